@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::figures::{self, Course};
+use crate::cases::{self, Case};
 use crate::model::{Described, Run};
 use crate::stats::{self, Estimate, Verdict};
 
@@ -176,7 +176,7 @@ impl Comparison {
 /// ```
 #[must_use]
 pub fn runs(before: &Run, after: &Run, margin: Option<f64>) -> Comparison {
-    let (first, second) = (figures::cases(before), figures::cases(after));
+    let (first, second) = (cases::with_figures(before), cases::with_figures(after));
     let others = [before, after].map(|run| run.others.unwrap_or(0.0));
     let drift = drift(before, after, margin.is_none());
     let margin = margin.unwrap_or(stats::MARGIN);
@@ -184,21 +184,22 @@ pub fn runs(before: &Run, after: &Run, margin: Option<f64>) -> Comparison {
     let (mut cases, mut unlike, mut undescribed) = (Vec::new(), Vec::new(), 0);
     for one in &first {
         let Some(other) = second.iter().find(|other| is_same(one, other)) else { continue };
-        let [told, retold] =
-            [one, other].map(|course| course.described.map(|known| &known.identity));
-        let differences =
-            told.zip(retold).map_or_else(Vec::new, |(told, retold)| retold_otherwise(told, retold));
+        let is_told = one.is_described && other.is_described;
+        let differences = match is_told {
+            true => retold_otherwise(&one.described.identity, &other.described.identity),
+            false => Vec::new(),
+        };
         if !differences.is_empty() {
-            let (suite, case) = (one.suite.to_owned(), one.case.to_owned());
+            let Described { suite, case, .. } = one.described.clone();
             unlike.push(Unlike { suite, case, differences });
             continue;
         }
-        if let Some(one) = compared(one, other, undecided) {
-            undescribed += usize::from(told.is_none() != retold.is_none());
-            cases.push(one);
+        if let Some(found) = compared(one, other, undecided) {
+            undescribed += usize::from(one.is_described != other.is_described);
+            cases.push(found);
         }
     }
-    let alone = |own: &[Course<'_>], others: &[Course<'_>]| {
+    let alone = |own: &[Case<'_>], others: &[Case<'_>]| {
         own.iter().filter(|one| !others.iter().any(|other| is_same(one, other))).count()
     };
     Comparison {
@@ -296,20 +297,20 @@ fn slowing(others: f64) -> f64 {
     1.0 / (1.0 - others.clamp(0.0, MOST)) - 1.0
 }
 
-fn is_same(one: &Course<'_>, other: &Course<'_>) -> bool {
-    let [own, others] = [one.measure, other.measure];
-    (one.suite, one.case, own.unit(), own.less_is_better())
-        == (other.suite, other.case, others.unit(), others.less_is_better())
+fn is_same(one: &Case<'_>, other: &Case<'_>) -> bool {
+    let [own, others] = [one, other].map(Case::measure);
+    (&one.described.suite, one.name, own.unit(), own.less_is_better())
+        == (&other.described.suite, other.name, others.unit(), others.less_is_better())
 }
 
-fn compared(before: &Course<'_>, after: &Course<'_>, margin: f64) -> Option<Compared> {
+fn compared(before: &Case<'_>, after: &Case<'_>, margin: f64) -> Option<Compared> {
     let (first, second) = (before.values(), after.values());
-    // Not round by round: rounds of different runs have nothing in common.
-    let ratio = stats::ratio(&after.scores(), &before.scores())?;
+    let ratio = after.times(before)?;
+    let Described { suite, case, .. } = before.described.clone();
     Some(Compared {
-        suite: before.suite.to_owned(),
-        case: before.case.to_owned(),
-        unit: before.measure.unit().to_owned(),
+        suite,
+        case,
+        unit: before.measure().unit().to_owned(),
         samples: [first.len(), second.len()],
         medians: [stats::median(&first)?, stats::median(&second)?],
         ratio,

@@ -1,9 +1,8 @@
 //! The figures of a run, case by case: medians with intervals, and ratios to the baselines.
 
-use std::collections::HashMap;
-
 use serde::Serialize;
 
+use crate::cases::{self, Case, Suite};
 use crate::model::{Described, Measured, Printed, Run, Sample};
 use crate::stats::{self, Estimate, Verdict};
 use crate::suite::{self, Quantity, THROUGHPUT};
@@ -136,26 +135,25 @@ pub struct Figure {
 /// ```
 #[must_use]
 pub fn of(run: &Run) -> Vec<Figure> {
-    let cases = cases(run);
-    let figure = |case: &Course<'_>| {
-        let baseline = case.described.and_then(|described| described.baseline.clone());
-        let against = baseline.as_deref().and_then(|name| {
-            cases.iter().find(|other| (other.suite, other.case) == (case.suite, name))
-        });
+    let figure = |suite: &Suite<'_>, case: &Case<'_>| {
+        let (measure, values) = (case.measure(), case.values());
         Some(Figure {
-            suite: case.suite.to_owned(),
-            case: case.case.to_owned(),
-            unit: case.measure.unit().to_owned(),
-            less_is_better: case.measure.less_is_better(),
-            samples: case.values().len(),
-            median: stats::median(&case.values())?,
-            times: against
-                .and_then(|other| case.measure.paired(&case.samples, &other.samples))
+            suite: suite.name.to_owned(),
+            case: case.name.to_owned(),
+            unit: measure.unit().to_owned(),
+            less_is_better: measure.less_is_better(),
+            samples: values.len(),
+            median: stats::median(&values)?,
+            times: (case.baseline(suite))
+                .and_then(|baseline| case.paired(baseline, |_| true))
                 .map(|(times, _)| times),
-            baseline,
+            baseline: case.described.baseline.clone(),
         })
     };
-    cases.iter().filter_map(figure).collect()
+    let of_suite = |suite: &Suite<'_>| -> Vec<Figure> {
+        suite.cases.iter().filter_map(|case| figure(suite, case)).collect()
+    };
+    cases::suites(run).iter().flat_map(of_suite).collect()
 }
 
 /// The figures of both in each round that has both.
@@ -166,53 +164,6 @@ pub(crate) fn pairs(of: &[(u32, f64)], to: &[(u32, f64)]) -> Vec<(f64, f64)> {
             Some((figure, same.1))
         })
         .collect()
-}
-
-/// All samples of a case.
-pub(crate) struct Course<'a> {
-    pub suite: &'a str,
-    pub case: &'a str,
-    /// None in runs of an older gush.
-    pub described: Option<&'a Described>,
-    pub measure: Measure<'a>,
-    samples: Vec<&'a Sample>,
-}
-
-impl Course<'_> {
-    pub fn values(&self) -> Vec<f64> {
-        self.samples.iter().filter_map(|sample| self.measure.value(&sample.measured)).collect()
-    }
-
-    pub fn scores(&self) -> Vec<f64> {
-        self.values().into_iter().map(|value| self.measure.score(value)).collect()
-    }
-}
-
-/// The cases that have figures, in the order in which the run describes them, or they were first measured. A case that is
-/// out has none.
-pub(crate) fn cases(run: &Run) -> Vec<Course<'_>> {
-    let mut found: Vec<(&str, &str, Vec<&Sample>)> = Vec::new();
-    let mut places = HashMap::new();
-    for sample in &run.samples {
-        let (suite, case) = (sample.suite.as_str(), sample.case.as_str());
-        if run.failure_of(suite, case).is_some() {
-            continue;
-        }
-        let place = *places.entry((suite, case)).or_insert(found.len());
-        if place == found.len() {
-            found.push((suite, case, Vec::new()));
-        }
-        found[place].2.push(sample);
-    }
-    run.sort_as_described(&mut found, |(suite, case, _)| (suite, case));
-    let course = |(suite, case, samples): (_, _, Vec<_>)| {
-        let described =
-            run.cases.iter().find(|known| (&*known.suite, &*known.case) == (suite, case));
-        let measure = Measure::of(suite, described, samples.iter().copied());
-        Course { suite, case, described, measure, samples }
-    };
-    let has_figure = |course: &Course<'_>| !course.values().is_empty();
-    found.into_iter().map(course).filter(has_figure).collect()
 }
 
 #[cfg(test)]

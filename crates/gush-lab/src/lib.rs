@@ -22,6 +22,7 @@ struct Readme;
 
 pub mod affinity;
 pub mod case;
+mod cases;
 pub mod compare;
 pub mod contend;
 pub mod count;

@@ -4,9 +4,10 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
+use crate::cases::{self, Case};
 use crate::count::{self, Calls};
 use crate::figures::Measure;
-use crate::model::{Described, Run, Sample};
+use crate::model::Run;
 use crate::stats::{self, Estimate, Interval, Summary, Verdict};
 use crate::suite::{Quantity, Suite};
 
@@ -39,8 +40,10 @@ const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 /// ```
 #[must_use]
 pub fn of(run: &Run, suite: &Suite) -> String {
-    let rows = rows(run, suite);
     let mut text = String::new();
+    let all = cases::suites(run);
+    let Some(taken) = all.iter().find(|taken| taken.name == suite.name) else { return text };
+    let rows = rows(taken, suite);
     let Some(width) = rows.iter().map(|row| row.name().len()).max() else { return text };
     let layout = Layout::of(&rows, suite, width.max("case".len()));
     let mut heading = None;
@@ -61,23 +64,22 @@ pub fn of(run: &Run, suite: &Suite) -> String {
         layout.row(&mut text, row, most);
     }
     layout.notes(&mut text, &rows);
-    system_calls(&mut text, run, suite);
+    system_calls(&mut text, taken, suite);
     text
 }
 
 /// A case with samples.
-struct Row<'a> {
-    described: Described,
-    samples: Vec<&'a Sample>,
+struct Row<'s, 'a> {
+    case: &'s Case<'a>,
     heading: String,
     /// Of the suite's figures, in their order.
     figures: Vec<Option<Estimate>>,
     times: Option<(Estimate, Verdict)>,
 }
 
-impl Row<'_> {
-    fn name(&self) -> &str {
-        &self.described.case
+impl<'a> Row<'_, 'a> {
+    fn name(&self) -> &'a str {
+        self.case.name
     }
 
     fn figure(&self) -> Option<f64> {
@@ -89,52 +91,37 @@ impl Row<'_> {
     }
 
     /// The finding of the hostile reader; none where nobody looked.
-    fn sound(&self) -> Option<&Value> {
-        self.samples.iter().find_map(|sample| sample.measured.facts.get("sound"))
+    fn sound(&self) -> Option<&'a Value> {
+        self.case.fact("sound")
     }
 }
 
-fn rows<'a>(run: &'a Run, suite: &Suite) -> Vec<Row<'a>> {
-    let own = || run.samples.iter().filter(|sample| sample.suite == suite.name);
-    let mut rows: Vec<Row<'_>> = Vec::new();
-    for described in run.described(suite.name) {
-        let samples: Vec<&Sample> = own().filter(|sample| sample.case == described.case).collect();
-        let Some(first) = samples.first() else { continue };
+fn rows<'s, 'a>(taken: &'s cases::Suite<'a>, suite: &Suite) -> Vec<Row<'s, 'a>> {
+    let row = |case: &'s Case<'a>| {
         let along = suite.axis.and_then(|axis| {
-            let bytes = first.measured.facts.get(axis.fact)?.as_u64()?;
-            Some(format!("{}: {}", axis.label, size_text(bytes)))
+            Some(format!("{}: {}", axis.label, size_text(case.number(axis.fact)?)))
         });
-        let parts = [along, Some(described.group.clone()).filter(|group| !group.is_empty())];
-        let figures = suite.quantities.iter().map(|quantity| estimate(&samples, quantity));
-        rows.push(Row {
-            heading: parts.into_iter().flatten().collect::<Vec<_>>().join(". "),
-            figures: figures.collect(),
-            times: None,
-            samples,
-            described,
-        });
-    }
+        let group = Some(&case.described.group).filter(|group| !group.is_empty());
+        let figure = |quantity: &Quantity| stats::median(&values(case, quantity));
+        let first = suite.quantities.first().copied().map(Measure::Quantity);
+        let times =
+            |measure: Measure<'_>| measure.paired(&case.samples, &case.baseline(taken)?.samples);
+        Row {
+            heading: along.iter().chain(group).cloned().collect::<Vec<_>>().join(". "),
+            figures: suite.quantities.iter().map(figure).collect(),
+            times: first.and_then(times),
+            case,
+        }
+    };
+    let mut rows: Vec<Row<'_, '_>> = taken.cases.iter().map(row).collect();
     // Cases of a group stand together, whatever stands between them in the suite.
     let headings: Vec<String> = rows.iter().map(|row| row.heading.clone()).collect();
     rows.sort_by_key(|row| headings.iter().position(|heading| *heading == row.heading));
-    let times: Vec<_> = rows.iter().map(|row| times(row, &rows, suite)).collect();
-    for (row, times) in rows.iter_mut().zip(times) {
-        row.times = times;
-    }
     rows
 }
 
-fn estimate(samples: &[&Sample], quantity: &Quantity) -> Option<Estimate> {
-    let values: Vec<f64> =
-        samples.iter().filter_map(|sample| (quantity.of)(&sample.measured)).collect();
-    stats::median(&values)
-}
-
-/// The ratio to the baseline, round by round.
-fn times(row: &Row<'_>, rows: &[Row<'_>], suite: &Suite) -> Option<(Estimate, Verdict)> {
-    let baseline = row.described.baseline.as_deref()?;
-    let other = rows.iter().find(|other| other.name() == baseline)?;
-    Measure::Quantity(*suite.quantities.first()?).paired(&row.samples, &other.samples)
+fn values(case: &Case<'_>, quantity: &Quantity) -> Vec<f64> {
+    case.samples.iter().filter_map(|sample| (quantity.of)(&sample.measured)).collect()
 }
 
 /// Which columns there are, and how wide the cases' is.
@@ -149,7 +136,7 @@ struct Layout<'a> {
 }
 
 impl<'a> Layout<'a> {
-    fn of(rows: &[Row<'_>], suite: &'a Suite, width: usize) -> Self {
+    fn of(rows: &[Row<'_, '_>], suite: &'a Suite, width: usize) -> Self {
         let has = |place: usize| rows.iter().any(|row| row.figures[place].is_some());
         let baselines = rows.iter().map(|row| baseline(row).len()).max().unwrap_or(0);
         Self {
@@ -184,7 +171,7 @@ impl<'a> Layout<'a> {
         text.push('\n');
     }
 
-    fn row(&self, text: &mut String, row: &Row<'_>, most: f64) {
+    fn row(&self, text: &mut String, row: &Row<'_, '_>, most: f64) {
         let _ = write!(text, "{:1$}", row.name(), self.width);
         for (place, figure) in row.figures.iter().enumerate() {
             if place > 0 && !self.has[place] {
@@ -213,7 +200,7 @@ impl<'a> Layout<'a> {
         text.push('\n');
     }
 
-    fn notes(&self, text: &mut String, rows: &[Row<'_>]) {
+    fn notes(&self, text: &mut String, rows: &[Row<'_, '_>]) {
         if rows.iter().any(Row::is_few) {
             let _ = writeln!(
                 text,
@@ -221,42 +208,41 @@ impl<'a> Layout<'a> {
                 stats::FEWEST_SAMPLES
             );
         }
-        let told = |row: &&Row<'_>| matches!(row.times, Some((_, Verdict::CannotTell)));
+        let told = |row: &&Row<'_, '_>| matches!(row.times, Some((_, Verdict::CannotTell)));
         if rows.iter().any(|row| told(&row)) {
             let _ = writeln!(
                 text,
                 "A question mark: cannot be told from the case that it is measured against."
             );
         }
-        let unknown = |row: &Row<'_>| row.sound().is_some_and(Value::is_null);
+        let unknown = |row: &Row<'_, '_>| row.sound().is_some_and(Value::is_null);
         if rows.iter().any(unknown) {
             text.push_str("Sound '?': the hostile reader saw no byte change, and nobody promises that none does.\n");
         }
     }
 }
 
-fn interval(row: &Row<'_>, suite: &Suite) -> String {
+fn interval(row: &Row<'_, '_>, suite: &Suite) -> String {
     match row.figures.first().copied().flatten() {
         Some(Estimate { interval: Some(Interval { low, high }), .. }) => {
             format!("{} … {}", number(low), number(high))
         }
         Some(_) => {
-            let first = suite.quantities.first();
-            let of = |sample: &&Sample| first.and_then(|first| (first.of)(&sample.measured));
-            let values: Vec<f64> = row.samples.iter().filter_map(of).collect();
-            Summary::of(&values).map_or_else(String::new, |Summary { least, most, .. }| {
-                format!("({} … {})", number(least), number(most))
-            })
+            let values = suite.quantities.first().map(|first| values(row.case, first));
+            Summary::of(&values.unwrap_or_default())
+                .map_or_else(String::new, |Summary { least, most, .. }| {
+                    format!("({} … {})", number(least), number(most))
+                })
         }
         None => String::new(),
     }
 }
 
 /// `2.31x write-read`, or `1.02x? write-read` where nobody can tell.
-fn baseline(row: &Row<'_>) -> String {
+fn baseline(row: &Row<'_, '_>) -> String {
     let Some((ratio, verdict)) = &row.times else { return String::new() };
     let doubt = if *verdict == Verdict::CannotTell { "?" } else { "" };
-    let name = row.described.baseline.as_deref().unwrap_or_default();
+    let name = row.case.described.baseline.as_deref().unwrap_or_default();
     format!("{}x{doubt} {name}", number(ratio.value))
 }
 
@@ -300,23 +286,12 @@ pub fn bar(value: f64, most: f64) -> String {
 }
 
 /// The calls of the cases that were counted, along the axis for the largest value alone.
-fn system_calls(text: &mut String, run: &Run, suite: &Suite) {
-    let fact = |sample: &Sample, name: &str| count::of_fact(sample.measured.facts.get(name)?);
-    let along = |sample: &Sample| {
-        sample.measured.facts.get(suite.axis.map_or("", |axis| axis.fact)).and_then(Value::as_u64)
-    };
-    let mut counted: Vec<(&Sample, Calls)> = Vec::new();
-    for sample in run.samples.iter().filter(|sample| sample.suite == suite.name) {
-        if let Some(own) = fact(sample, "syscalls")
-            && !counted.iter().any(|(known, _)| known.case == sample.case)
-        {
-            counted.push((sample, own));
-        }
-    }
-    let largest = counted.iter().filter_map(|(sample, _)| along(sample)).max();
-    counted.retain(|(sample, _)| along(sample) == largest);
-    let place = |sample: &Sample| run.cases.iter().position(|known| known.case == sample.case);
-    counted.sort_by_key(|(sample, _)| place(sample));
+fn system_calls(text: &mut String, taken: &cases::Suite<'_>, suite: &Suite) {
+    let along = |case: &Case<'_>| suite.axis.and_then(|axis| case.number(axis.fact));
+    let counted = |case| Some((case, calls_of(case, "syscalls")?));
+    let mut counted: Vec<(&Case<'_>, Calls)> = taken.cases.iter().filter_map(counted).collect();
+    let largest = counted.iter().filter_map(|(case, _)| along(case)).max();
+    counted.retain(|(case, _)| along(case) == largest);
     if counted.is_empty() {
         return;
     }
@@ -324,19 +299,19 @@ fn system_calls(text: &mut String, run: &Run, suite: &Suite) {
     let title = largest.map_or("system calls".to_owned(), |bytes| {
         format!("system calls for {}", size_text(bytes))
     });
-    let width = counted.iter().map(|(sample, _)| sample.case.len()).max().unwrap_or(0).max(4);
+    let width = counted.iter().map(|(case, _)| case.name.len()).max().unwrap_or(0).max(4);
     let calls_width = lines.iter().map(String::len).max().unwrap_or(0).max(title.len());
     let _ = writeln!(text, "\n{:width$}  {title:calls_width$}  {:>7}  published", "case", "in all");
-    for ((sample, own), line) in counted.iter().zip(&lines) {
-        let in_all = fact(sample, "syscalls_in_all").map_or(0, |calls| calls.values().sum());
-        let told = match fact(sample, "syscalls_published") {
+    for ((case, own), line) in counted.iter().zip(&lines) {
+        let in_all = calls_of(case, "syscalls_in_all").map_or(0, |calls| calls.values().sum());
+        let told = match calls_of(case, "syscalls_published") {
             None => String::new(),
             Some(published) if count::agrees(own, &published) => "the same".to_owned(),
             Some(published) => format!("DIFFERS: {}", count::line(&published)),
         };
-        let printed = sample.measured.facts.get("syscalls_printed").and_then(Value::as_str);
+        let printed = case.text("syscalls_printed");
         let told = printed.map_or(told.clone(), |printed| format!("{told} ({printed})"));
-        let line = format!("{:width$}  {line:calls_width$}  {in_all:>7}  {told}", sample.case);
+        let line = format!("{:width$}  {line:calls_width$}  {in_all:>7}  {told}", case.name);
         let _ = writeln!(text, "{}", line.trim_end());
     }
     text.push_str(
@@ -345,10 +320,14 @@ fn system_calls(text: &mut String, run: &Run, suite: &Suite) {
     );
 }
 
+fn calls_of(case: &Case<'_>, fact: &str) -> Option<Calls> {
+    count::of_fact(case.fact(fact)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Measured;
+    use crate::model::{Described, Measured, Sample};
     use crate::suite;
 
     fn run(cases: &[(&str, Option<&str>, &[f64])]) -> Run {

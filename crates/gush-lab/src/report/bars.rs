@@ -1,11 +1,11 @@
 //! Bars: one measured figure a row, with interval, samples, and a published figure beside it.
 
-use super::estimate::Estimate;
 use super::html::{axis, rules};
 use super::markup::{Html, each, html, when};
 use super::number::{self, figure, plural};
 use super::page::{Body, Cell, Figure, Table, Tone, numbers, words};
 use super::scale::{Scale, Tick};
+use crate::cases::Estimate;
 use crate::stats::Interval;
 
 /// The content of a row.

@@ -1,12 +1,12 @@
 //! Dots: the same case measured in several places, one mark a place on one line.
 
-use super::estimate::Estimate;
 use super::html::{axis, rules};
 use super::lines::LOOKS;
 use super::markup::{Html, each, html, numbered};
 use super::number::figure;
 use super::page::Body;
 use super::scale::{Scale, Tick};
+use crate::cases::Estimate;
 use crate::stats::Interval;
 
 /// Draws each case's estimate under each key.

@@ -1,9 +1,9 @@
 //! Lines: a figure over a quantity, one line a series, named at the last point.
 
-use super::estimate::Estimate;
 use super::markup::{Html, each, html, numbered};
 use super::number::figure;
 use super::scale::{Scale, Tick};
+use crate::cases::Estimate;
 
 /// A series before drawing.
 #[derive(Debug)]

@@ -6,7 +6,6 @@
 mod bars;
 pub(crate) mod data;
 mod dots;
-mod estimate;
 mod html;
 mod lines;
 mod markup;

@@ -1,5 +1,6 @@
 //! Figures as people read them.
 
+use crate::cases;
 use crate::stats::{Estimate, Interval};
 use crate::tune::size;
 
@@ -31,6 +32,13 @@ fn scientific(value: f64, decimals: usize) -> String {
 /// From the lower to the upper, as [`figure`] has them.
 pub fn range(low: f64, high: f64) -> String {
     format!("{}\u{a0}…\u{a0}{}", figure(low), figure(high))
+}
+
+impl cases::Estimate {
+    /// The interval as text; nothing where there is none.
+    pub fn around(&self) -> String {
+        self.interval.map_or_else(String::new, |Interval { low, high }| range(low, high))
+    }
 }
 
 /// How many times: `1.04×`, `12×`.

@@ -1,8 +1,9 @@
 //! System calls by name, counted in a separate run, beside the published counts.
 
 use super::code;
+use crate::cases::{Case, Suite};
 use crate::count::{Calls, of_fact};
-use crate::report::data::{Case, Data, Suite};
+use crate::report::data::Data;
 use crate::report::number::{bytes, count};
 use crate::report::page::{Body, Cell, Figure, Section, Table, numbers, words};
 

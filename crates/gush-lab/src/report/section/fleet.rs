@@ -1,11 +1,11 @@
 //! Several machines side by side.
 
 use super::machine::name;
+use crate::cases::{Case, Estimate, Suite};
 use crate::compare;
 use crate::model::Machine;
-use crate::report::data::{Case, Data, Suite};
+use crate::report::data::Data;
 use crate::report::dots;
-use crate::report::estimate::Estimate;
 use crate::report::number::{figure, plural, times};
 use crate::report::page::{Body, Cell, Figure, Section, Table, numbers, words};
 use crate::stats::Verdict;
@@ -75,11 +75,9 @@ fn table(suite: &str, taken: &[(&Machine, &Suite<'_>)], cases: &[&Case<'_>]) -> 
             let beside = match first {
                 Some(first) if place > 0 => {
                     let margin = compare::undecided(taken[0].1.run, suite.run);
-                    match own.verdict(case, margin) {
-                        None | Some(Verdict::CannotTell) => {
-                            "not to be told from the first".to_owned()
-                        }
-                        Some(_) => format!("{} the first", times(estimate.median / first.median)),
+                    match Verdict::of(own.times(case).as_ref(), margin) {
+                        Verdict::CannotTell => "not to be told from the first".to_owned(),
+                        _ => format!("{} the first", times(estimate.median / first.median)),
                     }
                 }
                 _ => estimate.around(),

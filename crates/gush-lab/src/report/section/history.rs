@@ -1,9 +1,9 @@
 //! The same cases in several runs of the same machine.
 
+use crate::cases::{Case, Estimate, Suite};
 use crate::compare;
 use crate::model::Run;
-use crate::report::data::{Case, Data, Suite};
-use crate::report::estimate::Estimate;
+use crate::report::data::Data;
 use crate::report::lines::polyline;
 use crate::report::number::{count, figure, plural, range, times};
 use crate::report::page::{Body, Cell, Figure, Section, Spark, Table, Tone, numbers, words};
@@ -84,7 +84,7 @@ fn course_table(suite: &str, unit: &str, courses: &[Course<'_>]) -> Table {
         let (least, most) =
             medians.fold((f64::INFINITY, 0.0), |(a, b), median| (median.min(a), median.max(b)));
         let undecided = compare::undecided(run_before, newest_run);
-        let verdict = case.verdict(case_before, undecided).unwrap_or(Verdict::CannotTell);
+        let verdict = Verdict::of(case.times(case_before).as_ref(), undecided);
         let tone = match verdict {
             Verdict::Faster => Tone::Good,
             Verdict::Slower => Tone::Bad,

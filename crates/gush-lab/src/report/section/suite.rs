@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::code;
+use crate::cases::{Case, Estimate, Suite};
 use crate::figures::Measure;
 use crate::report::bars::{self, Bar, Limit};
-use crate::report::data::{Case, Data, Suite};
-use crate::report::estimate::Estimate;
+use crate::report::data::Data;
 use crate::report::lines::{self, Point, Series};
 use crate::report::number::{bytes, figure, times_between};
 use crate::report::page::{Body, Cell, Column, Figure, Section, Table, numbers, words};

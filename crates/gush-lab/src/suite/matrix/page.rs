@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use super::s4::{self, Timed};
 use super::view::{self, Cells};
 use super::{Kind, SUITE, Way};
-use crate::report::data::{Data, Suite};
+use crate::cases::Suite;
+use crate::report::data::Data;
 use crate::report::number::{count, figure, plural};
 use crate::report::page::{Body, Cell, Figure, Section, Table, Tone, numbers, words};
 

@@ -1,11 +1,10 @@
 //! An estimate from some samples.
 
-use super::number::range;
 use crate::stats::{self, Interval};
 
 /// The median of some samples, and the interval.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Estimate {
+pub(crate) struct Estimate {
     pub median: f64,
     pub interval: Option<Interval>,
     /// In the order in which they were taken.
@@ -20,11 +19,6 @@ impl Estimate {
             samples.into_iter().filter(|sample| sample.is_finite() && *sample > 0.0).collect();
         let stats::Estimate { value: median, interval } = stats::median(&samples)?;
         Some(Self { median, interval, samples })
-    }
-
-    /// The interval as text; nothing where there is none.
-    pub fn around(&self) -> String {
-        self.interval.map_or_else(String::new, |Interval { low, high }| range(low, high))
     }
 
     /// All that a scale has to show.

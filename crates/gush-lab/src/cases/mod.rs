@@ -1,0 +1,212 @@
+//! A run by suite and case: each case with its description and samples. Tables, pages, `history` and `compare` look at runs this way.
+
+mod estimate;
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::figures::Measure;
+use crate::model::{Described, Failure, Measured, Run, Sample};
+use crate::{stats, suite};
+
+pub(crate) use estimate::Estimate;
+
+/// All cases that have a figure to be compared.
+pub(crate) fn with_figures(run: &Run) -> Vec<Case<'_>> {
+    let all = suites(run).into_iter().flat_map(|suite| suite.cases);
+    all.filter(|case| !case.values().is_empty()).collect()
+}
+
+/// The cases that have samples and are not out, suite by suite, in the order in which the run describes them.
+pub(crate) fn suites(run: &Run) -> Vec<Suite<'_>> {
+    let mut suites: Vec<Suite<'_>> = Vec::new();
+    let mut places: BTreeMap<(&str, &str), (usize, usize)> = BTreeMap::new();
+    // A case that failed later is out altogether: its earlier samples may be of the same fault.
+    let is_in = |sample: &&Sample| run.failure_of(&sample.suite, &sample.case).is_none();
+    for sample in run.samples.iter().filter(is_in) {
+        let key = (sample.suite.as_str(), sample.case.as_str());
+        let &mut (suite, case) = places.entry(key).or_insert_with(|| {
+            let suite = suites.iter().position(|suite| suite.name == sample.suite);
+            let suite = suite.unwrap_or_else(|| {
+                suites.push(Suite { name: &sample.suite, run, cases: Vec::new() });
+                suites.len() - 1
+            });
+            suites[suite].cases.push(Case::new(run, sample));
+            (suite, suites[suite].cases.len() - 1)
+        });
+        suites[suite].cases[case].samples.push(sample);
+    }
+    // Samples come in a shuffled order.
+    for Suite { name, cases, .. } in &mut suites {
+        run.sort_as_described(cases, |case| (name, case.name));
+    }
+    run.sort_as_described(&mut suites, |suite| (suite.name, suite.cases[0].name));
+    suites
+}
+
+/// The cases of one suite in one run.
+#[derive(Debug)]
+pub(crate) struct Suite<'a> {
+    pub name: &'a str,
+    pub run: &'a Run,
+    pub cases: Vec<Case<'a>>,
+}
+
+impl<'a> Suite<'a> {
+    pub fn case(&self, name: &str) -> Option<&Case<'a>> {
+        self.cases.iter().find(|case| case.name == name)
+    }
+
+    /// The case that measured the same as `like`, with figures.
+    pub fn like(&self, like: &Case<'_>) -> Option<&Case<'a>> {
+        let unit = |case: &Case<'_>| case.measure().unit().to_owned();
+        self.case(like.name)
+            .filter(|own| own.is_same(like) && unit(own) == unit(like))
+            .filter(|own| own.compared().is_some())
+    }
+
+    /// The unit of the figures that are compared.
+    pub fn unit(&self) -> &str {
+        self.cases.first().map_or("", |case| case.measure().unit())
+    }
+
+    /// The cases that are out.
+    pub fn failures(&self) -> impl Iterator<Item = &'a Failure> {
+        let name = self.name;
+        self.run.failures.iter().filter(move |failure| failure.suite == name)
+    }
+
+    /// Is there a figure to be followed from run to run, case by case? A grid has too many cells for that.
+    pub fn is_followed(&self) -> bool {
+        let has_section = suite::named(self.name).is_some_and(|known| known.section.is_some());
+        let prints = || self.cases.iter().any(|case| !case.described.printed.is_empty());
+        !has_section && (self.has_speeds() || prints())
+    }
+
+    /// Has any case a throughput?
+    pub fn has_speeds(&self) -> bool {
+        self.cases.iter().any(|case| case.samples.iter().any(|s| s.measured.gib_per_s.is_some()))
+    }
+}
+
+/// The samples of one case in one run.
+#[derive(Debug)]
+pub(crate) struct Case<'a> {
+    pub name: &'a str,
+    pub described: Described,
+    /// False in runs of an older gush, and of cases with nothing to tell but their names.
+    pub is_described: bool,
+    pub samples: Vec<&'a Sample>,
+    /// The machine's id.
+    machine: &'a str,
+    /// Drawing ten thousand times for an interval is done once.
+    speed: OnceCell<Option<Estimate>>,
+    compared: OnceCell<Option<Estimate>>,
+}
+
+impl<'a> Case<'a> {
+    fn new(run: &'a Run, sample: &'a Sample) -> Self {
+        let Sample { suite, case, .. } = sample;
+        let known = run.cases.iter().find(|known| known.suite == *suite && known.case == *case);
+        Self {
+            name: case,
+            is_described: known.is_some(),
+            described: known.cloned().unwrap_or_else(|| Described::new(suite, case)),
+            samples: Vec::new(),
+            machine: &run.machine.id,
+            speed: OnceCell::new(),
+            compared: OnceCell::new(),
+        }
+    }
+
+    /// Did both measure the same? Of a run without descriptions nobody knows. Devices have other names on other machines.
+    fn is_same(&self, other: &Self) -> bool {
+        let [own, others] = [self, other].map(|case| {
+            let mut identity = case.described.identity.clone();
+            if self.machine != other.machine {
+                // Each machine numbers its devices by itself.
+                identity.remove("device");
+            }
+            identity
+        });
+        own.is_empty() || others.is_empty() || own == others
+    }
+
+    /// The baseline of this case, and the ratio of speeds, where the two can be told apart.
+    pub fn against<'s>(&self, suite: &'s Suite<'a>) -> Option<(&'s Self, Option<stats::Estimate>)> {
+        let baseline = self.baseline(suite)?;
+        let (times, verdict) = self.paired(baseline, |_| true)?;
+        Some((baseline, Some(times).filter(|_| verdict != stats::Verdict::CannotTell)))
+    }
+
+    /// The case that this one is measured against.
+    pub fn baseline<'s>(&self, suite: &'s Suite<'a>) -> Option<&'s Self> {
+        suite.case(self.described.baseline.as_deref()?)
+    }
+
+    /// The ratio of speeds to `baseline` in the wanted rounds, and whether the two can be told apart.
+    pub fn paired(
+        &self,
+        baseline: &Self,
+        is_wanted: impl Fn(u32) -> bool,
+    ) -> Option<(stats::Estimate, stats::Verdict)> {
+        let of = |samples: &[&'a Sample]| -> Vec<&'a Sample> {
+            samples.iter().copied().filter(|sample| is_wanted(sample.round)).collect()
+        };
+        let (own, other) = (of(&self.samples), of(&baseline.samples));
+        self.measure().paired(&own, &other)
+    }
+
+    /// The figure by which the case is compared.
+    pub fn measure(&self) -> Measure<'_> {
+        Measure::of(&self.described.suite, Some(&self.described), self.samples.iter().copied())
+    }
+
+    /// The figure by which the case is compared, in its own unit.
+    pub fn compared(&self) -> Option<&Estimate> {
+        self.compared.get_or_init(|| Estimate::of(self.values())).as_ref()
+    }
+
+    /// How many times as good as `other`, of another run: not round by round, since rounds of different runs have nothing in common.
+    pub fn times(&self, other: &Self) -> Option<stats::Estimate> {
+        let scores = |case: &Self| -> Vec<f64> {
+            let measure = case.measure();
+            case.values().into_iter().map(|value| measure.score(value)).collect()
+        };
+        stats::ratio(&scores(self), &scores(other))
+    }
+
+    /// The figures by which the case is compared, in the order in which they were taken.
+    pub fn values(&self) -> Vec<f64> {
+        let measure = self.measure();
+        self.samples.iter().filter_map(|sample| measure.value(&sample.measured)).collect()
+    }
+
+    /// In GiB/s.
+    pub fn speed(&self) -> Option<&Estimate> {
+        self.speed.get_or_init(|| self.estimate(|measured| measured.gib_per_s)).as_ref()
+    }
+
+    pub fn estimate(&self, of: impl Fn(&Measured) -> Option<f64>) -> Option<Estimate> {
+        Estimate::of(self.samples.iter().filter_map(|sample| of(&sample.measured)))
+    }
+
+    /// The fact as the newest sample has it.
+    pub fn fact(&self, name: &str) -> Option<&'a Value> {
+        self.samples.iter().rev().find_map(|sample| sample.measured.facts.get(name))
+    }
+
+    pub fn text(&self, name: &str) -> Option<&'a str> {
+        self.fact(name)?.as_str()
+    }
+
+    pub fn number(&self, name: &str) -> Option<u64> {
+        self.fact(name)?.as_u64()
+    }
+
+    pub fn is(&self, name: &str) -> Option<bool> {
+        self.fact(name)?.as_bool()
+    }
+}
