@@ -112,6 +112,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// May a file come again in one copy? A file with one name comes once, unless links lead to it.
+pub(crate) fn may_return(options: &Options, source: &Stat) -> bool {
+    source.st_nlink > 1 || options.dereference != Dereference::Never
+}
+
 impl AlreadyCopied {
     /// For a command with several sources. A single source needs no such memory.
     pub(crate) fn of_several() -> Self {
@@ -193,8 +198,7 @@ impl AlreadyCopied {
         source: &Stat,
         (dir, target): (Option<&Arc<Dir>>, &Place<'_>),
     ) -> Turn<'_> {
-        // A file with one name comes once, unless links lead to it.
-        let may_return = source.st_nlink > 1 || options.dereference != Dereference::Never;
+        let may_return = may_return(options, source);
         let links = options.preserve.links && options.make != Make::HardLink;
         let several = self.several.is_some() || options.recursive;
         if !(several && links && may_return) {

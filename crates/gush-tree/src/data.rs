@@ -146,7 +146,7 @@ fn moved(
 fn space(job: &Job<'_>, target: BorrowedFd<'_>) -> Space {
     const WORTH_RESERVING_BYTES: i64 = 16 << 20;
     const EXT4_MAGIC: u64 = 0xEF53;
-    let stat = &job.source_stat;
+    let stat = job.source_stat;
     let moving = &job.options.moving;
     if let Some(space) = moving.space {
         return space;
@@ -178,7 +178,7 @@ fn digests_in_passing(job: &Job<'_>) -> bool {
 /// GiB takes longer than the rest of the copy. Below 64 MiB of holes the difference is not noticeable.
 fn is_compared(job: &Job<'_>) -> bool {
     const HOLES_WORTH_SKIPPING_BYTES: i64 = 64 << 20;
-    let stat = &job.source_stat;
+    let stat = job.source_stat;
     kind(stat) == FileType::RegularFile
         && stat.st_size - stat.st_blocks.saturating_mul(512) >= HOLES_WORTH_SKIPPING_BYTES
 }

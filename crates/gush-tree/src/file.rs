@@ -2,16 +2,16 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use gush::{Refusals, Report};
 use rustix::fs::{self, FileType, Stat};
 use rustix::io::retry_on_intr;
 
-use crate::already_copied::{AlreadyCopied, Turn};
+use crate::already_copied::{self, AlreadyCopied, Turn};
 use crate::error::Error;
 use crate::events::Events;
-use crate::metadata::{Handle, Transfer};
+use crate::metadata::{Handle, Ownership, Transfer};
 use crate::options::{Dereference, Make, Options};
 use crate::overwriting::{Fate, Look, Room};
 use crate::place::{FileId, Place, kind, same_file};
@@ -65,7 +65,7 @@ pub struct Done {
     /// The file made or written, for later names of the same source.
     pub(crate) made: Option<FileId>,
     /// The copy's last state, seen by its descriptor, where a journal has a line about it.
-    pub(crate) last_state: Option<Stat>,
+    pub(crate) last_state: Option<Box<Stat>>,
 }
 
 /// How the target was made.
@@ -106,7 +106,7 @@ impl Done {
 pub(crate) struct Job<'a> {
     pub(crate) options: &'a Options,
     pub(crate) source: Place<'a>,
-    pub(crate) source_stat: Stat,
+    pub(crate) source_stat: &'a Stat,
     pub(crate) target: Place<'a>,
     /// The directory that the operands are copied to.
     pub(crate) base: BorrowedFd<'a>,
@@ -121,6 +121,8 @@ pub(crate) struct Job<'a> {
     pub(crate) may_inherit_acl: bool,
     /// The file system that the directory of the target is on; `None` for an operand.
     pub(crate) device: Option<u64>,
+    /// The owner of new files in a directory made by this command: one process makes all of them, so the first one tells.
+    pub(crate) new_owner: Option<&'a OnceLock<Ownership>>,
     /// A journal has a line about the copy.
     pub(crate) is_noted: bool,
     /// The data is there: it has been copied in pieces, and the file needs its attributes and its place.
@@ -134,8 +136,25 @@ impl Job<'_> {
     /// names may lead to it.
     pub(crate) fn knows_new_files(&self) -> bool {
         let Options { preserve, through_dangling, .. } = self.options;
+        let is_linked_again =
+            preserve.links && already_copied::may_return(self.options, self.source_stat);
         // What is made behind a dangling link may be elsewhere.
-        self.device.is_some() && !preserve.owner && !preserve.links && !through_dangling
+        self.device.is_some()
+            && (!preserve.owner || self.owner_of_new_files().is_some())
+            && !is_linked_again
+            && !through_dangling
+    }
+
+    /// The owner of a file made by this process in the target's directory, where one was looked at before.
+    pub(crate) fn owner_of_new_files(&self) -> Option<Ownership> {
+        self.new_owner?.get().copied()
+    }
+
+    /// Takes the owner of a file just made as that of all later ones in this directory, which was made by this command and is closed to others.
+    pub(crate) fn learn_owner(&self, made: &Stat) {
+        if let Some(owner) = self.new_owner {
+            let _ = owner.set(Ownership::of(made));
+        }
     }
 
     pub(crate) fn may_replace_link(&self) -> bool {
@@ -264,7 +283,7 @@ impl<'o> Copier<'o> {
             ));
             return Ok(Done::new(Action::Skipped));
         }
-        common.copy_file((source, source_stat), (target, is_new), None, events)
+        common.copy_file((source, &source_stat), (target, is_new), None, events)
     }
 }
 
@@ -289,9 +308,9 @@ impl<'a> Common<'a> {
     /// One file on its way, before anything is known of the target.
     pub(crate) fn job<'j>(
         &self,
-        (source, source_stat): (Place<'j>, Stat),
+        (source, source_stat): (Place<'j>, &'j Stat),
         target: Place<'j>,
-        dir: Option<&Arc<Dir>>,
+        dir: Option<&'j Arc<Dir>>,
     ) -> Job<'j>
     where
         'a: 'j,
@@ -308,6 +327,7 @@ impl<'a> Common<'a> {
             refusals: self.refusals,
             may_inherit_acl: dir.is_none_or(|dir| dir.may_give_acl()),
             device: dir.map(|dir| dir.target_stat.st_dev),
+            new_owner: dir.filter(|dir| dir.is_new).map(|dir| &dir.new_owner),
             is_noted: self.journal.is_some() && dir.is_some(),
             assembled: self.assembled,
             opened: self.opened,
@@ -317,7 +337,7 @@ impl<'a> Common<'a> {
     /// Copies one file that is no directory. `dir` is the directory in a tree, and `None` for an operand.
     pub(crate) fn copy_file(
         &self,
-        (source, source_stat): (Place<'_>, Stat),
+        (source, source_stat): (Place<'_>, &Stat),
         (target, is_new): (Place<'_>, bool),
         dir: Option<&Arc<Dir>>,
         events: &mut dyn Events,
@@ -328,7 +348,7 @@ impl<'a> Common<'a> {
             Some(_) => None,
             None => Some(self.copied),
         };
-        let look = Look { options, made_before, source, source_stat: &source_stat, target };
+        let look = Look { options, made_before, source, source_stat, target };
         let mut job = self.job((source, source_stat), target, dir);
         if let (Some(journal), Some(above), false) = (self.journal, dir, is_new)
             && journal.goes_on()
@@ -341,7 +361,7 @@ impl<'a> Common<'a> {
         // is removed for a source that cannot be read.
         if self.journal.is_some_and(Journal::goes_on)
             && !is_new
-            && kind(&source_stat) == FileType::RegularFile
+            && kind(source_stat) == FileType::RegularFile
         {
             drop(open::source(&job)?);
         }
@@ -350,7 +370,7 @@ impl<'a> Common<'a> {
             Fate::Skipped => return Ok(skipped(&job)),
             Fate::Newer(existing) => return self.keep_newer((&job, &existing), dir, events),
         };
-        if dir.is_none() || (!is_new && options.reads(kind(&source_stat))) {
+        if dir.is_none() || (!is_new && options.reads(kind(source_stat))) {
             self.copied.check_link_just_made(options, &source, &target)?;
         }
         // Told before the copy, as `cp -v` does, so that a copy that hangs is named.
@@ -361,7 +381,7 @@ impl<'a> Common<'a> {
             return Ok(self.imagine(&job, dir));
         }
         // Waits while another thread copies this file under its other name.
-        let turn = self.copied.turn(options, &source_stat, (dir, &target));
+        let turn = self.copied.turn(options, source_stat, (dir, &target));
         let result = match &turn {
             Turn::Again(earlier) => {
                 links::again(&job, earlier, events).map(|()| Done::new(Action::HardLinked))
@@ -388,14 +408,14 @@ impl<'a> Common<'a> {
         let action = match job.options.make {
             Make::SymbolicLink => Action::SymbolicLinked,
             Make::HardLink => Action::HardLinked,
-            Make::Copy if job.options.reads(kind(&job.source_stat)) => Action::Copied,
-            Make::Copy if kind(&job.source_stat) == FileType::Symlink => Action::SymbolicLinked,
+            Make::Copy if job.options.reads(kind(job.source_stat)) => Action::Copied,
+            Make::Copy if kind(job.source_stat) == FileType::Symlink => Action::SymbolicLinked,
             Make::Copy => Action::Recreated,
         };
-        match self.copied.turn(job.options, &job.source_stat, (dir, target)) {
+        match self.copied.turn(job.options, job.source_stat, (dir, target)) {
             Turn::Again(_) => return Done::new(Action::HardLinked),
             Turn::First(claim) => {
-                claim.made((dir, target), (FileId::of(&job.source_stat), false));
+                claim.made((dir, target), (FileId::of(job.source_stat), false));
             }
             Turn::Alone => {}
         }
@@ -428,7 +448,8 @@ impl<'a> Common<'a> {
                     self.copied.remember_link(file);
                 }
                 if let (Some(journal), Some(above), true) = (self.journal, dir, done.complete)
-                    && let Some(there) = done.last_state.or_else(|| target.stat(false).ok())
+                    && let Some(there) =
+                        done.last_state.as_deref().copied().or_else(|| target.stat(false).ok())
                     && let Err(error) = journal.add_done(done_as(above, job, &there))
                 {
                     events.warns(&error);
@@ -461,7 +482,7 @@ impl<'a> Common<'a> {
         if kind(existing) == FileType::Directory || !target.stat(false).is_ok_and(is_itself) {
             return skipped;
         }
-        match self.copied.turn(job.options, &job.source_stat, (dir, target)) {
+        match self.copied.turn(job.options, job.source_stat, (dir, target)) {
             Turn::Alone => skipped,
             Turn::First(claim) => {
                 let is_link = kind(existing) == FileType::Symlink;
@@ -485,20 +506,20 @@ fn skipped(job: &Job<'_>) -> Done {
 }
 
 fn unmoved_bytes(job: &Job<'_>) -> Option<u64> {
-    let is_regular = kind(&job.source_stat) == FileType::RegularFile;
+    let is_regular = kind(job.source_stat) == FileType::RegularFile;
     is_regular.then(|| u64::try_from(job.source_stat.st_size).unwrap_or(0))
 }
 
 /// A file of a tree that is done, in the words of the journal.
 fn done_as(above: &Dir, job: &Job<'_>, there: &Stat) -> Fingerprint {
     let entry = (&above.target_stat, job.target.name.as_os_str());
-    journal::done(entry, &job.source_stat, there)
+    journal::done(entry, job.source_stat, there)
 }
 
 /// Makes the target, now that nothing stands in its way.
 fn make(job: &Job<'_>, follow: bool, events: &mut dyn Events) -> Result<Done, Error> {
     let options = job.options;
-    let source_kind = kind(&job.source_stat);
+    let source_kind = kind(job.source_stat);
     match options.make {
         Make::SymbolicLink => {
             links::symbolic(job)?;
@@ -526,7 +547,7 @@ fn make(job: &Job<'_>, follow: bool, events: &mut dyn Events) -> Result<Done, Er
     }
     let is_link = source_kind == FileType::Symlink;
     let replaced = "skipped: it was replaced while being copied";
-    let (source, _) = pin(job.source, replaced, |found| same_file(found, &job.source_stat))?;
+    let (source, _) = pin(job.source, replaced, |found| same_file(found, job.source_stat))?;
     let provisional_bits = match is_link {
         true => links::copy(job, source.as_fd()).map(|()| 0)?,
         false => special::recreate(job)?,
@@ -540,11 +561,12 @@ fn make(job: &Job<'_>, follow: bool, events: &mut dyn Events) -> Result<Done, Er
     let complete = Transfer {
         options,
         source: Handle::Pinned { fd: source.as_fd(), is_link },
-        source_stat: &job.source_stat,
+        source_stat: job.source_stat,
         source_shown: job.source.shown,
         target: Handle::Pinned { fd: target.as_fd(), is_link },
         target_shown: job.target.shown,
-        target_stat: None,
+        target_owner: None,
+        existing_mode: None,
         created: true,
         may_inherit_acl: job.may_inherit_acl,
         provisional_bits,

@@ -79,6 +79,19 @@ impl<'a> Handle<'a> {
     }
 }
 
+/// The user and the group that own a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ownership {
+    user: u32,
+    group: u32,
+}
+
+impl Ownership {
+    pub(crate) fn of(stat: &Stat) -> Self {
+        Self { user: stat.st_uid, group: stat.st_gid }
+    }
+}
+
 /// The transfer of one file's metadata.
 pub(crate) struct Transfer<'a> {
     pub(crate) options: &'a Options,
@@ -87,8 +100,10 @@ pub(crate) struct Transfer<'a> {
     pub(crate) source_shown: &'a Path,
     pub(crate) target: Handle<'a>,
     pub(crate) target_shown: &'a Path,
-    /// The target's stat at the time of opening; needed when the owner is kept.
-    pub(crate) target_stat: Option<Stat>,
+    /// The target's owner at the time of opening, if known: an owner that is right already is not set.
+    pub(crate) target_owner: Option<Ownership>,
+    /// The mode of a target that was there before, if known.
+    pub(crate) existing_mode: Option<u32>,
     pub(crate) created: bool,
     /// The directory of a new file may have given it an access control list.
     pub(crate) may_inherit_acl: bool,
@@ -158,18 +173,15 @@ impl Transfer<'_> {
     }
 
     fn has_same_owner(&self) -> bool {
-        let source = self.source_stat;
-        self.target_stat
-            .is_some_and(|stat| stat.st_uid == source.st_uid && stat.st_gid == source.st_gid)
+        self.target_owner == Some(Ownership::of(self.source_stat))
     }
 
     fn keep_owner(&self, events: &mut dyn Events) -> Owner {
         let preserve = &self.options.preserve;
         let give_up = |required| if required { Owner::Failed } else { Owner::Lost };
-        if let (false, ModeRule::Keep, Some(stat)) = (self.created, preserve.mode, self.target_stat)
-        {
+        if let (ModeRule::Keep, Some(mode)) = (preserve.mode, self.existing_mode) {
             // The new owner must not meet the old, perhaps too generous, permissions.
-            let both = stat.st_mode & self.source_stat.st_mode & 0o700;
+            let both = mode & self.source_stat.st_mode & 0o700;
             if let Err(errno) = self.target.set_mode(both) {
                 if errno != Errno::PERM || process::geteuid().is_root() {
                     events.warns(&self.failed("cannot clear permissions", errno));

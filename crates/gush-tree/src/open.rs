@@ -24,7 +24,7 @@ pub(crate) fn source(job: &Job<'_>) -> Result<(OwnedFd, Stat), Error> {
     // /dev/stdin behind `<&-` opens whatever file has got the number since.
     refuse_closed(&place, "cannot open for reading")?;
     let flags = OFlags::RDONLY | no_follow;
-    let opened = match kind(&job.source_stat) {
+    let opened = match kind(job.source_stat) {
         // A FIFO that took a file's name would be waited for.
         FileType::RegularFile if job.in_tree => place.open_regular(flags, Mode::empty()),
         _ => place.open(flags, Mode::empty()),
@@ -32,7 +32,7 @@ pub(crate) fn source(job: &Job<'_>) -> Result<(OwnedFd, Stat), Error> {
     let fd = opened.map_err(|errno| not_opened(&place, "cannot open for reading", errno))?;
     let stat = retry_on_intr(|| fs::fstat(&fd))
         .map_err(|errno| Error::os(place.shown, "cannot stat", errno))?;
-    match same_file(&job.source_stat, &stat) {
+    match same_file(job.source_stat, &stat) {
         // The descriptor is pinned to the file that was judged; everything else goes by it.
         true => Ok((fd, stat)),
         false => Err(Error::refusal(place.shown, "skipped: it was replaced while being copied")),
@@ -116,6 +116,7 @@ pub(crate) fn target(
     }
     let stat = retry_on_intr(|| fs::fstat(&fd))
         .map_err(|errno| Error::os(job.target.shown, "cannot stat", errno))?;
+    job.learn_owner(&stat);
     Ok(Opened { fd, stat: Some(stat), is_new: true })
 }
 

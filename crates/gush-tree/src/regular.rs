@@ -14,7 +14,7 @@ use crate::data;
 use crate::error::{Error, os_text};
 use crate::events::Events;
 use crate::file::Job;
-use crate::metadata::{self, Handle, Transfer};
+use crate::metadata::{self, Handle, Ownership, Transfer};
 use crate::open::{self, Opened};
 use crate::place::{FileId, Place, kind, proc_path, same_file};
 use crate::stable;
@@ -29,7 +29,7 @@ pub(crate) struct Copied {
     /// The target's identity, for `--preserve=links`.
     pub(crate) made: Option<FileId>,
     /// The target after the last change, where a journal has a line about it.
-    pub(crate) last_state: Option<Stat>,
+    pub(crate) last_state: Option<Box<Stat>>,
 }
 
 /// Copies the source's data and the requested metadata.
@@ -43,18 +43,22 @@ pub(crate) fn copy(job: &Job<'_>, events: &mut dyn Events) -> Result<Copied, Err
         Some(source) => (source, job.source_stat),
         None => {
             opened = open::source(job)?;
-            (opened.0.as_fd(), opened.1)
+            (opened.0.as_fd(), &opened.1)
         }
     };
+    let quiet;
     let source_stat = match job.options.stable {
-        true => stable::when_quiet(job, source, source_stat)?,
+        true => {
+            quiet = stable::when_quiet(job, source, *source_stat)?;
+            &quiet
+        }
         false => source_stat,
     };
     // The pieces are those of the file that the walk saw.
     let state = |stat: &Stat| {
         (stat.st_size, stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec)
     };
-    let is_same = state(&job.source_stat) == state(&source_stat);
+    let is_same = state(job.source_stat) == state(source_stat);
     let job = match is_same || job.assembled.is_none() {
         true => job,
         false => &Job { assembled: None, ..*job },
@@ -70,7 +74,7 @@ pub(crate) fn copy(job: &Job<'_>, events: &mut dyn Events) -> Result<Copied, Err
     };
     // As GNU cp: the file keeps its inode, its names and its owner.
     if !job.options.atomic && !job.displaces && job.assembled.is_none() {
-        let opened = open::target(job, &source_stat, mode, events)?;
+        let opened = open::target(job, source_stat, mode, events)?;
         let file = File { job, source, source_stat, provisional };
         return file.write_in_place(opened, events);
     }
@@ -96,7 +100,7 @@ struct Target<'a> {
 struct File<'a> {
     job: &'a Job<'a>,
     source: BorrowedFd<'a>,
-    source_stat: Stat,
+    source_stat: &'a Stat,
     provisional: u32,
 }
 
@@ -171,7 +175,7 @@ impl File<'_> {
         let job = self.job;
         let inherited = job.existing.filter(|_| !job.displaces);
         match &inherited {
-            Some(stat) => check_replaceable(job, stat, &self.source_stat)?,
+            Some(stat) => check_replaceable(job, stat, self.source_stat)?,
             // A rename would replace the link, where cp writes behind it.
             None if !job.displaces && open::is_link(job) => return Err(open::dangling(job)),
             None => {}
@@ -256,7 +260,7 @@ impl File<'_> {
         let verified =
             job.options.verify.then(|| data::verify(job, self.source, target.fd, sent)).transpose();
         // After verifying, which reads the source once more: the whole time is looked at.
-        let change = stable::change(job, self.source, &self.source_stat)?;
+        let change = stable::change(job, self.source, self.source_stat)?;
         match (verified, change) {
             (Err(error), Some(_)) => {
                 // Different bytes are explained by the change, and not by the storage.
@@ -283,7 +287,7 @@ impl File<'_> {
         if !(self.job.in_tree && target.is_just_made) {
             return None;
         }
-        let from = Endpoint::of_opened_file(&self.source, &self.source_stat, OFlags::RDONLY)?;
+        let from = Endpoint::of_opened_file(&self.source, self.source_stat, OFlags::RDONLY)?;
         let to = match (&target.stat, self.job.device) {
             (Some(stat), _) => Endpoint::of_opened_file(&target.fd, stat, open::NEW)?,
             (None, device) => Endpoint::of_new_file(&target.fd, device?, open::NEW),
@@ -291,8 +295,8 @@ impl File<'_> {
         Some((from, to))
     }
 
-    fn last_state(&self, target: BorrowedFd<'_>) -> Option<Stat> {
-        self.job.is_noted.then(|| retry_on_intr(|| fs::fstat(target)).ok()).flatten()
+    fn last_state(&self, target: BorrowedFd<'_>) -> Option<Box<Stat>> {
+        self.job.is_noted.then(|| retry_on_intr(|| fs::fstat(target)).ok().map(Box::new)).flatten()
     }
 
     fn inherit(&self, target: BorrowedFd<'_>, old: &Stat) -> Result<(), Error> {
@@ -313,11 +317,15 @@ impl File<'_> {
         let transfer = Transfer {
             options: job.options,
             source: Handle::Open(self.source),
-            source_stat: &self.source_stat,
+            source_stat: self.source_stat,
             source_shown: job.source.shown,
             target: Handle::Open(target.fd),
             target_shown: job.target.shown,
-            target_stat: target.stat,
+            target_owner: match &target.stat {
+                Some(stat) => Some(Ownership::of(stat)),
+                None => job.owner_of_new_files(),
+            },
+            existing_mode: target.stat.filter(|_| !created).map(|stat| stat.st_mode),
             created,
             may_inherit_acl: job.may_inherit_acl,
             provisional_bits: if created { self.provisional } else { 0 },

@@ -10,7 +10,7 @@ use crate::place::{Place, kind};
 
 /// Makes a special file like the source; returns the permission bits still missing.
 pub(crate) fn recreate(job: &Job<'_>) -> Result<u32, Error> {
-    let stat = &job.source_stat;
+    let stat = job.source_stat;
     let kind = kind(stat);
     let withheld = if job.options.preserve.owner { stat.st_mode & 0o077 } else { 0 };
     let mode = Mode::from_bits_retain(stat.st_mode & 0o7777 & !withheld);

@@ -31,7 +31,7 @@ const LOOKS: usize = 5;
 
 /// Refuses, before it is opened, a source whose size and times do not tell of a change.
 pub(crate) fn refuse_unwatchable(job: &Job<'_>) -> Result<(), Error> {
-    match kind(&job.source_stat) {
+    match kind(job.source_stat) {
         FileType::RegularFile => Ok(()),
         _ => Err(unwatchable(job)),
     }

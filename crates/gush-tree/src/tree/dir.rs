@@ -18,7 +18,7 @@ use super::entering::Entered;
 use crate::error::Error;
 use crate::filter::GitIgnored;
 use crate::first_copies::RecordAt;
-use crate::metadata::Handle;
+use crate::metadata::{Handle, Ownership};
 use crate::options::{ModeRule, Options};
 use crate::place::{FileId, Place};
 use crate::xattr;
@@ -183,6 +183,8 @@ pub(crate) struct Dir {
     rests: AtomicBool,
     /// Does the target give new files an access control list?
     gives_acl: OnceLock<bool>,
+    /// The owner of files that this process makes in the target.
+    pub(crate) new_owner: OnceLock<Ownership>,
     /// The listing, the batches of files given to other threads, and the subdirectories, as far as not yet complete.
     waits_for: AtomicUsize,
 }
@@ -252,6 +254,7 @@ impl Dir {
             is_listed: AtomicBool::new(false),
             rests: AtomicBool::new(false),
             gives_acl: OnceLock::new(),
+            new_owner: OnceLock::new(),
             // The listing itself.
             waits_for: AtomicUsize::new(1),
         })

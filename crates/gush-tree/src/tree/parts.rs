@@ -182,7 +182,7 @@ impl<'a> Parts<'a> {
     ) -> Result<(), Error> {
         let cannot = |errno| Error::os(self.shown, "cannot make the file of pieces in", errno);
         // A rank without a piece makes the file, too: rank 0 learns from that that the file was divided.
-        let name = self.named_or_made(job, &Self::link(path, &job.source_stat)).map_err(cannot)?;
+        let name = self.named_or_made(job, &Self::link(path, job.source_stat)).map_err(cannot)?;
         let (source, source_stat) = open::source(job)?;
         for piece in self.own(path, &source_stat) {
             let done = journal::piece(&name, piece.number);

@@ -34,7 +34,7 @@ impl Account {
             last.bytes += used.bytes;
             last.steps += used.steps;
             last.threads = last.threads.max(used.threads);
-            last.calls.add(used.calls);
+            last.calls.add(&used.calls);
         } else {
             self.uses.push(used);
         }
@@ -50,6 +50,6 @@ impl Tally {
     }
 
     pub(super) fn calls(&self) -> Counts {
-        Counts::of_this_thread().since(self.0)
+        Counts::of_this_thread().since(&self.0)
     }
 }

@@ -241,7 +241,7 @@ impl Move<'_> {
         self.cursor.skip(bytes);
         let mut calls = tally.calls();
         // The first work is this thread's own, whose calls the tally has.
-        works.iter().skip(1).for_each(|work| calls.add(work.calls));
+        works.iter().skip(1).for_each(|work| calls.add(&work.calls));
         let steps = works.iter().map(|work| work.steps).sum();
         self.account.record(MethodUse { name, bytes, steps, threads, calls });
         let trimmed = match first {

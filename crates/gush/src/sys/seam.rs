@@ -105,54 +105,64 @@ thread_local! {
 /// let counts = gush::Counts::default();
 /// assert_eq!(counts.iter().count(), 0);
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Counts([u64; SLOTS]);
-
-impl Default for Counts {
-    fn default() -> Self {
-        Self([0; SLOTS])
-    }
+#[derive(Clone, Default)]
+pub struct Counts {
+    /// Calls made once, a bit each: all that most files of a tree need. An array for each file would cost as much as a system call.
+    once: u64,
+    more: Option<Box<[u64; SLOTS]>>,
 }
+
+const _: () = assert!(SLOTS <= u64::BITS as usize, "a bit for each call");
 
 impl Counts {
     /// The calls of the calling thread so far.
     pub(crate) fn of_this_thread() -> Self {
         // A copy, so that a later difference is not disturbed by calls that go on.
-        MADE.with(|made| Self(std::array::from_fn(|slot| made[slot].get())))
+        Self::each(MADE.with(|made| std::array::from_fn(|slot| made[slot].get())))
+    }
+
+    fn each(counts: [u64; SLOTS]) -> Self {
+        Self { once: 0, more: Some(Box::new(counts)) }
     }
 
     /// The calls made since `earlier`.
-    pub(crate) fn since(self, earlier: Self) -> Self {
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
         // Wrapping: a count that is off shall not end a move by a panic.
-        Self(std::array::from_fn(|slot| self.0[slot].wrapping_sub(earlier.0[slot])))
+        Self::each(std::array::from_fn(|slot| self.at(slot).wrapping_sub(earlier.at(slot))))
     }
 
     /// These calls, one of each.
     pub(crate) fn once(calls: &[Call]) -> Self {
-        let mut counts = Self::default();
-        for &call in calls {
-            counts.0[call as usize] += 1;
-        }
-        counts
+        Self { once: calls.iter().fold(0, |bits, &call| bits | 1 << call as usize), more: None }
     }
 
-    pub(crate) fn add(&mut self, more: Self) {
-        for (sum, part) in self.0.iter_mut().zip(more.0) {
-            *sum += part;
-        }
+    pub(crate) fn add(&mut self, more: &Self) {
+        *self = Self::each(std::array::from_fn(|slot| self.at(slot) + more.at(slot)));
+    }
+
+    fn at(&self, slot: usize) -> u64 {
+        (self.once >> slot & 1) + self.more.as_ref().map_or(0, |more| more[slot])
     }
 
     /// The calls made at least once, with their number.
     pub fn iter(&self) -> impl Iterator<Item = (Call, u64)> + '_ {
-        Call::ALL.iter().map(|&call| (call, self.0[call as usize])).filter(|&(_, count)| count > 0)
+        Call::ALL.iter().map(|&call| (call, self.get(call))).filter(|&(_, count)| count > 0)
     }
 
     /// The number of calls of one name.
     #[must_use]
     pub fn get(&self, call: Call) -> u64 {
-        self.0[call as usize]
+        self.at(call as usize)
     }
 }
+
+impl PartialEq for Counts {
+    fn eq(&self, other: &Self) -> bool {
+        (0..SLOTS).all(|slot| self.at(slot) == other.at(slot))
+    }
+}
+
+impl Eq for Counts {}
 
 impl fmt::Debug for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -13,7 +13,7 @@ use super::{Walk, Worker};
 use crate::error::Error;
 use crate::events::Events;
 use crate::file::{Action, Done};
-use crate::metadata::Transfer;
+use crate::metadata::{Ownership, Transfer};
 use crate::new_directory;
 use crate::options::{Dereference, ModeRule};
 use crate::place::{FileId, Place};
@@ -188,7 +188,8 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             source_shown: self.source.path(),
             target,
             target_shown: shown,
-            target_stat: Some(dir.target_stat),
+            target_owner: Some(Ownership::of(&dir.target_stat)),
+            existing_mode: (!dir.is_new).then_some(dir.target_stat.st_mode),
             created: dir.is_new,
             may_inherit_acl: true,
             provisional_bits: 0,

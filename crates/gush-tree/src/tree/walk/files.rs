@@ -90,13 +90,17 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             true => open::listed(&source),
             false => None,
         };
+        let found;
         let looked = match &opened {
-            Some((_, stat)) => Ok(*stat),
-            None => source.stat(follow),
+            Some((_, stat)) => Ok(stat),
+            None => {
+                found = source.stat(follow);
+                found.as_ref()
+            }
         };
         let result = match looked {
-            Err(errno) => Err(Error::os(source.shown, "cannot stat", errno)),
-            Ok(stat) if kind(&stat) == FileType::Directory => {
+            Err(errno) => Err(Error::os(source.shown, "cannot stat", *errno)),
+            Ok(stat) if kind(stat) == FileType::Directory => {
                 let mut one = Batch::default();
                 one.add(listed);
                 dir.waits_for_more(1);
@@ -108,8 +112,8 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 self.back_to(before);
                 return;
             }
-            Ok(stat) if !is_last && self.is_divided(dir, &stat, &target) => {
-                let result = self.with_descriptors(|| self.divided(dir, (source, &stat), target));
+            Ok(stat) if !is_last && self.is_divided(dir, stat, &target) => {
+                let result = self.with_descriptors(|| self.divided(dir, (source, stat), target));
                 match result.transpose() {
                     Some(result) => result,
                     None => {
@@ -118,7 +122,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                     }
                 }
             }
-            Ok(stat) if !is_last && !self.is_due(&stat, &target, is_own_name) => {
+            Ok(stat) if !is_last && !self.is_due(stat, &target, is_own_name) => {
                 self.back_to(before);
                 return;
             }
@@ -141,7 +145,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 let hopes = self.hopes_for_free_names(dir);
                 let is_new = Cell::new(dir.is_new || hopes);
                 let copy = || {
-                    self.replace_directory((dir, pair), name, &stat)?;
+                    self.replace_directory((dir, pair), name, stat)?;
                     let mut events = &walk.listener;
                     // A second attempt may find the first one's file, and the source read in part.
                     let is_first = is_new.replace(false);
@@ -292,7 +296,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 divided.fetch_add(1, Ordering::Relaxed);
                 files.fetch_add(parts.shard.takes(path).into(), Ordering::Relaxed);
                 bytes.fetch_add(parts.own_bytes(path, stat), Ordering::Relaxed);
-                let job = walk.common.job((source, *stat), target, Some(dir));
+                let job = walk.common.job((source, stat), target, Some(dir));
                 parts.copy_own(&job, path, &mut events)?;
                 return Ok(None);
             }
@@ -303,15 +307,15 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         match &whole {
             // The rank that failed copies its pieces when it is started again.
             None if others_failed => Ok(None),
-            None => walk.common.copy_file((source, *stat), to, Some(dir), &mut events).map(Some),
+            None => walk.common.copy_file((source, stat), to, Some(dir), &mut events).map(Some),
             Some((parts, name)) => {
                 let assembled = Some(parts.place(name, target.shown));
                 let common = Common { assembled, ..walk.common };
-                let placed = common.copy_file((source, *stat), to, Some(dir), &mut events);
+                let placed = common.copy_file((source, stat), to, Some(dir), &mut events);
                 // rename(2) answers EXDEV also between two mounts of one file system, and between projects with quotas of their own.
                 match placed {
                     Err(error) if error.is_across_devices() => {
-                        walk.common.copy_file((source, *stat), to, Some(dir), &mut events)
+                        walk.common.copy_file((source, stat), to, Some(dir), &mut events)
                     }
                     placed => placed,
                 }
