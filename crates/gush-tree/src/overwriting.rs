@@ -1,6 +1,8 @@
 //! Overwriting: the treatment of a file already at the target.
 
+use std::ffi::OsString;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{self, Access, AtFlags, FileType, Mode, OFlags, Stat};
@@ -252,7 +254,13 @@ impl Look<'_> {
 }
 
 fn shown_beside(target: &Place<'_>, name: &Path) -> PathBuf {
-    target.shown.with_file_name(name.file_name().unwrap_or_default())
+    let name = name.file_name().unwrap_or_default();
+    let base = target.name.file_name().unwrap_or_default();
+    // By bytes: a path taken apart and put together again loses a `./` that the user wrote.
+    match target.shown.as_os_str().as_bytes().strip_suffix(base.as_bytes()) {
+        Some(above) => OsString::from_vec([above, name.as_bytes()].concat()).into(),
+        None => target.shown.with_file_name(name),
+    }
 }
 
 /// Has the target the kind, the size and the modification time of the source?

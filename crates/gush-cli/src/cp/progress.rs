@@ -50,20 +50,22 @@ impl Sums {
         // Files that are half copied count too, or a single large file would stand at nothing.
         let bytes = self.bytes + self.under_way.values().sum::<u64>();
         // Not before a millisecond: the first bytes would give an absurd rate.
-        let rate = bytes as f64 / self.began.elapsed().as_secs_f64().max(1e-3);
-        // Bounded, since a duration of too many seconds panics.
-        let left_seconds = |left: u64| (left as f64 / rate.max(1.0)).min(1e9);
+        let seconds = self.began.elapsed().as_secs_f64().max(1e-3);
+        let rate = bytes as f64 / seconds;
         let shown_rate = HumanBytes(rate as u64);
         if let Some((all_files, all_bytes)) = totals {
             // Files that needed no copy count as done, but not for the rate.
             let (files, done) = (self.files + self.unmoved.0, bytes + self.unmoved.1);
-            let percent = match all_bytes {
-                0 => 100,
-                // The tree may grow after the census.
-                _ => (u128::from(done) * 100 / u128::from(all_bytes)).min(100),
+            // Files without a byte are all the work of some trees.
+            let (part, all, rate) = match all_bytes {
+                0 => (files, all_files, self.files as f64 / seconds),
+                _ => (done, all_bytes, rate),
             };
-            let left = all_bytes.saturating_sub(done);
-            let left = HumanDuration(Duration::from_secs_f64(left_seconds(left)));
+            // The tree may grow after the census.
+            let percent = (u128::from(part) * 100 / u128::from(all.max(1))).min(100);
+            // Bounded, since a duration of too many seconds panics.
+            let left_seconds = (all.saturating_sub(part) as f64 / rate.max(1.0)).min(1e9);
+            let left = HumanDuration(Duration::from_secs_f64(left_seconds));
             let (done, all_bytes) = (HumanBytes(done), HumanBytes(all_bytes));
             return format!(
                 "{percent}%, {files} of {all_files} files, {done} of {all_bytes}, {shown_rate}/s, {left:#} left: {name}"
@@ -300,5 +302,7 @@ mod tests {
         assert!(text.ends_with(" left: name"), "{text}");
         // A file grew after it was counted.
         assert!(sums.text("name", Some((1, 0))).starts_with("100%, 5 of 1 files"));
+        // Nothing but empty files.
+        assert!(sums.text("name", Some((20, 0))).starts_with("25%, 5 of 20 files"));
     }
 }

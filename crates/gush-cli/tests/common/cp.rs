@@ -41,6 +41,12 @@ pub fn names(dir: &Path) -> Vec<String> {
     names
 }
 
+/// Are blocks shared where this test's files are (xfs, btrfs)? Most files are then copied by one clone.
+pub fn shares_blocks() -> bool {
+    let dir = with_files(&[("a", b"some bytes")]);
+    cp(dir.path(), &["--reflink=always", "a", "b"]).status.success()
+}
+
 pub fn with_files(files: &[(&str, &[u8])]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (name, content) in files {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::common::cp::stderr;
+use crate::common::cp::{shares_blocks, stderr};
 use crate::common::{noise, skipped, strace, words_of};
 use rustix::io::Errno;
 
@@ -91,7 +91,11 @@ fn interrupted_calls_are_made_again() {
             }
         }
     }
-    let never: Vec<_> = calls.into_iter().filter(|call| !met.contains(call)).collect();
+    // A clone that is interrupted is made again, and no byte is left to copy.
+    let shares = shares_blocks();
+    let is_made = |call: &&str| !(shares && *call == "copy_file_range");
+    let never: Vec<_> =
+        calls.into_iter().filter(is_made).filter(|call| !met.contains(call)).collect();
     assert!(never.is_empty(), "no copy made these calls, so nothing was tried: {never:?}");
 }
 

@@ -29,9 +29,11 @@ enum Shape {
     Apart,
     /// All files in one directory, copied with `-L`, by which each may come again.
     Followed,
+    /// All files in one directory, copied once more as a mirror.
+    Mirrored,
 }
 
-const SHAPES: [Shape; 7] = [
+const SHAPES: [Shape; 8] = [
     Shape::Flat,
     Shape::Deep,
     Shape::Directories,
@@ -39,6 +41,7 @@ const SHAPES: [Shape; 7] = [
     Shape::TwoNames,
     Shape::Apart,
     Shape::Followed,
+    Shape::Mirrored,
 ];
 
 impl Shape {
@@ -58,7 +61,9 @@ fn make(shape: Shape, root: &Path, entries: usize) {
     for number in 0..entries {
         let name = format!("entry{number:07}");
         match shape {
-            Shape::Flat | Shape::Followed => drop(File::create(root.join(name)).unwrap()),
+            Shape::Flat | Shape::Followed | Shape::Mirrored => {
+                drop(File::create(root.join(name)).unwrap())
+            }
             Shape::Directories => fs::create_dir(root.join(name)).unwrap(),
             Shape::Links => symlink("nowhere", root.join(name)).unwrap(),
             Shape::Deep => {
@@ -117,6 +122,10 @@ fn one_copy() {
     let how = if shape == Shape::Followed { "-aL" } else { "-a" };
     let status = gush().args(["cp", how, "a", "d"]).current_dir(&dir).status().unwrap();
     assert!(status.success());
+    if shape == Shape::Mirrored {
+        let mirror = ["cp", "-aT", "--delete", "-u", "a", "d"];
+        assert!(gush().args(mirror).current_dir(&dir).status().unwrap().success());
+    }
     let peak = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap().max_rss();
     println!("{shape:?}, {entries} entries: a peak of {peak} KiB");
 }

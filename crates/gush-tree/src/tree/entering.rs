@@ -170,6 +170,12 @@ impl Entrance<'_> {
         let (stat, is_link) = match kind(&found) {
             FileType::Symlink if self.options.keep_directory_symlink => match target.stat(true) {
                 Ok(end) if kind(&end) == FileType::Directory => (end, true),
+                Err(Errno::XDEV) if target.bounds.is_some() => {
+                    let text = "not entered: a symbolic link out of the target's tree";
+                    return Err(
+                        Error::refusal(target.shown, text).hinting("--no-confine follows it")
+                    );
+                }
                 _ => (found, false),
             },
             _ => (found, false),

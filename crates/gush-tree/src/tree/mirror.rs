@@ -117,13 +117,13 @@ pub(crate) enum Removed {
 impl Mirror<'_> {
     /// Removes all that is to go. `tell` hears of each entry of this directory that was removed, or could not be.
     pub(crate) fn run(&self, target: &mut Shown, mut tell: impl FnMut(&Path, Result<(), Error>)) {
-        let entries = match entries(self.pair.target()) {
+        let mut entries = match entries(self.pair.target()) {
             Ok(entries) => entries,
             Err(errno) => {
                 return tell(target.path(), Err(Error::os(target.path(), "cannot list", errno)));
             }
         };
-        for entry in entries {
+        while let Some(entry) = entries.pop() {
             if (self.is_stopped)() {
                 return;
             }
@@ -288,21 +288,44 @@ impl Entry {
     }
 }
 
+/// Entries close together, since a directory may have a million: of each the name, a NUL, and its kind, which is never 0.
+#[derive(Default)]
+struct Entries(Vec<u8>);
+
+impl Entries {
+    const DIRECTORY: u8 = b'd';
+    const OTHER: u8 = b'-';
+
+    fn push(&mut self, name: &CStr, is_directory: bool) {
+        self.0.extend(name.to_bytes_with_nul());
+        self.0.push(if is_directory { Self::DIRECTORY } else { Self::OTHER });
+    }
+
+    fn pop(&mut self) -> Option<Entry> {
+        let is_directory = self.0.pop()? == Self::DIRECTORY;
+        self.0.pop();
+        // Behind the kind of the entry before, which stands behind a NUL.
+        let from = self.0.iter().rposition(|&byte| byte == 0).map_or(0, |nul| nul + 2);
+        let name = CString::new(self.0.split_off(from)).ok()?;
+        Some(Entry { name, is_directory })
+    }
+}
+
 /// A directory on the way down to what is removed.
 struct Level {
     entry: Entry,
     id: FileId,
-    left: Vec<Entry>,
+    left: Entries,
     removed: Removed,
 }
 
 /// The entries of a directory, by a descriptor of their own: the directory's position stays.
-fn entries(dir: BorrowedFd<'_>) -> io::Result<Vec<Entry>> {
+fn entries(dir: BorrowedFd<'_>) -> io::Result<Entries> {
     // A description of its own: listing moves a position that the copy also uses.
     let own = enter(dir, c".")?;
     let mut listed = Vec::with_capacity(LISTED_BYTES);
     let mut list = RawDir::new(&own, listed.spare_capacity_mut());
-    let mut entries = Vec::new();
+    let mut entries = Entries::default();
     while let Some(entry) = list.next() {
         let entry = entry?;
         let name = entry.file_name();
@@ -316,7 +339,7 @@ fn entries(dir: BorrowedFd<'_>) -> io::Result<Vec<Entry>> {
             }
             known => known == FileType::Directory,
         };
-        entries.push(Entry { name: name.to_owned(), is_directory });
+        entries.push(name, is_directory);
     }
     Ok(entries)
 }
@@ -325,4 +348,22 @@ fn enter(above: BorrowedFd<'_>, name: &CStr) -> io::Result<OwnedFd> {
     let name = Path::new(OsStr::from_bytes(name.to_bytes()));
     Place::below(above, name, name)
         .open(OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_come_out_last_in_first_out_and_unchanged() {
+        let long = CString::new(vec![b'n'; 255]).unwrap();
+        let names = [(c"a", true), (c"\xff d", false), (&long, true), (c"-", false)];
+        let mut entries = Entries::default();
+        names.iter().for_each(|(name, is_directory)| entries.push(name, *is_directory));
+        for (name, is_directory) in names.iter().rev() {
+            let entry = entries.pop().unwrap();
+            assert_eq!((entry.name.as_c_str(), entry.is_directory), (*name, *is_directory));
+        }
+        assert!(entries.pop().is_none());
+    }
 }
