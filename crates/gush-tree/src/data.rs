@@ -97,8 +97,8 @@ fn moved(
     if let Some(profile) = &moving.profile {
         mover = mover.profile(profile);
     }
-    if let Some(rate) = moving.limit {
-        mover = mover.limit(rate);
+    if let Some(limit) = job.limit {
+        mover = mover.sharing(limit);
     }
     if let Some(cancel) = &moving.cancel {
         mover = mover.cancelled_by(cancel);

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use gush::{Refusals, Report};
+use gush::{Refusals, Report, SharedRate};
 use rustix::fs::{self, FileType, Stat};
 use rustix::io::retry_on_intr;
 
@@ -38,6 +38,8 @@ use crate::{links, open, regular, special};
 pub struct Copier<'o> {
     options: &'o Options,
     refusals: Refusals,
+    /// One limit for all files, on all threads.
+    limit: Option<SharedRate>,
     copied: AlreadyCopied,
     operands: Operands,
 }
@@ -117,6 +119,7 @@ pub(crate) struct Job<'a> {
     /// The target's name is taken, and the file there gives way when the new file is whole.
     pub(crate) displaces: bool,
     pub(crate) refusals: &'a Refusals,
+    pub(crate) limit: Option<&'a SharedRate>,
     /// The target's directory may give a new file an access control list.
     pub(crate) may_inherit_acl: bool,
     /// The file system that the directory of the target is on; `None` for an operand.
@@ -169,6 +172,7 @@ impl<'o> Copier<'o> {
         Self {
             options,
             refusals: Refusals::default(),
+            limit: options.moving.limit.map(SharedRate::new),
             copied: AlreadyCopied::default(),
             operands: Operands::default(),
         }
@@ -258,6 +262,7 @@ impl<'o> Copier<'o> {
         let common = Common {
             options,
             refusals: &self.refusals,
+            limit: self.limit.as_ref(),
             copied: &self.copied,
             base: target.dir,
             journal: None,
@@ -292,6 +297,7 @@ impl<'o> Copier<'o> {
 pub(crate) struct Common<'a> {
     pub(crate) options: &'a Options,
     pub(crate) refusals: &'a Refusals,
+    pub(crate) limit: Option<&'a SharedRate>,
     pub(crate) copied: &'a AlreadyCopied,
     /// The directory that the operands are copied to.
     pub(crate) base: BorrowedFd<'a>,
@@ -325,6 +331,7 @@ impl<'a> Common<'a> {
             existing: None,
             displaces: false,
             refusals: self.refusals,
+            limit: self.limit,
             may_inherit_acl: dir.is_none_or(|dir| dir.may_give_acl()),
             device: dir.map(|dir| dir.target_stat.st_dev),
             new_owner: dir.filter(|dir| dir.is_new).map(|dir| &dir.new_owner),

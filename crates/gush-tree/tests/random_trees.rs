@@ -102,8 +102,10 @@ fn make(root: &Path, entries: &[Entry]) {
     }
 }
 
+type Ranges = Vec<(u64, u64)>;
+
 /// Where a file has data.
-fn data(path: &Path) -> Vec<(u64, u64)> {
+fn data(path: &Path) -> Ranges {
     let file = File::open(path).unwrap();
     let mut found = Vec::new();
     let mut at = 0;
@@ -129,7 +131,7 @@ fn attributes(path: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// Everything below a root that a copy shall keep, and where each file has data.
-fn facts(root: &Path) -> (BTreeMap<PathBuf, String>, BTreeMap<PathBuf, Vec<(u64, u64)>>) {
+fn facts(root: &Path) -> (BTreeMap<PathBuf, String>, BTreeMap<PathBuf, Ranges>) {
     let (mut facts, mut layouts) = (BTreeMap::new(), BTreeMap::new());
     let mut first_names = BTreeMap::new();
     let mut waiting = vec![root.to_path_buf()];

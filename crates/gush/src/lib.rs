@@ -146,7 +146,7 @@ pub use port::{Port, Side};
 #[cfg(feature = "profile")]
 pub use profile::{Cgroup, Host, Profile, ProfileError};
 pub use progress::{Control, Progress};
-pub use rate::{Limiter, Rate, Throttle};
+pub use rate::{Limiter, Rate, SharedRate, Throttle};
 pub use repeat::Repeat;
 pub use report::{MethodUse, Report};
 #[cfg(feature = "digest")]

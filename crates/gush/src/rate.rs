@@ -1,7 +1,7 @@
 //! The rate limit: bytes a second, changeable while moves run.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A limit in bytes a second, never 0.
@@ -92,17 +92,43 @@ impl Throttle {
     }
 }
 
-/// The rate of one move: fixed, changeable, the lower of both, or none.
+/// A rate that several moves share, one after the other or at the same time: [together](crate::Mover::sharing) they stay below it.
+///
+/// ```
+/// let shared = gush::SharedRate::new(gush::Rate::bytes_per_second(1000).unwrap());
+/// assert!(format!("{shared:?}").contains("1000"));
+/// ```
+#[derive(Debug)]
+pub struct SharedRate(Mutex<Limiter>);
+
+impl SharedRate {
+    /// A rate of which nothing is saved up.
+    #[must_use]
+    pub fn new(rate: Rate) -> Self {
+        Self(Mutex::new(Limiter::new(rate)))
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Limiter) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The rate of one move: fixed, changeable, shared, the lowest of these, or none.
 #[derive(Debug)]
 pub(crate) struct Brake<'a> {
     fixed: Option<Rate>,
     throttle: Option<&'a Throttle>,
     limiter: Option<Limiter>,
+    shared: Option<&'a SharedRate>,
 }
 
 impl<'a> Brake<'a> {
-    pub(crate) fn new(fixed: Option<Rate>, throttle: Option<&'a Throttle>) -> Self {
-        let mut brake = Self { fixed, throttle, limiter: None };
+    pub(crate) fn new(
+        fixed: Option<Rate>,
+        throttle: Option<&'a Throttle>,
+        shared: Option<&'a SharedRate>,
+    ) -> Self {
+        let mut brake = Self { fixed, throttle, limiter: None, shared };
         brake.follow();
         brake
     }
@@ -127,10 +153,18 @@ impl<'a> Brake<'a> {
         if let Some(throttle) = self.throttle {
             throttle.set_holds(allowance.is_err());
         }
-        allowance
+        let Some(shared) = self.shared else { return allowance };
+        match (allowance, shared.with(Limiter::allowance)) {
+            (Ok(own_bytes), Ok(shared_bytes)) => Ok(own_bytes.min(shared_bytes)),
+            (own, shared) => Err(own.err().max(shared.err()).unwrap_or_default()),
+        }
     }
 
     pub(crate) fn spend(&mut self, bytes: u64) {
+        if let Some(shared) = self.shared {
+            // Another move may have been allowed the same bytes: whoever is next waits for both.
+            shared.with(|limiter| limiter.spend(bytes));
+        }
         if let Some(limiter) = &mut self.limiter {
             limiter.spend(bytes);
         }
@@ -223,7 +257,7 @@ mod tests {
     #[test]
     fn a_brake_follows_the_throttle_and_the_lower_rate_counts() {
         let throttle = Throttle::default();
-        let mut brake = Brake::new(None, Some(&throttle));
+        let mut brake = Brake::new(None, Some(&throttle), None);
         assert_eq!(brake.allowance(), Ok(u64::MAX));
         assert!(!throttle.holds());
         throttle.set(Rate::bytes_per_second(1));
@@ -233,7 +267,7 @@ mod tests {
         let fixed = Rate::bytes_per_second(2);
         for (changed, counts) in [(None, 2), (Some(1), 1), (Some(3), 2)] {
             throttle.set(changed.and_then(Rate::bytes_per_second));
-            let brake = Brake::new(fixed, Some(&throttle));
+            let brake = Brake::new(fixed, Some(&throttle), None);
             assert_eq!(brake.limiter.map(|limiter| limiter.rate.get()), Some(counts));
         }
     }

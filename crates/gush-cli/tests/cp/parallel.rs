@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Instant;
 
-use crate::common::cp::{script, stderr, stdout, with_mounts};
+use crate::common::cp::{script, stderr, stdout, succeeds, with_mounts};
 use crate::common::{noise, skipped, strace};
 use serde_json::Value;
 
@@ -31,6 +32,36 @@ fn assert_tells(record: &Value, path: &str, what: &str, errno: i32) {
 }
 
 const RUNS: usize = 12;
+
+#[test]
+fn a_rate_limit_is_that_of_all_files_together() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("a")).unwrap();
+    for name in ["x", "y", "z"] {
+        fs::write(dir.path().join("a").join(name), noise(1 << 20, 3)).unwrap();
+    }
+    let began = Instant::now();
+    succeeds(dir.path(), &["-r", "--threads=3", "--limit=1M", "a", "b"]);
+    let seconds = began.elapsed().as_secs_f64();
+    assert!(seconds > 2.8, "3 MiB in {seconds} s");
+}
+
+#[test]
+fn a_rate_limit_lets_small_files_pass_without_a_pause_each() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("a")).unwrap();
+    for number in 0..200 {
+        fs::write(dir.path().join(format!("a/{number}")), "some bytes").unwrap();
+    }
+    let mut traced = match strace(&["-o", "pauses", "-e", "trace=nanosleep,clock_nanosleep"]) {
+        Ok(traced) => traced,
+        Err(why) => return skipped(&why),
+    };
+    traced.args(["cp", "-r", "--threads=1", "--limit=1G", "a", "b"]).current_dir(dir.path());
+    assert!(traced.status().unwrap().success());
+    let pauses = fs::read_to_string(dir.path().join("pauses")).unwrap().lines().count();
+    assert!(pauses < 20, "{pauses} pauses for 200 files of 10 bytes");
+}
 
 #[test]
 fn a_limit_on_file_size_is_the_cause_and_everything_before_it_arrives() {

@@ -68,7 +68,8 @@ impl<'a> Move<'a> {
         let mut setup = Setup::of(&request.tuning, Measured::default());
         setup.eyes = Eyes::if_wanted(request.digest, request.inspector.as_ref());
         let throttle_rate = request.throttle.and_then(|throttle| throttle.get());
-        setup.is_limited = request.rate.or(throttle_rate).is_some();
+        setup.is_limited =
+            request.rate.or(throttle_rate).is_some() || request.shared_rate.is_some();
         Ok(Self {
             watch: Watch::new(&request, observer),
             account: Account::new(),

@@ -13,7 +13,7 @@ use crate::plan::Refusals;
 #[cfg(feature = "profile")]
 use crate::profile::Profile;
 use crate::progress::{Control, Progress};
-use crate::rate::{Rate, Throttle};
+use crate::rate::{Rate, SharedRate, Throttle};
 use crate::report::Report;
 use crate::tuning::Tuning;
 use crate::wait::Wait;
@@ -350,6 +350,27 @@ impl<'a> Mover<'a> {
     #[must_use]
     pub fn throttled_by(mut self, throttle: &'a Throttle) -> Self {
         self.request.throttle = Some(throttle);
+        self
+    }
+
+    /// A rate that other moves share; the lowest of all rates counts.
+    ///
+    /// ```
+    /// use gush::{Mover, Rate, SharedRate};
+    /// let (zeros, null) = (std::fs::File::open("/dev/zero")?, std::fs::File::create("/dev/null")?);
+    /// let shared = SharedRate::new(Rate::bytes_per_second(1 << 20).unwrap());
+    /// let began = std::time::Instant::now();
+    /// std::thread::scope(|scope| {
+    ///     for _ in 0..2 {
+    ///         scope.spawn(|| Mover::new(&zeros, &null).length_bytes(256 << 10).sharing(&shared).run());
+    ///     }
+    /// });
+    /// assert!(began.elapsed().as_secs_f64() > 0.4, "half of a second's bytes");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn sharing(mut self, rate: &'a SharedRate) -> Self {
+        self.request.shared_rate = Some(rate);
         self
     }
 

@@ -34,7 +34,7 @@ impl<'a> Watch<'a> {
             pace: Pace::new(observer.is_some() || cancel.is_some() || request.is_limited()),
             observer,
             cancel,
-            brake: Brake::new(request.rate, request.throttle),
+            brake: Brake::new(request.rate, request.throttle, request.shared_rate),
             waiter: Waiter::new(request.wait.unwrap_or_default()),
             started: now,
             asked: now,
