@@ -1,7 +1,12 @@
 //! Interrupting the calls in which other threads wait.
 
-use std::sync::Once;
-use std::{io, mem, thread};
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, Once, PoisonError};
+use std::{io, mem};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::limits;
 
 /// Ignored by default, and sent by nobody to a program that has asked for no urgent data of sockets (fcntl(2), F_SETOWN).
 const SIGNAL: libc::c_int = libc::SIGURG;
@@ -13,7 +18,7 @@ pub(crate) fn others() {
     // SAFETY: these calls have no arguments.
     let (process, own) = unsafe { (libc::getpid(), libc::gettid()) };
     let threads = match numbers() {
-        Err(error) if error.raw_os_error() == Some(libc::EMFILE) => numbers_by_a_spare_table(),
+        Err(error) if error.raw_os_error() == Some(libc::EMFILE) => numbers_in_kept_room(),
         numbers => numbers.ok(),
     };
     // Without /proc the first thread is known alone: it has the number of the process.
@@ -31,16 +36,28 @@ fn numbers() -> io::Result<Vec<libc::pid_t>> {
     Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
 }
 
-/// As [`numbers`], where this process has as many descriptors as it may have: a thread takes a copy of their table for itself,
-/// and has room there once it has closed one.
-fn numbers_by_a_spare_table() -> Option<Vec<libc::pid_t>> {
-    thread::scope(|scope| {
-        let look = || {
-            // SAFETY: these calls take numbers, and the descriptor is closed in the copy alone, which nobody else knows.
-            let has_room = unsafe { libc::unshare(libc::CLONE_FILES) == 0 && libc::close(0) == 0 };
-            has_room.then(|| numbers().ok()).flatten()
-        };
-        thread::Builder::new().spawn_scoped(scope, look).ok()?.join().ok()?
+/// A descriptor that is given up for the look at the threads of a process which has as many descriptors as it may have.
+///
+/// To close another one, even in a copy of the table, may wait for ever: FUSE's flush waits for its server (`fuse_flush` of
+/// fs/fuse/file.c).
+static SPARE: Mutex<Option<OwnedFd>> = Mutex::new(None);
+
+/// Keeps a descriptor for [`others`]. Without one the first thread is interrupted alone.
+pub(crate) fn keep_room() {
+    let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+    if spare.is_none() {
+        *spare = eventfd(0, EventfdFlags::CLOEXEC).ok();
+    }
+}
+
+/// As [`numbers`], with the room that the hard limit leaves, or else that of the spare descriptor.
+fn numbers_in_kept_room() -> Option<Vec<libc::pid_t>> {
+    limits::raise_descriptors();
+    numbers().ok().or_else(|| {
+        drop(SPARE.lock().unwrap_or_else(PoisonError::into_inner).take()?);
+        let numbers = numbers().ok();
+        keep_room();
+        numbers
     })
 }
 

@@ -7,8 +7,7 @@ use std::{mem, panic, ptr};
 
 use rustix::io::{self, Errno};
 
-use crate::{Termination, Then};
-use crate::{start, stop};
+use crate::{Termination, Then, interrupt, start, stop};
 
 /// Gives SIGPIPE its default action again, because Rust's start-up code ignores the signal.
 pub(crate) fn restore_sigpipe() {
@@ -80,6 +79,10 @@ pub(crate) fn watch(duties: Duties) -> io::Result<()> {
             // SAFETY: `set` was initialised by sigemptyset.
             unsafe { libc::sigaddset(&raw mut set, signal) };
         }
+    }
+    if duties.ending.is_some() {
+        // Whoever goes on after a signal may have to interrupt other threads, when no descriptor is left.
+        interrupt::keep_room();
     }
     // Before any thread is started: each inherits this mask, and only one thread waits.
     let before = change_mask(libc::SIG_BLOCK, &set)?;

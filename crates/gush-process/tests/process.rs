@@ -5,8 +5,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::sync::Barrier;
 use std::thread;
+use std::time::Duration;
 
-use gush_process::{Errno, duplicate_inherited, take_inherited, was_closed};
+use gush_process::{Errno, Signals, Then, duplicate_inherited, take_inherited, was_closed};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Runs one ignored test of this binary as bash starts it with `line`, in which `"$@"` is the program.
@@ -132,6 +133,30 @@ fn in_a_child_no_thread_can_start() {
     setrlimit(Resource::As, before).unwrap();
     assert_eq!(answer, Err(Errno::AGAIN));
     assert_eq!(signals("SigBlk:") & ENDING, 0);
+}
+
+#[test]
+fn a_thread_that_waits_is_interrupted_where_no_descriptor_is_left() {
+    child("exec \"$@\"", "in_a_child_no_descriptor_is_left");
+}
+
+#[test]
+#[ignore = "run by a test, in a process of its own"]
+fn in_a_child_no_descriptor_is_left() {
+    Signals::new(|_| Then::GoOn).while_ending(Duration::MAX, || ()).watch().unwrap();
+    let (reader, _writer) = rustix::pipe::pipe().unwrap();
+    setrlimit(Resource::Nofile, Rlimit { current: Some(40), maximum: Some(40) }).unwrap();
+    let _all: Vec<_> = std::iter::from_fn(|| rustix::io::dup(&reader).ok()).collect();
+    let waits = thread::spawn(move || rustix::io::read(&reader, &mut [0; 1]));
+    for _ in 0..6000 {
+        if waits.is_finished() {
+            assert_eq!(waits.join().unwrap(), Err(Errno::INTR));
+            return;
+        }
+        gush_process::interrupt_others();
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("the thread still waits");
 }
 
 #[test]
