@@ -1,10 +1,12 @@
 //! An interrupted run keeps its samples: the first signal ends the measuring, the second the program.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::thread;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
@@ -12,8 +14,8 @@ use super::children;
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// The first signal; 0 before.
-static SIGNAL: AtomicI32 = AtomicI32::new(0);
+/// The signal that came; 0 before. Its handler stores the number, so that a program which has ended meanwhile is not told before.
+static SIGNAL: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
 const HEEDED: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
@@ -43,15 +45,17 @@ fn is_ignored(signal: i32) -> bool {
 /// ```
 pub fn watch() -> io::Result<()> {
     // Under nohup(1) a hang-up shall not end a run that was left alone on purpose.
-    let mut signals = Signals::new(HEEDED.into_iter().filter(|signal| !is_ignored(*signal)))?;
+    let heeded = || HEEDED.into_iter().filter(|signal| !is_ignored(*signal));
+    for signal in heeded() {
+        flag::register_usize(signal, Arc::clone(&SIGNAL), signal as usize)?;
+    }
+    let mut signals = Signals::new(heeded())?;
     let wait = move || {
         for signal in signals.forever() {
-            if requested() {
+            if REQUESTED.swap(true, Ordering::SeqCst) {
                 // Fails only for signals that are not these.
                 let _ = emulate_default_handler(signal);
             }
-            let _ = SIGNAL.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
-            REQUESTED.store(true, Ordering::SeqCst);
             children::end_all();
         }
     };
@@ -85,5 +89,5 @@ pub fn signal() -> Option<u8> {
 /// ```
 #[must_use]
 pub fn requested() -> bool {
-    REQUESTED.load(Ordering::SeqCst)
+    REQUESTED.load(Ordering::SeqCst) || signal().is_some()
 }
