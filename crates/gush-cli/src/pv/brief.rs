@@ -13,9 +13,10 @@ use clap::ValueEnum;
 use super::extra::Extra;
 use super::hash::Algorithm;
 use super::options::{
-    Expected, Options, PV, Shown, Style, columns, hex, in_thousands, pid, rate, seconds,
+    Options, PV, SetSize, Shown, Style, columns, hex, pid, seconds, set_buffer_size,
+    set_error_skip_block, set_rate_limit, set_size,
 };
-use crate::size::{memory_bytes, size_bytes};
+use crate::size::size_bytes;
 use crate::time::time;
 
 /// What an option does.
@@ -63,7 +64,7 @@ const ROWS: &[Row] = &[
     (b'q', "quiet", Flag(|options| &mut options.display.quiet)),
     (b'8', "bits", Flag(|options| &mut options.display.bits)),
     (b'k', "si", Flag(|options| &mut options.display.si)),
-    (b's', "size", Value(size)),
+    (b's', "size", Value(|options, text| sized(options, text, set_size))),
     (b'g', "gauge", Flag(|options| &mut options.display.gauge)),
     (b'i', "interval", Value(|options, text| put(&mut options.display.interval, seconds(text)))),
     (
@@ -84,7 +85,7 @@ const ROWS: &[Row] = &[
         Value(|options, text| put(&mut options.display.bar_style, Style::from_str(text, false))),
     ),
     (b'c', "cursor", Flag(|options| &mut options.display.cursor)),
-    (b'L', "rate-limit", Value(rate_limit)),
+    (b'L', "rate-limit", Value(|options, text| sized(options, text, set_rate_limit))),
     (b'W', "wait", Flag(|options| &mut options.wait)),
     (b'D', "delay-start", Value(|options, text| put(&mut options.delay_start, seconds(text)))),
     (
@@ -97,10 +98,10 @@ const ROWS: &[Row] = &[
     (b'f', "force", Flag(|options| &mut options.force)),
     (b'v', "stats", Flag(|options| &mut options.stats)),
     (b'o', "output", Path(|options| &mut options.output)),
-    (b'B', "buffer-size", Value(buffer_size)),
+    (b'B', "buffer-size", Value(|options, text| sized(options, text, set_buffer_size))),
     (b'C', "no-splice", Flag(|options| &mut options.no_splice)),
     (b'E', "skip-errors", Count(|options| &mut options.skip_errors)),
-    (b'Z', "error-skip-block", Value(error_skip_block)),
+    (b'Z', "error-skip-block", Value(|options, text| sized(options, text, set_error_skip_block))),
     (b'S', "stop-at-size", Flag(|options| &mut options.stop_at_size)),
     (b'Y', "sync", Flag(|options| &mut options.sync)),
     (b'K', "direct-io", Flag(|options| &mut options.direct_io)),
@@ -133,38 +134,9 @@ fn put<T, E>(field: &mut Option<T>, value: Result<T, E>) -> Option<()> {
     Some(())
 }
 
-fn size(options: &mut Options, text: &str) -> Option<()> {
-    let size = Expected::parse(text).map(|size| match decimal(options, text) {
-        Some(bytes) => Expected::Number(bytes),
-        None => size,
-    });
-    put(&mut options.display.size, size)
-}
-
-fn rate_limit(options: &mut Options, text: &str) -> Option<()> {
-    let rate = rate(text).map(|rate| decimal(options, text).unwrap_or(rate));
-    put(&mut options.display.rate_limit, rate)
-}
-
-fn buffer_size(options: &mut Options, text: &str) -> Option<()> {
-    let bytes = memory(options, text);
-    put(&mut options.buffer_size, bytes.ok_or(()))
-}
-
-fn error_skip_block(options: &mut Options, text: &str) -> Option<()> {
-    let bytes = memory(options, text);
-    put(&mut options.error_skip_block, bytes.ok_or(()))
-}
-
-fn memory(options: &Options, text: &str) -> Option<usize> {
-    let bytes = memory_bytes(text).ok()?;
-    let decimal = decimal(options, text).and_then(|bytes| usize::try_from(bytes).ok());
-    Some(decimal.unwrap_or(bytes))
-}
-
-/// The size `text` behind `--si`.
-fn decimal(options: &Options, text: &str) -> Option<u64> {
-    in_thousands(text).filter(|_| options.display.si)
+/// Sets an option to a size, behind `--si` or before.
+fn sized(options: &mut Options, text: &str, set: SetSize) -> Option<()> {
+    set(options, text, options.display.si)
 }
 
 /// The options of a right command line, whose first operand ends them where POSIX is asked for; nothing where `words` need

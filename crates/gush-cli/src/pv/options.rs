@@ -1,6 +1,6 @@
 //! The command line of `gush pv`: pv's options, and gush's own.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
 use clap::parser::ValueSource;
@@ -253,7 +253,7 @@ impl Options {
     }
 }
 
-/// The options of a command line. As with pv, `--si` counts for the sizes behind it: their units are powers of 1000.
+/// The options of a command line, whose order counts for the sizes behind `--si`.
 #[derive(Debug)]
 pub struct Ordered(pub Options);
 
@@ -262,16 +262,12 @@ impl FromArgMatches for Ordered {
         let mut options = Options::from_arg_matches(matches)?;
         let is_given = matches.value_source("si") == Some(ValueSource::CommandLine);
         let si = matches.index_of("si").filter(|_| is_given);
-        let decimal = |name: &str| {
-            let behind = matches.index_of(name).zip(si).is_some_and(|(at, si)| at > si);
-            in_thousands(matches.get_raw(name).filter(|_| behind)?.next_back()?.to_str()?)
-        };
-        let memory = |name| decimal(name).and_then(|bytes| usize::try_from(bytes).ok());
-        let display = &mut options.display;
-        display.size = decimal("size").map(Expected::Number).or(display.size.take());
-        display.rate_limit = decimal("rate_limit").or(display.rate_limit);
-        options.buffer_size = memory("buffer_size").or(options.buffer_size);
-        options.error_skip_block = memory("error_skip_block").or(options.error_skip_block);
+        for (name, set) in SIZES {
+            let is_behind = matches.index_of(name).zip(si).is_some_and(|(at, si)| at > si);
+            let text = matches.get_raw(name).filter(|_| is_behind).and_then(Iterator::last);
+            // clap has read the same text without a complaint.
+            let _ = text.and_then(OsStr::to_str).map(|text| set(&mut options, text, true));
+        }
         Ok(Self(options))
     }
 
@@ -327,7 +323,53 @@ impl Expected {
     }
 }
 
-/// A size as pv reads one: a comma is a point, a fraction of a byte is dropped, and a larger number than any is the largest.
+/// Sets an option to a size. As with pv, the unit of a size behind `--si` is a power of 1000.
+pub type SetSize = fn(&mut Options, &str, is_behind_si: bool) -> Option<()>;
+
+/// The options that are sizes, by clap's names.
+pub const SIZES: [(&str, SetSize); 4] = [
+    ("size", set_size),
+    ("rate_limit", set_rate_limit),
+    ("buffer_size", set_buffer_size),
+    ("error_skip_block", set_error_skip_block),
+];
+
+pub fn set_size(options: &mut Options, text: &str, is_behind_si: bool) -> Option<()> {
+    let decimal = decimal(text, is_behind_si).map(Expected::Number);
+    options.display.size = Some(decimal.or_else(|| Expected::parse(text).ok())?);
+    Some(())
+}
+
+pub fn set_rate_limit(options: &mut Options, text: &str, is_behind_si: bool) -> Option<()> {
+    let decimal = decimal(text, is_behind_si);
+    options.display.rate_limit = Some(decimal.or_else(|| rate(text).ok())?);
+    Some(())
+}
+
+pub fn set_buffer_size(options: &mut Options, text: &str, is_behind_si: bool) -> Option<()> {
+    options.buffer_size = Some(memory(text, is_behind_si)?);
+    Some(())
+}
+
+pub fn set_error_skip_block(options: &mut Options, text: &str, is_behind_si: bool) -> Option<()> {
+    options.error_skip_block = Some(memory(text, is_behind_si)?);
+    Some(())
+}
+
+fn memory(text: &str, is_behind_si: bool) -> Option<usize> {
+    // The bounds are those of the size without `--si`.
+    let bytes = memory_bytes(text).ok()?;
+    let decimal = decimal(text, is_behind_si).and_then(|bytes| usize::try_from(bytes).ok());
+    Some(decimal.unwrap_or(bytes))
+}
+
+/// The size `text` behind `--si`, if its unit is one letter: `1k`, and not `1KiB`.
+fn decimal(text: &str, is_behind_si: bool) -> Option<u64> {
+    let has_letter = text.ends_with(|end: char| end.is_ascii_alphabetic() && end != 'B');
+    (is_behind_si && has_letter).then(|| size_bytes(&format!("{text}B")).ok())?
+}
+
+/// A size as pv reads one: a comma is a point, a fraction of a byte is dropped, and digits for a larger number than any are the largest.
 fn as_pv_reads(text: &str) -> Result<u64, SizeError> {
     let pointed = text.replacen(',', ".", 1);
     let (whole, fraction) = pointed.split_once('.').unwrap_or((&pointed, ""));
@@ -338,15 +380,10 @@ fn as_pv_reads(text: &str) -> Result<u64, SizeError> {
     };
     match read {
         Err(SizeError::Fraction) => size_bytes(whole),
-        Err(SizeError::TooLarge) => Ok(u64::MAX),
+        // pv knows no unit for sizes that fit nowhere, and refuses such a size.
+        Err(SizeError::TooLarge) if text.bytes().all(|byte| byte.is_ascii_digit()) => Ok(u64::MAX),
         answer => answer,
     }
-}
-
-/// The size `text` whose unit is a power of 1000, where the unit is one letter: `1k`, and not `1KiB`.
-pub fn in_thousands(text: &str) -> Option<u64> {
-    let is_plain = text.ends_with(|end: char| end.is_ascii_alphabetic() && end != 'B');
-    is_plain.then(|| size_bytes(&format!("{text}B")).ok())?
 }
 
 /// The long options of pv.

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -147,14 +147,22 @@ fn no_thread_that_counts_waits_for_idle_time() {
     let mut policies = Vec::new();
     eventually("the thread that counts", || {
         let threads = fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
-        let stats =
-            threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("stat")).ok());
-        let stats: Vec<String> = stats.collect();
+        let threads: Vec<_> = threads.filter_map(|thread| Some(thread.ok()?.path())).collect();
+        let of_all = |name| {
+            threads.iter().filter_map(move |thread| fs::read_to_string(thread.join(name)).ok())
+        };
+        let stats: Vec<String> = of_all("stat").collect();
         // The 41st field is the policy (proc_pid_stat(5)), the 39th behind the name.
         let policy =
             |stat: &String| stat.rsplit(')').next()?.split_whitespace().nth(38)?.parse().ok();
         policies = stats.iter().filter_map(policy).collect::<Vec<i32>>();
-        stats.iter().any(|stat| stat.contains("(gush-pv-lines)"))
+        // A thread that has read has the policy in which it counts (proc_pid_io(5)).
+        let reads = |io: String| !io.starts_with("rchar: 0\n");
+        let counts = |thread: &&PathBuf| {
+            let name = fs::read_to_string(thread.join("comm")).unwrap_or_default();
+            name.trim() == "gush-pv-lines" && fs::read_to_string(thread.join("io")).is_ok_and(reads)
+        };
+        threads.iter().any(|thread| counts(&thread))
     });
     child.kill().unwrap();
     child.wait().unwrap();

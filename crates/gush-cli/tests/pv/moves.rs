@@ -342,9 +342,12 @@ fn sizes_and_a_closed_output_are_as_with_pv() {
         let output = shell(dir.path(), &format!("$G pv -q -S -s {size} source | wc -c"));
         assert_eq!(output.stdout, format!("{bytes}\n").as_bytes(), "{size}: {}", said(&output));
     }
-    for wrong in ["", "1.5.5", "1,5,5", "x"] {
-        let output = shell(dir.path(), &format!("$G pv -q -s '{wrong}' source"));
-        assert_eq!(output.status.code(), Some(64), "{wrong}: {}", said(&output));
+    // pv has no units that large, and refuses them, too.
+    for wrong in ["", "1.5.5", "1,5,5", "x", "10Q", "17E", "1ZB"] {
+        for option in ["-s", "-L"] {
+            let output = shell(dir.path(), &format!("$G pv -q {option} '{wrong}' source"));
+            assert_eq!(output.status.code(), Some(64), "{option} {wrong}: {}", said(&output));
+        }
     }
     let output = shell(dir.path(), "$G pv -q source >&-");
     assert_eq!(output.status.code(), Some(2));
