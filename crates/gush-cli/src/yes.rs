@@ -66,7 +66,14 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
             // A write to a socket raises no SIGPIPE here.
             error.io_error().into_iter().for_each(die_if_nobody_reads);
             let cause = error.io_error().map(os_text).unwrap_or_else(|| error.to_string());
-            talker.fail(format_args!("standard output: {cause}"))
+            if talker.is_familiar() {
+                return talker.fail(format_args!("standard output: {cause}"));
+            }
+            let bytes = error.delivered_bytes();
+            let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+            talker.fail(format_args!(
+                "standard output: write failed after {bytes} bytes: {cause}{hint}"
+            ))
         }
     }
 }

@@ -2,13 +2,16 @@
 
 mod common;
 
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 
 use common::as_gnu::{Sentence, Side};
 use common::gush;
+use common::shell::{said, shell};
 use rustix::process::Signal;
+use tempfile::TempDir;
 
 const FILES: &str = "mkfifo fifo";
 
@@ -62,4 +65,19 @@ fn a_socket_that_nobody_reads_ends_it_as_a_pipe_does() {
     let output = gush().arg("yes").stdout(OwnedFd::from(near)).output().unwrap();
     assert_eq!(output.status.signal(), Some(Signal::PIPE.as_raw()), "{output:?}");
     assert!(output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn by_its_own_name_it_tells_how_far_it_came_and_a_remedy() {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let output = gush().arg("yes").stdout(full).output().unwrap();
+    let told = "gush: yes: standard output: write failed after 0 bytes: No space left on device \
+                (the target is full: free some space on its file system, if it is a file)\n";
+    assert_eq!((output.status.code(), said(&output).as_str()), (Some(1), told));
+    let dir = TempDir::new().unwrap();
+    let output = shell(dir.path(), "ulimit -f 100; trap '' XFSZ; $G yes >x");
+    assert!(
+        said(&output).contains(" write failed after 102400 bytes: File too large "),
+        "{output:?}"
+    );
 }
