@@ -43,6 +43,9 @@ pub trait Case {
     /// # Errors
     /// The reason why the case could not be measured.
     fn measure(&self, probe: &Probe) -> Result<Measured, Error>;
+
+    /// Removes what a measurement or warm-up left, also one that failed, right after it: this is in no figure and no profile.
+    fn tidy(&self) {}
 }
 
 /// The cases of these names in the suite's order; all of them for no names.

@@ -215,6 +215,9 @@ impl Options {
             speed.map_or(String::new(), |speed| format!(" {speed:.2} GiB/s during the recording;"));
         let mut text =
             format!("{suite}:{case}:{speed} {:.2} s of processor time\n", all as f64 / 1e9);
+        if all < ROUGH_BELOW_NS {
+            text += "This is little: parts of it are rough. Give the case more to do (its options, behind --).\n";
+        }
         let functions = stacks.functions(true);
         for (kind, cpu_ns) in stacks.kinds() {
             if !is_worth_a_word(cpu_ns, all) {
@@ -277,6 +280,9 @@ impl Options {
         })
     }
 }
+
+/// Some 200 samples: a part of a tenth is then known to a fifth of itself.
+const ROUGH_BELOW_NS: u64 = 50_000_000;
 
 /// Parts below 0.5 % are left out.
 fn is_worth_a_word(cpu_ns: u64, all: u64) -> bool {

@@ -86,6 +86,8 @@ fn the_copy_is_recorded_alone_and_in_the_directory_named() {
         functions.iter().any(|one| one["function"].as_str().is_some_and(|name| name.contains(part)))
     };
     assert!(!functions.is_empty() && !named("ptrace"), "{record}");
+    let tree = record["call_paths"][0]["tree"].as_str().unwrap();
+    assert!(!tree.contains("unlinkat"), "removing the copy is recorded: {tree}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "files are left behind");
 }
 

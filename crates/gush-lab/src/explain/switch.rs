@@ -123,4 +123,8 @@ impl Case for Recorded {
         self.switch.say("disable")?;
         measured
     }
+
+    fn tidy(&self) {
+        self.case.tidy();
+    }
 }

@@ -222,13 +222,17 @@ impl<T: FnMut(Event<'_>)> Pass<'_, T> {
         if round == 0 {
             case.prepare(probe)?;
             // The first run fills caches and faults pages in, and would be an outlier of every case.
-            return case.warm_up(probe);
+            let warmed_up = case.warm_up(probe);
+            case.tidy();
+            return warmed_up;
         }
+        let measured = case.measure(probe);
+        case.tidy();
         let sample = Sample {
             suite: case.suite().to_owned(),
             case: case.name().to_owned(),
             round,
-            measured: case.measure(probe)?,
+            measured: measured?,
         };
         (self.tell)(Event::Measured(&sample));
         self.outcome.samples.push(sample);

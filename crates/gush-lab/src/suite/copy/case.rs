@@ -197,11 +197,9 @@ impl Case for Copying {
         // The engine's own choice may be to use several processors.
         let pinned = self.what.way.by != By::Auto;
         let processor = probe.processors.map(|[first, _]| first).filter(|_| pinned);
-        let measured = once::run(&self.program, &self.words(&source, self.what.cold), processor)
-            .and_then(|measured| self.verify(&source).map(|()| measured));
-        // Also after a failure: the next copy must begin without a target, as every other does.
-        self.files.remove_target();
-        let measured = measured?;
+        let words = self.words(&source, self.what.cold);
+        let measured = once::run(&self.program, &words, processor)?;
+        self.verify(&source)?;
         let published = published(self.what.way.name, self.what.size_bytes);
         Ok(match self.counted.get() {
             Some(count) => measured
@@ -212,6 +210,11 @@ impl Case for Copying {
                 .with("syscalls_in_all", numbers(&count.in_all)),
             None => measured,
         })
+    }
+
+    /// The next copy begins without a target, as every other does.
+    fn tidy(&self) {
+        self.files.remove_target();
     }
 }
 
