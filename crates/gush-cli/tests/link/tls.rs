@@ -159,9 +159,13 @@ fn a_server_that_cannot_be_verified_is_told_apart() {
         (
             "server",
             format!("cafile={}", pki.path("server.key").display()),
-            "no certificate in PEM form",
+            "no certificate in PEM form is in it (one in DER form is converted by openssl",
         ),
-        ("server", format!("cafile={}", pki.path("none").display()), "No such file"),
+        (
+            "server",
+            format!("cafile={}", pki.path("none").display()),
+            "No such file or directory (the file must be there and readable",
+        ),
         ("server", "commonname=no_name..x".to_owned(), "no certificate can have the name"),
     ];
     for (file, options, why) in cases {

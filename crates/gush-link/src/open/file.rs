@@ -17,6 +17,7 @@ use super::error::OpenError;
 use super::keeper::Made;
 use super::permissions::Permissions;
 use super::{End, How, Peer, connect, inherit};
+use crate::address::options::TERMINAL;
 use crate::address::{Opt, Options, UnixName};
 use crate::watch::watch;
 
@@ -188,6 +189,9 @@ async fn open(
             }
             Errno::NOENT if gives_owner && path.is_symlink() => error
                 .hinted("the link leads to a missing file, and only a file made here gets an owner: name that file"),
+            Errno::NOENT if names_terminal(path, options) => {
+                error.hinted("there is no such device: is it connected? retry=N waits for it")
+            }
             Errno::NOENT if !flags.contains(OFlags::CREATE) && !has_directory(path) => error
                 .hinted("make its directory first; then the option create makes the missing file, where it is written"),
             Errno::NOENT if !flags.contains(OFlags::CREATE) => {
@@ -210,6 +214,12 @@ async fn open(
             .map_err(|errno| OpenError::new("seek", errno))?;
     }
     end(fd, &path.to_string_lossy(), options, how)
+}
+
+/// Is a device meant, by settings of a terminal or by its place?
+fn names_terminal(path: &Path, options: &Options) -> bool {
+    let is_device = path.parent().is_some_and(|parent| parent == Path::new("/dev"));
+    is_device || TERMINAL.iter().any(|&option| options.has(option))
 }
 
 /// Is there a directory for a file of this path?

@@ -81,7 +81,8 @@ fn certificates(file: &OsStr) -> Result<Vec<CertificateDer<'static>>, OpenError>
     let read = CertificateDer::pem_file_iter(file).map_err(|error| unreadable(file, error))?;
     let chain: Vec<_> = read.collect::<Result<_, _>>().map_err(|error| unreadable(file, error))?;
     match chain.is_empty() {
-        true => Err(OpenError::said(step(file), "no certificate in PEM form is in it")),
+        true => Err(OpenError::said(step(file), "no certificate in PEM form is in it")
+            .hinted("one in DER form is converted by openssl x509 -inform der")),
         false => Ok(chain),
     }
 }
@@ -92,7 +93,9 @@ fn step(file: &OsStr) -> String {
 
 fn unreadable(file: &OsStr, error: pem::Error) -> OpenError {
     match error {
-        pem::Error::Io(error) => OpenError::new(step(file), error).passing(false),
+        pem::Error::Io(error) => OpenError::new(step(file), error)
+            .passing(false)
+            .hinted("the file must be there and readable; gush link --make-cert PREFIX makes a pair for a first try"),
         other => OpenError::said(step(file), format!("it is no sound PEM file: {other}")),
     }
 }

@@ -266,6 +266,10 @@ fn a_mistyped_path_is_made_only_where_it_is_only_written() {
         let error = one(path.to_str().unwrap()).await.unwrap_err();
         assert!(error.to_string().contains("No such file"), "{error}");
         assert!(error.hint().unwrap().contains("create"), "{:?}", error.hint());
+        for device in ["/dev/ttyNONE0".to_owned(), format!("file:{},b9600,raw", path.display())] {
+            let error = one(&device).await.unwrap_err();
+            assert!(error.hint().unwrap().contains("is it connected?"), "{:?}", error.hint());
+        }
         assert!(!path.exists());
         let refused = format!("{},create=0", path.display());
         write(&refused, "").await.unwrap_err();
