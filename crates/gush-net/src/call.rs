@@ -53,6 +53,8 @@ pub(crate) enum Attempt {
     Made(Result<usize, Errno>),
     /// Not made: this side is to be waited for.
     NotReady(Side),
+    /// Not made: the flow does something else now that more bytes have come than a short message has.
+    Changed,
 }
 
 /// Makes a call: a stream by the stream's functions, a descriptor under a gate.
@@ -103,9 +105,19 @@ fn attempt(
     if let Op::Fill(_) = op {
         flow.expect_urgent(source.may_be_urgent());
     }
+    let was_undecided = flow.is_undecided();
     let answer = match flow.clears(op) {
         Some(Side::Source) => match op {
-            Op::Read(most) => source.attempt_read(most, || flow.perform(op, fds)),
+            Op::Read(most) => source.attempt_read(most, || {
+                // A first part that is copied goes out before the rest, and costs the peer a wake-up.
+                if was_undecided {
+                    flow.expect_bytes(source.unread_bytes());
+                }
+                match was_undecided == flow.is_undecided() {
+                    true => flow.perform(op, fds),
+                    false => Ok(0),
+                }
+            }),
             _ => source.attempt(|| flow.perform(op, fds)),
         },
         Some(Side::Target) => target.attempt(|| flow.perform(op, fds)),
@@ -120,7 +132,10 @@ fn attempt(
             flow.perform(op, fds)
         }
     };
-    Ok(Attempt::Made(answer))
+    Ok(match was_undecided == flow.is_undecided() {
+        true => Attempt::Made(answer),
+        false => Attempt::Changed,
+    })
 }
 
 /// Waits for the next edge of a side, if the last attempt there answered `EAGAIN`.

@@ -360,6 +360,7 @@ impl Driver {
                             self.waits_for = Some(side);
                             return Poll::Pending;
                         }
+                        Attempt::Changed => continue,
                     };
                     let mut shown = Shown(self.way, options.observer.as_ref());
                     let moved = flow.learn(op, answer, &mut shown);

@@ -196,6 +196,14 @@ impl<'a> Source<'_, 'a> {
         }
     }
 
+    /// How many bytes are known to have come.
+    pub(crate) fn unread_bytes(&self) -> u64 {
+        match self {
+            Source::Tap(tap) => tap.unread_bytes(),
+            Source::Stream(_) => 0,
+        }
+    }
+
     /// Makes a call that concerns this side, unless the descriptor is known not to be ready.
     pub(crate) fn attempt<T>(&self, call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
         match self {

@@ -55,6 +55,31 @@ fn a_child_on_two_pipes_answers_and_ends_with_the_stream() {
     wait(child);
 }
 
+/// Of 20 KiB a first read of 16 would copy the larger part.
+#[test]
+fn a_long_message_that_has_come_goes_by_reference_from_its_first_byte() {
+    const LONG_BYTES: usize = 20 << 10;
+    for wire in [Wire::Tcp, Wire::Unix] {
+        for (bytes, method) in
+            [(LONG_BYTES, MethodName::Splice), (LONG_BYTES / 2, MethodName::ReadWrite)]
+        {
+            let ((mut client, near), (mut server, far)) = (pair(wire), pair(wire));
+            client.write_all(&vec![7; bytes]).unwrap();
+            client.finish();
+            server.finish();
+            let near: OwnedFd = near.into();
+            while rustix::io::ioctl_fionread(&near).unwrap() < bytes as u64 {
+                std::thread::yield_now();
+            }
+            let totals = relay(one(near), one(far), &Options::new()).expect("no failure");
+            assert_eq!(totals.forward.method, Some(method), "{wire:?}, {bytes} bytes");
+            let mut heard = Vec::new();
+            server.read_to_end(&mut heard).unwrap();
+            assert!(heard == vec![7; bytes], "{wire:?}: {} of {bytes} bytes", heard.len());
+        }
+    }
+}
+
 #[test]
 fn a_child_on_a_pseudo_terminal_sees_the_end_as_a_user_would_type_it() {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};

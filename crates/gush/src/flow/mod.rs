@@ -300,6 +300,29 @@ impl Flow {
         }
     }
 
+    /// Would the flow's first read find out whether the messages are short? A driver that can ask how many bytes have come says so
+    /// before ([`Flow::expect_bytes`]), and no part of a long message is copied.
+    #[must_use]
+    pub fn is_undecided(&self) -> bool {
+        self.ways.now() == Way::Adaptive && !self.bulk && self.taken_bytes == 0
+    }
+
+    /// Says that so many bytes have come to the source. If they are no short message they go by reference, and the next
+    /// operation is another.
+    ///
+    /// ```
+    /// use gush::flow::{Flow, Stance, Terms};
+    /// let (near, far) = std::os::unix::net::UnixStream::pair()?;
+    /// let mut flow = Flow::between(Stance::of(&near)?, Stance::of(&far)?, &Terms::default())?;
+    /// assert!(flow.is_undecided());
+    /// flow.expect_bytes(1 << 20);
+    /// assert!(!flow.is_undecided());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn expect_bytes(&mut self, bytes: u64) {
+        self.bulk |= bytes >= u64::from(self.short_bytes);
+    }
+
     /// Promises that the bytes in hand are the source's last, and that shutdown(2) of the target follows as soon as they are
     /// delivered. A TCP socket then sends them and the end in one segment, which saves a packet and its receiver a wake-up
     /// (`tcp_send_fin` of net/ipv4/tcp_output.c). After a broken promise the kernel keeps the bytes for a retransmission time-out, 200 ms
