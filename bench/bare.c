@@ -8,6 +8,7 @@
  *     bare relay LISTEN CONNECT  between the TCP ports of 127.0.0.1, a process for each connection
  *     bare crowd LISTEN CONNECT  the same for many connections: two processes with epoll(7), recv and send
  *     bare careful LISTEN CONNECT  a crowd that passes each end on, and asks each socket whether all was acknowledged before the close
+ *     bare formal LISTEN CONNECT   a careful crowd that also makes the calls of tokio: a second connect(2), and EPOLL_CTL_DEL before a close
  *
  * Pipes are made as large as gush makes them. There is no handling of what splice refuses, of urgent data,
  * of signals or of errors beyond saying so: such a loop is no tool.
@@ -211,6 +212,8 @@ static int sent_kept(struct end *to)
 
 /* Does the crowd make the calls without which an ending cannot be told from a cut? */
 static int is_careful;
+/* And those of tokio's registrations, of which nothing is asked here? */
+static int is_formal;
 
 /* Has everything arrived that was sent, and the end behind it? Whoever asks again makes a timer of it; here a short sleep does. */
 static void see_off(int fd)
@@ -277,6 +280,8 @@ static void relay_crowd(int listener, const struct sockaddr_in *server)
                         setsockopt(pair[j].fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
                     if (connect(pair[1].fd, (const struct sockaddr *)server, sizeof *server) < 0 && errno != EINPROGRESS)
                         die("connect");
+                    if (is_formal)
+                        connect(pair[1].fd, (const struct sockaddr *)server, sizeof *server);
                     watch(epoll, &pair[0]);
                     watch(epoll, &pair[1]);
                 }
@@ -294,6 +299,10 @@ static void relay_crowd(int listener, const struct sockaddr_in *server)
             if (is_careful) {
                 see_off(end->fd);
                 see_off(peer->fd);
+            }
+            if (is_formal) {
+                epoll_ctl(epoll, EPOLL_CTL_DEL, end->fd, NULL);
+                epoll_ctl(epoll, EPOLL_CTL_DEL, peer->fd, NULL);
             }
             close(end->fd);
             close(peer->fd);
@@ -360,6 +369,8 @@ int main(int count, char **words)
         run_relay(atoi(words[2]), atoi(words[3]), 1);
     else if (count == 4 && strcmp(words[1], "careful") == 0)
         run_relay(atoi(words[2]), atoi(words[3]), is_careful = 1);
+    else if (count == 4 && strcmp(words[1], "formal") == 0)
+        run_relay(atoi(words[2]), atoi(words[3]), is_formal = is_careful = 1);
     else
         return 2;
     return 0;
