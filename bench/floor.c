@@ -1,8 +1,8 @@
-/* The least that a copy of small files asks of the kernel: floor [-t THREADS] [-p] [-a] [-c] [-s] [-m METHOD] [-r RANK/RANKS] [-l] [-j] SOURCE TARGET
+/* The least that a copy of small files asks of the kernel: floor [-t THREADS] [-p] [-a] [-c] [-u] [-s] [-m METHOD] [-r RANK/RANKS] [-l] [-j] SOURCE TARGET
  *
  * Each file is opened, looked at, made, filled, and closed twice: the calls of cpz, but for a look at the open file in place of one at
- * its name. -p adds the two calls by which gush proves the end and notices a change of the source; -a adds a look at the new file, a list
- * of attributes, the times and the mode; -c gives each thread credentials of its own. METHOD is copy (copy_file_range), clone (FICLONERANGE), read (read and
+ * its name. -p adds the two calls by which gush proves the end and notices a change of the source; -a adds a list of attributes, the
+ * times and the mode; -c gives each thread credentials of its own, and -u a table of descriptors of its own, by which it opens each directory anew. METHOD is copy (copy_file_range), clone (FICLONERANGE), read (read and
  * write), send (sendfile) or map (mmap and write). Threads take whole directories, or with -s some 1,000 files of one at a time. With -r
  * several of these programs copy one tree: each lists everything, makes the directories that it finds missing, and copies the files that
  * a hash makes its own. -l has each rank look at the files of the others, whose size and number of names say whether all ranks copy a part,
@@ -30,11 +30,14 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+enum { DIRECTORY = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
 enum { BUFFER_BYTES = 64 << 10, LIST_BYTES = 32 << 10, MOST_THREADS = 64, LINE_BYTES = 47, WAITING_LINES = 8 };
 
 /* A directory under way: open on both sides until all below is complete. */
 struct dir {
 	struct dir *next, *above;
+	/* With a table for each thread, descriptors mean nothing to other threads, and paths do. */
+	char *source, *target;
 	int from, to;
 	struct stat like;
 	atomic_int waits_for;
@@ -43,9 +46,9 @@ struct dir {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct dir *todo;
 static int busy;
-static int proves, keeps, own_credentials, shares, looks, journals, completes;
+static int proves, keeps, own_credentials, own_table, shares, looks, journals, completes;
 static unsigned rank, ranks = 1;
-static const char *method = "copy";
+static const char *method = "copy", *root_target;
 
 /* Lines of the journal that wait for others. */
 static pthread_mutex_t journal_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -114,7 +117,7 @@ static void file(const struct dir *dir, const char *name, char *buffer)
 	if (from < 0 || fstat(from, &like))
 		err(1, "%s", name);
 	to = openat(dir->to, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, keeps ? 0600 : like.st_mode & 0777);
-	if (to < 0 || (keeps && fstat(to, &other)))
+	if (to < 0)
 		err(1, "%s", name);
 	fill(from, to, like.st_size, buffer);
 	if (proves && (pread(from, &byte, 1, like.st_size) || fstat(from, &other)))
@@ -149,6 +152,8 @@ static void done(struct dir *dir)
 	while (dir && atomic_fetch_sub(&dir->waits_for, 1) == 1) {
 		struct dir *above = dir->above;
 
+		if (own_table && ((dir->to = open(dir->target, DIRECTORY)) < 0 || (dir->from = open(dir->source, DIRECTORY)) < 0))
+			err(1, "%s", dir->target);
 		if (keeps && rank == 0 && completes == journals)
 			finish(dir->to, &dir->like);
 		close(dir->from);
@@ -166,12 +171,20 @@ static void push(struct dir *dir)
 	pthread_mutex_unlock(&lock);
 }
 
-static void add(struct dir *above, int from, int to)
+static void add(struct dir *above, const char *name, int from, int to)
 {
 	struct dir *dir = calloc(1, sizeof *dir);
 
 	if (!dir || from < 0 || to < 0 || fstat(from, &dir->like))
 		err(1, "directory");
+	if (own_table && (!above ? !(dir->source = strdup(name)) || !(dir->target = strdup(root_target))
+				 : asprintf(&dir->source, "%s/%s", above->source, name) < 0 ||
+					   asprintf(&dir->target, "%s/%s", above->target, name) < 0))
+		err(1, "path");
+	if (own_table) {
+		close(from);
+		close(to);
+	}
 	dir->from = from;
 	dir->to = to;
 	dir->waits_for = 1;
@@ -182,8 +195,6 @@ static void add(struct dir *above, int from, int to)
 
 static void entries(struct dir *dir, const struct dir *own, const char *list, long bytes, char *buffer)
 {
-	const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-
 	for (const char *at = list; at < list + bytes; at += ((const struct dirent64 *)at)->d_reclen) {
 		const struct dirent64 *entry = (const void *)at;
 		const char *name = entry->d_name;
@@ -202,7 +213,7 @@ static void entries(struct dir *dir, const struct dir *own, const char *list, lo
 			continue;
 		if (!completes && mkdirat(dir->to, name, 0700) && (ranks == 1 || errno != EEXIST))
 			err(1, "%s", name);
-		add(dir, openat(dir->from, name, flags), openat(dir->to, name, flags));
+		add(dir, name, openat(dir->from, name, DIRECTORY), openat(dir->to, name, DIRECTORY));
 	}
 }
 
@@ -211,6 +222,8 @@ static void directory(struct dir *dir, char *buffer)
 	char list[LIST_BYTES] __attribute__((aligned(8)));
 	long got;
 
+	if (own_table && ((dir->from = open(dir->source, DIRECTORY)) < 0 || (dir->to = open(dir->target, DIRECTORY)) < 0))
+		err(1, "%s", dir->source);
 	while ((got = syscall(SYS_getdents64, dir->from, list, sizeof list)) > 0) {
 		struct dir own = {.from = dir->from, .to = dir->to};
 
@@ -228,6 +241,10 @@ static void directory(struct dir *dir, char *buffer)
 		close(own.to);
 		break;
 	}
+	if (own_table) {
+		close(dir->from);
+		close(dir->to);
+	}
 	done(dir);
 }
 
@@ -237,6 +254,8 @@ static void *work(void *unused)
 
 	if (own_credentials && prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0))
 		err(1, "prctl");
+	if (own_table && unshare(CLONE_FILES))
+		err(1, "unshare");
 	for (;;) {
 		struct dir *dir;
 		int others;
@@ -265,7 +284,8 @@ static void walk(const char *source, const char *target, int number)
 {
 	pthread_t threads[MOST_THREADS];
 
-	add(NULL, open(source, O_RDONLY | O_DIRECTORY), open(target, O_RDONLY | O_DIRECTORY));
+	root_target = target;
+	add(NULL, source, open(source, O_RDONLY | O_DIRECTORY), open(target, O_RDONLY | O_DIRECTORY));
 	for (int at = 1; at < number; at++)
 		pthread_create(&threads[at], NULL, work, NULL);
 	work(NULL);
@@ -301,15 +321,16 @@ static void end(const char *source, const char *target, int number)
 
 int main(int count, char **words)
 {
-	const char *usage = "floor [-t THREADS] [-p] [-a] [-c] [-s] [-m METHOD] [-r RANK/RANKS] [-l] [-j] SOURCE TARGET (which must not be there)";
+	const char *usage = "floor [-t THREADS] [-p] [-a] [-c] [-u] [-s] [-m METHOD] [-r RANK/RANKS] [-l] [-j] SOURCE TARGET (which must not be there)";
 	int number = 2, option;
 
-	while ((option = getopt(count, words, "t:pacsm:r:lj")) != -1) {
+	while ((option = getopt(count, words, "t:pacusm:r:lj")) != -1) {
 		if (option == 't')
 			number = atoi(optarg);
 		proves |= option == 'p';
 		keeps |= option == 'a';
 		own_credentials |= option == 'c';
+		own_table |= option == 'u';
 		shares |= option == 's';
 		looks |= option == 'l';
 		journals |= option == 'j';
@@ -319,6 +340,7 @@ int main(int count, char **words)
 			errx(1, "no rank: %s", optarg);
 	}
 	if (optind + 2 != count || number < 1 || number > MOST_THREADS ||
+	    (own_table && shares) ||
 	    (mkdir(words[optind + 1], 0700) && (ranks == 1 || errno != EEXIST)))
 		err(1, "%s", usage);
 	if (journals && (journal = open(beside(words[optind + 1], rank, "journal"), O_WRONLY | O_CREAT | O_APPEND, 0600)) < 0)

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::io::{IsTerminal, stderr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
@@ -18,7 +18,9 @@ use super::settings::When;
 use crate::talk::{self, Talker};
 
 /// A shorter copy needs no bar.
-const SHOWN_AFTER: Duration = Duration::from_millis(500);
+pub const SHOWN_AFTER: Duration = Duration::from_millis(500);
+/// The interval of drawings.
+const DRAWN_EVERY: Duration = Duration::from_millis(50);
 /// The interval of lines in a log.
 const LINE_EVERY: Duration = Duration::from_secs(1);
 
@@ -26,7 +28,8 @@ const LINE_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Display {
     kind: Kind,
-    name: String,
+    /// As it is: quoted when it is shown, which is once in hundreds of small files.
+    source: PathBuf,
     /// The sums over all files, from the first tree on.
     sums: Option<Sums>,
     /// The number and bytes of all files.
@@ -42,38 +45,62 @@ struct Sums {
     /// The bytes so far of the file that each thread copies.
     under_way: HashMap<ThreadId, u64>,
     began: Instant,
+    drawn: Option<Instant>,
+}
+
+/// How much there is to copy, as far as that is known.
+#[derive(Clone, Copy, Debug)]
+enum Totals {
+    Unknown,
+    Files(u64),
+    All { files: u64, bytes: u64 },
+}
+
+impl Totals {
+    fn of(census: Option<&Census>) -> Self {
+        let Some(census) = census else { return Self::Unknown };
+        match (census.totals(), census.names()) {
+            (Some((files, bytes)), _) => Self::All { files, bytes },
+            (None, Some(files)) => Self::Files(files),
+            (None, None) => Self::Unknown,
+        }
+    }
 }
 
 impl Sums {
-    /// `totals` are the files and bytes that all come to.
-    fn text(&self, name: &str, totals: Option<(u64, u64)>) -> String {
+    fn text(&self, name: &str, totals: Totals) -> String {
         // Files that are half copied count too, or a single large file would stand at nothing.
         let bytes = self.bytes + self.under_way.values().sum::<u64>();
         // Not before a millisecond: the first bytes would give an absurd rate.
         let seconds = self.began.elapsed().as_secs_f64().max(1e-3);
         let rate = bytes as f64 / seconds;
         let shown_rate = HumanBytes(rate as u64);
-        if let Some((all_files, all_bytes)) = totals {
-            // Files that needed no copy count as done, but not for the rate.
-            let (files, done) = (self.files + self.unmoved.0, bytes + self.unmoved.1);
+        // Files that needed no copy count as done, but not for the rate.
+        let (files, done) = (self.files + self.unmoved.0, bytes + self.unmoved.1);
+        let of_files = |all| (files, all, self.files as f64 / seconds);
+        let (part, all, pace) = match totals {
+            Totals::Unknown => {
+                let (files, bytes) = (self.files, HumanBytes(bytes));
+                let plural = if files == 1 { "" } else { "s" };
+                return format!("{files} file{plural}, {bytes}, {shown_rate}/s: {name}");
+            }
             // Files without a byte are all the work of some trees.
-            let (part, all, rate) = match all_bytes {
-                0 => (files, all_files, self.files as f64 / seconds),
-                _ => (done, all_bytes, rate),
-            };
-            // The tree may grow after the census.
-            let percent = (u128::from(part) * 100 / u128::from(all.max(1))).min(100);
-            // Bounded, since a duration of too many seconds panics.
-            let left_seconds = (all.saturating_sub(part) as f64 / rate.max(1.0)).min(1e9);
-            let left = HumanDuration(Duration::from_secs_f64(left_seconds));
-            let (done, all_bytes) = (HumanBytes(done), HumanBytes(all_bytes));
-            return format!(
-                "{percent}%, {files} of {all_files} files, {done} of {all_bytes}, {shown_rate}/s, {left:#} left: {name}"
-            );
-        }
-        let (files, bytes) = (self.files, HumanBytes(bytes));
-        let plural = if files == 1 { "" } else { "s" };
-        format!("{files} file{plural}, {bytes}, {shown_rate}/s: {name}")
+            Totals::Files(files) | Totals::All { files, bytes: 0 } => of_files(files),
+            Totals::All { bytes, .. } => (done, bytes, rate),
+        };
+        // The tree may grow after the census.
+        let percent = (u128::from(part) * 100 / u128::from(all.max(1))).min(100);
+        // Bounded, since a duration of too many seconds panics.
+        let left_seconds = (all.saturating_sub(part) as f64 / pace.max(1.0)).min(1e9);
+        let left = HumanDuration(Duration::from_secs_f64(left_seconds));
+        let done = HumanBytes(done);
+        let of = match totals {
+            Totals::All { files: all_files, bytes } => {
+                format!("{files} of {all_files} files, {done} of {}", HumanBytes(bytes))
+            }
+            _ => format!("{files} of {all} files, {done}"),
+        };
+        format!("{percent}%, {of}, {shown_rate}/s, {left:#} left: {name}")
     }
 }
 
@@ -98,7 +125,7 @@ impl Display {
             When::Always => Kind::Lines { talker: talker.clone(), last: None },
             When::Auto | When::Never => Kind::Nothing,
         };
-        Self { kind, name: String::new(), sums: None, census: None }
+        Self { kind, source: PathBuf::new(), sums: None, census: None }
     }
 
     pub fn is_wanted(&self) -> bool {
@@ -118,13 +145,19 @@ impl Display {
             unmoved: (0, 0),
             under_way: HashMap::new(),
             began: Instant::now(),
+            drawn: None,
         });
+    }
+
+    fn name(&self) -> String {
+        quote::if_needed(&self.source).to_string()
     }
 
     /// Begins with another file.
     pub fn begin(&mut self, source: &Path) {
         if self.is_wanted() {
-            self.name = quote::if_needed(source).to_string();
+            self.source.as_mut_os_string().clear();
+            self.source.as_mut_os_string().push(source);
         }
         if let Kind::Lines { last, .. } = &mut self.kind
             && self.sums.is_none()
@@ -157,7 +190,8 @@ impl Display {
             // A log shows the end of each copy.
             Kind::Lines { talker, .. } => {
                 if let Some(bytes) = done_bytes.map(HumanBytes) {
-                    talker.say(format_args!("{}: {bytes} of {bytes}, 100%", self.name));
+                    let name = quote::if_needed(&self.source);
+                    talker.say(format_args!("{name}: {bytes} of {bytes}, 100%"));
                 }
             }
         }
@@ -176,30 +210,39 @@ impl Display {
     pub fn finish(&mut self) {
         self.give_way();
         if let (Kind::Lines { talker, .. }, Some(sums)) = (&self.kind, &self.sums) {
-            talker.say(sums.text("done", None));
+            talker.say(sums.text("done", Totals::Unknown));
         }
     }
 
     fn show_sums(&mut self) {
-        let Some(sums) = &self.sums else { return };
-        let totals = self.census.as_ref().and_then(|census| census.totals());
+        let Some(sums) = &mut self.sums else { return };
+        let (after, every) = match &self.kind {
+            Kind::Nothing => return,
+            Kind::Bar(_) => (SHOWN_AFTER, DRAWN_EVERY),
+            Kind::Lines { .. } => (LINE_EVERY, LINE_EVERY),
+        };
+        let now = Instant::now();
+        let is_due = match sums.drawn {
+            Some(drawn) => now.duration_since(drawn) >= every,
+            None => now.duration_since(sums.began) >= after,
+        };
+        if !is_due {
+            return;
+        }
+        sums.drawn = Some(now);
+        let text = sums
+            .text(&quote::if_needed(&self.source).to_string(), Totals::of(self.census.as_deref()));
         match &mut self.kind {
             Kind::Nothing => {}
-            Kind::Bar(bar) if bar.is_some() || sums.began.elapsed() >= SHOWN_AFTER => {
+            Kind::Bar(bar) => {
                 let bar = bar.get_or_insert_with(|| {
                     let style = ProgressStyle::with_template("{msg}");
                     ProgressBar::no_length()
                         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
                 });
-                bar.set_message(talk::shortened(&sums.text(&self.name, totals), talk::columns()));
+                bar.set_message(talk::shortened(&text, talk::columns()));
             }
-            Kind::Bar(_) => {}
-            Kind::Lines { talker, last } => {
-                if last.unwrap_or(sums.began).elapsed() >= LINE_EVERY {
-                    *last = Some(Instant::now());
-                    talker.say(sums.text(&self.name, totals));
-                }
-            }
+            Kind::Lines { talker, .. } => talker.say(text),
         }
     }
 
@@ -208,17 +251,18 @@ impl Display {
             sums.under_way.insert(thread::current().id(), progress.bytes);
             return self.show_sums();
         }
+        let name = self.name();
         match &mut self.kind {
             Kind::Nothing => {}
             Kind::Bar(bar) if bar.is_some() || progress.elapsed >= SHOWN_AFTER => {
-                let bar = bar.get_or_insert_with(|| new_bar(&self.name, progress));
+                let bar = bar.get_or_insert_with(|| new_bar(&name, progress));
                 bar.set_position(progress.bytes);
             }
             Kind::Bar(_) => {}
             Kind::Lines { talker, last } => {
                 if last.map_or(progress.elapsed, |last| last.elapsed()) >= LINE_EVERY {
                     *last = Some(Instant::now());
-                    talker.say(line(&self.name, progress));
+                    talker.say(line(&name, progress));
                 }
             }
         }
@@ -294,15 +338,23 @@ mod tests {
     fn the_line_of_a_tree_tells_how_much_is_left_once_that_is_known() {
         let under_way = HashMap::from([(thread::current().id(), 100)]);
         let began = Instant::now();
-        let sums = Sums { files: 3, bytes: 412, unmoved: (2, 512), under_way, began };
-        let text = sums.text("name", None);
+        let sums = Sums { files: 3, bytes: 412, unmoved: (2, 512), under_way, began, drawn: None };
+        let text = sums.text("name", Totals::Unknown);
         assert!(text.starts_with("3 files, 512 B, ") && text.ends_with("/s: name"), "{text}");
-        let text = sums.text("name", Some((6, 2048)));
+        let text = sums.text("name", Totals::All { files: 6, bytes: 2048 });
         assert!(text.starts_with("50%, 5 of 6 files, 1.00 KiB of 2.00 KiB, "), "{text}");
         assert!(text.ends_with(" left: name"), "{text}");
         // A file grew after it was counted.
-        assert!(sums.text("name", Some((1, 0))).starts_with("100%, 5 of 1 files"));
+        assert!(
+            sums.text("name", Totals::All { files: 1, bytes: 0 }).starts_with("100%, 5 of 1 files")
+        );
+        // Before the bytes are counted.
+        let text = sums.text("name", Totals::Files(10));
+        assert!(text.starts_with("50%, 5 of 10 files, 1.00 KiB, "), "{text}");
         // Nothing but empty files.
-        assert!(sums.text("name", Some((20, 0))).starts_with("25%, 5 of 20 files"));
+        assert!(
+            sums.text("name", Totals::All { files: 20, bytes: 0 })
+                .starts_with("25%, 5 of 20 files")
+        );
     }
 }
