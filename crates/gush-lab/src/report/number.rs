@@ -22,11 +22,17 @@ pub fn figure(value: f64) -> String {
 fn scientific(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$e}");
     let (mantissa, power) = text.split_once('e').unwrap_or((&text, "0"));
-    let raised = power.chars().filter_map(|c| match c {
+    format!("{mantissa}×{}", power_of_ten(power.parse().unwrap_or(0)))
+}
+
+/// A power of ten: `10⁶`.
+pub fn power_of_ten(power: i32) -> String {
+    let raised = power.to_string();
+    let raised = raised.chars().filter_map(|c| match c {
         '-' => Some('⁻'),
         digit => "⁰¹²³⁴⁵⁶⁷⁸⁹".chars().nth(digit.to_digit(10)? as usize),
     });
-    format!("{mantissa}×10{}", raised.collect::<String>())
+    format!("10{}", raised.collect::<String>())
 }
 
 /// From the lower to the upper, as [`figure`] has them.

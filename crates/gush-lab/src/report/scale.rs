@@ -1,6 +1,6 @@
 //! Axes: where a value stands, in percent, and which values are named.
 
-use super::number::figure;
+use super::number::{figure, power_of_ten};
 
 /// A named place on an axis.
 #[derive(Clone, Debug, PartialEq)]
@@ -9,6 +9,9 @@ pub struct Tick {
     pub at: f64,
     pub text: String,
 }
+
+/// From here on all values of an axis are told by powers of ten: `500 000` beside `10⁶` would be read twice.
+const LARGE: f64 = 1e6;
 
 /// No measured value is larger, and arithmetic would overflow.
 const FARTHEST: f64 = 1e100;
@@ -67,9 +70,22 @@ impl Scale {
             .map(|index| {
                 let place = self.from + f64::from(index) * self.step;
                 let value = if self.logarithmic { 10f64.powf(place) } else { place };
-                Tick { at: self.at(value), text: short(value) }
+                Tick { at: self.at(value), text: self.text(place, value) }
             })
             .collect()
+    }
+
+    /// The name of `value`, which stands at `place`: all names of an axis have one form.
+    fn text(&self, place: f64, value: f64) -> String {
+        match self.logarithmic {
+            true if self.to >= LARGE.log10() => power_of_ten(place.round() as i32),
+            false if self.to >= LARGE && value > 0.0 => {
+                let power = self.to.log10().floor();
+                let times = short(value / 10f64.powf(power));
+                format!("{times}×{}", power_of_ten(power as i32))
+            }
+            _ => short(value),
+        }
     }
 }
 
@@ -101,7 +117,7 @@ mod tests {
         assert_eq!(texts(scale), ["0", "20", "40", "60", "80"]);
         assert!((scale.at(40.0) - 50.0).abs() < 0.01);
         let large = Scale::linear([1.4e6].into_iter());
-        assert_eq!(texts(large), ["0", "500\u{202f}000", "10⁶", "1.5×10⁶"]);
+        assert_eq!(texts(large), ["0", "0.5×10⁶", "1×10⁶", "1.5×10⁶"]);
     }
 
     #[test]
@@ -109,6 +125,8 @@ mod tests {
         let scale = Scale::logarithmic([0.63, 558.0].into_iter());
         assert_eq!(texts(scale), ["0.1", "1", "10", "100", "1\u{202f}000"]);
         assert!((scale.at(10.0) - 50.0).abs() < 0.01);
+        let large = Scale::logarithmic([0.63, 9.5e5].into_iter());
+        assert_eq!(texts(large), ["10⁻¹", "10⁰", "10¹", "10²", "10³", "10⁴", "10⁵", "10⁶"]);
         assert!(Scale::logarithmic([1.0].into_iter()).at(1.0) > 0.0);
     }
 
