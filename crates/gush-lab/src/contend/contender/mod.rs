@@ -1,11 +1,13 @@
-//! One command as a case.
+//! One command: its values, the commands around it, and one run of it under the clock.
+
+mod output;
+mod said;
+mod turn;
 
 use std::cell::{Cell, OnceCell};
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileTypeExt;
+use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -13,30 +15,17 @@ use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::MemfdFlags;
-
-use super::label::plain;
 use super::parameter::Values;
 use super::ring::Ring;
 use super::template::{filled, names};
 use super::{Comparison, Content, Entry, Output, printed, start};
-use crate::case::Case;
 use crate::count::Calls;
-use crate::model::{Described, Measured};
-use crate::probe::Probe;
+use crate::model::Measured;
 use crate::runner::{Usage, children, start_bytes};
 use crate::{Error, count, once};
 
-/// The use of a standard output that the timed runs throw away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Printing {
-    /// Nobody looks.
-    Dropped,
-    /// Looked at once, untimed; a difference is told.
-    Told,
-    /// Looked at once, untimed: it has to equal the outputs of the contenders that write `{out}`.
-    Judged,
-}
+use said::{copy_of, scrap, succeeded};
+pub(super) use turn::Turn;
 
 /// The commands around a contender's own.
 #[derive(Clone, Debug)]
@@ -239,109 +228,6 @@ impl Contender {
         Ok((ended - begun, usage, status))
     }
 
-    /// Gives `command` its standard descriptors; answers the file that takes its messages.
-    fn wire(&self, command: &mut Command) -> Result<File, Error> {
-        let said = scrap()?;
-        let input = self.ring.place.input().filter(|_| self.rules().is_input_piped);
-        match input {
-            Some(path) => command.stdin(opened(path)?),
-            None => command.stdin(Stdio::null()),
-        };
-        let output = if self.is_looked_at.get() { Output::Check } else { self.output() };
-        match output {
-            Output::Inherit => return Ok(said),
-            Output::Null => command.stdout(Stdio::null()),
-            Output::Pipe => command.stdout(Stdio::piped()),
-            Output::Check => command.stdout(made(&self.ring.place.printed())?),
-            Output::File(path) => command.stdout(made(&path)?),
-        };
-        command.stderr(copy_of(&said)?);
-        Ok(said)
-    }
-
-    /// Where standard output goes. Beside contenders that write `{out}`, a file gets it in every run: to write into /dev/null is
-    /// less work, and tar(1) and grep(1) see the device and do not even read.
-    fn output(&self) -> Output {
-        let is_read = !self.rules().figures.is_empty();
-        match &self.rules().output {
-            Output::Null if is_read || self.is_beside_writers() => Output::Check,
-            output => output.clone(),
-        }
-    }
-
-    /// Does this command name no `{out}`, and another one does?
-    pub(super) fn is_beside_writers(&self) -> bool {
-        let writes = |entry: &Entry| names(&entry.command, "out");
-        !names(&self.command, "out") && self.rules().entries.iter().any(writes)
-    }
-
-    /// The path of the output that is compared.
-    fn answer_path(&self) -> Option<PathBuf> {
-        if self.rules().ignores_output {
-            None
-        } else if names(&self.command, "out") {
-            Some(self.ring.place.output())
-        } else {
-            let is_compared = self.output() == Output::Check && self.rules().figures.is_empty();
-            is_compared.then(|| self.ring.place.printed())
-        }
-    }
-
-    fn printing(&self) -> Printing {
-        let is_dropped = !matches!(self.output(), Output::Check | Output::Inherit)
-            && !self.rules().ignores_output;
-        if !is_dropped || names(&self.command, "out") {
-            Printing::Dropped
-        } else if self.ring.expected.borrow().is_some() || self.is_beside_writers() {
-            Printing::Judged
-        } else if self.ring.place.input().is_some() {
-            Printing::Told
-        } else {
-            Printing::Dropped
-        }
-    }
-
-    /// Looks at the standard output of one untimed run, where the timed runs throw it away and others write the same bytes.
-    fn look_at_printed(&self) -> Result<(), Error> {
-        let printing = self.printing();
-        if printing == Printing::Dropped {
-            return Ok(());
-        }
-        self.freshen()?;
-        self.is_looked_at.set(true);
-        let done = self.once();
-        self.is_looked_at.set(false);
-        done?;
-        let content = Content::of(&self.ring.place.printed())?;
-        self.side("conclude", self.sides.conclude.as_ref())?;
-        if printing == Printing::Judged {
-            self.ring.seen_once.borrow_mut().push(self.label.clone());
-            return self.ring.judge(&self.label, content).map(drop);
-        }
-        self.ring.printed.borrow_mut().push((self.label.clone(), content));
-        Ok(())
-    }
-
-    /// The output, if it equals the expected output.
-    fn answer(&self) -> Result<Option<Content>, Error> {
-        let Some(path) = self.answer_path() else { return Ok(None) };
-        let is_link = std::fs::symlink_metadata(&path).is_ok_and(|there| there.is_symlink());
-        let what = match () {
-            () if is_link => "a symbolic link",
-            () if self.ring.place.is_input(&path) => "the input itself, by another name",
-            () => return self.ring.judge(&self.label, Content::of(&path)?).map(Some),
-        };
-        Err(Error::refused(format!(
-            "its {{out}} is {what}: nothing was written (--no-compare measures it nevertheless)"
-        )))
-    }
-
-    /// Will this contender's output be the one that all others have to equal? The answer is fixed before the rounds, whose order changes:
-    /// else a wrong output that happens to come first would be the right one.
-    fn sets_the_expected(&self) -> bool {
-        self.answer_path().is_some() && self.ring.expected.borrow().is_none()
-    }
-
     /// A whole sample: each of its runs begins in a fresh place, and each output is compared.
     fn sample(&self) -> Result<Measured, Error> {
         let (mut wall, mut used) = (Duration::ZERO, Usage::default());
@@ -441,170 +327,6 @@ impl Contender {
     }
 }
 
-/// A contender's turns in the rounds.
-pub(super) struct Turn(pub(super) Rc<Contender>);
-
-impl Case for Turn {
-    fn suite(&self) -> &str {
-        &self.0.ring.rules.suite
-    }
-
-    fn name(&self) -> &str {
-        &self.0.label
-    }
-
-    fn described(&self) -> Described {
-        let Contender { label, command, sides, values, ring, .. } = &*self.0;
-        let rules = &ring.rules;
-        let mut described =
-            Described::new(&rules.suite, label).with("command", plain_text(command));
-        if let Some(baseline) = ring.baseline.get() {
-            described = described.against(baseline.as_str());
-        }
-        described.printed.clone_from(&rules.figures);
-        if let Some(figure) = rules.figures.first() {
-            described.unit.clone_from(&figure.unit);
-        } else if rules.bytes.or_else(|| ring.place.input_bytes()).is_none() {
-            described.unit = "1/s".to_owned();
-        }
-        for (name, value) in values {
-            described = described.with(name, plain_text(value));
-        }
-        let texts =
-            [("setup", &sides.setup), ("prepare", &sides.prepare), ("conclude", &sides.conclude)];
-        for (name, text) in texts {
-            if let Some(text) = text {
-                described = described.with(name, plain_text(text));
-            }
-        }
-        if let Some(bytes) = ring.place.input_bytes() {
-            described = described.with("input_bytes", bytes);
-        }
-        if let Some(input) = ring.place.input_identity() {
-            described = described.with("input", plain_text(&input));
-        }
-        if let Some(bytes) = rules.bytes {
-            described = described.with("bytes", bytes);
-        }
-        if let Some(expected) = &rules.expected {
-            described = described.with("expect", plain_text(expected));
-        }
-        for (name, value) in rules.variables.iter().filter(|(name, _)| names(command, name)) {
-            described = described.with(&format!("variable {name}"), plain_text(value));
-        }
-        let [file_system, device] = ring.place.file_system();
-        described
-            .with("output", self.0.output().name())
-            .with("stdin", rules.is_input_piped)
-            .with("ignore_failure", rules.ignores_failures)
-            .with(
-                "shell",
-                ring.shell.as_ref().map_or_else(|| "none".to_owned(), |words| words.join(" ")),
-            )
-            .with("file_system", file_system)
-            .with("device", device)
-            .with("repeat", rules.repeat)
-            .with("keep_out", rules.keeps_output)
-    }
-
-    fn prepare(&self, _probe: &Probe) -> Result<(), Error> {
-        let contender = &self.0;
-        let left_out = |program: Option<String>| match program {
-            Some(program) => Err(Error::refused(format!("{}: left out", absence(&program)))),
-            None => Ok(()),
-        };
-        left_out(contender.missing_program())?;
-        // Before the setup: one that fails in the middle has left something to clean up.
-        contender.is_set_up.set(true);
-        contender.side("setup", contender.sides.setup.as_ref())?;
-        left_out(contender.missing_own())?;
-        if contender.rules().counts_calls { contender.count_calls() } else { Ok(()) }
-    }
-
-    fn warm_up(&self, _probe: &Probe) -> Result<(), Error> {
-        let contender = &self.0;
-        let before = contender.ring.place.survey();
-        contender.look_at_printed()?;
-        // The first output is the measure for all, so there must be one before the first sample.
-        let least = u32::from(contender.sets_the_expected());
-        (0..contender.rules().warmups.max(least)).try_for_each(|_| contender.sample().map(drop))?;
-        // Of a directory, the look around each run sees only its own entries.
-        if !contender.ring.names_input() && contender.ring.place.survey() != before {
-            return Err(contender.spoils());
-        }
-        Ok(())
-    }
-
-    fn measure(&self, _probe: &Probe) -> Result<Measured, Error> {
-        self.0.sample()
-    }
-}
-
-/// The input for standard input. A FIFO without a writer would hold this process, which nobody could interrupt.
-fn opened(path: &Path) -> Result<File, Error> {
-    let cannot = |error| Error::failed("cannot open the input", error);
-    if std::fs::metadata(path).map_err(cannot)?.file_type().is_fifo() {
-        return Err(Error::refused(
-            "the input is a FIFO, which holds whoever opens it: let the commands open {in} themselves",
-        ));
-    }
-    File::open(path).map_err(cannot)
-}
-
-/// The file for standard output, empty.
-fn made(path: &Path) -> Result<File, Error> {
-    File::create(path).map_err(|error| {
-        Error::failed(format!("cannot make '{}' for standard output", path.display()), error)
-    })
-}
-
-/// A file without a name, in memory, for the messages of a process.
-fn scrap() -> Result<File, Error> {
-    // In memory: no directory need be writable, and nothing is left behind.
-    let made: Result<OwnedFd, _> = rustix::fs::memfd_create("stderr", MemfdFlags::CLOEXEC);
-    made.map(File::from)
-        .map_err(|errno| Error::failed("cannot make a file for standard error", errno))
-}
-
-fn copy_of(file: &File) -> Result<Stdio, Error> {
-    let copy = file.try_clone();
-    copy.map(Stdio::from).map_err(|error| Error::failed("cannot duplicate a descriptor", error))
-}
-
-/// How a process ended, and its last words, unless the process succeeded.
-fn succeeded(status: ExitStatus, said: &File) -> Result<(), String> {
-    if status.success() {
-        return Ok(());
-    }
-    let how = match (status.code(), status.signal()) {
-        (Some(code), _) => format!("ended with status {code}"),
-        (None, Some(signal)) => format!("was ended by signal {signal}"),
-        (None, None) => status.to_string(),
-    };
-    Err(match last_line(said) {
-        Some(line) => format!("{how}: {line}"),
-        None => how,
-    })
-}
-
-/// The last line that is not empty, of the last 4 KiB.
-fn last_line(mut said: &File) -> Option<String> {
-    const TAIL_BYTES: u64 = 4096;
-    let bytes = said.metadata().ok()?.len();
-    // The end of the output tells why; all of it may be long.
-    said.seek(SeekFrom::Start(bytes.saturating_sub(TAIL_BYTES))).ok()?;
-    let mut tail = Vec::new();
-    said.take(TAIL_BYTES).read_to_end(&mut tail).ok()?;
-    let text = String::from_utf8_lossy(&tail).into_owned();
-    text.lines().rev().map(plain).find(|line| !line.is_empty())
-}
-
-/// `text` without the characters that an export refuses.
-fn plain_text(text: &str) -> String {
-    // The store and the terminal take no control characters.
-    text.replace(|c: char| c.is_control() && !"\n\r\t".contains(c), "\u{fffd}")
-}
-
 /// Why a command's program cannot be run: nothing has the name, or something that is no program.
 ///
 /// ```
@@ -616,4 +338,10 @@ pub fn absence(program: &str) -> String {
         true => format!("{program} is no program (a file of comparisons ends in .toml)"),
         false => format!("{program} is not installed"),
     }
+}
+
+/// `text` without the characters that an export refuses.
+fn plain_text(text: &str) -> String {
+    // The store and the terminal take no control characters.
+    text.replace(|c: char| c.is_control() && !"\n\r\t".contains(c), "\u{fffd}")
 }

@@ -1,0 +1,136 @@
+//! Contradictions of a comparison, told before anything is made or started.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::{Comparison, Content, Entry, Output, place, start, template};
+use crate::Error;
+
+/// The names that every comparison knows, with words of other programs for the same.
+const NAMES: [(&str, &[&str]); 4] = [
+    ("in", &["input", "infile", "source", "src"]),
+    ("out", &["output", "outfile", "target", "dst"]),
+    ("dir", &["directory", "tmp", "tmpdir"]),
+    ("gush", &[]),
+];
+
+impl Comparison {
+    /// Refuses a comparison that contradicts itself, before anything is made or started.
+    ///
+    /// # Errors
+    /// The contradiction, as a sentence.
+    pub fn check(&self) -> Result<(), Error> {
+        if self.entries.is_empty() {
+            return Err(Error::refused("no command is there to be measured"));
+        }
+        if self.shell_words().is_none() {
+            for entry in &self.entries {
+                start::words(&entry.command, |_| None)?;
+            }
+        }
+        let used = |name: &str| self.texts().any(|text| template::names(text, name));
+        let mut names = BTreeSet::new();
+        for parameter in &self.parameters {
+            if !names.insert(&parameter.name) {
+                return Err(Error::refused(format!(
+                    "the parameter {{{}}} is given twice",
+                    parameter.name
+                )));
+            }
+            if self.variables.contains_key(&parameter.name) {
+                return Err(Error::refused(format!(
+                    "{{{}}} is a variable and a parameter",
+                    parameter.name
+                )));
+            }
+            if !used(&parameter.name) {
+                return Err(Error::refused(format!(
+                    "no command names the parameter {{{}}}",
+                    parameter.name
+                )));
+            }
+        }
+        for text in self.texts() {
+            if let Some(name) = template::unknown(text, |name| self.knows(name)) {
+                return Err(self.unknown_name(name));
+            }
+        }
+        let wants_input = used("in") || self.is_input_piped;
+        if wants_input && self.input.is_none() {
+            return Err(Error::refused("{in} needs --input, a size or a path"));
+        }
+        self.check_figures()?;
+        if self.input.is_some() && !wants_input {
+            return Err(Error::refused(
+                "no command reads the input: name it with {in}, or say --stdin",
+            ));
+        }
+        place::check(&self.dir, self.input.as_ref())?;
+        let expected = self.expected.as_deref().filter(|path| *path != "{in}");
+        if let Some(path) = expected.filter(|_| !self.ignores_output) {
+            Content::look(Path::new(path))?;
+        }
+        Ok(())
+    }
+
+    /// Figures are read from standard output, which nothing else can then have.
+    fn check_figures(&self) -> Result<(), Error> {
+        let Some(first) = self.figures.first() else { return Ok(()) };
+        let twice = self.figures.iter().enumerate().find_map(|(place, figure)| {
+            let others = &self.figures[..place];
+            others.iter().any(|other| other.name == figure.name).then_some(&figure.name)
+        });
+        if let Some(name) = twice {
+            return Err(Error::refused(format!("the figure '{name}' is named twice")));
+        }
+        if self.output != Output::Null {
+            return Err(Error::refused(format!(
+                "the figure '{}' is read from standard output, which --output {} uses otherwise",
+                first.name,
+                self.output.name()
+            )));
+        }
+        let writes = |entry: &&Entry| template::names(&entry.command, "out");
+        let writers = self.entries.iter().filter(writes).count();
+        if writers > 0 && writers < self.entries.len() {
+            return Err(Error::refused(
+                "with figures, every command writes {out} or none does: standard output is not compared",
+            ));
+        }
+        Ok(())
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let usual = NAMES.iter().map(|(name, _)| *name);
+        let parameters = self.parameters.iter().map(|parameter| parameter.name.as_str());
+        usual.chain(parameters).chain(self.variables.keys().map(String::as_str))
+    }
+
+    fn knows(&self, name: &str) -> bool {
+        self.names().any(|known| known == name)
+    }
+
+    fn unknown_name(&self, name: &str) -> Error {
+        let lower = name.to_lowercase();
+        let same = NAMES.iter().find(|(_, words)| words.contains(&&*lower));
+        let remedy = match same {
+            Some((own, _)) => format!("did you mean '{{{own}}}'?"),
+            None => {
+                let known: Vec<String> = self.names().map(|name| format!("{{{name}}}")).collect();
+                crate::error::hint(&format!("{{{lower}}}"), known.iter().map(String::as_str))
+            }
+        };
+        Error::refused(format!(
+            "{{{name}}} has no value; {remedy} (--set {name}=… gives one; {{ {name} }} are just braces)"
+        ))
+    }
+
+    /// All texts in which names may stand: the commands, and the path of the expected output.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        let own = [&self.setup, &self.prepare, &self.conclude, &self.cleanup, &self.expected];
+        let of_entries = self.entries.iter().flat_map(|entry| {
+            [Some(entry.command.as_str()), entry.prepare.as_deref()].into_iter().flatten()
+        });
+        own.into_iter().flatten().map(String::as_str).chain(of_entries)
+    }
+}

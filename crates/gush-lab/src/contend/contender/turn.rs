@@ -1,0 +1,109 @@
+//! A contender as a case: described, set up, warmed up, measured.
+
+use std::rc::Rc;
+
+use super::super::template::names;
+use super::{Contender, absence, plain_text};
+use crate::Error;
+use crate::case::Case;
+use crate::model::{Described, Measured};
+use crate::probe::Probe;
+
+/// A contender's turns in the rounds.
+pub(in super::super) struct Turn(pub(in super::super) Rc<Contender>);
+
+impl Case for Turn {
+    fn suite(&self) -> &str {
+        &self.0.ring.rules.suite
+    }
+
+    fn name(&self) -> &str {
+        &self.0.label
+    }
+
+    fn described(&self) -> Described {
+        let Contender { label, command, sides, values, ring, .. } = &*self.0;
+        let rules = &ring.rules;
+        let mut described =
+            Described::new(&rules.suite, label).with("command", plain_text(command));
+        if let Some(baseline) = ring.baseline.get() {
+            described = described.against(baseline.as_str());
+        }
+        described.printed.clone_from(&rules.figures);
+        if let Some(figure) = rules.figures.first() {
+            described.unit.clone_from(&figure.unit);
+        } else if rules.bytes.or_else(|| ring.place.input_bytes()).is_none() {
+            described.unit = "1/s".to_owned();
+        }
+        for (name, value) in values {
+            described = described.with(name, plain_text(value));
+        }
+        let texts =
+            [("setup", &sides.setup), ("prepare", &sides.prepare), ("conclude", &sides.conclude)];
+        for (name, text) in texts {
+            if let Some(text) = text {
+                described = described.with(name, plain_text(text));
+            }
+        }
+        if let Some(bytes) = ring.place.input_bytes() {
+            described = described.with("input_bytes", bytes);
+        }
+        if let Some(input) = ring.place.input_identity() {
+            described = described.with("input", plain_text(&input));
+        }
+        if let Some(bytes) = rules.bytes {
+            described = described.with("bytes", bytes);
+        }
+        if let Some(expected) = &rules.expected {
+            described = described.with("expect", plain_text(expected));
+        }
+        for (name, value) in rules.variables.iter().filter(|(name, _)| names(command, name)) {
+            described = described.with(&format!("variable {name}"), plain_text(value));
+        }
+        let [file_system, device] = ring.place.file_system();
+        described
+            .with("output", self.0.output().name())
+            .with("stdin", rules.is_input_piped)
+            .with("ignore_failure", rules.ignores_failures)
+            .with(
+                "shell",
+                ring.shell.as_ref().map_or_else(|| "none".to_owned(), |words| words.join(" ")),
+            )
+            .with("file_system", file_system)
+            .with("device", device)
+            .with("repeat", rules.repeat)
+            .with("keep_out", rules.keeps_output)
+    }
+
+    fn prepare(&self, _probe: &Probe) -> Result<(), Error> {
+        let contender = &self.0;
+        let left_out = |program: Option<String>| match program {
+            Some(program) => Err(Error::refused(format!("{}: left out", absence(&program)))),
+            None => Ok(()),
+        };
+        left_out(contender.missing_program())?;
+        // Before the setup: one that fails in the middle has left something to clean up.
+        contender.is_set_up.set(true);
+        contender.side("setup", contender.sides.setup.as_ref())?;
+        left_out(contender.missing_own())?;
+        if contender.rules().counts_calls { contender.count_calls() } else { Ok(()) }
+    }
+
+    fn warm_up(&self, _probe: &Probe) -> Result<(), Error> {
+        let contender = &self.0;
+        let before = contender.ring.place.survey();
+        contender.look_at_printed()?;
+        // The first output is the measure for all, so there must be one before the first sample.
+        let least = u32::from(contender.sets_the_expected());
+        (0..contender.rules().warmups.max(least)).try_for_each(|_| contender.sample().map(drop))?;
+        // Of a directory, the look around each run sees only its own entries.
+        if !contender.ring.names_input() && contender.ring.place.survey() != before {
+            return Err(contender.spoils());
+        }
+        Ok(())
+    }
+
+    fn measure(&self, _probe: &Probe) -> Result<Measured, Error> {
+        self.0.sample()
+    }
+}

@@ -1,0 +1,241 @@
+//! A comparison made ready: input, contenders, and in the end whether their outputs were equal.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::rc::Rc;
+
+use super::contender::{Contender, Sides, Turn};
+use super::parameter::{self, Parameter};
+use super::place::Place;
+use super::ring::{Expected, Ring};
+use super::{Comparison, Content, Output, Shell, label, template};
+use crate::Error;
+use crate::case::Case;
+
+/// A contender that takes no part, because an optional program is missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Absent {
+    /// The contender.
+    pub label: String,
+    /// The program.
+    pub program: String,
+}
+
+/// A comparison made ready: the files stay until [`end`](Self::end).
+pub struct Contest {
+    /// The contenders, in order.
+    pub cases: Vec<Box<dyn Case>>,
+    /// Contenders left out, and why.
+    pub absent: Vec<Absent>,
+    /// Doubts about the comparison, as sentences.
+    pub notes: Vec<String>,
+    contenders: Vec<Rc<Contender>>,
+    ring: Rc<Ring>,
+}
+
+impl Comparison {
+    /// Makes the input and the contenders.
+    ///
+    /// # Errors
+    /// The contradiction in the comparison, as a sentence, or the file that cannot be made.
+    pub fn contest(&self) -> Result<Contest, Error> {
+        self.check()?;
+        let place = Place::new(&self.dir, self.input.as_ref())?;
+        let ring = Rc::new(Ring {
+            shell: self.shell_words(),
+            rules: self.clone(),
+            expected: RefCell::new(self.expectation(&place)?),
+            baseline: OnceCell::new(),
+            seen_once: RefCell::default(),
+            printed: RefCell::default(),
+            spoiler: OnceCell::new(),
+            place,
+        });
+        let (mut contenders, mut absent) = (Vec::new(), Vec::new());
+        let all = self.contenders(&ring)?;
+        let measure = all.first().map_or_else(String::new, |first| first.label().to_owned());
+        for contender in all {
+            match contender.missing_program() {
+                Some(program) if contender.is_optional() => {
+                    absent.push(Absent { label: contender.label().to_owned(), program });
+                }
+                _ => contenders.push(Rc::new(contender)),
+            }
+        }
+        if let Some(first) = contenders.first() {
+            // Empty before: nobody else sets the cell.
+            let _ = ring.baseline.set(first.label().to_owned());
+        }
+        let case = |one: &Rc<Contender>| Box::new(Turn(Rc::clone(one))) as Box<dyn Case>;
+        let cases = contenders.iter().map(case).collect();
+        let mut notes = self.notes(&ring);
+        let is_written =
+            |one: &&Rc<Contender>| one.is_beside_writers() && self.output == Output::Null;
+        notes.extend(contenders.iter().filter(is_written).map(|one| {
+            let label = one.label();
+            format!("{label}: its standard output goes into a file, because others write {{out}}")
+        }));
+        if let Some(first) = contenders.first().filter(|first| first.label() != measure) {
+            let other = first.label();
+            notes.push(format!("{measure} is absent: {other} is the measure of the others"));
+        }
+        Ok(Contest { cases, absent, notes, contenders, ring })
+    }
+
+    /// The shell that starts the commands, if one does.
+    pub(super) fn shell_words(&self) -> Option<Vec<String>> {
+        self.shell.words_for(self.entries.iter().map(|entry| entry.command.as_str()))
+    }
+
+    fn expectation(&self, place: &Place) -> Result<Option<Expected>, Error> {
+        let Some(text) = self.expected.as_deref().filter(|_| !self.ignores_output) else {
+            return Ok(None);
+        };
+        let content = match text {
+            "{in}" => place.input_content()?.cloned(),
+            path => Some(Content::of(Path::new(path))?),
+        };
+        let from = if text == "{in}" { "the input".to_owned() } else { text.to_owned() };
+        Ok(content.map(|content| Expected { from, content }))
+    }
+
+    /// Every entry with every choice of the parameters that the entry names, under labels that differ.
+    fn contenders(&self, ring: &Rc<Ring>) -> Result<Vec<Contender>, Error> {
+        let mut labels = BTreeSet::new();
+        let mut found = Vec::new();
+        for entry in &self.entries {
+            let sides = Sides {
+                setup: self.setup.clone(),
+                prepare: entry.prepare.clone().or_else(|| self.prepare.clone()),
+                conclude: self.conclude.clone(),
+                cleanup: self.cleanup.clone(),
+            };
+            let named: Vec<&Parameter> = self
+                .parameters
+                .iter()
+                .filter(|parameter| {
+                    template::names(&entry.command, &parameter.name) || sides.name(&parameter.name)
+                })
+                .collect();
+            for values in parameter::choices(&named) {
+                let mut label = label::of(entry, &values);
+                let mut copies = 1;
+                while !labels.insert(label.clone()) {
+                    copies += 1;
+                    label = label::numbered(&label::of(entry, &values), copies);
+                }
+                let dir = ring.place.own_dir(found.len() + 1)?;
+                found.push(Contender::new(entry, label, &sides, values, dir, Rc::clone(ring)));
+            }
+        }
+        Ok(found)
+    }
+
+    fn notes(&self, ring: &Ring) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let (Some(shell), Shell::Auto) = (&ring.shell, &self.shell) {
+            notes.push(format!(
+                "{} starts the commands, because one of them needs a shell; its start is a part of every time",
+                shell[0]
+            ));
+        }
+        notes
+    }
+}
+
+/// Says whether standard outputs, seen once each, are the same. One alone is compared with nothing.
+fn printed_sentence(printed: &[(String, Content)], output: &Output) -> Option<String> {
+    let ((_, first), rest) = printed.split_first()?;
+    let timed = match output {
+        Output::Null => {
+            "; the timed runs wrote to /dev/null, where some programs do less (--output pipe)"
+        }
+        _ => "",
+    };
+    let differs = rest.iter().find(|(_, content)| content != first);
+    match differs {
+        Some((label, other)) => Some(format!(
+            "Standard output, seen once and not timed, differs: {} bytes from {}, {} bytes from {label} (--output check puts out who differs)",
+            first.bytes, printed[0].0, other.bytes
+        )),
+        None if rest.is_empty() => None,
+        None => Some(format!(
+            "Standard output was the same, seen once each and not timed: {} bytes{timed}",
+            first.bytes
+        )),
+    }
+}
+
+impl Contest {
+    /// The label of the contender that the others are measured against.
+    #[must_use]
+    pub fn baseline(&self) -> &str {
+        self.ring.baseline.get().map_or("", String::as_str)
+    }
+
+    /// Whether the outputs were equal, as a sentence; `None` if none was compared.
+    ///
+    /// # Errors
+    /// When the input cannot be read again.
+    pub fn agreement(&self) -> Result<Option<String>, Error> {
+        let Comparison { ignores_output, ref output, .. } = self.ring.rules;
+        if self.ring.place.survey() != self.ring.place.first_survey() && !self.ring.names_input() {
+            return Err(Error::refused(
+                "the input changed during the rounds: the figures are of unlike inputs",
+            ));
+        }
+        // Standard output has figures, which differ by nature.
+        let has_none = self.ring.expected.borrow().is_none() && !self.ring.rules.figures.is_empty();
+        if ignores_output || has_none {
+            return Ok(None);
+        }
+        let expected = self.ring.expected.borrow();
+        let Some(Expected { content, .. }) = &*expected else {
+            let printed = self.ring.printed.borrow();
+            let is_blind = printed.is_empty() && *output != Output::Inherit;
+            let nothing =
+                "No output was compared (--output check compares what the commands print)";
+            return Ok(match is_blind && self.contenders.len() > 1 {
+                true => Some(nothing.to_owned()),
+                false => printed_sentence(&printed, output),
+            });
+        };
+        let place = &self.ring.place;
+        let is_input = place.input_bytes() == Some(content.bytes)
+            && place.input_content()?.is_some_and(|input| input == content);
+        let equal = if is_input { ", equal to the input" } else { "" };
+        let once = self.ring.seen_once.borrow();
+        let (which, rest) = match &once[..] {
+            [] => ("Every output", String::new()),
+            once if once.len() == self.contenders.len() => {
+                ("Standard output, seen once each and not timed,", String::new())
+            }
+            once => ("Every output", format!("; of {} one, not timed", once.join(", "))),
+        };
+        Ok(Some(format!(
+            "{which} was compared: {} bytes, blake3 {}…{equal}{rest}",
+            content.bytes,
+            content.short()
+        )))
+    }
+
+    /// Runs the cleanup of every contender set up, and removes the files; `tell` learns of failures.
+    pub fn end(self, mut tell: impl FnMut(&Error)) {
+        let Self { cases, contenders, ring, .. } = self;
+        drop(cases);
+        for contender in &contenders {
+            if let Err(error) = contender.clean_up() {
+                tell(&error);
+            }
+        }
+        drop(contenders);
+        let removed = Rc::into_inner(ring).map_or(Ok(()), |ring| {
+            let Ring { place, spoiler, .. } = ring;
+            place.remove(spoiler.get().map(String::as_str))
+        });
+        if let Err(error) = removed {
+            tell(&error);
+        }
+    }
+}
