@@ -137,10 +137,7 @@ impl<'a> Brake<'a> {
     fn follow(&mut self) {
         let changeable = self.throttle.and_then(Throttle::get);
         let rates = [self.fixed, changeable].into_iter().flatten();
-        let rate = rates.min_by_key(|rate| rate.get());
-        if rate != self.limiter.as_ref().map(|limiter| limiter.rate) {
-            self.limiter = rate.map(Limiter::new);
-        }
+        Limiter::follow(&mut self.limiter, rates.min_by_key(|rate| rate.get()));
     }
 
     /// How many bytes may move now, `u64::MAX` without a rate.
@@ -202,6 +199,33 @@ impl Limiter {
         Self { rate, tokens: 0.0, filled: now, due: None, surplus: 0.0 }
     }
 
+    /// Brings a limiter to the rate of now, or takes it away where there is none. Bytes that moved beyond the old rate stay
+    /// owed, and the time since the last portion counts.
+    ///
+    /// ```
+    /// use gush::{Limiter, Rate};
+    /// let mut limiter = None;
+    /// Limiter::follow(&mut limiter, Rate::bytes_per_second(1000));
+    /// limiter.as_mut().unwrap().spend(5000);
+    /// Limiter::follow(&mut limiter, Rate::bytes_per_second(1001));
+    /// let wait = limiter.as_mut().unwrap().allowance().unwrap_err();
+    /// assert!(wait > std::time::Duration::from_secs(4));
+    /// ```
+    pub fn follow(limiter: &mut Option<Self>, rate: Option<Rate>) {
+        match (limiter.as_mut(), rate) {
+            (Some(limiter), Some(rate)) => limiter.change_at(Instant::now(), rate),
+            _ => *limiter = rate.map(Self::new),
+        }
+    }
+
+    fn change_at(&mut self, now: Instant, rate: Rate) {
+        if rate != self.rate {
+            self.fill(now);
+            // The pause that was told was one at the old rate.
+            (self.rate, self.due) = (rate, None);
+        }
+    }
+
     /// How many bytes may move now.
     ///
     /// # Errors
@@ -211,22 +235,25 @@ impl Limiter {
     }
 
     fn allowance_at(&mut self, now: Instant) -> Result<u64, Duration> {
-        let per_second = self.rate.get() as f64;
-        let burst = self.burst();
-        // Only a refusal makes a caller sleep: any other pause is the caller's own, and saves nothing up. A refusal leaves no surplus.
-        let late = self.due.take().map_or(Duration::ZERO, |due| now.saturating_duration_since(due));
-        self.surplus += late.min(MOST_LATE).as_secs_f64() * per_second;
-        self.tokens += now.duration_since(self.filled).as_secs_f64() * per_second;
-        self.tokens = self.tokens.min(burst + self.surplus);
-        self.keep_surplus();
-        self.filled = now;
-        let worth_moving = (burst / 8.0).max(1.0);
+        self.fill(now);
+        let worth_moving = (self.burst() / 8.0).max(1.0);
         if self.tokens >= worth_moving {
             return Ok(self.tokens as u64);
         }
-        let pause = Duration::from_secs_f64((worth_moving - self.tokens) / per_second);
+        let pause = Duration::from_secs_f64((worth_moving - self.tokens) / self.per_second());
         self.due = now.checked_add(pause);
         Err(pause)
+    }
+
+    /// Adds the tokens of the time since the last call.
+    fn fill(&mut self, now: Instant) {
+        // Only a refusal makes a caller sleep: any other pause is the caller's own, and saves nothing up. A refusal leaves no surplus.
+        let late = self.due.take().map_or(Duration::ZERO, |due| now.saturating_duration_since(due));
+        self.surplus += late.min(MOST_LATE).as_secs_f64() * self.per_second();
+        self.tokens += now.duration_since(self.filled).as_secs_f64() * self.per_second();
+        self.tokens = self.tokens.min(self.burst() + self.surplus);
+        self.keep_surplus();
+        self.filled = now;
     }
 
     /// Counts moved bytes; more than were allowed are made up for.
@@ -235,9 +262,13 @@ impl Limiter {
         self.keep_surplus();
     }
 
+    fn per_second(&self) -> f64 {
+        self.rate.get() as f64
+    }
+
     /// The size of the bucket.
     fn burst(&self) -> f64 {
-        (self.rate.get() as f64 / 20.0).max(1.0)
+        (self.per_second() / 20.0).max(1.0)
     }
 
     /// A surplus that is used up does not come back.
@@ -331,6 +362,32 @@ mod tests {
             assert!((1000..=1050).contains(&allowed_bytes), "{allowed_bytes}");
             limiter.spend(allowed_bytes);
         }
+    }
+
+    #[test]
+    fn a_rate_that_changes_all_the_time_lets_bytes_move() {
+        let (mut limiter, mut now) = thousand_a_second();
+        let mut moved_bytes = 0;
+        for nth in 0..1000 {
+            now += Duration::from_millis(2);
+            limiter.change_at(now, Rate::bytes_per_second(1000 + nth % 2).unwrap());
+            if let Ok(bytes) = limiter.allowance_at(now) {
+                limiter.spend(bytes);
+                moved_bytes += bytes;
+            }
+        }
+        assert!((1980..=2002).contains(&moved_bytes), "{moved_bytes} bytes in two seconds");
+    }
+
+    #[test]
+    fn a_new_rate_forgives_no_debt() {
+        let (mut limiter, now) = thousand_a_second();
+        limiter.spend(60_000);
+        limiter.change_at(now, Rate::bytes_per_second(2000).unwrap());
+        let pause = limiter.allowance_at(now).unwrap_err();
+        assert!(pause >= Duration::from_secs(30), "{pause:?}");
+        limiter.change_at(now, Rate::bytes_per_second(2000).unwrap());
+        assert!(limiter.due.is_some(), "the same rate is no change");
     }
 
     /// A caller may look again before the pause is over, as one does that sleeps in slices.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gush::{Errno, Limiter, Port, Rate, Side};
+use gush::{Errno, Limiter, Port, Side};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::account::Account;
@@ -63,7 +63,7 @@ pub fn delivered(
 #[derive(Debug)]
 pub struct Pace<'a> {
     account: &'a Account,
-    limiter: Option<(Rate, Limiter)>,
+    limiter: Option<Limiter>,
 }
 
 impl<'a> Pace<'a> {
@@ -77,11 +77,8 @@ impl<'a> Pace<'a> {
     /// `ECANCELED` once the transfer is to end.
     pub fn allowance(&mut self, wanted: usize) -> Result<usize, Halt> {
         loop {
-            let rate = self.account.throttle.get();
-            if self.limiter.as_ref().map(|(rate, _)| *rate) != rate {
-                self.limiter = rate.map(|rate| (rate, Limiter::new(rate)));
-            }
-            let Some((_, limiter)) = &mut self.limiter else {
+            Limiter::follow(&mut self.limiter, self.account.throttle.get());
+            let Some(limiter) = &mut self.limiter else {
                 self.account.set_limited(false);
                 return Ok(wanted);
             };
@@ -101,7 +98,7 @@ impl<'a> Pace<'a> {
 
     /// So many bytes or lines have passed.
     pub fn spend(&mut self, number: usize) {
-        if let Some((_, limiter)) = &mut self.limiter {
+        if let Some(limiter) = &mut self.limiter {
             limiter.spend(number as u64);
         }
     }
