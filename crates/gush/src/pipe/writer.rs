@@ -77,6 +77,8 @@ pub struct Writer<P: AsFd> {
     pages_until_look: u32,
     /// Small pieces collected by `write`.
     collected: Vec<u8>,
+    /// A call failed with bytes under way: others behind the gap would be taken for the next ones.
+    is_cut: bool,
     asked: Option<Asked>,
 }
 
@@ -162,6 +164,7 @@ impl<P: AsFd> Writer<P> {
                 given_late: None,
                 pages_until_look: 0,
                 collected: Vec::new(),
+                is_cut: false,
                 asked: None,
             }),
             Err(errno) => Err(WriterError { pipe, errno }),
@@ -203,7 +206,8 @@ impl<P: AsFd> Writer<P> {
     /// Asks `ask` whether to go on, each time that the pipe is full and every 50 ms of the wait that follows.
     ///
     /// After [`Control::Stop`] the write, flush or commit fails with `EINTR`. How many of its bytes have arrived is not
-    /// known: the stream is cut. [`Write::write_all`] takes `EINTR` for a reason to begin anew: call [`Write::write`] in a loop.
+    /// known: the stream is cut, and every later call fails with `EIO`. [`Write::write_all`] takes `EINTR` for a reason to
+    /// begin anew, and so fails with `EIO`: to be told of the stop, call [`Write::write`] in a loop.
     ///
     /// ```
     /// use gush::{Control, Errno};
@@ -282,7 +286,7 @@ impl<P: AsFd> Writer<P> {
     ///
     /// # Errors
     /// `EINVAL` when the buffer is smaller; `EPIPE` when there is no reader; the error of vmsplice or write
-    /// else. How many bytes went before is not known to the caller: the stream is cut.
+    /// else. How many bytes went before is not known to the caller: the stream is cut, and every later call fails with `EIO`.
     ///
     /// ```
     /// use std::io::Read;
@@ -309,7 +313,7 @@ impl<P: AsFd> Writer<P> {
         if self.technique == Technique::Fresh && len_bytes >= LEAST_LENT_BYTES {
             let mut strip = buffer.strip;
             let range = strip.lend(len_bytes);
-            self.lend_all(&strip, range)?;
+            self.unless_cut(|writer| writer.lend_all(&strip, range))?;
             // Less than a piece is left: it goes away with the page, which is cheaper than a small lending.
             if strip.rest().len() < LENT_BYTES {
                 return self.give_away(strip);
@@ -325,11 +329,19 @@ impl<P: AsFd> Writer<P> {
     /// Sends bytes by one copy, which leaves their memory free at once.
     fn copy_out(&mut self, bytes: &[u8]) -> io::Result<()> {
         // Two calls and a copy by socket, one call and a copy by write: only large pieces gain.
-        if self.socket.is_some() && bytes.len() >= LEAST_SOCKET_BYTES {
-            self.pass_through_socket(bytes)
-        } else {
-            self.write_all_of(bytes)
+        let by_socket = self.socket.is_some() && bytes.len() >= LEAST_SOCKET_BYTES;
+        self.unless_cut(|writer| match by_socket {
+            true => writer.pass_through_socket(bytes),
+            false => writer.write_all_of(bytes),
+        })
+    }
+
+    /// Sends something, unless bytes before it are missing; a failure leaves such a gap.
+    fn unless_cut(&mut self, send: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
+        if self.is_cut {
+            return Err(Errno::IO);
         }
+        send(self).inspect_err(|_| self.is_cut = true)
     }
 
     /// Gives lent memory away: at once if the reader is done already, with the next page if not.
@@ -570,6 +582,44 @@ mod tests {
             drop(writer);
             let mut got = Vec::new();
             reader.read_to_end(&mut got).expect("read");
+            assert!(!got.is_empty() && got.iter().all(|&byte| byte == 7), "{technique:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_follows_a_gap_in_the_stream() {
+        for technique in TECHNIQUES {
+            let (mut reader, pipe) = std::io::pipe().expect("pipe");
+            let Ok(writer) = Writer::with(pipe, technique) else { continue };
+            // Stopped once; later waits may go on.
+            let mut has_stopped = false;
+            let mut writer =
+                writer.while_waiting(move || match std::mem::replace(&mut has_stopped, true) {
+                    false => Control::Stop,
+                    true => Control::Continue,
+                });
+            let errno = loop {
+                let mut buffer = writer.buffer().expect("buffer");
+                buffer.fill(7);
+                let len = buffer.len();
+                if let Err(errno) = writer.commit(buffer, len) {
+                    break errno;
+                }
+            };
+            assert_eq!(errno, Errno::INTR, "{technique:?}");
+            let got = std::thread::spawn(move || {
+                let mut got = Vec::new();
+                reader.read_to_end(&mut got).map(|_| got)
+            });
+            let io_error = Some(Errno::IO.raw_os_error());
+            let flushed = writer.flush().map_err(|error| error.raw_os_error());
+            assert_eq!(flushed, Err(io_error), "{technique:?}");
+            let _ = writer.write(b"behind the gap");
+            assert!(writer.flush().is_err(), "{technique:?}");
+            let buffer = writer.buffer().expect("buffer");
+            assert_eq!(writer.commit(buffer, 100), Err(Errno::IO), "{technique:?}");
+            assert_eq!(writer.into_inner().map(drop).unwrap_err().errno, Errno::IO);
+            let got = got.join().expect("reader").expect("read");
             assert!(!got.is_empty() && got.iter().all(|&byte| byte == 7), "{technique:?}");
         }
     }
