@@ -136,8 +136,14 @@ extern "C" fn run_thread(watch: *mut libc::c_void) -> *mut libc::c_void {
     let watch = unsafe { Box::from_raw(watch.cast::<Watch>()) };
     // SAFETY: the name is a string that ends with a zero, and shorter than 16 bytes.
     unsafe { libc::pthread_setname_np(libc::pthread_self(), c"gush-signals".as_ptr()) };
-    // A panic, told by its hook, ends this thread alone, as in a thread of the standard library.
-    let _ = panic::catch_unwind(panic::AssertUnwindSafe(|| watch.run()));
+    let set = watch.set;
+    // A panic of a duty is told by its hook. The signals stay blocked in all threads, so this one still waits for them: the
+    // next one ends the process.
+    if panic::catch_unwind(panic::AssertUnwindSafe(|| watch.run())).is_err()
+        && let Some(signal) = wait_for(&set, None)
+    {
+        die_of(signal);
+    }
     ptr::null_mut()
 }
 
@@ -178,7 +184,8 @@ impl Watch {
 
 /// The next of the blocked signals `set`; none where `at_most` is over first.
 fn wait_for(set: &libc::sigset_t, at_most: Option<Duration>) -> Option<libc::c_int> {
-    let until = at_most.map(|at_most| Instant::now() + at_most);
+    // A time that no clock reaches is no end.
+    let until = at_most.and_then(|at_most| Instant::now().checked_add(at_most));
     loop {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let left = left.map(|left| libc::timespec {

@@ -13,10 +13,11 @@ fn main() {
 
 #[cfg(target_env = "gnu")]
 mod cases {
+    use std::os::unix::process::ExitStatusExt;
     use std::process::{Command, ExitCode, Output};
     use std::sync::mpsc;
     use std::time::{Duration, Instant};
-    use std::{env, fs};
+    use std::{env, fs, thread};
 
     use gush_process::{Signals, Termination, Then};
     use rustix::process::{Signal, getpid, kill_process};
@@ -58,6 +59,17 @@ mod cases {
                 late();
                 ExitCode::SUCCESS
             }
+            Ok("a duty that never comes due") => {
+                let duty = || panic!("due");
+                Signals::new(|_| Then::Die).after(Duration::MAX, duty).watch().unwrap();
+                asked_to_end()
+            }
+            Ok("a duty that panics") => {
+                Signals::new(|_| panic!("a duty")).watch().unwrap();
+                // The first one meets the panic.
+                kill_process(getpid(), Signal::INT).unwrap();
+                asked_to_end()
+            }
             Ok(part) => panic!("no such part: {part}"),
         }
     }
@@ -86,6 +98,13 @@ mod cases {
         }
     }
 
+    /// Asks this process to end, and waits for a minute at most.
+    fn asked_to_end() -> ExitCode {
+        kill_process(getpid(), Signal::TERM).unwrap();
+        thread::sleep(Duration::from_secs(60));
+        ExitCode::SUCCESS
+    }
+
     /// Starts this program in a part, by a line of bash in which `"$@"` is the program.
     fn child(part: &str, line: &str) -> Output {
         let program = env::current_exe().unwrap();
@@ -111,6 +130,12 @@ mod cases {
 
         let late = child("a late call", "\"$@\"");
         assert!(late.status.success(), "{late:?}");
+
+        // The signals are blocked in all threads: if nobody waits for them, SIGKILL alone ends the process.
+        for duty in ["a duty that never comes due", "a duty that panics"] {
+            let ended = child(duty, "exec \"$@\"");
+            assert_eq!(ended.status.signal(), Some(libc::SIGTERM), "{duty}: {ended:?}");
+        }
 
         assert_eq!(child("signals", "\"$@\"").stdout, b"0\n", "SIGPIPE is as the parent left it");
         assert_eq!(child("signals", "trap '' PIPE; \"$@\"").stdout, b"1\n");
