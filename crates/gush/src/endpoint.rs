@@ -78,6 +78,8 @@ pub struct Endpoint<'fd> {
     block_bytes: u64,
     device: u64,
     inode: u64,
+    /// The device that a device node stands for (`st_rdev`).
+    block_device: u64,
     is_memory: bool,
 }
 
@@ -148,6 +150,7 @@ impl<'fd> Endpoint<'fd> {
             device,
             // No file has this number, and no source can be the file that was made after it.
             inode: 0,
+            block_device: 0,
             is_memory: false,
         }
     }
@@ -170,6 +173,7 @@ impl<'fd> Endpoint<'fd> {
             block_bytes: u64::try_from(stat.st_blksize).unwrap_or(4096).max(1),
             device: stat.st_dev,
             inode: stat.st_ino,
+            block_device: stat.st_rdev,
             is_memory: is_memory_device(FileType::from_raw_mode(stat.st_mode), stat),
         }
     }
@@ -404,6 +408,15 @@ impl<'fd> Endpoint<'fd> {
     /// The magic number of the file system (statfs(2)).
     fn file_system(&self) -> Option<u64> {
         sys::file::file_system(self.fd).ok()
+    }
+
+    /// Would bytes written here be read there? So of one regular file, and of one block device by whatever name.
+    pub(crate) fn is_same_content(&self, other: &Endpoint<'_>) -> bool {
+        match (self.kind, other.kind) {
+            (Kind::File, Kind::File) => self.is_same_file(other),
+            (Kind::Block, Kind::Block) => self.block_device == other.block_device,
+            _ => false,
+        }
     }
 
     /// Are the two the same file (device and inode)?

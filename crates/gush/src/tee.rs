@@ -14,7 +14,8 @@ use crate::endpoint::{Endpoint, Kind};
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::flow::{
-    Backlog, Failure, Fan, FanFds, FanNext, Interest, Moved, Shelf, Spread, Stance, Terms, Who,
+    Backlog, Failure, Fan, FanFds, FanNext, Interest, Moved, NUMBERS, Shelf, Spread, Stance, Terms,
+    Who, count_targets,
 };
 use crate::method::{MethodName, Refusal};
 use crate::pages::Pages;
@@ -349,6 +350,7 @@ impl<'a> Tee<'a> {
     /// asked for by name and refused. Cancelling: the counts are the slowest target's.
     pub fn run(mut self) -> Result<TeeReport, Error> {
         let targets = std::mem::take(&mut self.targets);
+        count_targets(targets.len()).map_err(Error::refused)?;
         let Sides { source, source_at, targets: stances, unwritable } = self.prepare(&targets)?;
         let mut leave = stances.iter().map(|to| report::leaves_file(source.kind(), to.kind()));
         let leaves_file = leave.any(|leaves| leaves);
@@ -473,14 +475,12 @@ impl<'a> Tee<'a> {
         access::check(&source, Side::Source).map_err(Error::failed)?;
         let mut unwritable = Vec::new();
         let mut stances = Vec::with_capacity(targets.len());
-        for (number, &fd) in (0..).zip(targets) {
+        for (number, &fd) in NUMBERS.zip(targets) {
             let target = look(fd, Side::Target)?;
             match access::check(&target, Side::Target) {
                 Err(why) => unwritable.push((number, why)),
                 // What is written would be read again, for ever where the target appends.
-                Ok(()) if source.kind() == Kind::File && source.is_same_file(&target) => {
-                    return Err(Error::same_file());
-                }
+                Ok(()) if source.is_same_content(&target) => return Err(Error::same_file()),
                 Ok(()) => {}
             }
             stances.push(stance(&target, Side::Target)?);
@@ -612,7 +612,7 @@ impl Stalls {
     /// Names each target that has stalled for too long, and begins to count anew.
     fn over(&mut self, each: &mut dyn FnMut(u16)) {
         let Some(most) = self.most else { return };
-        for (target, since) in (0..).zip(&mut self.since) {
+        for (target, since) in NUMBERS.zip(&mut self.since) {
             if since.is_some_and(|since| since.elapsed() >= most) {
                 *since = None;
                 each(target);
@@ -637,5 +637,5 @@ fn account_of(
 }
 
 fn numbers(fan: &impl Spread) -> impl Iterator<Item = u16> + '_ {
-    (0..).take(fan.targets())
+    NUMBERS.take(fan.targets())
 }

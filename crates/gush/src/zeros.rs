@@ -39,15 +39,12 @@ fn is_zero(bytes: &[u8]) -> bool {
         && bytes.chunks(64).all(|piece| piece.iter().fold(0, |bits, byte| bits | byte) == 0)
 }
 
-/// Makes `len` bytes at `at` read as zeros: nothing to do beyond the end of the file, else a hole is
-/// punched, or zeros are written where the file system cannot.
-pub(crate) fn punch(target: &Port<'_>, at: u64, len: u64) -> io::Result<()> {
-    punch_some(target, at, len, u64::MAX).map(drop)
-}
+/// So many zeros are shown or written before somebody may end the move (invariant 7).
+pub(crate) const PART_BYTES: u64 = 1 << 20;
 
-/// The same, but writes `most` zeros at most. Answers how many bytes read as zeros now: all of them, unless zeros
-/// were written.
-pub(crate) fn punch_some(target: &Port<'_>, at: u64, len: u64, most: u64) -> io::Result<u64> {
+/// Makes `len` bytes at `at` read as zeros, or their beginning: nothing to do beyond the end of the file, else a hole is
+/// punched, or a part of the zeros is written where the file system cannot. Answers how many bytes read as zeros now.
+pub(crate) fn punch(target: &Port<'_>, at: u64, len: u64) -> io::Result<u64> {
     let size_bytes = sys::file::size_bytes(target.fd)?;
     // Behind the end there is nothing to punch: a larger size alone makes that hole.
     let inside = len.min(size_bytes.saturating_sub(at));
@@ -59,8 +56,8 @@ pub(crate) fn punch_some(target: &Port<'_>, at: u64, len: u64, most: u64) -> io:
     match sys::file::fallocate(target.fd, flags, at, inside) {
         // EPERM: a seccomp filter denies fallocate(2); zeros can still be written.
         Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => {
-            write_zeros(target, at, inside.min(most))?;
-            Ok(if inside <= most { len } else { most })
+            write_zeros(target, at, inside.min(PART_BYTES))?;
+            Ok(if inside <= PART_BYTES { len } else { PART_BYTES })
         }
         answer => answer.map(|()| len),
     }

@@ -507,3 +507,18 @@ fn a_target_that_takes_a_little_now_and_then_is_not_lost() {
     assert_eq!(report.failed().count(), 0);
     feeder.join().expect("no panic").expect("all was taken");
 }
+
+#[test]
+fn more_targets_than_have_a_number_are_refused_before_a_byte_is_taken() {
+    let null = File::create("/dev/null").expect("/dev/null");
+    for backlog_bytes in [0, 4096] {
+        let (mut source, feeder) = fed(b"to nobody");
+        let tee = (0..=u16::MAX).fold(Tee::new(&source), |tee, _| tee.to(&null));
+        let error = tee.backlog_bytes(backlog_bytes).run().expect_err("too many");
+        assert!(error.is_refused() && error.to_string().contains("65,535"), "{error}");
+        feeder.join().expect("no panic").expect("a pipe has room");
+        let mut text = String::new();
+        source.read_to_string(&mut text).expect("bytes");
+        assert_eq!(text, "to nobody");
+    }
+}

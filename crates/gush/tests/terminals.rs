@@ -225,3 +225,18 @@ fn a_move_into_a_terminal_that_nobody_reads_is_cancelled() {
         }
     }
 }
+
+/// Once the slave is closed, a splice from the master fails with EIO, which a `read` tells as the end (pty(7)).
+#[test]
+fn a_master_whose_slave_is_closed_has_ended_by_every_method() {
+    let methods = [MethodName::ReadWrite, MethodName::Splice].map(Choice::Only);
+    for choice in common::served_here(&[&methods[..], &[Choice::Auto]].concat()) {
+        let (master, slave) = terminal().expect("a pseudo-terminal");
+        assert_eq!(rustix::io::write(&slave, b"hello"), Ok(5));
+        drop(slave);
+        let file = tempfile::tempfile().expect("a file");
+        let report = Mover::new(&master, &file).method(choice).run();
+        let report = report.unwrap_or_else(|error| panic!("{choice}: {error}"));
+        assert_eq!((report.bytes, file.metadata().expect("fstat").len()), (5, 5), "{choice}");
+    }
+}

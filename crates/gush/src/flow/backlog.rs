@@ -22,6 +22,7 @@
 use rustix::io::{self, Errno};
 
 use super::fan::{FanFds, FanNext, FanOp, Interest, Who, look};
+use super::spread;
 use super::{End, Failure, Fds, Flow, Lender, Moved, Next, Op, Stance, Terms};
 use crate::endpoint::Kind;
 use crate::fault::Fault;
@@ -130,7 +131,7 @@ impl Backlog {
     pub(crate) fn next(&mut self, may_take_bytes: u64, lender: &mut dyn Lender) -> FanNext {
         loop {
             let is_over = self.over.is_some();
-            for (target, lane) in (0..).zip(&mut self.lanes) {
+            for (target, lane) in spread::NUMBERS.zip(&mut self.lanes) {
                 if let Some(next) = lane.next(target, &self.ring, is_over, lender) {
                     return next;
                 }
@@ -233,7 +234,7 @@ impl Backlog {
 
     /// Names each side to wait for after [`FanNext::Wait`].
     pub(crate) fn waits(&self, each: &mut dyn FnMut(Who, Interest)) {
-        for (target, lane) in (0..).zip(&self.lanes).filter(|(_, lane)| lane.is_live()) {
+        for (target, lane) in spread::NUMBERS.zip(&self.lanes).filter(|(_, lane)| lane.is_live()) {
             if lane.waits {
                 each(Who::Target(target), Interest::Writable);
             } else if matches!(lane.target_kind, Kind::Pipe | Kind::Stream) {
@@ -465,7 +466,7 @@ mod tests {
                     next => break next,
                 }
             };
-            for (target, arrived) in (0..).zip(&world.arrived) {
+            for (target, arrived) in spread::NUMBERS.zip(&world.arrived) {
                 prop_assert_eq!(backlog.delivered_bytes(target), arrived.len() as u64);
                 prop_assert!(bytes.starts_with(arrived));
                 prop_assert_eq!(backlog.is_live(target), !lost[usize::from(target)]);

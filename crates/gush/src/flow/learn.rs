@@ -87,11 +87,14 @@ impl Flow {
             // Only a `read` tells. Its bytes, if there are any, meet the same error.
             Err(Errno::OPNOTSUPP) => Course::Doubt,
             Err(Errno::INTR) => Course::Deserted,
-            // A `read` would have failed, too.
-            Err(errno) if errno != Errno::AGAIN => {
-                return self.fail_for_good(Op::AskEnd.fault(errno, self));
+            // Neither a byte nor the end is there yet.
+            Err(Errno::AGAIN) => {
+                self.wait = Some(Side::Source);
+                Course::Deserted
             }
-            Ok(_) | Err(_) => {
+            // A `read` would have failed, too.
+            Err(errno) => return self.fail_for_good(Op::AskEnd.fault(errno, self)),
+            Ok(_) => {
                 let call = match self.ways.now() {
                     Way::Sendfile => Call::Sendfile,
                     _ => Call::Splice,
@@ -106,6 +109,14 @@ impl Flow {
         if matches!(op, Op::Direct(_) | Op::Sendfile(_)) && errno == Errno::PIPE {
             // splice(2) looks at the target first, so the source may have ended without anybody having noticed.
             self.course = Course::Deserted;
+            return Moved::default();
+        }
+        if matches!(op, Op::Fill(_) | Op::Direct(_))
+            && errno == Errno::IO
+            && self.source.is_master()
+        {
+            // The slave has been closed (pty(7)), which a `read` tells as the end.
+            self.course = Course::Doubt;
             return Moved::default();
         }
         if let Op::Punch(_) = op {
@@ -229,11 +240,12 @@ impl Flow {
                 Moved::default()
             }
             Op::Punch(_) => {
-                let zeros_bytes = std::mem::take(&mut self.zeros_bytes);
+                let zeros_bytes = bytes as u64;
+                self.zeros_bytes -= zeros_bytes;
                 self.target.skip(zeros_bytes);
                 self.hole_bytes += zeros_bytes;
                 eye.gap(zeros_bytes);
-                self.delivered(zeros_bytes as usize, MethodName::ReadWrite)
+                self.delivered(bytes, MethodName::ReadWrite)
             }
             Op::Spill => {
                 if let Some(pipe) = &mut self.pipe {

@@ -67,7 +67,7 @@ pub use fan::{Fan, FanFds, FanNext, FanOp, Interest, Who};
 pub use lend::{Buf, Lender, Shelf};
 pub use next::{End, Eye, Failure, Moved, Next};
 pub use op::{Fds, Op};
-pub(crate) use spread::Spread;
+pub(crate) use spread::{NUMBERS, Spread, count_targets};
 pub use stance::Stance;
 pub use terms::Terms;
 pub(crate) use way::{gains_by_own_pipe, splices_directly};

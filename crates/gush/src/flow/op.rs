@@ -232,7 +232,7 @@ impl Flow {
                 // A hole has a place, and a descriptor's own position may be somebody else's too.
                 let Some(at) = self.target.offset_bytes() else { return Err(Errno::SPIPE) };
                 let punched = |port: &mut Port<'_>| zeros::punch(port, at, zeros_bytes);
-                self.target.call(fds.target, punched).map(|()| zeros_bytes as usize)
+                self.target.call(fds.target, punched).map(|bytes| bytes as usize)
             }
             Op::Spill => {
                 let (Some(pipe), Some(buf)) = (&self.pipe, &mut self.hand.buf) else {

@@ -1,11 +1,27 @@
 //! One source and several targets, however they are tied to each other: the face that the driver of a tee knows.
 
+use std::ops::Range;
+
 use rustix::io;
 
 use super::backlog::Backlog;
 use super::fan::{Fan, FanFds, FanNext, FanOp, Interest, Who};
 use super::{Failure, Lender, Moved};
 use crate::fault::Fault;
+use crate::method::{MethodName, Refusal};
+
+/// The numbers that targets can have.
+pub(crate) const NUMBERS: Range<u16> = 0..u16::MAX;
+
+/// Refuses more targets than there are numbers.
+pub(crate) fn count_targets(targets: usize) -> Result<(), Refusal> {
+    match targets <= NUMBERS.len() {
+        true => Ok(()),
+        false => {
+            Err(Refusal::because(MethodName::ReadWrite, "there can be at most 65,535 targets"))
+        }
+    }
+}
 
 /// A [`Fan`], whose lanes keep pace with the slowest, or a [`Backlog`], whose lanes may lag.
 pub(crate) trait Spread {

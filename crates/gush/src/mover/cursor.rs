@@ -43,10 +43,14 @@ impl Cursor {
     /// At the beginning of a move.
     ///
     /// # Errors
-    /// Where an offset was given for a descriptor without offsets.
+    /// Where an offset was given for a descriptor without offsets, or one beyond the largest of the kernel.
     pub(super) fn of(request: &Request<'_>, ends: &Ends<'_>) -> Result<Self, Error> {
         let place = |offset: Option<u64>, can: bool, own: Option<u64>, side| match offset {
             Some(_) if !can => Err(Error::no_offset(side)),
+            // The kernel's offsets are signed, and answered so by lseek(2). Smaller ones leave room for any count of bytes.
+            Some(offset) if i64::try_from(offset).is_err() => {
+                Err(Error::failed(Fault { call: Call::Lseek, side, errno: Errno::INVAL }))
+            }
             Some(_) => Ok(Place { base: offset, is_named: true }),
             // A position that cannot be set again is no base: the descriptor itself keeps count.
             None => Ok(Place { base: own.filter(|_| can), is_named: false }),

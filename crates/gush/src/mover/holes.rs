@@ -7,10 +7,7 @@ use crate::kernel::Kernel;
 use crate::method::MethodName;
 use crate::port::{Port, Side};
 use crate::sys::Call;
-use crate::zeros;
-
-/// So many zeros are shown or written before somebody may end the move.
-const PART_BYTES: u64 = 1 << 20;
+use crate::zeros::{self, PART_BYTES};
 
 /// A stretch of the move, in bytes from the start.
 #[derive(Clone, Copy)]
@@ -164,7 +161,7 @@ impl Move<'_> {
         while *at < end {
             let offset = base + *at;
             let target = Port::new(&self.ends.target, Some(offset));
-            *at += zeros::punch_some(&target, offset, end - *at, PART_BYTES)
+            *at += zeros::punch(&target, offset, end - *at)
                 .map_err(|errno| self.cursor.failed(Call::Fallocate, Side::Target, errno))?;
             if *at < end {
                 self.ask_if_due()?;

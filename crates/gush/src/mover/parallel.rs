@@ -62,13 +62,17 @@ struct Shared<'fd> {
     shown: OnceLock<()>,
 }
 
-/// Lets the other workers go on when the first one ends, by a panic too.
-struct ShownOnDrop<'a>(&'a OnceLock<()>);
+/// Lets the other workers go on when the first one ends, and ends them where it panics.
+struct ShownOnDrop<'a>(&'a Shared<'a>);
 
 impl Drop for ShownOnDrop<'_> {
     fn drop(&mut self) {
+        // Nobody is left to hear how far the others come, and the method may not even have shown that it serves (invariant 3).
+        if thread::panicking() {
+            self.0.stopped.store(true, Ordering::Relaxed);
+        }
         // An error says that another worker was first, and one is enough.
-        let _ = self.0.set(());
+        let _ = self.0.shown.set(());
     }
 }
 
@@ -292,7 +296,7 @@ impl Move<'_> {
                 })
                 .collect();
             // Also where the first piece panics or fails: the other threads must not wait for ever.
-            let shown = ShownOnDrop(&shared.shown);
+            let shown = ShownOnDrop(shared);
             let mut works = vec![shared.work(|arrived| {
                 if !self.watch.is_due() {
                     return Control::Continue;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gush::faults::{Plan, Verdict};
-use gush::{Call, Cancel, Choice, Errno, Error, MethodName, Mover, Space, Tuning};
+use gush::{Call, Cancel, Choice, Errno, Error, Holes, MethodName, Mover, Space, Tuning};
 use rustix::fs::{FallocateFlags, SeekFrom};
 
 use crate::common::{file_of, noise, read_all};
@@ -211,6 +211,34 @@ fn zeros_written_in_place_of_a_hole_are_cancelled() {
     assert!(error.is_cancelled(), "{error}");
     assert!((MIB..4 * MIB).contains(&error.delivered_bytes()), "{error}");
     has_delivered(&error, &source, &target);
+}
+
+/// Zeros that are found in the bytes, not told by the file system, are written in parts as well.
+#[test]
+fn zeros_written_in_place_of_a_run_of_zeros_are_cancelled() {
+    let (source, target) = (file_of(&vec![0; 16 << 20]), file_of(&vec![7; 16 << 20]));
+    let cancel = Cancel::new();
+    let canceller = cancel.clone();
+    let guard = Plan::new(move |call, nth| match call {
+        Call::Fallocate => Verdict::Fail(Errno::OPNOTSUPP),
+        Call::Pwrite => {
+            if nth == 20 {
+                canceller.cancel();
+            }
+            Verdict::Go
+        }
+        _ => Verdict::Go,
+    })
+    .install();
+    let by_name = Choice::Only(MethodName::ReadWrite);
+    let mover = Mover::new(&source, &target).method(by_name).holes(Holes::Make);
+    let error = mover.cancelled_by(&cancel).run().expect_err("cancelled");
+    drop(guard);
+    assert!(error.is_cancelled(), "{error}");
+    assert!((MIB..4 * MIB).contains(&error.delivered_bytes()), "{error}");
+    has_delivered(&error, &source, &target);
+    let next = usize::try_from(error.delivered_bytes()).expect("a few MiB") + (1 << 20);
+    assert_eq!(read_all(&target)[next], 7, "zeros were written behind those that are counted");
 }
 
 #[test]

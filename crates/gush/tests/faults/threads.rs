@@ -1,11 +1,14 @@
 //! The plan is carried by whoever makes the calls: no thread of a move is missed.
 
 use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
+use std::time::Duration;
 
 use gush::faults::{Plan, Verdict, unplanned_calls};
-use gush::{Choice, MethodName, Mover};
+use gush::{Call, Choice, Holes, MethodName, Mover};
 
 use crate::cases;
 use crate::common::{Source, Target, child};
@@ -52,4 +55,38 @@ fn alone_no_thread_of_a_move_escapes_its_plan() {
     })
     .expect("a port");
     assert!(unplanned_calls() > 0, "a call without a plan was not counted");
+}
+
+/// The caller's panic ends the move; nobody is left to hear how far the other threads come.
+#[test]
+fn a_panic_of_the_observer_ends_the_other_threads() {
+    const PIECES: u64 = 256;
+    let source = tempfile::tempfile().expect("a file");
+    source.set_len(PIECES << 20).expect("a size");
+    let target = tempfile::tempfile().expect("a file");
+    let writes = Arc::new(AtomicU64::new(0));
+    let seen = writes.clone();
+    let guard = Plan::new(move |call, _| {
+        if call == Call::Pwrite {
+            seen.fetch_add(1, Ordering::Relaxed);
+            // The observer is asked every 50 ms.
+            thread::sleep(Duration::from_millis(10));
+        }
+        Verdict::Go
+    })
+    .install();
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        // Without the hook, whose backtrace takes its time.
+        let mut observer = |_: &gush::Progress| resume_unwind(Box::new("the observer"));
+        Mover::new(&source, &target)
+            .method(Choice::Only(MethodName::ReadWrite))
+            .holes(Holes::Fill)
+            .threads(2)
+            .observe(&mut observer)
+            .run()
+    }));
+    drop(guard);
+    assert_eq!(panicked.expect_err("a panic").downcast_ref(), Some(&"the observer"));
+    let written = writes.load(Ordering::Relaxed);
+    assert!((1..PIECES / 2).contains(&written), "{written} of {PIECES} pieces were written");
 }

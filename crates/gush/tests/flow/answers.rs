@@ -421,3 +421,26 @@ fn a_flow_that_rests_before_every_call_makes_the_same_holes() {
     assert_eq!(sparse.counts(), [bytes, bytes, 3 * UNIT as u64]);
     assert!(sparse.content() == content, "other bytes");
 }
+
+/// splice(2) tells that the target has no reader before it looks at the source: the source may yet end without a byte.
+#[test]
+fn a_source_without_bytes_for_a_target_without_a_reader_is_waited_for() {
+    for (answer, bytes_come) in [(Ok(0), false), (Ok(1), true)] {
+        let (source, target) = (Stance::known(Kind::Stream, true), Stance::known(Kind::Pipe, true));
+        let mut shelf = shelf();
+        let mut flow = Flow::between(source, target, &Terms::default()).expect("a way");
+        flow.learn(Op::Direct(1), Err(Errno::PIPE), &mut ());
+        for _ in 0..3 {
+            assert_eq!(due(&mut flow, &mut shelf), Op::AskEnd);
+            flow.learn(Op::AskEnd, Err(Errno::AGAIN), &mut ());
+            assert_eq!(flow.next(u64::MAX, &mut shelf), Next::Wait(Side::Source));
+        }
+        assert_eq!(due(&mut flow, &mut shelf), Op::AskEnd);
+        flow.learn(Op::AskEnd, answer, &mut ());
+        if bytes_come {
+            assert_eq!(failed(&mut flow, &mut shelf), (Call::Splice, Side::Target, Errno::PIPE));
+        } else {
+            assert_eq!(flow.next(u64::MAX, &mut shelf), Next::Ended(End::Proven));
+        }
+    }
+}

@@ -194,7 +194,7 @@ impl Account {
         }
         self.deserted = match op {
             Op::Direct(_) | Op::Sendfile(_) => answer == Err(Errno::PIPE),
-            _ => op == Op::AskEnd && answer == Err(Errno::INTR),
+            _ => op == Op::AskEnd && matches!(answer, Err(Errno::INTR | Errno::AGAIN)),
         };
         match op {
             Op::Ready(Side::Source) => self.polled[0] = answer.is_ok(),
@@ -459,8 +459,8 @@ fn given(answer: Answer, op: Op, most: usize, source: &Stance) -> Result<usize, 
         {
             Ok(most)
         }
-        // fallocate(2) makes the whole hole.
-        (Op::Punch(_), Answer::Short | Answer::One | Answer::Zero) => Ok(most),
+        // A hole is made as a whole, or its zeros are written in parts.
+        (Op::Punch(_), Answer::Zero) => Ok(most),
         // Of what is neither a pipe, a stream nor a file.
         (Op::AskEnd, Answer::Refused) => Err(Errno::OPNOTSUPP),
         // poll(2) with a timeout of 0 is ready or not.

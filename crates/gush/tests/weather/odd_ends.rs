@@ -2,12 +2,13 @@
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 
-use gush::{Choice, Control, Errno, MethodName, Mover};
+use gush::{Choice, Control, Errno, Holes, MethodName, Mover};
 use rustix::fs::{OFlags, SeekFrom};
 
 use crate::common::{
-    Drainer, Ending, Source, SourceKind, Target, TargetKind, file_methods, file_of,
+    Drainer, Ending, LoopDevice, Source, SourceKind, Target, TargetKind, file_methods, file_of,
     methods_served_here, noise, open_target, read_all, served_here, within,
 };
 
@@ -352,4 +353,69 @@ fn drainers_and_feeders_of_the_tests_see_all_bytes() {
     rustix::io::write(&near, b"abc").expect("a write");
     drop(near);
     assert_eq!(drainer.finish(), b"abc");
+}
+
+/// Bytes written ahead of the reading would be read again.
+#[test]
+fn a_block_device_is_not_copied_onto_a_part_of_itself_that_is_yet_to_be_read() {
+    const LEN: usize = 1 << 20;
+    let device = match LoopDevice::new(LEN as u64) {
+        Ok(device) => device,
+        Err(why) => return gush_test::skipped(&why),
+    };
+    let content = noise(3, LEN);
+    let disk: File = device.open().into();
+    disk.write_all_at(&content, 0).expect("a device");
+    for (from, to, length, is_refused) in [
+        (0, 4096, 512 << 10, true),
+        (4096, 0, 512 << 10, true),
+        (0, 512 << 10, 512 << 10, false),
+        (4096, 4096, 512 << 10, false),
+    ] {
+        // Another look at the same device has the same bytes.
+        let (source, target) = (device.open(), device.open());
+        let moved = Mover::new(&source, &target)
+            .source_offset_bytes(from)
+            .target_offset_bytes(to)
+            .length_bytes(length)
+            .run();
+        let now = read_at(&disk, to, length);
+        match moved {
+            Ok(report) => {
+                assert!(!is_refused, "{from} to {to}");
+                assert_eq!(report.bytes, length);
+                let from = usize::try_from(from).expect("small");
+                assert!(now == content[from..][..now.len()], "{from} to {to}");
+            }
+            Err(error) => {
+                assert!(is_refused, "{from} to {to}: {error}");
+                let to = usize::try_from(to).expect("small");
+                assert!(now == content[to..][..now.len()], "{from} to {to}: {error}");
+            }
+        }
+        disk.write_all_at(&content, 0).expect("a device");
+    }
+}
+
+fn read_at(file: &File, at: u64, len: u64) -> Vec<u8> {
+    let mut bytes = vec![0; usize::try_from(len).expect("small")];
+    file.read_exact_at(&mut bytes, at).expect("bytes");
+    bytes
+}
+
+/// Beyond the kernel's largest offset nothing can be, and no sum of an offset and a count may begin anew at 0.
+#[test]
+fn an_offset_beyond_the_kernels_largest_is_an_error_before_anything_moves() {
+    let source = file_of(&[0; 1 << 20]);
+    for holes in [Holes::Keep, Holes::Make, Holes::Fill] {
+        for at in [u64::MAX, u64::MAX - 4095, 1 << 63] {
+            let target = file_of(b"old");
+            let mover = Mover::new(&source, &target).holes(holes);
+            let error = mover.target_offset_bytes(at).run().expect_err("no such place");
+            assert_eq!(errno_of(&error), Some(Errno::INVAL), "{holes:?}: {error}");
+            assert_eq!(read_all(&target), b"old", "{holes:?}");
+            let error = Mover::new(&source, &target).source_offset_bytes(at).run();
+            assert_eq!(errno_of(&error.expect_err("no such place")), Some(Errno::INVAL));
+        }
+    }
 }

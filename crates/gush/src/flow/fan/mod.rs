@@ -56,6 +56,7 @@ mod op;
 pub(super) use op::look;
 pub use op::{FanFds, FanOp};
 
+use super::spread;
 use super::way::{self, Way, Ways};
 use super::{End, Failure, Flow, Lender, Next, Op, Stance, Terms};
 use crate::endpoint::Kind;
@@ -166,12 +167,7 @@ impl Fan {
     /// # Errors
     /// The refusal of a method asked for by name; more than 65,535 targets.
     pub fn between(source: Stance, targets: &[Stance], terms: &Terms) -> Result<Self, Refusal> {
-        if targets.len() > usize::from(u16::MAX) {
-            return Err(Refusal::because(
-                MethodName::ReadWrite,
-                "a fan has at most 65,535 targets",
-            ));
-        }
+        spread::count_targets(targets.len())?;
         // Every target needs the bytes, and each is somewhere else.
         let terms = &Terms { make_holes: false, rereads: false, ..*terms };
         let named = terms.choice != Choice::Auto;
@@ -288,7 +284,7 @@ impl Fan {
         // A lane can fail while it is asked, for want of memory: then another look is due.
         loop {
             self.reap(lender);
-            for (target, lane) in (0..).zip(&mut self.lanes) {
+            for (target, lane) in spread::NUMBERS.zip(&mut self.lanes) {
                 if !lane.is_live() && !std::mem::replace(&mut lane.is_told, true) {
                     return FanNext::Lost(target);
                 }
@@ -378,8 +374,9 @@ impl Fan {
     /// How a lane at the head of the intake's pipe gets the bytes there.
     fn serve(&mut self, target: u16, lender: &mut dyn Lender) -> Option<FanOp> {
         let piped_bytes = self.piped_bytes();
-        let others =
-            (0..).zip(&self.lanes).filter(|(other, lane)| *other != target && lane.is_live());
+        let others = spread::NUMBERS
+            .zip(&self.lanes)
+            .filter(|(other, lane)| *other != target && lane.is_live());
         let common_bytes = others.map(|(_, lane)| lane.ahead_bytes).min().unwrap_or(piped_bytes);
         if !self.lane(target).is_straight() {
             if common_bytes == piped_bytes {
@@ -459,7 +456,7 @@ impl Fan {
 
     /// Names each side to wait for after [`FanNext::Wait`].
     pub fn waits(&self, each: &mut dyn FnMut(Who, Interest)) {
-        for (target, lane) in (0..).zip(&self.lanes).filter(|(_, lane)| lane.is_live()) {
+        for (target, lane) in spread::NUMBERS.zip(&self.lanes).filter(|(_, lane)| lane.is_live()) {
             if lane.waits {
                 each(Who::Target(target), Interest::Writable);
             } else if matches!(lane.outlet.target.kind(), Kind::Pipe | Kind::Stream) {
