@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use gush_test as _;
@@ -17,6 +17,7 @@ use rustix::fs::{
 };
 
 const SECRET: &str = "guarded";
+const OPEN: &str = "open";
 
 struct Field {
     source: PathBuf,
@@ -29,7 +30,7 @@ impl Field {
         let [source, target, guarded] = ["source", "target", "guarded"].map(|name| root.join(name));
         for dir in ["d", "e/d"] {
             fs::create_dir_all(source.join(dir)).unwrap();
-            fs::write(source.join(dir).join("f"), "open").unwrap();
+            fs::write(source.join(dir).join("f"), OPEN).unwrap();
             symlink("f", source.join(dir).join("l")).unwrap();
         }
         fs::create_dir_all(guarded.join("d")).unwrap();
@@ -123,34 +124,47 @@ fn options(turn: u64) -> Options {
     options
 }
 
-fn holds_secret(root: &Path) -> Option<PathBuf> {
+/// A file below `root` with this content.
+fn file_holding(root: &Path, content: &str) -> Option<PathBuf> {
     let mut waiting = vec![root.to_path_buf()];
     while let Some(path) = waiting.pop() {
         let Ok(about) = fs::symlink_metadata(&path) else { continue };
         if about.is_dir() {
             let entries = fs::read_dir(&path).into_iter().flatten().flatten();
             waiting.extend(entries.map(|entry| entry.path()));
-        } else if about.is_file() && fs::read(&path).is_ok_and(|text| text == SECRET.as_bytes()) {
+        } else if about.is_file() && fs::read(&path).is_ok_and(|text| text == content.as_bytes()) {
             return Some(path);
         }
     }
     None
 }
 
-/// Copies again and again while names are swapped so many times.
-fn campaign(swaps: u64) {
+fn empty(dir: &Path) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        match fs::symlink_metadata(&path).unwrap().is_dir() {
+            true => fs::remove_dir_all(path).unwrap(),
+            false => fs::remove_file(path).unwrap(),
+        }
+    }
+}
+
+/// Copies at least so often, while names are swapped at least so many times.
+fn campaign(least_copies: u64, least_swaps: u64) {
     let dir = tempfile::tempdir().unwrap();
     let field = Field::new(dir.path());
     let before = field.state();
-    let done = AtomicU64::new(0);
+    let (done, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     // Held during a swap, and by whoever looks by paths, which would be led astray themselves.
     let swapping = Mutex::new(());
-    let copies = thread::scope(|scope| {
+    let (copies, begun_empty, made) = thread::scope(|scope| {
+        // Ends the swapping also where a check fails.
+        let _over = StoreOnDrop(&is_over);
         scope.spawn(|| {
             let things = field.swaps();
             let mut state = 0x9E37_79B9_7F4A_7C15_u64;
             // An attempt counts only if there was something to swap.
-            while done.load(Ordering::Relaxed) < swaps {
+            while !is_over.load(Ordering::Relaxed) {
                 state ^= state << 13;
                 state ^= state >> 7;
                 state ^= state << 17;
@@ -161,8 +175,14 @@ fn campaign(swaps: u64) {
                 }
             }
         });
-        let mut turn = 0;
-        while done.load(Ordering::Relaxed) < swaps {
+        let (mut turn, mut begun_empty, mut made) = (0, 0, 0);
+        while turn < least_copies || done.load(Ordering::Relaxed) < least_swaps {
+            // Eight turns have all options but the mirror. Every other eight find an old target.
+            let begins_empty = turn / 8 % 2 == 0;
+            if begins_empty {
+                let _held = swapping.lock().unwrap();
+                empty(&field.target);
+            }
             // What was swapped cannot be copied, which is told, and is no matter here.
             let _ = Copier::new(&options(turn)).copy(
                 Place::here(&field.source),
@@ -170,26 +190,41 @@ fn campaign(swaps: u64) {
                 &mut (),
             );
             let held = swapping.lock().unwrap();
-            let found = holds_secret(&field.target);
+            let found = file_holding(&field.target, SECRET);
+            let has_made = file_holding(&field.target, OPEN).is_some();
             drop(held);
             assert_eq!(found, None, "after {turn} copies");
+            begun_empty += u64::from(begins_empty);
+            made += u64::from(begins_empty && has_made);
             turn += 1;
         }
-        turn
+        (turn, begun_empty, made)
     });
-    assert!(copies > 0);
     assert_eq!(field.state(), before, "after {copies} copies");
-    println!("{copies} copies during {} swaps", done.into_inner());
+    // A copier that refuses everything leads nowhere, either.
+    assert!(made * 2 > begun_empty, "{made} of {begun_empty} copies made a file");
+    println!(
+        "{copies} copies during {} swaps, {made} of {begun_empty} made files",
+        done.into_inner()
+    );
+}
+
+struct StoreOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StoreOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 #[test]
 fn no_swap_of_a_name_for_a_link_leads_out_of_the_trees() {
-    campaign(2_000);
+    campaign(480, 2_000);
 }
 
 /// Takes minutes: `cargo test -p gush-tree --test races -- --ignored --nocapture`.
 #[test]
 #[ignore = "a million swaps take minutes"]
 fn no_swap_of_a_million_leads_out_of_the_trees() {
-    campaign(1_000_000);
+    campaign(480, 1_000_000);
 }

@@ -165,15 +165,27 @@ fn a_target_under_a_lease_is_replaced_when_its_holder_is_done() {
     }
 }
 
+/// The holder's bytes make the two files equal or unequal, so that only a comparison that waits for them knows whether to copy.
 #[test]
 fn files_compared_by_their_bytes_are_waited_for() {
-    for leased in ["a/f", "d/f"] {
-        let Some(field) = Field::new() else { return };
-        fs::write(field.dir.path().join("d/f"), OLD).unwrap();
-        let words = ["cp", "-rT", "--checksum", "a", "d"];
-        let Some(output) = field.run(("write", leased, "late!"), &words) else { return };
-        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()), "{leased}");
-        assert_eq!(field.read("d/f"), field.read("a/f"), "{leased}");
+    for (leased, other) in [("a/f", "d/f"), ("d/f", "a/f")] {
+        for become_equal in [true, false] {
+            let Some(field) = Field::new() else { return };
+            let path = |name: &str| field.dir.path().join(name);
+            fs::write(path(leased), OLD).unwrap();
+            fs::write(path(other), if become_equal { LATE } else { OLD }).unwrap();
+            let written = |name: &str| fs::metadata(path(name)).unwrap().modified().unwrap();
+            let before = written("d/f");
+            let words = ["cp", "-rT", "--checksum", "a", "d"];
+            let Some(output) = field.run(("write", leased, "late!"), &words) else { return };
+            let case = format!("{leased}, {become_equal}: {}", stderr(&output));
+            assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()), "{case}");
+            assert_eq!(field.read("d/f"), field.read("a/f"), "{case}");
+            // The holder of d/f has written it, whether or not it is copied.
+            if leased == "a/f" {
+                assert_eq!(written("d/f") == before, become_equal, "{case}");
+            }
+        }
     }
 }
 
