@@ -65,9 +65,17 @@ mod cases {
                 asked_to_end()
             }
             Ok("a duty that panics") => {
-                Signals::new(|_| panic!("a duty")).watch().unwrap();
-                // The first one meets the panic.
+                let (told, heard) = mpsc::channel::<()>();
+                let respond = move |_| {
+                    let _told = &told;
+                    panic!("a duty")
+                };
+                Signals::new(respond).watch().unwrap();
                 kill_process(getpid(), Signal::INT).unwrap();
+                // The first signal has met the panic once the sender is dropped, and this process goes on.
+                assert!(heard.recv().is_err());
+                thread::sleep(Duration::from_millis(100));
+                eprintln!("still here");
                 asked_to_end()
             }
             Ok(part) => panic!("no such part: {part}"),
@@ -132,9 +140,13 @@ mod cases {
         assert!(late.status.success(), "{late:?}");
 
         // The signals are blocked in all threads: if nobody waits for them, SIGKILL alone ends the process.
-        for duty in ["a duty that never comes due", "a duty that panics"] {
+        for (duty, says) in
+            [("a duty that never comes due", ""), ("a duty that panics", "still here")]
+        {
             let ended = child(duty, "exec \"$@\"");
             assert_eq!(ended.status.signal(), Some(libc::SIGTERM), "{duty}: {ended:?}");
+            let said = String::from_utf8_lossy(&ended.stderr);
+            assert!(said.contains(says) && said.is_empty() == says.is_empty(), "{duty}: {said}");
         }
 
         assert_eq!(child("signals", "\"$@\"").stdout, b"0\n", "SIGPIPE is as the parent left it");

@@ -64,7 +64,8 @@ pub trait Events: Send {
         false
     }
 
-    /// Bytes are moving.
+    /// Bytes are moving. Of an entry of a tree whose bytes are all there, [`entry_ended`](Self::entry_ended) tells instead, where
+    /// anyone [looks at entries](Self::wants_entries).
     fn progress(&mut self, _progress: &gush::Progress) -> gush::Control {
         gush::Control::Continue
     }

@@ -124,23 +124,31 @@ fn options(turn: u64) -> Options {
     options
 }
 
-/// A file below `root` with this content.
-fn file_holding(root: &Path, content: &str) -> Option<PathBuf> {
-    let mut waiting = vec![root.to_path_buf()];
+/// All regular files below `root`; no link is followed.
+fn files(root: &Path) -> Vec<PathBuf> {
+    let (mut files, mut waiting) = (Vec::new(), vec![root.to_path_buf()]);
     while let Some(path) = waiting.pop() {
         let Ok(about) = fs::symlink_metadata(&path) else { continue };
         if about.is_dir() {
             let entries = fs::read_dir(&path).into_iter().flatten().flatten();
             waiting.extend(entries.map(|entry| entry.path()));
-        } else if about.is_file() && fs::read(&path).is_ok_and(|text| text == content.as_bytes()) {
-            return Some(path);
+        } else if about.is_file() {
+            files.push(path);
         }
     }
-    None
+    files
 }
 
-fn empty(dir: &Path) {
-    for entry in fs::read_dir(dir).unwrap() {
+fn file_holding(root: &Path, content: &str) -> Option<PathBuf> {
+    files(root).into_iter().find(|file| fs::read(file).is_ok_and(|text| text == content.as_bytes()))
+}
+
+/// Takes all of an old copy away, or gives its files old content.
+fn prepare(target: &Path, begins_empty: bool) {
+    for file in files(target) {
+        fs::write(file, "old").unwrap();
+    }
+    for entry in fs::read_dir(target).unwrap().filter(|_| begins_empty) {
         let path = entry.unwrap().path();
         match fs::symlink_metadata(&path).unwrap().is_dir() {
             true => fs::remove_dir_all(path).unwrap(),
@@ -157,7 +165,7 @@ fn campaign(least_copies: u64, least_swaps: u64) {
     let (done, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     // Held during a swap, and by whoever looks by paths, which would be led astray themselves.
     let swapping = Mutex::new(());
-    let (copies, begun_empty, made) = thread::scope(|scope| {
+    let (copies, made) = thread::scope(|scope| {
         // Ends the swapping also where a check fails.
         let _over = StoreOnDrop(&is_over);
         scope.spawn(|| {
@@ -175,14 +183,14 @@ fn campaign(least_copies: u64, least_swaps: u64) {
                 }
             }
         });
-        let (mut turn, mut begun_empty, mut made) = (0, 0, 0);
+        // The copies that begin with an old target or with none, and how many of them made or replaced a file.
+        let (mut turn, mut made) = (0, [(0, 0); 2]);
         while turn < least_copies || done.load(Ordering::Relaxed) < least_swaps {
             // Eight turns have all options but the mirror. Every other eight find an old target.
             let begins_empty = turn / 8 % 2 == 0;
-            if begins_empty {
-                let _held = swapping.lock().unwrap();
-                empty(&field.target);
-            }
+            let held = swapping.lock().unwrap();
+            prepare(&field.target, begins_empty);
+            drop(held);
             // What was swapped cannot be copied, which is told, and is no matter here.
             let _ = Copier::new(&options(turn)).copy(
                 Place::here(&field.source),
@@ -194,17 +202,19 @@ fn campaign(least_copies: u64, least_swaps: u64) {
             let has_made = file_holding(&field.target, OPEN).is_some();
             drop(held);
             assert_eq!(found, None, "after {turn} copies");
-            begun_empty += u64::from(begins_empty);
-            made += u64::from(begins_empty && has_made);
+            let (all, with_file) = &mut made[usize::from(begins_empty)];
+            (*all, *with_file) = (*all + 1, *with_file + u32::from(has_made));
             turn += 1;
         }
-        (turn, begun_empty, made)
+        (turn, made)
     });
     assert_eq!(field.state(), before, "after {copies} copies");
     // A copier that refuses everything leads nowhere, either.
-    assert!(made * 2 > begun_empty, "{made} of {begun_empty} copies made a file");
+    for (all, with_file) in made {
+        assert!(with_file * 2 > all, "{with_file} of {all} copies made or replaced a file");
+    }
     println!(
-        "{copies} copies during {} swaps, {made} of {begun_empty} made files",
+        "{copies} copies during {} swaps, by old target and none: {made:?}",
         done.into_inner()
     );
 }

@@ -171,7 +171,9 @@ impl Display {
     pub fn end(&mut self, done_bytes: Option<u64>, unmoved_bytes: Option<u64>) {
         if let Some(sums) = &mut self.sums {
             if self.kind.is_wanted() {
-                sums.under_way.remove(&thread::current().id());
+                if !sums.under_way.is_empty() {
+                    sums.under_way.remove(&thread::current().id());
+                }
                 sums.files += u64::from(done_bytes.is_some());
                 sums.bytes += done_bytes.unwrap_or(0);
                 sums.unmoved.0 += u64::from(unmoved_bytes.is_some());

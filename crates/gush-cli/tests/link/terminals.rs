@@ -146,7 +146,8 @@ fn the_answers_of_a_serial_line_are_waited_for_as_long_as_the_linger_limit_says(
     let (ours, name) = line();
     let mut ours = File::from(ours);
     let mut link = gush();
-    link.args(["link", "-t", "60", "-"]).arg(format!("{},raw", name.display()));
+    let line = format!("{},raw", name.display());
+    link.args(["link", "-t", "60", "-"]).arg(&line);
     let mut link = link.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     link.stdin.take().unwrap().write_all(b"ask").unwrap();
     ours.read_exact(&mut [0; 3]).unwrap();
@@ -157,6 +158,9 @@ fn the_answers_of_a_serial_line_are_waited_for_as_long_as_the_linger_limit_says(
     assert_eq!(&heard, b"late");
     rustix::process::kill_process(rustix::process::Pid::from_child(&link), Signal::TERM).unwrap();
     link.wait().unwrap();
+    // A short limit ends by itself, where no answer comes.
+    let done = gush().args(["link", "-t", "0.1", "/dev/null", &line]).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
 #[test]

@@ -11,11 +11,16 @@ use crate::{Done, Error};
 
 /// Hands each event on while no other thread does.
 pub(crate) struct Listener<'e> {
-    events: Mutex<&'e mut dyn Events>,
+    events: Apart<Mutex<&'e mut dyn Events>>,
     wants_entries: bool,
     wants_progress: bool,
     lacks: Mutex<BTreeMap<String, Lack>>,
 }
+
+/// In a cache line of its own: whoever takes the lock makes the other processors fetch the line anew, and all of them read the
+/// fields beside it for each file.
+#[repr(align(64))]
+struct Apart<T>(T);
 
 /// Something that the target's file system does not have at all, such as extended attributes.
 struct Lack {
@@ -26,7 +31,8 @@ struct Lack {
 impl<'e> Listener<'e> {
     pub(crate) fn new(events: &'e mut dyn Events) -> Self {
         let (wants_entries, wants_progress) = (events.wants_entries(), events.wants_progress());
-        Self { events: Mutex::new(events), wants_entries, wants_progress, lacks: Mutex::default() }
+        let events = Apart(Mutex::new(events));
+        Self { events, wants_entries, wants_progress, lacks: Mutex::default() }
     }
 
     /// Counts a warning about a lack; `false` for the first one of its kind, and for other warnings.
@@ -54,7 +60,7 @@ impl<'e> Listener<'e> {
     }
 
     fn lock(&self) -> MutexGuard<'_, &'e mut dyn Events> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+        self.events.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn wants_entries(&self) -> bool {
@@ -102,6 +108,10 @@ impl Events for &Listener<'_> {
     }
 
     fn progress(&mut self, progress: &gush::Progress) -> gush::Control {
+        // The end of the entry comes next and tells the same. Threads that take the lock for each small file wait for each other.
+        if self.wants_entries && progress.expected_bytes == Some(progress.bytes) {
+            return gush::Control::Continue;
+        }
         self.lock().progress(progress)
     }
 }

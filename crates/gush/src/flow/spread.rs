@@ -100,3 +100,16 @@ spread!(Backlog {
         Backlog::is_held_by(self, target)
     }
 });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_target_that_is_permitted_has_a_number() {
+        for (targets, is_permitted) in [(0, true), (65_535, true), (65_536, false)] {
+            assert_eq!(count_targets(targets).is_ok(), is_permitted, "{targets}");
+        }
+        assert_eq!(NUMBERS.len(), 65_535, "as the refusal says");
+    }
+}

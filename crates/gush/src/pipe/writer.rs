@@ -616,8 +616,11 @@ mod tests {
             assert_eq!(flushed, Err(io_error), "{technique:?}");
             let _ = writer.write(b"behind the gap");
             assert!(writer.flush().is_err(), "{technique:?}");
-            let buffer = writer.buffer().expect("buffer");
-            assert_eq!(writer.commit(buffer, 100), Err(Errno::IO), "{technique:?}");
+            for is_large in [false, true] {
+                let buffer = writer.buffer().expect("buffer");
+                let len = if is_large { buffer.len() } else { 100 };
+                assert_eq!(writer.commit(buffer, len), Err(Errno::IO), "{technique:?}, {len}");
+            }
             assert_eq!(writer.into_inner().map(drop).unwrap_err().errno, Errno::IO);
             let got = got.join().expect("reader").expect("read");
             assert!(!got.is_empty() && got.iter().all(|&byte| byte == 7), "{technique:?}");

@@ -2,10 +2,10 @@
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 use gush::{Choice, Control, Errno, Holes, MethodName, Mover};
-use rustix::fs::{OFlags, SeekFrom};
+use rustix::fs::{CWD, FileType, Mode, OFlags, SeekFrom, mknodat};
 
 use crate::common::{
     Drainer, Ending, LoopDevice, Source, SourceKind, Target, TargetKind, file_methods, file_of,
@@ -366,14 +366,27 @@ fn a_block_device_is_not_copied_onto_a_part_of_itself_that_is_yet_to_be_read() {
     let content = noise(3, LEN);
     let disk: File = device.open().into();
     disk.write_all_at(&content, 0).expect("a device");
+    // The device by another name.
+    let dir = tempfile::tempdir().expect("a directory");
+    let other_name = dir.path().join("disk");
+    let number = disk.metadata().expect("fstat").rdev();
+    let made = mknodat(CWD, &other_name, FileType::BlockDevice, Mode::RUSR | Mode::WUSR, number);
+    if let Err(why) = made {
+        return gush_test::skipped(&format!("no device node: {why}"));
+    }
     for (from, to, length, is_refused) in [
         (0, 4096, 512 << 10, true),
         (4096, 0, 512 << 10, true),
         (0, 512 << 10, 512 << 10, false),
         (4096, 4096, 512 << 10, false),
     ] {
-        // Another look at the same device has the same bytes.
-        let (source, target) = (device.open(), device.open());
+        let source = device.open();
+        let target = File::options().write(true).open(&other_name);
+        let target = match target {
+            Ok(target) => target,
+            // A file system mounted with nodev.
+            Err(why) => return gush_test::skipped(&format!("no device of a node: {why}")),
+        };
         let moved = Mover::new(&source, &target)
             .source_offset_bytes(from)
             .target_offset_bytes(to)
