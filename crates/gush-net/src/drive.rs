@@ -454,6 +454,9 @@ impl Driver {
             }
             // Told to the relay: a pause of our own is no silence of the ends.
             self.throttled = true;
+            if let Some(limiter) = &mut self.limiter {
+                limiter.begin_sleep();
+            }
             ready!(nap.as_mut().poll(cx));
         }
         self.throttled = false;

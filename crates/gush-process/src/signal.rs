@@ -136,11 +136,12 @@ extern "C" fn run_thread(watch: *mut libc::c_void) -> *mut libc::c_void {
     let watch = unsafe { Box::from_raw(watch.cast::<Watch>()) };
     // SAFETY: the name is a string that ends with a zero, and shorter than 16 bytes.
     unsafe { libc::pthread_setname_np(libc::pthread_self(), c"gush-signals".as_ptr()) };
-    let set = watch.set;
-    // A panic of a duty is told by its hook. The signals stay blocked in all threads, so this one still waits for them: the
-    // next one ends the process.
-    if panic::catch_unwind(panic::AssertUnwindSafe(|| watch.run())).is_err()
-        && let Some(signal) = wait_for(&set, None)
+    let (set, mut answered) = (watch.set, None);
+    let ran = panic::catch_unwind(panic::AssertUnwindSafe(|| watch.run(&mut answered)));
+    // A panic of a duty is told by its hook. The signals stay blocked in all threads: the one that was being answered ends the
+    // process, or the next one.
+    if ran.is_err()
+        && let Some(signal) = answered.or_else(|| next_ending(&set))
     {
         die_of(signal);
     }
@@ -148,7 +149,8 @@ extern "C" fn run_thread(watch: *mut libc::c_void) -> *mut libc::c_void {
 }
 
 impl Watch {
-    fn run(self) {
+    /// Does the duties; `answered` is the ending signal at which one of them is called.
+    fn run(self, answered: &mut Option<libc::c_int>) {
         let Self { set, duties: Duties { mut respond, mut tell, mut late, mut ending } } = self;
         let (began, mut is_ending) = (Instant::now(), false);
         loop {
@@ -172,12 +174,25 @@ impl Watch {
                 continue;
             }
             let came = ENDING.iter().find(|(number, _)| *number == signal);
-            let Some(then) = came.map(|&(_, came)| respond(came)) else { continue };
+            let Some(&(_, came)) = came else { continue };
+            *answered = Some(signal);
+            let then = respond(came);
+            *answered = None;
             if then == Then::Die {
                 // Of the signal itself, so that a shell sees a death by a signal and stops its loop.
                 return die_of(signal);
             }
             is_ending = true;
+        }
+    }
+}
+
+/// The next ending signal of the blocked ones.
+fn next_ending(set: &libc::sigset_t) -> Option<libc::c_int> {
+    loop {
+        let signal = wait_for(set, None)?;
+        if ENDING.iter().any(|(number, _)| *number == signal) {
+            return Some(signal);
         }
     }
 }

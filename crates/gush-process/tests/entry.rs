@@ -65,17 +65,21 @@ mod cases {
                 asked_to_end()
             }
             Ok("a duty that panics") => {
+                Signals::new(|_| panic!("a duty")).stops(|_| ()).watch().unwrap();
+                asked_to_end()
+            }
+            Ok("a late call that panics") => {
                 let (told, heard) = mpsc::channel::<()>();
-                let respond = move |_| {
+                let call = move || {
                     let _told = &told;
-                    panic!("a duty")
+                    panic!("late")
                 };
-                Signals::new(respond).watch().unwrap();
-                kill_process(getpid(), Signal::INT).unwrap();
-                // The first signal has met the panic once the sender is dropped, and this process goes on.
+                let signals = Signals::new(|_| Then::Die).stops(|_| ());
+                signals.after(Duration::ZERO, call).watch().unwrap();
                 assert!(heard.recv().is_err());
+                // One that stops ends no process, and leaves the thread at its post.
+                kill_process(getpid(), Signal::TTOU).unwrap();
                 thread::sleep(Duration::from_millis(100));
-                eprintln!("still here");
                 asked_to_end()
             }
             Ok(part) => panic!("no such part: {part}"),
@@ -140,9 +144,11 @@ mod cases {
         assert!(late.status.success(), "{late:?}");
 
         // The signals are blocked in all threads: if nobody waits for them, SIGKILL alone ends the process.
-        for (duty, says) in
-            [("a duty that never comes due", ""), ("a duty that panics", "still here")]
-        {
+        for (duty, says) in [
+            ("a duty that never comes due", ""),
+            ("a duty that panics", "a duty"),
+            ("a late call that panics", "late"),
+        ] {
             let ended = child(duty, "exec \"$@\"");
             assert_eq!(ended.status.signal(), Some(libc::SIGTERM), "{duty}: {ended:?}");
             let said = String::from_utf8_lossy(&ended.stderr);

@@ -157,6 +157,16 @@ impl<'a> Brake<'a> {
         }
     }
 
+    /// The move sleeps until its refusal ends.
+    pub(crate) fn begin_sleep(&mut self) {
+        if let Some(shared) = self.shared {
+            shared.with(Limiter::begin_sleep);
+        }
+        if let Some(limiter) = &mut self.limiter {
+            limiter.begin_sleep();
+        }
+    }
+
     pub(crate) fn spend(&mut self, bytes: u64) {
         if let Some(shared) = self.shared {
             // Another move may have been allowed the same bytes: whoever is next waits for both.
@@ -169,8 +179,8 @@ impl<'a> Brake<'a> {
 }
 
 /// A token bucket for a twentieth of a second: no bursts after a pause. Bytes go in portions of an eighth of the bucket,
-/// every 6 ms. A caller that sleeps as long as a refusal says, and wakes late because other programs had the processor, gets
-/// the bytes of that delay, too, those of a second at most.
+/// every 6 ms. A caller that [sleeps](Self::begin_sleep) as long as a refusal says, and wakes late because other programs had the
+/// processor, gets the bytes of that delay, too.
 ///
 /// ```
 /// let mut limiter = gush::Limiter::new(gush::Rate::bytes_per_second(1000).unwrap());
@@ -182,7 +192,9 @@ pub struct Limiter {
     rate: Rate,
     tokens: f64,
     filled: Instant,
-    /// When the refusal that was last given ends; none once something may move.
+    /// When the refusal that was last given ends.
+    refused_until: Option<Instant>,
+    /// When the sleep that the caller has begun is to end.
     due: Option<Instant>,
     /// So many tokens more than the bucket holds may be there, of sleeps that lasted too long.
     surplus: f64,
@@ -196,7 +208,7 @@ impl Limiter {
     }
 
     fn begun_at(rate: Rate, now: Instant) -> Self {
-        Self { rate, tokens: 0.0, filled: now, due: None, surplus: 0.0 }
+        Self { rate, tokens: 0.0, filled: now, refused_until: None, due: None, surplus: 0.0 }
     }
 
     /// Brings a limiter to the rate of now, or takes it away where there is none. Bytes that moved beyond the old rate stay
@@ -222,7 +234,7 @@ impl Limiter {
         if rate != self.rate {
             self.fill(now);
             // The pause that was told was one at the old rate.
-            (self.rate, self.due) = (rate, None);
+            (self.rate, self.refused_until, self.due) = (rate, None, None);
         }
     }
 
@@ -236,18 +248,25 @@ impl Limiter {
 
     fn allowance_at(&mut self, now: Instant) -> Result<u64, Duration> {
         self.fill(now);
+        self.refused_until = None;
         let worth_moving = (self.burst() / 8.0).max(1.0);
         if self.tokens >= worth_moving {
             return Ok(self.tokens as u64);
         }
         let pause = Duration::from_secs_f64((worth_moving - self.tokens) / self.per_second());
-        self.due = now.checked_add(pause);
+        self.refused_until = now.checked_add(pause);
         Err(pause)
+    }
+
+    /// The caller sleeps now until the refusal ends. Wakes it late, the bytes of the delay may move, too, those of a second at
+    /// most. Without this call the time after a refusal is a pause of the caller's own, as a wait for one of its ends is.
+    pub fn begin_sleep(&mut self) {
+        self.due = self.refused_until;
     }
 
     /// Adds the tokens of the time since the last call.
     fn fill(&mut self, now: Instant) {
-        // Only a refusal makes a caller sleep: any other pause is the caller's own, and saves nothing up. A refusal leaves no surplus.
+        // A refusal leaves no surplus, so this one is of one delay.
         let late = self.due.take().map_or(Duration::ZERO, |due| now.saturating_duration_since(due));
         self.surplus += late.min(MOST_LATE).as_secs_f64() * self.per_second();
         self.tokens += now.duration_since(self.filled).as_secs_f64() * self.per_second();
@@ -322,6 +341,21 @@ mod tests {
         assert!(limiter.allowance_at(now + Duration::from_secs(1)).is_err());
     }
 
+    /// Sleeps until the refusal ends, and this much longer; the time then.
+    fn oversleep(limiter: &mut Limiter, now: Instant, late: Duration) -> Instant {
+        let pause = limiter.allowance_at(now).unwrap_err();
+        limiter.begin_sleep();
+        now + pause + late
+    }
+
+    #[test]
+    fn a_refusal_that_nobody_sleeps_through_saves_nothing_up() {
+        let (mut limiter, now) = thousand_a_second();
+        assert!(limiter.allowance_at(now).is_err());
+        // The caller waits for one of its ends meanwhile.
+        assert_eq!(limiter.allowance_at(now + Duration::from_secs(3)), Ok(50));
+    }
+
     #[test]
     fn a_caller_that_wakes_late_from_a_refusal_keeps_the_rate() {
         let (mut limiter, began) = thousand_a_second();
@@ -332,7 +366,7 @@ mod tests {
                     limiter.spend(bytes);
                     moved_bytes += bytes;
                 }
-                Err(pause) => now += pause + Duration::from_millis(200),
+                Err(_) => now = oversleep(&mut limiter, now, Duration::from_millis(200)),
             }
         }
         let expected_bytes = now.duration_since(began).as_millis();
@@ -343,7 +377,7 @@ mod tests {
     #[test]
     fn the_bytes_of_a_delay_stay_until_they_are_spent_and_do_not_come_back() {
         let (mut limiter, mut now) = thousand_a_second();
-        now += limiter.allowance_at(now).unwrap_err() + Duration::from_millis(200);
+        now = oversleep(&mut limiter, now, Duration::from_millis(200));
         let allowed_bytes = limiter.allowance_at(now).unwrap();
         assert!((205..=207).contains(&allowed_bytes), "{allowed_bytes}");
         limiter.spend(60);
@@ -356,8 +390,7 @@ mod tests {
     fn a_process_that_was_stopped_for_long_makes_up_for_a_second() {
         let (mut limiter, mut now) = thousand_a_second();
         for _ in 0..2 {
-            let pause = limiter.allowance_at(now).unwrap_err();
-            now += pause + Duration::from_secs(3600);
+            now = oversleep(&mut limiter, now, Duration::from_secs(3600));
             let allowed_bytes = limiter.allowance_at(now).unwrap();
             assert!((1000..=1050).contains(&allowed_bytes), "{allowed_bytes}");
             limiter.spend(allowed_bytes);
@@ -387,6 +420,8 @@ mod tests {
         let pause = limiter.allowance_at(now).unwrap_err();
         assert!(pause >= Duration::from_secs(30), "{pause:?}");
         limiter.change_at(now, Rate::bytes_per_second(2000).unwrap());
+        limiter.begin_sleep();
+        limiter.change_at(now, Rate::bytes_per_second(2000).unwrap());
         assert!(limiter.due.is_some(), "the same rate is no change");
     }
 
@@ -396,6 +431,7 @@ mod tests {
         let (mut limiter, mut now) = thousand_a_second();
         limiter.spend(1000);
         while let Err(pause) = limiter.allowance_at(now) {
+            limiter.begin_sleep();
             now += pause.min(Duration::from_millis(50));
         }
         let allowed_bytes = limiter.allowance_at(now).unwrap();

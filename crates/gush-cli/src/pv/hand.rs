@@ -88,7 +88,10 @@ impl<'a> Pace<'a> {
                 Ok(number) => {
                     return Ok(usize::try_from(number).unwrap_or(wanted).clamp(1, wanted));
                 }
-                Err(pause) => std::thread::sleep(pause.min(SLICE)),
+                Err(pause) => {
+                    limiter.begin_sleep();
+                    std::thread::sleep(pause.min(SLICE));
+                }
             }
             if self.account.cancel.is_cancelled() {
                 return Err(Halt::by(Side::Source, Errno::CANCELED));

@@ -897,6 +897,19 @@ fn a_file_of_comparisons_is_run_in_one_go() {
         2,
         "{out}"
     );
+    let (status, _, said) = run(&["--only", "read", "--set", "tool=target/no-such"]);
+    assert_eq!(status, Some(0), "another contender was measured: {said}");
+    assert!(said.contains("target/no-such does not exist: left out"), "{said}");
+    let text = text.replace(
+        "command = \"wc -c <{in}\"",
+        "command = \"{tool}\"\nneeds = [\"{tool}\"]\noptional = true",
+    );
+    let without = dir.path().join("without.toml");
+    fs::write(&without, text).unwrap();
+    let (status, _, said) = ended(lab(dir.path()).arg(&without).args(["--only", "read"]));
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("nothing was measured: every contender lacks a program"), "{said}");
+    fs::remove_file(without).unwrap();
     let (status, _, said) = run(&["--only", "nope"]);
     assert_eq!(status, Some(1));
     assert!(said.contains("has no comparison 'nope'; there are copy, read"), "{said}");

@@ -63,16 +63,19 @@ struct Shared<'fd> {
 }
 
 /// Lets the other workers go on when the first one ends, and ends them where it panics.
-struct ShownOnDrop<'a>(&'a Shared<'a>);
+struct ShownOnDrop<'a> {
+    shared: &'a Shared<'a>,
+    has_panicked: bool,
+}
 
 impl Drop for ShownOnDrop<'_> {
     fn drop(&mut self) {
         // Nobody is left to hear how far the others come, and the method may not even have shown that it serves (invariant 3).
-        if thread::panicking() {
-            self.0.stopped.store(true, Ordering::Relaxed);
+        if self.has_panicked {
+            self.shared.stopped.store(true, Ordering::Relaxed);
         }
         // An error says that another worker was first, and one is enough.
-        let _ = self.0.shown.set(());
+        let _ = self.shared.shown.set(());
     }
 }
 
@@ -296,7 +299,7 @@ impl Move<'_> {
                 })
                 .collect();
             // Also where the first piece panics or fails: the other threads must not wait for ever.
-            let shown = ShownOnDrop(shared);
+            let mut shown = ShownOnDrop { shared, has_panicked: true };
             let mut works = vec![shared.work(|arrived| {
                 if !self.watch.is_due() {
                     return Control::Continue;
@@ -304,6 +307,7 @@ impl Move<'_> {
                 self.cursor.moved_bytes = before_bytes + arrived;
                 self.ask(name).map_or(Control::Stop, |()| Control::Continue)
             })];
+            shown.has_panicked = false;
             drop(shown);
             self.cursor.moved_bytes = before_bytes;
             works.extend(workers.into_iter().map(|worker| {

@@ -77,6 +77,7 @@ impl<'a> Watch<'a> {
     pub(super) fn pause(&mut self) {
         if let Err(pause) = self.brake.allowance() {
             // In slices, because a rate of a few bytes a second would hold a stop for minutes (invariant 7).
+            self.brake.begin_sleep();
             std::thread::sleep(pause.min(SLICE));
         }
     }

@@ -316,7 +316,8 @@ impl<P: AsFd> Writer<P> {
             self.unless_cut(|writer| writer.lend_all(&strip, range))?;
             // Less than a piece is left: it goes away with the page, which is cheaper than a small lending.
             if strip.rest().len() < LENT_BYTES {
-                return self.give_away(strip);
+                self.give_away(strip);
+                return Ok(());
             }
             self.spare = Some(strip);
         } else {
@@ -348,15 +349,15 @@ impl<P: AsFd> Writer<P> {
     ///
     /// The page goes to the free list of the processor of the last drop. If this is our processor, the next
     /// fill gets the page back while our cache holds it; if not, filling other memory hides the wait.
-    fn give_away(&mut self, lent: Strip) -> io::Result<()> {
+    fn give_away(&mut self, lent: Strip) {
         let earlier = self.given_late.take();
+        // The bytes have arrived: a lack of memory is told by whoever asks for the next buffer.
         if self.reader_is_done() {
-            self.spare = Some(lent.renew()?);
+            self.spare = lent.renew().ok();
         } else {
-            self.spare = earlier.map(Strip::renew).transpose()?;
+            self.spare = earlier.and_then(|strip| strip.renew().ok());
             self.given_late = Some(lent);
         }
-        Ok(())
     }
 
     /// Is the pipe empty, now or (to one who spins anyway) within a moment?
@@ -484,6 +485,9 @@ fn wait_for_room(
 
 impl<P: AsFd> Write for Writer<P> {
     fn write(&mut self, bytes: &[u8]) -> std_io::Result<usize> {
+        if self.is_cut {
+            return Err(Errno::IO.into());
+        }
         if self.collected.is_empty() && bytes.len() >= LEAST_SOCKET_BYTES {
             let len = bytes.len().min(COPIED_BYTES);
             self.copy_out(&bytes[..len])?;
@@ -614,8 +618,8 @@ mod tests {
             let io_error = Some(Errno::IO.raw_os_error());
             let flushed = writer.flush().map_err(|error| error.raw_os_error());
             assert_eq!(flushed, Err(io_error), "{technique:?}");
-            let _ = writer.write(b"behind the gap");
-            assert!(writer.flush().is_err(), "{technique:?}");
+            let written = writer.write(b"behind the gap").map_err(|error| error.raw_os_error());
+            assert_eq!(written, Err(io_error), "{technique:?}");
             for is_large in [false, true] {
                 let buffer = writer.buffer().expect("buffer");
                 let len = if is_large { buffer.len() } else { 100 };

@@ -90,3 +90,28 @@ fn a_panic_of_the_observer_ends_the_other_threads() {
     let written = writes.load(Ordering::Relaxed);
     assert!((1..PIECES / 2).contains(&written), "{written} of {PIECES} pieces were written");
 }
+
+/// A guard may save a file while somebody else's panic unwinds its thread.
+#[test]
+fn a_move_on_several_threads_within_an_unwinding_thread_is_complete() {
+    struct Saves(Arc<Mutex<Option<Result<u64, gush::Error>>>>);
+    impl Drop for Saves {
+        fn drop(&mut self) {
+            let source = tempfile::tempfile().expect("a file");
+            source.set_len(64 << 20).expect("a size");
+            let target = tempfile::tempfile().expect("a file");
+            let mover = Mover::new(&source, &target).holes(Holes::Fill).threads(2);
+            let moved = mover.method(Choice::Only(MethodName::ReadWrite)).run();
+            *self.0.lock().expect("a place") = Some(moved.map(|report| report.bytes));
+        }
+    }
+    let outcome = Arc::default();
+    let guard = Saves(Arc::clone(&outcome));
+    let panicked = catch_unwind(AssertUnwindSafe(move || {
+        let _guard = guard;
+        resume_unwind(Box::new("somebody"));
+    }));
+    assert!(panicked.is_err());
+    let moved = outcome.lock().expect("a place").take().expect("a move");
+    assert_eq!(moved.expect("a copy"), 64 << 20);
+}

@@ -73,8 +73,14 @@ fn compare(options: &Options, talker: &Talker) -> Result<ExitCode, String> {
     if options.json {
         screen.print(transfer::json(std::slice::from_ref(&ended.run)).trim_end());
     }
-    conclude(options, talker, &ended, &standings, screen)
+    let is_empty = standings.iter().all(Vec::is_empty) && !ended.run.interrupted;
+    match conclude(options, talker, &ended, &standings, screen)? {
+        ExitCode::SUCCESS if is_empty => Err(NOTHING.to_owned()),
+        status => Ok(status),
+    }
 }
+
+const NOTHING: &str = "nothing was measured: every contender lacks a program that it needs (the first lines of a file of comparisons say how its programs are built)";
 
 fn outlook(pace: Pace) -> Outlook {
     let begun = OnceCell::new();

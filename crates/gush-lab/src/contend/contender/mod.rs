@@ -331,11 +331,14 @@ impl Contender {
 ///
 /// ```
 /// assert_eq!(gush_lab::contend::absence("nosuch"), "nosuch is not installed");
+/// assert_eq!(gush_lab::contend::absence("target/nosuch"), "target/nosuch does not exist");
 /// ```
 #[must_use]
 pub fn absence(program: &str) -> String {
     match Path::new(program).exists() {
         true => format!("{program} is no program (a file of comparisons ends in .toml)"),
+        // Looked for in this place alone, where a build would put the program.
+        false if program.contains('/') => format!("{program} does not exist"),
         false => format!("{program} is not installed"),
     }
 }
