@@ -563,6 +563,18 @@ mod tests {
         }
     }
 
+    /// Commits whole buffers until a commit fails.
+    fn commit_sevens(writer: &mut Writer<impl AsFd>) -> Errno {
+        loop {
+            let mut buffer = writer.buffer().expect("buffer");
+            buffer.fill(7);
+            let len = buffer.len();
+            if let Err(errno) = writer.commit(buffer, len) {
+                break errno;
+            }
+        }
+    }
+
     #[test]
     fn whoever_is_asked_ends_a_wait_for_room_by_every_technique() {
         for technique in TECHNIQUES {
@@ -574,15 +586,7 @@ mod tests {
                 asked += 1;
                 if asked < 2 { Control::Continue } else { Control::Stop }
             });
-            let errno = loop {
-                let mut buffer = writer.buffer().expect("buffer");
-                buffer.fill(7);
-                let len = buffer.len();
-                if let Err(errno) = writer.commit(buffer, len) {
-                    break errno;
-                }
-            };
-            assert_eq!(errno, Errno::INTR, "{technique:?}");
+            assert_eq!(commit_sevens(&mut writer), Errno::INTR, "{technique:?}");
             drop(writer);
             let mut got = Vec::new();
             reader.read_to_end(&mut got).expect("read");
@@ -602,15 +606,7 @@ mod tests {
                     false => Control::Stop,
                     true => Control::Continue,
                 });
-            let errno = loop {
-                let mut buffer = writer.buffer().expect("buffer");
-                buffer.fill(7);
-                let len = buffer.len();
-                if let Err(errno) = writer.commit(buffer, len) {
-                    break errno;
-                }
-            };
-            assert_eq!(errno, Errno::INTR, "{technique:?}");
+            assert_eq!(commit_sevens(&mut writer), Errno::INTR, "{technique:?}");
             let got = std::thread::spawn(move || {
                 let mut got = Vec::new();
                 reader.read_to_end(&mut got).map(|_| got)
