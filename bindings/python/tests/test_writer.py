@@ -1,6 +1,7 @@
 """gush.Writer and gush.pipeline."""
 
 import array
+import errno
 import io
 import os
 import subprocess
@@ -76,7 +77,23 @@ class Writer(unittest.TestCase):
         out = gush.Writer(writing)
         with self.assertRaises(BrokenPipeError):
             out.write(bytes(1 << 20))
+        for late in (lambda: out.write(b"late"), out.flush):
+            with self.assertRaises(OSError) as raised:
+                late()
+            self.assertEqual(raised.exception.errno, errno.EIO)
         out.close()
+
+    def test_the_first_failure_leaves_a_with_statement(self):
+        reading, writing = os.pipe()
+        os.close(reading)
+        with self.assertRaises(BrokenPipeError):
+            with gush.Writer(writing) as out:
+                out.write(bytes(1 << 20))
+        reading, writing = os.pipe()
+        with self.assertRaises(BrokenPipeError):
+            with gush.Writer(writing) as out:
+                out.write(b"collected")
+                os.close(reading)
 
     def test_wrong_arguments(self):
         with open("/dev/null", "wb") as null:

@@ -18,7 +18,9 @@ class Writer(io.BufferedIOBase):
         with gush.Writer(process.stdin) as out:
             out.write(block)
 
-    Ctrl-C ends a write that waits for the reader, with KeyboardInterrupt. How much of it has arrived is not known then.
+    Ctrl-C ends a write that waits for the reader, with KeyboardInterrupt. How much of it has arrived is not known then. After
+    this, or another failure, nothing more can be written: :meth:`write` and :meth:`flush` raise OSError with ``errno.EIO``, and
+    :meth:`close` only closes.
     """
 
     is_gush_writer = True
@@ -26,6 +28,8 @@ class Writer(io.BufferedIOBase):
     def __init__(self, file: Any, *, closefd: bool = True) -> None:
         # close() is called also for an object that was never made.
         self._writer: _gush.Writer | None = None
+        # A failure was raised already: close() in the with statement that it leaves must not replace it by another one.
+        self._has_failed = False
         fd = _files.descriptor(file, "target")
         if hasattr(file, "flush"):
             file.flush()
@@ -47,19 +51,30 @@ class Writer(io.BufferedIOBase):
         writer = self._open()
         if isinstance(data, str):
             raise TypeError("a bytes-like object is required, not 'str'")
-        return writer.write(data if isinstance(data, bytes) else memoryview(data).cast("B"))
+        block = data if isinstance(data, bytes) else memoryview(data).cast("B")
+        try:
+            return writer.write(block)
+        except BaseException:
+            self._has_failed = True
+            raise
 
     def flush(self) -> None:
         """Send the pieces that were collected."""
-        if self._writer is not None:
-            self._open().flush()
+        if self._writer is None:
+            return
+        writer = self._open()
+        try:
+            writer.flush()
+        except BaseException:
+            self._has_failed = True
+            raise
 
     def close(self) -> None:
         """Flush, and close the file too unless ``closefd=False`` was given."""
         if self.closed:
             return
         try:
-            if self._writer is not None and not getattr(self._file, "closed", False):
+            if self._writer is not None and not self._has_failed and not getattr(self._file, "closed", False):
                 self._writer.flush()
         finally:
             opened, self._writer = self._writer is not None, None
