@@ -272,7 +272,13 @@ impl<'fd> Port<'fd> {
             Ok(0) if !buf.is_empty() && self.is_seqpacket() == Ok(true) && !self.has_ended() => {
                 Err(Errno::INTR)
             }
-            // The slave has been closed (pty(7)).
+            answer => self.ended_by_slave(answer),
+        }
+    }
+
+    /// A master fails with `EIO` once the slave has been closed (pty(7)): that is its end.
+    pub(crate) fn ended_by_slave(&self, answer: io::Result<usize>) -> io::Result<usize> {
+        match answer {
             Err(Errno::IO) if self.manner.is_master => Ok(0),
             answer => answer,
         }
@@ -480,14 +486,15 @@ impl<'fd> Port<'fd> {
         let flags = rustix::pipe::SpliceFlags::NONBLOCK;
         // SPLICE_F_NONBLOCK concerns the pipe alone: a terminal without O_NONBLOCK would hold a longer call.
         let most = target.unheld_bytes(most);
-        crate::sys::pipe::splice(
+        let spliced = crate::sys::pipe::splice(
             self.fd,
             self.offset_mut(),
             target.fd,
             target.offset_mut(),
             most,
             flags,
-        )
+        );
+        self.ended_by_slave(spliced)
     }
 
     /// Sends at most `most` bytes of a file on to a target, at the target's own position. A 0 from

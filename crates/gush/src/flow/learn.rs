@@ -111,14 +111,6 @@ impl Flow {
             self.course = Course::Deserted;
             return Moved::default();
         }
-        if matches!(op, Op::Fill(_) | Op::Direct(_))
-            && errno == Errno::IO
-            && self.source.is_master()
-        {
-            // The slave has been closed (pty(7)), which a `read` tells as the end.
-            self.course = Course::Doubt;
-            return Moved::default();
-        }
         if let Op::Punch(_) = op {
             self.makes_holes = false;
             // What ended the flow before the last hole was to be made stays the cause.

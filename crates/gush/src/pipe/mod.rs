@@ -112,8 +112,9 @@ impl Pipe {
 
     /// The call of [`Pipe::fill`] alone: the caller counts by [`Pipe::put`].
     pub(crate) fn splice_in(&self, source: &mut Port<'_>, most: usize) -> io::Result<usize> {
-        let to = self.write_end.as_fd();
-        sys::pipe::splice(source.fd, source.offset_mut(), to, None, most, SpliceFlags::NONBLOCK)
+        let (to, flags) = (self.write_end.as_fd(), SpliceFlags::NONBLOCK);
+        let spliced = sys::pipe::splice(source.fd, source.offset_mut(), to, None, most, flags);
+        source.ended_by_slave(spliced)
     }
 
     /// The call of [`Pipe::empty_into`] alone: the caller counts by [`Pipe::gone`].
