@@ -1,32 +1,29 @@
 //! `gush lab run`: any commands side by side.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output};
 
 use crate::common::{gush, not_applicable};
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
 /// `gush lab run` with files in `dir`, and without storing the run.
-fn lab(dir: &Path) -> Command {
+pub fn lab(dir: &Path) -> Command {
     let mut command = gush();
     // Without --no-store each test would add to the user's own history.
     command.args(["lab", "run", "--no-store", "--dir"]).arg(dir);
     command
 }
 
-fn ended(command: &mut Command) -> (Option<i32>, String, String) {
+pub fn ended(command: &mut Command) -> (Option<i32>, String, String) {
     let Output { status, stdout, stderr } = command.output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (status.code(), text(stdout), text(stderr))
 }
 
 /// The names left in `dir`.
-fn names(dir: &Path) -> Vec<String> {
+pub fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
@@ -154,14 +151,6 @@ fn the_output_of_commands_is_shown_if_asked_for() {
     };
     assert!(show(&["--show-output"]).contains("shown-once"));
     assert!(!show(&[]).contains("shown-once"));
-}
-
-#[test]
-fn a_file_of_comparisons_that_is_missing_is_named_as_one() {
-    let dir = TempDir::new().unwrap();
-    let (status, _, said) = ended(lab(dir.path()).current_dir(dir.path()).arg("nope.toml"));
-    assert_eq!(status, Some(1));
-    assert!(said.contains("cannot read nope.toml: No such file or directory"), "{said}");
 }
 
 #[test]
@@ -680,279 +669,5 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         assert!(!said.contains("warning"), "{words:?} looked at the machine first: {said}");
         assert!(!witness.exists(), "{words:?} let something run");
     }
-    assert_eq!(names(dir.path()), Vec::<String>::new());
-}
-
-/// Waits until `is_so`, for at most a minute.
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "never: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-#[test]
-fn an_interrupt_ends_all_processes_cleans_up_and_leaves_no_file() {
-    let dir = TempDir::new().unwrap();
-    let (pid_file, cleaned) = (dir.path().join("pid"), dir.path().join("cleaned"));
-    // A child of the shell, which nobody kills by killing the shell.
-    let endless =
-        format!("sleep 100000 & echo $! >{0}.new; mv {0}.new {0}; wait", pid_file.display());
-    let mut lab = lab(dir.path());
-    lab.args(["--input", "64K", "--cleanup"]).arg(format!("touch {}", cleaned.display()));
-    lab.args(["-r", "3", &endless, "cat {in}"]).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut lab = lab.spawn().unwrap();
-    wait_until("the command has started", || pid_file.exists());
-    let sleeper = fs::read_to_string(&pid_file).unwrap().trim().to_owned();
-    kill_process(Pid::from_child(&lab), Signal::INT).unwrap();
-    let mut said = String::new();
-    lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert_eq!(lab.wait().unwrap().code(), Some(130), "{said}");
-    assert!(said.contains("interrupted: 0 samples were taken"), "{said}");
-    assert!(cleaned.exists(), "{said}");
-    // Where nobody takes it away, it stays as a zombie.
-    wait_until("the shell's child has ended", || {
-        let status = fs::read_to_string(format!("/proc/{sleeper}/status")).unwrap_or_default();
-        !status.contains("\nState:") || status.contains("\nState:\tZ")
-    });
-    assert!(names(dir.path()).iter().all(|name| ["pid", "cleaned"].contains(&name.as_str())));
-}
-
-/// Files of gibibytes, and a command that makes no call at which a tracer could look: none of them holds an interrupt up.
-#[test]
-fn an_interrupt_ends_what_is_no_measurement() {
-    let dir = TempDir::new().unwrap();
-    let begun = dir.path().join("begun");
-    let waits = format!("touch {}; exec sleep 100000", begun.display());
-    let has = |end: &str| {
-        let inside = |entry: fs::DirEntry| entry.path().join(end).exists();
-        fs::read_dir(dir.path()).unwrap().flatten().any(inside)
-    };
-    let counts: &dyn Fn() -> bool = &|| begun.exists();
-    let fills: &dyn Fn() -> bool = &|| has("in");
-    for (words, is_at_work) in
-        [(&["--count-calls", &waits][..], counts), (&["--input", "8G", "cat {in}"], fills)]
-    {
-        let mut lab = lab(dir.path());
-        let mut lab = lab.args(words).stderr(Stdio::piped()).spawn().unwrap();
-        let mut ended = None;
-        while !is_at_work() && ended.is_none() {
-            std::thread::sleep(Duration::from_millis(1));
-            ended = lab.try_wait().unwrap();
-        }
-        // A lab that refuses the input, for want of room, has ended and has no process to interrupt.
-        if ended.is_none() {
-            kill_process(Pid::from_child(&lab), Signal::INT).unwrap();
-        }
-        let mut said = String::new();
-        lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        if said.contains("leave room for a copy") || said.contains("may not be traced") {
-            not_applicable(&said);
-            continue;
-        }
-        assert_eq!(lab.wait().unwrap().code(), Some(130), "{words:?}: {said}");
-        assert!(said.contains("interrupted: 0 samples were taken"), "{words:?}: {said}");
-    }
-    assert!(names(dir.path()).iter().all(|name| name == "begun"), "{:?}", names(dir.path()));
-}
-
-#[test]
-fn an_interrupt_during_the_cleanup_is_the_status() {
-    let dir = TempDir::new().unwrap();
-    let [cleaning, interrupted] = ["cleaning", "interrupted"].map(|name| dir.path().join(name));
-    let cleanup = format!(
-        "touch {}; until test -e {}; do sleep 0.01; done",
-        cleaning.display(),
-        interrupted.display()
-    );
-    let mut lab = lab(dir.path());
-    lab.args(["-r", "1", "--cleanup", &cleanup, "true"]).stderr(Stdio::piped());
-    let mut lab = lab.spawn().unwrap();
-    wait_until("the cleanup has started", || cleaning.exists());
-    kill_process(Pid::from_child(&lab), Signal::INT).unwrap();
-    fs::write(interrupted, "").unwrap();
-    let mut said = String::new();
-    lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert_eq!(lab.wait().unwrap().code(), Some(130), "{said}");
-    assert!(said.contains("interrupted: 1 samples were taken"), "{said}");
-}
-
-#[test]
-fn no_program_outlives_an_interrupt_in_a_session_of_its_own() {
-    let sleeper = "echo $$ >pid.new; mv pid.new pid; exec sleep 100000";
-    let awaited = format!("setsid -w sh -c '{sleeper}'");
-    let daemon = format!("(setsid sh -c '{sleeper}' &); sleep 100000");
-    let left = "setsid sh -c 'echo $$ >left.new; mv left.new left; exec sleep 100000' &";
-    for endless in [awaited, daemon] {
-        let dir = TempDir::new().unwrap();
-        let pid_of = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
-        let is_alive = |pid: &str| {
-            let status = fs::read_to_string(format!("/proc/{}/status", pid.trim()));
-            let status = status.unwrap_or_default();
-            status.contains("\nState:") && !status.contains("\nState:\tZ")
-        };
-        let mut lab = lab(dir.path());
-        lab.current_dir(dir.path()).args(["-r", "3", "-w", "0", "--setup", left]);
-        lab.args([
-            "--cleanup",
-            "test -d /proc/$(cat left) && touch seen; kill $(cat left)",
-            &endless,
-        ]);
-        let mut lab = lab.stderr(Stdio::piped()).spawn().unwrap();
-        for name in ["pid", "left"] {
-            wait_until("both have started", || dir.path().join(name).exists());
-        }
-        let (sleeper, server) = (pid_of("pid"), pid_of("left"));
-        kill_process(Pid::from_child(&lab), Signal::INT).unwrap();
-        let mut said = String::new();
-        lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        assert_eq!(lab.wait().unwrap().code(), Some(130), "{said}");
-        assert!(!is_alive(&sleeper), "{endless}: {said}");
-        assert!(dir.path().join("seen").exists(), "the setup's is ended by the cleanup alone");
-        wait_until("the setup's program has ended", || !is_alive(&server));
-    }
-}
-
-#[test]
-fn a_signal_that_the_parent_ignores_ends_no_run() {
-    let dir = TempDir::new().unwrap();
-    let begun = dir.path().join("begun");
-    let text = "trap '' HUP; \"$1\" lab run --no-store --dir \"$2\" -r 2 -w 0 --csv \"touch '$3'; sleep 0.3\" & pid=$!
-        until test -e \"$3\"; do sleep 0.01; done; kill -HUP $pid; wait $pid";
-    let mut shell = Command::new("bash");
-    shell.args(["-c", text, "bash", env!("CARGO_BIN_EXE_gush")]).arg(dir.path()).arg(&begun);
-    let (status, out, said) = ended(&mut shell);
-    assert_eq!(status, Some(0), "{said}");
-    assert_eq!(out.lines().count(), 3, "a heading and two rounds: {out}");
-}
-
-#[test]
-fn a_reader_that_leaves_ends_the_run_and_leaves_no_file() {
-    let dir = TempDir::new().unwrap();
-    let mut lab = lab(dir.path());
-    lab.args(["--input", "64K", "-r", "1000000", "--csv", "cat {in}", "cat {in} {in}"]);
-    let mut lab = lab.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(lab.stdout.take().unwrap()).lines();
-    assert!(lines.next().unwrap().unwrap().starts_with("contender,round,wall_s,"));
-    assert!(lines.next().unwrap().unwrap().starts_with("cat {in}"));
-    drop(lines);
-    let mut said = String::new();
-    lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert_eq!(lab.wait().unwrap().code(), Some(1), "{said}");
-    assert!(said.contains("write error: Broken pipe"), "{said}");
-    assert_eq!(names(dir.path()), Vec::<String>::new());
-}
-
-#[test]
-fn a_file_of_comparisons_is_run_in_one_go() {
-    let dir = TempDir::new().unwrap();
-    let file = dir.path().join("cases.toml");
-    let text = r#"
-        [variables]
-        tool = "no-such-program-at-all"
-
-        [[comparison]]
-        name = "copy"
-        about = "a file of 64 KiB"
-        input = "64K"
-        runs = 2
-        [[comparison.contender]]
-        name = "cp"
-        command = "cp {in} {out}"
-        [[comparison.contender]]
-        name = "dd"
-        command = "dd if={in} of={out}"
-        [[comparison.contender]]
-        name = "tool"
-        command = "{tool} {in} {out}"
-        optional = true
-        [[comparison.aim]]
-        contender = "dd"
-        beside = ["cp", "tool"]
-        times = 0.000001
-
-        [[comparison]]
-        name = "read"
-        input = "4K"
-        runs = 1
-        [[comparison.contender]]
-        command = "cat {in} | {tool} -c"
-        needs = ["{tool}"]
-        optional = true
-        [[comparison.contender]]
-        command = "wc -c <{in}"
-    "#;
-    fs::write(&file, text).unwrap();
-    let run = |words: &[&str]| ended(lab(dir.path()).arg(&file).args(words));
-    let (status, out, said) = run(&[]);
-    assert_eq!(status, Some(0), "{said}");
-    assert!(said.contains("tool: no-such-program-at-all is not installed: left out"), "{said}");
-    assert!(out.contains("copy: a file of 64 KiB\ncontender") && out.contains("\nread\n"), "{out}");
-    assert!(out.contains("aim: dd at least 0.000001 times as fast as cp: "), "{out}");
-    assert!(out.contains(", reached\n") && out.contains("\nwc -c <{in} "), "{out}");
-    let (_, out, _) = run(&["--only", "read", "--set", "tool=wc", "--csv", "-r", "2"]);
-    assert_eq!(
-        out.lines().filter(|line| line.starts_with("cat {in} | {tool} -c,")).count(),
-        2,
-        "{out}"
-    );
-    let (status, _, said) = run(&["--only", "read", "--set", "tool=target/no-such"]);
-    assert_eq!(status, Some(0), "another contender was measured: {said}");
-    assert!(said.contains("target/no-such does not exist: left out"), "{said}");
-    let text = text.replace(
-        "command = \"wc -c <{in}\"",
-        "command = \"{tool}\"\nneeds = [\"{tool}\"]\noptional = true",
-    );
-    let without = dir.path().join("without.toml");
-    fs::write(&without, text).unwrap();
-    let (status, _, said) = ended(lab(dir.path()).arg(&without).args(["--only", "read"]));
-    assert_eq!(status, Some(1), "{said}");
-    assert!(said.contains("nothing was measured: every contender lacks a program"), "{said}");
-    fs::remove_file(without).unwrap();
-    let (status, _, said) = run(&["--only", "nope"]);
-    assert_eq!(status, Some(1));
-    assert!(said.contains("has no comparison 'nope'; there are copy, read"), "{said}");
-    let (status, _, said) = run(&["--set", "tol=wc"]);
-    assert!(status == Some(1) && said.contains("--set tol: no command names {tol}"), "{said}");
-    let (_, _, said) = run(&["--only", "raed"]);
-    assert!(said.contains("has no comparison 'raed'; did you mean 'read'?"), "{said}");
-    let (status, _, said) = run(&["--prepare", "true"]);
-    assert_eq!(status, Some(1));
-    assert!(said.contains("--prepare says nothing of a file of comparisons"), "{said}");
-    assert_eq!(names(dir.path()), ["cases.toml"]);
-}
-
-#[test]
-fn the_case_files_of_bench_work() {
-    let bench = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench");
-    let dir = TempDir::new().unwrap();
-    for (name, only) in [
-        ("cat.toml", "pair,three,counted"),
-        ("copy.toml", "cached,small,pipe,threads"),
-        ("pv.toml", "file,to-file"),
-        ("relay.toml", ""),
-        ("fizzbuzz.toml", ""),
-        ("hash.toml", "stored"),
-        ("tee.toml", "file"),
-        ("tree.toml", ""),
-        ("yes.toml", ""),
-    ] {
-        // Without a name that there is, the file is read, and nothing runs.
-        let (status, _, said) = ended(lab(dir.path()).arg(bench.join(name)).args(["--only", "?"]));
-        assert_eq!(status, Some(1));
-        assert!(said.contains(" has no comparison '?'; there are "), "{name}: {said}");
-        for part in only.split(',').filter(|part| !part.is_empty()) {
-            let mut command = lab(dir.path());
-            command.arg(bench.join(name)).args(["--only", part, "-r", "1", "-w", "1"]);
-            let (status, out, said) = ended(command.args(["--repeat", "1", "--input", "64K"]));
-            assert_eq!(status, Some(0), "{name}, {part}: {said}");
-            assert!(out.contains("\ngush"), "{name}, {part}: {out}");
-        }
-    }
-    let start = ["--only", "start", "-r", "1", "--repeat", "1"];
-    let (status, out, said) = ended(lab(dir.path()).arg(bench.join("cat.toml")).args(start));
-    assert_eq!(status, Some(0), "{said}");
-    assert!(out.contains("\nGNU ") && out.contains("\ngush "), "{out}");
     assert_eq!(names(dir.path()), Vec::<String>::new());
 }

@@ -1,0 +1,172 @@
+//! `gush lab run`: interrupts, signals, and readers that leave.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::common::not_applicable;
+use crate::run::{ended, lab, names};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// Waits until `is_so`, for at most a minute.
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn an_interrupt_ends_all_processes_cleans_up_and_leaves_no_file() {
+    let dir = TempDir::new().unwrap();
+    let (pid_file, cleaned) = (dir.path().join("pid"), dir.path().join("cleaned"));
+    // A child of the shell, which nobody kills by killing the shell.
+    let endless =
+        format!("sleep 100000 & echo $! >{0}.new; mv {0}.new {0}; wait", pid_file.display());
+    let mut lab = lab(dir.path());
+    lab.args(["--input", "64K", "--cleanup"]).arg(format!("touch {}", cleaned.display()));
+    lab.args(["-r", "3", &endless, "cat {in}"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut lab = lab.spawn().unwrap();
+    wait_until("the command has started", || pid_file.exists());
+    let sleeper = fs::read_to_string(&pid_file).unwrap().trim().to_owned();
+    kill_process(Pid::from_child(&lab), Signal::INT).unwrap();
+    let mut said = String::new();
+    lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(lab.wait().unwrap().code(), Some(130), "{said}");
+    assert!(said.contains("interrupted: 0 samples were taken"), "{said}");
+    assert!(cleaned.exists(), "{said}");
+    // Where nobody takes it away, it stays as a zombie.
+    wait_until("the shell's child has ended", || {
+        let status = fs::read_to_string(format!("/proc/{sleeper}/status")).unwrap_or_default();
+        !status.contains("\nState:") || status.contains("\nState:\tZ")
+    });
+    assert!(names(dir.path()).iter().all(|name| ["pid", "cleaned"].contains(&name.as_str())));
+}
+
+/// Files of gibibytes, and a command that makes no call at which a tracer could look: none of them holds an interrupt up.
+#[test]
+fn an_interrupt_ends_what_is_no_measurement() {
+    let dir = TempDir::new().unwrap();
+    let begun = dir.path().join("begun");
+    let waits = format!("touch {}; exec sleep 100000", begun.display());
+    let has = |end: &str| {
+        let inside = |entry: fs::DirEntry| entry.path().join(end).exists();
+        fs::read_dir(dir.path()).unwrap().flatten().any(inside)
+    };
+    let counts: &dyn Fn() -> bool = &|| begun.exists();
+    let fills: &dyn Fn() -> bool = &|| has("in");
+    for (words, is_at_work) in
+        [(&["--count-calls", &waits][..], counts), (&["--input", "8G", "cat {in}"], fills)]
+    {
+        let mut lab = lab(dir.path());
+        let mut lab = lab.args(words).stderr(Stdio::piped()).spawn().unwrap();
+        let mut ended = None;
+        while !is_at_work() && ended.is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+            ended = lab.try_wait().unwrap();
+        }
+        // A lab that refuses the input, for want of room, has ended and has no process to interrupt.
+        if ended.is_none() {
+            kill_process(Pid::from_child(&lab), Signal::INT).unwrap();
+        }
+        let mut said = String::new();
+        lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        if said.contains("leave room for a copy") || said.contains("may not be traced") {
+            not_applicable(&said);
+            continue;
+        }
+        assert_eq!(lab.wait().unwrap().code(), Some(130), "{words:?}: {said}");
+        assert!(said.contains("interrupted: 0 samples were taken"), "{words:?}: {said}");
+    }
+    assert!(names(dir.path()).iter().all(|name| name == "begun"), "{:?}", names(dir.path()));
+}
+
+#[test]
+fn an_interrupt_during_the_cleanup_is_the_status() {
+    let dir = TempDir::new().unwrap();
+    let [cleaning, interrupted] = ["cleaning", "interrupted"].map(|name| dir.path().join(name));
+    let cleanup = format!(
+        "touch {}; until test -e {}; do sleep 0.01; done",
+        cleaning.display(),
+        interrupted.display()
+    );
+    let mut lab = lab(dir.path());
+    lab.args(["-r", "1", "--cleanup", &cleanup, "true"]).stderr(Stdio::piped());
+    let mut lab = lab.spawn().unwrap();
+    wait_until("the cleanup has started", || cleaning.exists());
+    kill_process(Pid::from_child(&lab), Signal::INT).unwrap();
+    fs::write(interrupted, "").unwrap();
+    let mut said = String::new();
+    lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(lab.wait().unwrap().code(), Some(130), "{said}");
+    assert!(said.contains("interrupted: 1 samples were taken"), "{said}");
+}
+
+#[test]
+fn no_program_outlives_an_interrupt_in_a_session_of_its_own() {
+    let sleeper = "echo $$ >pid.new; mv pid.new pid; exec sleep 100000";
+    let awaited = format!("setsid -w sh -c '{sleeper}'");
+    let daemon = format!("(setsid sh -c '{sleeper}' &); sleep 100000");
+    let left = "setsid sh -c 'echo $$ >left.new; mv left.new left; exec sleep 100000' &";
+    for endless in [awaited, daemon] {
+        let dir = TempDir::new().unwrap();
+        let pid_of = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
+        let is_alive = |pid: &str| {
+            let status = fs::read_to_string(format!("/proc/{}/status", pid.trim()));
+            let status = status.unwrap_or_default();
+            status.contains("\nState:") && !status.contains("\nState:\tZ")
+        };
+        let mut lab = lab(dir.path());
+        lab.current_dir(dir.path()).args(["-r", "3", "-w", "0", "--setup", left]);
+        lab.args([
+            "--cleanup",
+            "test -d /proc/$(cat left) && touch seen; kill $(cat left)",
+            &endless,
+        ]);
+        let mut lab = lab.stderr(Stdio::piped()).spawn().unwrap();
+        for name in ["pid", "left"] {
+            wait_until("both have started", || dir.path().join(name).exists());
+        }
+        let (sleeper, server) = (pid_of("pid"), pid_of("left"));
+        kill_process(Pid::from_child(&lab), Signal::INT).unwrap();
+        let mut said = String::new();
+        lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(lab.wait().unwrap().code(), Some(130), "{said}");
+        assert!(!is_alive(&sleeper), "{endless}: {said}");
+        assert!(dir.path().join("seen").exists(), "the setup's is ended by the cleanup alone");
+        wait_until("the setup's program has ended", || !is_alive(&server));
+    }
+}
+
+#[test]
+fn a_signal_that_the_parent_ignores_ends_no_run() {
+    let dir = TempDir::new().unwrap();
+    let begun = dir.path().join("begun");
+    let text = "trap '' HUP; \"$1\" lab run --no-store --dir \"$2\" -r 2 -w 0 --csv \"touch '$3'; sleep 0.3\" & pid=$!
+        until test -e \"$3\"; do sleep 0.01; done; kill -HUP $pid; wait $pid";
+    let mut shell = Command::new("bash");
+    shell.args(["-c", text, "bash", env!("CARGO_BIN_EXE_gush")]).arg(dir.path()).arg(&begun);
+    let (status, out, said) = ended(&mut shell);
+    assert_eq!(status, Some(0), "{said}");
+    assert_eq!(out.lines().count(), 3, "a heading and two rounds: {out}");
+}
+
+#[test]
+fn a_reader_that_leaves_ends_the_run_and_leaves_no_file() {
+    let dir = TempDir::new().unwrap();
+    let mut lab = lab(dir.path());
+    lab.args(["--input", "64K", "-r", "1000000", "--csv", "cat {in}", "cat {in} {in}"]);
+    let mut lab = lab.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(lab.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().starts_with("contender,round,wall_s,"));
+    assert!(lines.next().unwrap().unwrap().starts_with("cat {in}"));
+    drop(lines);
+    let mut said = String::new();
+    lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(lab.wait().unwrap().code(), Some(1), "{said}");
+    assert!(said.contains("write error: Broken pipe"), "{said}");
+    assert_eq!(names(dir.path()), Vec::<String>::new());
+}

@@ -1,0 +1,128 @@
+//! `gush lab run FILE`: comparisons written down in a file.
+
+use std::fs;
+use std::path::Path;
+
+use crate::run::{ended, lab, names};
+use tempfile::TempDir;
+
+#[test]
+fn a_file_of_comparisons_that_is_missing_is_named_as_one() {
+    let dir = TempDir::new().unwrap();
+    let (status, _, said) = ended(lab(dir.path()).current_dir(dir.path()).arg("nope.toml"));
+    assert_eq!(status, Some(1));
+    assert!(said.contains("cannot read nope.toml: No such file or directory"), "{said}");
+}
+
+#[test]
+fn a_file_of_comparisons_is_run_in_one_go() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("cases.toml");
+    let text = r#"
+        [variables]
+        tool = "no-such-program-at-all"
+
+        [[comparison]]
+        name = "copy"
+        about = "a file of 64 KiB"
+        input = "64K"
+        runs = 2
+        [[comparison.contender]]
+        name = "cp"
+        command = "cp {in} {out}"
+        [[comparison.contender]]
+        name = "dd"
+        command = "dd if={in} of={out}"
+        [[comparison.contender]]
+        name = "tool"
+        command = "{tool} {in} {out}"
+        optional = true
+        [[comparison.aim]]
+        contender = "dd"
+        beside = ["cp", "tool"]
+        times = 0.000001
+
+        [[comparison]]
+        name = "read"
+        input = "4K"
+        runs = 1
+        [[comparison.contender]]
+        command = "cat {in} | {tool} -c"
+        needs = ["{tool}"]
+        optional = true
+        [[comparison.contender]]
+        command = "wc -c <{in}"
+    "#;
+    fs::write(&file, text).unwrap();
+    let run = |words: &[&str]| ended(lab(dir.path()).arg(&file).args(words));
+    let (status, out, said) = run(&[]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("tool: no-such-program-at-all is not installed: left out"), "{said}");
+    assert!(out.contains("copy: a file of 64 KiB\ncontender") && out.contains("\nread\n"), "{out}");
+    assert!(out.contains("aim: dd at least 0.000001 times as fast as cp: "), "{out}");
+    assert!(out.contains(", reached\n") && out.contains("\nwc -c <{in} "), "{out}");
+    let (_, out, _) = run(&["--only", "read", "--set", "tool=wc", "--csv", "-r", "2"]);
+    assert_eq!(
+        out.lines().filter(|line| line.starts_with("cat {in} | {tool} -c,")).count(),
+        2,
+        "{out}"
+    );
+    let (status, _, said) = run(&["--only", "read", "--set", "tool=target/no-such"]);
+    assert_eq!(status, Some(0), "another contender was measured: {said}");
+    assert!(said.contains("target/no-such does not exist: left out"), "{said}");
+    let text = text.replace(
+        "command = \"wc -c <{in}\"",
+        "command = \"{tool}\"\nneeds = [\"{tool}\"]\noptional = true",
+    );
+    let without = dir.path().join("without.toml");
+    fs::write(&without, text).unwrap();
+    let (status, _, said) = ended(lab(dir.path()).arg(&without).args(["--only", "read"]));
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("nothing was measured: every contender lacks a program"), "{said}");
+    fs::remove_file(without).unwrap();
+    let (status, _, said) = run(&["--only", "nope"]);
+    assert_eq!(status, Some(1));
+    assert!(said.contains("has no comparison 'nope'; there are copy, read"), "{said}");
+    let (status, _, said) = run(&["--set", "tol=wc"]);
+    assert!(status == Some(1) && said.contains("--set tol: no command names {tol}"), "{said}");
+    let (_, _, said) = run(&["--only", "raed"]);
+    assert!(said.contains("has no comparison 'raed'; did you mean 'read'?"), "{said}");
+    let (status, _, said) = run(&["--prepare", "true"]);
+    assert_eq!(status, Some(1));
+    assert!(said.contains("--prepare says nothing of a file of comparisons"), "{said}");
+    assert_eq!(names(dir.path()), ["cases.toml"]);
+}
+
+#[test]
+fn the_case_files_of_bench_work() {
+    let bench = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench");
+    let dir = TempDir::new().unwrap();
+    for (name, only) in [
+        ("cat.toml", "pair,three,counted"),
+        ("copy.toml", "cached,small,pipe,threads"),
+        ("pv.toml", "file,to-file"),
+        ("relay.toml", ""),
+        ("fizzbuzz.toml", ""),
+        ("hash.toml", "stored"),
+        ("tee.toml", "file"),
+        ("tree.toml", ""),
+        ("yes.toml", ""),
+    ] {
+        // Without a name that there is, the file is read, and nothing runs.
+        let (status, _, said) = ended(lab(dir.path()).arg(bench.join(name)).args(["--only", "?"]));
+        assert_eq!(status, Some(1));
+        assert!(said.contains(" has no comparison '?'; there are "), "{name}: {said}");
+        for part in only.split(',').filter(|part| !part.is_empty()) {
+            let mut command = lab(dir.path());
+            command.arg(bench.join(name)).args(["--only", part, "-r", "1", "-w", "1"]);
+            let (status, out, said) = ended(command.args(["--repeat", "1", "--input", "64K"]));
+            assert_eq!(status, Some(0), "{name}, {part}: {said}");
+            assert!(out.contains("\ngush"), "{name}, {part}: {out}");
+        }
+    }
+    let start = ["--only", "start", "-r", "1", "--repeat", "1"];
+    let (status, out, said) = ended(lab(dir.path()).arg(bench.join("cat.toml")).args(start));
+    assert_eq!(status, Some(0), "{said}");
+    assert!(out.contains("\nGNU ") && out.contains("\ngush "), "{out}");
+    assert_eq!(names(dir.path()), Vec::<String>::new());
+}
