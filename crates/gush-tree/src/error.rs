@@ -38,6 +38,8 @@ struct Parts {
     untouched: bool,
     unstable: bool,
     delivered_bytes: Option<u64>,
+    /// A call failed that moves bytes, so that their number is told even if it is 0.
+    counts_bytes: bool,
     lost_bytes: u64,
     hint: Option<Cow<'static, str>>,
     os: Option<io::Error>,
@@ -54,6 +56,7 @@ impl Error {
             untouched: false,
             unstable: false,
             delivered_bytes: None,
+            counts_bytes: false,
             lost_bytes: 0,
             hint: None,
             os,
@@ -106,6 +109,8 @@ impl Error {
         ours.0.untouched = refused && error.delivered_bytes() == 0 && !error.lost_old_content();
         if error.lost_old_content() && error.delivered_bytes() == 0 {
             ours.0.what = format!("{}; the old content is gone", ours.0.what).into();
+        } else {
+            ours.0.counts_bytes = ours.0.os.is_some() && !refused;
         }
         ours.0.hint = error.hint().map(Into::into);
         ours
@@ -211,7 +216,7 @@ impl fmt::Display for Error {
         }
         f.write_str(&parts.what)?;
         match parts.delivered_bytes {
-            Some(bytes) if bytes > 0 || parts.lost_bytes > 0 => {
+            Some(bytes) if bytes > 0 || parts.lost_bytes > 0 || parts.counts_bytes => {
                 write!(f, " after {bytes} bytes")?;
             }
             _ => {}

@@ -13,6 +13,7 @@ use crate::events::Events;
 use crate::file::Job;
 use crate::place::{FileId, Place, proc_path, same_file};
 use crate::quote;
+use crate::remedy;
 use crate::tree::dir::lost;
 
 /// Makes `target` another name of the earlier copy, unless another file has the copy's name by now.
@@ -66,7 +67,7 @@ pub(crate) fn hard(
     };
     make(&job.target, may_replace, link).map(drop).map_err(|errno| {
         let what = format!("cannot create hard link to {}", quote::always(source.shown));
-        let error = Error::os(job.target.shown, what, errno);
+        let error = remedy::not_made(&job.target, what, errno);
         match errno {
             Errno::EXIST => error.hinting("-f replaces it"),
             Errno::XDEV => error.hinting("a hard link cannot lead to another file system"),
@@ -89,7 +90,7 @@ pub(crate) fn symbolic(job: &Job<'_>) -> Result<(), Error> {
     let link = |place: &Place<'_>| retry_on_intr(|| fs::symlinkat(text, place.dir, place.name));
     make(&job.target, job.may_replace_link(), link).map(drop).map_err(|errno| {
         let what = format!("cannot create symbolic link to {}", quote::always(text));
-        let error = Error::os(job.target.shown, what, errno);
+        let error = remedy::not_made(&job.target, what, errno);
         match errno {
             Errno::EXIST => error.hinting("-f replaces it"),
             _ => error,
@@ -105,7 +106,7 @@ pub(crate) fn copy(job: &Job<'_>, source: BorrowedFd<'_>) -> Result<(), Error> {
         |place: &Place<'_>| retry_on_intr(|| fs::symlinkat(text.as_c_str(), place.dir, place.name));
     make(&job.target, job.may_replace_link(), link)
         .map(drop)
-        .map_err(|errno| Error::os(job.target.shown, "cannot create symbolic link", errno))
+        .map_err(|errno| remedy::not_made(&job.target, "cannot create symbolic link", errno))
 }
 
 /// Makes a link. An existing name is replaced by one rename, never removed first; `true` where that happened.

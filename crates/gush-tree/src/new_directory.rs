@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::metadata::Handle;
 use crate::options::{ModeRule, Preserve};
 use crate::place::Place;
+use crate::remedy;
 use crate::tree::dir;
 
 /// The open flags for a directory: with O_PATH a directory may be held without the right to read.
@@ -39,7 +40,7 @@ pub(crate) fn make(
 ) -> Result<NewDirectory, Error> {
     let asked = Mode::from_bits_retain(bits & !withheld);
     retry_on_intr(|| fs::mkdirat(place.dir, place.name, asked))
-        .map_err(|errno| Error::os(place.shown, "cannot make directory", errno))?;
+        .map_err(|errno| remedy::not_made(place, "cannot make directory", errno))?;
     // Do not follow a link that took the directory's name.
     let (fd, is_readable) = dir::open(place, false).map_err(|errno| {
         // Whoever can spare a descriptor tries again.

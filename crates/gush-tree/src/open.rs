@@ -196,7 +196,7 @@ pub(crate) fn cannot_create(job: &Job<'_>, errno: Errno) -> Error {
         Errno::ISDIR if job.target.must_be_directory() => Errno::NOTDIR,
         errno => errno,
     };
-    Error::os(job.target.shown, "cannot create", errno)
+    remedy::not_made(&job.target, "cannot create", errno)
 }
 
 /// The error of an atomic target that could not be created or named.

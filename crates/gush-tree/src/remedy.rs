@@ -8,6 +8,7 @@ use rustix::process;
 
 use crate::error::Error;
 use crate::place::Place;
+use crate::quote;
 
 /// The error of a target that cannot be removed or renamed.
 pub(crate) fn not_changed(
@@ -24,6 +25,23 @@ pub(crate) fn not_changed(
     match remedy {
         Some(remedy) => error.hinting(remedy),
         None => error,
+    }
+}
+
+/// The error of a target that cannot be made.
+pub(crate) fn not_made(
+    place: &Place<'_>,
+    what: impl Into<Cow<'static, str>>,
+    errno: Errno,
+) -> Error {
+    let error = Error::os(place.shown, what, errno);
+    let above = Place { name: place.parent(), ..*place };
+    let lacks_directory = || matches!(above.stat(true), Err(Errno::NOENT));
+    match place.shown.parent() {
+        Some(shown) if errno == Errno::NOENT && lacks_directory() => {
+            error.hinting(format!("mkdir -p {} makes the directory", quote::always(shown)))
+        }
+        _ => error,
     }
 }
 

@@ -7,6 +7,7 @@ use crate::atomic;
 use crate::error::Error;
 use crate::file::Job;
 use crate::place::{Place, kind};
+use crate::remedy;
 
 /// Makes a special file like the source; returns the permission bits still missing.
 pub(crate) fn recreate(job: &Job<'_>) -> Result<u32, Error> {
@@ -27,5 +28,5 @@ pub(crate) fn recreate(job: &Job<'_>) -> Result<u32, Error> {
         FileType::BlockDevice | FileType::CharacterDevice => "cannot create device",
         _ => return Err(Error::refusal(job.source.shown, "has an unknown file type")),
     };
-    made.map(|()| withheld).map_err(|errno| Error::os(job.target.shown, what, errno))
+    made.map(|()| withheld).map_err(|errno| remedy::not_made(&job.target, what, errno))
 }

@@ -119,7 +119,6 @@ impl Cat<'_> {
                 let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
                 let after = match delivered_bytes {
                     _ if !tells_more => String::new(),
-                    0 => String::new(),
                     _ => format!(
                         " after {delivered_bytes} bytes of {}",
                         quote::if_needed(name.as_ref())

@@ -185,7 +185,9 @@ fn a_full_disk_and_a_refusal_are_told_with_the_systems_words_and_a_remedy() {
         let output =
             gush().arg("cat").args(flags).arg("a").current_dir(&dir).stdout(full).output().unwrap();
         let hint = "the target is full: free some space on its file system, if it is a file";
-        let line = format!("gush: cat: write error: No space left on device ({hint})\n");
+        let line = format!(
+            "gush: cat: write error after 0 bytes of a: No space left on device ({hint})\n"
+        );
         assert!(said(&output).ends_with(&line), "{flags:?}: {}", said(&output));
         if flags == ["--json"] {
             let record: serde_json::Value =
