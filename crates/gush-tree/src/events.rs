@@ -32,6 +32,15 @@ pub trait Events: Send {
         true
     }
 
+    /// Does anyone look at [`counted`](Self::counted)? Asked once a tree.
+    fn wants_counts(&self) -> bool {
+        false
+    }
+
+    /// What one thread has done of a tree since it told last; called on this thread. `source` is the entry that it is at. Threads tell some
+    /// twenty times a second, before and after a large file, and when they have nothing to do: an event a file would have them wait for each other.
+    fn counted(&mut self, _counts: &Counts, _source: &Path) {}
+
     /// A directory of `--parents` was made after one of the source.
     fn made_directory(&mut self, _source: &Path, _target: &Path) {}
 
@@ -64,14 +73,41 @@ pub trait Events: Send {
         false
     }
 
-    /// Bytes are moving. Of an entry of a tree whose bytes are all there, [`entry_ended`](Self::entry_ended) tells instead, where
-    /// anyone [looks at entries](Self::wants_entries).
+    /// Bytes are moving. Of an entry of a tree whose bytes are all there, [`counted`](Self::counted) tells instead, where
+    /// anyone [looks at counts](Self::wants_counts).
     fn progress(&mut self, _progress: &gush::Progress) -> gush::Control {
         gush::Control::Continue
     }
 }
 
 impl Events for () {}
+
+/// Entries of a tree that ended well.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counts {
+    /// The files of which bytes were moved, or that have none.
+    pub files: u64,
+    /// The bytes moved.
+    pub bytes: u64,
+    /// The regular files that were done without a byte moved, as told by [`Done::unmoved_bytes`].
+    pub unmoved_files: u64,
+    /// The sizes of these.
+    pub unmoved_bytes: u64,
+}
+
+impl Counts {
+    pub(crate) fn add(&mut self, done: &Done) {
+        if let Some(report) = &done.report {
+            self.files += 1;
+            self.bytes += report.bytes;
+        }
+        if let Some(bytes) = done.unmoved_bytes {
+            self.unmoved_files += 1;
+            self.unmoved_bytes += bytes;
+        }
+    }
+}
 
 /// The question whether an existing target may be replaced.
 #[derive(Clone, Copy, Debug)]

@@ -73,7 +73,7 @@ pub use atomic::remove_temporaries;
 pub use backup::{Backup, BackupControl};
 pub use destination::{Destination, Naming, NamingError, strip_trailing_slashes};
 pub use error::Error;
-pub use events::{Events, Question};
+pub use events::{Counts, Events, Question};
 pub use file::{Action, Copier, Done};
 pub use filter::Filter;
 pub use options::{

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use gush_test as _;
 use gush_tree::{
-    Action, Census, Copier, Dereference, Done, Error, Events, Filter, ModeRule, Options, Place,
-    Specials, Update,
+    Action, Census, Copier, Counts, Dereference, Done, Error, Events, Filter, ModeRule, Options,
+    Place, Specials, Update,
 };
 
 fn recursive() -> Options {
@@ -407,4 +407,58 @@ fn a_file_done_without_a_byte_moved_tells_its_size_once() {
     };
     assert_eq!(sizes(gush_tree::Update::All), [None, None]);
     assert_eq!(sizes(gush_tree::Update::Changed), [None, Some(5)]);
+}
+
+#[test]
+fn what_the_threads_have_counted_is_all_that_was_copied() {
+    #[derive(Default)]
+    struct Told {
+        counts: Vec<(Counts, PathBuf)>,
+        entries: usize,
+    }
+    impl Events for Told {
+        fn wants_entries(&self) -> bool {
+            false
+        }
+        fn entry_ended(&mut self, _: &Path, _: &Path, _: &Result<Done, Error>) {
+            self.entries += 1;
+        }
+        fn wants_counts(&self) -> bool {
+            true
+        }
+        fn counted(&mut self, counts: &Counts, source: &Path) {
+            self.counts.push((*counts, source.to_path_buf()));
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let [source, target] = ["a", "d"].map(|name| dir.path().join(name));
+    for number in 0..40 {
+        let below = source.join(format!("d{}", number % 4));
+        fs::create_dir_all(&below).unwrap();
+        fs::write(below.join(number.to_string()), vec![1; number]).unwrap();
+    }
+    fs::write(source.join("large"), vec![1; 3 << 20]).unwrap();
+    fs::write(source.join("taken"), "").unwrap();
+    fs::create_dir_all(target.join("taken/in the way")).unwrap();
+    for threads in [1, 4] {
+        let mut told = Told::default();
+        let (from, to) = (Place::here(&source), Place::here(&target));
+        let mut options = archive(threads);
+        options.update = Update::Changed;
+        let done = Copier::new(&options).copy(from, to, &mut told).unwrap();
+        assert!(!done.complete && told.entries == 1, "{threads}");
+        let sum = |of: fn(&Counts) -> u64| told.counts.iter().map(|(counts, _)| of(counts)).sum();
+        let (files, bytes): (u64, u64) = (sum(|counts| counts.files), sum(|counts| counts.bytes));
+        let unmoved: (u64, u64) =
+            (sum(|counts| counts.unmoved_files), sum(|counts| counts.unmoved_bytes));
+        let all = (41, 780 + (3 << 20));
+        // The second copy finds all of them unchanged.
+        let expected = if threads == 1 { (all, (0, 0)) } else { ((0, 0), all) };
+        assert_eq!(((files, bytes), unmoved), expected);
+        if threads == 1 {
+            let large = source.join("large");
+            let at_large = told.counts.iter().filter(|(_, name)| *name == large).count();
+            assert!(at_large >= 2, "{:?}", told.counts);
+        }
+    }
 }

@@ -176,7 +176,8 @@ fn trees() -> Vec<Arg> {
         flag(
             "delete",
             "Remove from the target's tree what SOURCE lacks, and what is a directory on one side alone. What the \
-             filters leave out stays. Takes one SOURCE; a target that SOURCE is in is refused",
+             filters leave out stays. Takes one SOURCE; a target that SOURCE is in is refused. A target in SOURCE gets all but \
+             itself, and the status is 1",
         ),
         value(
             "commit-last",

@@ -1,7 +1,9 @@
 //! One JSON object a file: action, methods, errors.
 
+use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::thread::{self, ThreadId};
 
 use gush_tree::{Action, Done, Error};
 use serde::Serialize;
@@ -61,6 +63,26 @@ impl Removed {
             dry_run,
             error: result.as_ref().err().map(Failure::new),
         }
+    }
+}
+
+/// The warnings of the files under way, of which each thread copies one.
+#[derive(Debug, Default)]
+pub struct Warnings(HashMap<ThreadId, Vec<String>>);
+
+impl Warnings {
+    pub fn add(&mut self, warning: String) {
+        self.0.entry(thread::current().id()).or_default().push(warning);
+    }
+
+    /// The warnings of this thread's file.
+    pub fn take(&mut self) -> Vec<String> {
+        self.0.remove(&thread::current().id()).unwrap_or_default()
+    }
+
+    /// The warnings of all threads.
+    pub fn take_all(&mut self) -> Vec<String> {
+        self.0.drain().flat_map(|(_, warnings)| warnings).collect()
     }
 }
 
@@ -193,5 +215,26 @@ fn bytes_if_odd(path: &Path) -> Option<String> {
             let _ = write!(hex, "{byte:02x}");
             hex
         })),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_is_of_the_file_that_its_thread_copies() {
+        let mut warnings = Warnings::default();
+        warnings.add("a: lost".into());
+        thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                let of_other = warnings.take();
+                warnings.add("root: lost".into());
+                of_other
+            });
+            assert!(other.join().unwrap().is_empty());
+        });
+        assert_eq!(warnings.take(), ["a: lost"]);
+        assert_eq!(warnings.take_all(), ["root: lost"]);
     }
 }

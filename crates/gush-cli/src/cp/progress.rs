@@ -11,7 +11,7 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use gush::Progress;
-use gush_tree::{Census, quote};
+use gush_tree::{Census, Counts, quote};
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 
 use super::settings::When;
@@ -68,6 +68,17 @@ impl Totals {
 }
 
 impl Sums {
+    /// Adds what this thread has done, which is not under way any more.
+    fn add(&mut self, counts: &Counts) {
+        if !self.under_way.is_empty() {
+            self.under_way.remove(&thread::current().id());
+        }
+        self.files += counts.files;
+        self.bytes += counts.bytes;
+        self.unmoved.0 += counts.unmoved_files;
+        self.unmoved.1 += counts.unmoved_bytes;
+    }
+
     fn text(&self, name: &str, totals: Totals) -> String {
         // Files that are half copied count too, or a single large file would stand at nothing.
         let bytes = self.bytes + self.under_way.values().sum::<u64>();
@@ -153,11 +164,24 @@ impl Display {
         quote::if_needed(&self.source).to_string()
     }
 
+    fn set_name(&mut self, source: &Path) {
+        self.source.as_mut_os_string().clear();
+        self.source.as_mut_os_string().push(source);
+    }
+
+    /// Adds what this thread has done of a tree, and shows the entry that it is at.
+    pub fn count(&mut self, counts: &Counts, source: &Path) {
+        self.set_name(source);
+        if let Some(sums) = &mut self.sums {
+            sums.add(counts);
+        }
+        self.show_sums();
+    }
+
     /// Begins with another file.
     pub fn begin(&mut self, source: &Path) {
         if self.is_wanted() {
-            self.source.as_mut_os_string().clear();
-            self.source.as_mut_os_string().push(source);
+            self.set_name(source);
         }
         if let Kind::Lines { last, .. } = &mut self.kind
             && self.sums.is_none()
@@ -171,13 +195,12 @@ impl Display {
     pub fn end(&mut self, done_bytes: Option<u64>, unmoved_bytes: Option<u64>) {
         if let Some(sums) = &mut self.sums {
             if self.kind.is_wanted() {
-                if !sums.under_way.is_empty() {
-                    sums.under_way.remove(&thread::current().id());
-                }
-                sums.files += u64::from(done_bytes.is_some());
-                sums.bytes += done_bytes.unwrap_or(0);
-                sums.unmoved.0 += u64::from(unmoved_bytes.is_some());
-                sums.unmoved.1 += unmoved_bytes.unwrap_or(0);
+                let mut counts = Counts::default();
+                counts.files = done_bytes.is_some().into();
+                counts.bytes = done_bytes.unwrap_or(0);
+                counts.unmoved_files = unmoved_bytes.is_some().into();
+                counts.unmoved_bytes = unmoved_bytes.unwrap_or(0);
+                sums.add(&counts);
                 self.show_sums();
             }
             return;

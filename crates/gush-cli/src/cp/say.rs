@@ -1,14 +1,14 @@
 //! Messages during copies: GNU's `-v` and `--debug` lines, questions, warnings.
 
 use std::fmt::Display;
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, IsTerminal};
 use std::path::Path;
 use std::sync::Arc;
 
 use gush::{Control, Holes, MethodName, Progress, Report};
-use gush_tree::{Census, Done, Error, Events, Options, Question, Reflink, Share, quote};
+use gush_tree::{Census, Counts, Done, Error, Events, Options, Question, Reflink, Share, quote};
 
-use super::json::{Record, Removed};
+use super::json::{Record, Removed, Warnings};
 use super::progress;
 use super::settings::{Settings, Telling};
 use super::shard;
@@ -22,10 +22,11 @@ pub struct Teller<'a> {
     options: &'a Options,
     asks_as: String,
     display: progress::Display,
-    /// The warnings of the present file, for the JSON record.
-    warnings: Vec<String>,
+    warnings: Warnings,
     /// The files that could not be copied, if a list at the end is wanted.
     failures: Vec<String>,
+    /// Lines on standard output would stand in the line of the display.
+    out_is_terminal: bool,
     /// Standard output failed: the copies go on, and the exit status tells.
     out_failed: bool,
 }
@@ -39,8 +40,9 @@ impl<'a> Teller<'a> {
             talker,
             telling,
             display: progress::Display::new(telling.progress, talker),
-            warnings: Vec::new(),
+            warnings: Warnings::default(),
             failures: Vec::new(),
+            out_is_terminal: io::stdout().is_terminal(),
             out_failed: false,
         }
     }
@@ -64,6 +66,16 @@ impl<'a> Teller<'a> {
         let report = result.as_ref().ok().and_then(|done| done.report.as_ref());
         let unmoved_bytes = result.as_ref().ok().and_then(|done| done.unmoved_bytes);
         self.display.end(report.map(|report| report.bytes), unmoved_bytes);
+        self.tell((source, target), seconds, result);
+        result.as_ref().is_ok_and(|done| done.complete)
+    }
+
+    fn tell(
+        &mut self,
+        (source, target): (&Path, &Path),
+        seconds: Option<f64>,
+        result: &Result<Done, Error>,
+    ) {
         if let Err(error) = result
             && !error.is_declined()
         {
@@ -71,20 +83,24 @@ impl<'a> Teller<'a> {
         }
         if let Ok(done) = result {
             if self.telling.debug && done.action == gush_tree::Action::Skipped {
-                self.line(format_args!("skipped {}", quote::always(target)));
+                let skipped = self.in_mood("skipped", "would skip");
+                self.line(format_args!("{skipped} {}", quote::always(target)));
             }
             if let Some(report) = &done.report {
                 self.explain(source, report, done);
             }
         }
         if self.telling.json {
-            let warnings = std::mem::take(&mut self.warnings);
+            let warnings = match seconds {
+                // An operand is told of when all threads of its tree have ended.
+                Some(_) => self.warnings.take_all(),
+                None => self.warnings.take(),
+            };
             let mut record = Record::new((source, target), seconds, warnings, result);
             record.dry_run = self.telling.dry_run;
             let text = serde_json::to_string(&record);
             self.write_out(&text.unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}")));
         }
-        result.as_ref().is_ok_and(|done| done.complete)
     }
 
     /// `true` if all lines could be written.
@@ -98,9 +114,14 @@ impl<'a> Teller<'a> {
         !self.out_failed
     }
 
-    fn failed(&mut self, error: &Error) {
+    /// The way to standard error, where the display makes room first.
+    fn messages(&mut self) -> &'a Talker {
         self.display.give_way();
-        self.talker.say(error);
+        self.talker
+    }
+
+    fn failed(&mut self, error: &Error) {
+        self.messages().say(error);
         if self.telling.lists_failures {
             self.failures.push(error.to_string());
         }
@@ -111,25 +132,34 @@ impl<'a> Teller<'a> {
             self.line(debug_line(self.options, report));
         }
         if self.telling.explain {
-            self.talker.say_lines(source, report.explain());
             let notes = unused_threads(self.options, report).into_iter().chain(verification(done));
-            notes.for_each(|note| self.talker.say_lines(source, note));
+            let talker = self.messages();
+            talker.say_lines(source, report.explain());
+            notes.for_each(|note| talker.say_lines(source, note));
         }
+    }
+
+    /// The words of a deed, or those of a dry run, which does nothing.
+    fn in_mood(&self, done: &'static str, would_be: &'static str) -> &'static str {
+        if self.telling.dry_run { would_be } else { done }
     }
 
     /// A line of `-v`: on standard output as GNU's, or on standard error if standard output is for JSON.
     fn line(&mut self, text: impl Display) {
         match self.telling.json {
-            true => self.talker.print(format_args!("{text}\n")),
+            true => self.messages().print(format_args!("{text}\n")),
             false => self.write_out(&text.to_string()),
         }
     }
 
     fn write_out(&mut self, line: &str) {
+        if self.out_is_terminal {
+            self.display.give_way();
+        }
         if let Err(error) = write_line(line)
             && !std::mem::replace(&mut self.out_failed, true)
         {
-            self.talker.say(format_args!("write error: {}", os_text(&error)));
+            self.messages().say(format_args!("write error: {}", os_text(&error)));
         }
     }
 }
@@ -140,12 +170,20 @@ impl Events for Teller<'_> {
     }
 
     fn entry_ended(&mut self, source: &Path, target: &Path, result: &Result<Done, Error>) {
-        self.ended((source, target), None, result);
+        self.tell((source, target), None, result);
     }
 
     fn wants_entries(&self) -> bool {
         let Telling { verbose, explain, json, .. } = *self.telling;
-        verbose || explain || json || self.display.is_wanted()
+        verbose || explain || json
+    }
+
+    fn wants_counts(&self) -> bool {
+        self.display.is_wanted()
+    }
+
+    fn counted(&mut self, counts: &Counts, source: &Path) {
+        self.display.count(counts, source);
     }
 
     fn starts(&mut self, source: &Path, target: &Path, backup: Option<&Path>) {
@@ -157,7 +195,10 @@ impl Events for Teller<'_> {
                     let backup = quote::always(backup);
                     self.line(format_args!("{from} -> {to} (backup: {backup})"));
                 }
-                None => self.line(format_args!("{from} -> {to}")),
+                None => {
+                    let copied = self.in_mood("", "would copy ");
+                    self.line(format_args!("{copied}{from} -> {to}"));
+                }
             }
         }
     }
@@ -184,7 +225,8 @@ impl Events for Teller<'_> {
     fn mirrored(&mut self, target: &Path, result: &Result<(), Error>) {
         match result {
             Ok(()) if self.telling.verbose => {
-                self.line(format_args!("removed {}", quote::always(target)));
+                let removed = self.in_mood("removed", "would remove");
+                self.line(format_args!("{removed} {}", quote::always(target)));
             }
             Ok(()) => {}
             Err(error) => self.failed(error),
@@ -197,22 +239,19 @@ impl Events for Teller<'_> {
     }
 
     fn waits_for_ranks(&mut self, ranks: &[u32]) {
-        self.display.give_way();
         let ranks: Vec<_> = ranks.iter().map(u32::to_string).collect();
         let word = if ranks.len() == 1 { "rank" } else { "ranks" };
-        self.talker.say(format_args!("waiting for {word} {}", ranks.join(", ")));
+        self.messages().say(format_args!("waiting for {word} {}", ranks.join(", ")));
     }
 
     fn ranks_ended(&mut self, shares: &[Share]) {
-        self.display.give_way();
-        self.talker.say(shard::summary(shares));
+        self.messages().say(shard::summary(shares));
     }
 
     fn warns(&mut self, warning: &Error) {
-        self.display.give_way();
-        self.talker.say(warning);
+        self.messages().say(warning);
         if self.telling.json {
-            self.warnings.push(warning.to_string());
+            self.warnings.add(warning.to_string());
         }
     }
 
@@ -226,7 +265,8 @@ impl Events for Teller<'_> {
                 format!("unwritable {target} (mode {bits:04o}, {letters}); try anyway? ")
             }
         };
-        self.talker.print(format_args!("{}: {text}", self.asks_as));
+        let question = format!("{}: {text}", self.asks_as);
+        self.messages().print(question);
         let mut answer = Vec::new();
         // A missing or unreadable answer is no consent.
         let _ = io::stdin().lock().read_until(b'\n', &mut answer);

@@ -261,14 +261,16 @@ fn a_dry_run_tells_all_and_changes_nothing() {
         let output = succeeds(dir.path(), &[options, &["--dry-run", "a", "d"]].concat());
         let mut said: Vec<_> = stdout(&output).lines().map(str::to_owned).collect();
         said.sort();
+        // No word of a dry run passes for a deed.
+        assert!(said.iter().all(|line| line.starts_with("would ")), "{options:?}: {said:?}");
         if options == ["-a", "--delete"] {
             let expected = [
-                "'a/b' -> 'd/a/b'",
-                "'a/b/g' -> 'd/a/b/g'",
-                "'a/b/h' -> 'd/a/b/h'",
-                "'a/f' -> 'd/a/f'",
-                "'a/l' -> 'd/a/l'",
-                "removed 'd/a/old'",
+                "would copy 'a/b' -> 'd/a/b'",
+                "would copy 'a/b/g' -> 'd/a/b/g'",
+                "would copy 'a/b/h' -> 'd/a/b/h'",
+                "would copy 'a/f' -> 'd/a/f'",
+                "would copy 'a/l' -> 'd/a/l'",
+                "would remove 'd/a/old'",
             ];
             assert_eq!(said, expected);
         }
@@ -318,7 +320,9 @@ fn only_what_changed_is_copied() {
     fs::File::options().write(true).open(at("d/time")).unwrap().set_modified(then).unwrap();
     let copied = |options: &[&str]| {
         let output = succeeds(dir.path(), &[&["-rvT", "--dry-run"], options, &["a", "d"]].concat());
-        let mut said: Vec<_> = stdout(&output).lines().map(str::to_owned).collect();
+        let told = stdout(&output);
+        let mut said: Vec<_> =
+            told.lines().map(|line| line.replacen("would copy ", "", 1)).collect();
         said.sort();
         said
     };
@@ -349,6 +353,25 @@ fn failures_are_listed_at_the_end_and_the_first_one_may_end_all() {
     let said = stderr(&output);
     assert!(said.contains("1 failure in all:"), "{said}");
     assert!(!dir.path().join("d/z").exists());
+}
+
+#[test]
+fn a_copy_that_stops_gives_its_directories_their_attributes() {
+    let dir = tree(&["a/b/1/f", "a/b/2/f", "a/b/3/f", "a/b/4/f"]);
+    // A file cannot take the place of a directory, whichever subdirectory comes first.
+    for number in 1..=4 {
+        fs::create_dir_all(dir.path().join(format!("d/b/{number}/f"))).unwrap();
+    }
+    let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    for name in ["a/b", "a"] {
+        fs::File::open(dir.path().join(name)).unwrap().set_modified(then).unwrap();
+    }
+    let said = fails(dir.path(), &["-aT", "--threads=1", "--on-error=stop", "a", "d"]);
+    assert!(said.contains("1 failure in all:"), "{said}");
+    for name in ["d/b", "d"] {
+        let about = fs::metadata(dir.path().join(name)).unwrap();
+        assert_eq!(about.modified().unwrap(), then, "{name}");
+    }
 }
 
 #[test]

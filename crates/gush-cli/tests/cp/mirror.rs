@@ -69,18 +69,27 @@ fn what_the_filters_leave_out_stays() {
         ["-rT", "--delete", "--gitignore", "--exclude=cache/", "--exclude=*.keep", "a", "d"];
     let dry = [&options[..], &["--dry-run"]].concat();
     let told = stdout(&succeeds(dir.path(), &dry));
-    let removed = |text: &str| {
-        let mut names: Vec<_> =
-            text.lines().filter(|line| line.starts_with("removed")).map(str::to_owned).collect();
-        names.sort();
-        names
+    let removed = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| line.contains("remove")).map(str::to_owned).collect()
     };
-    assert_eq!(removed(&told), ["removed 'd/b'"]);
+    assert_eq!(removed(&told), ["would remove 'd/b'"]);
     assert_eq!(names(&dir.path().join("d")), ["b", "cache", "gone", "log"]);
     let told = stdout(&succeeds(dir.path(), &[&options[..], &["-v"]].concat()));
     assert_eq!(removed(&told), ["removed 'd/b'"]);
     assert_eq!(names(&dir.path().join("d")), [".gitignore", "cache", "f", "gone", "log"]);
     assert_eq!(names(&dir.path().join("d/gone")), ["y.keep"]);
+}
+
+#[test]
+fn a_target_in_the_source_gets_all_but_itself() {
+    let dir = tree(&["r/f", "r/b/g", "r/a/old"]);
+    for _ in 0..2 {
+        let said = fails(dir.path(), &["-rT", "--delete", "r", "r/a"]);
+        assert!(said.contains("cannot copy a directory, 'r', into itself, 'r/a'"), "{said}");
+        assert_eq!(names(&dir.path().join("r")), ["a", "b", "f"]);
+        assert_eq!(names(&dir.path().join("r/a")), ["b", "f"]);
+        assert_eq!(names(&dir.path().join("r/a/b")), ["g"]);
+    }
 }
 
 #[test]
@@ -287,7 +296,7 @@ fn a_dry_run_tells_what_gives_way_and_leaves_it() {
     let dir = tree(&["a/x/f", "a/y", "d/x", "d/y/deep/f"]);
     let told = stdout(&succeeds(dir.path(), &["-rT", "--delete", "--dry-run", "a", "d"]));
     for name in ["d/x", "d/y"] {
-        assert!(told.contains(&format!("removed '{name}'\n")), "{name}: {told}");
+        assert!(told.contains(&format!("would remove '{name}'\n")), "{name}: {told}");
     }
     assert!(dir.path().join("d/y/deep/f").exists() && dir.path().join("d/x").is_file());
 }

@@ -33,7 +33,10 @@ fn messages_name_the_path_what_failed_and_the_os_error() {
     for (arguments, message) in [
         (["no", "b"], "no: cannot stat: No such file or directory"),
         (["a", "a"], "'a' and 'a' are the same file"),
-        (["a", "no/b"], "no/b: cannot create: No such file or directory"),
+        (
+            ["a", "no/b"],
+            "no/b: cannot create: No such file or directory (mkdir -p 'no' makes the directory)",
+        ),
         (["a", "b/"], "b/: cannot create: Not a directory"),
         (["a", "a/b"], "a/b: cannot stat: Not a directory"),
         (["d", "b"], "d: omitting directory: -r copies directories"),
@@ -42,7 +45,7 @@ fn messages_name_the_path_what_failed_and_the_os_error() {
             "dangling: not written through a dangling symbolic link \
              (--remove-destination replaces the link)",
         ),
-        (["a", "full"], "full: write failed on the target: No space left on device"),
+        (["a", "full"], "full: write failed on the target after 0 bytes: No space left on device"),
     ] {
         let output = cp(dir.path(), &arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
@@ -386,6 +389,34 @@ fn progress_draws_on_a_terminal() {
         }
         Err(why) => skipped(&format!("script: {why}")),
     }
+}
+
+#[test]
+fn lines_about_files_and_progress_have_rows_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("a")).unwrap();
+    for name in ["1", "2", "3"] {
+        fs::write(dir.path().join("a").join(name), noise(2 << 20, 1)).unwrap();
+    }
+    let command = format!(
+        "stty rows 24 cols 100; '{}' cp -rv --threads=1 --progress --limit=4M a b",
+        env!("CARGO_BIN_EXE_gush")
+    );
+    let output = Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .current_dir(dir.path())
+        .env("GUSH_NO_PROFILE", "1")
+        .env("TERM", "xterm")
+        .stdin(Stdio::null())
+        .output();
+    let shown = match output {
+        Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
+        Err(why) => return skipped(&format!("script: {why}")),
+    };
+    let rows: Vec<_> = shown.split(['\r', '\n', '\x1b']).collect();
+    assert!(rows.iter().any(|row| row.contains("%, 1 of 3 files")), "{shown:?}");
+    let lines: Vec<_> = rows.iter().filter(|row| row.contains(" -> ")).collect();
+    assert!(lines.len() == 4 && lines.iter().all(|row| !row.contains('%')), "{lines:?}");
 }
 
 #[test]

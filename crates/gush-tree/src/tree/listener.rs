@@ -6,13 +6,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
-use crate::events::{Events, Question};
+use crate::events::{Counts, Events, Question};
 use crate::{Done, Error};
 
 /// Hands each event on while no other thread does.
 pub(crate) struct Listener<'e> {
     events: Apart<Mutex<&'e mut dyn Events>>,
     wants_entries: bool,
+    wants_counts: bool,
     wants_progress: bool,
     lacks: Mutex<BTreeMap<String, Lack>>,
 }
@@ -30,9 +31,13 @@ struct Lack {
 
 impl<'e> Listener<'e> {
     pub(crate) fn new(events: &'e mut dyn Events) -> Self {
-        let (wants_entries, wants_progress) = (events.wants_entries(), events.wants_progress());
-        let events = Apart(Mutex::new(events));
-        Self { events, wants_entries, wants_progress, lacks: Mutex::default() }
+        Self {
+            wants_entries: events.wants_entries(),
+            wants_counts: events.wants_counts(),
+            wants_progress: events.wants_progress(),
+            lacks: Mutex::default(),
+            events: Apart(Mutex::new(events)),
+        }
     }
 
     /// Counts a warning about a lack; `false` for the first one of its kind, and for other warnings.
@@ -65,6 +70,14 @@ impl<'e> Listener<'e> {
 
     pub(crate) fn wants_entries(&self) -> bool {
         self.wants_entries
+    }
+
+    pub(crate) fn wants_counts(&self) -> bool {
+        self.wants_counts
+    }
+
+    pub(crate) fn counted(&self, counts: &Counts, source: &Path) {
+        self.lock().counted(counts, source);
     }
 
     pub(crate) fn entry_ended(&self, source: &Path, target: &Path, result: &Result<Done, Error>) {
@@ -108,8 +121,8 @@ impl Events for &Listener<'_> {
     }
 
     fn progress(&mut self, progress: &gush::Progress) -> gush::Control {
-        // The end of the entry comes next and tells the same. Threads that take the lock for each small file wait for each other.
-        if self.wants_entries && progress.expected_bytes == Some(progress.bytes) {
+        // The thread counts the entry next. Threads that take the lock for each small file wait for each other.
+        if self.wants_counts && progress.expected_bytes == Some(progress.bytes) {
             return gush::Control::Continue;
         }
         self.lock().progress(progress)

@@ -12,7 +12,7 @@ use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
 use super::directories::sync_target;
-use super::{Counts, Worker};
+use super::{SHOWN_APART_BYTES, ShareCounts, Worker};
 use crate::error::Error;
 use crate::file::{Common, Done};
 use crate::open;
@@ -142,6 +142,11 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                     dir.waits_for_more(1);
                     self.give(Task::Files(Arc::clone(dir), mem::take(rest)));
                 }
+                if u64::try_from(stat.st_size).is_ok_and(|bytes| bytes >= SHOWN_APART_BYTES)
+                    && walk.listener.wants_counts()
+                {
+                    self.tell_counts();
+                }
                 let hopes = self.hopes_for_free_names(dir);
                 let is_new = Cell::new(dir.is_new || hopes);
                 let copy = || {
@@ -246,7 +251,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             Extent::Share(_) if self.waits_for_the_others() => return false,
             Extent::Share(parts) => parts.shard,
         };
-        let Counts { seen, files, bytes, .. } = &walk.counts;
+        let ShareCounts { seen, files, bytes, .. } = &walk.share_counts;
         seen.fetch_add(1, Ordering::Relaxed);
         let has_names = walk.common.options.preserve.links && source.st_nlink > 1;
         let is_due = match has_names {
@@ -291,7 +296,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let whole = match walk.common.extent {
             Extent::Whole => return Ok(None),
             Extent::Share(parts) => {
-                let Counts { seen, divided, files, bytes } = &walk.counts;
+                let ShareCounts { seen, divided, files, bytes } = &walk.share_counts;
                 seen.fetch_add(1, Ordering::Relaxed);
                 divided.fetch_add(1, Ordering::Relaxed);
                 files.fetch_add(parts.shard.takes(path).into(), Ordering::Relaxed);

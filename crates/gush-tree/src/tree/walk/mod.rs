@@ -6,6 +6,7 @@ mod directories;
 mod files;
 mod mirroring;
 
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::num::NonZero;
 use std::os::fd::BorrowedFd;
@@ -13,6 +14,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, Scope};
+use std::time::{Duration, Instant};
 
 use rustix::io::{self, Errno};
 use rustix::thread::{get_keep_capabilities, set_keep_capabilities};
@@ -22,11 +24,11 @@ use super::budget::{Budget, Share};
 use super::dir::{Dir, Pair, lost};
 use super::listener::Listener;
 use super::mirror::Limits;
-use super::queue::{Queue, Task};
+use super::queue::{Busy, Queue, Task};
 use super::shown::Shown;
 use super::{Extent, Operands, Walked, shard};
 use crate::error::Error;
-use crate::events::Events;
+use crate::events::{Counts, Events};
 use crate::file::{Common, Done};
 use crate::metadata::umask;
 use crate::place::{Bounds, Place};
@@ -54,12 +56,17 @@ pub(crate) struct Walk<'a> {
     with_last: Mutex<Vec<Arc<Dir>>>,
     /// The others are on stable storage, or the user knows why not.
     others_synced: OnceLock<()>,
-    counts: Counts,
+    share_counts: ShareCounts,
 }
+
+/// The interval in which a thread tells what it has done.
+const COUNTED_EVERY: Duration = Duration::from_millis(50);
+/// The bytes of a file so large are shown while they move, under its name.
+const SHOWN_APART_BYTES: u64 = 1 << 20;
 
 /// Of a share: the files of all ranks, those of them that are divided, this rank's, and the sizes of these.
 #[derive(Default)]
-struct Counts {
+struct ShareCounts {
     seen: AtomicU64,
     divided: AtomicU64,
     files: AtomicU64,
@@ -113,7 +120,7 @@ impl<'a> Walk<'a> {
             is_stopped: AtomicBool::new(false),
             with_last: Mutex::default(),
             others_synced: OnceLock::new(),
-            counts: Counts::default(),
+            share_counts: ShareCounts::default(),
         }
     }
 
@@ -123,7 +130,7 @@ impl<'a> Walk<'a> {
         thread::scope(|scope| Worker::new(&self, scope).work());
         self.listener.ends(self.names.1);
         let complete = !self.is_incomplete.into_inner();
-        let Counts { seen, divided, files, bytes } = self.counts;
+        let ShareCounts { seen, divided, files, bytes } = self.share_counts;
         let (files, bytes) = (files.into_inner(), bytes.into_inner());
         let (seen_files, divided_files) = (seen.into_inner(), divided.into_inner());
         let is_complete = complete;
@@ -154,6 +161,9 @@ struct Worker<'s, 'env, 'w> {
     at: Option<(Arc<Dir>, (usize, usize))>,
     source: Shown,
     target: Shown,
+    /// What this thread has done since it told last, and when that was.
+    counts: Cell<Counts>,
+    told: Cell<Instant>,
 }
 
 impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
@@ -166,26 +176,41 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             at: None,
             source: Shown::new(source),
             target: Shown::new(target),
+            counts: Cell::default(),
+            told: Cell::new(Instant::now()),
         }
     }
 
     fn work(mut self) {
-        while let Some((task, _busy)) = self.walk.queue.take() {
+        while let Some((task, _busy)) = self.next() {
             match task {
-                // A directory already made gets its attributes all the same.
-                Task::List(dir, _)
-                | Task::Files(dir, _)
-                | Task::Last(dir, _)
-                | Task::Directories(dir, _)
-                    if self.is_stopped() =>
-                {
-                    self.one_done(dir);
-                }
+                task if self.is_stopped() => self.leave(task),
                 Task::List(dir, pair) => self.list(&dir, pair),
                 Task::Files(dir, batch) => self.files(dir, batch, true),
                 Task::Last(dir, batch) => self.last(dir, batch),
                 Task::Directories(dir, batch) => self.directories(dir, batch),
             }
+        }
+    }
+
+    fn next(&self) -> Option<(Task, Busy<'s>)> {
+        let walk = self.walk;
+        // Whoever waits for a task may wait for the copy of a large file.
+        if self.counts.get() != Counts::default() && !walk.queue.has_tasks() {
+            self.tell_counts();
+        }
+        walk.queue.take()
+    }
+
+    /// Leaves a task undone. A directory already made gets its attributes all the same.
+    fn leave(&mut self, task: Task) {
+        let (dir, things) = match task {
+            // The directory waits for each of its subdirectories.
+            Task::Directories(dir, batch) => (dir, batch.len()),
+            Task::List(dir, _) | Task::Files(dir, _) | Task::Last(dir, _) => (dir, 1),
+        };
+        for _ in 0..things {
+            self.one_done(Arc::clone(&dir));
         }
     }
 
@@ -410,6 +435,33 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             self.note_failure();
         }
         self.walk.listener.entry_ended(self.source.path(), self.target.path(), result);
+        if self.walk.listener.wants_counts() {
+            self.count(result);
+        }
+    }
+
+    fn count(&self, result: &Result<Done, Error>) {
+        let mut counts = self.counts.get();
+        if let Ok(done) = result {
+            counts.add(done);
+        }
+        self.counts.set(counts);
+        // A file that failed may have been shown while its bytes moved.
+        let is_shown_apart = match result {
+            Ok(done) => {
+                done.report.as_ref().is_some_and(|report| report.bytes >= SHOWN_APART_BYTES)
+            }
+            Err(_) => true,
+        };
+        if is_shown_apart || self.told.get().elapsed() >= COUNTED_EVERY {
+            self.tell_counts();
+        }
+    }
+
+    /// Tells what this thread has done, and names the entry whose paths are set.
+    fn tell_counts(&self) {
+        self.walk.listener.counted(&self.counts.take(), self.source.path());
+        self.told.set(Instant::now());
     }
 
     fn failed(&self, error: Error) {
