@@ -15,7 +15,7 @@ use crate::metadata::{Handle, Ownership, Transfer};
 use crate::options::{Dereference, Make, Options};
 use crate::overwriting::{Fate, Look, Room};
 use crate::place::{FileId, Place, kind, same_file};
-use crate::tree::journal::{self, Fingerprint, Journal};
+use crate::tree::journal::{self, Fingerprint, Journal, Promises};
 use crate::tree::{self, Dir, Extent, Operands};
 use crate::{links, open, regular, special};
 
@@ -360,7 +360,9 @@ impl<'a> Common<'a> {
         if let (Some(journal), Some(above), false) = (self.journal, dir, is_new)
             && journal.goes_on()
             && let Ok(there) = target.stat(false)
-            && journal.is_done(done_as(above, &job, &there))
+            && Promises::of(options)
+                .kept_by()
+                .any(|promises| journal.is_done(done_as(promises, above, &job, &there)))
         {
             return self.keep_newer((&job, &there), dir, events);
         }
@@ -457,7 +459,8 @@ impl<'a> Common<'a> {
                 if let (Some(journal), Some(above), true) = (self.journal, dir, done.complete)
                     && let Some(there) =
                         done.last_state.as_deref().copied().or_else(|| target.stat(false).ok())
-                    && let Err(error) = journal.add_done(done_as(above, job, &there))
+                    && let Err(error) =
+                        journal.add_done(done_as(Promises::of(self.options), above, job, &there))
                 {
                     events.warns(&error);
                 }
@@ -518,9 +521,9 @@ fn unmoved_bytes(job: &Job<'_>) -> Option<u64> {
 }
 
 /// A file of a tree that is done, in the words of the journal.
-fn done_as(above: &Dir, job: &Job<'_>, there: &Stat) -> Fingerprint {
+fn done_as(promises: Promises, above: &Dir, job: &Job<'_>, there: &Stat) -> Fingerprint {
     let entry = (&above.target_stat, job.target.name.as_os_str());
-    journal::done(entry, job.source_stat, there)
+    journal::done(promises, entry, job.source_stat, there)
 }
 
 /// Makes the target, now that nothing stands in its way.

@@ -297,3 +297,31 @@ fn a_target_that_looks_as_before_and_is_another_is_copied_again() {
     succeeds(dir.path(), &options);
     assert_eq!(facts(&dir.path().join("a"), true), facts(&dir.path().join("d"), true));
 }
+
+#[test]
+fn a_file_that_was_done_with_fewer_promises_is_copied_again() {
+    let dir = tree(8);
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("a/blocked"), "").unwrap();
+    fs::create_dir_all(at("d/blocked/by this")).unwrap();
+    let about_file = |options: &[&str]| {
+        let arguments = [&["-aT", "--resume", "--json"], options, &["a", "d"]].concat();
+        let output = cp(dir.path(), &arguments);
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        let text = stdout(&output);
+        let mut records =
+            text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let record = records.find(|record| record["target"] == "d/1/1/f1").unwrap();
+        (record["action"].as_str().unwrap().to_owned(), record["verified"] == true)
+    };
+    let (copied, skipped) = ("copied".to_owned(), "skipped".to_owned());
+    assert_eq!(about_file(&[]), (copied.clone(), false));
+    assert_eq!(about_file(&[]), (skipped.clone(), false));
+    assert_eq!(about_file(&["--verify"]), (copied.clone(), true));
+    assert_eq!(about_file(&["--fsync"]), (copied.clone(), false));
+    assert_eq!(about_file(&["--verify", "--commit-last=none"]), (copied, true));
+    // More than is asked for is enough.
+    for options in [&[][..], &["--verify"], &["--fsync"], &["--verify", "--fsync"]] {
+        assert_eq!(about_file(options), (skipped.clone(), false), "{options:?}");
+    }
+}

@@ -155,11 +155,42 @@ pub(crate) fn entry(above: &Stat, name: &OsStr) -> Fingerprint {
     fingerprint(&[&numbers(&[above.st_ino]), name.as_bytes()])
 }
 
+/// What is promised of a file that is done, beside its content and metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Promises {
+    /// It is on stable storage.
+    pub(crate) is_synced: bool,
+    /// It was read again and compared.
+    pub(crate) is_verified: bool,
+}
+
+impl Promises {
+    pub(crate) fn of(options: &Options) -> Self {
+        Self { is_synced: options.sync, is_verified: options.verify }
+    }
+
+    /// All that keep these.
+    pub(crate) fn kept_by(self) -> impl Iterator<Item = Self> {
+        let both = [false, true];
+        let all = both
+            .into_iter()
+            .flat_map(move |is_synced| both.map(|is_verified| Self { is_synced, is_verified }));
+        all.filter(move |kept| {
+            kept.is_synced >= self.is_synced && kept.is_verified >= self.is_verified
+        })
+    }
+}
+
 /// A file done: the entry of a directory of the target, and the looks of source and target. Each file of a copy has one, so that all is hashed in
 /// one piece.
-pub(crate) fn done((above, name): (&Stat, &OsStr), source: &Stat, target: &Stat) -> Fingerprint {
-    // No other fingerprint begins with a part so long.
-    const KIND: u64 = u64::MAX;
+pub(crate) fn done(
+    promises: Promises,
+    (above, name): (&Stat, &OsStr),
+    source: &Stat,
+    target: &Stat,
+) -> Fingerprint {
+    // No other fingerprint begins with a part so long. The lowest bits are the promises.
+    let kind = u64::MAX - u64::from(promises.is_synced) - 2 * u64::from(promises.is_verified);
     // A further name of the target changes its ctime, and is made by this copy itself.
     let changed_there = match source.st_nlink {
         1 => [target.st_ctime as u64, target.st_ctime_nsec],
@@ -169,7 +200,7 @@ pub(crate) fn done((above, name): (&Stat, &OsStr), source: &Stat, target: &Stat)
     let changed = [source.st_ctime as u64, source.st_ctime_nsec];
     let of_whom: [u64; 3] = [target.st_mode.into(), target.st_uid.into(), target.st_gid.into()];
     let parts: [&[u64]; 6] =
-        [&[KIND, above.st_ino], &state(source), &changed, &state(target), &of_whom, &changed_there];
+        [&[kind, above.st_ino], &state(source), &changed, &state(target), &of_whom, &changed_there];
     let mut bytes = Vec::with_capacity(512);
     for number in parts.into_iter().flatten() {
         bytes.extend_from_slice(&number.to_le_bytes());
@@ -541,10 +572,11 @@ mod tests {
             required: true,
         };
         let options = Options { preserve, ..Options::default() };
+        let none = Promises::of(&options);
         let fingerprints = [
             entry(&stat, name),
-            done((&stat, name), &stat, &stat),
-            done((&stat, name), &of_two_names, &stat),
+            done(none, (&stat, name), &stat, &stat),
+            done(none, (&stat, name), &of_two_names, &stat),
             divided(Path::new("name"), &stat),
             piece(Path::new("name"), 10),
             which_copy(&Options::default(), &stat),
