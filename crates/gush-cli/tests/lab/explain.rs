@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Output;
 
 use crate::common::{gush, skipped};
@@ -12,9 +13,9 @@ fn said(output: &Output) -> String {
 }
 
 /// Explains a short case; none where this machine does not allow perf.
-fn explained(args: &[&str]) -> Option<Output> {
+fn explained(args: &[&str], home: &Path) -> Option<Output> {
     let mut command = gush();
-    command.args(["lab", "explain", "pipe:write-read"]).args(args);
+    command.args(["lab", "explain", "pipe:write-read"]).args(args).env("HOME", home);
     let output = command.args(["--", "--bytes", "128M"]).output().unwrap();
     let said = said(&output);
     let lacking =
@@ -33,7 +34,7 @@ fn the_kernels_time_is_explained_drawn_kept_and_reported() {
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let (flame, report, db) = (path("flame.svg"), path("report.html"), path("lab.jsonl"));
     let files = ["--flame", &flame, "--report", &report, "--db", &db];
-    let Some(output) = explained(&files) else { return };
+    let Some(output) = explained(&files, dir.path()) else { return };
     let told = String::from_utf8(output.stdout.clone()).unwrap();
     assert!(told.starts_with("pipe:write-read: "), "{told}");
     for part in [
@@ -56,13 +57,16 @@ fn the_kernels_time_is_explained_drawn_kept_and_reported() {
 
 #[test]
 fn scripts_get_shares_that_add_up() {
-    let Some(output) = explained(&["--json", "--no-store"]) else { return };
+    let home = TempDir::new().unwrap();
+    let Some(output) = explained(&["--json", "--no-store"], home.path()) else { return };
     let record: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let shares = record["about"].as_array().unwrap().iter();
     let sum: f64 = shares.map(|about| about["share"].as_f64().unwrap()).sum();
     assert!((sum - 1.0).abs() < 1e-9, "{record}");
     assert!(record["kernel_functions"][0]["function"].is_string());
     assert!(!said(&output).contains("stored"), "{output:?}");
+    // perf would keep copies of all programs in ~/.debug.
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0, "something is left at home");
 }
 
 /// Counting by ptrace(2) comes before the copy, and is no part of the recording.

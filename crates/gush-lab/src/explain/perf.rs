@@ -10,6 +10,8 @@ use super::switch;
 use crate::Error;
 use crate::runner::children;
 
+/// Quietly, and without a copy of each program and library in the user's `~/.debug` (perf-buildid-cache(1)).
+const RECORD: [&str; 3] = ["record", "-q", "--no-buildid-cache"];
 /// A prime, so that nothing periodic is always met at the same place.
 const SAMPLES_PER_S: &str = "1999";
 
@@ -33,7 +35,7 @@ pub fn record(program: &Path, words: &[impl AsRef<OsStr>]) -> Result<Recording, 
     let data = dir.path().join("perf.data");
     let mut command = Command::new("perf");
     // cpu-clock and no hardware counter: virtual machines have none; a delay of -1 waits for the switch.
-    command.args(["record", "-q", "-e", "cpu-clock", "-F", SAMPLES_PER_S, "-g", "--delay=-1"]);
+    command.args(RECORD).args(["-e", "cpu-clock", "-F", SAMPLES_PER_S, "-g", "--delay=-1"]);
     command.arg(switch::make(dir.path())?).arg("-o").arg(&data);
     command.arg("--").arg(program).args(words);
     let (name, value) = switch::environment(dir.path());
@@ -55,7 +57,7 @@ pub fn record(program: &Path, words: &[impl AsRef<OsStr>]) -> Result<Recording, 
 fn may_record() -> Result<(), Error> {
     let mut probe = Command::new("perf");
     // Tried on `true`: the settings alone do not say whether a container may.
-    probe.args(["record", "-q", "-e", "cpu-clock:k", "-g", "-o", "/dev/null", "--", "true"]);
+    probe.args(RECORD).args(["-e", "cpu-clock:k", "-g", "-o", "/dev/null", "--", "true"]);
     let output = run(&mut probe)?;
     if output.status.success() {
         return Ok(());
