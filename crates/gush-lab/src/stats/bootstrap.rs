@@ -1,8 +1,11 @@
-//! Intervals by the percentile bootstrap (Efron and Tibshirani, *An Introduction to the Bootstrap*, 1993,
-//! chapter 13): the samples are drawn from again, with replacement, and the statistic of each draw noted.
+//! Intervals. That of a median has two samples for its ends, so many from the least and from the most that the binomial
+//! distribution gives at least the confidence asked for, whatever the distribution of the samples (Conover, *Practical
+//! Nonparametric Statistics*, 1999, section 3.2). Of n samples no interval has more than 1 − 2^(1−n), from the least to the most:
+//! 75 % of 3 samples, 94 % of 5, 97 % of 6.
 //!
-//! For the median of n samples no method without assumptions gives more than 1 − 2^(1−n) of confidence
-//! (the interval from the least to the most): 75 % of 3 samples, 94 % of 5, 97 % of 6.
+//! That of a ratio of medians is by the percentile bootstrap (Efron and Tibshirani, *An Introduction to the Bootstrap*, 1993,
+//! chapter 13): the samples are drawn from again, with replacement, and the ratio of each draw noted. For a single median it
+//! would be too narrow: with 7 samples it holds the true one 87 times in 100.
 
 use fastrand::Rng;
 use serde::Serialize;
@@ -74,9 +77,27 @@ impl Estimate {
 /// ```
 #[must_use]
 pub fn median(samples: &[f64]) -> Option<Estimate> {
-    let mut own = Drawn::of(samples)?;
-    let mut rng = Rng::with_seed(SEED);
-    Some(Estimate::of(own.median(), samples.len(), || own.anew(&mut rng)))
+    let own = Drawn::of(samples)?;
+    let interval = (samples.len() >= FEWEST_SAMPLES).then(|| {
+        let left_out = left_out(samples.len());
+        Interval { low: own.sorted[left_out], high: own.sorted[samples.len() - 1 - left_out] }
+    });
+    Some(Estimate { value: own.median(), interval })
+}
+
+/// How many of so many samples lie outside a median's interval, on each side.
+fn left_out(samples: usize) -> usize {
+    let tail = (1.0 - CONFIDENCE) / 2.0;
+    // The chance that exactly so many of the samples are below the true median; a logarithm, because 2^−1100 is no number.
+    let mut chance_ln = -std::f64::consts::LN_2 * samples as f64;
+    let (mut below, mut chance) = (0, chance_ln.exp());
+    // As long as one more on each side leaves the interval sure enough.
+    while chance <= tail {
+        chance_ln += ((samples - below) as f64 / (below + 1) as f64).ln();
+        chance += chance_ln.exp();
+        below += 1;
+    }
+    below.saturating_sub(1)
 }
 
 /// The median of `of` divided by the median of `to`, with an interval.

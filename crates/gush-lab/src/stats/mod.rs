@@ -1,7 +1,7 @@
 //! Statistics of many samples: median, range, intervals, outliers, and whether one is faster than another.
 //!
-//! Medians, because one interrupted sample moves a mean and not a median; intervals by resampling,
-//! because the distribution of timings is not known.
+//! Medians, because one interrupted sample moves a mean and not a median; intervals that know nothing of the distribution,
+//! because that of timings is not known.
 
 mod bootstrap;
 mod outliers;
