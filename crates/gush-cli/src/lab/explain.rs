@@ -108,6 +108,7 @@ impl Options {
             // Before the recording, which takes its time.
             takes_text_in_its_directory(path).map_err(Error::refused)?;
         }
+        self.keep.check()?;
         // An interrupt ends perf's children and removes perf's file.
         interrupt::watch().map_err(|error| Error::failed("cannot watch for signals", error))?;
         let Named { suite, case } = &self.case;
@@ -185,7 +186,7 @@ impl Options {
                     quote::if_needed(store.path()),
                     run.id
                 )),
-                // The account itself is there, so this is no failure.
+                // The account itself is there, and the store was not asked for.
                 Err(error) => talker.say(format_args!("this is not stored: {error}")),
             }
         }

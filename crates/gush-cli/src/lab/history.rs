@@ -1,6 +1,6 @@
 //! `gush lab history`: the list of stored runs, or the figures of one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -132,24 +132,34 @@ fn table(entries: &[Entry]) -> String {
         return "no runs yet: gush lab, or gush lab import, makes the first".to_owned();
     }
     let mut text = format!(
-        "{:20}  {:11}  {:>7}  {:12}  {:24}  suites\n",
+        "{:20}  {:11}  {:>7}  {:12}  {:24}  command\n",
         "run", "state", "samples", "machine", "kernel"
     );
-    for Entry { run, samples, suites } in entries {
+    for Entry { run, samples, .. } in entries {
         text += &format!(
             "{:20}  {:11}  {samples:>7}  {:12}  {:24}  {}\n",
             run.id,
             state(run),
             run.machine.id,
             fact(run, "kernel"),
-            suites.join(" ")
+            command(run)
         );
     }
     text
 }
 
+/// The command that made the run, as a shell would take it, on one line: of two `gush lab run` only this tells which is which.
+fn command(run: &Run) -> String {
+    let Some((program, words)) = run.command.split_first() else { return String::new() };
+    let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
+    let words = std::iter::once(&*name).chain(words.iter().map(String::as_str));
+    // An import refuses texts with a NUL, which alone cannot be quoted.
+    let line = shlex::try_join(words).unwrap_or_default();
+    line.split(char::is_control).collect::<Vec<_>>().join(" ")
+}
+
 fn detail(run: &Run, figures: &[Figure]) -> String {
-    let mut text = format!("run {} ({}), {}\n", run.id, state(run), run.command.join(" "));
+    let mut text = format!("run {} ({}), {}\n", run.id, state(run), command(run));
     for (name, value) in &run.machine.facts {
         text += &format!("{name}: {value}\n");
     }

@@ -30,6 +30,18 @@ pub struct Keep {
     pub no_store: bool,
 }
 
+impl Keep {
+    /// Refuses a store that the user names and that cannot be used: better now than after the measuring. Without the default
+    /// one the figures are shown all the same.
+    ///
+    /// # Errors
+    /// Why it cannot be used.
+    pub fn check(&self) -> Result<(), Error> {
+        let Some(path) = &self.db else { return Ok(()) };
+        Store::open(path).map(drop).map_err(|error| Error::refused(error.to_string()))
+    }
+}
+
 /// The store named by the user, or the default one.
 fn path_of(db: Option<&PathBuf>) -> Result<PathBuf, StoreError> {
     db.map_or_else(store::default_path, |path| Ok(path.clone()))
@@ -79,7 +91,11 @@ pub struct Session {
 
 impl Session {
     /// Begins on the machine that `probe` has looked at, and warns of doubtful figures.
-    pub fn begin(talker: Talker, keep: &Keep, probe: Probe) -> Self {
+    ///
+    /// # Errors
+    /// As [`Keep::check`].
+    pub fn begin(talker: Talker, keep: &Keep, probe: Probe) -> Result<Self, Error> {
+        keep.check()?;
         // A reader that leaves is an error of writing: the files of the cases are removed.
         gush_process::ignore_sigpipe();
         if let Err(error) = interrupt::watch() {
@@ -102,7 +118,7 @@ impl Session {
             warnings,
             ..Run::default()
         };
-        Self {
+        Ok(Self {
             talker,
             probe,
             watch,
@@ -112,7 +128,7 @@ impl Session {
             is_unstored: false,
             wanted: 0,
             not_reached: 0,
-        }
+        })
     }
 
     /// Notes the cases to be measured: before the first measurement, so that a killed run has the cases of all suites.
@@ -259,8 +275,9 @@ impl Session {
         if let Some(store) = &store {
             say_notices(&self.talker, store);
         }
-        let Self { talker, run, wanted, is_unstored, .. } = self;
-        Ended { talker, run, warnings, store, is_kept, is_unstored, wanted }
+        let Self { talker, run, wanted, is_unstored, keep, .. } = self;
+        let is_store_named = keep.db.is_some();
+        Ended { talker, run, warnings, store, is_kept, is_unstored, is_store_named, wanted }
     }
 }
 
@@ -277,6 +294,8 @@ pub struct Ended {
     is_kept: bool,
     /// The run could not be stored, as the user was told.
     pub is_unstored: bool,
+    /// The user named the store.
+    is_store_named: bool,
     wanted: usize,
 }
 
@@ -284,7 +303,8 @@ impl Ended {
     /// Writes the last messages, after the figures: warnings, an interrupt, where the run is stored. Returns
     /// the exit status.
     ///
-    /// Success if every case was measured; after an interrupt, the status of an interrupted program.
+    /// Success if every case was measured, and is in the store that the user named; after an interrupt, the status of an
+    /// interrupted program.
     pub fn last_words(&self, screen: Screen) -> ExitCode {
         /// Shells report a program ended by a signal with the signal's number above this one.
         const BY_SIGNAL: u8 = 128;
@@ -310,6 +330,7 @@ impl Ended {
                 ExitCode::from(BY_SIGNAL + interrupt::signal().unwrap_or(SIGINT))
             }
             Ok(()) if !self.run.failures.is_empty() => ExitCode::FAILURE,
+            Ok(()) if self.is_unstored && self.is_store_named => ExitCode::FAILURE,
             Ok(()) => ExitCode::SUCCESS,
         }
     }

@@ -148,7 +148,7 @@ fn measured(
     if let Some(Err(why)) = report.as_deref().map(takes_text_in_its_directory) {
         return Err(Error::refused(why));
     }
-    let mut session = Session::begin(talker.clone(), &keep, Probe::take());
+    let mut session = Session::begin(talker.clone(), &keep, Probe::take())?;
     let mut screen = Screen::new(talker.clone(), rounds);
     if csv {
         screen.print(&suite.columns.join(","));

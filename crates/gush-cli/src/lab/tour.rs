@@ -144,7 +144,10 @@ pub fn run(options: &Options) -> ExitCode {
         return talker.fail(why);
     }
     let begun = Instant::now();
-    let mut session = Session::begin(talker.clone(), &options.keep, Probe::take());
+    let mut session = match Session::begin(talker.clone(), &options.keep, Probe::take()) {
+        Ok(session) => session,
+        Err(error) => return talker.fail(error.told()),
+    };
     let mut screen = Screen::new(talker.clone(), options.rounds);
     let (mut once, mut repeated, mut shows) = (Vec::new(), Vec::new(), Vec::new());
     for suite in SUITES.iter().filter(|suite| is_wanted(suite.name)) {

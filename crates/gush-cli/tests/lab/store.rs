@@ -96,6 +96,21 @@ fn a_run_that_is_not_to_be_kept_is_kept_nowhere() {
 }
 
 #[test]
+fn the_history_tells_two_runs_of_commands_apart() {
+    let home = TempDir::new().unwrap();
+    ok(home.path(), &["run", "--runs", "1", "true", "echo 'two words'"]);
+    ok(home.path(), &["run", "--runs", "1", "true", "echo a\necho b"]);
+    let history = ok(home.path(), &["history"]);
+    let lines: Vec<&str> = history.lines().skip(1).collect();
+    assert_eq!(lines.len(), 2, "a line for each: {history}");
+    assert!(
+        lines[0].ends_with(r#"gush lab run --runs 1 true "echo 'two words'""#),
+        "as a shell would take it: {history}"
+    );
+    assert!(lines[1].ends_with("gush lab run --runs 1 true 'echo a echo b'"), "{history}");
+}
+
+#[test]
 fn exports_and_what_is_said_of_them_are_as_agreed() {
     let home = home_with_runs();
     assert_eq!(ok(home.path(), &["export"]), fs::read_to_string(EXPORT).unwrap());
@@ -257,12 +272,15 @@ fn a_device_or_directory_is_no_store_and_nothing_is_left_beside() {
     let device = gush_test::device("full", home.path());
     for (path, why) in [(&*device, "is no regular file"), (home.path(), "is a directory")] {
         let path = path.to_str().unwrap();
-        let mut words = SHORT.to_vec();
-        words.extend(["--db", path]);
-        let said = measured_without_a_store(&lab(home.path(), &words).output().unwrap());
-        let told = format!("this run is not stored: {path}: {why}: name another file with --db");
-        assert!(said.contains(&told), "{said}");
-        assert!(fails(home.path(), &["history", "--db", path]).contains(why));
+        let told = format!("{path}: {why}: name another file with --db");
+        let explain = ["explain", "pipe:write-read", "--db", path];
+        let command = ["run", "--runs", "1", "true", "--db", path];
+        let suite = [&SHORT[..], &["--db", path]].concat();
+        let tour = ["--only", "memory", "--db", path];
+        for words in [&explain[..], &command, &suite, &tour, &["history", "--db", path]] {
+            let said = fails(home.path(), words);
+            assert!(said.contains(&told) && !said.contains("warning: "), "{words:?}: {said}");
+        }
     }
     assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1, "something is left behind");
 }
@@ -319,6 +337,8 @@ fn a_full_disk_is_told_once_and_earlier_runs_stay() {
         status=0
         "$2" lab pipe --only write-read --bytes 64K --rounds 600 || status=$?
         echo "status $status"
+        "$2" lab pipe --only write-read --bytes 64K --rounds 2 --db "$1"/gush/lab.jsonl || status=$?
+        echo "named: status $status"
         "$2" lab export --csv | head -3
     "#;
     let small = home.path().join("small");
@@ -343,9 +363,11 @@ fn a_full_disk_is_told_once_and_earlier_runs_stay() {
     };
     let (shown, said) = (text(&output.stdout), text(&output.stderr));
     assert!(said.contains("from here on this run is not stored: "), "{said}");
-    assert_eq!(said.matches("not stored").count(), 1, "{said}");
+    assert_eq!(said.matches("not stored").count(), 2, "{said}");
     assert!(said.contains("make room"), "{said}");
-    assert!(shown.contains("write-read") && shown.contains("status 0"), "{shown}");
+    assert!(shown.contains("write-read") && shown.contains("\nstatus 0\n"), "{shown}");
+    // Somebody who names the store wants the run to be there.
+    assert!(shown.contains("named: status 1\n"), "{shown}");
     assert!(shown.contains("20261120-080000-0001,2026-11-20T08:00:00Z"), "{shown}\n{said}");
 }
 

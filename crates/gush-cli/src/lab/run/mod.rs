@@ -51,7 +51,8 @@ fn compare(options: &Options, talker: &Talker) -> Result<ExitCode, String> {
             return Err(why);
         }
     }
-    let mut session = Session::begin(talker.clone(), &options.keep, Probe::unpinned());
+    let begun = Session::begin(talker.clone(), &options.keep, Probe::unpinned());
+    let mut session = begun.map_err(told)?;
     let mut screen = Screen::new(talker.clone(), 0);
     if let Some(shows) = options.style.shows_progress() {
         screen.set_progress(shows);
