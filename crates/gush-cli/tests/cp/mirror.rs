@@ -242,6 +242,34 @@ fn a_kernel_that_tells_no_mounts_removes_nothing() {
 }
 
 #[test]
+fn what_keeps_a_directory_from_being_removed_is_named() {
+    let dir = tree(&["a/f", "d/gone/b/c/f", "d/gone/b/x"]);
+    let options = ["-rT", "--delete", "a", "d"];
+    // The order of a directory is the file system's.
+    for (when, names) in [
+        (1, ["d/gone/b/c/f", "d/gone/b/x"]),
+        (3, ["d/gone/b/c", "d/gone/b/x"]),
+        (4, ["d/gone/b"; 2]),
+        (5, ["d/gone"; 2]),
+    ] {
+        let inject = format!("inject=unlinkat:error=EBUSY:when={when}");
+        let mut command = match strace(&["-e", &inject]) {
+            Ok(command) => command,
+            Err(why) => return skipped(&why),
+        };
+        let output = command.arg("cp").args(options).current_dir(dir.path()).output().unwrap();
+        let said = stderr(&output);
+        let told = |name: &&str| said.contains(&format!("gush: cp: {name}: cannot remove: "));
+        assert!(names.iter().any(told), "{when}: {said}");
+        fs::create_dir_all(dir.path().join("d/gone/b/c")).unwrap();
+        fs::write(dir.path().join("d/gone/b/c/f"), "").unwrap();
+        fs::write(dir.path().join("d/gone/b/x"), "").unwrap();
+    }
+    succeeds(dir.path(), &options);
+    assert_eq!(names(&dir.path().join("d")), ["f"]);
+}
+
+#[test]
 fn the_first_failure_ends_the_removal() {
     let dir = tree(&["a/f", "d/1/m", "d/2/m", "d/3/m"]);
     let script = "for n in 1 2 3; do mount -t tmpfs none d/$n && echo k >d/$n/k; done

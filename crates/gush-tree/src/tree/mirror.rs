@@ -84,7 +84,7 @@ impl Reason {
     /// The error of `entry`, whose removal ended at the directory `at`.
     fn error(&self, entry: &Path, at: &Path) -> Error {
         let text = match self {
-            Self::Os(errno) => return Error::os(entry, "cannot remove", *errno),
+            Self::Os(errno) => return Error::os(at, "cannot remove", *errno),
             Self::Mounted => "is in another mount or volume than the target, and is left as it is",
             Self::Source => "is the source or holds the source",
             Self::Unknown => "may be a mount: this kernel tells no mount ids (Linux 5.8 does)",
@@ -212,7 +212,6 @@ impl Mirror<'_> {
                 continue;
             }
             let (name, removed) = (level.entry.name.clone(), level.removed);
-            path.pop(level.entry.name());
             levels.pop();
             let Some(above) = levels.last_mut() else {
                 if removed == Removed::Wholly {
@@ -229,6 +228,8 @@ impl Mirror<'_> {
                 Removed::Wholly => self.unlink(up.as_fd(), &name, AtFlags::REMOVEDIR)?,
                 Removed::InPart => above.removed = Removed::InPart,
             }
+            // Only now: until then the path names the entry of an error.
+            path.pop(OsStr::from_bytes(name.to_bytes()));
             at = up;
         }
     }
