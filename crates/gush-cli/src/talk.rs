@@ -49,6 +49,12 @@ impl Talker {
         Self { outlet: Some(Arc::new(outlet)), ..self }
     }
 
+    /// Does each message name the command `name` already?
+    #[cfg(feature = "lab")]
+    pub fn speaks_for(&self, name: &str) -> bool {
+        self.prefix.rsplit(": ").next() == Some(name)
+    }
+
     /// Is the command called by the name of the GNU tool?
     pub fn is_familiar(&self) -> bool {
         self.familiar

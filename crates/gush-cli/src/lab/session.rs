@@ -249,7 +249,10 @@ impl Session {
             self.run.interrupted = true;
             return;
         }
-        self.talker.say(format_args!("{suite}: {}", error.told()));
+        match self.talker.speaks_for(suite) {
+            true => self.talker.say(error.told()),
+            false => self.talker.say(format_args!("{suite}: {}", error.told())),
+        }
         self.run.failures.push(Failure {
             suite: suite.to_owned(),
             case: "all".to_owned(),

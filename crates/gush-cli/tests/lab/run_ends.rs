@@ -46,6 +46,24 @@ fn an_interrupt_ends_all_processes_cleans_up_and_leaves_no_file() {
     assert!(names(dir.path()).iter().all(|name| ["pid", "cleaned"].contains(&name.as_str())));
 }
 
+#[test]
+fn an_interrupt_is_told_once_and_no_command_is_named_twice() {
+    let dir = TempDir::new().unwrap();
+    let mut run = lab(dir.path());
+    run.args(["--csv", "-r", "100000", "--input", "64K", "cp {in} {out}", "cat {in} > {out}"]);
+    let mut run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Kept open: a reader that leaves is another end.
+    let mut rows = BufReader::new(run.stdout.take().unwrap());
+    assert_eq!(rows.by_ref().lines().take(3).count(), 3);
+    kill_process(Pid::from_child(&run), Signal::INT).unwrap();
+    let mut said = String::new();
+    run.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(said.matches("interrupted").count(), 1, "{said}");
+    let larger = lab(dir.path()).args(["--input", "100000T", "cp {in} {out}"]).output().unwrap();
+    let said = String::from_utf8(larger.stderr).unwrap();
+    assert!(said.contains("gush: lab: run: cannot make an input of "), "{said}");
+}
+
 /// Files of gibibytes, and a command that makes no call at which a tracer could look: none of them holds an interrupt up.
 #[test]
 fn an_interrupt_ends_what_is_no_measurement() {

@@ -130,7 +130,8 @@ fn measure(
             screen.print(&csv_row(sample));
         }
     });
-    let agreement = contest.agreement();
+    // An interrupt ends the reading of an input, too, and is told in the end.
+    let agreement = if session.is_interrupted() { Ok(None) } else { contest.agreement() };
     let measure = contest.baseline().to_owned();
     contest.end(|error| session.leave_out(&comparison.suite, error));
     let Run { cases, samples, failures, .. } = session.run();
