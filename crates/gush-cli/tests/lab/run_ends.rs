@@ -58,6 +58,7 @@ fn an_interrupt_is_told_once_and_no_command_is_named_twice() {
     kill_process(Pid::from_child(&run), Signal::INT).unwrap();
     let mut said = String::new();
     run.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(130), "{said}");
     assert_eq!(said.matches("interrupted").count(), 1, "{said}");
     let larger = lab(dir.path()).args(["--input", "100000T", "cp {in} {out}"]).output().unwrap();
     let said = String::from_utf8(larger.stderr).unwrap();
