@@ -23,6 +23,9 @@ pub enum Wait {
     /// nothing, or that other programs prolong, are made ever more rarely, down to one in 64 waits. Two programs that splice through one pipe wait
     /// for each other hundreds of times a GiB, and each sleep costs a wake-up on another processor, which a virtual
     /// machine pays dearly for.
+    ///
+    /// Between two pipes of 1 MiB or more, a [`Mover`](crate::Mover) also rests for 50 µs after several quick steps
+    /// of less than 128 KiB, so that the next step moves more.
     #[default]
     Auto,
     /// Sleep in poll(2): no processor time while idle.

@@ -268,6 +268,7 @@ impl<'a> Move<'a> {
         steps: &mut u64,
     ) -> Result<(), Halt> {
         let mut began = None;
+        self.watch.gather_between(&self.ends.source, &self.ends.target);
         loop {
             match streamed.flow.next(self.watch.allowance(), &mut streamed.means) {
                 Next::Do(op) => {
@@ -277,6 +278,7 @@ impl<'a> Move<'a> {
                     *steps += u64::from(delivered_bytes > 0);
                     if delivered_bytes > 0 {
                         self.watch.learn(delivered_bytes, began.take());
+                        self.watch.gather(delivered_bytes);
                     }
                     let is_step = delivered_bytes > 0 || answer == Err(Errno::INTR);
                     if self.watch.is_watched() && (is_step || self.watch.is_due()) {

@@ -25,6 +25,7 @@ mod cursor;
 mod drive;
 mod ends;
 mod extents;
+mod gather;
 mod holes;
 mod parallel;
 mod ranges;

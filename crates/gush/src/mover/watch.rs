@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 use rustix::io;
 
 use super::Observer;
+use super::gather::{Gather, REST};
 use super::request::Request;
 use crate::cancel::Cancel;
+use crate::endpoint::Endpoint;
 use crate::method::MethodName;
 use crate::port::Side;
 use crate::progress::{Control, Pace, Progress};
@@ -21,6 +23,7 @@ pub(super) struct Watch<'a> {
     brake: Brake<'a>,
     pace: Pace,
     waiter: Waiter,
+    gather: Option<Gather>,
     started: Instant,
     asked: Instant,
 }
@@ -36,6 +39,7 @@ impl<'a> Watch<'a> {
             cancel,
             brake: Brake::new(request.rate, request.throttle, request.shared_rate),
             waiter: Waiter::new(request.wait.unwrap_or_default()),
+            gather: None,
             started: now,
             asked: now,
         }
@@ -97,6 +101,22 @@ impl<'a> Watch<'a> {
     pub(super) fn learn(&mut self, bytes: u64, began: Option<Instant>) {
         if let Some(began) = began {
             self.pace.learn(bytes, began.elapsed());
+        }
+    }
+
+    /// From now on rests where that gathers bytes, unless the user has said how to wait.
+    pub(super) fn gather_between(&mut self, source: &Endpoint<'_>, target: &Endpoint<'_>) {
+        if self.waiter.way() == Wait::Auto {
+            self.gather = Gather::between(source, target, Instant::now());
+        }
+    }
+
+    /// Rests after a short step of a dense stream.
+    pub(super) fn gather(&mut self, moved_bytes: u64) {
+        if let Some(gather) = &mut self.gather
+            && gather.is_due(moved_bytes, Instant::now())
+        {
+            std::thread::sleep(REST);
         }
     }
 

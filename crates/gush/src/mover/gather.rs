@@ -1,0 +1,150 @@
+//! Short rests in a dense stream between two pipes, so that one call moves what would have taken many.
+//!
+//! A writer that fills a pipe by small pieces wakes this process for each piece, and each piece wakes the reader: two
+//! wake-ups on other processors for 8 KiB. While this process rests, the writer goes on filling its pipe, and the reader
+//! empties the other. Figures: `bench/RESULTS.md`.
+
+use std::time::{Duration, Instant};
+
+use crate::endpoint::{Endpoint, Kind};
+use crate::sys;
+
+/// How long one rest is. The kernel adds up to 50 µs (PR_SET_TIMERSLACK of prctl(2)).
+pub(super) const REST: Duration = Duration::from_micros(50);
+
+/// The least that both pipes hold: a writer of 6 GB/s fills most of it during a rest, and its reader empties as much.
+const LEAST_CAPACITY_BYTES: usize = 1 << 20;
+
+/// A step that moved less is short.
+const SHORT_BYTES: u64 = 128 << 10;
+
+/// Steps that follow each other within so much time make a dense stream.
+const DENSE: Duration = Duration::from_micros(500);
+
+/// So many short steps in turn come before a rest at first; twice as many after each rest that gathered nothing.
+const FEWEST_STEPS: u32 = 8;
+const MOST_STEPS: u32 = 1 << 16;
+
+/// Tells when to rest.
+#[derive(Debug)]
+pub(super) struct Gather {
+    last: Instant,
+    /// Short steps in turn, of a dense stream, since the last rest that gathered nothing.
+    steps: u32,
+    needed_steps: u32,
+    /// What the step before the last rest moved, until the next step tells what the rest was worth.
+    rested_after_bytes: Option<u64>,
+}
+
+impl Gather {
+    /// `None` unless both ends are pipes that hold enough for a rest.
+    pub(super) fn between(
+        source: &Endpoint<'_>,
+        target: &Endpoint<'_>,
+        now: Instant,
+    ) -> Option<Self> {
+        let is_large = |end: &Endpoint<'_>| {
+            end.kind() == Kind::Pipe
+                && sys::pipe::pipe_size(end.fd()).is_ok_and(|bytes| bytes >= LEAST_CAPACITY_BYTES)
+        };
+        (is_large(source) && is_large(target)).then_some(Self {
+            last: now,
+            steps: 0,
+            needed_steps: FEWEST_STEPS,
+            rested_after_bytes: None,
+        })
+    }
+
+    /// Is a rest due after a step that moved so many bytes?
+    pub(super) fn is_due(&mut self, moved_bytes: u64, now: Instant) -> bool {
+        let is_dense = now.saturating_duration_since(self.last) < DENSE;
+        self.last = now;
+        if let Some(before_bytes) = self.rested_after_bytes.take() {
+            if moved_bytes >= before_bytes.saturating_mul(2) {
+                self.needed_steps = FEWEST_STEPS;
+            } else {
+                self.steps = 0;
+                self.needed_steps = (self.needed_steps * 2).min(MOST_STEPS);
+            }
+        }
+        if !is_dense || moved_bytes >= SHORT_BYTES {
+            self.steps = 0;
+            return false;
+        }
+        self.steps += 1;
+        let is_due = self.steps >= self.needed_steps;
+        if is_due {
+            self.rested_after_bytes = Some(moved_bytes);
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    const QUICK: Duration = Duration::from_micros(10);
+
+    fn fresh() -> Gather {
+        Gather {
+            last: Instant::now(),
+            steps: 0,
+            needed_steps: FEWEST_STEPS,
+            rested_after_bytes: None,
+        }
+    }
+
+    /// How many steps of so many bytes there are up to the first rest, of `most`.
+    fn steps_to_a_rest(gather: &mut Gather, bytes: u64, apart: Duration, most: u32) -> Option<u32> {
+        (1..=most).find(|_| {
+            let now = gather.last + apart;
+            gather.is_due(bytes, now)
+        })
+    }
+
+    #[test]
+    fn a_dense_stream_of_short_steps_has_rests_and_no_other_has() {
+        let few = Some(FEWEST_STEPS);
+        assert_eq!(steps_to_a_rest(&mut fresh(), 8192, QUICK, 100), few);
+        assert_eq!(steps_to_a_rest(&mut fresh(), 8192, DENSE, 100), None, "slow");
+        assert_eq!(steps_to_a_rest(&mut fresh(), SHORT_BYTES, QUICK, 100), None, "long steps");
+    }
+
+    /// Two programs that answer each other through the pipes gain nothing by a rest, and soon have none.
+    #[test]
+    fn rests_that_gather_nothing_become_rare() {
+        let mut gather = fresh();
+        for needed in [8, 16, 32, 64] {
+            assert_eq!(steps_to_a_rest(&mut gather, 8192, QUICK, 100), Some(needed));
+        }
+        let mut gather = fresh();
+        assert_eq!(steps_to_a_rest(&mut gather, 8192, QUICK, 100), Some(8));
+        let now = gather.last + QUICK;
+        assert!(
+            gather.is_due(SHORT_BYTES - 1, now),
+            "the rest has gathered bytes: the next one is due"
+        );
+    }
+
+    #[test]
+    fn both_pipes_are_large_where_rests_are_made() {
+        let (reader, into) = std::io::pipe().expect("a pipe");
+        let (_out, writer) = std::io::pipe().expect("a pipe");
+        let rests = || {
+            let source = Endpoint::of(&reader).expect("a pipe");
+            let target = Endpoint::of(&writer).expect("a pipe");
+            Gather::between(&source, &target, Instant::now()).is_some()
+        };
+        // The kernel refuses a user whose share of pages for pipes is used up: those pipes stay small.
+        let mut are_large = [false, false];
+        assert!(!rests());
+        for (pipe, is_large) in [&into, &writer].into_iter().zip(0..) {
+            are_large[is_large] =
+                sys::pipe::set_pipe_size(pipe.as_fd(), LEAST_CAPACITY_BYTES).is_ok();
+            assert_eq!(rests(), are_large == [true, true]);
+        }
+    }
+}
