@@ -18,6 +18,7 @@ macro_rules! define {
 }
 
 define! {
+    exp(x);
     log(x);
     log10(x);
     log1p(x);
@@ -33,6 +34,8 @@ mod tests {
     #[test]
     fn the_numbers_are_those_of_mathematics() {
         let close = |found: f64, expected: f64| (found - expected).abs() <= expected.abs() * 4e-16;
+        assert!(close(black_box(1.0f64).exp(), std::f64::consts::E));
+        assert_eq!(black_box(-1000.0f64).exp(), 0.0);
         assert!(close(black_box(1e-9f64).ln_1p(), 9.999_999_995e-10));
         assert!(close(black_box(1000.0f64).log10(), 3.0));
         assert!(close(black_box(10.0f64).ln(), std::f64::consts::LN_10));

@@ -36,7 +36,8 @@ pub(crate) fn not_made(
 ) -> Error {
     let error = Error::os(place.shown, what, errno);
     let above = Place { name: place.parent(), ..*place };
-    let lacks_directory = || matches!(above.stat(true), Err(Errno::NOENT));
+    // mkdir(2) refuses the name of a symbolic link that leads nowhere.
+    let lacks_directory = || matches!(above.stat(false), Err(Errno::NOENT));
     match place.shown.parent() {
         Some(shown) if errno == Errno::NOENT && lacks_directory() => {
             error.hinting(format!("mkdir -p {} makes the directory", quote::always(shown)))

@@ -37,6 +37,7 @@ fn messages_name_the_path_what_failed_and_the_os_error() {
             ["a", "no/b"],
             "no/b: cannot create: No such file or directory (mkdir -p 'no' makes the directory)",
         ),
+        (["a", "dangling/b"], "dangling/b: cannot create: No such file or directory\n"),
         (["a", "b/"], "b/: cannot create: Not a directory"),
         (["a", "a/b"], "a/b: cannot stat: Not a directory"),
         (["d", "b"], "d: omitting directory: -r copies directories"),

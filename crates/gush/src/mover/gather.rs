@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::endpoint::{Endpoint, Kind};
 use crate::sys;
 
-/// How long one rest is. The kernel adds up to 50 µs (PR_SET_TIMERSLACK of prctl(2)).
+/// How long one rest is. The kernel adds up to the timer slack of the thread, 50 µs by default (PR_SET_TIMERSLACK of prctl(2)).
 pub(super) const REST: Duration = Duration::from_micros(50);
 
 /// The least that both pipes hold: a writer of 6 GB/s fills most of it during a rest, and its reader empties as much.
@@ -18,12 +18,15 @@ const LEAST_CAPACITY_BYTES: usize = 1 << 20;
 /// A step that moved less is short.
 const SHORT_BYTES: u64 = 128 << 10;
 
-/// Steps that follow each other within so much time make a dense stream.
-const DENSE: Duration = Duration::from_micros(500);
+/// Steps that follow each other within so much time make a dense stream. A rest that took longer starves the reader.
+const DENSE: Duration = Duration::from_micros(300);
 
 /// So many short steps in turn come before a rest at first; twice as many after each rest that gathered nothing.
 const FEWEST_STEPS: u32 = 8;
 const MOST_STEPS: u32 = 1 << 16;
+
+/// After so many rests in turn come steps without, which tell what a rest is compared with.
+const MOST_RESTS: u32 = 64;
 
 /// Tells when to rest.
 #[derive(Debug)]
@@ -32,8 +35,10 @@ pub(super) struct Gather {
     /// Short steps in turn, of a dense stream, since the last rest that gathered nothing.
     steps: u32,
     needed_steps: u32,
-    /// What the step before the last rest moved, until the next step tells what the rest was worth.
-    rested_after_bytes: Option<u64>,
+    /// What the last step moved that no rest preceded.
+    unrested_bytes: u64,
+    /// Did a rest precede the step that is under way?
+    has_rested: bool,
 }
 
 impl Gather {
@@ -51,7 +56,8 @@ impl Gather {
             last: now,
             steps: 0,
             needed_steps: FEWEST_STEPS,
-            rested_after_bytes: None,
+            unrested_bytes: 0,
+            has_rested: false,
         })
     }
 
@@ -59,24 +65,21 @@ impl Gather {
     pub(super) fn is_due(&mut self, moved_bytes: u64, now: Instant) -> bool {
         let is_dense = now.saturating_duration_since(self.last) < DENSE;
         self.last = now;
-        if let Some(before_bytes) = self.rested_after_bytes.take() {
-            if moved_bytes >= before_bytes.saturating_mul(2) {
-                self.needed_steps = FEWEST_STEPS;
-            } else {
-                self.steps = 0;
-                self.needed_steps = (self.needed_steps * 2).min(MOST_STEPS);
-            }
+        if !std::mem::take(&mut self.has_rested) {
+            self.unrested_bytes = moved_bytes;
+        } else if is_dense && moved_bytes >= self.unrested_bytes.saturating_mul(2) {
+            self.needed_steps = FEWEST_STEPS;
+        } else {
+            self.steps = 0;
+            self.needed_steps = (self.needed_steps * 2).min(MOST_STEPS);
         }
-        if !is_dense || moved_bytes >= SHORT_BYTES {
+        if !is_dense || moved_bytes >= SHORT_BYTES || self.steps >= self.needed_steps + MOST_RESTS {
             self.steps = 0;
             return false;
         }
         self.steps += 1;
-        let is_due = self.steps >= self.needed_steps;
-        if is_due {
-            self.rested_after_bytes = Some(moved_bytes);
-        }
-        is_due
+        self.has_rested = self.steps >= self.needed_steps;
+        self.has_rested
     }
 }
 
@@ -93,7 +96,8 @@ mod tests {
             last: Instant::now(),
             steps: 0,
             needed_steps: FEWEST_STEPS,
-            rested_after_bytes: None,
+            unrested_bytes: 0,
+            has_rested: false,
         }
     }
 
@@ -120,13 +124,27 @@ mod tests {
         for needed in [8, 16, 32, 64] {
             assert_eq!(steps_to_a_rest(&mut gather, 8192, QUICK, 100), Some(needed));
         }
+    }
+
+    #[test]
+    fn rests_go_on_as_long_as_they_gather() {
         let mut gather = fresh();
         assert_eq!(steps_to_a_rest(&mut gather, 8192, QUICK, 100), Some(8));
-        let now = gather.last + QUICK;
-        assert!(
-            gather.is_due(SHORT_BYTES - 1, now),
-            "the rest has gathered bytes: the next one is due"
-        );
+        for _ in 0..MOST_RESTS {
+            assert_eq!(steps_to_a_rest(&mut gather, SHORT_BYTES - 1, QUICK, 1), Some(1));
+        }
+        assert_eq!(steps_to_a_rest(&mut gather, SHORT_BYTES - 1, QUICK, 1), None, "a step without");
+    }
+
+    /// The timer slack of a thread may be 40 ms: its reader would have nothing meanwhile.
+    #[test]
+    fn rests_that_last_too_long_become_rare() {
+        let mut gather = fresh();
+        for needed in [8, 16, 32, 64] {
+            assert_eq!(steps_to_a_rest(&mut gather, 8192, QUICK, 100), Some(needed));
+            let now = gather.last + DENSE;
+            assert!(!gather.is_due(SHORT_BYTES - 1, now), "it gathered, and took too long");
+        }
     }
 
     #[test]

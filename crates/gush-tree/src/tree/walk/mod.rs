@@ -196,10 +196,20 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     fn next(&self) -> Option<(Task, Busy<'s>)> {
         let walk = self.walk;
         // Whoever waits for a task may wait for the copy of a large file.
-        if self.counts.get() != Counts::default() && !walk.queue.has_tasks() {
+        if self.has_counts() && !walk.queue.has_tasks() {
             self.tell_counts();
         }
-        walk.queue.take()
+        let taken = walk.queue.take();
+        // Another thread may have taken the last task in between.
+        if taken.is_none() && self.has_counts() {
+            self.tell_counts();
+        }
+        taken
+    }
+
+    /// Are there counts that nobody was told yet?
+    fn has_counts(&self) -> bool {
+        self.counts.get() != Counts::default()
     }
 
     /// Leaves a task undone. A directory already made gets its attributes all the same.
