@@ -6,7 +6,9 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 
 use gush::Errno;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, SeekFrom};
+use rustix::io::retry_on_intr;
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType};
 
 use crate::common::{noise, read_all};
@@ -112,6 +114,10 @@ impl Side {
         drop(self.write);
         match self.kind {
             Kind::Files => (read_all(&self.peer), true),
+            Kind::Pipes => {
+                await_hangup(&self.peer);
+                drain(&self.peer)
+            }
             _ => drain(&self.peer),
         }
     }
@@ -120,6 +126,15 @@ impl Side {
 fn write(fd: &OwnedFd, piece: &[u8]) {
     let put = rustix::io::write(fd, piece).expect("room");
     assert_eq!(put, piece.len(), "room");
+}
+
+/// Waits until nobody can write a pipe any more: a program that the test beside starts holds every descriptor of this
+/// process between fork(2) and execve(2), and `O_CLOEXEC` closes them only there. A writer that stays is told by `drain`.
+fn await_hangup(pipe: &OwnedFd) {
+    let at_most = Timespec { tv_sec: 10, tv_nsec: 0 };
+    // POLLHUP is told without being asked for.
+    let mut ends = [PollFd::new(pipe, PollFlags::empty())];
+    retry_on_intr(|| poll(&mut ends, Some(&at_most))).expect("poll");
 }
 
 /// Everything that is there, and whether the end is there.
