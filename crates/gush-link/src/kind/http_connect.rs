@@ -57,12 +57,13 @@ impl Language for HttpConnect {
             request += &format!("Proxy-Authorization: Basic {code}\r\n");
         }
         talk.say((request + "\r\n").as_bytes()).await.map_err(broken)?;
-        // Answers of 1xx come before the final one (RFC 9110, 15.2).
+        // Answers of 1xx come before the final one (RFC 9110, 15.2), except for 101: HTTP ends there, with a protocol that
+        // nobody asked for.
         loop {
             let (code, reason) = answer(&head(talk).await?)?;
             let refused = || OpenError::said("", format!("the proxy answers {code} {reason}"));
             return match code {
-                100..200 => continue,
+                100 | 102..200 => continue,
                 200..300 => Ok(()),
                 407 if credentials.is_none() => {
                     Err(refused().hinted("credentials=FILE names a file with NAME:PASSWORD"))
@@ -91,19 +92,19 @@ async fn head(talk: &Talk<'_>) -> Result<Vec<u8>, OpenError> {
     Ok(head)
 }
 
-/// The status code of an answer, and the reason in words.
+/// The status code of an answer, and the reason in words. No header of an answer to CONNECT says anything about the bytes
+/// behind (RFC 9110, 9.3.6), so that a header may be wrong.
 fn answer(head: &[u8]) -> Result<(u16, String), OpenError> {
-    let mut headers = [httparse::EMPTY_HEADER; 64];
-    let mut answer = httparse::Response::new(&mut headers);
-    match answer.parse(head) {
-        Ok(_) => {
-            // A stranger's text must not steer the terminal that shows it.
-            let reason = answer.reason.unwrap_or_default().escape_debug().to_string();
-            Ok((answer.code.unwrap_or(0), reason))
-        }
-        Err(error) => {
-            let why = format!("the proxy does not answer as an HTTP proxy does: {error}");
-            Err(OpenError::said("", why))
-        }
+    let line = head.split_inclusive(|&byte| byte == b'\n').next().unwrap_or_default();
+    let without_headers = [line, b"\r\n"].concat();
+    let no_http =
+        |why| OpenError::said("", format!("the proxy does not answer as an HTTP proxy does{why}"));
+    let mut answer = httparse::Response::new(&mut []);
+    if let Err(error) = answer.parse(&without_headers) {
+        return Err(no_http(format!(": {error}")));
     }
+    let code = answer.code.ok_or_else(|| no_http(String::new()))?;
+    // A stranger's text must not steer the terminal that shows it.
+    let reason = answer.reason.unwrap_or_default().escape_debug().to_string();
+    Ok((code, reason))
 }

@@ -63,7 +63,7 @@ impl Language for Socks5 {
         match (way, credentials) {
             (NO_PASSWORD, _) => {}
             (PASSWORD, Some(credentials)) => log_in(talk, credentials).await?,
-            (NONE_OF_THESE, None) => {
+            (NONE_OF_THESE | PASSWORD, None) => {
                 return Err(OpenError::said("", "the proxy wants a name and a password")
                     .hinted("credentials=FILE names a file with NAME:PASSWORD"));
             }
@@ -75,13 +75,15 @@ impl Language for Socks5 {
             }
         }
         talk.say(&request(through)?).await.map_err(broken)?;
-        let [version, reply, _, kind] = talk.hear().await.map_err(broken)?;
+        // A proxy that refuses may say no more than that.
+        let [version, reply] = talk.hear().await.map_err(broken)?;
         if version != VERSION {
             return Err(OpenError::said("", "the proxy does not answer as a SOCKS5 proxy does"));
         }
         if reply != 0 {
             return Err(refusal(reply));
         }
+        let [_, kind] = talk.hear().await.map_err(broken)?;
         // Where it connected from, which nobody asks for, and a port.
         let rest_bytes = 2 + match kind {
             1 => 4,

@@ -95,8 +95,16 @@ fn what_a_socks_proxy_cannot_do_is_told() {
         assert_eq!(error.passes(), passes, "{error}");
     }
     let greeting = b"\x05\x01\0".to_vec();
-    let (place, _thread) = proxy(vec![(greeting.clone(), b"\x05\xff".to_vec())]);
-    assert!(refused(&format!("socks5:{place}:a:1")).hint().unwrap().contains("credentials="));
+    // No way that was offered, and one that was not.
+    for way in [b"\x05\xff", b"\x05\x02"] {
+        let (place, _thread) = proxy(vec![(greeting.clone(), way.to_vec())]);
+        assert!(refused(&format!("socks5:{place}:a:1")).hint().unwrap().contains("credentials="));
+    }
+    // The reason is known before an address that never comes.
+    let (place, _thread) =
+        proxy(vec![(greeting.clone(), b"\x05\0".to_vec()), (request, b"\x05\x05".to_vec())]);
+    let error = refused(&format!("socks5:{place}:a:1,connect-timeout=20"));
+    assert!(error.to_string().contains("connection was refused"), "{error}");
     let (place, _thread) = proxy(vec![(greeting.clone(), b"HTTP/1.1 400".to_vec())]);
     let error = refused(&format!("socks5:{place}:a:1"));
     assert!(error.to_string().contains("not answer as a SOCKS5 proxy"), "{error}");
@@ -121,6 +129,21 @@ fn an_http_proxy_connects_and_what_follows_its_answer_is_the_targets() {
         run(async {
             let mut end = one(&format!("http-connect:{place}:[::1]:80{options}")).await.unwrap();
             assert_eq!(talk(&mut end.conduit, b"question").await, b"\r\nhello");
+        });
+        assert_eq!(thread.join().unwrap(), b"question");
+    }
+}
+
+/// A proxy is judged by its status: of its headers none has a meaning here.
+#[test]
+fn an_http_proxy_may_have_any_headers() {
+    let request = "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n";
+    for headers in ["Proxy-Agent : x\r\n".into(), "no header\r\n".into(), "A: b\r\n".repeat(100)] {
+        let answer = format!("HTTP/1.1 200 OK\r\n{headers}\r\nhello");
+        let (place, thread) = proxy(vec![(request.into(), answer.into())]);
+        run(async {
+            let mut end = one(&format!("http-connect:{place}:a:1")).await.unwrap();
+            assert_eq!(talk(&mut end.conduit, b"question").await, b"hello");
         });
         assert_eq!(thread.join().unwrap(), b"question");
     }
@@ -170,9 +193,12 @@ fn what_an_http_proxy_answers_is_told() {
         ("HTTP/1.1 403 Not for\tyou\r\n\r\n", "403 Not for\\tyou", false),
         ("HTTP/1.0 502 Bad gateway\r\n\r\n", "502 Bad gateway", true),
         ("SSH-2.0-x\r\n\r\n", "not answer as an HTTP proxy", false),
+        ("\r\n\r\n", "not answer as an HTTP proxy", false),
+        // Interim by its number, and the last answer in HTTP on its connection (RFC 9110, 15.2.2).
+        ("HTTP/1.1 101 Switching Protocols\r\n\r\n", "101 Switching Protocols", false),
     ] {
         let (place, _thread) = proxy(vec![(request.into(), answer.into())]);
-        let error = refused(&format!("http-connect:{place}:a:1"));
+        let error = refused(&format!("http-connect:{place}:a:1,connect-timeout=20"));
         assert!(error.to_string().contains(why), "{error}");
         assert_eq!(error.passes(), passes, "{error}");
     }
