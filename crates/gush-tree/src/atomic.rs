@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::fs::{self, Access, AtFlags, CWD, Mode, OFlags};
 use rustix::io::{self, Errno, retry_on_intr};
 
+use crate::parents;
 use crate::place::{Place, proc_path};
 
 /// The temporary names that [`remove_temporaries`] must remove. Names are made, renamed and removed only
@@ -29,12 +30,13 @@ fn pending() -> MutexGuard<'static, Vec<Pending>> {
     PENDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes every temporary name and keeps other threads from making new ones, for a program about to die of a
-/// signal.
+/// Removes every temporary name, gives the directories of [`Parents`](crate::Parents) their attributes, and keeps other
+/// threads from making more of either, for a program about to die of a signal.
 ///
-/// A program that copies with [`atomic`](crate::Options::atomic) calls this function from the thread that
-/// waits for SIGINT, SIGTERM and SIGHUP. Without this call a signal may leave a file named
-/// `.NAME.gush-XXXXXX`. An atomic copy started after this call waits for ever.
+/// A program that copies with [`atomic`](crate::Options::atomic) or makes [`Parents`](crate::Parents) calls this function
+/// from the thread that waits for SIGINT, SIGTERM and SIGHUP. Without this call a signal may leave a file named
+/// `.NAME.gush-XXXXXX`, or a directory with a mode that was lent for the copy. An atomic copy started after this call waits
+/// for ever.
 ///
 /// ```no_run
 /// gush_tree::remove_temporaries();
@@ -49,6 +51,7 @@ pub fn remove_temporaries() {
     }
     // The lock stays held: no thread makes another name before the process has ended.
     mem::forget(pending);
+    parents::finish_all();
 }
 
 /// A temporary name beside a target, removed on drop.

@@ -14,6 +14,7 @@ use crate::events::Events;
 use crate::metadata::{Handle, Ownership, Transfer};
 use crate::options::{Dereference, Make, Options};
 use crate::overwriting::{Fate, Look, Room};
+use crate::parents::Parents;
 use crate::place::{FileId, Place, kind, same_file};
 use crate::tree::journal::{self, Fingerprint, Journal, Promises};
 use crate::tree::{self, Dir, Extent, Operands};
@@ -214,7 +215,22 @@ impl<'o> Copier<'o> {
         target: Place<'_>,
         events: &mut dyn Events,
     ) -> Result<Done, Error> {
-        self.copy_to(source, target, false, events)
+        self.copy_to(source, target, Name::Unknown, events)
+    }
+
+    /// As [`copy`](Self::copy), to a name below directories that were made, or, in a dry run, would be made.
+    ///
+    /// # Errors
+    /// As [`copy`](Self::copy).
+    pub fn copy_below(
+        &mut self,
+        parents: &Parents,
+        source: Place<'_>,
+        target: Place<'_>,
+        events: &mut dyn Events,
+    ) -> Result<Done, Error> {
+        let name = if parents.are_imagined { Name::Imagined } else { Name::Unknown };
+        self.copy_to(source, target, name, events)
     }
 
     /// As [`copy`](Self::copy), to a free name, or a dangling symbolic link.
@@ -244,14 +260,14 @@ impl<'o> Copier<'o> {
         target: Place<'_>,
         events: &mut dyn Events,
     ) -> Result<Done, Error> {
-        self.copy_to(source, target, true, events)
+        self.copy_to(source, target, Name::Free, events)
     }
 
     fn copy_to(
         &mut self,
         source: Place<'_>,
         target: Place<'_>,
-        is_new: bool,
+        name: Name,
         events: &mut dyn Events,
     ) -> Result<Done, Error> {
         let options = self.options;
@@ -275,7 +291,9 @@ impl<'o> Copier<'o> {
                 let text = "omitting directory: -r copies directories";
                 return Err(Error::refusal(source.shown, text));
             }
-            return tree::copy(&common, &mut self.operands, (source, &source_stat), target, events);
+            let is_imagined = name == Name::Imagined;
+            let source = (source, &source_stat);
+            return tree::copy(&common, &mut self.operands, source, (target, is_imagined), events);
         }
         if options.shard.is_some() {
             let text = "not copied: ranks divide a tree, and this is no directory";
@@ -288,8 +306,24 @@ impl<'o> Copier<'o> {
             ));
             return Ok(Done::new(Action::Skipped));
         }
+        let is_new = match name {
+            Name::Unknown => false,
+            // A dry run looks for itself: the directory may be missing, too.
+            Name::Free => !options.dry_run,
+            Name::Imagined => true,
+        };
         common.copy_file((source, &source_stat), (target, is_new), None, events)
     }
+}
+
+/// What is known of the name of an operand's target.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Name {
+    Unknown,
+    /// Nothing has the name, but perhaps a dangling symbolic link.
+    Free,
+    /// The name is in a directory that a dry run did not make.
+    Imagined,
 }
 
 /// What all copies of one command have in common, on any thread.

@@ -61,6 +61,7 @@ mod parents;
 mod place;
 pub mod quote;
 mod regular;
+mod rehearsal;
 mod remedy;
 mod same;
 mod special;

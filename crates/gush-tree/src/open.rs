@@ -107,7 +107,7 @@ pub(crate) fn target(
                 Err(Errno::NOENT) => {}
                 Err(errno) => return Err(remedy::not_changed(&job.target, "cannot remove", errno)),
             },
-            Err(errno) => return Err(cannot_write(job, errno)),
+            Err(errno) => return Err(cannot_write(&job.target, errno)),
         }
     }
     let fd = create(job, creation_mode)?;
@@ -170,38 +170,39 @@ fn not_the_source(
 fn create(job: &Job<'_>, mode: Mode) -> Result<OwnedFd, Error> {
     match job.target.open(NEW, mode) {
         Ok(fd) => Ok(fd),
-        Err(Errno::EXIST) if is_link(job) => match job.options.through_dangling {
+        Err(Errno::EXIST) if is_link(&job.target) => match job.options.through_dangling {
             true => {
                 // O_EXCL refuses every link, and POSIXLY_CORRECT asks for the file behind it.
-                job.target.open(NEW - OFlags::EXCL, mode).map_err(|errno| cannot_create(job, errno))
+                let opened = job.target.open(NEW - OFlags::EXCL, mode);
+                opened.map_err(|errno| cannot_create(&job.target, errno))
             }
-            false => Err(dangling(job)),
+            false => Err(dangling(&job.target)),
         },
-        Err(errno) => Err(cannot_create(job, errno)),
+        Err(errno) => Err(cannot_create(&job.target, errno)),
     }
 }
 
-pub(crate) fn is_link(job: &Job<'_>) -> bool {
-    job.target.stat(false).is_ok_and(|stat| kind(&stat) == FileType::Symlink)
+pub(crate) fn is_link(target: &Place<'_>) -> bool {
+    target.stat(false).is_ok_and(|stat| kind(&stat) == FileType::Symlink)
 }
 
-pub(crate) fn dangling(job: &Job<'_>) -> Error {
-    Error::refusal(job.target.shown, "not written through a dangling symbolic link")
+pub(crate) fn dangling(target: &Place<'_>) -> Error {
+    Error::refusal(target.shown, "not written through a dangling symbolic link")
         .hinting("--remove-destination replaces the link")
 }
 
-pub(crate) fn cannot_create(job: &Job<'_>, errno: Errno) -> Error {
+pub(crate) fn cannot_create(target: &Place<'_>, errno: Errno) -> Error {
     let errno = match errno {
         // GNU's word for `cp a nothing/`, where the kernel says EISDIR.
-        Errno::ISDIR if job.target.must_be_directory() => Errno::NOTDIR,
+        Errno::ISDIR if target.must_be_directory() => Errno::NOTDIR,
         errno => errno,
     };
-    remedy::not_made(&job.target, "cannot create", errno)
+    remedy::not_made(target, "cannot create", errno)
 }
 
 /// The error of an atomic target that could not be created or named.
 pub(crate) fn cannot_replace(job: &Job<'_>, errno: Errno) -> Error {
-    let error = cannot_create(job, errno);
+    let error = cannot_create(&job.target, errno);
     let parent = Place { name: job.target.parent(), ..job.target };
     let shown = match job.target.shown.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -226,13 +227,13 @@ pub(crate) fn cannot_replace(job: &Job<'_>, errno: Errno) -> Error {
     }
 }
 
-pub(crate) fn cannot_write(job: &Job<'_>, errno: Errno) -> Error {
-    if errno == Errno::XDEV && job.target.bounds.is_some() {
-        return remedy::out_of_bounds(&job.target);
+pub(crate) fn cannot_write(target: &Place<'_>, errno: Errno) -> Error {
+    if errno == Errno::XDEV && target.bounds.is_some() {
+        return remedy::out_of_bounds(target);
     }
-    let error = Error::os(job.target.shown, "cannot open for writing", errno);
+    let error = Error::os(target.shown, "cannot open for writing", errno);
     match errno {
-        Errno::ACCESS | Errno::PERM | Errno::TXTBSY => match remedy::for_writing(&job.target) {
+        Errno::ACCESS | Errno::PERM | Errno::TXTBSY => match remedy::for_writing(target) {
             Some(remedy) => error.hinting(remedy),
             None => error,
         },

@@ -13,10 +13,10 @@ use crate::already_copied::AlreadyCopied;
 use crate::backup::BackupControl;
 use crate::error::Error;
 use crate::events::{Events, Question};
-use crate::options::{Dereference, Options, Update};
+use crate::options::{Dereference, Make, Options, Update};
 use crate::place::{Place, kind};
 use crate::same::{self, Verdict};
-use crate::{open, quote, remedy, uncached};
+use crate::{open, quote, rehearsal, remedy, uncached};
 
 /// What becomes of a source, as far as the target decides.
 pub(crate) enum Fate {
@@ -78,12 +78,18 @@ impl Look<'_> {
     pub(crate) fn make_room(&self, is_new: bool, events: &mut dyn Events) -> Result<Fate, Error> {
         let looks_at_link = self.looks_at_link();
         // A directory just made has nothing at this name, and a look saved counts for every file of a tree.
-        if is_new && (!looks_at_link || self.options.dry_run) {
-            return Ok(Fate::Copied(Room::default()));
-        }
-        match self.existing(looks_at_link)? {
+        let existing = match is_new && (!looks_at_link || self.options.dry_run) {
+            true => None,
+            false => self.existing(looks_at_link)?,
+        };
+        match existing {
             Some(existing) => self.make_room_of(&existing, events),
-            None => Ok(Fate::Copied(Room::default())),
+            None => {
+                if self.options.dry_run {
+                    self.rehearse(is_new, None)?;
+                }
+                Ok(Fate::Copied(Room::default()))
+            }
         }
     }
 
@@ -150,13 +156,16 @@ impl Look<'_> {
             return both(format!("will not overwrite just-created {to} with {from}"));
         }
         let mut room = Room { existing: Some(*existing), ..Room::default() };
+        if let Some(backup) = &options.backup
+            && backup.would_destroy(&target, &source, source_stat)
+        {
+            return both(format!("backing up {to} might destroy source; {from} not copied"));
+        }
         if options.dry_run {
+            self.rehearse(false, Some(existing))?;
             return Ok(Fate::Copied(room));
         }
         if let Some(backup) = &options.backup {
-            if backup.would_destroy(&target, &source, source_stat) {
-                return both(format!("backing up {to} might destroy source; {from} not copied"));
-            }
             let failed = |errno| remedy::not_changed(&target, "cannot back up", errno);
             if options.atomic && options.reads(kind(source_stat)) {
                 // The old file keeps its name until the new one is whole.
@@ -183,6 +192,37 @@ impl Look<'_> {
             }
         }
         Ok(Fate::Copied(room))
+    }
+
+    /// Refuses, in a dry run, a source that could not be read or a target that could not be made or replaced.
+    fn rehearse(&self, is_new: bool, existing: Option<&Stat>) -> Result<(), Error> {
+        let Self { options, target, .. } = self;
+        let is_read = options.reads(kind(self.source_stat));
+        if is_read {
+            rehearsal::refuse_unreadable(&self.source, kind(self.source_stat))?;
+        }
+        match existing {
+            // In a directory that a dry run did not make is nothing to look at.
+            None if is_new => Ok(()),
+            None => rehearsal::refuse_new(options, target, is_read),
+            Some(existing) => self.rehearse_replacing(existing, is_read),
+        }
+    }
+
+    fn rehearse_replacing(&self, existing: &Stat, is_read: bool) -> Result<(), Error> {
+        let Self { options, target, .. } = self;
+        let goes = options.backup.is_some() || options.atomic || self.goes_first(existing);
+        // Only a link takes a name by -f.
+        let is_link = options.make != Make::Copy || kind(self.source_stat) == FileType::Symlink;
+        match (goes, options.force) {
+            (false, false) if is_read => rehearsal::refuse_unwritable(target),
+            (false, force) if !(is_read || force && is_link) => {
+                let error = open::cannot_create(target, Errno::EXIST);
+                Err(if is_link { error.hinting("-f replaces it") } else { error })
+            }
+            _ => rehearsal::may_be_made(target)
+                .map_err(|errno| remedy::not_changed(target, "cannot replace", errno)),
+        }
     }
 
     /// Compares two regular files, or two symbolic links.

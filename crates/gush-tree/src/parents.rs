@@ -1,9 +1,10 @@
 //! The directories of `--parents`: made like the source's, given their attributes when the file is there.
 
 use std::ffi::OsString;
+use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{self, FileType, Mode, Stat};
 use rustix::io::{Errno, retry_on_intr};
@@ -14,8 +15,28 @@ use crate::metadata::{Handle, Transfer, umask};
 use crate::new_directory::{self, DIRECTORY};
 use crate::options::{ModeRule, Options, Xattrs};
 use crate::place::{Place, kind};
+use crate::{rehearsal, remedy};
 
-/// Directories between the target directory and a file. Their attributes wait for [`finish`](Self::finish).
+/// The directories that [`finish_all`] must give their attributes. A directory is made only while this list is locked, so none is missing.
+static UNFINISHED: Mutex<Vec<Arc<Waiting>>> = Mutex::new(Vec::new());
+
+fn unfinished() -> MutexGuard<'static, Vec<Arc<Waiting>>> {
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Gives all directories their attributes, and keeps other threads from making more, for a program about to die of a signal.
+pub(crate) fn finish_all() {
+    let unfinished = unfinished();
+    for waiting in unfinished.iter().rev() {
+        // The process is about to die: nobody could be told of a failure.
+        waiting.finish(&mut ());
+    }
+    // The lock stays held: no thread makes another directory before the process has ended.
+    mem::forget(unfinished);
+}
+
+/// Directories between the target directory and a file. Their attributes wait for [`finish`](Self::finish), or for
+/// [`remove_temporaries`](crate::remove_temporaries). In a dry run ([`Options::dry_run`]) no directory is made.
 ///
 /// ```
 /// use std::{fs::File, os::fd::AsFd};
@@ -32,22 +53,26 @@ use crate::place::{Place, kind};
 /// let name = source.strip_prefix("/")?;
 /// let parents = Parents::make(&options, (dir.as_fd(), &target), &source, name, &mut ())?;
 /// assert!(target.join(name).parent().unwrap().is_dir());
-/// assert!(parents.finish(&options, &mut ()));
+/// assert!(parents.finish(&mut ()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Default)]
 pub struct Parents {
-    waiting: Vec<Waiting>,
+    waiting: Vec<Arc<Waiting>>,
+    /// A dry run found a directory missing, below which nothing can be looked at.
+    pub(crate) are_imagined: bool,
 }
 
 #[derive(Debug)]
 struct Waiting {
+    /// As for the file, but for the extended attributes.
+    attributes: Arc<Options>,
     source: PathBuf,
     source_stat: Stat,
     source_fd: OwnedFd,
     shown: PathBuf,
     /// The directory itself: another file may have the name when the attributes are set.
-    fd: Arc<OwnedFd>,
+    fd: OwnedFd,
     /// The final mode, if the directory was made with another one to be writable.
     restore_bits: Option<u32>,
 }
@@ -75,19 +100,48 @@ impl Parents {
             Ok(_) => return Err(Error::refusal(&shown, "exists but is not a directory")),
             Err(_) => {}
         }
+        let made = parents.make_each(options, (dir, dir_shown), source, above, events);
+        match made {
+            Ok(()) => Ok(parents),
+            Err(error) => {
+                // Those made so far get their attributes all the same.
+                parents.finish(events);
+                Err(error)
+            }
+        }
+    }
+
+    fn make_each(
+        &mut self,
+        options: &Options,
+        (dir, dir_shown): (BorrowedFd<'_>, &Path),
+        source: &Path,
+        above: &Path,
+        events: &mut dyn Events,
+    ) -> Result<(), Error> {
         let preserve = &options.preserve;
         let keeps_any = preserve.owner || preserve.times || preserve.mode == ModeRule::Keep;
+        let attributes = Arc::new(attributes(options));
         let (mut below, mut original) = (PathBuf::new(), root_of(source));
-        let mut parent: Option<Arc<OwnedFd>> = None;
+        // The directory above: one that waits for its attributes, or one that needs none.
+        let (mut parent, mut found_above): (Option<Arc<Waiting>>, Option<OwnedFd>) = (None, None);
         for component in above.components() {
             below.push(component);
             original.push(component);
             let shown = dir_shown.join(&below);
-            let above = parent.as_ref().map_or(dir, |fd| fd.as_fd());
+            if self.are_imagined {
+                source_directory(&original)?;
+                continue;
+            }
+            let above = match (&found_above, &parent) {
+                (Some(fd), _) => fd.as_fd(),
+                (None, Some(parent)) => parent.fd.as_fd(),
+                (None, None) => dir,
+            };
             let place = Place::below(above, Path::new(&component), &shown);
             let found = match place.open(DIRECTORY, Mode::empty()) {
-                Ok(fd) if !keeps_any => {
-                    parent = Some(Arc::new(fd));
+                Ok(fd) if !keeps_any || options.dry_run => {
+                    found_above = Some(fd);
                     continue;
                 }
                 Ok(fd) => Some(fd),
@@ -97,61 +151,92 @@ impl Parents {
                 Err(_) => None,
             };
             let (source_stat, source_fd) = source_directory(&original)?;
-            let (fd, restore_bits) = match found {
-                Some(fd) => (fd, None),
-                None => {
-                    let made = make_directory(options, &place, &source_stat)?;
-                    events.made_directory(&original, &shown);
-                    made
-                }
+            if options.dry_run {
+                rehearsal::may_be_made(&place)
+                    .map_err(|errno| remedy::not_made(&place, "cannot make directory", errno))?;
+                self.are_imagined = true;
+                continue;
+            }
+            let is_new = found.is_none();
+            let waiting = {
+                // Locked around making and noting: a signal between the two would leave the mode that was lent.
+                let mut unfinished = unfinished();
+                let (fd, restore_bits) = match found {
+                    Some(fd) => (fd, None),
+                    None => make_directory(options, &place, &source_stat)?,
+                };
+                let waiting = Arc::new(Waiting {
+                    attributes: Arc::clone(&attributes),
+                    source: original.clone(),
+                    source_stat,
+                    source_fd,
+                    shown,
+                    fd,
+                    restore_bits,
+                });
+                unfinished.push(Arc::clone(&waiting));
+                waiting
             };
-            let fd = Arc::new(fd);
-            parent = Some(Arc::clone(&fd));
-            let source = original.clone();
-            parents.waiting.push(Waiting {
-                source,
-                source_stat,
-                source_fd,
-                shown,
-                fd,
-                restore_bits,
-            });
+            if is_new {
+                events.made_directory(&original, &waiting.shown);
+            }
+            self.waiting.push(Arc::clone(&waiting));
+            (parent, found_above) = (Some(waiting), None);
         }
-        Ok(parents)
+        Ok(())
     }
 
     /// Gives the directories their attributes, deepest first; `false` when an attribute could not be set.
-    pub fn finish(self, options: &Options, events: &mut dyn Events) -> bool {
-        let mut attributes = options.clone();
-        attributes.preserve.required = true;
-        // As GNU: times, owner and mode alone.
-        attributes.preserve.xattrs = Xattrs::Leave;
-        let mut complete = true;
+    pub fn finish(self, events: &mut dyn Events) -> bool {
         // Deepest first: an attribute given below changes the time of the directory above.
-        for waiting in self.waiting.iter().rev() {
-            let target = Handle::Pinned { fd: waiting.fd.as_fd(), is_link: false };
-            complete &= Transfer {
-                options: &attributes,
-                source: Handle::Pinned { fd: waiting.source_fd.as_fd(), is_link: false },
-                source_stat: &waiting.source_stat,
-                source_shown: &waiting.source,
-                target,
-                target_shown: &waiting.shown,
-                target_owner: None,
-                existing_mode: None,
-                created: false,
-                may_inherit_acl: true,
-                provisional_bits: 0,
-            }
-            .apply(events);
-            let restored =
-                new_directory::restore(target, options.preserve.mode, waiting.restore_bits);
-            if let Err(errno) = restored {
-                events.warns(&Error::os(&waiting.shown, "cannot preserve permissions", errno));
-                complete = false;
+        self.waiting.iter().rev().fold(true, |complete, waiting| waiting.finish(events) & complete)
+    }
+}
+
+impl Drop for Parents {
+    fn drop(&mut self) {
+        if !self.waiting.is_empty() {
+            let is_ours =
+                |other: &Arc<Waiting>| self.waiting.iter().any(|own| Arc::ptr_eq(own, other));
+            unfinished().retain(|other| !is_ours(other));
+        }
+    }
+}
+
+/// The attributes of the directories: times, owner and mode alone, as GNU cp's.
+fn attributes(options: &Options) -> Options {
+    let mut attributes = options.clone();
+    attributes.preserve.required = true;
+    attributes.preserve.xattrs = Xattrs::Leave;
+    attributes
+}
+
+impl Waiting {
+    /// Gives one directory its attributes; `false` when one could not be set. To do so twice does no harm.
+    fn finish(&self, events: &mut dyn Events) -> bool {
+        let target = Handle::Pinned { fd: self.fd.as_fd(), is_link: false };
+        let complete = Transfer {
+            options: &self.attributes,
+            source: Handle::Pinned { fd: self.source_fd.as_fd(), is_link: false },
+            source_stat: &self.source_stat,
+            source_shown: &self.source,
+            target,
+            target_shown: &self.shown,
+            target_owner: None,
+            existing_mode: None,
+            created: false,
+            may_inherit_acl: true,
+            provisional_bits: 0,
+        }
+        .apply(events);
+        let mode = self.attributes.preserve.mode;
+        match new_directory::restore(target, mode, self.restore_bits) {
+            Ok(()) => complete,
+            Err(errno) => {
+                events.warns(&Error::os(&self.shown, "cannot preserve permissions", errno));
+                false
             }
         }
-        complete
     }
 }
 

@@ -177,7 +177,9 @@ impl File<'_> {
         match &inherited {
             Some(stat) => check_replaceable(job, stat, self.source_stat)?,
             // A rename would replace the link, where cp writes behind it.
-            None if !job.displaces && open::is_link(job) => return Err(open::dangling(job)),
+            None if !job.displaces && open::is_link(&job.target) => {
+                return Err(open::dangling(&job.target));
+            }
             None => {}
         }
         // Closed to others until the old file's permissions are on it.
@@ -376,7 +378,7 @@ fn check_replaceable(job: &Job<'_>, stat: &Stat, source: &Stat) -> Result<(), Er
     });
     match writable {
         Err(errno) if !job.options.force || errno == Errno::ROFS => {
-            Err(open::cannot_write(job, errno))
+            Err(open::cannot_write(&job.target, errno))
         }
         _ => Ok(()),
     }
@@ -385,7 +387,7 @@ fn check_replaceable(job: &Job<'_>, stat: &Stat, source: &Stat) -> Result<(), Er
 /// The file at the end of the target's symbolic links. An atomic copy replaces this file, not the link.
 fn end_of_links(job: &Job<'_>) -> Result<Option<PathBuf>, Error> {
     let Some(existing) = job.existing.filter(|_| !job.displaces) else { return Ok(None) };
-    if !open::is_link(job) {
+    if !open::is_link(&job.target) {
         return Ok(None);
     }
     if job.target.bounds.is_some() {

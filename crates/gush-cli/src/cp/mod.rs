@@ -78,8 +78,8 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
             quote::if_needed(&target)
         ));
     }
-    // Only then: a copy without temporary files dies of a signal by default, as GNU cp does.
-    if settings.options.makes_temporaries()
+    // Only then: a copy that leaves nothing to tidy up dies of a signal by default, as GNU cp does.
+    if (settings.options.makes_temporaries() || settings.naming.parents)
         && let Err(errno) = gush_process::on_termination(gush_tree::remove_temporaries)
     {
         let why = crate::talk::errno_text(errno);
@@ -220,13 +220,13 @@ fn into_directory(
         let target = Place::below(dir, name, &shown);
         // A failed operand does not keep the others from being copied, as with GNU cp.
         all_well &= timed((source, &shown), teller, |teller| {
-            let parents = match settings.naming.parents && !options.dry_run {
+            let parents = match settings.naming.parents {
                 true => Parents::make(options, (dir, path), source, name, teller)?,
                 false => Parents::default(),
             };
-            let result = copier.copy(Place::here(source), target, teller);
+            let result = copier.copy_below(&parents, Place::here(source), target, teller);
             // Last, since copying into a directory changes its times.
-            let complete = parents.finish(options, teller);
+            let complete = parents.finish(teller);
             result.map(|mut done| {
                 done.complete &= complete;
                 done

@@ -2,12 +2,15 @@
 //! `--update=changed`, `--on-error`, `--commit-last`.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use crate::common::cp::{cp, fails, stderr, stdout, succeeds};
-use crate::common::{skipped, strace};
+use crate::common::{copied_gush, nobody, skipped, strace};
 
 fn tree(files: &[&str]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -296,6 +299,78 @@ fn a_dry_run_tells_all_and_changes_nothing() {
     succeeds(dir.path(), &["--dry-run", "--parents", "a/b/g", "d"]);
     assert_eq!((state("a"), state("d")), before);
     assert!(!dir.path().join("alone").exists());
+}
+
+#[test]
+fn a_dry_run_promises_nothing_that_the_copy_refuses() {
+    let cases: [(&[&str], &str); 10] = [
+        (&["-r", "a", "missing/d"], "missing/d: cannot make directory: No such file"),
+        (&["a/f", "missing/d"], "missing/d: cannot create: No such file"),
+        (&["a/f", "missing/"], "missing/: cannot create: Not a directory"),
+        (&["a/f", "dangling"], "dangling: not written through a dangling symbolic link"),
+        (&["-s", "/etc/hostname", "missing/d"], "missing/d: cannot create"),
+        (&["-l", "a/f", "old"], "old: cannot create"),
+        (&["-r", "a", "old/d"], "Not a directory"),
+        (&["--parents", "a/b/g", "p"], "p/a: exists but is not a directory"),
+        (&["-r", "--parents", "a/b", "p"], "p/a: exists but is not a directory"),
+        (&["--parents", "a/nothing", "t"], "a/nothing: cannot stat"),
+    ];
+    for (words, why) in cases {
+        let dir = tree(&["a/f", "a/b/g", "old", "p/a", "t/x"]);
+        symlink("nowhere", dir.path().join("dangling")).unwrap();
+        let before = below(dir.path());
+        let output = cp(dir.path(), &[&["--dry-run"], words].concat());
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {}", stdout(&output));
+        assert!(stderr(&output).contains(why), "{words:?}: {}", stderr(&output));
+        assert!(!stdout(&output).contains("would"), "{words:?}: {}", stdout(&output));
+        assert_eq!(below(dir.path()), before, "{words:?}");
+        fails(dir.path(), words);
+    }
+    let dir = tree(&["a/f", "a/b/g", "t/x", "old"]);
+    symlink("f", dir.path().join("a/l")).unwrap();
+    let before = below(dir.path());
+    for words in [
+        &["-f", "-l", "a/f", "old"][..],
+        &["-P", "a/l", "old"],
+        &["-b", "a/f", "old"],
+        &["--parents", "a/b/g", "t"],
+        &["-r", "--parents", "a/b", "t"],
+        &["-r", "a", "new"],
+        &["-r", "a", "new/"],
+        &["-r", "a/b/..", "t"],
+    ] {
+        succeeds(dir.path(), &[&["--dry-run"], words].concat());
+        assert_eq!(below(dir.path()), before, "{words:?}");
+    }
+}
+
+#[test]
+fn a_dry_run_tells_what_its_user_may_not_do() {
+    let user = match nobody() {
+        Ok(user) => user,
+        Err(why) => return skipped(&why),
+    };
+    let programs = tempfile::tempdir().unwrap();
+    let mode = |path: &Path, bits| fs::set_permissions(path, Permissions::from_mode(bits)).unwrap();
+    mode(programs.path(), 0o755);
+    // The user may not enter the build's directory.
+    let gush = copied_gush(programs.path());
+    let dir = tree(&["a/closed", "a/f", "d/f", "d/closed"]);
+    mode(dir.path(), 0o755);
+    mode(&dir.path().join("a/closed"), 0);
+    for words in [["-rT", "a", "d"], ["-r", "a", "new"], ["-rTf", "a", "d"]] {
+        let run = |dry: &[&str]| {
+            let mut command = Command::new(&gush);
+            command.arg("cp").args(dry).args(words).current_dir(dir.path()).uid(user).gid(user);
+            command.env("GUSH_NO_PROFILE", "1").stdin(Stdio::null());
+            let output = command.output().unwrap();
+            assert_eq!(output.status.code(), Some(1), "{words:?}");
+            let mut told: Vec<_> = stderr(&output).lines().map(str::to_owned).collect();
+            told.sort();
+            told.iter().map(|line| line.split(": ").nth(2).unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(run(&["--dry-run"]), run(&[]), "{words:?}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::common::cp::{cp, fails, names, stderr, stdout, succeeds, with_mounts};
+use crate::common::cp::{cp, fails, names, script, stderr, stdout, succeeds, with_mounts};
 use crate::common::{copied_gush, nobody, skipped, strace};
 
 fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
@@ -21,6 +21,29 @@ fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
 
 fn read(dir: &Path, name: &str) -> String {
     fs::read_to_string(dir.join(name)).unwrap_or_else(|error| format!("{name}: {error}"))
+}
+
+#[test]
+fn parents_get_their_modes_though_the_copy_fails_or_is_interrupted() {
+    // Both lack a right that the copy needs, and give others one that a directory under way withholds.
+    let make = "umask 0; mkdir -p x/y/z d; mkfifo x/y/z/fifo; chmod 575 x; chmod 577 x/y";
+    let cases = [
+        ("a missing file", "\"$G\" cp --parents x/y/z/missing d", "1"),
+        ("a missing directory", "\"$G\" cp --parents x/y/missing/f d", "1"),
+        // Nobody writes to the FIFO, so the copy waits.
+        (
+            "an interrupt",
+            "\"$G\" cp --parents x/y/z/fifo d & until test -d d/x/y/z; do sleep 0.01; done; \
+             kill -TERM $!; wait $!",
+            "143",
+        ),
+    ];
+    for (what, run, status) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        let output = script(dir.path(), &format!("{make}; {run}; echo $?; stat -c %a d/x d/x/y"));
+        let said = stderr(&output);
+        assert_eq!(stdout(&output), format!("{status}\n575\n577\n"), "{what}: {said}");
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::events::Events;
 use crate::new_directory;
 use crate::options::{Dereference, Make, Options, Update};
 use crate::place::{Place, kind, same_file};
-use crate::quote;
+use crate::{quote, rehearsal, remedy};
 
 /// A directory to be copied.
 pub(crate) struct Entrance<'a> {
@@ -74,6 +74,11 @@ impl Entrance<'_> {
             Follows { source: self.options.dereference != Dereference::Never, target: false };
         let Existing::Directory { stat: target_stat, is_link } = existing else {
             if self.options.dry_run {
+                if let (Existing::Nothing, false) = (existing, self.is_new) {
+                    rehearsal::may_be_made(&self.target).map_err(|errno| {
+                        remedy::not_made(&self.target, "cannot make directory", errno)
+                    })?;
+                }
                 events.starts(self.source.shown, self.target.shown, None);
                 let fd = dir::nowhere()
                     .map_err(|errno| Error::os(self.target.shown, "cannot look ahead", errno))?;

@@ -111,7 +111,7 @@ pub(crate) fn copy(
     common: &Common<'_>,
     operands: &mut Operands,
     (source, source_stat): (Place<'_>, &Stat),
-    target: Place<'_>,
+    (target, is_imagined): (Place<'_>, bool),
     events: &mut dyn Events,
 ) -> Result<Done, Error> {
     let options = common.options;
@@ -121,7 +121,8 @@ pub(crate) fn copy(
     let journal =
         options.resume.then(|| Journal::open(options, source_stat, &target)).transpose()?;
     let with_journal = Common { journal: journal.as_ref(), ..*common };
-    let walked = walk_tree(&with_journal, operands, (source, source_stat), target, events)?;
+    let to = (target, is_imagined);
+    let walked = walk_tree(&with_journal, operands, (source, source_stat), to, events)?;
     let Some(Walked { complete, .. }) = walked else { return Ok(Done::new(Action::Skipped)) };
     match journal {
         Some(journal) if complete => journal.remove(&target)?,
@@ -131,12 +132,12 @@ pub(crate) fn copy(
     Ok(Done { complete, ..Done::new(Action::Directory) })
 }
 
-/// Walks through a tree; `None` if the user named the directory before, or it is its own target.
+/// Walks through a tree, to a target that a dry run may only imagine; `None` if the user named the directory before, or it is its own target.
 fn walk_tree(
     common: &Common<'_>,
     operands: &mut Operands,
     (source, source_stat): (Place<'_>, &Stat),
-    target: Place<'_>,
+    (target, is_imagined): (Place<'_>, bool),
     events: &mut dyn Events,
 ) -> Result<Option<Walked>, Error> {
     let (options, journal) = (common.options, common.journal);
@@ -148,7 +149,7 @@ fn walk_tree(
         source,
         source_stat,
         target,
-        is_new: false,
+        is_new: is_imagined,
         is_shared,
         made,
         replace: None,

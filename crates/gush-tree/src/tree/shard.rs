@@ -366,7 +366,7 @@ pub(super) fn copy(
     let there = (state.dir.as_fd(), &*state.shown);
     let parts = Parts::new(shard, there, &journal, AfterShares::default());
     let of_share = Common { journal: Some(&journal), extent: Extent::Share(&parts), ..*common };
-    let walked = walk_tree(&of_share, operands, (source, source_stat), target, events);
+    let walked = walk_tree(&of_share, operands, (source, source_stat), (target, false), events);
     let share = match &walked {
         Ok(Some(Walked { complete, share })) => Share { is_complete: *complete, ..*share },
         Ok(None) | Err(_) => {
@@ -401,7 +401,7 @@ pub(super) fn copy(
     let parts = Parts::new(shard, there, &journal, after);
     let extent = Extent::Rest { others_failed, parts: &parts };
     let of_rest = Common { journal: Some(&journal), extent, ..*common };
-    let walked = walk_tree(&of_rest, operands, (source, source_stat), target, events)?;
+    let walked = walk_tree(&of_rest, operands, (source, source_stat), (target, false), events)?;
     let complete = walked.is_some_and(|walked| walked.complete);
     events.ranks_ended(&shares);
     match complete {

@@ -1,0 +1,61 @@
+//! What a dry run says of a copy that would be refused: it looks, opens nothing for writing, and makes nothing.
+
+use rustix::fs::{self, Access, AtFlags, FileType};
+use rustix::io::{self, Errno, retry_on_intr};
+
+use crate::error::Error;
+use crate::open;
+use crate::options::Options;
+use crate::place::Place;
+
+fn may(place: &Place<'_>, access: Access) -> io::Result<()> {
+    let ask = |flags| retry_on_intr(|| fs::accessat(place.dir, place.name, access, flags));
+    // EACCESS asks for the effective user, who copies.
+    match ask(AtFlags::EACCESS) {
+        // A filter that does not know faccessat2(2), or a file that is immutable: faccessat(2) tells.
+        Err(Errno::PERM) => ask(AtFlags::empty()),
+        // Before Linux 5.8, of another user than the real one.
+        Err(Errno::NOSYS) => Ok(()),
+        other => other,
+    }
+}
+
+/// May a name be added to the directory of `target`?
+///
+/// # Errors
+/// ENOENT for a missing directory, ENOTDIR below a file, EACCES, EPERM or EROFS where nothing can be made.
+pub(crate) fn may_be_made(target: &Place<'_>) -> io::Result<()> {
+    let above = Place { name: target.parent(), ..*target };
+    may(&above, Access::WRITE_OK | Access::EXEC_OK)
+}
+
+/// Refuses a source that could not be read.
+pub(crate) fn refuse_unreadable(source: &Place<'_>, source_kind: FileType) -> Result<(), Error> {
+    // A FIFO or device is told of by the copy alone.
+    if source_kind != FileType::RegularFile {
+        return Ok(());
+    }
+    may(source, Access::READ_OK)
+        .map_err(|errno| open::not_opened(source, "cannot open for reading", errno))
+}
+
+/// Refuses a target with a free name, or a dangling link there, that could not be made.
+pub(crate) fn refuse_new(
+    options: &Options,
+    target: &Place<'_>,
+    is_read: bool,
+) -> Result<(), Error> {
+    if is_read && !options.through_dangling && open::is_link(target) {
+        return Err(open::dangling(target));
+    }
+    may_be_made(target).map_err(|errno| open::cannot_create(target, errno))?;
+    match target.must_be_directory() {
+        true => Err(open::cannot_create(target, Errno::NOTDIR)),
+        false => Ok(()),
+    }
+}
+
+/// Refuses a file that could not be written in place.
+pub(crate) fn refuse_unwritable(target: &Place<'_>) -> Result<(), Error> {
+    may(target, Access::WRITE_OK).map_err(|errno| open::cannot_write(target, errno))
+}
