@@ -1,11 +1,13 @@
 //! `gush cp -r --delete`: files that the source lacks are removed from the target, and no others.
 
-use std::fs;
-use std::os::unix::fs::symlink;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use crate::common::cp::{fails, names, stderr, stdout, succeeds, with_mounts};
-use crate::common::{skipped, strace};
+use crate::common::{copied_gush, nobody, skipped, strace};
 
 fn tree(files: &[&str]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -327,6 +329,43 @@ fn a_dry_run_tells_what_gives_way_and_leaves_it() {
         assert!(told.contains(&format!("would remove '{name}'\n")), "{name}: {told}");
     }
     assert!(dir.path().join("d/y/deep/f").exists() && dir.path().join("d/x").is_file());
+}
+
+#[test]
+fn an_empty_directory_goes_without_a_right_to_it() {
+    let user = match nobody() {
+        Ok(user) => user,
+        Err(why) => return skipped(&why),
+    };
+    let programs = tempfile::tempdir().unwrap();
+    let mode = |path: &Path, bits| fs::set_permissions(path, Permissions::from_mode(bits)).unwrap();
+    mode(programs.path(), 0o755);
+    // The user may not enter the build's directory.
+    let gush = copied_gush(programs.path());
+    // Without the right to list, and without the right to search.
+    for bits in [0, 0o400, 0o500] {
+        for (filled, deep) in [(false, ""), (false, "deep/er/"), (true, ""), (true, "deep/")] {
+            let dir = tree(&["a/f", "d/f"]);
+            let closed = dir.path().join("d").join(deep).join("closed");
+            fs::create_dir_all(&closed).unwrap();
+            if filled {
+                fs::write(closed.join("f"), "").unwrap();
+            }
+            let owner = user.to_string();
+            let owned = Command::new("chown").args(["-R", &owner]).arg(dir.path()).status();
+            assert!(owned.unwrap().success());
+            mode(&closed, bits);
+            let mut command = Command::new(&gush);
+            command.args(["cp", "-rT", "--delete", "a", "d"]).current_dir(dir.path());
+            command.uid(user).gid(user).env("GUSH_NO_PROFILE", "1").stdin(Stdio::null());
+            let output = command.output().unwrap();
+            let said = format!("{bits:o} {deep}{filled}: {}", stderr(&output));
+            assert_eq!(output.status.success(), !filled, "{said}");
+            assert_eq!(closed.exists(), filled, "{said}");
+            assert_eq!(said.contains("closed"), filled, "{said}");
+            assert_eq!(said.contains("Permission denied"), filled, "{said}");
+        }
+    }
 }
 
 #[test]

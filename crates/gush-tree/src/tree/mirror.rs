@@ -188,9 +188,9 @@ impl Mirror<'_> {
                 .map(|()| Removed::Wholly)
                 .map_err(Reason::Os);
         }
-        let mut at = enter(dir, &entry.name)?;
+        let Some((mut at, level)) = self.go_down(dir, entry)? else { return Ok(Removed::Wholly) };
         // A list in place of recursion, and one descriptor: a tree of any depth can be removed.
-        let mut levels = vec![self.level(at.as_fd(), entry)?];
+        let mut levels = vec![level];
         loop {
             let Some(level) = levels.last_mut() else { return Ok(Removed::Wholly) };
             if (self.is_stopped)() {
@@ -202,9 +202,13 @@ impl Mirror<'_> {
                     level.removed = Removed::InPart;
                     path.back_to(before);
                 } else if next.is_directory {
-                    let below = enter(at.as_fd(), &next.name)?;
-                    levels.push(self.level(below.as_fd(), next)?);
-                    at = below;
+                    match self.go_down(at.as_fd(), next)? {
+                        Some((below, level)) => {
+                            levels.push(level);
+                            at = below;
+                        }
+                        None => path.back_to(before),
+                    }
                 } else {
                     self.unlink(at.as_fd(), &next.name, AtFlags::empty())?;
                     path.back_to(before);
@@ -231,6 +235,31 @@ impl Mirror<'_> {
             // Only now: until then the path names the entry of an error.
             path.pop(OsStr::from_bytes(name.to_bytes()));
             at = up;
+        }
+    }
+
+    /// Opens and lists a directory. `None` if it was empty and is gone: rmdir(2), as of GNU rm, asks for no right to the directory itself.
+    fn go_down(
+        &self,
+        above: BorrowedFd<'_>,
+        entry: Entry,
+    ) -> Result<Option<(OwnedFd, Level)>, Reason> {
+        let name = entry.name.clone();
+        let opened = enter(above, &name).map_err(Reason::Os);
+        let listed = opened.and_then(|fd| self.level(fd.as_fd(), entry).map(|level| (fd, level)));
+        match listed {
+            Ok(level) => Ok(Some(level)),
+            // A dry run cannot know.
+            Err(Reason::Os(errno @ (Errno::ACCESS | Errno::PERM))) if !self.is_dry => {
+                let held = open_directory(above, &name, OFlags::PATH)?;
+                self.limits.check(held.as_fd(), &retry_on_intr(|| fs::fstat(&held))?)?;
+                match retry_on_intr(|| fs::unlinkat(above, &name, AtFlags::REMOVEDIR)) {
+                    Ok(()) => Ok(None),
+                    // That the directory cannot be emptied is the reason.
+                    Err(_) => Err(Reason::Os(errno)),
+                }
+            }
+            Err(reason) => Err(reason),
         }
     }
 
@@ -346,9 +375,12 @@ fn entries(dir: BorrowedFd<'_>) -> io::Result<Entries> {
 }
 
 fn enter(above: BorrowedFd<'_>, name: &CStr) -> io::Result<OwnedFd> {
+    open_directory(above, name, OFlags::RDONLY)
+}
+
+fn open_directory(above: BorrowedFd<'_>, name: &CStr, how: OFlags) -> io::Result<OwnedFd> {
     let name = Path::new(OsStr::from_bytes(name.to_bytes()));
-    Place::below(above, name, name)
-        .open(OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
+    Place::below(above, name, name).open(how | OFlags::DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
 }
 
 #[cfg(test)]
