@@ -10,7 +10,7 @@ ATTR_LIST is a comma-separated list of mode (permissions and access control list
 timestamps, links, context, xattr and all.
 
 PATTERN reads as a line of .gitignore, from SOURCE on: '*.o' fits in every directory, '/target' in SOURCE alone, 'cache/' fits \
-directories, '**' any number of them. Of --exclude, --include and --filter-from the first rule that fits decides; without one an entry is \
+directories, '**' any number of them, and '?' any byte, also one that is no text. Of --exclude, --include and --filter-from the first rule that fits decides; without one an entry is \
 copied. An excluded directory is left out with all that is in it. SOURCE itself is always copied.
 
 Sizes and rates read as GNU reads them: K=1024, KB=1000, KiB=1024, and so on to Q; 1.5M is fine.
@@ -183,7 +183,7 @@ fn trees() -> Vec<Arg> {
             "commit-last",
             "PATTERN",
             "Copy files that fit when all else of their tree is copied and on stable storage, and not at all if something \
-             has failed: a manifest, for instance. Implies --fsync",
+             has failed: a manifest, for instance. An older file of that name stays until then. Implies --fsync",
         )
         .action(ArgAction::Append),
         flag(
@@ -197,7 +197,8 @@ fn trees() -> Vec<Arg> {
             "WHICH",
             "Copy one share of the tree as one of several processes, I/N (rank I of N, from 0), or auto: as mpirun, srun or a \
              Kubernetes indexed Job tells. Rank 0 waits for the others. State is kept beside DEST, in .NAME.gush-shards; \
-             --resume goes on with an interrupted share",
+             --resume goes on with an interrupted share. What --fsync and --verify promise holds when rank 0 has succeeded: it syncs \
+             directories, and syncs and verifies files that were divided",
         ),
         value(
             "on-error",

@@ -38,6 +38,8 @@ pub struct Record {
     /// The hash of source and target, if they were verified by hash.
     blake3: Option<String>,
     backup: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backup_bytes: Option<String>,
     warnings: Vec<String>,
     error: Option<Failure>,
 }
@@ -139,6 +141,7 @@ impl Record {
             verified: false,
             blake3: None,
             backup: None,
+            backup_bytes: None,
             warnings,
             error: None,
         };
@@ -164,6 +167,7 @@ impl Record {
         self.verified = done.verified;
         self.blake3 = done.digest.map(|digest| digest.to_string());
         self.backup = done.backup.as_ref().map(|path| path.to_string_lossy().into_owned());
+        self.backup_bytes = done.backup.as_deref().and_then(bytes_if_odd);
         let Some(report) = &done.report else { return };
         self.bytes = report.bytes;
         self.hole_bytes = report.hole_bytes;

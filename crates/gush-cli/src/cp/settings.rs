@@ -220,22 +220,32 @@ fn refuse_contradictions(options: &Options, words: &Words) -> Result<(), String>
     }
 }
 
+/// Names may be any bytes, and globset compares them as such. Its patterns are text.
+const NOT_TEXT: &str = "not valid UTF-8 (a '?' fits any byte of a name)";
+
+/// The pattern of an option, as text.
+fn pattern(option: &str, text: &OsStr) -> Result<String, String> {
+    text.to_str()
+        .map(str::to_owned)
+        .ok_or_else(|| format!("invalid --{option} {}: {NOT_TEXT}", quote::always(Path::new(text))))
+}
+
 /// The rules in the order of the command line.
 fn filter(words: &Words) -> Result<Option<Filter>, String> {
     let mut rules: Vec<(usize, Vec<(bool, String)>)> = Vec::new();
     for (name, includes) in [("exclude", false), ("include", true)] {
         for (place, text) in words.placed(name) {
-            let pattern = text.to_str().ok_or_else(|| {
-                format!("invalid --{name} {}: not valid UTF-8", quote::always(Path::new(text)))
-            })?;
-            let rule = [(includes, pattern.to_owned())];
+            let rule = [(includes, pattern(name, text)?)];
             Filter::new(&rule).map_err(|why| format!("invalid --{name} {why}"))?;
             rules.push((place, rule.into()));
         }
     }
     for (place, path) in words.placed("filter-from") {
         let failed = |error: std::io::Error| {
-            let why = crate::talk::os_text(&error);
+            let why = match error.kind() {
+                std::io::ErrorKind::InvalidData => format!("a line is {NOT_TEXT}"),
+                _ => crate::talk::os_text(&error),
+            };
             format!("--filter-from {}: {why}", quote::if_needed(Path::new(path)))
         };
         let file = std::fs::File::open(path).map_err(failed)?;
@@ -256,10 +266,9 @@ fn filter(words: &Words) -> Result<Option<Filter>, String> {
 
 /// The files that come after all the others.
 fn last(words: &Words) -> Result<Option<Filter>, String> {
-    let globs: Vec<_> = words.texts("commit-last").map(|glob| glob.to_str()).collect();
-    let globs: Option<Vec<_>> =
-        globs.into_iter().map(|glob| Some((false, glob?.to_owned()))).collect();
-    match globs.ok_or("invalid --commit-last: not valid UTF-8")?.as_slice() {
+    let patterns = words.texts("commit-last").map(|text| pattern("commit-last", text));
+    let globs: Vec<_> = patterns.map(|text| Ok((false, text?))).collect::<Result<_, String>>()?;
+    match globs.as_slice() {
         [] => Ok(None),
         globs => Filter::new(globs).map(Some).map_err(|why| format!("invalid --commit-last {why}")),
     }

@@ -1,16 +1,18 @@
 //! `gush cp -r` with a part of a tree: `--exclude`, `--include`, `--filter-from`, `--gitignore`; `--dry-run`, `--checksum`,
 //! `--update=changed`, `--on-error`, `--commit-last`.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::fs::Permissions;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use crate::common::cp::{cp, fails, stderr, stdout, succeeds};
-use crate::common::{copied_gush, nobody, skipped, strace};
+use crate::common::cp::{cp, fails, script, stderr, stdout, succeeds};
+use crate::common::{copied_gush, gush, nobody, skipped, strace};
 
 fn tree(files: &[&str]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -243,6 +245,26 @@ fn random_gitignore_files_leave_out_what_git_leaves_out() {
 }
 
 #[test]
+fn a_pattern_is_text_and_fits_names_that_are_none() {
+    let dir = tree(&["a/cafe", "a/cafes"]);
+    let odd = OsStr::from_bytes(b"caf\xe9");
+    fs::write(dir.path().join("a").join(odd), "odd").unwrap();
+    fs::write(dir.path().join("rules"), b"caf\xe9\n").unwrap();
+    for option in ["--exclude", "--include", "--commit-last", "--filter-from"] {
+        let word = if option == "--filter-from" { OsStr::new("rules") } else { odd };
+        let mut command = gush();
+        command.args(["cp", "-r", option]).arg(word).args(["a", "d"]);
+        let output = command.current_dir(dir.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{option}");
+        let said = stderr(&output);
+        assert!(said.contains(option), "{said}");
+        assert!(said.contains("not valid UTF-8 (a '?' fits any byte of a name)"), "{said}");
+    }
+    succeeds(dir.path(), &["-r", "--exclude=caf?", "a", "d"]);
+    assert_eq!(below(&dir.path().join("d")), ["cafes"]);
+}
+
+#[test]
 fn a_dry_run_tells_all_and_changes_nothing() {
     let dir = tree(&["a/f", "a/b/g", "d/a/f", "d/a/old"]);
     symlink("f", dir.path().join("a/l")).unwrap();
@@ -450,6 +472,34 @@ fn a_copy_that_stops_gives_its_directories_their_attributes() {
 }
 
 #[test]
+fn a_copy_that_stops_in_a_file_gives_its_new_directories_their_modes() {
+    // Directories without a right that the copy needs, and with one that a directory under way withholds. In whichever comes first, the file
+    // grows beyond the limit: also root's write fails then.
+    let make = "umask 0; mkdir -p a/1/x a/2/x a/3/x; for n in 1 2 3; do head -c 64K /dev/zero >a/$n/x/f; done; \
+                chmod 577 a/?/x; chmod 557 a/?; chmod 575 a";
+    for options in ["-r", "-a", "-r --atomic", "-r --threads=1", "-r --no-preserve=mode"] {
+        let dir = tempfile::tempdir().unwrap();
+        let copy = format!("trap '' XFSZ; ulimit -f 8; \"$G\" cp {options} --on-error=stop a d");
+        let modes = "find d -type d -printf '%m %p\\n'";
+        let output = script(dir.path(), &format!("{make}; {copy}; echo $?; {modes}"));
+        let (told, said) = (stdout(&output), stderr(&output));
+        assert!(said.contains("File too large") && told.starts_with("1\n"), "{options}: {said}");
+        let mut made = 0;
+        for line in told.lines().skip(1) {
+            let expected = match line.split('/').count() {
+                _ if options.contains("no-preserve") => "777",
+                1 => "575",
+                2 => "557",
+                _ => "577",
+            };
+            assert!(line.starts_with(expected), "{options}: {line}\n{said}");
+            made += 1;
+        }
+        assert!(made >= 3, "{options}: {told}{said}");
+    }
+}
+
+#[test]
 fn a_manifest_comes_when_all_else_is_there() {
     let dir = tree(&["a/MANIFEST", "a/b/f", "a/c/d/g", "a/z", "a/b/MANIFEST"]);
     for threads in ["--threads=1", "--threads=4"] {
@@ -467,11 +517,20 @@ fn a_manifest_comes_when_all_else_is_there() {
     fs::create_dir_all(dir.path().join("d/z/in the way")).unwrap();
     let said = fails(dir.path(), &["-rT", "--commit-last=MANIFEST", "a", "d"]);
     let why = "not copied: it comes last, and not everything else was copied";
-    assert!(said.contains(&format!("a/MANIFEST: {why}")), "{said}");
+    assert!(said.contains(&format!("a/MANIFEST: {why}\n")), "{said}");
     assert_eq!(
         below(&dir.path().join("d")),
         ["b", "b/f", "c", "c/d", "c/d/g", "z", "z/in the way"]
     );
+    // An older one vouches for files that may be replaced by now.
+    fs::write(dir.path().join("d/MANIFEST"), "old").unwrap();
+    let said = fails(dir.path(), &["-rT", "--commit-last=MANIFEST", "a", "d"]);
+    assert!(
+        said.contains(&format!("a/MANIFEST: {why} ('d/MANIFEST' is an older one)\n")),
+        "{said}"
+    );
+    assert!(said.contains(&format!("a/b/MANIFEST: {why}\n")), "{said}");
+    assert_eq!(fs::read_to_string(dir.path().join("d/MANIFEST")).unwrap(), "old");
 }
 
 #[test]

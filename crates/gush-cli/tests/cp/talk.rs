@@ -271,6 +271,9 @@ fn names_that_are_no_text_survive_everywhere() {
     let record = &json(&output)[0];
     assert_eq!(record["source_bytes"], "fffe2e747874");
     assert_eq!(record["target_bytes"], "642ffffe2e747874");
+    assert!(record.get("backup_bytes").is_none(), "{record}");
+    let record = &json(&run(&["--json", "--backup=simple"]))[0];
+    assert_eq!(record["backup_bytes"], "642ffffe2e7478747e");
     assert_eq!(run(&["-v"]).stdout, b"''$'\\377\\376''.txt' -> 'd/'$'\\377\\376''.txt'\n");
     let output = gush().arg("cp").arg(odd).arg(odd).current_dir(dir.path()).output().unwrap();
     assert!(stderr(&output).contains(r"''$'\377\376''.txt'"), "{}", stderr(&output));

@@ -18,6 +18,7 @@ use crate::file::{Common, Done};
 use crate::open;
 use crate::options::{Dereference, Make};
 use crate::place::{Place, kind};
+use crate::quote;
 use crate::tree::batch::{Batch, Listed};
 use crate::tree::dir::{Dir, Pair, lost};
 use crate::tree::journal::Journal;
@@ -214,9 +215,19 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             let name = name.to_owned();
             let before = (self.source.push(&name), self.target.push(&name));
             let ready = match (&pair, others_failed) {
-                (_, true) => {
+                (pair, true) => {
                     let text = "not copied: it comes last, and not everything else was copied";
-                    Err(Error::refusal(self.source.path(), text))
+                    let error = Error::refusal(self.source.path(), text);
+                    let is_there =
+                        |pair: &Arc<Pair>| self.places(pair, &name).1.stat(false).is_ok();
+                    Err(match pair {
+                        // The files that it vouches for may be replaced by now.
+                        Ok(pair) if is_there(pair) => error.hinting(format!(
+                            "{} is an older one",
+                            quote::always(self.target.path())
+                        )),
+                        _ => error,
+                    })
                 }
                 (Err(errno), false) => Err(lost(self.source.path(), *errno)),
                 (Ok(pair), false) => Ok(pair),
