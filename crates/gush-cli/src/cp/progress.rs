@@ -42,10 +42,19 @@ struct Sums {
     bytes: u64,
     /// Files that are done without a byte moved, and their sizes.
     unmoved: (u64, u64),
-    /// The bytes so far of the file that each thread copies.
-    under_way: HashMap<ThreadId, u64>,
+    /// The bytes of each thread that it has not counted yet.
+    under_way: HashMap<ThreadId, UnderWay>,
     began: Instant,
     drawn: Option<Instant>,
+}
+
+/// What one thread has shown since it counted last.
+#[derive(Debug, Default)]
+struct UnderWay {
+    /// Of files that ended since. Without them the sum would go back until the thread counts.
+    ended_bytes: u64,
+    /// Of the file that it copies, so far.
+    bytes: u64,
 }
 
 /// How much there is to copy, as far as that is known.
@@ -68,6 +77,17 @@ impl Totals {
 }
 
 impl Sums {
+    fn new() -> Self {
+        Self {
+            files: 0,
+            bytes: 0,
+            unmoved: (0, 0),
+            under_way: HashMap::new(),
+            began: Instant::now(),
+            drawn: None,
+        }
+    }
+
     /// Adds what this thread has done, which is not under way any more.
     fn add(&mut self, counts: &Counts) {
         if !self.under_way.is_empty() {
@@ -79,9 +99,24 @@ impl Sums {
         self.unmoved.1 += counts.unmoved_bytes;
     }
 
-    fn text(&self, name: &str, totals: Totals) -> String {
+    /// Shows how far this thread is with a file.
+    fn show(&mut self, bytes: u64) {
+        let under_way = self.under_way.entry(thread::current().id()).or_default();
+        // Less than before is another file.
+        if bytes < under_way.bytes {
+            under_way.ended_bytes += under_way.bytes;
+        }
+        under_way.bytes = bytes;
+    }
+
+    fn bytes(&self) -> u64 {
         // Files that are half copied count too, or a single large file would stand at nothing.
-        let bytes = self.bytes + self.under_way.values().sum::<u64>();
+        let under_way = self.under_way.values().map(|it| it.ended_bytes + it.bytes);
+        self.bytes + under_way.sum::<u64>()
+    }
+
+    fn text(&self, name: &str, totals: Totals) -> String {
+        let bytes = self.bytes();
         // Not before a millisecond: the first bytes would give an absurd rate.
         let seconds = self.began.elapsed().as_secs_f64().max(1e-3);
         let rate = bytes as f64 / seconds;
@@ -150,14 +185,7 @@ impl Display {
 
     /// Begins with a tree: from now on sums are shown.
     pub fn begin_tree(&mut self) {
-        self.sums.get_or_insert_with(|| Sums {
-            files: 0,
-            bytes: 0,
-            unmoved: (0, 0),
-            under_way: HashMap::new(),
-            began: Instant::now(),
-            drawn: None,
-        });
+        self.sums.get_or_insert_with(Sums::new);
     }
 
     fn name(&self) -> String {
@@ -273,7 +301,7 @@ impl Display {
 
     pub fn show(&mut self, progress: &Progress) {
         if let Some(sums) = &mut self.sums {
-            sums.under_way.insert(thread::current().id(), progress.bytes);
+            sums.show(progress.bytes);
             return self.show_sums();
         }
         let name = self.name();
@@ -360,10 +388,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_sum_of_a_tree_never_goes_back_before_a_thread_counts() {
+        let mut sums = Sums::new();
+        let mut last_bytes = 0;
+        // Three files, which the thread counts together.
+        for bytes in [10, 70, 5, 60, 40] {
+            sums.show(bytes);
+            assert!(sums.bytes() >= last_bytes, "{} after {last_bytes}", sums.bytes());
+            last_bytes = sums.bytes();
+        }
+        let mut counts = Counts::default();
+        (counts.files, counts.bytes) = (3, 170);
+        sums.add(&counts);
+        assert_eq!((last_bytes, sums.bytes()), (170, 170));
+        sums.show(1);
+        assert_eq!(sums.bytes(), 171);
+    }
+
+    #[test]
     fn the_line_of_a_tree_tells_how_much_is_left_once_that_is_known() {
-        let under_way = HashMap::from([(thread::current().id(), 100)]);
-        let began = Instant::now();
-        let sums = Sums { files: 3, bytes: 412, unmoved: (2, 512), under_way, began, drawn: None };
+        let mut sums = Sums::new();
+        (sums.files, sums.bytes, sums.unmoved) = (3, 412, (2, 512));
+        sums.show(100);
         let text = sums.text("name", Totals::Unknown);
         assert!(text.starts_with("3 files, 512 B, ") && text.ends_with("/s: name"), "{text}");
         let text = sums.text("name", Totals::All { files: 6, bytes: 2048 });
