@@ -17,7 +17,11 @@ use rustix::fs::stat;
 
 /// A running link to an address.
 #[derive(Debug)]
-pub struct Remote(Child);
+pub struct Remote {
+    link: Child,
+    /// The address is a program, which reads a pipe as that of `>(program)` does.
+    pub is_program: bool,
+}
 
 impl Remote {
     /// Starts a link to `address`, and answers the pipe that leads there.
@@ -25,7 +29,8 @@ impl Remote {
     /// # Errors
     /// What is wrong with the address, which may also be the file that is read, or that of starting this program again.
     pub fn open(address: &OsStr) -> Result<(File, Self), String> {
-        if files_behind(address)?.iter().any(|path| super::is_source(stat(path))) {
+        let (files, is_program) = behind(address)?;
+        if files.iter().any(|path| super::is_source(stat(path))) {
             let name = quote::if_needed(address.as_ref());
             return Err(format!("{name}: {}", super::IS_SOURCE));
         }
@@ -37,23 +42,24 @@ impl Remote {
         let stdin = child.stdin.take().map(OwnedFd::from);
         let file =
             stdin.map(File::from).ok_or_else(|| started(io::ErrorKind::BrokenPipe.into()))?;
-        Ok((file, Self(child)))
+        Ok((file, Self { link: child, is_program }))
     }
 
     /// Waits until the address has everything; answers whether it has. A link that fails tells why itself.
     pub fn finish(mut self) -> bool {
-        self.0.wait().is_ok_and(|status| status.success())
+        self.link.wait().is_ok_and(|status| status.success())
     }
 }
 
-/// The files that a link may open to write to `address`: of alternatives each, because the opening decides between them.
+/// The files that a link may open to write to `address`, of alternatives each, because the opening decides between them; and is the address
+/// a program?
 ///
 /// # Errors
 /// What is wrong with the address, before anything is started.
 #[cfg(feature = "link")]
-fn files_behind(address: &OsStr) -> Result<Vec<PathBuf>, String> {
+fn behind(address: &OsStr) -> Result<(Vec<PathBuf>, bool), String> {
     let address = Address::from_os(address).map_err(|error| error.to_string())?;
-    Ok(files_of(&address))
+    Ok((files_of(&address), matches!(address.target(), Target::Exec(_) | Target::Shell(_))))
 }
 
 #[cfg(feature = "link")]
@@ -69,6 +75,6 @@ fn files_of(address: &Address) -> Vec<PathBuf> {
 }
 
 #[cfg(not(feature = "link"))]
-fn files_behind(_address: &OsStr) -> Result<Vec<PathBuf>, String> {
+fn behind(_address: &OsStr) -> Result<(Vec<PathBuf>, bool), String> {
     Err(crate::about::why_left_out("link"))
 }

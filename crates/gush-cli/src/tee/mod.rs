@@ -8,6 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use clap::CommandFactory;
 use gush::flow::Terms;
@@ -64,6 +65,8 @@ struct Output<'a> {
     place: Place<'a>,
     /// The link to an address, whose pipe is the file.
     remote: Option<Remote>,
+    /// The bytes that the pipe to an address had taken when nobody read there any more.
+    left_after_bytes: OnceLock<u64>,
 }
 
 enum Place<'a> {
@@ -73,13 +76,17 @@ enum Place<'a> {
     Named(&'a OsStr, File),
 }
 
-impl Output<'_> {
+impl<'a> Output<'a> {
+    fn new(place: Place<'a>, remote: Option<Remote>) -> Self {
+        Self { place, remote, left_after_bytes: OnceLock::new() }
+    }
+
     fn stdout() -> io::Result<Self> {
         let place = match gush_process::was_closed(1) {
             true => Place::Closed(File::open("/dev/null")?),
             false => Place::Stdout,
         };
-        Ok(Self { place, remote: None })
+        Ok(Self::new(place, None))
     }
 }
 
@@ -109,7 +116,7 @@ fn open_outputs<'a>(said: &mut Said<'a>) -> Option<Vec<Output<'a>>> {
     }
     for name in &said.options.files {
         match open(name, said.options.append) {
-            Ok(file) => outputs.push(Output { place: Place::Named(name, file), remote: None }),
+            Ok(file) => outputs.push(Output::new(Place::Named(name, file), None)),
             Err(Unopened::Error(error)) => {
                 said.talker.say_failed_open(name, &error);
                 said.failed = true;
@@ -127,7 +134,7 @@ fn open_outputs<'a>(said: &mut Said<'a>) -> Option<Vec<Output<'a>>> {
         match Remote::open(address) {
             Ok((file, remote)) => {
                 let place = Place::Named(address, file);
-                outputs.push(Output { place, remote: Some(remote) });
+                outputs.push(Output::new(place, Some(remote)));
             }
             Err(why) => said.failure(why),
         }
@@ -246,10 +253,11 @@ impl Said<'_> {
     /// An output failed. GNU's messages have the output and the cause alone.
     fn lost(&mut self, output: &Output<'_>, loss: &Loss) -> Control {
         let by_pipe = loss.errno() == Some(Errno::PIPE);
-        if by_pipe && output.remote.is_some() {
-            // The link has told why.
-            self.failed = true;
-            return if self.exits() { Control::Stop } else { Control::Continue };
+        if let (true, Some(remote)) = (by_pipe, &output.remote) {
+            // Whether the link has failed is known at its end; then it has told why.
+            let _ = output.left_after_bytes.set(loss.delivered_bytes);
+            let spared = remote.is_program && self.mode().spares_pipes;
+            return if self.exits() && !spared { Control::Stop } else { Control::Continue };
         }
         // GNU tee dies of the signal; here the other outputs get the bytes under way before that.
         if by_pipe && self.options.mode().is_none() && !gush_process::sigpipe_was_ignored() {
@@ -312,8 +320,17 @@ impl Said<'_> {
                 false => self.failure(format_args!("{name}: close failed: {}", os_text(&error))),
             }
         }
+        let Some(remote) = output.remote else { return };
+        // As GNU tee: -p spares a program that has read enough.
+        let spared = remote.is_program && self.options.mode().is_some_and(|mode| mode.spares_pipes);
         // The end of the pipe is the end of the link.
-        self.failed |= !output.remote.is_none_or(Remote::finish);
+        match (remote.finish(), output.left_after_bytes.get()) {
+            (false, _) => self.failed = true,
+            (true, Some(bytes)) if !spared => {
+                self.failure(format_args!("{name}: left before the end ({bytes} bytes were sent)"));
+            }
+            (true, _) => {}
+        }
     }
 }
 

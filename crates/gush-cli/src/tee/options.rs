@@ -52,7 +52,7 @@ pub struct Options {
         default_missing_value = "warn-nopipe", overrides_with = "nopipe")]
     output_error: Option<Mode>,
 
-    /// Write to an address of gush link, too, such as tcp:host:9000; may be given several times
+    /// Write to an address of gush link, too, such as tcp:host:9000; may be given several times. For MODE a program (exec:, shell:) is a pipe
     #[arg(long, value_name = "ADDR", action = ArgAction::Append, help_heading = BEYOND)]
     pub to: Vec<OsString>,
     /// Drop an output that holds others back for TIME without taking a byte (1 s)

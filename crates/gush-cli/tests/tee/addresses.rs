@@ -54,6 +54,38 @@ fn an_address_that_fails_is_told_and_leaves_the_others_their_bytes() {
 }
 
 #[test]
+fn a_program_that_leaves_early_is_told_as_the_mode_says() {
+    let cases = [
+        ("", 1, true),
+        ("-p", 0, true),
+        ("--output-error=warn", 1, true),
+        ("--output-error=warn-nopipe", 0, true),
+        ("--output-error=exit", 1, false),
+        ("--output-error=exit-nopipe", 0, true),
+    ];
+    let (dir, bytes) = source();
+    for (words, status, others) in cases {
+        let line = format!("$G tee {words} copy --to 'exec:head -c1' <source >out");
+        let output = shell(dir.path(), &line);
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(status), "{line}: {said}");
+        let is_told = said.starts_with("gush: tee: 'exec:head -c1': left before the end (");
+        assert_eq!((is_told, said.is_empty()), (status == 1, status == 0), "{line}: {said}");
+        if others {
+            let copy = fs::read(dir.path().join("copy")).unwrap();
+            assert!(copy == bytes, "{line}: {} of {} bytes", copy.len(), bytes.len());
+        }
+        // What a program with a status of its own leads to is the link's to tell.
+        let line = format!("$G tee {words} --to 'exec:sh -c \"exit 3\"' <source >out");
+        let output = shell(dir.path(), &line);
+        let said = self::said(&output);
+        assert_eq!(output.status.code(), Some(1), "{line}: {said}");
+        assert_eq!(said.lines().count(), 1, "{line}: {said}");
+        assert!(said.contains("exit status: 3"), "{line}: {said}");
+    }
+}
+
+#[test]
 fn a_wrong_address_is_told_before_anything_is_started() {
     let (dir, bytes) = source();
     let output = shell(dir.path(), "$G tee --to nonsense:x copy <source >out");
