@@ -141,7 +141,7 @@ impl Options {
         for path in &paths {
             run.attachments.push(self.attachment(path.title, "text/plain", path.tree.clone()));
         }
-        self.keep(talker, run)?;
+        let status = self.keep(talker, run)?;
         let mut screen = Screen::new(talker.clone(), 1);
         let account = match self.json {
             true => self.record(&stacks, speed, &paths).to_string(),
@@ -149,7 +149,7 @@ impl Options {
         };
         screen.print(&account);
         match screen.ended() {
-            Ok(()) => Ok(ExitCode::SUCCESS),
+            Ok(()) => Ok(status),
             Err(error) => Err(Error::failed("write error", error)),
         }
     }
@@ -168,14 +168,16 @@ impl Options {
         }
     }
 
-    /// Puts the account of the case into the store, and into a report if requested.
-    fn keep(&self, talker: &Talker, mut run: Run) -> Result<(), Error> {
+    /// Puts the account of the case into the store, and into a report if requested. A failure of the store is one of the command
+    /// only where the user named the store.
+    fn keep(&self, talker: &Talker, mut run: Run) -> Result<ExitCode, Error> {
         // A page about this run must not show the slower figures as measured ones.
         run.samples.clear();
         run.command = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         if let Some(path) = &self.report {
             report::write(std::slice::from_ref(&run), path)?;
         }
+        let mut status = ExitCode::SUCCESS;
         if !self.keep.no_store {
             let stored = session::open(talker, self.keep.db.as_ref())
                 .and_then(|mut store| store.insert(&run).map(|_| store));
@@ -186,11 +188,15 @@ impl Options {
                     quote::if_needed(store.path()),
                     run.id
                 )),
-                // The account itself is there, and the store was not asked for.
-                Err(error) => talker.say(format_args!("this is not stored: {error}")),
+                Err(error) => {
+                    talker.say(format_args!("this is not stored: {error}"));
+                    if self.keep.db.is_some() {
+                        status = ExitCode::FAILURE;
+                    }
+                }
             }
         }
-        Ok(())
+        Ok(status)
     }
 
     /// The kernel's call paths: the sampled one and, for a case that copies files by a method, the one of the

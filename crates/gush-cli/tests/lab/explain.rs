@@ -95,6 +95,32 @@ fn the_copy_is_recorded_alone_and_in_the_directory_named() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "files are left behind");
 }
 
+/// The account is printed, and the status says that the store which the user named does not have it.
+#[test]
+fn a_full_disk_is_a_failure_of_who_named_the_store() {
+    let dir = TempDir::new().unwrap();
+    let script = r#"set -e
+        mount -t tmpfs -o size=8k none "$1"
+        status=0; "$2" lab explain pipe:write-read --db "$1/lab.jsonl" -- --bytes 128M || status=$?
+        echo "named: status $status"
+        status=0; XDG_DATA_HOME="$1" "$2" lab explain pipe:write-read -- --bytes 128M || status=$?
+        echo "usual: status $status"
+    "#;
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh"]).arg(dir.path());
+    let output = match command.arg(env!("CARGO_BIN_EXE_gush")).env("HOME", dir.path()).output() {
+        Ok(output) => output,
+        Err(error) => return skipped(&format!("unshare: {error}")),
+    };
+    let (told, said) = (String::from_utf8(output.stdout.clone()).unwrap(), said(&output));
+    if !told.starts_with("pipe:write-read: ") {
+        return skipped(&format!("no file system of its own, or no profile: {}", said.trim()));
+    }
+    assert_eq!(said.matches("this is not stored: ").count(), 2, "{said}");
+    assert!(told.contains("\nnamed: status 1\n"), "{told}");
+    assert!(told.contains("\nusual: status 0\n"), "{told}");
+}
+
 #[test]
 fn a_missing_perf_says_which_package_has_it() {
     let dir = TempDir::new().unwrap();
