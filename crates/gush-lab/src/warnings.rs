@@ -1,6 +1,6 @@
 //! Facts that make figures doubtful, and remedies.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -225,6 +225,17 @@ pub fn of_samples(samples: &[Sample]) -> Vec<Warning> {
         };
         format!("{}{more}", all[..all.len().min(MOST_NAMED)].join(", "))
     };
+    let leaves = |sample: &&Sample| sample.measured.facts.contains_key("left_running");
+    let leaving: BTreeSet<String> = (samples.iter().filter(leaves))
+        .map(|Sample { suite, case, .. }| format!("{suite} {case}"))
+        .collect();
+    if !leaving.is_empty() {
+        let leaving = Vec::from_iter(leaving);
+        found.push(Warning::new(
+            format!("commands that ended before programs which they had started, whose processor time and memory are not counted: {}", named(&leaving)),
+            "let the command wait for them: wait, in a shell",
+        ));
+    }
     let two: Vec<String> =
         cases.iter().filter_map(|(&(suite, case), own)| two_speeds(suite, case, own)).collect();
     if !two.is_empty() {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::common::{gush, not_applicable};
+use crate::common::{gush, not_applicable, skipped};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -367,6 +367,39 @@ fn a_sample_tells_what_its_command_used() {
         assert!(facts["peak_bytes"].is_u64() || facts["peak_at_most_bytes"].is_u64(), "{facts}");
         assert!(facts["minor_faults"].as_u64().unwrap() > 0);
     }
+}
+
+/// A program whose parent has ended is waited for by nobody of the command: its time is counted all the same if it has ended,
+/// and told as missing if it goes on.
+#[test]
+fn programs_that_outlive_their_parent_are_counted_or_told() {
+    if !Path::new("/proc/self/task").join(std::process::id().to_string()).join("children").exists()
+    {
+        return skipped("the kernel has no list of a process's children");
+    }
+    let dir = TempDir::new().unwrap();
+    let busy = "i=0; while test $i -lt 400000; do i=$((i+1)); done";
+    // A zombie is the process that has ended and that nobody has waited for.
+    let orphan = format!(
+        "(sh -c 'echo $$ >{{dir}}/pid; {busy}' &)
+         until grep -q '^State:.Z' /proc/$(cat {{dir}}/pid)/status; do sleep 0.1; done"
+    );
+    let done = dir.path().join("done");
+    let server = format!("(until test -e {}; do sleep 0.01; done) &", done.display());
+    let mut command = lab(dir.path());
+    command.args(["-r", "1", "-w", "0", "--json", "-n", "own", "-n", "orphan", "-n", "server"]);
+    let (status, out, said) = ended(command.args([busy, &orphan, &server]));
+    fs::write(done, "").unwrap();
+    assert_eq!(status, Some(0), "{said}");
+    let json: Value = serde_json::from_str(&out).unwrap();
+    let samples = json["runs"][0]["samples"].as_array().unwrap();
+    let of = |name| samples.iter().find(|sample| sample["case"] == name).unwrap();
+    let user_s = |name| of(name)["user_s"].as_f64().unwrap();
+    assert!(user_s("orphan") > 0.5 * user_s("own"), "{out}");
+    let left = |name| of(name)["facts"]["left_running"].as_u64();
+    assert_eq!(["own", "orphan", "server"].map(left), [None, None, Some(1)], "{out}");
+    let told = "commands that ended before programs which they had started, whose processor time and memory are not counted: run server";
+    assert!(said.contains(told) && !said.contains("run orphan"), "{said}");
 }
 
 #[test]

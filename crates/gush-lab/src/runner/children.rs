@@ -134,7 +134,8 @@ impl Running {
     }
 
     /// Waits for the end: the time of the end, the exit status, and the resources used by the process and the children that it
-    /// waited for. The pipes are closed here.
+    /// waited for; by the leader of a group, also those of descendants that have ended by then, and how many others still run.
+    /// The pipes are closed here.
     ///
     /// # Errors
     /// The error of waiting.
@@ -148,16 +149,18 @@ impl Running {
         let number = self.child().id();
         // Taken away here, and not by whoever drops the child.
         drop(self.child.take());
-        let used = ended.and_then(|by_itself| Ok((by_itself, foreign::wait4(number)?)));
+        let mut used = ended.and_then(|by_itself| Ok((by_itself, foreign::wait4(number)?)));
         if self.leads_group {
             let own = Pid::from_raw(number.cast_signed());
             let alive = running();
             let alive =
                 alive.iter().filter(|(pid, handle)| handle.strong_count() > 0 && Some(*pid) != own);
             let others: Vec<Pid> = alive.map(|(pid, _)| *pid).collect();
-            match interrupt::requested() || matches!(used, Ok((false, _))) {
-                true => strays::end(&others),
-                false => strays::keep(&others),
+            match &mut used {
+                Ok((true, (_, usage))) if !interrupt::requested() => {
+                    *usage = usage.and(strays::keep(&others));
+                }
+                _ => strays::end(&others),
             }
         }
         let (by_itself, (status, usage)) =

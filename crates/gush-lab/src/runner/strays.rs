@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::sync::{Mutex, Once, PoisonError};
 
+use super::Usage;
+use crate::foreign;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process, set_child_subreaper,
     waitid, waitpid,
@@ -37,17 +39,26 @@ fn all(known: &[Pid]) -> Vec<Pid> {
     listed.into_iter().filter(|pid| !known.contains(pid)).collect()
 }
 
-/// Lets those live that are there now, and takes the ended ones away, which are no other's children any more.
-pub(super) fn keep(known: &[Pid]) {
+/// Lets those live that are there now, and takes the ended ones away, which are no other's children any more. Answers what those
+/// used that came since the last time, and how many of them still run.
+pub(super) fn keep(known: &[Pid]) -> Usage {
     let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
-    left.clear();
+    let before = std::mem::take(&mut *left);
+    let mut used = Usage::default();
     for pid in all(known) {
-        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        let number = pid.as_raw_pid();
+        let is_new = !before.contains(&number);
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         // An error says that it is no child any more.
-        if waitid(WaitId::Pid(pid), ended).is_ok_and(|ended| ended.is_none()) {
-            left.insert(pid.as_raw_pid());
+        let Ok(ended) = waitid(WaitId::Pid(pid), ended) else { continue };
+        if ended.is_none() {
+            left.insert(number);
+            used.left_running += u64::from(is_new);
+        } else if let Ok((_, own)) = foreign::wait4(number.unsigned_abs()) {
+            used = if is_new { used.and(own) } else { used };
         }
     }
+    used
 }
 
 /// Kills those that nobody left before, and their children, which then come here.

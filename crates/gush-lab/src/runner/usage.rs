@@ -22,6 +22,8 @@ pub struct Usage {
     pub switches: u64,
     /// How often a processor was taken from a process.
     pub preemptions: u64,
+    /// How many processes that it left behind still ran when it had ended: what they use is in none of these figures.
+    pub left_running: u64,
 }
 
 impl Usage {
@@ -45,13 +47,19 @@ impl Usage {
             major_faults: self.major_faults.saturating_sub(earlier.major_faults),
             switches: self.switches.saturating_sub(earlier.switches),
             preemptions: self.preemptions.saturating_sub(earlier.preemptions),
+            left_running: self.left_running,
         }
     }
 
-    /// `measured` with the resources of one of so many runs: processor seconds, page faults and context switches.
+    /// `measured` with the resources of one of so many runs: processor seconds, page faults and context switches, and the processes
+    /// left running, if there are any.
     #[must_use]
     pub(crate) fn told(&self, measured: Measured, runs: u32) -> Measured {
         let each = |count: u64| count / u64::from(runs);
+        let measured = match self.left_running {
+            0 => measured,
+            left => measured.with("left_running", left),
+        };
         Measured {
             user_s: Some(self.user_s / f64::from(runs)),
             system_s: Some(self.system_s / f64::from(runs)),
@@ -74,6 +82,7 @@ impl Usage {
             major_faults: self.major_faults + other.major_faults,
             switches: self.switches + other.switches,
             preemptions: self.preemptions + other.preemptions,
+            left_running: self.left_running + other.left_running,
         }
     }
 }
@@ -91,6 +100,7 @@ impl From<&libc::rusage> for Usage {
             major_faults: count(used.ru_majflt),
             switches: count(used.ru_nvcsw),
             preemptions: count(used.ru_nivcsw),
+            left_running: 0,
         }
     }
 }

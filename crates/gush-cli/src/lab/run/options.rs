@@ -30,7 +30,8 @@ use crate::time::time;
                   writes something else than the first is out, and so is one that makes a link. Beside commands that write {out}, standard output \
                   goes into a file and is compared with theirs. Where no command names {out} and some name {in}, the standard output of one \
                   untimed run each is looked at, only to tell of a difference (--output check compares every run). A contender that \
-                  changes {in} is out; files of yours that it moved are kept.\n\n\
+                  changes {in} is out; files of yours that it moved are kept. The processor time and memory of programs that go on after \
+                  their command has ended are not counted: a warning names such commands.\n\n\
                   The options of hyperfine mean the same here, but for --input: with --stdin the commands read it.\n\n\
                   gush lab run --input 1G 'cp {in} {out}' 'gush cp {in} {out}'\n\
                   gush lab run --input 256M -L level 1,3,9 'gzip -{level} -c {in} > {out}' --no-compare\n\
