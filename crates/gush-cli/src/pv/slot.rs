@@ -3,11 +3,14 @@
 //! All of them share a file under a lock, with the process of each line from top to bottom. Whenever nobody holds the lock,
 //! the cursor is at the beginning of the line below the last of them. A new line is made by a line feed from there, so that
 //! a terminal whose cursor is on the last row scrolls by itself, and moving is relative: the terminal is asked nothing.
+//!
+//! The last one removes the file, under the lock. So a file that was waited for may have lost its name, and whoever gets the lock looks for
+//! that: two files at a time would be two ideas of who has which line.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, OFlags, flock, fstat};
 use rustix::process::{Pid, getpid, getuid, test_kill_process};
@@ -20,25 +23,26 @@ use super::screen::put;
 #[derive(Debug)]
 pub struct Slot {
     lines: File,
+    path: PathBuf,
     at: usize,
 }
 
 impl Slot {
     /// A new line at the bottom; nothing where no file can be shared.
     pub fn take() -> Option<Self> {
-        let mut slot = Self { lines: shared().ok()?, at: 0 };
-        slot.locked(|slot| {
-            let mut owners = slot.owners();
-            // Left over from processes that were killed: the lines begin anew.
-            if !owners.iter().any(|owner| is_alive(*owner)) {
-                owners.clear();
-            }
-            owners.push(getpid().as_raw_nonzero().get());
-            slot.at = owners.len() - 1;
-            slot.write(&owners);
-            // Under the lock, so that the cursor is where all the others expect it.
-            put("\n");
-        });
+        let path = shared_path().ok()?;
+        let mut slot = Self { lines: open_locked(&path).ok()?, path, at: 0 };
+        let mut owners = slot.owners();
+        // Left over from processes that were killed: the lines begin anew.
+        if !owners.iter().any(|owner| is_alive(*owner)) {
+            owners.clear();
+        }
+        owners.push(getpid().as_raw_nonzero().get());
+        slot.at = owners.len() - 1;
+        slot.write(&owners);
+        // Under the lock, so that the cursor is where all the others expect it.
+        put("\n");
+        let _ = flock(&slot.lines, FlockOperation::Unlock);
         Some(slot)
     }
 
@@ -58,13 +62,6 @@ impl Slot {
         let _ = flock(&self.lines, FlockOperation::Unlock);
     }
 
-    fn locked(&mut self, work: impl FnOnce(&mut Self)) {
-        if flock(&self.lines, FlockOperation::LockExclusive).is_ok() {
-            work(self);
-            let _ = flock(&self.lines, FlockOperation::Unlock);
-        }
-    }
-
     fn owners(&mut self) -> Vec<i32> {
         read(&mut &self.lines)
     }
@@ -79,17 +76,21 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
+        if flock(&self.lines, FlockOperation::LockExclusive).is_err() {
+            return;
+        }
         let (at, own) = (self.at, getpid().as_raw_nonzero().get());
-        self.locked(|slot| {
-            let mut owners = slot.owners();
-            if let Some(owner) = owners.get_mut(at).filter(|owner| **owner == own) {
-                *owner = 0;
-            }
-            if owners.iter().all(|owner| !is_alive(*owner)) {
-                owners.clear();
-            }
-            slot.write(&owners);
-        });
+        let mut owners = self.owners();
+        if let Some(owner) = owners.get_mut(at).filter(|owner| **owner == own) {
+            *owner = 0;
+        }
+        match owners.iter().any(|owner| is_alive(*owner)) {
+            true => self.write(&owners),
+            // Under the lock: whoever waits for it finds the name gone, and makes a new file.
+            false if has_name(&self.lines, &self.path) => drop(std::fs::remove_file(&self.path)),
+            false => {}
+        }
+        let _ = flock(&self.lines, FlockOperation::Unlock);
     }
 }
 
@@ -105,23 +106,73 @@ fn is_alive(owner: i32) -> bool {
     Pid::from_raw(owner).is_some_and(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
-/// The file of this terminal, which only this user can have made.
-fn shared() -> io::Result<File> {
+/// The name of this terminal's file.
+fn shared_path() -> io::Result<PathBuf> {
     let dir = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
     let dir = dir.map_or_else(std::env::temp_dir, PathBuf::from);
     let (user, terminal) = (getuid().as_raw(), fstat(stderr_fd())?.st_rdev);
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        // In a directory where everybody may write, the name can be somebody's link.
-        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
-        .open(dir.join(format!("gush-pv-{user}-{terminal}")))?;
-    // Another user's file could make this process write its lines anywhere.
-    match file.metadata()?.uid() == user {
-        true => Ok(file),
-        false => Err(io::ErrorKind::PermissionDenied.into()),
+    Ok(dir.join(format!("gush-pv-{user}-{terminal}")))
+}
+
+/// Opens a file that only this user can have made, and locks it.
+fn open_locked(path: &Path) -> io::Result<File> {
+    // Each try in vain is another process that came and went.
+    const MOST_TRIES: usize = 1000;
+    for _ in 0..MOST_TRIES {
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            // In a directory where everybody may write, the name can be somebody's link.
+            .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+            .open(path)?;
+        // Another user's file could make this process write its lines anywhere.
+        if file.metadata()?.uid() != getuid().as_raw() {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        flock(&file, FlockOperation::LockExclusive)?;
+        if has_name(&file, path) {
+            return Ok(file);
+        }
+    }
+    Err(io::ErrorKind::ResourceBusy.into())
+}
+
+/// Is this file still the one with the name?
+fn has_name(file: &File, path: &Path) -> bool {
+    let (held, named) = (file.metadata(), std::fs::symlink_metadata(path));
+    held.is_ok_and(|held| {
+        named.is_ok_and(|named| (named.dev(), named.ino()) == (held.dev(), held.ino()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_most_one_has_the_lock_though_each_removes_the_file() {
+        use std::sync::atomic::{AtomicU32, Ordering};
+
+        let dir = tempfile::tempdir().unwrap();
+        let (path, inside) = (dir.path().join("lines"), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let file = open_locked(&path).unwrap();
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                        std::thread::yield_now();
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        // The last thing done under the lock, as in `drop` of a slot.
+                        std::fs::remove_file(&path).unwrap();
+                        drop(file);
+                    }
+                });
+            }
+        });
+        assert!(!path.exists());
     }
 }

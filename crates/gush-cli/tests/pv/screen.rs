@@ -158,7 +158,7 @@ fn several_pv_have_a_line_each() {
     // They end in another order than they began.
     children.rotate_left(2);
     children.into_iter().for_each(end);
-    assert_eq!(lines(), Some(0), "nobody has a line any more");
+    assert_eq!(lines(), None, "the last one removes the file");
     let drawn = terminal.drawn();
     let rows = screen(&drawn);
     assert_eq!(
@@ -166,6 +166,26 @@ fn several_pv_have_a_line_each() {
         ["      one: 1.00KiB", "      two: 2.00KiB", "    three: 4.00KiB", ""],
         "{drawn:?}"
     );
+}
+
+#[test]
+fn pv_that_come_and_go_together_leave_nothing_behind() {
+    let dir = TempDir::new().unwrap();
+    let terminal = Terminal::new(40);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..25 {
+                    let ended = terminal.pv(dir.path(), &["-c", "-b", "/dev/null"]).status();
+                    assert!(ended.unwrap().success());
+                }
+            });
+        }
+    });
+    let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+    // Each has drawn in a line of its own, below the others.
+    assert_eq!(screen(&terminal.drawn()).iter().filter(|row| row.contains("0.00  B")).count(), 100);
 }
 
 #[test]
