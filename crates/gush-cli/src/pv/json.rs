@@ -45,6 +45,11 @@ pub fn line(name: Option<&str>, reading: &Reading, unit: Unit, out_bytes: Option
     serde_json::to_string(&line).unwrap_or_default()
 }
 
+/// The line of a command that has left a part of its input unread, behind the last reading.
+pub fn unread(read_bytes: u64, all_bytes: Option<u64>) -> String {
+    serde_json::json!({ "read_bytes": read_bytes, "of_bytes": all_bytes }).to_string()
+}
+
 /// The line of a checksum, behind the last reading.
 pub fn checksum(algorithm: &str, digest: &str) -> String {
     serde_json::json!({ "checksum": algorithm, "digest": digest }).to_string()

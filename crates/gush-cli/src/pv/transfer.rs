@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
 use gush::{Endpoint, Errno, Kind, Rate, Throttle};
+use gush_tree::quote;
 use rustix::fs::{FileType, SeekFrom, Stat, fstat, seek, stat};
 use rustix::pipe::fcntl_getpipe_size;
 use rustix::stdio::stdout;
@@ -226,6 +227,28 @@ impl<'a> Setting<'a> {
     pub fn unshown(&self, errno: Errno) -> Status {
         let why = errno_text(errno);
         failed(self.talker, Status::MISUSE, format_args!("progress cannot be shown: {why}"))
+    }
+
+    /// Tells that a command has read so many bytes, and left the others.
+    pub fn tell_unread(&self, read_bytes: u64) {
+        let (options, mut screen) = (self.options, lock(&self.screen));
+        // A number a line is for programs, which expect nothing else.
+        if !screen.is_used() || (options.display.numeric && !options.json) {
+            return;
+        }
+        // A size by --size is what the user expects.
+        let is_known = !options.counts_lines() && options.display.size.is_none();
+        let all_bytes = self.expected.filter(|_| is_known);
+        if options.json {
+            return screen.print(json::unread(read_bytes, all_bytes));
+        }
+        let name = quote::if_needed(options.command[0].as_ref());
+        match all_bytes {
+            Some(all) => {
+                screen.say(format_args!("{name}: left after reading {read_bytes} of {all} bytes"))
+            }
+            None => screen.say(format_args!("{name}: left after reading {read_bytes} bytes")),
+        }
     }
 
     /// Prints the checksum, if one was asked for, and compares.

@@ -8,6 +8,8 @@ use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::Arc;
 
 use gush::{Errno, Side, Throttle};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{ioctl_fionread, retry_on_intr};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::account::{Account, Early};
@@ -71,9 +73,13 @@ fn wrapped(options: &Options, talker: &Talker) -> Result<ExitCode, Status> {
     let watched = [&into, &out];
     let steward = Steward::start(plan, shown, beside, &watched, &setting.screen, &setting.late);
     let steward = steward.map_err(|errno| setting.unshown(errno))?;
-    let Moved { ended, output, mut status, is_written } =
+    let Moved { ended, output, mut status, is_written, unread_bytes } =
         move_both(&setting, child, &into, &out, output);
     steward.finish(true);
+    let is_ended_here = matches!(out.ended_early(), Some(Early::Signal | Early::Stall));
+    if let Some(unread_bytes) = unread_bytes.filter(|_| !is_ended_here) {
+        setting.tell_unread(into.bytes().saturating_sub(unread_bytes));
+    }
     status.add(setting.tell_checksum(&into));
     status.add(close(output, talker));
     Ok(match ended.map(|ended| (ended.code(), ended.signal())) {
@@ -108,6 +114,18 @@ struct Moved {
     status: Status,
     /// No write of the command's output has failed, unless the reader has left.
     is_written: bool,
+    /// The bytes in the command's input that nobody can read any more; `None` where they may have been read since.
+    unread_bytes: Option<u64>,
+}
+
+/// What a pipe without a reader still holds.
+fn unread_bytes(pipe: &Output) -> Option<u64> {
+    let mut looked = [PollFd::new(pipe, PollFlags::empty())];
+    let no_wait = Timespec { tv_sec: 0, tv_nsec: 0 };
+    retry_on_intr(|| poll(&mut looked, Some(&no_wait))).ok()?;
+    // POLLERR of a write end says that no read end is open (poll(2)): the amount is final.
+    let is_left = looked[0].revents().contains(PollFlags::ERR);
+    is_left.then(|| ioctl_fionread(pipe).ok()).flatten()
 }
 
 /// Feeds the command from a thread, and reads the command's output in this thread, until the command has ended.
@@ -127,8 +145,10 @@ fn move_both(
                 let input = Output::File(File::from(stdin));
                 let mut moving = setting.moving(&setting.options.files, into, input);
                 moving.run();
-                // The command sees the end of its input now.
-                moving.status
+                // The command sees the end of its input when the pipe is dropped here.
+                let unread = unread_bytes(&moving.output);
+                // All that there was may have been read.
+                (moving.status, unread.filter(|&bytes| bytes > 0 || moving.is_cut))
             })
         });
         let mut emptying = setting.moving(&[], out, output);
@@ -156,9 +176,11 @@ fn move_both(
         into.end_early(Early::Reader);
         let Moving { output, mut status, .. } = emptying;
         let is_written = status == Status::default();
-        if let Some(Ok(fed)) = feeding.map(|feeding| feeding.join()) {
+        let mut unread_bytes = None;
+        if let Some(Ok((fed, unread))) = feeding.map(|feeding| feeding.join()) {
             status.add(fed);
+            unread_bytes = unread;
         }
-        Moved { ended, output, status, is_written }
+        Moved { ended, output, status, is_written, unread_bytes }
     })
 }

@@ -85,6 +85,46 @@ fn a_command_that_closes_its_output_still_gets_its_input() {
 }
 
 #[test]
+fn a_command_that_leaves_a_part_unread_is_told_of_where_progress_is_shown() {
+    let (dir, bytes) = source();
+    let all = bytes.len();
+    let dd = "dd bs=1000 count=3 iflag=fullblock status=none";
+    for (line, words) in [
+        (
+            format!("$G pv -f source -- {dd}"),
+            format!("gush: pv: dd: left after reading 3000 of {all} bytes\n"),
+        ),
+        (format!("$G pv -f --no-boost source source -- {dd}"), format!("of {} bytes\n", 2 * all)),
+        (format!("$G pv -f -s 5 source -- {dd}"), "dd: left after reading 3000 bytes\n".into()),
+        (format!("cat source | $G pv -f -- {dd}"), "dd: left after reading 3000 bytes\n".into()),
+        (format!("$G pv -fl source -- {dd}"), "dd: left after reading 3000 bytes\n".into()),
+        (
+            format!("$G pv -f source -- sh -c 'exec <&-; exit 3'"),
+            format!("sh: left after reading 0 of {all} bytes\n"),
+        ),
+        (
+            format!("$G pv --json source -- {dd}"),
+            format!("{{\"of_bytes\":{all},\"read_bytes\":3000}}\n"),
+        ),
+        // Nothing is known of a pipe that somebody still reads.
+        (
+            "$G pv -f source -- sh -c 'exec 3<&0; (sleep 0.3; cat <&3 >later) >&- & exit'".into(),
+            String::new(),
+        ),
+        ("$G pv -f source -- cat".into(), String::new()),
+        ("head -c 9 source | $G pv -f -- cat".into(), String::new()),
+        (format!("$G pv source -- {dd}"), String::new()),
+        (format!("$G pv -fq source -- {dd}"), String::new()),
+        (format!("$G pv -n source -- {dd}"), String::new()),
+    ] {
+        let output = shell(dir.path(), &format!("{line} >out"));
+        let said = said(&output);
+        assert_eq!(said.contains("read"), !words.is_empty(), "{line}: {said:?}");
+        assert!(said.contains(&words), "{line}: {said:?}");
+    }
+}
+
+#[test]
 fn a_command_has_the_usual_signals() {
     let dir = TempDir::new().unwrap();
     // A reader that leaves ends the command silently, as in any pipeline.
