@@ -183,6 +183,10 @@ impl Header {
             };
         };
         let line = &bytes[..=end];
+        // The crate would call the last port wrong.
+        if !line.ends_with(b"\r\n") {
+            return Err(ProxyError::Malformed("its line does not end in CR LF".into()));
+        }
         // The crate takes a port with a plus sign.
         if line.contains(&b'+') {
             return Err(ProxyError::Malformed("a port is no number".into()));
@@ -204,14 +208,17 @@ impl Header {
     }
 
     fn read_binary(bytes: &[u8]) -> Result<Option<(Self, usize)>, ProxyError> {
-        if let Some(length) = bytes.get(14..V2_FIXED_BYTES) {
-            let whole = V2_FIXED_BYTES + usize::from(u16::from_be_bytes([length[0], length[1]]));
-            // A length field can claim 64 KiB, and a stranger must not make us keep that much.
-            if whole > V2_BYTES {
-                return Err(ProxyError::Malformed(format!(
-                    "{whole} bytes, more than the {V2_BYTES} that are taken"
-                )));
-            }
+        let whole = v2_bytes(bytes);
+        // A length field can claim 64 KiB, and a stranger must not make us keep that much.
+        if let Some(whole) = whole.filter(|whole| *whole > V2_BYTES) {
+            return Err(ProxyError::Malformed(format!(
+                "{whole} bytes, more than the {V2_BYTES} that are taken"
+            )));
+        }
+        // The addresses of a LOCAL header are to be discarded, their family included, which the crate would look at.
+        if bytes.get(12) == Some(&(v2::Version::Two | v2::Command::Local)) {
+            let nobody = Self { source: None, destination: None };
+            return Ok(whole.filter(|whole| *whole <= bytes.len()).map(|whole| (nobody, whole)));
         }
         let header = match v2::Header::try_from(bytes) {
             Ok(header) => header,
@@ -221,8 +228,6 @@ impl Header {
         let ip = |ip: IpAddr, port| Some(Peer::from(SocketAddr::new(ip, port)));
         let unix = |field: &[u8; 108]| Some(Peer::Unix { name: unix_name(field), process: None });
         let (source, destination) = match &header.addresses {
-            // The addresses of a LOCAL header are to be ignored.
-            _ if header.command == v2::Command::Local => (None, None),
             v2::Addresses::Unspecified => (None, None),
             v2::Addresses::IPv4(both) => (
                 ip(both.source_address.into(), both.source_port),
@@ -338,12 +343,17 @@ async fn receive(socket: BorrowedFd<'_>) -> Result<Header, ProxyError> {
     }
 }
 
+/// The length in bytes of a whole header of version 2, once its length field has come.
+fn v2_bytes(header: &[u8]) -> Option<usize> {
+    let length = header.get(14..V2_FIXED_BYTES)?;
+    Some(V2_FIXED_BYTES + usize::from(u16::from_be_bytes([length[0], length[1]])))
+}
+
 /// How many more bytes may be looked at. Those of version 2 say how many there are.
 fn wanted_bytes(header: &[u8]) -> usize {
-    match header.get(14..V2_FIXED_BYTES) {
+    match v2_bytes(header) {
         // The binary form tells its length, so nothing behind it need be looked at.
-        Some(length) if header.starts_with(v2::PROTOCOL_PREFIX) => {
-            let whole = V2_FIXED_BYTES + usize::from(u16::from_be_bytes([length[0], length[1]]));
+        Some(whole) if header.starts_with(v2::PROTOCOL_PREFIX) => {
             whole.saturating_sub(header.len()).max(1)
         }
         // The binary form begins with a carriage return, so one byte tells the two apart.

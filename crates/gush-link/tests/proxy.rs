@@ -62,7 +62,10 @@ fn every_sound_header_is_read_to_its_last_byte() {
         (binary(0x21, 0x11, &with_tlvs), four),
         // A health check of the proxy itself: its addresses are to be ignored.
         (binary(0x20, 0x11, &[1; 12]), nobody.clone()),
-        (binary(0x20, 0, &[]), nobody),
+        (binary(0x20, 0, &[]), nobody.clone()),
+        // And so is their family: none that is known, or one that would need more bytes.
+        (binary(0x20, 0xff, b"some"), nobody.clone()),
+        (binary(0x20, 0x21, &[]), nobody),
     ];
     for (bytes, header) in cases {
         for shorter in 0..bytes.len() {
@@ -104,6 +107,14 @@ fn malformed_headers_are_refused() {
             "{refused:?}: {}",
             bytes.escape_ascii()
         );
+    }
+}
+
+#[test]
+fn a_line_that_ends_by_lf_alone_is_told_as_that() {
+    for line in [&b"PROXY UNKNOWN\n"[..], b"PROXY TCP4 192.0.2.1 192.0.2.9 4000 80\n"] {
+        let error = Header::read(line).unwrap_err().to_string();
+        assert!(error.ends_with("its line does not end in CR LF"), "{error}");
     }
 }
 
