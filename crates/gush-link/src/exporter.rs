@@ -105,7 +105,7 @@ fn respond(request: &[u8], ledger: &Ledger) -> Option<String> {
         // More may come, up to a bound: a head of any length would fill the memory.
         Ok(status) if status.is_partial() && request.len() < REQUEST_BYTES => return None,
         Ok(status) if status.is_complete() => {}
-        Ok(_) => {
+        Ok(_) | Err(httparse::Error::TooManyHeaders) => {
             return Some(response("431 Request Header Fields Too Large", PLAIN_TEXT, "", true));
         }
         Err(_) => return Some(response("400 Bad Request", PLAIN_TEXT, "no HTTP request\n", true)),
@@ -118,18 +118,28 @@ fn respond(request: &[u8], ledger: &Ledger) -> Option<String> {
             return Some(response("405 Method Not Allowed", PLAIN_TEXT, what, true));
         }
     };
-    let path = head.path.unwrap_or_default().split('?').next();
-    Some(match path {
-        Some("/metrics") => match ledger.prometheus() {
+    Some(match path_of(head.path.unwrap_or_default()) {
+        "/metrics" => match ledger.prometheus() {
             Ok(text) => response("200 OK", PROMETHEUS_TEXT, &text, with_body),
             Err(error) => {
                 let what = format!("{error}\n");
                 response("500 Internal Server Error", PLAIN_TEXT, &what, with_body)
             }
         },
-        Some("/") => response("200 OK", PLAIN_TEXT, "gush link: see /metrics\n", with_body),
+        "/" => response("200 OK", PLAIN_TEXT, "gush link: see /metrics\n", with_body),
         _ => response("404 Not Found", PLAIN_TEXT, "only /metrics is here\n", with_body),
     })
+}
+
+/// The path of a request's target, which may name the server, too (RFC 9112, 3.2.2: a server must accept that).
+fn path_of(target: &str) -> &str {
+    let target = target.split('?').next().unwrap_or_default();
+    match target.split_once("://") {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => {
+            rest.find('/').map_or("/", |at| &rest[at..])
+        }
+        _ => target,
+    }
 }
 
 fn response(status: &str, media_type: &str, body: &str, with_body: bool) -> String {
@@ -159,6 +169,7 @@ mod tests {
 
     #[test]
     fn each_request_gets_its_status() {
+        let many_headers = format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(65));
         let cases = [
             ("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "200"),
             ("GET /metrics?a=b HTTP/1.0\r\n\r\n", "200"),
@@ -166,6 +177,11 @@ mod tests {
             ("GET /other HTTP/1.1\r\n\r\n", "404"),
             ("POST /metrics HTTP/1.1\r\n\r\n", "405"),
             ("\x16\x03\x01 hello\r\n\r\n", "400"),
+            // As through a proxy (RFC 9112, 3.2.2).
+            ("GET http://x:1/metrics HTTP/1.1\r\n\r\n", "200"),
+            ("GET HTTP://x?a HTTP/1.1\r\n\r\n", "200"),
+            ("GET http:/x/metrics HTTP/1.1\r\n\r\n", "404"),
+            (&many_headers, "431"),
         ];
         for (request, status) in cases {
             let answer = answer_to(request).unwrap_or_default();
