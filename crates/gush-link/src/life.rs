@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use gush_net::{Conduit, Counts, Ended, Error, Passed, Patience, Totals, Unsent, Way};
 use rustix::event::PollFlags;
+use rustix::fs::{Dev, FileType};
 use rustix::net::sockopt;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -34,6 +35,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long answers are waited for once one side has ended, where no linger limit says and the other side can neither be told of
 /// the end nor ends itself: datagrams, and terminals that are devices.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
+/// The number of /dev/null, 1:3 (null(4)).
+const NULL_DEVICE: Dev = 0x103;
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
@@ -302,6 +305,7 @@ impl<'a> Life<'a> {
         // An option may give an end to datagrams on one side; the other is told of none all the same.
         let datagrams = first.conduit.is_endless() || second.conduit.is_endless();
         let devices = is_terminal_device(a, &first) || is_terminal_device(b, &second);
+        let are_answers = devices && !says_nothing(&first) && !says_nothing(&second);
         first.conduit = shaped(first.conduit, a.options());
         second.conduit = shaped(second.conduit, b.options());
         if settings.one_way {
@@ -310,8 +314,12 @@ impl<'a> Life<'a> {
             second.conduit = second.conduit.write_only();
         }
         let mut options = settings.relay(self.id, Arc::clone(self.counts));
-        if (datagrams || devices) && settings.linger.is_none() {
+        if (datagrams || are_answers) && settings.linger.is_none() {
             options = options.linger(LAST_ANSWERS);
+        }
+        // An end that cannot be told to a terminal matters only where nothing else ends the link.
+        if !devices {
+            options = options.on_untold_end(warn_of_untold_end);
         }
         let ways = Ways::between(&first.conduit, &second.conduit);
         let room = [first.keeper.makes_room(), second.keeper.makes_room()];
@@ -438,10 +446,27 @@ impl<'a> Life<'a> {
     ) -> Result<Course, Course> {
         let a = first.conduit.see_off(ways.back, ways.forward, patience);
         let b = second.conduit.see_off(ways.forward, ways.back, patience);
-        let seen_off = self.phase(Phase::Linger, None, async { tokio::join!(a, b) }).await;
-        let (a, b) = seen_off.map_err(|left| self.left(left))?;
+        let read_limit = match self.shared.settings.linger {
+            // Our own limit is over, and not the user's.
+            None if ending == Ending::Lingered => Patience::of(None),
+            _ => patience,
+        };
+        let read_limit = read_limit.unsent();
+        let (a_lines, b_lines) =
+            (first.keeper.is_read(read_limit), second.keeper.is_read(read_limit));
+        let gone = async { tokio::join!(a, b, a_lines, b_lines) };
+        let gone = self.phase(Phase::Linger, None, gone).await;
+        let (a, b, a_lines, b_lines) = gone.map_err(|left| self.left(left))?;
         let (a_name, b_name) = self.names();
         let mut course = Course::of(ending);
+        for (read, name) in [(a_lines, a_name), (b_lines, b_name)] {
+            if let Err(bytes) = read {
+                let why = format!(
+                    "{name}: {bytes} bytes or more were not read there in time (-t TIME waits longer)"
+                );
+                course = Course::failed(Ending::RelayFailed, Failure::new(why, None));
+            }
+        }
         for (seen_off, name) in [(a, a_name), (b, b_name)] {
             if let Err(unsent) = seen_off {
                 course = Course::failed(Ending::RelayFailed, unsent_failure(&unsent, name));
@@ -516,11 +541,33 @@ impl Ways {
     }
 }
 
-/// Is the end a terminal that was opened by its name, such as a serial line? No end of data passes there in either direction. A
-/// user's own terminal ends by a key, and a pseudo-terminal by the program that leaves it.
+/// Is the end a terminal that was opened by its name, such as a serial line, or a new one that programs may open again and again?
+/// No end of data passes there in either direction. A user's own terminal ends by a key, and that of a program by the program that
+/// leaves it.
 fn is_terminal_device(address: &Address, end: &End) -> bool {
     let is_device = matches!(address.kind(), Kind::File | Kind::Path);
-    is_device && end.conduit.read_fd().is_some_and(rustix::termios::isatty)
+    let is_line = is_device && end.conduit.read_fd().is_some_and(rustix::termios::isatty);
+    is_line || end.keeper.holds_a_line()
+}
+
+/// Is the end a file without bytes ahead, or the null device? Its end of data is no sign that somebody has gone.
+fn says_nothing(end: &End) -> bool {
+    let Some(fd) = end.conduit.read_fd() else { return false };
+    let Ok(found) = rustix::fs::fstat(fd) else { return false };
+    match FileType::from_raw_mode(found.st_mode) {
+        FileType::CharacterDevice => found.st_rdev == NULL_DEVICE,
+        FileType::RegularFile => {
+            let size_bytes = u64::try_from(found.st_size).unwrap_or(0);
+            rustix::fs::tell(fd).is_ok_and(|position_bytes| position_bytes >= size_bytes)
+        }
+        _ => false,
+    }
+}
+
+fn warn_of_untold_end(_: Way) {
+    warn!(
+        "a raw terminal cannot pass on the end of the input; -t TIME ends the link, and pipes instead of pty pass the end on"
+    );
 }
 
 /// Says the end, at the proper end of a life, to peers of TLS not told of one: where a limit or draining ended the

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use gush::{Choice, Rate};
 use gush_net::{Counts, Options, Way};
-use tracing::warn;
 
 use crate::address::{Address, Target};
 use crate::ends;
@@ -149,11 +148,7 @@ impl Settings {
 
     /// The options of one connection's relay.
     pub(crate) fn relay(&self, id: u64, counts: Arc<Counts>) -> Options {
-        let mut options = Options::new()
-            .counting(counts)
-            .method(self.method)
-            .sees_failures()
-            .on_untold_end(warn_of_untold_end);
+        let mut options = Options::new().counting(counts).method(self.method).sees_failures();
         if let Some(idle) = self.idle {
             options = options.idle(idle);
         }
@@ -223,10 +218,4 @@ impl fmt::Debug for Settings {
             .field("threads", &self.threads)
             .finish_non_exhaustive()
     }
-}
-
-fn warn_of_untold_end(_: Way) {
-    warn!(
-        "a raw terminal cannot pass on the end of the input; -t TIME ends the link, and pipes instead of pty pass the end on"
-    );
 }

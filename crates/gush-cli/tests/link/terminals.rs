@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use crate::common::link::{Running, echo, eventually};
+use crate::common::link::{Running, echo, eventually, server};
 use crate::common::{gush, nobody, skipped};
 use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -50,10 +50,10 @@ fn settings(terminal: &OwnedFd) -> String {
 }
 
 #[test]
-fn a_pty_has_a_link_as_long_as_it_lives_and_ends_with_the_program_at_it() {
+fn a_pty_has_a_link_as_long_as_it_lives_and_ends_with_the_program_it_waited_for() {
     let dir = TempDir::new().unwrap();
     let name = dir.path().join("tty");
-    let address = format!("pty,raw,mode=640,link={}", name.display());
+    let address = format!("pty,raw,mode=640,wait-slave,link={}", name.display());
     let link = Running::start(&[&address, &format!("tcp:{}", echo())]);
     link.says("the pseudo-terminal is /dev/pts/");
     eventually("the link is there", || name.exists());
@@ -67,6 +67,97 @@ fn a_pty_has_a_link_as_long_as_it_lives_and_ends_with_the_program_at_it() {
     assert_eq!(status.code(), Some(0), "{said}");
     assert!(name.symlink_metadata().is_err());
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+/// As with socat: programs open a serial line and close it again, and a virtual one is there all the time.
+#[test]
+fn a_pty_serves_one_program_after_the_other() {
+    let dir = TempDir::new().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let [one, other] =
+        ["one", "other"].map(|name| format!("pty,raw,link={}", path(name).display()));
+    let mut link = Running::start(&[&one, &other]);
+    eventually("both links are there", || path("one").exists() && path("other").exists());
+    for _ in 0..3 {
+        let [mut one, mut other] = ["one", "other"].map(|name| opened(&path(name)));
+        let mut heard = [0; 4];
+        one.write_all(b"ask?").unwrap();
+        other.read_exact(&mut heard).unwrap();
+        other.write_all(&heard).unwrap();
+        one.read_exact(&mut heard).unwrap();
+        assert_eq!(&heard, b"ask?");
+    }
+    assert!(link.is_running());
+    link.signal(Signal::TERM);
+    link.finish();
+    assert!(path("one").symlink_metadata().is_err());
+}
+
+#[test]
+fn a_pty_that_has_not_ended_does_not_outlive_the_other_end() {
+    let dir = TempDir::new().unwrap();
+    let name = dir.path().join("tty");
+    let place = server(|mut stream| stream.write_all(b"all there is").unwrap());
+    let link = Running::start(&[
+        &format!("pty,raw,link={}", name.display()),
+        &format!("tcp:{place},retry=99"),
+    ]);
+    eventually("the link is there", || name.exists());
+    let mut heard = [0; 12];
+    opened(&name).read_exact(&mut heard).unwrap();
+    assert_eq!(&heard, b"all there is");
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(0), "{said}");
+    assert!(!said.contains("warning"), "{said}");
+}
+
+/// To close a master throws away what nobody has read.
+#[test]
+fn what_was_sent_to_a_pty_is_read_before_the_link_ends() {
+    let dir = TempDir::new().unwrap();
+    let (name, data) = (dir.path().join("tty"), dir.path().join("data"));
+    // More than the terminal's own queue of 4 KiB.
+    fs::write(&data, vec![7; 9000]).unwrap();
+    for waits in ["", ",wait-slave"] {
+        let address = format!("pty,raw,link={}{waits}", name.display());
+        let link = Running::start(&["-u", data.to_str().unwrap(), &address]);
+        eventually("the link is there", || name.exists());
+        let mut terminal = opened(&name);
+        std::thread::sleep(Duration::from_millis(300));
+        let mut heard = vec![0; 9000];
+        terminal.read_exact(&mut heard).unwrap();
+        assert!(heard == [7; 9000]);
+        let (status, _, said) = link.finish();
+        assert_eq!(status.code(), Some(0), "{said}");
+    }
+
+    fs::write(&data, "nobody reads it").unwrap();
+    let address = format!("pty,raw,link={}", name.display());
+    let link = Running::start(&["-u", "-t", "100ms", data.to_str().unwrap(), &address]);
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("pty: 15 bytes or more were not read there in time"), "{said}");
+}
+
+/// There is nothing that could end there: the line is what the link is about.
+#[test]
+fn a_line_goes_on_beside_a_file_or_device_that_has_nothing_to_say() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("log");
+    fs::write(&file, "").unwrap();
+    let (ours, name) = line();
+    let mut ours = File::from(ours);
+    let line = format!("{},raw", name.display());
+    let log = file.display().to_string();
+    let mut links = [
+        Running::start(&[&line, &log]),
+        Running::start(&["pty", "null:"]),
+        Running::start(&["/dev/null", "pty"]),
+    ];
+    std::thread::sleep(Duration::from_millis(800));
+    ours.write_all(b"late").unwrap();
+    eventually("the file has it", || fs::read(&file).unwrap() == b"late");
+    assert!(links.iter_mut().all(Running::is_running));
 }
 
 #[test]
@@ -93,7 +184,7 @@ fn the_link_of_a_pty_goes_over_nothing_of_others() {
     assert_eq!(fs::read_link(path("to-file")).unwrap(), Path::new("/etc/passwd"));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
 
-    let address = format!("pty,raw,link={},unlink", path("left").display());
+    let address = format!("pty,raw,wait-slave,link={},unlink", path("left").display());
     let link = Running::start(&[&address, &format!("tcp:{}", echo())]);
     link.says("the pseudo-terminal is");
     eventually("the link is new", || {
@@ -107,7 +198,7 @@ fn the_link_of_a_pty_goes_over_nothing_of_others() {
 fn a_link_that_somebody_replaced_is_left_alone() {
     let dir = TempDir::new().unwrap();
     let name = dir.path().join("tty");
-    let address = format!("pty,raw,link={}", name.display());
+    let address = format!("pty,raw,wait-slave,link={}", name.display());
     let link = Running::start(&[&address, &format!("tcp:{}", echo())]);
     eventually("the link is there", || name.exists());
     let mut terminal = opened(&name);

@@ -17,7 +17,8 @@ impl Entry for Pty {
     const ROW: Row = Row {
         name: "pty",
         grammar: "pty",
-        help: "a new pseudo-terminal, for the program that opens its other side",
+        help: "a new pseudo-terminal, for programs that open its other side, one after the other",
+        descriptors: 2,
         keywords: &[("pty", Form::Plain)],
         options: &[&[Opt::Link, Opt::Unlink, Opt::UnlinkClose, Opt::WaitSlave], TERMINAL, OWNED],
         stands_alone: true,

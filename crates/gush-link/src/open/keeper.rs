@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags, fstat};
 
 use super::child::Program;
 use super::flows::Served;
-use super::pty;
+use super::pty::{self, Line};
 use super::terminal::PutBack;
 use crate::address::{Opt, Options};
 
@@ -77,6 +77,8 @@ pub struct Keeper {
     /// what is dropped first is told first.
     pub(super) untold: Option<OwnedFd>,
     pub(super) put_back: Vec<PutBack>,
+    /// Pseudo-terminals that were made for programs which are not ours.
+    pub(super) lines: Vec<Line>,
     /// The sender of datagrams served here.
     pub(super) served: Option<Served>,
 }
@@ -104,6 +106,7 @@ impl Keeper {
         later.made.extend(self.made);
         // The change that was made first is put back last.
         later.put_back.extend(self.put_back);
+        later.lines.extend(self.lines);
         let (program, untold) =
             (self.program.or(later.program.take()), self.untold.or(later.untold.take()));
         Self { program, untold, ..later }
@@ -119,6 +122,19 @@ impl Keeper {
                 None => std::future::pending().await,
             }
         }
+    }
+
+    /// Is there a pseudo-terminal that goes on when the program there has closed it?
+    pub(crate) fn holds_a_line(&self) -> bool {
+        self.lines.iter().any(Line::is_held)
+    }
+
+    /// Waits until all that was sent to new pseudo-terminals is read there.
+    ///
+    /// # Errors
+    /// How many bytes at least were not, where for `limit` none was read.
+    pub(crate) async fn is_read(&self, limit: Duration) -> Result<(), u64> {
+        pty::are_read(&self.lines, limit).await
     }
 
     /// Waits until the program has ended by itself, if there is one.

@@ -62,10 +62,73 @@ pub(crate) async fn open(options: &Options) -> Result<End, OpenError> {
     if options.is_on(Opt::WaitSlave) {
         until_opened(&master).await.map_err(|error| OpenError::new("wait for its slave", error))?;
     }
+    let line = match options.is_on(Opt::WaitSlave) {
+        true => Line::Watched(master.try_clone().map_err(fail)?),
+        false => Line::Held(slave(&master).map_err(fail)?),
+    };
     let conduit = Conduit::new(master).map_err(fail)?;
     let mut end = End::new(conduit, Peer::Other(name.display().to_string()));
     end.keeper.made.extend(made);
+    end.keeper.lines.push(line);
     Ok(end)
+}
+
+/// A pseudo-terminal for programs that are not ours.
+#[derive(Debug)]
+pub(super) enum Line {
+    /// The slave: as long as we have it open, a program may close its own, and another may come.
+    Held(OwnedFd),
+    /// A copy of the master, which is to be hung up by the program that closes the slave.
+    Watched(OwnedFd),
+}
+
+impl Line {
+    /// Does it go on when a program has closed the slave?
+    pub fn is_held(&self) -> bool {
+        matches!(self, Self::Held(_))
+    }
+
+    /// How many bytes wait to be read at the slave, at least. Where the slave was closed, nobody reads any more.
+    fn unread_bytes(&self) -> u64 {
+        match self {
+            Self::Held(slave) => unread_bytes(slave),
+            Self::Watched(master) => {
+                let now = gush::poll_now(master, PollFlags::empty()).unwrap_or(PollFlags::HUP);
+                let slave = if now.contains(PollFlags::HUP) { None } else { slave(master).ok() };
+                slave.map_or(0, |slave| unread_bytes(&slave))
+            }
+        }
+    }
+}
+
+/// How many bytes can be read from a slave, at least: of the bytes on their way, only those are counted for which its queue of
+/// 4 KiB has room.
+fn unread_bytes(slave: &OwnedFd) -> u64 {
+    // What was written to the master comes to the queue later, but for this call (n_tty_poll of drivers/tty/n_tty.c).
+    let _ = gush::poll_now(slave, PollFlags::IN);
+    ioctl_fionread(slave).unwrap_or(0)
+}
+
+/// Waits until all that was written to the masters of `lines` is read at their slaves.
+///
+/// # Errors
+/// How many bytes were not, where for `limit` none was read.
+pub(super) async fn are_read(lines: &[Line], limit: Duration) -> Result<(), u64> {
+    let (mut before, mut progress) = (0, Instant::now());
+    loop {
+        let unread: u64 = lines.iter().map(Line::unread_bytes).sum();
+        if unread == 0 {
+            return Ok(());
+        }
+        if std::mem::replace(&mut before, unread) != unread {
+            progress = Instant::now();
+        }
+        if progress.elapsed() >= limit {
+            return Err(unread);
+        }
+        // No event tells of a reader.
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 /// Gives the slave a name that stays, as a symbolic link.
