@@ -23,6 +23,7 @@ struct Readme;
 pub mod affinity;
 pub mod case;
 mod cases;
+pub mod columns;
 pub mod compare;
 pub mod contend;
 pub mod count;

@@ -1,10 +1,9 @@
 //! Samples as a table for people: intervals, the case each one is measured against, and bars.
 
-use std::fmt::Write;
-
 use serde_json::Value;
 
 use crate::cases::{self, Case};
+use crate::columns::{self, Column, numbers, words};
 use crate::count::{self, Calls};
 use crate::figures::Measure;
 use crate::model::Run;
@@ -40,32 +39,44 @@ const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 /// ```
 #[must_use]
 pub fn of(run: &Run, suite: &Suite) -> String {
-    let mut text = String::new();
     let all = cases::suites(run);
-    let Some(taken) = all.iter().find(|taken| taken.name == suite.name) else { return text };
+    let Some(taken) = all.iter().find(|taken| taken.name == suite.name) else {
+        return String::new();
+    };
     let rows = rows(taken, suite);
-    let Some(width) = rows.iter().map(|row| row.name().len()).max() else { return text };
-    let layout = Layout::of(&rows, suite, width.max("case".len()));
+    if rows.is_empty() {
+        return String::new();
+    }
+    let cells: Vec<Vec<String>> = rows.iter().map(|row| row.cells(suite, &rows)).collect();
+    let mut lines = columns::lines(&columns(suite), &cells).into_iter();
+    let head = lines.next().unwrap_or_default() + "\n";
+    let mut text = String::new();
     let mut heading = None;
-    for row in &rows {
+    for (row, line) in rows.iter().zip(lines) {
         if heading != Some(&row.heading) {
-            if heading.is_some() {
-                text.push('\n');
-            }
+            text += if heading.is_some() { "\n" } else { "" };
             if !row.heading.is_empty() {
-                // Writing into a `String` cannot fail, here and in the functions below.
-                let _ = writeln!(text, "{}", row.heading);
+                text += &format!("{}\n", row.heading);
             }
-            layout.head(&mut text);
+            text += &head;
             heading = Some(&row.heading);
         }
-        let most = rows.iter().filter(|other| other.heading == row.heading);
-        let most = most.filter_map(Row::figure).fold(0.0, f64::max);
-        layout.row(&mut text, row, most);
+        text += &format!("{line}\n");
     }
-    layout.notes(&mut text, &rows);
-    system_calls(&mut text, taken, suite);
-    text
+    text + &notes(&rows) + &system_calls(taken, suite)
+}
+
+/// The names of the columns, in the order of [`Row::cells`].
+fn columns(suite: &Suite) -> Vec<Column> {
+    let mut columns = vec![words("case")];
+    for (place, quantity) in suite.quantities.iter().enumerate() {
+        columns.push(numbers(quantity.unit));
+        if place == 0 {
+            columns.push(numbers("95 % interval"));
+        }
+    }
+    columns.extend(["times", "sound", ""].map(words));
+    columns
 }
 
 /// A case with samples.
@@ -78,21 +89,35 @@ struct Row<'s, 'a> {
 }
 
 impl<'a> Row<'_, 'a> {
-    fn name(&self) -> &'a str {
-        self.case.name
-    }
-
     fn figure(&self) -> Option<f64> {
         self.figures.first()?.map(|figure| figure.value)
-    }
-
-    fn is_few(&self) -> bool {
-        self.figures.iter().flatten().any(|figure| figure.interval.is_none())
     }
 
     /// The finding of the hostile reader; none where nobody looked.
     fn sound(&self) -> Option<&'a Value> {
         self.case.fact("sound")
+    }
+
+    /// A text for each of the [`columns`]; the bar is beside the longest of the same heading.
+    fn cells(&self, suite: &Suite, all: &[Self]) -> Vec<String> {
+        let mut cells = vec![self.case.name.to_owned()];
+        for (place, figure) in self.figures.iter().enumerate() {
+            cells.push(figure.map_or_else(String::new, |figure| number(figure.value)));
+            if place == 0 {
+                cells.push(interval(self, suite));
+            }
+        }
+        let sound = match self.sound() {
+            Some(Value::Bool(true)) => "yes",
+            Some(Value::Bool(false)) => "NO",
+            Some(_) => "?",
+            None => "",
+        };
+        let beside = all.iter().filter(|other| other.heading == self.heading);
+        let most = beside.filter_map(Row::figure).fold(0.0, f64::max);
+        let bar = bar(self.figure().unwrap_or(0.0), most);
+        cells.extend([baseline(self), sound.to_owned(), bar]);
+        cells
     }
 }
 
@@ -124,102 +149,25 @@ fn values(case: &Case<'_>, quantity: &Quantity) -> Vec<f64> {
     case.samples.iter().filter_map(|sample| (quantity.of)(&sample.measured)).collect()
 }
 
-/// Which columns there are, and how wide the cases' is.
-struct Layout<'a> {
-    suite: &'a Suite,
-    width: usize,
-    /// Which of the suite's figures any case has.
-    has: Vec<bool>,
-    /// How wide the column of baselines is; 0 without.
-    baselines: usize,
-    tells_sound: bool,
-}
-
-impl<'a> Layout<'a> {
-    fn of(rows: &[Row<'_, '_>], suite: &'a Suite, width: usize) -> Self {
-        let has = |place: usize| rows.iter().any(|row| row.figures[place].is_some());
-        let baselines = rows.iter().map(|row| baseline(row).len()).max().unwrap_or(0);
-        Self {
-            suite,
-            width,
-            has: (0..suite.quantities.len()).map(has).collect(),
-            baselines,
-            tells_sound: rows.iter().any(|row| row.sound().is_some()),
-        }
-    }
-
-    fn head(&self, text: &mut String) {
-        let _ = write!(text, "{:1$}", "case", self.width);
-        for (place, quantity) in self.suite.quantities.iter().enumerate() {
-            match place {
-                0 => {
-                    let _ = write!(text, "  {:>9}  {:>19}", quantity.unit, "95 % interval");
-                }
-                _ if self.has[place] => {
-                    let _ = write!(text, "  {:>9}", quantity.unit);
-                }
-                _ => {}
-            }
-        }
-        if self.baselines > 0 {
-            let _ = write!(text, "  {:1$}", "times", self.baselines);
-        }
-        if self.tells_sound {
-            let _ = write!(text, "  sound");
-        }
-        text.truncate(text.trim_end().len());
-        text.push('\n');
-    }
-
-    fn row(&self, text: &mut String, row: &Row<'_, '_>, most: f64) {
-        let _ = write!(text, "{:1$}", row.name(), self.width);
-        for (place, figure) in row.figures.iter().enumerate() {
-            if place > 0 && !self.has[place] {
-                continue;
-            }
-            let value = figure.map_or_else(String::new, |figure| number(figure.value));
-            let _ = write!(text, "  {value:>9}");
-            if place == 0 {
-                let _ = write!(text, "  {:>19}", interval(row, self.suite));
-            }
-        }
-        if self.baselines > 0 {
-            let _ = write!(text, "  {:1$}", baseline(row), self.baselines);
-        }
-        if self.tells_sound {
-            let sound = match row.sound() {
-                Some(Value::Bool(true)) => "yes",
-                Some(Value::Bool(false)) => "NO",
-                Some(_) => "?",
-                None => "",
-            };
-            let _ = write!(text, "  {sound:5}");
-        }
-        let _ = write!(text, "  {}", bar(row.figure().unwrap_or(0.0), most));
-        text.truncate(text.trim_end().len());
-        text.push('\n');
-    }
-
-    fn notes(&self, text: &mut String, rows: &[Row<'_, '_>]) {
-        if rows.iter().any(Row::is_few) {
-            let _ = writeln!(
-                text,
-                "In brackets: least and most of fewer than {} samples, too few for an interval.",
-                stats::FEWEST_SAMPLES
-            );
-        }
-        let told = |row: &&Row<'_, '_>| matches!(row.times, Some((_, Verdict::CannotTell)));
-        if rows.iter().any(|row| told(&row)) {
-            let _ = writeln!(
-                text,
-                "A question mark: cannot be told from the case that it is measured against."
-            );
-        }
-        let unknown = |row: &Row<'_, '_>| row.sound().is_some_and(Value::is_null);
-        if rows.iter().any(unknown) {
-            text.push_str("Sound '?': the hostile reader saw no byte change, and nobody promises that none does.\n");
-        }
-    }
+/// What the marks in the rows mean.
+fn notes(rows: &[Row<'_, '_>]) -> String {
+    let any = |is_so: &dyn Fn(&Row<'_, '_>) -> bool| rows.iter().any(is_so);
+    let few = format!(
+        "In brackets: least and most of fewer than {} samples, too few for an interval.\n",
+        stats::FEWEST_SAMPLES
+    );
+    let notes = [
+        (any(&|row| row.figures.iter().flatten().any(|one| one.interval.is_none())), few.as_str()),
+        (
+            any(&|row| matches!(row.times, Some((_, Verdict::CannotTell)))),
+            "A question mark: cannot be told from the case that it is measured against.\n",
+        ),
+        (
+            any(&|row| row.sound().is_some_and(Value::is_null)),
+            "Sound '?': the hostile reader saw no byte change, and nobody promises that none does.\n",
+        ),
+    ];
+    notes.into_iter().filter(|(is_so, _)| *is_so).map(|(_, note)| note).collect()
 }
 
 fn interval(row: &Row<'_, '_>, suite: &Suite) -> String {
@@ -286,38 +234,39 @@ pub fn bar(value: f64, most: f64) -> String {
 }
 
 /// The calls of the cases that were counted, along the axis for the largest value alone.
-fn system_calls(text: &mut String, taken: &cases::Suite<'_>, suite: &Suite) {
+fn system_calls(taken: &cases::Suite<'_>, suite: &Suite) -> String {
     let along = |case: &Case<'_>| suite.axis.and_then(|axis| case.number(axis.fact));
     let counted = |case| Some((case, calls_of(case, "syscalls")?));
     let mut counted: Vec<(&Case<'_>, Calls)> = taken.cases.iter().filter_map(counted).collect();
     let largest = counted.iter().filter_map(|(case, _)| along(case)).max();
     counted.retain(|(case, _)| along(case) == largest);
     if counted.is_empty() {
-        return;
+        return String::new();
     }
-    let lines: Vec<String> = counted.iter().map(|(_, calls)| count::line(calls)).collect();
-    let title = largest.map_or("system calls".to_owned(), |bytes| {
-        format!("system calls for {}", size_text(bytes))
-    });
-    let width = counted.iter().map(|(case, _)| case.name.len()).max().unwrap_or(0).max(4);
-    let calls_width = lines.iter().map(String::len).max().unwrap_or(0).max(title.len());
-    let _ = writeln!(text, "\n{:width$}  {title:calls_width$}  {:>7}  published", "case", "in all");
-    for ((case, own), line) in counted.iter().zip(&lines) {
+    let size = largest.map_or_else(String::new, |bytes| format!(" for {}", size_text(bytes)));
+    let columns = [
+        words("case"),
+        words(format!("system calls{size}")),
+        numbers("in all"),
+        words("published"),
+    ];
+    let row = |(case, own): &(&Case<'_>, Calls)| {
         let in_all = calls_of(case, "syscalls_in_all").map_or(0, |calls| calls.values().sum());
-        let told = match calls_of(case, "syscalls_published") {
+        let published = match calls_of(case, "syscalls_published") {
             None => String::new(),
             Some(published) if count::agrees(own, &published) => "the same".to_owned(),
             Some(published) => format!("DIFFERS: {}", count::line(&published)),
         };
-        let printed = case.text("syscalls_printed");
-        let told = printed.map_or(told.clone(), |printed| format!("{told} ({printed})"));
-        let line = format!("{:width$}  {line:calls_width$}  {in_all:>7}  {told}", case.name);
-        let _ = writeln!(text, "{}", line.trim_end());
-    }
-    text.push_str(
-        "The calls that move the data, counted by ptrace in a run of their own, and one read of the loader's:\n\
+        let printed = case.text("syscalls_printed").map(|printed| format!(" ({printed})"));
+        let told = published + &printed.unwrap_or_default();
+        vec![case.name.to_owned(), count::line(own), u64::to_string(&in_all), told]
+    };
+    let rows: Vec<Vec<String>> = counted.iter().map(row).collect();
+    format!(
+        "\n{}The calls that move the data, counted by ptrace in a run of their own, and one read of the loader's:\n\
          so they stand in the published table, whose programs are C. In all: every call of our process.\n",
-    );
+        columns::text(&columns, &rows)
+    )
 }
 
 fn calls_of(case: &Case<'_>, fact: &str) -> Option<Calls> {

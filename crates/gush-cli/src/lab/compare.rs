@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use gush_lab::columns::{self, numbers, words};
 use gush_lab::compare::{self, Agreement, Compared, Comparison, Difference, Failed, Unlike};
 use gush_lab::stats::Verdict;
 use gush_lab::store::{Entry, StoreError};
@@ -85,17 +86,16 @@ pub fn run(options: &Options) -> ExitCode {
 
 /// How the runs agree, a line for each suite, and each wrong verdict.
 fn agreement_table(comparison: &Comparison, agreement: &[Agreement]) -> String {
-    let mut text = format!(
-        "{:12}  {:>5}  {:>5}  {:>9}  {:>10}  {:>12}\n",
-        "suite", "cases", "wrong", "decidable", "half width", "between runs"
-    );
-    for Agreement { suite, cases, wrong, decidable, half_width, between_runs } in agreement {
-        let width = half_width.map_or_else(String::new, |part| format!("{:.1} %", part * 100.0));
-        text += &format!(
-            "{suite:12}  {cases:>5}  {wrong:>5}  {decidable:>9}  {width:>10}  {:>10.1} %\n",
-            between_runs * 100.0
-        );
-    }
+    let percent = |part: f64| format!("{:.1} %", part * 100.0);
+    let row = |one: &Agreement| {
+        let [cases, wrong, decidable] =
+            [one.cases, one.wrong, one.decidable].map(|count| count.to_string());
+        let width = one.half_width.map(percent).unwrap_or_default();
+        vec![one.suite.clone(), cases, wrong, decidable, width, percent(one.between_runs)]
+    };
+    let counts = ["cases", "wrong", "decidable", "half width", "between runs"].map(numbers);
+    let columns: Vec<_> = [words("suite")].into_iter().chain(counts).collect();
+    let mut text = columns::text(&columns, &agreement.iter().map(row).collect::<Vec<_>>());
     let wrong = comparison.cases.iter().filter(|case| case.verdict != Verdict::CannotTell);
     for Compared { suite, case, verdict, ratio, .. } in wrong {
         text += &format!(
@@ -167,23 +167,22 @@ fn table(comparison: &Comparison) -> String {
             others * 100.0
         );
     }
-    let name = |case: &Compared| format!("{} {}", case.suite, case.case);
-    let width = cases.iter().map(|case| name(case).len()).max().unwrap_or(0).max(4);
-    text += &format!(
-        "{:width$}  {:>9}  {:>9}  {:5}  {:>6}  {:>17}  verdict\n",
-        "case", "first", "second", "", "ratio", "95 % interval"
-    );
-    for case in cases {
-        let Compared { medians, unit, ratio, verdict, .. } = case;
-        text += &format!(
-            "{:width$}  {:9.3}  {:9.3}  {unit:5}  {:6.3}  {:>17}  {verdict}\n",
-            name(case),
-            medians[0].value,
-            medians[1].value,
-            ratio.value,
-            ratio.around(3)
-        );
-    }
+    let columns = [
+        words("case"),
+        numbers("first"),
+        numbers("second"),
+        words(""),
+        numbers("ratio"),
+        numbers("95 % interval"),
+        words("verdict"),
+    ];
+    let row = |Compared { suite, case, medians, unit, ratio, verdict, .. }: &Compared| {
+        let [first, second, times] =
+            [&medians[0], &medians[1], ratio].map(|one| format!("{:.3}", one.value));
+        let (name, unit, verdict) = (format!("{suite} {case}"), unit.clone(), verdict.to_string());
+        vec![name, first, second, unit, times, ratio.around(3), verdict]
+    };
+    text += &columns::text(&columns, &cases.iter().map(row).collect::<Vec<_>>());
     if cases.iter().any(|case| case.ratio.interval.is_none()) {
         text += NO_INTERVAL;
     }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
+use gush_lab::columns::{self, numbers, words};
 use gush_lab::figures::{self, Figure};
 use gush_lab::model::Run;
 use gush_lab::store::{Entry, StoreError};
@@ -131,21 +132,20 @@ fn table(entries: &[Entry]) -> String {
     if entries.is_empty() {
         return "no runs yet: gush lab, or gush lab import, makes the first".to_owned();
     }
-    let mut text = format!(
-        "{:20}  {:11}  {:>7}  {:12}  {:24}  command\n",
-        "run", "state", "samples", "machine", "kernel"
-    );
-    for Entry { run, samples, .. } in entries {
-        text += &format!(
-            "{:20}  {:11}  {samples:>7}  {:12}  {:24}  {}\n",
-            run.id,
-            state(run),
-            run.machine.id,
-            fact(run, "kernel"),
-            command(run)
-        );
-    }
-    text
+    let row = |Entry { run, samples, .. }: &Entry| {
+        let [id, state, machine, kernel] =
+            [&run.id, state(run), &run.machine.id, fact(run, "kernel")].map(str::to_owned);
+        vec![id, state, samples.to_string(), machine, kernel, command(run)]
+    };
+    let columns = [
+        words("run"),
+        words("state"),
+        numbers("samples"),
+        words("machine"),
+        words("kernel"),
+        words("command"),
+    ];
+    columns::text(&columns, &entries.iter().map(row).collect::<Vec<_>>())
 }
 
 /// The command that made the run, as a shell would take it, on one line: of two `gush lab run` only this tells which is which.
@@ -169,28 +169,34 @@ fn detail(run: &Run, figures: &[Figure]) -> String {
     for failure in &run.failures {
         text += &format!("not measured: {} {}: {}\n", failure.suite, failure.case, failure.error);
     }
-    let width = figures.iter().map(|figure| figure.case.len()).max().unwrap_or(0).max(4);
-    let mut suite = "";
-    for figure in figures {
-        if figure.suite != suite {
-            suite = &figure.suite;
-            text += &format!(
-                "\n{suite}\n{:width$}  {:>9}  {:>19}  samples  {:>8}  {:>17}  what\n",
-                "case", figure.unit, "95 % interval", "times", "95 % interval"
-            );
-        }
-        let Figure { case, median, times, baseline, samples, .. } = figure;
-        let baseline = baseline.as_deref().filter(|_| times.is_some()).unwrap_or_default();
-        let (times, interval) = times.as_ref().map_or_else(Default::default, |times| {
-            (format!("{:.2}x", times.value), times.around(3))
-        });
-        let line = format!(
-            "{case:width$}  {:9.3}  {:>19}  {samples:>7}  {times:>8}  {interval:>17}  {baseline}",
-            median.value,
-            median.around(3)
-        );
-        text += line.trim_end();
-        text.push('\n');
+    for own in figures.chunk_by(|one, other| one.suite == other.suite) {
+        let columns = [
+            words("case"),
+            numbers(&own[0].unit),
+            numbers("95 % interval"),
+            numbers("samples"),
+            numbers("times"),
+            numbers("95 % interval"),
+            words("what"),
+        ];
+        let row = |Figure { case, median, times, baseline, samples, .. }: &Figure| {
+            let baseline = baseline.clone().filter(|_| times.is_some()).unwrap_or_default();
+            let (times, interval) = times.as_ref().map_or_else(Default::default, |times| {
+                (format!("{:.2}x", times.value), times.around(3))
+            });
+            let value = format!("{:.3}", median.value);
+            vec![
+                case.clone(),
+                value,
+                median.around(3),
+                samples.to_string(),
+                times,
+                interval,
+                baseline,
+            ]
+        };
+        let rows: Vec<_> = own.iter().map(row).collect();
+        text += &format!("\n{}\n{}", own[0].suite, columns::text(&columns, &rows));
     }
     if figures.iter().any(|figure| figure.median.interval.is_none()) {
         text += NO_INTERVAL;

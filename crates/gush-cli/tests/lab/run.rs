@@ -271,7 +271,9 @@ fn an_export_on_standard_output_stands_there_alone() {
     let columns = out.lines().map(|row| row.matches(',').count()).collect::<Vec<_>>();
     assert!(columns.len() == 3 && columns.iter().all(|&count| count == columns[0]), "{out}");
     let (_, out, _) = run(&["--export-markdown", "-"]);
-    assert!(out.lines().count() == 4 && out.lines().all(|line| line.starts_with('|')), "{out}");
+    let (rows, note) = out.split_once("\n\n").unwrap();
+    assert!(rows.lines().count() == 4 && rows.lines().all(|line| line.starts_with('|')), "{out}");
+    assert!(note.starts_with("In brackets: ") && note.lines().count() == 1, "{out}");
     let both = "both write to standard output: give one of them a file";
     for words in
         [["--export-json", "-", "--export-csv", "-"], ["--export-csv", "-", "--json", "-i"]]
@@ -619,7 +621,8 @@ fn options_of_hyperfine_mean_the_same() {
     let (adoc, org) = (fs::read_to_string(adoc).unwrap(), fs::read_to_string(org).unwrap());
     let place = |text: &str, of: &str| text.find(of).unwrap_or_else(|| panic!("{of}: {text}"));
     let [first, second] = [fast, slow].map(|name| place(&adoc, &format!("|`+{name}+`\n|")));
-    assert!(first < second && adoc.ends_with("|===\n") && !adoc.contains(" ms"), "{adoc}");
+    assert!(first < second && adoc.contains("|===\n\nIn brackets: "), "{adoc}");
+    assert!(!adoc.contains(" ms"), "{adoc}");
     let [first, second] = [fast, slow].map(|name| place(&org, &format!("| ={name}= | ")));
     assert!(first < second && !org.contains(" ms"), "{org}");
     let text = fs::read_to_string(printed).unwrap();

@@ -21,19 +21,6 @@ struct Language {
     text: fn(&str) -> String,
 }
 
-/// The first column of words, the others of figures.
-const COLUMNS: [&str; 9] = [
-    "Command",
-    "Median",
-    "95 % interval",
-    "Times the first",
-    "95 % interval",
-    "User",
-    "System",
-    "Memory",
-    "GiB/s",
-];
-
 const MARKDOWN: Language = Language {
     head: |names| format!("| {} |\n|:---|{}\n", names.join(" | "), "---:|".repeat(names.len() - 1)),
     row: ["| ", " | ", " |\n"],
@@ -90,44 +77,25 @@ pub fn orgmode(standings: &[Standing], unit: Option<Unit>) -> String {
 }
 
 impl Language {
+    /// The table of the terminal, and behind the name of a contender that is out the reason.
     fn table(&self, standings: &[Standing], unit: Option<Unit>) -> String {
-        let figures = standings.iter().map(|one| &one.figures[..]).max_by_key(|all| all.len());
-        let names = figures.unwrap_or_default().iter().map(|figure| figure.printed.name.as_str());
-        let names: Vec<&str> = names.collect();
-        let heads: Vec<String> = names.iter().map(|name| (self.text)(name)).collect();
+        let (heads, rows) = show::cells(standings, unit);
+        let heads: Vec<String> = heads.iter().map(|head| (self.text)(head)).collect();
         let heads: Vec<&str> =
-            COLUMNS.into_iter().chain(heads.iter().map(String::as_str)).collect();
+            ["contender"].into_iter().chain(heads.iter().map(String::as_str)).collect();
         let mut text = (self.head)(&heads);
         let [before, between, behind] = self.row;
-        for one in standings {
-            let time = |seconds| show::time(seconds, unit);
-            let around = |estimate: Option<Estimate>, text: &dyn Fn(f64) -> String| {
-                let interval = estimate.and_then(|estimate| estimate.interval);
-                let text = |Interval { low, high }| format!("{} to {}", text(low), text(high));
-                interval.map_or_else(String::new, text)
-            };
-            let two = |times: f64| format!("{times:.2}");
-            let times = one.times_first.map_or_else(|| "1".to_owned(), |times| two(times.value));
+        for (one, cells) in standings.iter().zip(rows) {
             let out = one.failure.as_ref().map_or_else(String::new, |why| format!(" (out: {why})"));
-            let printed = names.iter().map(|name| {
-                let own = one.figures.iter().find(|figure| figure.printed.name == **name);
-                own.map_or_else(String::new, |own| format!("{:.3}", own.median.value))
-            });
-            let cells = [
-                (self.code)(&one.label) + &(self.text)(&out),
-                time(one.median_s.value),
-                around(Some(one.median_s), &time),
-                times,
-                around(one.times_first, &two),
-                time(one.user_s),
-                time(one.system_s),
-                one.peak_bytes.map_or_else(String::new, show::bytes),
-                one.gib_per_s.map_or_else(String::new, |speed| format!("{speed:.2}")),
-            ];
-            let cells: Vec<String> = cells.into_iter().chain(printed).collect();
+            let name = (self.code)(&one.label) + &(self.text)(&out);
+            let cells: Vec<String> = [name].into_iter().chain(cells).collect();
             text += &format!("{before}{}{behind}", cells.join(between));
         }
-        text + self.end
+        text += self.end;
+        match show::brackets(standings) {
+            note if note.is_empty() => text,
+            note => text + "\n" + &note,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Standings as a table for people.
 
 use super::standing::{Figure, Standing};
+use crate::columns;
 use crate::stats::{Estimate, FEWEST_SAMPLES, Interval};
 
 /// A unit of time.
@@ -93,61 +94,32 @@ fn ratio_interval(times: Option<Estimate>) -> String {
     times.map_or_else(String::new, |times| times.around(3))
 }
 
+/// How many times as good as the first contender, which is the measure.
+fn times_first(times: Option<Estimate>) -> String {
+    times.map_or("1".to_owned(), |times| format!("{:.3}", times.value))
+}
+
 /// A column: a heading, and the text for a contender.
 type Column = (&'static str, fn(&Standing, Option<Unit>) -> String);
+type PrintedColumn = (&'static str, fn(&Figure) -> String);
+/// The text of a column for a contender.
+type Cells<'s> = Box<dyn Fn(&Standing) -> String + 's>;
 
-const COLUMNS: &[Column] = &[
-    ("median", |one, unit| time(one.median_s.value, unit)),
-    ("95 % interval", interval),
-    ("x first", |one, _| {
-        one.times_first.map_or("1".to_owned(), |times| format!("{:.3}", times.value))
-    }),
+const TIMES: &[Column] =
+    &[("median", |one, unit| time(one.median_s.value, unit)), ("95 % interval", interval)];
+
+const RATIO: &[Column] = &[
+    ("x first", |one, _| times_first(one.times_first)),
     ("95 % interval", |one, _| ratio_interval(one.times_first)),
+];
+
+const USE: &[Column] = &[
     ("processor", |one, unit| time(one.processor_s, unit)),
     ("memory", |one, _| memory(one)),
     ("GiB/s", |one, _| one.gib_per_s.map_or_else(String::new, |speed| format!("{speed:.2}"))),
     ("calls", |one, _| one.calls.map_or_else(String::new, |calls| calls.to_string())),
     ("rounds", |one, _| one.rounds.len().to_string()),
-    ("", |one, _| one.failure.as_ref().map_or_else(String::new, |_| "OUT".to_owned())),
 ];
-
-/// The columns of the figures that the commands printed; the first has an interval, and tells of the ratio to the first contender.
-fn printed(standings: &[Standing]) -> Vec<Vec<String>> {
-    let figures = standings.iter().map(|one| &one.figures[..]).max_by_key(|figures| figures.len());
-    let mut columns = Vec::new();
-    for (place, figure) in figures.unwrap_or_default().iter().enumerate() {
-        let name = &figure.printed.name;
-        let own = |one: &Standing, say: &dyn Fn(&Figure) -> String| {
-            let found = one.figures.iter().find(|own| own.printed.name == *name);
-            found.map_or_else(String::new, say)
-        };
-        let around = |figure: &Figure| {
-            let values = figure.rounds.iter().map(|&(_, value)| value);
-            match figure.median.interval {
-                None => format!(
-                    "({:.3} … {:.3})",
-                    values.clone().fold(f64::INFINITY, f64::min),
-                    values.fold(f64::NEG_INFINITY, f64::max)
-                ),
-                Some(_) => figure.median.around(3),
-            }
-        };
-        let times = |figure: &Figure| {
-            figure.times_first.map_or("1".to_owned(), |times| format!("{:.3}", times.value))
-        };
-        let between = |figure: &Figure| ratio_interval(figure.times_first);
-        let mut add = |head: &str, say: &dyn Fn(&Figure) -> String| {
-            columns.push(column(head, standings, |one| own(one, say)));
-        };
-        add(name, &|figure| format!("{:.3}", figure.median.value));
-        if place == 0 {
-            add("95 % interval", &around);
-        }
-        add("x first", &times);
-        add("95 % interval", &between);
-    }
-    columns
-}
 
 /// The peak of memory, or a bound of the peak.
 fn memory(one: &Standing) -> String {
@@ -155,40 +127,80 @@ fn memory(one: &Standing) -> String {
     one.peak_bytes.map(bytes).or_else(bound).unwrap_or_default()
 }
 
+/// The columns of a figure that the commands printed, below its name.
+const PRINTED: &[PrintedColumn] = &[
+    ("", |figure| format!("{:.3}", figure.median.value)),
+    ("95 % interval", |figure| match figure.median.interval {
+        None => {
+            let values = || figure.rounds.iter().map(|&(_, value)| value);
+            let (least, most) = (
+                values().fold(f64::INFINITY, f64::min),
+                values().fold(f64::NEG_INFINITY, f64::max),
+            );
+            format!("({least:.3} … {most:.3})")
+        }
+        Some(_) => figure.median.around(3),
+    }),
+    ("x first", |figure| times_first(figure.times_first)),
+    ("95 % interval", |figure| ratio_interval(figure.times_first)),
+];
+
+/// The headings of the columns that say something of any contender, and each contender's cells; times in `unit`, if there is one.
+pub(super) fn cells(standings: &[Standing], unit: Option<Unit>) -> (Vec<String>, Vec<Vec<String>>) {
+    let figures = standings.iter().map(|one| &one.figures[..]).max_by_key(|figures| figures.len());
+    let figures = figures.unwrap_or_default();
+    let mut columns: Vec<(&str, Cells<'_>)> = Vec::new();
+    for (place, figure) in figures.iter().enumerate() {
+        let name = figure.printed.name.as_str();
+        // Only the figure that is compared has room for its interval.
+        for (at, (head, say)) in PRINTED.iter().enumerate().filter(|(at, _)| place == 0 || *at != 1)
+        {
+            let own = move |one: &Standing| {
+                one.figures
+                    .iter()
+                    .find(|own| own.printed.name == name)
+                    .map_or_else(String::new, say)
+            };
+            columns.push((if at == 0 { name } else { head }, Box::new(own)));
+        }
+    }
+    // Two ratios to the first, by unlike figures, would be taken for each other.
+    let ratio = if figures.is_empty() { RATIO } else { &[] };
+    for &(head, say) in TIMES.iter().chain(ratio).chain(USE) {
+        columns.push((head, Box::new(move |one| say(one, unit))));
+    }
+    columns.retain(|(_, say)| standings.iter().any(|one| !say(one).is_empty()));
+    let row = |one: &Standing| columns.iter().map(|(_, say)| say(one)).collect();
+    let heads = columns.iter().map(|(head, _)| (*head).to_owned());
+    (heads.collect(), standings.iter().map(row).collect())
+}
+
+/// What the brackets of a table mean; nothing where there are none.
+pub(super) fn brackets(standings: &[Standing]) -> String {
+    if standings.iter().all(|one| one.median_s.interval.is_some()) {
+        return String::new();
+    }
+    format!(
+        "In brackets: least and most of fewer than {FEWEST_SAMPLES} samples, too few for an interval.\n"
+    )
+}
+
 /// A line for each contender, without the columns that say nothing of any; times in `unit`, if there is one.
 #[must_use]
 pub fn table(standings: &[Standing], unit: Option<Unit>) -> String {
-    let first = |one: &Standing| one.label.clone();
-    let mut columns: Vec<Vec<String>> = vec![column("contender", standings, first)];
-    let printed = printed(standings);
-    // Two ratios to the first, by unlike figures, would be taken for each other.
-    let has_ratio = printed.is_empty();
-    columns.extend(printed);
-    let wanted =
-        COLUMNS.iter().enumerate().filter(|(place, _)| has_ratio || ![2, 3].contains(place));
-    columns.extend(wanted.map(|(_, (head, say))| column(head, standings, |one| say(one, unit))));
-    columns.retain(|cells| cells[1..].iter().any(|cell| !cell.is_empty()));
-    let width = |cells: &[String]| cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = columns.iter().map(|cells| width(cells)).collect();
-    let mut text = String::new();
-    for row in 0..=standings.len() {
-        let mut line = format!("{:1$}", columns[0][row], widths[0]);
-        for (cells, width) in columns.iter().zip(&widths).skip(1) {
-            line += &format!("  {:>width$}", cells[row]);
-        }
-        text += line.trim_end();
-        text.push('\n');
-    }
-    if standings.iter().any(|one| one.median_s.interval.is_none()) {
-        text += &format!(
-            "In brackets: least and most of fewer than {FEWEST_SAMPLES} samples, too few for an interval.\n"
-        );
-    }
-    text
-}
-
-fn column(head: &str, standings: &[Standing], say: impl Fn(&Standing) -> String) -> Vec<String> {
-    std::iter::once(head.to_owned()).chain(standings.iter().map(say)).collect()
+    let (heads, rows) = cells(standings, unit);
+    let figures = heads.into_iter().map(columns::numbers);
+    let columns: Vec<_> = [columns::words("contender")]
+        .into_iter()
+        .chain(figures)
+        .chain([columns::words("")])
+        .collect();
+    let row = |(one, cells): (&Standing, Vec<String>)| {
+        let out = if one.failure.is_some() { "OUT" } else { "" };
+        [one.label.clone()].into_iter().chain(cells).chain([out.to_owned()]).collect()
+    };
+    let rows: Vec<Vec<String>> = standings.iter().zip(rows).map(row).collect();
+    columns::text(&columns, &rows) + &brackets(standings)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The parts of a page, as data; figures are drawn already.
 
 use super::markup::Html;
+pub use crate::columns::{Column, numbers, words};
 
 /// The whole.
 #[derive(Debug)]
@@ -119,22 +120,6 @@ impl Table {
     pub fn new(caption: impl Into<String>, columns: &[Column]) -> Self {
         Self { caption: caption.into(), columns: columns.to_vec(), ..Self::default() }
     }
-}
-
-#[derive(Clone, Debug)]
-pub struct Column {
-    pub label: String,
-    pub number: bool,
-}
-
-/// A column of words.
-pub fn words(label: impl Into<String>) -> Column {
-    Column { label: label.into(), number: false }
-}
-
-/// A column of numbers.
-pub fn numbers(label: impl Into<String>) -> Column {
-    Column { label: label.into(), number: true }
 }
 
 /// The look of a cell; the text says the same.

@@ -2,6 +2,7 @@
 
 use super::view::{Cell, Cells};
 use super::{Kind, Way};
+use crate::columns::{self, Column, numbers, words};
 
 /// A way, and the success in 2007 on each pair of [`PAIRS`].
 pub(super) const ROWS: &[(&str, [bool; 4])] = &[
@@ -90,15 +91,9 @@ pub(super) fn table(cells: &Cells<'_>) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let line = |first: &str, others: Vec<String>| {
-        let cells: String = others.iter().map(|cell| format!("  {cell:14}")).collect();
-        format!("{}\n", format!("  {first:14}{cells}").trim_end())
-    };
-    let mut text = format!(
-        "Five ways, four pairs: files on {file}, sockets TCP. First Linux 2.6.23 (2007), then this kernel\n\n"
-    );
-    text += &line("", PAIRS.iter().map(|(name, ..)| (*name).to_owned()).collect());
-    for (way, cells) in &rows {
+    let columns: Vec<Column> =
+        [words("")].into_iter().chain(PAIRS.iter().map(|(name, ..)| words(*name))).collect();
+    let row = |(way, cells): &Row<'_, '_>| {
         let marks = cells.iter().map(|(then, now)| {
             let now = now.map_or(" ".to_owned(), |cell| match cell.told() {
                 told if told.works() => mark(true).to_owned(),
@@ -106,8 +101,12 @@ pub(super) fn table(cells: &Cells<'_>) -> String {
             });
             format!("{} {now}", mark(*then))
         });
-        text += &line(way, marks.collect());
-    }
+        [(*way).to_owned()].into_iter().chain(marks).collect()
+    };
+    let text = format!(
+        "Five ways, four pairs: files on {file}, sockets TCP. First Linux 2.6.23 (2007), then this kernel\n\n{}",
+        indented(&columns, &rows.iter().map(row).collect::<Vec<_>>())
+    );
     text + "\n  ✓ works, bytes verified   – does not (in 2007: EINVAL)\n" + &times(&rows)
 }
 
@@ -121,16 +120,23 @@ fn times(rows: &[Row<'_, '_>]) -> String {
     if timed.is_empty() {
         return String::new();
     }
-    let mut text = format!(
-        "\n  {:14}  {:14}  {:>9}  {:>8}  {:>8}  {:>5}  {:>7}\n",
-        "pair", "way", "elapsed s", "user s", "system s", "CPU", "GiB/s"
-    );
-    for Timed { pair, way, seconds: [wall_s, user_s, system_s], share, gib_per_s } in timed {
-        text += &format!(
-            "  {pair:14}  {way:14}  {wall_s:9.3}  {user_s:8.3}  {system_s:8.3}  {share:4.0}%  {gib_per_s:7.2}\n"
-        );
-    }
-    text + "\n  user and system: of the moving thread alone; feeding and draining the sockets is not in it\n"
+    let row = |Timed { pair, way, seconds, share, gib_per_s }: &Timed| {
+        let seconds = seconds.map(|seconds| format!("{seconds:.3}"));
+        let words = [pair, way].map(|word| (*word).to_owned());
+        let rest = [format!("{share:.0}%"), format!("{gib_per_s:.2}")];
+        words.into_iter().chain(seconds).chain(rest).collect()
+    };
+    let columns: Vec<Column> = (["pair", "way"].map(words).into_iter())
+        .chain(["elapsed s", "user s", "system s", "CPU", "GiB/s"].map(numbers))
+        .collect();
+    format!(
+        "\n{}\n  user and system: of the moving thread alone; feeding and draining the sockets is not in it\n",
+        indented(&columns, &timed.iter().map(row).collect::<Vec<_>>())
+    )
+}
+
+fn indented(columns: &[Column], rows: &[Vec<String>]) -> String {
+    columns::lines(columns, rows).into_iter().map(|line| format!("  {line}\n")).collect()
 }
 
 #[cfg(test)]

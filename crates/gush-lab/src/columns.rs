@@ -1,0 +1,66 @@
+//! Rows in columns of text, for a terminal.
+
+/// A column: the heading, and whether the cells are numbers, which stand at the right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// The heading.
+    pub label: String,
+    /// Are the cells numbers?
+    pub number: bool,
+}
+
+/// A column of words.
+#[must_use]
+pub fn words(label: impl Into<String>) -> Column {
+    Column { label: label.into(), number: false }
+}
+
+/// A column of numbers.
+#[must_use]
+pub fn numbers(label: impl Into<String>) -> Column {
+    Column { label: label.into(), number: true }
+}
+
+/// The headings and the rows, each a line. A column is as wide as the widest of its cells, two spaces are between columns and none
+/// at the end, and a column without any cell is left out.
+///
+/// ```
+/// use gush_lab::columns::{lines, numbers, words};
+/// let columns = [words("case"), numbers("GiB/s"), numbers("calls"), words("what")];
+/// let rows = [["fresh", "12.0", "", "fast"], ["write-read", "4.5", "", ""]].map(|row| row.map(String::from).to_vec());
+/// assert_eq!(lines(&columns, &rows), ["case        GiB/s  what", "fresh        12.0  fast", "write-read    4.5"]);
+/// ```
+#[must_use]
+pub fn lines(columns: &[Column], rows: &[Vec<String>]) -> Vec<String> {
+    let width = |place: usize| {
+        let widest = rows.iter().map(|row| row[place].chars().count()).max().unwrap_or(0);
+        if widest == 0 { 0 } else { widest.max(columns[place].label.chars().count()) }
+    };
+    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let mut line = String::new();
+        for ((text, column), &width) in cells.zip(columns).zip(&widths).filter(|(_, w)| **w > 0) {
+            let between = if line.is_empty() { "" } else { "  " };
+            line += &match column.number {
+                true => format!("{between}{text:>width$}"),
+                false => format!("{between}{text:width$}"),
+            };
+        }
+        line.truncate(line.trim_end().len());
+        line
+    };
+    let head = line(&mut columns.iter().map(|column| column.label.as_str()));
+    let rows = rows.iter().map(|row| line(&mut row.iter().map(String::as_str)));
+    std::iter::once(head).chain(rows).collect()
+}
+
+/// The same as one text, with a newline after each line; nothing without rows.
+///
+/// ```
+/// use gush_lab::columns::{text, words};
+/// assert_eq!(text(&[words("run")], &[vec!["last".into()]]), "run\nlast\n");
+/// ```
+#[must_use]
+pub fn text(columns: &[Column], rows: &[Vec<String>]) -> String {
+    if rows.is_empty() { String::new() } else { lines(columns, rows).join("\n") + "\n" }
+}
