@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use crate::common::cp::{cp, script, with_files, with_mounts};
@@ -329,27 +330,36 @@ fn progress_shows_only_where_it_is_wanted() {
     }
 }
 
-/// The widest row that a terminal of so many columns is asked to show.
-fn widest_row(columns: usize, name: &str) -> Option<usize> {
-    let dir = with_files(&[(name, &noise(3 << 20, 9))]);
-    let command = format!(
-        "stty rows 24 cols {columns}; '{}' cp --progress --limit=2M '{name}' b",
-        env!("CARGO_BIN_EXE_gush")
-    );
+/// What a terminal of so many columns is shown by `gush cp WORDS`; `None` where there is no script(1), which is told.
+fn on_terminal(dir: &Path, columns: usize, words: &str) -> Option<String> {
+    let gush = env!("CARGO_BIN_EXE_gush");
+    let command = format!("stty rows 24 cols {columns}; '{gush}' cp {words}");
     let output = Command::new("script")
         .args(["-qec", &command, "/dev/null"])
-        .current_dir(dir.path())
+        .current_dir(dir)
         .env("GUSH_NO_PROFILE", "1")
         // Without it no bar is drawn on any terminal.
         .env("TERM", "xterm")
+        .stdin(Stdio::null())
         .output();
-    let shown = match output {
-        Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
+    match output {
+        Ok(output) => {
+            let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(output.status.success(), "{words}: {shown:?}");
+            Some(shown)
+        }
         Err(why) => {
             skipped(&format!("script: {why}"));
-            return None;
+            None
         }
-    };
+    }
+}
+
+/// The widest row that a terminal of so many columns is asked to show.
+fn widest_row(columns: usize, name: &str) -> Option<usize> {
+    let dir = with_files(&[(name, &noise(3 << 20, 9))]);
+    let words = format!("--progress --limit=2M '{name}' b");
+    let shown = on_terminal(dir.path(), columns, &words)?;
     assert!(shown.contains('%'), "{shown:?}");
     // What stands between two commands of the terminal, or two line ends, is on one row.
     let rows = shown.split(['\r', '\n', '\x1b']).map(|row| match row.strip_prefix('[') {
@@ -379,20 +389,8 @@ fn progress_fits_the_terminal() {
 fn progress_draws_on_a_terminal() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("a"), vec![b'x'; 2000]).unwrap();
-    let command = format!("'{}' cp --progress --limit=1000 a b", env!("CARGO_BIN_EXE_gush"));
-    let output = Command::new("script")
-        .args(["-qec", &command, "/dev/null"])
-        .current_dir(dir.path())
-        .env("TERM", "xterm")
-        .stdin(Stdio::null())
-        .output();
-    match output {
-        Ok(output) => {
-            let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            assert!(output.status.success() && text.contains('%'), "{text}");
-        }
-        Err(why) => skipped(&format!("script: {why}")),
-    }
+    let Some(shown) = on_terminal(dir.path(), 80, "--progress --limit=1000 a b") else { return };
+    assert!(shown.contains('%'), "{shown}");
 }
 
 #[test]
@@ -402,21 +400,8 @@ fn lines_about_files_and_progress_have_rows_of_their_own() {
     for name in ["1", "2", "3"] {
         fs::write(dir.path().join("a").join(name), noise(2 << 20, 1)).unwrap();
     }
-    let command = format!(
-        "stty rows 24 cols 100; '{}' cp -rv --threads=1 --progress --limit=4M a b",
-        env!("CARGO_BIN_EXE_gush")
-    );
-    let output = Command::new("script")
-        .args(["-qec", &command, "/dev/null"])
-        .current_dir(dir.path())
-        .env("GUSH_NO_PROFILE", "1")
-        .env("TERM", "xterm")
-        .stdin(Stdio::null())
-        .output();
-    let shown = match output {
-        Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
-        Err(why) => return skipped(&format!("script: {why}")),
-    };
+    let words = "-rv --threads=1 --progress --limit=4M a b";
+    let Some(shown) = on_terminal(dir.path(), 100, words) else { return };
     let rows: Vec<_> = shown.split(['\r', '\n', '\x1b']).collect();
     assert!(rows.iter().any(|row| row.contains("%, 1 of 3 files")), "{shown:?}");
     let lines: Vec<_> = rows.iter().filter(|row| row.contains(" -> ")).collect();

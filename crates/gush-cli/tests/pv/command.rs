@@ -99,7 +99,7 @@ fn a_command_that_leaves_a_part_unread_is_told_of_where_progress_is_shown() {
         (format!("cat source | $G pv -f -- {dd}"), "dd: left after reading 3000 bytes\n".into()),
         (format!("$G pv -fl source -- {dd}"), "dd: left after reading 3000 bytes\n".into()),
         (
-            format!("$G pv -f source -- sh -c 'exec <&-; exit 3'"),
+            "$G pv -f source -- sh -c 'exec <&-; exit 3'".to_owned(),
             format!("sh: left after reading 0 of {all} bytes\n"),
         ),
         (
