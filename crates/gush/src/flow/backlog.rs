@@ -22,7 +22,7 @@
 use rustix::io::{self, Errno};
 
 use super::fan::{FanFds, FanNext, FanOp, Interest, Who, look};
-use super::spread;
+use super::spread::{NUMBERS, Spread};
 use super::{End, Failure, Fds, Flow, Lender, Moved, Next, Op, Stance, Terms};
 use crate::endpoint::Kind;
 use crate::fault::Fault;
@@ -87,71 +87,12 @@ impl Backlog {
         Ok(Self { intake, lanes, ring, over: None, source_waits: false })
     }
 
-    pub(crate) fn taken_bytes(&self) -> u64 {
-        self.intake.taken_bytes()
-    }
-
-    pub(crate) fn targets(&self) -> usize {
-        self.lanes.len()
-    }
-
-    pub(crate) fn delivered_bytes(&self, target: u16) -> u64 {
-        self.lane(target).outlet.delivered_bytes()
-    }
-
-    pub(crate) fn is_live(&self, target: u16) -> bool {
-        self.lane(target).is_live()
-    }
-
-    pub(crate) fn failure(&self, target: u16) -> Option<&Failure> {
-        self.lane(target).failure.as_deref()
-    }
-
-    /// Loses a target to a fault that the driver found. [`Backlog::next`] tells of the loss.
-    pub(crate) fn fail(&mut self, target: u16, fault: Fault) {
-        self.lanes[usize::from(target)].lose(Box::new(Failure::Fault(fault)));
-    }
-
-    /// Does everybody wait for this target? Only once the ring is full of bytes that this target still needs.
-    pub(crate) fn is_held_by(&self, target: u16) -> bool {
-        let lane = self.lane(target);
-        // Only the slowest lane of a full ring holds the others back.
-        self.ring.room_bytes() == 0 && lane.outlet.taken_bytes() == self.ring.start
-    }
-
     fn lane(&self, target: u16) -> &Lane {
         &self.lanes[usize::from(target)]
     }
 
     fn live(&self) -> impl Iterator<Item = &Lane> {
         self.lanes.iter().filter(|lane| lane.is_live())
-    }
-
-    /// Decides the next call, which takes at most `may_take_bytes`.
-    pub(crate) fn next(&mut self, may_take_bytes: u64, lender: &mut dyn Lender) -> FanNext {
-        loop {
-            let is_over = self.over.is_some();
-            for (target, lane) in spread::NUMBERS.zip(&mut self.lanes) {
-                if let Some(next) = lane.next(target, &self.ring, is_over, lender) {
-                    return next;
-                }
-            }
-            let Some(slowest) = self.live().map(|lane| lane.outlet.taken_bytes()).min() else {
-                return FanNext::Deserted;
-            };
-            // Each time, because a lane that was lost may have been the slowest.
-            self.ring.keep_from(slowest);
-            match &self.over {
-                // The end waits for the lanes: bytes taken are delivered first (invariant 1).
-                Some(_) if self.is_delivering() => return FanNext::Wait,
-                Some(Ok(end)) => return FanNext::Ended(*end),
-                Some(Err(failure)) => return FanNext::Failed(failure.clone()),
-                None => {}
-            }
-            if let Some(next) = self.take(may_take_bytes, lender) {
-                return next;
-            }
-        }
     }
 
     /// The next call on the source; nothing where the lanes are to be looked at again.
@@ -193,12 +134,73 @@ impl Backlog {
         let taken_bytes = self.taken_bytes();
         self.live().any(|lane| lane.outlet.delivered_bytes() < taken_bytes)
     }
+}
+
+impl Spread for Backlog {
+    fn taken_bytes(&self) -> u64 {
+        self.intake.taken_bytes()
+    }
+
+    fn targets(&self) -> usize {
+        self.lanes.len()
+    }
+
+    fn delivered_bytes(&self, target: u16) -> u64 {
+        self.lane(target).outlet.delivered_bytes()
+    }
+
+    fn is_live(&self, target: u16) -> bool {
+        self.lane(target).is_live()
+    }
+
+    fn failure(&self, target: u16) -> Option<&Failure> {
+        self.lane(target).failure.as_deref()
+    }
+
+    /// Loses a target to a fault that the driver found. [`Backlog::next`] tells of the loss.
+    fn fail(&mut self, target: u16, fault: Fault) {
+        self.lanes[usize::from(target)].lose(Box::new(Failure::Fault(fault)));
+    }
+
+    /// Does everybody wait for this target? Only once the ring is full of bytes that this target still needs.
+    fn is_held_by(&self, target: u16) -> bool {
+        let lane = self.lane(target);
+        // Only the slowest lane of a full ring holds the others back.
+        self.ring.room_bytes() == 0 && lane.outlet.taken_bytes() == self.ring.start
+    }
+
+    /// Decides the next call, which takes at most `may_take_bytes`.
+    fn next(&mut self, may_take_bytes: u64, lender: &mut dyn Lender) -> FanNext {
+        loop {
+            let is_over = self.over.is_some();
+            for (target, lane) in NUMBERS.zip(&mut self.lanes) {
+                if let Some(next) = lane.next(target, &self.ring, is_over, lender) {
+                    return next;
+                }
+            }
+            let Some(slowest) = self.live().map(|lane| lane.outlet.taken_bytes()).min() else {
+                return FanNext::Deserted;
+            };
+            // Each time, because a lane that was lost may have been the slowest.
+            self.ring.keep_from(slowest);
+            match &self.over {
+                // The end waits for the lanes: bytes taken are delivered first (invariant 1).
+                Some(_) if self.is_delivering() => return FanNext::Wait,
+                Some(Ok(end)) => return FanNext::Ended(*end),
+                Some(Err(failure)) => return FanNext::Failed(failure.clone()),
+                None => {}
+            }
+            if let Some(next) = self.take(may_take_bytes, lender) {
+                return next;
+            }
+        }
+    }
 
     /// Makes the call named by [`Backlog::next`].
     ///
     /// # Errors
     /// The kernel's answer; `EAGAIN` where a side cannot go on now.
-    pub(crate) fn perform(&mut self, op: FanOp, fds: FanFds<'_>) -> io::Result<usize> {
+    fn perform(&mut self, op: FanOp, fds: FanFds<'_>) -> io::Result<usize> {
         let fd_of = |target: u16| fds.targets.get(usize::from(target)).copied().ok_or(Errno::BADF);
         match op {
             FanOp::Intake(op) => self.intake.perform(op, Fds::one(fds.source)),
@@ -212,7 +214,7 @@ impl Backlog {
     }
 
     /// Learns the answer of a call.
-    pub(crate) fn learn(&mut self, op: FanOp, answer: io::Result<usize>) -> Moved {
+    fn learn(&mut self, op: FanOp, answer: io::Result<usize>) -> Moved {
         match op {
             FanOp::Intake(op) => return self.intake.learn(op, answer, &mut ()),
             FanOp::Lane(target, op) => {
@@ -233,8 +235,8 @@ impl Backlog {
     }
 
     /// Names each side to wait for after [`FanNext::Wait`].
-    pub(crate) fn waits(&self, each: &mut dyn FnMut(Who, Interest)) {
-        for (target, lane) in spread::NUMBERS.zip(&self.lanes).filter(|(_, lane)| lane.is_live()) {
+    fn waits(&self, each: &mut dyn FnMut(Who, Interest)) {
+        for (target, lane) in NUMBERS.zip(&self.lanes).filter(|(_, lane)| lane.is_live()) {
             if lane.waits {
                 each(Who::Target(target), Interest::Writable);
             } else if matches!(lane.target_kind, Kind::Pipe | Kind::Stream) {
@@ -247,7 +249,7 @@ impl Backlog {
     }
 
     /// Something happened at this side.
-    pub(crate) fn wake(&mut self, who: Who) {
+    fn wake(&mut self, who: Who) {
         match who {
             Who::Source => self.source_waits = false,
             Who::Target(target) => {
@@ -258,7 +260,7 @@ impl Backlog {
     }
 
     /// Gives back empty buffers, and shrinks nearly empty ones: to be called before the driver parks.
-    pub(crate) fn rest(&mut self, lender: &mut dyn Lender) {
+    fn rest(&mut self, lender: &mut dyn Lender) {
         self.intake.rest(lender);
         self.lanes.iter_mut().for_each(|lane| lane.outlet.rest(lender));
     }
@@ -466,7 +468,7 @@ mod tests {
                     next => break next,
                 }
             };
-            for (target, arrived) in spread::NUMBERS.zip(&world.arrived) {
+            for (target, arrived) in NUMBERS.zip(&world.arrived) {
                 prop_assert_eq!(backlog.delivered_bytes(target), arrived.len() as u64);
                 prop_assert!(bytes.starts_with(arrived));
                 prop_assert_eq!(backlog.is_live(target), !lost[usize::from(target)]);

@@ -254,6 +254,11 @@ impl Flow {
         Ok(Self::by(Ways::between(&source, &target, terms)?, source, target, terms))
     }
 
+    /// The source and the target.
+    pub(crate) fn sides(&self) -> (&Stance, &Stance) {
+        (&self.source, &self.target)
+    }
+
     /// The same, by these ways.
     fn by(ways: Ways, source: Stance, target: Stance, terms: &Terms) -> Self {
         // A size that was named is the user's to answer for.

@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use rustix::io;
 
-use super::backlog::Backlog;
 use super::fan::{Fan, FanFds, FanNext, FanOp, Interest, Who};
 use super::{Failure, Lender, Moved};
 use crate::fault::Fault;
@@ -23,7 +22,7 @@ pub(crate) fn count_targets(targets: usize) -> Result<(), Refusal> {
     }
 }
 
-/// A [`Fan`], whose lanes keep pace with the slowest, or a [`Backlog`], whose lanes may lag.
+/// A [`Fan`], whose lanes keep pace with the slowest, or a [`Backlog`](super::Backlog), whose lanes may lag.
 pub(crate) trait Spread {
     fn next(&mut self, may_take_bytes: u64, lender: &mut dyn Lender) -> FanNext;
     fn perform(&mut self, op: FanOp, fds: FanFds<'_>) -> io::Result<usize>;
@@ -41,65 +40,59 @@ pub(crate) trait Spread {
     fn failure(&self, target: u16) -> Option<&Failure>;
 }
 
-/// The methods of the same names; the methods in `$own` differ between the two.
-macro_rules! spread {
-    ($kind:ident { $($own:tt)* }) => {
-        impl Spread for $kind {
-            fn next(&mut self, may_take_bytes: u64, lender: &mut dyn Lender) -> FanNext {
-                $kind::next(self, may_take_bytes, lender)
-            }
-            fn perform(&mut self, op: FanOp, fds: FanFds<'_>) -> io::Result<usize> {
-                $kind::perform(self, op, fds)
-            }
-            fn waits(&self, each: &mut dyn FnMut(Who, Interest)) {
-                $kind::waits(self, each);
-            }
-            fn wake(&mut self, who: Who) {
-                $kind::wake(self, who);
-            }
-            fn rest(&mut self, lender: &mut dyn Lender) {
-                $kind::rest(self, lender);
-            }
-            fn fail(&mut self, target: u16, fault: Fault) {
-                $kind::fail(self, target, fault);
-            }
-            fn targets(&self) -> usize {
-                $kind::targets(self)
-            }
-            fn taken_bytes(&self) -> u64 {
-                $kind::taken_bytes(self)
-            }
-            fn delivered_bytes(&self, target: u16) -> u64 {
-                $kind::delivered_bytes(self, target)
-            }
-            fn is_live(&self, target: u16) -> bool {
-                $kind::is_live(self, target)
-            }
-            fn failure(&self, target: u16) -> Option<&Failure> {
-                $kind::failure(self, target)
-            }
-            $($own)*
-        }
-    };
-}
+impl Spread for Fan {
+    fn next(&mut self, may_take_bytes: u64, lender: &mut dyn Lender) -> FanNext {
+        Fan::next(self, may_take_bytes, lender)
+    }
 
-spread!(Fan {
+    fn perform(&mut self, op: FanOp, fds: FanFds<'_>) -> io::Result<usize> {
+        Fan::perform(self, op, fds)
+    }
+
+    fn waits(&self, each: &mut dyn FnMut(Who, Interest)) {
+        Fan::waits(self, each);
+    }
+
+    fn wake(&mut self, who: Who) {
+        Fan::wake(self, who);
+    }
+
+    fn rest(&mut self, lender: &mut dyn Lender) {
+        Fan::rest(self, lender);
+    }
+
+    fn fail(&mut self, target: u16, fault: Fault) {
+        Fan::fail(self, target, fault);
+    }
+
+    fn targets(&self) -> usize {
+        Fan::targets(self)
+    }
+
+    fn taken_bytes(&self) -> u64 {
+        Fan::taken_bytes(self)
+    }
+
+    fn delivered_bytes(&self, target: u16) -> u64 {
+        Fan::delivered_bytes(self, target)
+    }
+
+    fn is_live(&self, target: u16) -> bool {
+        Fan::is_live(self, target)
+    }
+
+    fn failure(&self, target: u16) -> Option<&Failure> {
+        Fan::failure(self, target)
+    }
+
     fn learn(&mut self, op: FanOp, answer: io::Result<usize>) -> Moved {
         Fan::learn(self, op, answer, &mut ())
     }
+
     fn is_held_by(&self, _target: u16) -> bool {
         true
     }
-});
-
-spread!(Backlog {
-    fn learn(&mut self, op: FanOp, answer: io::Result<usize>) -> Moved {
-        Backlog::learn(self, op, answer)
-    }
-    fn is_held_by(&self, target: u16) -> bool {
-        Backlog::is_held_by(self, target)
-    }
-});
+}
 
 #[cfg(test)]
 mod tests {

@@ -28,8 +28,8 @@ pub struct Stance {
     pub(super) manner: Manner,
     ends_at_zero: bool,
     is_in_memory: bool,
-    /// The most bytes of one splice, if this is a pipe.
-    part_bytes: Option<usize>,
+    /// The capacity, if this is a pipe.
+    pipe_bytes: Option<usize>,
 }
 
 /// How much of a pipe's capacity one splice moves. The kernel wakes the other side once, when the call is over
@@ -53,12 +53,12 @@ impl Stance {
 
     fn of_port(port: &Port<'_>) -> io::Result<Self> {
         let ends_at_zero = port.kind() != Kind::Datagram || port.is_seqpacket()?;
-        let part_bytes = match port.kind() {
-            Kind::Pipe => sys::pipe::pipe_size(port.fd).ok().map(part_of_pipe),
+        let pipe_bytes = match port.kind() {
+            Kind::Pipe => sys::pipe::pipe_size(port.fd).ok(),
             _ => None,
         };
         let manner = port.manner();
-        Ok(Self { manner, ends_at_zero, is_in_memory: false, part_bytes })
+        Ok(Self { manner, ends_at_zero, is_in_memory: false, pipe_bytes })
     }
 
     /// An end of a move, at an offset or at the descriptor's position.
@@ -74,7 +74,7 @@ impl Stance {
     pub fn known(kind: Kind, nonblocking: bool) -> Self {
         let manner = Manner::known(kind, nonblocking);
         let ends_at_zero = kind != Kind::Datagram;
-        Self { manner, ends_at_zero, is_in_memory: false, part_bytes: None }
+        Self { manner, ends_at_zero, is_in_memory: false, pipe_bytes: None }
     }
 
     /// A side without a descriptor, such as a TLS stream: the bytes pass through memory alone, and the driver answers the calls,
@@ -144,11 +144,16 @@ impl Stance {
         self.manner.is_master()
     }
 
+    /// The capacity of a pipe, as it was when the flow began.
+    pub(crate) fn pipe_bytes(&self) -> Option<usize> {
+        self.pipe_bytes
+    }
+
     /// The most bytes of one splice from here to `target`. From pipe to pipe whole slots change hands, which takes no
     /// time: as many as there are.
     pub(super) fn splice_bytes(&self, target: &Stance) -> usize {
-        match (self.part_bytes, target.part_bytes) {
-            (Some(part), None) | (None, Some(part)) => part,
+        match (self.pipe_bytes, target.pipe_bytes) {
+            (Some(capacity), None) | (None, Some(capacity)) => part_of_pipe(capacity),
             (None, None) | (Some(_), Some(_)) => usize::MAX,
         }
     }

@@ -268,7 +268,7 @@ impl<'a> Move<'a> {
         steps: &mut u64,
     ) -> Result<(), Halt> {
         let mut began = None;
-        self.watch.gather_between(&self.ends.source, &self.ends.target);
+        self.watch.gather_between(&streamed.flow);
         loop {
             match streamed.flow.next(self.watch.allowance(), &mut streamed.means) {
                 Next::Do(op) => {

@@ -6,8 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::endpoint::{Endpoint, Kind};
-use crate::sys;
+use crate::flow::Stance;
 
 /// How long one rest is. The kernel adds up to the timer slack of the thread, 50 µs by default (PR_SET_TIMERSLACK of prctl(2)).
 pub(super) const REST: Duration = Duration::from_micros(50);
@@ -42,16 +41,10 @@ pub(super) struct Gather {
 }
 
 impl Gather {
-    /// `None` unless both ends are pipes that hold enough for a rest.
-    pub(super) fn between(
-        source: &Endpoint<'_>,
-        target: &Endpoint<'_>,
-        now: Instant,
-    ) -> Option<Self> {
-        let is_large = |end: &Endpoint<'_>| {
-            end.kind() == Kind::Pipe
-                && sys::pipe::pipe_size(end.fd()).is_ok_and(|bytes| bytes >= LEAST_CAPACITY_BYTES)
-        };
+    /// `None` unless both sides are pipes that hold enough for a rest.
+    pub(super) fn between((source, target): (&Stance, &Stance), now: Instant) -> Option<Self> {
+        let is_large =
+            |side: &Stance| side.pipe_bytes().is_some_and(|bytes| bytes >= LEAST_CAPACITY_BYTES);
         (is_large(source) && is_large(target)).then_some(Self {
             last: now,
             steps: 0,
@@ -88,6 +81,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     use super::*;
+    use crate::sys;
 
     const QUICK: Duration = Duration::from_micros(10);
 
@@ -152,9 +146,9 @@ mod tests {
         let (reader, into) = std::io::pipe().expect("a pipe");
         let (_out, writer) = std::io::pipe().expect("a pipe");
         let rests = || {
-            let source = Endpoint::of(&reader).expect("a pipe");
-            let target = Endpoint::of(&writer).expect("a pipe");
-            Gather::between(&source, &target, Instant::now()).is_some()
+            let source = Stance::of(&reader).expect("a pipe");
+            let target = Stance::of(&writer).expect("a pipe");
+            Gather::between((&source, &target), Instant::now()).is_some()
         };
         // The kernel refuses a user whose share of pages for pipes is used up: those pipes stay small.
         let mut are_large = [false, false];

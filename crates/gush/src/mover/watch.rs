@@ -9,7 +9,7 @@ use super::Observer;
 use super::gather::{Gather, REST};
 use super::request::Request;
 use crate::cancel::Cancel;
-use crate::endpoint::Endpoint;
+use crate::flow::Flow;
 use crate::method::MethodName;
 use crate::port::Side;
 use crate::progress::{Control, Pace, Progress};
@@ -105,9 +105,9 @@ impl<'a> Watch<'a> {
     }
 
     /// From now on rests where that gathers bytes, unless the user has said how to wait.
-    pub(super) fn gather_between(&mut self, source: &Endpoint<'_>, target: &Endpoint<'_>) {
+    pub(super) fn gather_between(&mut self, flow: &Flow) {
         if self.waiter.way() == Wait::Auto {
-            self.gather = Gather::between(source, target, Instant::now());
+            self.gather = Gather::between(flow.sides(), Instant::now());
         }
     }
 
