@@ -1,7 +1,6 @@
 //! The documents are true as far as a program can tell: paths exist, and floors are on the map.
 
 use gush_test as _;
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -83,11 +82,12 @@ fn is_path(text: &str) -> bool {
 /// The paths of a document that nothing is found at, each with its line; and how many it names.
 ///
 /// A path is one of the repository, of `crates/`, or of the crate that the section is about (its `src/` may
-/// be left out there). A bare name may stand in a directory or crate that its paragraph or row has named before.
+/// be left out there), or of a directory that the paragraph or row has named before. A bare name is in the directory that was named
+/// last, or else in the section's crate or the root: `mod.rs` and `options.rs` are found nearly everywhere.
 fn missing(root: &Path, document: &str) -> (usize, Vec<String>) {
     let (mut seen, mut missing) = (0, Vec::new());
     let mut crates = vec!["gush".to_owned()];
-    let mut named = BTreeSet::new();
+    let mut named: Vec<PathBuf> = Vec::new();
     let mut fenced = false;
     for (number, line) in document.lines().enumerate() {
         fenced ^= line.starts_with("```");
@@ -108,21 +108,26 @@ fn missing(root: &Path, document: &str) -> (usize, Vec<String>) {
             line.split('`').skip(1).step_by(2).filter(|text| is_path(text)).flat_map(expanded)
         {
             seen += 1;
+            let is_bare = !path.contains('/');
             let own = crates.iter().map(|name| root.join("crates").join(name));
-            let places = [root.to_owned(), root.join("crates")].into_iter();
-            let places = places.chain(own.flat_map(|place| [place.join("src"), place]));
-            let places = places
-                .chain(named.iter().flat_map(|place: &PathBuf| [place.join("src"), place.clone()]));
+            let general = [root.to_owned(), root.join("crates")].into_iter();
+            let general = general.chain(own.flat_map(|place| [place.join("src"), place]));
+            let near = named.iter().rev().take(if is_bare { 1 } else { named.len() });
+            let near = near.flat_map(|place| [place.join("src"), place.clone()]);
+            let is_of_root = is_bare && !path.ends_with(".rs");
+            let places: Vec<_> = match is_bare && !named.is_empty() {
+                true => near.chain(is_of_root.then(|| root.to_owned())).collect(),
+                false => general.chain(near).collect(),
+            };
             let Some(found) =
-                places.map(|place: PathBuf| place.join(&path)).find(|path| path.exists())
+                places.iter().map(|place| place.join(&path)).find(|path| path.exists())
             else {
                 missing.push(format!("line {}: `{path}`", number + 1));
                 continue;
             };
-            named.extend(if found.is_dir() {
-                Some(found)
-            } else {
-                found.parent().map(Path::to_owned)
+            named.extend(match found.is_dir() {
+                true => Some(found),
+                false => found.parent().map(Path::to_owned),
             });
         }
     }
@@ -149,15 +154,21 @@ fn every_path_that_a_document_names_exists() {
 #[test]
 fn a_path_that_does_not_exist_is_found_out() {
     let text = "## crates/gush, room by room\n`mover/cursor.rs`, `drive.rs`, `nowhere.rs`, `lib.rs`, `a word`\n\n\
-                `job.rs` and `gush-cli/cp/mod.rs`, `sys/{file,nothing}.rs`";
+                `job.rs` and `gush-cli/cp/mod.rs`, `sys/{file,nothing}.rs`\n\n\
+                `gush-cli/src/pv/mod.rs`, `options.rs`, `lib.rs`, `README.md`\n\
+                `gush-tree/`, `lib.rs`, `pv.rs`";
     let (seen, missing) = missing(&repository(), text);
     let expected = [
         "line 2: `nowhere.rs`",
+        "line 2: `lib.rs`",
         "line 4: `job.rs`",
         "line 4: `gush-cli/cp/mod.rs`",
         "line 4: `sys/nothing.rs`",
+        // It is in the section's crate, and not beside the file named before.
+        "line 6: `lib.rs`",
+        "line 7: `pv.rs`",
     ];
-    assert_eq!((seen, missing), (8, expected.map(str::to_owned).to_vec()));
+    assert_eq!((seen, missing), (15, expected.map(str::to_owned).to_vec()));
 }
 
 #[test]
