@@ -62,8 +62,8 @@ pub(crate) fn open_failure(error: &OpenError) -> Failure {
     Failure::new(format!("{error}{hint}"), error.io_error().and_then(io::Error::raw_os_error))
 }
 
-/// The failure of a relay between the ends `a` and `b`, as one sentence.
-pub(crate) fn relay_failure(error: &Error, a: &str, b: &str) -> Failure {
+/// The failure of a relay between the ends `a` and `b`, as one sentence with the remedy `hint`.
+pub(crate) fn relay_failure(error: &Error, a: &str, b: &str, hint: Option<&str>) -> Failure {
     let mut message = match error.end() {
         Some(gush_net::End::A) => format!("{a}: "),
         Some(gush_net::End::B) => format!("{b}: "),
@@ -85,7 +85,7 @@ pub(crate) fn relay_failure(error: &Error, a: &str, b: &str) -> Failure {
         }
         _ => message += &Failure::of(error).message,
     }
-    if let Some(hint) = error.hint() {
+    if let Some(hint) = hint {
         message += &format!(" ({hint})");
     }
     Failure::new(message, error.io_error().and_then(io::Error::raw_os_error))

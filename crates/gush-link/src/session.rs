@@ -10,7 +10,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
-use crate::address::{Address, Kind};
+use crate::address::{Address, Kind, Opt, Target, quoted_path};
 use crate::ends;
 use crate::ledger::Ledger;
 use crate::life::Life;
@@ -216,14 +216,34 @@ impl Shared {
 
     pub(crate) fn relay_failure(&self, error: &Error, names: &Names) -> Failure {
         let (first, second) = self.in_order(names.client.as_str(), names.other.as_str());
-        let mut failure = ends::relay_failure(error, first, second);
-        let (first, second) = self.in_order(&self.client, self.other.address());
+        let addresses = self.in_order(&self.client, self.other.address());
+        let is_of_append = error.refusal().is_some_and(gush::Refusal::is_of_append);
+        let hint = is_of_append.then(|| self.written_anew(addresses)).flatten();
+        let hint = hint.as_deref().or(error.hint());
+        let mut failure = ends::relay_failure(error, first, second, hint);
+        let (first, second) = addresses;
         failure.reader_gone = match error.end() {
             Some(gush_net::End::A) => ends::is_reader_gone(error, first),
             Some(gush_net::End::B) => ends::is_reader_gone(error, second),
             None => false,
         };
         failure
+    }
+
+    /// What to write in the place of a bare PATH, for a method that adds to no file; nothing where an address was told to append.
+    fn written_anew(&self, (first, second): (&Address, &Address)) -> Option<String> {
+        let may_be_written = [Some(second), (!self.settings.one_way).then_some(first)];
+        let mut written = may_be_written.into_iter().flatten();
+        if written.clone().any(|address| address.options().is_on(Opt::Append)) {
+            return None;
+        }
+        let path = written.find_map(|address| match address.target() {
+            Target::Path(path) => Some(quoted_path(path)),
+            _ => None,
+        })?;
+        Some(format!(
+            "a PATH is written at its end; file:{path},create,trunc is emptied, and written from its start"
+        ))
     }
 
     fn tell(&self, record: &Record) {

@@ -230,6 +230,15 @@ impl Error {
         matches!(self.cause, Cause::Refused(..))
     }
 
+    /// The engine's refusal of a method asked for by name; none where the method started, and then ended falsely.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&Refusal> {
+        match &self.cause {
+            Cause::Refused(error) => error.refusal(),
+            _ => None,
+        }
+    }
+
     /// Was a file shorter than at the beginning of sending?
     #[must_use]
     pub fn is_truncated(&self) -> bool {

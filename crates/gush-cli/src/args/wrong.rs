@@ -96,7 +96,10 @@ fn reason(source: &(dyn std::error::Error + 'static)) -> String {
 
 fn conflict(error: &Error) -> Option<String> {
     let one = text(error, ContextKind::InvalidArg)?;
-    let other = list(error, ContextKind::PriorArg)?;
+    // An option that nothing else may stand beside.
+    let Some(other) = list(error, ContextKind::PriorArg) else {
+        return Some(format!("{} stands alone: no option or operand beside it", named(&one)));
+    };
     let others: Vec<_> = other.iter().map(|name| named(name)).collect();
     Some(format!("{} cannot be used with {}", named(&one), others.join(" or ")))
 }
@@ -156,6 +159,7 @@ mod tests {
             .arg(Arg::new("size").long("size").value_parser(clap::value_parser!(u8)))
             .arg(Arg::new("by").long("by").value_parser(["name", "age"]).conflicts_with("size"))
             .arg(Arg::new("rounds").long("rounds"))
+            .arg(Arg::new("list").long("list").value_name("WHAT").exclusive(true))
             .arg(Arg::new("first").required(true).value_name("FIRST"))
             .arg(Arg::new("second").required(true).value_name("SECOND"));
         let command =
@@ -180,6 +184,10 @@ mod tests {
             ),
             (&["sort", "--by=x", "a", "b"], "invalid --by 'x': there are name, age"),
             (&["sort", "--by=age", "--size=1", "a", "b"], "--by cannot be used with --size"),
+            (
+                &["sort", "--list=x", "--size=1"],
+                "--list stands alone: no option or operand beside it",
+            ),
             (&["sort", "--size=x", "a", "b"], "invalid --size 'x': a whole number is wanted"),
             (
                 &["sort", "--size=256", "a", "b"],

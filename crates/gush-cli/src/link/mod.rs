@@ -161,6 +161,7 @@ fn tee(path: &Path) -> Result<Arc<Tee>, String> {
             ErrorKind::PermissionDenied => {
                 " (the file, or its directory, must be writable to this user)"
             }
+            ErrorKind::IsADirectory => " (name a file in it)",
             _ => "",
         };
         let file = quote::if_needed(path);

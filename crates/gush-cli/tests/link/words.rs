@@ -184,6 +184,41 @@ fn a_copy_that_cannot_be_opened_is_told_before_anything_is_done() {
 }
 
 #[test]
+fn a_name_that_is_missing_or_a_directorys_is_told_with_a_remedy() {
+    let dir = TempDir::new().unwrap();
+    std::fs::create_dir(dir.path().join("there")).unwrap();
+    for (args, remedy) in [
+        (&["unix-listen:there/", "-"][..], "write there/NAME for a name in this directory"),
+        (&["unix-listen:there", "-"], "write there/NAME for"),
+        (&["unix-listen:new/", "-"], "leave the slash out"),
+        (&["pty,link=there/", "-"], "write there/NAME for"),
+        (&["pty,link=new/", "-"], "leave the slash out"),
+        (&["-u", "pipe:new/", "-"], "leave the slash out"),
+        (&["-u", "pipe:no/fifo", "-"], "make its directory first"),
+        (&["--tee", "there", "-", "-"], "name a file in it"),
+    ] {
+        let said = refused(dir.path(), args);
+        assert!(said.contains(remedy), "{args:?}: {said}");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_method_that_adds_to_no_file_is_refused_with_an_address_that_writes_it_anew() {
+    let dir = TempDir::new().unwrap();
+    for name in ["from", "to it"] {
+        std::fs::write(dir.path().join(name), "some").unwrap();
+    }
+    for method in ["splice", "sendfile"] {
+        let said = refused(dir.path(), &["-u", "from", "to it", "--method", method]);
+        assert!(said.contains("(a PATH is written at its end; file:to it,create,trunc "), "{said}");
+    }
+    let said = refused(dir.path(), &["-u", "from", "file:to it,append", "--method", "splice"]);
+    assert!(said.contains("(choose another method,"), "{said}");
+    assert_eq!(std::fs::read(dir.path().join("to it")).unwrap(), b"some");
+}
+
+#[test]
 fn a_closed_or_full_standard_output_is_an_error() {
     let shell = |line: &str| {
         let output = Command::new("sh").args(["-c", line, env!("CARGO_BIN_EXE_gush")]).output();
@@ -213,7 +248,7 @@ fn a_program_is_told_of_the_end_of_an_unfinished_line_on_its_terminal() {
 #[test]
 fn a_raw_terminal_gets_no_byte_of_ours() {
     let mut command = gush();
-    command.args(["link", "-t", "0.3", "-", "exec:cat,pty,raw"]).stdin(Stdio::piped());
+    command.args(["link", "-t", "2", "-", "exec:cat,pty,raw"]).stdin(Stdio::piped());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"a\x04b\n").unwrap();
     let output = child.wait_with_output().unwrap();

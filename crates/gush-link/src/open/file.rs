@@ -16,6 +16,7 @@ use tokio::io::Interest;
 use super::error::OpenError;
 use super::keeper::Made;
 use super::permissions::Permissions;
+use super::publish::has_last_part;
 use super::{End, How, Peer, connect, inherit};
 use crate::address::options::TERMINAL;
 use crate::address::{Opt, Options, UnixName};
@@ -84,11 +85,15 @@ pub(crate) async fn pipe(
 }
 
 fn make_fifo(path: &Path, options: &Options) -> Result<Option<Made>, OpenError> {
-    let fail = |error| OpenError::new("make the FIFO", error);
+    const STEP: &str = "make the FIFO";
+    has_last_part(STEP, path)?;
+    let fail = |error| OpenError::new(STEP, error);
     let permissions = Permissions::of(options)?;
     let wanted = Mode::from_raw_mode(options.mode().unwrap_or(0o666));
-    mknodat(CWD, path, rustix::fs::FileType::Fifo, wanted, 0)
-        .map_err(|errno| fail(errno.into()))?;
+    mknodat(CWD, path, rustix::fs::FileType::Fifo, wanted, 0).map_err(|errno| {
+        let hint = (errno == Errno::NOENT).then_some("make its directory first");
+        fail(errno.into()).hinted_by(hint)
+    })?;
     let made = Made::if_removed(path, options).map_err(fail)?;
     permissions.give(path, rustix::fs::FileType::Fifo)?;
     Ok(made)

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::error::OpenError;
 use super::keeper::Made;
 use super::permissions::Permissions;
-use super::publish::Hidden;
+use super::publish::{Hidden, has_last_part};
 use super::{End, Peer, terminal};
 use crate::address::{Opt, Options};
 
@@ -150,6 +150,7 @@ fn check(path: &Path, unlink: bool) -> Result<(), OpenError> {
         let error = OpenError::new("make the link", Errno::EXIST);
         Err(error.hinted(hint.to_owned()))
     };
+    has_last_part("make the link", path)?;
     match std::fs::read_link(path) {
         Ok(target) if !target.starts_with("/dev/pts") => {
             taken("it is a link to something else: choose another name")

@@ -155,9 +155,27 @@ fn with_address(
     call(&SocketAddrUnix::new(&short)?)
 }
 
+/// Refuses a path that is a directory's: what is made there needs a name.
+///
+/// # Errors
+/// [`OpenError`], with the remedy.
+pub(super) fn has_last_part(step: &str, path: &Path) -> Result<(), OpenError> {
+    if path.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+        let name = path.join("NAME");
+        return Err(OpenError::new(step, Errno::ISDIR)
+            .hinted(format!("write {} for a name in this directory", name.display())));
+    }
+    if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        return Err(OpenError::new(step, Errno::NOTDIR)
+            .hinted("with a slash at its end a name is a directory's: leave the slash out"));
+    }
+    Ok(())
+}
+
 /// Is the name free, or does it belong to a socket without a listener that `unlink` permits to replace?
 pub(super) fn check(path: &Path, unlink: bool) -> Result<(), OpenError> {
     let in_use = || OpenError::new("bind", Errno::ADDRINUSE);
+    has_last_part("bind", path)?;
     match path.symlink_metadata() {
         // Not followed if it is a link: the rename would replace the link, not what it leads to.
         Ok(found) if found.file_type().is_socket() => {}

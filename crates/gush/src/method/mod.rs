@@ -273,6 +273,9 @@ impl Refusal {
     /// The reason where the user ruled the method out.
     pub(crate) const EXCLUDED: &str = "excluded by an option";
 
+    /// The reason where each write of the target goes to its end.
+    const APPENDS: &str = "the target was opened with O_APPEND";
+
     pub(crate) fn because(method: MethodName, why: &'static str) -> Self {
         Self { method, call: None, errno: None, why: Cow::Borrowed(why) }
     }
@@ -290,6 +293,24 @@ impl Refusal {
     /// Did the user rule the method out?
     pub(crate) fn is_of_user(&self) -> bool {
         self.why == Self::EXCLUDED
+    }
+
+    /// Does the method not serve a target with `O_APPEND`?
+    ///
+    /// ```
+    /// let from = tempfile::tempfile()?;
+    /// let to = tempfile::NamedTempFile::new()?;
+    /// let to = std::fs::File::options().append(true).open(to.path())?;
+    /// let error = gush::Mover::new()
+    ///     .method(gush::Choice::Only(gush::MethodName::Splice))
+    ///     .run(&from, &to)
+    ///     .unwrap_err();
+    /// assert!(error.refusal().unwrap().is_of_append());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn is_of_append(&self) -> bool {
+        self.why == Self::APPENDS
     }
 
     /// Is the target full, or at the size limit? Then another method finds no more room.
@@ -535,7 +556,7 @@ pub(crate) fn flags_against_splices(
     const DIRECT: &str =
         "the target was opened with O_DIRECT, and a stream's pieces are not aligned";
     match (appends, is_direct && from_stream) {
-        (true, _) => Some(("the target was opened with O_APPEND", Some(Errno::INVAL))),
+        (true, _) => Some((Refusal::APPENDS, Some(Errno::INVAL))),
         (false, true) => Some((DIRECT, None)),
         (false, false) => None,
     }
