@@ -301,10 +301,8 @@ impl Refusal {
     /// let from = tempfile::tempfile()?;
     /// let to = tempfile::NamedTempFile::new()?;
     /// let to = std::fs::File::options().append(true).open(to.path())?;
-    /// let error = gush::Mover::new()
-    ///     .method(gush::Choice::Only(gush::MethodName::Splice))
-    ///     .run(&from, &to)
-    ///     .unwrap_err();
+    /// let splice = gush::Choice::Only(gush::MethodName::Splice);
+    /// let error = gush::Mover::new(&from, &to).method(splice).run().unwrap_err();
     /// assert!(error.refusal().unwrap().is_of_append());
     /// # Ok::<(), std::io::Error>(())
     /// ```
