@@ -192,6 +192,7 @@ impl Cases {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats;
 
     #[test]
     fn names_of_suites_options_and_columns_are_unique() {
@@ -205,6 +206,15 @@ mod tests {
         for suite in SUITES {
             unique(suite.options.iter().map(|option| option.name).collect());
             unique(suite.columns.to_vec());
+        }
+    }
+
+    /// The winner of a suite is told with samples that had no part in the choice, unless the user asks for too few rounds.
+    #[test]
+    fn the_usual_rounds_choose_a_winner_and_judge_it_by_others() {
+        for suite in SUITES.iter().filter(|suite| suite.section.is_none()) {
+            let rounds = suite.rounds.parse().expect("a number");
+            assert!(stats::choosing_rounds(rounds).is_some(), "{}", suite.name);
         }
     }
 

@@ -77,7 +77,7 @@ pub static SUITE: Suite = Suite {
         ),
     ],
     only: ("NAME,…", "Only these cases"),
-    rounds: "5",
+    rounds: "6",
     columns: &[
         "case",
         "method",

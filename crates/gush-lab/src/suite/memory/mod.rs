@@ -38,7 +38,7 @@ pub static SUITE: Suite = Suite {
         "Use SIZE bytes of memory in all, instead of far more than the caches hold",
     )],
     only: ("NAME,…", "Only these cases"),
-    rounds: "5",
+    rounds: "6",
     columns: &["case", "operation", "processors", "round", "gib_per_s", "bytes"],
     quantities: &[THROUGHPUT],
     axis: None,

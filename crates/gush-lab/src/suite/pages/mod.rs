@@ -33,7 +33,7 @@ pub static SUITE: Suite = Suite {
         "Lend SIZE bytes in every case, in fields of 64M, instead of 2G",
     )],
     only: ("NAME,…", "Only these cases"),
-    rounds: "5",
+    rounds: "6",
     columns: &[
         "case",
         "memory",

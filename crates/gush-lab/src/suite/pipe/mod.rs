@@ -35,7 +35,7 @@ pub static SUITE: Suite = Suite {
         "Move SIZE bytes in every case, instead of as many as take up to a second or so",
     )],
     only: ("NAME,…", "Only these cases"),
-    rounds: "5",
+    rounds: "6",
     columns: &[
         "case",
         "round",

@@ -36,7 +36,7 @@ pub static SUITE: Suite = Suite {
         "Relay SIZE bytes in every case, instead of 4 GiB",
     )],
     only: ("NAME,…", "Only these cases"),
-    rounds: "5",
+    rounds: "6",
     columns: &[
         "case",
         "method",
