@@ -41,6 +41,7 @@ pub mod put;
 pub mod report;
 pub mod runner;
 mod scratch;
+mod sizes;
 pub mod stats;
 pub mod store;
 pub mod suite;

@@ -357,6 +357,23 @@ impl Run {
         all
     }
 
+    /// The command that made the run, as a shell would take it, on one line and without the program's directory.
+    ///
+    /// ```
+    /// let command = ["/usr/bin/gush", "lab", "run", "true x"].map(String::from).to_vec();
+    /// let run = gush_lab::model::Run { command, ..Default::default() };
+    /// assert_eq!(run.command_line(), "gush lab run 'true x'");
+    /// ```
+    #[must_use]
+    pub fn command_line(&self) -> String {
+        let Some((program, words)) = self.command.split_first() else { return String::new() };
+        let name = program.rsplit('/').next().unwrap_or_default();
+        let words = std::iter::once(name).chain(words.iter().map(String::as_str));
+        // An import refuses texts with a NUL, which alone cannot be quoted.
+        let line = shlex::try_join(words).unwrap_or_default();
+        line.split(char::is_control).collect::<Vec<_>>().join(" ")
+    }
+
     /// Why the case is out, if a round of it failed: such a case has no figures, however fast its other rounds were.
     #[must_use]
     pub fn failure_of(&self, suite: &str, case: &str) -> Option<&Failure> {

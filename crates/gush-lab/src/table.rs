@@ -7,6 +7,7 @@ use crate::columns::{self, Column, numbers, words};
 use crate::count::{self, Calls};
 use crate::figures::Measure;
 use crate::model::Run;
+use crate::sizes;
 use crate::stats::{self, Estimate, Interval, Summary, Verdict};
 use crate::suite::{Quantity, Suite};
 
@@ -124,7 +125,7 @@ impl<'a> Row<'_, 'a> {
 fn rows<'s, 'a>(taken: &'s cases::Suite<'a>, suite: &Suite) -> Vec<Row<'s, 'a>> {
     let row = |case: &'s Case<'a>| {
         let along = suite.axis.and_then(|axis| {
-            Some(format!("{}: {}", axis.label, size_text(case.number(axis.fact)?)))
+            Some(format!("{}: {}", axis.label, sizes::typed(case.number(axis.fact)?)))
         });
         let group = Some(&case.described.group).filter(|group| !group.is_empty());
         let figure = |quantity: &Quantity| stats::median(&values(case, quantity));
@@ -205,16 +206,6 @@ fn number(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// `4096` as `4K`: the largest unit that leaves no rest.
-#[must_use]
-pub(crate) fn size_text(bytes: u64) -> String {
-    const UNITS: [(u32, &str); 3] = [(30, "G"), (20, "M"), (10, "K")];
-    UNITS
-        .iter()
-        .find(|(shift, _)| bytes > 0 && bytes.trailing_zeros() >= *shift)
-        .map_or_else(|| bytes.to_string(), |(shift, unit)| format!("{}{unit}", bytes >> shift))
-}
-
 /// As long as `value` is large beside `most`; something even for the smallest.
 ///
 /// ```
@@ -243,7 +234,7 @@ fn system_calls(taken: &cases::Suite<'_>, suite: &Suite) -> String {
     if counted.is_empty() {
         return String::new();
     }
-    let size = largest.map_or_else(String::new, |bytes| format!(" for {}", size_text(bytes)));
+    let size = largest.map_or_else(String::new, |bytes| format!(" for {}", sizes::typed(bytes)));
     let columns = [
         words("case"),
         words(format!("system calls{size}")),
@@ -376,14 +367,5 @@ mod tests {
         assert_eq!(bar(0.5, 1.0).chars().count(), BAR_CELLS / 2);
         assert_eq!(bar(0.0001, 1.0), "▏");
         assert_eq!(bar(0.0, 0.0), "");
-    }
-
-    #[test]
-    fn sizes_are_named_by_the_largest_unit_without_a_rest() {
-        for (bytes, text) in
-            [(4096, "4K"), (512 << 20, "512M"), (1 << 30, "1G"), (4097, "4097"), (0, "0")]
-        {
-            assert_eq!(size_text(bytes), text);
-        }
     }
 }

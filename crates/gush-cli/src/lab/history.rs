@@ -1,6 +1,6 @@
 //! `gush lab history`: the list of stored runs, or the figures of one.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -135,7 +135,7 @@ fn table(entries: &[Entry]) -> String {
     let row = |Entry { run, samples, .. }: &Entry| {
         let [id, state, machine, kernel] =
             [&run.id, state(run), &run.machine.id, fact(run, "kernel")].map(str::to_owned);
-        vec![id, state, samples.to_string(), machine, kernel, command(run)]
+        vec![id, state, samples.to_string(), machine, kernel, run.command_line()]
     };
     let columns = [
         words("run"),
@@ -148,18 +148,8 @@ fn table(entries: &[Entry]) -> String {
     columns::text(&columns, &entries.iter().map(row).collect::<Vec<_>>())
 }
 
-/// The command that made the run, as a shell would take it, on one line: of two `gush lab run` only this tells which is which.
-fn command(run: &Run) -> String {
-    let Some((program, words)) = run.command.split_first() else { return String::new() };
-    let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
-    let words = std::iter::once(&*name).chain(words.iter().map(String::as_str));
-    // An import refuses texts with a NUL, which alone cannot be quoted.
-    let line = shlex::try_join(words).unwrap_or_default();
-    line.split(char::is_control).collect::<Vec<_>>().join(" ")
-}
-
 fn detail(run: &Run, figures: &[Figure]) -> String {
-    let mut text = format!("run {} ({}), {}\n", run.id, state(run), command(run));
+    let mut text = format!("run {} ({}), {}\n", run.id, state(run), run.command_line());
     for (name, value) in &run.machine.facts {
         text += &format!("{name}: {value}\n");
     }

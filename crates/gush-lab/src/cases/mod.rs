@@ -46,6 +46,17 @@ pub(crate) fn suites(run: &Run) -> Vec<Suite<'_>> {
     suites
 }
 
+/// Each value once, in the order in which they first come.
+pub(crate) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut all = Vec::new();
+    for value in values {
+        if !all.contains(&value) {
+            all.push(value);
+        }
+    }
+    all
+}
+
 /// The cases of one suite in one run.
 #[derive(Debug)]
 pub(crate) struct Suite<'a> {

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::show::{self, Unit};
 use super::standing::{Figure, Standing};
+use crate::cases::distinct;
 use crate::csv;
 use crate::stats::{Estimate, Interval};
 
@@ -102,12 +103,8 @@ impl Language {
 /// Always in seconds. The first columns are hyperfine's: `command,mean,stddev,median,user,system,min,max`.
 #[must_use]
 pub fn csv(standings: &[Standing]) -> String {
-    let mut figures: Vec<&str> = Vec::new();
-    for figure in standings.iter().flat_map(|one| &one.figures) {
-        if !figures.contains(&figure.printed.name.as_str()) {
-            figures.push(&figure.printed.name);
-        }
-    }
+    let figures = standings.iter().flat_map(|one| &one.figures);
+    let figures = distinct(figures.map(|figure| figure.printed.name.as_str()));
     let mut text = String::from(
         "command,mean,stddev,median,user,system,min,max,median_low,median_high,times_first,times_first_low,\
          times_first_high,memory_bytes,gib_per_s,system_calls,samples,failure",
@@ -234,12 +231,12 @@ pub fn json(standings: &[Standing]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::standing::{of, tests::samples};
+    use super::super::standing::tests::{judged, samples};
     use super::*;
 
     #[test]
     fn names_with_bars_quotes_and_commas_stay_in_their_cells() {
-        let standings = of("run", &[], &samples("cat a | wc -c, \"b\"", &[0.5; 5]), &[]);
+        let standings = judged(&samples("cat a | wc -c, \"b\"", &[0.5; 5]));
         assert!(markdown(&standings, None).contains("\n| `cat a \\| wc -c, \"b\"` | 500.00 ms |"));
         let second = Some(Unit::Second);
         assert!(
@@ -248,7 +245,7 @@ mod tests {
         assert!(
             orgmode(&standings, None).contains("\n| cat a \\vert{} wc -c, \"b\" | 500.00 ms |")
         );
-        let plain = of("run", &[], &samples("cat a", &[0.5; 5]), &[]);
+        let plain = judged(&samples("cat a", &[0.5; 5]));
         assert!(orgmode(&plain, None).contains("--|\n| =cat a= | 500.00 ms |"));
         let csv = csv(&standings);
         let row = csv.lines().nth(1).unwrap();
@@ -261,7 +258,7 @@ mod tests {
             samples("a", &[0.2, 0.22, 0.18, 0.2, 0.21]),
             samples("b", &[0.1, 0.13, 0.09, 0.12, 0.08]),
         ];
-        let mut standings = of("run", &[], &all.concat(), &[]);
+        let mut standings = judged(&all.concat());
         (standings[1].user_s, standings[1].system_s) = (0.25, 0.5);
         let one = &standings[1];
         let times = one.times_first.unwrap();
@@ -302,7 +299,7 @@ mod tests {
     #[test]
     fn hyperfines_fields_are_there() {
         let all = [samples("a", &[0.2; 5]), samples("b", &[0.1; 5])].concat();
-        let json: Value = serde_json::from_str(&json(&of("run", &[], &all, &[]))).unwrap();
+        let json: Value = serde_json::from_str(&json(&judged(&all))).unwrap();
         let second = &json["results"][1];
         for field in ["mean", "stddev", "median", "user", "system", "min", "max"] {
             assert!(second[field].is_number(), "{field}");

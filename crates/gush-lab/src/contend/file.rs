@@ -289,7 +289,7 @@ impl Aim {
 
 #[cfg(test)]
 mod tests {
-    use super::super::standing::{of, tests::samples};
+    use super::super::standing::tests::{judged, samples};
     use super::*;
 
     fn read(text: &str) -> Result<CaseFile, Error> {
@@ -333,13 +333,13 @@ mod tests {
         let all =
             [samples("slow", &[4.0; 6]), samples("fast", &[2.0; 6]), samples("own", &[1.0; 6])]
                 .concat();
-        let told = aim.told(&of("run", &[], &all, &[])).unwrap();
+        let told = aim.told(&judged(&all)).unwrap();
         assert!(told.contains("as fast as fast: 2.000 (") && told.ends_with("reached"), "{told}");
-        let missed = Aim { times: 2.5, ..aim.clone() }.told(&of("run", &[], &all, &[])).unwrap();
+        let missed = Aim { times: 2.5, ..aim.clone() }.told(&judged(&all)).unwrap();
         assert!(missed.ends_with("MISSED"), "{missed}");
-        assert_eq!(aim.told(&of("run", &[], &samples("own", &[1.0; 6]), &[])), None);
+        assert_eq!(aim.told(&judged(&samples("own", &[1.0; 6]))), None);
         let few = [samples("fast", &[2.0; 2]), samples("own", &[1.0; 2])].concat();
-        let told = aim.told(&of("run", &[], &few, &[])).unwrap();
+        let told = aim.told(&judged(&few)).unwrap();
         assert!(told.ends_with("2.000 (in 2 round(s), too few to be sure), reached"), "{told}");
     }
 }

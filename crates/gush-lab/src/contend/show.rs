@@ -205,13 +205,13 @@ pub fn table(standings: &[Standing], unit: Option<Unit>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::standing::{of, tests::samples};
+    use super::super::standing::tests::{judged, samples};
     use super::*;
 
     #[test]
     fn a_row_has_what_is_known_and_no_empty_column() {
         let all = [samples("cp", &[0.2; 6]), samples("gush cp", &[0.1; 6])].concat();
-        let standings = of("run", &[], &all, &[]);
+        let standings = judged(&all);
         let text = table(&standings, None);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("contender ") && !lines[0].contains("GiB/s"), "{text}");
@@ -220,7 +220,7 @@ mod tests {
         let text = table(&standings, Some(Unit::Second));
         assert!(text.contains("  0.2000 s  0.2000 … 0.2000 s  "), "{text}");
         let few = [samples("cp", &[0.2, 0.3]), samples("gush cp", &[0.1, 0.1])].concat();
-        let text = table(&of("run", &[], &few, &[]), None);
+        let text = table(&judged(&few), None);
         assert!(text.contains("250.00 ms  (200.00 … 300.00) ms  "), "{text}");
         assert!(
             text.ends_with("too few for an interval.\n") && !text.contains("2.500 …"),

@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
+use crate::cases::distinct;
 use crate::figures;
-use crate::model::{Described, Failure, Measured, Printed, Sample};
+use crate::model::{Described, Failure, Measured, Printed, Run, Sample};
 use crate::stats::{self, Estimate, Interval, MARGIN, Summary, Verdict};
 
 /// A contender's samples, summed up.
@@ -126,31 +127,16 @@ impl Standing {
     }
 }
 
-/// The standings of a suite's contenders that have samples, in the order of `cases`.
+/// The standings of a suite's contenders that have samples, in the order in which the run describes them.
 #[must_use]
-pub fn of(
-    suite: &str,
-    cases: &[Described],
-    samples: &[Sample],
-    failures: &[Failure],
-) -> Vec<Standing> {
-    let known = cases.iter().filter(|case| case.suite == suite);
-    let mut labels: Vec<&str> = known.map(|case| case.case.as_str()).collect();
-    let own: Vec<&Sample> = samples.iter().filter(|sample| sample.suite == suite).collect();
-    for sample in &own {
-        if !labels.contains(&sample.case.as_str()) {
-            labels.push(&sample.case);
-        }
-    }
-    let mut standings: Vec<Standing> = labels
-        .into_iter()
-        .filter_map(|label| {
-            let samples: Vec<&Sample> =
-                own.iter().copied().filter(|sample| sample.case == label).collect();
-            let failure = failures.iter().find(|found| found.suite == suite && found.case == label);
-            let described = cases.iter().find(|case| case.suite == suite && case.case == label);
-            let printed = described.map_or(&[][..], |described| &described.printed);
-            standing(label, &samples, failure, printed)
+pub fn of(run: &Run, suite: &str) -> Vec<Standing> {
+    let known = run.described(suite);
+    let mut standings: Vec<Standing> = known
+        .iter()
+        .filter_map(|described| {
+            let own = |sample: &&Sample| sample.suite == suite && sample.case == described.case;
+            let samples: Vec<&Sample> = run.samples.iter().filter(own).collect();
+            standing(described, &samples, run.failure_of(suite, &described.case))
         })
         .collect();
     if let Some((first, others)) = standings.split_first_mut() {
@@ -170,10 +156,9 @@ pub fn of(
 }
 
 fn standing(
-    label: &str,
+    described: &Described,
     samples: &[&Sample],
     failure: Option<&Failure>,
-    printed: &[Printed],
 ) -> Option<Standing> {
     let figure = |printed: &Printed| {
         let round = |sample: &&Sample| Some((sample.round, printed.of(&sample.measured)?));
@@ -207,7 +192,7 @@ fn standing(
         Some((name.strip_prefix("parameter ")?.to_owned(), value.as_str()?.to_owned()))
     };
     Some(Standing {
-        label: label.to_owned(),
+        label: described.case.clone(),
         median_s: stats::median(&seconds)?,
         mean_s,
         deviation_s: (seconds.len() > 1).then(|| (squares / (seconds.len() - 1) as f64).sqrt()),
@@ -219,7 +204,7 @@ fn standing(
         peak_at_most_bytes: largest("peak_at_most_bytes"),
         gib_per_s: median(|measured| measured.gib_per_s),
         times_first: None,
-        figures: printed.iter().filter_map(figure).collect(),
+        figures: described.printed.iter().filter_map(figure).collect(),
         calls: newest
             .measured
             .facts
@@ -272,17 +257,14 @@ pub fn sentences(standings: &[Standing]) -> Vec<String> {
 
 /// Tells of the runs that failed, and were measured because failures are to be ignored.
 fn unsuccessful(one: &Standing) -> Option<String> {
-    let mut ends: Vec<String> = Vec::new();
-    let mut failed = 0;
-    for status in one.statuses.iter().filter(|status| **status != Some(0)) {
-        failed += 1;
-        let end = status.map_or("a signal".to_owned(), |status| format!("status {status}"));
-        if !ends.contains(&end) {
-            ends.push(end);
-        }
-    }
-    let (label, runs, ends) = (&one.label, one.statuses.len(), ends.join(", "));
-    (failed > 0).then(|| format!("{label} failed in {failed} of {runs} rounds: {ends}"))
+    let failed = || one.statuses.iter().filter(|status| **status != Some(0));
+    let end = |status: &Option<i64>| {
+        status.map_or("a signal".to_owned(), |status| format!("status {status}"))
+    };
+    let (label, runs, ends) = (&one.label, one.statuses.len(), distinct(failed().map(end)));
+    let failed = failed().count();
+    (failed > 0)
+        .then(|| format!("{label} failed in {failed} of {runs} rounds: {}", ends.join(", ")))
 }
 
 fn sentence(fastest: &Standing, other: &Standing, after: u32) -> Option<String> {
@@ -330,6 +312,11 @@ pub fn regressions(standings: &[Standing], margin: f64) -> Vec<&Standing> {
 pub(super) mod tests {
     use super::*;
 
+    /// The standings of contenders that the run does not describe.
+    pub(crate) fn judged(samples: &[Sample]) -> Vec<Standing> {
+        of(&Run { samples: samples.to_vec(), ..Run::default() }, "run")
+    }
+
     pub(crate) fn samples(case: &str, seconds: &[f64]) -> Vec<Sample> {
         let sample = |(round, &seconds): (u32, &f64)| Sample {
             suite: "run".into(),
@@ -350,7 +337,7 @@ pub(super) mod tests {
     #[test]
     fn the_fastest_is_named_with_its_interval() {
         let all = [samples("slow", &SLOW), samples("fast", &FAST)].concat();
-        let standings = of("run", &[], &all, &[]);
+        let standings = judged(&all);
         assert!((standings[1].times_first.unwrap().value - 2.0).abs() < 0.02);
         let said = sentences(&standings);
         assert_eq!(said.len(), 1);
@@ -361,7 +348,10 @@ pub(super) mod tests {
     fn a_wrong_answer_never_wins() {
         let all =
             [samples("slow", &SLOW), samples("fast", &FAST), samples("other", &SLOW)].concat();
-        let said = sentences(&of("run", &[], &all, &[failure("fast")]));
+        let said = sentences(&of(
+            &Run { samples: all, failures: vec![failure("fast")], ..Run::default() },
+            "run",
+        ));
         assert_eq!(said.len(), 1, "{said:?}");
         assert!(said[0].contains("no difference can be told") && !said[0].contains("fast and"));
     }
@@ -372,17 +362,17 @@ pub(super) mod tests {
         let lucky = [0.5, 0.5, 0.5, 1.0, 1.01, 0.99, 1.0, 1.0, 1.0];
         let steady = [1.0, 1.01, 0.99, 1.0, 1.0, 1.0, 1.01, 0.99, 1.0];
         let all = [samples("a", &steady), samples("b", &steady), samples("lucky", &lucky)].concat();
-        let said = sentences(&of("run", &[], &all, &[]));
+        let said = sentences(&judged(&all));
         assert_eq!(said.len(), 3, "{said:?}");
         assert!(said[0].starts_with("lucky and a: no difference can be told"), "{said:?}");
         assert!(said[1].starts_with("lucky and b: no difference can be told"), "{said:?}");
         assert_eq!(said[2], "lucky was chosen by the first 3 rounds, and is judged by the others");
         let six = [samples("a", &SLOW), samples("b", &SLOW), samples("fast", &FAST)].concat();
-        let said = sentences(&of("run", &[], &six, &[]));
+        let said = sentences(&judged(&six));
         assert_eq!(said[2], "fast was chosen by the first round, and is judged by the others");
         let late = [0.9, 0.9, 0.9, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0];
         let all = [samples("a", &steady), samples("b", &steady), samples("late", &late)].concat();
-        let said = sentences(&of("run", &[], &all, &[]));
+        let said = sentences(&judged(&all));
         assert!(said[0].starts_with("a is 2.00 times as fast as late"), "{said:?}");
     }
 
@@ -391,7 +381,7 @@ pub(super) mod tests {
         let faster = |part: f64| FAST.map(|seconds| seconds / (1.0 + part));
         let said = |part: f64| {
             let all = [samples("a", &FAST), samples("b", &faster(part))].concat();
-            sentences(&of("run", &[], &all, &[])).remove(0)
+            sentences(&judged(&all)).remove(0)
         };
         assert!(said(MARGIN - 0.01).contains("no difference can be told"));
         assert!(said(MARGIN + 0.03).starts_with("b is 1.08 times as fast as a"), "{}", said(0.08));
@@ -400,10 +390,10 @@ pub(super) mod tests {
     #[test]
     fn few_rounds_are_no_proof() {
         let all = [samples("slow", &SLOW[..3]), samples("fast", &FAST[..3])].concat();
-        let standings = of("run", &[], &all, &[]);
+        let standings = judged(&all);
         assert!(sentences(&standings)[0].contains("3 rounds, too few"));
         let turned = [samples("fast", &FAST[..3]), samples("slow", &SLOW[..3])].concat();
-        assert!(regressions(&of("run", &[], &turned, &[]), 0.05).is_empty());
+        assert!(regressions(&judged(&turned), 0.05).is_empty());
     }
 
     #[test]
@@ -411,19 +401,19 @@ pub(super) mod tests {
         let slower = |factor: f64| {
             let slow: Vec<f64> = FAST.iter().map(|seconds| seconds * factor).collect();
             let all = [samples("first", &FAST), samples("second", &slow)].concat();
-            regressions(&of("run", &[], &all, &[]), 0.05).len()
+            regressions(&judged(&all), 0.05).len()
         };
         assert_eq!(slower(1.1), 1);
         assert_eq!(slower(1.04), 0, "within the margin");
         assert_eq!(slower(0.5), 0, "faster is no regression");
         let wild = [0.6, 2.4, 1.1, 0.9, 1.8, 0.7];
         let all = [samples("first", &FAST), samples("second", &wild)].concat();
-        assert!(regressions(&of("run", &[], &all, &[]), 0.05).is_empty(), "nobody can tell");
+        assert!(regressions(&judged(&all), 0.05).is_empty(), "nobody can tell");
     }
 
     #[test]
     fn other_suites_of_the_run_are_left_alone() {
-        let all = samples("a", &FAST);
-        assert!(of("another", &[], &all, &[]).is_empty());
+        let run = Run { samples: samples("a", &FAST), ..Run::default() };
+        assert!(of(&run, "another").is_empty());
     }
 }

@@ -12,6 +12,7 @@ use rustix::pipe::SpliceFlags;
 use super::options::{ReadOptions, Taking};
 use super::pattern::{Checker, Pattern};
 use super::{Waiting, ends, hold, memory, waiting};
+use crate::sizes;
 use crate::{Error, affinity};
 
 const NAME: &str = "standard input";
@@ -64,7 +65,7 @@ impl Reading {
     /// ```
     #[must_use]
     pub fn cut_short(&self, wanted_bytes: u64) -> Option<String> {
-        let (bytes, wanted) = (Size(self.bytes), Size(wanted_bytes));
+        let (bytes, wanted) = (size(self.bytes), size(wanted_bytes));
         (self.bytes < wanted_bytes).then(|| format!("the writer ended after {bytes} of {wanted}"))
     }
 }
@@ -77,24 +78,16 @@ impl fmt::Display for Reading {
         write!(
             f,
             "{gib_per_s:.decimals$}GiB/s, {} buffer, {} iterations ({} piped)",
-            Size(self.buffer_bytes as u64),
+            size(self.buffer_bytes as u64),
             self.bytes / self.buffer_bytes.max(1) as u64,
-            Size(self.bytes)
+            size(self.bytes)
         )
     }
 }
 
-/// A size in the largest unit that divides the size.
-struct Size(u64);
-
-impl fmt::Display for Size {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-        match units.into_iter().find(|&(unit, _)| self.0 >= unit && self.0.is_multiple_of(unit)) {
-            Some((unit, name)) => write!(f, "{}{name}", self.0 / unit),
-            None => write!(f, "{}B", self.0),
-        }
-    }
+/// As the original prints a size, without a space.
+fn size(bytes: u64) -> String {
+    sizes::exact(bytes).replace(' ', "")
 }
 
 /// Takes bytes out of `from` as told, until there are enough or the writer is gone.

@@ -5,7 +5,7 @@ use super::markup::{Html, each, html, when};
 use super::number::{self, figure, plural};
 use super::page::{Body, Cell, Figure, Table, Tone, numbers, words};
 use super::scale::{Scale, Tick};
-use crate::cases::Estimate;
+use crate::cases::{Estimate, distinct};
 use crate::stats::Interval;
 
 /// The content of a row.
@@ -204,12 +204,7 @@ fn facts(bar: &Bar) -> Vec<(String, String)> {
 fn table(caption: &str, unit: &str, bars: &[Bar]) -> Table {
     let has_published = bars.iter().any(|bar| bar.published.is_some());
     let has_sound = bars.iter().any(|bar| bar.sound.is_some());
-    let mut facts: Vec<&str> = Vec::new();
-    for (name, _) in bars.iter().flat_map(|bar| &bar.facts) {
-        if !facts.contains(&name.as_str()) {
-            facts.push(name);
-        }
-    }
+    let facts = distinct(bars.iter().flat_map(|bar| &bar.facts).map(|(name, _)| name.as_str()));
     let mut columns = vec![
         words("Case"),
         numbers(format!("Median, {unit}")),

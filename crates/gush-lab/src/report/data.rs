@@ -52,13 +52,7 @@ impl<'a> Data<'a> {
 
     /// The names of all suites, in the order in which they first appear.
     pub fn suites(&self) -> Vec<&'a str> {
-        let mut names = Vec::new();
-        for suite in &self.suites {
-            if !names.contains(&suite.name) {
-                names.push(suite.name);
-            }
-        }
-        names
+        cases::distinct(self.suites.iter().map(|suite| suite.name))
     }
 
     /// A suite from the newest run of this page's machine.

@@ -1,8 +1,8 @@
 //! Figures as people read them.
 
 use crate::cases;
+use crate::sizes;
 use crate::stats::{Estimate, Interval};
-use crate::tune::size;
 
 /// Three digits that matter: `0.79`, `4.50`, `13.0`, `557`.
 pub fn figure(value: f64) -> String {
@@ -79,7 +79,7 @@ pub fn count(value: u64) -> String {
 
 /// In the largest unit that divides the value: `4 KiB`, `512 MiB`, `4100 B`.
 pub fn bytes(value: u64) -> String {
-    size(value).replace(' ', "\u{a0}")
+    sizes::exact(value).replace(' ', "\u{a0}")
 }
 
 /// `1 sample`, `2 samples`.

@@ -8,8 +8,8 @@ use serde::Serialize;
 use super::bench::{Bench, Taken};
 use super::question::{Circumstance, Question};
 use super::setting::Setting;
-use super::size;
 use crate::Error;
+use crate::sizes::exact as size;
 use crate::stats::{self, Estimate, FEWEST_SAMPLES, MARGIN, Verdict};
 
 /// More rounds than these make no interval worth the time.

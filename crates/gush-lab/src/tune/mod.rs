@@ -163,12 +163,3 @@ fn processor_name(probe: &Probe) -> Option<String> {
     let name = probe.machine.facts.get("processor").cloned();
     name.filter(|name| !name.is_empty() && !name.contains(char::is_control))
 }
-
-/// A size in the largest unit that divides the size.
-pub(crate) fn size(bytes: u64) -> String {
-    let units = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    match units.iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit)) {
-        Some((unit, name)) => format!("{} {name}", bytes / unit),
-        None => format!("{bytes} B"),
-    }
-}

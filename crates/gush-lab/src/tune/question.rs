@@ -7,6 +7,7 @@ use gush::{Kernel, MethodName};
 
 use super::place::Place;
 use super::setting::Setting;
+use crate::sizes;
 
 /// One end of a move.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -301,7 +302,7 @@ impl fmt::Display for Question {
             Circumstance::ExistingTarget => ", over content",
             Circumstance::Trickle => ", a trickle",
         };
-        let size = super::size(self.bytes);
+        let size = sizes::exact(self.bytes);
         f.pad(&format!("{} to {}, {size}{circumstance}", self.source, self.target))
     }
 }

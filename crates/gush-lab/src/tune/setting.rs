@@ -6,6 +6,7 @@ use gush::{MethodName, Profile};
 
 use super::question::Question;
 use crate::Error;
+use crate::sizes;
 
 /// A method with sizes; absent values are left to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +84,7 @@ impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = self.method.to_string();
         let size = |what: &str, bytes: Option<usize>| {
-            bytes.map_or(String::new(), |bytes| format!(" {what} {}", super::size(bytes as u64)))
+            bytes.map_or(String::new(), |bytes| format!(" {what} {}", sizes::exact(bytes as u64)))
         };
         text += &size("buffer", self.buffer_bytes);
         text += &size("pipe", self.pipe_bytes);

@@ -9,7 +9,7 @@ use std::time::Instant;
 use gush_lab::Error;
 use gush_lab::contend::{self, Absent, Comparison, Pace, Paced, Standing, show};
 use gush_lab::csv::{field, figure};
-use gush_lab::model::{Run, Sample};
+use gush_lab::model::Sample;
 use gush_lab::probe::Probe;
 use gush_lab::transfer;
 use gush_tree::quote;
@@ -134,8 +134,7 @@ fn measure(
     let agreement = if session.is_interrupted() { Ok(None) } else { contest.agreement() };
     let measure = contest.baseline().to_owned();
     contest.end(|error| session.leave_out(&comparison.suite, error));
-    let Run { cases, samples, failures, .. } = session.run();
-    let standings = contend::standings(&comparison.suite, cases, samples, failures);
+    let standings = contend::standings(session.run(), &comparison.suite);
     if options.shows_tables() && !standings.is_empty() {
         let rows = options.sorted(standings.clone());
         screen.show(show::table(&rows, options.unit()).trim_end());
@@ -235,27 +234,23 @@ fn judged(standings: &[Vec<Standing>], margin: f64, talker: &Talker) -> Result<E
         for one in contend::regressions(standings, margin) {
             let Some(times) = one.times_first else { continue };
             let Some(around) = times.interval else { continue };
-            if let Some(figure) = one.figures.first() {
-                talker.say(format_args!(
-                    "{} is worse than {} by more than {:.1} %: {:.2} times as good by {} (95 %: {})",
-                    one.label,
-                    standings[0].label,
-                    margin * 100.0,
-                    times.value,
-                    figure.printed.name,
-                    times.around(2)
-                ));
-                status = ExitCode::from(SLOWER);
-                continue;
-            }
+            let (how, by) = match one.figures.first() {
+                Some(figure) => {
+                    let (name, around) = (&figure.printed.name, times.around(2));
+                    (
+                        "worse",
+                        format!("{:.2} times as good by {name} (95 %: {around})", times.value),
+                    )
+                }
+                None => {
+                    let [value, low, high] = [times.value, around.high, around.low].map(f64::recip);
+                    let around = format!("{low:.2} … {high:.2}");
+                    ("slower", format!("it takes {value:.2} times as long (95 %: {around})"))
+                }
+            };
+            let (label, first, percent) = (&one.label, &standings[0].label, margin * 100.0);
             talker.say(format_args!(
-                "{} is slower than {} by more than {:.1} %: it takes {:.2} times as long (95 %: {:.2} … {:.2})",
-                one.label,
-                standings[0].label,
-                margin * 100.0,
-                times.value.recip(),
-                around.high.recip(),
-                around.low.recip()
+                "{label} is {how} than {first} by more than {percent:.1} %: {by}"
             ));
             status = ExitCode::from(SLOWER);
         }

@@ -2,7 +2,8 @@
 
 use gush::Cgroup;
 
-use super::finding::{Finding, size};
+use super::finding::Finding;
+use crate::sizes::rounded as size;
 
 const MEMORY: &str = "cgroup-memory";
 const PROCESSORS: &str = "cgroup-processors";

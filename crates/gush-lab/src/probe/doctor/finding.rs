@@ -87,39 +87,9 @@ pub(super) fn words(errno: Errno) -> String {
     format!("{words} ({})", errno_name(errno))
 }
 
-/// A number of bytes in the largest binary unit that leaves no fraction worth telling.
-pub(super) fn size(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut unit = 0;
-    let mut value = bytes as f64;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    let text = if value >= 10.0 || value.fract() < 0.05 {
-        format!("{value:.0}")
-    } else {
-        format!("{value:.1}")
-    };
-    format!("{text} {}", UNITS[unit])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_read_at_a_glance() {
-        for (bytes, told) in [
-            (0, "0 B"),
-            (512, "512 B"),
-            (1 << 20, "1 MiB"),
-            (1536, "1.5 KiB"),
-            (64 << 20, "64 MiB"),
-        ] {
-            assert_eq!(size(bytes), told);
-        }
-    }
 
     #[test]
     fn errors_have_words_and_a_name() {

@@ -8,7 +8,8 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use rustix::pipe::{PipeFlags, fcntl_getpipe_size, fcntl_setpipe_size};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
-use super::finding::{Finding, size, words};
+use super::finding::{Finding, words};
+use crate::sizes::rounded as size;
 
 const MAX_SIZE: &str = "/proc/sys/fs/pipe-max-size";
 const SOFT: &str = "/proc/sys/fs/pipe-user-pages-soft";

@@ -3,8 +3,9 @@
 use gush::Pages;
 use nix::sys::resource::Resource;
 
-use super::finding::{Finding, size, words};
+use super::finding::{Finding, words};
 use crate::probe::{HugePage, Probe};
+use crate::sizes::rounded as size;
 
 const MODE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 

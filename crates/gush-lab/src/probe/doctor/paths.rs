@@ -11,12 +11,13 @@ use rustix::fs::{
 };
 
 use super::PathFindings;
-use super::finding::{Finding, size, words};
+use super::finding::{Finding, words};
 use super::pairs;
 use super::place::{Found, Place, Sort};
 use super::sharing;
 use crate::mount::Mount;
 use crate::os_words;
+use crate::sizes::rounded as size;
 
 /// Facts about a file system, by the name in /proc/self/mountinfo.
 const FILE_SYSTEMS: &[(&str, &str)] = &[

@@ -1,5 +1,6 @@
 //! The machines, the runs, and the facts that made their figures doubtful.
 
+use crate::cases::distinct;
 use crate::model::{Machine, Run};
 use crate::report::data::Data;
 use crate::report::number::{bytes, count, plural};
@@ -174,12 +175,7 @@ fn runs(runs: &[&Run], several_machines: bool) -> Table {
     columns.extend([words("Suites"), numbers("Samples"), words("Warnings"), words("Command")]);
     let mut table = Table::new("The runs, newest first", &columns);
     for run in runs.iter().rev() {
-        let mut suites: Vec<&str> = Vec::new();
-        for sample in &run.samples {
-            if !suites.contains(&sample.suite.as_str()) {
-                suites.push(&sample.suite);
-            }
-        }
+        let suites = distinct(run.samples.iter().map(|sample| sample.suite.as_str()));
         let ended = match run.finished {
             _ if run.interrupted => "was interrupted".to_owned(),
             Some(finished) => format!("took {:#}", short(run.started.until(finished))),
@@ -201,18 +197,11 @@ fn runs(runs: &[&Run], several_machines: bool) -> Table {
             suites.join(", ").into(),
             count(run.samples.len() as u64).into(),
             warnings,
-            Cell::code(command(run)).small(format!("gush {}", run.gush)),
+            Cell::code(run.command_line()).small(format!("gush {}", run.gush)),
         ]);
         table.rows.push(row);
     }
     table
-}
-
-/// The command line; a program's directory says nothing.
-fn command(run: &Run) -> String {
-    let mut words = run.command.iter().map(String::as_str);
-    let program = words.next().map(|path| path.rsplit('/').next().unwrap_or(path));
-    program.into_iter().chain(words).collect::<Vec<_>>().join(" ")
 }
 
 /// The warnings of each run; none without warnings.

@@ -109,5 +109,10 @@ fn opened(text: &str) -> String {
 
 /// A name from a run, marked as code in a sentence.
 fn code(name: &str) -> String {
-    format!("`{}`", name.replace(['`', '*'], ""))
+    format!("`{}`", plain(name))
+}
+
+/// Text from a run, without the marks of a sentence.
+fn plain(text: &str) -> String {
+    text.replace(['`', '*'], "")
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::code;
-use crate::cases::{Case, Estimate, Suite};
+use super::{code, plain};
+use crate::cases::{Case, Estimate, Suite, distinct};
 use crate::figures::Measure;
 use crate::report::bars::{self, Bar, Limit};
 use crate::report::data::Data;
@@ -14,7 +14,7 @@ use crate::stats;
 use crate::suite::{self, Axis, Quantity, THROUGHPUT, WORK, memory};
 
 /// The explanation of intervals, below the first figures of the page.
-const INTERVALS: &str = "A bar is the median of the rounds, its whisker the interval (95 %, by resampling; of fewer than \
+const INTERVALS: &str = "A bar is the median of the rounds, its whisker the interval (95 %, from sample to sample; that of a ratio is by resampling; of fewer than \
                          five rounds none can be trusted), each dot a sample. Of twenty comparisons one is wrong by chance.";
 
 /// The section of a suite that this gush knows.
@@ -86,26 +86,26 @@ const TIMES: [Quantity; 2] = [
 
 /// The cases that are out, and why.
 fn out(taken: &Suite<'_>) -> impl Iterator<Item = String> {
-    taken.failures().map(|failure| {
-        format!("{} is out: {}.", code(&failure.case), failure.error.replace(['`', '*'], ""))
-    })
+    taken
+        .failures()
+        .map(|failure| format!("{} is out: {}.", code(&failure.case), plain(&failure.error)))
 }
 
 /// Who published the figures that stand beside these, and of which machine.
 fn sources(taken: &Suite<'_>) -> Option<String> {
-    let mut sources: Vec<&str> = Vec::new();
-    for case in &taken.cases {
-        let Some(published) = &case.described.published else { continue };
-        if !sources.contains(&published.source.as_str()) {
-            sources.push(&published.source);
-        }
-    }
+    let published = taken.cases.iter().filter_map(|case| case.described.published.as_ref());
+    let sources = distinct(published.map(|published| published.source.as_str()));
     (!sources.is_empty()).then(|| {
         format!(
             "Outlines are published figures: {}. Another machine, another kernel: compare the shape, not the height.",
-            sources.join("; ").replace(['`', '*'], "")
+            plain(&sources.join("; "))
         )
     })
+}
+
+/// A group's heading behind a caption.
+fn below(group: &str) -> String {
+    if group.is_empty() { String::new() } else { format!(": {}", plain(group)) }
 }
 
 /// A figure for each group; with what is known of the cases where the figure is the compared one.
@@ -128,10 +128,7 @@ fn groups(
             let own = taken.cases.iter().filter(|case| case.described.group == group);
             let bars: Vec<Bar> =
                 own.filter_map(|case| bar(taken, case, measure, is_compared)).collect();
-            let caption = match group {
-                "" => measure.caption(),
-                group => format!("{}: {}", measure.caption(), group.replace(['`', '*'], "")),
-            };
+            let caption = measure.caption() + &below(group);
             (!bars.is_empty()).then(|| bars::figure_of(caption, measure.unit(), &bars, &limits))
         })
         .collect()
@@ -175,10 +172,7 @@ fn said(taken: &Suite<'_>, axis: Option<Axis>) -> Vec<String> {
     let mut said = Vec::new();
     for group in names {
         let own = || of_largest(taken, axis).filter(move |case| case.described.group == group);
-        let place = match group {
-            "" => String::new(),
-            group => format!("{}: ", group.replace(['`', '*'], "")),
-        };
+        let place = if group.is_empty() { String::new() } else { format!("{}: ", plain(group)) };
         match most_gained(taken, own(), Some(true)) {
             Some(gained) => said.push(format!("{place}{}", gained.told())),
             None if own().any(|case| case.described.baseline.is_some()) => {
@@ -285,7 +279,7 @@ impl Gained<'_, '_> {
         let Self { case, baseline, figure: own, times, is_confirmed } = self;
         let does = match case.described.does.as_str() {
             "" => String::new(),
-            does => format!(" ({})", does.replace(['`', '*'], "")),
+            does => format!(" ({})", plain(does)),
         };
         let work = |case: &Case<'_>| case.estimate(WORK.of).map(|work| figure(work.median));
         let beside = match (work(case), work(baseline)) {
@@ -341,7 +335,7 @@ pub fn ahead(data: &Data<'_>, most: usize) -> Vec<(String, String)> {
 /// The largest gain of a case over a baseline of the same group.
 fn headline(taken: &Suite<'_>, suite: &suite::Suite) -> Option<String> {
     let gained = most_gained(taken, like_over_like(taken, suite), Some(true))?;
-    let group = gained.case.described.group.replace(['`', '*'], "");
+    let group = plain(&gained.case.described.group);
     let place = if group.is_empty() { suite.title.to_owned() } else { group };
     Some(format!("{place}: {}", gained.told()))
 }
@@ -390,11 +384,7 @@ fn along_one(own: &[&Placed<'_>], group: &str, quantity: &Quantity, axis: Axis) 
     let mut sizes: Vec<u64> = own.iter().map(|placed| placed.at_bytes).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    let place = if group.is_empty() {
-        String::new()
-    } else {
-        format!(": {}", group.replace(['`', '*'], ""))
-    };
+    let place = below(group);
     if let [size] = sizes.as_slice() {
         let bars: Vec<Bar> =
             own.iter().map(|placed| Bar::new(variant(placed.name), placed.speed.clone())).collect();
@@ -461,14 +451,4 @@ fn table(caption: &str, unit: &str, own: &[&Placed<'_>], sizes: &[u64]) -> Table
 /// A case's name without the place on the axis.
 fn variant(name: &str) -> &str {
     name.rsplit_once('@').map_or(name, |(name, _)| name)
-}
-
-fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
-    let mut all = Vec::new();
-    for value in values {
-        if !all.contains(&value) {
-            all.push(value);
-        }
-    }
-    all
 }
