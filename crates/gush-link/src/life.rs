@@ -18,7 +18,7 @@ use rustix::net::sockopt;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::sleep;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use crate::address::{Address, Kind};
 use crate::ends;
@@ -499,7 +499,15 @@ impl<'a> Life<'a> {
             let finish = programs::finish_beside(terminal, heed, &mut keeper, name, limit);
             match self.phase(Phase::Program, None, finish).await {
                 Err(left) => return self.left(left),
-                Ok(Finish::Well) => {}
+                Ok(Finish::Well) => {
+                    if let Some(left) = programs::unread(&mut keeper, name) {
+                        match self.shared.forks {
+                            // Of many clients it may be the usual end.
+                            true => info!(id = self.id, "{left}"),
+                            false => warn!("{left}"),
+                        }
+                    }
+                }
                 Ok(Finish::Failed(failure)) => {
                     return Course::failed(Ending::ProgramFailed, failure);
                 }

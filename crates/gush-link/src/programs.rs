@@ -4,6 +4,7 @@ use std::future::pending;
 use std::io;
 use std::pin::pin;
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gush_net::Conduit;
@@ -12,6 +13,7 @@ use rustix::event::PollFlags;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use crate::open::input::{Input, Unread};
 use crate::open::{End, Keeper};
 use crate::record::Failure;
 
@@ -97,13 +99,30 @@ pub(crate) async fn relayed(
     let exits = [(); 2].map(|()| watch::Sender::new(None::<bool>));
     for at in 0..2 {
         if runs[at] {
-            let mut exit = exits[at].subscribe();
-            relay.prove_end(to(at).opposite(), async move {
-                let exited = timeout(EXIT_WAIT, exit.wait_for(Option::is_some)).await;
-                // One that goes on without its output is judged by its exit later.
-                exited.ok().and_then(Result::ok).is_none_or(|succeeded| *succeeded != Some(false))
-            });
+            ends[at].keeper.input = Input::of(&ends[at].conduit).map(Arc::new);
         }
+    }
+    for at in 0..2 {
+        let exit = runs[at].then(|| exits[at].subscribe());
+        let input = ends[1 - at].keeper.input.clone();
+        if exit.is_none() && input.is_none() {
+            continue;
+        }
+        relay.prove_end(to(at).opposite(), async move {
+            let is_proper = match exit {
+                Some(mut exit) => {
+                    let exited = timeout(EXIT_WAIT, exit.wait_for(Option::is_some)).await;
+                    // One that goes on without its output is judged by its exit later.
+                    let exited = exited.ok().and_then(Result::ok);
+                    exited.is_none_or(|succeeded| *succeeded != Some(false))
+                }
+                None => true,
+            };
+            if let Some(input) = input.filter(|_| is_proper) {
+                input.ends();
+            }
+            is_proper
+        });
     }
     // Of a program that has gone: was what it reads given up already?
     let mut given_up = [false; 2];
@@ -130,7 +149,7 @@ pub(crate) async fn relayed(
                 match exited {
                     Ok(exited) => (at, exited),
                     Err(_) => {
-                        relay.abandon(to(at));
+                        abandon(&mut relay, ends[at], at);
                         continue;
                     }
                 }
@@ -143,9 +162,27 @@ pub(crate) async fn relayed(
         exits[at].send_replace(Some(has_succeeded(&exited)));
         // A program may have left its input to another that it started, which then still reads.
         if is_left(&ends[at].conduit) {
-            relay.abandon(to(at));
+            abandon(&mut relay, ends[at], at);
         }
     }
+}
+
+/// Nobody reads at this end any more.
+fn abandon(relay: &mut Relay, end: &End, at: usize) {
+    if let Some(input) = &end.keeper.input {
+        input.is_left(&end.conduit);
+    }
+    relay.abandon(to(at));
+}
+
+/// How much of its input a program that has exited has left unread, as a sentence.
+pub(crate) fn unread(keeper: &mut Keeper, name: &str) -> Option<String> {
+    // The relay, which had the other reference, is over.
+    let bytes = match Arc::into_inner(keeper.input.take()?)?.unread()? {
+        Unread::Exactly(bytes) => format!("{bytes} bytes"),
+        Unread::AtLeast(bytes) => format!("{bytes} bytes or more"),
+    };
+    Some(format!("{name}: the program left {bytes} of its input unread"))
 }
 
 const END: [gush_net::End; 2] = [gush_net::End::A, gush_net::End::B];

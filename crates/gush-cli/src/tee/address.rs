@@ -38,6 +38,10 @@ impl Remote {
         let mut command = Command::new("/proc/self/exe");
         // Standard output is inherited: an address may name it, as `-` does.
         command.args(["link", "-u", "-"]).arg(address).stdin(Stdio::piped());
+        if is_program {
+            // What a program has left unread is told here, if the mode says so.
+            command.args(["--log", "error"]);
+        }
         let mut child = command.spawn().map_err(started)?;
         let stdin = child.stdin.take().map(OwnedFd::from);
         let file =

@@ -352,6 +352,32 @@ fn a_program_whose_reader_has_exited_fails_only_if_sigpipe_kills_it() {
 
 /// The first client sends something else, the second ends its data, and the third sends half a header and waits.
 #[test]
+fn what_a_program_leaves_unread_is_told() {
+    let dir = TempDir::new().unwrap();
+    let (small, large) = (dir.path().join("small"), dir.path().join("large"));
+    fs::write(&small, vec![7; 10_000]).unwrap();
+    fs::write(&large, vec![7; 8 << 20]).unwrap();
+    let (small, large) = (small.to_str().unwrap(), large.to_str().unwrap());
+    // Reads one byte of the whole file, which is in the pipe by then.
+    let one = "exec:dd bs=1 count=1 of=/dev/null status=none";
+    let cases = [
+        (small, one, "the program left 9999 bytes "),
+        (large, one, " bytes or more of its input unread"),
+        (small, "exec:cat", ""),
+        (large, "exec:cat", ""),
+        // Whoever reads in the program's place may still come to the rest.
+        (small, "shell:'exec 3<&0; sleep 1 & exit 0'", ""),
+    ];
+    for (file, program, told) in cases {
+        let done = gush().args(["link", "-u", file, program]).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{program}: {said}");
+        assert_eq!(said.contains("unread"), !told.is_empty(), "{program}: {said}");
+        assert!(said.contains(told), "{program}: {said}");
+    }
+}
+
+#[test]
 fn a_client_without_a_proxy_header_is_reset_and_the_other_address_is_not_opened() {
     for (sent, ends) in [("GET / HTTP/1.1\r\n\r\n", false), ("", true), ("PROXY TCP4", false)] {
         let (backend, address) = listener();

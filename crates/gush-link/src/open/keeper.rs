@@ -5,12 +5,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags, fstat};
 
 use super::child::Program;
 use super::flows::Served;
+use super::input::Input;
 use super::pty::{self, Line};
 use super::terminal::PutBack;
 use crate::address::{Opt, Options};
@@ -76,6 +78,8 @@ pub struct Keeper {
     /// The master of the program's terminal, where nothing tells the program of the end of its input. Behind the program:
     /// what is dropped first is told first.
     pub(super) untold: Option<OwnedFd>,
+    /// The pipe that the program reads, once bytes are relayed.
+    pub(crate) input: Option<Arc<Input>>,
     pub(super) put_back: Vec<PutBack>,
     /// Pseudo-terminals that were made for programs which are not ours.
     pub(super) lines: Vec<Line>,

@@ -27,6 +27,7 @@ pub(crate) mod file;
 mod flows;
 pub(crate) mod holder;
 pub(crate) mod inherit;
+pub(crate) mod input;
 mod keeper;
 pub(crate) mod listen;
 mod listener;
