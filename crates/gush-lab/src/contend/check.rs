@@ -30,24 +30,17 @@ impl Comparison {
         }
         let used = |name: &str| self.texts().any(|text| template::names(text, name));
         let mut names = BTreeSet::new();
-        for parameter in &self.parameters {
-            if !names.insert(&parameter.name) {
-                return Err(Error::refused(format!(
-                    "the parameter {{{}}} is given twice",
-                    parameter.name
-                )));
-            }
-            if self.variables.contains_key(&parameter.name) {
-                return Err(Error::refused(format!(
-                    "{{{}}} is a variable and a parameter",
-                    parameter.name
-                )));
-            }
-            if !used(&parameter.name) {
-                return Err(Error::refused(format!(
-                    "no command names the parameter {{{}}}",
-                    parameter.name
-                )));
+        for name in self.parameters.iter().map(|parameter| &parameter.name) {
+            let wrong = [
+                (!names.insert(name), format!("the parameter {{{name}}} is given twice")),
+                (
+                    self.variables.contains_key(name),
+                    format!("{{{name}}} is a variable and a parameter"),
+                ),
+                (!used(name), format!("no command names the parameter {{{name}}}")),
+            ];
+            if let Some((_, why)) = wrong.into_iter().find(|(is_so, _)| *is_so) {
+                return Err(Error::refused(why));
             }
         }
         for text in self.texts() {

@@ -118,7 +118,7 @@ struct Written {
     ignore_failure: bool,
     output: Option<String>,
     expect: Option<String>,
-    contender: Vec<WrittenEntry>,
+    contender: Vec<Entry>,
     #[serde(default)]
     aim: Vec<Aim>,
     #[serde(default)]
@@ -132,18 +132,6 @@ struct WrittenFigure {
     unit: String,
     #[serde(default)]
     less_is_better: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenEntry {
-    name: Option<String>,
-    command: String,
-    prepare: Option<String>,
-    #[serde(default)]
-    needs: Vec<String>,
-    #[serde(default)]
-    optional: bool,
 }
 
 impl CaseFile {
@@ -195,7 +183,7 @@ impl Block {
             .map(|(own, values)| Parameter::of(&own, values))
             .collect::<Result<_, _>>()
             .map_err(|error| wrong(error.told()))?;
-        let entries: Vec<Entry> = written.contender.into_iter().map(Entry::from).collect();
+        let entries = written.contender;
         for aim in &written.aim {
             let is_there =
                 |label: &&String| entries.iter().any(|entry| entry.name.as_ref() == Some(*label));
@@ -242,13 +230,6 @@ impl Block {
             ..usual
         };
         Ok(Self { name, about, comparison, runs, aims: written.aim })
-    }
-}
-
-impl From<WrittenEntry> for Entry {
-    fn from(written: WrittenEntry) -> Self {
-        let WrittenEntry { name, command, prepare, needs, optional } = written;
-        Self { command, name, prepare, needs, is_optional: optional }
     }
 }
 

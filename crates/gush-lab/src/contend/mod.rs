@@ -42,6 +42,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub use contender::absence;
+use serde::Deserialize;
 
 use crate::Error;
 use crate::model::Printed;
@@ -110,7 +111,8 @@ impl Output {
 }
 
 /// A command in a comparison.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Entry {
     /// The command, with names in braces.
     pub command: String,
@@ -119,8 +121,10 @@ pub struct Entry {
     /// Runs before each run of the command, in the place of the comparison's own.
     pub prepare: Option<String>,
     /// Programs that the command needs beside the program started.
+    #[serde(default)]
     pub needs: Vec<String>,
     /// A missing program is no failure.
+    #[serde(default, rename = "optional")]
     pub is_optional: bool,
 }
 
