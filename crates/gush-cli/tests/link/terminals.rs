@@ -271,6 +271,21 @@ fn a_pty_that_waits_opens_nothing_else_before_somebody_is_there() {
     assert_eq!(link.finish().0.code(), Some(0));
 }
 
+/// No event tells of an opened slave, and a short visit may lie between two looks.
+#[test]
+fn a_pty_that_waits_hears_who_has_gone_already() {
+    let dir = TempDir::new().unwrap();
+    let name = dir.path().join("tty");
+    for _ in 0..3 {
+        let link =
+            Running::start(&["-u", &format!("pty,raw,wait-slave,link={}", name.display()), "-"]);
+        eventually("the link is there", || name.exists());
+        opened(&name).write_all(b"in passing").unwrap();
+        let (status, output, said) = link.finish();
+        assert_eq!((status.code(), &output[..]), (Some(0), &b"in passing"[..]), "{said}");
+    }
+}
+
 #[test]
 fn a_program_that_closes_its_terminal_before_it_exits_is_not_hung_up() {
     let program = "exec:'sh -c \"exec <&- >&- 2>&-; sleep 0.3; exit 0\"',pty";

@@ -171,10 +171,14 @@ async fn until_opened(master: &OwnedFd) -> io::Result<()> {
     // Before its first open a master shows no hang-up; opened and closed once, it does until somebody opens it.
     drop(slave(master)?);
     // No event tells of an opened slave, so it is looked for.
-    while gush::poll_now(master, PollFlags::empty())?.contains(PollFlags::HUP) {
+    loop {
+        let now = gush::poll_now(master, PollFlags::IN)?;
+        // Somebody may have been there between two looks, and have left bytes.
+        if now.contains(PollFlags::IN) || !now.contains(PollFlags::HUP) {
+            return Ok(());
+        }
         tokio::time::sleep(LOOK).await;
     }
-    Ok(())
 }
 
 /// Waits until nobody has had anything to read at the slave for `long`. Bytes written there meanwhile are dropped.
