@@ -116,26 +116,26 @@ pub fn csv(standings: &[Standing]) -> String {
     for one in standings {
         let figure = |value: f64| format!("{value:.9}");
         let maybe = |value: Option<f64>| value.map(figure).unwrap_or_default();
-        let times = one.times_first;
+        let times = one.compared().times_first;
         let whole = |value: Option<u64>| value.map(|value| value.to_string()).unwrap_or_default();
         let fields = [
             csv::field(&one.label),
             figure(one.mean_s),
             maybe(one.deviation_s),
-            figure(one.median_s.value),
+            figure(one.seconds.median.value),
             figure(one.user_s),
             figure(one.system_s),
             figure(one.range_s[0]),
             figure(one.range_s[1]),
-            maybe(one.median_s.interval.map(|around| around.low)),
-            maybe(one.median_s.interval.map(|around| around.high)),
+            maybe(one.seconds.median.interval.map(|around| around.low)),
+            maybe(one.seconds.median.interval.map(|around| around.high)),
             maybe(times.map(|times| times.value)),
             maybe(times.and_then(|times| times.interval).map(|around| around.low)),
             maybe(times.and_then(|times| times.interval).map(|around| around.high)),
             whole(one.peak_bytes),
             maybe(one.gib_per_s),
             whole(one.calls),
-            one.rounds.len().to_string(),
+            one.seconds.rounds.len().to_string(),
             csv::field(one.failure.as_deref().unwrap_or_default()),
         ];
         text += &fields.join(",");
@@ -186,7 +186,7 @@ pub fn json(standings: &[Standing]) -> String {
         of.interval.map(|Interval { low, high }| [low, high])
     }
     fn one(standing: &Standing) -> One<'_> {
-        let times = standing.times_first;
+        let times = standing.compared().times_first;
         let parameter = |(name, value): &(String, String)| (name.clone(), value.clone().into());
         let figure = |Figure { printed, rounds, median, times_first }: &Figure| {
             let values: Vec<f64> = rounds.iter().map(|&(_, value)| value).collect();
@@ -205,15 +205,15 @@ pub fn json(standings: &[Standing]) -> String {
             command: &standing.label,
             mean: standing.mean_s,
             stddev: standing.deviation_s,
-            median: standing.median_s.value,
+            median: standing.seconds.median.value,
             user: standing.user_s,
             system: standing.system_s,
             min: standing.range_s[0],
             max: standing.range_s[1],
-            times: standing.rounds.iter().map(|&(_, seconds)| seconds).collect(),
+            times: standing.seconds.rounds.iter().map(|&(_, seconds)| seconds).collect(),
             exit_codes: &standing.statuses,
             parameters: standing.parameters.iter().map(parameter).collect(),
-            median_interval: ends(standing.median_s),
+            median_interval: ends(standing.seconds.median),
             times_first: times.map(|times| times.value),
             times_first_interval: times.and_then(ends),
             peak_bytes: standing.peak_bytes,
@@ -261,8 +261,8 @@ mod tests {
         let mut standings = judged(&all.concat());
         (standings[1].user_s, standings[1].system_s) = (0.25, 0.5);
         let one = &standings[1];
-        let times = one.times_first.unwrap();
-        let [median, ratio] = [one.median_s, times].map(|of| of.interval.unwrap());
+        let times = one.seconds.times_first.unwrap();
+        let [median, ratio] = [one.seconds.median, times].map(|of| of.interval.unwrap());
         assert!(ratio.low < ratio.high);
         let json: Value = serde_json::from_str(&json(&standings)).unwrap();
         let csv = csv(&standings);

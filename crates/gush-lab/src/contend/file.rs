@@ -40,10 +40,10 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::standing::Course;
 use super::{Comparison, Entry, Input, Output, Parameter, Shell, Standing};
 use crate::Error;
 use crate::model::Printed;
+use crate::stats;
 
 /// The content of a case file.
 #[derive(Debug)]
@@ -243,20 +243,18 @@ impl Aim {
     /// Whether the standings reach the aim, as a sentence; `None` where one side was not measured.
     #[must_use]
     pub fn told(&self, standings: &[Standing]) -> Option<String> {
-        fn course<'s>(aim: &Aim, one: &'s Standing) -> Option<Course<'s>> {
-            one.course(aim.figure.as_deref())
-        }
+        let name = self.figure.as_deref();
         let measured =
             |label: &str| standings.iter().find(|one| one.label == label && one.failure.is_none());
         let own = measured(&self.contender)?;
         let rivals = self.beside.iter().filter_map(|label| measured(label));
-        let costs = rivals.filter_map(|one| Some((one, course(self, one)?.median()?)));
+        let costs = rivals.filter_map(|one| Some((one, one.figure(name)?.cost(|_| true))));
         let (rival, _) = costs.min_by(|(_, one), (_, other)| one.total_cmp(other))?;
-        let mine = course(self, own)?;
-        let other = course(self, rival)?;
-        let times = mine.times(&other)?;
+        let mine = own.figure(name)?;
+        let pairs = mine.pairs(rival.figure(name)?, |_| true);
+        let times = stats::paired_ratio(&pairs)?;
         let sure = match times.interval {
-            None => format!("in {} round(s), too few to be sure", mine.shared_rounds(&other)),
+            None => format!("in {} round(s), too few to be sure", pairs.len()),
             Some(_) => format!("95 %: {}", times.around(3)),
         };
         let said = if times.value >= self.times { "reached" } else { "MISSED" };

@@ -77,7 +77,7 @@ pub fn bytes(number: u64) -> String {
 
 /// The interval of the times in the unit of the median; of few samples the least and the most in brackets.
 fn interval(one: &Standing, unit: Option<Unit>) -> String {
-    let Estimate { value, interval } = one.median_s;
+    let Estimate { value, interval } = one.seconds.median;
     let (factor, name) = unit.unwrap_or(Unit::of(value)).parts();
     let decimals = if value * factor < 1.0 { 4 } else { 2 };
     let [least, most] = one.range_s;
@@ -106,11 +106,11 @@ type PrintedColumn = (&'static str, fn(&Figure) -> String);
 type Cells<'s> = Box<dyn Fn(&Standing) -> String + 's>;
 
 const TIMES: &[Column] =
-    &[("median", |one, unit| time(one.median_s.value, unit)), ("95 % interval", interval)];
+    &[("median", |one, unit| time(one.seconds.median.value, unit)), ("95 % interval", interval)];
 
 const RATIO: &[Column] = &[
-    ("x first", |one, _| times_first(one.times_first)),
-    ("95 % interval", |one, _| ratio_interval(one.times_first)),
+    ("x first", |one, _| times_first(one.seconds.times_first)),
+    ("95 % interval", |one, _| ratio_interval(one.seconds.times_first)),
 ];
 
 const USE: &[Column] = &[
@@ -118,7 +118,7 @@ const USE: &[Column] = &[
     ("memory", |one, _| memory(one)),
     ("GiB/s", |one, _| one.gib_per_s.map_or_else(String::new, |speed| format!("{speed:.2}"))),
     ("calls", |one, _| one.calls.map_or_else(String::new, |calls| calls.to_string())),
-    ("rounds", |one, _| one.rounds.len().to_string()),
+    ("rounds", |one, _| one.seconds.rounds.len().to_string()),
 ];
 
 /// The peak of memory, or a bound of the peak.
@@ -177,7 +177,7 @@ pub(super) fn cells(standings: &[Standing], unit: Option<Unit>) -> (Vec<String>,
 
 /// What the brackets of a table mean; nothing where there are none.
 pub(super) fn brackets(standings: &[Standing]) -> String {
-    if standings.iter().all(|one| one.median_s.interval.is_some()) {
+    if standings.iter().all(|one| one.seconds.median.interval.is_some()) {
         return String::new();
     }
     format!(

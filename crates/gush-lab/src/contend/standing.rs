@@ -12,11 +12,9 @@ use crate::stats::{self, Estimate, Interval, MARGIN, Summary, Verdict};
 pub struct Standing {
     /// The contender.
     pub label: String,
-    /// Seconds by round.
-    pub rounds: Vec<(u32, f64)>,
-    /// The median of the seconds.
-    pub median_s: Estimate,
-    /// The mean.
+    /// The time.
+    pub seconds: Figure,
+    /// The mean of the seconds.
     pub mean_s: f64,
     /// The standard deviation; none of a single sample.
     pub deviation_s: Option<f64>,
@@ -35,9 +33,6 @@ pub struct Standing {
     pub peak_at_most_bytes: Option<u64>,
     /// The median of the throughput, where the bytes are known.
     pub gib_per_s: Option<f64>,
-    /// How many times as fast as the first contender, or as good by the first figure that the commands print, from samples of the
-    /// same rounds; none of the first itself.
-    pub times_first: Option<Estimate>,
     /// The figures that the command printed.
     pub figures: Vec<Figure>,
     /// The number of system calls, if they were counted.
@@ -50,80 +45,74 @@ pub struct Standing {
     pub failure: Option<String>,
 }
 
-/// A figure that a contender printed.
+/// A figure by which contenders can be compared: the time, or one that the commands print.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// The name, the unit, and which way is better.
+    /// The name, the unit, and which way is better; the time has no name.
     pub printed: Printed,
     /// The values by round.
     pub rounds: Vec<(u32, f64)>,
     /// The median of the values.
     pub median: Estimate,
-    /// How many times as good as the first contender; none of the first itself.
+    /// How many times as good as the first contender, from samples of the same rounds; none of the first itself.
     pub times_first: Option<Estimate>,
 }
 
-/// What a contender costs, round by round: seconds, or a printed figure turned so that less is better.
-pub(super) struct Course<'s> {
-    rounds: Vec<(u32, f64)>,
-    figure: Option<&'s str>,
-}
-
-impl Course<'_> {
-    pub(super) fn median(&self) -> Option<f64> {
-        let costs: Vec<f64> = self.rounds.iter().map(|&(_, cost)| cost).collect();
-        Summary::of(&costs).map(|summary| summary.median)
+impl Figure {
+    fn of(
+        printed: Printed,
+        samples: &[&Sample],
+        value: impl Fn(&Measured) -> Option<f64>,
+    ) -> Option<Self> {
+        let round = |sample: &&Sample| Some((sample.round, value(&sample.measured)?));
+        let rounds: Vec<(u32, f64)> = samples.iter().filter_map(round).collect();
+        let values: Vec<f64> = rounds.iter().map(|&(_, value)| value).collect();
+        Some(Self { printed, rounds, median: stats::median(&values)?, times_first: None })
     }
 
-    /// How many times as good as `other`, from the rounds that both have.
-    pub(super) fn times(&self, other: &Self) -> Option<Estimate> {
-        stats::paired_ratio(&self.pairs(other))
+    /// The costs in the wanted rounds: the figure turned so that less is better.
+    fn costs(&self, is_wanted: impl Fn(u32) -> bool) -> Vec<(u32, f64)> {
+        let cost = |value: f64| if self.printed.less_is_better { value } else { value.recip() };
+        let wanted = self.rounds.iter().filter(|(round, _)| is_wanted(*round));
+        wanted.map(|&(round, value)| (round, cost(value))).collect()
     }
 
-    /// How many rounds both have.
-    pub(super) fn shared_rounds(&self, other: &Self) -> usize {
-        self.pairs(other).len()
+    /// The median cost in the wanted rounds; more than any without a round.
+    pub(super) fn cost(&self, is_wanted: impl Fn(u32) -> bool) -> f64 {
+        let costs = self.costs(is_wanted).into_iter();
+        let costs: Vec<f64> = costs.map(|(_, cost)| cost).collect();
+        Summary::of(&costs).map_or(f64::INFINITY, |summary| summary.median)
     }
 
-    /// The costs of both in each round that both have: the other's first.
-    fn pairs(&self, other: &Self) -> Vec<(f64, f64)> {
-        figures::pairs(&other.rounds, &self.rounds)
+    /// The costs of both in each wanted round that both have: the other's first.
+    pub(super) fn pairs(&self, other: &Self, is_wanted: impl Fn(u32) -> bool) -> Vec<(f64, f64)> {
+        figures::pairs(&other.costs(&is_wanted), &self.costs(&is_wanted))
     }
 
-    /// The rounds after the round `after`.
-    fn after(mut self, after: u32) -> Self {
-        self.rounds.retain(|(round, _)| *round > after);
-        self
+    fn set_times_first(&mut self, first: &Self) {
+        self.times_first = stats::paired_ratio(&self.pairs(first, |_| true));
     }
 
     /// The words for a comparison: `fast` and nothing, or `good` and by which figure.
     pub(super) fn words(&self) -> (&'static str, String) {
-        match self.figure {
-            Some(name) => ("good", format!(" by {name}")),
-            None => ("fast", String::new()),
+        match self.printed.name.as_str() {
+            "" => ("fast", String::new()),
+            name => ("good", format!(" by {name}")),
         }
     }
 }
 
 impl Standing {
-    /// The costs by the figure of this name, or else by the one that is compared; none where there is no such figure.
-    pub(super) fn course(&self, figure: Option<&str>) -> Option<Course<'_>> {
-        let found = match figure {
-            Some(name) => Some(self.figures.iter().find(|one| one.printed.name == name)?),
-            None => self.figures.first(),
-        };
-        let Some(Figure { printed, rounds, .. }) = found else {
-            return Some(Course { rounds: self.rounds.clone(), figure: None });
-        };
-        let cost = |value: f64| if printed.less_is_better { value } else { value.recip() };
-        let rounds = rounds.iter().map(|&(round, value)| (round, cost(value))).collect();
-        Some(Course { rounds, figure: Some(&printed.name) })
+    /// The figure by which contenders are compared: the first that the commands print, or else the time.
+    #[must_use]
+    pub fn compared(&self) -> &Figure {
+        self.figures.first().unwrap_or(&self.seconds)
     }
 
-    /// The costs by which contenders are compared.
-    fn compared(&self) -> Course<'_> {
-        let seconds = || Course { rounds: self.rounds.clone(), figure: None };
-        self.course(None).unwrap_or_else(seconds)
+    /// The figure of this name, or else the one that is compared; none where there is no such figure.
+    pub(super) fn figure(&self, name: Option<&str>) -> Option<&Figure> {
+        let Some(name) = name else { return Some(self.compared()) };
+        self.figures.iter().find(|one| one.printed.name == name)
     }
 }
 
@@ -141,14 +130,11 @@ pub fn of(run: &Run, suite: &str) -> Vec<Standing> {
         .collect();
     if let Some((first, others)) = standings.split_first_mut() {
         for other in others {
-            other.times_first = other.compared().times(&first.compared());
-            let each = |figure: &Figure| {
-                let name = Some(figure.printed.name.as_str());
-                other.course(name)?.times(&first.course(name)?)
-            };
-            let all: Vec<_> = other.figures.iter().map(each).collect();
-            for (figure, times) in other.figures.iter_mut().zip(all) {
-                figure.times_first = times;
+            other.seconds.set_times_first(&first.seconds);
+            for figure in &mut other.figures {
+                if let Some(own) = first.figure(Some(&figure.printed.name)) {
+                    figure.set_times_first(own);
+                }
             }
         }
     }
@@ -160,16 +146,10 @@ fn standing(
     samples: &[&Sample],
     failure: Option<&Failure>,
 ) -> Option<Standing> {
-    let figure = |printed: &Printed| {
-        let round = |sample: &&Sample| Some((sample.round, printed.of(&sample.measured)?));
-        let rounds: Vec<(u32, f64)> = samples.iter().filter_map(round).collect();
-        let values: Vec<f64> = rounds.iter().map(|&(_, value)| value).collect();
-        let median = stats::median(&values)?;
-        Some(Figure { printed: printed.clone(), rounds, median, times_first: None })
-    };
-    let rounds: Vec<(u32, f64)> =
-        samples.iter().filter_map(|sample| Some((sample.round, sample.measured.wall_s?))).collect();
-    let seconds: Vec<f64> = rounds.iter().map(|&(_, seconds)| seconds).collect();
+    let time = Printed { name: String::new(), unit: "s".to_owned(), less_is_better: true };
+    let time = Figure::of(time, samples, |measured| measured.wall_s)?;
+    let seconds: Vec<f64> = time.rounds.iter().map(|&(_, seconds)| seconds).collect();
+    let figure = |one: &Printed| Figure::of(one.clone(), samples, |measured| one.of(measured));
     let Summary { least, most, .. } = Summary::of(&seconds)?;
     let mean_s = seconds.iter().sum::<f64>() / seconds.len() as f64;
     let squares: f64 = seconds.iter().map(|second| (second - mean_s).powi(2)).sum();
@@ -193,7 +173,7 @@ fn standing(
     };
     Some(Standing {
         label: described.case.clone(),
-        median_s: stats::median(&seconds)?,
+        seconds: time,
         mean_s,
         deviation_s: (seconds.len() > 1).then(|| (squares / (seconds.len() - 1) as f64).sqrt()),
         range_s: [least, most],
@@ -203,7 +183,6 @@ fn standing(
         peak_bytes: largest("peak_bytes"),
         peak_at_most_bytes: largest("peak_at_most_bytes"),
         gib_per_s: median(|measured| measured.gib_per_s),
-        times_first: None,
         figures: described.printed.iter().filter_map(figure).collect(),
         calls: newest
             .measured
@@ -214,7 +193,6 @@ fn standing(
         statuses: samples.iter().map(status).collect(),
         parameters: newest.measured.facts.iter().filter_map(parameter).collect(),
         failure: failure.map(|failure| failure.error.clone()),
-        rounds,
     })
 }
 
@@ -223,22 +201,23 @@ fn standing(
 #[must_use]
 pub fn sentences(standings: &[Standing]) -> Vec<String> {
     let unfailed: Vec<&Standing> = standings.iter().filter(|one| one.failure.is_none()).collect();
-    let rounds = unfailed.iter().map(|one| one.rounds.len()).min().unwrap_or(0);
+    let rounds = unfailed.iter().map(|one| one.seconds.rounds.len()).min().unwrap_or(0);
     // Of two contenders nobody has to be chosen.
     let choosing = stats::choosing_rounds(rounds).filter(|_| unfailed.len() > 2);
-    let last = choosing.and_then(|choosing| unfailed[0].rounds.get(choosing - 1));
-    let last_choosing = last.map_or(0, |&(round, _)| round);
-    let cost = |one: &Standing| -> f64 {
-        let mut course = one.compared();
-        course.rounds.retain(|(round, _)| last.is_none() || *round <= last_choosing);
-        course.median().unwrap_or(f64::INFINITY)
+    let last = choosing.and_then(|choosing| unfailed[0].seconds.rounds.get(choosing - 1));
+    let last = last.map(|&(round, _)| round);
+    let sort = |all: &mut Vec<&Standing>, is_wanted: &dyn Fn(u32) -> bool| {
+        let cost = |one: &Standing| one.compared().cost(is_wanted);
+        all.sort_by(|one, other| cost(one).total_cmp(&cost(other)));
     };
-    let by_cost = |one: &&&Standing, other: &&&Standing| cost(one).total_cmp(&cost(other));
-    let Some(&fastest) = unfailed.iter().min_by(by_cost) else { return Vec::new() };
-    let mut others: Vec<&Standing> =
-        unfailed.into_iter().filter(|one| one.label != fastest.label).collect();
-    let whole = |one: &Standing| one.compared().median().unwrap_or(f64::INFINITY);
-    others.sort_by(|one, other| whole(one).total_cmp(&whole(other)));
+    let mut others = unfailed;
+    sort(&mut others, &|round| last.is_none_or(|last| round <= last));
+    if others.is_empty() {
+        return Vec::new();
+    }
+    let fastest = others.remove(0);
+    sort(&mut others, &|_| true);
+    let last_choosing = last.unwrap_or(0);
     let said = others.iter().filter_map(|other| sentence(fastest, other, last_choosing));
     let unsuccessful = standings.iter().filter_map(unsuccessful);
     let how = choosing.map(|choosing| {
@@ -268,9 +247,8 @@ fn unsuccessful(one: &Standing) -> Option<String> {
 }
 
 fn sentence(fastest: &Standing, other: &Standing, after: u32) -> Option<String> {
-    let own = fastest.compared().after(after);
-    let (how, by) = own.words();
-    let pairs = own.pairs(&other.compared());
+    let (how, by) = fastest.compared().words();
+    let pairs = fastest.compared().pairs(other.compared(), |round| round > after);
     let ratio = stats::paired_ratio(&pairs)?;
     let (Estimate { value, interval }, rounds) = (ratio, pairs.len());
     let (fast, slow) = (&fastest.label, &other.label);
@@ -304,7 +282,7 @@ fn sentence(fastest: &Standing, other: &Standing, after: u32) -> Option<String> 
 #[must_use]
 pub fn regressions(standings: &[Standing], margin: f64) -> Vec<&Standing> {
     let others = standings.iter().skip(1);
-    let verdict = |other: &Standing| Verdict::of(other.times_first.as_ref(), margin);
+    let verdict = |other: &Standing| Verdict::of(other.compared().times_first.as_ref(), margin);
     others.filter(|other| verdict(other) == Verdict::Slower).collect()
 }
 
@@ -338,7 +316,7 @@ pub(super) mod tests {
     fn the_fastest_is_named_with_its_interval() {
         let all = [samples("slow", &SLOW), samples("fast", &FAST)].concat();
         let standings = judged(&all);
-        assert!((standings[1].times_first.unwrap().value - 2.0).abs() < 0.02);
+        assert!((standings[1].seconds.times_first.unwrap().value - 2.0).abs() < 0.02);
         let said = sentences(&standings);
         assert_eq!(said.len(), 1);
         assert!(said[0].starts_with("fast is 2.00 times as fast as slow (95 %: "), "{said:?}");

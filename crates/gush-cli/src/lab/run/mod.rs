@@ -232,7 +232,7 @@ fn judged(standings: &[Vec<Standing>], margin: f64, talker: &Talker) -> Result<E
             return Err(why);
         }
         for one in contend::regressions(standings, margin) {
-            let Some(times) = one.times_first else { continue };
+            let Some(times) = one.compared().times_first else { continue };
             let Some(around) = times.interval else { continue };
             let (how, by) = match one.figures.first() {
                 Some(figure) => {
@@ -260,7 +260,7 @@ fn judged(standings: &[Vec<Standing>], margin: f64, talker: &Talker) -> Result<E
 
 /// The reason why nobody can say whether a contender is slower, if there is one.
 fn undecided(standings: &[Standing]) -> Option<String> {
-    let fewest = standings.iter().map(|one| one.rounds.len()).min().unwrap_or(0);
+    let fewest = standings.iter().map(|one| one.seconds.rounds.len()).min().unwrap_or(0);
     undecidable(standings.len() < 2, u32::try_from(fewest).unwrap_or(u32::MAX))
 }
 
