@@ -458,15 +458,16 @@ impl<'a> Life<'a> {
         let gone = self.phase(Phase::Linger, None, gone).await;
         let (a, b, a_lines, b_lines) = gone.map_err(|left| self.left(left))?;
         let (a_name, b_name) = self.names();
-        let mut course = Course::of(ending);
         for (read, name) in [(a_lines, a_name), (b_lines, b_name)] {
             if let Err(bytes) = read {
+                // Closing the terminal throws them away, and so whoever has sent them is told.
                 let why = format!(
                     "{name}: {bytes} bytes or more were not read there in time (-t TIME waits longer)"
                 );
-                course = Course::failed(Ending::RelayFailed, Failure::new(why, None));
+                return Err(Course::failed(Ending::RelayFailed, Failure::new(why, None)));
             }
         }
+        let mut course = Course::of(ending);
         for (seen_off, name) in [(a, a_name), (b, b_name)] {
             if let Err(unsent) = seen_off {
                 course = Course::failed(Ending::RelayFailed, unsent_failure(&unsent, name));

@@ -137,6 +137,15 @@ fn what_was_sent_to_a_pty_is_read_before_the_link_ends() {
     let (status, _, said) = link.finish();
     assert_eq!(status.code(), Some(1), "{said}");
     assert!(said.contains("pty: 15 bytes or more were not read there in time"), "{said}");
+
+    // And whoever has sent them is told.
+    let link = Running::start(&["-t", "100ms", "tcp-listen:127.0.0.1:0", "pty,raw"]);
+    let mut client = link.client();
+    client.write_all(b"nobody reads it").unwrap();
+    client.shutdown(std::net::Shutdown::Write).unwrap();
+    let seen = client.read(&mut [0; 8]).map_err(|error| error.kind());
+    assert_eq!(seen, Err(std::io::ErrorKind::ConnectionReset));
+    assert_eq!(link.finish().0.code(), Some(1));
 }
 
 /// There is nothing that could end there: the line is what the link is about.
