@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use gush::{Endpoint, Report};
+use gush::{Endpoint, Kind, Report};
 use rustix::fs::{self, Access, AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::{Errno, retry_on_intr};
 
@@ -289,7 +289,9 @@ impl File<'_> {
         if !(self.job.in_tree && target.is_just_made) {
             return None;
         }
-        let from = Endpoint::of_opened_file(&self.source, self.source_stat, OFlags::RDONLY)?;
+        let from = Endpoint::of_opened_file(&self.source, self.source_stat, OFlags::RDONLY)
+            // A file that the kernel makes up while it is read takes no offsets.
+            .filter(|from| from.kind() == Kind::File)?;
         let to = match (&target.stat, self.job.device) {
             (Some(stat), _) => Endpoint::of_opened_file(&target.fd, stat, open::NEW)?,
             (None, device) => Endpoint::of_new_file(&target.fd, device?, open::NEW),

@@ -225,9 +225,13 @@ const NOT_TEXT: &str = "not valid UTF-8 (a '?' fits any byte of a name)";
 
 /// The pattern of an option, as text.
 fn pattern(option: &str, text: &OsStr) -> Result<String, String> {
-    text.to_str()
-        .map(str::to_owned)
-        .ok_or_else(|| format!("invalid --{option} {}: {NOT_TEXT}", quote::always(Path::new(text))))
+    let wrong = |why| format!("invalid --{option} {}: {why}", quote::always(Path::new(text)));
+    let pattern = text.to_str().ok_or_else(|| wrong(NOT_TEXT))?;
+    // As an unset variable of a script: what was to be left out would be copied.
+    match pattern.trim().trim_matches('/').is_empty() {
+        true => Err(wrong("fits no name")),
+        false => Ok(pattern.to_owned()),
+    }
 }
 
 /// The rules in the order of the command line.

@@ -265,6 +265,19 @@ fn a_pattern_is_text_and_fits_names_that_are_none() {
 }
 
 #[test]
+fn a_pattern_that_fits_no_name_is_refused() {
+    let dir = tree(&["a/f"]);
+    for option in ["--exclude", "--include", "--commit-last"] {
+        for pattern in ["", "/", " ", "//"] {
+            let said = fails(dir.path(), &["-r", &format!("{option}={pattern}"), "a", "d"]);
+            let told = format!("gush: cp: invalid {option} '{pattern}': fits no name\n");
+            assert!(said.starts_with(&told), "{said}");
+        }
+    }
+    assert!(!dir.path().join("d").exists());
+}
+
+#[test]
 fn a_dry_run_tells_all_and_changes_nothing() {
     let dir = tree(&["a/f", "a/b/g", "d/a/f", "d/a/old"]);
     symlink("f", dir.path().join("a/l")).unwrap();

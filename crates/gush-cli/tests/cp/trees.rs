@@ -24,6 +24,32 @@ fn read(dir: &Path, name: &str) -> String {
 }
 
 #[test]
+fn files_that_the_kernel_makes_up_are_copied_from_trees() {
+    let dir = tree(&[("a/plain", "plain")]);
+    // /etc/mtab of most systems is such a link.
+    let made_up =
+        ["/proc/version", "/proc/filesystems", "/sys/kernel/notes", "/proc/sys/kernel/ostype"];
+    let made_up: Vec<_> = made_up.iter().filter(|path| fs::File::open(path).is_ok()).collect();
+    assert!(made_up.contains(&&"/proc/version"), "{made_up:?}");
+    for (number, path) in made_up.iter().enumerate() {
+        symlink(path, dir.path().join(format!("a/{number}"))).unwrap();
+    }
+    for options in ["-rL", "-aL", "-rL --threads=1", "-rL --atomic", "-rL --verify", "-rL --resume"]
+    {
+        let words: Vec<_> = options.split(' ').chain(["a", "d"]).collect();
+        succeeds(dir.path(), &words);
+        for (number, path) in made_up.iter().enumerate() {
+            let copied = fs::read(dir.path().join(format!("d/{number}"))).unwrap();
+            assert!(copied == fs::read(path).unwrap(), "{options}: {path}");
+        }
+        assert_eq!(read(dir.path(), "d/plain"), "plain", "{options}");
+        fs::remove_dir_all(dir.path().join("d")).unwrap();
+    }
+    // Of the file system itself, too.
+    succeeds(dir.path(), &["-r", "/proc/sys/kernel/random", "d"]);
+}
+
+#[test]
 fn parents_get_their_modes_though_the_copy_fails_or_is_interrupted() {
     // Both lack a right that the copy needs, and give others one that a directory under way withholds.
     let make = "umask 0; mkdir -p x/y/z d; mkfifo x/y/z/fifo; chmod 575 x; chmod 577 x/y";
