@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, FromArgMatches, Parser, ValueEnum, ValueHint};
 use gush::{Choice, MethodName, Tuning};
@@ -209,7 +210,7 @@ pub struct Display {
     #[arg(short = 'H', long, value_name = "HEIGHT", value_parser = columns, help_heading = OUTPUT)]
     pub height: Option<usize>,
     /// Show NAME before everything else
-    #[arg(short = 'N', long, value_name = "NAME", help_heading = OUTPUT)]
+    #[arg(short = 'N', long, value_name = "NAME", value_parser = shown_name(), help_heading = OUTPUT)]
     pub name: Option<String>,
     /// Draw the bar in STYLE
     #[arg(short = 'u', long, value_name = "STYLE", value_enum, help_heading = OUTPUT)]
@@ -462,6 +463,11 @@ const AFTER: &str = "FORMAT is text with sequences: %p bar with percentage, %t t
     pv does, and -B, too, as the engine's buffer is that of a whole move; its -L is one of lines where lines are counted, except that a transfer with -O or -Y and without -L from the start goes on with one of bytes. A title of the process is as long as the command line \
     at most, and -x goes with a transfer only. Sizes have the units of all of gush: 64KiB, 64KB, 1P. An unknown STYLE or place of -x, and -B 0 and -Z 0, are refused. `gush pv ... -- CMD` runs CMD, and tells how much CMD has read where it leaves a part; called \
     by the name pv, or where POSIXLY_CORRECT is set, the words after -- are files.";
+
+/// A name to be shown is most often that of a file, which may be any bytes.
+fn shown_name() -> impl TypedValueParser<Value = String> {
+    OsStringValueParser::new().map(|name| name.to_string_lossy().into_owned())
+}
 
 /// A number of seconds, such as 2 or 0.5; 0 is allowed.
 pub fn seconds(text: &str) -> Result<Duration, &'static str> {

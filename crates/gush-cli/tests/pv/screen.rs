@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -333,6 +334,17 @@ fn nothing_is_drawn_where_no_terminal_is() {
     assert_eq!(run(&["-f", "-q", "file"]), "");
     assert_eq!(run(&["-f", "-b", "-i", "600", "file"]), "5.00  B\r\n");
     assert_eq!(run(&["-n", "-i", "600", "file"]), "100\n");
+}
+
+#[test]
+fn a_name_of_a_file_that_is_no_text_is_shown_as_far_as_it_is() {
+    let name = std::ffi::OsStr::from_bytes(b"caf\xe9.bin");
+    let mut command = gush();
+    command.args(["pv", "-f", "-b", "-i", "600", "-N"]).arg(name);
+    let output = command.arg("/dev/null").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("caf\u{fffd}.bin: 0.00  B"), "{said}");
 }
 
 #[test]
