@@ -222,6 +222,28 @@ impl<'o> Copier<'o> {
     ///
     /// # Errors
     /// As [`copy`](Self::copy).
+    ///
+    /// ```
+    /// use std::{fs::File, os::fd::AsFd};
+    /// use gush_tree::{Action, Copier, Options, Parents, Place};
+    ///
+    /// let root = tempfile::tempdir()?;
+    /// let [source, target] = ["a/file", "d"].map(|name| root.path().join(name));
+    /// std::fs::create_dir(root.path().join("a"))?;
+    /// std::fs::write(&source, "hello")?;
+    /// std::fs::create_dir(&target)?;
+    ///
+    /// let mut options = Options::default();
+    /// options.dry_run = true;
+    /// let (dir, name) = (File::open(&target)?, source.strip_prefix("/")?);
+    /// let parents = Parents::make(&options, (dir.as_fd(), &target), &source, name, &mut ())?;
+    /// let (shown, mut copier) = (target.join(name), Copier::new(&options));
+    /// let place = Place::below(dir.as_fd(), name, &shown);
+    /// let done = copier.copy_below(&parents, Place::here(&source), place, &mut ())?;
+    /// assert_eq!(done.action, Action::Copied);
+    /// assert_eq!(std::fs::read_dir(&target)?.count(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn copy_below(
         &mut self,
         parents: &Parents,

@@ -372,9 +372,9 @@ impl Error {
             }
             Cause::Failed(fault) => hint_for(fault.side, fault.errno),
             Cause::SameFile => Some("name another target, or ranges that do not overlap"),
-            Cause::NoOffset(Side::Source) => {
-                Some("pipes, sockets and terminals are read from where they are: name no offset")
-            }
+            Cause::NoOffset(Side::Source) => Some(
+                "pipes, sockets, terminals and files of /proc are read from where they are: name no offset",
+            ),
             Cause::NoOffset(Side::Target) => Some(
                 "pipes, sockets and terminals have no offsets, and with O_APPEND each write goes to the end: name none",
             ),
