@@ -46,7 +46,7 @@ fn files_that_the_kernel_makes_up_are_copied_from_trees() {
         fs::remove_dir_all(dir.path().join("d")).unwrap();
     }
     // Of the file system itself, too.
-    succeeds(dir.path(), &["-r", "/proc/sys/kernel/random", "d"]);
+    succeeds(dir.path(), &["-r", "--no-preserve=mode", "/proc/sys/kernel/random", "d"]);
 }
 
 #[test]
