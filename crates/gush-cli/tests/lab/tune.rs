@@ -193,7 +193,15 @@ fn a_full_disk_leaves_the_old_profile() {
 
 #[test]
 fn an_interrupt_writes_nothing_and_leaves_nothing() {
+    use rustix::fs::inotify;
     let dir = TempDir::new().unwrap();
+    let flags = rustix::fs::OFlags::TMPFILE | rustix::fs::OFlags::WRONLY;
+    if let Err(errno) = rustix::fs::open(dir.path(), flags, rustix::fs::Mode::RUSR) {
+        return skipped(&format!("no files without a name where temporary files are: {errno}"));
+    }
+    // A file with a name is left by a signal in some moment, even if this test's signal comes in another.
+    let names_made = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+    inotify::add_watch(&names_made, dir.path(), inotify::WatchFlags::CREATE).unwrap();
     let mut child = gush()
         .args(["tune", "--seconds=60", "--output", "profile.toml"])
         .current_dir(dir.path())
@@ -219,6 +227,9 @@ fn an_interrupt_writes_nothing_and_leaves_nothing() {
     let status = child.wait().unwrap();
     assert!(status.signal() == Some(2) || status.code() == Some(130), "{status:?}");
     assert!(names(dir.path()).is_empty());
+    let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
+    let mut names_made = inotify::Reader::new(names_made, &mut buffer);
+    assert!(names_made.next().is_err(), "a file had a name for a while");
 }
 
 #[test]

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use gush::Host;
 use jiff::Timestamp;
+use rustix::fs::{Access, Mode, OFlags};
+use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::probe::Probe;
@@ -34,8 +36,6 @@ pub use small::Message;
 
 /// The part of the time that messages between sockets get.
 const MESSAGES_PART: u32 = 20;
-/// The beginning of names of files that become profiles.
-const PREFIX: &str = ".profile-";
 
 /// Everything that was found out.
 #[derive(Clone, Debug, Serialize)]
@@ -122,10 +122,10 @@ pub fn measure(
     })
 }
 
-/// Can files be made in a directory? One is, and removed again.
+/// Can files be made in a directory? One without a name is, or else the kernel is asked: a signal at any moment leaves nothing.
 ///
 /// # Errors
-/// The error of open(2).
+/// The error of open(2), or of access(2) where the file system has no files without a name.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -133,7 +133,15 @@ pub fn measure(
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn may_make_files(dir: &Path) -> std::io::Result<()> {
-    tempfile::Builder::new().prefix(PREFIX).tempfile_in(dir).map(drop)
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    match rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR) {
+        Ok(_) => Ok(()),
+        // EISDIR is of kernels that do not know the flag (open(2), O_TMPFILE).
+        Err(Errno::OPNOTSUPP | Errno::ISDIR) => {
+            Ok(rustix::fs::access(dir, Access::WRITE_OK | Access::EXEC_OK)?)
+        }
+        Err(errno) => Err(errno.into()),
+    }
 }
 
 /// Writes a profile in one go: a reader meanwhile sees the old profile or the new.
