@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::skipped;
-use gush_lab::model::{Measured, Run};
+use gush_lab::model::{Described, Measured, Run};
 use gush_lab::stats::{Estimate, Interval};
 use gush_test::Port;
 use serde::Deserialize;
@@ -236,6 +236,9 @@ fn every_figure_of_the_readme_has_its_command_and_agrees_with_what_was_stored() 
         let run = runs.iter().find(|known| known.id == *run);
         let run = run.unwrap_or_else(|| panic!("{says}: the run is not stored"));
         assert_eq!(run.command.join(" "), *by, "{says}: by another command");
+        if !is_gush_over_peer(source, is_less_better(source, run)) {
+            wrong.push(format!("{says}: not what gush takes divided by what its peer takes"));
+        }
         let stored = stored_value(source, run);
         if let Err(why) = is_told(says, stored) {
             wrong.push(format!("{says}: {why}"));
@@ -253,15 +256,57 @@ fn every_figure_of_the_readme_has_its_command_and_agrees_with_what_was_stored() 
 /// Ratios that are told with their intervals.
 const NEAR_ONE: std::ops::RangeInclusive<f64> = 0.9..=1.1;
 
-/// The figure of a stored run that `source` names.
-fn stored_value(source: &Source, run: &Run) -> Estimate {
-    let Source { says, by, case, figure, .. } = source;
+/// The case of a stored run that `source` means.
+fn described<'r>(source: &Source, run: &'r Run, case: &str) -> &'r Described {
+    let Source { says, by, .. } = source;
     // One comparison of a file, or one suite, is meant: the one whose name `--only` has, if the command has that.
     let only = by.split_once("--only ").map(|(_, rest)| rest.split(' ').next().unwrap());
     let is_meant = |suite: &str| only.is_none_or(|only| suite.ends_with(&format!("/{only}")));
+    let described = run.cases.iter().find(|known| known.case == case && is_meant(&known.suite));
+    described.unwrap_or_else(|| panic!("{says}: the run has no case {case}"))
+}
+
+/// Is the figure that `source` names a cost, such as a time, and no rate?
+fn is_less_better(source: &Source, run: &Run) -> bool {
+    let printed = &described(source, run, &source.case).printed;
+    let found = match source.figure.as_deref() {
+        Some("wall_s") => return true,
+        Some(name) => printed.iter().find(|printed| printed.name == name),
+        None => printed.first(),
+    };
+    // Without a printed figure the compared one is GiB/s.
+    found.is_some_and(|printed| printed.less_is_better)
+}
+
+/// Is a quotient what gush takes divided by what the peer takes? Of two rates it is the peer's divided by gush's.
+fn is_gush_over_peer(source: &Source, less_is_better: bool) -> bool {
+    let Some(beside) = &source.beside else { return true };
+    let is_gush = |case: &str| case.split([' ', ',']).next() == Some("gush");
+    let (gush, peer) = if less_is_better { (&source.case, beside) } else { (beside, &source.case) };
+    is_gush(gush) && !is_gush(peer)
+}
+
+#[test]
+fn a_quotient_upside_down_is_found() {
+    let quotient = |case: &str, beside: &str| Source {
+        says: String::new(),
+        by: String::new(),
+        run: String::new(),
+        case: case.to_owned(),
+        beside: Some(beside.to_owned()),
+        figure: None,
+    };
+    let (ours, theirs) = (quotient("gush cp", "GNU cp"), quotient("GNU cp", "gush cp"));
+    assert!(is_gush_over_peer(&ours, true) && !is_gush_over_peer(&theirs, true), "times");
+    assert!(is_gush_over_peer(&theirs, false) && !is_gush_over_peer(&ours, false), "rates");
+    assert!(!is_gush_over_peer(&quotient("gush cp", "gush cat"), true), "no peer");
+}
+
+/// The figure of a stored run that `source` names.
+fn stored_value(source: &Source, run: &Run) -> Estimate {
+    let Source { says, case, figure, .. } = source;
     let values = |case: &str| -> Vec<(u32, f64)> {
-        let described = run.cases.iter().find(|known| known.case == case && is_meant(&known.suite));
-        let described = described.unwrap_or_else(|| panic!("{says}: the run has no case {case}"));
+        let described = described(source, run, case);
         let own = run
             .samples
             .iter()
