@@ -89,6 +89,10 @@ fn a_command_that_leaves_a_part_unread_is_told_of_where_progress_is_shown() {
     let (dir, bytes) = source();
     let all = bytes.len();
     let dd = "dd bs=1000 count=3 iflag=fullblock status=none";
+    // Whoever waits for this FIFO's end goes on until the test is over.
+    let hold = dir.path().join("hold");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &hold, rustix::fs::Mode::RWXU).unwrap();
+    let _held = fs::File::options().read(true).write(true).open(&hold).unwrap();
     for (line, words) in [
         (
             format!("$G pv -f source -- {dd}"),
@@ -108,7 +112,7 @@ fn a_command_that_leaves_a_part_unread_is_told_of_where_progress_is_shown() {
         ),
         // Nothing is known of a pipe that somebody still reads.
         (
-            "$G pv -f source -- sh -c 'exec 3<&0; (sleep 0.3; cat <&3 >later) >&- & exit'".into(),
+            "$G pv -f source -- sh -c 'exec 3<&0 4<hold; cat <&4 >/dev/null 2>&1 & exit'".into(),
             String::new(),
         ),
         ("$G pv -f source -- cat".into(), String::new()),
