@@ -211,17 +211,29 @@ impl Look<'_> {
 
     fn rehearse_replacing(&self, existing: &Stat, is_read: bool) -> Result<(), Error> {
         let Self { options, target, .. } = self;
-        let goes = options.backup.is_some() || options.atomic || self.goes_first(existing);
-        // Only a link takes a name by -f.
-        let is_link = options.make != Make::Copy || kind(self.source_stat) == FileType::Symlink;
-        match (goes, options.force) {
-            (false, false) if is_read => rehearsal::refuse_unwritable(target),
-            (false, force) if !(is_read || force && is_link) => {
-                let error = open::cannot_create(target, Errno::EXIST);
-                Err(if is_link { error.hinting("-f replaces it") } else { error })
+        let replaced = || {
+            rehearsal::may_be_made(target)
+                .map_err(|errno| remedy::not_changed(target, "cannot replace", errno))
+        };
+        if options.backup.is_some() || self.goes_first(existing) {
+            return replaced();
+        }
+        if !is_read {
+            // Only a link takes a name by -f.
+            let is_link = options.make != Make::Copy || kind(self.source_stat) == FileType::Symlink;
+            if options.force && is_link {
+                return replaced();
             }
-            _ => rehearsal::may_be_made(target)
-                .map_err(|errno| remedy::not_changed(target, "cannot replace", errno)),
+            let error = open::cannot_create(target, Errno::EXIST);
+            return Err(if is_link { error.hinting("-f replaces it") } else { error });
+        }
+        let written = rehearsal::refuse_unwritable(target);
+        match (options.atomic, options.force) {
+            (false, false) => written,
+            // What can be written in place stays; else the name is taken.
+            (false, true) => written.or_else(|_| replaced()),
+            (true, true) => replaced(),
+            (true, false) => written.and_then(|()| replaced()),
         }
     }
 

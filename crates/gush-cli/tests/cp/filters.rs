@@ -338,20 +338,23 @@ fn a_dry_run_tells_all_and_changes_nothing() {
 
 #[test]
 fn a_dry_run_promises_nothing_that_the_copy_refuses() {
-    let cases: [(&[&str], &str); 10] = [
+    let cases: [(&[&str], &str); 13] = [
         (&["-r", "a", "missing/d"], "missing/d: cannot make directory: No such file"),
         (&["a/f", "missing/d"], "missing/d: cannot create: No such file"),
         (&["a/f", "missing/"], "missing/: cannot create: Not a directory"),
         (&["a/f", "dangling"], "dangling: not written through a dangling symbolic link"),
         (&["-s", "/etc/hostname", "missing/d"], "missing/d: cannot create"),
         (&["-l", "a/f", "old"], "old: cannot create"),
+        (&["-l", "--atomic", "a/f", "old"], "old: cannot create"),
+        (&["-b", "old~", "old"], "backing up 'old' might destroy source; 'old~' not copied"),
+        (&["-b", "--atomic", "old~", "old"], "backing up 'old' might destroy source"),
         (&["-r", "a", "old/d"], "Not a directory"),
         (&["--parents", "a/b/g", "p"], "p/a: exists but is not a directory"),
         (&["-r", "--parents", "a/b", "p"], "p/a: exists but is not a directory"),
         (&["--parents", "a/nothing", "t"], "a/nothing: cannot stat"),
     ];
     for (words, why) in cases {
-        let dir = tree(&["a/f", "a/b/g", "old", "p/a", "t/x"]);
+        let dir = tree(&["a/f", "a/b/g", "old", "old~", "p/a", "t/x"]);
         symlink("nowhere", dir.path().join("dangling")).unwrap();
         let before = below(dir.path());
         let output = cp(dir.path(), &[&["--dry-run"], words].concat());
@@ -363,9 +366,11 @@ fn a_dry_run_promises_nothing_that_the_copy_refuses() {
     }
     let dir = tree(&["a/f", "a/b/g", "t/x", "old"]);
     symlink("f", dir.path().join("a/l")).unwrap();
+    symlink("nowhere", dir.path().join("dangling")).unwrap();
     let before = below(dir.path());
     for words in [
         &["-f", "-l", "a/f", "old"][..],
+        &["-b", "-l", "a/f", "old"],
         &["-P", "a/l", "old"],
         &["-b", "a/f", "old"],
         &["--parents", "a/b/g", "t"],
@@ -377,6 +382,14 @@ fn a_dry_run_promises_nothing_that_the_copy_refuses() {
         succeeds(dir.path(), &[&["--dry-run"], words].concat());
         assert_eq!(below(dir.path()), before, "{words:?}");
     }
+    // As the copy, which POSIX lets write through the link.
+    for dry in [&["--dry-run"][..], &[]] {
+        let mut command = gush();
+        command.arg("cp").args(dry).args(["a/f", "dangling"]).env("POSIXLY_CORRECT", "1");
+        let output = command.current_dir(dir.path()).output().unwrap();
+        assert!(output.status.success(), "{dry:?}: {}", stderr(&output));
+    }
+    assert_eq!(fs::read_to_string(dir.path().join("nowhere")).unwrap(), "a/f");
 }
 
 #[test]
@@ -390,19 +403,70 @@ fn a_dry_run_tells_what_its_user_may_not_do() {
     mode(programs.path(), 0o755);
     // The user may not enter the build's directory.
     let gush = copied_gush(programs.path());
-    let dir = tree(&["a/closed", "a/f", "d/f", "d/closed"]);
-    mode(dir.path(), 0o755);
-    mode(&dir.path().join("a/closed"), 0);
-    for words in [["-rT", "a", "d"], ["-r", "a", "new"], ["-rTf", "a", "d"]] {
+    // Word for word where a dry run and the copy do the same; else the path and the reason.
+    let same: [&[&str]; 9] = [
+        &["-rT", "a", "d"],
+        &["-r", "a", "new"],
+        &["-rTf", "a", "d"],
+        &["a/closed", "new"],
+        &["a/closed", "d/f"],
+        &["a/f", "d/locked"],
+        &["--atomic", "a/f", "d/locked"],
+        &["a/f", "shut/new"],
+        &["-r", "a", "shut/new"],
+    ];
+    let alike: [&[&str]; 7] = [
+        &["-l", "a/f", "shut/new"],
+        &["-b", "a/f", "shut/f"],
+        &["--atomic", "a/f", "shut/f"],
+        &["--atomic", "-f", "a/f", "shut/f"],
+        &["--atomic", "a/f", "shut/new"],
+        &["--remove-destination", "a/f", "shut/f"],
+        &["-f", "a/f", "shut/locked"],
+    ];
+    let well: [&[&str]; 6] = [
+        &["a/f", "shut/f"],
+        &["-f", "a/f", "shut/f"],
+        &["-f", "a/f", "d/locked"],
+        &["-b", "a/f", "d/locked"],
+        &["--atomic", "-f", "a/f", "d/locked"],
+        &["--atomic", "-b", "a/f", "d/locked"],
+    ];
+    let cases = [(&same[..], 1, true), (&alike, 1, false), (&well, 0, false)];
+    for (words, status, is_word_for_word) in cases
+        .into_iter()
+        .flat_map(|(all, status, whole)| all.iter().map(move |w| (w, status, whole)))
+    {
+        let dir =
+            tree(&["a/closed", "a/f", "d/f", "d/closed", "d/locked", "shut/f", "shut/locked"]);
+        let owner = user.to_string();
+        let owned = Command::new("chown").args(["-R", &owner]).arg(dir.path()).status();
+        assert!(owned.unwrap().success());
+        for (name, bits) in [("a/closed", 0), ("d/locked", 0o444), ("shut/locked", 0o444)] {
+            mode(&dir.path().join(name), bits);
+        }
+        mode(&dir.path().join("shut"), 0o555);
         let run = |dry: &[&str]| {
             let mut command = Command::new(&gush);
-            command.arg("cp").args(dry).args(words).current_dir(dir.path()).uid(user).gid(user);
+            command.arg("cp").args(dry).args(*words).current_dir(dir.path()).uid(user).gid(user);
             command.env("GUSH_NO_PROFILE", "1").stdin(Stdio::null());
             let output = command.output().unwrap();
-            assert_eq!(output.status.code(), Some(1), "{words:?}");
+            assert_eq!(
+                output.status.code(),
+                Some(status),
+                "{dry:?} {words:?}: {}",
+                stderr(&output)
+            );
             let mut told: Vec<_> = stderr(&output).lines().map(str::to_owned).collect();
             told.sort();
-            told.iter().map(|line| line.split(": ").nth(2).unwrap().to_owned()).collect::<Vec<_>>()
+            if !is_word_for_word {
+                // `gush: cp: PATH: WHAT: REASON (HINT)`
+                for line in &mut told {
+                    let parts: Vec<_> = line.split(" (").next().unwrap().split(": ").collect();
+                    *line = format!("{}: {}", parts[2], parts.last().unwrap());
+                }
+            }
+            told
         };
         assert_eq!(run(&["--dry-run"]), run(&[]), "{words:?}");
     }
