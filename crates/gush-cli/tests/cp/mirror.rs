@@ -355,17 +355,44 @@ fn an_empty_directory_goes_without_a_right_to_it() {
             let owned = Command::new("chown").args(["-R", &owner]).arg(dir.path()).status();
             assert!(owned.unwrap().success());
             mode(&closed, bits);
-            let mut command = Command::new(&gush);
-            command.args(["cp", "-rT", "--delete", "a", "d"]).current_dir(dir.path());
-            command.uid(user).gid(user).env("GUSH_NO_PROFILE", "1").stdin(Stdio::null());
-            let output = command.output().unwrap();
-            let said = format!("{bits:o} {deep}{filled}: {}", stderr(&output));
+            let copy = |options: &[&str]| {
+                let mut command = Command::new(&gush);
+                command.args(["cp", "-rT", "--delete"]).args(options).args(["a", "d"]);
+                command.uid(user).gid(user).env("GUSH_NO_PROFILE", "1").stdin(Stdio::null());
+                let output = command.current_dir(dir.path()).output().unwrap();
+                let said = format!("{bits:o} {deep}{filled}: {}", stderr(&output));
+                (output, said)
+            };
+            let (output, said) = copy(&["--dry-run"]);
+            assert!(closed.exists(), "a dry run removes: {said}");
+            // A dry run cannot look into the directory, nor know that rmdir(2) would remove it.
+            assert_eq!(output.status.success(), bits == 0o500, "{said}");
+            let (output, said) = copy(&[]);
             assert_eq!(output.status.success(), !filled, "{said}");
             assert_eq!(closed.exists(), filled, "{said}");
             assert_eq!(said.contains("closed"), filled, "{said}");
             assert_eq!(said.contains("Permission denied"), filled, "{said}");
         }
     }
+}
+
+#[test]
+fn a_mount_without_a_right_to_it_is_told_as_a_mount() {
+    let dir = tree(&["a/f", "d/m/f"]);
+    let text = r#"
+        chmod 755 . && cp "$G" gush && chown -R 65534 d
+        setpriv --reuid 65534 --regid 65534 --clear-groups true || { echo no other user; exit; }
+        mount -t tmpfs -o mode=0 none d/m
+        setpriv --reuid 65534 --regid 65534 --clear-groups ./gush cp -rT --delete a d
+        echo $?
+    "#;
+    let Some(output) = with_mounts(dir.path(), text) else { return };
+    let said = stderr(&output);
+    if stdout(&output) == "no other user\n" {
+        return skipped(&said);
+    }
+    assert_eq!(stdout(&output), "1\n", "{said}");
+    assert!(said.contains("'d/m' is in another mount"), "{said}");
 }
 
 #[test]

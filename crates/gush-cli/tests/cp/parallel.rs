@@ -46,6 +46,39 @@ fn a_rate_limit_is_that_of_all_files_together() {
     assert!(seconds > 2.8, "3 MiB in {seconds} s");
 }
 
+/// The pauses asked for, and not the time that they took, which other programs lengthen: a late sleep makes later pauses fewer.
+#[test]
+fn a_rate_limit_asks_for_no_more_time_than_the_rate_needs() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("a")).unwrap();
+    for name in ["x", "y"] {
+        fs::write(dir.path().join("a").join(name), noise(512 << 10, 3)).unwrap();
+    }
+    for words in [&["a/x", "b"][..], &["-r", "--threads=1", "a", "c"]] {
+        let mut traced = match strace(&["-o", "pauses", "-e", "trace=nanosleep,clock_nanosleep"]) {
+            Ok(traced) => traced,
+            Err(why) => return skipped(&why),
+        };
+        traced.args(["cp", "--limit=1M"]).args(words).current_dir(dir.path());
+        assert!(traced.status().unwrap().success());
+        let pauses = fs::read_to_string(dir.path().join("pauses")).unwrap();
+        // `clock_nanosleep(CLOCK_MONOTONIC, 0, {tv_sec=0, tv_nsec=6250000}, …`
+        let number = |text: &str, name: &str| -> Option<u64> {
+            let digits = text.split_once(name)?.1;
+            digits.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+        };
+        let asked_ns: u64 = pauses
+            .lines()
+            .filter_map(|line| {
+                Some(number(line, "tv_sec=")? * 1_000_000_000 + number(line, "tv_nsec=")?)
+            })
+            .sum();
+        let needed_ns = if words.contains(&"-r") { 1_000_000_000 } else { 500_000_000 };
+        // One portion, an eighth of a twentieth of a second, may be left over.
+        assert!(asked_ns > 0 && asked_ns <= needed_ns + 7_000_000, "{words:?}: {asked_ns} ns");
+    }
+}
+
 #[test]
 fn a_rate_limit_lets_small_files_pass_without_a_pause_each() {
     let dir = tempfile::tempdir().unwrap();

@@ -280,20 +280,28 @@ fn verify_compares_what_storage_holds() {
 
 #[test]
 fn verify_notices_a_target_that_lost_bytes() {
-    let dir = with_files(&[("a", &noise(100_000, 4))]);
-    let real = dir.path().canonicalize().unwrap();
-    let (source, target) = (real.join("a"), real.join("b"));
-    // The call says it has written everything and has written nothing.
-    let inject = "inject=write,pwrite64:retval=100000:when=1";
-    let mut traced = match strace(&["-P", target.to_str().unwrap(), "-e", inject]) {
-        Ok(traced) => traced,
-        Err(why) => return skipped(&why),
-    };
-    let arguments = ["cp", "--verify", "--method=read-write", "--atomic"];
-    let output = traced.args(&arguments[..3]).args([&source, &target]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("b: verification failed: blake3"), "{said}");
+    // One file, a new tree, and a tree that is there already.
+    for (options, source, target, file) in
+        [("-T", "tree/b", "b", "b"), ("-rT", "tree", "new", "new/b"), ("-rT", "tree", "d", "d/b")]
+    {
+        let dir = with_files(&[]);
+        let real = dir.path().canonicalize().unwrap();
+        for (name, len) in [("tree", 50_000), ("d", 10)] {
+            fs::create_dir(real.join(name)).unwrap();
+            fs::write(real.join(name).join("b"), noise(len, 4)).unwrap();
+        }
+        // The call says it has written everything and has written nothing.
+        let inject = "inject=write,pwrite64:retval=50000";
+        let mut traced = match strace(&["-P", real.join(file).to_str().unwrap(), "-e", inject]) {
+            Ok(traced) => traced,
+            Err(why) => return skipped(&why),
+        };
+        traced.args(["cp", "--verify", "--method=read-write", options, source, target]);
+        let output = traced.current_dir(&real).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{file}: {said}");
+        assert!(said.contains(&format!("{file}: verification failed: blake3")), "{said}");
+    }
 }
 
 #[test]
@@ -330,6 +338,30 @@ fn fsync_syncs_the_file_before_its_name_and_then_the_directory() {
         .filter_map(|line| ["fsync(", "rename"].into_iter().find(|call| line.contains(call)))
         .collect();
     assert_eq!(calls, ["fsync(", "rename", "fsync("], "{log}");
+}
+
+#[test]
+fn fsync_of_a_tree_syncs_each_file_and_each_directory() {
+    let dir = with_files(&[]);
+    // A file in a directory syncs the directory, too: the others are synced when they are complete.
+    fs::create_dir_all(dir.path().join("a/with-directories/empty")).unwrap();
+    fs::create_dir(dir.path().join("d")).unwrap();
+    for name in ["a/new", "a/old", "d/old"] {
+        fs::write(dir.path().join(name), name).unwrap();
+    }
+    for target in ["d", "e"] {
+        let mut traced = match strace(&["-y", "-o", "calls", "-e", "trace=fsync"]) {
+            Ok(traced) => traced,
+            Err(why) => return skipped(&why),
+        };
+        traced.args(["cp", "--fsync", "-rT", "a", target]).current_dir(dir.path());
+        let output = traced.output().unwrap();
+        assert!(output.status.success(), "{target}: {}", stderr(&output));
+        let calls = fs::read_to_string(dir.path().join("calls")).unwrap();
+        for name in ["", "/new", "/old", "/with-directories", "/with-directories/empty"] {
+            assert!(calls.contains(&format!("/{target}{name}>")), "{target}{name}: {calls}");
+        }
+    }
 }
 
 #[test]

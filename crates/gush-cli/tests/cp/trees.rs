@@ -76,6 +76,29 @@ fn parents_get_their_modes_though_the_copy_fails_or_is_interrupted() {
 }
 
 #[test]
+fn parents_keep_their_times_when_an_atomic_copy_is_interrupted() {
+    // Removing the temporary file changes the time of the directory that the file is in.
+    let text = "mkdir -p x/y d; head -c 64K /dev/zero >x/y/f; touch -d @1000000000 x/y x
+        \"$G\" cp -p --atomic --limit=1 --parents x/y/f d &
+        until test -d d/x/y; do sleep 0.01; done
+        kill -TERM $!; wait $!; echo $?; ls -A d/x/y; stat -c %Y d/x d/x/y";
+    let dir = tempfile::tempdir().unwrap();
+    let output = script(dir.path(), text);
+    assert_eq!(stdout(&output), "143\n1000000000\n1000000000\n", "{}", stderr(&output));
+}
+
+#[test]
+fn parents_of_many_operands_need_no_more_descriptors_than_those_of_one() {
+    // Two descriptors a directory, of which each operand has one of its own.
+    let text = "mkdir -p x/{1..40} d; for n in {1..40}; do echo $n >x/$n/f; done
+        ulimit -n 16; \"$G\" cp -p --parents x/{1..40}/f d; echo $?";
+    let dir = tempfile::tempdir().unwrap();
+    let output = script(dir.path(), text);
+    assert_eq!(stdout(&output), "0\n", "{}", stderr(&output));
+    assert_eq!(read(dir.path(), "d/x/40/f"), "40\n");
+}
+
+#[test]
 fn a_tree_copied_into_itself_lacks_only_itself() {
     let dir = tree(&[("a/f", "f"), ("a/b/g", "g"), ("a/z/h", "h")]);
     let said = fails(dir.path(), &["-r", "a", "a/b/c"]);
