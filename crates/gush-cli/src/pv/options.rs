@@ -461,7 +461,7 @@ const AFTER: &str = "FORMAT is text with sequences: %p bar with percentage, %t t
     -d also ends where nobody has waited for the process yet, and says that no process has NAME. -M shows both sides in one line. -R and -Q reach gush pv only, by a socket instead of a signal that \
     would end another program. -R keeps -8, -k, -s, -L, -i, -m and -w where it does not name them, and leaves -n and -q as they are, as \
     pv does, and -B, too, as the engine's buffer is that of a whole move; its -L is one of lines where lines are counted, except that a transfer with -O or -Y and without -L from the start goes on with one of bytes. A title of the process is as long as the command line \
-    at most, and -x goes with a transfer only. Sizes have the units of all of gush: 64KiB, 64KB, 1P. An unknown STYLE or place of -x, and -B 0 and -Z 0, are refused. `gush pv ... -- CMD` runs CMD, and tells how much CMD has read where it leaves a part; called \
+    at most, and -x goes with a transfer only. Sizes have the units of all of gush: 64KiB, 64KB, 1P. An unknown STYLE or place of -x, and -B 0 and -Z 0, are refused. `gush pv ... -- CMD` runs CMD. Where CMD leaves a part of its input unread, the display tells how much CMD has read: on a terminal, with -f or with --json; nothing is told with -n or -q. Called \
     by the name pv, or where POSIXLY_CORRECT is set, the words after -- are files.";
 
 /// A name to be shown is most often that of a file, which may be any bytes.

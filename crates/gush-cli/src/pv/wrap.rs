@@ -43,6 +43,12 @@ fn wrapped(options: &Options, talker: &Talker) -> Result<ExitCode, Status> {
     // The input goes to the command, which has room for all.
     setting.device_bytes = None;
     let setting = setting;
+    let side = options.monitor.unwrap_or(Shown::Both);
+    let look = setting.look(setting.expected, None, side == Shown::Both);
+    let into = setting.account(setting.expected, &look, Stage::Whole);
+    let out = Arc::new(account_of_output(options));
+    setting.ending.concerns(&out);
+    // A signal that came before the accounts would end this process, and leave the command behind.
     let child = match start(options) {
         Ok(child) => child,
         Err(error) => {
@@ -53,11 +59,6 @@ fn wrapped(options: &Options, talker: &Talker) -> Result<ExitCode, Status> {
             return Ok(ExitCode::from(if is_missing { 127 } else { 126 }));
         }
     };
-    let side = options.monitor.unwrap_or(Shown::Both);
-    let look = setting.look(setting.expected, None, side == Shown::Both);
-    let into = setting.account(setting.expected, &look, Stage::Whole);
-    let out = Arc::new(account_of_output(options));
-    setting.ending.concerns(&out);
     let (shown, beside) = match side {
         Shown::Input => (&into, None),
         // How much comes out is known from --size alone.

@@ -129,6 +129,38 @@ fn a_command_that_leaves_a_part_unread_is_told_of_where_progress_is_shown() {
 }
 
 #[test]
+fn a_transfer_that_is_ended_here_blames_no_command() {
+    let (dir, _) = source();
+    for (line, status, words) in [
+        (
+            "$G pv -f --stall-timeout 0.3 source -- sleep 600",
+            16,
+            "no byte has moved for 0.3 s after 0 bytes (--stall-timeout)",
+        ),
+        ("$G pv -f source -- sh -c 'kill -INT $PPID; exec sleep 600'", 32, ""),
+    ] {
+        let output = shell(dir.path(), line);
+        assert_eq!(output.status.code(), Some(status), "{line}: {}", said(&output));
+        assert!(said(&output).contains(words), "{line}: {}", said(&output));
+        assert!(!said(&output).contains("left after reading"), "{line}: {}", said(&output));
+    }
+}
+
+#[test]
+fn a_command_that_has_read_all_and_closed_its_input_is_not_blamed() {
+    let dir = TempDir::new().unwrap();
+    // The input ends once the command has closed its side, and the command ends once gush has closed the other.
+    let script = "pipe=$(readlink /proc/$$/fd/0); head -c 9 >/dev/null; exec <&-; : >closed
+        while ls -l /proc/$PPID/fd | grep -qF \"$pipe\"; do sleep 0.01; done";
+    fs::write(dir.path().join("command"), script).unwrap();
+    let line =
+        "(printf 123456789; until [ -e closed ]; do sleep 0.01; done) | $G pv -f -- sh ./command";
+    let output = shell(dir.path(), line);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(!said(&output).contains("left after reading"), "{}", said(&output));
+}
+
+#[test]
 fn a_command_has_the_usual_signals() {
     let dir = TempDir::new().unwrap();
     // A reader that leaves ends the command silently, as in any pipeline.
