@@ -54,3 +54,28 @@ pub fn unread(read_bytes: u64, all_bytes: Option<u64>) -> String {
 pub fn checksum(algorithm: &str, digest: &str) -> String {
     serde_json::json!({ "checksum": algorithm, "digest": digest }).to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::meter::Meter;
+    use super::*;
+
+    #[test]
+    fn a_line_has_the_rates_a_second_and_the_times_in_seconds() {
+        let mut meter = Meter::new(Duration::from_secs(30));
+        let bytes = Unit::default();
+        meter.read(100, Duration::from_secs(2), Some(1000));
+        let reading = meter.read(400, Duration::from_secs(4), Some(1000));
+        assert_eq!(
+            line(Some("name"), &reading, bytes, Some(7)),
+            r#"{"name":"name","elapsed_seconds":4.0,"bytes":400,"expected":1000,"percent":40.0,"rate":150.0,"average_rate":100.0,"left_seconds":6.0,"out_bytes":7,"ended":false}"#
+        );
+        let end = meter.end(500, Duration::from_secs(8), None);
+        assert_eq!(
+            line(None, &end, Unit { lines: true, ..bytes }, None),
+            r#"{"elapsed_seconds":8.0,"lines":500,"expected":null,"percent":null,"rate":62.5,"average_rate":62.5,"left_seconds":null,"ended":true}"#
+        );
+    }
+}

@@ -185,3 +185,28 @@ fn plan(options: &Options, look: Look) -> Plan {
         uncounted: None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(words: &[&str]) -> Options {
+        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        brief::options(&words, false).unwrap()
+    }
+
+    #[test]
+    fn the_times_of_a_display_are_those_of_the_options() {
+        let times = |words: &[&str]| {
+            let options = read(words);
+            let plan = plan(&options, Look::new(&options.display, false, false, false));
+            (plan.interval, plan.window, plan.delay, plan.stall)
+        };
+        let (ms, s) = (Duration::from_millis, Duration::from_secs);
+        assert_eq!(times(&[]), (s(1), s(30), s(0), None));
+        let words = ["-i", "2.5", "-m", "5", "-D", "0.25", "--stall-timeout", "5m"];
+        assert_eq!(times(&words), (ms(2500), s(5), ms(250), Some(s(300))));
+        assert_eq!(times(&["-i", "0", "--stall-timeout", "200ms"]).0, ms(100));
+        assert_eq!(times(&["-i", "9999", "--stall-timeout", "7"]).3, Some(s(7)));
+    }
+}

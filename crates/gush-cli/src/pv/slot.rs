@@ -153,6 +153,45 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_file_of_another_user_is_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lines");
+        // Of root, and for everybody to write.
+        let mut others = Path::new("/dev/null");
+        if getuid().is_root() {
+            std::fs::write(&path, "1\n").unwrap();
+            if let Err(error) = std::os::unix::fs::chown(&path, Some(1), None) {
+                return gush_test::not_applicable(&format!("no file of another user: {error}"));
+            }
+            others = &path;
+        }
+        let refused = open_locked(others).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn a_link_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (link, target) = (dir.path().join("lines"), dir.path().join("target"));
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        let refused = open_locked(&link).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::LOOP.raw_os_error()));
+        assert!(!target.exists());
+    }
+
+    #[test]
+    fn the_last_one_removes_no_file_but_that_of_its_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lines");
+        let slot = Slot { lines: open_locked(&path).unwrap(), path: path.clone(), at: 0 };
+        flock(&slot.lines, FlockOperation::Unlock).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "1\n").unwrap();
+        drop(slot);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "1\n");
+    }
+
+    #[test]
     fn at_most_one_has_the_lock_though_each_removes_the_file() {
         use std::sync::atomic::{AtomicU32, Ordering};
 

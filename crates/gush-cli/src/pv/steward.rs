@@ -389,16 +389,7 @@ impl Show {
     }
 
     fn look_for_a_stall(&mut self, waited: Duration) {
-        let Some(limit) = self.plan.stall else { return };
-        let bytes =
-            // Of both sides together: a command that reads and writes nothing yet is at work.
-            self.watched.iter().fold(0_u64, |all, one| all.wrapping_add(one.stirred_bytes()));
-        if bytes != self.stalled_bytes || self.watched.iter().any(|one| one.is_limited()) {
-            (self.stalled_bytes, self.stalled_for) = (bytes, Duration::ZERO);
-            return;
-        }
-        self.stalled_for += waited;
-        if self.stalled_for >= limit {
+        if self.stalls(waited) {
             let Some((last, others)) = self.watched.split_last() else { return };
             // Told once: the other side ends as if its reader had gone.
             last.end_early(Early::Stall);
@@ -406,6 +397,20 @@ impl Show {
             // A read that waits, and that poll(2) knows nothing of, would not see the end.
             gush_process::interrupt_others();
         }
+    }
+
+    /// Has nothing moved for the time of `--stall-timeout`, of which `waited` is the last part?
+    fn stalls(&mut self, waited: Duration) -> bool {
+        let Some(limit) = self.plan.stall else { return false };
+        let bytes =
+            // Of both sides together: a command that reads and writes nothing yet is at work.
+            self.watched.iter().fold(0_u64, |all, one| all.wrapping_add(one.stirred_bytes()));
+        if bytes != self.stalled_bytes || self.watched.iter().any(|one| one.is_limited()) {
+            (self.stalled_bytes, self.stalled_for) = (bytes, Duration::ZERO);
+            return false;
+        }
+        self.stalled_for += waited;
+        self.stalled_for >= limit
     }
 }
 
@@ -464,4 +469,56 @@ fn filled_percent() -> Option<u32> {
     let bytes = rustix::pipe::fcntl_getpipe_size(stdout()).ok()?;
     let waiting = rustix::io::ioctl_fionread(stdout()).ok()?;
     u32::try_from(waiting * 100 / (bytes as u64).max(1)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{brief, plan, wishes};
+    use super::*;
+    use crate::talk::Talker;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn show(words: &[&str]) -> Show {
+        let words: Vec<_> = words.iter().map(Into::into).collect();
+        let options = brief::options(&words, false).unwrap();
+        let plan = plan(&options, Look::new(&options.display, false, false, false));
+        let account = Arc::new(Account::of_nothing());
+        Show {
+            bell: Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap()),
+            meter: Meter::new(plan.window),
+            plan,
+            account: Arc::clone(&account),
+            out: None,
+            watched: vec![account],
+            screen: Arc::new(Mutex::new(Screen::new(wishes(&options), &Talker::new("gush pv")))),
+            is_used: false,
+            control: None,
+            stalled_bytes: 0,
+            stalled_for: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn a_stall_has_lasted_as_long_as_the_option_says() {
+        let mut show = show(&["-q", "--stall-timeout", "0.3"]);
+        assert!(!show.stalls(299 * MS));
+        assert!(show.stalls(MS));
+        // A byte begins the time anew, and while the rate holds the transfer back no time counts.
+        show.account.set_bytes(1);
+        assert!(!show.stalls(1000 * MS) && !show.stalls(299 * MS));
+        show.account.set_limited(true);
+        assert!(!show.stalls(1000 * MS));
+        show.account.set_limited(false);
+        assert!(!show.stalls(299 * MS) && show.stalls(MS));
+    }
+
+    #[test]
+    fn another_command_line_changes_the_interval_and_the_rate() {
+        let mut show = show(&["-q"]);
+        let words = ["-i", "3", "-L", "200k"].map(Into::into);
+        show.change(brief::options(&words, false).unwrap().display, None);
+        assert_eq!(show.plan.interval, 3000 * MS);
+        assert_eq!(show.account.throttle.get(), Rate::bytes_per_second(204_800));
+    }
 }

@@ -98,6 +98,11 @@ pub fn close(output: Output, talker: &Talker) -> Status {
     }
 }
 
+/// The rate of `--rate-limit`, of which 0 is none.
+fn throttle(options: &Options) -> Throttle {
+    Throttle::new(options.display.rate_limit.and_then(Rate::bytes_per_second))
+}
+
 fn failed(talker: &Talker, status: Status, what: impl Display) -> Status {
     talker.say(what);
     status
@@ -139,8 +144,7 @@ impl<'a> Setting<'a> {
             // Of what goes out: the same bytes pass twice with -U.
             checksum: options.checksum.filter(|_| stage != Stage::Store),
         });
-        let throttle = Throttle::new(options.display.rate_limit.and_then(Rate::bytes_per_second));
-        let account = Arc::new(Account::new(observed, options.counts_lines(), throttle));
+        let account = Arc::new(Account::new(observed, options.counts_lines(), throttle(options)));
         account.expect(expected);
         if let Some(files) = self.uncounted.as_ref().filter(|_| stage != Stage::Forward) {
             account.estimate_lines_in(files.bytes);
@@ -398,4 +402,18 @@ fn total(options: &Options) -> Result<Total, String> {
     let total = inputs::total_bytes(names);
     let skipped = options.skip.unwrap_or(0);
     Ok(Total::Known(total.map(|total| total.saturating_sub(skipped)).filter(|&left| left > 0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::brief;
+    use super::*;
+
+    #[test]
+    fn the_rate_of_a_transfer_is_that_of_the_option() {
+        for (rate, wanted) in [("200k", 204_800), ("7", 7), ("1.5M/s", 1_572_864), ("0", 0)] {
+            let options = brief::options(&["-L", rate].map(OsString::from), false).unwrap();
+            assert_eq!(throttle(&options).get(), Rate::bytes_per_second(wanted), "{rate}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! The work of `gush pv` on the bytes beside moving them: options of pv 1.11, and gush's own.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -109,6 +110,28 @@ fn what_is_synced_is_flushed_by_every_way() {
         // The first flush may come before the last byte.
         assert!(bytes[..60_000].starts_with(&fs::read(dir.path().join("got")).unwrap()), "{words}");
     }
+}
+
+#[test]
+fn what_is_synced_is_flushed_again_and_again() {
+    let dir = TempDir::new().unwrap();
+    let mut command = gush();
+    command.args(["pv", "-Y", "--json", "-i", "0.1", "-o", "got"]).current_dir(dir.path());
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let said = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut flushed = BTreeSet::new();
+    // A byte counts once a flush has put it on the disk: each new count is a flush.
+    for line in std::io::BufRead::lines(said).take(300) {
+        let reading: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();
+        flushed.extend(reading["bytes"].as_u64().filter(|&bytes| bytes > 0));
+        if flushed.len() == 3 {
+            break;
+        }
+        child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+    }
+    assert_eq!(flushed.len(), 3, "{flushed:?}");
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]
@@ -301,6 +324,11 @@ fn the_largest_sizes_are_sizes() {
     assert_eq!((said(&output).as_str(), output.stdout), ("0\n", b"3000017\n".to_vec()));
 }
 
+/// Is this number as large, but for the last digits?
+fn is_about(number: &serde_json::Value, wanted: f64) -> bool {
+    number.as_f64().is_some_and(|number| (number - wanted).abs() <= wanted * 1e-6)
+}
+
 #[test]
 fn readings_are_json() {
     let (dir, bytes) = source();
@@ -312,7 +340,9 @@ fn readings_are_json() {
     assert_eq!((&end["name"], &end["bytes"]), (&"name".into(), &MUCH_BYTES.into()));
     assert_eq!((&end["expected"], &end["percent"]), (&MUCH_BYTES.into(), &100.0.into()));
     assert_eq!((&end["left_seconds"], &end["ended"]), (&0.0.into(), &true.into()));
-    assert!(end["elapsed_seconds"].as_f64().unwrap() > 0.0 && end["rate"].as_f64().unwrap() > 0.0);
+    // Both rates of the end are those of the whole time.
+    let whole = MUCH_BYTES as f64 / end["elapsed_seconds"].as_f64().unwrap();
+    assert!(is_about(&end["rate"], whole) && is_about(&end["average_rate"], whole), "{end}");
     assert_eq!(checksum["checksum"], "xxh3");
     let output = shell(dir.path(), "seq 5 | $G pv --json -i 600 -l >/dev/null");
     let end: serde_json::Value = serde_json::from_str(&said(&output)).unwrap();
@@ -326,7 +356,8 @@ fn readings_are_json() {
 fn readings_come_while_bytes_do() {
     let dir = TempDir::new().unwrap();
     let mut command = gush();
-    command.args(["pv", "--json", "-i", "0.1"]).current_dir(dir.path());
+    // The average is that of the whole time.
+    command.args(["pv", "--json", "-i", "0.1", "-m", "9999", "-s", "1000"]).current_dir(dir.path());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut said = std::io::BufReader::new(child.stderr.take().unwrap());
@@ -337,6 +368,10 @@ fn readings_come_while_bytes_do() {
         let reading: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(reading["ended"], false);
         if reading["bytes"] == 5 {
+            let average = 5.0 / reading["elapsed_seconds"].as_f64().unwrap();
+            assert!(is_about(&reading["average_rate"], average), "{reading}");
+            assert!(is_about(&reading["left_seconds"], 995.0 / average), "{reading}");
+            assert!(is_about(&reading["percent"], 0.5), "{reading}");
             break;
         }
     }

@@ -170,6 +170,31 @@ fn several_pv_have_a_line_each() {
 }
 
 #[test]
+fn a_pv_that_was_killed_has_no_line_any_more() {
+    let dir = TempDir::new().unwrap();
+    let terminal = Terminal::new(40);
+    let lines = || {
+        let file = std::fs::read_dir(dir.path()).unwrap().flatten().next();
+        file.map(|entry| std::fs::read_to_string(entry.path()).unwrap())
+    };
+    let mut command = terminal.pv(dir.path(), &["-c", "-b", "-i", "0.1"]);
+    let mut start = || {
+        let child = command.stdin(Stdio::piped()).spawn().unwrap();
+        let own = child.id().to_string();
+        let has_own = |text: String| text.lines().last() == Some(&own);
+        eventually("its line", || lines().is_some_and(has_own));
+        child
+    };
+    let mut killed = start();
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let next = start();
+    assert_eq!(lines(), Some(format!("{}\n", next.id())));
+    end(next);
+    assert_eq!(lines(), None);
+}
+
+#[test]
 fn pv_that_come_and_go_together_leave_nothing_behind() {
     let dir = TempDir::new().unwrap();
     let terminal = Terminal::new(40);
