@@ -24,7 +24,8 @@ use crate::time::time;
                   exit         exit on error writing to any output\n  \
                   exit-nopipe  exit on error writing to any output not a pipe\n\
                   Without -p and --output-error, tee ends when the reader of a pipe has left, and diagnoses errors \
-                  writing to other outputs.\n\n\
+                  writing to other outputs. A program of --to that has left ends nothing then: the others get everything, and the \
+                  program is diagnosed.\n\n\
                   The slowest output holds the others back: they are ahead by at most one pipe or one buffer, or by SIZE bytes \
                   with --buffer. With --drop-slow as well, an output is dropped only once its SIZE bytes are full. The last output is never \
                   dropped: it holds nobody back but the source.\n\
@@ -52,7 +53,7 @@ pub struct Options {
         default_missing_value = "warn-nopipe", overrides_with = "nopipe")]
     output_error: Option<Mode>,
 
-    /// Write to an address of gush link, too, such as tcp:host:9000; may be given several times. For MODE a program (exec:, shell:) is a pipe
+    /// Write to an address of gush link, too, such as tcp:host:9000; may be given several times. To the MODEs with -nopipe a program (exec:, shell:) is a pipe
     #[arg(long, value_name = "ADDR", action = ArgAction::Append, help_heading = BEYOND)]
     pub to: Vec<OsString>,
     /// Drop an output that holds others back for TIME without taking a byte (1 s)
@@ -126,3 +127,19 @@ fn mode(word: &str) -> Result<Mode, String> {
 
 /// The methods that a fan of several targets has.
 const METHODS: [MethodName; 2] = [MethodName::ReadWrite, MethodName::Splice];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_is_dropped_after_the_time_of_the_option() {
+        let time = |word: &str| Options::try_parse_from(["tee", word]).unwrap().drop_slow;
+        let (ms, s) = (Duration::from_millis, Duration::from_secs);
+        assert_eq!(time("--drop-slow"), Some(s(1)));
+        assert_eq!(time("--drop-slow=200ms"), Some(ms(200)));
+        assert_eq!(time("--drop-slow=0.5"), Some(ms(500)));
+        assert_eq!(time("--drop-slow=5m"), Some(s(300)));
+        assert_eq!(time("file"), None);
+    }
+}

@@ -2,6 +2,7 @@
 //! with the path and may end with a remedy.
 
 use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -21,7 +22,8 @@ pub struct Side {
     pub sentences: &'static [Sentence],
 }
 
-type Outcome = (Output, Vec<(String, Vec<u8>)>);
+/// The answer, and of each file the name, the mode and the content.
+type Outcome = (Output, Vec<(String, u32, Vec<u8>)>);
 
 impl Side {
     /// Each line of shell, run in two equal directories, must print the same bytes, leave the same files, end with the
@@ -89,8 +91,11 @@ impl Side {
             // A FIFO would be waited for.
             false => Vec::new(),
         };
-        let files =
-            names(dir.path()).into_iter().map(|name| (name.clone(), content(&name))).collect();
+        let mode = |name: &String| dir.path().join(name).symlink_metadata().unwrap().mode();
+        let files = names(dir.path())
+            .into_iter()
+            .map(|name| (name.clone(), mode(&name), content(&name)))
+            .collect();
         (output, files)
     }
 }

@@ -278,6 +278,39 @@ fn a_reader_that_takes_nothing_is_dropped_where_that_was_asked_for() {
 }
 
 #[test]
+fn a_slow_reader_is_waited_for_as_long_as_was_asked_for() {
+    for words in ["--drop-slow=1h", "--drop-slow=600"] {
+        let (dir, bytes) = source();
+        let (late, slow) = std::io::pipe().unwrap();
+        let mut command = tee(dir.path(), &[words, "copy"]);
+        let child = command.stdout(slow).stderr(Stdio::piped()).spawn().unwrap();
+        drop(command);
+        let copy = dir.path().join("copy");
+        eventually("the first bytes", || fs::metadata(&copy).is_ok_and(|copy| copy.len() > 0));
+        // Long enough for a shorter time to pass.
+        thread::sleep(std::time::Duration::from_millis(200));
+        let taken = taker(late);
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{words}: {}", said(&output));
+        assert!(taken.join().unwrap() == bytes && fs::read(&copy).unwrap() == bytes, "{words}");
+    }
+}
+
+#[test]
+fn files_are_made_with_every_permission_that_the_umask_leaves() {
+    let (dir, _) = source();
+    for line in ["tee made", "tee -a made", "pv -q -o made", "pv -q -U made"] {
+        for (umask, mode) in [("022", "644"), ("000", "666"), ("037", "640")] {
+            let line =
+                format!("umask {umask}; $G {line} <source >/dev/null; stat -c %a made; rm made");
+            let output = shell(dir.path(), &line);
+            let shown = String::from_utf8_lossy(&output.stdout);
+            assert_eq!(shown.trim_end(), mode, "{line}: {}", said(&output));
+        }
+    }
+}
+
+#[test]
 fn failures_say_what_how_far_and_why() {
     let (dir, bytes) = source();
     let output = tee(dir.path(), &["/dev/full", "nope/a", "copy"]).output().unwrap();
