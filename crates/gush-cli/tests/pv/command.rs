@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use crate::common::gush_as;
 use crate::common::shell::{said, shell, source};
+use crate::common::{gush_as, skipped, strace};
 use tempfile::TempDir;
 
 #[test]
@@ -144,6 +144,21 @@ fn a_transfer_that_is_ended_here_blames_no_command() {
         assert!(said(&output).contains(words), "{line}: {}", said(&output));
         assert!(!said(&output).contains("left after reading"), "{line}: {}", said(&output));
     }
+}
+
+#[test]
+fn a_signal_just_after_the_start_ends_the_command_too() {
+    // The command runs while gush still waits in the call that has started it.
+    let calls = "clone,clone3,vfork";
+    let delayed = format!("inject={calls}:delay_exit=300000");
+    let mut traced = match strace(&["-e", &format!("trace={calls}"), "-e", &delayed]) {
+        Ok(traced) => traced,
+        Err(why) => return skipped(&why),
+    };
+    let script = "kill -INT $PPID; exec sleep 20 >/dev/null 2>&1";
+    let output = traced.args(["pv", "-q", "/dev/null", "--", "sh", "-c", script]).output().unwrap();
+    // A gush that the signal has killed has ended no command.
+    assert_eq!(output.status.code(), Some(32), "{}", said(&output));
 }
 
 #[test]
