@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crate::common::link::{PATIENCE, Running, eventually, server};
 use crate::common::{gush, noise};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::sockopt;
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -381,6 +382,46 @@ fn what_a_program_leaves_unread_is_told() {
         assert_eq!(said.contains("unread"), !told.is_empty(), "{program}: {said}");
         assert!(said.contains(told), "{program}: {said}");
     }
+}
+
+/// Of many clients it may be the usual end.
+#[test]
+fn what_a_program_of_one_of_many_clients_leaves_unread_is_no_warning() {
+    let link = Running::start(&["-u", FORK, "exec:dd bs=1 count=1 of=/dev/null status=none"]);
+    link.client().write_all(&[7; 10_000]).unwrap();
+    let line = link.says("of its input unread");
+    assert!(line.contains("the program left 9999 bytes"), "{line}");
+    assert!(!line.contains("warning"), "{line}");
+}
+
+/// The program exits when its pipe is full, and so the number is known.
+#[test]
+fn the_full_pipe_of_a_program_that_exits_is_told_in_bytes() {
+    let dir = TempDir::new().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    fs::write(path("large"), vec![7; 8 << 20]).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, path("hold"), rustix::fs::Mode::RWXU).unwrap();
+    let held = File::options().read(true).write(true).open(path("hold")).unwrap();
+    let program = "shell:'exec 4<hold; echo $$ >new; mv new pid; cat <&4; exit 0'";
+    let mut command = gush();
+    command.args(["link", "-u", "large", program]).current_dir(dir.path());
+    let link = Running::of(command);
+    eventually("the program runs", || path("pid").exists());
+    let pid = fs::read_to_string(path("pid")).unwrap();
+    let pipe =
+        File::options().read(true).write(true).open(format!("/proc/{}/fd/0", pid.trim())).unwrap();
+    eventually("the pipe is full", || {
+        let mut looked = [PollFd::new(&pipe, PollFlags::OUT)];
+        rustix::event::poll(&mut looked, Some(&Timespec::default())).unwrap() == 0
+    });
+    let bytes = rustix::io::ioctl_fionread(&pipe).unwrap();
+    // The program alone has the pipe then, and comes to the end of the FIFO.
+    drop(pipe);
+    drop(held);
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(0), "{said}");
+    let told = format!("the program left {bytes} bytes or more of its input unread");
+    assert!(bytes > 7 && said.contains(&told), "{bytes}: {said}");
 }
 
 #[test]

@@ -50,6 +50,23 @@ fn as_many_clients_are_served_as_there_are_descriptors() {
     assert_eq!(warnings(), 1, "{}", link.said());
 }
 
+/// Both sides of each terminal are open: the kernel would hang the terminal up without its other side.
+#[test]
+fn the_places_for_clients_with_terminals_fit_into_the_limit_of_descriptors() {
+    let link = after("ulimit -n 64", &["--threads", "1", LISTEN, "pty,raw"]);
+    let before = {
+        link.place();
+        link.descriptors()
+    };
+    let _clients: Vec<_> = (0..60).map(|_| link.client()).collect();
+    let line = link.says("wait for one of ");
+    let places = line.split("one of ").nth(1).unwrap().split(' ').next().unwrap();
+    let each = 1 + 2;
+    let at_most = before + each * places.parse::<usize>().unwrap();
+    assert!(at_most <= 64, "{places} places, and {before} descriptors at first");
+    eventually("every place is taken", || link.descriptors() >= at_most);
+}
+
 /// Descriptors that others hold for a moment are waited for, while the client keeps its place.
 #[test]
 fn a_client_waits_for_descriptors_of_the_other_end_for_a_while() {

@@ -148,6 +148,46 @@ fn what_was_sent_to_a_pty_is_read_before_the_link_ends() {
     assert_eq!(link.finish().0.code(), Some(1));
 }
 
+#[test]
+fn what_was_sent_to_a_pty_is_waited_for_after_the_answers_too() {
+    let dir = TempDir::new().unwrap();
+    let (name, data) = (dir.path().join("tty"), dir.path().join("data"));
+    fs::write(&data, "read at last").unwrap();
+    let mut command = gush();
+    command.args(["link", "--log", "debug", "--json", data.to_str().unwrap()]);
+    command.arg(format!("pty,raw,link={}", name.display()));
+    let link = Running::of(command);
+    // The time for answers is over, and the terminal is not read yet.
+    link.says("Linger");
+    // A limit that is far too short is over by then.
+    std::thread::sleep(Duration::from_secs(1));
+    let mut heard = [0; 12];
+    opened(&name).read_exact(&mut heard).unwrap();
+    assert_eq!(&heard, b"read at last");
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(0), "{said}");
+    assert!(said.contains("\"ended\":\"lingered\""), "{said}");
+}
+
+#[test]
+fn a_link_from_a_file_to_a_line_ends_once_no_answer_comes() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "question").unwrap();
+    let (ours, name) = line();
+    let mut ours = File::from(ours);
+    // Without any opener a pseudo-terminal's master has an error instead of silence.
+    let _kept = opened(&name);
+    let line = format!("{},raw", name.display());
+    let link = Running::start(&["--json", file.to_str().unwrap(), &line]);
+    let mut heard = [0; 8];
+    ours.read_exact(&mut heard).unwrap();
+    assert_eq!(&heard, b"question");
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(0), "{said}");
+    assert!(said.contains("\"ended\":\"lingered\""), "{said}");
+}
+
 /// There is nothing that could end there: the line is what the link is about.
 #[test]
 fn a_line_goes_on_beside_a_file_or_device_that_has_nothing_to_say() {

@@ -213,8 +213,13 @@ fn a_method_that_adds_to_no_file_is_refused_with_an_address_that_writes_it_anew(
         let said = refused(dir.path(), &["-u", "from", "to it", "--method", method]);
         assert!(said.contains("(a PATH is written at its end; file:to it,create,trunc "), "{said}");
     }
-    let said = refused(dir.path(), &["-u", "from", "file:to it,append", "--method", "splice"]);
-    assert!(said.contains("(choose another method,"), "{said}");
+    // Without -u the first is written, too.
+    let said = refused(dir.path(), &["to it", "shell:echo x", "--method", "splice"]);
+    assert!(said.contains("(a PATH is written at its end; file:to it,create,trunc "), "{said}");
+    for ends in [&["-u", "from", "file:to it,append"][..], &["file:to it,append", "shell:echo x"]] {
+        let said = refused(dir.path(), &[ends, &["--method", "splice"]].concat());
+        assert!(said.contains("(choose another method,"), "{said}");
+    }
     assert_eq!(std::fs::read(dir.path().join("to it")).unwrap(), b"some");
 }
 
