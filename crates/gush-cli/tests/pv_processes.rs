@@ -137,13 +137,22 @@ fn several_descriptors_of_several_processes_are_watched() {
     let mut other =
         Command::new("sleep").arg("600").stdin(file.try_clone().unwrap()).spawn().unwrap();
     let second = format!("{}:0", other.id());
-    let mut watching = Running::start(pv(&["-d", &own, &second, "--json", "-i", "0.1"]));
     let named = |pid: u32, fd: i32| format!("\"name\":\"{pid:>8}:{fd:>4}:");
-    watching.draws(&[&named(std::process::id(), file.as_raw_fd()), &named(other.id(), 0)]);
+    let both = [named(std::process::id(), file.as_raw_fd()), named(other.id(), 0)];
+    let start = |words: &[&str]| {
+        let mut watching = Running::start(pv(&[words, &["--json", "-i", "0.1"]].concat()));
+        watching.draws(&[&both[0], &both[1]]);
+        watching
+    };
+    let again = start(&["-d", &own, "-d", &second]);
+    let with_nobody = start(&["-d", NOBODY, "-d", &own, "-d", &second]);
+    let watching = start(&["-d", &own, &second]);
     drop(file);
     other.kill().unwrap();
     other.wait().unwrap();
     assert_eq!(watching.ends().0, Some(0));
+    assert_eq!(again.ends().0, Some(0));
+    assert_eq!(with_nobody.ends().0, Some(2), "one of the processes was never there");
 }
 
 #[test]
@@ -201,6 +210,11 @@ fn what_cannot_be_watched_is_told() {
     let closed = format!("{own}:1000000");
     for (args, status, words) in [
         (&["-d", NOBODY][..], 2, "pid 2147483646: No such process\n"),
+        (
+            &["-d", NOBODY, "-d", "2147483645"],
+            2,
+            "pid 2147483646: No such process\ngush: pv: pid 2147483645: No such process\n",
+        ),
         (&["-d", "2147483646:1"], 2, "pid 2147483646: No such process\n"),
         (&["-d", &closed], 2, ": fd 1000000: No such file or directory\n"),
         (&["-d", &pipe], 2, "]: not a regular file or block device\n"),

@@ -108,7 +108,7 @@ const ROWS: &[Row] = &[
     (b'O', "sparse", Flag(|options| &mut options.sparse)),
     (b'X', "discard", Flag(|options| &mut options.discard)),
     (b'U', "store-and-forward", Path(|options| &mut options.store_and_forward)),
-    (b'd', "watchfd", Value(|options, text| put(&mut options.watchfd, text.parse()))),
+    (b'd', "watchfd", Value(|options, text| add(&mut options.watchfd, text.parse()))),
     (b'R', "remote", Value(|options, text| put(&mut options.remote, pid(text)))),
     (b'Q', "query", Value(|options, text| put(&mut options.query, pid(text)))),
     (b'M', "monitor", Value(|options, text| put(&mut options.monitor, Shown::parse(text)))),
@@ -131,6 +131,12 @@ const ROWS: &[Row] = &[
 
 fn put<T, E>(field: &mut Option<T>, value: Result<T, E>) -> Option<()> {
     *field = Some(value.ok()?);
+    Some(())
+}
+
+/// One more value of an option that may be given again and again.
+fn add<T, E>(field: &mut Vec<T>, value: Result<T, E>) -> Option<()> {
+    field.push(value.ok()?);
     Some(())
 }
 
@@ -228,14 +234,14 @@ fn apply(
 /// Is every option there with those that it may stand beside, as `options` tells clap?
 fn goes_together(options: &Options) -> bool {
     let modes = [
-        options.watchfd.is_some(),
+        !options.watchfd.is_empty(),
         options.query.is_some(),
         options.remote.is_some(),
         options.monitor.is_some(),
     ];
     let is_one = modes.iter().filter(|&&is_given| is_given).count() <= 1;
     let shows_titles = options.extra_display.is_some();
-    let has_titles = options.watchfd.is_none() && options.query.is_none();
+    let has_titles = options.watchfd.is_empty() && options.query.is_none();
     let has_checksum = options.expect.is_none() || options.checksum.is_some();
     is_one && (has_titles || !shows_titles) && has_checksum
 }

@@ -83,11 +83,11 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     }
     // A reader that leaves is told by EPIPE: the end is shown first.
     gush_process::ignore_sigpipe();
-    let status = match (options.remote, options.query, &options.watchfd) {
-        (Some(pid), ..) => query::change(&options, pid, &talker),
-        (_, Some(pid), _) => query::run(&options, pid, &talker),
-        (.., Some(first)) => {
-            targets(&options, first, &talker).and_then(|targets| match targets.is_empty() {
+    let status = match (options.remote, options.query) {
+        (Some(pid), _) => query::change(&options, pid, &talker),
+        (_, Some(pid)) => query::run(&options, pid, &talker),
+        _ if !options.watchfd.is_empty() => {
+            targets(&options, &talker).and_then(|targets| match targets.is_empty() {
                 true => Ok(Status::default()),
                 false => watch::run(&options, &targets, &talker),
             })
@@ -100,9 +100,9 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     }
 }
 
-/// The targets that the value of `-d` and the operands name.
-fn targets(options: &Options, first: &Watched, talker: &Talker) -> Result<Vec<Target>, Status> {
-    let mut watched = vec![first.clone()];
+/// The targets that the values of `-d` and the operands name.
+fn targets(options: &Options, talker: &Talker) -> Result<Vec<Target>, Status> {
+    let mut watched = options.watchfd.clone();
     for word in &options.files {
         match word.to_str().unwrap_or_default().parse() {
             Ok(more) => watched.push(more),

@@ -94,9 +94,9 @@ pub struct Options {
     pub store_and_forward: Option<OsString>,
 
     /// Move nothing: show how far descriptor FD of process PID is, or all its files; =NAME is all processes of that name,
-    /// @LIST a file with one of these a line; more operands are more of them
+    /// @LIST a file with one of these a line; more operands, and -d again, are more of them
     #[arg(short = 'd', long, value_name = "PID[:FD]", help_heading = OTHERS)]
-    pub watchfd: Option<Watched>,
+    pub watchfd: Vec<Watched>,
     /// Give the gush pv with the number PID these display options, -L and -s
     #[arg(short = 'R', long, value_name = "PID", value_parser = pid, conflicts_with_all = ["watchfd", "query"], help_heading = OTHERS)]
     pub remote: Option<i32>,

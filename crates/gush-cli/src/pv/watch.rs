@@ -23,10 +23,11 @@ use crate::talk::{self, Talker, os_text};
 /// How often somebody looks whether a descriptor is still the same, as pv does.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// Shows the descriptors that `targets` name, until all of them are closed or their processes have ended.
+/// Shows the descriptors that `targets` name, until all of them are closed or their processes have ended. A target that cannot
+/// be watched from the start is told, and the others are watched all the same.
 ///
 /// # Errors
-/// The status of a target that cannot be watched from the start, told already.
+/// The status where nothing can be watched, told already.
 pub fn run(options: &Options, targets: &[Target], talker: &Talker) -> Result<Status, Status> {
     let mut wishes = wishes(options);
     // The lines of several descriptors need the cursor for themselves.
@@ -50,27 +51,31 @@ pub fn run(options: &Options, targets: &[Target], talker: &Talker) -> Result<Sta
         account,
         groups: Vec::new(),
     };
+    let mut status = Status::default();
     for target in targets {
         let columns = watch.columns(&screen);
-        watch.begin(*target, columns).map_err(|why| {
+        if let Err(why) = watch.begin(*target, columns) {
             // A process that is not there has no descriptors to name.
             let is_there = !matches!(&why, Unwatched::Unseen(error)
                 if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()));
             let fd = target.fd.filter(|_| is_there).map(|fd| format!(" fd {fd}:"));
             let fd = fd.unwrap_or_default();
             talker.say(format_args!("pid {}:{fd} {}", target.pid, text(&why)));
-            Status::UNOPENED
-        })?;
+            status.add(Status::UNOPENED);
+        }
+    }
+    if watch.groups.is_empty() {
+        return Err(status);
     }
     if let Some(name) = &options.pidfile {
         super::keep_pid(&ending, name, talker)?;
     }
     watch.run(&screen);
     ending.tidy();
-    Ok(match watch.account.ended_early() {
-        Some(_) => Status::SIGNAL,
-        None => Status::default(),
-    })
+    if watch.account.ended_early().is_some() {
+        status.add(Status::SIGNAL);
+    }
+    Ok(status)
 }
 
 /// One descriptor, whose line stays at the end.
