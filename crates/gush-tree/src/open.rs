@@ -9,7 +9,7 @@ use rustix::io::{Errno, retry_on_intr};
 use crate::error::Error;
 use crate::events::Events;
 use crate::file::Job;
-use crate::options::Dereference;
+use crate::options::{Dereference, Options};
 use crate::place::{Place, kind, same_file};
 use crate::{quote, remedy};
 
@@ -201,10 +201,14 @@ pub(crate) fn cannot_create(target: &Place<'_>, errno: Errno) -> Error {
 }
 
 /// The error of an atomic target that could not be created or named.
-pub(crate) fn cannot_replace(job: &Job<'_>, errno: Errno) -> Error {
-    let error = cannot_create(&job.target, errno);
-    let parent = Place { name: job.target.parent(), ..job.target };
-    let shown = match job.target.shown.parent() {
+pub(crate) fn cannot_replace(
+    options: &Options,
+    (target, is_there): (&Place<'_>, bool),
+    errno: Errno,
+) -> Error {
+    let error = cannot_create(target, errno);
+    let parent = Place { name: target.parent(), ..*target };
+    let shown = match target.shown.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
@@ -221,9 +225,9 @@ pub(crate) fn cannot_replace(job: &Job<'_>, errno: Errno) -> Error {
         }
         _ => return error,
     };
-    match (&job.existing, job.options.atomic) {
-        (Some(_), true) => error.hinting(why + "; without --atomic the file is written in place"),
-        _ => error.hinting(why),
+    match is_there && options.atomic {
+        true => error.hinting(why + "; without --atomic the file is written in place"),
+        false => error.hinting(why),
     }
 }
 

@@ -16,7 +16,7 @@ use crate::events::{Events, Question};
 use crate::options::{Dereference, Make, Options, Update};
 use crate::place::{Place, kind};
 use crate::same::{self, Verdict};
-use crate::{open, quote, rehearsal, remedy, uncached};
+use crate::{open, quote, regular, rehearsal, remedy, uncached};
 
 /// What becomes of a source, as far as the target decides.
 pub(crate) enum Fate {
@@ -209,32 +209,42 @@ impl Look<'_> {
         }
     }
 
+    /// Asks what the copy would need, in the same order.
     fn rehearse_replacing(&self, existing: &Stat, is_read: bool) -> Result<(), Error> {
-        let Self { options, target, .. } = self;
-        let replaced = || {
-            rehearsal::may_be_made(target)
-                .map_err(|errno| remedy::not_changed(target, "cannot replace", errno))
-        };
-        if options.backup.is_some() || self.goes_first(existing) {
-            return replaced();
-        }
-        if !is_read {
-            // Only a link takes a name by -f.
-            let is_link = options.make != Make::Copy || kind(self.source_stat) == FileType::Symlink;
-            if options.force && is_link {
-                return replaced();
+        let Self { options, .. } = *self;
+        // Only a link takes a name by -f.
+        let is_link = options.make != Make::Copy || kind(self.source_stat) == FileType::Symlink;
+        let goes_first = self.goes_first(existing);
+        let behind;
+        let mut target: Place<'_> = self.target;
+        if options.backup.is_some() || goes_first {
+            // The name itself is given to the copy.
+        } else if is_read {
+            regular::refuse_unkept_promises(options, &target, existing)?;
+            if options.atomic {
+                behind = regular::end_of_links(&target, existing)?;
+                target.name = behind.as_deref().unwrap_or(target.name);
+                regular::check_replaceable(options, &target, existing)?;
+            } else {
+                match rehearsal::refuse_unwritable(&target) {
+                    Err(_) if options.force => {}
+                    decided => return decided,
+                }
             }
-            let error = open::cannot_create(target, Errno::EXIST);
+        } else if !(is_link && options.force) {
+            let error = open::cannot_create(&target, Errno::EXIST);
             return Err(if is_link { error.hinting("-f replaces it") } else { error });
         }
-        let written = rehearsal::refuse_unwritable(target);
-        match (options.atomic, options.force) {
-            (false, false) => written,
-            // What can be written in place stays; else the name is taken.
-            (false, true) => written.or_else(|_| replaced()),
-            (true, true) => replaced(),
-            (true, false) => written.and_then(|()| replaced()),
-        }
+        let backs_up = options.backup.is_some();
+        let is_staged = is_read && (options.atomic || !backs_up && options.may_be_refused());
+        rehearsal::may_be_removed(&target).map_err(|errno| match is_staged {
+            true => open::cannot_replace(options, (&target, true), errno),
+            false if backs_up => remedy::not_changed(&target, "cannot back up", errno),
+            false if is_read || goes_first && !options.atomic => {
+                remedy::not_changed(&target, "cannot remove", errno)
+            }
+            false => remedy::not_changed(&target, "cannot replace", errno),
+        })
     }
 
     /// Compares two regular files, or two symbolic links.

@@ -16,6 +16,7 @@ use crate::events::Events;
 use crate::file::Job;
 use crate::metadata::{self, Handle, Ownership, Transfer};
 use crate::open::{self, Opened};
+use crate::options::Options;
 use crate::place::{FileId, Place, kind, proc_path, same_file};
 use crate::stable;
 use crate::tree::parts;
@@ -34,7 +35,9 @@ pub(crate) struct Copied {
 
 /// Copies the source's data and the requested metadata.
 pub(crate) fn copy(job: &Job<'_>, events: &mut dyn Events) -> Result<Copied, Error> {
-    refuse_unkept_promises(job)?;
+    if let Some(existing) = job.existing.filter(|_| !job.displaces) {
+        refuse_unkept_promises(job.options, &job.target, &existing)?;
+    }
     if job.options.stable {
         stable::refuse_unwatchable(job)?;
     }
@@ -78,7 +81,10 @@ pub(crate) fn copy(job: &Job<'_>, events: &mut dyn Events) -> Result<Copied, Err
         let file = File { job, source, source_stat, provisional };
         return file.write_in_place(opened, events);
     }
-    let behind = end_of_links(job)?;
+    let behind = match job.existing.filter(|_| !job.displaces) {
+        Some(existing) => end_of_links(&job.target, &existing)?,
+        None => None,
+    };
     let target = match &behind {
         Some(path) => Place { name: path, ..job.target },
         None => job.target,
@@ -175,7 +181,9 @@ impl File<'_> {
         let job = self.job;
         let inherited = job.existing.filter(|_| !job.displaces);
         match &inherited {
-            Some(stat) => check_replaceable(job, stat, self.source_stat)?,
+            // A rename would replace the file by its own copy, and cut other names off.
+            Some(stat) if same_file(stat, self.source_stat) => return Err(open::are_same(job)),
+            Some(stat) => check_replaceable(job.options, &job.target, stat)?,
             // A rename would replace the link, where cp writes behind it.
             None if !job.displaces && open::is_link(&job.target) => {
                 return Err(open::dangling(&job.target));
@@ -184,7 +192,8 @@ impl File<'_> {
         }
         // Closed to others until the old file's permissions are on it.
         let mode = if inherited.is_some() { Mode::from_bits_retain(0o600) } else { mode };
-        let cannot = |errno| open::cannot_replace(job, errno);
+        let there = (&job.target, job.existing.is_some());
+        let cannot = |errno| open::cannot_replace(job.options, there, errno);
         let assembled = match &job.assembled {
             Some(pieces) => parts::adopt(pieces, &job.target).map_err(cannot)?.zip(job.assembled),
             None => None,
@@ -223,7 +232,7 @@ impl File<'_> {
             };
             kept.map_err(|errno| Error::os(job.target.shown, "cannot back up", errno))?;
         }
-        let fd = staged.commit(replaces).map_err(|errno| open::cannot_replace(job, errno))?;
+        let fd = staged.commit(replaces).map_err(cannot)?;
         // A rename changes the file's ctime, too.
         copied.last_state = self.last_state(fd.as_fd());
         open::close(job, fd)?;
@@ -348,16 +357,17 @@ fn sync(job: &Job<'_>, target: BorrowedFd<'_>) -> Result<(), Error> {
 }
 
 /// Refuses, before the first byte, a target that cannot be verified or synced as the options demand.
-fn refuse_unkept_promises(job: &Job<'_>) -> Result<(), Error> {
-    let Some(kind) = job.existing.filter(|_| !job.displaces).map(|stat| kind(&stat)) else {
-        return Ok(());
-    };
-    let refuse = |what| Err(Error::refusal(job.target.shown, what));
-    match kind {
+pub(crate) fn refuse_unkept_promises(
+    options: &Options,
+    target: &Place<'_>,
+    existing: &Stat,
+) -> Result<(), Error> {
+    let refuse = |what| Err(Error::refusal(target.shown, what));
+    match kind(existing) {
         FileType::RegularFile => Ok(()),
-        _ if job.options.verify => refuse("cannot verify: not a regular file"),
+        _ if options.verify => refuse("cannot verify: not a regular file"),
         // fsync(2): EINVAL for files without storage.
-        FileType::CharacterDevice | FileType::Fifo | FileType::Socket if job.options.sync => {
+        FileType::CharacterDevice | FileType::Fifo | FileType::Socket if options.sync => {
             refuse("cannot sync: neither a file nor a block device")
         }
         _ => Ok(()),
@@ -365,46 +375,45 @@ fn refuse_unkept_promises(job: &Job<'_>) -> Result<(), Error> {
 }
 
 /// Refuses to replace, atomically, a target that a plain copy could not write to.
-fn check_replaceable(job: &Job<'_>, stat: &Stat, source: &Stat) -> Result<(), Error> {
-    // A rename would replace the file by its own copy, and cut other names off.
-    if same_file(stat, source) {
-        return Err(open::are_same(job));
-    }
+pub(crate) fn check_replaceable(
+    options: &Options,
+    target: &Place<'_>,
+    stat: &Stat,
+) -> Result<(), Error> {
     if kind(stat) != FileType::RegularFile {
-        return Err(Error::refusal(job.target.shown, "cannot be replaced: not a regular file")
+        return Err(Error::refusal(target.shown, "cannot be replaced: not a regular file")
             .hinting("without --atomic, the data goes into the existing target"));
     }
     let writable = retry_on_intr(|| {
         // A rename asks for the directory's permission alone: a file that is write-protected would be replaced.
-        fs::accessat(job.target.dir, job.target.name, Access::WRITE_OK, AtFlags::EACCESS)
+        fs::accessat(target.dir, target.name, Access::WRITE_OK, AtFlags::EACCESS)
     });
     match writable {
-        Err(errno) if !job.options.force || errno == Errno::ROFS => {
-            Err(open::cannot_write(&job.target, errno))
+        Err(errno) if !options.force || errno == Errno::ROFS => {
+            Err(open::cannot_write(target, errno))
         }
         _ => Ok(()),
     }
 }
 
 /// The file at the end of the target's symbolic links. An atomic copy replaces this file, not the link.
-fn end_of_links(job: &Job<'_>) -> Result<Option<PathBuf>, Error> {
-    let Some(existing) = job.existing.filter(|_| !job.displaces) else { return Ok(None) };
-    if !open::is_link(&job.target) {
+pub(crate) fn end_of_links(target: &Place<'_>, existing: &Stat) -> Result<Option<PathBuf>, Error> {
+    if !open::is_link(target) {
         return Ok(None);
     }
-    if job.target.bounds.is_some() {
+    if target.bounds.is_some() {
         let text = "not replaced: a symbolic link in the target's tree";
-        return Err(Error::refusal(job.target.shown, text)
+        return Err(Error::refusal(target.shown, text)
             .hinting("without --atomic the file behind the link is written in place"));
     }
-    let failed = |errno| Error::os(job.target.shown, "cannot follow", errno);
-    let end: OwnedFd = job.target.open(OFlags::PATH, Mode::empty()).map_err(failed)?;
+    let failed = |errno| Error::os(target.shown, "cannot follow", errno);
+    let end: OwnedFd = target.open(OFlags::PATH, Mode::empty()).map_err(failed)?;
     let path =
         retry_on_intr(|| fs::readlink(proc_path(end.as_fd()), Vec::new())).map_err(failed)?;
     let path = PathBuf::from(OsString::from_vec(path.into_bytes()));
     match Place::here(&path).stat(false) {
         // /proc shows a path that may have changed hands: only one that leads to the same file is used.
-        Ok(stat) if same_file(&stat, &existing) => Ok(Some(path)),
+        Ok(stat) if same_file(&stat, existing) => Ok(Some(path)),
         _ => Err(failed(Errno::NOENT)),
     }
 }

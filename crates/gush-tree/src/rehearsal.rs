@@ -1,12 +1,16 @@
 //! What a dry run says of a copy that would be refused: it looks, opens nothing for writing, and makes nothing.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
 use rustix::fs::{self, Access, AtFlags, FileType};
 use rustix::io::{self, Errno, retry_on_intr};
 
 use crate::error::Error;
-use crate::open;
 use crate::options::Options;
 use crate::place::Place;
+use crate::{open, remedy};
 
 fn may(place: &Place<'_>, access: Access) -> io::Result<()> {
     let ask = |flags| retry_on_intr(|| fs::accessat(place.dir, place.name, access, flags));
@@ -29,6 +33,34 @@ pub(crate) fn may_be_made(target: &Place<'_>) -> io::Result<()> {
     may(&above, Access::WRITE_OK | Access::EXEC_OK)
 }
 
+/// May the name `target` be removed, or given to another file?
+///
+/// # Errors
+/// Those of [`may_be_made`], and EPERM for another's file in a sticky directory and for an immutable file.
+pub(crate) fn may_be_removed(target: &Place<'_>) -> io::Result<()> {
+    may_be_made(target)?;
+    match remedy::is_kept(target)? {
+        true => Err(Errno::PERM),
+        false => Ok(()),
+    }
+}
+
+/// The name that a dangling link leads to.
+fn end_of_dangling(target: &Place<'_>) -> io::Result<PathBuf> {
+    // The kernel follows no more (path_resolution(7)).
+    const MOST_LINKS: usize = 40;
+    let mut end = target.name.to_path_buf();
+    for _ in 0..MOST_LINKS {
+        let link = Place { name: &end, ..*target };
+        match retry_on_intr(|| fs::readlinkat(link.dir, link.name, Vec::new())) {
+            Ok(text) => end = link.parent().join(OsStr::from_bytes(text.to_bytes())),
+            Err(Errno::NOENT | Errno::INVAL) => return Ok(end),
+            Err(errno) => return Err(errno),
+        }
+    }
+    Err(Errno::LOOP)
+}
+
 /// Refuses a source that could not be read.
 pub(crate) fn refuse_unreadable(source: &Place<'_>, source_kind: FileType) -> Result<(), Error> {
     // A FIFO or device is told of by the copy alone.
@@ -45,10 +77,18 @@ pub(crate) fn refuse_new(
     target: &Place<'_>,
     is_read: bool,
 ) -> Result<(), Error> {
-    if is_read && !options.through_dangling && open::is_link(target) {
-        return Err(open::dangling(target));
+    let cannot = |errno| match is_read && options.atomic {
+        true => open::cannot_replace(options, (target, false), errno),
+        false => open::cannot_create(target, errno),
+    };
+    if is_read && open::is_link(target) {
+        if options.atomic || !options.through_dangling {
+            return Err(open::dangling(target));
+        }
+        let end = end_of_dangling(target).map_err(cannot)?;
+        return may_be_made(&Place { name: &end, ..*target }).map_err(cannot);
     }
-    may_be_made(target).map_err(|errno| open::cannot_create(target, errno))?;
+    may_be_made(target).map_err(cannot)?;
     match target.must_be_directory() {
         true => Err(open::cannot_create(target, Errno::NOTDIR)),
         false => Ok(()),

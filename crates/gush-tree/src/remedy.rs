@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use rustix::fs::{self, Access, AtFlags, Mode, Statx, StatxAttributes, StatxFlags};
+use rustix::fs::{self, AtFlags, Mode, Statx, StatxAttributes, StatxFlags};
 use rustix::io::{self, Errno, retry_on_intr};
 use rustix::process;
 
 use crate::error::Error;
 use crate::place::Place;
-use crate::quote;
+use crate::{quote, rehearsal};
 
 /// The error of a target that cannot be removed or renamed.
 pub(crate) fn not_changed(
@@ -58,14 +58,20 @@ pub(crate) fn for_writing(place: &Place<'_>) -> Option<&'static str> {
     if let Some(remedy) = flag(&file) {
         return Some(remedy);
     }
-    let parent = Place { name: place.parent(), ..*place };
-    let (access, user) = (Access::WRITE_OK | Access::EXEC_OK, process::geteuid());
-    let may_change =
-        retry_on_intr(|| fs::accessat(parent.dir, parent.name, access, AtFlags::EACCESS)).is_ok();
-    let directory = parent.stat(true).ok()?;
+    rehearsal::may_be_removed(place).is_ok().then_some("-f replaces it")
+}
+
+/// Does the directory or an attribute of the file keep the name, where the directory may be written?
+pub(crate) fn is_kept(place: &Place<'_>) -> io::Result<bool> {
+    let file = place.stat(false)?;
+    let directory = Place { name: place.parent(), ..*place }.stat(true)?;
+    let user = process::geteuid();
     let is_sticky = Mode::from_raw_mode(directory.st_mode).contains(Mode::SVTX);
-    let owns = [directory.st_uid, file.stx_uid].contains(&user.as_raw());
-    (may_change && (!is_sticky || owns || user.is_root())).then_some("-f replaces it")
+    let owns = [directory.st_uid, file.st_uid].contains(&user.as_raw()) || user.is_root();
+    // A kernel without statx(2) tells no attributes.
+    let has_flag =
+        || about(place, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|file| flag(&file).is_some());
+    Ok(is_sticky && !owns || has_flag())
 }
 
 /// The hint for a file with an attribute of chattr(1) against which even root cannot write.

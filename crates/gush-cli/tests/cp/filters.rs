@@ -473,6 +473,79 @@ fn a_dry_run_tells_what_its_user_may_not_do() {
 }
 
 #[test]
+fn a_dry_run_asks_what_the_copy_would_need() {
+    let user = match nobody() {
+        Ok(user) => user,
+        Err(why) => return skipped(&why),
+    };
+    // Made by root, and copied by another user: the status of both runs.
+    let cases = [
+        ("mkdir d; echo o >d/f; chmod 555 d", "$cp -f src d/f", 0),
+        ("mkdir d; echo o >d/f; chmod 444 d/f; chmod 555 d", "$cp -f src d/f", 1),
+        ("mkdir d; echo o >d/f; chmod 444 d/f", "$cp -f src d/f", 0),
+        ("mkdir d; echo o >d/f; chmod 444 d/f; chmod 1777 d", "$cp -f src d/f", 1),
+        ("mkdir d; echo o >d/f; chmod 444 d/f; chmod 1777 d", "$cp src d/f", 1),
+        ("mkdir d; echo o >d/f; chmod 555 d", "$cp --remove-destination src d/f", 1),
+        ("mkdir d; echo o >d/f; chmod 555 d", "$cp --atomic --remove-destination src d/f", 1),
+        ("mkdir d; echo o >d/f; chmod 555 d", "$cp -b src d/f", 1),
+        ("mkdir s d; echo n >s/f; echo o >d/f; chmod 555 d", "$cp -rfT s d", 0),
+        ("mkdir d; echo o >f; ln -s ../f d/l; chmod 555 d", "$cp --atomic src d/l", 0),
+        ("mkdir d; echo o >d/f; ln -s d/f l; chmod 555 d", "$cp --atomic src l", 1),
+        ("mkdir d; echo o >d/f; ln -s d/f l; chmod 555 d", "$cp --atomic -f src l", 1),
+        ("mkdir d; echo o >d/f; chmod 444 d/f", "$cp --atomic src d/f", 1),
+        ("mkdir d; echo o >d/f; chmod 444 d/f", "$cp --atomic -f src d/f", 0),
+        ("mkdir d; echo o >d/f; chmod 1777 d", "$cp --atomic src d/f", 1),
+        ("mkdir d; chmod 555 d", "$cp --atomic src d/f", 1),
+        ("mkfifo p", "$cp --atomic src p", 1),
+        ("mkfifo p", "$cp --verify src p", 1),
+        ("mkdir d; ln -s ../m d/k; ln -s k d/l; chmod 555 d", "POSIXLY_CORRECT=1 $cp src d/l", 0),
+        ("mkdir d; ln -s d/m l; chmod 555 d", "POSIXLY_CORRECT=1 $cp src l", 1),
+        ("ln -s m l", "POSIXLY_CORRECT=1 $cp --atomic src l", 1),
+        ("mkdir -p s d/gone; chmod 000 d/gone", "$cp -rT --delete s d", 0),
+        ("mkdir -p s d/a/gone; chmod 000 d/a/gone; chmod 555 d/a", "$cp -rT --delete s d", 1),
+        ("mkdir -p s d/gone; chmod 000 d/gone; chmod 555 d", "$cp -rT --delete s d", 1),
+        ("mkdir -p s d/full; echo >d/full/x; chmod 555 d/full", "$cp -rT --delete s d", 1),
+        ("mkdir -p s d/full; echo >d/full/x; chmod 1777 d/full", "$cp -rT --delete s d", 1),
+        ("mkdir -p s d; echo >d/x; chmod 555 d", "$cp -rT --delete s d", 1),
+        (
+            "mkdir -p d/f; echo >d/f/x; mkdir s; echo n >s/f; chmod 555 d/f",
+            "$cp -rT --delete s d",
+            1,
+        ),
+    ];
+    let programs = tempfile::tempdir().unwrap();
+    fs::set_permissions(programs.path(), Permissions::from_mode(0o755)).unwrap();
+    // The user may not enter the build's directory.
+    let gush = copied_gush(programs.path());
+    for (make, words, status) in cases {
+        let dir = tree(&["src"]);
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
+        let made = script(dir.path(), &format!("umask 0; {make}"));
+        assert!(made.status.success(), "{make}: {}", stderr(&made));
+        let state = || stdout(&script(dir.path(), "find . -printf '%p %m %s %T@ %l\\n' | sort"));
+        let run = |dry: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", words]).env("cp", format!("{} cp{dry}", gush.display()));
+            command.env("LC_ALL", "C.UTF-8").env("GUSH_NO_PROFILE", "1").stdin(Stdio::null());
+            command.current_dir(dir.path()).uid(user).gid(user).output().unwrap()
+        };
+        let before = state();
+        let rehearsed = run(" --dry-run");
+        assert_eq!(state(), before, "{make}; {words}");
+        let copied = run("");
+        let told = format!("{make}; {words}: {}{}", stdout(&rehearsed), stderr(&rehearsed));
+        assert_eq!(copied.status.code(), Some(status), "{told}{}", stderr(&copied));
+        assert_eq!(rehearsed.status.code(), Some(status), "{told}{}", stderr(&copied));
+        match status == 1 {
+            true => assert_eq!(stderr(&rehearsed), stderr(&copied), "{make}; {words}"),
+            false => assert!(stdout(&rehearsed).contains("would "), "{told}"),
+        }
+        let doubts = stderr(&rehearsed).contains("d/gone: cannot be listed");
+        assert_eq!(doubts, make.contains("gone") && status == 0, "{told}");
+    }
+}
+
+#[test]
 fn only_what_changed_is_copied() {
     let dir = tree(&["a/same", "a/bytes", "a/time", "a/size"]);
     let at = |name: &str| dir.path().join(name);

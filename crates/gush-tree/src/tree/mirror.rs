@@ -17,7 +17,7 @@ use super::dir::Pair;
 use super::shown::Shown;
 use crate::error::Error;
 use crate::place::{FileId, Place, kind};
-use crate::quote;
+use crate::{quote, rehearsal};
 
 const LISTED_BYTES: usize = 32 << 10;
 
@@ -100,6 +100,8 @@ pub(crate) struct Mirror<'a> {
     /// The target's directory is the source, or below it.
     pub(crate) is_in_source: bool,
     pub(crate) is_dry: bool,
+    /// Hears, in a dry run, of a directory that cannot be listed, which the copy removes if it is empty.
+    pub(crate) doubts: &'a dyn Fn(&Path),
     /// Is the entry with this path below the root, perhaps a directory, left as it is?
     pub(crate) is_protected: &'a dyn Fn(&Path, bool) -> bool,
     /// Is nothing more to be removed?
@@ -188,7 +190,9 @@ impl Mirror<'_> {
                 .map(|()| Removed::Wholly)
                 .map_err(Reason::Os);
         }
-        let Some((mut at, level)) = self.go_down(dir, entry)? else { return Ok(Removed::Wholly) };
+        let Some((mut at, level)) = self.go_down(dir, entry, path)? else {
+            return Ok(Removed::Wholly);
+        };
         // A list in place of recursion, and one descriptor: a tree of any depth can be removed.
         let mut levels = vec![level];
         loop {
@@ -202,7 +206,7 @@ impl Mirror<'_> {
                     level.removed = Removed::InPart;
                     path.back_to(before);
                 } else if next.is_directory {
-                    match self.go_down(at.as_fd(), next)? {
+                    match self.go_down(at.as_fd(), next, path)? {
                         Some((below, level)) => {
                             levels.push(level);
                             at = below;
@@ -243,31 +247,37 @@ impl Mirror<'_> {
         &self,
         above: BorrowedFd<'_>,
         entry: Entry,
+        path: &Shown,
     ) -> Result<Option<(OwnedFd, Level)>, Reason> {
         let name = entry.name.clone();
         let opened = enter(above, &name).map_err(Reason::Os);
         let listed = opened.and_then(|fd| self.level(fd.as_fd(), entry).map(|level| (fd, level)));
         match listed {
             Ok(level) => Ok(Some(level)),
-            // A dry run cannot know.
-            Err(Reason::Os(errno @ (Errno::ACCESS | Errno::PERM))) if !self.is_dry => {
+            Err(Reason::Os(errno @ (Errno::ACCESS | Errno::PERM))) => {
                 let held = open_directory(above, &name, OFlags::PATH)?;
                 self.limits.check(held.as_fd(), &retry_on_intr(|| fs::fstat(&held))?)?;
-                match retry_on_intr(|| fs::unlinkat(above, &name, AtFlags::REMOVEDIR)) {
-                    Ok(()) => Ok(None),
-                    // That the directory cannot be emptied is the reason.
-                    Err(_) => Err(Reason::Os(errno)),
+                // That the directory cannot be emptied is the reason.
+                let cannot_be_emptied = |_| Reason::Os(errno);
+                self.unlink(above, &name, AtFlags::REMOVEDIR).map_err(cannot_be_emptied)?;
+                if self.is_dry {
+                    (self.doubts)(path.path());
                 }
+                Ok(None)
             }
             Err(reason) => Err(reason),
         }
     }
 
     fn unlink(&self, at: BorrowedFd<'_>, name: &CStr, flags: AtFlags) -> io::Result<()> {
-        if self.is_dry {
-            return Ok(());
-        }
-        match retry_on_intr(|| fs::unlinkat(at, name, flags)) {
+        let removed = match self.is_dry {
+            true => {
+                let name = Path::new(OsStr::from_bytes(name.to_bytes()));
+                rehearsal::may_be_removed(&Place::below(at, name, name))
+            }
+            false => retry_on_intr(|| fs::unlinkat(at, name, flags)),
+        };
+        match removed {
             // Somebody else was faster.
             Err(Errno::NOENT) => Ok(()),
             other => other,

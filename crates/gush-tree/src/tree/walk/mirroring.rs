@@ -41,6 +41,11 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             limits,
             is_in_source: dir.target_is_within(|stat| limits.holds_source(stat)),
             is_dry: self.walk.common.options.dry_run,
+            doubts: &|path| {
+                let text = "cannot be listed, and would be removed only if it is empty";
+                let mut events = &self.walk.listener;
+                events.warns(&Error::refusal(path, text));
+            },
             is_protected: &|path, is_directory| self.leaves_out(dir, path, is_directory),
             is_stopped: &|| self.is_stopped(),
         }))
