@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
+use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::pages::Pages;
 use crate::sys;
@@ -69,6 +70,7 @@ pub struct Kernel {
     sendfile_ends_at_full_pipe: OnceLock<bool>,
     pipe_max_bytes: OnceLock<usize>,
     pipe_user_bytes: OnceLock<Option<usize>>,
+    exceeds_pipe_limits: OnceLock<bool>,
     processors: OnceLock<usize>,
 }
 
@@ -79,6 +81,7 @@ static KERNEL: Kernel = Kernel {
     sendfile_ends_at_full_pipe: OnceLock::new(),
     pipe_max_bytes: OnceLock::new(),
     pipe_user_bytes: OnceLock::new(),
+    exceeds_pipe_limits: OnceLock::new(),
     processors: OnceLock::new(),
 };
 
@@ -165,6 +168,20 @@ impl Kernel {
             let pages: usize = text.trim().parse().ok()?;
             // 0 means "no limit" (pipe(7)), not "no pages".
             Some(pages.saturating_mul(page_bytes())).filter(|&bytes| bytes > 0)
+        })
+    }
+
+    /// May this process exceed the limits on a user's pipes (`pipe_is_unprivileged_user` of fs/pipe.c)? `false` also where
+    /// nobody can tell.
+    pub(crate) fn exceeds_pipe_limits(&self) -> bool {
+        /// `PROC_USER_INIT_INO` of include/linux/proc_ns.h: capabilities of any other user namespace exceed nothing.
+        const INITIAL_NAMESPACE: &str = "user:[4026531837]";
+        const EXCEEDING: CapabilitySet =
+            CapabilitySet::SYS_RESOURCE.union(CapabilitySet::SYS_ADMIN);
+        *self.exceeds_pipe_limits.get_or_init(|| {
+            capabilities(None).is_ok_and(|sets| sets.effective.intersects(EXCEEDING))
+                && std::fs::read_link("/proc/self/ns/user")
+                    .is_ok_and(|name| name.as_os_str() == INITIAL_NAMESPACE)
         })
     }
 

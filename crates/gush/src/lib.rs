@@ -70,6 +70,7 @@
 //!   A terminal is opened once more instead, by every move, and keeps the flags.
 //! - *Pipes grow.* A pipe at either side of a splice, of a [`pipe::Writer`], of a [`Tee`] or of a [`Repeat`], and one given to
 //!   [`pipe::enlarge`], is made as large as 1 MiB, but at most a sixteenth of the user's memory for pipes (`/proc/sys/fs/pipe-user-pages-soft`), and stays so.
+//!   No pipe grows, these or the engine's own, unless another sixteenth (at most four times `pipe-max-size`) stays free for the user's other programs.
 //!   [`Tuning::pipe_bytes`] asks for another size; 1 leaves the pipes as they are.
 //! - *Read-ahead.* [`Advice::Sequential`] and [`Advice::Random`] hold for the source's description from then on
 //!   (posix_fadvise(2)). Without [`Tuning::advice`] none is given.

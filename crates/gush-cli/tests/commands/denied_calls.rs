@@ -2,10 +2,10 @@
 //! that are full and without pages for pipes.
 
 use std::fs;
-use std::io::{PipeReader, PipeWriter};
+use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
 
 use crate::common::cp::with_mounts;
 use crate::common::shell::{MUCH_BYTES, said, shell, source};
@@ -15,6 +15,7 @@ use rustix::fs::Uid;
 use rustix::io::Errno;
 use rustix::pipe::{SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size};
 use rustix::thread::set_thread_res_uid;
+use tempfile::tempdir;
 
 const SPLICE: &str = "275";
 const TEE: &str = "276";
@@ -279,11 +280,23 @@ fn check(output: &Output, status: &str) -> String {
     said
 }
 
-/// A user of this test's own, whose pages no other test uses up.
+/// Users of one test each, whose pages no other test uses up.
 const USER: u32 = 64_321;
+const SPARED_USER: u32 = 64_322;
+
+/// A pipe that is charged to that user.
+fn pipe_of(user: u32) -> (PipeReader, PipeWriter) {
+    let made = std::thread::spawn(move || {
+        let user = Uid::from_raw(user);
+        // Of this thread alone: the kernel charges pages to the user of the thread that makes a pipe.
+        set_thread_res_uid(user, user, user).unwrap();
+        std::io::pipe().unwrap()
+    });
+    made.join().unwrap()
+}
 
 /// Pipes of that user with all pages that the user may have; or why there are none.
-fn all_pages_of_the_user() -> Result<Vec<(PipeReader, PipeWriter)>, String> {
+fn all_pages_of(user: u32) -> Result<Vec<(PipeReader, PipeWriter)>, String> {
     /// As large as may be, because descriptors are few: only CAP_SYS_RESOURCE gives a pipe more than 1 MiB.
     const SIZES_BYTES: [usize; 2] = [64 << 20, 1 << 20];
     const MOST_PIPES: usize = 400;
@@ -294,13 +307,7 @@ fn all_pages_of_the_user() -> Result<Vec<(PipeReader, PipeWriter)>, String> {
     let page_bytes = rustix::param::page_size();
     let mut pipes = Vec::new();
     while pipes.len() < MOST_PIPES {
-        let made = std::thread::spawn(|| {
-            let user = Uid::from_raw(USER);
-            // Of this thread alone: the kernel charges pages to the user of the thread that makes a pipe.
-            set_thread_res_uid(user, user, user).unwrap();
-            std::io::pipe().unwrap()
-        });
-        let pipe = made.join().unwrap();
+        let pipe = pipe_of(user);
         let slots = fcntl_getpipe_size(&pipe.1).unwrap() / page_bytes;
         // Grown by this thread, which may exceed the limits where it is root's.
         let _ = SIZES_BYTES.into_iter().find(|&bytes| fcntl_setpipe_size(&pipe.1, bytes).is_ok());
@@ -313,6 +320,68 @@ fn all_pages_of_the_user() -> Result<Vec<(PipeReader, PipeWriter)>, String> {
 }
 
 #[test]
+fn the_users_other_programs_keep_pages_for_pipes() {
+    const LEFT_BYTES: usize = 8 << 20;
+    const RUNS_EACH: usize = 6;
+    const PIPE_BYTES: usize = 1 << 20;
+    if let Err(why) = nobody() {
+        return skipped(&why);
+    }
+    let page_bytes = rustix::param::page_size();
+    let limit = fs::read_to_string("/proc/sys/fs/pipe-user-pages-soft").unwrap();
+    let limit_bytes = limit.trim().parse::<usize>().unwrap() * page_bytes;
+    if limit_bytes < 2 * LEFT_BYTES || 16 * page_bytes >= PIPE_BYTES {
+        return not_applicable("pipes do not grow here, or have no limit of 16 MiB or more");
+    }
+    let dir = tempdir().unwrap();
+    copied_gush(dir.path());
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let (mut held, mut held_bytes) = (Vec::new(), 0);
+    while held_bytes < limit_bytes - LEFT_BYTES {
+        let pipe = pipe_of(SPARED_USER);
+        // A power of two, because the kernel rounds up to one.
+        let wanted = 1 << (limit_bytes - LEFT_BYTES - held_bytes).min(64 << 20).ilog2();
+        let granted = [wanted, PIPE_BYTES]
+            .into_iter()
+            .find_map(|bytes| fcntl_setpipe_size(&pipe.1, bytes).ok());
+        let Some(bytes) = granted else { return skipped("a pipe of 1 MiB is refused") };
+        held_bytes += bytes;
+        held.push(pipe);
+    }
+    let mut running = Vec::new();
+    for arguments in [["pv", "-q"].as_slice(), &["tee"], &["cat"], &["yes"]] {
+        for run in 0..RUNS_EACH {
+            let [(input, mut feeder), (mut told, output)] = [0; 2].map(|_| pipe_of(SPARED_USER));
+            let command = Command::new(dir.path().join("gush"))
+                .args(arguments)
+                .stdin(input)
+                .stdout(output)
+                .uid(SPARED_USER)
+                .gid(SPARED_USER)
+                .spawn()
+                .unwrap();
+            running.push(Running(command));
+            // Pipes have grown before the first byte arrives.
+            feeder.write_all(b"y\n").unwrap();
+            told.read_exact(&mut [0; 2]).unwrap();
+            held.extend([(told, feeder)]);
+            let fresh_bytes = fcntl_getpipe_size(&pipe_of(SPARED_USER).1).unwrap();
+            assert_eq!(fresh_bytes, 16 * page_bytes, "beside run {run} of {arguments:?}");
+        }
+    }
+}
+
+/// Ended and reaped on drop.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
 fn a_user_without_pages_for_pipes_gets_every_byte() {
     if let Err(why) = nobody() {
         return skipped(&why);
@@ -320,7 +389,7 @@ fn a_user_without_pages_for_pipes_gets_every_byte() {
     let (dir, bytes) = source();
     copied_gush(dir.path());
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    let held = match all_pages_of_the_user() {
+    let held = match all_pages_of(USER) {
         Ok(held) => held,
         Err(why) => return not_applicable(&why),
     };

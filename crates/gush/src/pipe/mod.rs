@@ -46,6 +46,8 @@ pub struct Pipe {
 impl Pipe {
     /// A pipe of `wanted_bytes`, or of as much as the kernel permits; never smaller than a new pipe (64 KiB, pipe(7)).
     ///
+    /// A pipe grows only while a sixteenth of the user's memory for pipes (`/proc/sys/fs/pipe-user-pages-soft`) stays free.
+    ///
     /// # Errors
     /// `EMFILE` or `ENFILE` from pipe2(2); a refused size is no error, the pipe is smaller then.
     pub fn new(wanted_bytes: usize) -> io::Result<Self> {
@@ -211,7 +213,8 @@ pub(crate) fn asked_bytes(named_bytes: Option<usize>, wanted_bytes: usize) -> us
 }
 
 /// Makes a pipe of somebody else as large as a move would, for bytes that are read and written by hand: 1 MiB, but at most a
-/// sixteenth of the user's memory for pipes, and as far as permitted. The pipe stays so.
+/// sixteenth of the user's memory for pipes, and only while another sixteenth of that memory stays free for the user's other
+/// programs. The pipe stays so.
 ///
 /// ```
 /// let (reader, _writer) = std::io::pipe()?;
@@ -225,7 +228,42 @@ pub fn enlarge(pipe: &impl AsFd) -> io::Result<usize> {
     grow(pipe.as_fd(), asked_bytes(None, USUAL_BYTES))
 }
 
-/// Makes any pipe as large as `wanted_bytes` or as permitted; answers the capacity.
+/// Pages for pipes that nothing may use up: a pipe that grows beside them leaves as many to the user's other programs.
+///
+/// The kernel counts the pages of all the user's processes and tells nobody the count, but refuses F_SETPIPE_SZ past the limit
+/// (`pipe_set_size` of fs/pipe.c). So pipes of these pages are made, and closed once the other pipe has grown.
+struct Reserve {
+    _pipes: Vec<(OwnedFd, OwnedFd)>,
+}
+
+impl Reserve {
+    /// Of the user's memory for pipes, one part in so many.
+    const SHARE: usize = 16;
+
+    /// Where the limit was raised, more pipes than these would cost more time than they spare.
+    const MOST_PIPES: usize = 4;
+
+    /// Holds the reserve, or answers none where the user has no such pages left. Nothing is held where no limit applies.
+    fn hold() -> Option<Self> {
+        let kernel = Kernel::get();
+        let mut pipes = Vec::new();
+        let mut missing_bytes = match kernel.pipe_user_bytes() {
+            Some(all_bytes) if !kernel.exceeds_pipe_limits() => all_bytes / Self::SHARE,
+            _ => 0,
+        };
+        while missing_bytes > 0 && pipes.len() < Self::MOST_PIPES {
+            let (read_end, write_end) = sys::pipe::pipe().ok()?;
+            let asked_bytes = missing_bytes.clamp(page_bytes(), kernel.pipe_max_bytes());
+            // Past the limit a pipe is born with two slots, and may not grow.
+            let held_bytes = sys::pipe::set_pipe_size(write_end.as_fd(), asked_bytes).ok()?;
+            missing_bytes = missing_bytes.saturating_sub(held_bytes);
+            pipes.push((read_end, write_end));
+        }
+        Some(Self { _pipes: pipes })
+    }
+}
+
+/// Makes any pipe as large as `wanted_bytes` or as permitted, beside the [`Reserve`]; answers the capacity.
 ///
 /// A refused size (EPERM: above `pipe-max-size` or past the user's page limit) is halved
 /// until the pipe is as large already.
@@ -235,6 +273,10 @@ pub fn enlarge(pipe: &impl AsFd) -> io::Result<usize> {
 pub(crate) fn grow(pipe: BorrowedFd<'_>, wanted_bytes: usize) -> io::Result<usize> {
     let present_bytes = sys::pipe::pipe_size(pipe)?;
     let mut wanted_bytes = wanted_bytes.max(page_bytes());
+    if wanted_bytes <= present_bytes {
+        return Ok(present_bytes);
+    }
+    let Some(_reserve) = Reserve::hold() else { return Ok(present_bytes) };
     while wanted_bytes > present_bytes {
         match sys::pipe::set_pipe_size(pipe, wanted_bytes) {
             Ok(bytes) => return Ok(bytes),

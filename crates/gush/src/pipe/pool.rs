@@ -1,8 +1,8 @@
 //! Pipes kept for their next use, under a budget.
 //!
 //! A user without privilege may have `/proc/sys/fs/pipe-user-pages-soft` pages in pipes, over all
-//! processes; past the limit a new pipe gets two slots, and none may grow (pipe(7)). Whoever moves bytes holds
-//! a pipe only while bytes are inside, so a few pipes serve many flows. When many pipes are held,
+//! processes; past the limit a new pipe gets two slots, and none may grow (pipe(7)). No pipe of ours grows into
+//! the last sixteenth of these pages. Whoever moves bytes holds a pipe only while bytes are inside, so a few pipes serve many flows. When many pipes are held,
 //! new ones are made smaller; when the kernel refuses a size, the pool remembers and asks for half as much;
 //! past the budget there is none, and bytes go through memory instead.
 
