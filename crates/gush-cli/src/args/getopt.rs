@@ -179,11 +179,11 @@ fn full_name(
     if let Some(exact) = all().find(|name| *name == given_text) {
         return Ok(exact.to_owned());
     }
+    // Two names of one option are one possibility.
     let begins = || {
         command
             .get_arguments()
-            .filter_map(Arg::get_long)
-            .filter(|name| name.starts_with(given_text))
+            .filter_map(|arg| shown_names(arg).find(|name| name.starts_with(given_text)))
     };
     // GNU's own options first: scripts that shorten them must mean what they meant.
     let first: Vec<&str> = begins().filter(|name| reading.first.contains(name)).collect();
@@ -200,6 +200,11 @@ fn full_name(
 
 fn long_names(arg: &Arg) -> impl Iterator<Item = &str> {
     arg.get_long().into_iter().chain(arg.get_all_aliases().into_iter().flatten())
+}
+
+/// The name of an option, and then other names that the help has.
+fn shown_names(arg: &Arg) -> impl Iterator<Item = &str> {
+    arg.get_long().into_iter().chain(arg.get_visible_aliases().into_iter().flatten())
 }
 
 fn unrecognized(command: &Command, given: &[u8], word: &[u8]) -> String {

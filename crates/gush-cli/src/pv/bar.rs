@@ -17,9 +17,8 @@ const MARK: &str = "<=>";
 /// The fewest columns of a bar with sides.
 const FEWEST_COLUMNS: usize = 6;
 
-/// The bar in at most `columns`, with brackets and the percentage; nothing where no bar fits.
-pub fn bar(progress: Progress, style: Style, columns: usize) -> String {
-    let number = number(progress);
+/// The bar in at most `columns`, with brackets and the figure `number` behind; nothing where no bar fits.
+pub fn bar(progress: Progress, number: &str, style: Style, columns: usize) -> String {
     let inner = columns.checked_sub(2 + number.len()).filter(|_| columns >= FEWEST_COLUMNS);
     inner.map_or_else(String::new, |inner| format!("[{}]{number}", bare(progress, style, inner)))
 }
@@ -80,8 +79,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn with_number(progress: Progress, style: Style, columns: usize) -> String {
+        bar(progress, &number(progress), style, columns)
+    }
+
     #[test]
     fn a_plain_bar_is_pvs() {
+        let bar = with_number;
         for (percent, columns, text) in [
             (0.0, 20, "[>            ]   0%"),
             (9.0, 20, "[>            ]   9%"),
@@ -105,7 +109,7 @@ mod tests {
 
     #[test]
     fn other_styles_fill_cells() {
-        let half = |style| bar(Progress::Percent(55.0), style, 17);
+        let half = |style| with_number(Progress::Percent(55.0), style, 17);
         assert_eq!(half(Style::Block), "[█████     ]  55%");
         assert_eq!(half(Style::Granular), "[█████▌    ]  55%");
         assert_eq!(half(Style::Shaded), "[█████▒░░░░]  55%");
@@ -119,7 +123,7 @@ mod tests {
         ) {
             let style = [Style::Plain, Style::Block, Style::Granular, Style::Shaded][style];
             for progress in [Progress::Percent(percent), Progress::Swing(swing)] {
-                let width = bar(progress, style, columns).chars().count();
+                let width = with_number(progress, style, columns).chars().count();
                 prop_assert!(width == 0 || width == columns, "{width} of {columns}");
                 prop_assert_eq!(bare(progress, style, columns).chars().count(), columns);
             }

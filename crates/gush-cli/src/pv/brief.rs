@@ -129,6 +129,9 @@ const ROWS: &[Row] = &[
     (NONE, "no-boost", Flag(|options| &mut options.no_boost)),
 ];
 
+/// Second names of options, each behind the first, with which it begins.
+const ALIASES: [(&str, &str); 1] = [("sparse", "sparse-output")];
+
 fn put<T, E>(field: &mut Option<T>, value: Result<T, E>) -> Option<()> {
     *field = Some(value.ok()?);
     Some(())
@@ -182,6 +185,9 @@ fn long_option(
 
 /// The option of this name, or the only one that begins so; one of pv's before gush's own.
 fn named(name: &str) -> Option<&'static Row> {
+    let is_alias =
+        |(first, alias): &&(&str, &str)| name.starts_with(first) && alias.starts_with(name);
+    let name = ALIASES.iter().find(is_alias).map_or(name, |(first, _)| first);
     let exact = ROWS.iter().find(|(_, known, _)| *known == name);
     let only = |is_pv: bool| {
         let begins = |(_, known, _): &&Row| known.starts_with(name);
@@ -339,8 +345,10 @@ mod tests {
     /// Every spelling of an option in one word without its value.
     fn spellings(arg: &Arg) -> Vec<String> {
         let long = arg.get_long().unwrap();
-        let mut words: Vec<String> =
-            (1..=long.len()).map(|end| format!("--{}", &long[..end])).collect();
+        let names = [long].into_iter().chain(arg.get_all_aliases().into_iter().flatten());
+        let starts =
+            names.flat_map(|name| (1..=name.len()).map(|end| format!("--{}", &name[..end])));
+        let mut words: Vec<String> = starts.collect();
         words.extend(arg.get_short().map(|letter| format!("-{letter}")));
         words
     }

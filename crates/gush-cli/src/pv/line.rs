@@ -122,9 +122,9 @@ impl Look {
             Part::Amount => reading.count.saturating_mul(bits).to_string(),
             Part::Rate => format!("{:.4}", reading.rate * bits as f64),
             Part::Average => format!("{:.4}", reading.average * bits as f64),
-            Part::Percent => match self.progress(reading) {
-                // As pv, no more than so many.
-                Progress::Percent(percent) => format!("{:.0}", percent.min(100_000.0)),
+            // As pv, of a gauge, too.
+            Part::Percent => match share(reading) {
+                Progress::Percent(percent) => format!("{percent:.0}"),
                 Progress::Swing(at) => at.to_string(),
             },
             _ => return None,
@@ -196,8 +196,8 @@ impl Look {
             Part::Bar(Some(columns)) | Part::BareBar(_, Some(columns)) => {
                 self.wide(part, reading, beside, *columns)
             }
-            // As pv, without the blank that stands before the number behind a bar.
-            Part::Percent => bar::number(self.progress(reading)).chars().skip(1).collect(),
+            // As pv, without the blank or slash that stands before the figure behind a bar.
+            Part::Percent => self.behind_bar(reading).chars().skip(1).collect(),
             Part::Text(text) => text.clone(),
             Part::Timer => clock(reading.elapsed),
             Part::Eta => eta(reading),
@@ -224,7 +224,8 @@ impl Look {
             }
             Part::OutRate => beside.out.as_ref().map_or(String::new(), |out| unit.rate(out.rate)),
             Part::Ratio => {
-                beside.out.as_ref().map_or(String::new(), |out| ratio(reading.count, out.count))
+                // As pv, which counts nothing on the other side without a command.
+                ratio(reading.count, beside.out.as_ref().map_or(0, |out| out.count))
             }
         };
         let width = talk::width(&text);
@@ -233,7 +234,10 @@ impl Look {
 
     fn wide(&self, part: &Part, reading: &Reading, beside: &Beside, columns: usize) -> String {
         match part {
-            Part::Bar(_) => bar::bar(self.progress(reading), self.style, columns),
+            Part::Bar(_) => {
+                let number = self.behind_bar(reading);
+                bar::bar(self.progress(reading), &number, self.style, columns)
+            }
             Part::BareBar(style, _) => {
                 bar::bare(self.progress(reading), style.unwrap_or(self.style), columns)
             }
@@ -242,14 +246,29 @@ impl Look {
     }
 
     fn progress(&self, reading: &Reading) -> Progress {
-        match reading.percent() {
-            Some(percent) => Progress::Percent(percent),
-            None if self.gauge && reading.most_rate > 0.0 => {
-                Progress::Percent(reading.rate * 100.0 / reading.most_rate)
-            }
-            None => Progress::Swing(reading.swing),
+        match reading.most_rate {
+            _ if !self.is_gauge(reading) => share(reading),
+            most if most > 0.0 => Progress::Percent(reading.rate * 100.0 / most),
+            _ => Progress::Percent(0.0),
         }
     }
+
+    fn is_gauge(&self, reading: &Reading) -> bool {
+        self.gauge && reading.expected.is_none()
+    }
+
+    /// The figure behind the bar: the percentage, or as in pv the highest rate of a gauge, which is full there.
+    fn behind_bar(&self, reading: &Reading) -> String {
+        match self.is_gauge(reading) {
+            true => format!("/{}/s", self.unit.amount(reading.most_rate)),
+            false => bar::number(share(reading)),
+        }
+    }
+}
+
+/// The part of the whole that has arrived.
+fn share(reading: &Reading) -> Progress {
+    reading.percent().map_or(Progress::Swing(reading.swing), Progress::Percent)
 }
 
 enum Piece {
@@ -307,11 +326,7 @@ fn eta(reading: &Reading) -> String {
         Some(left) => format!("ETA {}", clock(left)),
         None => "ETA -:--:--".to_owned(),
     };
-    if reading.ended || reading.left() == Some(Duration::ZERO) {
-        " ".repeat(text.len())
-    } else {
-        text
-    }
+    if reading.ended { " ".repeat(text.len()) } else { text }
 }
 
 /// The time of arrival; with the date, if that is more than six hours away.
@@ -481,6 +496,22 @@ mod tests {
     #[test]
     fn a_gauge_shows_the_rate_as_a_part_of_the_highest() {
         let reading = Reading { most_rate: 2.0 * f64::from(1 << 19), ..reading(1 << 20, None) };
-        assert_eq!(line(&["-pg"], &reading, 17), "[====>     ]  50%");
+        assert_eq!(line(&["-pg"], &reading, 17), "[=>   ]/1.00MiB/s");
+        assert_eq!(line(&["-8pg"], &reading, 20), "[===>    ]/8.00Mib/s");
+        let look = ["-g", "-F", "%{progress-amount-only}|%6{bar-plain}|"];
+        assert_eq!(line(&look, &reading, 20), "1.00MiB/s|==>   |");
+        let nothing = Reading { rate: 0.0, most_rate: 0.0, ..reading };
+        assert_eq!(line(&["-pg"], &nothing, 17), "[>    ]/0.00  B/s");
+        let look = Look::new(&display(&["-ng"]), false, false, false);
+        let numeric = Numeric { timer: false, amount: false, rate: false };
+        assert_eq!(look.numbers(&nothing, &Beside::default(), numeric, 80), "2");
+    }
+
+    #[test]
+    fn more_than_was_expected_is_no_time_left_and_at_most_a_thousandfold() {
+        let more = reading(3000, Some(1));
+        assert_eq!(line(&["-pe"], &more, 30), "[========] 100000% ETA 0:00:00");
+        let ended = Reading { ended: true, ..more };
+        assert_eq!(line(&["-pe"], &ended, 30), "[========] 100000%            ");
     }
 }

@@ -24,10 +24,10 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// The part of the expected amount that has arrived, in percent.
+    /// The part of the expected amount that has arrived, in percent, up to [`MOST_PERCENT`].
     pub fn percent(&self) -> Option<f64> {
         let expected = self.expected?;
-        Some(self.count as f64 * 100.0 / expected as f64)
+        Some((self.count as f64 * 100.0 / expected as f64).min(MOST_PERCENT))
     }
 
     /// How long the rest will take at the average rate, where that can be known.
@@ -45,6 +45,8 @@ impl Reading {
     }
 }
 
+/// pv shows no more percent.
+const MOST_PERCENT: f64 = 100_000.0;
 /// The shortest time over which a rate means something.
 const SHORTEST: Duration = Duration::from_micros(1);
 /// The shortest part of an interval with a rate of its own, as in pv.
@@ -64,7 +66,6 @@ pub struct Meter {
     kept: VecDeque<(Duration, u64)>,
     /// Rates of the last minute, with their times.
     row: VecDeque<(Duration, f64)>,
-    most_rate: f64,
     swing: u32,
     statistics: Statistics,
 }
@@ -94,7 +95,6 @@ impl Meter {
             first,
             kept: VecDeque::from([(Duration::ZERO, first)]),
             row: VecDeque::new(),
-            most_rate: 0.0,
             swing: 0,
             statistics: Statistics::default(),
         }
@@ -113,7 +113,6 @@ impl Meter {
         if count != last_count {
             self.swing = (self.swing + 2) % 200;
         }
-        self.most_rate = self.most_rate.max(rate);
         self.statistics.add(rate);
         self.row.push_back((elapsed, rate));
         while self.row.front().is_some_and(|(then, _)| elapsed.saturating_sub(*then) > ROW) {
@@ -134,19 +133,24 @@ impl Meter {
 
     /// The last reading: both rates are those of the whole time.
     pub fn end(&mut self, count: u64, elapsed: Duration, expected: Option<u64>) -> Reading {
-        if self.kept.back().is_some_and(|&(_, last)| last != count) {
-            self.swing = (self.swing + 2) % 200;
-        }
         self.add_last_part(count, elapsed);
         let rate = per_second(count.saturating_sub(self.first), elapsed);
+        // As pv, which takes the rate of the whole time for that of the last moment.
+        if rate > 0.0 {
+            self.swing = (self.swing + 2) % 200;
+        }
         self.reading(count, elapsed, expected, rate, rate, true)
     }
 
     /// The statistics have the part behind the last reading, too: by itself, or as a part of the last interval.
     fn add_last_part(&mut self, count: u64, elapsed: Duration) {
         let last = self.kept.len() - 1;
-        let is_alone = self.statistics.last.is_none()
-            || elapsed.saturating_sub(self.kept[last].0) >= SHORTEST_PART;
+        let is_short = elapsed.saturating_sub(self.kept[last].0) <= SHORTEST_PART;
+        let is_first = self.statistics.last.is_none();
+        if is_first && is_short {
+            return;
+        }
+        let is_alone = is_first || !is_short;
         let (then, before) = self.kept[if is_alone { last } else { last - 1 }];
         let rate = per_second(count.saturating_sub(before), elapsed.saturating_sub(then));
         if is_alone {
@@ -165,7 +169,7 @@ impl Meter {
         average: f64,
         ended: bool,
     ) -> Reading {
-        let (most_rate, swing) = (self.most_rate.max(rate), self.swing);
+        let (most_rate, swing) = (self.statistics.highest(), self.swing);
         Reading { count, expected, elapsed, rate, average, most_rate, swing, ended }
     }
 
@@ -199,6 +203,10 @@ impl Statistics {
         self.last = Some(rate);
     }
 
+    fn highest(&self) -> f64 {
+        self.last.map_or(self.most, |last| last.max(self.most))
+    }
+
     /// The last rate grows no more.
     fn close(&mut self) {
         let Some(rate) = self.last.take() else { return };
@@ -212,7 +220,10 @@ impl Statistics {
     /// The line of `--stats`, in whole units a second of the name `unit`.
     pub fn line(mut self, unit: &str) -> String {
         self.close();
-        let number = self.number.max(1) as f64;
+        if self.number == 0 {
+            return "rate not measured".to_owned();
+        }
+        let number = self.number as f64;
         let mean = self.sum / number;
         let deviation = (self.squares / number - mean * mean).max(0.0).sqrt();
         let (least, most) = (self.least, self.most);
@@ -261,7 +272,8 @@ mod tests {
         assert_eq!(meter.read(0, S, None).swing, 0);
         assert_eq!(meter.read(1, 2 * S, None).swing, 2);
         assert_eq!(meter.read(1, 3 * S, None).swing, 2);
-        assert_eq!(meter.end(2, 4 * S, None).swing, 4);
+        assert_eq!(meter.end(1, 4 * S, None).swing, 4);
+        assert_eq!(Meter::new(S).end(0, S, None).swing, 0);
     }
 
     #[test]
@@ -279,10 +291,10 @@ mod tests {
         meter.read(6, 2 * S, None);
         let line = meter.statistics().line("B");
         assert_eq!(line, "rate min/avg/max/mdev = 2.000/3.000/4.000/1.000 B/s");
-        assert_eq!(
-            Meter::new(S).statistics().line("l"),
-            "rate min/avg/max/mdev = 0.000/0.000/0.000/0.000 l/s"
-        );
+        assert_eq!(Meter::new(S).statistics().line("l"), "rate not measured");
+        let mut short = Meter::new(S);
+        short.end(5, S / 100, None);
+        assert_eq!(short.statistics().line("B"), "rate not measured");
     }
 
     #[test]

@@ -69,6 +69,8 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
             Err(_) => return Status::MISUSE.into(),
         },
     };
+    // Before -R sends the options: bits that the other process has shown are no amount that is asked for.
+    options.display.bytes |= options.display.bits;
     let talker = Talker::new(as_name);
     if options.monitor.is_some() {
         options.files.append(&mut options.command);
@@ -138,9 +140,10 @@ fn asked_size(display: &Display) -> Result<Option<u64>, String> {
         None => Ok(None),
         Some(Expected::Number(number)) => Ok(Some(*number).filter(|&number| number > 0)),
         Some(Expected::AsLargeAs(path)) => {
-            let bytes = inputs::bytes_at(Path::new(path));
+            let bytes = inputs::bytes_at(Path::new(path))
+                .map(|bytes| Some(bytes).filter(|&bytes| bytes > 0));
             let unsized_file = |error| format!("-s: {}: {}", shown(path.as_ref()), os_text(&error));
-            bytes.map(Some).map_err(unsized_file)
+            bytes.map_err(unsized_file)
         }
     }
 }

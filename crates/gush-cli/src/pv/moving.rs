@@ -17,7 +17,7 @@ use super::cut;
 use super::direct::Direct;
 use super::ending::lock;
 use super::inputs::{Input, left_bytes};
-use super::options::{Expected, Options};
+use super::options::Options;
 use super::pipes;
 use super::screen::Screen;
 use super::skip::Skips;
@@ -292,11 +292,14 @@ impl Moving<'_> {
 
     /// The bytes or lines that may still pass in a transfer that stops at a size.
     fn left(&self) -> Option<u64> {
-        let (options, none) = (self.options, Some(Expected::Number(0)));
-        if options.stop_at_size && options.display.size == none && !options.counts_lines() {
+        let options = self.options;
+        let expected = self.account.expected();
+        // As pv, of a size of 0 where no input has a size either.
+        let is_none = options.display.size.is_some() && expected.is_none();
+        if options.stop_at_size && is_none && !options.counts_lines() {
             return Some(0);
         }
-        let expected = self.account.expected().filter(|_| self.stops_at_size)?;
+        let expected = expected.filter(|_| self.stops_at_size)?;
         Some(expected.saturating_sub(self.account.count()))
     }
 

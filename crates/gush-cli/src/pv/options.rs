@@ -71,7 +71,7 @@ pub struct Options {
     /// Write zeros where the input cannot be read; given twice, tell of one failure a file
     #[arg(short = 'E', long, action = ArgAction::Count, help_heading = TRANSFER)]
     pub skip_errors: u8,
-    /// Skip as many bytes at each failure of reading
+    /// Skip as many bytes at each failure of reading [default: 1 at first, up to 512 at many failures in a row]
     #[arg(short = 'Z', long, value_name = "SIZE", value_parser = memory_bytes, help_heading = TRANSFER)]
     pub error_skip_block: Option<usize>,
     /// Stop once --size bytes have passed
@@ -84,7 +84,7 @@ pub struct Options {
     #[arg(short = 'K', long, help_heading = TRANSFER)]
     pub direct_io: bool,
     /// Make holes of blocks of zeros, in an output that is a file
-    #[arg(short = 'O', long, help_heading = TRANSFER)]
+    #[arg(short = 'O', long, visible_alias = "sparse-output", help_heading = TRANSFER)]
     pub sparse: bool,
     /// Write nothing: the input is read and thrown away
     #[arg(short = 'X', long, help_heading = TRANSFER)]
@@ -185,7 +185,7 @@ pub struct Display {
     #[arg(short, long, help_heading = DISPLAY)]
     pub quiet: bool,
 
-    /// Show bits instead of bytes
+    /// Show bits instead of bytes; turns -b on
     #[arg(short = '8', long, help_heading = OUTPUT)]
     pub bits: bool,
     /// Show multiples of 1000 (kB) instead of 1024 (KiB), and read those in the sizes behind this option
@@ -194,7 +194,7 @@ pub struct Display {
     /// Expect SIZE bytes, or lines with -l; @PATH is the size of a file, a device, or a directory's files
     #[arg(short, long, value_name = "SIZE", value_parser = Expected::parse, help_heading = OUTPUT)]
     pub size: Option<Expected>,
-    /// Where the size is not known, let the bar show the rate as a part of the highest
+    /// Where the size is not known, let the bar show the rate as a part of the highest, which stands behind
     #[arg(short, long, help_heading = OUTPUT)]
     pub gauge: bool,
     /// Show progress every SEC seconds [default: 1]
@@ -429,6 +429,7 @@ pub const PV: &[&str] = &[
     "size",
     "skip-errors",
     "sparse",
+    "sparse-output",
     "stats",
     "stop-at-size",
     "store-and-forward",
@@ -450,14 +451,14 @@ const AFTER: &str = "FORMAT is text with sequences: %p bar with percentage, %t t
     %a average rate, %b amount, %T how full the pipe at the output is, %nA last n bytes, %nL last line in n columns, %N name, \
     %% percent sign. They have names, too: %{progress}, %{progress-bar-only}, %{progress-amount-only}, %{bar-plain}, \
     %{bar-block}, %{bar-granular}, %{bar-shaded}, %{timer}, %{eta}, %{fineta}, %{rate}, %{average-rate}, %{bytes}, \
-    %{buffer-percent}, %n{last-written}, %n{previous-line}, %{name}, %{sgr:bold,red}; a number between % and the letter or brace of a bar is its width; and gush's own %{sparkline}, the rates of the \
-    last minute, and with CMD %{out-bytes}, %{out-rate} and %{ratio}.\n\n\
+    %{buffer-percent}, %n{last-written}, %n{previous-line}, %{name}, %{ratio} of the two sides of a command, %{sgr:bold,red}; a number between % and the letter or brace of a bar is its width; and gush's own %{sparkline}, the rates of the \
+    last minute, and with CMD %{out-bytes} and %{out-rate}.\n\n\
     Exit status: 0, or the sum of 2 (a file could not be opened), 4 (an input file is the output), 8 (close failed), \
     16 (reading or writing failed, or another checksum than that of --expect), 32 (ended by a signal); 64 for a wrong command \
     line, 1 where FILE of -P cannot be written or PID of -R and -Q does not answer. With CMD that of the command, unless that is 0 or its output could not be written.\n\n\
     Unlike pv: the size of a partly read input is that of the rest. %T is about the pipe at the output, since nothing stays in a \
     buffer of gush's; %nA and %nL show what has passed also where nothing was left in a buffer. A line is never wider than the terminal: parts that have no room \
-    are left out. -c needs no reply of the terminal and no shared memory, and shows its line also where -f is given and no terminal is there. With -E the status has the 16, since bytes are missing. \
+    are left out. -c needs no reply of the terminal and no shared memory, and shows its line also where -f is given and no terminal is there. \
     -d also ends where nobody has waited for the process yet, and says that no process has NAME. -M shows both sides in one line. -R and -Q reach gush pv only, by a socket instead of a signal that \
     would end another program. -R keeps -8, -k, -s, -L, -i, -m and -w where it does not name them, and leaves -n and -q as they are, as \
     pv does, and -B, too, as the engine's buffer is that of a whole move; its -L is one of lines where lines are counted, except that a transfer with -O or -Y and without -L from the start goes on with one of bytes. A title of the process is as long as the command line \
@@ -469,8 +470,15 @@ fn shown_name() -> impl TypedValueParser<Value = String> {
     OsStringValueParser::new().map(|name| name.to_string_lossy().into_owned())
 }
 
-/// A number of seconds, such as 2 or 0.5; 0 is allowed.
+/// Longer than any transfer, and no sum with another time overflows.
+const LONGEST: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
+
+/// A number of seconds, such as 2 or 0.5; 0 is allowed, and digits for a longer time than [`LONGEST`] are that, as pv bounds them.
 pub fn seconds(text: &str) -> Result<Duration, &'static str> {
+    let is_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_digits && text.parse().is_ok_and(|seconds: f64| seconds > LONGEST.as_secs_f64()) {
+        return Ok(LONGEST);
+    }
     gush_process::seconds(text).ok_or("not a number of seconds: write digits, such as 2 or 0.5")
 }
 

@@ -11,20 +11,32 @@ use super::moving::{Halt, Moving, shown};
 use super::options::Options;
 use super::status::Status;
 
-/// Bytes skipped at a failure, up to the next multiple of as many.
-const BLOCK_BYTES: u64 = 512;
-
 /// The failures of one input so far.
 #[derive(Debug)]
 pub struct Skips {
-    block_bytes: u64,
+    /// The size of `--error-skip-block`.
+    asked_bytes: Option<u64>,
     number: u64,
+    /// Failures with no byte between them, and where the input stands behind the last of them.
+    in_a_row: u32,
+    next: u64,
 }
 
 impl Skips {
     pub fn new(options: &Options) -> Self {
         let asked = options.error_skip_block.and_then(|bytes| u64::try_from(bytes).ok());
-        Self { block_bytes: asked.unwrap_or(BLOCK_BYTES), number: 0 }
+        Self { asked_bytes: asked, number: 0, in_a_row: 0, next: 0 }
+    }
+
+    /// Bytes skipped at a failure, up to the next multiple of as many. As pv: a few at first, so that no byte is lost that can be
+    /// read.
+    fn block_bytes(&self) -> u64 {
+        self.asked_bytes.unwrap_or(match self.in_a_row {
+            0..5 => 1,
+            5..10 => 2,
+            row @ 10..20 => 1 << (row - 10),
+            _ => 512,
+        })
     }
 
     /// Writes zeros for the block that failed, and puts the input behind that block. Answers whether the input can
@@ -44,7 +56,10 @@ impl Skips {
         };
         let Ok(position) = rustix::fs::tell(input) else { return false };
         // A bad sector is a block of the device: behind its boundary reading may go on.
-        let to_boundary = self.block_bytes - position % self.block_bytes;
+        let is_in_row = self.in_a_row > 0 && position == self.next;
+        self.in_a_row = if is_in_row { self.in_a_row.saturating_add(1) } else { 1 };
+        let block_bytes = self.block_bytes();
+        let to_boundary = block_bytes - position % block_bytes;
         let skipped_bytes = to_boundary.min(left_bytes);
         let next = position + skipped_bytes;
         // From a file, so that zeros take the same way as data: counted, paced and checked.
@@ -53,6 +68,7 @@ impl Skips {
         if seek(input, SeekFrom::Start(next)).is_err() {
             return false;
         }
+        self.next = next;
         moving.status.add(Status::TRANSFER);
         self.number += 1;
         let (file, cause) = (shown(name), &halt.cause);
@@ -72,5 +88,22 @@ impl Skips {
             // The next round meets the same failure at the output.
             Err(halt) => halt.side == Side::Target,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_in_a_row_skip_more_and_more_as_in_pv() {
+        let block = |in_a_row, asked_bytes| {
+            Skips { asked_bytes, number: 0, in_a_row, next: 0 }.block_bytes()
+        };
+        let blocks: Vec<u64> = (1..=21).map(|row| block(row, None)).collect();
+        let few = [1, 1, 1, 1, 2, 2, 2, 2, 2];
+        let more = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 512, 512];
+        assert_eq!(blocks, [&few[..], &more].concat());
+        assert_eq!(block(1, Some(4096)), 4096);
     }
 }

@@ -380,8 +380,9 @@ const COUNTED_FIRST_BYTES: u64 = 16 << 20;
 
 /// The size from the options or the inputs.
 fn total(options: &Options) -> Result<Total, String> {
-    if options.display.size.is_some() {
-        return asked_size(&options.display).map(Total::Known);
+    // As with pv, a size of 0 is that of the inputs.
+    if let Some(asked) = asked_size(&options.display)? {
+        return Ok(Total::Known(Some(asked)));
     }
     let stdin = [OsString::from("-")];
     let files = if options.files.is_empty() { &stdin } else { &options.files[..] };

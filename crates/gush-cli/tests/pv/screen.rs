@@ -474,7 +474,9 @@ fn statistics_come_last() {
         let mut command = gush();
         command.args(["pv", "-v", "-i", "600"]).args(args).current_dir(dir.path());
         let said = String::from_utf8(command.output().unwrap().stderr).unwrap();
-        let statistics = "rate min/avg/max/mdev = 0.000/0.000/0.000/0.000 B/s\n";
-        assert_eq!(said, format!("{shown}{statistics}"), "{args:?}");
+        let statistics = said.strip_prefix(shown).unwrap_or_else(|| panic!("{args:?}: {said}"));
+        // A transfer of more than 10 ms, on a busy machine, has a rate.
+        let rates = "rate min/avg/max/mdev = 0.000/0.000/0.000/0.000 B/s\n";
+        assert!(["rate not measured\n", rates].contains(&statistics), "{args:?}: {said}");
     }
 }
