@@ -348,14 +348,26 @@ fn eta_clock(reading: &Reading) -> String {
     }
 }
 
-/// How many times as much went in as came out, or the other way round: `3.41:1`, `1:2.50`.
+/// How many times as much went in as came out, or the other way round: `3.407:1`, `1:2.5`.
 fn ratio(count: u64, out: u64) -> String {
     let (count, out) = (count as f64, out as f64);
     match count.min(out) > 0.0 {
         false => "-:-".to_owned(),
-        true if count >= out => format!("{:.2}:1", count / out),
-        true => format!("1:{:.2}", out / count),
+        true if count >= out => format!("{}:1", four_digits(count / out)),
+        true => format!("1:{}", four_digits(out / count)),
     }
+}
+
+/// Four significant digits without zeros at the end, as pv writes a ratio; from 1000 on a whole number.
+fn four_digits(value: f64) -> String {
+    let decimals = match value {
+        _ if value < 9.9995 => 3,
+        _ if value < 99.995 => 2,
+        _ if value < 999.95 => 1,
+        _ => return format!("{value:.0}"),
+    };
+    let text = format!("{value:.decimals$}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Rates as bars of eight heights, relative to the highest.
@@ -468,12 +480,20 @@ mod tests {
         let look = Look::new(&display(&["-b"]), false, false, true);
         let (whole, out) = (reading(3 << 20, None), reading(1 << 20, None));
         let beside = Beside { out: Some(out), ..Beside::default() };
-        let shown = "3.00MiB -> 1.00MiB [ 512KiB/s] 3.00:1";
+        let shown = "3.00MiB -> 1.00MiB [ 512KiB/s] 3:1";
         assert_eq!(look.line(&whole, &beside, 80), shown);
-        assert_eq!(
-            (ratio(2, 5), ratio(0, 5), ratio(7, 7)),
-            ("1:2.50".into(), "-:-".into(), "1.00:1".into())
-        );
+        // Each as pv 1.11 writes the ratio, up to 9999 times as much.
+        for (count, out, text) in [
+            (2, 5, "1:2.5"),
+            (0, 5, "-:-"),
+            (7, 7, "1:1"),
+            (163_840, 100_000, "1.638:1"),
+            (1_766_685, 65_536, "26.96:1"),
+            (100, 1, "100:1"),
+            (1, 12_345, "1:12345"),
+        ] {
+            assert_eq!(ratio(count, out), text);
+        }
     }
 
     #[test]

@@ -30,10 +30,10 @@ fn both_amounts_and_their_ratio_are_shown() {
     fs::write(dir.path().join("source"), [7; 2048]).unwrap();
     for (words, shown) in [
         ("-b -i 600 source -- head -c 512", "2.00KiB ->  512  B"),
-        ("-F '%b %{out-bytes} %{ratio}' source -- cat", "2.00KiB 2.00KiB 1.00:1\r\n"),
+        ("-F '%b %{out-bytes} %{ratio}' source -- cat", "2.00KiB 2.00KiB 1:1\r\n"),
         (
             "-F '%b %{out-bytes} %{ratio}' source -- sh -c 'cat; cat source'",
-            "2.00KiB 4.00KiB 1:2.00\r\n",
+            "2.00KiB 4.00KiB 1:2\r\n",
         ),
         ("-F '%b %{out-bytes} %{ratio}' source -- sh -c 'cat >taken'", "2.00KiB 0.00  B -:-\r\n"),
         ("-l -F '%b %{out-bytes}' source -- sh -c 'cat >taken; echo; echo'", "0.00  2.00 \r\n"),
