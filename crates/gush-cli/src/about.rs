@@ -99,7 +99,27 @@ pub fn why_left_out(feature: &str) -> String {
 
 /// For manual pages: `gush help` has none.
 fn documented() -> clap::Command {
-    everything().disable_help_subcommand(true)
+    paragraphed(everything().disable_help_subcommand(true))
+}
+
+/// Each line behind the options begins a paragraph, since roff joins lines; those of a table begin with a blank.
+fn paragraphed(command: clap::Command) -> clap::Command {
+    let Some(text) = command.get_after_help().map(ToString::to_string) else {
+        return command.mut_subcommands(paragraphed);
+    };
+    let mut pages = String::new();
+    for line in text.lines() {
+        if !line.is_empty()
+            && !line.starts_with(' ')
+            && !pages.is_empty()
+            && !pages.ends_with("\n\n")
+        {
+            pages.push('\n');
+        }
+        pages.push_str(line);
+        pages.push('\n');
+    }
+    command.after_help(pages).mut_subcommands(paragraphed)
 }
 
 /// Answers `gush help`, `--help`, `--version` and `generate`, and explains a wrong command.
@@ -157,6 +177,32 @@ mod tests {
         let parts = command.get_subcommands().filter(|part| !part.is_hide_set());
         own.chain(parts.flat_map(|part| without_help(part, &format!("{path} {}", part.get_name()))))
             .collect()
+    }
+
+    #[test]
+    fn a_page_joins_no_paragraphs_and_has_no_option_in_a_heading() {
+        let dir = tempfile::tempdir().expect("directory");
+        clap_mangen::generate_to(documented(), &dir).expect("pages");
+        for page in std::fs::read_dir(&dir).expect("pages") {
+            let path = page.expect("page").path();
+            let text = std::fs::read_to_string(&path).expect("text");
+            for heading in text.lines().filter(|line| line.starts_with(".SH")) {
+                // In capitals an option would be another one.
+                let plain = heading.replace('\\', "");
+                assert!(
+                    !plain.contains(" -") && !plain.contains("(-"),
+                    "{}: {heading}",
+                    path.display()
+                );
+            }
+            let extra = text.split_once(".SH EXTRA").map_or("", |(_, extra)| extra);
+            let lines: Vec<&str> =
+                extra.lines().take_while(|line| *line != ".SH VERSION").collect();
+            for pair in lines.windows(2) {
+                let joined = pair.iter().all(|line| !line.is_empty() && !line.starts_with('.'));
+                assert!(!joined || pair[1].starts_with(' '), "{}: {pair:?}", path.display());
+            }
+        }
     }
 
     #[test]

@@ -41,8 +41,8 @@ pub struct Moving<'a> {
     pub is_cut: bool,
     /// End once as much as is expected has arrived.
     pub stops_at_size: bool,
-    /// The output is the file of `--store-and-forward`.
-    pub is_store: bool,
+    /// The output's name in messages.
+    pub output_name: String,
     /// Called by pv's own name: messages are pv's.
     pub is_familiar: bool,
 }
@@ -199,9 +199,7 @@ impl Moving<'_> {
                 // A reader that has enough ends a pipeline without a word.
                 Side::Target if halt.errno == Some(Errno::PIPE) => return Then::End,
                 Side::Target => {
-                    let is_told = self.is_store && !self.is_familiar;
-                    let what = if is_told { "-U: the file's write failed" } else { "write failed" };
-                    self.tell_failure(what, &halt);
+                    self.tell_failed_write(&halt);
                     return Then::End;
                 }
             }
@@ -371,7 +369,7 @@ impl Moving<'_> {
         match halt.side {
             _ if self.account.cancel.is_cancelled() => self.tell_early_end(halt),
             Side::Target if halt.errno == Some(Errno::PIPE) => {}
-            Side::Target => self.tell_failure("write failed", halt),
+            Side::Target => self.tell_failed_write(halt),
             Side::Source => self.tell_failure("the command's output: read failed", halt),
         }
     }
@@ -391,6 +389,14 @@ impl Moving<'_> {
             Some(Early::Signal) | None => self.status.add(Status::SIGNAL),
         }
         self.tell_loss(halt);
+    }
+
+    fn tell_failed_write(&mut self, halt: &Halt) {
+        if self.is_familiar {
+            return self.tell_failure("write failed", halt);
+        }
+        let what = format!("{}: write failed", self.output_name);
+        self.tell_failure(what, halt);
     }
 
     fn tell_failure(&mut self, what: impl Display, halt: &Halt) {

@@ -441,13 +441,13 @@ pub const PV: &[&str] = &[
     "width",
 ];
 
-const DISPLAY: &str = "Display (-p -t -e -r -b unless one is given)";
+const DISPLAY: &str = "Display";
 const OUTPUT: &str = "Output";
 const TRANSFER: &str = "Transfer";
 const OTHERS: &str = "Other processes";
 const BEYOND: &str = "Beyond pv";
 
-const AFTER: &str = "FORMAT is text with sequences: %p bar with percentage, %t time, %e time left, %I time of arrival, %r rate, \
+const AFTER: &str = "Without any option of Display the display is that of -p -t -e -r -b.\n\nFORMAT is text with sequences: %p bar with percentage, %t time, %e time left, %I time of arrival, %r rate, \
     %a average rate, %b amount, %T how full the pipe at the output is, %nA last n bytes, %nL last line in n columns, %N name, \
     %% percent sign. They have names, too: %{progress}, %{progress-bar-only}, %{progress-amount-only}, %{bar-plain}, \
     %{bar-block}, %{bar-granular}, %{bar-shaded}, %{timer}, %{eta}, %{fineta}, %{rate}, %{average-rate}, %{bytes}, \

@@ -187,7 +187,12 @@ impl<'a> Setting<'a> {
         let steward = steward.map_err(|errno| self.unshown(errno))?;
         let direct = self.options.direct_io.then(|| Direct::set(&output));
         let mut moving = self.moving(files, &account, output);
-        moving.is_store = stage == Stage::Store;
+        if let (Stage::Store, Some(name)) = (stage, &self.options.store_and_forward) {
+            moving.output_name = match name.as_encoded_bytes() {
+                b"-" => "the file of -U".to_owned(),
+                _ => format!("{} (-U)", quote::if_needed(name.as_ref())),
+            };
+        }
         if stage == Stage::Forward {
             // What is to be left out is not in the file, nor what is behind the size.
             (moving.left_out_bytes, moving.stops_at_size) = (0, false);
@@ -223,7 +228,10 @@ impl<'a> Setting<'a> {
             status: Status::default(),
             is_cut: false,
             stops_at_size: self.stops_at_size() || self.device_bytes.is_some(),
-            is_store: false,
+            output_name: match &self.options.output {
+                Some(name) => quote::if_needed(name.as_ref()).to_string(),
+                None => "standard output".to_owned(),
+            },
             is_familiar: self.talker.is_familiar(),
         }
     }

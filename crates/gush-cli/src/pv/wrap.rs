@@ -145,6 +145,7 @@ fn move_both(
             scope.spawn(move || {
                 let input = Output::File(File::from(stdin));
                 let mut moving = setting.moving(&setting.options.files, into, input);
+                moving.output_name = "the command's input".to_owned();
                 moving.run();
                 // The command sees the end of its input when the pipe is dropped here.
                 let unread = unread_bytes(&moving.output);

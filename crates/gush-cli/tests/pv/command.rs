@@ -61,9 +61,13 @@ fn the_status_is_the_commands() {
         (
             "$G pv source -- cat >/dev/full",
             16,
-            "write failed after 0 bytes: No space left on device",
+            "gush: pv: standard output: write failed after 0 bytes: No space left on device",
         ),
-        ("$G pv -o /dev/full source -- cat", 16, "No space left on device"),
+        (
+            "$G pv -o /dev/full source -- cat",
+            16,
+            "gush: pv: /dev/full: write failed after 0 bytes: No space left on device",
+        ),
         // Whatever the command makes of the failed write.
         ("$G pv -o /dev/full source -- sh -c 'cat; exit 7'", 16, "No space left on device"),
         ("$G pv source -- cat | true; exit ${PIPESTATUS[0]}", 141, ""),

@@ -230,7 +230,9 @@ fn an_output_that_fails_has_the_lines_that_are_told_and_the_input_stands_behind_
     assert_eq!(output.status.code(), Some(16), "{}", said(&output));
     let got = fs::read(dir.path().join("got")).unwrap();
     assert!(got.len() == 9000 << 10 && got == bytes[..got.len()]);
-    assert!(said(&output).contains("write failed after 9216000 bytes: File too large"));
+    assert!(
+        said(&output).contains("standard output: write failed after 9216000 bytes: File too large")
+    );
     assert!(!said(&output).contains("not delivered"), "{}", said(&output));
     assert!(said(&output).lines().any(|line| line == ends(&got, b'\n').to_string()));
     let mut rest = Vec::new();

@@ -113,7 +113,26 @@ fn what_went_wrong_is_in_the_status_and_told() {
             16,
             "/: read failed after 0 bytes: Is a directory",
         ),
-        ("$G pv source >/dev/full", 16, "write failed after 0 bytes: No space left on device"),
+        (
+            "$G pv source >/dev/full",
+            16,
+            "gush: pv: standard output: write failed after 0 bytes: No space left on device",
+        ),
+        (
+            "$G pv source -o /dev/full",
+            16,
+            "gush: pv: /dev/full: write failed after 0 bytes: No space left on device",
+        ),
+        (
+            "$G pv source -U /dev/full",
+            16,
+            "gush: pv: /dev/full (-U): write failed after 0 bytes: No space left on device",
+        ),
+        (
+            "ulimit -f 1; trap '' XFSZ; $G pv source -U -",
+            16,
+            "gush: pv: the file of -U: write failed after ",
+        ),
         ("cat source | $G pv >/dev/full", 16, "No space left on device"),
         ("cat source | $G pv -l >/dev/full", 16, "No space left on device"),
         ("cat source | $G pv -l -S -s 5 >/dev/full", 16, "No space left on device"),
