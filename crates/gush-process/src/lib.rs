@@ -1,4 +1,4 @@
-//! A program's needs beside the engine: signals, SIGPIPE, closed or inherited descriptors, sessions. For
+//! A program's needs beside the engine: signals, SIGPIPE, closed or inherited descriptors, sessions, pipes to other programs. For
 //! programs, not for libraries: each function changes or takes something of the whole process.
 //!
 //! With the feature `start` a function runs before main and notes the inherited descriptors and the
@@ -32,8 +32,9 @@ mod signal;
 mod start;
 mod stop;
 mod title;
+mod unread;
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
@@ -56,6 +57,34 @@ pub use rustix::io::Errno;
 /// ```
 pub fn leave_real_time() -> io::Result<()> {
     ordinary::leave_real_time()
+}
+
+/// Opens another reading end of the pipe that `writing_end` writes, for [`unread_bytes`]: to be called when all is written, and
+/// before the writing end is closed.
+///
+/// # Errors
+/// That of open(2), such as ENOENT without a mounted /proc, and ENXIO for a socket.
+///
+/// ```
+/// use std::io::{Read, Write};
+///
+/// let (mut reader, mut writer) = std::io::pipe()?;
+/// writer.write_all(b"three more")?;
+/// let kept = gush_process::reading_end(&writer)?;
+/// drop(writer);
+/// reader.read_exact(&mut [0; 6])?;
+/// drop(reader);
+/// assert_eq!(gush_process::unread_bytes(kept), Some(4));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn reading_end(writing_end: impl AsFd) -> io::Result<OwnedFd> {
+    unread::reading_end(writing_end)
+}
+
+/// How many bytes are in the pipe that `reading_end` is the last reader of; nothing where another reader may still take
+/// them. There is an example at [`reading_end`].
+pub fn unread_bytes(reading_end: OwnedFd) -> Option<u64> {
+    unread::unread_bytes(reading_end)
 }
 
 /// Lets the calling thread read the disk only while nobody else does (`IOPRIO_CLASS_IDLE`, ioprio_set(2)).

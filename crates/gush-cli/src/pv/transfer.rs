@@ -241,6 +241,13 @@ impl<'a> Setting<'a> {
         failed(self.talker, Status::MISUSE, format_args!("progress cannot be shown: {why}"))
     }
 
+    /// The bytes of the inputs, as far as they are known.
+    pub fn input_bytes(&self) -> Option<u64> {
+        // A size by --size is what the user expects.
+        let is_known = !self.options.counts_lines() && self.options.display.size.is_none();
+        self.expected.filter(|_| is_known)
+    }
+
     /// Tells that a command has read so many bytes, and left the others.
     pub fn tell_unread(&self, read_bytes: u64) {
         let (options, mut screen) = (self.options, lock(&self.screen));
@@ -248,9 +255,7 @@ impl<'a> Setting<'a> {
         if !screen.is_used() || (options.display.numeric && !options.json) {
             return;
         }
-        // A size by --size is what the user expects.
-        let is_known = !options.counts_lines() && options.display.size.is_none();
-        let all_bytes = self.expected.filter(|_| is_known);
+        let all_bytes = self.input_bytes();
         if options.json {
             return screen.print(json::unread(read_bytes, all_bytes));
         }

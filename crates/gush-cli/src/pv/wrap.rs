@@ -8,8 +8,6 @@ use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::Arc;
 
 use gush::{Errno, Side, Throttle};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{ioctl_fionread, retry_on_intr};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::account::{Account, Early};
@@ -78,8 +76,13 @@ fn wrapped(options: &Options, talker: &Talker) -> Result<ExitCode, Status> {
         move_both(&setting, child, &into, &out, output);
     steward.finish(true);
     let is_ended_here = matches!(out.ended_early(), Some(Early::Signal | Early::Stall));
-    if let Some(unread_bytes) = unread_bytes.filter(|_| !is_ended_here) {
-        setting.tell_unread(into.bytes().saturating_sub(unread_bytes));
+    // Of an input whose size is not known, more than the pipe held may have been left, or nothing.
+    let is_fed_short = setting.input_bytes().is_some_and(|bytes| into.bytes() < bytes);
+    match unread_bytes {
+        Some(bytes) if !is_ended_here && (bytes > 0 || is_fed_short) => {
+            setting.tell_unread(into.bytes().saturating_sub(bytes));
+        }
+        _ => {}
     }
     status.add(setting.tell_checksum(&into));
     status.add(close(output, talker));
@@ -119,16 +122,6 @@ struct Moved {
     unread_bytes: Option<u64>,
 }
 
-/// What a pipe without a reader still holds.
-fn unread_bytes(pipe: &Output) -> Option<u64> {
-    let mut looked = [PollFd::new(pipe, PollFlags::empty())];
-    let no_wait = Timespec { tv_sec: 0, tv_nsec: 0 };
-    retry_on_intr(|| poll(&mut looked, Some(&no_wait))).ok()?;
-    // POLLERR of a write end says that no read end is open (poll(2)): the amount is final.
-    let is_left = looked[0].revents().contains(PollFlags::ERR);
-    is_left.then(|| ioctl_fionread(pipe).ok()).flatten()
-}
-
 /// Feeds the command from a thread, and reads the command's output in this thread, until the command has ended.
 fn move_both(
     setting: &Setting<'_>,
@@ -147,10 +140,8 @@ fn move_both(
                 let mut moving = setting.moving(&setting.options.files, into, input);
                 moving.output_name = "the command's input".to_owned();
                 moving.run();
-                // The command sees the end of its input when the pipe is dropped here.
-                let unread = unread_bytes(&moving.output);
-                // All that there was may have been read.
-                (moving.status, unread.filter(|&bytes| bytes > 0 || moving.is_cut))
+                // The command sees the end of its input when the writing end is dropped here.
+                (moving.status, gush_process::reading_end(&moving.output).ok())
             })
         });
         let mut emptying = setting.moving(&[], out, output);
@@ -179,9 +170,9 @@ fn move_both(
         let Moving { output, mut status, .. } = emptying;
         let is_written = status == Status::default();
         let mut unread_bytes = None;
-        if let Some(Ok((fed, unread))) = feeding.map(|feeding| feeding.join()) {
+        if let Some(Ok((fed, reading_end))) = feeding.map(|feeding| feeding.join()) {
             status.add(fed);
-            unread_bytes = unread;
+            unread_bytes = reading_end.and_then(gush_process::unread_bytes);
         }
         Moved { ended, output, status, is_written, unread_bytes }
     })

@@ -6,10 +6,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::common::link::{Running, echo, eventually, server};
+use crate::common::link::{Killed, Running, echo, eventually, server};
 use crate::common::{gush, nobody, skipped};
 use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -186,6 +186,29 @@ fn a_link_from_a_file_to_a_line_ends_once_no_answer_comes() {
     let (status, _, said) = link.finish();
     assert_eq!(status.code(), Some(0), "{said}");
     assert!(said.contains("\"ended\":\"lingered\""), "{said}");
+}
+
+/// Such a reader loses the processor within its read(2), between the bytes it has taken and those that follow.
+#[test]
+#[ignore = "a campaign: cargo test -p gush-cli --test link reader_of_a_pty -- --ignored"]
+fn a_reader_of_a_pty_that_loses_the_processor_gets_all() {
+    let dir = TempDir::new().unwrap();
+    let (name, data) = (dir.path().join("tty"), dir.path().join("data"));
+    fs::write(&data, vec![7; 60_000]).unwrap();
+    let _busy = [(); 3].map(|()| {
+        let mut command = Command::new("taskset");
+        Killed(command.args(["-c", "0", "sh", "-c", "while :; do :; done"]).spawn().unwrap())
+    });
+    for round in 0..40 {
+        let address = format!("pty,raw,link={}", name.display());
+        let link = Running::start(&["-u", &format!("file:{}", data.display()), &address]);
+        eventually("the link is there", || name.exists());
+        let mut reader = Command::new("taskset");
+        reader.args(["-c", "0", "nice", "-n", "10", "dd", "bs=4095", "status=none"]);
+        let heard = reader.arg(format!("if={}", name.display())).output().unwrap().stdout;
+        let (status, _, said) = link.finish();
+        assert_eq!((status.code(), heard.len()), (Some(0), 60_000), "round {round}: {said}");
+    }
 }
 
 /// There is nothing that could end there: the line is what the link is about.

@@ -114,6 +114,17 @@ fn a_command_that_leaves_a_part_unread_is_told_of_where_progress_is_shown() {
             format!("$G pv --json source -- {dd}"),
             format!("{{\"of_bytes\":{all},\"read_bytes\":3000}}\n"),
         ),
+        // All of it fits into the pipe, so pv has ended its part before the command reads.
+        (
+            format!("head -c 20000 source >small; $G pv -f small -- sh -c 'sleep 0.1; exec {dd}'"),
+            "sh: left after reading 3000 of 20000 bytes\n".into(),
+        ),
+        (
+            "printf abcdef | $G pv -f -- sh -c 'sleep 0.1; exec head -c 4'".into(),
+            "sh: left after reading 4 bytes\n".into(),
+        ),
+        // Nothing was left, though pv may not have seen the end of its input.
+        ("for n in 1 2 3 4 5 6 7 8 9; do $G pv -f -- true </dev/null; done".into(), String::new()),
         // Nothing is known of a pipe that somebody still reads.
         (
             "$G pv -f source -- sh -c 'exec 3<&0 4<hold; cat <&4 >/dev/null 2>&1 & exit'".into(),
@@ -168,9 +179,9 @@ fn a_signal_just_after_the_start_ends_the_command_too() {
 #[test]
 fn a_command_that_has_read_all_and_closed_its_input_is_not_blamed() {
     let dir = TempDir::new().unwrap();
-    // The input ends once the command has closed its side, and the command ends once gush has closed the other.
+    // The input ends once the command has closed its side, and the command ends once gush has closed the writing end.
     let script = "pipe=$(readlink /proc/$$/fd/0); head -c 9 >/dev/null; exec <&-; : >closed
-        while ls -l /proc/$PPID/fd | grep -qF \"$pipe\"; do sleep 0.01; done";
+        while ls -l /proc/$PPID/fd | grep ^l-w | grep -qF \"$pipe\"; do sleep 0.01; done";
     fs::write(dir.path().join("command"), script).unwrap();
     let line =
         "(printf 123456789; until [ -e closed ]; do sleep 0.01; done) | $G pv -f -- sh ./command";

@@ -1,13 +1,11 @@
 //! The pipe that a program reads: how much of its input the program has left unread.
 //!
-//! What is in a pipe is gone with the pipe's last descriptor. So a reading end of our own is opened once all is written, when
-//! nobody can wait for this reader any more.
+//! A reading end of our own tells, as [`gush_process::unread_bytes`] says: one is opened once all is written.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
 
 use gush_net::Conduit;
-use rustix::event::PollFlags;
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, open};
 use rustix::io::ioctl_fionread;
 
@@ -43,8 +41,13 @@ impl Input {
 
     /// All is written, and the writing end is about to be closed.
     pub fn ends(&self) {
-        let reader = self.opened(OFlags::RDONLY, self.number);
-        if let Some(reader) = reader {
+        // By its number, since the conduit is with the relay; the number may have become another file's.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let reader = open(format!("/proc/self/fd/{}", self.number), flags, Mode::empty());
+        let is_ours = |reader: &OwnedFd| {
+            fstat(reader).is_ok_and(|found| is_pipe(&found) && inode(&found) == self.inode)
+        };
+        if let Some(reader) = reader.ok().filter(is_ours) {
             let _ = self.reader.set(reader);
         }
     }
@@ -61,21 +64,8 @@ impl Input {
         if let Some(&bytes) = self.left_bytes.get() {
             return Some(Unread::AtLeast(bytes)).filter(|_| bytes > 0);
         }
-        let reader = self.reader.take()?;
-        // Only a writing end tells whether there are other readers (POLLERR, poll(2)).
-        let writer = self.opened(OFlags::WRONLY, reader.as_raw_fd())?;
-        let bytes = ioctl_fionread(&reader).ok().filter(|bytes| *bytes > 0)?;
-        drop(reader);
-        let told = gush::poll_now(&writer.as_fd(), PollFlags::empty()).ok()?;
-        told.contains(PollFlags::ERR).then_some(Unread::Exactly(bytes))
-    }
-
-    /// Another descriptor of the pipe that `number` belongs to; none where the number has become another's.
-    fn opened(&self, access: OFlags, number: RawFd) -> Option<OwnedFd> {
-        let flags = access | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let fd = open(format!("/proc/self/fd/{number}"), flags, Mode::empty()).ok()?;
-        let is_same = fstat(&fd).is_ok_and(|found| is_pipe(&found) && inode(&found) == self.inode);
-        is_same.then_some(fd)
+        let bytes = gush_process::unread_bytes(self.reader.take()?)?;
+        Some(Unread::Exactly(bytes)).filter(|_| bytes > 0)
     }
 }
 

@@ -114,10 +114,14 @@ fn unread_bytes(slave: &OwnedFd) -> u64 {
 /// # Errors
 /// How many bytes were not, where for `limit` none was read.
 pub(super) async fn are_read(lines: &[Line], limit: Duration) -> Result<(), u64> {
-    let (mut before, mut progress) = (0, Instant::now());
+    // A reader empties a queue before the same read(2) lets the kernel fill that queue again (n_tty_check_unthrottle of
+    // drivers/tty/n_tty.c), and may lose the processor between the two.
+    const EMPTY_LOOKS: u32 = 3;
+    let (mut before, mut progress, mut empty_looks) = (0, Instant::now(), 0);
     loop {
         let unread: u64 = lines.iter().map(Line::unread_bytes).sum();
-        if unread == 0 {
+        empty_looks = if unread == 0 { empty_looks + 1 } else { 0 };
+        if lines.is_empty() || empty_looks == EMPTY_LOOKS {
             return Ok(());
         }
         if std::mem::replace(&mut before, unread) != unread {

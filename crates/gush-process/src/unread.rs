@@ -1,0 +1,31 @@
+//! How much of a pipe a program has left unread, which is known once the program has ended.
+//!
+//! The bytes in a pipe are gone with the pipe's last descriptor. So a reading end of our own is opened once all is written, when nobody can wait
+//! for this reader any more.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::{self, ioctl_fionread, retry_on_intr};
+
+/// Another description of the pipe behind `end`, as proc(5) says of /proc/PID/fd.
+fn another_end(end: impl AsFd, access: OFlags) -> io::Result<OwnedFd> {
+    let flags = access | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    open(format!("/proc/self/fd/{}", end.as_fd().as_raw_fd()), flags, Mode::empty())
+}
+
+pub fn reading_end(writing_end: impl AsFd) -> io::Result<OwnedFd> {
+    another_end(writing_end, OFlags::RDONLY)
+}
+
+pub fn unread_bytes(reading_end: OwnedFd) -> Option<u64> {
+    // Only a writing end tells whether there are other readers: POLLERR (poll(2)).
+    let writing_end = another_end(&reading_end, OFlags::WRONLY).ok()?;
+    let bytes = ioctl_fionread(&reading_end).ok()?;
+    drop(reading_end);
+    let mut looked = [PollFd::new(&writing_end, PollFlags::empty())];
+    let no_wait = Timespec { tv_sec: 0, tv_nsec: 0 };
+    retry_on_intr(|| poll(&mut looked, Some(&no_wait))).ok()?;
+    looked[0].revents().contains(PollFlags::ERR).then_some(bytes)
+}
