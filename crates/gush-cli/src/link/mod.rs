@@ -49,7 +49,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
             address.clone_from(word);
         }
     }
-    let talker = Talker::new("gush link");
+    let talker = Talker::new(&options.speak_for);
     if let Some(arguments) = &options.from_socat {
         return from_socat::run(arguments, &talker);
     }

@@ -37,6 +37,9 @@ pub struct Options {
     #[arg(long, value_name = "PREFIX", value_delimiter = ',', exclusive = true)]
     pub make_cert: Option<Vec<OsString>>,
 
+    /// Begin messages with the name of the command that has started this link
+    #[arg(long, value_name = "COMMAND", hide = true, default_value = "gush link")]
+    pub speak_for: String,
     /// One way only: from the first address to the second
     #[arg(short = 'u', long)]
     pub one_way: bool,

@@ -24,11 +24,11 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Starts a link to `address`, and answers the pipe that leads there.
+    /// Starts a link to `address`, and answers the pipe that leads there. The link's messages are those of the command `as_name`.
     ///
     /// # Errors
     /// What is wrong with the address, which may also be the file that is read, or that of starting this program again.
-    pub fn open(address: &OsStr) -> Result<(File, Self), String> {
+    pub fn open(address: &OsStr, as_name: &str) -> Result<(File, Self), String> {
         let (files, is_program) = behind(address)?;
         if files.iter().any(|path| super::is_source(stat(path))) {
             let name = quote::if_needed(address.as_ref());
@@ -37,7 +37,10 @@ impl Remote {
         let started = |error: io::Error| crate::talk::os_text(&error);
         let mut command = Command::new("/proc/self/exe");
         // Standard output is inherited: an address may name it, as `-` does.
-        command.args(["link", "-u", "-"]).arg(address).stdin(Stdio::piped());
+        command
+            .args(["link", "--speak-for", as_name, "-u", "-"])
+            .arg(address)
+            .stdin(Stdio::piped());
         if is_program {
             // What a program has left unread is told here, if the mode says so.
             command.args(["--log", "error"]);

@@ -45,7 +45,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
         talker = talker.ending_unread(|| {});
     }
     let mut said = Said { options: &options, talker, failed: false, died: false };
-    let Some(outputs) = open_outputs(&mut said) else { return ExitCode::FAILURE };
+    let Some(outputs) = open_outputs(&mut said, as_name) else { return ExitCode::FAILURE };
     if !outputs.is_empty() {
         copy(&outputs, &mut said);
     }
@@ -100,7 +100,7 @@ impl AsFd for Output<'_> {
 }
 
 /// Standard output, and the files that can be opened. `None` where the mode permits no failure.
-fn open_outputs<'a>(said: &mut Said<'a>) -> Option<Vec<Output<'a>>> {
+fn open_outputs<'a>(said: &mut Said<'a>, as_name: &str) -> Option<Vec<Output<'a>>> {
     let mut outputs = Vec::with_capacity(1 + said.options.files.len());
     let stdout = rustix::stdio::stdout();
     if is_written(stdout) && is_source(fstat(stdout)) {
@@ -131,7 +131,7 @@ fn open_outputs<'a>(said: &mut Said<'a>) -> Option<Vec<Output<'a>>> {
         }
     }
     for address in &said.options.to {
-        match Remote::open(address) {
+        match Remote::open(address, as_name) {
             Ok((file, remote)) => {
                 let place = Place::Named(address, file);
                 outputs.push(Output::new(place, Some(remote)));

@@ -94,6 +94,19 @@ fn a_program_that_leaves_early_is_told_as_the_mode_says() {
 }
 
 #[test]
+fn an_address_that_fails_is_told_by_tee() {
+    let (dir, _) = source();
+    for (tee, prefix) in [("$G tee", "gush: tee: "), ("(exec -a tee $G", "tee: ")] {
+        let end = if tee.starts_with('(') { ")" } else { "" };
+        let line = format!("{tee} --to file:nodir/x <source >out{end}");
+        let output = shell(dir.path(), &line);
+        assert_eq!(output.status.code(), Some(1), "{line}: {}", said(&output));
+        let begin = format!("{prefix}file:nodir/x: open: No such file or directory");
+        assert!(said(&output).starts_with(&begin), "{line}: {}", said(&output));
+    }
+}
+
+#[test]
 fn a_wrong_address_is_told_before_anything_is_started() {
     let (dir, bytes) = source();
     let output = shell(dir.path(), "$G tee --to nonsense:x copy <source >out");
