@@ -14,8 +14,9 @@ use super::messages::Messages;
 use super::options::LogFormat;
 use crate::talk::Outlet;
 
-/// Sends records that are at least as important as `level` to `messages`.
-pub fn start(level: LevelFilter, format: LogFormat, messages: &Messages) {
+/// Sends records that are at least as important as `level` to `messages`, as messages of the command `as_name`.
+pub fn start(level: LevelFilter, format: LogFormat, messages: &Messages, as_name: &str) {
+    let prefix = as_name.replace(' ', ": ");
     let messages = messages.clone();
     let builder = tracing_subscriber::fmt()
         .with_max_level(level)
@@ -25,8 +26,8 @@ pub fn start(level: LevelFilter, format: LogFormat, messages: &Messages) {
     match format {
         LogFormat::Json => builder.json().flatten_event(true).with_target(false).init(),
         // A service manager stamps each line itself.
-        LogFormat::Text => builder.event_format(Line { timed: false }).init(),
-        LogFormat::Timed => builder.event_format(Line { timed: true }).init(),
+        LogFormat::Text => builder.event_format(Line { prefix, timed: false }).init(),
+        LogFormat::Timed => builder.event_format(Line { prefix, timed: true }).init(),
     }
 }
 
@@ -54,8 +55,9 @@ impl Drop for Whole {
     }
 }
 
-/// `gush: link: LEVEL: message field=value`, in the manner of all messages.
+/// `PREFIX: LEVEL: message field=value`, in the manner of all messages.
 struct Line {
+    prefix: String,
     timed: bool,
 }
 
@@ -80,7 +82,7 @@ where
             Level::INFO => "info",
             Level::DEBUG | Level::TRACE => "debug",
         };
-        write!(out, "gush: link: {level}: ")?;
+        write!(out, "{}: {level}: ", self.prefix)?;
         context.field_format().format_fields(out.by_ref(), event)?;
         writeln!(out)
     }

@@ -85,7 +85,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
         }
     };
     let talker = talker.through(messages.clone());
-    logging::start(options.log, options.log_format, &messages);
+    logging::start(options.log, options.log_format, &messages, &options.speak_for);
     let display = Display::start(options.progress, link.ledger(), &talker);
     let ran = link.run(&stop);
     if let Some(display) = display {
