@@ -458,7 +458,7 @@ const AFTER: &str = "Without any option of Display the display is that of -p -t 
     line, 1 where FILE of -P cannot be written or PID of -R and -Q does not answer. With CMD that of the command, unless that is 0 or its output could not be written.\n\n\
     Unlike pv: the size of a partly read input is that of the rest. %T is about the pipe at the output, since nothing stays in a \
     buffer of gush's; %nA and %nL show what has passed also where nothing was left in a buffer. A line is never wider than the terminal: parts that have no room \
-    are left out. The last line comes after a failed write, too, since it says how much has arrived. A digit is rounded as an amount of 64 bits is, and pv's have 80: 2065 lines may be \
+    are left out. The last line comes after a failed write, too, since it says how much has arrived. Each skip past a read error has its line, and no warning comes before the first. A digit is rounded as an amount of 64 bits is, and pv's have 80: 2065 lines may be \
     2.06k or 2.07k. A ratio from 10000 on is a whole number and no power of ten. -c needs no reply of the terminal and no shared memory, and shows its line also where -f is given and no terminal is there. \
     -d also ends where nobody has waited for the process yet, and says that no process has NAME. -M shows both sides in one line. -R and -Q reach gush pv only, by a socket instead of a signal that \
     would end another program. -R keeps -8, -k, -s, -L, -i, -m and -w where it does not name them, and leaves -n and -q as they are, as \
