@@ -10,7 +10,6 @@ use std::sync::OnceLock;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
-use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::pages::Pages;
 use crate::sys;
@@ -176,12 +175,15 @@ impl Kernel {
     pub(crate) fn exceeds_pipe_limits(&self) -> bool {
         /// `PROC_USER_INIT_INO` of include/linux/proc_ns.h: capabilities of any other user namespace exceed nothing.
         const INITIAL_NAMESPACE: &str = "user:[4026531837]";
-        const EXCEEDING: CapabilitySet =
-            CapabilitySet::SYS_RESOURCE.union(CapabilitySet::SYS_ADMIN);
+        /// CAP_SYS_ADMIN and CAP_SYS_RESOURCE, by their numbers in capabilities(7)'s header.
+        const EXCEEDING: u64 = 1 << 21 | 1 << 24;
         *self.exceeds_pipe_limits.get_or_init(|| {
-            capabilities(None).is_ok_and(|sets| sets.effective.intersects(EXCEEDING))
-                && std::fs::read_link("/proc/self/ns/user")
-                    .is_ok_and(|name| name.as_os_str() == INITIAL_NAMESPACE)
+            let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+            let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:\t"));
+            effective.is_some_and(|hex| {
+                u64::from_str_radix(hex, 16).is_ok_and(|sets| sets & EXCEEDING != 0)
+            }) && std::fs::read_link("/proc/self/ns/user")
+                .is_ok_and(|name| name.as_os_str() == INITIAL_NAMESPACE)
         })
     }
 

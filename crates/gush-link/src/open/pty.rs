@@ -127,7 +127,7 @@ pub(super) async fn are_read(lines: &[Line], limit: Duration) -> Result<(), u64>
         if std::mem::replace(&mut before, unread) != unread {
             progress = Instant::now();
         }
-        if progress.elapsed() >= limit {
+        if unread > 0 && progress.elapsed() >= limit {
             return Err(unread);
         }
         // No event tells of a reader.
