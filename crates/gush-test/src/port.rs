@@ -3,7 +3,9 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 
-use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket, sockopt};
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt,
+};
 
 /// A port of 127.0.0.1 at which nobody listens, until somebody does who is told its number.
 ///
@@ -20,7 +22,9 @@ impl Port {
     /// Where 127.0.0.1 has no port left.
     #[must_use]
     pub fn reserve() -> Self {
-        let held = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        // No program that a test starts is to have the socket, too.
+        let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC);
+        let held = socket_with(AddressFamily::INET, kind, flags, None).expect("a socket");
         sockopt::set_socket_reuseaddr(&held, true).expect("SO_REUSEADDR");
         bind(&held, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a port");
         let address = getsockname(&held).expect("an address").try_into().expect("one of IPv4");
@@ -55,6 +59,13 @@ mod tests {
         let listener = TcpListener::bind(port.place()).unwrap();
         let client = TcpStream::connect(port.place()).unwrap();
         assert_eq!(listener.accept().unwrap().1, client.local_addr().unwrap());
+    }
+
+    #[test]
+    fn no_program_inherits_a_reserved_port() {
+        let port = Port::reserve();
+        let flags = rustix::io::fcntl_getfd(&port._held).unwrap();
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
     }
 
     #[test]
