@@ -6,7 +6,6 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use common::link::eventually;
@@ -239,7 +238,6 @@ fn another_users_process_may_not_be_seen() {
     };
     let dir = TempDir::new().unwrap();
     let program = copied_gush(dir.path());
-    open_to_all(dir.path());
     for target in [std::process::id().to_string(), format!("{}:0", std::process::id())] {
         let mut command = Command::new(&program);
         command.args(["pv", "-d", &target]).uid(uid).gid(uid).stdin(Stdio::null());
@@ -248,11 +246,6 @@ fn another_users_process_may_not_be_seen() {
         let words = "Permission denied (watching takes the right to trace the process: its own user, or CAP_SYS_PTRACE)\n";
         assert!(said(&output).ends_with(words), "{}", said(&output));
     }
-}
-
-fn open_to_all(dir: &Path) {
-    use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 /// Asks the running one until the answer comes: the socket exists soon after the start.
@@ -372,7 +365,6 @@ fn nobody_else_may_ask() {
     };
     let dir = TempDir::new().unwrap();
     let program = copied_gush(dir.path());
-    open_to_all(dir.path());
     let mut command = pv(&["-q"]);
     command.stdin(Stdio::piped());
     let mut running = Running::start(command);

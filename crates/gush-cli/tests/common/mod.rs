@@ -10,6 +10,7 @@ pub mod refused;
 pub mod shell;
 pub mod tls;
 
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -35,7 +36,7 @@ pub fn gush() -> Command {
     command
 }
 
-/// A copy of the built program in `dir`, for users who may not enter the build directory.
+/// A copy of the built program in `dir`, which every user may enter then, for users who may not enter the build directory.
 ///
 /// Another process writes the copy: a test in another thread that forks while this thread has the copy open for writing
 /// would inherit the open file, and then nobody can start the copy (ETXTBSY).
@@ -44,6 +45,9 @@ pub fn copied_gush(dir: &Path) -> PathBuf {
     let copied =
         Command::new("cp").args([env!("CARGO_BIN_EXE_gush").as_ref(), program.as_path()]).status();
     assert!(copied.unwrap().success());
+    let mut mode = std::fs::metadata(dir).unwrap().permissions();
+    mode.set_mode(mode.mode() | 0o055);
+    std::fs::set_permissions(dir, mode).unwrap();
     program
 }
 

@@ -12,7 +12,6 @@ use crate::common::{copied_gush, gush, nobody, skipped};
 /// Runs the program as a user without privileges in `dir`, which that user gets to own.
 fn as_nobody(dir: &Path, user: u32, arguments: &[&str]) -> Output {
     let program = copied_gush(dir);
-    fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
     let mut waiting = vec![dir.to_path_buf()];
     while let Some(path) = waiting.pop() {
         chown(&path, Some(user), Some(user)).unwrap();

@@ -98,8 +98,6 @@ fn a_method_that_is_refused_with_force_leaves_an_unwritable_target_as_it_was() {
         Err(why) => return skipped(&why),
     };
     let programs = tempfile::tempdir().unwrap();
-    fs::set_permissions(programs.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    // The user may not enter the build's directory.
     let gush = copied_gush(programs.path());
     let dir = with_files(&[("plain", &noise(200_000, 1)), ("empty", b"")]);
     let target = dir.path().join("b");

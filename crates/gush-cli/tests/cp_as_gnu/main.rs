@@ -7,7 +7,7 @@ mod common;
 mod crossed;
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -102,7 +102,6 @@ fn cross(
         return None;
     }
     let programs = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(programs.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let copied = common::copied_gush(programs.path());
     let run = |mut command: Command, template: &Path, words: &[&str]| {
         let dir = tempfile::tempdir().unwrap();
