@@ -297,6 +297,16 @@ mod tests {
     }
 
     #[test]
+    fn tables_tell_user_and_system_apart() {
+        let mut standings = judged(&samples("a", &[0.2; 5]));
+        (standings[0].user_s, standings[0].system_s) = (0.25, 0.5);
+        standings[0].processor_s = 0.75;
+        let text = markdown(&standings, None);
+        assert!(text.contains("| processor | user | system |"), "{text}");
+        assert!(text.contains("| 750.00 ms | 250.00 ms | 500.00 ms |"), "{text}");
+    }
+
+    #[test]
     fn hyperfines_fields_are_there() {
         let all = [samples("a", &[0.2; 5]), samples("b", &[0.1; 5])].concat();
         let json: Value = serde_json::from_str(&json(&judged(&all))).unwrap();

@@ -115,6 +115,8 @@ const RATIO: &[Column] = &[
 
 const USE: &[Column] = &[
     ("processor", |one, unit| time(one.processor_s, unit)),
+    ("user", |one, unit| time(one.user_s, unit)),
+    ("system", |one, unit| time(one.system_s, unit)),
     ("memory", |one, _| memory(one)),
     ("GiB/s", |one, _| one.gib_per_s.map_or_else(String::new, |speed| format!("{speed:.2}"))),
     ("calls", |one, _| one.calls.map_or_else(String::new, |calls| calls.to_string())),
