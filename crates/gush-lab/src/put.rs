@@ -1,8 +1,11 @@
 //! Text under a name, whole: who reads the name meanwhile sees the old text or the new one.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::Path;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat};
 
 /// Puts `text` at `path`, and on the disk. A new file takes the place of an old one. A device or a FIFO is written to; a
 /// symbolic link is followed.
@@ -31,16 +34,35 @@ pub fn whole(path: &Path, text: &str) -> io::Result<()> {
     }
     let mut beside = target.clone().into_os_string();
     beside.push(format!(".{}.tmp", std::process::id()));
-    let mut file = fs::File::create_new(&beside)?;
-    let written = file
-        .write_all(text.as_bytes())
-        .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&beside, &target));
-    if written.is_err() {
+    let beside = PathBuf::from(beside);
+    let written = match unnamed_in(target.parent()) {
+        Some(mut file) => write(&mut file, text).and_then(|()| name(&file, &beside)),
+        None => File::create_new(&beside).and_then(|mut file| write(&mut file, text)),
+    };
+    let put = written.and_then(|()| fs::rename(&beside, &target));
+    if put.is_err() {
         // The error to tell is that of writing, not that of tidying up.
         let _ = fs::remove_file(&beside);
     }
-    written
+    put
+}
+
+fn write(file: &mut File, text: &str) -> io::Result<()> {
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+/// A file without a name in `dir`, which is gone when this program ends, however it ends; `None` on a file system that has none (NFS).
+fn unnamed_in(dir: Option<&Path>) -> Option<File> {
+    let dir = dir.filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    rustix::fs::open(dir, flags, Mode::from_raw_mode(0o666)).ok().map(File::from)
+}
+
+/// Gives a file that has no name the name `path` (open(2), O_TMPFILE).
+fn name(file: &File, path: &Path) -> io::Result<()> {
+    let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(linkat(CWD, own, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! `gush lab report`: from stored or exported runs to a page.
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -51,6 +52,24 @@ fn stored_runs_become_a_page_whose_path_is_printed() {
     ] {
         assert!(page.contains(text), "{text} is missing");
     }
+}
+
+#[test]
+fn a_signal_while_the_page_is_written_leaves_the_old_page_alone() {
+    let home = imported();
+    let dir = TempDir::new().unwrap();
+    let page = dir.path().join("page.html");
+    fs::write(&page, "the old page").unwrap();
+    // Past the limit on the size of files the kernel sends SIGXFSZ (setrlimit(2)).
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -c 0; ulimit -f 8; exec \"$@\"", "sh"]);
+    limited.args([env!("CARGO_BIN_EXE_gush"), "lab", "report", "-o"]).arg(&page);
+    let output = limited.env("XDG_DATA_HOME", home.path()).output().unwrap();
+    assert_eq!(output.status.signal(), Some(25), "{output:?}");
+    let names: Vec<_> =
+        fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["page.html"]);
+    assert_eq!(fs::read_to_string(page).unwrap(), "the old page");
 }
 
 #[test]
