@@ -1,9 +1,9 @@
 //! `gush lab relay`: the cases, the CSV, and the message about a relay that cannot start.
 
 use std::fs;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::common::gush;
 use rustix::process::{Pid, Signal, kill_process};
@@ -48,8 +48,8 @@ fn a_case_that_nobody_knows_is_refused_with_those_that_there_are() {
     assert!(said.contains("sockmap") && said.contains("splice-many"), "{said}");
 }
 
-#[test]
-fn a_relay_that_is_killed_fails_its_case_and_not_the_lab() {
+/// `gush lab relay`, and the process of its relay.
+fn running() -> (Child, i32) {
     let mut lab = gush()
         .args(["lab", "relay", "--only", "link", "--rounds", "1", "--bytes", "64G", "--no-store"])
         .stdout(Stdio::piped())
@@ -61,14 +61,35 @@ fn a_relay_that_is_killed_fails_its_case_and_not_the_lab() {
         let command = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         command.contains("tcp-listen:")
     };
-    let relay: i32 = loop {
+    loop {
         let listed = fs::read_to_string(&children).unwrap();
         if let Some(relay) = listed.split_whitespace().find(is_relay) {
-            break relay.parse().unwrap();
+            return (lab, relay.parse().unwrap());
         }
         assert!(lab.try_wait().unwrap().is_none(), "the lab ended without a relay");
         thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn no_relay_goes_on_after_its_lab_was_killed() {
+    let (mut lab, relay) = running();
+    lab.kill().unwrap();
+    lab.wait().unwrap();
+    let is_relay = || {
+        let command = fs::read_to_string(format!("/proc/{relay}/cmdline")).unwrap_or_default();
+        command.contains("tcp-listen:")
     };
+    let begun = Instant::now();
+    while is_relay() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it listens on");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_relay_that_is_killed_fails_its_case_and_not_the_lab() {
+    let (mut lab, relay) = running();
     // Starting takes less processor time.
     while computed_ticks(relay) < 5 {
         assert!(lab.try_wait().unwrap().is_none(), "the relay ended before it was killed");

@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Command, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::not_applicable;
@@ -31,7 +33,6 @@ fn an_interrupt_ends_all_processes_cleans_up_and_leaves_no_file() {
     lab.args(["-r", "3", &endless, "cat {in}"]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut lab = lab.spawn().unwrap();
     wait_until("the command has started", || pid_file.exists());
-    let sleeper = fs::read_to_string(&pid_file).unwrap().trim().to_owned();
     kill_process(Pid::from_child(&lab), Signal::INT).unwrap();
     let mut said = String::new();
     lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();
@@ -39,10 +40,7 @@ fn an_interrupt_ends_all_processes_cleans_up_and_leaves_no_file() {
     assert!(said.contains("interrupted: 0 samples were taken"), "{said}");
     assert!(cleaned.exists(), "{said}");
     // Where nobody takes it away, it stays as a zombie.
-    wait_until("the shell's child has ended", || {
-        let status = fs::read_to_string(format!("/proc/{sleeper}/status")).unwrap_or_default();
-        !status.contains("\nState:") || status.contains("\nState:\tZ")
-    });
+    wait_until("the shell's child has ended", || !is_alive(&pid_file));
     assert!(names(dir.path()).iter().all(|name| ["pid", "cleaned"].contains(&name.as_str())));
 }
 
@@ -124,6 +122,97 @@ fn an_interrupt_during_the_cleanup_is_the_status() {
     assert!(said.contains("interrupted: 1 samples were taken"), "{said}");
 }
 
+/// Is the process whose number the file has still there, and no zombie?
+fn is_alive(pid_file: &Path) -> bool {
+    let pid = fs::read_to_string(pid_file).unwrap();
+    let status = fs::read_to_string(format!("/proc/{}/status", pid.trim())).unwrap_or_default();
+    status.contains("\nState:") && !status.contains("\nState:\tZ")
+}
+
+#[test]
+fn no_command_goes_on_after_its_lab_was_killed() {
+    // A child of the shell, and not the shell itself, which one signal would reach.
+    let endless = "sleep 100000 & echo $! >pid.new; mv pid.new pid; wait";
+    let places: [(&str, &[&str]); 6] = [
+        ("the command", &[endless]),
+        ("the command, traced", &["--count-calls", endless]),
+        ("--setup", &["--setup", endless, "true"]),
+        ("--prepare", &["--prepare", endless, "true"]),
+        ("--conclude", &["--conclude", endless, "true"]),
+        ("--cleanup", &["-r", "1", "--cleanup", endless, "true"]),
+    ];
+    for (place, words) in places {
+        let dir = TempDir::new().unwrap();
+        let pid = dir.path().join("pid");
+        let mut killed = lab(dir.path());
+        killed.current_dir(dir.path()).args(words).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut killed = killed.spawn().unwrap();
+        wait_until(place, || pid.exists() || killed.try_wait().unwrap().is_some());
+        if killed.try_wait().unwrap().is_some() {
+            let mut said = String::new();
+            killed.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+            assert!(said.contains("may not be traced"), "{place}: {said}");
+            not_applicable(&said);
+            continue;
+        }
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+        wait_until(place, || !is_alive(&pid));
+        let (status, _, said) = ended(lab(dir.path()).args(["-r", "1", "true"]));
+        assert_eq!(status, Some(0), "{said}");
+        assert_eq!(names(dir.path()), ["pid"], "{place}: a later run removes the directory");
+    }
+}
+
+#[test]
+fn a_program_left_by_a_setup_stays_where_the_lab_is_killed_later() {
+    let dir = TempDir::new().unwrap();
+    let [server, begun] = ["server", "begun"].map(|name| dir.path().join(name));
+    let setup = "sleep 100000 & echo $! >server";
+    let mut killed = lab(dir.path());
+    killed.current_dir(dir.path()).args(["--setup", setup, "touch begun; exec sleep 100000"]);
+    let mut killed = killed.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("the command has started", || begun.exists());
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let number: i32 = fs::read_to_string(&server).unwrap().trim().parse().unwrap();
+    assert!(is_alive(&server), "the setup's program is the user's");
+    kill_process(Pid::from_raw(number).unwrap(), Signal::KILL).unwrap();
+}
+
+#[test]
+fn a_cleanup_goes_on_after_one_interrupt_and_ends_with_the_second() {
+    let endless = "sleep 100000 & echo $! >pid.new; mv pid.new pid; wait";
+    for (command, first) in [("sleep 100000", true), ("true", false)] {
+        let dir = TempDir::new().unwrap();
+        let [pid, begun] = ["pid", "begun"].map(|name| dir.path().join(name));
+        let mut run = lab(dir.path());
+        run.current_dir(dir.path()).args(["-r", "1", "-w", "0", "--cleanup", endless]);
+        run.arg(format!("touch begun; {command}")).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut run = run.spawn().unwrap();
+        let mut said = BufReader::new(run.stderr.take().unwrap());
+        let interrupt = |run: &Child| kill_process(Pid::from_child(run), Signal::INT).unwrap();
+        wait_until("the command has started", || begun.exists());
+        if first {
+            interrupt(&run);
+        }
+        wait_until("the cleanup has started", || pid.exists());
+        if !first {
+            interrupt(&run);
+        }
+        let mut line = String::new();
+        while !line.contains("cleanup") {
+            line.clear();
+            assert_ne!(said.read_line(&mut line).unwrap(), 0, "{command}: not a word");
+        }
+        assert!(line.contains("interrupted") && line.contains("again ends it at once"), "{line}");
+        assert!(is_alive(&pid), "the first one leaves the cleanup alone");
+        interrupt(&run);
+        assert_eq!(run.wait().unwrap().signal(), Some(2), "{command}");
+        wait_until("the cleanup has ended", || !is_alive(&pid));
+    }
+}
+
 #[test]
 fn no_program_outlives_an_interrupt_in_a_session_of_its_own() {
     let sleeper = "echo $$ >pid.new; mv pid.new pid; exec sleep 100000";
@@ -132,12 +221,7 @@ fn no_program_outlives_an_interrupt_in_a_session_of_its_own() {
     let left = "setsid sh -c 'echo $$ >left.new; mv left.new left; exec sleep 100000' &";
     for endless in [awaited, daemon] {
         let dir = TempDir::new().unwrap();
-        let pid_of = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
-        let is_alive = |pid: &str| {
-            let status = fs::read_to_string(format!("/proc/{}/status", pid.trim()));
-            let status = status.unwrap_or_default();
-            status.contains("\nState:") && !status.contains("\nState:\tZ")
-        };
+        let [sleeper, server] = ["pid", "left"].map(|name| dir.path().join(name));
         let mut lab = lab(dir.path());
         lab.current_dir(dir.path()).args(["-r", "3", "-w", "0", "--setup", left]);
         lab.args([
@@ -146,10 +230,7 @@ fn no_program_outlives_an_interrupt_in_a_session_of_its_own() {
             &endless,
         ]);
         let mut lab = lab.stderr(Stdio::piped()).spawn().unwrap();
-        for name in ["pid", "left"] {
-            wait_until("both have started", || dir.path().join(name).exists());
-        }
-        let (sleeper, server) = (pid_of("pid"), pid_of("left"));
+        wait_until("both have started", || sleeper.exists() && server.exists());
         kill_process(Pid::from_child(&lab), Signal::INT).unwrap();
         let mut said = String::new();
         lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();

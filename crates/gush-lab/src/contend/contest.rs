@@ -12,6 +12,7 @@ use super::ring::{Expected, Ring};
 use super::{Comparison, Content, Output, Shell, label, template};
 use crate::Error;
 use crate::case::Case;
+use crate::runner::children;
 
 /// A contender that takes no part, because an optional program is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +42,7 @@ impl Comparison {
     /// The contradiction in the comparison, as a sentence, or the file that cannot be made.
     pub fn contest(&self) -> Result<Contest, Error> {
         self.check()?;
+        children::make_ready();
         let place = Place::new(&self.dir, self.input.as_ref())?;
         let ring = Rc::new(Ring {
             shell: self.shell_words(),
@@ -220,12 +222,13 @@ impl Contest {
         )))
     }
 
-    /// Runs the cleanup of every contender set up, and removes the files; `tell` learns of failures.
-    pub fn end(self, mut tell: impl FnMut(&Error)) {
+    /// Runs the cleanup of every contender set up, and removes the files; `tell` learns of failures, and `tell_interrupted` of
+    /// a cleanup that goes on after an interrupt.
+    pub fn end(self, mut tell: impl FnMut(&Error), mut tell_interrupted: impl FnMut(&str)) {
         let Self { cases, contenders, ring, .. } = self;
         drop(cases);
         for contender in &contenders {
-            if let Err(error) = contender.clean_up() {
+            if let Err(error) = contender.clean_up(&mut tell_interrupted) {
                 tell(&error);
             }
         }

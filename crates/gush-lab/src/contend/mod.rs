@@ -148,7 +148,7 @@ pub struct Entry {
 /// let outcome = runner.run(&contest.cases, |_| ());
 /// assert_eq!((outcome.samples.len(), outcome.failures.len()), (4, 0));
 /// assert!(contest.agreement()?.unwrap().contains("equal to the input"));
-/// contest.end(|_| ());
+/// contest.end(|_| (), |_| ());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]

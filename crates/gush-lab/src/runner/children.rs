@@ -6,13 +6,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Output};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open,
     pidfd_send_signal, waitid,
 };
 
+use super::guard::{self, Guarded};
 use super::{Usage, interrupt, strays};
 use crate::{Error, foreign, once};
 
@@ -38,6 +39,9 @@ pub struct Running {
     child: Option<Child>,
     name: String,
     leads_group: bool,
+    /// Ends by itself alone, or with this program.
+    outlives_interrupt: bool,
+    guarded: Option<Guarded>,
     _handle: Option<Arc<OwnedFd>>,
 }
 
@@ -76,14 +80,36 @@ pub fn start(command: &mut Command) -> Result<Running, Error> {
 /// # Errors
 /// As [`start`].
 pub fn start_group(command: &mut Command) -> Result<Running, Error> {
-    strays::adopt();
+    make_ready();
     spawn(command.process_group(0), true)
+}
+
+/// As [`start_group`], also after an interrupt, and no interrupt ends the group: the command that tidies up. Only the end of this
+/// program does.
+///
+/// # Errors
+/// [`Error::Failed`] when the command cannot be started.
+pub fn start_last(command: &mut Command) -> Result<Running, Error> {
+    make_ready();
+    let name = command.get_program().to_string_lossy().into_owned();
+    let child = command.process_group(0).spawn().map_err(|error| not_started(&name, error))?;
+    let guarded = Some(Guarded::new(Pid::from_child(&child), true));
+    let (child, leads_group, outlives_interrupt) = (Some(child), true, true);
+    Ok(Running { child, name, leads_group, outlives_interrupt, guarded, _handle: None })
+}
+
+/// Makes ready for groups, so that the first one takes no longer than the others.
+pub fn make_ready() {
+    strays::adopt();
+    guard::pid();
 }
 
 fn spawn(command: &mut Command, leads_group: bool) -> Result<Running, Error> {
     let name = command.get_program().to_string_lossy().into_owned();
     let (child, handle) = spawn_watched(command)?;
-    Ok(Running { child: Some(child), name, leads_group, _handle: handle })
+    let guarded = Some(Guarded::new(Pid::from_child(&child), leads_group));
+    let (child, outlives_interrupt) = (Some(child), false);
+    Ok(Running { child, name, leads_group, outlives_interrupt, guarded, _handle: handle })
 }
 
 /// Starts a process that an interrupt kills as long as its descriptor is kept; the caller waits for it.
@@ -143,9 +169,12 @@ impl Running {
         let ended = self.wait_for_end();
         // Before the bookkeeping below, which is none of the command's time.
         let ended_at = Instant::now();
-        if interrupt::requested() {
+        let is_interrupted = interrupt::requested() && !self.outlives_interrupt;
+        if is_interrupted {
             self.end_group();
         }
+        // Before the number is free for others.
+        drop(self.guarded.take());
         let number = self.child().id();
         // Taken away here, and not by whoever drops the child.
         drop(self.child.take());
@@ -155,9 +184,9 @@ impl Running {
             let alive = running();
             let alive =
                 alive.iter().filter(|(pid, handle)| handle.strong_count() > 0 && Some(*pid) != own);
-            let others: Vec<Pid> = alive.map(|(pid, _)| *pid).collect();
+            let others: Vec<Pid> = alive.map(|(pid, _)| *pid).chain(guard::pid()).collect();
             match &mut used {
-                Ok((true, (_, usage))) if !interrupt::requested() => {
+                Ok((true, (_, usage))) if !is_interrupted => {
                     *usage = usage.and(strays::keep(&others));
                 }
                 _ => strays::end(&others),
@@ -171,6 +200,28 @@ impl Running {
             ));
         }
         Ok((ended_at, status, usage))
+    }
+
+    /// Waits until the process ends or is stopped, and calls `tell` once an interrupt comes before.
+    ///
+    /// # Errors
+    /// The error of waiting.
+    pub(crate) fn when_interrupted(&self, tell: impl FnOnce()) -> Result<(), Error> {
+        let Some(pid) = self.pid() else { return Ok(()) };
+        let change = WaitIdOptions::EXITED | WaitIdOptions::STOPPED;
+        let look = change | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        // A signal's handler may run on another thread, and ends no wait.
+        while !interrupt::requested() {
+            match waitid(WaitId::Pid(pid), look) {
+                Ok(None) => std::thread::sleep(Duration::from_millis(20)),
+                Ok(Some(_)) => return Ok(()),
+                Err(errno) => {
+                    return Err(Error::failed(format!("cannot wait for {}", self.name), errno));
+                }
+            }
+        }
+        tell();
+        Ok(())
     }
 
     fn pid(&self) -> Option<Pid> {

@@ -1,6 +1,7 @@
 //! Runs cases: one round of all of them after the other, every sample kept and told of at once.
 
 pub mod children;
+mod guard;
 pub mod interrupt;
 mod strays;
 mod usage;

@@ -133,7 +133,14 @@ fn measure(
     // An interrupt ends the reading of an input, too, and is told in the end.
     let agreement = if session.is_interrupted() { Ok(None) } else { contest.agreement() };
     let measure = contest.baseline().to_owned();
-    contest.end(|error| session.leave_out(&comparison.suite, error));
+    contest.end(
+        |error| session.leave_out(&comparison.suite, error),
+        |cleanup| {
+            talker.say(format_args!(
+                "interrupted: the cleanup '{cleanup}' runs on; to interrupt again ends it at once"
+            ));
+        },
+    );
     let standings = contend::standings(session.run(), &comparison.suite);
     if options.shows_tables() && !standings.is_empty() {
         let rows = options.sorted(standings.clone());
