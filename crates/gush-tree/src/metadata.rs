@@ -271,10 +271,13 @@ impl Transfer<'_> {
             true => self.keep_access_list(bits)?,
             false => self.drop_acl()?,
         }
-        if kind(self.source_stat) == FileType::Directory {
-            self.keep_default_list()?;
-        }
-        self.target.set_mode(bits)
+        // That list is for files to come: without it the directory itself grants what it should.
+        let for_files = match kind(self.source_stat) {
+            FileType::Directory => self.keep_default_list(),
+            _ => Ok(()),
+        };
+        self.target.set_mode(bits)?;
+        for_files
     }
 
     /// A directory's default list, which a new directory may have got from its parent.

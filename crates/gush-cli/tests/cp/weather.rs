@@ -251,6 +251,27 @@ fn a_list_that_the_target_refuses_gives_the_group_nothing_more() {
     assert_eq!(stdout(&output), "1 670 640\n");
 }
 
+/// The list of a directory is for files to come: without this list the directory itself grants nothing else.
+#[test]
+fn a_default_list_that_the_target_refuses_leaves_the_directory_its_mode() {
+    let dir = with_files(&[]);
+    let Some(output) = with_mounts(
+        dir.path(),
+        "mount -t ramfs none m && mkdir a && chmod 751 a && setfacl -d -m u:12:rwx a || exit 99
+         \"$G\" cp -rp a m/b; echo $? $(stat -c %a m/b)
+         \"$G\" cp -a a m/c; echo $? $(stat -c %a m/c)",
+    ) else {
+        return;
+    };
+    if output.status.code() == Some(99) {
+        return skipped(&format!("no ramfs, or no lists: {}", stderr(&output)));
+    }
+    let why = words_of(Errno::OPNOTSUPP);
+    let said = |name| format!("gush: cp: m/{name}: cannot preserve permissions: {why}\n");
+    assert_eq!(stderr(&output), said("b") + &said("c"));
+    assert_eq!(stdout(&output), "1 751\n1 751\n");
+}
+
 #[test]
 fn the_remedy_that_is_told_for_a_target_is_one_that_helps() {
     let dir = with_files(&[("a", b"a"), ("b", b"b")]);
