@@ -27,7 +27,7 @@ fn unfinished() -> MutexGuard<'static, Vec<Arc<Waiting>>> {
 /// Gives all directories their attributes, and keeps other threads from making more, for a program about to die of a signal.
 pub(crate) fn finish_all() {
     let unfinished = unfinished();
-    for waiting in unfinished.iter().rev() {
+    for waiting in unfinished.iter() {
         // The process is about to die: nobody could be told of a failure.
         waiting.finish(&mut ());
     }
@@ -186,10 +186,10 @@ impl Parents {
         Ok(())
     }
 
-    /// Gives the directories their attributes, deepest first; `false` when an attribute could not be set.
+    /// Gives the directories their attributes; `false` when an attribute could not be set.
     pub fn finish(self, events: &mut dyn Events) -> bool {
-        // Deepest first: an attribute given below changes the time of the directory above.
-        self.waiting.iter().rev().fold(true, |complete, waiting| waiting.finish(events) & complete)
+        // In any order: each is reached by its descriptor, and no attribute given below changes a time above.
+        self.waiting.iter().fold(true, |complete, waiting| waiting.finish(events) & complete)
     }
 }
 
