@@ -65,37 +65,50 @@ pub(crate) fn hard(
     let link = |place: &Place<'_>| {
         retry_on_intr(|| fs::linkat(source.dir, source.name, place.dir, place.name, flags))
     };
-    make(&job.target, may_replace, link).map(drop).map_err(|errno| {
-        let what = format!("cannot create hard link to {}", quote::always(source.shown));
-        let error = remedy::not_made(&job.target, what, errno);
-        match errno {
-            Errno::EXIST => error.hinting("-f replaces it"),
-            Errno::XDEV => error.hinting("a hard link cannot lead to another file system"),
-            _ => error,
-        }
-    })
+    let made = make(&job.target, may_replace, link).map(drop);
+    made.map_err(|errno| no_hard_link(&source, &job.target, errno))
+}
+
+pub(crate) fn no_hard_link(source: &Place<'_>, target: &Place<'_>, errno: Errno) -> Error {
+    let what = format!("cannot create hard link to {}", quote::always(source.shown));
+    let error = remedy::not_made(target, what, errno);
+    match errno {
+        Errno::EXIST => error.hinting("-f replaces it"),
+        Errno::XDEV => error.hinting("a hard link cannot lead to another file system"),
+        _ => error,
+    }
 }
 
 /// Makes `target` a symbolic link to the source's name (`-s`).
 pub(crate) fn symbolic(job: &Job<'_>) -> Result<(), Error> {
+    refuse_misleading(&job.source, &job.target)?;
     // In a tree the name alone is the last component.
     let text = job.source.shown;
-    if !text.is_absolute() && !is_in_current_directory(&job.target) {
-        return Err(Error::refusal(
-            job.target.shown,
-            "can make relative symbolic links only in current directory",
-        )
-        .hinting("name the source by its absolute path"));
-    }
     let link = |place: &Place<'_>| retry_on_intr(|| fs::symlinkat(text, place.dir, place.name));
-    make(&job.target, job.may_replace_link(), link).map(drop).map_err(|errno| {
-        let what = format!("cannot create symbolic link to {}", quote::always(text));
-        let error = remedy::not_made(&job.target, what, errno);
-        match errno {
-            Errno::EXIST => error.hinting("-f replaces it"),
-            _ => error,
-        }
-    })
+    let made = make(&job.target, job.may_replace_link(), link).map(drop);
+    made.map_err(|errno| no_symbolic_link(&job.source, &job.target, errno))
+}
+
+/// Refuses a link to `source` that would lead to another place than this name.
+pub(crate) fn refuse_misleading(source: &Place<'_>, target: &Place<'_>) -> Result<(), Error> {
+    match source.shown.is_absolute() || is_in_current_directory(target) {
+        true => Ok(()),
+        false => Err(misleading(target)),
+    }
+}
+
+pub(crate) fn misleading(target: &Place<'_>) -> Error {
+    let text = "can make relative symbolic links only in current directory";
+    Error::refusal(target.shown, text).hinting("name the source by its absolute path")
+}
+
+pub(crate) fn no_symbolic_link(source: &Place<'_>, target: &Place<'_>, errno: Errno) -> Error {
+    let what = format!("cannot create symbolic link to {}", quote::always(source.shown));
+    hinting_force(remedy::not_made(target, what, errno), errno)
+}
+
+fn hinting_force(error: Error, errno: Errno) -> Error {
+    if errno == Errno::EXIST { error.hinting("-f replaces it") } else { error }
 }
 
 /// Makes `target` a symbolic link with the text of the source; the descriptor `source` holds the source link.
@@ -104,9 +117,12 @@ pub(crate) fn copy(job: &Job<'_>, source: BorrowedFd<'_>) -> Result<(), Error> {
         .map_err(|errno| Error::os(job.source.shown, "cannot read symbolic link", errno))?;
     let link =
         |place: &Place<'_>| retry_on_intr(|| fs::symlinkat(text.as_c_str(), place.dir, place.name));
-    make(&job.target, job.may_replace_link(), link)
-        .map(drop)
-        .map_err(|errno| remedy::not_made(&job.target, "cannot create symbolic link", errno))
+    let made = make(&job.target, job.may_replace_link(), link).map(drop);
+    made.map_err(|errno| no_copy(&job.target, errno))
+}
+
+pub(crate) fn no_copy(target: &Place<'_>, errno: Errno) -> Error {
+    hinting_force(remedy::not_made(target, "cannot create symbolic link", errno), errno)
 }
 
 /// Makes a link. An existing name is replaced by one rename, never removed first; `true` where that happened.

@@ -14,9 +14,9 @@ use crate::backup::BackupControl;
 use crate::error::Error;
 use crate::events::{Events, Question};
 use crate::options::{Dereference, Make, Options, Update};
-use crate::place::{Place, kind};
+use crate::place::{Place, kind, mount_of};
 use crate::same::{self, Verdict};
-use crate::{open, quote, regular, rehearsal, remedy, uncached};
+use crate::{links, open, quote, regular, rehearsal, remedy, special, uncached};
 
 /// What becomes of a source, as far as the target decides.
 pub(crate) enum Fate {
@@ -203,8 +203,18 @@ impl Look<'_> {
         }
         match existing {
             // In a directory that a dry run did not make is nothing to look at.
-            None if is_new => Ok(()),
-            None => rehearsal::refuse_new(options, target, is_read),
+            None if is_new => {
+                let above = Place { name: target.parent(), ..*target };
+                let misleads = options.make == Make::SymbolicLink
+                    && !self.source.shown.is_absolute()
+                    // That directory will not be the current one.
+                    && above.stat(true).is_err();
+                if misleads { Err(links::misleading(target)) } else { Ok(()) }
+            }
+            None => {
+                self.refuse_link()?;
+                rehearsal::refuse_new((options, target), |errno| self.cannot_make(errno), is_read)
+            }
             Some(existing) => self.rehearse_replacing(existing, is_read),
         }
     }
@@ -212,8 +222,9 @@ impl Look<'_> {
     /// Asks what the copy would need, in the same order.
     fn rehearse_replacing(&self, existing: &Stat, is_read: bool) -> Result<(), Error> {
         let Self { options, .. } = *self;
-        // Only a link takes a name by -f.
+        // Only a link takes a name by -f; an answer lets a hard link take one, too.
         let is_link = options.make != Make::Copy || kind(self.source_stat) == FileType::Symlink;
+        let takes_name = is_link && options.force || options.make == Make::HardLink && options.ask;
         let goes_first = self.goes_first(existing);
         let behind;
         let mut target: Place<'_> = self.target;
@@ -231,9 +242,13 @@ impl Look<'_> {
                     decided => return decided,
                 }
             }
-        } else if !(is_link && options.force) {
-            let error = open::cannot_create(&target, Errno::EXIST);
-            return Err(if is_link { error.hinting("-f replaces it") } else { error });
+        } else if !takes_name {
+            if options.make == Make::SymbolicLink {
+                self.refuse_link()?;
+            }
+            return Err(self.cannot_make(Errno::EXIST));
+        } else {
+            self.refuse_link()?;
         }
         let backs_up = options.backup.is_some();
         let is_staged = is_read && (options.atomic || !backs_up && options.may_be_refused());
@@ -243,8 +258,44 @@ impl Look<'_> {
             false if is_read || goes_first && !options.atomic => {
                 remedy::not_changed(&target, "cannot remove", errno)
             }
-            false => remedy::not_changed(&target, "cannot replace", errno),
-        })
+            false => self.cannot_make(errno),
+        })?;
+        self.refuse_link()
+    }
+
+    /// Refuses, in a dry run, a link that could not be made wherever its directory lets names be made.
+    fn refuse_link(&self) -> Result<(), Error> {
+        match self.options.make {
+            Make::Copy => Ok(()),
+            Make::SymbolicLink => links::refuse_misleading(&self.source, &self.target),
+            Make::HardLink => {
+                let flags = match self.options.dereference {
+                    Dereference::Never => AtFlags::SYMLINK_NOFOLLOW,
+                    _ => AtFlags::empty(),
+                };
+                let from = mount_of(self.source.dir, self.source.name, flags);
+                let to = mount_of(self.target.dir, self.target.parent(), AtFlags::empty());
+                match from.zip(to) {
+                    Some((from, to)) if from != to => Err(self.cannot_make(Errno::XDEV)),
+                    // What cannot be looked at is told of by the next question.
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// The error of a copy or link that cannot be made under the target's name, in the words of the copy.
+    fn cannot_make(&self, errno: Errno) -> Error {
+        let Self { options, source, target, .. } = self;
+        match (options.make, kind(self.source_stat)) {
+            (Make::HardLink, _) => links::no_hard_link(source, target, errno),
+            (Make::SymbolicLink, _) => links::no_symbolic_link(source, target, errno),
+            (Make::Copy, source_kind) if options.reads(source_kind) => {
+                open::cannot_create(target, errno)
+            }
+            (Make::Copy, FileType::Symlink) => links::no_copy(target, errno),
+            (Make::Copy, special) => special::not_made(target, special, errno),
+        }
     }
 
     /// Compares two regular files, or two symbolic links.

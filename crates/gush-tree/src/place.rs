@@ -5,7 +5,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat};
+use rustix::fs::{
+    self, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, StatxFlags,
+};
 use rustix::io::{self, Errno, retry_on_intr};
 
 use crate::beneath;
@@ -74,6 +76,18 @@ impl FileId {
 
 pub(crate) fn kind(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
+}
+
+/// The id of the mount that a name is reached by, from Linux 5.8 on.
+pub(crate) fn mount_of(
+    dir: BorrowedFd<'_>,
+    name: impl rustix::path::Arg + Copy,
+    flags: AtFlags,
+) -> Option<u64> {
+    let look = || fs::statx(dir, name, flags, StatxFlags::MNT_ID);
+    let found = retry_on_intr(look).ok()?;
+    // Kernels before 5.8 leave the field 0, and say so by the mask.
+    (found.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(found.stx_mnt_id)
 }
 
 pub(crate) fn same_file(a: &Stat, b: &Stat) -> bool {

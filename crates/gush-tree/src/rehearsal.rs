@@ -71,15 +71,15 @@ pub(crate) fn refuse_unreadable(source: &Place<'_>, source_kind: FileType) -> Re
         .map_err(|errno| open::not_opened(source, "cannot open for reading", errno))
 }
 
-/// Refuses a target with a free name, or a dangling link there, that could not be made.
+/// Refuses a target with a free name, or a dangling link there, that could not be made. `cannot_make` has the words of the copy.
 pub(crate) fn refuse_new(
-    options: &Options,
-    target: &Place<'_>,
+    (options, target): (&Options, &Place<'_>),
+    cannot_make: impl Fn(Errno) -> Error,
     is_read: bool,
 ) -> Result<(), Error> {
     let cannot = |errno| match is_read && options.atomic {
         true => open::cannot_replace(options, (target, false), errno),
-        false => open::cannot_create(target, errno),
+        false => cannot_make(errno),
     };
     if is_read && open::is_link(target) {
         if options.atomic || !options.through_dangling {
@@ -90,7 +90,7 @@ pub(crate) fn refuse_new(
     }
     may_be_made(target).map_err(cannot)?;
     match target.must_be_directory() {
-        true => Err(open::cannot_create(target, Errno::NOTDIR)),
+        true => Err(cannot(Errno::NOTDIR)),
         false => Ok(()),
     }
 }

@@ -17,14 +17,17 @@ pub(crate) fn not_changed(
     errno: Errno,
 ) -> Error {
     let error = Error::os(place.shown, what, errno);
-    let remedy = match errno {
+    match flag_in_the_way(place, errno) {
+        Some(remedy) => error.hinting(remedy),
+        None => error,
+    }
+}
+
+fn flag_in_the_way(place: &Place<'_>, errno: Errno) -> Option<&'static str> {
+    match errno {
         // unlink(2) and rename(2) act on a link, not on the file behind it.
         Errno::PERM => about(place, AtFlags::SYMLINK_NOFOLLOW).ok().and_then(|file| flag(&file)),
         _ => None,
-    };
-    match remedy {
-        Some(remedy) => error.hinting(remedy),
-        None => error,
     }
 }
 
@@ -42,7 +45,11 @@ pub(crate) fn not_made(
         Some(shown) if errno == Errno::NOENT && lacks_directory() => {
             error.hinting(format!("mkdir -p {} makes the directory", quote::always(shown)))
         }
-        _ => error,
+        // A name that a rename was to give away.
+        _ => match flag_in_the_way(place, errno) {
+            Some(remedy) => error.hinting(remedy),
+            None => error,
+        },
     }
 }
 

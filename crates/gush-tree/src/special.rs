@@ -13,6 +13,9 @@ use crate::remedy;
 pub(crate) fn recreate(job: &Job<'_>) -> Result<u32, Error> {
     let stat = job.source_stat;
     let kind = kind(stat);
+    if kind == FileType::Unknown {
+        return Err(Error::refusal(job.source.shown, "has an unknown file type"));
+    }
     let withheld = if job.options.preserve.owner { stat.st_mode & 0o077 } else { 0 };
     let mode = Mode::from_bits_retain(stat.st_mode & 0o7777 & !withheld);
     let make = |place: &Place<'_>| {
@@ -22,11 +25,14 @@ pub(crate) fn recreate(job: &Job<'_>) -> Result<u32, Error> {
         Err(Errno::EXIST) if job.displaces => atomic::replace(&job.target, job.target.name, make),
         other => other,
     };
+    made.map(|()| withheld).map_err(|errno| not_made(&job.target, kind, errno))
+}
+
+pub(crate) fn not_made(target: &Place<'_>, kind: FileType, errno: Errno) -> Error {
     let what = match kind {
         FileType::Fifo => "cannot create FIFO",
         FileType::Socket => "cannot create socket",
-        FileType::BlockDevice | FileType::CharacterDevice => "cannot create device",
-        _ => return Err(Error::refusal(job.source.shown, "has an unknown file type")),
+        _ => "cannot create device",
     };
-    made.map(|()| withheld).map_err(|errno| remedy::not_made(&job.target, what, errno))
+    remedy::not_made(target, what, errno)
 }

@@ -516,6 +516,25 @@ fn a_dry_run_asks_what_the_copy_would_need() {
     for (make, words, status) in cases {
         let dir = tree(&["src"]);
         fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
+        // Links and special files, which nobody writes in place.
+        ("mkdir d; echo o >d/f", "$cp -l src d/f", 1),
+        ("mkdir d; echo o >d/f", "$cp -s $PWD/src d/f", 1),
+        ("mkdir d; chmod 666 src; echo o >d/f; chmod 555 d", "$cp -lf src d/f", 1),
+        ("mkdir d; echo o >d/f; chmod 555 d", "$cp -sf $PWD/src d/f", 1),
+        ("mkdir d; echo o >d/f", "$cp -sf $PWD/src d/f", 0),
+        ("mkdir d; chmod 666 src; chmod 555 d", "$cp -l src d/f", 1),
+        ("mkdir d; chmod 555 d", "$cp -s $PWD/src d/f", 1),
+        ("mkdir d", "$cp -s src d/f", 1),
+        ("mkdir d", "$cp -sf src d/f", 1),
+        ("mkdir s; echo n >s/f", "$cp -rs s d", 1),
+        ("ln -s /proc/sys/kernel/ostype other", "$cp -lL other f", 1),
+        ("mkdir d; ln -s q l; chmod 555 d", "$cp -P l d/f", 1),
+        ("mkdir d; ln -s q l; echo o >d/f", "$cp -P --attributes-only l d/f", 1),
+        ("mkdir d; ln -s q l; echo o >d/f; chmod 555 d", "$cp -Pf --attributes-only l d/f", 1),
+        ("mkdir d; ln -s q l; echo o >d/f; chmod 555 d", "$cp -P --atomic l d/f", 1),
+        ("mkdir d; mkfifo p; chmod 555 d", "$cp -r p d/f", 1),
+        ("mkdir d; mkfifo p; echo o >d/f", "$cp -rL p d/f", 1),
+        ("mkdir d; mkfifo p; echo o >d/f; chmod 555 d", "$cp -r --atomic p d/f", 1),
         let made = script(dir.path(), &format!("umask 0; {make}"));
         assert!(made.status.success(), "{make}: {}", stderr(&made));
         let state = || stdout(&script(dir.path(), "find . -printf '%p %m %s %T@ %l\\n' | sort"));

@@ -10,13 +10,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, Stat, StatxFlags};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, Stat};
 use rustix::io::{self, Errno, retry_on_intr};
 
 use super::dir::Pair;
 use super::shown::Shown;
 use crate::error::Error;
-use crate::place::{FileId, Place, kind};
+use crate::place::{FileId, Place, kind, mount_of};
 use crate::{quote, rehearsal};
 
 const LISTED_BYTES: usize = 32 << 10;
@@ -58,12 +58,9 @@ impl Limits {
     }
 }
 
-/// The id of the mount that an open directory was reached by, from Linux 5.8 on.
+/// The mount that an open directory was reached by.
 fn mount(dir: BorrowedFd<'_>) -> Option<u64> {
-    let look = || fs::statx(dir, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID);
-    let found = retry_on_intr(look).ok()?;
-    // Kernels before 5.8 leave the field 0, and say so by the mask.
-    (found.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(found.stx_mnt_id)
+    mount_of(dir, c"", AtFlags::EMPTY_PATH)
 }
 
 /// Why an entry stays.
