@@ -228,6 +228,30 @@ fn a_target_that_existed_is_replaced_whole_by_every_method() {
     }
 }
 
+/// Killed between two writes of one piece, the target would hold new bytes before old ones.
+#[test]
+fn a_method_that_serves_everything_cuts_the_old_content_before_its_first_byte() {
+    let dir = with_files(&[("a", &noise(200_000, 1)), ("b", &noise(300_000, 2))]);
+    let real = dir.path().canonicalize().unwrap();
+    let target = real.join("b").into_os_string().into_string().unwrap();
+    let mut traced = match strace(&["-o", "calls", "-e", "trace=write,ftruncate", "-P", &target]) {
+        Ok(traced) => traced,
+        Err(why) => return skipped(&why),
+    };
+    let words = ["cp", "--method=read-write", "a", "b"];
+    let output = traced.args(words).current_dir(dir.path()).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let calls = fs::read_to_string(dir.path().join("calls")).unwrap();
+    let first = calls.lines().next().unwrap_or_default();
+    assert!(first.contains("ftruncate(") && first.contains(", 0)"), "{calls}");
+    let written: usize = calls
+        .lines()
+        .filter(|call| call.contains("write("))
+        .filter_map(|call| call.rsplit("= ").next()?.trim().parse::<usize>().ok())
+        .sum();
+    assert_eq!(written, 200_000, "{calls}");
+}
+
 #[test]
 fn a_stream_replaces_whole_what_was_there() {
     let dir = with_files(&[("a", &noise(200_000, 1))]);

@@ -1,7 +1,7 @@
 //! The old content of a target that a move replaces: cut off once new content takes its place.
 //!
 //! The plan ends in read-write, which serves everything, so the old content goes before the plan's first
-//! method is tried. A named method may be refused, and a refusal leaves the target untouched:
+//! method is tried, and before read-write by name. Another named method may be refused, and a refusal leaves the target untouched:
 //! the method first shows on a small piece, written over the old content, that the method serves. Then the
 //! target is cut, and the move begins anew, as if the target had been empty; ext4 counts on that
 //! truncation to 0 (`auto_da_alloc`, ext4(5)). A stream cannot give bytes again: the first piece
@@ -55,8 +55,8 @@ impl Move<'_> {
             return Ok(());
         }
         let (source_base, target_base) = self.cursor.bases();
-        // The plan's last method serves everything, so nothing can be refused in the end.
-        if !self.request.names(name) {
+        // The plan's last method serves everything, so nothing can be refused in the end, by name neither.
+        if !self.request.names(name) || name == MethodName::ReadWrite {
             return Ok(self.cut_old_content(target_base)?);
         }
         if source_base.is_some() && self.cursor.known_left_bytes(&self.ends, goal) == 0 {
