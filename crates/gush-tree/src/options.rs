@@ -68,7 +68,7 @@ pub struct Options {
     /// mount ids, which came with Linux 5.8, nothing is removed, and each entry that stays is a failure.
     pub mirror: bool,
     /// Of a tree, the files whose names fit here are copied when all the others are, and are on stable storage, with
-    /// [`sync`](Self::sync); and not at all if one of the others has failed.
+    /// [`sync`](Self::sync); and not at all if one of the others has failed. Each appears whole, as with [`atomic`](Self::atomic).
     pub last: Option<Filter>,
     /// Keep a journal beside the target of a tree, and go on where an earlier copy with this journal was killed. Then an
     /// existing target that the journal does not know is removed first.
@@ -132,7 +132,7 @@ impl Options {
 
     /// May a file get a temporary name meanwhile, which [`remove_temporaries`] would remove?
     ///
-    /// Atomic copies make temporary names. So do copies that take the place of an existing target only if the
+    /// Atomic copies make temporary names, and so do files that come last ([`Options::last`]). So do copies that take the place of an existing target only if the
     /// named method serves.
     ///
     /// [`remove_temporaries`]: crate::remove_temporaries
@@ -146,7 +146,7 @@ impl Options {
     #[must_use]
     pub fn makes_temporaries(&self) -> bool {
         let removes = self.remove_first || self.force || self.preserve.links;
-        self.atomic || (removes && self.may_be_refused())
+        self.atomic || self.last.is_some() || (removes && self.may_be_refused())
     }
 
     /// Is a source of this kind opened and read, instead of linked or made anew?

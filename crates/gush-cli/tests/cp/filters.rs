@@ -710,6 +710,26 @@ fn what_is_in_a_directory_that_comes_last_comes_last() {
     assert_eq!(below(&dir.path().join("d")), ["b", "b/f", "meta", "meta/x", "z", "z/in the way"]);
     // A file of that name is no directory.
     let dir = tree(&["a/meta", "a/z"]);
+/// A reader that finds the manifest may trust it: nobody finds a part.
+#[test]
+fn a_manifest_that_replaces_an_older_one_appears_whole() {
+    let dir = tree(&["a/MANIFEST", "a/b/f", "d/MANIFEST"]);
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("d/MANIFEST"), "old").unwrap();
+    // Whoever has the old one open keeps the old bytes.
+    fs::hard_link(at("d/MANIFEST"), at("open")).unwrap();
+    succeeds(dir.path(), &["-rT", "--commit-last=MANIFEST", "a", "d"]);
+    assert_eq!(fs::read_to_string(at("d/MANIFEST")).unwrap(), "a/MANIFEST");
+    assert_eq!(fs::read_to_string(at("open")).unwrap(), "old");
+    // A link stays one, as in any tree.
+    fs::remove_file(at("d/MANIFEST")).unwrap();
+    symlink("real", at("d/MANIFEST")).unwrap();
+    fs::write(at("d/real"), "old").unwrap();
+    succeeds(dir.path(), &["-rT", "--commit-last=MANIFEST", "a", "d"]);
+    assert_eq!(fs::read_link(at("d/MANIFEST")).unwrap(), Path::new("real"));
+    assert_eq!(fs::read_to_string(at("d/real")).unwrap(), "a/MANIFEST");
+}
+
     fs::create_dir_all(dir.path().join("d/z/in the way")).unwrap();
     fails(dir.path(), &["-rT", "--commit-last=meta/", "a", "d"]);
     assert_eq!(below(&dir.path().join("d")), ["meta", "z", "z/in the way"]);
@@ -721,7 +741,7 @@ fn every_directory_that_waits_is_on_stable_storage_before_the_first_manifest() {
     for name in ["b", "c", "d/e"] {
         fs::create_dir(dir.path().join("a").join(name).join("empty")).unwrap();
     }
-    let mut traced = match strace(&["-y", "-o", "calls", "-e", "trace=openat,fsync"]) {
+    let mut traced = match strace(&["-y", "-o", "calls", "-e", "trace=openat,linkat,fsync"]) {
         Ok(traced) => traced,
         Err(why) => return skipped(&why),
     };
@@ -729,7 +749,7 @@ fn every_directory_that_waits_is_on_stable_storage_before_the_first_manifest() {
     let output = traced.args(options).current_dir(dir.path()).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let calls = fs::read_to_string(dir.path().join("calls")).unwrap();
-    let is_made = |call: &str| call.contains("\"MANIFEST\"") && call.contains("O_CREAT");
+    let is_made = |call: &str| call.contains("\"MANIFEST\"") && call.contains("linkat(");
     let before: Vec<_> = calls.lines().take_while(|call| !is_made(call)).collect();
     assert!(before.len() < calls.lines().count(), "{calls}");
     for name in ["t", "t/b", "t/c", "t/d", "t/d/e"] {
@@ -742,7 +762,7 @@ fn every_directory_that_waits_is_on_stable_storage_before_the_first_manifest() {
 #[test]
 fn all_else_is_on_stable_storage_before_the_manifest_is_made() {
     let dir = tree(&["a/MANIFEST", "a/b/f", "a/c/g", "a/z"]);
-    let mut traced = match strace(&["-o", "calls", "-e", "trace=openat,fsync"]) {
+    let mut traced = match strace(&["-o", "calls", "-e", "trace=openat,linkat,fsync"]) {
         Ok(traced) => traced,
         Err(why) => return skipped(&why),
     };
@@ -750,7 +770,7 @@ fn all_else_is_on_stable_storage_before_the_manifest_is_made() {
     let output = traced.args(options).current_dir(dir.path()).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let calls = fs::read_to_string(dir.path().join("calls")).unwrap();
-    let is_made = |call: &str| call.contains("\"MANIFEST\"") && call.contains("O_CREAT");
+    let is_made = |call: &str| call.contains("\"MANIFEST\"") && call.contains("linkat(");
     let before: Vec<_> = calls.lines().take_while(|call| !is_made(call)).collect();
     assert!(before.len() < calls.lines().count(), "{calls}");
     let synced = before.iter().filter(|call| call.contains("fsync(")).count();

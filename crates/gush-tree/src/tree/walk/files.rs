@@ -16,7 +16,7 @@ use super::{SHOWN_APART_BYTES, ShareCounts, Worker};
 use crate::error::Error;
 use crate::file::{Common, Done};
 use crate::open;
-use crate::options::{Dereference, Make};
+use crate::options::{Dereference, Make, Options};
 use crate::place::{Place, kind};
 use crate::quote;
 use crate::tree::batch::{Batch, Listed};
@@ -150,13 +150,14 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 }
                 let hopes = self.hopes_for_free_names(dir);
                 let is_new = Cell::new(dir.is_new || hopes);
+                let options = self.options_of(is_last, &target);
                 let copy = || {
                     self.replace_directory((dir, pair), name, stat)?;
                     let mut events = &walk.listener;
                     // A second attempt may find the first one's file, and the source read in part.
                     let is_first = is_new.replace(false);
                     let opened = opened.as_ref().filter(|_| is_first).map(|(fd, _)| fd.as_fd());
-                    let common = Common { opened, ..walk.common };
+                    let common = Common { opened, options, ..walk.common };
                     let to = (target, is_first);
                     common.copy_file((source, stat), to, Some(dir), &mut events)
                 };
@@ -173,6 +174,18 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         };
         self.ended(&result);
         self.back_to(before);
+    }
+
+    /// A file that comes last vouches for the others, so nobody may find a part of it. What is no file is written to as ever.
+    fn options_of(&self, is_last: bool, target: &Place<'_>) -> &'s Options {
+        let walk = self.walk;
+        let whole = walk.options_of_last.as_ref().filter(|options| is_last && options.data);
+        whole
+            .filter(|_| match target.stat(false) {
+                Ok(stat) => kind(&stat) == FileType::RegularFile,
+                Err(errno) => errno == Errno::NOENT,
+            })
+            .unwrap_or(walk.common.options)
     }
 
     /// A rank does not know whether another one or somebody else made a directory. Files are expected to be missing there, unless the ranks

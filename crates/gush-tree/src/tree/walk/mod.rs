@@ -31,6 +31,7 @@ use crate::error::Error;
 use crate::events::{Counts, Events};
 use crate::file::{Common, Done};
 use crate::metadata::umask;
+use crate::options::Options;
 use crate::place::{Bounds, Place};
 
 /// A tree on its way from one root to another.
@@ -54,6 +55,8 @@ pub(crate) struct Walk<'a> {
     is_stopped: AtomicBool,
     /// The directories with files that come after all the others, which are not complete before.
     with_last: Mutex<Vec<Arc<Dir>>>,
+    /// For these files: each appears whole.
+    options_of_last: Option<Options>,
     /// The others are on stable storage, or the user knows why not.
     others_synced: OnceLock<()>,
     share_counts: ShareCounts,
@@ -119,6 +122,10 @@ impl<'a> Walk<'a> {
             has_told_of_circle: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
             with_last: Mutex::default(),
+            options_of_last: options
+                .last
+                .as_ref()
+                .map(|_| Options { atomic: true, ..options.clone() }),
             others_synced: OnceLock::new(),
             share_counts: ShareCounts::default(),
         }
