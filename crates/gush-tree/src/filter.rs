@@ -1,14 +1,17 @@
 //! Which entries of a tree are copied, by name: the user's rules, and the tree's own `.gitignore` files.
 
+mod rules;
+
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use rules::{Builder, Rules};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -21,13 +24,13 @@ use crate::quote;
 ///
 /// A pattern reads as in a `.gitignore` file, from the tree's root: `*.o` fits in every directory, `/target` in the root
 /// alone, `cache/` fits directories only, and `**` any number of directories. The whole of an excluded directory is left
-/// out, and no rule brings a part of it back.
+/// out, and no rule brings a part of it back. Patterns and names are compared byte by byte, and may be no text.
 ///
 /// ```
 /// use std::path::Path;
 /// use gush_tree::Filter;
 ///
-/// let filter = Filter::new(&[(false, "/target".into()), (true, "keep.o".into()), (false, "*.o".into())])?;
+/// let filter = Filter::new(&[(false, "/target"), (true, "keep.o"), (false, "*.o")])?;
 /// assert!(filter.excludes(Path::new("target"), true));
 /// assert!(!filter.excludes(Path::new("src/target"), true));
 /// assert!(filter.excludes(Path::new("src/main.o"), false));
@@ -36,7 +39,7 @@ use crate::quote;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Filter {
-    rules: Arc<Gitignore>,
+    rules: Arc<Rules>,
 }
 
 impl Filter {
@@ -44,23 +47,24 @@ impl Filter {
     ///
     /// # Errors
     /// The first pattern that cannot be read, and why.
-    pub fn new(rules: &[(bool, String)]) -> Result<Self, String> {
-        let mut builder = GitignoreBuilder::new("");
+    pub fn new<P: AsRef<OsStr>>(rules: &[(bool, P)]) -> Result<Self, String> {
         // A bracket that is never closed would fit nothing.
-        builder.allow_unclosed_class(false);
+        let mut builder = Builder::new(false);
         // There the last line that fits decides.
         for (includes, pattern) in rules.iter().rev() {
+            let pattern = pattern.as_ref();
+            let wrong = |why: String| format!("{}: {why}", quote::always(Path::new(pattern)));
+            let Some((text, is_text)) = rules::as_text(pattern.as_bytes()) else {
+                return Err(wrong("not valid UTF-8 beside characters of the last plane".into()));
+            };
+            // White space at the end is not the pattern's, as in a file.
+            let text = if is_text { text.as_str() } else { text.trim_end() };
             let sign = if *includes { "!" } else { "" };
-            let is_comment = !includes && (pattern.starts_with('#') || pattern.starts_with('!'));
+            let is_comment = !includes && text.starts_with(['#', '!']);
             let escape = if is_comment { "\\" } else { "" };
-            let line = format!("{sign}{escape}{pattern}");
-            let shown = || quote::always(Path::new(pattern));
-            builder
-                .add_line(None, &line)
-                .map_err(|error| format!("{}: {}", shown(), reason(error)))?;
+            builder.add(&format!("{sign}{escape}{text}"), is_text).map_err(wrong)?;
         }
-        let rules = builder.build().map_err(reason)?;
-        Ok(Self { rules: Arc::new(rules) })
+        Ok(Self { rules: Arc::new(builder.build()?) })
     }
 
     /// Reads the lines of a file: `- PATTERN` or `PATTERN` excludes, `+ PATTERN` includes, `#` begins a comment.
@@ -68,20 +72,24 @@ impl Filter {
     /// ```
     /// let rules = gush_tree::Filter::read_lines("# sources\n+ *.c\n- *.o\n\ntmp/\n".as_bytes()).unwrap();
     /// let expected = [(true, "*.c"), (false, "*.o"), (false, "tmp/")];
-    /// assert_eq!(rules, expected.map(|(includes, pattern)| (includes, pattern.to_owned())));
+    /// assert_eq!(rules, expected.map(|(includes, pattern)| (includes, pattern.into())));
     /// ```
     ///
     /// # Errors
-    /// Of the reader, also where a line is not valid UTF-8.
-    pub fn read_lines(lines: impl BufRead) -> std::io::Result<Vec<(bool, String)>> {
+    /// Of the reader.
+    pub fn read_lines(lines: impl BufRead) -> std::io::Result<Vec<(bool, OsString)>> {
         let mut rules = Vec::new();
-        for line in lines.lines() {
+        for line in lines.split(b'\n') {
             let line = line?;
-            match line.split_at_checked(2) {
-                _ if line.trim().is_empty() || line.starts_with('#') => {}
-                Some(("+ ", pattern)) => rules.push((true, pattern.to_owned())),
-                Some(("- ", pattern)) => rules.push((false, pattern.to_owned())),
-                _ => rules.push((false, line)),
+            let line = line.strip_suffix(b"\r").unwrap_or(&line);
+            let (includes, pattern) = match line {
+                [b'+', b' ', pattern @ ..] => (true, pattern),
+                [b'-', b' ', pattern @ ..] => (false, pattern),
+                line => (false, line),
+            };
+            let is_blank = String::from_utf8_lossy(line).trim().is_empty();
+            if !is_blank && !line.starts_with(b"#") {
+                rules.push((includes, OsString::from_vec(pattern.to_vec())));
             }
         }
         Ok(rules)
@@ -90,12 +98,13 @@ impl Filter {
     /// Is the entry left out? `path` starts from the tree's root.
     #[must_use]
     pub fn excludes(&self, path: &Path, is_directory: bool) -> bool {
-        self.rules.matched(path, is_directory).is_ignore()
+        self.rules.excludes(path, is_directory).unwrap_or(false)
     }
 
     /// Is a file left out, by its own name or by that of a directory it is in?
     pub(crate) fn excludes_or_above(&self, file: &Path) -> bool {
-        self.rules.matched_path_or_any_parents(file, false).is_ignore()
+        let mut above = file.ancestors().filter(|path| !path.as_os_str().is_empty());
+        above.find_map(|path| self.rules.excludes(path, path != file)).unwrap_or(false)
     }
 }
 
@@ -116,7 +125,7 @@ pub(crate) struct GitIgnored {
     above: Option<Arc<GitIgnored>>,
     /// The length of the directory's path from the root.
     path_bytes: usize,
-    rules: Gitignore,
+    rules: Rules,
 }
 
 impl GitIgnored {
@@ -143,10 +152,12 @@ impl GitIgnored {
         if !is_file {
             return Ok(above.cloned());
         }
-        let mut builder = GitignoreBuilder::new("");
+        let mut builder = Builder::new(true);
         for line in BufReader::new(file).split(b'\n') {
             let line = line.map_err(|error| Error::io(&shown, "cannot read", error))?;
-            let _ = builder.add_line(None, &for_globset(&String::from_utf8_lossy(&line)));
+            if let Some((text, is_text)) = rules::as_text(&line) {
+                let _ = builder.add(&for_globset(&text), is_text);
+            }
         }
         let Ok(rules) = builder.build() else { return Ok(above.cloned()) };
         Ok(Some(Arc::new(Self { above: above.cloned(), path_bytes, rules })))
@@ -156,9 +167,8 @@ impl GitIgnored {
     pub(crate) fn excludes(&self, path: &Path, is_directory: bool) -> bool {
         let mut at = Some(self);
         while let Some(dir) = at {
-            let matched = dir.rules.matched(dir.below(path), is_directory);
-            if !matched.is_none() {
-                return matched.is_ignore();
+            if let Some(excludes) = dir.rules.excludes(dir.below(path), is_directory) {
+                return excludes;
             }
             at = dir.above.as_deref();
         }
@@ -166,7 +176,6 @@ impl GitIgnored {
     }
 
     fn below<'p>(&self, path: &'p Path) -> &'p Path {
-        use std::os::unix::ffi::OsStrExt;
         let below = path.as_os_str().as_bytes().get(self.path_bytes..).unwrap_or_default();
         Path::new(OsStr::from_bytes(below.strip_prefix(b"/").unwrap_or(below)))
     }

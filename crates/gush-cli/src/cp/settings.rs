@@ -220,23 +220,19 @@ fn refuse_contradictions(options: &Options, words: &Words) -> Result<(), String>
     }
 }
 
-/// Names may be any bytes, and globset compares them as such. Its patterns are text.
-const NOT_TEXT: &str = "not valid UTF-8 (a '?' fits any byte of a name)";
-
-/// The pattern of an option, as text.
-fn pattern(option: &str, text: &OsStr) -> Result<String, String> {
-    let wrong = |why| format!("invalid --{option} {}: {why}", quote::always(Path::new(text)));
-    let pattern = text.to_str().ok_or_else(|| wrong(NOT_TEXT))?;
+/// The pattern of an option.
+fn pattern(option: &str, text: &OsStr) -> Result<OsString, String> {
+    let shown = || quote::always(Path::new(text));
     // As an unset variable of a script: what was to be left out would be copied.
-    match pattern.trim().trim_matches('/').is_empty() {
-        true => Err(wrong("fits no name")),
-        false => Ok(pattern.to_owned()),
+    match text.to_string_lossy().trim().trim_matches('/').is_empty() {
+        true => Err(format!("invalid --{option} {}: fits no name", shown())),
+        false => Ok(text.to_owned()),
     }
 }
 
 /// The rules in the order of the command line.
 fn filter(words: &Words) -> Result<Option<Filter>, String> {
-    let mut rules: Vec<(usize, Vec<(bool, String)>)> = Vec::new();
+    let mut rules: Vec<(usize, Vec<(bool, OsString)>)> = Vec::new();
     for (name, includes) in [("exclude", false), ("include", true)] {
         for (place, text) in words.placed(name) {
             let rule = [(includes, pattern(name, text)?)];
@@ -246,10 +242,7 @@ fn filter(words: &Words) -> Result<Option<Filter>, String> {
     }
     for (place, path) in words.placed("filter-from") {
         let failed = |error: std::io::Error| {
-            let why = match error.kind() {
-                std::io::ErrorKind::InvalidData => format!("a line is {NOT_TEXT}"),
-                _ => crate::talk::os_text(&error),
-            };
+            let why = crate::talk::os_text(&error);
             format!("--filter-from {}: {why}", quote::if_needed(Path::new(path)))
         };
         let file = std::fs::File::open(path).map_err(failed)?;

@@ -245,23 +245,34 @@ fn random_gitignore_files_leave_out_what_git_leaves_out() {
 }
 
 #[test]
-fn a_pattern_is_text_and_fits_names_that_are_none() {
-    let dir = tree(&["a/cafe", "a/cafes"]);
+fn patterns_and_names_that_are_no_text_fit_by_their_bytes() {
+    let dir = tree(&["a/cafe", "a/cafes", "a/b/x"]);
     let odd = OsStr::from_bytes(b"caf\xe9");
-    fs::write(dir.path().join("a").join(odd), "odd").unwrap();
-    fs::write(dir.path().join("rules"), b"caf\xe9\n").unwrap();
-    for option in ["--exclude", "--include", "--commit-last", "--filter-from"] {
-        let word = if option == "--filter-from" { OsStr::new("rules") } else { odd };
-        let mut command = gush();
-        command.args(["cp", "-r", option]).arg(word).args(["a", "d"]);
-        let output = command.current_dir(dir.path()).output().unwrap();
-        assert_eq!(output.status.code(), Some(1), "{option}");
-        let said = stderr(&output);
-        assert!(said.contains(option), "{said}");
-        assert!(said.contains("not valid UTF-8 (a '?' fits any byte of a name)"), "{said}");
+    for place in ["a", "a/b"] {
+        fs::write(dir.path().join(place).join(odd), "odd").unwrap();
     }
-    succeeds(dir.path(), &["-r", "--exclude=caf?", "a", "d"]);
-    assert_eq!(below(&dir.path().join("d")), ["cafes"]);
+    let copied = |options: &[&OsStr]| {
+        let mut command = gush();
+        command.args(["cp", "-r"]).args(options).args(["a", "d"]);
+        let output = command.current_dir(dir.path()).output().unwrap();
+        assert!(output.status.success(), "{options:?}: {}", stderr(&output));
+        let found = [Path::new("d").join(odd), Path::new("d/b").join(odd)];
+        let found = found.map(|path| dir.path().join(path).exists());
+        let others = ["cafe", "cafes", "b/x"].map(|name| dir.path().join("d").join(name).exists());
+        fs::remove_dir_all(dir.path().join("d")).unwrap();
+        (found, others)
+    };
+    let word = |bytes: &'static [u8]| OsStr::from_bytes(bytes);
+    assert_eq!(copied(&[word(b"--exclude=caf\xe9")]), ([false; 2], [true; 3]));
+    assert_eq!(copied(&[word(b"--exclude=/caf\xe9")]), ([false, true], [true; 3]));
+    assert_eq!(copied(&[word(b"--exclude=caf?")]), ([false; 2], [false, true, true]));
+    let rules = [word(b"--include=/caf\xe9"), word(b"--exclude=[c]*")];
+    assert_eq!(copied(&rules), ([true, false], [false, false, true]));
+    fs::write(dir.path().join("rules"), b"+ /b/caf\xe9\n- caf[\xe8-\xea]\n").unwrap();
+    assert_eq!(copied(&[word(b"--filter-from=rules")]), ([false, true], [true; 3]));
+    assert_eq!(copied(&[word(b"--commit-last=caf\xe9")]), ([true; 2], [true; 3]));
+    fs::write(dir.path().join("a/.gitignore"), b"caf\xe9\n!/b/c*\n").unwrap();
+    assert_eq!(copied(&[word(b"--gitignore")]), ([false, true], [true; 3]));
 }
 
 #[test]
@@ -505,17 +516,6 @@ fn a_dry_run_asks_what_the_copy_would_need() {
         ("mkdir -p s d/full; echo >d/full/x; chmod 555 d/full", "$cp -rT --delete s d", 1),
         ("mkdir -p s d/full; echo >d/full/x; chmod 1777 d/full", "$cp -rT --delete s d", 1),
         ("mkdir -p s d; echo >d/x; chmod 555 d", "$cp -rT --delete s d", 1),
-        (
-            "mkdir -p d/f; echo >d/f/x; mkdir s; echo n >s/f; chmod 555 d/f",
-            "$cp -rT --delete s d",
-            1,
-        ),
-    ];
-    let programs = tempfile::tempdir().unwrap();
-    let gush = copied_gush(programs.path());
-    for (make, words, status) in cases {
-        let dir = tree(&["src"]);
-        fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
         // Links and special files, which nobody writes in place.
         ("mkdir d; echo o >d/f", "$cp -l src d/f", 1),
         ("mkdir d; echo o >d/f", "$cp -s $PWD/src d/f", 1),
@@ -535,6 +535,17 @@ fn a_dry_run_asks_what_the_copy_would_need() {
         ("mkdir d; mkfifo p; chmod 555 d", "$cp -r p d/f", 1),
         ("mkdir d; mkfifo p; echo o >d/f", "$cp -rL p d/f", 1),
         ("mkdir d; mkfifo p; echo o >d/f; chmod 555 d", "$cp -r --atomic p d/f", 1),
+        (
+            "mkdir -p d/f; echo >d/f/x; mkdir s; echo n >s/f; chmod 555 d/f",
+            "$cp -rT --delete s d",
+            1,
+        ),
+    ];
+    let programs = tempfile::tempdir().unwrap();
+    let gush = copied_gush(programs.path());
+    for (make, words, status) in cases {
+        let dir = tree(&["src"]);
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
         let made = script(dir.path(), &format!("umask 0; {make}"));
         assert!(made.status.success(), "{make}: {}", stderr(&made));
         let state = || stdout(&script(dir.path(), "find . -printf '%p %m %s %T@ %l\\n' | sort"));
@@ -699,17 +710,6 @@ fn a_manifest_comes_when_all_else_is_there() {
     assert_eq!(fs::read_to_string(dir.path().join("d/MANIFEST")).unwrap(), "old");
 }
 
-#[test]
-fn what_is_in_a_directory_that_comes_last_comes_last() {
-    let dir = tree(&["a/b/f", "a/meta/f", "a/meta/x/g", "a/z"]);
-    fs::create_dir_all(dir.path().join("d/z/in the way")).unwrap();
-    let said = fails(dir.path(), &["-rT", "--commit-last=meta/", "a", "d"]);
-    for name in ["a/meta/f", "a/meta/x/g"] {
-        assert!(said.contains(&format!("{name}: not copied: it comes last")), "{said}");
-    }
-    assert_eq!(below(&dir.path().join("d")), ["b", "b/f", "meta", "meta/x", "z", "z/in the way"]);
-    // A file of that name is no directory.
-    let dir = tree(&["a/meta", "a/z"]);
 /// A reader that finds the manifest may trust it: nobody finds a part.
 #[test]
 fn a_manifest_that_replaces_an_older_one_appears_whole() {
@@ -730,6 +730,17 @@ fn a_manifest_that_replaces_an_older_one_appears_whole() {
     assert_eq!(fs::read_to_string(at("d/real")).unwrap(), "a/MANIFEST");
 }
 
+#[test]
+fn what_is_in_a_directory_that_comes_last_comes_last() {
+    let dir = tree(&["a/b/f", "a/meta/f", "a/meta/x/g", "a/z"]);
+    fs::create_dir_all(dir.path().join("d/z/in the way")).unwrap();
+    let said = fails(dir.path(), &["-rT", "--commit-last=meta/", "a", "d"]);
+    for name in ["a/meta/f", "a/meta/x/g"] {
+        assert!(said.contains(&format!("{name}: not copied: it comes last")), "{said}");
+    }
+    assert_eq!(below(&dir.path().join("d")), ["b", "b/f", "meta", "meta/x", "z", "z/in the way"]);
+    // A file of that name is no directory.
+    let dir = tree(&["a/meta", "a/z"]);
     fs::create_dir_all(dir.path().join("d/z/in the way")).unwrap();
     fails(dir.path(), &["-rT", "--commit-last=meta/", "a", "d"]);
     assert_eq!(below(&dir.path().join("d")), ["meta", "z", "z/in the way"]);
