@@ -42,7 +42,7 @@ struct Sums {
     bytes: u64,
     /// Files that are done without a byte moved, and their sizes.
     unmoved: (u64, u64),
-    /// The bytes of each thread that it has not counted yet.
+    /// What each thread is at, and its bytes that it has not counted yet.
     under_way: HashMap<ThreadId, UnderWay>,
     began: Instant,
     drawn: Option<Instant>,
@@ -55,6 +55,14 @@ struct UnderWay {
     ended_bytes: u64,
     /// Of the file that it copies, so far.
     bytes: u64,
+    /// The entry, as it is.
+    source: PathBuf,
+}
+
+fn set_path(path: &mut PathBuf, to: &Path) {
+    // The memory is used again: this happens for each file where each is told of.
+    path.as_mut_os_string().clear();
+    path.as_mut_os_string().push(to);
 }
 
 /// How much there is to copy, as far as that is known.
@@ -90,8 +98,8 @@ impl Sums {
 
     /// Adds what this thread has done, which is not under way any more.
     fn add(&mut self, counts: &Counts) {
-        if !self.under_way.is_empty() {
-            self.under_way.remove(&thread::current().id());
+        if let Some(under_way) = self.under_way.get_mut(&thread::current().id()) {
+            (under_way.ended_bytes, under_way.bytes) = (0, 0);
         }
         self.files += counts.files;
         self.bytes += counts.bytes;
@@ -99,14 +107,21 @@ impl Sums {
         self.unmoved.1 += counts.unmoved_bytes;
     }
 
-    /// Shows how far this thread is with a file.
-    fn show(&mut self, bytes: u64) {
+    /// This thread is at another entry.
+    fn is_at(&mut self, source: &Path) {
+        let under_way = self.under_way.entry(thread::current().id()).or_default();
+        set_path(&mut under_way.source, source);
+    }
+
+    /// Shows how far this thread is with the entry that it is at, and returns that entry.
+    fn show(&mut self, bytes: u64) -> &Path {
         let under_way = self.under_way.entry(thread::current().id()).or_default();
         // Less than before is another file.
         if bytes < under_way.bytes {
             under_way.ended_bytes += under_way.bytes;
         }
         under_way.bytes = bytes;
+        &under_way.source
     }
 
     fn bytes(&self) -> u64 {
@@ -139,6 +154,8 @@ impl Sums {
         // Bounded, since a duration of too many seconds panics.
         let left_seconds = (all.saturating_sub(part) as f64 / pace.max(1.0)).min(1e9);
         let left = HumanDuration(Duration::from_secs_f64(left_seconds));
+        // Before the first file is done, its time tells nothing of the others'.
+        let left = if pace > 0.0 { format!(", {left:#} left") } else { String::new() };
         let done = HumanBytes(done);
         let of = match totals {
             Totals::All { files: all_files, bytes } => {
@@ -146,7 +163,7 @@ impl Sums {
             }
             _ => format!("{files} of {all} files, {done}"),
         };
-        format!("{percent}%, {of}, {shown_rate}/s, {left:#} left: {name}")
+        format!("{percent}%, {of}, {shown_rate}/s{left}: {name}")
     }
 }
 
@@ -193,8 +210,10 @@ impl Display {
     }
 
     fn set_name(&mut self, source: &Path) {
-        self.source.as_mut_os_string().clear();
-        self.source.as_mut_os_string().push(source);
+        set_path(&mut self.source, source);
+        if let Some(sums) = &mut self.sums {
+            sums.is_at(source);
+        }
     }
 
     /// Adds what this thread has done of a tree, and shows the entry that it is at.
@@ -299,10 +318,19 @@ impl Display {
         }
     }
 
+    /// Shows how far this thread is with a file of a tree. The thread that told last may be done, and its entry no current one.
+    fn show_in_tree(&mut self, bytes: u64) {
+        let Some(sums) = &mut self.sums else { return };
+        let source = sums.show(bytes);
+        if !source.as_os_str().is_empty() {
+            set_path(&mut self.source, source);
+        }
+        self.show_sums();
+    }
+
     pub fn show(&mut self, progress: &Progress) {
-        if let Some(sums) = &mut self.sums {
-            sums.show(progress.bytes);
-            return self.show_sums();
+        if self.sums.is_some() {
+            return self.show_in_tree(progress.bytes);
         }
         let name = self.name();
         match &mut self.kind {
@@ -406,6 +434,25 @@ mod tests {
     }
 
     #[test]
+    fn a_large_file_is_named_while_it_moves_whatever_other_threads_told_since() {
+        let kind = Kind::Nothing;
+        let mut display = Display { kind, source: PathBuf::new(), sums: None, census: None };
+        display.begin_tree();
+        display.count(&Counts::default(), Path::new("large"));
+        display.show_in_tree(1);
+        thread::scope(|scope| {
+            scope.spawn(|| display.count(&Counts::default(), Path::new("small")));
+        });
+        assert_eq!(display.source, Path::new("small"));
+        display.show_in_tree(2);
+        assert_eq!(display.source, Path::new("large"));
+        // Of a file behind the tree the operand is told.
+        display.set_name(Path::new("alone"));
+        display.show_in_tree(3);
+        assert_eq!(display.source, Path::new("alone"));
+    }
+
+    #[test]
     fn the_line_of_a_tree_tells_how_much_is_left_once_that_is_known() {
         let mut sums = Sums::new();
         (sums.files, sums.bytes, sums.unmoved) = (3, 412, (2, 512));
@@ -422,6 +469,12 @@ mod tests {
         // Before the bytes are counted.
         let text = sums.text("name", Totals::Files(10));
         assert!(text.starts_with("50%, 5 of 10 files, 1.00 KiB, "), "{text}");
+        // A large file comes first.
+        (sums.files, sums.unmoved) = (0, (0, 0));
+        let text = sums.text("name", Totals::Files(10));
+        assert!(text.starts_with("0%, 0 of 10 files, 512 B, "), "{text}");
+        assert!(text.ends_with("/s: name"), "{text}");
+        (sums.files, sums.unmoved) = (3, (2, 512));
         // Nothing but empty files.
         assert!(
             sums.text("name", Totals::All { files: 20, bytes: 0 })

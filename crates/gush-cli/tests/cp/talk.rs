@@ -1,5 +1,6 @@
 //! The output of `gush cp`: messages, questions, JSON, progress, --debug.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
@@ -432,4 +433,49 @@ fn help_and_version_go_to_standard_output() {
     let output = cp(dir.path(), &["--version"]);
     assert!(output.status.success());
     assert!(String::from_utf8(output.stdout).unwrap().contains(env!("CARGO_PKG_VERSION")));
+}
+
+/// The names of all fields, also of objects in fields.
+fn fields(value: &serde_json::Value, found: &mut BTreeSet<String>) {
+    match value {
+        serde_json::Value::Object(object) => {
+            for (name, inner) in object {
+                found.insert(name.clone());
+                fields(inner, found);
+            }
+        }
+        serde_json::Value::Array(values) => values.iter().for_each(|inner| fields(inner, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn each_field_of_a_record_is_explained() {
+    let dir = with_files(&[("a", b"some bytes")]);
+    let odd = OsStr::from_bytes(b"odd\xff");
+    fs::create_dir_all(dir.path().join("s")).unwrap();
+    fs::create_dir_all(dir.path().join("t")).unwrap();
+    fs::write(dir.path().join("s").join(odd), "odd").unwrap();
+    fs::write(dir.path().join("t").join(odd), "old").unwrap();
+    fs::write(dir.path().join("t/gone"), "gone").unwrap();
+    let mut found = BTreeSet::new();
+    for words in [
+        &["--verify", "a", "b"][..],
+        &["--dry-run", "a", "b"],
+        &["missing", "b"],
+        &["-rTb", "s", "t"],
+        &["-rT", "--delete", "s", "t"],
+    ] {
+        let mut command = gush();
+        let output = command.args(["cp", "--json"]).args(words).current_dir(dir.path()).output();
+        for line in stdout(&output.unwrap()).lines() {
+            fields(&serde_json::from_str(line).unwrap(), &mut found);
+        }
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/use.md");
+    let told = fs::read_to_string(path).unwrap();
+    assert!(found.len() > 20 && found.contains("backup_bytes"), "{found:?}");
+    for field in found {
+        assert!(told.contains(&format!("`{field}`")), "{field} is not explained in docs/use.md");
+    }
 }
