@@ -81,8 +81,11 @@ fn moved(
     if moving.holes != Holes::default() {
         mover = mover.holes(moving.holes);
     }
-    if moving.threads > 0 {
-        mover = mover.threads(moving.threads);
+    match piece {
+        // Other threads copy other pieces.
+        Some(_) => mover = mover.threads(1),
+        None if moving.threads > 0 => mover = mover.threads(moving.threads),
+        None => {}
     }
     if space != Space::default() || moving.tuning != Tuning::default() {
         mover = mover.tuning(moving.tuning.clone().space(space));

@@ -125,7 +125,7 @@ pub(crate) struct Job<'a> {
     pub(crate) may_inherit_acl: bool,
     /// The file system that the directory of the target is on; `None` for an operand.
     pub(crate) device: Option<u64>,
-    /// The owner of new files in a directory made by this command: one process makes all of them, so the first one tells.
+    /// The owner of new files in a directory made by this command, or by another rank: one process makes all of them, so the first one tells.
     pub(crate) new_owner: Option<&'a OnceLock<Ownership>>,
     /// A journal has a line about the copy.
     pub(crate) is_noted: bool,
@@ -154,7 +154,7 @@ impl Job<'_> {
         self.new_owner?.get().copied()
     }
 
-    /// Takes the owner of a file just made as that of all later ones in this directory, which was made by this command and is closed to others.
+    /// Takes the owner of a file just made as that of all later ones in this directory, whose group and mode nobody else can change.
     pub(crate) fn learn_owner(&self, made: &Stat) {
         if let Some(owner) = self.new_owner {
             let _ = owner.set(Ownership::of(made));
@@ -390,11 +390,16 @@ impl<'a> Common<'a> {
             limit: self.limit,
             may_inherit_acl: dir.is_none_or(|dir| dir.may_give_acl()),
             device: dir.map(|dir| dir.target_stat.st_dev),
-            new_owner: dir.filter(|dir| dir.is_new).map(|dir| &dir.new_owner),
+            new_owner: dir.filter(|dir| self.knows_owner_in(dir)).map(|dir| &dir.new_owner),
             is_noted: self.journal.is_some() && dir.is_some(),
             assembled: self.assembled,
             opened: self.opened,
         }
+    }
+
+    /// Do all files that this process makes in a directory have one owner? Other ranks make directories for this one, too.
+    fn knows_owner_in(&self, dir: &Dir) -> bool {
+        dir.is_new || dir.is_of_user && matches!(self.extent, Extent::Share(_))
     }
 
     /// Copies one file that is no directory. `dir` is the directory in a tree, and `None` for an operand.

@@ -70,6 +70,12 @@ fn wait_for(path: &Path) {
     }
 }
 
+fn wait_until_gone(path: &Path) {
+    while path.exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn ranks_in_any_order_copy_a_tree_as_one_process_does() {
     let dir = tree();
@@ -114,33 +120,155 @@ fn a_rank_that_starts_late_goes_to_the_directory_that_another_made() {
     assert_eq!(state(&dir.path().join("there/a")), state(&dir.path().join("a")));
 }
 
-#[test]
-fn ranks_look_once_at_the_name_of_a_small_file_that_is_another_ranks() {
-    let dir = tempfile::tempdir().unwrap();
-    fs::create_dir_all(dir.path().join("a/sub")).unwrap();
-    for number in 0..50 {
-        fs::write(dir.path().join(format!("a/sub/f{number}")), "some bytes").unwrap();
+/// For each name of a file, the ranks that make a call with the name, in their whole lives. Two ranks copy `a` to `d`.
+fn ranks_that_name(dir: &Path, names: &[&str]) -> Result<BTreeMap<String, Vec<u32>>, String> {
+    let mut ranks = Vec::new();
+    for rank in [0, 1] {
+        let log = dir.join(format!("calls-{rank}"));
+        let mut traced = strace(&["-o", log.to_str().unwrap(), "-e", "trace=%file"])?;
+        traced.args(["cp", "-a", &format!("--shard={rank}/2"), "a", "d"]).current_dir(dir);
+        ranks.push(traced.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
     }
-    let mut looks: BTreeMap<String, usize> = BTreeMap::new();
-    for rank in [1, 0] {
-        let mut traced = match strace(&["-o", "looks", "-e", "trace=newfstatat,statx"]) {
-            Ok(traced) => traced,
-            Err(why) => return skipped(&why),
-        };
-        // One thread, so that no two lines of the trace are mixed.
-        traced.args(["cp", "-a", "--threads=1", &format!("--shard={rank}/2"), "a", "d"]);
-        let output = traced.current_dir(dir.path()).output().unwrap();
-        assert!(output.status.success(), "{}", stderr(&output));
-        for line in fs::read_to_string(dir.path().join("looks")).unwrap().lines() {
-            if let Some(name) = line.split('"').nth(1).filter(|name| name.starts_with('f')) {
-                *looks.entry(name.to_owned()).or_default() += 1;
-            }
+    for rank in ranks {
+        let (status, said) = end(rank);
+        assert_eq!(status, Some(0), "{said}");
+    }
+    let mut named_by: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+    for rank in [0, 1] {
+        let calls = fs::read_to_string(dir.join(format!("calls-{rank}"))).unwrap();
+        for name in names.iter().filter(|name| calls.contains(&format!("\"{name}\""))) {
+            named_by.entry((*name).to_owned()).or_default().push(rank);
         }
     }
-    // The rank that copies a file opens it, and makes the target without a look at the name, also in directories found made.
-    assert_eq!(looks.len(), 50);
-    assert!(looks.values().all(|looks| *looks == 1), "{looks:?}");
+    Ok(named_by)
+}
+
+#[test]
+fn no_rank_looks_at_a_file_of_another() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("a/sub/below")).unwrap();
+    let files: Vec<String> = (0..60).map(|number| format!("of-one-{number}")).collect();
+    for (number, name) in files.iter().enumerate() {
+        let at = dir.path().join(["a", "a/sub", "a/sub/below"][number % 3]).join(name);
+        match number % 5 {
+            0 => symlink("some/where", at).unwrap(),
+            _ => fs::write(at, "some bytes").unwrap(),
+        }
+    }
+    // Each file has two names, in two directories.
+    for number in 0..10 {
+        let name = dir.path().join(format!("a/two-names-{number}"));
+        fs::write(&name, "some bytes").unwrap();
+        fs::hard_link(name, dir.path().join(format!("a/sub/second-name-{number}"))).unwrap();
+    }
+    let pairs: Vec<[String; 2]> = (0..10)
+        .map(|number| [format!("two-names-{number}"), format!("second-name-{number}")])
+        .collect();
+    let all: Vec<&str> = files.iter().chain(pairs.iter().flatten()).map(String::as_str).collect();
+    let named_by = match ranks_that_name(dir.path(), &all) {
+        Ok(named_by) => named_by,
+        Err(why) => return skipped(&why),
+    };
     assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")));
+    assert_eq!(named_by.len(), all.len());
+    // Both have some: the rank that copies a file is the only one that ever names it, also when rank 0 completes the directories.
+    let of_rank = |rank: u32| named_by.values().filter(|ranks| **ranks == [rank]).count();
+    assert!(of_rank(0) > 0 && of_rank(1) > 0, "{named_by:?}");
+    assert_eq!(of_rank(0) + of_rank(1), all.len(), "{named_by:?}");
+    for [one, other] in &pairs {
+        assert_eq!(named_by[one], named_by[other], "{one} and {other} are one file");
+    }
+}
+
+#[test]
+fn files_with_names_in_several_directories_are_linked_by_any_number_of_ranks() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["a/x/y", "a/z"] {
+        fs::create_dir_all(dir.path().join(name)).unwrap();
+    }
+    for number in 0..40 {
+        let first = dir.path().join(format!("a/first-{number}"));
+        match number % 4 {
+            0 => symlink("nowhere", &first).unwrap(),
+            _ => fs::write(&first, noise(number * 10, 3)).unwrap(),
+        }
+        for other in ["x", "x/y", "z"] {
+            let other = dir.path().join("a").join(other).join(format!("n{number}"));
+            fs::hard_link(&first, other).unwrap();
+        }
+    }
+    for words in [["-a", "a", "d"], ["-aL", "a", "d"]] {
+        if words[0] == "-aL" {
+            // Links that lead nowhere are an error with -L; now they lead to a file of the tree.
+            fs::write(dir.path().join("a/nowhere"), "somewhere").unwrap();
+            let text = "for d in a/x a/x/y a/z; do ln a/nowhere $d/nowhere; done";
+            assert!(script(dir.path(), text).status.success());
+        }
+        succeeds(dir.path(), &[words[0], words[1], "one"]);
+        for ranks in [2, 3, 5] {
+            let started: Vec<_> = (0..ranks)
+                .map(|rank| start(dir.path(), &format!("{rank}/{ranks}"), &words))
+                .collect();
+            for rank in started {
+                let (status, said) = end(rank);
+                assert_eq!(status, Some(0), "{words:?} {ranks}: {said}");
+            }
+            let (copied, expected) = (state(&dir.path().join("d")), state(&dir.path().join("one")));
+            assert_eq!(copied.1, expected.1, "{words:?} {ranks}");
+            // Rank 0 gives directories of both copies the times of the source.
+            assert_eq!(copied.0, expected.0, "{words:?} {ranks}");
+            fs::remove_dir_all(dir.path().join("d")).unwrap();
+        }
+        fs::remove_dir_all(dir.path().join("one")).unwrap();
+    }
+}
+
+/// Ranks do as the first one of them has written.
+#[test]
+fn ranks_divide_a_tree_by_the_rule_of_the_one_that_began() {
+    let dir = tree();
+    let rule = dir.path().join(".d.gush-shards/rule");
+    let begin = |text: &str| {
+        fs::create_dir(dir.path().join(".d.gush-shards")).unwrap();
+        symlink(text, &rule).unwrap();
+    };
+    begin("paths");
+    let ranks = ["0/2", "1/2"].map(|shard| start(dir.path(), shard, &["-a", "a", "d"]));
+    for rank in ranks {
+        let (status, said) = end(rank);
+        assert_eq!(status, Some(0), "{said}");
+    }
+    assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")));
+    assert_eq!(names(dir.path()), ["a", "d"]);
+    // Of a source that has another inode number elsewhere.
+    begin("inodes-1");
+    let said = fails(dir.path(), &["-aT", "--shard=0/2", "a", "d"]);
+    // Where the numbers of this source do not last, that is the reason; they are not those of the rank that began in any case.
+    assert!(said.contains("not copied: the ranks divide this tree by inode numbers"), "{said}");
+}
+
+/// On an overlay, the listing may tell other inode numbers than a look.
+#[test]
+fn ranks_copy_a_tree_on_a_file_system_without_lasting_inode_numbers() {
+    let dir = tree();
+    let text = "mkdir upper work all && cp -a a/b/f2 upper/more && ln upper/more upper/again &&
+        mount -t overlay -o lowerdir=a,upperdir=upper,workdir=work none all && mount -t tmpfs none store && cd store &&
+        \"$1\" cp -a --shard 0/2 ../all d & first=$!
+        until test -L store/.d.gush-shards/rule; do sleep 0.01; kill -0 $first || exit; done; readlink store/.d.gush-shards/rule
+        cd store && \"$1\" cp -a --shard 1/2 ../all d && wait $first && \"$1\" cp -a d ../copied && ls -A && cp -a ../all ../expected";
+    fs::create_dir(dir.path().join("store")).unwrap();
+    let output = Command::new("unshare")
+        .args(["-m", "bash", "-c", text, "bash", env!("CARGO_BIN_EXE_gush")])
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    let said = stderr(&output);
+    if said.contains("unshare failed") || said.contains("mount: ") {
+        return skipped(&format!("no overlay of this test's own: {said}"));
+    }
+    assert!(output.status.success(), "{said}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "paths\nd\n", "{said}");
+    assert_eq!(state(&dir.path().join("copied")), state(&dir.path().join("expected")));
 }
 
 #[test]
@@ -199,58 +327,14 @@ fn the_share_of_a_rank_that_was_killed_is_taken_up() {
     }
 }
 
-/// Listing is all that is left of a file after the shares: rank 0 gives attributes to directories alone.
-#[test]
-fn rank_0_looks_at_each_file_of_another_once() {
-    let dir = tree();
-    fs::create_dir(dir.path().join("a/unique")).unwrap();
-    (0..20).for_each(|file| {
-        fs::write(dir.path().join(format!("a/unique/only-here-{file}")), "here").unwrap();
-    });
-    let log = dir.path().join("calls");
-    let words = ["-a", "a", "d"];
-    let other = start(dir.path(), "1/2", &words);
-    let traced = strace(&[
-        "-o",
-        log.to_str().unwrap(),
-        "-e",
-        "trace=newfstatat,fstatat64,statx,openat,openat2",
-    ]);
-    let mut traced = match traced {
-        Ok(traced) => traced,
-        Err(reason) => {
-            // Nobody else lets the other rank end.
-            assert_eq!(end(start(dir.path(), "0/2", &words)).0, Some(0));
-            assert_eq!(end(other).0, Some(0));
-            return skipped(&reason);
-        }
-    };
-    let output =
-        traced.args(["cp", "--shard=0/2"]).args(words).current_dir(dir.path()).output().unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(end(other).0, Some(0));
-    let calls = fs::read_to_string(&log).unwrap();
-    let calls_about = |name: &str| -> Vec<&str> {
-        calls.lines().filter(|line| line.contains(&format!("\"{name}\""))).collect()
-    };
-    let of_files: Vec<_> = (0..20).map(|file| calls_about(&format!("only-here-{file}"))).collect();
-    let of_others: Vec<_> = of_files
-        .iter()
-        .filter(|calls| !calls.iter().any(|call| call.contains("O_CREAT")))
-        .collect();
-    assert!(!of_others.is_empty() && of_others.len() < of_files.len(), "{of_files:?}");
-    assert!(of_others.iter().all(|calls| calls.len() == 1), "{of_others:?}");
-    assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")));
-}
-
 #[test]
 fn a_manifest_is_copied_when_every_share_is_whole() {
     let dir = tree();
     fs::write(dir.path().join("a/MANIFEST"), "all").unwrap();
     // Of each rank's files one cannot be copied.
     for rank in 0..2 {
-        let shard = gush_tree_shard(rank, 2);
-        let hindered = (0..20).find(|file| shard(&format!("e/f{file}"))).unwrap();
+        let is_own = share_of(dir.path(), rank, 2);
+        let hindered = (0..20).find(|file| is_own(&format!("e/f{file}"))).unwrap();
         fs::create_dir_all(dir.path().join(format!("d/e/f{hindered}/in the way"))).unwrap();
         let words = ["-aT", "--commit-last=MANIFEST", "--resume", "a", "d"];
         let ranks = [0, 1].map(|rank| start(dir.path(), &format!("{rank}/2"), &words));
@@ -272,19 +356,20 @@ fn a_manifest_is_copied_when_every_share_is_whole() {
     }
 }
 
-/// Which files of a tree are a rank's, found out by a copy of empty files.
-fn gush_tree_shard(rank: u32, ranks: u32) -> impl Fn(&str) -> bool {
-    let dir = tempfile::tempdir().unwrap();
-    fs::create_dir_all(dir.path().join("a/e")).unwrap();
-    for file in 0..20 {
-        fs::write(dir.path().join(format!("a/e/f{file}")), "").unwrap();
-    }
-    // The rank ends its share; rank 0 would wait for the others.
-    let mut child = start(dir.path(), &format!("{rank}/{ranks}"), &["-r", "a", "d"]);
-    wait_for(&dir.path().join(format!(".d.gush-shards/rank-{rank}.done")));
+/// Which files of the tree `a` are a rank's, found out by a copy of its share alone.
+fn share_of(dir: &Path, rank: u32, ranks: u32) -> impl Fn(&str) -> bool {
+    let mut child = start(dir, &format!("{rank}/{ranks}"), &["-r", "a", "probe"]);
+    let state = dir.join(".probe.gush-shards");
+    wait_for(&state.join(format!("rank-{rank}.journal")));
+    wait_until_gone(&state.join(format!("rank-{rank}.walks")));
+    // The rank has copied its share, and would wait for the others.
     child.kill().unwrap();
     child.wait().unwrap();
-    move |name| dir.path().join("d").join(name).exists()
+    let copied = script(&dir.join("probe"), "find . ! -type d -printf '%P\n'").stdout;
+    let copied = String::from_utf8(copied).unwrap();
+    fs::remove_dir_all(state).unwrap();
+    fs::remove_dir_all(dir.join("probe")).unwrap();
+    move |name| copied.lines().any(|line| line == name)
 }
 
 #[test]
@@ -367,12 +452,34 @@ fn pieces(state: &Path) -> Vec<(String, u64, std::time::SystemTime)> {
         let name = entry.file_name().into_string().unwrap();
         let there = entry.metadata().unwrap();
         // Each has a symbolic link, which names it.
-        if name.starts_with("parts-") && there.is_file() {
+        if name.starts_with("parts-") && there.is_file() && !name.ends_with(".claims") {
             found.push((name, there.len(), there.modified().unwrap()));
         }
     }
     found.sort();
     found
+}
+
+/// The large files that were announced: the path of each, and the ranks that have claimed the pieces.
+fn announced(state: &Path) -> Vec<(String, Vec<Option<u32>>)> {
+    let tables = fs::read_dir(state).into_iter().flatten().map(|entry| entry.unwrap().path());
+    let mut tables: Vec<_> =
+        tables.filter(|path| path.extension().is_some_and(|end| end == "claims")).collect();
+    tables.sort();
+    let mut all = Vec::new();
+    // One that is being removed is none.
+    for bytes in tables.iter().filter_map(|table| fs::read(table).ok()) {
+        let Some(head) = bytes.iter().position(|byte| *byte == 0) else { continue };
+        let (entries, _) = bytes[head + 1..].as_chunks::<4>();
+        let path = String::from_utf8_lossy(&bytes[..head]).split_once(' ').unwrap().1.to_owned();
+        let ranks = entries.iter().map(|of| u32::from_le_bytes(*of).checked_sub(1)).collect();
+        all.push((path, ranks));
+    }
+    all
+}
+
+fn claims(state: &Path) -> Vec<Vec<Option<u32>>> {
+    announced(state).into_iter().map(|(_, ranks)| ranks).collect()
 }
 
 #[test]
@@ -381,17 +488,19 @@ fn large_files_are_divided_among_the_ranks() {
     let expected = state(&dir.path().join("a"));
     let shards = dir.path().join(".d.gush-shards");
     for words in [&["-a", "a", "d"][..], &["-a", "--verify", "--fsync", "a", "d"]] {
-        for rank in ["2/3", "1/3"] {
-            let (status, said) = end(start(dir.path(), rank, words));
+        let others = ["2/3", "1/3"].map(|rank| start(dir.path(), rank, words));
+        for other in others {
+            let (status, said) = end(other);
             assert_eq!((status, said.as_str()), (Some(0), ""));
         }
-        assert_eq!(pieces(&shards).len(), 3, "each file has pieces of these ranks");
+        // All pieces that could be taken were.
+        assert!(claims(&shards).iter().flatten().all(Option::is_some), "{:?}", claims(&shards));
         for name in ["holes", "guarded", "sub/data"] {
             assert!(!dir.path().join("d").join(name).exists(), "{name} has its place too early");
         }
         let (status, said) = end(start(dir.path(), "0/3", words));
         assert_eq!(status, Some(0), "{said}");
-        assert!(said.starts_with("gush: cp: 3 ranks: 5 files, "), "{said}");
+        assert!(said.starts_with("gush: cp: 3 ranks: 5 files, 199.70 MiB"), "{said}");
         assert_eq!(state(&dir.path().join("d")), expected, "{words:?}");
         assert_eq!(names(dir.path()), ["a", "d"]);
         let blocks = |tree: &str| {
@@ -400,6 +509,81 @@ fn large_files_are_divided_among_the_ranks() {
         };
         assert!(blocks("d") <= blocks("a") + 64, "holes were filled: {}", blocks("d"));
         fs::remove_dir_all(dir.path().join("d")).unwrap();
+    }
+}
+
+/// A rank that has nothing left waits for one that is still on its way to a large file.
+#[test]
+fn pieces_of_a_file_announced_late_are_taken_by_ranks_that_were_done() {
+    for (slow, fast) in [(0, 1), (1, 0)] {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("a")).unwrap();
+        fs::write(dir.path().join("a/large"), noise(100_000_001, 5)).unwrap();
+        let shards = dir.path().join(".d.gush-shards");
+        // What announces is the making of a symbolic link, and each claim is a lock.
+        let late = ["-e", "trace=symlinkat,flock", "-e", "inject=symlinkat:delay_enter=1500000"];
+        let slowly = ["-e", "inject=flock:delay_enter=100000"];
+        let mut traced = match strace(&[&late[..], &slowly].concat()) {
+            Ok(traced) => traced,
+            Err(why) => return skipped(&why),
+        };
+        traced.args(["cp", "-a", &format!("--shard={slow}/2"), "a", "d"]).current_dir(dir.path());
+        let slow = traced.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let quick = start(dir.path(), &format!("{fast}/2"), &["-a", "a", "d"]);
+        let mut table = Vec::new();
+        // The state is there until rank 0 ends.
+        while table.iter().any(Option::is_none) || table.is_empty() {
+            table = claims(&shards).into_iter().flatten().collect();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        for rank in [slow, quick] {
+            let (status, said) = end(rank);
+            assert_eq!(status, Some(0), "{said}");
+        }
+        // Either this rank announced the file, or it waited for the one that did.
+        assert!(table.contains(&Some(fast)), "{fast}: {table:?}");
+        assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")));
+        assert_eq!(names(dir.path()), ["a", "d"]);
+    }
+}
+
+#[test]
+fn pieces_of_a_rank_that_was_killed_are_its_own_when_it_is_started_again() {
+    for (lost, other) in [(0, 1), (1, 0)] {
+        let dir = large_tree();
+        let shards = dir.path().join(".d.gush-shards");
+        let words = ["-a", "--resume", "a", "d"];
+        let shard = |rank: u32| format!("{rank}/2");
+        // So slow that a piece takes seconds.
+        let slow = [&["--limit=2M", "--threads=1"][..], &words].concat();
+        let mut victim = start(dir.path(), &shard(lost), &slow);
+        wait_for(&shards.join(format!("rank-{lost}.journal")));
+        wait_until_gone(&shards.join(format!("rank-{lost}.walks")));
+        let is_owner = !claims(&shards).is_empty();
+        while is_owner && !claims(&shards).iter().flatten().any(Option::is_some) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+        let left = announced(&shards);
+        let mut second = start(dir.path(), &shard(other), &words);
+        // Nobody waits for the one that was lost but rank 0, which reports all the same.
+        wait_for(&shards.join(format!("rank-{other}.done")));
+        let now: BTreeMap<_, _> = announced(&shards).into_iter().collect();
+        for (path, before) in &left {
+            for (before, now) in before.iter().zip(&now[path]) {
+                assert_eq!(*before == Some(lost), *now == Some(lost), "{path}: {left:?} {now:?}");
+            }
+        }
+        assert!(!dir.path().join("d/guarded").exists());
+        if other != 0 {
+            assert_eq!(second.wait().unwrap().code(), Some(0));
+        }
+        let (status, said) = end(start(dir.path(), &shard(lost), &words));
+        assert_eq!(status, Some(0), "{said}");
+        assert_eq!(end(second).0, Some(0));
+        assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")), "{lost}");
+        assert_eq!(names(dir.path()), ["a", "d"]);
     }
 }
 
@@ -434,25 +618,46 @@ fn modes_of_divided_files_are_those_of_one_process() {
     };
     assert_eq!(modes("three"), modes("one/a"));
     // Below a directory that hands on its group, a file is made where it stays.
-    for rank in ["1/2", "0/2"] {
-        let child = start(dir.path(), rank, &["-r", "-T", "a", "two"]);
-        if rank == "0/2" {
-            assert_eq!(end(child).0, Some(0));
-        } else {
-            assert_eq!(end(child).0, Some(0));
-            let divided = pieces(&dir.path().join(".two.gush-shards")).len();
-            assert_eq!(divided, 0, "in a directory with the bit and the one that takes it over");
-        }
+    let shards = dir.path().join(".two.gush-shards");
+    let first = start(dir.path(), "0/2", &["-r", "-T", "a", "two"]);
+    wait_for(&shards.join("rank-0.done"));
+    let second = start(dir.path(), "1/2", &["-r", "-T", "a", "two"]);
+    while !shards.join("rank-1.done").exists() && shards.exists() {
+        assert_eq!(
+            pieces(&shards).len(),
+            0,
+            "in a directory with the bit, or one that took it over"
+        );
+        std::thread::sleep(Duration::from_millis(1));
     }
+    assert_eq!([end(first).0, end(second).0], [Some(0); 2]);
 }
 
 #[test]
 fn a_rank_started_again_copies_only_the_pieces_that_are_missing() {
-    let dir = large_tree();
-    let shards = dir.path().join(".d.gush-shards");
     let words = ["-a", "--resume", "a", "d"];
-    // Rank 1 first: it ends by itself, while rank 0 would wait.
-    assert_eq!(end(start(dir.path(), "1/2", &words)).0, Some(0));
+    let mut dir = large_tree();
+    let mut files = 0;
+    loop {
+        let shards = dir.path().join(".d.gush-shards");
+        // Rank 0 waits for the other, and is lost.
+        let mut first = start(dir.path(), "0/2", &words);
+        wait_for(&shards.join("rank-0.done"));
+        first.kill().unwrap();
+        first.wait().unwrap();
+        assert_eq!(end(start(dir.path(), "1/2", &words)).0, Some(0));
+        if claims(&shards).iter().flatten().any(|of| *of == Some(1)) {
+            break;
+        }
+        // Inode numbers made all large files those of rank 0, which has taken all pieces.
+        dir = large_tree();
+        files += 1;
+        for file in 0..files {
+            let large = fs::File::create(dir.path().join(format!("a/more-{file}"))).unwrap();
+            large.set_len(70_000_000).unwrap();
+        }
+    }
+    let shards = dir.path().join(".d.gush-shards");
     let before = pieces(&shards);
     assert_eq!(end(start(dir.path(), "1/2", &words)).0, Some(0));
     assert_eq!(pieces(&shards), before, "a piece was written again");
@@ -466,9 +671,10 @@ fn a_rank_started_again_copies_only_the_pieces_that_are_missing() {
     fs::write(&report, told.replace(" 1 end", " 0 end")).unwrap();
     let (status, said) = end(start(dir.path(), "0/2", &words));
     assert_eq!(status, Some(1), "{said}");
-    let absent = ["holes", "guarded", "sub/data"];
-    let absent = absent.iter().filter(|name| !dir.path().join("d").join(name).exists()).count();
-    assert_eq!(absent, 1, "the file whose piece is missing");
+    let all = script(&dir.path().join("a"), "find . -size +60M -printf '%P\n'").stdout;
+    let all = String::from_utf8(all).unwrap();
+    let absent = all.lines().filter(|name| !dir.path().join("d").join(name).exists()).count();
+    assert_eq!((absent, all.lines().count()), (1, 3 + files), "the file whose piece is missing");
     let ranks = ["1/2", "0/2"].map(|rank| start(dir.path(), rank, &words));
     for rank in ranks {
         let (status, said) = end(rank);
@@ -480,20 +686,54 @@ fn a_rank_started_again_copies_only_the_pieces_that_are_missing() {
 
 #[test]
 fn a_large_source_that_changes_between_the_ranks_is_copied_whole() {
-    let dir = large_tree();
-    let words = ["-a", "a", "d"];
-    assert_eq!(end(start(dir.path(), "1/2", &words)).0, Some(0));
-    let grown = [noise(68_000_001, 9), noise(5, 9)].concat();
-    fs::write(dir.path().join("a/sub/data"), grown).unwrap();
-    let (status, said) = end(start(dir.path(), "0/2", &words));
-    assert_eq!(status, Some(0), "{said}");
-    assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")));
-    assert_eq!(names(dir.path()), ["a", "d"], "no piece is left");
+    for order in [["0/2", "1/2"], ["1/2", "0/2"]] {
+        let dir = large_tree();
+        let words = ["-a", "a", "d"];
+        let first = start(dir.path(), order[0], &words);
+        wait_for(&dir.path().join(format!(".d.gush-shards/rank-{}.done", &order[0][..1])));
+        let grown = [noise(68_000_001, 9), noise(5, 9)].concat();
+        fs::write(dir.path().join("a/sub/data"), grown).unwrap();
+        for child in [start(dir.path(), order[1], &words), first] {
+            let (status, said) = end(child);
+            assert_eq!(status, Some(0), "{said}");
+        }
+        assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")));
+        assert_eq!(names(dir.path()), ["a", "d"], "no piece is left");
+    }
 }
 
-/// Two ranks one after the other, and what each said.
+/// A large file that rank 0 does not find any more is no success: one process would have copied it, or said the same.
+#[test]
+fn a_large_source_that_vanishes_after_it_was_announced_is_told() {
+    for (gone, why) in [("large-*", "No such file"), ("sub", "directories of large files are gone")]
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let text = "mkdir -p a/sub && truncate -s 70M a/large-{1..8} a/sub/large-{1..8}";
+        assert!(script(dir.path(), text).status.success());
+        let shards = dir.path().join(".d.gush-shards");
+        let first = start(dir.path(), "0/2", &["-a", "a", "d"]);
+        wait_for(&shards.join("rank-0.done"));
+        let told = fs::read_to_string(shards.join("rank-0.done")).unwrap();
+        let [all, own]: [u64; 2] =
+            std::array::from_fn(|at| told.split(' ').nth(3 + at).unwrap().parse().unwrap());
+        let missing =
+            announced(&shards).into_iter().filter(|(path, _)| path.starts_with(&gone[..3]));
+        let is_one_missing = missing.count() > 0;
+        assert!(script(dir.path(), &format!("rm -r a/{gone}")).status.success());
+        // As if the other rank had copied its own before.
+        let text = format!("share 1 2 {all} {} 0 0 0 1 end\n", all.wrapping_sub(own));
+        fs::write(shards.join("new"), text).unwrap();
+        fs::rename(shards.join("new"), shards.join("rank-1.done")).unwrap();
+        let (status, said) = end(first);
+        // Inode numbers say which of them are rank 0's: none at all by a chance of 1 in 256.
+        assert_eq!(status, Some(i32::from(is_one_missing)), "{gone}: {said}");
+        assert_eq!(said.contains(why), is_one_missing, "{gone}: {said}");
+    }
+}
+
+/// Two ranks, and what each said.
 fn both(dir: &Path, words: &[&str]) -> [(Option<i32>, String); 2] {
-    ["1/2", "0/2"].map(|rank| end(start(dir, rank, words)))
+    ["1/2", "0/2"].map(|rank| start(dir, rank, words)).map(end)
 }
 
 #[test]
@@ -524,17 +764,22 @@ fn a_divided_file_whose_pieces_are_removed_before_the_end_is_copied_whole() {
     wait_for(&shards.join("rank-0.done"));
     let told = fs::read_to_string(shards.join("rank-0.done")).unwrap();
     let words: Vec<&str> = told.split(' ').collect();
-    let ["share", "0", "2", "5", "3", files, _, "1", "end\n"] = words[..] else {
+    let ["share", "0", "2", all, own, divided, files, _, "1", "end\n"] = words[..] else {
         panic!("{told}");
     };
-    let others = 5 - files.parse::<u64>().unwrap();
+    let [all, own, divided, files] =
+        [all, own, divided, files].map(|text| text.parse::<u64>().unwrap());
+    let (others, others_own) = (5 - files, all.wrapping_sub(own));
     // The other rank reports, and nothing of any piece is left.
     for (name, _, _) in pieces(&shards) {
         let link = name.rsplit_once('-').unwrap().0;
         fs::remove_file(shards.join(link)).unwrap();
         fs::remove_file(shards.join(&name)).unwrap();
+        fs::remove_file(shards.join(name + ".claims")).unwrap();
     }
-    fs::write(shards.join("new"), format!("share 1 2 5 3 {others} 0 1 end\n")).unwrap();
+    let divided = 3 - divided;
+    let text = format!("share 1 2 {all} {others_own} {divided} {others} 0 1 end\n");
+    fs::write(shards.join("new"), text).unwrap();
     // Renamed into place, as a rank reports: the waiting rank must not see half a line.
     fs::rename(shards.join("new"), shards.join("rank-1.done")).unwrap();
     let (status, said) = end(first);

@@ -7,6 +7,7 @@ use rustix::fs::{FileType, RawDir};
 use rustix::io::{self, Errno};
 
 use super::dir::Pair;
+use super::division::{Entry, Owner};
 use super::shard::Shard;
 use crate::options::Dereference;
 
@@ -14,8 +15,10 @@ use crate::options::Dereference;
 const LISTED_BYTES: usize = 32 << 10;
 /// A part ends with the call behind which so many entries are listed. A directory with fewer has one part.
 const PART_ENTRIES: usize = 512;
-/// In a name's length, which takes eight bits: the entry was listed as a regular file.
+/// In a name's length, which takes eight bits: the entry was listed as a regular file; the entry is this rank's.
 const IS_REGULAR: u16 = 1 << 15;
+const IS_OWN: u16 = 1 << 14;
+const FLAGS: u16 = IS_REGULAR | IS_OWN;
 
 /// An entry as its directory lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +26,8 @@ pub(crate) struct Listed<'a> {
     pub(crate) name: &'a OsStr,
     /// Something else may have the name by now.
     pub(crate) is_regular: bool,
+    /// This walk is to copy the entry; otherwise a look at the entry tells.
+    pub(crate) is_own: bool,
 }
 
 /// Names taken in the order of adding. A name costs its bytes and two more.
@@ -37,27 +42,29 @@ impl Batch {
     pub(crate) fn add(&mut self, listed: Listed<'_>) {
         let name = listed.name.as_bytes();
         // NAME_MAX is 255, and a record of getdents64(2) has two bytes for its own length.
-        let length = u16::try_from(name.len()).unwrap_or(u16::MAX).min(!IS_REGULAR);
-        let flag = if listed.is_regular { IS_REGULAR } else { 0 };
-        self.bytes.extend((length | flag).to_ne_bytes());
+        let length = u16::try_from(name.len()).unwrap_or(u16::MAX).min(!FLAGS);
+        let kind = if listed.is_regular { IS_REGULAR } else { 0 };
+        let owner = if listed.is_own { IS_OWN } else { 0 };
+        self.bytes.extend((length | kind | owner).to_ne_bytes());
         self.bytes.extend(&name[..usize::from(length)]);
         self.left += 1;
     }
 
     pub(crate) fn take(&mut self) -> Option<Listed<'_>> {
-        let (length, is_regular) = self.head(self.at)?;
+        let (length, flags) = self.head(self.at)?;
         let from = self.at + 2;
         self.at = from + length;
         self.left -= 1;
         let name = OsStr::from_bytes(&self.bytes[from..self.at]);
-        Some(Listed { name, is_regular })
+        let (is_regular, is_own) = (flags & IS_REGULAR != 0, flags & IS_OWN != 0);
+        Some(Listed { name, is_regular, is_own })
     }
 
-    /// The length of the name at an offset, and whether it is a regular file's.
-    fn head(&self, at: usize) -> Option<(usize, bool)> {
+    /// The length of the name at an offset, and the flags.
+    fn head(&self, at: usize) -> Option<(usize, u16)> {
         let [low, high, ..] = self.bytes[at..] else { return None };
         let head = u16::from_ne_bytes([low, high]);
-        Some((usize::from(head & !IS_REGULAR), head & IS_REGULAR != 0))
+        Some((usize::from(head & !FLAGS), head & FLAGS))
     }
 
     /// The same names, beginning with the one after the first `names`. None has been taken yet.
@@ -100,23 +107,12 @@ pub(crate) struct Part {
     pub(crate) files: Batch,
 }
 
-/// The entries that a listing is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
-    All,
-    /// The directories, and all that may prove to be one.
-    Directories(Dereference),
-}
-
-impl Wanted {
-    fn has(self, kind: FileType) -> bool {
-        match (self, kind) {
-            (Self::All, _) | (_, FileType::Directory | FileType::Unknown) => true,
-            (Self::Directories(dereference), FileType::Symlink) => {
-                dereference == Dereference::Always
-            }
-            (Self::Directories(_), _) => false,
-        }
+/// May an entry that is listed as of this kind be a directory to enter?
+pub(crate) fn may_be_directory(kind: FileType, dereference: Dereference) -> bool {
+    match kind {
+        FileType::Directory | FileType::Unknown => true,
+        FileType::Symlink => dereference == Dereference::Always,
+        _ => false,
     }
 }
 
@@ -127,13 +123,14 @@ pub(crate) enum End {
 }
 
 impl Part {
-    /// Lists where the last part ended; all that is left if `to_the_end`. `listed` is a buffer.
-    pub(crate) fn read(
+    /// Lists where the last part ended; all that is left if `to_the_end`. `listed` is a buffer. `owner` tells whose an entry is; other
+    /// ranks' are left out.
+    pub(super) fn read(
         &mut self,
         pair: &Pair,
         listed: &mut Vec<u8>,
-        wanted: Wanted,
         to_the_end: bool,
+        mut owner: impl FnMut(Entry<'_>) -> Owner,
     ) -> io::Result<End> {
         if !pair.is_readable {
             return Err(Errno::ACCESS);
@@ -144,14 +141,17 @@ impl Part {
         while let Some(entry) = entries.next() {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
-            let kind = entry.file_type();
+            if matches!(name, b"." | b"..") {
+                continue;
+            }
+            let (name, kind) = (OsStr::from_bytes(name), entry.file_type());
             let is_regular = kind == FileType::RegularFile;
-            let listed = Listed { name: OsStr::from_bytes(name), is_regular };
-            match kind {
-                _ if matches!(name, b"." | b"..") => continue,
+            let owner = owner(Entry { name, kind, inode: entry.ino() });
+            let listed = Listed { name, is_regular, is_own: owner == Owner::This };
+            match owner {
                 // Counted all the same, so that parts of a listing have a bounded size.
-                kind if !wanted.has(kind) => {}
-                FileType::Directory => self.directories.add(listed),
+                Owner::Other => {}
+                _ if kind == FileType::Directory => self.directories.add(listed),
                 _ => self.files.add(listed),
             }
             number += 1;
@@ -179,10 +179,11 @@ mod tests {
     fn names_come_out_in_order_and_unchanged() {
         let mut batch = Batch::default();
         let long = vec![b'n'; 255];
-        let names = [(&b"a"[..], true), (&b"\xff\xfe"[..], false), (&long[..], true)];
-        let listed = names.map(|(name, is_regular)| {
+        let names =
+            [(&b"a"[..], true, false), (&b"\xff\xfe"[..], false, true), (&long[..], true, true)];
+        let listed = names.map(|(name, is_regular, is_own)| {
             let name = OsStr::from_bytes(name);
-            Listed { name, is_regular }
+            Listed { name, is_regular, is_own }
         });
         listed.iter().for_each(|&listed| batch.add(listed));
         assert_eq!(batch.len(), 3);
@@ -200,14 +201,14 @@ mod tests {
             let listed: Vec<_> =
                 (0..names).map(|number| OsString::from("n".repeat(1 + number))).collect();
             for name in &listed {
-                batch.add(Listed { name, is_regular: true });
+                batch.add(Listed { name, is_regular: true, is_own: true });
             }
             let mut taken: Vec<_> =
                 batch.take().map(|first| first.name.to_owned()).into_iter().collect();
             let mut half = batch.split_off_half();
             assert!(half.len() <= batch.len() && batch.len() <= half.len() + 1);
             for batch in [&mut batch, &mut half] {
-                while let Some(Listed { name, is_regular }) = batch.take() {
+                while let Some(Listed { name, is_regular, .. }) = batch.take() {
                     assert!(is_regular);
                     taken.push(name.to_owned());
                 }
@@ -224,7 +225,8 @@ mod tests {
         for rank in 0..4 {
             let mut part = Part::default();
             for name in &names {
-                part.directories.add(Listed { name: OsStr::new(name), is_regular: false });
+                let name = OsStr::new(name);
+                part.directories.add(Listed { name, is_regular: false, is_own: true });
             }
             part.begin_as(Shard::new(rank, 4).unwrap());
             let taken =
@@ -239,12 +241,13 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_of_directories_keeps_what_may_be_one() {
-        let kinds = [FileType::RegularFile, FileType::Fifo, FileType::Symlink, FileType::Unknown];
-        let kept = |wanted: Wanted| kinds.map(|kind| wanted.has(kind));
-        let directories = Wanted::Directories;
-        assert_eq!(kept(directories(Dereference::Never)), [false, false, false, true]);
-        assert_eq!(kept(directories(Dereference::Always)), [false, false, true, true]);
-        assert_eq!(kept(Wanted::All), [true; 4]);
+    fn a_listing_tells_what_may_be_a_directory() {
+        use FileType::{Directory, Fifo, RegularFile, Symlink, Unknown};
+        for (dereference, links_count) in [(Dereference::Never, false), (Dereference::Always, true)]
+        {
+            let may_be = [RegularFile, Fifo, Symlink, Unknown, Directory]
+                .map(|kind| may_be_directory(kind, dereference));
+            assert_eq!(may_be, [false, false, links_count, true, true]);
+        }
     }
 }

@@ -13,14 +13,16 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::fs::{self, Mode, OFlags, Stat};
 use rustix::io::{self, Errno, retry_on_intr};
+use rustix::process;
 
+use super::division::Rule;
 use super::entering::Entered;
 use crate::error::Error;
 use crate::filter::GitIgnored;
 use crate::first_copies::RecordAt;
 use crate::metadata::{Handle, Ownership};
 use crate::options::{ModeRule, Options};
-use crate::place::{FileId, Place};
+use crate::place::{FileId, Place, same_file};
 use crate::xattr;
 
 /// The descriptors of one directory on both sides.
@@ -90,6 +92,22 @@ pub(crate) fn open(place: &Place<'_>, follow: bool) -> io::Result<(OwnedFd, bool
             place.open(OFlags::PATH | flags, Mode::empty()).map(|fd| (fd, false))
         }
         Err(errno) => Err(errno),
+    }
+}
+
+/// Opens a directory of the source that was looked at before.
+pub(super) fn open_same(
+    source: &Place<'_>,
+    stat: &Stat,
+    follow: bool,
+) -> Result<(OwnedFd, bool), Error> {
+    let opened = open(source, follow)
+        .map_err(|errno| Error::os(source.shown, "cannot open the directory", errno))?;
+    let found = retry_on_intr(|| fs::fstat(&opened.0))
+        .map_err(|errno| Error::os(source.shown, "cannot stat", errno))?;
+    match same_file(&found, stat) {
+        true => Ok(opened),
+        false => Err(Error::refusal(source.shown, "skipped: it was replaced while being copied")),
     }
 }
 
@@ -169,8 +187,12 @@ pub(crate) struct Dir {
     pub(crate) target_stat: Stat,
     /// The target was made by this command: its names are free.
     pub(crate) is_new: bool,
+    /// The target was made by this command, or by another process of this user, such as another rank.
+    pub(crate) is_of_user: bool,
     pub(crate) restore_bits: Option<u32>,
     pub(crate) follows: Follows,
+    /// What names the rank of an entry.
+    pub(super) rule: Rule,
     /// A dry run made nothing.
     is_imagined: bool,
     ignored: OnceLock<Option<Arc<GitIgnored>>>,
@@ -207,6 +229,7 @@ pub(crate) struct Start {
     pub(crate) restore_bits: Option<u32>,
     pub(crate) follows: Follows,
     pub(crate) is_imagined: bool,
+    pub(super) rule: Rule,
 }
 
 impl Start {
@@ -228,6 +251,7 @@ impl Start {
             restore_bits,
             follows,
             is_imagined: is_dry && is_new,
+            rule: Rule::Paths,
         }
     }
 }
@@ -236,8 +260,7 @@ impl Dir {
     /// A directory that waits for its listing.
     pub(crate) fn start(start: Start) -> Arc<Self> {
         let Start { parent, name, pair, source_stat, target_stat, is_new, .. } = start;
-        let (restore_bits, follows, is_imagined) =
-            (start.restore_bits, start.follows, start.is_imagined);
+        let Start { restore_bits, follows, is_imagined, rule, .. } = start;
         Arc::new(Self {
             depth: parent.as_ref().map_or(0, |parent| parent.depth + 1),
             parent,
@@ -245,8 +268,10 @@ impl Dir {
             source_stat,
             target_stat,
             is_new,
+            is_of_user: is_new || target_stat.st_uid == process::geteuid().as_raw(),
             restore_bits,
             follows,
+            rule,
             is_imagined,
             ignored: OnceLock::new(),
             recorded: OnceLock::new(),

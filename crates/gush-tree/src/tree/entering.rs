@@ -149,16 +149,8 @@ impl Entrance<'_> {
     }
 
     fn open_source(&self) -> Result<(OwnedFd, bool), Error> {
-        let shown = self.source.shown;
         let follow = self.options.dereference != Dereference::Never;
-        let opened = dir::open(&self.source, follow)
-            .map_err(|errno| Error::os(shown, "cannot open the directory", errno))?;
-        let found = retry_on_intr(|| fs::fstat(&opened.0))
-            .map_err(|errno| Error::os(shown, "cannot stat", errno))?;
-        match same_file(&found, self.source_stat) {
-            true => Ok(opened),
-            false => Err(Error::refusal(shown, "skipped: it was replaced while being copied")),
-        }
+        dir::open_same(&self.source, self.source_stat, follow)
     }
 
     /// The directory at the target. Everything else there is an error.

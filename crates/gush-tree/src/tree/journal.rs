@@ -348,7 +348,7 @@ impl Journal {
         let (file, stat) = match opened {
             Ok(opened) => opened,
             Err((_, Errno::WOULDBLOCK)) => {
-                return Err(Error::refusal(&shown, "another copy writes this journal"));
+                return Err(is_written(&shown));
             }
             Err((what, errno)) => return Err(Error::os(&shown, what, errno)),
         };
@@ -504,6 +504,11 @@ impl Drop for Journal {
         // Whoever must know of a failure has called `flush`.
         let _ = self.flush();
     }
+}
+
+/// The error of a journal that another process writes.
+pub(super) fn is_written(shown: &Path) -> Error {
+    Error::refusal(shown, "another copy writes this journal")
 }
 
 /// The copy of this source with these options. Others, such as the number of threads, may change.

@@ -7,7 +7,9 @@
 mod batch;
 mod budget;
 pub(crate) mod census;
+mod claims;
 pub(crate) mod dir;
+mod division;
 mod entering;
 pub(crate) mod journal;
 mod listener;
@@ -16,6 +18,7 @@ pub(crate) mod parts;
 mod queue;
 pub(crate) mod shard;
 mod shown;
+mod taking;
 mod walk;
 
 use std::collections::{HashMap, HashSet};
@@ -28,6 +31,7 @@ use rustix::io::retry_on_intr;
 
 pub(crate) use dir::Dir;
 use dir::Start;
+use division::Rule;
 use entering::{Entrance, Existing};
 use journal::Journal;
 use mirror::Limits;
@@ -99,10 +103,20 @@ pub(crate) enum Extent<'a> {
     },
 }
 
+impl<'a> Extent<'a> {
+    /// Of a part.
+    fn parts(self) -> Option<&'a Parts<'a>> {
+        match self {
+            Self::Whole => None,
+            Self::Share(parts) | Self::Rest { parts, .. } => Some(parts),
+        }
+    }
+}
+
 /// What a walk came to.
 pub(crate) struct Walked {
     pub(crate) complete: bool,
-    /// Counted of a share alone.
+    /// Counted of a share. After the shares, the files are those that were announced and whose directory is still there.
     pub(crate) share: Share,
 }
 
@@ -173,12 +187,10 @@ fn walk_tree(
     }
     operands.targets.insert(FileId::of(&entered.target_stat));
     let name = strip_trailing_slashes(target.name);
-    let root = Dir::start(Start::of(None, name.into(), *source_stat, entered, options.dry_run));
-    // Below, only -L follows links.
-    let mut below = options.clone();
-    if below.dereference == Dereference::Named {
-        below.dereference = Dereference::Never;
-    }
+    let start = Start::of(None, name.into(), *source_stat, entered, options.dry_run);
+    let rule = common.extent.parts().map(|parts| parts.division.rule);
+    let root = Dir::start(Start { rule: rule.unwrap_or(Rule::Paths), ..start });
+    let mut below = below_operand(options);
     below.remove_first |= journal.is_some_and(Journal::goes_on);
     let common = Common { options: &below, ..*common };
     let walked =
@@ -188,6 +200,15 @@ fn walk_tree(
         open::sync_parent(&target)?;
     }
     Ok(Some(walked))
+}
+
+/// The options for what is below a directory that the user named: there, only -L follows links.
+fn below_operand(options: &Options) -> Options {
+    let mut below = options.clone();
+    if below.dereference == Dereference::Named {
+        below.dereference = Dereference::Never;
+    }
+    below
 }
 
 /// Refuses to remove what a source lacks from a target that the source is in. Returns the source and the directories

@@ -1,22 +1,24 @@
-//! Large files in pieces: each rank copies its own pieces, and rank 0 puts the file in place.
+//! Large files in pieces: the ranks copy a file's pieces together, and rank 0 puts the file in place.
 //!
-//! The pieces come together in a file of the ranks' state. A symbolic link there names the file, and is named by a fingerprint of the
+//! The rank whose file it is announces a large file in the ranks' state, and any rank copies pieces that it claims (`claims.rs`, `taking.rs`). The
+//! pieces come together in a file of the state. A symbolic link there names the file, and is named by a fingerprint of the
 //! path and of the source's size and times: a source that changes is another file. The file's own name ends with a random number, and is
 //! part of each line that a journal has of a piece. A line thus counts for the file that got the bytes, and for no later one. Rank 0
 //! removes the link and then places the file, if the journals have all of its pieces, and else copies the file whole.
 
-use std::collections::HashSet;
-use std::ffi::OsStr;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 
+use super::claims::{self, Claims};
+use super::division::Division;
 use super::journal::{self, Fingerprint, Journal};
-use super::shard::Shard;
 use crate::data;
 use crate::error::Error;
 use crate::events::Events;
@@ -39,7 +41,7 @@ const MOST_PIECES: u64 = 1024;
 /// The pieces that ranks copy together.
 #[derive(Debug)]
 pub(crate) struct Parts<'a> {
-    pub(crate) shard: Shard,
+    pub(crate) division: Division,
     /// The directory of state.
     dir: BorrowedFd<'a>,
     shown: &'a Path,
@@ -52,30 +54,49 @@ pub(crate) struct Parts<'a> {
 pub(super) struct AfterShares {
     /// The pieces that the journals of all ranks have.
     pub(super) done: HashSet<Fingerprint>,
-    /// Some rank has seen a file that is divided.
-    pub(super) has_pieces: bool,
+    /// The files that were announced.
+    pub(super) announced: Announced,
+    /// A rank has announced a file whose table is gone.
+    pub(super) may_miss_files: bool,
+}
+
+/// Large files by their directories, all below the tree's root.
+#[derive(Debug, Default)]
+pub(super) struct Announced {
+    by_directory: BTreeMap<PathBuf, BTreeSet<OsString>>,
+    pub(super) files: u64,
+}
+
+impl Announced {
+    fn add(&mut self, path: &Path) {
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return };
+        let names = self.by_directory.entry(above.into()).or_default();
+        // A source that changed was announced once more.
+        self.files += u64::from(names.insert(name.into()));
+    }
 }
 
 /// One piece: number, beginning and length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    number: u64,
+    pub(super) number: u64,
     pub(crate) at_bytes: u64,
     pub(crate) len_bytes: u64,
 }
 
 /// The pieces of a file of this size: whole MiB, but for the last one.
-fn pieces(file_bytes: u64) -> impl Iterator<Item = Piece> {
+pub(super) fn pieces(file_bytes: u64) -> impl ExactSizeIterator<Item = Piece> {
     const MIB: u64 = 1 << 20;
     // Every rank reckons alone, so the division depends on the file's size and on nothing else.
     let len_bytes = file_bytes.div_ceil(MOST_PIECES).next_multiple_of(MIB).max(LEAST_PIECE_BYTES);
-    (0..file_bytes.div_ceil(len_bytes)).map(move |number| {
+    (0..file_bytes.div_ceil(len_bytes) as usize).map(move |number| {
+        let number = number as u64;
         let at_bytes = number * len_bytes;
         Piece { number, at_bytes, len_bytes: len_bytes.min(file_bytes - at_bytes) }
     })
 }
 
-fn size_of(source: &Stat) -> u64 {
+pub(super) fn size_of(source: &Stat) -> u64 {
     u64::try_from(source.st_size).unwrap_or(0)
 }
 
@@ -95,25 +116,52 @@ pub(super) fn is_divided(options: &Options, source: &Stat) -> bool {
 
 impl<'a> Parts<'a> {
     pub(super) fn new(
-        shard: Shard,
+        division: Division,
         (dir, shown): (BorrowedFd<'a>, &'a Path),
         journal: &'a Journal,
         after: AfterShares,
     ) -> Self {
-        Self { shard, dir, shown, journal, after }
+        Self { division, dir, shown, journal, after }
     }
 
-    /// May a file be in no rank's share, because some saw a large file and others a small one?
+    /// May a file be in no rank's share, because a rank gave it to all of them, and nothing tells which one it is?
     pub(super) fn may_miss_files(&self) -> bool {
-        self.after.has_pieces
+        self.after.may_miss_files
     }
 
-    fn link(path: &Path, source: &Stat) -> PathBuf {
+    /// The names of the files in this directory, below the tree's root, that were announced.
+    pub(super) fn announced_in(&self, directory: &Path) -> Option<&BTreeSet<OsString>> {
+        self.after.announced.by_directory.get(directory)
+    }
+
+    pub(super) fn is_announced(&self, path: &Path) -> bool {
+        let names = path.parent().and_then(|above| self.announced_in(above));
+        names.zip(path.file_name()).is_some_and(|(names, name)| names.contains(name))
+    }
+
+    pub(super) fn link(path: &Path, source: &Stat) -> PathBuf {
         PathBuf::from(format!("{PREFIX}{:032x}", journal::divided(path, source)))
     }
 
-    /// The name of the file of pieces, which `link` has; `None` where there is no link, or the file is gone.
-    fn named(&self, link: &Path) -> Result<Option<PathBuf>, Errno> {
+    fn place_of<'p>(&'p self, name: &'p Path) -> Place<'p> {
+        Place::below(self.dir, name, self.shown)
+    }
+
+    /// The error of a state that cannot be read.
+    pub(super) fn unreadable(&self, errno: Errno) -> Error {
+        Error::os(self.shown, "cannot read", errno)
+    }
+
+    /// The table of the file of pieces with this name; `None` where there is none that is whole.
+    fn claims(&self, name: &Path) -> Result<Option<Claims>, Errno> {
+        let mut table = name.as_os_str().to_owned();
+        table.push(claims::SUFFIX);
+        let opened = Claims::open(&self.place_of(Path::new(&table)), |bytes| pieces(bytes).len());
+        opened.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+
+    /// The file of pieces that `link` leads to: its name and its table. `None` where there is no link, or one of the two is gone.
+    pub(super) fn named(&self, link: &Path) -> Result<Option<(PathBuf, Claims)>, Errno> {
         let name = match fs::readlinkat(self.dir, link, Vec::new()) {
             Ok(name) => PathBuf::from(OsStr::from_bytes(name.to_bytes())),
             Err(Errno::NOENT | Errno::INVAL) => return Ok(None),
@@ -122,11 +170,22 @@ impl<'a> Parts<'a> {
         // Nobody else's link leads to a file outside the state.
         let is_own = name.as_os_str().as_bytes().starts_with(link.as_os_str().as_bytes())
             && name.components().count() == 1;
-        match Place::below(self.dir, &name, self.shown).stat(false) {
-            Ok(_) if is_own => Ok(Some(name)),
+        match self.place_of(&name).stat(false) {
+            Ok(_) if is_own => Ok(self.claims(&name)?.map(|claims| (name, claims))),
             Ok(_) | Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(errno),
         }
+    }
+
+    /// The links to files of pieces, as far as they are in the state now.
+    pub(super) fn links(&self) -> Result<Vec<PathBuf>, Errno> {
+        let is_link = |name: &Path| {
+            let rest = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+            rest.is_some_and(|rest| rest.len() == 32)
+        };
+        let mut names = names(self.dir)?;
+        names.retain(|name| is_link(name));
+        Ok(names)
     }
 
     fn unlink(&self, name: &Path) -> Result<(), Errno> {
@@ -136,71 +195,73 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// The file of pieces of `job`, made if no rank has made one yet: first the file, then the link, so that a link without a file is about
-    /// one that was removed, with all that the journals say of its pieces.
-    fn named_or_made(&self, job: &Job<'_>, link: &Path) -> Result<PathBuf, Errno> {
-        loop {
-            if let Some(name) = self.named(link)? {
-                return Ok(name);
-            }
+    /// Announces the file of `job`, whose path is below the tree's root: the other ranks may copy pieces of it. Without effect where it was announced before.
+    pub(super) fn announce(&self, job: &Job<'_>, path: &Path) -> Result<(), Error> {
+        let cannot = |errno| Error::os(self.shown, "cannot announce a large file in", errno);
+        let link = Self::link(path, job.source_stat);
+        let file_bytes = size_of(job.source_stat);
+        // Ends: whoever makes the link in between has announced the file.
+        while self.named(&link).map_err(cannot)?.is_none() {
+            // What a link without a file or a table led to was removed, with all that the journals say of its pieces.
+            self.unlink(&link).map_err(cannot)?;
             let number = RandomState::new().hash_one(std::process::id());
             let name = PathBuf::from(format!("{}-{number:016x}", link.display()));
-            // The file first, then the link to it: a link always names a file that is there.
-            self.open(job, &name, OFlags::CREATE | OFlags::EXCL)?;
-            // symlinkat(2) replaces nothing, also on network file systems: one rank wins, and the others take its file.
-            match fs::symlinkat(&name, self.dir, link) {
-                Ok(()) => return Ok(name),
+            self.open(job, &name, OFlags::CREATE | OFlags::EXCL).map_err(cannot)?;
+            let table = PathBuf::from(format!("{}{}", name.display(), claims::SUFFIX));
+            Claims::create(&self.place_of(&table), (path, file_bytes), pieces(file_bytes).len())
+                .map_err(|error| Error::io(self.shown, "cannot announce a large file in", error))?;
+            // Last, so that the others find the file and its table whole. symlinkat(2) replaces nothing, also on network file systems.
+            match fs::symlinkat(&name, self.dir, &link) {
+                Ok(()) => break,
                 Err(errno) => {
-                    self.unlink(&name)?;
+                    self.unlink(&name).and_then(|()| self.unlink(&table)).map_err(cannot)?;
                     if errno != Errno::EXIST {
-                        return Err(errno);
+                        return Err(cannot(errno));
                     }
                 }
             }
-            if self.named(link)?.is_none() {
-                self.unlink(link)?;
-            }
-        }
-    }
-
-    /// The bytes of the pieces that are this rank's.
-    pub(super) fn own_bytes(&self, path: &Path, source: &Stat) -> u64 {
-        self.own(path, source).map(|piece| piece.len_bytes).sum()
-    }
-
-    fn own(&self, path: &Path, source: &Stat) -> impl Iterator<Item = Piece> {
-        let owns = move |piece: &Piece| self.shard.takes_piece(path, piece.number);
-        pieces(size_of(source)).filter(owns)
-    }
-
-    /// Copies this rank's pieces of the file with this path below the tree's root.
-    pub(crate) fn copy_own(
-        &self,
-        job: &Job<'_>,
-        path: &Path,
-        events: &mut dyn Events,
-    ) -> Result<(), Error> {
-        let cannot = |errno| Error::os(self.shown, "cannot make the file of pieces in", errno);
-        // A rank without a piece makes the file, too: rank 0 learns from that that the file was divided.
-        let name = self.named_or_made(job, &Self::link(path, job.source_stat)).map_err(cannot)?;
-        let (source, source_stat) = open::source(job)?;
-        for piece in self.own(path, &source_stat) {
-            let done = journal::piece(&name, piece.number);
-            if self.journal.is_done(done) {
-                continue;
-            }
-            let target = self.open(job, &name, OFlags::empty()).map_err(cannot)?;
-            data::move_piece(job, (source.as_fd(), target.as_fd()), piece, events)?;
-            if job.options.sync {
-                // Before the journal says so: a piece that is noted and not on storage would be missing after a crash.
-                retry_on_intr(|| fs::fdatasync(&target))
-                    .map_err(|errno| Error::os(job.target.shown, "cannot sync", errno))?;
-            }
-            // A network file system tells of a failed write at the close.
-            open::close(job, target)?;
-            self.journal.add_done(done)?;
         }
         Ok(())
+    }
+
+    /// The files that any rank has announced, by their tables: rank 0 removes a link before the file has its place.
+    pub(super) fn announced(&self) -> Result<Announced, Errno> {
+        let mut announced = Announced::default();
+        for table in names(self.dir)? {
+            let name = table.to_str().and_then(|name| name.strip_suffix(claims::SUFFIX));
+            if let Some(name) = name.filter(|name| name.starts_with(PREFIX))
+                && let Some(claims) = self.claims(Path::new(name))?
+            {
+                announced.add(&claims.path);
+            }
+        }
+        Ok(announced)
+    }
+
+    /// Was this piece of the file of pieces with this name copied before this rank was started again?
+    pub(super) fn has_piece(&self, name: &Path, number: u64) -> bool {
+        self.journal.is_done(journal::piece(name, number))
+    }
+
+    /// Copies one piece of the source to the file of pieces with this name, and notes it.
+    pub(super) fn copy_piece(
+        &self,
+        job: &Job<'_>,
+        (source, name): (BorrowedFd<'_>, &Path),
+        piece: Piece,
+        events: &mut dyn Events,
+    ) -> Result<(), Error> {
+        let cannot = |errno| Error::os(self.shown, "cannot open the file of pieces in", errno);
+        let target = self.open(job, name, OFlags::empty()).map_err(cannot)?;
+        data::move_piece(job, (source, target.as_fd()), piece, events)?;
+        if job.options.sync {
+            // Before the journal says so: a piece that is noted and not on storage would be missing after a crash.
+            retry_on_intr(|| fs::fdatasync(&target))
+                .map_err(|errno| Error::os(job.target.shown, "cannot sync", errno))?;
+        }
+        // A network file system tells of a failed write at the close.
+        open::close(job, target)?;
+        self.journal.add_done(journal::piece(name, piece.number))
     }
 
     fn open(&self, job: &Job<'_>, name: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -214,7 +275,7 @@ impl<'a> Parts<'a> {
     /// The file of all pieces, if the journals have every one of them. The file is without a link from then on: it gets its place once.
     pub(crate) fn whole(&self, path: &Path, source: &Stat) -> Option<PathBuf> {
         let link = Self::link(path, source);
-        let name = self.named(&link).ok()??;
+        let (name, _) = self.named(&link).ok()??;
         let done = &self.after.done;
         let has = |piece: Piece| done.contains(&journal::piece(&name, piece.number));
         let is_whole = pieces(size_of(source)).all(has);
@@ -229,6 +290,14 @@ impl<'a> Parts<'a> {
     {
         Place::below(self.dir, name, shown)
     }
+}
+
+/// The names in the directory of state.
+pub(super) fn names(dir: BorrowedFd<'_>) -> Result<Vec<PathBuf>, Errno> {
+    let entries = Dir::read_from(dir)?.map(|entry| {
+        entry.map(|entry| PathBuf::from(OsStr::from_bytes(entry.file_name().to_bytes())))
+    });
+    entries.collect()
 }
 
 /// Opens the whole file of pieces for the last steps of a copy; `None` where it is on another file system than the target.

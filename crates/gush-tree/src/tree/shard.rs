@@ -1,15 +1,15 @@
 //! One tree copied by several ranks: who copies which file, and how rank 0 learns that the others are done.
 //!
-//! Ranks send no messages. A hash of its path says who copies a file, so each rank decides alone and no list is shared.
-//! Of a large file the pieces are divided, by the same rule (`parts.rs`). Every rank lists the whole tree and makes the directories that it finds missing. Beside the target is a directory of
+//! Ranks send no messages. A hash of its inode number or path says who copies a file, so each rank decides alone and no list is shared
+//! (`division.rs`). Of a large file all ranks take pieces (`parts.rs`, `taking.rs`). Every rank lists the whole tree and makes the directories that it finds missing. Beside the target is a directory of
 //! state: of each rank a journal, as a resumed copy has one, and a report once its share is done. Rank 0 waits for all
 //! reports; then it copies the files that come last, gives the directories their attributes, and removes the state.
 
 use std::collections::HashSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -20,17 +20,24 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::process;
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::division::{Division, Seen};
 use super::journal::{self, Fingerprint, Journal};
 use super::parts::{self, AfterShares, Parts};
-use super::{Extent, Operands, Walked, walk_tree};
+use super::taking::{Taker, Walkers, Walking};
+use super::{Extent, Operands, Walked, below_operand, dir, walk_tree};
 use crate::destination::strip_trailing_slashes;
 use crate::error::Error;
 use crate::events::Events;
 use crate::file::{Action, Common, Done};
+use crate::options::Dereference;
 use crate::place::Place;
+use crate::quote;
 
 /// The end of the name of the directory of state.
 const SUFFIX: &str = ".gush-shards";
+
+/// The symbolic link in the state that tells how the tree is divided.
+const RULE: &str = "rule";
 
 /// The longest interval at which rank 0 looks for reports, and the one after it has waited for a while.
 const LOOKS_EVERY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
@@ -70,12 +77,21 @@ impl Shard {
         self.owns(path.as_os_str().as_bytes())
     }
 
-    /// The names of one file with several are all of one rank, which links them.
-    pub(crate) fn takes_all_names(self, source: &Stat) -> bool {
-        self.owns(&source.st_ino.to_le_bytes())
+    /// Does this rank copy the file with this inode number? All names of one file are of one rank, which links them.
+    pub(crate) fn takes_inode(self, inode: u64) -> bool {
+        self.owns(&inode.to_le_bytes())
     }
 
-    /// Does this rank copy the piece of a large file with this number?
+    pub(crate) fn rank(self) -> u32 {
+        self.rank
+    }
+
+    /// The other ranks.
+    pub(crate) fn others(self) -> impl Iterator<Item = u32> {
+        (0..self.ranks).filter(move |rank| *rank != self.rank)
+    }
+
+    /// Does this rank copy the piece of a large file with this number, unless another one has come first?
     pub(crate) fn takes_piece(self, path: &Path, number: u64) -> bool {
         // A path has no zero byte, so that path and number cannot run into each other.
         let key = [path.as_os_str().as_bytes(), &[0], &number.to_le_bytes()].concat();
@@ -106,18 +122,18 @@ pub struct Share {
     pub bytes: u64,
     /// Nothing failed.
     pub is_complete: bool,
-    /// The files of all ranks, as this rank saw the tree.
-    pub(crate) seen_files: u64,
-    /// Those of them that are divided.
+    /// All files seen, and the files of this share.
+    pub(crate) seen: Seen,
+    /// The files announced by this rank.
     pub(crate) divided_files: u64,
 }
 
 impl Share {
     fn text(&self, shard: Shard) -> String {
-        let Self { files, bytes, seen_files, divided_files, is_complete } = self;
+        let Self { files, bytes, seen: Seen { all, own }, divided_files, is_complete } = self;
         let complete = u8::from(*is_complete);
         format!(
-            "share {} {} {seen_files} {divided_files} {files} {bytes} {complete} end\n",
+            "share {} {} {all} {own} {divided_files} {files} {bytes} {complete} end\n",
             shard.rank, shard.ranks
         )
     }
@@ -127,10 +143,11 @@ impl Share {
         let text = text.strip_prefix("share ")?.strip_suffix(" end\n")?;
         let numbers: Option<Vec<u64>> = text.split(' ').map(|word| word.parse().ok()).collect();
         match *numbers?.as_slice() {
-            [rank, ranks, seen_files, divided_files, files, bytes, complete]
+            [rank, ranks, all, own, divided_files, files, bytes, complete]
                 if (rank, ranks) == (shard.rank.into(), shard.ranks.into()) =>
             {
-                Some(Self { files, bytes, is_complete: complete == 1, seen_files, divided_files })
+                let seen = Seen { all, own };
+                Some(Self { files, bytes, is_complete: complete == 1, seen, divided_files })
             }
             _ => None,
         }
@@ -200,11 +217,11 @@ impl<'a> State<'a> {
         (name, shown)
     }
 
-    /// Opens this rank's journal.
+    /// Opens this rank's journal, and tells the others that the rank walks through the tree.
     ///
     /// # Errors
     /// Also if an earlier copy left one, and this one shall not go on with it.
-    fn journal(&self, common: &Common<'_>, source: &Stat) -> Result<Journal, Error> {
+    fn begin(&self, common: &Common<'_>, source: &Stat) -> Result<(Walking<'_>, Journal), Error> {
         let (name, shown) = self.file(self.shard.rank, "journal");
         let place = Place::below(self.dir.as_fd(), &name, &shown);
         let existed = place.stat(false).is_ok();
@@ -213,8 +230,45 @@ impl<'a> State<'a> {
             return Err(Error::refusal(&shown, text)
                 .hinting("--resume goes on with it; remove the directory to begin anew"));
         }
+        // Before the journal: whoever sees a journal and no walk takes the walk for ended.
+        let walking = Walking::begin(self.dir.as_fd(), self.shard.rank);
+        let walking = walking.map_err(|errno| match errno {
+            Errno::WOULDBLOCK => journal::is_written(&shown),
+            errno => Error::os(&shown, "cannot lock", errno),
+        })?;
         let anew = "remove the directory to begin anew, with -T if the target is there";
-        Journal::open_at(&place, journal::which_copy(common.options, source), anew)
+        let journal = Journal::open_at(&place, journal::which_copy(common.options, source), anew)?;
+        Ok((walking, journal))
+    }
+
+    /// How the tree is divided: as the rank that began has written. `root` is the source, open.
+    ///
+    /// # Errors
+    /// If the ranks divide the tree by inode numbers, and they are others here.
+    fn division(
+        &self,
+        (source, source_stat): (&Place<'_>, &Stat),
+        root: BorrowedFd<'_>,
+    ) -> Result<Division, Error> {
+        let shown = self.shown.join(RULE);
+        let failed = |what: &'static str| move |errno| Error::os(&shown, what, errno);
+        let division = Division::suiting(self.shard, root, self.dir.as_fd())
+            .map_err(|errno| Error::os(source.shown, "cannot ask for the file system", errno))?;
+        let text = division.text(source_stat);
+        // symlinkat(2) replaces nothing, also on network file systems: one rank decides.
+        match fs::symlinkat(text.as_str(), &self.dir, RULE) {
+            Ok(()) => return Ok(division),
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(failed("cannot make")(errno)),
+        }
+        let agreed = fs::readlinkat(&self.dir, RULE, Vec::new()).map_err(failed("cannot read"))?;
+        division.agreeing(&agreed.to_string_lossy(), &text).ok_or_else(|| {
+            let text = "not copied: the ranks divide this tree by inode numbers, and these are others here than for the rank that began";
+            let state = quote::always(&self.shown);
+            Error::refusal(source.shown, text).hinting(format!(
+                "remove {state} to begin anew, and start this rank before the others"
+            ))
+        })
     }
 
     fn retract(&self, rank: u32) -> Result<(), Error> {
@@ -264,10 +318,13 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Waits until all ranks have reported.
-    fn wait(&self, events: &mut dyn Events) -> Result<Vec<Share>, Error> {
+    /// Waits until all ranks have reported, and takes pieces meanwhile that ranks announce late.
+    fn wait(&self, taker: &mut Taker<'_>, events: &mut dyn Events) -> Result<Vec<Share>, Error> {
         let began = Instant::now();
         let mut has_told = false;
+        // A rank takes its report back before claiming a piece, and the file's owner reports when no piece is free. So
+        // if all reports are there twice in a row, all claimed pieces are copied.
+        let mut was_complete = false;
         loop {
             let (mut shares, mut missing) = (Vec::new(), Vec::new());
             for rank in 0..self.shard.ranks {
@@ -277,9 +334,15 @@ impl<'a> State<'a> {
                     None => missing.push(rank),
                 }
             }
+            taker.take(events)?;
             if missing.is_empty() {
-                return Ok(shares);
+                if was_complete {
+                    return Ok(shares);
+                }
+                was_complete = true;
+                continue;
             }
+            was_complete = false;
             let is_late = began.elapsed() >= TELLS_AFTER;
             if is_late && !has_told {
                 events.waits_for_ranks(&missing);
@@ -316,18 +379,12 @@ impl<'a> State<'a> {
         Ok(all)
     }
 
-    /// The names of the files of pieces and of their links.
+    /// The names of the files of pieces, of their links and tables.
     fn files_of_pieces(&self) -> Result<Vec<PathBuf>, Error> {
-        let failed = |errno| Error::os(&self.shown, "cannot list", errno);
-        let mut found = Vec::new();
-        for entry in fs::Dir::read_from(&self.dir).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let name = entry.file_name().to_bytes();
-            if name.starts_with(parts::PREFIX.as_bytes()) {
-                found.push(PathBuf::from(OsStr::from_bytes(name)));
-            }
-        }
-        Ok(found)
+        let names = parts::names(self.dir.as_fd());
+        let mut names = names.map_err(|errno| Error::os(&self.shown, "cannot list", errno))?;
+        names.retain(|name| name.as_os_str().as_bytes().starts_with(parts::PREFIX.as_bytes()));
+        Ok(names)
     }
 
     /// Removes the files of pieces that got no place in the tree.
@@ -340,8 +397,9 @@ impl<'a> State<'a> {
 
     fn remove(self) -> Result<(), Error> {
         self.remove_pieces()?;
+        self.unlink(Path::new(RULE), &self.shown.join(RULE))?;
         for rank in 0..self.shard.ranks {
-            for what in ["done", "new", "journal"] {
+            for what in ["done", "new", "walks", "journal"] {
                 let (name, shown) = self.file(rank, what);
                 self.unlink(&name, &shown)?;
             }
@@ -361,48 +419,101 @@ pub(super) fn copy(
     events: &mut dyn Events,
 ) -> Result<Done, Error> {
     let state = State::open(shard, target)?;
-    let mut journal = state.journal(common, source_stat)?;
+    let follow = common.options.dereference != Dereference::Never;
+    let (root, _) = dir::open_same(&source, source_stat, follow)?;
+    let division = state.division((&source, source_stat), root.as_fd())?;
+    let (walking, mut journal) = state.begin(common, source_stat)?;
     state.retract(shard.rank)?;
     let there = (state.dir.as_fd(), &*state.shown);
-    let parts = Parts::new(shard, there, &journal, AfterShares::default());
+    let parts = Parts::new(division, there, &journal, AfterShares::default());
     let of_share = Common { journal: Some(&journal), extent: Extent::Share(&parts), ..*common };
+    let mut walkers = Walkers::of(state.dir.as_fd(), shard);
     let walked = walk_tree(&of_share, operands, (source, source_stat), (target, false), events);
-    let share = match &walked {
+    // No file is announced any more.
+    drop(walking);
+    let mut share = match &walked {
         Ok(Some(Walked { complete, share })) => Share { is_complete: *complete, ..*share },
-        Ok(None) | Err(_) => {
-            Share { files: 0, bytes: 0, is_complete: false, seen_files: 0, divided_files: 0 }
-        }
+        Ok(None) | Err(_) => Share {
+            files: 0,
+            bytes: 0,
+            is_complete: false,
+            seen: Seen::default(),
+            divided_files: 0,
+        },
     };
+    let below = below_operand(common.options);
+    let of_pieces = Common { options: &below, ..of_share };
+    let shown = (source.shown, target.shown);
+    let mut taker = Taker::new(&of_pieces, &parts, root, shown, share.is_complete);
+    let taken = match &walked {
+        Ok(Some(_)) => taker.take(events),
+        _ => Ok(()),
+    };
+    let own_bytes = share.bytes;
+    share.is_complete &= taken.is_ok();
     // Rank 0 reads which pieces are done.
-    journal.flush()?;
-    state.report(&share)?;
+    let report = |taker: &Taker<'_>| {
+        journal.flush()?;
+        let is_complete = share.is_complete && taker.is_complete;
+        let share = Share { bytes: own_bytes + taker.bytes, is_complete, ..share };
+        state.report(&share).map(|()| share)
+    };
+    let reported = report(&taker)?;
     walked?;
+    taken?;
     let ended = |complete| Done { complete, ..Done::new(Action::Directory) };
     if shard.rank != 0 {
-        return Ok(ended(share.is_complete));
+        let mut last = reported;
+        let began = Instant::now();
+        // Another rank may still announce a file. Asked first: the look behind sees all announcements made before that walk ended.
+        while !taker.is_stopped() {
+            let may_come = walkers.any();
+            if taker.has_more()? {
+                // Before the first claim: rank 0 believes reports seen after all claims.
+                state.retract(shard.rank)?;
+                let taken = taker.take(events);
+                last = report(&taker)?;
+                taken?;
+            }
+            if !may_come {
+                break;
+            }
+            thread::sleep((began.elapsed() / 8).clamp(LOOKS_FIRST, LOOKS_EVERY.0));
+        }
+        return Ok(ended(last.is_complete));
     }
-    let shares = state.wait(events)?;
+    let mut shares = state.wait(&mut taker, events)?;
+    shares[0] = report(&taker)?;
     journal.learn_made(state.made()?);
     let is_each_complete = shares.iter().all(|share| share.is_complete);
     // Ranks that saw different trees may have left a file to each other.
-    let in_all: u64 = shares.iter().map(|share| share.files).sum();
-    let saw_the_same = shares.iter().all(|share| share.seen_files == in_all);
+    let owned = shares.iter().fold(0_u64, |sum, share| sum.wrapping_add(share.seen.own));
+    let saw_the_same = shares.iter().all(|share| share.seen.all == owned);
     if is_each_complete && !saw_the_same {
         let text = "changed while being copied: the ranks saw different files, and may have left some to each other";
         events.warns(&Error::refusal(source.shown, text).hinting("copy again, with --resume"));
     }
     let others_failed = !(is_each_complete && saw_the_same);
+    let announced = Parts::new(division, there, &journal, AfterShares::default()).announced();
+    let announced = announced.map_err(|errno| Error::os(&state.shown, "cannot list", errno))?;
     // A report tells of a divided file also where somebody has removed the file of pieces.
-    let some_divided = shares.iter().any(|share| share.divided_files > 0);
-    let has_pieces = some_divided || !state.files_of_pieces()?.is_empty();
+    let divided_files: u64 = shares.iter().map(|share| share.divided_files).sum();
+    let may_miss_files = announced.files < divided_files;
     // A line a file: nobody reads so many where no file is divided.
-    let done = if has_pieces { state.pieces()? } else { HashSet::new() };
-    let after = AfterShares { done, has_pieces };
-    let parts = Parts::new(shard, there, &journal, after);
+    let done = if announced.files > 0 { state.pieces()? } else { HashSet::new() };
+    let announced_files = announced.files;
+    let after = AfterShares { done, announced, may_miss_files };
+    let parts = Parts::new(division, there, &journal, after);
     let extent = Extent::Rest { others_failed, parts: &parts };
     let of_rest = Common { journal: Some(&journal), extent, ..*common };
     let walked = walk_tree(&of_rest, operands, (source, source_stat), (target, false), events)?;
+    let found_all = walked.as_ref().is_some_and(|walked| walked.share.files >= announced_files);
     let complete = walked.is_some_and(|walked| walked.complete);
+    if complete && !found_all {
+        let text = "changed while being copied: directories of large files are gone, which have no place in the copy";
+        events.warns(&Error::refusal(source.shown, text).hinting("copy again, with --resume"));
+    }
+    let complete = complete && found_all;
     events.ranks_ended(&shares);
     match complete {
         true => state.remove()?,
@@ -420,7 +531,8 @@ mod tests {
     fn a_report_is_read_as_written_and_no_other() {
         let shard = Shard { rank: 2, ranks: 3 };
         let (is_complete, bytes) = (true, u64::MAX);
-        let share = Share { files: 4, bytes, is_complete, seen_files: 9, divided_files: 1 };
+        let seen = Seen { all: u64::MAX - 1, own: 9 };
+        let share = Share { files: 4, bytes, is_complete, seen, divided_files: 1 };
         let text = share.text(shard);
         assert_eq!(Share::read(&text, shard), Some(share));
         assert_eq!(Share::read(&text[..text.len() - 1], shard), None);

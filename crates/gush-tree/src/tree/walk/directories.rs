@@ -90,8 +90,14 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         }
         let mut events = &walk.listener;
         let entered = entrance.enter(&existing, &|| walk.umask(), &mut events)?;
+        let rule = match walk.common.extent {
+            Extent::Share(parts) if stat.st_dev != dir.source_stat.st_dev => {
+                parts.division.rule_in(entered.pair.source())
+            }
+            _ => dir.rule,
+        };
         let start = Start::of(Some(Arc::clone(dir)), name.into(), stat, entered, options.dry_run);
-        Ok(Some(Dir::start(start)))
+        Ok(Some(Dir::start(Start { rule, ..start })))
     }
 
     /// Leaves out a directory that this command copies to, which is told once a tree.

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::mem;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
@@ -21,6 +22,7 @@ use crate::place::{Place, kind};
 use crate::quote;
 use crate::tree::batch::{Batch, Listed};
 use crate::tree::dir::{Dir, Pair, lost};
+use crate::tree::division::{Owner, Seen, hash_of_directory};
 use crate::tree::journal::Journal;
 use crate::tree::queue::Task;
 use crate::tree::{Extent, parts};
@@ -42,7 +44,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                     .flatten();
                 let pair = own.as_ref().unwrap_or(&pair);
                 let mut name = OsString::new();
-                while let Some(Listed { name: next, is_regular }) = batch.take() {
+                while let Some(Listed { name: next, is_regular, is_own }) = batch.take() {
                     if self.is_stopped() {
                         break;
                     }
@@ -54,7 +56,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                         dir.waits_for_more(1);
                         self.give(Task::Files(Arc::clone(&dir), batch.split_off_half()));
                     }
-                    let listed = Listed { name: &name, is_regular };
+                    let listed = Listed { name: &name, is_regular, is_own };
                     self.file((&dir, pair), listed, &mut batch, false);
                 }
             }
@@ -73,7 +75,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         is_last: bool,
     ) {
         let walk = self.walk;
-        let Listed { name, is_regular } = listed;
+        let Listed { name, is_regular, is_own } = listed;
         let before = (self.source.push(name), self.target.push(name));
         let (source, target) = self.places(pair, name);
         // Asked once a directory: each new file in it inherits the same list.
@@ -83,11 +85,13 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             return;
         }
         let follow = walk.common.options.dereference != Dereference::Never;
-        let is_own_name = match walk.common.extent {
-            Extent::Share(parts) => parts.shard.takes(self.source.below_root()),
-            _ => true,
+        // By the rule of paths only a file with several names may be another rank's after all.
+        let is_own_path = || match walk.common.extent {
+            Extent::Share(parts) => parts.division.shard.takes(self.source.below_root()),
+            _ => false,
         };
-        let opened = match is_regular && self.is_copied_in_any_case(dir, is_own_name) {
+        let may_be_own = is_regular && (is_own || is_own_path());
+        let opened = match may_be_own && self.is_copied_in_any_case(dir) {
             true => open::listed(&source),
             false => None,
         };
@@ -113,6 +117,10 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 self.back_to(before);
                 return;
             }
+            Ok(stat) if !is_last && !self.is_due(dir, (stat, is_own), &target) => {
+                self.back_to(before);
+                return;
+            }
             Ok(stat) if !is_last && self.is_divided(dir, stat, &target) => {
                 let result = self.with_descriptors(|| self.divided(dir, (source, stat), target));
                 match result.transpose() {
@@ -122,10 +130,6 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                         return;
                     }
                 }
-            }
-            Ok(stat) if !is_last && !self.is_due(stat, &target, is_own_name) => {
-                self.back_to(before);
-                return;
             }
             Ok(_) if !is_last && self.waits_for_the_others() => {
                 let mut one = Batch::default();
@@ -205,14 +209,14 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     }
 
     /// Does nothing but the kind of a file decide whether it is copied? Then the open file tells the kind, and the name is looked up once less.
-    fn is_copied_in_any_case(&self, dir: &Dir, is_own_name: bool) -> bool {
+    fn is_copied_in_any_case(&self, dir: &Dir) -> bool {
         let Common { options, extent, .. } = self.walk.common;
-        let is_own = match extent {
+        let is_certain = match extent {
             Extent::Whole => dir.is_new,
-            Extent::Share(_) => is_own_name,
+            Extent::Share(_) => true,
             Extent::Rest { .. } => false,
         };
-        is_own && options.make == Make::Copy && options.last.is_none() && !options.dry_run
+        is_certain && options.make == Make::Copy && options.last.is_none() && !options.dry_run
     }
 
     /// Copies files that come after all the others.
@@ -224,7 +228,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         // Relaxed: the queue's lock lies between the last ordinary task and the first of these.
         let others_failed = self.walk.is_incomplete.load(Ordering::Relaxed);
         let pair = self.pair(&dir);
-        while let Some(Listed { name, is_regular }) = batch.take() {
+        while let Some(Listed { name, is_regular, is_own }) = batch.take() {
             let name = name.to_owned();
             let before = (self.source.push(&name), self.target.push(&name));
             let ready = match (&pair, others_failed) {
@@ -248,7 +252,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             match ready {
                 Ok(pair) => {
                     self.back_to(before);
-                    let listed = Listed { name: &name, is_regular };
+                    let listed = Listed { name: &name, is_regular, is_own };
                     self.file((&dir, pair), listed, &mut batch, true);
                 }
                 Err(error) => {
@@ -261,42 +265,46 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     }
 
     /// Does the file, whose paths are set, belong to the part of the tree that this walk copies?
-    fn is_due(&self, source: &Stat, target: &Place<'_>, is_own_name: bool) -> bool {
+    fn is_due(&self, dir: &Dir, (source, is_own): (&Stat, bool), target: &Place<'_>) -> bool {
         let walk = self.walk;
-        let shard = match walk.common.extent {
+        let path = self.source.below_root();
+        let parts = match walk.common.extent {
             Extent::Whole => return true,
+            Extent::Rest { .. } if self.waits_for_the_others() => return true,
             Extent::Rest { others_failed, parts } => {
-                // A file that one rank saw large and another small is in nobody's share.
-                let is_missed = !others_failed
-                    && parts.may_miss_files()
-                    && matches!(target.stat(false), Err(Errno::NOENT));
-                return is_missed || self.waits_for_the_others();
+                // A rank gave the file to all ranks, so that nobody has put it in its place.
+                return (parts.is_announced(path) || parts.may_miss_files())
+                    && matches!(target.stat(false), Err(Errno::NOENT))
+                    && (!others_failed || self.is_divisible(dir, source));
             }
             Extent::Share(_) if self.waits_for_the_others() => return false,
-            Extent::Share(parts) => parts.shard,
+            Extent::Share(parts) => parts,
         };
-        let ShareCounts { seen, files, bytes, .. } = &walk.share_counts;
-        seen.fetch_add(1, Ordering::Relaxed);
-        let has_names = walk.common.options.preserve.links && source.st_nlink > 1;
-        let is_due = match has_names {
-            // All names of a file go to one rank, which alone can link them.
-            true => shard.takes_all_names(source),
-            false => is_own_name,
-        };
-        if is_due {
-            files.fetch_add(1, Ordering::Relaxed);
-            let source_bytes = match kind(source) {
-                FileType::RegularFile => u64::try_from(source.st_size).unwrap_or(0),
-                _ => 0,
-            };
-            bytes.fetch_add(source_bytes, Ordering::Relaxed);
+        let counts = &walk.share_counts;
+        // A file that the listing told to be this rank's was counted then.
+        if !is_own {
+            let (options, device) = (walk.common.options, dir.source_stat.st_dev);
+            let owner = parts.division.owner_of_seen(dir.rule, (source, device), (options, path));
+            let (above, name) = (path.parent(), path.file_name());
+            let mut seen = Seen::default();
+            let above = hash_of_directory(above.unwrap_or(Path::new("")));
+            seen.add(above, name.unwrap_or_default(), owner);
+            counts.add(seen);
+            if owner == Owner::Other {
+                return false;
+            }
         }
-        is_due
+        counts.files.fetch_add(1, Ordering::Relaxed);
+        let bytes = match kind(source) {
+            FileType::RegularFile => u64::try_from(source.st_size).unwrap_or(0),
+            _ => 0,
+        };
+        counts.bytes.fetch_add(bytes, Ordering::Relaxed);
+        true
     }
 
-    /// Is this file copied in pieces? All ranks must say the same: nothing is at the target before rank 0 puts it there. A directory that gives
-    /// its files a group or an access control list must be the one in which they are made.
-    fn is_divided(&self, dir: &Dir, source: &Stat, target: &Place<'_>) -> bool {
+    /// May this file be copied in pieces? A directory that gives its files a group or an access control list must be the one in which they are made.
+    fn is_divisible(&self, dir: &Dir, source: &Stat) -> bool {
         // `S_ISGID` of a directory: a new file gets the group of the directory it is made in (inode(7)).
         const SET_GROUP: u32 = 0o2000;
         !matches!(self.walk.common.extent, Extent::Whole)
@@ -304,10 +312,14 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             && !self.waits_for_the_others()
             && !dir.may_give_acl()
             && dir.target_stat.st_mode & SET_GROUP == 0
-            && matches!(target.stat(false), Err(Errno::NOENT))
     }
 
-    /// Copies this rank's pieces of a large file; as rank 0, after all shares, gives the file its place. `None` where nothing is to be told.
+    /// Is this file copied in pieces? Nothing is at the target before rank 0 puts it there.
+    fn is_divided(&self, dir: &Dir, source: &Stat, target: &Place<'_>) -> bool {
+        self.is_divisible(dir, source) && matches!(target.stat(false), Err(Errno::NOENT))
+    }
+
+    /// Announces a large file to all ranks; as rank 0, after all shares, gives the file its place. `None` where nothing is to be told.
     fn divided(
         &self,
         dir: &Arc<Dir>,
@@ -320,13 +332,12 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let whole = match walk.common.extent {
             Extent::Whole => return Ok(None),
             Extent::Share(parts) => {
-                let ShareCounts { seen, divided, files, bytes } = &walk.share_counts;
-                seen.fetch_add(1, Ordering::Relaxed);
-                divided.fetch_add(1, Ordering::Relaxed);
-                files.fetch_add(parts.shard.takes(path).into(), Ordering::Relaxed);
-                bytes.fetch_add(parts.own_bytes(path, stat), Ordering::Relaxed);
                 let job = walk.common.job((source, stat), target, Some(dir));
-                parts.copy_own(&job, path, &mut events)?;
+                parts.announce(&job, path)?;
+                let ShareCounts { divided, bytes, .. } = &walk.share_counts;
+                divided.fetch_add(1, Ordering::Relaxed);
+                // Bytes are of the ranks that copy the pieces.
+                bytes.fetch_sub(parts::size_of(stat), Ordering::Relaxed);
                 return Ok(None);
             }
             Extent::Rest { parts, .. } => parts.whole(path, stat).map(|name| (parts, name)),
@@ -353,7 +364,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         }
     }
 
-    fn waits_for_the_others(&self) -> bool {
+    pub(super) fn waits_for_the_others(&self) -> bool {
         let last = self.walk.common.options.last.as_ref();
         last.is_some_and(|last| last.excludes_or_above(self.source.below_root()))
     }

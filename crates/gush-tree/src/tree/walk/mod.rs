@@ -8,6 +8,7 @@ mod mirroring;
 
 use std::cell::Cell;
 use std::ffi::OsStr;
+use std::mem;
 use std::num::NonZero;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -16,12 +17,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
+use rustix::fs::FileType;
 use rustix::io::{self, Errno};
 use rustix::thread::{get_keep_capabilities, set_keep_capabilities};
 
-use super::batch::{End, Part, Wanted};
+use super::batch::{End, Listed, Part, may_be_directory};
 use super::budget::{Budget, Share};
 use super::dir::{Dir, Pair, lost};
+use super::division::{Entry, Owner, Rule, Seen, hash_of_directory};
 use super::listener::Listener;
 use super::mirror::Limits;
 use super::queue::{Busy, Queue, Task};
@@ -67,13 +70,24 @@ const COUNTED_EVERY: Duration = Duration::from_millis(50);
 /// The bytes of a file so large are shown while they move, under its name.
 const SHOWN_APART_BYTES: u64 = 1 << 20;
 
-/// Of a share: the files of all ranks, those of them that are divided, this rank's, and the sizes of these.
+/// Of a share: the sums over all files and over the rank's own; the numbers of own files and of announced files; the bytes of own files that are not announced.
 #[derive(Default)]
 struct ShareCounts {
     seen: AtomicU64,
-    divided: AtomicU64,
+    own: AtomicU64,
     files: AtomicU64,
+    divided: AtomicU64,
     bytes: AtomicU64,
+}
+
+impl ShareCounts {
+    fn add(&self, seen: Seen) {
+        if seen != Seen::default() {
+            // Sums of hashes, which wrap, as `fetch_add` does.
+            self.seen.fetch_add(seen.all, Ordering::Relaxed);
+            self.own.fetch_add(seen.own, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Gives this thread credentials of its own, equal to those of the process's other threads. Each open file counts a
@@ -137,11 +151,15 @@ impl<'a> Walk<'a> {
         thread::scope(|scope| Worker::new(&self, scope).work());
         self.listener.ends(self.names.1);
         let complete = !self.is_incomplete.into_inner();
-        let ShareCounts { seen, divided, files, bytes } = self.share_counts;
-        let (files, bytes) = (files.into_inner(), bytes.into_inner());
-        let (seen_files, divided_files) = (seen.into_inner(), divided.into_inner());
-        let is_complete = complete;
-        let share = shard::Share { files, bytes, is_complete, seen_files, divided_files };
+        let ShareCounts { seen, own, files, divided, bytes } = self.share_counts;
+        let seen = Seen { all: seen.into_inner(), own: own.into_inner() };
+        let share = shard::Share {
+            files: files.into_inner(),
+            bytes: bytes.into_inner(),
+            is_complete: complete,
+            seen,
+            divided_files: divided.into_inner(),
+        };
         Walked { complete, share }
     }
 
@@ -270,8 +288,12 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         // A mirror removes nothing before the names of the source are known to their end.
         // In a directory just made there is nothing to remove.
         let is_mirrored = walk.limits.is_some() && !dir.is_new;
-        let wanted = self.wanted();
+        let is_first = pair.is_none();
         self.go_to(&dir);
+        let announced = match walk.common.extent {
+            Extent::Rest { parts, .. } => parts.announced_in(self.source.below_root()),
+            _ => None,
+        };
         if pair.is_none()
             && let Err(error) = self.learn_ignored(&dir)
         {
@@ -283,11 +305,20 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         }
         let listed = pair.map_or_else(|| self.pair(&dir), Ok).and_then(|pair| {
             let to_the_end = is_mirrored || walk.budget.is_short();
-            let end = part.read(&pair, &mut self.listed, wanted, to_the_end)?;
+            let mut buffer = mem::take(&mut self.listed);
+            let mut seen = Seen::default();
+            let directory = hash_of_directory(self.source.below_root());
+            let end = part.read(&pair, &mut buffer, to_the_end, |entry| match announced {
+                // Added below, also where the name is a directory's by now.
+                Some(names) if names.contains(entry.name) => Owner::Other,
+                _ => self.owner(&dir, entry, (directory, &mut seen)),
+            });
+            self.listed = buffer;
+            walk.share_counts.add(seen);
             if let Extent::Share(parts) = walk.common.extent {
-                part.begin_as(parts.shard);
+                part.begin_as(parts.division.shard);
             }
-            Ok((pair, end))
+            Ok((pair, end?))
         });
         let listed = match listed {
             Ok((pair, End::More)) => {
@@ -321,6 +352,11 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 errno => Error::os(self.source.path(), "cannot list", errno),
             });
         }
+        // A look at each name tells of a file that is gone.
+        for name in announced.into_iter().flatten().filter(|_| is_first) {
+            walk.share_counts.files.fetch_add(1, Ordering::Relaxed);
+            part.files.add(Listed { name, is_regular: false, is_own: true });
+        }
         if !part.directories.is_empty() {
             dir.waits_for_more(part.directories.len());
             self.give(Task::Directories(Arc::clone(&dir), part.directories));
@@ -332,15 +368,44 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         next
     }
 
-    /// The entries that this walk has something to do with: after the shares, files only where some come last or may be in nobody's share.
-    fn wanted(&self) -> Wanted {
+    /// Whose is a listed entry of the directory that the paths lead to? `seen` counts the files of all ranks; `directory` is the directory's hash.
+    fn owner(&mut self, dir: &Dir, entry: Entry<'_>, (directory, seen): (u64, &mut Seen)) -> Owner {
         let Common { options, extent, .. } = self.walk.common;
+        let may_be_directory = may_be_directory(entry.kind, options.dereference);
         match extent {
-            Extent::Rest { parts, .. } if options.last.is_none() && !parts.may_miss_files() => {
-                // Rank 0's second walk completes directories; a look at every file would double the work.
-                Wanted::Directories(options.dereference)
+            Extent::Whole => Owner::This,
+            _ if entry.kind == FileType::Directory => Owner::This,
+            Extent::Share(_) if may_be_directory => Owner::Unknown,
+            Extent::Share(parts) => {
+                let has_rules =
+                    options.filter.is_some() || options.gitignore || options.last.is_some();
+                let before = self.source.length();
+                if has_rules || dir.rule == Rule::Paths {
+                    self.source.push(entry.name);
+                }
+                let path = self.source.below_root();
+                let is_left_out =
+                    has_rules && (self.leaves_out(dir, path, false) || self.waits_for_the_others());
+                let owner = match is_left_out {
+                    true => Owner::Other,
+                    false => parts.division.owner(dir.rule, entry, (options, path)),
+                };
+                self.source.back_to(before);
+                // Ranks compare what they saw of the same files.
+                if owner != Owner::Unknown && !is_left_out {
+                    seen.add(directory, entry.name, owner);
+                }
+                owner
             }
-            _ => Wanted::All,
+            // Rank 0's second walk completes directories; a look at every file would double the work.
+            Extent::Rest { parts, .. } if may_be_directory || parts.may_miss_files() => Owner::This,
+            Extent::Rest { .. } if options.last.is_none() => Owner::Other,
+            Extent::Rest { .. } => {
+                let before = self.source.push(entry.name);
+                let is_last = self.waits_for_the_others();
+                self.source.back_to(before);
+                if is_last { Owner::This } else { Owner::Other }
+            }
         }
     }
 

@@ -1,0 +1,313 @@
+//! Whose an entry of a tree is, where several ranks copy the tree: by the listing alone, without a look at what is another rank's.
+//!
+//! Two rules name the rank. The rule of inodes takes a hash of the inode number, which a listing tells with each name, so all names of a
+//! file have the same rank. This rule needs the same numbers on all ranks. The rule of paths takes a hash of the path; where
+//! links are kept, each rank then looks at each file, because a file with several names goes by its inode all the same. The rank that begins writes the rule into the ranks' state.
+
+use std::ffi::OsStr;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{self, FileType, Stat};
+use rustix::io::{Errno, retry_on_intr};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use super::shard::Shard;
+use crate::options::{Dereference, Options};
+
+/// Where the ranks may be that share a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// On the machine that has mounted the file system.
+    Machine,
+    /// On any machine that mounts it.
+    Cluster,
+}
+
+struct FileSystem {
+    /// statfs(2), `f_type`.
+    magic: u64,
+    reach: Reach,
+    /// Every rank sees the same inode number in a listing (`d_ino`), and all names of a file have the same one.
+    has_lasting_inodes: bool,
+}
+
+const fn known(magic: u64, reach: Reach, has_lasting_inodes: bool) -> FileSystem {
+    FileSystem { magic, reach, has_lasting_inodes }
+}
+
+/// The numbers are those of linux/magic.h and of the file systems' sources. What is not here (FUSE, FAT, SMB) may number inodes anew at each look.
+const FILE_SYSTEMS: [FileSystem; 11] = [
+    known(0xef53, Reach::Machine, true),       // ext2, ext3, ext4
+    known(0x5846_5342, Reach::Machine, true),  // xfs
+    known(0x9123_683e, Reach::Machine, true),  // btrfs
+    known(0xf2f5_2010, Reach::Machine, true),  // f2fs
+    known(0x0102_1994, Reach::Machine, true),  // tmpfs
+    known(0x2fc1_2fc1, Reach::Machine, true),  // zfs
+    known(0x794c_7630, Reach::Machine, false), // overlay: the listing may tell the number of a layer
+    known(0x6969, Reach::Cluster, true),       // NFS
+    known(0x0bd0_0bd0, Reach::Cluster, true),  // Lustre
+    known(0x4750_4653, Reach::Cluster, true),  // GPFS
+    known(0x00c3_6400, Reach::Cluster, true),  // CephFS
+];
+
+fn file_system(of: BorrowedFd<'_>) -> Result<Option<&'static FileSystem>, Errno> {
+    let magic = retry_on_intr(|| fs::fstatfs(of))?.f_type as u64 & 0xffff_ffff;
+    Ok(FILE_SYSTEMS.iter().find(|known| known.magic == magic))
+}
+
+/// What names the rank of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    Inodes,
+    Paths,
+}
+
+impl Rule {
+    /// `source` is where an entry is listed, `state` where the ranks meet.
+    fn between(source: Option<&FileSystem>, state: Option<&FileSystem>) -> Self {
+        let is_one_machine = state.is_some_and(|state| state.reach == Reach::Machine);
+        match source {
+            // Ranks on several machines may each have a source of their own on a disk of their own.
+            Some(FileSystem { has_lasting_inodes: true, reach, .. })
+                if is_one_machine || *reach == Reach::Cluster =>
+            {
+                Self::Inodes
+            }
+            _ => Self::Paths,
+        }
+    }
+}
+
+/// Who copies an entry?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    This,
+    Other,
+    /// A look at the entry tells.
+    Unknown,
+}
+
+impl Owner {
+    fn this_if(is_own: bool) -> Self {
+        if is_own { Self::This } else { Self::Other }
+    }
+}
+
+/// An entry as a listing tells of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry<'a> {
+    pub(crate) name: &'a OsStr,
+    pub(crate) kind: FileType,
+    pub(crate) inode: u64,
+}
+
+/// How a tree is divided.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Division {
+    pub(crate) shard: Shard,
+    /// Of the tree's root.
+    pub(super) rule: Rule,
+    is_one_machine: bool,
+}
+
+impl Division {
+    /// The division that suits this source and the directory of the ranks' state.
+    pub(super) fn suiting(
+        shard: Shard,
+        source: BorrowedFd<'_>,
+        state: BorrowedFd<'_>,
+    ) -> Result<Self, Errno> {
+        let state = file_system(state)?;
+        let is_one_machine = state.is_some_and(|state| state.reach == Reach::Machine);
+        Ok(Self { shard, rule: Rule::between(file_system(source)?, state), is_one_machine })
+    }
+
+    /// The division in the words of the ranks' state.
+    pub(super) fn text(&self, root: &Stat) -> String {
+        match self.rule {
+            Rule::Inodes => format!("inodes-{}", root.st_ino),
+            Rule::Paths => "paths".to_owned(),
+        }
+    }
+
+    /// This division by the rule that was agreed on; `None` if this rank cannot keep it. `text` is the division's own.
+    pub(super) fn agreeing(self, agreed: &str, text: &str) -> Option<Self> {
+        match agreed {
+            agreed if agreed == text => Some(self),
+            "paths" => Some(Self { rule: Rule::Paths, ..self }),
+            _ => None,
+        }
+    }
+
+    /// The rule below a directory of another file system than the one above.
+    pub(super) fn rule_in(&self, source: BorrowedFd<'_>) -> Rule {
+        match file_system(source) {
+            Ok(Some(known))
+                if self.rule == Rule::Inodes
+                    && known.has_lasting_inodes
+                    && (self.is_one_machine || known.reach == Reach::Cluster) =>
+            {
+                Rule::Inodes
+            }
+            _ => Rule::Paths,
+        }
+    }
+
+    /// The owner of an entry that is no directory, as far as the listing tells. `path` is the entry's, below the root.
+    pub(super) fn owner(
+        &self,
+        rule: Rule,
+        entry: Entry<'_>,
+        (options, path): (&Options, &Path),
+    ) -> Owner {
+        match rule {
+            // Perhaps a directory.
+            _ if entry.kind == FileType::Unknown => Owner::Unknown,
+            _ if entry.kind == FileType::Symlink && options.dereference == Dereference::Always => {
+                Owner::Unknown
+            }
+            Rule::Inodes => Owner::this_if(self.shard.takes_inode(entry.inode)),
+            // Perhaps one of several names.
+            Rule::Paths if options.preserve.links => Owner::Unknown,
+            Rule::Paths => Owner::this_if(self.shard.takes(path)),
+        }
+    }
+
+    /// The owner of an entry after a look at it. `device` is the directory's.
+    pub(super) fn owner_of_seen(
+        &self,
+        rule: Rule,
+        (source, device): (&Stat, u64),
+        (options, path): (&Options, &Path),
+    ) -> Owner {
+        let is_one_of_names = options.preserve.links && source.st_nlink > 1;
+        let goes_by_inode = rule == Rule::Inodes && source.st_dev == device;
+        Owner::this_if(match goes_by_inode || is_one_of_names {
+            true => self.shard.takes_inode(source.st_ino),
+            false => self.shard.takes(path),
+        })
+    }
+}
+
+/// The files seen by a rank, and the files of its share: sums of a hash of each path. If all ranks saw the same files, and each file was taken
+/// once, the sums of the shares add up to the sum of all files seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) all: u64,
+    pub(crate) own: u64,
+}
+
+impl Seen {
+    /// Adds a file of the directory with this hash.
+    pub(super) fn add(&mut self, directory: u64, name: &OsStr, owner: Owner) {
+        let mark = xxh3_64_with_seed(name.as_bytes(), directory);
+        self.all = self.all.wrapping_add(mark);
+        if owner == Owner::This {
+            self.own = self.own.wrapping_add(mark);
+        }
+    }
+}
+
+/// The hash of a directory's path below the root.
+pub(super) fn hash_of_directory(path: &Path) -> u64 {
+    xxh3_64(path.as_os_str().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn by_magic(magic: u64) -> Option<&'static FileSystem> {
+        FILE_SYSTEMS.iter().find(|known| known.magic == magic)
+    }
+
+    #[test]
+    fn inodes_name_the_rank_only_where_all_ranks_see_the_same_numbers() {
+        let [ext4, nfs, overlay, fuse] = [0xef53, 0x6969, 0x794c_7630, 0x6573_5546].map(by_magic);
+        assert!(fuse.is_none());
+        for (source, state, rule) in [
+            (ext4, ext4, Rule::Inodes),
+            (ext4, overlay, Rule::Inodes),
+            (nfs, nfs, Rule::Inodes),
+            (nfs, ext4, Rule::Inodes),
+            (nfs, fuse, Rule::Inodes),
+            // Each machine may have a source of its own.
+            (ext4, nfs, Rule::Paths),
+            (ext4, fuse, Rule::Paths),
+            (overlay, ext4, Rule::Paths),
+            (fuse, ext4, Rule::Paths),
+            (fuse, nfs, Rule::Paths),
+        ] {
+            let magics = [source, state].map(|of| of.map(|of| of.magic));
+            assert_eq!(Rule::between(source, state), rule, "{magics:x?}");
+        }
+    }
+
+    fn division() -> Division {
+        Division { shard: Shard::new(0, 2).unwrap(), rule: Rule::Inodes, is_one_machine: true }
+    }
+
+    #[test]
+    fn a_look_is_needed_only_where_the_listing_does_not_tell_the_rank() {
+        let mut options = Options::default();
+        let mut looks = |rule, kind, links, dereference| {
+            options.preserve.links = links;
+            options.dereference = dereference;
+            let entry = Entry { name: OsStr::new("n"), kind, inode: 7 };
+            division().owner(rule, entry, (&options, Path::new("d/n"))) == Owner::Unknown
+        };
+        let (never, always) = (Dereference::Never, Dereference::Always);
+        use FileType::{Fifo, RegularFile, Symlink, Unknown};
+        for kind in [RegularFile, Symlink, Fifo, Unknown] {
+            assert_eq!(looks(Rule::Inodes, kind, true, never), kind == Unknown, "{kind:?}");
+            assert!(looks(Rule::Paths, kind, true, never), "{kind:?}");
+            assert_eq!(looks(Rule::Paths, kind, false, never), kind == Unknown, "{kind:?}");
+            let may_be_a_link = matches!(kind, Symlink | Unknown);
+            assert_eq!(looks(Rule::Inodes, kind, true, always), may_be_a_link, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn names_of_one_inode_and_links_to_it_have_one_owner() {
+        let mut options = Options::default();
+        options.preserve.links = true;
+        options.dereference = Dereference::Always;
+        let mut stat = crate::place::Place::here(Path::new("/")).stat(false).unwrap();
+        (stat.st_dev, stat.st_nlink) = (1, 1);
+        for inode in 0..100 {
+            stat.st_ino = inode;
+            let owner = |name: &str| {
+                let entry = Entry { name: OsStr::new(name), kind: FileType::RegularFile, inode };
+                division().owner(Rule::Inodes, entry, (&options, Path::new(name)))
+            };
+            let seen = |name: &str| {
+                division().owner_of_seen(Rule::Inodes, (&stat, 1), (&options, Path::new(name)))
+            };
+            assert_eq!([owner("a"), owner("b"), seen("a"), seen("c")], [owner("a"); 4]);
+        }
+    }
+
+    #[test]
+    fn sums_tell_a_file_that_nobody_or_two_took() {
+        use Owner::{Other, This};
+        let sum = |files: &[(&str, &str, Owner)]| {
+            let mut seen = Seen::default();
+            for (directory, name, owner) in files {
+                seen.add(hash_of_directory(Path::new(directory)), OsStr::new(name), *owner);
+            }
+            seen
+        };
+        let all = [
+            sum(&[("", "a", This), ("d", "a", Other)]),
+            sum(&[("", "a", Other), ("d", "a", This)]),
+        ];
+        assert_eq!(all[0].all, all[1].all);
+        assert_eq!(all[0].own.wrapping_add(all[1].own), all[0].all);
+        // As many files as there are, but one of them twice and one not at all.
+        let twice = sum(&[("", "a", This), ("d", "a", Other)]).own;
+        assert_ne!(twice.wrapping_add(twice), all[0].all);
+        assert_ne!(sum(&[("d", "a", This)]).all, sum(&[("e", "a", This)]).all);
+    }
+}

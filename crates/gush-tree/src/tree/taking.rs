@@ -1,0 +1,342 @@
+//! A rank whose own files are copied takes pieces of all announced large files.
+//!
+//! A rank with nothing left to take ends when no other may announce a file any more, which a rank may as long as it walks through the tree. A
+//! lock shows the walk, and ends with the process: nobody but rank 0 waits for a lost rank.
+
+use std::collections::{HashSet, VecDeque};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::num::NonZero;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, Mode, OFlags, Stat, flock};
+use rustix::io::{Errno, retry_on_intr};
+
+use super::claims::Claims;
+use super::listener::Listener;
+use super::parts::{Parts, Piece, pieces, size_of};
+use super::shard::Shard;
+use crate::error::Error;
+use crate::events::Events;
+use crate::file::{Common, Job};
+use crate::open;
+use crate::options::Dereference;
+use crate::place::Place;
+
+/// So long after its own beginning a rank waits for others to begin.
+const OTHERS_BEGIN_WITHIN: Duration = Duration::from_secs(5);
+
+/// How often, and for how long, the lock of a walk is tried: other ranks hold it for a moment when they look at it.
+const LOCK_TRIES: (u32, Duration) = (200, Duration::from_millis(5));
+
+/// The sign that this rank walks through the tree, and may announce large files.
+pub(super) struct Walking<'s> {
+    dir: BorrowedFd<'s>,
+    name: PathBuf,
+    /// Locked.
+    _file: File,
+}
+
+pub(super) fn sign_of_walk(rank: u32) -> PathBuf {
+    PathBuf::from(format!("rank-{rank}.walks"))
+}
+
+impl<'s> Walking<'s> {
+    /// # Errors
+    /// EWOULDBLOCK if another process is this rank.
+    pub(super) fn begin(dir: BorrowedFd<'s>, rank: u32) -> Result<Self, Errno> {
+        let name = sign_of_walk(rank);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW;
+        let file = Place::below(dir, &name, &name).open_regular(flags, Mode::RUSR | Mode::WUSR)?;
+        let mut tries_left = LOCK_TRIES.0;
+        loop {
+            match retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockExclusive)) {
+                Err(Errno::WOULDBLOCK) if tries_left > 0 => thread::sleep(LOCK_TRIES.1),
+                locked => break locked?,
+            }
+            tries_left -= 1;
+        }
+        Ok(Self { dir, name, _file: file.into() })
+    }
+}
+
+impl Drop for Walking<'_> {
+    fn drop(&mut self) {
+        let _ = Place::below(self.dir, &self.name, &self.name).unlink();
+    }
+}
+
+/// The other ranks, as far as they may still announce a large file.
+pub(super) struct Walkers<'s> {
+    dir: BorrowedFd<'s>,
+    began: Instant,
+    left: VecDeque<u32>,
+}
+
+impl<'s> Walkers<'s> {
+    pub(super) fn of(dir: BorrowedFd<'s>, shard: Shard) -> Self {
+        Self { dir, began: Instant::now(), left: shard.others().collect() }
+    }
+
+    /// Does another rank walk, or begin soon? A rank that has stopped once is not asked again.
+    pub(super) fn any(&mut self) -> bool {
+        while let Some(rank) = self.left.front() {
+            if self.may_announce(*rank) {
+                return true;
+            }
+            self.left.pop_front();
+        }
+        false
+    }
+
+    fn may_announce(&self, rank: u32) -> bool {
+        let sign = sign_of_walk(rank);
+        let place = Place::below(self.dir, &sign, &sign);
+        let is_locked = |file: OwnedFd| {
+            // A lock that is got is let go with the descriptor.
+            let locked = retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockShared));
+            locked == Err(Errno::WOULDBLOCK)
+        };
+        if place.open_regular(OFlags::RDONLY, Mode::empty()).is_ok_and(is_locked) {
+            return true;
+        }
+        // Whoever has a journal and no lock has ended the walk, or is lost.
+        let journal = PathBuf::from(format!("rank-{rank}.journal"));
+        let has_begun = Place::below(self.dir, &journal, &journal).stat(false).is_ok();
+        !has_begun && self.began.elapsed() < OTHERS_BEGIN_WITHIN
+    }
+}
+
+/// A large file of which this rank may take pieces.
+struct Large {
+    /// Below the tree's root.
+    path: PathBuf,
+    /// For messages: source, target.
+    shown: (PathBuf, PathBuf),
+    /// The file of pieces.
+    name: PathBuf,
+    claims: Claims,
+    source: OwnedFd,
+    stat: Stat,
+    /// Claimed before this rank was started again, and not copied.
+    left: Mutex<Vec<u64>>,
+}
+
+/// Takes pieces of one announced file after the other.
+pub(super) struct Taker<'a> {
+    common: Common<'a>,
+    parts: &'a Parts<'a>,
+    /// The source's root.
+    root: OwnedFd,
+    /// The roots as the user wrote them: source, target.
+    shown: (&'a Path, &'a Path),
+    /// The links to the files of which this rank takes no more pieces.
+    known: HashSet<PathBuf>,
+    threads: usize,
+    /// Of all pieces that this rank has claimed.
+    pub(super) bytes: u64,
+    pub(super) is_complete: bool,
+}
+
+impl<'a> Taker<'a> {
+    pub(super) fn new(
+        common: &Common<'a>,
+        parts: &'a Parts<'a>,
+        root: OwnedFd,
+        shown: (&'a Path, &'a Path),
+        is_complete: bool,
+    ) -> Self {
+        let threads = match common.options.moving.threads {
+            0 => thread::available_parallelism().map_or(1, NonZero::get),
+            threads => threads,
+        };
+        let known = HashSet::new();
+        Self { common: *common, parts, root, shown, known, threads, bytes: 0, is_complete }
+    }
+
+    /// Has the user stopped the copy, or a failure?
+    pub(super) fn is_stopped(&self) -> bool {
+        let options = self.common.options;
+        options.moving.cancel.as_ref().is_some_and(gush::Cancel::is_cancelled)
+            || options.stop_at_error && !self.is_complete
+    }
+
+    /// The links to files announced since the last look.
+    fn new_links(&self) -> Result<Vec<PathBuf>, Error> {
+        let links = match self.parts.links() {
+            // Rank 0 has removed the state: the copy is complete.
+            Err(Errno::NOENT) => Vec::new(),
+            links => links.map_err(|errno| self.parts.unreadable(errno))?,
+        };
+        Ok(links.into_iter().filter(|link| !self.known.contains(link)).collect())
+    }
+
+    /// Has a file been announced since the last look?
+    pub(super) fn has_more(&self) -> Result<bool, Error> {
+        Ok(!self.new_links()?.is_empty())
+    }
+
+    /// Takes pieces of all files announced since the last call, until none is free.
+    ///
+    /// # Errors
+    /// If the state cannot be read. What fails of a file is told to `events`.
+    pub(super) fn take(&mut self, events: &mut dyn Events) -> Result<(), Error> {
+        for link in self.new_links()? {
+            if self.is_stopped() {
+                return Ok(());
+            }
+            match self.large(&link) {
+                Ok(Some(large)) => self.take_of(&large, events)?,
+                // The owner makes it anew, or rank 0 copies the file whole.
+                Ok(None) => {}
+                Err(error) => self.failed(&error.0, error.1, events),
+            }
+            self.known.insert(link);
+        }
+        Ok(())
+    }
+
+    fn failed(&mut self, shown: &(PathBuf, PathBuf), error: Error, events: &mut dyn Events) {
+        self.is_complete = false;
+        events.entry_ended(&shown.0, &shown.1, &Err(error));
+    }
+
+    /// The announced file that the link leads to; `None` where it is gone, or the source is another by now.
+    fn large(&self, link: &Path) -> Result<Option<Large>, ((PathBuf, PathBuf), Error)> {
+        let in_state = |errno| {
+            let shown = (self.shown.0.to_path_buf(), self.shown.1.to_path_buf());
+            (shown, self.parts.unreadable(errno))
+        };
+        let Some((name, claims)) = self.parts.named(link).map_err(in_state)? else {
+            return Ok(None);
+        };
+        let path = claims.path.clone();
+        let shown = (self.shown.0.join(&path), self.shown.1.join(&path));
+        let opened = self.open(&path, link, &shown);
+        let Some((source, stat)) = opened.map_err(|error| (shown.clone(), error))? else {
+            return Ok(None);
+        };
+        let rank = self.parts.division.shard.rank();
+        let mut left = claims.of(rank).map_err(|_| in_state(Errno::IO))?;
+        left.retain(|piece| !self.parts.has_piece(&name, *piece));
+        Ok(Some(Large { path, shown, name, claims, source, stat, left: Mutex::new(left) }))
+    }
+
+    /// Opens a source by its path below the root, one name after the other; `None` if it is not what was announced.
+    fn open(
+        &self,
+        path: &Path,
+        link: &Path,
+        shown: &(PathBuf, PathBuf),
+    ) -> Result<Option<(OwnedFd, Stat)>, Error> {
+        let follows = self.common.options.dereference != Dereference::Never;
+        let no_follow = if follows { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let os = |what: &'static str| {
+            let shown = shown.0.clone();
+            move |errno| Error::os(&shown, what, errno)
+        };
+        let mut above = None;
+        for name in path.parent().into_iter().flat_map(Path::components) {
+            let from = above.as_ref().map_or(self.root.as_fd(), AsFd::as_fd);
+            let place = Place::below(from, Path::new(&name), &shown.0);
+            let flags = OFlags::PATH | OFlags::DIRECTORY | no_follow;
+            match place.open(flags, Mode::empty()) {
+                Ok(below) => above = Some(below),
+                // Removed or replaced since: no rank has the file any more.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+                Err(errno) => return Err(os("cannot open its directory")(errno)),
+            }
+        }
+        let from = above.as_ref().map_or(self.root.as_fd(), AsFd::as_fd);
+        let name = Path::new(path.file_name().unwrap_or(OsStr::new("")));
+        let place = Place::below(from, name, &shown.0);
+        let stat = match place.stat(follows) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(os("cannot stat")(errno)),
+        };
+        // By size and times, which the link's name tells.
+        if Parts::link(path, &stat) != link {
+            return Ok(None);
+        }
+        let source = open::source(&self.job((place, &stat), &shown.1))?;
+        Ok((Parts::link(path, &source.1) == link).then_some(source))
+    }
+
+    /// A job of the engine: the pieces go to a file of the state, and the target is only named in messages.
+    fn job<'j>(&self, source: (Place<'j>, &'j Stat), target: &'j Path) -> Job<'j>
+    where
+        'a: 'j,
+    {
+        let target = Place::below(source.0.dir, target, target);
+        Job { in_tree: true, ..self.common.job(source, target, None) }
+    }
+
+    fn take_of(&mut self, large: &Large, events: &mut dyn Events) -> Result<(), Error> {
+        let threads = self.threads.min(pieces(size_of(&large.stat)).len()).max(1);
+        let listener = Listener::new(events);
+        let failed = Mutex::new(None);
+        let note = |result: Result<(), Error>| {
+            if let Err(error) = result {
+                failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            }
+        };
+        let is_stopped =
+            || self.is_stopped() || failed.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        let work = || note(self.take_until(large, &is_stopped, &mut &listener));
+        thread::scope(|scope| {
+            for _ in 1..threads {
+                // Without one more thread the others take all pieces.
+                let _ = thread::Builder::new().spawn_scoped(scope, work);
+            }
+            work();
+        });
+        let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = failed {
+            self.failed(&large.shown, error, events);
+        }
+        let rank = self.parts.division.shard.rank();
+        let own = large.claims.of(rank).map_err(|_| self.parts.unreadable(Errno::IO))?;
+        let all: Vec<Piece> = pieces(large.claims.file_bytes).collect();
+        self.bytes += own
+            .iter()
+            .filter_map(|number| all.get(usize::try_from(*number).ok()?))
+            .map(|piece| piece.len_bytes)
+            .sum::<u64>();
+        Ok(())
+    }
+
+    /// Takes one piece after the other, as one of several threads.
+    fn take_until(
+        &self,
+        large: &Large,
+        is_stopped: &dyn Fn() -> bool,
+        events: &mut dyn Events,
+    ) -> Result<(), Error> {
+        let Large { path, shown, name, claims, source, stat, left } = large;
+        let shard = self.parts.division.shard;
+        let place = Place::below(self.root.as_fd(), path, &shown.0);
+        let job = self.job((place, stat), &shown.1);
+        while !is_stopped() {
+            let earlier = left.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let number = match earlier {
+                Some(number) => number,
+                None => {
+                    let prefers = |number| shard.takes_piece(path, number);
+                    let claimed = claims.claim(shard.rank(), prefers);
+                    match claimed.map_err(|_| self.parts.unreadable(Errno::IO))? {
+                        Some(number) => number,
+                        None => break,
+                    }
+                }
+            };
+            let Some(piece) = pieces(size_of(stat)).nth(number as usize) else { continue };
+            self.parts.copy_piece(&job, (source.as_fd(), name), piece, events)?;
+        }
+        Ok(())
+    }
+}
