@@ -244,6 +244,17 @@ fn random_gitignore_files_leave_out_what_git_leaves_out() {
     }
 }
 
+/// `x[!a]y` is about names such as `xby`, and not about `y` in a directory `x`, which would be missing in the copy.
+#[test]
+fn a_bracket_fits_no_slash() {
+    let dir = tree(&["a/x/y", "a/xby", "a/xay"]);
+    succeeds(dir.path(), &["-r", "--exclude=x[!a]y", "a", "d"]);
+    assert_eq!(below(&dir.path().join("d")), ["x", "x/y", "xay"]);
+    fs::write(dir.path().join("a/.gitignore"), "x[^a]y\n").unwrap();
+    succeeds(dir.path(), &["-r", "--gitignore", "a", "e"]);
+    assert_eq!(below(&dir.path().join("e")), [".gitignore", "x", "x/y", "xay"]);
+}
+
 #[test]
 fn patterns_and_names_that_are_no_text_fit_by_their_bytes() {
     let dir = tree(&["a/cafe", "a/cafes", "a/b/x"]);

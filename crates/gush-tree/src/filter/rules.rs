@@ -1,7 +1,8 @@
 //! Lines of rules, as of a `.gitignore` file: the last one that fits decides.
 //!
 //! `ignore` takes lines of text. In a line that is no text, each byte that belongs to no character becomes a placeholder; globset makes
-//! a regular expression of the line, and there each placeholder becomes its byte again.
+//! a regular expression of the line, and there each placeholder becomes its byte again. In globset brackets may fit a slash, as in
+//! `[!a]`, and in git they never do: such lines become regular expressions, too.
 
 use std::path::Path;
 
@@ -59,7 +60,42 @@ fn with_bytes(regex: &str) -> String {
     out
 }
 
-/// A line that is no text.
+/// May a bracket of the line fit a slash? It may if it is negated, or has a range around the slash.
+fn may_fit_slash(line: &str) -> bool {
+    let is_around = |range: &[u8]| range[1] == b'-' && range[0] <= b'/' && b'/' <= range[2];
+    let is_negated = line.contains("[!") || line.contains("[^");
+    line.contains('[') && (is_negated || line.as_bytes().windows(3).any(is_around))
+}
+
+/// A regular expression of globset in which no bracket fits a slash (`dowild` of git's wildmatch.c).
+fn without_slashes(regex: &str) -> String {
+    let (mut out, mut letters) = (String::with_capacity(regex.len()), regex.chars());
+    let mut is_in_brackets = false;
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => {
+                out.push(letter);
+                out.extend(letters.next());
+            }
+            '[' if letters.as_str().starts_with('^') => {
+                letters.next();
+                out += "[^/";
+            }
+            '[' => {
+                is_in_brackets = true;
+                out += "[[";
+            }
+            ']' if is_in_brackets => {
+                is_in_brackets = false;
+                out += "]&&[^/]]";
+            }
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// A line that `ignore` does not take, or understands in another way.
 #[derive(Clone, Debug)]
 struct Odd {
     regex: Regex,
@@ -108,7 +144,7 @@ impl Odd {
         let regex = Regex::builder()
             .syntax(syntax)
             .configure(config)
-            .build(&with_bytes(glob.regex()))
+            .build(&with_bytes(&without_slashes(glob.regex())))
             .map_err(|error| error.to_string())?;
         Ok(Some(Self { regex, includes, only_directories }))
     }
@@ -164,7 +200,7 @@ impl Builder {
 
     /// Adds a line of text, or one with placeholders.
     pub(super) fn add(&mut self, line: &str, is_text: bool) -> Result<(), String> {
-        if is_text {
+        if is_text && !may_fit_slash(line) {
             self.has_lines = true;
             return self.lines.add_line(None, line).map(drop).map_err(super::reason);
         }
@@ -233,6 +269,26 @@ mod tests {
             let path = Path::new(OsStr::from_bytes(path));
             let decided = rules.excludes(path, is_directory);
             assert_eq!(decided, fits.then_some(true), "{line:?} {path:?} {is_directory}");
+        }
+    }
+
+    #[test]
+    fn no_bracket_fits_a_slash() {
+        for (line, fits, does_not) in [
+            ("x[!a]y", "xby", "x/y"),
+            ("x[^a]y", "b/xby", "x/y"),
+            ("x[+-9]y", "x.y", "x/y"),
+            ("/d/[!a]y", "d/by", "d//y"),
+            ("x[!]]y", "xby", "x/y"),
+            ("x[]!]y", "x]y", "x/y"),
+            ("x[+-9]\\[[!b]y", "x0[ay", "x/[ay"),
+            ("x[\\!-0]y", "x#y", "x/y"),
+        ] {
+            let mut builder = Builder::new(true);
+            builder.add(line, true).unwrap();
+            let rules = builder.build().unwrap();
+            assert_eq!(rules.excludes(Path::new(fits), false), Some(true), "{line} {fits}");
+            assert_eq!(rules.excludes(Path::new(does_not), false), None, "{line} {does_not}");
         }
     }
 
