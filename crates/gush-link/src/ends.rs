@@ -1,5 +1,6 @@
 //! The two ends of a connection: opened, accepted, named.
 
+use std::fmt::Write;
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -51,7 +52,12 @@ pub(crate) fn name(end: &End, address: &Address) -> String {
         return chosen.clone();
     }
     match (&end.peer, address.kind().listens()) {
-        (peer, true) => peer.to_string(),
+        (peer, true) => {
+            // Room for any address of IPv6: a text that grows is moved on its way.
+            let mut name = String::with_capacity(48);
+            let _ = write!(name, "{peer}");
+            name
+        }
         (_, false) => address.target().to_string(),
     }
 }

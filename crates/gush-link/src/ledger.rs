@@ -55,6 +55,8 @@ pub struct Ledger {
     waits: IntCounterVec,
     ended: IntCounterVec,
     failed: IntCounterVec,
+    /// The counter of each ending, in the order of [`Ending::ALL`].
+    endings: [IntCounter; Ending::ALL.len()],
     bytes: IntCounterVec,
     seconds: Histogram,
     pipes: [IntGauge; 4],
@@ -83,6 +85,10 @@ impl Ledger {
         let counters = |name: &str, help: &str, label: &str| {
             IntCounterVec::new(Opts::new(format!("gush_link_{name}_total"), help), &[label])
         };
+        let ended =
+            counters("connections_ended", "Connections that have ended, by reason.", "reason")?;
+        let failed =
+            counters("connections_failed", "Connections that failed, by reason.", "reason")?;
         let ledger = Self {
             registry: Registry::new(),
             active: IntGauge::new("gush_link_connections_active", "Connections open now.")?,
@@ -100,16 +106,13 @@ impl Ledger {
                 "How often no further client could be served, by the limit that was reached.",
                 "limit",
             )?,
-            ended: counters(
-                "connections_ended",
-                "Connections that have ended, by reason.",
-                "reason",
-            )?,
-            failed: counters(
-                "connections_failed",
-                "Connections that failed, by reason.",
-                "reason",
-            )?,
+            // Looked up once: by its label a series is found through a lock and a hash.
+            endings: Ending::ALL.map(|ending| {
+                let series = if ending.is_failure() { &failed } else { &ended };
+                series.with_label_values(&[ending.as_str()])
+            }),
+            ended,
+            failed,
             bytes: counters("bytes", "Bytes delivered, live connections included.", "direction")?,
             seconds: Histogram::with_opts(
                 HistogramOpts::new(
@@ -139,10 +142,6 @@ impl Ledger {
         ledger.refused.with_label_values(&["range"]);
         for limit in [Limit::Descriptors, Limit::MaxChildren] {
             ledger.waits.with_label_values(&[limit.as_str()]);
-        }
-        for ending in Ending::ALL {
-            let series = if ending.is_failure() { &ledger.failed } else { &ledger.ended };
-            series.with_label_values(&[ending.as_str()]);
         }
         for way in Way::ALL {
             ledger.bytes.with_label_values(&[way_name(way)]);
@@ -183,8 +182,7 @@ impl Ledger {
         open.ended_bytes[1] += record.back.bytes;
         drop(open);
         self.active.dec();
-        let series = if record.ending.is_failure() { &self.failed } else { &self.ended };
-        series.with_label_values(&[record.ending.as_str()]).inc();
+        self.endings[record.ending as usize].inc();
         self.seconds.observe(record.lasted.as_secs_f64());
     }
 
@@ -231,7 +229,7 @@ impl Ledger {
     #[must_use]
     pub fn failed(&self) -> u64 {
         let failures = Ending::ALL.into_iter().filter(|ending| ending.is_failure());
-        failures.map(|ending| self.failed.with_label_values(&[ending.as_str()]).get()).sum()
+        failures.map(|ending| self.endings[ending as usize].get()).sum()
     }
 
     /// Bytes delivered one way by all connections, open ones included.

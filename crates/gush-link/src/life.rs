@@ -22,7 +22,7 @@ use tracing::{debug, info, warn};
 
 use crate::address::{Address, Kind};
 use crate::ends;
-use crate::open::{End, Keeper, OpenError, os_words};
+use crate::open::{End, How, Keeper, OpenError, os_words};
 use crate::programs::{self, Finish};
 use crate::proxy::{self, HEADER_LIMIT, Header};
 use crate::record::{Ending, Failure};
@@ -267,18 +267,36 @@ impl<'a> Life<'a> {
             Some(version) => how.introducing(header.clone(), version),
             None => how,
         };
-        let socket = client.conduit.stream_socket();
-        // Two listeners pair their clients in the order of arrival, whichever thread serves them.
-        let turn = self.turn.take();
-        let opened = self.phase(Phase::Open, socket, self.shared.other.open(&how, turn)).await;
-        let other = opened
-            .map_err(|left| self.left(left))?
-            .map_err(|failure| Course::failed(Ending::OpenFailed, failure))?;
+        let other = self.opened(&how, client).await?;
         if other.chosen.is_some() || self.shared.other.address().kind().listens() {
             self.names.other = ends::name(&other, self.shared.other.address());
         }
         debug!(id = self.id, other = %self.names.other, "opened");
         Ok(Box::new(other))
+    }
+
+    async fn opened(&mut self, how: &How, client: &End) -> Result<End, Course> {
+        let socket = client.conduit.stream_socket();
+        let failed = |failure| Course::failed(Ending::OpenFailed, failure);
+        let of_error = |error: OpenError| failed(ends::open_failure(&error));
+        // On this very machine a connection is there at once, and needs no box for a future.
+        let opening = match self.shared.other.begin(how) {
+            Some(begun) => match begun.map_err(failed)?.into_end() {
+                Ok(end) => {
+                    debug!(id = self.id, phase = ?Phase::Open, "is over at once");
+                    return end.map_err(of_error);
+                }
+                Err(opening) => opening,
+            },
+            None => {
+                // Two listeners pair their clients in the order of arrival, whichever thread serves them.
+                let turn = self.turn.take();
+                let opened = self.phase(Phase::Open, socket, self.shared.other.open(how, turn));
+                return opened.await.map_err(|left| self.left(left))?.map_err(failed);
+            }
+        };
+        let opened = self.phase(Phase::Open, socket, opening.finished()).await;
+        opened.map_err(|left| self.left(left))?.map_err(of_error)
     }
 
     /// Tells the other end where the client comes from, if that is asked for.
@@ -317,6 +335,10 @@ impl<'a> Life<'a> {
         if (datagrams || are_answers) && settings.linger.is_none() {
             options = options.linger(LAST_ANSWERS);
         }
+        let closes_at_end = first.keeper.is_empty() && second.keeper.is_empty();
+        if closes_at_end {
+            options = options.leave_last_end();
+        }
         // An end that cannot be told to a terminal matters only where nothing else ends the link.
         if !devices {
             options = options.on_untold_end(warn_of_untold_end);
@@ -350,6 +372,15 @@ impl<'a> Life<'a> {
             // The time for a peer's answers has passed.
             Ok(Err(ending)) => {
                 self.linger(&mut first, &mut second, ways, ending, Patience::none()).await
+            }
+            // Most short connections: there is nobody to wait for.
+            Ok(Ok(Ok(totals)))
+                if closes_at_end
+                    && totals.ended == Ended::Closed
+                    && ways.are_seen_off(&first.conduit, &second.conduit) =>
+            {
+                farewell([&mut first, &mut second]);
+                return Course { passed, ..Course::of(Ending::Closed) };
             }
             Ok(Ok(Ok(totals))) => match self.cut_short(&totals, datagrams) {
                 None => {
@@ -547,6 +578,11 @@ struct Ways {
 impl Ways {
     fn between(a: &Conduit, b: &Conduit) -> Self {
         Self { forward: a.reads() && b.writes(), back: b.reads() && a.writes() }
+    }
+
+    /// Has all that was sent to either end arrived there?
+    fn are_seen_off(self, a: &Conduit, b: &Conduit) -> bool {
+        a.is_seen_off(self.back, self.forward) && b.is_seen_off(self.forward, self.back)
     }
 }
 

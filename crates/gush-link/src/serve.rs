@@ -58,11 +58,12 @@ async fn connect(
     ledger: &Arc<Ledger>,
     stop: &Stop,
 ) -> Result<(), Failure> {
-    let shared = |client: &Address, other, flipped| Shared {
+    let shared = |client: &Address, other: Other, flipped| Shared {
         client: client.clone(),
         settings: Arc::clone(settings),
         ledger: Arc::clone(ledger),
         stop: stop.clone(),
+        other_name: other.address().target().to_string(),
         other,
         flipped,
         forks: roles.forks(),
@@ -177,10 +178,10 @@ async fn serve_all(
             Some((Err(failure), _)) => break Err(failure),
         };
         let (shared, open) = (Arc::clone(&shared), open.clone());
-        workers.spawn(async move {
+        workers.spawn(|load| async move {
             // The failure concerns this client alone, and is told already.
             let _ = shared.serve(arrival).await;
-            drop((place, open));
+            drop((place, open, load));
         });
     };
     drop(listener);
@@ -244,6 +245,7 @@ mod tests {
             stop: Stop::new(),
             client: address("unix-listen:front,fork"),
             other: Other::Address(address("null:")),
+            other_name: "null:".into(),
             flipped: false,
             forks: true,
             told: Throttle::allowing(EARLY_WARNINGS).into(),

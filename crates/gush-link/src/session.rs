@@ -14,7 +14,7 @@ use crate::address::{Address, Kind, Opt, Target, quoted_path};
 use crate::ends;
 use crate::ledger::Ledger;
 use crate::life::Life;
-use crate::open::{End, How, Listener, Throttle};
+use crate::open::{End, How, Listener, Opening, Throttle};
 use crate::record::{Ending, Failure, Record};
 use crate::settings::Settings;
 use crate::stop::Stop;
@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     pub stop: Stop,
     pub client: Address,
     pub other: Other,
+    /// The other address as messages name it.
+    pub other_name: String,
     /// Does the client stand at the second address?
     pub flipped: bool,
     /// Does the link go on, so that a failure goes into the log?
@@ -62,6 +64,16 @@ impl Other {
         match self {
             Other::Listener(_, listener) => Some(Turn::of(listener)),
             Other::Address(_) => None,
+        }
+    }
+
+    /// Begins to open the other end, where nothing has to be waited for before.
+    pub(crate) fn begin<'a>(&'a self, how: &'a How) -> Option<Result<Opening<'a>, Failure>> {
+        let Other::Address(address) = self else { return None };
+        match Opening::begin(address, how)?.map_err(|error| ends::open_failure(&error)) {
+            // Waited for where the address is opened as ever.
+            Err(failure) if failure.wants_descriptors() => None,
+            begun => Some(begun),
         }
     }
 
@@ -148,10 +160,8 @@ impl Shared {
     /// The failure of the connection, also in the record.
     pub async fn serve(&self, arrival: Arrival) -> Result<(), Failure> {
         let Arrival { client, id, counts, began, turn } = arrival;
-        let mut names = Names {
-            client: ends::name(&client, &self.client),
-            other: self.other.address().target().to_string(),
-        };
+        let mut names =
+            Names { client: ends::name(&client, &self.client), other: self.other_name.clone() };
         info!(id, client = %names.client, "connected");
         let course = Life::new(self, id, &mut names, &counts).at(turn).run(client).await;
         let (forward, back) = course

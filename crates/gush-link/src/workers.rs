@@ -45,8 +45,9 @@ impl Workers {
         Self { most, here: Arc::default(), others: Vec::new() }
     }
 
-    /// Runs `job` on the thread with the fewest jobs, or on a new thread if all have some.
-    pub fn spawn(&mut self, job: impl Future<Output = ()> + Send + 'static) {
+    /// Runs a job on the thread with the fewest jobs, or on a new thread if all have some. The job keeps its load for as long as it
+    /// lasts.
+    pub fn spawn<F: Future<Output = ()> + Send + 'static>(&mut self, job: impl FnOnce(Load) -> F) {
         let load = |load: &AtomicUsize| load.load(Ordering::Relaxed);
         let least = self.others.iter().min_by_key(|worker| load(&worker.load));
         let least_load =
@@ -65,7 +66,7 @@ impl Workers {
         match self.others.iter().find(|worker| load(&worker.load) == least_load) {
             // The accepting thread is preferred: its client needs no wake-up across processors.
             Some(worker) if load(&self.here) > least_load => worker.give(job),
-            _ => drop(tokio::spawn(Loaded::new(&self.here, job))),
+            _ => drop(tokio::spawn(job(Load::on(&self.here)))),
         }
     }
 
@@ -94,37 +95,30 @@ impl Worker {
         Ok(Self { load: Arc::default(), jobs, thread })
     }
 
-    fn with(self, job: impl Future<Output = ()> + Send + 'static) -> Self {
+    fn with<F: Future<Output = ()> + Send + 'static>(self, job: impl FnOnce(Load) -> F) -> Self {
         self.give(job);
         self
     }
 
-    fn give(&self, job: impl Future<Output = ()> + Send + 'static) {
+    fn give<F: Future<Output = ()> + Send + 'static>(&self, job: impl FnOnce(Load) -> F) {
         // The receiving thread ends only once this sender is dropped.
-        let _ = self.jobs.send(Box::pin(Loaded::new(&self.load, job)));
+        let _ = self.jobs.send(Box::pin(job(Load::on(&self.load))));
     }
 }
 
-/// A job, which counts as load from start to end, also when dropped.
-struct Loaded(Arc<AtomicUsize>);
+/// The load that a job is to its thread, from start to end, also when dropped. The job itself holds it: a future around the job's would
+/// have room for the job twice.
+pub(crate) struct Load(Arc<AtomicUsize>);
 
-impl Loaded {
-    #[allow(clippy::new_ret_no_self, reason = "what is made is the job with its load")]
-    fn new<F: Future<Output = ()>>(
-        load: &Arc<AtomicUsize>,
-        job: F,
-    ) -> impl Future<Output = ()> + use<F> {
+impl Load {
+    fn on(load: &Arc<AtomicUsize>) -> Self {
         // Counted here, before the job reaches its thread: the next client must not go there too.
         load.fetch_add(1, Ordering::Relaxed);
-        let loaded = Self(Arc::clone(load));
-        async move {
-            job.await;
-            drop(loaded);
-        }
+        Self(Arc::clone(load))
     }
 }
 
-impl Drop for Loaded {
+impl Drop for Load {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

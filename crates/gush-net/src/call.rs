@@ -8,6 +8,7 @@ use gush::{Errno, Side};
 
 use crate::counts::Way;
 use crate::error::{End, Error};
+use crate::first;
 use crate::sides::{self, Source, Target};
 
 /// Why a direction failed.
@@ -59,6 +60,7 @@ pub(crate) enum Attempt {
 
 /// Makes a call: a stream by the stream's functions, a descriptor under a gate.
 pub(crate) fn call(
+    way: Way,
     flow: &mut Flow,
     op: Op,
     cx: &mut Context<'_>,
@@ -78,7 +80,7 @@ pub(crate) fn call(
                 (Some(fd), None) | (None, Some(fd)) => Fds::one(fd),
                 (None, None) => unreachable!("between two streams a flow only reads and writes"),
             };
-            return attempt(flow, op, fds, cx, source, target);
+            return attempt(way, flow, op, fds, cx, source, target);
         }
     };
     match polled {
@@ -95,6 +97,7 @@ pub(crate) fn call(
 /// Makes a call under the gate of the side whose readiness an `EAGAIN` disproves. A call whose `EAGAIN`
 /// does not say which side was not ready is made once both are ready, and clears neither.
 fn attempt(
+    way: Way,
     flow: &mut Flow,
     op: Op,
     fds: Fds<'_>,
@@ -110,7 +113,7 @@ fn attempt(
         Some(Side::Source) => match op {
             Op::Read(most) => source.attempt_read(most, || {
                 // A first part that is copied goes out before the rest, and costs the peer a wake-up.
-                if was_undecided {
+                if was_undecided && first::may_be_long(way) {
                     flow.expect_bytes(source.unread_bytes());
                 }
                 match was_undecided == flow.is_undecided() {
@@ -132,10 +135,13 @@ fn attempt(
             flow.perform(op, fds)
         }
     };
-    Ok(match was_undecided == flow.is_undecided() {
-        true => Attempt::Made(answer),
-        false => Attempt::Changed,
-    })
+    let has_changed = was_undecided != flow.is_undecided();
+    if let (true, Op::Read(most), Ok(bytes)) = (was_undecided, op, answer)
+        && (has_changed || bytes > 0)
+    {
+        first::learn(way, has_changed || bytes == most);
+    }
+    Ok(if has_changed { Attempt::Changed } else { Attempt::Made(answer) })
 }
 
 /// Waits for the next edge of a side, if the last attempt there answered `EAGAIN`.

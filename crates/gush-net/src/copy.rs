@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::call::Failure;
 use crate::counts::Way;
-use crate::drive::Driver;
+use crate::drive::{Driver, PassedEnd};
 use crate::ends;
 use crate::error::{End, Ended, Error, Passed, Totals};
 use crate::options::Options;
@@ -109,7 +109,7 @@ where
             return Poll::Ready(Err(absent("write", Side::Target)));
         };
         // No end is passed on: as tokio's `copy` does, the caller may have more to write.
-        let flowed = flow.poll(cx, &mut source, &mut target, options, false);
+        let flowed = flow.poll(cx, &mut source, &mut target, options, PassedEnd::Not);
         if flowed.is_ready() {
             return flowed.map_ok(|()| Ended::Closed);
         }

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 
 use gush::flow::Stance;
 use gush::{Endpoint, Kind};
@@ -21,6 +22,8 @@ pub(crate) struct Descriptor {
     is_tcp: bool,
     /// The next read, and the next write, are made without a notice of readiness.
     hopeful: [AtomicBool; 2],
+    /// The end of what was written is to be said by closing.
+    owes_end: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -36,13 +39,22 @@ enum Watched {
 impl Descriptor {
     pub(crate) fn new(fd: OwnedFd) -> io::Result<Self> {
         let shape = Shape::of(fd.as_fd())?;
-        Ok(Self { watched: Watched::Not(fd), shape, is_tcp: false, hopeful: Default::default() })
+        Ok(Self::with(fd, shape))
     }
 
     /// A stream socket that is non-blocking: nothing is asked of it.
     pub(crate) fn of_stream_socket(socket: OwnedFd) -> Self {
-        let (watched, shape) = (Watched::Not(socket), tap::stream_shape());
-        Self { watched, shape, is_tcp: false, hopeful: Default::default() }
+        Self::with(socket, tap::stream_shape())
+    }
+
+    fn with(fd: OwnedFd, shape: Shape) -> Self {
+        Self {
+            watched: Watched::Not(fd),
+            shape,
+            is_tcp: false,
+            hopeful: Default::default(),
+            owes_end: AtomicBool::default(),
+        }
     }
 
     /// The same for a TCP socket that is connected, so that there is room for the first bytes; `has_bytes` says that
@@ -65,6 +77,33 @@ impl Descriptor {
 
     pub(crate) fn is_tcp(&self) -> bool {
         self.is_tcp
+    }
+
+    /// Leaves the end of what was written to close(2).
+    pub(crate) fn owe_end(&self) {
+        self.owes_end.store(true, Ordering::Relaxed);
+    }
+
+    /// Is the end of what was written left to close(2)?
+    pub(crate) fn owes_end(&self) -> bool {
+        self.owes_end.load(Ordering::Relaxed)
+    }
+
+    /// Says the end that was left to close(2), if there is one.
+    pub(crate) fn say_owed_end(&self) -> io::Result<()> {
+        match self.owes_end.swap(false, Ordering::Relaxed) {
+            true => shut(self.fd()),
+            false => Ok(()),
+        }
+    }
+
+    /// Had the peer of a TCP socket ended its data by the last notice? Then a read that got less than it asked for got all.
+    pub(crate) fn has_ended(&self, cx: &mut Context<'_>) -> bool {
+        let ended = |registered: &AsyncFd<OwnedFd>| match registered.poll_read_ready(cx) {
+            Poll::Ready(Ok(guard)) => guard.ready().is_read_closed(),
+            _ => false,
+        };
+        self.is_tcp && self.registered().is_some_and(ended)
     }
 
     /// Is this a TCP socket without urgent bytes, as far as is known? Then fewer bytes than a read asked for say that there are no more

@@ -47,6 +47,8 @@ pub(crate) struct Driver {
     whole: Option<Whole>,
     /// Has the source ended, and is everything delivered?
     is_at_end: bool,
+    /// Did the source itself tell of its end?
+    has_seen_end: bool,
     /// Decides whether the source's end is a proper one.
     proof: Option<Proof>,
     /// Bytes were delivered to a stream that may keep them until a flush.
@@ -75,6 +77,16 @@ impl std::fmt::Debug for Proof {
     }
 }
 
+/// How the end of a direction is passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PassedEnd {
+    Not,
+    /// The target is told.
+    Told,
+    /// The target is told by the close(2) that follows, if that says so.
+    LeftToClose,
+}
+
 /// How often it is asked whether a direction that is held is still held.
 const HOLD_LOOK: Duration = Duration::from_millis(10);
 
@@ -100,6 +112,7 @@ impl Driver {
             waits_for: None,
             whole: None,
             is_at_end: false,
+            has_seen_end: false,
             proof: None,
             unflushed: false,
             said_bytes: 0,
@@ -116,6 +129,11 @@ impl Driver {
     /// Has everything been delivered, and the target been told?
     pub(crate) fn is_done(&self) -> bool {
         self.done
+    }
+
+    /// Has the source told of its end, everything been delivered, and the target been told?
+    pub(crate) fn is_done_properly(&self) -> bool {
+        self.done && self.has_seen_end
     }
 
     /// Is the direction over, although the source may go on? Bytes in flight stay in flight.
@@ -217,16 +235,17 @@ impl Driver {
         }
     }
 
-    /// Moves all bytes that can be moved now. Ready when the source has ended and all of it is delivered; then,
-    /// if `passes_end`, the target has been told.
+    /// Moves all bytes that can be moved now. Ready when the source has ended and all of it is delivered; then
+    /// `end` says how the target has been told.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
         source: &mut Source<'_, '_>,
         target: &mut Target<'_, '_>,
         options: &Options,
-        passes_end: bool,
+        end: PassedEnd,
     ) -> Poll<Result<(), Failure>> {
+        let passes_end = end != PassedEnd::Not;
         // Not `ready!` yet: bytes that a stream keeps to itself are flushed also while the source is idle.
         let delivered = self.poll_delivered(cx, source, target, options, passes_end);
         // A stream that takes no more now is sending already.
@@ -243,7 +262,11 @@ impl Driver {
         }
         ready!(delivered)?;
         if passes_end {
-            ready!(self.poll_finish(cx, target, options))?;
+            // Bytes that wait for their end leave with it: shutdown(2) sends both.
+            let waits = self.flow.as_ref().is_some_and(Flow::expects_end);
+            if waits || end == PassedEnd::Told || !target.owes_end() {
+                ready!(self.poll_finish(cx, target, options))?;
+            }
             self.done = true;
         }
         Poll::Ready(Ok(()))
@@ -354,7 +377,7 @@ impl Driver {
             let Some(flow) = &mut self.flow else { break };
             match flow.next(may_take_bytes, shelf) {
                 Next::Do(op) => {
-                    let answer = match call(flow, op, cx, source, target)? {
+                    let answer = match call(self.way, flow, op, cx, source, target)? {
                         Attempt::Made(answer) => answer,
                         Attempt::NotReady(side) => {
                             self.waits_for = Some(side);
@@ -387,7 +410,10 @@ impl Driver {
                 // The caller that bounded the direction sees the end.
                 Next::Throttled if self.has_delivered_the_last() => return Poll::Pending,
                 Next::Throttled => ready!(self.poll_allowance(cx, options)),
-                Next::Ended(_) => return Poll::Ready(Ok(())),
+                Next::Ended(_) => {
+                    self.has_seen_end = true;
+                    return Poll::Ready(Ok(()));
+                }
                 Next::Failed(failure) => {
                     return Poll::Ready(Err(Failure::Flow((*failure).into())));
                 }
@@ -496,7 +522,7 @@ mod tests {
             let mut driver = Driver::new(Way::Forward, &options);
             driver.length_bytes = Some(64 << 20);
             let mut cx = Context::from_waker(Waker::noop());
-            let polled = driver.poll(&mut cx, &mut source, &mut target, &options, false);
+            let polled = driver.poll(&mut cx, &mut source, &mut target, &options, PassedEnd::Not);
             assert!(polled.is_pending(), "all at once");
             let moved_bytes = driver.passed().bytes;
             assert!((1..=POLL_BYTES + CALL_BYTES).contains(&moved_bytes), "{moved_bytes} bytes");
@@ -528,7 +554,8 @@ mod tests {
                 let options = Options::new();
                 let mut driver = Driver::new(Way::Forward, &options);
                 std::future::poll_fn(|cx| {
-                    let polled = driver.poll(cx, &mut source, &mut target, &options, false);
+                    let polled =
+                        driver.poll(cx, &mut source, &mut target, &options, PassedEnd::Not);
                     assert!(polled.is_pending(), "the client has not ended");
                     let flow = driver.flow.as_ref().expect("begun");
                     assert!(flow.is_at_rest(), "{bytes} bytes: parked with idle means");

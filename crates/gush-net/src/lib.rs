@@ -39,6 +39,7 @@ mod drive;
 mod ends;
 mod error;
 mod file;
+mod first;
 mod options;
 mod part;
 mod pause;

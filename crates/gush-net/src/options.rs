@@ -29,6 +29,7 @@ pub struct Options {
     pub(crate) counts: Arc<Counts>,
     pub(crate) isolated: bool,
     pub(crate) sees_failures: bool,
+    pub(crate) leaves_last_end: bool,
     pub(crate) untold_end: Option<fn(Way)>,
     pub(crate) observer: Option<Observer>,
     pub(crate) holder: Option<Holder>,
@@ -160,6 +161,16 @@ impl Options {
         self
     }
 
+    /// Leaves the last end to whoever closes the ends, where that end goes to a TCP socket ([`Conduit::of_accepted_tcp`](crate::Conduit::of_accepted_tcp))
+    /// which has ended its own data: close(2) says so, too, and shutdown(2) before would be a call for nothing. Whoever
+    /// does not close the conduit at once says the end by [`Conduit::see_off`](crate::Conduit::see_off);
+    /// [`Conduit::is_seen_off`](crate::Conduit::is_seen_off) tells which of the two is due.
+    #[must_use]
+    pub fn leave_last_end(mut self) -> Self {
+        self.leaves_last_end = true;
+        self
+    }
+
     /// Calls `tell` when one direction has ended and the target cannot be told so: a raw terminal has no sign for the end
     /// of data.
     #[must_use]
@@ -260,6 +271,7 @@ impl fmt::Debug for Options {
             .field("counts", &self.counts)
             .field("isolated", &self.isolated)
             .field("sees_failures", &self.sees_failures)
+            .field("leaves_last_end", &self.leaves_last_end)
             .field("untold_end", &self.untold_end.is_some())
             .field("observed", &self.observer.is_some())
             .field("held", &self.holder.is_some())

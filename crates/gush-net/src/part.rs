@@ -95,7 +95,7 @@ impl std::error::Error for Unsent {
 
 impl Conduit {
     /// Waits until all that was written to a stream socket, or to a stream over a socket, if the end `is_written`, has arrived. The
-    /// end of the data was passed on before. If an end of data `is_read`, nothing more comes from a peer that reads tell of
+    /// end of the data was passed on before, or is now if it was left to the close. If an end of data `is_read`, nothing more comes from a peer that reads tell of
     /// ([`Conduit::hears_its_peer`]).
     ///
     /// close(2) with unread bytes makes the kernel send a reset and throw away bytes still to be sent (`tcp_close` of
@@ -121,6 +121,44 @@ impl Conduit {
         patience: Patience,
     ) -> Result<(), Unsent> {
         see_off(self, is_written, is_read, patience).await
+    }
+
+    /// Would [`Conduit::see_off`] answer at once that all has arrived, also where the last end is left to the close
+    /// ([`Options::leave_last_end`](crate::Options::leave_last_end))? Then the conduit is closed now.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use gush_net::{Conduit, Options, relay};
+    /// use std::io::{Read, Write};
+    /// let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    /// let connected = || -> std::io::Result<_> {
+    ///     let peer = std::net::TcpStream::connect(listener.local_addr()?)?;
+    ///     let (near, _) = listener.accept()?;
+    ///     near.set_nonblocking(true)?;
+    ///     Ok((peer, Conduit::of_accepted_tcp(near.into())))
+    /// };
+    /// let ((mut client, mut a), (mut server, mut b)) = (connected()?, connected()?);
+    /// server.write_all(b"answer")?;
+    /// server.shutdown(std::net::Shutdown::Write)?;
+    /// client.shutdown(std::net::Shutdown::Write)?;
+    /// relay(&mut a, &mut b, &Options::new().leave_last_end()).await?;
+    /// for end in [a, b] {
+    ///     if !end.is_seen_off(true, true) {
+    ///         let mut end = end;
+    ///         end.see_off(true, true, gush_net::Patience::of(None)).await?;
+    ///     }
+    /// }
+    /// let mut answer = String::new();
+    /// client.read_to_string(&mut answer)?;
+    /// assert_eq!((answer.as_str(), server.read(&mut [0])?), ("answer", 0));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn is_seen_off(&self, is_written: bool, is_read: bool) -> bool {
+        if !is_written || !self.is_connection() {
+            return true;
+        }
+        is_read && self.hears_its_peer() && unsent_bytes(self).is_ok_and(|bytes| bytes == 0)
     }
 
     /// Waits until the peer of a TCP socket has acknowledged everything, but no longer than `limit`, and not for a peer that
@@ -181,6 +219,7 @@ async fn see_off(
     if !is_written || !end.is_connection() {
         return Ok(());
     }
+    end.say_owed_end().map_err(Unsent::Failed)?;
     let (mut ended, mut left_bytes) = (is_read && end.hears_its_peer(), u64::MAX);
     let (mut progress, mut heard, mut pause) = (Instant::now(), Instant::now(), LOOKS[0]);
     loop {
@@ -230,8 +269,8 @@ async fn see_off(
 /// How many bytes of data the socket under an end has sent that the peer has not acknowledged.
 fn unsent_bytes(end: &Conduit) -> io::Result<u64> {
     let Some(socket) = end.stream_socket() else { return Ok(0) };
-    // The end of the data counts as one byte, and behind a layer such as TLS so many more.
-    let end_bytes = 1 + end.end_bytes();
+    // The end of the data counts as one byte once it was said, and behind a layer such as TLS so many more.
+    let end_bytes = u64::from(!end.owes_end()) + end.end_bytes();
     match unacknowledged_bytes(&socket)? {
         // Only the end itself is out, which no program can fail to read.
         bytes if bytes <= end_bytes => Ok(0),

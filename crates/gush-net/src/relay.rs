@@ -11,7 +11,7 @@ use tokio::task::coop;
 
 use crate::call::Failure;
 use crate::counts::Way;
-use crate::drive::Driver;
+use crate::drive::{Driver, PassedEnd};
 use crate::ends;
 use crate::error::{End, Ended, Error, Totals};
 use crate::options::Options;
@@ -336,8 +336,8 @@ impl Relay {
         B: AsyncRead + AsyncWrite + Unpin + ?Sized,
     {
         let had_failed = self.failed.is_some();
-        let forward = self.poll_flow(Way::Forward, cx, ends.sides(Way::Forward));
-        let back = self.poll_flow(Way::Back, cx, ends.sides(Way::Back));
+        let forward = self.poll_flow(Way::Forward, cx, ends);
+        let back = self.poll_flow(Way::Back, cx, ends);
         // Both were polled, so that neither direction waits for the other's turn.
         if forward.is_ready() && back.is_ready() {
             return Poll::Ready(self.result(Ended::Closed, |_| false));
@@ -387,13 +387,18 @@ impl Relay {
     }
 
     /// Ready when nothing more will go this way.
-    fn poll_flow(
+    fn poll_flow<A, B>(
         &mut self,
         way: Way,
         cx: &mut Context<'_>,
-        sides: Option<(Source<'_, '_>, Target<'_, '_>)>,
-    ) -> Poll<()> {
-        let Some((mut source, mut target)) = sides else { return Poll::Ready(()) };
+        ends: &mut Ends<'_, A, B>,
+    ) -> Poll<()>
+    where
+        A: AsyncRead + AsyncWrite + Unpin + ?Sized,
+        B: AsyncRead + AsyncWrite + Unpin + ?Sized,
+    {
+        let end = self.passed_end(way, ends);
+        let Some((mut source, mut target)) = ends.sides(way) else { return Poll::Ready(()) };
         // Nothing more is taken, but a stream's own buffer may hold bytes that count as delivered.
         if self.gives_up(way) {
             return self.poll_last_flush(way, cx, &mut target);
@@ -405,10 +410,7 @@ impl Relay {
         if flow.is_done() {
             return Poll::Ready(());
         }
-        // Behind a failure the end of what its socket had sent may be none: the failed call took the error (SO_ERROR), and
-        // a read answers 0 now.
-        let passes_end = self.failed.is_none();
-        match flow.poll(cx, &mut source, &mut target, &self.options, passes_end) {
+        match flow.poll(cx, &mut source, &mut target, &self.options, end) {
             Poll::Ready(Ok(())) => Poll::Ready(()),
             Poll::Ready(Err(failure)) => {
                 self.fail(cx, way, failure);
@@ -424,6 +426,27 @@ impl Relay {
             }
             Poll::Pending => Poll::Pending,
         }
+    }
+
+    fn passed_end<A, B>(&self, way: Way, ends: &Ends<'_, A, B>) -> PassedEnd
+    where
+        A: AsyncRead + AsyncWrite + Unpin + ?Sized,
+        B: AsyncRead + AsyncWrite + Unpin + ?Sized,
+    {
+        // Behind a failure the end of what its socket had sent may be none: the failed call took the error (SO_ERROR), and
+        // a read answers 0 now.
+        if self.failed.is_some() {
+            return PassedEnd::Not;
+        }
+        let opposite = match way {
+            Way::Forward => &self.back,
+            Way::Back => &self.forward,
+        };
+        // Unread bytes would make close(2) send a reset: the target itself must have told of its end.
+        let closes = self.options.leaves_last_end
+            && opposite.is_done_properly()
+            && ends.reads_the_target_of(way);
+        if closes { PassedEnd::LeftToClose } else { PassedEnd::Told }
     }
 
     /// Of a direction that has given up: bytes that the target's stream still keeps count as delivered, and are sent on if the

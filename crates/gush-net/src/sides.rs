@@ -273,6 +273,11 @@ impl<'a> Target<'_, 'a> {
         matches!(self, Target::Tap(tap) if tap.is_bare_tcp())
     }
 
+    /// Leaves the end of the data to close(2), where that says so ([`Tap::owes_end`]).
+    pub(crate) fn owes_end(&self) -> bool {
+        matches!(self, Target::Tap(tap) if tap.owes_end())
+    }
+
     /// Sends the bytes that a TCP socket keeps for an end that does not follow.
     pub(crate) fn send_kept(&self) {
         if let Some(fd) = self.fd() {

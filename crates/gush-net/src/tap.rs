@@ -5,7 +5,7 @@
 
 use std::future::Future;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -16,7 +16,6 @@ use rustix::io::ioctl_fionread;
 use rustix::net::sockopt;
 use rustix::termios::{LocalModes, OutputModes};
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::descriptor::{self, Descriptor};
@@ -204,14 +203,20 @@ impl<'a> Tap<'a> {
         matches!(&self.watch, Watch::Lent(descriptor) if descriptor.is_tcp())
     }
 
-    /// Had the peer of a TCP socket ended its data by the last notice? Then a read that got less than it asked for got all.
+    /// Had the peer of a TCP socket ended its data by the last notice ([`Descriptor::has_ended`])?
     pub(crate) fn has_ended(&self, cx: &mut Context<'_>) -> bool {
-        let Watch::Lent(descriptor) = &self.watch else { return false };
-        let ended = |registered: &AsyncFd<OwnedFd>| match registered.poll_read_ready(cx) {
-            Poll::Ready(Ok(guard)) => guard.ready().is_read_closed(),
+        matches!(&self.watch, Watch::Lent(descriptor) if descriptor.has_ended(cx))
+    }
+
+    /// Leaves the end of the data to close(2), if this is a TCP socket, known to have no layer above TCP in the kernel.
+    pub(crate) fn owes_end(&self) -> bool {
+        match &self.watch {
+            Watch::Lent(descriptor) if descriptor.is_tcp() => {
+                descriptor.owe_end();
+                true
+            }
             _ => false,
-        };
-        descriptor.is_tcp() && descriptor.registered().is_some_and(ended)
+        }
     }
 
     /// Waits for the next edge, if the last attempt answered `EAGAIN`.

@@ -136,33 +136,80 @@ async fn one(
     options: &Options,
     kind: SocketType,
 ) -> Result<End, OpenError> {
-    let fail = |error: io::Error| {
-        let hint = hint(&error, options.has(Opt::Retry));
-        let error = OpenError::new(format!("connect to {address}"), error);
-        if let Some(hint) = hint { error.hinted(hint) } else { error }
-    };
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    // A new socket for each address: after a failed connect(2) the state of one is unspecified (connect(2)).
-    let fd = socket(family, kind).map_err(|errno| fail(errno.into()))?;
-    let set = || {
-        set_buffers(&fd, options)?;
-        if kind == SocketType::STREAM {
-            set_stream(&fd, options)?;
-        }
-        Ok(())
-    };
-    set().map_err(|errno: Errno| fail(errno.into()).hinted_by(keepalive_hint(errno, options)))?;
-    if !locals.is_empty() {
-        bind(&fd, address, locals, options)?;
+    Begun::begin(address, locals, options, kind)?.finished(options).await
+}
+
+/// A connection that was begun, and is there already or under way.
+pub(crate) struct Begun {
+    fd: OwnedFd,
+    address: SocketAddr,
+    kind: SocketType,
+    is_connected: bool,
+}
+
+impl Begun {
+    /// A TCP connection to `remote`, where nothing has to be waited for before; else nothing.
+    pub(crate) fn tcp(remote: &Remote, options: &Options) -> Option<Result<Self, OpenError>> {
+        let address =
+            in_numbers(&remote.host, &remote.port).filter(|_| options.bind().is_none())?;
+        Some(Self::begin(address, &[], options, SocketType::STREAM))
     }
-    // The kernel would try for two minutes, in which a client waits for nothing.
-    let limit = options.duration(Opt::ConnectTimeout).unwrap_or(CONNECT_LIMIT);
-    let fd = connect(fd, &address, limit).await.map_err(fail)?;
+
+    fn begin(
+        address: SocketAddr,
+        locals: &[SocketAddr],
+        options: &Options,
+        kind: SocketType,
+    ) -> Result<Self, OpenError> {
+        let fail = |errno: Errno| failure(address, errno.into(), options);
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        // A new socket for each address: after a failed connect(2) the state of one is unspecified (connect(2)).
+        let fd = socket(family, kind).map_err(fail)?;
+        let set = || {
+            set_buffers(&fd, options)?;
+            if kind == SocketType::STREAM {
+                set_stream(&fd, options)?;
+            }
+            Ok(())
+        };
+        set().map_err(|errno: Errno| fail(errno).hinted_by(keepalive_hint(errno, options)))?;
+        if !locals.is_empty() {
+            bind(&fd, address, locals, options)?;
+        }
+        let is_connected = begin_connect(&fd, &address).map_err(fail)?;
+        Ok(Self { fd, address, kind, is_connected })
+    }
+
+    /// The end, if the connection is there already.
+    pub(crate) fn into_end(self) -> Result<Result<End, OpenError>, Self> {
+        if self.is_connected { Ok(end_of(self.fd, self.address, self.kind)) } else { Err(self) }
+    }
+
+    /// The end, once the connection is there.
+    pub(crate) async fn finished(self, options: &Options) -> Result<End, OpenError> {
+        let Self { fd, address, kind, is_connected } = self;
+        if is_connected {
+            return end_of(fd, address, kind);
+        }
+        // The kernel would try for two minutes, in which a client waits for nothing.
+        let limit = options.duration(Opt::ConnectTimeout).unwrap_or(CONNECT_LIMIT);
+        let fd = connected(fd, limit).await.map_err(|error| failure(address, error, options))?;
+        end_of(fd, address, kind)
+    }
+}
+
+fn end_of(fd: OwnedFd, address: SocketAddr, kind: SocketType) -> Result<End, OpenError> {
     let conduit = match kind {
         SocketType::STREAM => Conduit::of_connected_tcp(fd),
         _ => Conduit::new(fd).map_err(|error| OpenError::new("connect", error))?,
     };
     Ok(End::new(conduit, Peer::from(address)))
+}
+
+fn failure(address: SocketAddr, error: io::Error, options: &Options) -> OpenError {
+    let hint = hint(&error, options.has(Opt::Retry));
+    let error = OpenError::new(format!("connect to {address}"), error);
+    if let Some(hint) = hint { error.hinted(hint) } else { error }
 }
 
 fn bind(
@@ -295,9 +342,9 @@ async fn connect_queued(
     }
 }
 
-/// Connects within `limit`; the descriptor is registered with the runtime only while it waits.
-async fn connect(fd: OwnedFd, to: &impl SocketAddrArg, limit: Duration) -> io::Result<OwnedFd> {
-    let connect = || rustix::net::connect(&fd, to);
+/// Begins to connect. Is the connection there already?
+fn begin_connect(fd: &OwnedFd, to: &impl SocketAddrArg) -> Result<bool, Errno> {
+    let connect = || rustix::net::connect(fd, to);
     let answer = match connect() {
         // On this very machine the connection is there already, or is refused: the same call tells
         // (`__inet_stream_connect` of net/ipv4/af_inet.c).
@@ -305,13 +352,14 @@ async fn connect(fd: OwnedFd, to: &impl SocketAddrArg, limit: Duration) -> io::R
         answer => answer,
     };
     match answer {
-        Ok(()) => Ok(fd),
-        Err(Errno::ALREADY | Errno::INPROGRESS | Errno::INTR) => connected(fd, limit).await,
-        Err(errno) => Err(errno.into()),
+        Ok(()) => Ok(true),
+        Err(Errno::ALREADY | Errno::INPROGRESS | Errno::INTR) => Ok(false),
+        Err(errno) => Err(errno),
     }
 }
 
-/// Waits until a connection that was begun is there, at most for `limit`.
+/// Waits until a connection that was begun is there, at most for `limit`; the descriptor is registered with the runtime only for
+/// so long.
 pub(super) async fn connected(fd: OwnedFd, limit: Duration) -> io::Result<OwnedFd> {
     if !is_writable(&fd)? {
         let waiting = watch(fd.as_fd(), Interest::WRITABLE)?;

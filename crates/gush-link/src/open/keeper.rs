@@ -88,6 +88,15 @@ pub struct Keeper {
 }
 
 impl Keeper {
+    /// Is there nothing that has to be waited for, told or removed at the end?
+    pub(crate) fn is_empty(&self) -> bool {
+        let Self { made, program, untold, input, put_back, lines, served } = self;
+        made.is_empty()
+            && put_back.is_empty()
+            && lines.is_empty()
+            && (program.is_none() && untold.is_none() && input.is_none() && served.is_none())
+    }
+
     /// The process started for this end.
     #[must_use]
     pub fn process(&self) -> Option<u32> {

@@ -57,7 +57,7 @@ pub use listener::Listener;
 pub use peer::Peer;
 pub(crate) use throttle::Throttle;
 
-use crate::address::{Address, Opt, Options};
+use crate::address::{Address, Opt, Options, Target};
 use crate::proxy::{self, Header, Version};
 use crate::shape::shaped;
 use gush_net::Conduit;
@@ -150,6 +150,11 @@ impl How {
 
     fn is_one_way(&self) -> bool {
         self.unread || self.unwritten
+    }
+
+    fn narrowed_end(&self, end: End, address: &Address) -> Result<End, OpenError> {
+        let conduit = self.narrowed(end.conduit).map_err(|error| error.at(address.target()))?;
+        Ok(End { conduit, ..end })
     }
 
     fn narrowed(&self, conduit: Conduit) -> Result<Conduit, OpenError> {
@@ -316,6 +321,46 @@ pub async fn open(address: &Address, how: &How) -> Result<Opened, OpenError> {
         attempts = attempts.saturating_add(1);
         tracing::info!("{error}; trying again in {interval:?}");
         tokio::time::sleep(interval).await;
+    }
+}
+
+/// An address that is being opened without anything to wait for before: a TCP connection to an address in numbers.
+pub(crate) struct Opening<'a> {
+    address: &'a Address,
+    how: &'a How,
+    begun: connect::Begun,
+}
+
+impl<'a> Opening<'a> {
+    /// Begins to open `address`; nothing where only [`open`] can do so.
+    pub(crate) fn begin(address: &'a Address, how: &'a How) -> Option<Result<Self, OpenError>> {
+        let Target::Tcp(remote) = address.target() else { return None };
+        // Whoever tries again waits before.
+        if address.options().retries() > 0 {
+            return None;
+        }
+        let begun = connect::Begun::tcp(remote, address.options())?;
+        Some(
+            begun
+                .map(|begun| Self { address, how, begun })
+                .map_err(|error| error.at(address.target())),
+        )
+    }
+
+    /// The end, if nothing is left to wait for.
+    pub(crate) fn into_end(self) -> Result<Result<End, OpenError>, Self> {
+        let Self { address, how, begun } = self;
+        match begun.into_end() {
+            Ok(end) => Ok(end.and_then(|end| how.narrowed_end(end, address))),
+            Err(begun) => Err(Self { begun, ..self }),
+        }
+    }
+
+    /// The end, once it is open.
+    pub(crate) async fn finished(self) -> Result<End, OpenError> {
+        let end = self.begun.finished(self.address.options()).await;
+        let end = end.map_err(|error| error.at(self.address.target()))?;
+        self.how.narrowed_end(end, self.address)
     }
 }
 

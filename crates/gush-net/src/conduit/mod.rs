@@ -386,6 +386,16 @@ impl Conduit {
         }
     }
 
+    /// Is the end of what was written left to close(2)?
+    pub(crate) fn owes_end(&self) -> bool {
+        self.written().is_some_and(Descriptor::owes_end)
+    }
+
+    /// Says the end of what was written, if that was left to close(2).
+    pub(crate) fn say_owed_end(&self) -> io::Result<()> {
+        self.written().map_or(Ok(()), Descriptor::say_owed_end)
+    }
+
     /// Says the end of the data to the peer of a stream that has a message of its own for the end, as TLS has, in the directions that
     /// were left out too ([`Layer::poll_part`]). For descriptors nothing is to be done: closing them says so.
     pub fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

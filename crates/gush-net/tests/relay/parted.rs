@@ -1,15 +1,15 @@
 //! Parting from a socket, or from the stream over one: all that was sent has arrived, or the socket is reset.
 
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::common::{Wire, numbered, pair, run};
+use crate::common::{Peer, Wire, numbered, pair, run};
 use crate::forwards::forwards;
 use crate::halting::Halting;
-use gush_net::{Conduit, Layer, Patience};
+use gush_net::{Conduit, Layer, Options, Patience, Relay, Way};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// Two sockets in one end: whoever sends on one must not take the connection for ended because the other failed.
@@ -182,5 +182,95 @@ fn nobody_waits_for_what_a_reset_socket_has_sent() {
         let unacknowledged = gush::unacknowledged_bytes(&near.stream_socket().expect("a socket"));
         assert!(unacknowledged.expect("a socket") > 0);
         near.arrived(Duration::from_secs(24 * 60 * 60)).await;
+    });
+}
+
+/// Relays with the last end left to whoever closes: the client has ended before, so that the last end is the one that goes to the client.
+async fn relayed_to_the_last_end(
+    wire: Wire,
+    change: impl FnOnce(&mut Relay),
+) -> ([Conduit; 2], Peer) {
+    let ((client, a), (b, mut server)) = (pair(wire), pair(wire));
+    let end = |socket: Peer| {
+        let socket = OwnedFd::from(socket);
+        rustix::io::ioctl_fionbio(&socket, true).expect("a socket");
+        match wire {
+            Wire::Tcp => Conduit::of_accepted_tcp(socket),
+            Wire::Unix => Conduit::of_stream_socket(socket),
+        }
+    };
+    let (mut a, mut b) = (end(a), end(b));
+    client.finish();
+    server.write_all(b"answer").expect("room");
+    server.finish();
+    let mut relay = Relay::new(&Options::new().leave_last_end());
+    change(&mut relay);
+    relay.run(&mut a, &mut b).await.expect("both have ended");
+    ([a, b], client)
+}
+
+/// Was the peer told of an end behind the answer? On one machine whatever was sent has come.
+fn is_told(peer: &Peer) -> bool {
+    use rustix::net::{RecvFlags, recv};
+    let mut room = [0; 64];
+    let got = recv(peer, &mut room[..], RecvFlags::DONTWAIT).expect("the answer").0;
+    assert_eq!(&room[..got], b"answer");
+    recv(peer, &mut room[..], RecvFlags::DONTWAIT).is_ok_and(|(got, _)| got == 0)
+}
+
+#[test]
+fn the_last_end_is_said_by_the_close_that_it_is_left_to() {
+    run(async {
+        let ([a, b], mut client) = relayed_to_the_last_end(Wire::Tcp, |_| ()).await;
+        assert!(!is_told(&client), "shutdown(2) was called for nothing");
+        assert!(a.is_seen_off(true, true) && b.is_seen_off(true, true));
+        drop((a, b));
+        assert_eq!(client.read(&mut [0]).expect("an end, and no reset"), 0);
+    });
+}
+
+#[test]
+fn seeing_off_says_the_end_that_was_left_to_the_close() {
+    run(async {
+        let ([mut a, _b], mut client) = relayed_to_the_last_end(Wire::Tcp, |_| ()).await;
+        assert!(!is_told(&client));
+        a.see_off(true, true, Patience::of(None)).await.expect("it has arrived");
+        // The conduit is open still.
+        assert_eq!(client.read(&mut [0]).expect("an end"), 0);
+    });
+}
+
+/// A close with unread bytes would be a reset, and on other sockets than those of TCP nothing is known to be saved.
+#[test]
+fn no_end_is_left_to_the_close_of_a_socket_that_was_not_read_to_its_end() {
+    run(async {
+        let abandon = |relay: &mut Relay| relay.abandon(Way::Forward);
+        let ([_a, _b], client) = relayed_to_the_last_end(Wire::Tcp, abandon).await;
+        assert!(is_told(&client), "abandoned");
+        let end = |relay: &mut Relay| relay.end(Way::Forward);
+        let ([_a, _b], client) = relayed_to_the_last_end(Wire::Tcp, end).await;
+        assert!(is_told(&client), "taken for ended");
+        let ([_a, _b], client) = relayed_to_the_last_end(Wire::Unix, |_| ()).await;
+        assert!(is_told(&client), "a Unix socket");
+    });
+}
+
+/// Bytes that nobody acknowledges: closing at once would leave them to luck.
+#[test]
+fn what_has_not_arrived_is_not_seen_off() {
+    run(async {
+        let ([a, _b], client) = relayed_to_the_last_end(Wire::Tcp, |_| ()).await;
+        let mut a = a;
+        let piece = [0; 64 << 10];
+        let full = |end: &Conduit| {
+            let fd = end.write_fd().expect("a socket");
+            let flags = rustix::net::SendFlags::DONTWAIT;
+            while rustix::net::send(fd, &piece, flags).is_ok() {}
+        };
+        full(&a);
+        assert!(!a.is_seen_off(true, true));
+        let patience = Patience::of(Some(Duration::from_millis(50)));
+        a.see_off(true, true, patience).await.expect_err("nobody reads");
+        drop(client);
     });
 }

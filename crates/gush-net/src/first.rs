@@ -1,0 +1,49 @@
+//! What the first messages of recent directions tell of the next one.
+//!
+//! A first read that fills its buffer copies a part of a long message, which goes out before the rest. Asking how much has
+//! come before that read (FIONREAD) avoids this, and costs each short connection a call in each direction. So it is asked only
+//! where long messages have come of late.
+
+use std::cell::Cell;
+
+use crate::counts::Way;
+
+/// So many directions in turn have to begin with a short message until nobody asks any more.
+const SHORT_ONES: u8 = 16;
+
+thread_local! {
+    /// How many more short messages are waited for, of each direction: of all relays of this thread, as what passes here is mostly
+    /// of one kind.
+    static ASKED: [Cell<u8>; 2] = const { [Cell::new(SHORT_ONES), Cell::new(SHORT_ONES)] };
+}
+
+/// May the first message of a direction be a long one?
+pub(crate) fn may_be_long(way: Way) -> bool {
+    ASKED.with(|asked| asked[way as usize].get() > 0)
+}
+
+/// Learns what the first message of a direction was.
+pub(crate) fn learn(way: Way, is_long: bool) {
+    ASKED.with(|asked| {
+        let asked = &asked[way as usize];
+        asked.set(if is_long { SHORT_ONES } else { asked.get().saturating_sub(1) });
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_messages_in_turn_end_the_asking_and_one_long_one_begins_it_again() {
+        for _ in 0..2 {
+            for nth in 0..SHORT_ONES {
+                assert!(may_be_long(Way::Forward), "{nth}");
+                learn(Way::Forward, false);
+            }
+            assert!(!may_be_long(Way::Forward) && may_be_long(Way::Back));
+            learn(Way::Forward, true);
+        }
+        assert!(may_be_long(Way::Forward));
+    }
+}
