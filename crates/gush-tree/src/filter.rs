@@ -48,8 +48,7 @@ impl Filter {
     /// # Errors
     /// The first pattern that cannot be read, and why.
     pub fn new<P: AsRef<OsStr>>(rules: &[(bool, P)]) -> Result<Self, String> {
-        // A bracket that is never closed would fit nothing.
-        let mut builder = Builder::new(false);
+        let mut builder = Builder::new();
         // There the last line that fits decides.
         for (includes, pattern) in rules.iter().rev() {
             let pattern = pattern.as_ref();
@@ -152,11 +151,13 @@ impl GitIgnored {
         if !is_file {
             return Ok(above.cloned());
         }
-        let mut builder = Builder::new(true);
+        let mut builder = Builder::new();
         for line in BufReader::new(file).split(b'\n') {
             let line = line.map_err(|error| Error::io(&shown, "cannot read", error))?;
-            if let Some((text, is_text)) = rules::as_text(&line) {
-                let _ = builder.add(&for_globset(&text), is_text);
+            if let Some((text, is_text)) = rules::as_text(&line)
+                && let Some(text) = for_globset(&text)
+            {
+                let _ = builder.add(&text, is_text);
             }
         }
         let Ok(rules) = builder.build() else { return Ok(above.cloned()) };
@@ -197,10 +198,17 @@ const CLASSES: [(&str, &str); 12] = [
     ("[:xdigit:]", "0-9A-Fa-f"),
 ];
 
-/// A line of a `.gitignore` in the words of `globset`, which has alternatives in braces, as git has not, and lacks git's classes of characters.
-fn for_globset(line: &str) -> String {
+/// A line of a `.gitignore` in the words of `globset`, which has alternatives in braces, as git has not, and lacks git's classes of characters. `None` of a
+/// line that fits nothing: without a name, with a bracket that is never closed, or with a backslash at its end.
+fn for_globset(line: &str) -> Option<String> {
     // As git: a line may end as on Windows.
     let line = without_last_blanks(line.strip_suffix('\r').unwrap_or(line));
+    let name = line.strip_prefix('!').unwrap_or(line);
+    let name = name.strip_suffix('/').unwrap_or(name);
+    let last_backslashes = name.len() - name.trim_end_matches('\\').len();
+    if name.is_empty() || last_backslashes % 2 == 1 {
+        return None;
+    }
     let mut rest = line;
     let mut words = String::with_capacity(rest.len());
     while let Some(first) = rest.chars().next() {
@@ -215,18 +223,20 @@ fn for_globset(line: &str) -> String {
                 let blank = rest[1..].chars().next().unwrap_or(' ');
                 (1 + blank.len_utf8(), format!("[{blank}]"))
             }
+            // The crate takes a backslash before the last slash away.
+            '\\' if rest[1..].starts_with('\\') => (2, "[\\]".to_owned()),
             '\\' => {
                 let escaped = rest[1..].chars().next().map_or(0, char::len_utf8);
                 (1 + escaped, rest[..1 + escaped].to_owned())
             }
             '{' | '}' => (1, format!("\\{first}")),
-            '[' => bracket(rest).unwrap_or_else(|| (1, "[".to_owned())),
+            '[' => bracket(rest)?,
             other => (other.len_utf8(), other.to_string()),
         };
         words += &written;
         rest = &rest[taken..];
     }
-    words
+    Some(words)
 }
 
 /// A line without the blanks at its end that no backslash precedes (`trim_trailing_spaces` of git's dir.c).
@@ -315,10 +325,11 @@ mod tests {
             ("{a,b}", "\\{a,b\\}"),
             ("[{]", "[{]"),
             ("\\{\\[[:alpha:]", "\\{\\[[:ahlp]"),
+            ("\\[", "\\["),
+            ("\\\\/", "[\\]/"),
             ("a[[:digit:]x]b", "a[0-9x]b"),
             ("[^[:space:]]", "[! \t-\r]"),
             ("[]a]", "[]a]"),
-            ("[", "["),
             ("q\\ \r", "q[ ]"),
             ("q  ", "q"),
             ("q\\   ", "q[ ]"),
@@ -334,7 +345,12 @@ mod tests {
             ("[\\^!]", "{\\!,\\^}"),
             ("[\\^-]", "[-^]"),
         ] {
-            assert_eq!(for_globset(git), globset, "{git}");
+            assert_eq!(for_globset(git).as_deref(), Some(globset), "{git}");
+        }
+        let never_closed = ["[", "a[b", "[]", "[!]", "![", "x[\\]", "[a]["];
+        let no_name = ["!", "/", "!/", "\\/", "a\\", "a\\\\\\/", "!\r"];
+        for line in never_closed.into_iter().chain(no_name) {
+            assert_eq!(for_globset(line), None, "{line}");
         }
     }
 }

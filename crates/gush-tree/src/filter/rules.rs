@@ -105,7 +105,7 @@ struct Odd {
 
 impl Odd {
     /// As `GitignoreBuilder::add_line` reads the line, which is no comment and ends with no blank.
-    fn read(line: &str, allows_unclosed: bool) -> Result<Option<Self>, String> {
+    fn read(line: &str) -> Result<Option<Self>, String> {
         let (includes, line) = match line.strip_prefix('!') {
             Some(line) => (true, line),
             None => (false, line),
@@ -135,7 +135,8 @@ impl Odd {
         let glob = GlobBuilder::new(&glob)
             .literal_separator(true)
             .backslash_escape(true)
-            .allow_unclosed_class(allows_unclosed)
+            // A bracket that is never closed fits nothing.
+            .allow_unclosed_class(false)
             .build()
             .map_err(|error| error.kind().to_string())?;
         // As globset compiles it.
@@ -182,19 +183,16 @@ pub(super) struct Builder {
     done: Vec<Part>,
     lines: GitignoreBuilder,
     has_lines: bool,
-    allows_unclosed: bool,
 }
 
 impl Builder {
-    /// With `allows_unclosed` a bracket that is never closed stands for itself, as in git.
-    pub(super) fn new(allows_unclosed: bool) -> Self {
-        let lines = Self::lines(allows_unclosed);
-        Self { done: Vec::new(), lines, has_lines: false, allows_unclosed }
+    pub(super) fn new() -> Self {
+        Self { done: Vec::new(), lines: Self::lines(), has_lines: false }
     }
 
-    fn lines(allows_unclosed: bool) -> GitignoreBuilder {
+    fn lines() -> GitignoreBuilder {
         let mut lines = GitignoreBuilder::new("");
-        lines.allow_unclosed_class(allows_unclosed);
+        lines.allow_unclosed_class(false);
         lines
     }
 
@@ -207,7 +205,7 @@ impl Builder {
         if line.starts_with('#') {
             return Ok(());
         }
-        if let Some(odd) = Odd::read(line, self.allows_unclosed)? {
+        if let Some(odd) = Odd::read(line)? {
             self.finish_lines()?;
             self.done.push(Part::Odd(odd));
         }
@@ -216,7 +214,7 @@ impl Builder {
 
     fn finish_lines(&mut self) -> Result<(), String> {
         if std::mem::take(&mut self.has_lines) {
-            let lines = std::mem::replace(&mut self.lines, Self::lines(self.allows_unclosed));
+            let lines = std::mem::replace(&mut self.lines, Self::lines());
             self.done.push(Part::Text(lines.build().map_err(super::reason)?));
         }
         Ok(())
@@ -263,7 +261,7 @@ mod tests {
         for (line, path, is_directory, fits) in cases {
             let (text, is_text) = as_text(line).unwrap();
             assert!(!is_text, "{line:?}");
-            let mut builder = Builder::new(true);
+            let mut builder = Builder::new();
             builder.add(&text, is_text).unwrap();
             let rules = builder.build().unwrap();
             let path = Path::new(OsStr::from_bytes(path));
@@ -284,7 +282,7 @@ mod tests {
             ("x[+-9]\\[[!b]y", "x0[ay", "x/[ay"),
             ("x[\\!-0]y", "x#y", "x/y"),
         ] {
-            let mut builder = Builder::new(true);
+            let mut builder = Builder::new();
             builder.add(line, true).unwrap();
             let rules = builder.build().unwrap();
             assert_eq!(rules.excludes(Path::new(fits), false), Some(true), "{line} {fits}");
@@ -295,7 +293,7 @@ mod tests {
     #[test]
     fn the_last_line_that_fits_decides_text_or_not() {
         let decide = |lines: &[&[u8]], path: &[u8]| {
-            let mut builder = Builder::new(true);
+            let mut builder = Builder::new();
             for line in lines {
                 let (text, is_text) = as_text(line).unwrap();
                 builder.add(&text, is_text).unwrap();
