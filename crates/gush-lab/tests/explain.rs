@@ -42,7 +42,7 @@ fn the_parts_add_up_to_the_whole() {
     let functions = stacks.functions(false);
     assert_eq!(functions.iter().map(|share| share.cpu_ns).sum::<u64>(), stacks.cpu_ns());
     let kernel: u64 = stacks.functions(true).iter().map(|share| share.cpu_ns).sum();
-    let program = stacks.kinds().iter().find(|(kind, _)| *kind == Kind::Program).map_or(0, |k| k.1);
+    let program = stacks.kinds().iter().find(|(kind, _)| *kind == Kind::PROGRAM).map_or(0, |k| k.1);
     assert_eq!(kernel + program, stacks.cpu_ns());
     assert!(stacks.sees_kernel());
 }

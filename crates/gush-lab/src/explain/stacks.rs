@@ -130,7 +130,7 @@ impl Stacks {
             let kernel: Vec<_> =
                 stack.iter().filter_map(|frame| frame.strip_suffix(KERNEL)).collect();
             let entry =
-                kernel.iter().take_while(|name| kind_of(name) == Some(Kind::Entering)).count();
+                kernel.iter().take_while(|name| kind_of(name) == Some(Kind::ENTERING)).count();
             for end in entry + 1..=kernel.len() {
                 calls.enter(&kernel[entry..end], cpu_ns);
             }
@@ -165,7 +165,7 @@ impl Stacks {
 fn kind_in(stack: &[&str]) -> Kind {
     let kernel: Vec<_> = stack.iter().rev().map_while(|frame| frame.strip_suffix(KERNEL)).collect();
     match kernel.is_empty() {
-        true => Kind::Program,
-        false => kernel.into_iter().find_map(kind_of).unwrap_or(Kind::Else),
+        true => Kind::PROGRAM,
+        false => kernel.into_iter().find_map(kind_of).unwrap_or(Kind::ELSE),
     }
 }
