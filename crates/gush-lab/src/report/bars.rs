@@ -234,8 +234,8 @@ fn table(caption: &str, unit: &str, bars: &[Bar]) -> Table {
         }
         if has_sound {
             row.push(match bar.sound {
-                Some(true) => Cell::toned("yes", Tone::Good),
-                Some(false) => Cell::toned("NO", Tone::Bad),
+                Some(true) => Cell::toned("yes", Tone::GOOD),
+                Some(false) => Cell::toned("NO", Tone::BAD),
                 None => Cell::absent(),
             });
         }

@@ -122,51 +122,33 @@ impl Table {
     }
 }
 
-/// The look of a cell; the text says the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Tone {
-    #[default]
-    Plain,
-    Code,
-    Good,
-    Bad,
-    Refused,
-    Absent,
-    /// A heat map's levels, from few to many.
-    H1,
-    H2,
-    H3,
-    H4,
-    H5,
-}
+/// The look of a cell, a class in the style sheet; the text says the same.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tone(pub &'static str);
 
 impl Tone {
-    /// The class in the style sheet.
-    pub fn class(self) -> &'static str {
-        match self {
-            Self::Plain => "plain",
-            Self::Code => "code",
-            Self::Good => "good",
-            Self::Bad => "bad",
-            Self::Refused => "refused",
-            Self::Absent => "absent",
-            Self::H1 => "h1",
-            Self::H2 => "h2",
-            Self::H3 => "h3",
-            Self::H4 => "h4",
-            Self::H5 => "h5",
-        }
-    }
+    pub const PLAIN: Self = Self("plain");
+    pub const CODE: Self = Self("code");
+    pub const GOOD: Self = Self("good");
+    pub const BAD: Self = Self("bad");
+    pub const REFUSED: Self = Self("refused");
+    pub const ABSENT: Self = Self("absent");
 
-    /// The level of `share`, from 0 to 1.
+    /// The level of `share`, from 0 to 1: a heat map has five, from few to many.
     pub fn heat(share: f64) -> Self {
-        match share {
-            s if s > 0.8 => Self::H5,
-            s if s > 0.6 => Self::H4,
-            s if s > 0.4 => Self::H3,
-            s if s > 0.2 => Self::H2,
-            _ => Self::H1,
-        }
+        Self(match share {
+            s if s > 0.8 => "h5",
+            s if s > 0.6 => "h4",
+            s if s > 0.4 => "h3",
+            s if s > 0.2 => "h2",
+            _ => "h1",
+        })
+    }
+}
+
+impl Default for Tone {
+    fn default() -> Self {
+        Self::PLAIN
     }
 }
 
@@ -187,11 +169,11 @@ impl Cell {
     }
 
     pub fn code(text: impl Into<String>) -> Self {
-        Self::toned(text, Tone::Code)
+        Self::toned(text, Tone::CODE)
     }
 
     pub fn absent() -> Self {
-        Self::toned("–", Tone::Absent)
+        Self::toned("–", Tone::ABSENT)
     }
 
     #[must_use]
@@ -202,7 +184,7 @@ impl Cell {
 
 impl<T: Into<String>> From<T> for Cell {
     fn from(text: T) -> Self {
-        Self::toned(text, Tone::Plain)
+        Self::toned(text, Tone::PLAIN)
     }
 }
 

@@ -39,7 +39,7 @@ fn head(column: &Column, is_narrow: bool) -> Html {
 fn data(cell: &Cell, is_number: bool) -> Html {
     html!(
         "<td class=\"{}{}{}\">{}</td>\n",
-        cell.tone.class(),
+        cell.tone.0,
         if is_number { " number" } else { "" },
         if cell.odd { " odd" } else { "" },
         content(cell),
@@ -56,7 +56,7 @@ fn content(cell: &Cell) -> Html {
             spark.last_y,
         )),
         text = match cell.tone {
-            Tone::Code => html!("<code>{}</code>", cell.text),
+            Tone::CODE => html!("<code>{}</code>", cell.text),
             _ => html!("{}", cell.text),
         },
         odd = when(cell.odd, || html!("<span class=\"differs\"> ≠<span class=\"sr\"> differs</span></span>")),

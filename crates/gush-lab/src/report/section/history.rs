@@ -86,9 +86,9 @@ fn course_table(suite: &str, unit: &str, courses: &[Course<'_>]) -> Table {
         let undecided = compare::undecided(run_before, newest_run);
         let verdict = Verdict::of(case.times(case_before).as_ref(), undecided);
         let tone = match verdict {
-            Verdict::Faster => Tone::Good,
-            Verdict::Slower => Tone::Bad,
-            Verdict::CannotTell => Tone::Absent,
+            Verdict::Faster => Tone::GOOD,
+            Verdict::Slower => Tone::BAD,
+            Verdict::CannotTell => Tone::ABSENT,
         };
         table.rows.push(vec![
             Cell::code(course.case),

@@ -183,7 +183,7 @@ fn runs(runs: &[&Run], several_machines: bool) -> Table {
         };
         let warnings = match run.warnings.len() {
             0 => Cell::absent(),
-            n => Cell::toned(plural(n, "warning"), Tone::Bad),
+            n => Cell::toned(plural(n, "warning"), Tone::BAD),
         };
         let mut row = vec![
             Cell::code(&run.id),

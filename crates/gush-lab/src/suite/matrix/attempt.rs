@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
-use gush::{Choice, Errno, MethodName, Mover, errno_name};
+use gush::{Choice, Errno, MethodName, Mover, Tuning, errno_name};
 use nix::sys::resource::UsageWho;
 use rustix::fs::OFlags;
 
@@ -13,7 +13,6 @@ use super::outcome::{Attempt, Cost, Outcome};
 use super::raw;
 use super::source::{Source, Workshop};
 use super::target::Target;
-use super::way::Technique;
 use super::{Aim, Kind, Way};
 use crate::runner::Usage;
 
@@ -69,23 +68,27 @@ fn give_up(mut source: Source) {
 
 /// Moves the load, and answers how many bytes were said to be moved.
 fn moved(way: Way, source: &Source, target: &Target, load: &Load) -> Result<u64, Outcome> {
-    let (method, tuning) = match way.0 {
-        Technique::Engine { method, .. } => (method, way.tuning(load.message_bytes)),
-        Technique::Raw(way) => {
-            // A raw call that waits would end in the time limit, and tell nothing of its errno.
-            without_waiting(source.as_fd());
-            without_waiting(target.as_fd());
-            let call_bytes = load.message_bytes.unwrap_or(1 << 20);
-            return way.run(source.as_fd(), target.as_fd(), load.bytes, call_bytes).map_err(
-                |refused| Outcome::Errno {
-                    errno: errno_name(refused.errno),
-                    call: refused.call.to_owned(),
-                    after_bytes: refused.delivered_bytes,
-                },
-            );
+    match way {
+        Way::Engine(method) => by_engine(method, Tuning::default(), source, target, load),
+        Way::VmspliceGift => {
+            by_engine(MethodName::Vmsplice, Tuning::default().gift(true), source, target, load)
         }
-    };
-    let answer = Mover::new(source, target)
+        Way::SpliceDirect => by_calls(raw::direct, source, target, load),
+        Way::SplicePipe => by_calls(raw::through_pipe, source, target, load),
+    }
+}
+
+fn by_engine(
+    method: MethodName,
+    mut tuning: Tuning,
+    source: &Source,
+    target: &Target,
+    load: &Load,
+) -> Result<u64, Outcome> {
+    if let Some(bytes) = load.message_bytes {
+        tuning = tuning.buffer_bytes(bytes);
+    }
+    let moved = Mover::new(source, target)
         .method(Choice::Only(method))
         // Some of the sources, such as /dev/zero, have no end.
         .length_bytes(load.bytes)
@@ -93,10 +96,25 @@ fn moved(way: Way, source: &Source, target: &Target, load: &Load) -> Result<u64,
         .threads(1)
         .tuning(tuning)
         .run();
-    match answer {
-        Ok(report) => Ok(report.bytes),
-        Err(error) => Err(outcome_of(&error, method, source, target)),
-    }
+    moved.map(|report| report.bytes).map_err(|error| outcome_of(&error, method, source, target))
+}
+
+fn by_calls(
+    calls: raw::Calls,
+    source: &Source,
+    target: &Target,
+    load: &Load,
+) -> Result<u64, Outcome> {
+    // A raw call that waits would end in the time limit, and tell nothing of its errno.
+    without_waiting(source.as_fd());
+    without_waiting(target.as_fd());
+    let call_bytes = load.message_bytes.unwrap_or(1 << 20);
+    let moved = calls(source.as_fd(), target.as_fd(), load.bytes, call_bytes);
+    moved.map_err(|refused| Outcome::Errno {
+        errno: errno_name(refused.errno),
+        call: refused.call.to_owned(),
+        after_bytes: refused.delivered_bytes,
+    })
 }
 
 /// The flag is this end's alone: the far end is another description.

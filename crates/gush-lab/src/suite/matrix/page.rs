@@ -17,10 +17,10 @@ fn cell(tried: &view::Cell<'_>, most: f64) -> Cell {
         (true, Some(speed)) => {
             Cell::toned(figure(speed), Tone::heat((speed.ln_1p() / most.ln_1p()).min(1.0)))
         }
-        (true, None) => Cell::toned("✓", Tone::Good),
+        (true, None) => Cell::toned("✓", Tone::GOOD),
         // A rule of gush's own says no.
-        (false, _) if matches!(told.word(), "" | "refused") => Cell::toned("·", Tone::Absent),
-        (false, _) => Cell::toned(told.word(), Tone::Refused),
+        (false, _) if matches!(told.word(), "" | "refused") => Cell::toned("·", Tone::ABSENT),
+        (false, _) => Cell::toned(told.word(), Tone::REFUSED),
     };
     Cell { odd: told.differs(), ..cell }
 }
@@ -71,7 +71,7 @@ fn figure_of(cells: &Cells<'_>) -> Figure {
             let works = here().filter(|tried| tried.told().works()).count();
             let share = works as f64 / methods.len() as f64;
             here().next().map(|_| match works {
-                0 => Cell::toned("0", Tone::Refused),
+                0 => Cell::toned("0", Tone::REFUSED),
                 _ => Cell::toned(count(works as u64), Tone::heat(share)),
             })
         });
@@ -172,8 +172,8 @@ fn then_and_now(rows: &[s4::Row<'_, '_>], file: Kind) -> Option<Figure> {
         let cells = cells.iter().map(|(then, now)| {
             let Some(told) = now.map(view::Cell::told) else { return Cell::absent() };
             let (text, tone) = match told.works() {
-                true => ("✓ works", Tone::Good),
-                false => (told.word(), Tone::Refused),
+                true => ("✓ works", Tone::GOOD),
+                false => (told.word(), Tone::REFUSED),
             };
             Cell::toned(text, tone).small(if *then { "in 2007: ✓" } else { "in 2007: EINVAL" })
         });

@@ -8,13 +8,6 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io;
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
-/// A loop of one or two system calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Raw {
-    SpliceDirect,
-    SplicePipe,
-}
-
 /// A call that was refused, and how many bytes had arrived before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
@@ -23,38 +16,12 @@ pub(super) struct Refused {
     pub(super) delivered_bytes: u64,
 }
 
-impl Raw {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Raw::SpliceDirect => "splice-direct",
-            Raw::SplicePipe => "splice-pipe",
-        }
-    }
+/// A loop of one or two system calls, as [`direct`].
+pub(super) type Calls = fn(BorrowedFd<'_>, BorrowedFd<'_>, u64, usize) -> Result<u64, Refused>;
 
-    pub(super) fn what(self) -> &'static str {
-        match self {
-            Raw::SpliceDirect => "Splices from one end to the other, with no pipe between them",
-            Raw::SplicePipe => "Splices into a pipe of its own, and out of it",
-        }
-    }
-
-    /// Moves at most `bytes`, at most `call_bytes` a call, between ends that are non-blocking where
-    /// they can wait; answers how many arrived. A splice of 0 is taken for the end.
-    pub(super) fn run(
-        self,
-        source: BorrowedFd<'_>,
-        target: BorrowedFd<'_>,
-        bytes: u64,
-        call_bytes: usize,
-    ) -> Result<u64, Refused> {
-        match self {
-            Raw::SpliceDirect => direct(source, target, bytes, call_bytes),
-            Raw::SplicePipe => through_pipe(source, target, bytes, call_bytes),
-        }
-    }
-}
-
-fn direct(
+/// Moves at most `bytes`, at most `call_bytes` a call, between ends that are non-blocking where they can wait; answers how many
+/// arrived. A splice of 0 is taken for the end.
+pub(super) fn direct(
     source: BorrowedFd<'_>,
     target: BorrowedFd<'_>,
     bytes: u64,
@@ -79,7 +46,8 @@ fn direct(
     Ok(moved)
 }
 
-fn through_pipe(
+/// As [`direct`], into a pipe and out of it.
+pub(super) fn through_pipe(
     source: BorrowedFd<'_>,
     target: BorrowedFd<'_>,
     bytes: u64,

@@ -3,73 +3,54 @@
 use std::fmt;
 use std::str::FromStr;
 
-use gush::{MethodName, Tuning};
+use gush::MethodName;
 use serde::{Deserialize, Serialize};
 
-use super::raw::Raw;
 use crate::Error;
 
 /// One way to move bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Way(pub(super) Technique);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Technique {
-    /// A method of the engine; `gift` is for vmsplice only.
-    Engine { method: MethodName, gift: bool },
-    /// System calls as they are, without the engine's care.
-    Raw(Raw),
+pub enum Way {
+    /// A method of the engine; vmsplice without `SPLICE_F_GIFT`.
+    Engine(MethodName),
+    /// The engine's vmsplice with that flag.
+    VmspliceGift,
+    /// Splices as they are, without the engine's care and without a pipe of their own.
+    SpliceDirect,
+    /// The same through a pipe.
+    SplicePipe,
 }
 
 impl Way {
-    const SPLICE_DIRECT: Way = Way(Technique::Raw(Raw::SpliceDirect));
-    const SPLICE_PIPE: Way = Way(Technique::Raw(Raw::SplicePipe));
-    const VMSPLICE_GIFT: Way = Way(Technique::Engine { method: MethodName::Vmsplice, gift: true });
-
     /// Every way: the engine's methods, then those that only the older text has.
     #[must_use]
-    pub fn all() -> Vec<Way> {
-        let engine = MethodName::ALL.iter().map(|&method| Self::of(method));
-        engine.chain([Self::VMSPLICE_GIFT, Self::SPLICE_DIRECT, Self::SPLICE_PIPE]).collect()
-    }
-
-    /// A method of the engine; vmsplice without `SPLICE_F_GIFT`, which is a way of its own here.
-    #[must_use]
-    pub fn of(method: MethodName) -> Way {
-        Way(Technique::Engine { method, gift: false })
+    pub fn all() -> Vec<Self> {
+        let engine = MethodName::ALL.iter().copied().map(Self::Engine);
+        engine.chain([Self::VmspliceGift, Self::SpliceDirect, Self::SplicePipe]).collect()
     }
 
     /// The name in `--only` and in the CSV.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self.0 {
-            Technique::Engine { method: MethodName::Vmsplice, gift: true } => "vmsplice-gift",
-            Technique::Engine { method, .. } => method.as_str(),
-            Technique::Raw(raw) => raw.name(),
+        match self {
+            Self::Engine(method) => method.as_str(),
+            Self::VmspliceGift => "vmsplice-gift",
+            Self::SpliceDirect => "splice-direct",
+            Self::SplicePipe => "splice-pipe",
         }
     }
 
     /// The description, in a line.
     #[must_use]
     pub fn what(self) -> &'static str {
-        match self.0 {
-            Technique::Engine { method: MethodName::Vmsplice, gift: true } => {
+        match self {
+            Self::Engine(method) => method.summary(),
+            Self::VmspliceGift => {
                 "As vmsplice, with SPLICE_F_GIFT: whole pages, the surplus of the last one drained"
             }
-            Technique::Engine { method, .. } => method.summary(),
-            Technique::Raw(raw) => raw.what(),
-        }
-    }
-
-    pub(super) fn tuning(self, message_bytes: Option<usize>) -> Tuning {
-        let tuning = match self.0 {
-            Technique::Engine { gift, .. } => Tuning::default().gift(gift),
-            Technique::Raw(_) => Tuning::default(),
-        };
-        match message_bytes {
-            Some(bytes) => tuning.buffer_bytes(bytes),
-            None => tuning,
+            Self::SpliceDirect => "Splices from one end to the other, with no pipe between them",
+            Self::SplicePipe => "Splices into a pipe of its own, and out of it",
         }
     }
 }
