@@ -37,6 +37,7 @@ mod mount;
 pub mod once;
 pub mod pipe;
 pub mod probe;
+mod procfs;
 pub mod put;
 pub mod report;
 pub mod runner;

@@ -13,8 +13,7 @@ use rustix::process::{
     pidfd_send_signal, waitid,
 };
 
-use super::guard::{self, Guarded};
-use super::{Usage, interrupt, strays};
+use super::{Usage, guard, interrupt, strays};
 use crate::{Error, foreign, once};
 
 /// Of each its number, and a descriptor, because the number could be another process's by the time of a signal.
@@ -38,16 +37,20 @@ fn running() -> MutexGuard<'static, Vec<(Pid, Weak<OwnedFd>)>> {
 pub struct Running {
     child: Option<Child>,
     name: String,
-    leads_group: bool,
     /// Ends by itself alone, or with this program.
     outlives_interrupt: bool,
-    guarded: Option<Guarded>,
+    /// The process group, of a process that may be ended with all the processes that it starts.
+    group: Option<Pid>,
     _handle: Option<Arc<OwnedFd>>,
 }
 
 /// Opening /dev/null for the program comes first, and a failure there is no failure of the program.
 fn not_started(name: &str, error: io::Error) -> Error {
-    match File::options().read(true).write(true).open("/dev/null") {
+    not_started_with("/dev/null", name, error)
+}
+
+fn not_started_with(null: &str, name: &str, error: io::Error) -> Error {
+    match File::options().read(true).write(true).open(null) {
         Err(error) => Error::failed(format!("cannot open /dev/null, which {name} needs"), error),
         Ok(_) => Error::failed(format!("cannot start {name}"), error),
     }
@@ -71,17 +74,20 @@ pub fn start_on(command: &mut Command, processor: Option<usize>) -> Result<Runni
 /// # Errors
 /// [`Error::Failed`] when the command cannot be started, [`Error::Refused`] once the run was interrupted.
 pub fn start(command: &mut Command) -> Result<Running, Error> {
-    spawn(command, false)
+    Ok(spawn(command)?.0)
 }
 
-/// As [`start`], as the leader of a process group, which an interrupt ends as a whole: a shell with all programs started. Of programs
+/// As [`start`], with a process group, which an interrupt ends as a whole: a shell with all programs started. Of programs
 /// that have left the group, as setsid(1) does, none outlives an interrupt either.
 ///
 /// # Errors
 /// As [`start`].
 pub fn start_group(command: &mut Command) -> Result<Running, Error> {
-    make_ready();
-    spawn(command.process_group(0), true)
+    strays::adopt();
+    let (mut running, group) = spawn(command)?;
+    running.group = group;
+    guard::note(running.pid());
+    Ok(running)
 }
 
 /// As [`start_group`], also after an interrupt, and no interrupt ends the group: the command that tidies up. Only the end of this
@@ -90,26 +96,33 @@ pub fn start_group(command: &mut Command) -> Result<Running, Error> {
 /// # Errors
 /// [`Error::Failed`] when the command cannot be started.
 pub fn start_last(command: &mut Command) -> Result<Running, Error> {
-    make_ready();
+    strays::adopt();
     let name = command.get_program().to_string_lossy().into_owned();
-    let child = command.process_group(0).spawn().map_err(|error| not_started(&name, error))?;
-    let guarded = Some(Guarded::new(Pid::from_child(&child), true));
-    let (child, leads_group, outlives_interrupt) = (Some(child), true, true);
-    Ok(Running { child, name, leads_group, outlives_interrupt, guarded, _handle: None })
+    let group = guard::group();
+    command.process_group(group.map_or(0, Pid::as_raw_pid));
+    let child = command.spawn().map_err(|error| not_started(&name, error))?;
+    let pid = Pid::from_child(&child);
+    guard::note(Some(pid));
+    let (child, group) = (Some(child), group.or(Some(pid)));
+    Ok(Running { child, name, group, outlives_interrupt: true, _handle: None })
 }
 
 /// Makes ready for groups, so that the first one takes no longer than the others.
 pub fn make_ready() {
     strays::adopt();
-    guard::pid();
+    guard::group();
 }
 
-fn spawn(command: &mut Command, leads_group: bool) -> Result<Running, Error> {
+/// The process, and its group.
+fn spawn(command: &mut Command) -> Result<(Running, Option<Pid>), Error> {
     let name = command.get_program().to_string_lossy().into_owned();
+    let group = guard::group();
+    // Joined before the execve(2), so that no moment is without the guard.
+    command.process_group(group.map_or(0, Pid::as_raw_pid));
     let (child, handle) = spawn_watched(command)?;
-    let guarded = Some(Guarded::new(Pid::from_child(&child), leads_group));
+    let group = group.or(Some(Pid::from_child(&child)));
     let (child, outlives_interrupt) = (Some(child), false);
-    Ok(Running { child, name, leads_group, outlives_interrupt, guarded, _handle: handle })
+    Ok((Running { child, name, group: None, outlives_interrupt, _handle: handle }, group))
 }
 
 /// Starts a process that an interrupt kills as long as its descriptor is kept; the caller waits for it.
@@ -160,7 +173,7 @@ impl Running {
     }
 
     /// Waits for the end: the time of the end, the exit status, and the resources used by the process and the children that it
-    /// waited for; by the leader of a group, also those of descendants that have ended by then, and how many others still run.
+    /// waited for; by one with a group, also those of descendants that have ended by then, and how many others still run.
     /// The pipes are closed here.
     ///
     /// # Errors
@@ -174,20 +187,24 @@ impl Running {
             self.end_group();
         }
         // Before the number is free for others.
-        drop(self.guarded.take());
+        guard::note(None);
         let number = self.child().id();
         // Taken away here, and not by whoever drops the child.
         drop(self.child.take());
         let mut used = ended.and_then(|by_itself| Ok((by_itself, foreign::wait4(number)?)));
-        if self.leads_group {
+        if self.group.is_some() {
             let own = Pid::from_raw(number.cast_signed());
             let alive = running();
             let alive =
                 alive.iter().filter(|(pid, handle)| handle.strong_count() > 0 && Some(*pid) != own);
-            let others: Vec<Pid> = alive.map(|(pid, _)| *pid).chain(guard::pid()).collect();
+            let others: Vec<Pid> = alive.map(|(pid, _)| *pid).chain(guard::group()).collect();
             match &mut used {
                 Ok((true, (_, usage))) if !is_interrupted => {
                     *usage = usage.and(strays::keep(&others));
+                    // Where nobody knows of strays, there may be some.
+                    if usage.left_running > 0 || !strays::are_known() {
+                        guard::retire();
+                    }
                 }
                 _ => strays::end(&others),
             }
@@ -252,11 +269,12 @@ impl Running {
         }
     }
 
-    /// Kills the group of a leader that nobody has waited for yet, so the kernel has not reused the group's number.
+    /// Kills the group. Its number is that of the guard, or of a process that nobody has waited for yet: the kernel has not reused it.
     fn end_group(&self) {
-        if let Some(pid) = self.pid().filter(|_| self.leads_group) {
+        if let Some(group) = self.group.filter(|_| self.child.is_some()) {
             // Fails only when all of them are gone.
-            let _ = kill_process_group(pid, Signal::KILL);
+            let _ = kill_process_group(group, Signal::KILL);
+            guard::gone_with(group);
         }
     }
 }
@@ -265,10 +283,25 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.end_group();
         if let Some(mut child) = self.child.take() {
+            if self.group.is_some() {
+                guard::note(None);
+            }
             // Both fail only when it is gone already.
             let _ = child.kill();
             // Without a wait the zombie would stay as long as the lab runs.
             let _ = child.wait();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_null_device_is_not_the_programs_fault() {
+        let told = |null| not_started_with(null, "cp", io::ErrorKind::NotFound.into()).told();
+        assert!(told("/nowhere/null").starts_with("cannot open /dev/null, which cp needs: "));
+        assert!(told("/dev/null").starts_with("cannot start cp: "));
     }
 }

@@ -1,81 +1,86 @@
 //! A guard outside of this program: when this program ends, also by SIGKILL, no process that it started goes on.
+//!
+//! The guard leads a process group, which each process joins before its execve(2): there is no moment at which the guard does not
+//! know of one. It sleeps while processes begin and end, and takes no time from them.
 
-use std::collections::BTreeSet;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::MemfdFlags;
 use rustix::process::Pid;
 
-/// Standard input ends with this program, the only one that could write there. Standard error is a file whose first line has what runs then:
-/// the guard sleeps while processes begin and end, and takes no time from them.
-const SCRIPT: &str =
-    r#"read -r _; read -r running <&2; [ -z "$running" ] || kill -s KILL -- $running"#;
+/// A line on standard input lets the guard go. Standard input ends with this program, the only one that could write there. Standard error is a
+/// file whose first line has the process that runs then, for a program that makes a group of its own, as timeout(1) does. Signals of a
+/// terminal, or of a command to its own group, are not meant for the guard.
+const SCRIPT: &str = r#"trap '' INT TERM HUP QUIT TSTP TTIN TTOU
+read -r _ && exit
+read -r running <&2
+kill -s KILL -- $running
+kill -s KILL 0"#;
 
 struct Guard {
     /// With the writing end of its standard input, which nobody else has.
     shell: Child,
-    file: File,
-    /// As kill(1) takes them: processes, and groups below zero.
-    running: Mutex<BTreeSet<i32>>,
+    running: File,
 }
 
 /// None where there is no shell: then only a signal that this program can heed ends the processes.
-static GUARD: LazyLock<Option<Guard>> = LazyLock::new(|| Guard::start().ok());
+static GUARD: Mutex<Option<Guard>> = Mutex::new(None);
+
+fn lock() -> MutexGuard<'static, Option<Guard>> {
+    // Whole between any two of its changes, whoever panicked.
+    GUARD.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl Guard {
     fn start() -> io::Result<Self> {
-        let file = File::from(rustix::fs::memfd_create("running", MemfdFlags::CLOEXEC)?);
+        let running = File::from(rustix::fs::memfd_create("running", MemfdFlags::CLOEXEC)?);
         let mut shell = Command::new("sh");
         shell.args(["-c", SCRIPT]).stdin(Stdio::piped()).stdout(Stdio::null());
-        // Out of reach of an interrupt from the terminal, and of a directory that somebody wants to unmount.
-        shell.stderr(file.try_clone()?).process_group(0).current_dir("/");
-        Ok(Self { shell: shell.spawn()?, file, running: Mutex::default() })
+        // Out of the way of a directory that somebody wants to unmount.
+        shell.stderr(running.try_clone()?).process_group(0).current_dir("/");
+        Ok(Self { shell: shell.spawn()?, running })
     }
 
-    fn note(&self, number: i32, runs: bool) {
-        // The set is whole between any two of its operations, whoever panicked.
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if runs {
-            running.insert(number)
-        } else {
-            running.remove(&number)
-        };
-        let line: String = running.iter().map(|number| format!("{number} ")).collect();
-        // A file in memory: without memory for it, there is no guard.
-        let _ = self.file.write_all_at(format!("{line}\n").as_bytes(), 0);
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.shell)
     }
 }
 
-/// Starts the guard, if there is none yet; answers its process.
-pub(super) fn pid() -> Option<Pid> {
-    GUARD.as_ref().map(|guard| Pid::from_child(&guard.shell))
+/// The guard's process and group. A guard that was killed with its group is replaced.
+pub(super) fn group() -> Option<Pid> {
+    let mut guard = lock();
+    if guard.as_mut().is_none_or(|guard| !matches!(guard.shell.try_wait(), Ok(None))) {
+        *guard = Guard::start().ok();
+    }
+    guard.as_ref().map(Guard::pid)
 }
 
-/// A process or group that ends with this program at the latest, until this is dropped.
-#[derive(Debug)]
-pub(super) struct Guarded(i32);
-
-impl Guarded {
-    /// The process, or the whole group that the process leads.
-    pub(super) fn new(process: Pid, leads_group: bool) -> Self {
-        let number = process.as_raw_pid();
-        let number = if leads_group { -number } else { number };
-        if let Some(guard) = &*GUARD {
-            guard.note(number, true);
-        }
-        Self(number)
+/// The group was killed, and the guard with it if it was its own. Waited for here: until it is gone, it would look like one that is there.
+pub(super) fn gone_with(group: Pid) {
+    if let Some(mut guard) = lock().take_if(|guard| guard.pid() == group) {
+        // Fails only where nobody is left to wait for.
+        let _ = guard.shell.wait();
     }
 }
 
-impl Drop for Guarded {
-    fn drop(&mut self) {
-        if let Some(guard) = &*GUARD {
-            guard.note(self.0, false);
-        }
+/// Notes the process that runs, or that none does.
+pub(super) fn note(process: Option<Pid>) {
+    let Some(guard) = &*lock() else { return };
+    let line = process.map_or(String::new(), |pid| format!("{pid} -{pid}", pid = pid.as_raw_pid()));
+    // A file in memory: without memory for it, such a program is not known of.
+    let _ = guard.running.write_all_at(format!("{line}\n").as_bytes(), 0);
+}
+
+/// Lets the processes of the group go on for ever, because they are the user's; the next process is of another group.
+pub(super) fn retire() {
+    if let Some(mut guard) = lock().take() {
+        // It ends by itself, or has ended.
+        let _ = guard.shell.stdin.take().map(|mut stdin| stdin.write_all(b"\n"));
+        let _ = guard.shell.wait();
     }
 }

@@ -11,6 +11,7 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
 use super::children;
+use crate::procfs;
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
@@ -21,11 +22,8 @@ const HEEDED: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
 /// Does this process ignore the signal, as nohup(1) wants of its command? (proc_pid_status(5), "SigIgn")
 fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read("/proc/self/status").unwrap_or_default();
-    // The name of the program stands there too, and need not be UTF-8.
-    let status = String::from_utf8_lossy(&status);
-    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    let mask = procfs::field("/proc/self/status", "SigIgn");
+    let mask = mask.and_then(|mask| u64::from_str_radix(&mask, 16).ok()).unwrap_or(0);
     mask >> (signal - 1) & 1 == 1
 }
 

@@ -26,6 +26,11 @@ pub(super) fn adopt() {
     });
 }
 
+/// Does the kernel tell of children?
+pub(super) fn are_known() -> bool {
+    fs::exists("/proc/thread-self/children").unwrap_or(false)
+}
+
 /// The children of all threads of this process that are not `known`.
 fn all(known: &[Pid]) -> Vec<Pid> {
     let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();

@@ -3,6 +3,7 @@
 use nix::sys::resource::{UsageWho, getrusage};
 
 use crate::model::Measured;
+use crate::procfs;
 
 /// The resources used by a process and the children that it waited for (getrusage(2)).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -109,10 +110,5 @@ impl From<&libc::rusage> for Usage {
 /// execve(2) a child counts as large as this process. `None` if `/proc` does not tell.
 #[must_use]
 pub fn start_bytes() -> Option<u64> {
-    let status = std::fs::read("/proc/self/status").ok()?;
-    // The name of the program stands there too, and need not be UTF-8.
-    let status = String::from_utf8_lossy(&status);
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-    Some(kib << 10)
+    procfs::bytes("/proc/self/status", "VmHWM")
 }
