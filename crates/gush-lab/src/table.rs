@@ -355,6 +355,19 @@ mod tests {
     }
 
     #[test]
+    fn a_slip_of_the_published_table_stands_beside_its_correction() {
+        let calls = serde_json::json!({ "read": 2, "write": 1 });
+        let measured = Measured { gib_per_s: Some(1.0), ..Measured::default() }
+            .with("syscalls", calls.clone())
+            .with("syscalls_published", calls)
+            .with("syscalls_printed", "printed: read=3");
+        let (suite, case) = ("copy".to_owned(), "read-write-64K@512M".to_owned());
+        let samples = vec![Sample { suite, case, round: 1, measured }];
+        let text = of(&Run { samples, ..Run::default() }, &suite::copy::SUITE);
+        assert!(text.contains("the same (printed: read=3)"), "{text}");
+    }
+
+    #[test]
     fn too_few_samples_have_no_interval() {
         let text = shown(&run(&[("few", None, &[1.0, 2.0]), ("more", None, &[1.0; 5])]));
         assert!(text.contains("(1.00 … 2.00)") && text.contains(" 1.00 … 1.00"), "{text}");

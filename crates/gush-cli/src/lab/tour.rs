@@ -201,15 +201,8 @@ pub fn run(options: &Options) -> ExitCode {
     }
     // What a person can act on comes last, where it is still on the screen: three sentences, since nobody reads seven. The page has all.
     if !options.json {
-        let mut sentences = report::conclusions(std::slice::from_ref(&ended.run));
-        sentences.truncate(2);
-        sentences.iter().for_each(|sentence| screen.print(sentence));
-        if sentences.is_empty() {
-            screen.print(INCONCLUSIVE);
-        }
-        screen.print(
-            "gush tune measures what cp, cat and link should do here, and makes them do it.",
-        );
+        let conclusions = report::conclusions(std::slice::from_ref(&ended.run));
+        last_words(conclusions).iter().for_each(|sentence| screen.print(sentence));
     }
     let written = reporting::after(&ended, options.report.as_deref());
     let told = match &written {
@@ -226,6 +219,18 @@ pub fn run(options: &Options) -> ExitCode {
     };
     let status = ended.last_words(screen);
     if status == ExitCode::SUCCESS { told } else { status }
+}
+
+/// At most three sentences.
+fn last_words(mut conclusions: Vec<String>) -> Vec<String> {
+    if conclusions.is_empty() {
+        conclusions.push(INCONCLUSIVE.to_owned());
+    }
+    conclusions.truncate(2);
+    conclusions.push(
+        "gush tune measures what cp, cat and link should do here, and makes them do it.".to_owned(),
+    );
+    conclusions
 }
 
 #[cfg(test)]
@@ -278,6 +283,15 @@ mod tests {
     fn taken(course: &Narrowing) -> Vec<&'static str> {
         let names = SPEEDS.iter().map(|(case, _)| *case);
         names.filter(|case| course.takes(&Named(case))).collect()
+    }
+
+    #[test]
+    fn a_tour_ends_with_three_sentences_at_most_and_never_without_one() {
+        let told = |count: usize| last_words((0..count).map(|n| n.to_string()).collect());
+        assert_eq!(told(5).len(), 3);
+        assert_eq!(told(5)[..2], ["0", "1"]);
+        assert_eq!(told(0)[0], INCONCLUSIVE);
+        assert!(told(0)[1].starts_with("gush tune "));
     }
 
     #[test]

@@ -211,7 +211,7 @@ fn misuse_is_told_in_a_sentence() {
     for (options, said) in [
         (&["--only", "nope"][..], "'nope'; there are stdio-char, "),
         (&["--size", "0"], "invalid --size '0': must be more than zero"),
-        (&["--size", "4P", "--only", "sendfile"], "cannot make a source of 4503599627370496 bytes"),
+        (&["--size", "4P", "--only", "sendfile"], "cannot make a file of 4503599627370496 bytes"),
         (&["--advice", "nope"], "none, sequential, willneed, random"),
     ] {
         let output = lab(dir.path(), options);
@@ -233,7 +233,7 @@ fn a_size_that_the_disk_has_no_room_for_is_told_once_and_the_others_go_on() {
     let Some(output) = crate::common::cp::with_mounts(dir.path(), script) else { return };
     assert!(output.status.success(), "{output:?}");
     let said = text(&output.stderr);
-    let told = said.lines().filter(|line| line.contains("cannot make a source of 2097152 bytes"));
+    let told = said.lines().filter(|line| line.contains("cannot make a file of 2097152 bytes"));
     assert_eq!(told.count(), 1, "{said}");
     assert!(rows(&output).keys().all(|case| case.ends_with("@64K")), "{output:?}");
 }

@@ -5,7 +5,7 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::gush;
+use crate::common::{gush, not_applicable};
 use rustix::process::{Pid, Signal, kill_process};
 
 #[test]
@@ -69,6 +69,28 @@ fn running() -> (Child, i32) {
         assert!(lab.try_wait().unwrap().is_none(), "the lab ended without a relay");
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+#[test]
+fn a_relay_is_pinned_and_the_run_keeps_the_processors() {
+    let allowed = gush_lab::affinity::allowed().unwrap();
+    let [first, second, ..] = allowed[..] else {
+        return not_applicable("one processor cannot be told from another");
+    };
+    let (mut lab, relay) = running();
+    let status = fs::read_to_string(format!("/proc/{relay}/status")).unwrap();
+    lab.kill().unwrap();
+    lab.wait().unwrap();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    assert_eq!(list.map(str::trim), Some(first.to_string().as_str()));
+    let words = ["lab", "memory", "--only", "read-1", "--rounds", "1", "--bytes", "4M", "--json"];
+    let output = gush().args(words).arg("--no-store").output().unwrap();
+    let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let pinned = run["runs"][0]["machine"]["facts"]["pinned"].as_str().expect("the processors");
+    let others: Vec<usize> = allowed[1..].to_vec();
+    let (one, other) = pinned.split_once(" and ").expect("two of them");
+    assert_eq!(one, first.to_string());
+    assert!(others.contains(&other.parse().unwrap()), "{pinned}, {second} is one");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::Instant;
 
 use crate::common::{gush, not_applicable, skipped};
 use serde_json::Value;
@@ -343,6 +344,25 @@ fn parameters_make_a_contender_of_every_choice() {
             .args(["sleep {s}", "--csv"]),
     );
     assert!(out.contains("\n\"sleeper, s=0\",1,"), "{out}");
+}
+
+/// The intervals of the clock are parts of the whole time, and no two of them overlap, nor any of them with a preparation: on
+/// whatever machine their sum is no more than the whole.
+#[test]
+fn the_clock_runs_for_the_command_alone_and_a_sample_is_one_of_its_runs() {
+    let dir = TempDir::new().unwrap();
+    let seconds_of_one = |words: &[&str]| {
+        let begun = Instant::now();
+        let (status, out, said) = ended(lab(dir.path()).args(["-w", "0", "--json"]).args(words));
+        assert_eq!(status, Some(0), "{said}");
+        let run: Value = serde_json::from_str(&out).unwrap();
+        let wall_s = run["runs"][0]["samples"][0]["wall_s"].as_f64().unwrap();
+        (wall_s, begun.elapsed().as_secs_f64())
+    };
+    let (wall_s, whole_s) = seconds_of_one(&["-r", "1", "--prepare", "sleep 1.5", "true"]);
+    assert!(1.5 + wall_s <= whole_s, "{wall_s} s and the preparation in {whole_s} s");
+    let (wall_s, whole_s) = seconds_of_one(&["-r", "1", "--repeat", "5", "sleep 0.3"]);
+    assert!(5.0 * wall_s <= whole_s, "five runs of {wall_s} s in {whole_s} s");
 }
 
 #[test]

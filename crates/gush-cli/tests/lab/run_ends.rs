@@ -60,7 +60,7 @@ fn an_interrupt_is_told_once_and_no_command_is_named_twice() {
     assert_eq!(said.matches("interrupted").count(), 1, "{said}");
     let larger = lab(dir.path()).args(["--input", "100000T", "cp {in} {out}"]).output().unwrap();
     let said = String::from_utf8(larger.stderr).unwrap();
-    assert!(said.contains("gush: lab: run: cannot make an input of "), "{said}");
+    assert!(said.contains("gush: lab: run: cannot make a file of "), "{said}");
 }
 
 /// Files of gibibytes, and a command that makes no call at which a tracer could look: none of them holds an interrupt up.

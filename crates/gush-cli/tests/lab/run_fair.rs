@@ -241,6 +241,29 @@ fn the_last_two_runs_that_can_be_compared_are() {
     assert_eq!(compared(), ab, "the run between is of other cases");
     run(&["true 5"]);
     assert_eq!(compared(), ab, "the newest has no like");
+    // Both newer than the two: one of another machine, and one without a figure, as gush lab explain leaves it.
+    let runs = || -> Value {
+        let (_, out, _) = stored(dir.path(), &["compare", "--json"]);
+        serde_json::from_str::<Value>(&out).unwrap()["runs"].clone()
+    };
+    let before = runs();
+    let (_, exported, _) = stored(dir.path(), &["export", "last~1"]);
+    let mut exported: Value = serde_json::from_str(&exported).unwrap();
+    let own = exported["runs"][0].clone();
+    let [mut elsewhere, mut unmeasured] = [own.clone(), own];
+    for (run, id) in
+        [(&mut elsewhere, "20990101-000000-aaaa"), (&mut unmeasured, "20990102-000000-bbbb")]
+    {
+        run["id"] = id.into();
+        run["started"] = "2099-01-01T00:00:00Z".into();
+    }
+    elsewhere["machine"]["id"] = "elsewhere".into();
+    unmeasured["samples"] = Value::Array(Vec::new());
+    exported["runs"] = vec![elsewhere, unmeasured].into();
+    fs::write(dir.path().join("two.json"), exported.to_string()).unwrap();
+    let (status, _, said) = stored(dir.path(), &["import", "two.json"]);
+    assert_eq!(status, Some(0), "{said}");
+    assert_eq!(runs(), before);
 }
 
 #[test]

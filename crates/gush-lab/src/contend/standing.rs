@@ -376,11 +376,17 @@ pub(super) mod tests {
 
     #[test]
     fn only_a_sure_regression_is_one() {
-        let slower = |factor: f64| {
+        let slower_by = |factor: f64, margin: f64| {
             let slow: Vec<f64> = FAST.iter().map(|seconds| seconds * factor).collect();
             let all = [samples("first", &FAST), samples("second", &slow)].concat();
-            regressions(&judged(&all), 0.05).len()
+            regressions(&judged(&all), margin).len()
         };
+        let slower = |factor: f64| slower_by(factor, 0.05);
+        assert_eq!(
+            [0.02, 0.2].map(|margin| slower_by(1.1, margin)),
+            [1, 0],
+            "the margin asked for"
+        );
         assert_eq!(slower(1.1), 1);
         assert_eq!(slower(1.04), 0, "within the margin");
         assert_eq!(slower(0.5), 0, "faster is no regression");

@@ -34,11 +34,7 @@ fn find_two() -> Result<[usize; 2], Warning> {
     match affinity::allowed().as_deref() {
         Ok([first, others @ ..]) if !others.is_empty() && affinity_can_be_set(*first) => {
             let siblings = affinity::siblings_in(Path::new("/"), *first);
-            // Two threads of a core share its units and caches, and slow each other down.
-            match others.iter().find(|cpu| !siblings.contains(cpu)) {
-                Some(second) => Ok([*first, *second]),
-                None => Ok([*first, others[0]]),
-            }
+            Ok([*first, second_of(others, &siblings)])
         }
         Ok([_, _, ..]) => Err(Warning::new(
             "not pinned: this process may not choose its processor",
@@ -50,6 +46,11 @@ fn find_two() -> Result<[usize; 2], Warning> {
         )),
         Err(errno) => Err(Warning::new(format!("not pinned: {errno}"), MORE_PROCESSORS)),
     }
+}
+
+/// Two threads of a core share its units and caches, and slow each other down.
+fn second_of(others: &[usize], siblings: &[usize]) -> usize {
+    others.iter().copied().find(|cpu| !siblings.contains(cpu)).unwrap_or(others[0])
 }
 
 /// Tried in a separate thread, whose affinity ends with the thread.
@@ -151,6 +152,12 @@ mod tests {
                          AnonHugePages:      2048 kB\n\
                          7f0000200000-7f0000300000 rw-p 00000000 00:00 0\n\
                          AnonHugePages:         0 kB\n";
+
+    #[test]
+    fn the_second_processor_is_of_another_core_where_there_is_one() {
+        assert_eq!(second_of(&[1, 2, 3], &[0, 1]), 2);
+        assert_eq!(second_of(&[1], &[0, 1]), 1);
+    }
 
     #[test]
     fn the_right_mapping_is_looked_at() {

@@ -225,3 +225,25 @@ fn numbers(calls: &Calls) -> serde_json::Value {
         .collect::<serde_json::Map<_, _>>()
         .into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_with_other_bytes_is_out_and_the_next_begins_without_a_target() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let files = Rc::new(Files::new(dir.path()).expect("files"));
+        let (advice, space) = (Advice::None, Space::AsWritten);
+        let what = What { way: &BASELINE, size_bytes: 4096, advice, space, cold: false };
+        let case = Copying::new(what, "gush".into(), Rc::clone(&files), false);
+        let source = files.source(4096).expect("a source");
+        std::fs::write(files.target(), [7; 4096]).expect("written");
+        let told = case.verify(&source).expect_err("other bytes").told();
+        assert_eq!(told, "the copy differs from its source");
+        std::fs::copy(&source.path, files.target()).expect("copied");
+        case.verify(&source).expect("the same bytes");
+        case.tidy();
+        assert!(!files.target().exists());
+    }
+}

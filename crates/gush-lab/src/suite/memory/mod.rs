@@ -133,10 +133,14 @@ fn described(way: &Way, processors: usize, bytes: u64) -> Described {
 /// Memory for so many threads together, in bytes: for each four times the largest cache, which the thread may have for itself; in
 /// all no more than a quarter of the memory that can be had.
 fn field_bytes(threads: usize) -> u64 {
-    const LEAST_BYTES: u64 = 256 << 20;
     let largest_cache = [4, 3, 2, 1].into_iter().find_map(cache_sizes::data_bytes).unwrap_or(0);
-    let wanted = LEAST_BYTES.max(4 * largest_cache as u64 * threads as u64);
-    wanted.min(available_memory_bytes() / 4).max(2 * gush::HUGE_PAGE_BYTES as u64)
+    beyond_caches(largest_cache as u64, threads as u64, available_memory_bytes())
+}
+
+fn beyond_caches(largest_cache_bytes: u64, threads: u64, available_bytes: u64) -> u64 {
+    const LEAST_BYTES: u64 = 256 << 20;
+    let wanted = LEAST_BYTES.max(4 * largest_cache_bytes * threads);
+    wanted.min(available_bytes / 4).max(2 * gush::HUGE_PAGE_BYTES as u64)
 }
 
 /// Measures in this process, on `bytes` of memory, or on far more than the caches hold.
@@ -214,6 +218,14 @@ const LEAST: Duration = Duration::from_millis(150);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_thread_has_four_times_the_largest_cache_if_there_is_memory() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(beyond_caches(256 * MIB, 8, 1 << 40), 8 * 1024 * MIB);
+        assert_eq!(beyond_caches(32 * MIB, 1, 1 << 40), 256 * MIB);
+        assert_eq!(beyond_caches(256 * MIB, 8, 1024 * MIB), 256 * MIB, "a quarter of the memory");
+    }
 
     /// A headline compares cases of one group: none may praise writing for being faster than reading.
     #[test]
