@@ -52,6 +52,11 @@ pub fn pin(cpu: usize) -> io::Result<()> {
 pub fn siblings_in(root: &Path, cpu: usize) -> Vec<usize> {
     let path = format!("sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
     let list = std::fs::read_to_string(root.join(path)).unwrap_or_default();
+    cpus(&list)
+}
+
+/// The numbers in a list of processors: `0-3,6`.
+pub(crate) fn cpus(list: &str) -> Vec<usize> {
     list.trim().split(',').filter_map(range).flatten().collect()
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::cases::{self, Case};
-use crate::model::{Described, Run};
+use crate::model::{Described, Failure, Run};
 use crate::stats::{self, Estimate, Verdict};
 
 /// Two runs side by side.
@@ -60,12 +60,9 @@ pub struct Unlike {
 pub struct Failed {
     /// The run's id.
     pub run: String,
-    /// The suite's name.
-    pub suite: String,
-    /// The case's name.
-    pub case: String,
-    /// Why, as a sentence.
-    pub error: String,
+    /// The case, and why.
+    #[serde(flatten)]
+    pub failure: Failure,
 }
 
 /// A case in both runs.
@@ -233,12 +230,7 @@ pub fn may_compare(before: &Run, after: &Run) -> bool {
 
 /// The cases of `run` that are out.
 fn failed(run: &Run) -> impl Iterator<Item = Failed> {
-    run.failures.iter().map(|failure| Failed {
-        run: run.id.clone(),
-        suite: failure.suite.clone(),
-        case: failure.case.clone(),
-        error: failure.error.clone(),
-    })
+    run.failures.iter().map(|failure| Failed { run: run.id.clone(), failure: failure.clone() })
 }
 
 /// The parameters that are not the same in both; one that only one of them has differs, too.

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use crate::mount::Mount;
 use crate::runner::interrupt;
+use crate::{Error, os_words};
 
 /// The beginning of the directories' names.
 const PREFIX: &str = ".gush-lab-";
@@ -31,9 +32,13 @@ impl Scratch {
     /// Makes a directory in `dir`, and removes those of runs that were killed.
     ///
     /// # Errors
-    /// The operating system's error.
-    pub(crate) fn new_in(dir: &Path) -> io::Result<Self> {
+    /// A sentence with the remedy.
+    pub(crate) fn new_in(dir: &Path) -> Result<Self, Error> {
         remove_left_ones(dir);
+        Self::made_in(dir).map_err(|error| cannot_make(dir, &error))
+    }
+
+    fn made_in(dir: &Path) -> io::Result<Self> {
         let made = tempfile::Builder::new().prefix(PREFIX).tempdir_in(dir)?;
         // A relative path would change its meaning with a command's working directory.
         let path = made.path().canonicalize()?;
@@ -59,6 +64,40 @@ impl Scratch {
             .map_or_else(|| [unknown(), unknown()], |mount| [mount.kind, mount.source])
     }
 
+    /// A new file of so many random bytes, on the disk by now: the kernel shall not write it back during the first measurement.
+    ///
+    /// # Errors
+    /// The file, and the call that failed; a disk without room for the file and a copy is refused before it is full.
+    pub(crate) fn filled(&self, name: &str, bytes: u64) -> Result<(PathBuf, File), Error> {
+        self.room_for(bytes)?;
+        let path = self.path.join(name);
+        let made = File::options().read(true).write(true).create_new(true).open(&path);
+        let made =
+            made.and_then(|file| fill(&file, bytes).and_then(|()| file.sync_all()).map(|()| file));
+        match made {
+            Ok(file) => Ok((path, file)),
+            Err(error) => {
+                // The error to tell is that of writing, not that of tidying up.
+                let _ = fs::remove_file(&path);
+                Err(Error::failed(format!("cannot make a file of {bytes} bytes"), error))
+            }
+        }
+    }
+
+    /// Refuses a disk without room for a file of so many bytes and a copy.
+    pub(crate) fn room_for(&self, bytes: u64) -> Result<(), Error> {
+        // A file system that does not tell has as much as it can get.
+        let room = rustix::fs::statvfs(&self.path).ok().filter(|room| room.f_blocks > 0);
+        let free_bytes = room.map_or(u64::MAX, |room| room.f_bavail.saturating_mul(room.f_frsize));
+        if free_bytes / 2 >= bytes {
+            return Ok(());
+        }
+        Err(Error::refused(format!(
+            "cannot make a file of {bytes} bytes and leave room for a copy: {free_bytes} bytes are free on that disk (--dir \
+             names another place)"
+        )))
+    }
+
     /// Keeps the directory, under a name that no later run removes; answers the path.
     pub(crate) fn keep(self) -> io::Result<PathBuf> {
         let Self { dir, path, _lock } = self;
@@ -73,6 +112,14 @@ impl Scratch {
     pub(crate) fn remove(self) -> io::Result<()> {
         self.dir.close()
     }
+}
+
+pub(crate) fn cannot_make(dir: &Path, error: &io::Error) -> Error {
+    Error::refused(format!(
+        "cannot make files in '{}': {} (--dir names another place)",
+        dir.display(),
+        os_words(error)
+    ))
 }
 
 /// Removes the directories of runs that were killed: those with the mark that nobody has locked.
@@ -118,6 +165,17 @@ pub(crate) fn fill(mut file: &File, size_bytes: u64) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_filled_file_has_nothing_to_compress_and_no_hole() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let scratch = Scratch::new_in(dir.path()).expect("a directory");
+        let (path, _) = scratch.filled("in", 3 << 20).expect("filled");
+        let bytes = fs::read(path).expect("its bytes");
+        assert_eq!(bytes.len(), 3 << 20);
+        let pieces: std::collections::BTreeSet<_> = bytes.chunks(16).collect();
+        assert_eq!(pieces.len(), bytes.len() / 16, "a piece comes twice");
+    }
 
     #[test]
     fn what_a_killed_run_left_is_removed_and_what_is_in_use_stays() {

@@ -109,14 +109,12 @@ pub fn csv_rows(run: &Run) -> impl Iterator<Item = String> {
         csv::field(&run.gush)
     );
     run.samples.iter().map(move |sample| {
-        let measured = &sample.measured;
-        let [speed, wall, user, system] =
-            [measured.gib_per_s, measured.wall_s, measured.user_s, measured.system_s]
-                .map(csv::figure);
-        let facts = csv::field(&Value::from_iter(measured.facts.clone()).to_string());
-        let (suite, case) = (csv::field(&sample.suite), csv::field(&sample.case));
-        let (round, bytes) = (sample.round, measured.bytes);
-        format!("{head},{suite},{case},{round},{speed},{wall},{user},{system},{bytes},{facts}")
+        let row = csv::row(
+            &["case", "round", "gib_per_s", "wall_s", "user_s", "system_s", "bytes"],
+            sample,
+        );
+        let facts = Value::from_iter(sample.measured.facts.clone()).to_string();
+        format!("{head},{},{row},{}", csv::field(&sample.suite), csv::field(&facts))
     })
 }
 

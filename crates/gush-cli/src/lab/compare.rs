@@ -6,14 +6,16 @@ use std::process::ExitCode;
 use clap::Parser;
 use gush_lab::columns::{self, numbers, words};
 use gush_lab::compare::{self, Agreement, Compared, Comparison, Difference, Failed, Unlike};
+use gush_lab::model::Failure;
 use gush_lab::stats::Verdict;
 use gush_lab::store::{Entry, StoreError};
 
 use super::history::NO_INTERVAL;
+use super::run::percent;
 use super::screen::Screen;
 use super::session::open_to_read;
 use crate::args;
-use crate::talk::{Talker, os_text};
+use crate::talk::Talker;
 
 /// Say case by case whether the second run is faster or slower than the first
 #[derive(Debug, Parser)]
@@ -44,13 +46,6 @@ pub struct Options {
     db: Option<PathBuf>,
 }
 
-fn percent(text: &str) -> Result<f64, &'static str> {
-    match text.parse::<f64>() {
-        Ok(percent) if (0.0..=1000.0).contains(&percent) => Ok(percent / 100.0),
-        _ => Err("must be a number from 0 to 1000"),
-    }
-}
-
 pub fn run(options: &Options) -> ExitCode {
     let talker = Talker::new("gush lab compare");
     let comparison = match compared(&talker, options) {
@@ -73,7 +68,7 @@ pub fn run(options: &Options) -> ExitCode {
         screen.print(table(&comparison).trim_end());
     }
     match screen.ended() {
-        Err(error) => talker.fail(format_args!("write error: {}", os_text(&error))),
+        Err(status) => status,
         Ok(()) if comparison.cases.is_empty() => {
             talker.fail("the two runs have no case in common that measured the same")
         }
@@ -217,7 +212,7 @@ fn table(comparison: &Comparison) -> String {
             told.collect::<Vec<_>>().join("; ")
         );
     }
-    for Failed { run, suite, case, error } in failed {
+    for Failed { run, failure: Failure { suite, case, error } } in failed {
         text += &format!("not compared: {suite} {case} is out in {run}: {error}\n");
     }
     if *undescribed > 0 {

@@ -148,10 +148,7 @@ impl Options {
             false => self.text(&stacks, speed, &paths),
         };
         screen.print(&account);
-        match screen.ended() {
-            Ok(()) => Ok(status),
-            Err(error) => Err(Error::failed("write error", error)),
-        }
+        Ok(screen.ended().err().unwrap_or(status))
     }
 
     fn makes_files(&self) -> bool {

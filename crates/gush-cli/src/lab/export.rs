@@ -10,7 +10,7 @@ use gush_lab::transfer;
 
 use super::screen::Screen;
 use super::session::open_to_read;
-use crate::talk::{Talker, os_text};
+use crate::talk::Talker;
 
 /// Print stored runs, with every raw sample, as JSON or comma-separated values
 #[derive(Debug, Parser)]
@@ -49,16 +49,9 @@ pub fn run(options: &Options) -> ExitCode {
     } else {
         screen.print(transfer::json(&runs).trim_end());
     }
-    match screen.ended() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => talker.fail(format_args!("write error: {}", os_text(&error))),
-    }
+    screen.status()
 }
 
 fn runs(talker: &Talker, options: &Options) -> Result<Vec<Run>, StoreError> {
-    let store = open_to_read(talker, options.db.as_ref())?;
-    if options.runs.is_empty() {
-        return store.runs()?.iter().map(|entry| store.run(&entry.run.id)).collect();
-    }
-    options.runs.iter().map(|word| store.run(&store.find(word)?)).collect()
+    open_to_read(talker, options.db.as_ref())?.runs_called(&options.runs)
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::screen::Screen;
 use super::session::open_to_read;
-use crate::talk::{Talker, os_text};
+use crate::talk::Talker;
 
 /// List the stored runs, or the figures of one, with their intervals
 #[derive(Debug, Parser)]
@@ -37,10 +37,7 @@ pub fn run(options: &Options) -> ExitCode {
     };
     let mut screen = Screen::new(talker.clone(), 0);
     screen.print(text.trim_end());
-    match screen.ended() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => talker.fail(format_args!("write error: {}", os_text(&error))),
-    }
+    screen.status()
 }
 
 fn text(talker: &Talker, options: &Options) -> Result<String, StoreError> {

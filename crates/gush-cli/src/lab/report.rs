@@ -56,16 +56,14 @@ pub fn run(options: &Options) -> ExitCode {
     } else {
         screen.print(&quote::if_needed(&path).to_string());
     }
-    match screen.ended() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => talker.fail(format_args!("write error: {}", os_text(&error))),
-    }
+    screen.status()
 }
 
 /// The requested runs, from files and from the store.
 fn runs(talker: &Talker, options: &Options) -> Result<Vec<Run>, String> {
-    let is_file = |word: &&String| *word == "-" || word.contains('/') || word.ends_with(".json");
-    let (files, words): (Vec<&String>, Vec<&String>) = options.runs.iter().partition(is_file);
+    let is_file = |word: &String| word == "-" || word.contains('/') || word.ends_with(".json");
+    let (files, words): (Vec<String>, Vec<String>) =
+        options.runs.iter().cloned().partition(is_file);
     let mut runs = Vec::new();
     for file in &files {
         let read = match file.as_str() {
@@ -75,27 +73,14 @@ fn runs(talker: &Talker, options: &Options) -> Result<Vec<Run>, String> {
         runs.extend(read.map_err(|error| format!("{file}: {error}"))?);
     }
     if files.is_empty() || !words.is_empty() {
-        runs.extend(
-            stored(talker, options.db.as_ref(), &words).map_err(|error| error.to_string())?,
-        );
+        let stored = open_to_read(talker, options.db.as_ref());
+        let stored = stored.and_then(|store| store.runs_called(&words));
+        runs.extend(stored.map_err(|error| error.to_string())?);
     }
     if runs.is_empty() {
         return Err("no runs yet: gush lab, or gush lab import, makes the first".to_owned());
     }
     Ok(runs)
-}
-
-/// The stored runs named by `words`; all stored runs if there are no words.
-fn stored(
-    talker: &Talker,
-    db: Option<&PathBuf>,
-    words: &[&String],
-) -> Result<Vec<Run>, store::StoreError> {
-    let store = open_to_read(talker, db)?;
-    if words.is_empty() {
-        return store.runs()?.iter().map(|entry| store.run(&entry.run.id)).collect();
-    }
-    words.iter().map(|word| store.run(&store.find(word)?)).collect()
 }
 
 /// The path of the page.

@@ -1,11 +1,12 @@
 //! The output while cases run: the present case, on a terminal; failures; rows of figures.
 
 use std::io::{self, IsTerminal};
+use std::process::ExitCode;
 
 use gush_lab::model::Sample;
 use gush_lab::runner::Event;
 
-use crate::talk::{Talker, columns, shortened, try_write_out};
+use crate::talk::{Talker, columns, os_text, shortened, try_write_out};
 
 /// Says of a round, counted from 1, how far the run is.
 pub type Outlook = Box<dyn Fn(u32) -> String>;
@@ -103,8 +104,14 @@ impl Screen {
         }
     }
 
-    /// The error of the first line that could not be printed, if any.
-    pub fn ended(self) -> io::Result<()> {
-        self.write_error.map_or(Ok(()), Err)
+    /// Tells the error of the first line that could not be printed, if any: then the command has failed.
+    pub fn ended(self) -> Result<(), ExitCode> {
+        let told = |error| self.talker.fail(format_args!("write error: {}", os_text(&error)));
+        self.write_error.map_or(Ok(()), |error| Err(told(error)))
+    }
+
+    /// The exit status of a command that has printed all it had to say.
+    pub fn status(self) -> ExitCode {
+        self.ended().err().unwrap_or(ExitCode::SUCCESS)
     }
 }

@@ -328,7 +328,7 @@ impl Ended {
             ));
         }
         match screen.ended() {
-            Err(error) => self.talker.fail(format_args!("write error: {}", os_text(&error))),
+            Err(status) => status,
             Ok(()) if self.run.interrupted => {
                 ExitCode::from(BY_SIGNAL + interrupt::signal().unwrap_or(SIGINT))
             }

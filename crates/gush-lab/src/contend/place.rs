@@ -1,7 +1,7 @@
 //! The place where contenders work: the input, and a hidden directory for outputs.
 
 use std::cell::OnceCell;
-use std::fs::{self, File};
+use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::Content;
 use super::content::special_kind;
 use crate::Error;
-use crate::scratch::{self, Scratch};
+use crate::scratch::{Scratch, cannot_make};
 
 /// The input, for which `{in}` stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ const READ_BYTES: u64 = 1 << 30;
 impl Place {
     /// Makes the directory in `dir`, and the input.
     pub(super) fn new(dir: &Path, input: Option<&Input>) -> Result<Self, Error> {
-        let scratch = Scratch::new_in(dir).map_err(|error| cannot_make(dir, &error))?;
+        let scratch = Scratch::new_in(dir)?;
         // Commands are text, and a path that is none cannot be written into one.
         if scratch.path().to_str().is_none() {
             return Err(Error::refused(format!(
@@ -78,7 +78,7 @@ impl Place {
         let is_made = matches!(input, Some(Input::Bytes(_)));
         let (path, input_bytes) = match input {
             None => (None, None),
-            Some(Input::Bytes(bytes)) => (Some(make(&scratch, *bytes)?), Some(*bytes)),
+            Some(Input::Bytes(bytes)) => (Some(scratch.filled("in", *bytes)?.0), Some(*bytes)),
             Some(Input::Path(path)) => {
                 let (path, bytes) = given(path)?;
                 (Some(path), bytes)
@@ -243,37 +243,6 @@ fn survey(path: &Path, hasher: &mut impl Hasher) {
     }
 }
 
-fn make(scratch: &Scratch, bytes: u64) -> Result<PathBuf, Error> {
-    room_for(scratch.path(), bytes)?;
-    let path = scratch.path().join("in");
-    let made = File::create_new(&path).and_then(|file| {
-        scratch::fill(&file, bytes)?;
-        // Written back now, so that the kernel does not do it during the first measurement.
-        file.sync_all()
-    });
-    match made {
-        Ok(()) => Ok(path),
-        Err(error) => Err(Error::failed(format!("cannot make an input of {bytes} bytes"), error)),
-    }
-}
-
-/// Refuses a disk without room for the input and a copy, before the disk is full.
-fn room_for(dir: &Path, bytes: u64) -> Result<(), Error> {
-    // A file system that does not tell has as much as it can get.
-    let Some(room) = rustix::fs::statvfs(dir).ok().filter(|room| room.f_blocks > 0) else {
-        return Ok(());
-    };
-    let free_bytes = room.f_bavail.saturating_mul(room.f_frsize);
-    // Half: an output as large as the input has to fit beside it.
-    if free_bytes / 2 >= bytes {
-        return Ok(());
-    }
-    Err(Error::refused(format!(
-        "cannot make an input of {bytes} bytes and leave room for a copy: {free_bytes} bytes are free on that disk \
-         (--dir names another place, --input another size)"
-    )))
-}
-
 /// Refuses a directory or an input that is not there, by a look alone.
 pub(super) fn check(dir: &Path, input: Option<&Input>) -> Result<(), Error> {
     let there = fs::metadata(dir).map_err(|error| cannot_make(dir, &error))?;
@@ -284,14 +253,6 @@ pub(super) fn check(dir: &Path, input: Option<&Input>) -> Result<(), Error> {
         Some(Input::Path(path)) => found(path).map(drop),
         Some(Input::Bytes(_)) | None => Ok(()),
     }
-}
-
-fn cannot_make(dir: &Path, error: &io::Error) -> Error {
-    Error::refused(format!(
-        "cannot make files in '{}': {} (--dir names another place)",
-        dir.display(),
-        crate::os_words(error)
-    ))
 }
 
 /// The path without symbolic links.

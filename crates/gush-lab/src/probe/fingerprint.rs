@@ -9,6 +9,7 @@ use gush::{Cgroup, Host};
 
 use super::processor::{self, Frequency};
 use crate::model::Machine;
+use crate::procfs;
 
 /// The machine whose `/proc`, `/sys` and `/etc` are in the directory `root`.
 ///
@@ -27,7 +28,7 @@ pub(super) fn of(root: &Path, host: &Host, cgroup: &Cgroup) -> Machine {
         ("processors", processor::online(root).map(|count| count.to_string())),
         ("processors_allowed", told(&host.allowed)),
         ("virtualisation", processor::virtualisation(root)),
-        ("memory", memory_bytes(&at("proc/meminfo")).map(gib)),
+        ("memory", procfs::bytes(at("proc/meminfo"), "MemTotal").map(gib)),
         ("kernel", told(&host.kernel)),
         ("kernel_build", line("proc/sys/kernel/version")),
         ("mitigations", mitigations(&at("sys/devices/system/cpu/vulnerabilities"))),
@@ -79,13 +80,6 @@ fn chosen(line: Option<String>) -> Option<String> {
 /// The kernel reports less than the installed memory, and not always as much less: half a GiB is close enough.
 fn gib(bytes: u64) -> String {
     format!("{:.1} GiB", (bytes as f64 / f64::from(1 << 29)).round() / 2.0)
-}
-
-/// proc_meminfo(5): `MemTotal: 24684084 kB`, where kB are KiB.
-fn memory_bytes(meminfo: &Path) -> Option<u64> {
-    let text = fs::read_to_string(meminfo).ok()?;
-    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    total.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// Does this virtual machine give free pages back to its host, which has to supply them again when they are touched

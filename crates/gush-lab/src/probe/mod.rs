@@ -18,17 +18,15 @@ use std::path::Path;
 use gush::{Cgroup, Host};
 
 use crate::model::{Machine, Warning};
+use crate::procfs;
 
 pub use counters::Counters;
 pub(crate) use trials::HugePage;
 
 /// Memory that can be had without pushing anything out (`MemAvailable` of proc_meminfo(5)).
 pub(crate) fn available_memory_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
     // Without procfs 1 GiB is assumed: most machines have as much to spare.
-    kib.map_or(1 << 30, |kib| kib << 10)
+    procfs::bytes("/proc/meminfo", "MemAvailable").unwrap_or(1 << 30)
 }
 
 /// The facts about this machine, and the rights of this process.

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::fingerprint::read_line;
+use crate::affinity;
 
 /// The processor's name in `/proc/cpuinfo`; where there is none (arm64), the numbers of maker and part.
 pub(super) fn model(cpuinfo: &Path) -> Option<String> {
@@ -23,13 +24,7 @@ pub(super) fn model(cpuinfo: &Path) -> Option<String> {
 /// How many processors are online: `0-3,6` are five.
 pub(super) fn online(root: &Path) -> Option<usize> {
     let list = read_line(&root.join("sys/devices/system/cpu/online"))?;
-    list.split(',')
-        .map(|range| {
-            let (first, last) = range.split_once('-').unwrap_or((range, range));
-            let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-            last.checked_sub(first)?.checked_add(1)
-        })
-        .sum()
+    Some(affinity::cpus(&list).len()).filter(|count| *count > 0)
 }
 
 /// The hypervisor of the machine, by the firmware's name, or by the processor's word.

@@ -227,12 +227,16 @@ impl Store {
         run.ok_or_else(|| StoreError::NoSuchRun(format!("no run is called '{id}'")))
     }
 
-    /// Is there a run with this id?
+    /// The runs that these words mean, whole; all of them for no words.
     ///
     /// # Errors
-    /// When the file cannot be read.
-    pub fn has(&self, id: &str) -> Result<bool, StoreError> {
-        Ok(self.index()?.has(id))
+    /// [`StoreError::NoSuchRun`], or when the file cannot be read.
+    pub fn runs_called(&self, words: &[String]) -> Result<Vec<Run>, StoreError> {
+        let ids = match words {
+            [] => self.index()?.ids(),
+            words => words.iter().map(|word| self.find(word)).collect::<Result<_, _>>()?,
+        };
+        ids.iter().map(|id| self.run(id)).collect()
     }
 
     fn of(log: Log) -> Self {

@@ -6,12 +6,11 @@ use std::cell::OnceCell;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use gush_lab::Error;
 use gush_lab::contend::{self, Absent, Comparison, Pace, Paced, Standing, show};
-use gush_lab::csv::{field, figure};
 use gush_lab::model::Sample;
 use gush_lab::probe::Probe;
 use gush_lab::transfer;
+use gush_lab::{Error, csv};
 use gush_tree::quote;
 use serde_json::Value;
 
@@ -20,8 +19,8 @@ use super::screen::{Outlook, Screen};
 use super::session::{Ended, Limits, Session};
 use crate::files::takes_text_in_its_directory;
 use crate::talk::{Talker, os_text};
-pub use options::Options;
 use options::{Bout, is_stdout};
+pub use options::{Options, percent};
 
 pub fn run(options: &Options) -> ExitCode {
     let talker = Talker::new("gush lab run");
@@ -161,29 +160,34 @@ fn measure(
 }
 
 const CSV_HEADER: &str = "contender,round,wall_s,user_s,system_s,peak_bytes,gib_per_s,bytes,status,signal,output,printed";
+const CSV_COLUMNS: [&str; 12] = [
+    "case",
+    "round",
+    "wall_s",
+    "user_s",
+    "system_s",
+    "peak_bytes",
+    "gib_per_s",
+    "bytes",
+    "status",
+    "signal",
+    "output",
+    "printed",
+];
 
 fn csv_row(sample: &Sample) -> String {
-    let Sample { case, round, measured, .. } = sample;
-    let fact = |name: &str| match measured.facts.get(name) {
-        None => String::new(),
-        Some(Value::String(text)) => field(text),
-        Some(value) => field(&value.to_string()),
-    };
-    let [peak, status, signal, output] = ["peak_bytes", "status", "signal", "output"].map(fact);
-    let [wall, user, system, speed] =
-        [measured.wall_s, measured.user_s, measured.system_s, measured.gib_per_s].map(figure);
+    let mut sample = sample.clone();
+    let facts = &mut sample.measured.facts;
     // A process that a signal ended has no exit status.
-    let status = if status.is_empty() && signal.is_empty() { "0" } else { &status };
-    let printed = measured
-        .facts
-        .iter()
-        .filter_map(|(name, value)| Some(format!("{}={value}", name.strip_prefix("printed ")?)));
-    let printed: Vec<String> = printed.collect();
-    let (case, bytes) = (field(case), measured.bytes);
-    format!(
-        "{case},{round},{wall},{user},{system},{peak},{speed},{bytes},{status},{signal},{output},{}",
-        field(&printed.join(" "))
-    )
+    if !facts.contains_key("signal") {
+        facts.entry("status".to_owned()).or_insert(0.into());
+    }
+    let printed = |(name, value): (&String, &Value)| {
+        Some(format!("{}={value}", name.strip_prefix("printed ")?))
+    };
+    let printed: Vec<String> = facts.iter().filter_map(printed).collect();
+    facts.insert("printed".to_owned(), printed.join(" ").into());
+    csv::row(&CSV_COLUMNS, &sample)
 }
 
 /// Writes the files, tells of regressions, and gives the exit status.

@@ -249,7 +249,8 @@ fn figure(text: &str) -> Result<Printed, &'static str> {
     }
 }
 
-fn percent(text: &str) -> Result<f64, &'static str> {
+/// A part of a whole, written as so many percent.
+pub fn percent(text: &str) -> Result<f64, &'static str> {
     match text.strip_suffix('%').unwrap_or(text).parse::<f64>() {
         Ok(percent) if (0.0..=1000.0).contains(&percent) => Ok(percent / 100.0),
         _ => Err("must be a number from 0 to 1000, with or without %"),

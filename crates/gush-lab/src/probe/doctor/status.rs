@@ -1,6 +1,7 @@
 //! The state of this process in /proc/self/status: capabilities, and filters on system calls.
 
 use super::finding::Finding;
+use crate::procfs::field_in;
 
 /// The lines that matter (proc_pid_status(5)).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,19 +20,15 @@ pub(super) enum Capability {
 
 impl Status {
     pub(super) fn own() -> Self {
-        // Bytes, because the name of the program stands there, and need not be UTF-8.
-        let status = std::fs::read("/proc/self/status").unwrap_or_default();
-        Self::parse(&String::from_utf8_lossy(&status))
+        Self::parse(&std::fs::read("/proc/self/status").unwrap_or_default())
     }
 
-    fn parse(text: &str) -> Self {
-        let value = |name: &str| {
-            text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
-        };
-        let number = |name| value(name).and_then(|text| text.parse().ok());
+    fn parse(text: &[u8]) -> Self {
+        let number = |name| field_in(text, name)?.parse().ok();
+        let capabilities = field_in(text, "CapEff");
         Self {
-            effective_capabilities: value("CapEff")
-                .and_then(|text| u64::from_str_radix(text, 16).ok())
+            effective_capabilities: capabilities
+                .and_then(|text| u64::from_str_radix(&text, 16).ok())
                 .unwrap_or(0),
             seccomp_mode: number("Seccomp"),
             seccomp_filters: number("Seccomp_filters"),
@@ -85,7 +82,7 @@ mod tests {
 
     #[test]
     fn capabilities_and_filters_are_read() {
-        let text = "Name:\tx\nCapEff:\t0000004000200000\nSeccomp:\t2\nSeccomp_filters:\t1\n";
+        let text = b"Name:\tx\nCapEff:\t0000004000200000\nSeccomp:\t2\nSeccomp_filters:\t1\n";
         let status = Status::parse(text);
         assert!(status.has(Capability::SysAdmin) && status.has(Capability::Perfmon));
         assert!(status.is_filtered());
@@ -95,6 +92,6 @@ mod tests {
 
     #[test]
     fn an_empty_status_is_unknown() {
-        assert_eq!(Status::parse("").seccomp().state, State::Unknown);
+        assert_eq!(Status::parse(b"").seccomp().state, State::Unknown);
     }
 }

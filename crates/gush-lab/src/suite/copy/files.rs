@@ -3,14 +3,13 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 
 use gush::Digest;
 
 use crate::Error;
 use crate::count::Count;
-use crate::scratch::{Scratch, fill};
+use crate::scratch::Scratch;
 
 /// The sources and the target.
 #[derive(Debug)]
@@ -32,14 +31,7 @@ pub(super) struct Source {
 impl Files {
     /// A new, hidden directory in `dir`, which is removed in the end.
     pub(super) fn new(dir: &Path) -> Result<Self, Error> {
-        let cannot = |error: io::Error| {
-            let what = format!("cannot make files in '{}'", dir.display());
-            Error::refused(format!(
-                "{what}: {} (--dir names another place)",
-                crate::os_words(&error)
-            ))
-        };
-        let scratch = Scratch::new_in(dir).map_err(cannot)?;
+        let scratch = Scratch::new_in(dir)?;
         Ok(Self { scratch, sources: RefCell::default(), counts: RefCell::default() })
     }
 
@@ -84,41 +76,14 @@ impl Files {
     }
 
     fn make(&self, size_bytes: u64) -> Result<Source, Error> {
-        let path = self.scratch.path().join(format!("source-{size_bytes}"));
-        self.room_for(size_bytes)?;
-        let made = File::options().read(true).write(true).create_new(true).open(&path);
-        let made = made.and_then(|file| {
-            fill(&file, size_bytes)?;
-            // Written back now, or the disk would be at it during the first measurements.
-            file.sync_all()?;
-            Ok(file)
-        });
-        let file = made.map_err(|error| {
-            // The error to tell is that of writing, not that of tidying up.
-            let _ = fs::remove_file(&path);
-            Error::failed(format!("cannot make a source of {size_bytes} bytes"), error)
-        })?;
+        let (path, file) = self.scratch.filled(&format!("source-{size_bytes}"), size_bytes)?;
         let digest = digest(&file)?;
         Ok(Source { path, digest })
     }
 
     /// Refuses a disk without room for the source and a copy, before the disk is full.
     pub(super) fn room_for(&self, size_bytes: u64) -> Result<(), Error> {
-        // One that does not tell has as much as it can get.
-        let Some(room) =
-            rustix::fs::statvfs(self.scratch.path()).ok().filter(|room| room.f_blocks > 0)
-        else {
-            return Ok(());
-        };
-        let free_bytes = room.f_bavail.saturating_mul(room.f_frsize);
-        // The source and its copy.
-        if free_bytes / 2 >= size_bytes {
-            return Ok(());
-        }
-        Err(Error::refused(format!(
-            "cannot make a source of {size_bytes} bytes and a copy of it: {free_bytes} bytes are free on \
-             that disk (--dir names another place, --size other sizes)"
-        )))
+        self.scratch.room_for(size_bytes)
     }
 }
 

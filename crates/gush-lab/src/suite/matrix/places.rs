@@ -12,6 +12,7 @@ use nix::mount::{MsFlags, mount as mount_at};
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{CWD, Mode, OFlags};
 use serde::{Deserialize, Serialize};
+use tempfile::tempfile_in;
 
 use super::Kind;
 use crate::mount::{self, Mount};
@@ -96,7 +97,7 @@ fn mounted() -> Vec<Place> {
         };
         let known = places.iter().position(|place| place.kind == kind);
         // A mounted file system may be read-only, or another user's.
-        if known.is_some_and(|at| places[at].dir.is_some()) || create_in(&dir).is_err() {
+        if known.is_some_and(|at| places[at].dir.is_some()) || tempfile_in(&dir).is_err() {
             continue;
         }
         let path = dir.display();
@@ -125,17 +126,6 @@ fn candidates() -> Vec<PathBuf> {
     dirs
 }
 
-/// A file without a name (O_TMPFILE, open(2)), or one whose name is gone at once.
-pub(super) fn create_in(dir: &Path) -> io::Result<File> {
-    let mode = Mode::RUSR | Mode::WUSR;
-    // A file without a name leaves nothing behind, however this process ends.
-    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    if let Ok(fd) = rustix::fs::openat(CWD, dir, flags, mode) {
-        return Ok(fd.into());
-    }
-    tempfile::tempfile_in(dir)
-}
-
 /// A file system that does not tell its free space counts as large enough.
 fn has_room(dir: &Path) -> bool {
     let about = rustix::fs::statvfs(dir).ok().filter(|about| about.f_blocks > 0);
@@ -147,7 +137,7 @@ fn takes_fifo(dir: &Path) -> bool {
 }
 
 fn takes_direct(dir: &Path) -> bool {
-    create_in(dir).is_ok_and(|file| reopen(&file, OFlags::RDWR | OFlags::DIRECT).is_ok())
+    tempfile_in(dir).is_ok_and(|file| reopen(&file, OFlags::RDWR | OFlags::DIRECT).is_ok())
 }
 
 /// Another description of the same file, at position 0, with other flags.
@@ -177,7 +167,7 @@ fn make(kind: Kind, workshop: &mut Option<PathBuf>, space_bytes: u64) -> Result<
         None if kind == Kind::Overlay => mount_overlay(&shop, &point).map_err(not_made)?,
         None => return Err(not_made("gush has no recipe for it".into())),
     }
-    create_in(&point).map_err(|error| not_made(format!("it takes no file: {error}")))?;
+    tempfile_in(&point).map_err(|error| not_made(format!("it takes no file: {error}")))?;
     Ok(point)
 }
 
@@ -254,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_reopened_file_is_the_same_file() {
-        let file = create_in(&std::env::temp_dir()).unwrap();
+        let file = tempfile_in(std::env::temp_dir()).unwrap();
         let twin = reopen(&file, OFlags::RDONLY).unwrap();
         let inode = |file: &File| rustix::fs::fstat(file).unwrap().st_ino;
         assert_eq!(inode(&file), inode(&twin));

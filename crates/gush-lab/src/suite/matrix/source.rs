@@ -31,7 +31,7 @@ impl Workshop {
         if kind == Kind::Memfd {
             return Ok(rustix::fs::memfd_create("gush-lab", MemfdFlags::CLOEXEC)?.into());
         }
-        places::create_in(self.dir(kind)?)
+        tempfile::tempfile_in(self.dir(kind)?)
     }
 
     /// Where things of a kind are made that have a name on a file system.
