@@ -60,7 +60,7 @@ pub(super) fn group() -> Option<Pid> {
     guard.as_ref().map(Guard::pid)
 }
 
-/// The group was killed, and the guard with it if it was its own. Waited for here: until it is gone, it would look like one that is there.
+/// The group was killed, and the guard with it if it was its own. Waited for here, or `group` would take it for a living one.
 pub(super) fn gone_with(group: Pid) {
     if let Some(mut guard) = lock().take_if(|guard| guard.pid() == group) {
         // Fails only where nobody is left to wait for.
