@@ -20,6 +20,7 @@ mod run_ends;
 mod run_fair;
 mod run_figures;
 mod run_files;
+mod run_hyperfine;
 mod runs;
 mod store;
 mod tour;

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use crate::common::gush;
 use serde_json::Value;
@@ -176,7 +176,7 @@ fn runs_that_failed_are_counted_beside_their_figures() {
     let (status, out, said) = lab(dir.path(), &["-r", "3", "-i", "sleep 0.01", "false", killed]);
     assert_eq!(status, Some(0), "{said}");
     assert!(out.contains("\nfalse failed in 3 of 3 rounds: status 1\n"), "{out}");
-    assert!(out.contains(&format!("\n{killed} failed in 3 of 3 rounds: a signal\n")), "{out}");
+    assert!(out.contains(&format!("\n{killed} failed in 3 of 3 rounds: signal 9\n")), "{out}");
     assert!(!out.contains("sleep 0.01 failed"), "{out}");
 }
 
@@ -385,6 +385,16 @@ fn a_fifo_is_no_standard_input() {
     let (status, _, said) = lab(dir.path(), &["-r", "1", "--stdin", "--input", "./fifo", "cat"]);
     assert_eq!(status, Some(1), "{said}");
     assert!(said.contains("the input is a FIFO, which holds whoever opens it"), "{said}");
+}
+
+#[test]
+fn a_pipe_without_a_name_is_no_input() {
+    let dir = TempDir::new().unwrap();
+    let mut command = crate::run::lab(dir.path());
+    command.args(["--input", "/dev/stdin", "cat {in}"]).stdin(Stdio::piped());
+    let (status, _, said) = ended(&mut command);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("'/dev/stdin' is a pipe, whose bytes come once"), "{said}");
 }
 
 #[test]

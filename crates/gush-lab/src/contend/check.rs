@@ -122,7 +122,8 @@ impl Comparison {
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         let own = [&self.setup, &self.prepare, &self.conclude, &self.cleanup, &self.expected];
         let of_entries = self.entries.iter().flat_map(|entry| {
-            [Some(entry.command.as_str()), entry.prepare.as_deref()].into_iter().flatten()
+            let around = [&entry.prepare, &entry.conclude].into_iter().flatten();
+            around.map(String::as_str).chain([entry.command.as_str()])
         });
         own.into_iter().flatten().map(String::as_str).chain(of_entries)
     }

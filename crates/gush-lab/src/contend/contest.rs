@@ -110,7 +110,7 @@ impl Comparison {
             let sides = Sides {
                 setup: self.setup.clone(),
                 prepare: entry.prepare.clone().or_else(|| self.prepare.clone()),
-                conclude: self.conclude.clone(),
+                conclude: entry.conclude.clone().or_else(|| self.conclude.clone()),
                 cleanup: self.cleanup.clone(),
             };
             let named: Vec<&Parameter> = self

@@ -100,15 +100,21 @@ impl Language {
     }
 }
 
-/// Always in seconds. The first columns are hyperfine's: `command,mean,stddev,median,user,system,min,max`.
+/// Always in seconds. The first columns are hyperfine's: `command,mean,stddev,median,user,system,min,max`, where `user` and `system`
+/// are means, and `parameter_NAME` for each parameter.
 #[must_use]
 pub fn csv(standings: &[Standing]) -> String {
     let figures = standings.iter().flat_map(|one| &one.figures);
     let figures = distinct(figures.map(|figure| figure.printed.name.as_str()));
-    let mut text = String::from(
-        "command,mean,stddev,median,user,system,min,max,median_low,median_high,times_first,times_first_low,\
-         times_first_high,memory_bytes,gib_per_s,system_calls,samples,failure",
-    );
+    let parameters = standings.iter().flat_map(|one| &one.parameters);
+    let mut parameters = distinct(parameters.map(|(name, _)| name.as_str()));
+    parameters.sort_unstable();
+    let mut text = String::from("command,mean,stddev,median,user,system,min,max");
+    for name in &parameters {
+        text += &format!(",{}", csv::field(&format!("parameter_{name}")));
+    }
+    text += ",median_low,median_high,times_first,times_first_low,times_first_high,memory_bytes,gib_per_s,system_calls,samples,\
+             failure";
     for name in &figures {
         text += &format!(",{},{}", csv::field(name), csv::field(&format!("{name}_times_first")));
     }
@@ -118,15 +124,21 @@ pub fn csv(standings: &[Standing]) -> String {
         let maybe = |value: Option<f64>| value.map(figure).unwrap_or_default();
         let times = one.compared().times_first;
         let whole = |value: Option<u64>| value.map(|value| value.to_string()).unwrap_or_default();
-        let fields = [
+        let value = |name: &&str| {
+            let own = one.parameters.iter().find(|(own, _)| own == name);
+            own.map(|(_, value)| csv::field(value)).unwrap_or_default()
+        };
+        let hyperfines = [
             csv::field(&one.label),
             figure(one.mean_s),
             maybe(one.deviation_s),
             figure(one.seconds.median.value),
-            figure(one.user_s),
-            figure(one.system_s),
+            figure(one.mean_user_s),
+            figure(one.mean_system_s),
             figure(one.range_s[0]),
             figure(one.range_s[1]),
+        ];
+        let others = [
             maybe(one.seconds.median.interval.map(|around| around.low)),
             maybe(one.seconds.median.interval.map(|around| around.high)),
             maybe(times.map(|times| times.value)),
@@ -138,7 +150,8 @@ pub fn csv(standings: &[Standing]) -> String {
             one.seconds.rounds.len().to_string(),
             csv::field(one.failure.as_deref().unwrap_or_default()),
         ];
-        text += &fields.join(",");
+        let fields = hyperfines.into_iter().chain(parameters.iter().map(value)).chain(others);
+        text += &fields.collect::<Vec<_>>().join(",");
         for name in &figures {
             let own = one.figures.iter().find(|figure| figure.printed.name == *name);
             let times = own.and_then(|own| own.times_first).map(|times| times.value);
@@ -165,7 +178,9 @@ struct One<'a> {
     min: f64,
     max: f64,
     times: Vec<f64>,
-    exit_codes: &'a [Option<i64>],
+    #[serde(skip_serializing_if = "<[u64]>::is_empty")]
+    memory_usage_byte: &'a [u64],
+    exit_codes: Vec<i64>,
     #[serde(skip_serializing_if = "Map::is_empty")]
     parameters: Map<String, Value>,
     median_interval: Option<[f64; 2]>,
@@ -206,12 +221,13 @@ pub fn json(standings: &[Standing]) -> String {
             mean: standing.mean_s,
             stddev: standing.deviation_s,
             median: standing.seconds.median.value,
-            user: standing.user_s,
-            system: standing.system_s,
+            user: standing.mean_user_s,
+            system: standing.mean_system_s,
             min: standing.range_s[0],
             max: standing.range_s[1],
             times: standing.seconds.rounds.iter().map(|&(_, seconds)| seconds).collect(),
-            exit_codes: &standing.statuses,
+            memory_usage_byte: &standing.peaks_bytes,
+            exit_codes: standing.ends.iter().map(|end| end.shell_status()).collect(),
             parameters: standing.parameters.iter().map(parameter).collect(),
             median_interval: ends(standing.seconds.median),
             times_first: times.map(|times| times.value),
@@ -259,7 +275,7 @@ mod tests {
             samples("b", &[0.1, 0.13, 0.09, 0.12, 0.08]),
         ];
         let mut standings = judged(&all.concat());
-        (standings[1].user_s, standings[1].system_s) = (0.25, 0.5);
+        (standings[1].mean_user_s, standings[1].mean_system_s) = (0.25, 0.5);
         let one = &standings[1];
         let times = one.seconds.times_first.unwrap();
         let [median, ratio] = [one.seconds.median, times].map(|of| of.interval.unwrap());

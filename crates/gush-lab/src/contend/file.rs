@@ -40,7 +40,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::{Comparison, Entry, Input, Output, Parameter, Shell, Standing};
+use super::{Comparison, Entry, Ignored, Input, Output, Parameter, Shell, Standing};
 use crate::Error;
 use crate::model::Printed;
 use crate::stats;
@@ -220,7 +220,7 @@ impl Block {
             shell,
             warmups: written.warmup.unwrap_or(usual.warmups),
             repeat: written.repeat.unwrap_or(usual.repeat),
-            ignores_failures: written.ignore_failure,
+            ignored: if written.ignore_failure { Ignored::All } else { Ignored::None },
             output,
             is_input_piped: written.stdin,
             keeps_output: written.keep_out,

@@ -39,10 +39,13 @@ mod start;
 pub mod template;
 
 use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 
 pub use contender::absence;
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::Error;
 use crate::model::Printed;
@@ -110,6 +113,69 @@ impl Output {
     }
 }
 
+/// The failures that put no command out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Ignored {
+    /// None: who fails is out.
+    #[default]
+    None,
+    /// Every failure.
+    All,
+    /// These exit statuses; 128 and the number of a signal stand for an end by this signal.
+    Statuses(Vec<i32>),
+}
+
+impl Ignored {
+    /// `all-non-zero`, or exit statuses with commas between, as with hyperfine.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] for another text.
+    ///
+    /// ```
+    /// use gush_lab::contend::Ignored;
+    /// assert_eq!(Ignored::read("all-non-zero")?, Ignored::All);
+    /// assert_eq!(Ignored::read("1,2")?, Ignored::Statuses(vec![1, 2]));
+    /// assert!(Ignored::read("some").is_err());
+    /// # Ok::<(), gush_lab::Error>(())
+    /// ```
+    pub fn read(text: &str) -> Result<Self, Error> {
+        if text == "all-non-zero" {
+            return Ok(Self::All);
+        }
+        let statuses = text.split(',').map(|status| status.trim().parse());
+        let statuses = statuses.collect::<Result<_, _>>();
+        statuses.map(Self::Statuses).map_err(|_| {
+            Error::refused(format!("'{text}' is no list of exit statuses: 1,2 (or all-non-zero)"))
+        })
+    }
+
+    /// Is an end by `status` ignored?
+    fn has(&self, status: ExitStatus) -> bool {
+        match self {
+            Self::None => false,
+            Self::All => true,
+            Self::Statuses(statuses) => statuses.contains(&shell_status(status)),
+        }
+    }
+
+    /// For the identity of a case.
+    fn told(&self) -> Value {
+        match self {
+            Self::None => false.into(),
+            Self::All => true.into(),
+            Self::Statuses(statuses) => {
+                let statuses: Vec<String> = statuses.iter().map(i32::to_string).collect();
+                statuses.join(",").into()
+            }
+        }
+    }
+}
+
+/// The status as shells count: 128 and the number of the signal, after an end by a signal.
+fn shell_status(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
+}
+
 /// A command in a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -120,6 +186,8 @@ pub struct Entry {
     pub name: Option<String>,
     /// Runs before each run of the command, in the place of the comparison's own.
     pub prepare: Option<String>,
+    /// Runs after each run of the command, in the place of the comparison's own.
+    pub conclude: Option<String>,
     /// Programs that the command needs beside the program started.
     #[serde(default)]
     pub needs: Vec<String>,
@@ -183,8 +251,8 @@ pub struct Comparison {
     pub warmups: u32,
     /// How often a sample runs the command, one run after the other, each with everything around a run.
     pub repeat: u32,
-    /// A command that fails is measured nevertheless.
-    pub ignores_failures: bool,
+    /// Commands that fail so are measured nevertheless.
+    pub ignored: Ignored,
     /// Where standard output goes.
     pub output: Output,
     /// Standard input is the input, instead of nothing.
@@ -220,7 +288,7 @@ impl Default for Comparison {
             shell: Shell::Auto,
             warmups: 1,
             repeat: 1,
-            ignores_failures: false,
+            ignored: Ignored::None,
             output: Output::Null,
             is_input_piped: false,
             keeps_output: false,

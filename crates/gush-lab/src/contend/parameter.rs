@@ -18,7 +18,7 @@ const TAKEN: &[&str] = &["in", "out", "dir", "gush"];
 const MOST_VALUES: usize = 1000;
 
 impl Parameter {
-    /// The values of a text, with commas in between; `\,` is a comma.
+    /// The values of a text, with commas in between; `\,` is a comma, and `\\` a backslash.
     ///
     /// # Errors
     /// [`Error::Refused`] for a name that cannot be one.
@@ -35,7 +35,7 @@ impl Parameter {
             let last = values.last_mut().expect("never empty");
             match letter {
                 ',' => values.push(String::new()),
-                '\\' if letters.peek() == Some(&',') => last.extend(letters.next()),
+                '\\' if matches!(letters.peek(), Some(',' | '\\')) => last.extend(letters.next()),
                 letter => last.push(letter),
             }
         }

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -258,7 +258,14 @@ pub(super) fn check(dir: &Path, input: Option<&Input>) -> Result<(), Error> {
 /// The path without symbolic links.
 fn found(path: &Path) -> Result<(PathBuf, fs::Metadata), Error> {
     let cannot = |error| Error::failed(format!("cannot use '{}' as input", path.display()), error);
-    let full = path.canonicalize().map_err(cannot)?;
+    let full = path.canonicalize().map_err(|error| match fs::metadata(path) {
+        // The link of a pipe without a name, such as a shell's <(…), leads nowhere.
+        Ok(there) if there.file_type().is_fifo() => Error::refused(format!(
+            "'{}' is a pipe, whose bytes come once, and each run needs them: write them into a file",
+            path.display()
+        )),
+        _ => cannot(error),
+    })?;
     if full.to_str().is_none() {
         return Err(Error::refused(format!(
             "'{}' is no UTF-8, and cannot stand in a command",

@@ -29,7 +29,7 @@ impl Ring {
     /// Does a command beside those of the contenders name the input, which it may make anew then?
     pub(super) fn names_input(&self) -> bool {
         let Comparison { setup, prepare, conclude, cleanup, entries, .. } = &self.rules;
-        let own = entries.iter().filter_map(|entry| entry.prepare.as_ref());
+        let own = entries.iter().flat_map(|entry| [&entry.prepare, &entry.conclude]).flatten();
         let all = [setup, prepare, conclude, cleanup].into_iter().flatten().chain(own);
         all.into_iter().any(|text| names(text, "in"))
     }

@@ -1,5 +1,7 @@
 //! The result of the samples: how fast each contender is, beside the first and beside the fastest.
 
+use std::fmt;
+
 use serde_json::Value;
 
 use crate::cases::distinct;
@@ -37,12 +39,51 @@ pub struct Standing {
     pub figures: Vec<Figure>,
     /// The number of system calls, if they were counted.
     pub calls: Option<u64>,
-    /// Every exit status, in the order of the rounds; of a process that a signal ended, none.
-    pub statuses: Vec<Option<i64>>,
+    /// The mean of the processor seconds in user space.
+    pub mean_user_s: f64,
+    /// The mean of the processor seconds in the kernel.
+    pub mean_system_s: f64,
+    /// The largest memory of each run in bytes; nothing unless all are known.
+    pub peaks_bytes: Vec<u64>,
+    /// Every end, in the order of the rounds.
+    pub ends: Vec<End>,
     /// The parameters' values.
     pub parameters: Vec<(String, String)>,
     /// The reason why the contender is out, if some round failed.
     pub failure: Option<String>,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// With this exit status.
+    Status(i64),
+    /// By this signal.
+    Signal(i64),
+}
+
+impl End {
+    fn of(measured: &Measured) -> Self {
+        let fact = |name: &str| measured.facts.get(name).and_then(Value::as_i64);
+        fact("signal").map_or_else(|| Self::Status(fact("status").unwrap_or(0)), Self::Signal)
+    }
+
+    /// The status as shells count: 128 and the number of the signal, after an end by a signal.
+    pub(super) fn shell_status(self) -> i64 {
+        match self {
+            Self::Status(status) => status,
+            Self::Signal(signal) => 128 + signal,
+        }
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => write!(f, "status {status}"),
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+        }
+    }
 }
 
 /// A figure by which contenders can be compared: the time, or one that the commands print.
@@ -160,14 +201,12 @@ fn standing(
     let number =
         |sample: &&Sample, name: &str| sample.measured.facts.get(name).and_then(Value::as_u64);
     let largest = |name: &str| samples.iter().filter_map(|sample| number(sample, name)).max();
-    let newest = samples.last()?;
-    let status = |sample: &&Sample| {
-        let facts = &sample.measured.facts;
-        match facts.contains_key("signal") {
-            true => None,
-            false => Some(facts.get("status").and_then(Value::as_i64).unwrap_or(0)),
-        }
+    let mean = |of: fn(&Measured) -> Option<f64>| {
+        samples.iter().filter_map(|sample| of(&sample.measured)).sum::<f64>() / samples.len() as f64
     };
+    let peaks: Option<Vec<u64>> =
+        samples.iter().map(|sample| number(sample, "peak_bytes")).collect();
+    let newest = samples.last()?;
     let parameter = |(name, value): (&String, &Value)| {
         Some((name.strip_prefix("parameter ")?.to_owned(), value.as_str()?.to_owned()))
     };
@@ -190,7 +229,10 @@ fn standing(
             .get("syscalls")
             .and_then(Value::as_object)
             .map(|calls| calls.values().filter_map(Value::as_u64).sum()),
-        statuses: samples.iter().map(status).collect(),
+        mean_user_s: mean(|measured| measured.user_s),
+        mean_system_s: mean(|measured| measured.system_s),
+        peaks_bytes: peaks.unwrap_or_default(),
+        ends: samples.iter().map(|sample| End::of(&sample.measured)).collect(),
         parameters: newest.measured.facts.iter().filter_map(parameter).collect(),
         failure: failure.map(|failure| failure.error.clone()),
     })
@@ -236,11 +278,8 @@ pub fn sentences(standings: &[Standing]) -> Vec<String> {
 
 /// Tells of the runs that failed, and were measured because failures are to be ignored.
 fn unsuccessful(one: &Standing) -> Option<String> {
-    let failed = || one.statuses.iter().filter(|status| **status != Some(0));
-    let end = |status: &Option<i64>| {
-        status.map_or("a signal".to_owned(), |status| format!("status {status}"))
-    };
-    let (label, runs, ends) = (&one.label, one.statuses.len(), distinct(failed().map(end)));
+    let failed = || one.ends.iter().filter(|end| **end != End::Status(0));
+    let (label, runs, ends) = (&one.label, one.ends.len(), distinct(failed().map(End::to_string)));
     let failed = failed().count();
     (failed > 0)
         .then(|| format!("{label} failed in {failed} of {runs} rounds: {}", ends.join(", ")))
@@ -311,6 +350,27 @@ pub(super) mod tests {
 
     const SLOW: [f64; 6] = [2.0, 2.02, 1.98, 2.0, 2.01, 1.99];
     const FAST: [f64; 6] = [1.0, 1.01, 0.99, 1.0, 1.01, 0.99];
+
+    #[test]
+    fn means_are_no_medians_and_memory_is_that_of_every_run_or_none() {
+        let mut all = samples("a", &[1.0; 4]);
+        for (place, sample) in all.iter_mut().enumerate() {
+            let far = if place == 2 { 4.0 } else { 0.0 };
+            (sample.measured.user_s, sample.measured.system_s) = (Some(far), Some(2.0 * far));
+            sample.measured.facts.insert("peak_bytes".to_owned(), (place + 1).into());
+        }
+        all[1].measured.facts.insert("signal".to_owned(), 9.into());
+        all[3].measured.facts.insert("status".to_owned(), 137.into());
+        let one = &judged(&all)[0];
+        assert_eq!((one.user_s, one.mean_user_s), (0.0, 1.0));
+        assert_eq!((one.system_s, one.mean_system_s), (0.0, 2.0));
+        assert_eq!(one.peaks_bytes, [1, 2, 3, 4]);
+        let (well, killed) = (End::Status(0), End::Signal(9));
+        assert_eq!(one.ends, [well, killed, well, End::Status(137)]);
+        assert_eq!([killed, End::Status(137)].map(End::shell_status), [137, 137]);
+        all[0].measured.facts.remove("peak_bytes");
+        assert_eq!(judged(&all)[0].peaks_bytes, Vec::<u64>::new());
+    }
 
     #[test]
     fn the_fastest_is_named_with_its_interval() {

@@ -9,8 +9,8 @@ use clap::{Parser, ValueEnum};
 use gush_lab::Error;
 use gush_lab::contend::template::names;
 use gush_lab::contend::{
-    Aim, Block, CaseFile, Comparison, Entry, Input, Output, Pace, Parameter, Shell, Standing,
-    export, show::Unit,
+    Aim, Block, CaseFile, Comparison, Entry, Ignored, Input, Output, Pace, Parameter, Shell,
+    Standing, export, show::Unit,
 };
 use gush_lab::model::Printed;
 use gush_tree::quote;
@@ -32,7 +32,9 @@ use crate::time::time;
                   untimed run each is looked at, only to tell of a difference (--output check compares every run). A contender that \
                   changes {in} is out; files of yours that it moved are kept. The processor time and memory of programs that go on after \
                   their command has ended are not counted: a warning names such commands.\n\n\
-                  The options of hyperfine mean the same here, but for --input: with --stdin the commands read it.\n\n\
+                  The options of hyperfine 1.20 mean the same here, but for --input (with --stdin the commands read it), --output, which is one \
+                  for all commands, and --name, which is one for each command and not for each value of a parameter. A command finds the number of \
+                  its run in HYPERFINE_ITERATION: 0, 1, …, and warmup-0 before the first round.\n\n\
                   gush lab run --input 1G 'cp {in} {out}' 'gush cp {in} {out}'\n\
                   gush lab run --input 256M -L level 1,3,9 'gzip -{level} -c {in} > {out}' --no-compare\n\
                   gush lab run --fail-if-slower 5% './old {in}' './new {in}' --input data.json\n\n\
@@ -55,6 +57,9 @@ pub struct Options {
     /// Measure all commands against COMMAND, which comes before them
     #[arg(long, value_name = "COMMAND")]
     reference: Option<String>,
+    /// Name the command of --reference
+    #[arg(long, value_name = "NAME", requires = "reference")]
+    reference_name: Option<String>,
     /// Make an input of SIZE random bytes, or use the file or directory PATH
     #[arg(long, value_name = "SIZE|PATH", value_parser = input)]
     input: Option<Input>,
@@ -68,13 +73,20 @@ pub struct Options {
     #[arg(long, value_name = "SIZE", value_parser = size::some_bytes)]
     bytes: Option<u64>,
     /// Give the parameter {VAR} each of the values in turn: 1,2,4
-    #[arg(short = 'L', long, value_names = ["VAR", "VALUES"], num_args = 2)]
+    #[arg(short = 'L', long, value_names = ["VAR", "VALUES"], num_args = 2, allow_hyphen_values = true)]
     parameter_list: Vec<String>,
     /// Give the parameter {VAR} the numbers from MIN to MAX
-    #[arg(short = 'P', long, value_names = ["VAR", "MIN", "MAX"], num_args = 3)]
+    #[arg(short = 'P', long, value_names = ["VAR", "MIN", "MAX"], num_args = 3, allow_hyphen_values = true)]
     parameter_scan: Vec<String>,
     /// The steps of --parameter-scan
-    #[arg(short = 'D', long, value_name = "STEP", default_value = "1")]
+    #[arg(
+        short = 'D',
+        long,
+        value_name = "STEP",
+        default_value = "1",
+        requires = "parameter_scan",
+        allow_hyphen_values = true
+    )]
     parameter_step_size: String,
     /// Take exactly N rounds
     #[arg(short, long, visible_alias = "rounds", value_name = "N", value_parser = at_least_one())]
@@ -96,29 +108,37 @@ pub struct Options {
     repeat: Option<u32>,
     /// Run COMMAND once for each contender, before all rounds
     #[arg(short, long, value_name = "COMMAND")]
-    setup: Option<String>,
-    /// Run COMMAND before each run; given several times, once for each contender
+    setup: Vec<String>,
+    /// Run COMMAND before each run; given several times, once for each command
     #[arg(short, long, value_name = "COMMAND")]
     prepare: Vec<String>,
-    /// Run COMMAND after each run
+    /// Run COMMAND after each run; given several times, once for each command
     #[arg(short = 'C', long, value_name = "COMMAND")]
-    conclude: Option<String>,
+    conclude: Vec<String>,
     /// Run COMMAND once for each contender, after all rounds and after an interrupt
     #[arg(short, long, value_name = "COMMAND")]
-    cleanup: Option<String>,
+    cleanup: Vec<String>,
     /// Let SHELL start all commands; none for no shell
     #[arg(short = 'S', long, value_name = "SHELL")]
     shell: Option<String>,
     /// Start all commands without a shell, as --shell none
     #[arg(short = 'N', conflicts_with = "shell")]
     no_shell: bool,
-    /// Measure commands that fail, too
-    #[arg(short, long)]
-    ignore_failure: bool,
+    /// Measure commands that fail, too, or only those that end with one of these exit statuses
+    #[arg(
+        short,
+        long,
+        value_name = "STATUS,…",
+        value_parser = ignored,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "all-non-zero"
+    )]
+    ignore_failure: Option<Ignored>,
     /// Where standard output goes: null, pipe (dropped behind a pipe), check (compared with the others'), inherit (shown), or into a
     /// file, a path with a slash
     #[arg(long, value_name = "WHERE", default_value = "null", value_parser = output)]
-    output: Output,
+    output: Vec<Output>,
     /// Show the output of the commands, as --output inherit
     #[arg(long, conflicts_with = "output")]
     show_output: bool,
@@ -215,6 +235,10 @@ impl Style {
             Self::Basic | Self::Color | Self::None => Some(false),
         }
     }
+}
+
+fn ignored(text: &str) -> Result<Ignored, String> {
+    Ignored::read(text).map_err(|error| error.told())
 }
 
 fn output(text: &str) -> Result<Output, String> {
@@ -359,13 +383,13 @@ impl Options {
             ("--stdin", self.stdin),
             ("--parameter-list", !self.parameter_list.is_empty()),
             ("--parameter-scan", !self.parameter_scan.is_empty()),
-            ("--setup", self.setup.is_some()),
+            ("--setup", !self.setup.is_empty()),
             ("--prepare", !self.prepare.is_empty()),
-            ("--conclude", self.conclude.is_some()),
-            ("--cleanup", self.cleanup.is_some()),
+            ("--conclude", !self.conclude.is_empty()),
+            ("--cleanup", !self.cleanup.is_empty()),
             ("--shell", self.shell.is_some() || self.no_shell),
-            ("--ignore-failure", self.ignore_failure),
-            ("--output", self.output != Output::Null),
+            ("--ignore-failure", self.ignore_failure.is_some()),
+            ("--output", self.output != [Output::Null]),
             ("--show-output", self.show_output),
             ("--expect", self.expect.is_some()),
             ("--no-compare", self.no_compare),
@@ -376,7 +400,7 @@ impl Options {
     }
 
     fn comparison(&self) -> Result<Comparison, Error> {
-        let Self { commands, name, prepare, .. } = self;
+        let Self { commands, name, prepare, conclude, .. } = self;
         let all = self.reference.iter().chain(commands);
         let references = usize::from(self.reference.is_some());
         if name.len() > commands.len() {
@@ -386,19 +410,46 @@ impl Options {
                 commands.len()
             )));
         }
-        if prepare.len() > 1 && prepare.len() != commands.len() + references {
-            return Err(Error::refused(format!(
-                "{} --prepare for {} command(s): give one for all, or one for each",
-                prepare.len(),
-                commands.len() + references
-            )));
+        let count = commands.len() + references;
+        for (option, given) in [("--prepare", prepare), ("--conclude", conclude)] {
+            if given.len() > 1 && given.len() != count {
+                return Err(Error::refused(format!(
+                    "{} {option} for {count} command(s): give one for all, or one for each",
+                    given.len()
+                )));
+            }
         }
-        let own_prepare = |place: usize| prepare.get(place).filter(|_| prepare.len() > 1).cloned();
-        let own_name = |place: usize| name.get(place.checked_sub(references)?).cloned();
+        for (option, given) in [("--setup", &self.setup), ("--cleanup", &self.cleanup)] {
+            if given.len() > 1 {
+                return Err(Error::refused(format!(
+                    "{option} is one for all commands, and given twice"
+                )));
+            }
+        }
+        if name.iter().chain(&self.reference_name).any(String::is_empty) {
+            return Err(Error::refused("a name with nothing in it tells no command from others"));
+        }
+        let output = match &self.output[..] {
+            _ if self.show_output => Output::Inherit,
+            [output] => output.clone(),
+            _ => {
+                return Err(Error::refused(
+                    "--output is one for all commands, so that like meets like (a shell's > in a command is its own)",
+                ));
+            }
+        };
+        let of_all = |texts: &[String]| texts.first().filter(|_| texts.len() == 1).cloned();
+        let own =
+            |texts: &[String], place: usize| texts.get(place).filter(|_| texts.len() > 1).cloned();
+        let own_name = |place: usize| match place.checked_sub(references) {
+            Some(place) => name.get(place).cloned(),
+            None => self.reference_name.clone(),
+        };
         let entry = |(place, command): (usize, &String)| Entry {
             command: command.clone(),
             name: own_name(place),
-            prepare: own_prepare(place),
+            prepare: own(prepare, place),
+            conclude: own(conclude, place),
             ..Entry::default()
         };
         let usual = Comparison::default();
@@ -410,15 +461,15 @@ impl Options {
             dir: self.dir.clone(),
             input: self.input.clone(),
             bytes: self.bytes,
-            setup: self.setup.clone(),
-            prepare: prepare.first().filter(|_| prepare.len() == 1).cloned(),
-            conclude: self.conclude.clone(),
-            cleanup: self.cleanup.clone(),
+            setup: of_all(&self.setup),
+            prepare: of_all(prepare),
+            conclude: of_all(conclude),
+            cleanup: of_all(&self.cleanup),
             shell: self.shell()?,
             warmups: self.warmup.unwrap_or(usual.warmups),
             repeat: self.repeat.unwrap_or(usual.repeat),
-            ignores_failures: self.ignore_failure,
-            output: if self.show_output { Output::Inherit } else { self.output.clone() },
+            ignored: self.ignore_failure.clone().unwrap_or_default(),
+            output,
             is_input_piped: self.stdin,
             keeps_output: self.keep_out,
             ignores_output: self.no_compare,

@@ -48,6 +48,9 @@ impl Sides {
     }
 }
 
+/// The variable by which a command learns which of its runs this is, named as scripts for hyperfine know it.
+const ITERATION: &str = "HYPERFINE_ITERATION";
+
 /// A command with its values.
 #[derive(Debug)]
 pub(super) struct Contender {
@@ -63,6 +66,8 @@ pub(super) struct Contender {
     is_set_up: Cell<bool>,
     /// Standard output goes into a file now, whatever the rules say.
     is_looked_at: Cell<bool>,
+    /// The runs so far, of the warm-up or, once the rounds have begun, of the rounds.
+    runs: Cell<u32>,
     calls: OnceCell<Calls>,
 }
 
@@ -95,6 +100,7 @@ impl Contender {
             ring,
             is_set_up: Cell::new(false),
             is_looked_at: Cell::new(false),
+            runs: Cell::new(0),
             calls: OnceCell::new(),
         }
     }
@@ -177,18 +183,18 @@ impl Contender {
         succeeded(status, &said).map_err(|why| Error::refused(format!("cleanup '{text}' {why}")))
     }
 
-    /// The command once: the time, the resources used, and the exit status.
+    /// The command once, as the run called `iteration`: the time, the resources used, and the exit status.
     ///
     /// # Errors
     /// Also where the command changed the input: whoever comes after it would be given another one.
-    fn once(&self) -> Result<(Duration, Usage, ExitStatus), Error> {
+    fn once(&self, iteration: Option<&str>) -> Result<(Duration, Usage, ExitStatus), Error> {
         // Everything after a changed input is measured on other bytes.
         if let Some(label) = self.ring.spoiler.get() {
             return Err(Error::refused(format!("not measured: {label} changed the input")));
         }
         // Cheap, and made around each run: a changed input makes every later figure worthless.
         let before = self.ring.place.look();
-        let done = self.run();
+        let done = self.run(iteration);
         if self.ring.place.look() != before {
             return Err(self.spoils());
         }
@@ -209,9 +215,10 @@ impl Contender {
         ))
     }
 
-    fn run(&self) -> Result<(Duration, Usage, ExitStatus), Error> {
+    fn run(&self, iteration: Option<&str>) -> Result<(Duration, Usage, ExitStatus), Error> {
         let shell = self.ring.shell.as_deref();
         let mut command = start::process(&self.command, shell, |name| self.value_of(name))?;
+        command.envs(iteration.map(|iteration| (ITERATION, iteration)));
         let said = self.wire(&mut command)?;
         // After pipes and files are ready: the clock is the command's.
         let begun = Instant::now();
@@ -223,14 +230,15 @@ impl Contender {
             thread::spawn(move || io::copy(&mut printed, &mut io::sink()));
         }
         let (ended, status, usage) = running.finish_used()?;
-        if !self.rules().ignores_failures {
+        if !self.rules().ignored.has(status) {
             succeeded(status, &said).map_err(Error::refused)?;
         }
         Ok((ended - begun, usage, status))
     }
 
-    /// A whole sample: each of its runs begins in a fresh place, and each output is compared.
-    fn sample(&self) -> Result<Measured, Error> {
+    /// A whole sample: each of its runs begins in a fresh place, and each output is compared. The runs are called `kind` and their
+    /// number.
+    fn sample(&self, kind: &str) -> Result<Measured, Error> {
         let (mut wall, mut used) = (Duration::ZERO, Usage::default());
         let (mut failed, mut answer) = (None, None);
         let figures = &self.rules().figures;
@@ -239,7 +247,8 @@ impl Contender {
             self.freshen()?;
             // From here on the peak of this process is what it has now (proc_pid_clear_refs(5)); older kernels keep the old one.
             let _ = std::fs::write("/proc/self/clear_refs", "5");
-            let (time, usage, status) = self.once()?;
+            let number = self.runs.replace(self.runs.get() + 1);
+            let (time, usage, status) = self.once(Some(&format!("{kind}{number}")))?;
             (wall, used) = (wall + time, used.and(usage));
             failed = failed.or(Some(status).filter(|status| !status.success()));
             answer = self.answer()?;
@@ -318,7 +327,7 @@ impl Contender {
             return Err(self.spoils());
         }
         self.side("conclude", self.sides.conclude.as_ref())?;
-        if !self.rules().ignores_failures {
+        if !self.rules().ignored.has(status) {
             succeeded(status, &said)
                 .map_err(|why| Error::refused(format!("while its calls were counted, it {why}")))?;
         }

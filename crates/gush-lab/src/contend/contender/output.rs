@@ -93,7 +93,7 @@ impl Contender {
         }
         self.freshen()?;
         self.is_looked_at.set(true);
-        let done = self.once();
+        let done = self.once(None);
         self.is_looked_at.set(false);
         done?;
         let content = Content::of(&self.ring.place.printed())?;

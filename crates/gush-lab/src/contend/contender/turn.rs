@@ -64,7 +64,7 @@ impl Case for Turn {
         described
             .with("output", self.0.output().name())
             .with("stdin", rules.is_input_piped)
-            .with("ignore_failure", rules.ignores_failures)
+            .with("ignore_failure", rules.ignored.told())
             .with(
                 "shell",
                 ring.shell.as_ref().map_or_else(|| "none".to_owned(), |words| words.join(" ")),
@@ -95,7 +95,9 @@ impl Case for Turn {
         contender.look_at_printed()?;
         // The first output is the measure for all, so there must be one before the first sample.
         let least = u32::from(contender.sets_the_expected());
-        (0..contender.rules().warmups.max(least)).try_for_each(|_| contender.sample().map(drop))?;
+        (0..contender.rules().warmups.max(least))
+            .try_for_each(|_| contender.sample("warmup-").map(drop))?;
+        contender.runs.set(0);
         // Of a directory, the look around each run sees only its own entries.
         if !contender.ring.names_input() && contender.ring.place.survey() != before {
             return Err(contender.spoils());
@@ -104,6 +106,6 @@ impl Case for Turn {
     }
 
     fn measure(&self, _probe: &Probe) -> Result<Measured, Error> {
-        self.0.sample()
+        self.0.sample("")
     }
 }
