@@ -322,9 +322,6 @@ impl<'a> State<'a> {
     fn wait(&self, taker: &mut Taker<'_>, events: &mut dyn Events) -> Result<Vec<Share>, Error> {
         let began = Instant::now();
         let mut has_told = false;
-        // A rank takes its report back before claiming a piece, and the file's owner reports when no piece is free. So
-        // if all reports are there twice in a row, all claimed pieces are copied.
-        let mut was_complete = false;
         loop {
             let (mut shares, mut missing) = (Vec::new(), Vec::new());
             for rank in 0..self.shard.ranks {
@@ -334,23 +331,16 @@ impl<'a> State<'a> {
                     None => missing.push(rank),
                 }
             }
-            taker.take(events)?;
             if missing.is_empty() {
-                if was_complete {
-                    return Ok(shares);
-                }
-                was_complete = true;
-                continue;
+                return Ok(shares);
             }
-            was_complete = false;
+            taker.take(events)?;
             let is_late = began.elapsed() >= TELLS_AFTER;
             if is_late && !has_told {
                 events.waits_for_ranks(&missing);
                 has_told = true;
             }
-            // An eighth of the wait so far: nobody waits much longer than needed, and few looks are made.
-            let soon = (began.elapsed() / 8).clamp(LOOKS_FIRST, LOOKS_EVERY.0);
-            thread::sleep(if is_late { LOOKS_EVERY.1 } else { soon });
+            thread::sleep(if is_late { LOOKS_EVERY.1 } else { until_next_look(began) });
         }
     }
 
@@ -446,7 +436,9 @@ pub(super) fn copy(
     let shown = (source.shown, target.shown);
     let mut taker = Taker::new(&of_pieces, &parts, root, shown, share.is_complete);
     let taken = match &walked {
-        Ok(Some(_)) => taker.take(events),
+        // Rank 0 takes more while it waits.
+        Ok(Some(_)) if shard.rank == 0 => taker.take(events),
+        Ok(Some(_)) => take_all(&mut taker, &mut walkers, events),
         _ => Ok(()),
     };
     let own_bytes = share.bytes;
@@ -463,24 +455,7 @@ pub(super) fn copy(
     taken?;
     let ended = |complete| Done { complete, ..Done::new(Action::Directory) };
     if shard.rank != 0 {
-        let mut last = reported;
-        let began = Instant::now();
-        // Another rank may still announce a file. Asked first: the look behind sees all announcements made before that walk ended.
-        while !taker.is_stopped() {
-            let may_come = walkers.any();
-            if taker.has_more()? {
-                // Before the first claim: rank 0 believes reports seen after all claims.
-                state.retract(shard.rank)?;
-                let taken = taker.take(events);
-                last = report(&taker)?;
-                taken?;
-            }
-            if !may_come {
-                break;
-            }
-            thread::sleep((began.elapsed() / 8).clamp(LOOKS_FIRST, LOOKS_EVERY.0));
-        }
-        return Ok(ended(last.is_complete));
+        return Ok(ended(reported.is_complete));
     }
     let mut shares = state.wait(&mut taker, events)?;
     shares[0] = report(&taker)?;
@@ -521,6 +496,29 @@ pub(super) fn copy(
         false => (0..shard.ranks).try_for_each(|rank| state.retract(rank))?,
     }
     Ok(ended(complete))
+}
+
+/// A part of the wait so far: nobody waits much longer than needed, and few looks are made.
+fn until_next_look(began: Instant) -> Duration {
+    (began.elapsed() / 64).clamp(LOOKS_FIRST, LOOKS_EVERY.0)
+}
+
+/// Takes pieces until none is free and none can come, as any rank but rank 0 does.
+fn take_all(
+    taker: &mut Taker<'_>,
+    walkers: &mut Walkers<'_>,
+    events: &mut dyn Events,
+) -> Result<(), Error> {
+    let began = Instant::now();
+    loop {
+        // Asked first: the look behind sees all announcements made before the last walk ended.
+        let may_come = walkers.any();
+        taker.take(events)?;
+        if !may_come || taker.is_stopped() {
+            return Ok(());
+        }
+        thread::sleep(until_next_look(began));
+    }
 }
 
 #[cfg(test)]

@@ -167,17 +167,8 @@ impl<'a> Taker<'a> {
 
     /// The links to files announced since the last look.
     fn new_links(&self) -> Result<Vec<PathBuf>, Error> {
-        let links = match self.parts.links() {
-            // Rank 0 has removed the state: the copy is complete.
-            Err(Errno::NOENT) => Vec::new(),
-            links => links.map_err(|errno| self.parts.unreadable(errno))?,
-        };
+        let links = self.parts.links().map_err(|errno| self.parts.unreadable(errno))?;
         Ok(links.into_iter().filter(|link| !self.known.contains(link)).collect())
-    }
-
-    /// Has a file been announced since the last look?
-    pub(super) fn has_more(&self) -> Result<bool, Error> {
-        Ok(!self.new_links()?.is_empty())
     }
 
     /// Takes pieces of all files announced since the last call, until none is free.
