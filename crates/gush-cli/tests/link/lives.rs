@@ -110,6 +110,12 @@ struct Seen {
     saw: Saw,
 }
 
+impl Default for Seen {
+    fn default() -> Self {
+        Self { sent_bytes: 0, heard_bytes: 0, sound: true, saw: Saw::Nothing }
+    }
+}
+
 fn ready(fd: &OwnedFd, flags: PollFlags, limit: Duration) -> PollFlags {
     let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
     let mut fds = [PollFd::new(fd, flags)];
@@ -179,7 +185,7 @@ fn is_passing(error: &io::Error) -> bool {
 
 /// Lives one side of a life.
 fn live(wire: &mut Wire, plan: &Plan, own: &[u8], other: &[u8]) -> Seen {
-    let mut seen = Seen { sent_bytes: 0, heard_bytes: 0, sound: true, saw: Saw::Nothing };
+    let mut seen = Seen::default();
     let mut buffer = vec![0; 64 << 10];
     let (began, mut next) = (Instant::now(), 0);
     let mut due = Instant::now();
@@ -388,6 +394,18 @@ fn connect(ends: Ends, pki: &Pki, place: &str) -> Option<(Wire, Option<String>)>
     Some((wire, Some(name)))
 }
 
+/// Sends the life's number; false where the connection is over before.
+fn says_name(wire: &mut Wire, life: u64) -> bool {
+    let mut told = &life.to_le_bytes()[..];
+    while !told.is_empty() {
+        match wire.write(told) {
+            Ok(count) => told = &told[count..],
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
 /// One link and its lives; the number of lives that came to pass, and the number of those by TLS.
 fn round(seed: u64, lives: u64) -> [u64; 2] {
     let mut random = fastrand::Rng::with_seed(seed);
@@ -434,15 +452,11 @@ fn round(seed: u64, lives: u64) -> [u64; 2] {
                     let Some((mut wire, name)) = connect(ends, &pki, &place) else { continue };
                     let plan = Plan::of(seed, life, false);
                     let (own, back) = (stream_of(seed, life, false), stream_of(seed, life, true));
-                    let mut told = &life.to_le_bytes()[..];
-                    // A link that drains may have closed it already.
-                    while !told.is_empty() {
-                        match wire.write(told) {
-                            Ok(count) => told = &told[count..],
-                            Err(_) => break,
-                        }
-                    }
                     let client = match ends.server {
+                        // A link that drains may have reset it already. The error is this call's, and a read would find an end.
+                        _ if !says_name(&mut wire, life) => {
+                            Seen { saw: Saw::Reset, ..Seen::default() }
+                        }
                         Server::Cat => {
                             let mut echoed = life.to_le_bytes().to_vec();
                             echoed.extend_from_slice(&own[..plan.bytes()]);
