@@ -228,7 +228,7 @@ impl Running {
         let change = WaitIdOptions::EXITED | WaitIdOptions::STOPPED;
         let look = change | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         // A signal's handler may run on another thread, and ends no wait.
-        while !interrupt::requested() {
+        while !interrupt::is_ending() {
             match waitid(WaitId::Pid(pid), look) {
                 Ok(None) => std::thread::sleep(Duration::from_millis(20)),
                 Ok(Some(_)) => return Ok(()),

@@ -70,6 +70,12 @@ pub fn request() {
     REQUESTED.store(true, Ordering::SeqCst);
 }
 
+/// Has the run begun to end? From here on a signal is a second one, and ends the program. [`requested`] may be true a moment before,
+/// while two signals of one number still count as one.
+pub(crate) fn is_ending() -> bool {
+    REQUESTED.load(Ordering::SeqCst)
+}
+
 /// The number of the signal that asked the run to end, if a signal did.
 ///
 /// ```
