@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::net::SocketType;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 
 use crate::ledger::Ledger;
-use crate::open::{holder, os_words};
+use crate::open::{Throttle, holder, os_words};
 use crate::record::Failure;
 
 /// The most bytes of a request. A scraper's request has a few hundred bytes.
@@ -55,6 +55,7 @@ pub(crate) async fn listen(place: &str) -> Result<TcpListener, Failure> {
 /// Answers scrapes until the future is dropped.
 pub(crate) async fn answer(listener: TcpListener, ledger: Arc<Ledger>) {
     let mut scrapes: VecDeque<JoinHandle<()>> = VecDeque::with_capacity(SCRAPES);
+    let mut told = Throttle::default();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -76,7 +77,13 @@ pub(crate) async fn answer(listener: TcpListener, ledger: Arc<Ledger>) {
                 tokio::task::yield_now().await;
             }
             Err(error) => {
-                warn!(%error, "the metrics' listener cannot accept");
+                match told.passes(Instant::now()) {
+                    Some(0) => warn!(%error, "the metrics' listener cannot accept"),
+                    Some(untold) => {
+                        warn!(%error, "the metrics' listener cannot accept, and {untold} times before");
+                    }
+                    None => {}
+                }
                 sleep(PAUSE).await;
             }
         }

@@ -274,15 +274,17 @@ impl Listener {
                     tokio::task::yield_now().await;
                 }
                 Err(Errno::AGAIN) => ready.clear_ready(),
-                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                Err(errno) if WANTING.contains(&errno) => {
                     // Not cleared: the refused client is still in the queue, and no new edge comes for it.
                     drop(ready);
                     until_free(1, &self.waits).await;
+                    failures += 1;
+                    pause_after(failures, "accept", errno, &self.gate.address).await;
                 }
                 Err(errno) if is_the_peers(errno) => {
                     tracing::debug!("a peer went before it was accepted: {errno}");
                     failures += 1;
-                    self.pause_after(failures, errno).await;
+                    pause_after(failures, "accept", errno, &self.gate.address).await;
                 }
                 Err(errno) => return Err(OpenError::new("accept", errno)),
             }
@@ -310,16 +312,20 @@ impl Listener {
         let Socket::Sorted(flows) = &mut self.socket else {
             return Err(OpenError::said("receive", "the port is not read any more"));
         };
+        let mut failures = 0;
         let next = loop {
-            match flows.next().await {
-                // A flow takes two descriptors; the flag asks the sorting task to end idle flows meanwhile.
-                Err(error) if is_want_of_descriptors(&error) => {
-                    self.short.store(true, Ordering::Relaxed);
-                    until_free(2, &self.waits).await;
-                    self.short.store(false, Ordering::Relaxed);
-                }
-                next => break next.map_err(fail)?,
-            }
+            let error = match flows.next().await {
+                Ok(next) => break next,
+                Err(error) => error,
+            };
+            let errno = Errno::from_io_error(&error).filter(|errno| WANTING.contains(errno));
+            let errno = errno.ok_or(error).map_err(fail)?;
+            // A flow takes two descriptors; the flag asks the sorting task to end idle flows meanwhile.
+            self.short.store(true, Ordering::Relaxed);
+            until_free(2, &self.waits).await;
+            failures += 1;
+            pause_after(failures, "receive", errno, &self.gate.address).await;
+            self.short.store(false, Ordering::Relaxed);
         };
         let Some((fd, sender, served)) = next else {
             return Err(OpenError::said("receive", "the port is not read any more"));
@@ -328,23 +334,6 @@ impl Listener {
         end.keeper.served = Some(served);
         end.local.clone_from(&self.name);
         Ok(end)
-    }
-
-    /// Yields, then pauses ever longer: a refusal that does not pass, such as a security module's, repeats at
-    /// once.
-    async fn pause_after(&self, failures: u32, errno: Errno) {
-        if failures < FAILURES {
-            return tokio::task::yield_now().await;
-        }
-        if failures == FAILURES {
-            tracing::warn!(
-                "{}: accept: {errno}, again and again; trying ever less often",
-                self.gate.address
-            );
-        }
-        // The shift stays small: the longest pause is reached long before.
-        let doubled = Duration::from_millis(1 << (failures - FAILURES).min(10));
-        tokio::time::sleep(doubled.min(LONGEST_PAUSE)).await;
     }
 
     /// Makes the first sender the peer. The socket is connected to the sender, whose datagram is left to
@@ -532,9 +521,21 @@ fn is_the_peers(errno: Errno) -> bool {
     PEERS.contains(&errno)
 }
 
-fn is_want_of_descriptors(error: &io::Error) -> bool {
-    let wanting = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
-    Errno::from_io_error(error).is_some_and(|errno| wanting.contains(&errno))
+/// Errors for want of descriptors or memory, in the process or in the kernel.
+const WANTING: [Errno; 4] = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+
+/// Yields, then pauses ever longer: a lasting refusal, such as a security module's or of a kernel without memory for sockets,
+/// repeats at once.
+async fn pause_after(failures: u32, call: &str, errno: Errno, address: &str) {
+    if failures < FAILURES {
+        return tokio::task::yield_now().await;
+    }
+    if failures == FAILURES {
+        tracing::warn!("{address}: {call}: {errno}, again and again; trying ever less often");
+    }
+    // The shift stays small: the longest pause is reached long before.
+    let doubled = Duration::from_millis(1 << (failures - FAILURES).min(10));
+    tokio::time::sleep(doubled.min(LONGEST_PAUSE)).await;
 }
 
 fn descriptor_limit() -> u64 {
