@@ -1,11 +1,12 @@
 //! `gush link --from-socat`: command lines of socat(1) in words of ours.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::common::link::Running;
 use crate::common::{bounded, gush, noise, skipped};
-use gush_test::Port;
+use gush_test::{Port, side_by_side};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -301,7 +302,8 @@ fn too_few_addresses_are_told_without_an_empty_part() {
 /// missing for a reason that is not "no such option".
 #[test]
 fn every_option_that_socat_lists_has_an_answer() {
-    let Ok(listed) = Command::new("socat").arg("-hh").output() else {
+    // With three letters the other names come, too.
+    let Ok(listed) = Command::new("socat").arg("-hhh").output() else {
         return skipped("no socat to list its options");
     };
     let listed = String::from_utf8(listed.stdout).unwrap();
@@ -329,27 +331,58 @@ fn every_option_that_socat_lists_has_an_answer() {
         ("NAMED", "OPEN:f"),
         ("APPL", "OPEN:f"),
         ("FD", "OPEN:f"),
+        ("PTY", "PTY"),
+        ("OPENSSL", "OPENSSL:h:1"),
     ];
-    let mut asked = 0;
-    let mut unanswered = Vec::new();
+    let (mut names, mut aliases) = (BTreeMap::new(), Vec::new());
     for line in options {
-        let mut fields = line.split_whitespace();
-        let (Some(name), Some(groups)) = (fields.next(), fields.next()) else { continue };
-        let Some(groups) = groups.strip_prefix("groups=") else { continue };
-        let groups: Vec<_> = groups.split(',').collect();
-        let Some((_, address)) = addresses.iter().find(|(group, _)| groups.contains(group)) else {
-            continue;
-        };
-        asked += 1;
-        let answers = ["", "=1", "=/x", "=127.0.0.1", "=1:1:1"].map(|value| {
-            let answer = translated(&format!("{address},{name}{value} -"));
-            String::from_utf8(answer.stderr).unwrap()
-        });
-        let is_an_answer = |said: &String| !said.contains("takes no option");
-        if !answers.iter().any(is_an_answer) {
-            unanswered.push(format!("{name} ({address})"));
+        let fields: Vec<_> = line.split_whitespace().collect();
+        match *fields {
+            [name, groups, ..] if groups.starts_with("groups=") => {
+                let groups: Vec<_> = groups["groups=".len()..].split(',').collect();
+                let address = addresses.iter().find(|(group, _)| groups.contains(group));
+                names.extend(address.map(|(_, address)| (name, *address)));
+            }
+            [alias, "is", "an", "alias", "for", name] => aliases.push((alias, name)),
+            _ => {}
         }
     }
-    assert!(asked > 200, "{asked} options of {listed}");
-    assert_eq!(unanswered, Vec::<String>::new());
+    assert!(names.len() > 300 && aliases.len() > 300, "{} and {}", names.len(), aliases.len());
+    // The first value with which an option of this name is taken, or has a reason why not; and which of both.
+    let answer = |name: &str, address: &str, values: &[&'static str]| {
+        let (mut best, mut is_taken, mut is_answered) = (values[0], false, false);
+        for &value in values {
+            let answer = translated(&format!("{address},{name}{value} -"));
+            let said = String::from_utf8(answer.stderr).unwrap();
+            is_taken = answer.status.success();
+            if is_taken || !is_answered && !said.contains("takes no option") {
+                (best, is_answered) = (value, true);
+            }
+            if is_taken {
+                break;
+            }
+        }
+        (best, is_taken, is_answered)
+    };
+    let values = ["", "=1", "=/x", "=127.0.0.1", "=1:1:1"];
+    let asked: Vec<_> = names.iter().map(|(&name, &address)| (name, address)).collect();
+    let answers = side_by_side(asked.clone(), |(name, address)| answer(name, address, &values));
+    let unanswered: Vec<_> = asked
+        .iter()
+        .zip(&answers)
+        .filter(|(_, answer)| !answer.2)
+        .map(|(asked, _)| asked)
+        .collect();
+    assert!(unanswered.is_empty(), "{unanswered:?}");
+    let answer_of: BTreeMap<_, _> = asked.iter().map(|asked| asked.0).zip(answers).collect();
+    let others: Vec<_> = aliases
+        .into_iter()
+        .filter_map(|(alias, name)| Some((alias, *names.get(name)?, answer_of[name])))
+        .collect();
+    let answered = side_by_side(others.clone(), |(alias, address, answered)| {
+        answer(alias, address, &[answered.0])
+    });
+    let differ: Vec<_> =
+        others.iter().zip(&answered).filter(|(other, answer)| other.2 != **answer).collect();
+    assert_eq!(differ, vec![], "another name of an option means what the option means");
 }

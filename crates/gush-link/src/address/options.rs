@@ -186,7 +186,7 @@ macro_rules! rows {
 /// In the order of [`Opt`].
 const ROWS: &[Row] = rows![
     Fork "fork" [] Flag, [], "serves every client, not one; of udp-listen every sender, until it is silent for 60 s (-T)";
-    MaxChildren "max-children" [] Count, [Fork], "clients served at once; more wait";
+    MaxChildren "max-children" ["maxchildren"] Count, [Fork], "clients served at once; more wait";
     Backlog "backlog" [] Count, [], "connections that may wait to be accepted";
     ReuseAddr "reuseaddr" ["so-reuseaddr"] Flag, [], "binds although old connections linger; on for tcp-listen. On udp-listen it shares the port: others get the datagrams";
     Range "range" [] Ranges, [], "whose connections are accepted: networks joined by +, or range= again";
@@ -194,7 +194,7 @@ const ROWS: &[Row] = rows![
     Ipv6Only "ipv6only" ["ipv6-v6only", "v6only"] Flag, [], "does not take IPv4 on an IPv6 socket";
     ConnectTimeout "connect-timeout" [] Seconds, [], "how long one attempt may take (30 s; a proxy has 60 s to reach HOST)";
     Retry "retry" [] Retries, [], "further attempts, or forever";
-    Interval "interval" [] Seconds, [Retry], "time between attempts (1 s)";
+    Interval "interval" ["intervall"] Seconds, [Retry], "time between attempts (1 s)";
     NoDelay "nodelay" ["tcp-nodelay"] Flag, [], "sends short messages at once; on by default";
     KeepAlive "keepalive" ["so-keepalive"] Flag, [], "notices a peer that vanished";
     KeepIdle "keepidle" ["tcp-keepidle"] Seconds, [], "silence before the first question whether the peer is there; with keepalive";
@@ -204,19 +204,19 @@ const ROWS: &[Row] = rows![
     SendBuffer "sndbuf" ["so-sndbuf"] Size, [], "the socket's send buffer";
     ReceiveBuffer "rcvbuf" ["so-rcvbuf"] Size, [], "the socket's receive buffer";
     Mode "mode" ["perm", "perm-early"] Mode, [], "permissions of what is made";
-    User "user" ["owner", "uid", "user-early", "user-late", "uid-l"] User, [], "owner of what is made";
-    Group "group" ["gid", "group-early", "group-late", "gid-l"] Group, [], "group of what is made";
+    User "user" ["owner", "uid", "user-early", "user-late", "uid-l", "uid-e"] User, [], "owner of what is made";
+    Group "group" ["gid", "group-early", "group-late", "gid-l", "gid-e"] Group, [], "group of what is made";
     Unlink "unlink" ["unlink-early"] Flag, [], "replaces a socket that nobody listens on any more";
     UnlinkClose "unlink-close" [] Flag, [], "removes at the end what was made; on by default";
     Append "append" ["o-append"] Flag, [], "writes at the file's end";
-    Create "create" ["creat", "o-create", "o-creat"] Flag, [], "makes a missing file, where it is written; PATH alone does so with -u only";
+    Create "create" ["creat", "o-create", "o-creat", "o_create"] Flag, [], "makes a missing file, where it is written; PATH alone does so with -u only";
     Truncate "trunc" ["o-trunc"] Flag, [], "empties the file first";
-    Exclusive "excl" ["o-excl"] Flag, [Create], "fails if the file is there";
-    ReadOnly "rdonly" ["o-rdonly"] Flag, [], "opens for reading only";
-    WriteOnly "wronly" ["o-wronly"] Flag, [], "opens for writing only";
-    Seek "seek" ["seek-set", "lseek"] Size, [], "starts at this offset";
+    Exclusive "excl" ["o-excl", "o_excl"] Flag, [Create], "fails if the file is there";
+    ReadOnly "rdonly" ["o-rdonly", "o_rdonly"] Flag, [], "opens for reading only";
+    WriteOnly "wronly" ["o-wronly", "o_wronly"] Flag, [], "opens for writing only";
+    Seek "seek" ["seek-set", "lseek", "lseek32", "lseek32-set", "lseek64", "lseek64-set"] Size, [], "starts at this offset";
     Pty "pty" [] Flag, [], "gives the program a terminal";
-    Raw "raw" ["rawer", "cfmakeraw"] Flag, [Pty], "the terminal changes nothing that passes, and no end of data is passed on to it";
+    Raw "raw" ["rawer", "cfmakeraw", "termios-rawer", "termios-cfmakeraw"] Flag, [Pty], "the terminal changes nothing that passes, and no end of data is passed on to it";
     Echo "echo" [] Flag, [Pty], "the terminal repeats what it is sent; on unless raw";
     Stderr "stderr" [] Flag, [], "takes the program's standard error too";
     Setsid "setsid" [] Flag, [], "starts the program in a session of its own";
@@ -224,11 +224,11 @@ const ROWS: &[Row] = rows![
     Directory "cwd" ["chdir", "cd"] Path, [], "where the program starts";
     Credentials "credentials" [] Path, [], "a file with NAME:PASSWORD for the proxy";
     Link "link" ["symbolic-link"] Path, [], "a symbolic link to the pseudo-terminal, removed at the end; with unlink it replaces such a link";
-    WaitSlave "wait-slave" [] Flag, [], "waits until somebody opens the pseudo-terminal, and ends once it is closed";
+    WaitSlave "wait-slave" ["waitslave", "pty-wait-slave"] Flag, [], "waits until somebody opens the pseudo-terminal, and ends once it is closed";
     Terminal "SETTING" [] Flag, [Pty], "of a terminal or line, as in stty(1): b115200, cs8, cstopb, parenb, clocal, crtscts, ixon=0, icanon=0, min=1...; put back at the end";
     Crnl "crnl" ["crlf"] Flag, [], "lines end by CR LF there, and by LF at the other side; through memory";
     Cr "cr" [] Flag, [], "lines end by CR there, and by LF at the other side; through memory";
-    IgnoreEof "ignoreeof" ["ignore-eof"] Flag, [], "goes on waiting at the end of the data, as tail -f does; through memory";
+    IgnoreEof "ignoreeof" ["ignore-eof", "ignoreof"] Flag, [], "goes on waiting at the end of the data, as tail -f does; through memory";
     ShutNone "shut-none" [] Flag, [], "is not told that the other side's data has ended; through memory";
     Escape "escape" [] Byte, [], "the byte that ends the data read there, such as 0x1d, which is Ctrl-] on a raw terminal; -t TIME then ends the link; through memory";
     #[cfg(feature = "tls")] Certificate "cert" ["certificate", "openssl-certificate"] Path, [], "a PEM file with our certificate and those between it and its authority, and the key unless key= names another";
@@ -236,7 +236,7 @@ const ROWS: &[Row] = rows![
     #[cfg(feature = "tls")] CaFile "cafile" ["openssl-cafile"] Path, [], "a PEM file with the authorities to trust, not the system's; of tls-listen: whose clients are let in";
     #[cfg(feature = "tls")] CaPath "capath" ["openssl-capath"] Path, [], "the same, as a directory of PEM files with names as openssl rehash gives them";
     #[cfg(feature = "tls")] Verify "verify" ["openssl-verify"] Flag, [], "checks the peer's certificate: of tls on by default, of tls-listen on with cafile or capath (socat: always), and then clients must show one";
-    #[cfg(feature = "tls")] CommonName "commonname" ["openssl-commonname"] Name, [], "the name that the server's certificate must have, if it is not HOST";
+    #[cfg(feature = "tls")] CommonName "commonname" ["openssl-commonname", "cn"] Name, [], "the name that the server's certificate must have, if it is not HOST";
     #[cfg(feature = "tls")] Sni "sni" ["snihost", "openssl-snihost"] Name, [], "the name that the server is asked for, if it is not the one that is checked";
     #[cfg(feature = "tls")] NoSni "no-sni" ["nosni", "openssl-no-sni"] Flag, [], "asks the server for no name";
     #[cfg(feature = "tls")] Alpn "alpn" [] Protocols, [], "protocols to agree on, the best first, such as h2+http/1.1";

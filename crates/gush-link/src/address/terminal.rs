@@ -31,12 +31,14 @@ enum Line {
 #[derive(Debug)]
 struct Row {
     name: &'static str,
+    /// Other names, those of socat(1) and stty(1).
+    aliases: &'static [&'static str],
     means: Means,
 }
 
 macro_rules! rows {
-    ($($name:literal $means:ident($value:expr);)*) => {
-        &[$(Row { name: $name, means: Means::$means($value) }),*]
+    ($($name:literal $([$($alias:literal),*])? $means:ident($value:expr);)*) => {
+        &[$(Row { name: $name, aliases: &[$($($alias),*)?], means: Means::$means($value) }),*]
     };
 }
 
@@ -51,7 +53,7 @@ const ROWS: &[Row] = rows![
     "parenb" Control(ControlModes::PARENB);
     "parodd" Control(ControlModes::PARODD);
     "cread" Control(ControlModes::CREAD);
-    "hupcl" Control(ControlModes::HUPCL);
+    "hupcl" ["hup"] Control(ControlModes::HUPCL);
     "clocal" Control(ControlModes::CLOCAL);
     "crtscts" Control(ControlModes::CRTSCTS);
     "ignbrk" Input(InputModes::IGNBRK);
@@ -65,7 +67,7 @@ const ROWS: &[Row] = rows![
     "icrnl" Input(InputModes::ICRNL);
     "ixon" Input(InputModes::IXON);
     "ixany" Input(InputModes::IXANY);
-    "ixoff" Input(InputModes::IXOFF);
+    "ixoff" ["tandem"] Input(InputModes::IXOFF);
     "imaxbel" Input(InputModes::IMAXBEL);
     "opost" Output(OutputModes::OPOST);
     "onlcr" Output(OutputModes::ONLCR);
@@ -74,35 +76,35 @@ const ROWS: &[Row] = rows![
     "onlret" Output(OutputModes::ONLRET);
     "isig" Local(LocalModes::ISIG);
     "icanon" Local(LocalModes::ICANON);
-    "echoe" Local(LocalModes::ECHOE);
+    "echoe" ["crterase"] Local(LocalModes::ECHOE);
     "echok" Local(LocalModes::ECHOK);
     "echonl" Local(LocalModes::ECHONL);
-    "echoctl" Local(LocalModes::ECHOCTL);
-    "echoprt" Local(LocalModes::ECHOPRT);
-    "echoke" Local(LocalModes::ECHOKE);
+    "echoctl" ["ctlecho"] Local(LocalModes::ECHOCTL);
+    "echoprt" ["prterase"] Local(LocalModes::ECHOPRT);
+    "echoke" ["crtkill"] Local(LocalModes::ECHOKE);
     "noflsh" Local(LocalModes::NOFLSH);
     "tostop" Local(LocalModes::TOSTOP);
     "iexten" Local(LocalModes::IEXTEN);
-    "min" Code(SpecialCodeIndex::VMIN);
-    "time" Code(SpecialCodeIndex::VTIME);
-    "intr" Code(SpecialCodeIndex::VINTR);
-    "quit" Code(SpecialCodeIndex::VQUIT);
-    "erase" Code(SpecialCodeIndex::VERASE);
-    "kill" Code(SpecialCodeIndex::VKILL);
-    "eof" Code(SpecialCodeIndex::VEOF);
-    "eol" Code(SpecialCodeIndex::VEOL);
-    "eol2" Code(SpecialCodeIndex::VEOL2);
-    "start" Code(SpecialCodeIndex::VSTART);
-    "stop" Code(SpecialCodeIndex::VSTOP);
-    "susp" Code(SpecialCodeIndex::VSUSP);
-    "reprint" Code(SpecialCodeIndex::VREPRINT);
-    "discard" Code(SpecialCodeIndex::VDISCARD);
-    "werase" Code(SpecialCodeIndex::VWERASE);
-    "lnext" Code(SpecialCodeIndex::VLNEXT);
+    "min" ["vmin"] Code(SpecialCodeIndex::VMIN);
+    "time" ["vtime"] Code(SpecialCodeIndex::VTIME);
+    "intr" ["vintr"] Code(SpecialCodeIndex::VINTR);
+    "quit" ["vquit"] Code(SpecialCodeIndex::VQUIT);
+    "erase" ["verase"] Code(SpecialCodeIndex::VERASE);
+    "kill" ["vkill"] Code(SpecialCodeIndex::VKILL);
+    "eof" ["veof"] Code(SpecialCodeIndex::VEOF);
+    "eol" ["veol"] Code(SpecialCodeIndex::VEOL);
+    "eol2" ["veol2"] Code(SpecialCodeIndex::VEOL2);
+    "start" ["vstart"] Code(SpecialCodeIndex::VSTART);
+    "stop" ["vstop"] Code(SpecialCodeIndex::VSTOP);
+    "susp" ["vsusp"] Code(SpecialCodeIndex::VSUSP);
+    "reprint" ["vreprint", "rprnt"] Code(SpecialCodeIndex::VREPRINT);
+    "discard" ["vdiscard"] Code(SpecialCodeIndex::VDISCARD);
+    "werase" ["vwerase"] Code(SpecialCodeIndex::VWERASE);
+    "lnext" ["vlnext"] Code(SpecialCodeIndex::VLNEXT);
 ];
 
 /// `bN`, such as `b115200`: both speeds of a line.
-const BAUD: Row = Row { name: "b", means: Means::Speed(Line::Both) };
+const BAUD: Row = Row { name: "b", aliases: &[], means: Means::Speed(Line::Both) };
 
 /// One setting, such as `b115200`, `echoctl=0` or `min=1`.
 #[derive(Debug, Clone, Copy)]
@@ -126,7 +128,9 @@ impl Setting {
                 Some(_) => Err("a speed such as b115200 has no value"),
             });
         }
-        let row = ROWS.iter().find(|row| row.name.eq_ignore_ascii_case(name))?;
+        let is = |known: &str| known.eq_ignore_ascii_case(name);
+        let row =
+            ROWS.iter().find(|row| is(row.name) || row.aliases.iter().any(|name| is(name)))?;
         let value = match row.means {
             Means::Speed(_) => value
                 .and_then(super::value::number)
@@ -169,7 +173,7 @@ impl Setting {
 
     /// Every name, for messages.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        ROWS.iter().map(|row| row.name)
+        ROWS.iter().flat_map(|row| [row.name].into_iter().chain(row.aliases.iter().copied()))
     }
 }
 
@@ -184,7 +188,7 @@ impl Eq for Setting {}
 
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { row: Row { name, means }, value } = self;
+        let Self { row: Row { name, means, .. }, value } = self;
         match (means, value) {
             (Means::Speed(Line::Both), _) => write!(f, "{name}{value}"),
             (Means::Speed(_) | Means::Code(_), _) | (_, 0) => write!(f, "{name}={value}"),
@@ -203,6 +207,13 @@ mod tests {
             let (name, value) = text.split_once('=').map_or((text, None), |(n, v)| (n, Some(v)));
             let setting = Setting::read(name, value).expect("a setting").expect("a value");
             assert_eq!(setting.to_string(), text);
+        }
+        for (text, canonical) in
+            [("vmin=1", "min=1"), ("CRTERASE", "echoe"), ("tandem=0", "ixoff=0")]
+        {
+            let (name, value) = text.split_once('=').map_or((text, None), |(n, v)| (n, Some(v)));
+            let setting = Setting::read(name, value).expect("a setting").expect("a value");
+            assert_eq!(setting.to_string(), canonical);
         }
         for text in ["cs8=1", "ixon=2", "min=256", "min", "ispeed", "b9600=1"] {
             let (name, value) = text.split_once('=').map_or((text, None), |(n, v)| (n, Some(v)));

@@ -15,6 +15,135 @@ pub enum Verdict {
     Missing(&'static str),
 }
 
+/// Further names of socat's options (`socat -hhh`), each with the usual one, known to the tables below.
+const ALIASES: &[(&str, &str)] = &[
+    ("add-membership", "membership"),
+    ("attach-filter", "attachfilter"),
+    ("cipherlist", "cipher"),
+    ("close", "end-close"),
+    ("dash", "login"),
+    ("delete", "unlink"),
+    ("detach-filter", "detachfilter"),
+    ("ext2-compr", "compr"),
+    ("ext2-dirsync", "dirsync"),
+    ("ext2-immutable", "immutable"),
+    ("ext2-journal-data", "journal-data"),
+    ("ext2-noatime", "fs-noatime"),
+    ("ext2-nodump", "nodump"),
+    ("ext2-notail", "notail"),
+    ("ext2-sync", "fs-sync"),
+    ("ext2-topdir", "topdir"),
+    ("ext2-unrm", "unrm"),
+    ("ext3-append", "fs-append"),
+    ("ext3-compr", "compr"),
+    ("ext3-dirsync", "dirsync"),
+    ("ext3-immutable", "immutable"),
+    ("ext3-journal-data", "journal-data"),
+    ("ext3-noatime", "fs-noatime"),
+    ("ext3-nodump", "nodump"),
+    ("ext3-notail", "notail"),
+    ("ext3-secrm", "secrm"),
+    ("ext3-sync", "fs-sync"),
+    ("ext3-topdir", "topdir"),
+    ("ext3-unrm", "unrm"),
+    ("f-setlk", "setlk"),
+    ("f-setlk-rd", "setlk-rd"),
+    ("f-setlk-wr", "setlk"),
+    ("f-setlkw", "setlkw"),
+    ("f-setlkw-rd", "setlkw-rd"),
+    ("f-setlkw-wr", "setlkw"),
+    ("fs-compr", "compr"),
+    ("fs-dirsync", "dirsync"),
+    ("fs-immutable", "immutable"),
+    ("fs-journal-data", "journal-data"),
+    ("fs-nodump", "nodump"),
+    ("fs-notail", "notail"),
+    ("fs-secrm", "secrm"),
+    ("fs-topdir", "topdir"),
+    ("fs-unrm", "unrm"),
+    ("gid-e", "group-early"),
+    ("ip-freebind", "freebind"),
+    ("ip-hdrincl", "hdrincl"),
+    ("ip-mtu", "mtu"),
+    ("ip-pktoptions", "pktopts"),
+    ("ip-retopts", "retopts"),
+    ("ip-router-alert", "routeralert"),
+    ("ipfreebind", "freebind"),
+    ("iphdrincl", "hdrincl"),
+    ("ipmtu", "mtu"),
+    ("ipmtudiscover", "mtudiscover"),
+    ("ipmulticastloop", "multicastloop"),
+    ("ipmulticastttl", "multicastttl"),
+    ("ippktinfo", "pktinfo"),
+    ("ippktoptions", "pktopts"),
+    ("iprecverr", "recverr"),
+    ("iprecvopts", "recvopts"),
+    ("iprecvtos", "recvtos"),
+    ("iprecvttl", "recvttl"),
+    ("ipretopts", "retopts"),
+    ("iprouteralert", "routeralert"),
+    ("iptos", "tos"),
+    ("ipv6-add-membership", "join-group"),
+    ("ipv6-authhdr", "authhdr"),
+    ("ipv6-dstopts", "dstopts"),
+    ("ipv6-hoplimit", "hoplimit"),
+    ("ipv6-hopopts", "hopopts"),
+    ("ipv6-rthdr", "rthdr"),
+    ("journal", "journal-data"),
+    ("libwrap", "tcpwrap"),
+    ("lockw", "setlkw"),
+    ("lseek64-cur", "seek-cur"),
+    ("lseek64-end", "seek-end"),
+    ("maxseg-late", "mss-late"),
+    ("multicast-loop", "multicastloop"),
+    ("multicast-ttl", "multicastttl"),
+    ("new", "unlink-early"),
+    ("no-check", "nocheck"),
+    ("o_direct", "direct"),
+    ("o_directory", "directory"),
+    ("o_dsync", "dsync"),
+    ("o_largefile", "largefile"),
+    ("o_ndelay", "ndelay"),
+    ("o_noctty", "noctty"),
+    ("o_nofollow", "nofollow"),
+    ("o_rdwr", "rdwr"),
+    ("o_rsync", "rsync"),
+    ("o_sync", "sync"),
+    ("openssl-dhparams", "dh"),
+    ("pktoptions", "pktopts"),
+    ("proxy-auth", "proxyauth"),
+    ("proxy-resolve", "resolve"),
+    ("pty-intervall", "pty-interval"),
+    ("remove", "unlink"),
+    ("resolv", "resolve"),
+    ("security-authentication", "securityauthentication"),
+    ("security-encryption-network", "securityencryptionnetwork"),
+    ("security-encryption-transport", "securityencryptiontransport"),
+    ("so-acceptconn", "acceptconn"),
+    ("so-attach-filter", "attachfilter"),
+    ("so-bsdcompat", "bsdcompat"),
+    ("so-detach-filter", "detachfilter"),
+    ("so-error", "error"),
+    ("so-no-check", "nocheck"),
+    ("so-passcred", "passcred"),
+    ("so-peercred", "peercred"),
+    ("so-security-authentication", "securityauthentication"),
+    ("so-security-encryption-network", "securityencryptionnetwork"),
+    ("so-security-encryption-transport", "securityencryptiontransport"),
+    ("swtch", "swtc"),
+    ("tcp-info", "info"),
+    ("tcp-md5sig", "md5sig"),
+    ("tcpwrap-hosts-allow-table", "hosts-allow"),
+    ("tcpwrap-hosts-deny-table", "hosts-deny"),
+    ("tcpwrapper", "tcpwrap"),
+    ("termios-cfmakeraw", "cfmakeraw"),
+    ("termios-rawer", "rawer"),
+    ("uid-e", "user-early"),
+    ("v6only", "ipv6only"),
+    ("vswtc", "swtc"),
+    ("wrap", "tcpwrap"),
+];
+
 /// Options under another name.
 const RENAMED: &[(&[&str], &str)] = &[
     (&["forever"], "retry=forever"),
@@ -38,6 +167,7 @@ const NEEDLESS: &[(&[&str], &str)] = &[
     (&["largefile", "o-largefile", "rdwr", "o-rdwr"], "so files are opened"),
     (&["binary", "o-binary", "text", "o-text"], "only Cygwin has it"),
     (&["tightsocklen", "unix-tightsocklen"], "names of sockets have their own length"),
+    (&["openpty", "ptmx"], "so a pseudo-terminal is made"),
     (&["pty-interval"], "an opened slave is looked for often"),
     (&["end-close"], "an end is closed when both sides have ended"),
     (&["shut-down"], "the end of data is a shutdown wherever there is one"),
@@ -242,6 +372,9 @@ const MISSING: &[(&[&str], &str)] = &[
             "recvrthdr",
             "ipv6-recvrthdr",
             "ipv6-recvtclass",
+            "ipv6-recvpathmtu",
+            "ipv6-recverr",
+            "ipv6-pktinfo",
         ],
         ANCILLARY,
     ),
@@ -465,9 +598,10 @@ const BY_GROUP: &[(&[&str], &str)] = &[
     (SPEEDS, TERMINAL),
     (MODES, TERMINAL),
     (&["ipv6only", "ipv6-v6only"], "only a listener could take both versions of IP"),
+    (&["append", "o-append"], "a shell opens such an output: `gush link ... >>FILE`"),
     (OWNERS, "this kind makes no name that has an owner"),
     (
-        &["close", "shut-close"],
+        &["shut-close"],
         "what is only written is closed anyway; a socket is closed when both sides have ended",
     ),
 ];
@@ -479,12 +613,19 @@ fn is_in(names: &[&str], name: &str) -> bool {
     names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
+/// The usual name of an option of socat.
+fn usual(name: &str) -> &str {
+    let alias = ALIASES.iter().find(|(alias, _)| alias.eq_ignore_ascii_case(name));
+    alias.map_or(name, |&(_, usual)| usual)
+}
+
 /// Options taken out before an address of ours is asked for its own.
 const TAKEN: &[&str] =
     &["pf", "protocol-family", "sourceport", "sp", "proxyport", "verify", "openssl-verify"];
 
 /// Has socat an option of this name that has another name here, or none?
 pub fn is_known(name: &str) -> bool {
+    let name = usual(name);
     let tables = [RENAMED, NEEDLESS, MISSING, BY_GROUP];
     let mut rows = tables.into_iter().flatten();
     is_in(TAKEN, name) || rows.any(|(names, _)| is_in(names, name))
@@ -612,6 +753,7 @@ impl One {
             [name, _, ..] => (lexer::plain(name), Some(lexer::plain(&piece[name.len() + 1..]))),
             _ => (lexer::plain(piece), None),
         };
+        let name = usual(&name).to_owned();
         let renamed = RENAMED.iter().find(|(names, _)| is_in(names, &name));
         let (ours, value) = match renamed.map(|(_, ours)| ours.split_once('=').ok_or(*ours)) {
             Some(Ok((ours, value))) => (ours.to_owned(), Some(value.to_owned())),
