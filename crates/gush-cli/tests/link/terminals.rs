@@ -93,6 +93,32 @@ fn a_pty_serves_one_program_after_the_other() {
     assert!(path("one").symlink_metadata().is_err());
 }
 
+/// As with socat: the program that opens the link meets the client who came last, though others have not been read.
+#[test]
+fn of_clients_with_a_pty_each_the_newest_has_the_link() {
+    let dir = TempDir::new().unwrap();
+    let name = dir.path().join("line");
+    let link = Running::start(&[
+        "tcp-listen:127.0.0.1:0,fork",
+        &format!("pty,raw,link={}", name.display()),
+    ]);
+    let mut clients = Vec::new();
+    for (at, word) in ["one", "two"].into_iter().enumerate() {
+        let mut client = link.client();
+        client.write_all(word.as_bytes()).unwrap();
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        let told = link.says_times("the pseudo-terminal is ", at + 1);
+        let terminal = told.rsplit(' ').next().unwrap().to_owned();
+        assert_eq!(fs::read_link(&name).unwrap(), Path::new(&terminal), "{}", link.said());
+        clients.push(client);
+    }
+    let mut read = [0; 3];
+    opened(&name).read_exact(&mut read).unwrap();
+    assert_eq!(&read, b"two");
+    link.says_times("ended id=2", 1);
+    assert!(fs::symlink_metadata(&name).is_err(), "the link goes with its terminal");
+}
+
 #[test]
 fn a_pty_that_has_not_ended_does_not_outlive_the_other_end() {
     let dir = TempDir::new().unwrap();

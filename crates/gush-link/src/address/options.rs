@@ -223,7 +223,7 @@ const ROWS: &[Row] = rows![
     Pipes "pipes" [] Flag, [], "gives the program two pipes, not a socket";
     Directory "cwd" ["chdir", "cd"] Path, [], "where the program starts";
     Credentials "credentials" [] Path, [], "a file with NAME:PASSWORD for the proxy";
-    Link "link" ["symbolic-link"] Path, [], "a symbolic link to the pseudo-terminal, removed at the end; with unlink it replaces such a link";
+    Link "link" ["symbolic-link"] Path, [], "a symbolic link to the pseudo-terminal, removed at the end; with unlink it replaces such a link, and of several clients the newest has it";
     WaitSlave "wait-slave" ["waitslave", "pty-wait-slave"] Flag, [], "waits until somebody opens the pseudo-terminal, and ends once it is closed";
     Terminal "SETTING" [] Flag, [Pty], "of a terminal or line, as in stty(1): b115200, cs8, cstopb, parenb, clocal, crtscts, ixon=0, icanon=0, min=1...; put back at the end";
     Crnl "crnl" ["crlf"] Flag, [], "lines end by CR LF there, and by LF at the other side; through memory";

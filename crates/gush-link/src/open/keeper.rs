@@ -81,6 +81,8 @@ pub struct Keeper {
     /// The pipe that the program reads, once bytes are relayed.
     pub(crate) input: Option<Arc<Input>>,
     pub(super) put_back: Vec<PutBack>,
+    /// The names of the pseudo-terminals in `lines`, which are still open when these are dropped.
+    pub(super) ours: Vec<pty::Ours>,
     /// Pseudo-terminals that were made for programs which are not ours.
     pub(super) lines: Vec<Line>,
     /// The sender of datagrams served here.
@@ -90,9 +92,10 @@ pub struct Keeper {
 impl Keeper {
     /// Is there nothing that has to be waited for, told or removed at the end?
     pub(crate) fn is_empty(&self) -> bool {
-        let Self { made, program, untold, input, put_back, lines, served } = self;
+        let Self { made, program, untold, input, put_back, ours, lines, served } = self;
         made.is_empty()
             && put_back.is_empty()
+            && ours.is_empty()
             && lines.is_empty()
             && (program.is_none() && untold.is_none() && input.is_none() && served.is_none())
     }
@@ -120,6 +123,7 @@ impl Keeper {
         // The change that was made first is put back last.
         later.put_back.extend(self.put_back);
         later.lines.extend(self.lines);
+        later.ours.extend(self.ours);
         let (program, untold) =
             (self.program.or(later.program.take()), self.untold.or(later.untold.take()));
         Self { program, untold, ..later }

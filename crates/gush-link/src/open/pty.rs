@@ -1,9 +1,11 @@
 //! New pseudo-terminals: pty(7), as the ends of programs and as ends of their own.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gush_net::Conduit;
@@ -54,6 +56,7 @@ pub(crate) async fn open(options: &Options) -> Result<End, OpenError> {
     let name = ptsname(&master, Vec::new()).map_err(|errno| fail(errno.into()))?;
     let name = PathBuf::from(std::ffi::OsStr::from_bytes(name.as_bytes()));
     permissions.give(&name, FileType::CharacterDevice)?;
+    let ours = Ours::new(&name);
     let made = match options.path(Opt::Link) {
         Some(link) => link_to(&name, Path::new(link), options)?,
         None => None,
@@ -70,7 +73,33 @@ pub(crate) async fn open(options: &Options) -> Result<End, OpenError> {
     let mut end = End::new(conduit, Peer::Other(name.display().to_string()));
     end.keeper.made.extend(made);
     end.keeper.lines.push(line);
+    end.keeper.ours.push(ours);
     Ok(end)
+}
+
+static OURS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// The name of a pseudo-terminal of this process, known as ours until dropped. The terminal is closed later: another process may get
+/// the name of a closed one.
+#[derive(Debug)]
+pub(super) struct Ours(PathBuf);
+
+impl Ours {
+    fn new(name: &Path) -> Self {
+        Self::all().insert(name.to_owned());
+        Self(name.to_owned())
+    }
+
+    fn all() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+        // The set is whole between any two of its operations, whoever panicked.
+        OURS.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Ours {
+    fn drop(&mut self) {
+        Self::all().remove(&self.0);
+    }
 }
 
 /// A pseudo-terminal for programs that are not ours.
@@ -148,7 +177,8 @@ fn link_to(slave: &Path, link: &Path, options: &Options) -> Result<Option<Made>,
     Ok(made)
 }
 
-/// May `path` be had: is nothing there, or a link to a pseudo-terminal that `unlink` gives up?
+/// May `path` be had: is nothing there, or a link to a pseudo-terminal, given up by `unlink` or of an earlier client of this
+/// process?
 fn check(path: &Path, unlink: bool) -> Result<(), OpenError> {
     let taken = |hint: &str| {
         let error = OpenError::new("make the link", Errno::EXIST);
@@ -160,6 +190,8 @@ fn check(path: &Path, unlink: bool) -> Result<(), OpenError> {
             taken("it is a link to something else: choose another name")
         }
         Ok(_) if unlink => Ok(()),
+        // As with socat the newest client has the name: the program that opens the name is to meet the client who is there.
+        Ok(target) if Ours::all().contains(&target) => Ok(()),
         Ok(_) => taken("it is a link to a pseudo-terminal: remove it, or say unlink"),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
