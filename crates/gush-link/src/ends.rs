@@ -69,7 +69,13 @@ pub(crate) fn open_failure(error: &OpenError) -> Failure {
 }
 
 /// The failure of a relay between the ends `a` and `b`, as one sentence with the remedy `hint`.
-pub(crate) fn relay_failure(error: &Error, a: &str, b: &str, hint: Option<&str>) -> Failure {
+pub(crate) fn relay_failure(
+    error: &Error,
+    a: &str,
+    b: &str,
+    hint: Option<&str>,
+    one_way: bool,
+) -> Failure {
     let mut message = match error.end() {
         Some(gush_net::End::A) => format!("{a}: "),
         Some(gush_net::End::B) => format!("{b}: "),
@@ -78,12 +84,11 @@ pub(crate) fn relay_failure(error: &Error, a: &str, b: &str, hint: Option<&str>)
     match (error.call(), error.io_error()) {
         (Some(call), Some(io)) => {
             let (forward, back) = (error.passed(Way::Forward), error.passed(Way::Back));
-            message += &format!(
-                "{call}: {}; {} bytes forward, {} back",
-                os_words(io),
-                forward.bytes,
-                back.bytes
-            );
+            message += &format!("{call}: {}; {} bytes ", os_words(io), forward.bytes);
+            match one_way {
+                true => message += "had gone",
+                false => message += &format!("forward, {} back", back.bytes),
+            }
             let lost = forward.in_flight_bytes + back.in_flight_bytes;
             if lost > 0 {
                 message += &format!(", {lost} taken and not delivered");

@@ -35,6 +35,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long answers are waited for once one side has ended, where no linger limit says and the other side can neither be told of
 /// the end nor ends itself: datagrams, and terminals that are devices.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
+const WAITS_LONGER: &str = "-t TIME waits longer";
 /// The number of /dev/null, 1:3 (null(4)).
 const NULL_DEVICE: Dev = 0x103;
 
@@ -341,7 +342,10 @@ impl<'a> Life<'a> {
         }
         // An end that cannot be told to a terminal matters only where nothing else ends the link.
         if !devices {
-            options = options.on_untold_end(warn_of_untold_end);
+            options = options.on_untold_end(match settings.is_part {
+                true => |_| warn_of_untold_end(""),
+                false => |_| warn_of_untold_end("-t TIME ends the link, and "),
+            });
         }
         let ways = Ways::between(&first.conduit, &second.conduit);
         let room = [first.keeper.makes_room(), second.keeper.makes_room()];
@@ -492,16 +496,16 @@ impl<'a> Life<'a> {
         for (read, name) in [(a_lines, a_name), (b_lines, b_name)] {
             if let Err(bytes) = read {
                 // Closing the terminal throws them away, and so whoever has sent them is told.
-                let why = format!(
-                    "{name}: {bytes} bytes or more were not read there in time (-t TIME waits longer)"
-                );
+                let advice = self.shared.settings.advice(WAITS_LONGER);
+                let why =
+                    format!("{name}: {bytes} bytes or more were not read there in time{advice}");
                 return Err(Course::failed(Ending::RelayFailed, Failure::new(why, None)));
             }
         }
         let mut course = Course::of(ending);
         for (seen_off, name) in [(a, a_name), (b, b_name)] {
             if let Err(unsent) = seen_off {
-                course = Course::failed(Ending::RelayFailed, unsent_failure(&unsent, name));
+                course = Course::failed(Ending::RelayFailed, self.unsent_failure(&unsent, name));
                 if !matches!(unsent, Unsent::Late(_)) {
                     return Err(course);
                 }
@@ -510,6 +514,22 @@ impl<'a> Life<'a> {
         }
         farewell([first, second]);
         Ok(course)
+    }
+
+    fn unsent_failure(&self, unsent: &Unsent, name: &str) -> Failure {
+        match unsent {
+            Unsent::Failed(error) => {
+                let why = os_words(error);
+                let why = format!(
+                    "{name}: after the last byte: {why} (it may not have read all that was sent)"
+                );
+                Failure::new(why, error.raw_os_error())
+            }
+            _ => {
+                let advice = self.shared.settings.advice(WAITS_LONGER);
+                Failure::new(format!("{name}: {unsent}{advice}"), None)
+            }
+        }
     }
 
     /// Waits until the programs of both ends have done their work: their exit statuses count.
@@ -555,19 +575,6 @@ impl<'a> Life<'a> {
     }
 }
 
-fn unsent_failure(unsent: &Unsent, name: &str) -> Failure {
-    match unsent {
-        Unsent::Failed(error) => {
-            let why = os_words(error);
-            let why = format!(
-                "{name}: after the last byte: {why} (it may not have read all that was sent)"
-            );
-            Failure::new(why, error.raw_os_error())
-        }
-        _ => Failure::new(format!("{name}: {unsent} (-t TIME waits longer)"), None),
-    }
-}
-
 /// Which directions two ends have between them.
 #[derive(Clone, Copy)]
 struct Ways {
@@ -609,9 +616,9 @@ fn says_nothing(end: &End) -> bool {
     }
 }
 
-fn warn_of_untold_end(_: Way) {
+fn warn_of_untold_end(advice: &str) {
     warn!(
-        "a raw terminal cannot pass on the end of the input; -t TIME ends the link, and pipes instead of pty pass the end on"
+        "a raw terminal cannot pass on the end of the input; {advice}pipes instead of pty pass the end on"
     );
 }
 

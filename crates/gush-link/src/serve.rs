@@ -218,8 +218,8 @@ async fn drained(closed: impl Future<Output = ()>, shared: &Shared) -> Result<()
     shared.stop.cut();
     closed.await;
     let were = if cut == 1 { "connection was" } else { "connections were" };
-    let why =
-        format!("{cut} {were} cut {limit:?} after draining began (--drain TIME waits longer)");
+    let advice = shared.settings.advice("--drain TIME waits longer");
+    let why = format!("{cut} {were} cut {limit:?} after draining began{advice}");
     Err(Failure::new(why, None))
 }
 

@@ -230,7 +230,8 @@ impl Shared {
         let is_of_append = error.refusal().is_some_and(gush::Refusal::is_of_append);
         let hint = is_of_append.then(|| self.written_anew(addresses)).flatten();
         let hint = hint.as_deref().or(error.hint());
-        let mut failure = ends::relay_failure(error, first, second, hint);
+        let one_way = self.settings.one_way;
+        let mut failure = ends::relay_failure(error, first, second, hint, one_way);
         let (first, second) = addresses;
         failure.reader_gone = match error.end() {
             Some(gush_net::End::A) => ends::is_reader_gone(error, first),

@@ -30,6 +30,8 @@ const DRAIN: Duration = Duration::from_secs(30);
 pub struct Settings {
     /// Moves bytes from the first address to the second only.
     pub one_way: bool,
+    /// Advises no option of the command `gush link`: the link is a part of another command, whose user cannot say them.
+    pub is_part: bool,
     /// Ends a connection when nothing has moved for so long.
     pub idle: Option<Duration>,
     /// Ends a connection when one end has ended and nothing has moved for so long.
@@ -89,6 +91,11 @@ pub type Observer = Box<dyn Fn(Way, &[u8]) + Send + Sync>;
 pub type OnEnd = Arc<dyn Fn(&Record) + Send + Sync>;
 
 impl Settings {
+    /// What an option of `gush link` would change, in brackets behind a message.
+    pub(crate) fn advice(&self, option: &str) -> String {
+        if self.is_part { String::new() } else { format!(" ({option})") }
+    }
+
     /// Refuses settings that contradict the addresses or each other.
     pub(crate) fn check(&self, roles: &Roles) -> Result<(), Failure> {
         if self.accept_proxy && roles.server.is_none() {

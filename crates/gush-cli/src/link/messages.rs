@@ -27,6 +27,8 @@ pub struct Messages(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
+    /// What stands in front of a message of our own.
+    prefix: String,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -47,6 +49,11 @@ struct State {
 pub struct Writing(Messages);
 
 impl Messages {
+    /// Messages of the command `name`.
+    pub fn of(name: &str) -> Self {
+        Self(Arc::new(Shared { prefix: name.replace(' ', ": "), ..Shared::default() }))
+    }
+
     /// Starts the thread that writes to `target`.
     ///
     /// # Errors
@@ -74,7 +81,7 @@ impl Messages {
             }
             state = next;
         }
-        state.tell_dropped();
+        state.tell_dropped(&self.0.prefix);
         state.push(text.to_vec());
         self.0.changed.notify_all();
         true
@@ -106,7 +113,7 @@ impl Messages {
 
     fn last_state(&self) -> MutexGuard<'_, State> {
         let mut state = self.state();
-        state.tell_dropped();
+        state.tell_dropped(&self.0.prefix);
         self.0.changed.notify_all();
         state
     }
@@ -152,11 +159,11 @@ impl State {
         self.texts.push_back(text);
     }
 
-    fn tell_dropped(&mut self) {
+    fn tell_dropped(&mut self, prefix: &str) {
         let dropped = std::mem::take(&mut self.dropped);
         if dropped > 0 {
             let told =
-                format!("gush: link: warning: {dropped} lines were dropped: nobody read them\n");
+                format!("{prefix}: warning: {dropped} lines were dropped: nobody read them\n");
             self.push(told.into_bytes());
         }
     }
@@ -223,7 +230,7 @@ mod tests {
     #[test]
     fn lines_that_nobody_reads_are_dropped_and_counted_in_their_place() {
         let (reader, writer) = io::pipe().expect("a pipe");
-        let messages = Messages::default();
+        let messages = Messages::of("gush tee");
         let long = "x".repeat(10_000);
         for at in 0..200 {
             messages.say(format!("{at} {long}\n").as_bytes());
@@ -242,7 +249,7 @@ mod tests {
             assert_eq!(lines.next(), Some(format!("{read} {long}")));
             read += 1;
         }
-        let told = format!("gush: link: warning: {dropped} lines were dropped: nobody read them");
+        let told = format!("gush: tee: warning: {dropped} lines were dropped: nobody read them");
         assert_eq!(lines.next(), Some(told));
         assert_eq!(lines.next().as_deref(), Some("last"));
     }

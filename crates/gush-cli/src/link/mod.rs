@@ -56,7 +56,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     if let Some(words) = &options.make_cert {
         return make_cert::run(words, &talker);
     }
-    let messages = Messages::default();
+    let messages = Messages::of(&options.speak_for);
     let link = match link(&options, &talker, &messages) {
         Ok(link) => link,
         Err(why) => return talker.fail(why),
@@ -123,6 +123,7 @@ fn link(options: &Options, talker: &Talker, messages: &Messages) -> Result<Link,
     let settings = Settings {
         short_message_bytes,
         one_way: options.one_way,
+        is_part: options.speak_for != options::OWN_NAME,
         idle: options.idle,
         linger: options.linger,
         drain: options.drain,

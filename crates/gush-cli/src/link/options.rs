@@ -19,6 +19,9 @@ use crate::time::time;
 const NO_ADDRESSES: [(&str, ArgPredicate, &str); 2] =
     [("from_socat", ArgPredicate::IsPresent, ""), ("make_cert", ArgPredicate::IsPresent, "")];
 
+/// The command whose options these are.
+pub const OWN_NAME: &str = "gush link";
+
 /// Connect two addresses and move bytes between them
 #[derive(Debug, Parser)]
 #[command(name = "link", version, max_term_width = 100, disable_version_flag = true)]
@@ -38,7 +41,7 @@ pub struct Options {
     pub make_cert: Option<Vec<OsString>>,
 
     /// Begin messages with the name of the command that has started this link
-    #[arg(long, value_name = "COMMAND", hide = true, default_value = "gush link")]
+    #[arg(long, value_name = "COMMAND", hide = true, default_value = OWN_NAME)]
     pub speak_for: String,
     /// One way only: from the first address to the second
     #[arg(short = 'u', long)]

@@ -31,6 +31,13 @@ pub(crate) async fn unix(name: &UnixName, options: &Options) -> Result<End, Open
     let retried = options.has(Opt::Retry);
     let fail = |error: io::Error| {
         let hint = match error.raw_os_error() {
+            // An abstract name is there as long as somebody listens (unix(7)).
+            Some(libc::ECONNREFUSED) if matches!(name, UnixName::Abstract(_)) => {
+                self::hint(&error, retried)
+            }
+            Some(libc::ECONNREFUSED) if is_directory(name) => {
+                Some("this is a directory; name the socket in it")
+            }
             Some(libc::ECONNREFUSED) if is_no_socket(name) => {
                 Some("this is no socket; for a file or device, say file:PATH")
             }
@@ -67,6 +74,10 @@ pub(crate) async fn unix(name: &UnixName, options: &Options) -> Result<End, Open
 fn is_no_socket(name: &UnixName) -> bool {
     let UnixName::Path(path) = name else { return false };
     path.metadata().is_ok_and(|found| !found.file_type().is_socket())
+}
+
+fn is_directory(name: &UnixName) -> bool {
+    matches!(name, UnixName::Path(path) if path.is_dir())
 }
 
 pub(crate) fn unix_address(name: &UnixName) -> Result<SocketAddrUnix, Errno> {
