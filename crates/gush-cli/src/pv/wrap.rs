@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::Arc;
+use std::thread;
 
 use gush::{Errno, Side, Throttle};
 use rustix::process::{Pid, Signal, kill_process};
@@ -71,10 +72,22 @@ fn wrapped(options: &Options, talker: &Talker) -> Result<ExitCode, Status> {
     let plan = setting.plan(look, stage);
     let watched = [&into, &out];
     let steward = Steward::start(plan, shown, beside, &watched, &setting.screen, &setting.late);
-    let steward = steward.map_err(|errno| setting.unshown(errno))?;
-    let Moved { ended, output, mut status, is_written, unread_bytes } =
-        move_both(&setting, child, &into, &out, output);
+    let steward = match steward {
+        Ok(steward) => steward,
+        Err(errno) => {
+            end(child);
+            return Err(setting.unshown(errno));
+        }
+    };
+    let moved = move_both(&setting, child, &into, &out, output);
     steward.finish(true);
+    let Moved { ended, output, mut status, is_written, unread_bytes } = match moved {
+        Ok(moved) => moved,
+        Err(error) => {
+            talker.say(format_args!("no thread can feed the command: {}", os_text(&error)));
+            return Err(Status::MISUSE);
+        }
+    };
     let is_ended_here = matches!(out.ended_early(), Some(Early::Signal | Early::Stall));
     // Of an input whose size is not known, more than the pipe held may have been left, or nothing.
     let is_fed_short = setting.input_bytes().is_some_and(|bytes| into.bytes() < bytes);
@@ -104,6 +117,13 @@ fn start(options: &Options) -> io::Result<Child> {
     command.spawn()
 }
 
+/// Ends a command without a feeder, and waits for the exit.
+fn end(mut child: Child) {
+    (child.stdin, child.stdout) = (None, None);
+    let _ = kill_process(Pid::from_child(&child), Signal::TERM);
+    let _ = child.wait();
+}
+
 /// The bytes that a command writes are counted, and neither limited nor remembered.
 fn account_of_output(options: &Options) -> Account {
     let (lines, separator) = (options.counts_lines(), options.separator());
@@ -123,27 +143,38 @@ struct Moved {
 }
 
 /// Feeds the command from a thread, and reads the command's output in this thread, until the command has ended.
+///
+/// # Errors
+/// `EAGAIN` where no thread can be started: the command has been ended.
 fn move_both(
     setting: &Setting<'_>,
     mut child: Child,
     into: &Arc<Account>,
     out: &Arc<Account>,
     output: Output,
-) -> Moved {
+) -> io::Result<Moved> {
     let stdin = child.stdin.take().map(OwnedFd::from);
     let stdout = child.stdout.take().map(OwnedFd::from);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         // A thread of its own: a command may write before it has read, and both pipes would fill up.
         let feeding = stdin.map(|stdin| {
-            scope.spawn(move || {
+            let feed = move || {
                 let input = Output::File(File::from(stdin));
                 let mut moving = setting.moving(&setting.options.files, into, input);
                 moving.output_name = "the command's input".to_owned();
                 moving.run();
                 // The command sees the end of its input when the writing end is dropped here.
                 (moving.status, gush_process::reading_end(&moving.output).ok())
-            })
+            };
+            thread::Builder::new().name("gush-pv-feed".into()).spawn_scoped(scope, feed)
         });
+        let feeding = match feeding.transpose() {
+            Ok(feeding) => feeding,
+            Err(error) => {
+                end(child);
+                return Err(error);
+            }
+        };
         let mut emptying = setting.moving(&[], out, output);
         match stdout.as_ref().map(|stdout| emptying.pass(stdout, None)) {
             Some(Ok(report)) => {
@@ -174,6 +205,6 @@ fn move_both(
             status.add(fed);
             unread_bytes = reading_end.and_then(gush_process::unread_bytes);
         }
-        Moved { ended, output, status, is_written, unread_bytes }
+        Ok(Moved { ended, output, status, is_written, unread_bytes })
     })
 }

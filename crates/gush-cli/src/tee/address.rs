@@ -14,6 +14,7 @@ use std::process::{Child, Command, Stdio};
 use gush_link::address::{Address, Target};
 use gush_tree::quote;
 use rustix::fs::stat;
+use rustix::process::{Pid, Signal, kill_process};
 
 /// A running link to an address.
 #[derive(Debug)]
@@ -55,6 +56,16 @@ impl Remote {
     /// Waits until the address has everything; answers whether it has. A link that fails tells why itself.
     pub fn finish(mut self) -> bool {
         self.link.wait().is_ok_and(|status| status.success())
+    }
+}
+
+/// Ends an unfinished link, where another output fails at the start: no process is left behind.
+impl Drop for Remote {
+    fn drop(&mut self) {
+        if let Ok(None) = self.link.try_wait() {
+            let _ = kill_process(Pid::from_child(&self.link), Signal::TERM);
+            let _ = self.link.wait();
+        }
     }
 }
 

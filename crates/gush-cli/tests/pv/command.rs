@@ -1,6 +1,8 @@
 //! `gush pv -- CMD`: the input and the output of a command, with the command's own status.
 
 use std::fs;
+use std::path::Path;
+use std::process::Stdio;
 
 use crate::common::shell::{said, shell, source};
 use crate::common::{gush_as, skipped, strace};
@@ -174,6 +176,34 @@ fn a_signal_just_after_the_start_ends_the_command_too() {
     let output = traced.args(["pv", "-q", "/dev/null", "--", "sh", "-c", script]).output().unwrap();
     // A gush that the signal has killed has ended no command.
     assert_eq!(output.status.code(), Some(32), "{}", said(&output));
+}
+
+/// Threads are started before and behind the command: whichever cannot be, nothing is left behind.
+#[test]
+fn a_command_does_not_outlive_gush_where_a_thread_cannot_be_started() {
+    for options in [&["-q"][..], &["-f", "--stall-timeout", "600"]] {
+        for first in 1..=5 {
+            let dir = TempDir::new().unwrap();
+            let inject = format!("inject=clone,clone3:error=EAGAIN:when={first}+");
+            // With -D strace is the child, and waits for no process of the command.
+            let mut traced = match strace(&["-D", "-e", &inject, "-o", "/dev/null"]) {
+                Ok(traced) => traced,
+                Err(why) => return skipped(&why),
+            };
+            let script = "echo $$ >process; exec sleep 3";
+            traced.arg("pv").args(options).args(["/dev/null", "--", "sh", "-c", script]);
+            // No pipe, whose end would be waited for as well.
+            let told = fs::File::create(dir.path().join("told")).unwrap();
+            traced.current_dir(dir.path()).stdout(Stdio::null()).stderr(told);
+            let ended = traced.status().unwrap();
+            let told = fs::read_to_string(dir.path().join("told")).unwrap();
+            let context = format!("{options:?}, {first}: {told}");
+            assert!(ended.code().is_some_and(|code| code != 101), "{context}");
+            let process = fs::read_to_string(dir.path().join("process")).unwrap_or_default();
+            let still = !process.is_empty() && Path::new("/proc").join(process.trim()).exists();
+            assert!(!still, "{context}");
+        }
+    }
 }
 
 #[test]

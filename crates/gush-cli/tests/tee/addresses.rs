@@ -1,13 +1,15 @@
 //! `gush tee --to`: addresses of `gush link` as outputs.
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 
+use crate::common::gush;
 use crate::common::shell::{said, shell, source};
 use gush_test::Port;
+use tempfile::TempDir;
 
 #[test]
 fn addresses_get_every_byte_before_tee_ends() {
@@ -51,6 +53,61 @@ fn an_address_that_fails_is_told_and_leaves_the_others_their_bytes() {
             }
         }
     }
+}
+
+#[test]
+fn no_link_outlives_tee_where_another_output_fails_at_the_start() {
+    let dir = TempDir::new().unwrap();
+    let mark = dir.path().display().to_string();
+    let program = format!("shell:'exec sleep 5 # {mark}'");
+    let ended = gush()
+        .args(["tee", "--output-error=exit", "--to", &program, "--to", "no-such-kind:x"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    assert_eq!(ended.code(), Some(1));
+    let lines = fs::read_dir("/proc").unwrap().flatten();
+    let lines = lines.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+    let left: Vec<_> = lines.filter(|line| contains(line, mark.as_bytes())).collect();
+    assert!(left.is_empty(), "{}", String::from_utf8_lossy(&left.concat()));
+}
+
+fn contains(line: &[u8], part: &[u8]) -> bool {
+    line.windows(part.len()).any(|window| window == part)
+}
+
+/// Bytes go one way, and options of `gush link` cannot be said here.
+#[test]
+fn a_link_that_fails_speaks_of_what_tee_does() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("tcp:{}", listener.local_addr().unwrap());
+    let resets = thread::spawn(move || {
+        let mut peer = listener.accept().unwrap().0;
+        peer.read_exact(&mut [0; 1]).unwrap();
+        // A close with bytes unread resets the connection.
+    });
+    let mut tee = gush()
+        .args(["tee", "--output-error=exit", "--to", &address])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = tee.stdin.take().unwrap();
+    input.write_all(&[b'x'; 4096]).unwrap();
+    resets.join().unwrap();
+    // Whether the link or tee meets the reset first, the bytes have nowhere to go.
+    while input.write_all(&[b'x'; 4096]).is_ok() && tee.try_wait().unwrap().is_none() {}
+    drop(input);
+    let output = tee.wait_with_output().unwrap();
+    let said = said(&output);
+    assert!(
+        said.contains(&address) && !said.contains("back") && !said.contains("forward"),
+        "{said}"
+    );
+    assert!(said.contains(" bytes had gone"), "{said}");
 }
 
 #[test]
