@@ -82,6 +82,15 @@ impl Ending {
     }
 }
 
+// The ledger finds the counter of an ending by its place in the list.
+const _: () = {
+    let mut at = 0;
+    while at < Ending::ALL.len() {
+        assert!(Ending::ALL[at] as usize == at);
+        at += 1;
+    }
+};
+
 impl From<Ended> for Ending {
     fn from(ended: Ended) -> Self {
         match ended {

@@ -165,6 +165,9 @@ impl Options {
     /// which has ended its own data: close(2) says so, too, and shutdown(2) before would be a call for nothing. Whoever
     /// does not close the conduit at once says the end by [`Conduit::see_off`](crate::Conduit::see_off);
     /// [`Conduit::is_seen_off`](crate::Conduit::is_seen_off) tells which of the two is due.
+    ///
+    /// Not for sockets with a SO_LINGER of 0: close(2) resets these instead (socket(7)). Clients inherit the option from their
+    /// listener.
     #[must_use]
     pub fn leave_last_end(mut self) -> Self {
         self.leaves_last_end = true;

@@ -8,9 +8,11 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
+use std::time::Duration;
 
 use crate::common::gush;
 use crate::common::link::{PATIENCE, Running, ask, echo, eventually, server};
+use rustix::net::sockopt;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -251,6 +253,37 @@ fn a_service_managers_socket_is_taken_over_by_number_or_name() {
     let (status, _, said) = Running::start(&["listen-fd:web", "null:"]).finish();
     assert_eq!(status.code(), Some(1));
     assert!(said.contains("no listening sockets were passed on"), "{said}");
+}
+
+/// Each client of an inherited listener has the listener's SO_LINGER (`sk_clone_lock` of net/core/sock.c), and with a limit of 0
+/// close(2) resets the connection instead of ending it (socket(7)).
+#[test]
+fn a_linger_limit_of_an_inherited_listener_resets_no_client() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    sockopt::set_socket_linger(&listener, Some(Duration::ZERO)).unwrap();
+    let place = listener.local_addr().unwrap();
+    // The first client has connected before the link takes over.
+    let early = TcpStream::connect(place).unwrap();
+    let (arrived, has_arrived) = std::sync::mpsc::channel();
+    let has_arrived = std::sync::Mutex::new(has_arrived);
+    let target = server(move |mut stream| {
+        stream.read_to_end(&mut Vec::new()).unwrap();
+        stream.write_all(b"answer").unwrap();
+        // The end comes alone.
+        has_arrived.lock().unwrap().recv().unwrap();
+    });
+    let mut command = gush();
+    command.args(["link", "listen-fd:0,fork", &format!("tcp:{target}")]);
+    command.stdin(std::os::fd::OwnedFd::from(listener));
+    let _link = Running::of(command);
+    for mut client in [early, TcpStream::connect(place).unwrap()] {
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let mut answer = [0; 6];
+        client.read_exact(&mut answer).unwrap();
+        arrived.send(()).unwrap();
+        assert_eq!(client.read(&mut answer).expect("an end, and no reset"), 0);
+    }
 }
 
 #[test]

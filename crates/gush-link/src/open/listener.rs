@@ -47,6 +47,8 @@ pub struct Listener {
     kind: SocketType,
     /// An inherited socket of streams may be one of SCTP, say.
     is_tcp: bool,
+    /// Do clients inherit from an inherited socket that close(2) waits, or resets the connection (SO_LINGER, socket(7))?
+    lingers: bool,
     gate: Gate,
     /// The limit of descriptors, if nobody in this process changes the limit.
     limit: Option<u64>,
@@ -95,10 +97,12 @@ impl Listener {
         // An inherited socket may be of any type: the type decides how a peer is accepted.
         let kind = sockopt::socket_type(&fd).map_err(|errno| OpenError::new("listen", errno))?;
         let is_tcp = sockopt::socket_protocol(&fd) == Ok(Some(ipproto::TCP));
+        let lingers = is_tcp && sockopt::socket_linger(&fd).is_ok_and(|linger| linger.is_some());
         Ok(Self {
             socket: Socket::Waiting(fd),
             kind,
             is_tcp,
+            lingers,
             gate: Gate { ranges: options.ranges().to_vec(), ..Gate::default() },
             limit: None,
             has_flows: kind == SocketType::DGRAM && options.is_on(Opt::Fork),
@@ -245,6 +249,11 @@ impl Listener {
         let Some((client, peer)) = self.waiting.take() else {
             return Err(OpenError::said("accept", "nobody is there"));
         };
+        if self.lingers {
+            // Clients that had connected before have a copy of the option, so changing the listener would be too late.
+            sockopt::set_socket_linger(&client, None)
+                .map_err(|errno| OpenError::new("accept", errno))?;
+        }
         let conduit = match self.kind {
             SocketType::STREAM if self.is_tcp => Conduit::of_accepted_tcp(client),
             SocketType::STREAM => Conduit::of_stream_socket(client),
