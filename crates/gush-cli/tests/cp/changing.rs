@@ -1,9 +1,12 @@
 //! A source that changes during the copy: the bytes that were there are copied, and the user is told.
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::cp::{cp, names, shares_blocks, stderr, with_files};
 use crate::common::{gush, noise, not_applicable, skipped, strace};
@@ -11,37 +14,79 @@ use crate::common::{gush, noise, not_applicable, skipped, strace};
 const LEN: usize = 4 << 20;
 const LEFT: u64 = 1_000_003;
 
-/// Runs `command`, and makes the change once bytes have arrived in a file that `command` writes to.
-fn changed_meanwhile(mut command: Command, change: impl FnOnce()) -> Output {
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    wait_for_bytes(&mut child);
-    change();
-    child.wait_with_output().unwrap()
+/// Runs `command`, which copies `source`, and makes the change while parts of the copy are missing: the copier is stopped, looked at, and let go on
+/// behind the change. A copier that was done before the look is of no use: `prepare` makes the files of another attempt.
+fn changed_meanwhile(
+    source: &Path,
+    prepare: impl Fn(),
+    command: impl Fn() -> Command,
+    change: impl Fn(),
+) -> Output {
+    const ATTEMPTS: usize = 100;
+    for _ in 0..ATTEMPTS {
+        prepare();
+        let all = fs::read(source).unwrap();
+        let mut child = command().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        wait_for_bytes(&mut child);
+        stop(&mut child);
+        // Reserved space, and a size given ahead, tell nothing: the bytes do.
+        let arrived = written(&child).and_then(|file| fs::read(file).ok());
+        let is_under_way = arrived.is_some_and(|arrived| arrived != all);
+        if is_under_way {
+            change();
+        }
+        kill_process(Pid::from_child(&child), Signal::CONT).unwrap();
+        let output = child.wait_with_output().unwrap();
+        if is_under_way {
+            return output;
+        }
+    }
+    panic!("in {ATTEMPTS} attempts no copy was still under way");
+}
+
+/// The process and its children.
+fn with_children(child: &Child) -> Vec<String> {
+    let pid = child.id();
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let all = format!("{pid} {}", children.unwrap_or_default());
+    all.split_whitespace().map(str::to_owned).collect()
+}
+
+/// The file that the process, or a child of it, reads and writes, once the file has space on disk: a way to it by the process's descriptor.
+fn written(child: &Child) -> Option<PathBuf> {
+    with_children(child).iter().find_map(|pid| {
+        let dir = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
+        dir.flatten().find_map(|entry| {
+            let file = fs::metadata(entry.path()).ok()?;
+            let open = format!("/proc/{pid}/fdinfo/{}", entry.file_name().to_string_lossy());
+            let flags = fs::read_to_string(open).ok()?;
+            let octal = flags.lines().find_map(|line| line.strip_prefix("flags:"))?;
+            let flags = u32::from_str_radix(octal.trim(), 8).ok()?;
+            let is_written = file.is_file() && file.blocks() > 0 && flags & 3 == 2;
+            is_written.then(|| entry.path())
+        })
+    })
 }
 
 /// Until the process, or a child of it, has written to disk or allocated space.
 fn wait_for_bytes(child: &mut Child) {
-    while child.try_wait().unwrap().is_none() {
-        let pid = child.id();
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-        let all = format!("{pid} {}", children.unwrap_or_default());
-        let written = |pid: &str| {
-            let dir = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
-            dir.flatten().any(|entry| {
-                let is_file = fs::metadata(entry.path()).is_ok_and(|file| {
-                    use std::os::unix::fs::MetadataExt;
-                    file.is_file() && file.blocks() > 0
-                });
-                let open = format!("/proc/{pid}/fdinfo/{}", entry.file_name().to_string_lossy());
-                let flags = fs::read_to_string(open).unwrap_or_default();
-                let flags = flags.lines().find_map(|line| line.strip_prefix("flags:"));
-                let flags = flags.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok());
-                is_file && flags.is_some_and(|flags| flags & 3 == 2)
-            })
-        };
-        if all.split_whitespace().any(written) {
-            return;
-        }
+    while child.try_wait().unwrap().is_none() && written(child).is_none() {
+        std::thread::yield_now();
+    }
+}
+
+/// Stops the process, and waits until it and its children stand still. Those of a stopped strace wait in a call, or for strace behind their last one.
+fn stop(child: &mut Child) {
+    kill_process(Pid::from_child(child), Signal::STOP).unwrap();
+    let stands_still = |pid: &String| {
+        let still = if *pid == child.id().to_string() { "TZX" } else { "tTZXS" };
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let stats = tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
+        // The state stands behind the name in parentheses (proc_pid_stat(5)).
+        let mut states = stats.filter_map(|stat| stat.rsplit(") ").next()?.chars().next());
+        states.all(|state| still.contains(state))
+    };
+    while !with_children(child).iter().all(stands_still) {
         std::thread::yield_now();
     }
 }
@@ -87,15 +132,17 @@ fn a_source_that_shrinks_is_copied_as_far_as_it_was_there_and_told_of() {
     for method in that_take_time(&[&methods[..], &others].concat()) {
         for more in [&[][..], &["--atomic"], &["--verify"]] {
             for old in [None, Some(noise(LEN * 2, 9))] {
-                let _ = fs::remove_file(dir.path().join("b"));
-                if let Some(old) = old {
-                    fs::write(dir.path().join("b"), old).unwrap();
-                }
                 let source = dir.path().join("a");
-                fs::write(&source, noise(LEN, 5)).unwrap();
+                let prepare = || {
+                    let _ = fs::remove_file(dir.path().join("b"));
+                    if let Some(old) = &old {
+                        fs::write(dir.path().join("b"), old).unwrap();
+                    }
+                    fs::write(&source, noise(LEN, 5)).unwrap();
+                };
                 let how = format!("--method={method}");
-                let command = slow(dir.path(), &[more, &[&how]].concat());
-                let output = changed_meanwhile(command, || shrink(&source));
+                let command = || slow(dir.path(), &[more, &[&how]].concat());
+                let output = changed_meanwhile(&source, prepare, command, || shrink(&source));
                 let title = format!("{method} {more:?}");
                 // Only a hash that was made in passing is of what was copied.
                 if more == ["--verify"] && output.status.code() == Some(1) {
@@ -117,15 +164,20 @@ fn a_source_that_shrinks_under_several_threads_is_copied_as_far_as_it_was_there(
     let (source, target) = (real.join("a"), real.join("b"));
     let methods = ["auto", "read-write", "read-mmap", "mmap-write", "copy-file-range"];
     for method in that_take_time(&methods) {
-        fs::write(&source, noise(32 << 20, 5)).unwrap();
-        let _ = fs::remove_file(&target);
-        let slowly = "inject=pread64,pwrite64,copy_file_range:delay_exit=10000";
-        let mut traced = match strace(&["-e", slowly]) {
-            Ok(traced) => traced,
-            Err(why) => return skipped(&why),
+        let prepare = || {
+            fs::write(&source, noise(32 << 20, 5)).unwrap();
+            let _ = fs::remove_file(&target);
         };
-        traced.args(["cp", "--threads=3", "--method", method]).args([&source, &target]);
-        let output = changed_meanwhile(traced, || shrink(&source));
+        let slowly = "inject=pread64,pwrite64,copy_file_range:delay_exit=10000";
+        if let Err(why) = strace(&["-e", slowly]) {
+            return skipped(&why);
+        }
+        let command = || {
+            let mut traced = strace(&["-e", slowly]).unwrap();
+            traced.args(["cp", "--threads=3", "--method", method]).args([&source, &target]);
+            traced
+        };
+        let output = changed_meanwhile(&source, prepare, command, || shrink(&source));
         let said = stderr(&output);
         assert!(output.status.success() && said.contains("changed while"), "{method}: {said}");
         let arrived = fs::read(&target).unwrap();
@@ -162,35 +214,45 @@ fn with_stable_a_source_that_changes_is_a_failure_that_publishes_nothing() {
         ("is written to, and its time put back", is_written_with_its_time_put_back),
     ];
     for (title, change) in changes {
-        let dir = with_files(&[("a", &noise(LEN, 5))]);
-        let source = dir.path().join("a");
-        let output =
-            changed_meanwhile(slow(dir.path(), &["--stable", "--json"]), || change(&source));
-        let said = stderr(&output);
-        assert_eq!(output.status.code(), Some(1), "{title}: {said}");
+        let dir = with_files(&[]);
+        let [source, target] = ["a", "b"].map(|name| dir.path().join(name));
+        let changed = |options: &[&str], old: Option<&str>| {
+            let prepare = || {
+                fs::write(&source, noise(LEN, 5)).unwrap();
+                let _ = fs::remove_file(&target);
+                if let Some(old) = old {
+                    fs::write(&target, old).unwrap();
+                }
+            };
+            let command = || slow(dir.path(), &[&["--stable"], options].concat());
+            let output = changed_meanwhile(&source, prepare, command, || change(&source));
+            assert_eq!(output.status.code(), Some(1), "{title}: {output:?}");
+            stderr(&output)
+        };
+        let said = changed(&["--json"], None);
         assert!(said.contains("; the new file was removed"), "{title}: {said}");
         assert_eq!(names(dir.path()), ["a"], "{title}");
 
-        fs::write(dir.path().join("b"), "old").unwrap();
-        let atomic = slow(dir.path(), &["--stable", "--atomic"]);
-        let output = changed_meanwhile(atomic, || change(&source));
-        assert_eq!(output.status.code(), Some(1), "{title}");
-        assert!(stderr(&output).contains("; no copy was made"), "{title}: {output:?}");
-        assert_eq!(fs::read(dir.path().join("b")).unwrap(), b"old", "{title}");
+        let said = changed(&["--atomic"], Some("old"));
+        assert!(said.contains("; no copy was made"), "{title}: {said}");
+        assert_eq!(fs::read(&target).unwrap(), b"old", "{title}");
         assert_eq!(names(dir.path()), ["a", "b"], "{title}");
 
-        let output = changed_meanwhile(slow(dir.path(), &["--stable"]), || change(&source));
-        let said = stderr(&output);
-        assert_eq!(output.status.code(), Some(1), "{title}: {said}");
+        let said = changed(&[], Some("old"));
         assert!(said.contains("; the target holds the bytes read so far"), "{title}: {said}");
     }
 }
 
 #[test]
 fn with_stable_a_new_file_that_cannot_be_removed_is_not_said_to_be() {
-    let dir = with_files(&[("a", &noise(LEN, 5))]);
+    let dir = with_files(&[]);
     let here = |name: &str| dir.path().canonicalize().unwrap().join(name);
-    let output = changed_meanwhile(slow(dir.path(), &["--stable"]), || {
+    let prepare = || {
+        fs::write(here("a"), noise(LEN, 5)).unwrap();
+        let _ = fs::remove_file(here("b"));
+    };
+    let command = || slow(dir.path(), &["--stable"]);
+    let output = changed_meanwhile(&here("a"), prepare, command, || {
         fs::write(here("other"), "another file").unwrap();
         fs::rename(here("other"), here("b")).unwrap();
         shrink(&here("a"));
@@ -203,29 +265,25 @@ fn with_stable_a_new_file_that_cannot_be_removed_is_not_said_to_be() {
     );
     assert_eq!(fs::read(here("b")).unwrap(), b"another file");
 
-    fs::remove_file(here("b")).unwrap();
     let inject = "inject=unlinkat,unlink:error=EACCES";
-    let mut traced = match strace(&["-e", inject]) {
-        Ok(traced) => traced,
-        Err(why) => return skipped(&why),
+    if let Err(why) = strace(&["-e", inject]) {
+        return skipped(&why);
+    }
+    let command = || {
+        let mut traced = strace(&["-e", inject]).unwrap();
+        traced.args(["cp", "--limit=8M", "--buffer-size=64K", "--stable", "a", "b"]);
+        traced.current_dir(dir.path());
+        traced
     };
-    traced.args(["cp", "--limit=8M", "--buffer-size=64K", "--stable", "a", "b"]);
-    let output = changed_meanwhile(
-        {
-            traced.current_dir(dir.path());
-            traced
-        },
-        || {
-            fs::File::options().write(true).open(here("a")).unwrap().set_len(3).unwrap();
-        },
-    );
+    let output = changed_meanwhile(&here("a"), prepare, command, || {
+        fs::File::options().write(true).open(here("a")).unwrap().set_len(3).unwrap();
+    });
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("; the new file was not removed: Permission denied"), "{said}");
     assert!(here("b").exists());
 }
 
-/// Somebody writes the whole file again and again: a copy is of one such write, or there is none.
 #[test]
 fn with_stable_a_source_that_is_being_written_to_is_never_copied_torn() {
     use std::os::unix::fs::FileExt;
@@ -260,7 +318,6 @@ fn with_stable_a_source_that_is_being_written_to_is_never_copied_torn() {
 /// The kernel sets a file's times when a write begins. A write that then gets no processor looks like no write.
 #[test]
 fn with_stable_a_write_that_began_long_ago_is_waited_for() {
-    use std::os::unix::fs::MetadataExt;
     use std::sync::atomic::{AtomicBool, Ordering};
     const LEN: usize = 32 << 20;
     let dir = with_files(&[("0", &vec![0; LEN]), ("1", &vec![1; LEN]), ("a", &vec![0; LEN])]);
