@@ -711,7 +711,7 @@ fn a_large_source_that_vanishes_after_it_was_announced_is_told() {
         let text = "mkdir -p a/sub && truncate -s 70M a/large-{1..8} a/sub/large-{1..8}";
         assert!(script(dir.path(), text).status.success());
         let shards = dir.path().join(".d.gush-shards");
-        let first = start(dir.path(), "0/2", &["-a", "a", "d"]);
+        let first = start(dir.path(), "0/2", &["-a", "-T", "a", "d"]);
         wait_for(&shards.join("rank-0.done"));
         let told = fs::read_to_string(shards.join("rank-0.done")).unwrap();
         let [all, own]: [u64; 2] =
@@ -728,6 +728,11 @@ fn a_large_source_that_vanishes_after_it_was_announced_is_told() {
         // Inode numbers say which of them are rank 0's: none at all by a chance of 1 in 256.
         assert_eq!(status, Some(i32::from(is_one_missing)), "{gone}: {said}");
         assert_eq!(said.contains(why), is_one_missing, "{gone}: {said}");
+        // Told once: whoever goes on does not look for the file again.
+        for (status, said) in both(dir.path(), &["-a", "-T", "--resume", "a", "d"]) {
+            assert_eq!(status, Some(0), "{gone}: {said}");
+        }
+        assert_eq!(names(dir.path()), ["a", "d"], "{gone}");
     }
 }
 

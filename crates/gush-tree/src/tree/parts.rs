@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -154,9 +155,7 @@ impl<'a> Parts<'a> {
 
     /// The table of the file of pieces with this name; `None` where there is none that is whole.
     fn claims(&self, name: &Path) -> Result<Option<Claims>, Errno> {
-        let mut table = name.as_os_str().to_owned();
-        table.push(claims::SUFFIX);
-        let opened = Claims::open(&self.place_of(Path::new(&table)), |bytes| pieces(bytes).len());
+        let opened = Claims::open(&self.place_of(&table_of(name)), |bytes| pieces(bytes).len());
         opened.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 
@@ -188,6 +187,19 @@ impl<'a> Parts<'a> {
         Ok(names)
     }
 
+    /// The error of a piece that cannot be claimed.
+    pub(super) fn unclaimable(&self, error: &io::Error) -> Error {
+        let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
+        Error::os(self.shown, "cannot claim a piece in", errno)
+    }
+
+    /// Removes the file of pieces with this name, its table, and the link that leads to them.
+    pub(super) fn forget(&self, link: &Path, name: &Path) -> Result<(), Errno> {
+        self.unlink(link)?;
+        self.unlink(&table_of(name))?;
+        self.unlink(name)
+    }
+
     fn unlink(&self, name: &Path) -> Result<(), Errno> {
         match retry_on_intr(|| fs::unlinkat(self.dir, name, AtFlags::empty())) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -207,7 +219,7 @@ impl<'a> Parts<'a> {
             let number = RandomState::new().hash_one(std::process::id());
             let name = PathBuf::from(format!("{}-{number:016x}", link.display()));
             self.open(job, &name, OFlags::CREATE | OFlags::EXCL).map_err(cannot)?;
-            let table = PathBuf::from(format!("{}{}", name.display(), claims::SUFFIX));
+            let table = table_of(&name);
             Claims::create(&self.place_of(&table), (path, file_bytes), pieces(file_bytes).len())
                 .map_err(|error| Error::io(self.shown, "cannot announce a large file in", error))?;
             // Last, so that the others find the file and its table whole. symlinkat(2) replaces nothing, also on network file systems.
@@ -227,15 +239,24 @@ impl<'a> Parts<'a> {
     /// The files that any rank has announced, by their tables: rank 0 removes a link before the file has its place.
     pub(super) fn announced(&self) -> Result<Announced, Errno> {
         let mut announced = Announced::default();
+        for (_, path) in self.tables()? {
+            announced.add(&path);
+        }
+        Ok(announced)
+    }
+
+    /// The names of the files of pieces that have a whole table, each with the path of its file.
+    pub(super) fn tables(&self) -> Result<Vec<(PathBuf, PathBuf)>, Errno> {
+        let mut tables = Vec::new();
         for table in names(self.dir)? {
             let name = table.to_str().and_then(|name| name.strip_suffix(claims::SUFFIX));
             if let Some(name) = name.filter(|name| name.starts_with(PREFIX))
                 && let Some(claims) = self.claims(Path::new(name))?
             {
-                announced.add(&claims.path);
+                tables.push((name.into(), claims.path));
             }
         }
-        Ok(announced)
+        Ok(tables)
     }
 
     /// Was this piece of the file of pieces with this name copied before this rank was started again?
@@ -290,6 +311,18 @@ impl<'a> Parts<'a> {
     {
         Place::below(self.dir, name, shown)
     }
+}
+
+fn table_of(name: &Path) -> PathBuf {
+    let mut table = name.as_os_str().to_owned();
+    table.push(claims::SUFFIX);
+    table.into()
+}
+
+/// The link that leads to the file of pieces with this name.
+pub(super) fn link_to(name: &Path) -> PathBuf {
+    let bytes = name.as_os_str().as_bytes();
+    PathBuf::from(OsStr::from_bytes(&bytes[..bytes.len().min(PREFIX.len() + 32)]))
 }
 
 /// The names in the directory of state.

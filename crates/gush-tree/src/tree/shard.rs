@@ -44,6 +44,10 @@ const LOOKS_EVERY: (Duration, Duration) = (Duration::from_millis(20), Duration::
 /// The interval of the first looks: ranks of one small tree end within milliseconds of each other.
 const LOOKS_FIRST: Duration = Duration::from_millis(1);
 
+/// How often, and for how long, the state is removed: NFS keeps a removed file under another
+/// name (`.nfs…`) as long as a process of this machine has the file open.
+const REMOVE_TRIES: (u32, Duration) = (500, Duration::from_millis(10));
+
 /// From then on the user is told for whom rank 0 waits.
 const TELLS_AFTER: Duration = Duration::from_secs(5);
 
@@ -386,16 +390,28 @@ impl<'a> State<'a> {
     }
 
     fn remove(self) -> Result<(), Error> {
-        self.remove_pieces()?;
-        self.unlink(Path::new(RULE), &self.shown.join(RULE))?;
-        for rank in 0..self.shard.ranks {
-            for what in ["done", "new", "walks", "journal"] {
-                let (name, shown) = self.file(rank, what);
-                self.unlink(&name, &shown)?;
+        let mut tries_left = REMOVE_TRIES.0;
+        loop {
+            self.remove_pieces()?;
+            self.unlink(Path::new(RULE), &self.shown.join(RULE))?;
+            for rank in 0..self.shard.ranks {
+                for what in ["done", "new", "walks", "journal"] {
+                    let (name, shown) = self.file(rank, what);
+                    self.unlink(&name, &shown)?;
+                }
             }
+            let removed =
+                retry_on_intr(|| fs::unlinkat(self.target.dir, &self.name, AtFlags::REMOVEDIR));
+            match removed {
+                Err(Errno::NOTEMPTY | Errno::EXIST | Errno::BUSY) if tries_left > 0 => {
+                    thread::sleep(REMOVE_TRIES.1);
+                }
+                removed => {
+                    return removed.map_err(|errno| Error::os(&self.shown, "cannot remove", errno));
+                }
+            }
+            tries_left -= 1;
         }
-        retry_on_intr(|| fs::unlinkat(self.target.dir, &self.name, AtFlags::REMOVEDIR))
-            .map_err(|errno| Error::os(&self.shown, "cannot remove", errno))
     }
 }
 
@@ -459,6 +475,7 @@ pub(super) fn copy(
     }
     let mut shares = state.wait(&mut taker, events)?;
     shares[0] = report(&taker)?;
+    let root = taker.into_root();
     journal.learn_made(state.made()?);
     let is_each_complete = shares.iter().all(|share| share.is_complete);
     // Ranks that saw different trees may have left a file to each other.
@@ -491,9 +508,17 @@ pub(super) fn copy(
     let complete = complete && found_all;
     events.ranks_ended(&shares);
     match complete {
-        true => state.remove()?,
-        // Whoever goes on reports anew.
-        false => (0..shard.ranks).try_for_each(|rank| state.retract(rank))?,
+        true => {
+            // NFS removes no file, and so no directory, that this process has open.
+            drop(journal);
+            state.remove()?;
+        }
+        false => {
+            let common = Common { options: &below, ..of_rest };
+            Taker::new(&common, &parts, root, shown, false).forget_void()?;
+            // Whoever goes on reports anew.
+            (0..shard.ranks).try_for_each(|rank| state.retract(rank))?;
+        }
     }
     Ok(ended(complete))
 }
@@ -538,6 +563,24 @@ mod tests {
         assert_eq!(Share::read(&text, Shard { rank: 2, ranks: 4 }), None);
         let failed = Share { is_complete: false, ..share };
         assert_eq!(Share::read(&failed.text(shard), shard), Some(failed));
+    }
+
+    #[test]
+    fn the_state_is_removed_when_nobody_has_a_file_of_it_any_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("copy");
+        let state = State::open(Shard::new(0, 2).unwrap(), Place::here(&target)).unwrap();
+        let kept = dir.path().join(".copy.gush-shards/.nfs0001");
+        std::fs::write(&kept, "").unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                // The first attempt comes before, or the test shows nothing.
+                thread::sleep(Duration::from_millis(50));
+                std::fs::remove_file(&kept).unwrap();
+            });
+            state.remove().unwrap();
+        });
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
 use std::fs::File;
+use std::io;
 use std::num::NonZero;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use super::claims::Claims;
 use super::listener::Listener;
-use super::parts::{Parts, Piece, pieces, size_of};
+use super::parts::{self, Parts, Piece, pieces, size_of};
 use super::shard::Shard;
 use crate::error::Error;
 use crate::events::Events;
@@ -111,6 +112,10 @@ impl<'s> Walkers<'s> {
     }
 }
 
+fn errno_of(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
 /// A large file of which this rank may take pieces.
 struct Large {
     /// Below the tree's root.
@@ -158,6 +163,10 @@ impl<'a> Taker<'a> {
         Self { common: *common, parts, root, shown, known, threads, bytes: 0, is_complete }
     }
 
+    pub(super) fn into_root(self) -> OwnedFd {
+        self.root
+    }
+
     /// Has the user stopped the copy, or a failure?
     pub(super) fn is_stopped(&self) -> bool {
         let options = self.common.options;
@@ -191,6 +200,23 @@ impl<'a> Taker<'a> {
         Ok(())
     }
 
+    /// Removes announcements whose source is gone or another by now, so that a copy that goes on does not miss the file again. No rank takes pieces any more.
+    ///
+    /// # Errors
+    /// If the state cannot be read or changed.
+    pub(super) fn forget_void(&self) -> Result<(), Error> {
+        let failed = |errno| self.parts.unreadable(errno);
+        for (name, path) in self.parts.tables().map_err(failed)? {
+            let shown = (self.shown.0.join(&path), self.shown.1.join(&path));
+            let link = parts::link_to(&name);
+            // What cannot be opened may be there when the copy goes on.
+            if let Ok(None) = self.open(&path, &link, &shown) {
+                self.parts.forget(&link, &name).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
     fn failed(&mut self, shown: &(PathBuf, PathBuf), error: Error, events: &mut dyn Events) {
         self.is_complete = false;
         events.entry_ended(&shown.0, &shown.1, &Err(error));
@@ -212,7 +238,7 @@ impl<'a> Taker<'a> {
             return Ok(None);
         };
         let rank = self.parts.division.shard.rank();
-        let mut left = claims.of(rank).map_err(|_| in_state(Errno::IO))?;
+        let mut left = claims.of(rank).map_err(|error| in_state(errno_of(&error)))?;
         left.retain(|piece| !self.parts.has_piece(&name, *piece));
         Ok(Some(Large { path, shown, name, claims, source, stat, left: Mutex::new(left) }))
     }
@@ -291,7 +317,8 @@ impl<'a> Taker<'a> {
             self.failed(&large.shown, error, events);
         }
         let rank = self.parts.division.shard.rank();
-        let own = large.claims.of(rank).map_err(|_| self.parts.unreadable(Errno::IO))?;
+        let own = large.claims.of(rank);
+        let own = own.map_err(|error| self.parts.unreadable(errno_of(&error)))?;
         let all: Vec<Piece> = pieces(large.claims.file_bytes).collect();
         self.bytes += own
             .iter()
@@ -319,7 +346,7 @@ impl<'a> Taker<'a> {
                 None => {
                     let prefers = |number| shard.takes_piece(path, number);
                     let claimed = claims.claim(shard.rank(), prefers);
-                    match claimed.map_err(|_| self.parts.unreadable(Errno::IO))? {
+                    match claimed.map_err(|error| self.parts.unclaimable(&error))? {
                         Some(number) => number,
                         None => break,
                     }
