@@ -761,6 +761,31 @@ fn pieces_count_for_the_file_that_got_them_and_for_no_later_one() {
     }
 }
 
+/// Whoever ends a piece with a hole in a shorter file lengthens the file, and cuts off what another rank writes behind at this moment.
+#[test]
+fn a_file_of_pieces_has_its_whole_size_before_anybody_takes_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "mkdir a && for n in {1..4}; do truncate -s 90M a/f$n; printf end >>a/f$n; done";
+    assert!(script(dir.path(), text).status.success());
+    let shards = dir.path().join(".d.gush-shards");
+    let words = ["-a", "--limit=1K", "a", "d"];
+    let mut ranks = ["0/2", "1/2"].map(|rank| start(dir.path(), rank, &words));
+    while announced(&shards).is_empty() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    for rank in &mut ranks {
+        rank.kill().unwrap();
+        rank.wait().unwrap();
+    }
+    let sizes: Vec<u64> = fs::read_dir(&shards)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|end| end == "claims"))
+        .map(|table| fs::metadata(table.with_extension("")).unwrap().len())
+        .collect();
+    assert!(!sizes.is_empty() && sizes.iter().all(|size| *size == (90 << 20) + 3), "{sizes:?}");
+}
+
 #[test]
 fn a_divided_file_whose_pieces_are_removed_before_the_end_is_copied_whole() {
     let dir = large_tree();

@@ -218,7 +218,10 @@ impl<'a> Parts<'a> {
             self.unlink(&link).map_err(cannot)?;
             let number = RandomState::new().hash_one(std::process::id());
             let name = PathBuf::from(format!("{}-{number:016x}", link.display()));
-            self.open(job, &name, OFlags::CREATE | OFlags::EXCL).map_err(cannot)?;
+            let made = self.open(job, &name, OFlags::CREATE | OFlags::EXCL).map_err(cannot)?;
+            // All of its size from the beginning: whoever ends a piece with a hole would lengthen the file, and cut off what another rank has
+            // written behind since the look at the size.
+            retry_on_intr(|| fs::ftruncate(&made, file_bytes)).map_err(cannot)?;
             let table = table_of(&name);
             Claims::create(&self.place_of(&table), (path, file_bytes), pieces(file_bytes).len())
                 .map_err(|error| Error::io(self.shown, "cannot announce a large file in", error))?;

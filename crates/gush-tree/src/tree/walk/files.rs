@@ -154,7 +154,9 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 }
                 let hopes = self.hopes_for_free_names(dir);
                 let is_new = Cell::new(dir.is_new || hopes);
-                let options = self.options_of(is_last, &target);
+                // Rank 0, started again, takes what has its name for whole.
+                let is_after_shares = matches!(walk.common.extent, Extent::Rest { .. });
+                let options = self.options_of(is_last || is_after_shares, &target);
                 let copy = || {
                     self.replace_directory((dir, pair), name, stat)?;
                     let mut events = &walk.listener;
@@ -344,18 +346,20 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         };
         let others_failed = walk.is_incomplete.load(Ordering::Relaxed);
         let to = (target, true);
+        // Rank 0, started again, takes what has its name for whole.
+        let common = Common { options: self.options_of(true, &target), ..walk.common };
         match &whole {
             // The rank that failed copies its pieces when it is started again.
             None if others_failed => Ok(None),
-            None => walk.common.copy_file((source, stat), to, Some(dir), &mut events).map(Some),
+            None => common.copy_file((source, stat), to, Some(dir), &mut events).map(Some),
             Some((parts, name)) => {
                 let assembled = Some(parts.place(name, target.shown));
-                let common = Common { assembled, ..walk.common };
-                let placed = common.copy_file((source, stat), to, Some(dir), &mut events);
+                let of_pieces = Common { assembled, ..walk.common };
+                let placed = of_pieces.copy_file((source, stat), to, Some(dir), &mut events);
                 // rename(2) answers EXDEV also between two mounts of one file system, and between projects with quotas of their own.
                 match placed {
                     Err(error) if error.is_across_devices() => {
-                        walk.common.copy_file((source, stat), to, Some(dir), &mut events)
+                        common.copy_file((source, stat), to, Some(dir), &mut events)
                     }
                     placed => placed,
                 }

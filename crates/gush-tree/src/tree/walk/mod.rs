@@ -58,7 +58,7 @@ pub(crate) struct Walk<'a> {
     is_stopped: AtomicBool,
     /// The directories with files that come after all the others, which are not complete before.
     with_last: Mutex<Vec<Arc<Dir>>>,
-    /// For these files: each appears whole.
+    /// For these files, and for what rank 0 copies after the shares: each appears whole.
     options_of_last: Option<Options>,
     /// The others are on stable storage, or the user knows why not.
     others_synced: OnceLock<()>,
@@ -136,10 +136,9 @@ impl<'a> Walk<'a> {
             has_told_of_circle: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
             with_last: Mutex::default(),
-            options_of_last: options
-                .last
-                .as_ref()
-                .map(|_| Options { atomic: true, ..options.clone() }),
+            options_of_last: (options.last.is_some()
+                || matches!(common.extent, Extent::Rest { .. }))
+            .then(|| Options { atomic: true, ..options.clone() }),
             others_synced: OnceLock::new(),
             share_counts: ShareCounts::default(),
         }
