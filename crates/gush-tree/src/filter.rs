@@ -78,8 +78,8 @@ impl Filter {
     /// Of the reader.
     pub fn read_lines(lines: impl BufRead) -> std::io::Result<Vec<(bool, OsString)>> {
         let mut rules = Vec::new();
-        for line in lines.split(b'\n') {
-            let line = line?;
+        for (number, line) in lines.split(b'\n').enumerate() {
+            let line = without_mark(number, line?);
             let line = line.strip_suffix(b"\r").unwrap_or(&line);
             let (includes, pattern) = match line {
                 [b'+', b' ', pattern @ ..] => (true, pattern),
@@ -152,8 +152,9 @@ impl GitIgnored {
             return Ok(above.cloned());
         }
         let mut builder = Builder::new();
-        for line in BufReader::new(file).split(b'\n') {
+        for (number, line) in BufReader::new(file).split(b'\n').enumerate() {
             let line = line.map_err(|error| Error::io(&shown, "cannot read", error))?;
+            let line = without_mark(number, line);
             if let Some((text, is_text)) = rules::as_text(&line)
                 && let Some(text) = for_globset(&text)
             {
@@ -180,6 +181,15 @@ impl GitIgnored {
         let below = path.as_os_str().as_bytes().get(self.path_bytes..).unwrap_or_default();
         Path::new(OsStr::from_bytes(below.strip_prefix(b"/").unwrap_or(below)))
     }
+}
+
+/// A line without the byte order mark that some editors write at the beginning of a file. git passes over the mark.
+fn without_mark(number: usize, mut line: Vec<u8>) -> Vec<u8> {
+    const MARK: &[u8] = "\u{feff}".as_bytes();
+    if number == 0 && line.starts_with(MARK) {
+        line.drain(..MARK.len());
+    }
+    line
 }
 
 /// Classes of characters in the brackets of a pattern (glob(7)), without the slash, which no pattern for a name fits.

@@ -110,6 +110,18 @@ fn gitignore_files_leave_out_what_git_leaves_out() {
     assert_eq!(below(&dir.path().join("d")), expected);
 }
 
+#[test]
+fn a_byte_order_mark_belongs_to_no_rule() {
+    let dir = tree(&["a/x", "a/y", "a/\u{feff}y"]);
+    let rules = "\u{feff}x\n\u{feff}y\n";
+    fs::write(dir.path().join("a/.gitignore"), rules).unwrap();
+    fs::write(dir.path().join("rules"), rules).unwrap();
+    for (filter, to) in [("--gitignore", "b"), ("--filter-from=rules", "c")] {
+        succeeds(dir.path(), &["-r", filter, "a", to]);
+        assert_eq!(below(&dir.path().join(to)), [".gitignore", "y"], "{filter}");
+    }
+}
+
 const NAMES: [&str; 20] = [
     "a", "b", "ab", "x.log", "y.tmp", "keep.log", "t", "[z]", "q ", " p", "é", "A", "d.d", "-",
     "#h", "!n", "b\\c", "*s", "{a,b}", "7",
