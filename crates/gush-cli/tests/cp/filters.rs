@@ -268,6 +268,13 @@ fn a_bracket_fits_no_slash() {
 }
 
 #[test]
+fn an_excluded_pattern_is_neither_a_comment_nor_an_included_one() {
+    let dir = tree(&["a/#x", "a/!x", "a/x"]);
+    succeeds(dir.path(), &["-r", "--exclude=#x", "--exclude=!x", "a", "d"]);
+    assert_eq!(below(&dir.path().join("d")), ["x"]);
+}
+
+#[test]
 fn patterns_and_names_that_are_no_text_fit_by_their_bytes() {
     let dir = tree(&["a/cafe", "a/cafes", "a/b/x"]);
     let odd = OsStr::from_bytes(b"caf\xe9");
@@ -288,6 +295,7 @@ fn patterns_and_names_that_are_no_text_fit_by_their_bytes() {
     let word = |bytes: &'static [u8]| OsStr::from_bytes(bytes);
     assert_eq!(copied(&[word(b"--exclude=caf\xe9")]), ([false; 2], [true; 3]));
     assert_eq!(copied(&[word(b"--exclude=/caf\xe9")]), ([false, true], [true; 3]));
+    assert_eq!(copied(&[word(b"--exclude=/caf\xe9 ")]), ([false, true], [true; 3]));
     assert_eq!(copied(&[word(b"--exclude=caf?")]), ([false; 2], [false, true, true]));
     let rules = [word(b"--include=/caf\xe9"), word(b"--exclude=[c]*")];
     assert_eq!(copied(&rules), ([true, false], [false, false, true]));

@@ -528,18 +528,28 @@ fn pieces_of_a_file_announced_late_are_taken_by_ranks_that_were_done() {
             Err(why) => return skipped(&why),
         };
         traced.args(["cp", "-a", &format!("--shard={slow}/2"), "a", "d"]).current_dir(dir.path());
-        let slow = traced.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut slow = traced.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let quick = start(dir.path(), &format!("{fast}/2"), &["-a", "a", "d"]);
-        let mut table = Vec::new();
-        // The state is there until rank 0 ends.
-        while table.iter().any(Option::is_none) || table.is_empty() {
-            table = claims(&shards).into_iter().flatten().collect();
+        // Another name keeps the table, which rank 0 removes at its end.
+        let kept = dir.path().join("kept");
+        fs::create_dir(&kept).unwrap();
+        while claims(&kept).is_empty() {
+            let mut there = fs::read_dir(&shards).into_iter().flatten().flatten();
+            if let Some(table) =
+                there.find(|file| file.path().extension() == Some("claims".as_ref()))
+            {
+                let _ = fs::hard_link(table.path(), kept.join("table.claims"));
+            }
+            assert!(slow.try_wait().unwrap().is_none(), "no table was seen");
             std::thread::sleep(Duration::from_millis(1));
         }
         for rank in [slow, quick] {
             let (status, said) = end(rank);
             assert_eq!(status, Some(0), "{said}");
         }
+        let table: Vec<_> = claims(&kept).into_iter().flatten().collect();
+        assert!(!table.is_empty() && table.iter().all(Option::is_some), "{table:?}");
+        fs::remove_dir_all(kept).unwrap();
         // Either this rank announced the file, or it waited for the one that did.
         assert!(table.contains(&Some(fast)), "{fast}: {table:?}");
         assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")));

@@ -133,8 +133,13 @@ fn is_alive(pid_file: &Path) -> bool {
 fn no_command_goes_on_after_its_lab_was_killed() {
     // A child of the shell, and not the shell itself, which one signal would reach.
     let endless = "sleep 100000 & echo $! >pid.new; mv pid.new pid; wait";
-    let places: [(&str, &[&str]); 6] = [
+    // timeout(1) makes a group of its own; and a signal to the whole group is not meant for the guard that leads the group.
+    let grouped = format!("exec timeout 100000 sh -c '{endless}'");
+    let signalled = format!("trap '' TERM; kill -s TERM 0; {endless}");
+    let places: [(&str, &[&str]); 8] = [
         ("the command", &[endless]),
+        ("a command with a group of its own", &[&grouped]),
+        ("a command that signals its group", &[&signalled]),
         ("the command, traced", &["--count-calls", endless]),
         ("--setup", &["--setup", endless, "true"]),
         ("--prepare", &["--prepare", endless, "true"]),
@@ -173,19 +178,31 @@ fn a_program_left_by_a_setup_stays_where_the_lab_is_killed_later() {
     killed.current_dir(dir.path()).args(["--setup", setup, "touch begun; exec sleep 100000"]);
     let mut killed = killed.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     wait_until("the command has started", || begun.exists());
+    let children = format!("/proc/{0}/task/{0}/children", killed.id());
+    let children = fs::read_to_string(children).unwrap();
     killed.kill().unwrap();
     killed.wait().unwrap();
-    let number: i32 = fs::read_to_string(&server).unwrap().trim().parse().unwrap();
+    // The command, and whoever is to end it: from then on nobody is left to end the setup's program.
+    let server_id = fs::read_to_string(&server).unwrap().trim().to_owned();
+    let others = children.split_whitespace().filter(|child| *child != server_id);
+    for (place, child) in others.enumerate() {
+        let pid = dir.path().join(format!("child-{place}"));
+        fs::write(&pid, child).unwrap();
+        wait_until("the lab's children have ended", || !is_alive(&pid));
+    }
+    let number: i32 = server_id.parse().unwrap();
     assert!(is_alive(&server), "the setup's program is the user's");
     kill_process(Pid::from_raw(number).unwrap(), Signal::KILL).unwrap();
 }
 
 #[test]
 fn a_cleanup_goes_on_after_one_interrupt_and_ends_with_the_second() {
-    let endless = "sleep 100000 & echo $! >pid.new; mv pid.new pid; wait";
+    let endless = "sleep 100000 & echo $! >pid.new; mv pid.new pid; \
+                   until test -e go; do sleep 0.01; done; touch goes-on; wait";
     for (command, first) in [("sleep 100000", true), ("true", false)] {
         let dir = TempDir::new().unwrap();
-        let [pid, begun] = ["pid", "begun"].map(|name| dir.path().join(name));
+        let [pid, begun, go, goes_on] =
+            ["pid", "begun", "go", "goes-on"].map(|name| dir.path().join(name));
         let mut run = lab(dir.path());
         run.current_dir(dir.path()).args(["-r", "1", "-w", "0", "--cleanup", endless]);
         run.arg(format!("touch begun; {command}")).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -206,6 +223,9 @@ fn a_cleanup_goes_on_after_one_interrupt_and_ends_with_the_second() {
             assert_ne!(said.read_line(&mut line).unwrap(), 0, "{command}: not a word");
         }
         assert!(line.contains("interrupted") && line.contains("again ends it at once"), "{line}");
+        // Told to only now, so that the cleanup shows to have outlived the message.
+        fs::write(&go, "").unwrap();
+        wait_until("the cleanup has gone on", || goes_on.exists());
         assert!(is_alive(&pid), "the first one leaves the cleanup alone");
         interrupt(&run);
         assert_eq!(run.wait().unwrap().signal(), Some(2), "{command}");
