@@ -127,7 +127,8 @@ pub fn unplanned_calls() -> u64 {
 
 /// The calling thread's plan, for a worker to install in that thread.
 pub(crate) fn active() -> Option<Plan> {
-    ACTIVE.with_borrow(Clone::clone)
+    // A thread at its end has no plan any more, and still unmaps the buffers that it kept.
+    ACTIVE.try_with(|active| active.borrow().clone()).ok().flatten()
 }
 
 /// Is the call that was asked about last to copy?

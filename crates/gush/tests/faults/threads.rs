@@ -1,6 +1,9 @@
 //! The plan is carried by whoever makes the calls: no thread of a move is missed.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,7 +11,7 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use gush::faults::{Plan, Verdict, unplanned_calls};
-use gush::{Call, Choice, Holes, MethodName, Mover};
+use gush::{Call, Choice, Errno, Holes, MethodName, Mover};
 
 use crate::cases;
 use crate::common::{Source, Target, child};
@@ -114,4 +117,43 @@ fn a_move_on_several_threads_within_an_unwinding_thread_is_complete() {
     assert!(panicked.is_err());
     let moved = outcome.lock().expect("a place").take().expect("a move");
     assert_eq!(moved.expect("a copy"), 64 << 20);
+}
+
+/// A panic there would abort the process: the calls are made in one of their own.
+#[test]
+fn a_thread_at_its_end_makes_its_calls_without_a_plan() {
+    let name = "threads::alone_a_thread_at_its_end_makes_its_calls_without_a_plan";
+    let (passed, said) = child(&[], name, &[]);
+    assert!(passed, "{said}");
+}
+
+/// Ends the writing direction of a socket when it is dropped.
+struct Last(UnixStream);
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        gush::end_writing(&self.0).expect("the end");
+    }
+}
+
+thread_local! {
+    static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
+}
+
+#[test]
+#[ignore = "run by a_thread_at_its_end_makes_its_calls_without_a_plan, in a process of its own"]
+fn alone_a_thread_at_its_end_makes_its_calls_without_a_plan() {
+    let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+    let kept = ours.try_clone().expect("a second descriptor");
+    let plan = Plan::new(|_, _| Verdict::Fail(Errno::IO));
+    thread::spawn(move || {
+        LAST.set(Some(Last(ours)));
+        // What a thread has used first is dropped last: the plan is gone before the socket.
+        let _guard = plan.install();
+        let refused = gush::end_writing(&kept).map_err(|error| error.raw_os_error());
+        assert_eq!(refused, Err(Some(Errno::IO.raw_os_error())));
+    })
+    .join()
+    .expect("no panic");
+    assert_eq!(theirs.read(&mut [0]).expect("the end"), 0);
 }
