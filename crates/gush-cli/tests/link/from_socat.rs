@@ -155,6 +155,54 @@ fn what_has_no_equivalent_is_said_part_by_part_and_nothing_is_printed() {
     }
 }
 
+/// Names of socat, in the case in which they were mistyped; other words are not near to any.
+#[test]
+fn a_mistyped_name_of_socat_is_answered_by_the_nearest() {
+    for (arguments, answer) in [
+        (
+            "- TPC:h:1",
+            "TPC: gush link knows no such kind of address of socat; did you mean 'TCP'?\n",
+        ),
+        ("- tcp-listn:1", "of socat; did you mean 'tcp-listen'?\n"),
+        ("- Socket-Conect:1", "of socat; did you mean 'socket-connect'?\n"),
+        ("- FOO:x", "FOO: gush link knows no such kind of address of socat\n"),
+        (
+            "- TCP:h:1,sourceprot=5",
+            "tcp takes no option 'sourceprot'; did you mean 'sourceport'?\n",
+        ),
+        ("- TCP:h:1,so-reuseprt", "no option 'so-reuseprt'; did you mean 'so-reuseport'?\n"),
+        ("- TCP-LISTEN:1,frok", "frok: tcp-listen takes no option 'frok'; did you mean 'fork'?\n"),
+        ("- TCP:h:1,retry=x", "retry=x: retry takes a number, or 'forever'\n"),
+        ("- TCP:h:1,fnord", "fnord: tcp takes no option 'fnord'\n"),
+        ("--statistcs - -", "such switch of socat; did you mean '--statistics'?\n"),
+        ("-z - -", "-z: gush link knows no such switch of socat\n"),
+    ] {
+        let said = String::from_utf8(translated(arguments).stderr).unwrap();
+        assert!(said.ends_with(answer), "{arguments}: {said}");
+        assert_eq!(said.lines().count(), 1, "{arguments}: {said}");
+    }
+}
+
+/// Notes are about a command, and none is printed; of words that a shell would have replaced one may be the reason.
+#[test]
+fn a_refusal_comes_first_and_without_notes_on_other_parts() {
+    for (arguments, lines) in [
+        ("-b 5 -T 3 - TUN,nonblock", &["no equivalent: TUN: "][..]),
+        ("/no/such TCP:h:1,tos=3,nonblock", &["no equivalent: tos=3: "]),
+        (
+            "-b 5 - TCP:$PLACE",
+            &["no equivalent: TCP:$PLACE: a host and a port", "note: $PLACE: a shell would"],
+        ),
+        ("- 'UNIX:a", &["no equivalent: - 'UNIX:a: a quote"]),
+    ] {
+        let said = String::from_utf8(translated(arguments).stderr).unwrap();
+        assert_eq!(said.lines().count(), lines.len(), "{arguments}: {said}");
+        for (said, line) in said.lines().zip(lines) {
+            assert!(said.starts_with(&format!("gush: link: {line}")), "{arguments}: {said}");
+        }
+    }
+}
+
 #[test]
 fn a_part_that_needs_no_equivalent_is_noted() {
     let answer = translated("-b 65536 -t 1 - TCP:localhost:80,nonblock");

@@ -4,7 +4,7 @@ use gush_link::address::{Address, AddressError, Family};
 
 use super::options::{self, Verdict};
 use super::switches::Families;
-use super::{Told, lexer};
+use super::{Told, did_you_mean, lexer};
 
 /// A kind of address of socat by all names.
 struct Row {
@@ -45,7 +45,8 @@ const SCTP: &str = "SCTP is left to socat";
 const ANY_SOCKET: &str = "sockets by numbers are left to socat";
 const UNIX_DATAGRAMS: &str =
     "datagrams of Unix sockets are left to socat; unix: and unix-listen: are streams";
-const ANY_PEER: &str = "it takes datagrams of any peer; udp: talks with the one that it names";
+const ANY_PEER: &str =
+    "datagrams of any peer are left to socat; udp:HOST:PORT talks with this peer alone";
 const DTLS: &str = "TLS over datagrams is left to socat; tls: is over TCP";
 
 /// Names with a digit for the version of IP stand beside those without.
@@ -146,7 +147,7 @@ const ROWS: &[Row] = &[
     ),
     missing(
         &["udp-recv", "udp4-recv", "udp6-recv"],
-        "it merges the datagrams of all senders; udp-listen with fork keeps them apart",
+        "gush link never merges the datagrams of several senders; udp-listen with fork keeps them apart",
     ),
     missing(
         &[
@@ -203,7 +204,9 @@ fn single(text: &str, families: Families, told: &mut Told) -> Option<String> {
     let (head, given) = (pieces[0], &pieces[1..]);
     let (word, argument) = keyword(head);
     let Some(row) = row(word) else {
-        told.missing(word, "no kind of address of socat that is known here");
+        let names = ROWS.iter().flat_map(|row| row.names).copied();
+        let hint = did_you_mean(word, names);
+        told.missing(word, &format!("gush link knows no such kind of address of socat{hint}"));
         return None;
     };
     let mut options = options::Given::read(given);
@@ -310,7 +313,10 @@ fn settled(head: &str, mut options: options::Given, text: &str, told: &mut Told)
         match options.verdict(&given, &head[..head.find(':').unwrap_or(head.len())]) {
             Some(Verdict::Needless(why)) => told.note(&given.text, why),
             Some(Verdict::Missing(why)) => told.missing(&given.text, why),
-            None => told.missing(&given.text, error.message()),
+            None => {
+                let hint = options::hint(&given, &error);
+                told.missing(&given.text, &format!("{}{hint}", error.message()));
+            }
         }
     }
 }

@@ -15,6 +15,7 @@ use std::process::ExitCode;
 
 use gush_link::address::{Address, AddressError, Opt, Target};
 
+use crate::args::nearest;
 use crate::talk::{self, Talker};
 
 /// A command line of socat need not be quoted: several words behind `--from-socat` are those that socat would get.
@@ -34,11 +35,14 @@ pub fn as_one_word(words: Vec<OsString>) -> Vec<OsString> {
 pub fn run(arguments: &str, talker: &Talker) -> ExitCode {
     let mut told = Told::default();
     let command = translated(arguments, &mut told);
-    for note in &told.notes {
-        talker.say(format_args!("note: {note}"));
-    }
     for part in &told.missing {
         talker.say(format_args!("no equivalent: {part}"));
+    }
+    // Notes compare the printed command with socat's; what a shell would have replaced can be why there is none.
+    let has_command = command.is_some() && told.missing.is_empty();
+    let notes = told.notes.iter().filter(|_| has_command);
+    for note in told.unexpanded.iter().chain(notes) {
+        talker.say(format_args!("note: {note}"));
     }
     match command.filter(|_| told.missing.is_empty()) {
         None => ExitCode::FAILURE,
@@ -65,6 +69,8 @@ pub fn pointer(error: &AddressError) -> &'static str {
 #[derive(Debug, Default)]
 struct Told {
     notes: Vec<String>,
+    /// What a shell would have replaced.
+    unexpanded: Option<String>,
     /// Each part that has no equivalent, and why.
     missing: Vec<String>,
 }
@@ -93,8 +99,10 @@ fn translated(arguments: &str, told: &mut Told) -> Option<String> {
     }
     let expansions = lexer::expansions(arguments);
     if !expansions.is_empty() {
-        let why = "a shell would have put something else there before socat saw it; here it stands as written";
-        told.note(&expansions.join(" "), why);
+        let parts = expansions.join(" ");
+        told.unexpanded = Some(format!(
+            "{parts}: a shell would have put something else there before socat saw it; here it stands as written"
+        ));
     }
     let said = switches::read(words, told);
     let [first, second] = said.addresses.as_slice() else {
@@ -122,7 +130,9 @@ fn translated(arguments: &str, told: &mut Told) -> Option<String> {
         if !is_one_way && makes_no_file(address) {
             told.note(
                 address,
-                "socat makes a file of this name if there is none; say create for that",
+                &format!(
+                    "socat makes a file of this name if there is none, and so does {address},create"
+                ),
             );
         }
     }
@@ -132,6 +142,16 @@ fn translated(arguments: &str, told: &mut Told) -> Option<String> {
         line += &format!(" 2>>{}", quoted(&log)?);
     }
     Some(line)
+}
+
+/// The nearest of socat's `names` to a mistyped `word`, as the end of a sentence, in the case of the word.
+fn did_you_mean(word: &str, names: impl Iterator<Item = &'static str>) -> String {
+    let is_upper = !word.chars().any(char::is_lowercase);
+    match nearest(word, names) {
+        Some(name) if is_upper => format!("; did you mean '{}'?", name.to_uppercase()),
+        Some(name) => format!("; did you mean '{name}'?"),
+        None => String::new(),
+    }
 }
 
 /// Has a part of the address a byte that ends the data?

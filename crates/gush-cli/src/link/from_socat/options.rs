@@ -3,9 +3,9 @@
 use std::fmt;
 use std::net::Ipv4Addr;
 
-use gush_link::address::Family;
+use gush_link::address::{AddressError, Family};
 
-use super::lexer;
+use super::{did_you_mean, lexer};
 
 /// Why an option that `gush link` does not take is not taken.
 #[derive(Debug, Clone, Copy)]
@@ -164,10 +164,10 @@ const NEEDLESS: &[(&[&str], &str)] = &[
     (&["ctty", "tiocsctty", "controlling-tty"], "a pty is its program's controlling terminal"),
     (&["coolwrite", "cool-write"], "a client that goes away fails alone"),
     (&["reuseaddr", "so-reuseaddr"], "this kind has no port that lingers"),
-    (&["largefile", "o-largefile", "rdwr", "o-rdwr"], "so files are opened"),
-    (&["binary", "o-binary", "text", "o-text"], "only Cygwin has it"),
+    (&["largefile", "o-largefile", "rdwr", "o-rdwr"], "files are opened this way anyway"),
+    (&["binary", "o-binary", "text", "o-text"], "only Cygwin has this option"),
     (&["tightsocklen", "unix-tightsocklen"], "names of sockets have their own length"),
-    (&["openpty", "ptmx"], "so a pseudo-terminal is made"),
+    (&["openpty", "ptmx"], "a pseudo-terminal is made this way anyway"),
     (&["pty-interval"], "an opened slave is looked for often"),
     (&["end-close"], "an end is closed when both sides have ended"),
     (&["shut-down"], "the end of data is a shutdown wherever there is one"),
@@ -182,7 +182,7 @@ const NEEDLESS: &[(&[&str], &str)] = &[
             "pseudo",
             "openssl-pseudo",
         ],
-        "TLS is here without OpenSSL",
+        "gush link has TLS without OpenSSL",
     ),
     (&["oobinline", "so-oobinline"], "an urgent byte is passed on in its place"),
     (&["setsid", "sid"], "only programs have sessions"),
@@ -508,7 +508,7 @@ const MISSING: &[(&[&str], &str)] = &[
             "directory",
             "o-directory",
         ],
-        "this flag of open(2) is not set",
+        "files are opened without this flag of open(2)",
     ),
     (
         &[
@@ -617,6 +617,17 @@ fn is_in(names: &[&str], name: &str) -> bool {
 fn usual(name: &str) -> &str {
     let alias = ALIASES.iter().find(|(alias, _)| alias.eq_ignore_ascii_case(name));
     alias.map_or(name, |&(_, usual)| usual)
+}
+
+/// The nearest name of an option of socat, where no address of ours knows `given` and the error names none itself.
+pub fn hint(given: &One, error: &AddressError) -> String {
+    let is_unknown = error.text()[error.span()] == given.ours && !error.message().contains(';');
+    let tables = [RENAMED, NEEDLESS, MISSING, BY_GROUP].into_iter().flatten();
+    let names = tables.flat_map(|(names, _)| *names).chain(TAKEN).copied();
+    match is_unknown {
+        true => did_you_mean(&given.name, names.chain(ALIASES.iter().map(|&(alias, _)| alias))),
+        false => String::new(),
+    }
 }
 
 /// Options taken out before an address of ours is asked for its own.

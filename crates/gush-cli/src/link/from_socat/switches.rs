@@ -2,7 +2,7 @@
 
 use gush_link::address::Family;
 
-use super::Told;
+use super::{Told, did_you_mean};
 
 /// The switches of a command line of socat, as options of ours.
 #[derive(Debug, Default)]
@@ -96,7 +96,7 @@ const SWITCHES: &[Switch] = &[
     switch("-r", Value::Needed, Means::Copy { forward: true }),
     switch("-R", Value::Needed, Means::Copy { forward: false }),
     switch("-b", Value::Needed, Means::Needless("buffers take the size that fits the data")),
-    switch("-s", Value::None, Means::Missing("what cannot be followed is an error")),
+    switch("-s", Value::None, Means::Missing("an option that cannot be obeyed is always an error")),
     switch("-t", Value::Needed, Means::OursWithTime("-t")),
     switch("-T", Value::Needed, Means::OursWithTime("-T")),
     switch("-u", Value::None, Means::Ours(&["-u"])),
@@ -108,7 +108,7 @@ const SWITCHES: &[Switch] = &[
     switch("-6", Value::None, Means::Family(Some(Family::V6))),
     switch("-0", Value::None, Means::Family(None)),
     switch("-S", Value::Attached, Means::Missing("signals end a link, and are not logged")),
-    switch("--experimental", Value::None, Means::Needless("nothing here is")),
+    switch("--experimental", Value::None, Means::Needless("nothing of gush link is experimental")),
     switch("--statistics", Value::None, Means::Ours(&["--stats"])),
     switch("-V", Value::None, Means::Missing("gush link -V prints the version")),
     switch("-h", Value::Attached, Means::Missing("gush link --help shows addresses and options")),
@@ -140,7 +140,8 @@ pub fn read(words: Vec<String>, told: &mut Told) -> Said {
             _ => word.starts_with(switch.start),
         });
         let Some(switch) = found else {
-            told.missing(&word, "no switch of socat that is known here");
+            let hint = did_you_mean(&word, SWITCHES.iter().map(|switch| switch.start));
+            told.missing(&word, &format!("gush link knows no such switch of socat{hint}"));
             continue;
         };
         let attached = &word[switch.start.len()..];
