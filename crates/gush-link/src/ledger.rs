@@ -113,7 +113,11 @@ impl Ledger {
             }),
             ended,
             failed,
-            bytes: counters("bytes", "Bytes delivered, live connections included.", "direction")?,
+            bytes: counters(
+                "bytes",
+                "Bytes written to the other side, live connections included; a peer may not have acknowledged the last ones.",
+                "direction",
+            )?,
             seconds: Histogram::with_opts(
                 HistogramOpts::new(
                     "gush_link_connection_duration_seconds",
@@ -232,7 +236,8 @@ impl Ledger {
         failures.map(|ending| self.endings[ending as usize].get()).sum()
     }
 
-    /// Bytes delivered one way by all connections, open ones included.
+    /// Bytes written one way by all connections, open ones included. Of a socket the kernel has these bytes; the peer may not have
+    /// acknowledged the last ones, and loses them where the connection is reset.
     #[must_use]
     pub fn delivered_bytes(&self, way: Way) -> u64 {
         let open = self.open();

@@ -520,9 +520,8 @@ impl<'a> Life<'a> {
         match unsent {
             Unsent::Failed(error) => {
                 let why = os_words(error);
-                let why = format!(
-                    "{name}: after the last byte: {why} (it may not have read all that was sent)"
-                );
+                let why =
+                    format!("{name}: after the last byte: {why} (it may not have read all bytes)");
                 Failure::new(why, error.raw_os_error())
             }
             _ => {

@@ -61,7 +61,9 @@ impl fmt::Display for Ended {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Passed {
-    /// Bytes that were delivered.
+    /// Bytes that were delivered: written to the target, so that a socket's kernel has them, or the stream over it. The
+    /// peer may not have acknowledged them all, and a reset throws away what it has not read: nothing but a good end
+    /// ([`Conduit::see_off`](crate::Conduit::see_off)) says that everything has arrived.
     pub bytes: u64,
     /// Bytes that were taken and not delivered: 0 unless the relay ended early.
     pub in_flight_bytes: u64,

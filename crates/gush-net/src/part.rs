@@ -75,10 +75,10 @@ impl fmt::Display for Unsent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Unsent::Failed(io) => {
-                write!(f, "after the last byte: {io} (it may not have read all that was sent)")
+                write!(f, "after the last byte: {io} (it may not have read all bytes)")
             }
             Unsent::Late(bytes) => {
-                write!(f, "{bytes} bytes were sent and not acknowledged in time")
+                write!(f, "{bytes} bytes were not acknowledged in time")
             }
         }
     }

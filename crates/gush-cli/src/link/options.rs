@@ -283,12 +283,16 @@ TIME is a number of seconds, such as 2 or 0.5, or has a unit: 200ms, 5m, 1h.
 RATE is a number of bytes, with K, M or G behind it for powers of 1024.
 
 How a connection ends: the end of one side's data is passed on behind its last
-byte. When both have ended, what was sent is waited for until the other side
+byte. When both have ended, what was written is waited for until the other side
 has acknowledged it (for 30 s without an answer, or -t TIME), and what still
 comes from a peer that nobody reads is dropped, so that nothing is cut. Where
 something failed instead, TCP peers see a reset, not an end: after a reset of
 the other side, a time limit (-T), a file that shrank, a program that failed,
 an address that cannot be opened, and when a link is told to end.
+
+The bytes of --stats, --json and --metrics are those written to the other side.
+Of TCP the kernel has them then, and the peer may not have acknowledged the last
+ones: only an account without a failure says that all have arrived.
 
 Of TLS the end is a close_notify, then a FIN. A FIN alone means that data was
 cut, and fails; after a failure there is no close_notify.

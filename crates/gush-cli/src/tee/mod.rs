@@ -327,7 +327,9 @@ impl Said<'_> {
         match (remote.finish(), output.left_after_bytes.get()) {
             (false, _) => self.failed = true,
             (true, Some(bytes)) if !spared => {
-                self.failure(format_args!("{name}: left before the end ({bytes} bytes were sent)"));
+                self.failure(format_args!(
+                    "{name}: left before the end ({bytes} bytes were written)"
+                ));
             }
             (true, _) => {}
         }
