@@ -417,6 +417,18 @@ fn a_file_that_another_process_is_making_is_no_stranger() {
 }
 
 #[test]
+fn a_store_that_is_removed_while_a_run_is_made_is_told() {
+    let (_dir, path) = place();
+    let run = runs().remove(0);
+    let mut recording = Store::open(&path).unwrap().begin(&run).unwrap();
+    recording.add(&run.samples[0]).unwrap();
+    fs::remove_file(&path).unwrap();
+    let said = recording.add(&run.samples[0]).unwrap_err().to_string();
+    assert!(said.contains("the store was removed meanwhile (start again"), "{said}");
+    assert!(Store::open(&path).unwrap().runs().unwrap().is_empty());
+}
+
+#[test]
 fn an_empty_file_has_no_runs_yet() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("lab.jsonl");

@@ -108,7 +108,7 @@ impl Options {
             // Before the recording, which takes its time.
             takes_text_in_its_directory(path).map_err(Error::refused)?;
         }
-        self.keep.check()?;
+        drop(self.keep.check()?);
         // An interrupt ends perf's children and removes perf's file.
         interrupt::watch().map_err(|error| Error::failed("cannot watch for signals", error))?;
         let Named { suite, case } = &self.case;

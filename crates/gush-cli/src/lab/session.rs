@@ -36,9 +36,9 @@ impl Keep {
     ///
     /// # Errors
     /// Why it cannot be used.
-    pub fn check(&self) -> Result<(), Error> {
-        let Some(path) = &self.db else { return Ok(()) };
-        Store::open(path).map(drop).map_err(|error| Error::refused(error.to_string()))
+    pub fn check(&self) -> Result<Option<Store>, Error> {
+        let store = self.db.as_ref().map(|path| Store::open(path));
+        store.transpose().map_err(|error| Error::refused(error.to_string()))
     }
 }
 
@@ -83,6 +83,8 @@ pub struct Session {
     watch: Watch,
     run: Run,
     keep: Keep,
+    /// The store that the user names, until the run begins in it.
+    opened: Option<Store>,
     recording: Option<Recording>,
     is_unstored: bool,
     wanted: usize,
@@ -95,7 +97,7 @@ impl Session {
     /// # Errors
     /// As [`Keep::check`].
     pub fn begin(talker: Talker, keep: &Keep, probe: Probe) -> Result<Self, Error> {
-        keep.check()?;
+        let opened = keep.check()?;
         // A reader that leaves is an error of writing: the files of the cases are removed.
         gush_process::ignore_sigpipe();
         if let Err(error) = interrupt::watch() {
@@ -124,6 +126,7 @@ impl Session {
             watch,
             run,
             keep: keep.clone(),
+            opened,
             recording: None,
             is_unstored: false,
             wanted: 0,
@@ -147,8 +150,14 @@ impl Session {
         if is_begun || self.keep.no_store {
             return;
         }
-        let begun =
-            open(&self.talker, self.keep.db.as_ref()).and_then(|store| store.begin(&self.run));
+        let store = match self.opened.take() {
+            Some(store) => {
+                say_notices(&self.talker, &store);
+                Ok(store)
+            }
+            None => open(&self.talker, self.keep.db.as_ref()),
+        };
+        let begun = store.and_then(|store| store.begin(&self.run));
         self.recording = self.stored(begun);
     }
 
@@ -203,6 +212,7 @@ impl Session {
         mut show: impl FnMut(&mut Screen, &Sample),
     ) {
         let mut recording = self.recording.take();
+        let mut stored = self.run.samples.len();
         let outcome = run(&mut |event| {
             let Some(sample) = screen.tell(event) else { return };
             show(screen, sample);
@@ -210,11 +220,19 @@ impl Session {
             if screen.is_broken() {
                 interrupt::request();
             }
-            if let Some(Err(error)) = recording.as_mut().map(|recording| recording.add(sample)) {
-                self.talker.say(format_args!("from here on this run is not stored: {error}"));
+            let added = recording.as_mut().map(|recording| recording.add(sample));
+            if let Some(Err(error)) = added {
+                let known = match stored {
+                    0 => "none of its samples is".to_owned(),
+                    1 => "its first sample is".to_owned(),
+                    stored => format!("its first {stored} samples are"),
+                };
+                self.talker
+                    .say(format_args!("from here on this run is not stored ({known}): {error}"));
                 recording = None;
                 self.is_unstored = true;
             }
+            stored += 1;
         });
         screen.clear();
         self.recording = recording;

@@ -362,7 +362,7 @@ fn a_full_disk_is_told_once_and_earlier_runs_stay() {
         Err(error) => return skipped(&format!("unshare: {error}")),
     };
     let (shown, said) = (text(&output.stdout), text(&output.stderr));
-    assert!(said.contains("from here on this run is not stored: "), "{said}");
+    assert!(said.contains("from here on this run is not stored (its first "), "{said}");
     assert_eq!(said.matches("not stored").count(), 2, "{said}");
     assert!(said.contains("make room"), "{said}");
     assert!(shown.contains("write-read") && shown.contains("\nstatus 0\n"), "{shown}");
@@ -372,6 +372,68 @@ fn a_full_disk_is_told_once_and_earlier_runs_stay() {
 }
 
 /// An export of `count` runs, whose ids begin with `prefix`.
+/// With no room at all, with room for some samples, with room for the header alone (by the limit on file sizes), and where the
+/// file was there before; on file systems in a mount namespace that ends with the script.
+#[test]
+fn a_new_store_without_room_is_not_left_behind() {
+    let home = TempDir::new().unwrap();
+    let script = r#"
+        new="$1/new.jsonl"
+        for rest in 0 1; do
+            mount -t tmpfs -o size=16k none "$1" || exit 9
+            head -c $((16384 - rest * 4096)) /dev/zero >"$1/fill"
+            "$2" lab run -r 50 -w 0 --dir "$3" --db "$new" true
+            echo "rest $rest: status $?: $(ls "$1" | tr '\n' ' ')"
+            umount "$1"
+        done
+        mount -t tmpfs -o size=16k none "$1" || exit 9
+        head -c 16384 /dev/zero >"$1/fill"
+        ( trap '' XFSZ; ulimit -f 1; exec "$2" lab run -r 1 -w 0 --dir "$3" --db "$3/limited.jsonl" true )
+        echo "limit: status $?: $(ls "$3" | tr '\n' ' ')"
+        : >"$new"
+        "$2" lab run -r 1 -w 0 --dir "$3" --db "$new" true
+        echo "there: status $?: $(ls "$1" | tr '\n' ' ')"
+    "#;
+    let small = home.path().join("small");
+    fs::create_dir(&small).unwrap();
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .args([small.as_os_str(), env!("CARGO_BIN_EXE_gush").as_ref(), home.path().as_os_str()])
+        .stdin(Stdio::null())
+        .output();
+    let output = match output {
+        Ok(output) if !matches!(output.status.code(), Some(1 | 9)) => output,
+        Ok(output) => {
+            return skipped(&format!("no file system of its own: {}", text(&output.stderr)));
+        }
+        Err(error) => return skipped(&format!("unshare: {error}")),
+    };
+    let (shown, said) = (text(&output.stdout), text(&output.stderr));
+    assert!(shown.contains("rest 0: status 1: fill \n"), "{shown}\n{said}");
+    let file = format!("{}/new.jsonl: ", small.display());
+    let none = format!(
+        "{file}cannot begin the store: No space left on device (the file begun was removed again: make room"
+    );
+    assert!(said.contains(&none), "{said}");
+    assert!(
+        shown.contains("limit: status 1: small \n"),
+        "a header alone is no run: {shown}\n{said}"
+    );
+    // Samples that were stored stay, and the message says how many there are.
+    assert!(shown.contains("rest 1: status 1: fill new.jsonl \n"), "{shown}\n{said}");
+    let told =
+        said.lines().find(|line| line.contains("from here on this run is not stored (its first "));
+    let told = told.unwrap_or_else(|| panic!("{said}"));
+    assert!(
+        told.contains(&file) && told.contains("what was stored before is kept: make room"),
+        "{told}"
+    );
+    assert!(
+        shown.contains("there: status 1: fill new.jsonl \n"),
+        "an empty file was there: {shown}\n{said}"
+    );
+}
+
 fn export_of(home: &Path, prefix: &str, count: usize) -> PathBuf {
     let mut export: Value = serde_json::from_str(&fs::read_to_string(EXPORT).unwrap()).unwrap();
     let run = export["runs"][0].clone();

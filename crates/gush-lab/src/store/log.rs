@@ -7,7 +7,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use super::line::{self, HEADER, VERSION};
-use super::{StoreError, failed};
+use super::{StoreError, failed, unmade};
 
 /// How long a process waits for another that writes.
 const BUSY: Duration = Duration::from_secs(30);
@@ -27,6 +27,8 @@ const LONGEST_HEADER: usize = 256;
 pub(super) struct Log {
     path: PathBuf,
     file: File,
+    /// This process made the file.
+    is_made: bool,
 }
 
 /// Nobody else writes while this lives.
@@ -53,9 +55,16 @@ impl Log {
         // Asked before the file is opened: O_CREAT on a FIFO or a device would wait, or write there.
         is_file_or_missing(path)?;
         // O_APPEND: two writers can never write over each other's lines.
-        let opened = OpenOptions::new().read(true).append(true).create(true).open(path);
+        let mut how = OpenOptions::new();
+        how.read(true).append(true);
+        let (opened, is_made) = match how.create_new(true).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                (how.create_new(false).create(true).open(path), false)
+            }
+            other => (other, true),
+        };
         let file = opened.map_err(|error| failed(path, "cannot open the store", error))?;
-        Ok(Self { path: path.to_owned(), file })
+        Ok(Self { path: path.to_owned(), file, is_made })
     }
 
     /// Opens the file to be read. `None` if the file is missing or empty.
@@ -65,7 +74,7 @@ impl Log {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(|error| failed(path, "cannot open the store", error))?,
         };
-        let log = Self { path: path.to_owned(), file };
+        let log = Self { path: path.to_owned(), file, is_made: false };
         Ok(match log.head()? {
             Head::Begun => None,
             Head::Ours => Some(log),
@@ -80,6 +89,10 @@ impl Log {
     /// line is kept beside.
     pub fn lock(&self) -> Result<(Lock<'_>, Option<Torn>), StoreError> {
         let lock = self.wait(FlockOperation::NonBlockingLockExclusive)?;
+        // Nobody would find what is written into a file without a name.
+        if self.file.metadata().is_ok_and(|there| there.nlink() == 0) {
+            return Err(StoreError::Removed { path: self.path.clone() });
+        }
         let torn = lock.mend()?;
         Ok((lock, torn))
     }
@@ -182,6 +195,19 @@ impl Lock<'_> {
         })
     }
 
+    /// Removes the file if this process has made it and there is no run in it; answers whether it did.
+    pub fn remove_made(&self) -> bool {
+        let Self(Log { path, file, is_made }) = self;
+        let is_ours = |there: &fs::Metadata| {
+            let named = fs::symlink_metadata(path);
+            named.is_ok_and(|named| (named.dev(), named.ino()) == (there.dev(), there.ino()))
+        };
+        let has_no_run = |there: &fs::Metadata| there.len() <= HEADER.len() as u64;
+        *is_made
+            && file.metadata().is_ok_and(|there| has_no_run(&there) && is_ours(&there))
+            && fs::remove_file(path).is_ok()
+    }
+
     fn mend(&self) -> Result<Option<Torn>, StoreError> {
         let Self(log) = self;
         let fails = |error| failed(&log.path, "cannot bring the store in order", error);
@@ -189,7 +215,10 @@ impl Lock<'_> {
         let torn = match log.head()? {
             Head::Begun => {
                 let torn = log.set_aside(0, size).map_err(fails)?;
-                self.append(HEADER).map_err(fails)?;
+                self.append(HEADER).map_err(|error| match self.remove_made() {
+                    true => unmade(&log.path, "cannot begin the store", error),
+                    false => fails(error),
+                })?;
                 torn
             }
             Head::Ours => log.set_aside(log.whole_bytes(size)?, size).map_err(fails)?,

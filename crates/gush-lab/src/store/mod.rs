@@ -63,6 +63,12 @@ pub enum StoreError {
         /// The kind of file found, and the remedy.
         why: String,
     },
+    /// Somebody has removed the file since it was opened.
+    #[error("{path}: the store was removed meanwhile (start again, or name another file with --db)", path = path.display())]
+    Removed {
+        /// The file.
+        path: PathBuf,
+    },
     /// A line in the midst of the file is none of ours.
     #[error(
         "{path}: line {line} cannot be understood: {why} (the file is left as it is: take the line out, or name another file \
@@ -166,6 +172,14 @@ impl Store {
             std::fs::create_dir_all(directory)
                 .map_err(|source| StoreError::Directory { path: directory.to_owned(), source })?;
         }
+        match Self::locked_once(path) {
+            // By the process that had made it, and found no room for a header.
+            Err(StoreError::Removed { .. }) => Self::locked_once(path),
+            other => other,
+        }
+    }
+
+    fn locked_once(path: &Path) -> Result<Self, StoreError> {
         let store = Self::of(Log::open(path)?);
         // Locked once at the opening: a torn line is set aside before a run begins, and not in its middle.
         let (_, torn) = store.log.lock()?;
@@ -277,6 +291,12 @@ fn no_runs_yet(path: &Path) -> StoreError {
         "{}: no runs yet: gush lab, or gush lab import, makes the first",
         path.display()
     ))
+}
+
+/// A store that could not be begun, and is not there now.
+fn unmade(path: &Path, what: &'static str, source: io::Error) -> StoreError {
+    let remedy = " (the file begun was removed again: make room, or name another place with --db)";
+    StoreError::Failed { path: path.to_owned(), what, remedy, source }
 }
 
 fn failed(path: &Path, what: &'static str, source: io::Error) -> StoreError {

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::line::{self, Line, Written};
 use super::log::Lock;
-use super::{Store, StoreError, failed};
+use super::{Store, StoreError, failed, unmade};
 use crate::model::{Run, Sample};
 
 /// A new run's id: the time, so that ids sort, and four digits by chance, for runs of the same second.
@@ -73,7 +73,10 @@ impl Store {
 
     fn append(&self, lock: &Lock<'_>, line: &Written<'_>) -> Result<(), StoreError> {
         let written = line::bytes(line).map_err(Into::into).and_then(|line| lock.append(&line));
-        written.map_err(|error| failed(self.path(), "cannot store the run", error))
+        written.map_err(|error| match lock.remove_made() {
+            true => unmade(self.path(), "cannot store the run", error),
+            false => failed(self.path(), "cannot store the run", error),
+        })
     }
 }
 
