@@ -88,11 +88,7 @@ fn values_of_parameters_may_begin_with_a_hyphen() {
 #[test]
 fn what_is_one_for_all_commands_is_not_given_twice() {
     let dir = TempDir::new().unwrap();
-    for (option, values) in [
-        ("--output", ["null", "pipe"]),
-        ("--setup", ["true", "false"]),
-        ("--cleanup", ["true", "false"]),
-    ] {
+    for (option, values) in [("--setup", ["true", "false"]), ("--cleanup", ["true", "false"])] {
         let [one, two] = values;
         let (status, _, said) =
             ended(lab(dir.path()).args([option, one, option, two, "true", "true"]));
@@ -102,6 +98,189 @@ fn what_is_one_for_all_commands_is_not_given_twice() {
     let (status, _, said) = ended(lab(dir.path()).args(["-n", "", "true"]));
     assert_eq!(status, Some(1));
     assert!(said.contains("a name with nothing in it"), "{said}");
+}
+
+/// The labels of the contenders in the order of the table, or the message of the refusal.
+fn labels(words: &[&str]) -> Result<Vec<String>, String> {
+    let dir = TempDir::new().unwrap();
+    let json = dir.path().join("all.json");
+    let mut command = lab(dir.path());
+    command.args(["-r", "1", "-w", "0", "--no-compare", "--export-json"]).arg(&json).args(words);
+    let (status, _, said) = ended(&mut command);
+    if status != Some(0) {
+        return Err(said);
+    }
+    let all: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    let results = all["results"].as_array().unwrap();
+    Ok(results.iter().map(|one| one["command"].as_str().unwrap().to_owned()).collect())
+}
+
+/// The names that hyperfine 1.20 gives to the same commands, by its own order of them: all commands, then the next value.
+#[test]
+fn a_name_is_one_for_each_command_with_each_value() {
+    let two = ["true a{x}", "true b{x}"];
+    let named = |names: &[&str], commands: &[&str]| {
+        let names = names.iter().flat_map(|name| ["-n", name]);
+        labels(
+            &["-L", "x", "1,2"]
+                .into_iter()
+                .chain(names)
+                .chain(commands.iter().copied())
+                .collect::<Vec<_>>(),
+        )
+    };
+    assert_eq!(named(&["n1", "n2"], &two[..1]).unwrap(), ["n1", "n2"]);
+    assert_eq!(named(&["a1", "b1", "a2", "b2"], &two).unwrap(), ["a1", "a2", "b1", "b2"]);
+    assert_eq!(
+        named(&["v{x}", "w{x}"], &two).unwrap(),
+        ["v1", "v2", "w1", "w2"],
+        "one for each command"
+    );
+    assert_eq!(named(&["v{x}"], &two[..1]).unwrap(), ["v1", "v2"]);
+    assert_eq!(named(&["v{x}"], &two).unwrap(), ["v1", "v2", "v1 (2)", "v2 (2)"], "one for all");
+    assert_eq!(named(&["a1", "c", "a2"], &["true a{x}", "true c"]).unwrap(), ["a1", "a2", "c"]);
+    let grid = [
+        "-L",
+        "x",
+        "1,2",
+        "-L",
+        "y",
+        "1,2",
+        "-n",
+        "11",
+        "-n",
+        "21",
+        "-n",
+        "12",
+        "-n",
+        "22",
+        "true {x} {y}",
+    ];
+    assert_eq!(
+        labels(&grid).unwrap(),
+        ["11", "12", "21", "22"],
+        "the first parameter changes fastest"
+    );
+    let beside = [
+        "--reference",
+        "true r",
+        "--reference-name",
+        "r",
+        "-L",
+        "x",
+        "1,2",
+        "-n",
+        "n1",
+        "-n",
+        "n2",
+        "true {x}",
+    ];
+    assert_eq!(labels(&beside).unwrap(), ["r", "n1", "n2"], "the reference has its own");
+    let said = named(&["a", "b", "c"], &two).unwrap_err();
+    assert!(said.contains("3 --name for 2 command(s), which are 4 with the values of their parameters: give one for all, or one for each"), "{said}");
+}
+
+#[test]
+fn an_output_is_one_for_all_or_one_for_each_command() {
+    let dir = TempDir::new().unwrap();
+    let tell = |who: &str| format!("sh -c 'echo {who} $(readlink /proc/$$/fd/1) >>kinds'");
+    let kinds = |words: &[&str]| {
+        let _ = fs::remove_file(dir.path().join("kinds"));
+        let mut command = lab(dir.path());
+        command.current_dir(dir.path()).args(["-r", "1", "-w", "0", "--no-compare"]).args(words);
+        let (status, _, said) = ended(&mut command);
+        assert_eq!(status, Some(0), "{said}");
+        let mut kinds: Vec<String> =
+            (fs::read_to_string(dir.path().join("kinds")).unwrap().lines())
+                .map(|line| line.split('[').next().unwrap().to_owned())
+                .collect();
+        kinds.sort();
+        kinds
+    };
+    let printed = dir.path().join("printed");
+    let path = printed.to_str().unwrap();
+    let own = ["--output", "pipe", "--output", "null", "--output", path];
+    let [a, b, c, r, x] = ["a", "b", "c", "r", "{x}"].map(tell);
+    let words = [&own[..], &[&a, &b, &c]].concat();
+    assert_eq!(kinds(&words), ["a pipe:", "b /dev/null", &format!("c {path}")]);
+    let values = [&own[2..], &["-L", "x", "1,2", &x]].concat();
+    assert_eq!(kinds(&values), ["1 /dev/null", &format!("2 {path}")]);
+    let reference = [&own[..4], &["--reference", &r, &a]].concat();
+    assert_eq!(kinds(&reference), ["a /dev/null", "r pipe:"]);
+    for (words, why) in [
+        (
+            &["true", "true", "true"][..],
+            "2 --output for 3 command(s): give one for all, or one for each",
+        ),
+        (&["true"], "2 --output for 1 command(s): give one for all, or one for each"),
+        (
+            &["-L", "x", "1,2,3", "true {x}"],
+            "2 --output for 1 command(s), which are 3 with the values",
+        ),
+    ] {
+        let mut command = lab(dir.path());
+        let (status, _, said) = ended(command.args(&own[..4]).args(words));
+        assert_eq!(status, Some(1), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+/// Beside an output that is compared, one that goes elsewhere is looked at once, whichever comes first: who writes something
+/// else is out.
+#[test]
+fn an_output_that_goes_elsewhere_is_held_against_one_that_is_compared() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("printed");
+    for elsewhere in ["null", "pipe", "inherit", path.to_str().unwrap()] {
+        for (first, second) in [("check", elsewhere), (elsewhere, "check")] {
+            let run = |commands: [&str; 2]| {
+                let mut command = lab(dir.path());
+                command.args(["-r", "1", "-w", "0", "--output", first, "--output", second]);
+                ended(command.args(commands))
+            };
+            let (status, out, said) = run(["echo one", "printf 'one\\n'"]);
+            assert_eq!(status, Some(0), "{first} {second}: {said}");
+            assert!(out.contains("Every output was compared: 4 bytes"), "{first} {second}: {out}");
+            assert!(out.contains(" one, not timed"), "{first} {second}: {out}");
+            let (status, _, said) = run(["echo one", "echo two"]);
+            assert_eq!(status, Some(1), "{first} {second}: {said}");
+            assert!(
+                said.contains("echo two: wrong output: it differs from that of echo one"),
+                "{first} {second}: {said}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_preparation_is_one_for_each_command_with_each_value() {
+    let dir = TempDir::new().unwrap();
+    let log = dir.path().join("log");
+    let say = |what: &str| format!("sh -c 'echo {what} >>{}'", log.display());
+    let words = [
+        "-r",
+        "1",
+        "-w",
+        "0",
+        "--no-compare",
+        "-L",
+        "x",
+        "1,2",
+        "-p",
+        &say("one {x}"),
+        "-p",
+        &say("two {x}"),
+    ];
+    let (status, _, said) = ended(lab(dir.path()).args(words).arg(say("run {x}")));
+    assert_eq!(status, Some(0), "{said}");
+    let text = fs::read_to_string(&log).unwrap();
+    let mut pairs: Vec<_> = text.lines().collect::<Vec<_>>().chunks(2).map(<[_]>::concat).collect();
+    pairs.sort();
+    assert_eq!(pairs, ["one 1run 1", "two 2run 2"]);
+    let words = ["-L", "x", "1,2", "-L", "y", "1,2", "-p", "true {y}", "-p", "true", "true {x}"];
+    let (status, _, said) = ended(lab(dir.path()).args(words));
+    assert_eq!(status, Some(1));
+    assert!(said.contains("{y} has no value beside 'true {x}', which does not name it"), "{said}");
 }
 
 #[test]

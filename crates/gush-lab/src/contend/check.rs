@@ -43,6 +43,21 @@ impl Comparison {
                 return Err(Error::refused(why));
             }
         }
+        for entry in &self.entries {
+            let Some(values) = &entry.values else { continue };
+            let own = [&entry.prepare, &entry.conclude].into_iter().flatten();
+            let is_without = |name: &&&String| {
+                values.iter().all(|(known, _)| known != **name)
+                    && own.clone().any(|text| template::names(text, name))
+            };
+            let mut all = self.parameters.iter().map(|parameter| &parameter.name);
+            if let Some(name) = all.find(|name| is_without(&name)) {
+                return Err(Error::refused(format!(
+                    "{{{name}}} has no value beside '{}', which does not name it",
+                    entry.command
+                )));
+            }
+        }
         for text in self.texts() {
             if let Some(name) = template::unknown(text, |name| self.knows(name)) {
                 return Err(self.unknown_name(name));
@@ -76,11 +91,12 @@ impl Comparison {
         if let Some(name) = twice {
             return Err(Error::refused(format!("the figure '{name}' is named twice")));
         }
-        if self.output != Output::Null {
+        let mut outputs = self.entries.iter().map(|entry| self.output_of(entry));
+        if let Some(output) = outputs.find(|output| **output != Output::Null) {
             return Err(Error::refused(format!(
                 "the figure '{}' is read from standard output, which --output {} uses otherwise",
                 first.name,
-                self.output.name()
+                output.name()
             )));
         }
         let writes = |entry: &&Entry| template::names(&entry.command, "out");

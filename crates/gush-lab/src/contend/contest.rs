@@ -6,10 +6,10 @@ use std::path::Path;
 use std::rc::Rc;
 
 use super::contender::{Contender, Sides, Turn};
-use super::parameter::{self, Parameter};
+use super::parameter::{self, Parameter, Values};
 use super::place::Place;
 use super::ring::{Expected, Ring};
-use super::{Comparison, Content, Output, Shell, label, template};
+use super::{Comparison, Content, Entry, Output, Shell, label, template};
 use crate::Error;
 use crate::case::Case;
 use crate::runner::children;
@@ -73,7 +73,7 @@ impl Comparison {
         let cases = contenders.iter().map(case).collect();
         let mut notes = self.notes(&ring);
         let is_written =
-            |one: &&Rc<Contender>| one.is_beside_writers() && self.output == Output::Null;
+            |one: &&Rc<Contender>| one.is_beside_writers() && *one.told_output() == Output::Null;
         notes.extend(contenders.iter().filter(is_written).map(|one| {
             let label = one.label();
             format!("{label}: its standard output goes into a file, because others write {{out}}")
@@ -107,20 +107,8 @@ impl Comparison {
         let mut labels = BTreeSet::new();
         let mut found = Vec::new();
         for entry in &self.entries {
-            let sides = Sides {
-                setup: self.setup.clone(),
-                prepare: entry.prepare.clone().or_else(|| self.prepare.clone()),
-                conclude: entry.conclude.clone().or_else(|| self.conclude.clone()),
-                cleanup: self.cleanup.clone(),
-            };
-            let named: Vec<&Parameter> = self
-                .parameters
-                .iter()
-                .filter(|parameter| {
-                    template::names(&entry.command, &parameter.name) || sides.name(&parameter.name)
-                })
-                .collect();
-            for values in parameter::choices(&named) {
+            let sides = self.sides(entry);
+            for values in self.choices(entry) {
                 let mut label = label::of(entry, &values);
                 let mut copies = 1;
                 while !labels.insert(label.clone()) {
@@ -132,6 +120,74 @@ impl Comparison {
             }
         }
         Ok(found)
+    }
+
+    fn sides(&self, entry: &Entry) -> Sides {
+        Sides {
+            setup: self.setup.clone(),
+            prepare: entry.prepare.clone().or_else(|| self.prepare.clone()),
+            conclude: entry.conclude.clone().or_else(|| self.conclude.clone()),
+            cleanup: self.cleanup.clone(),
+        }
+    }
+
+    /// The values of each contender that `entry` becomes.
+    fn choices(&self, entry: &Entry) -> Vec<Values> {
+        if let Some(values) = &entry.values {
+            return vec![values.clone()];
+        }
+        let sides = self.sides(entry);
+        let is_named = |parameter: &&Parameter| {
+            template::names(&entry.command, &parameter.name) || sides.name(&parameter.name)
+        };
+        parameter::choices(&self.parameters.iter().filter(is_named).collect::<Vec<_>>())
+    }
+
+    /// The same comparison with an entry for each contender, and the place of each among all as hyperfine counts them: of one choice
+    /// of values all commands, and the first parameter changes fastest. A parameter that a command does not name makes no more of it.
+    ///
+    /// ```
+    /// use gush_lab::contend::{Comparison, Entry, Parameter};
+    /// let entry = |command: &str| Entry { command: command.into(), ..Entry::default() };
+    /// let comparison = Comparison {
+    ///     entries: vec![entry("a {x}"), entry("b {x}"), entry("c")],
+    ///     parameters: vec![Parameter::list("x", "1,2")?],
+    ///     ..Comparison::default()
+    /// };
+    /// let (singled, places) = comparison.singled();
+    /// assert_eq!(singled.entries.len(), 5);
+    /// assert_eq!(places, [0, 3, 1, 4, 2], "a 1, b 1, c, a 2, b 2");
+    /// # Ok::<(), gush_lab::Error>(())
+    /// ```
+    #[must_use]
+    pub fn singled(&self) -> (Self, Vec<usize>) {
+        let (mut entries, mut keys) = (Vec::new(), Vec::new());
+        for (command, entry) in self.entries.iter().enumerate() {
+            for values in self.choices(entry) {
+                let place_of = |parameter: &Parameter| {
+                    let value = values.iter().find(|(name, _)| *name == parameter.name);
+                    value
+                        .and_then(|(_, value)| parameter.values.iter().position(|one| one == value))
+                };
+                let places = self.parameters.iter().rev().map(place_of);
+                keys.push((places.map(Option::unwrap_or_default).collect::<Vec<_>>(), command));
+                // A name that is given to several contenders tells the values.
+                let name = entry.name.as_ref().map(|_| label::of(entry, &values));
+                entries.push(Entry { name, values: Some(values), ..entry.clone() });
+            }
+        }
+        // Of equal values of a parameter each comes after the one before.
+        let place = |(at, key): (usize, &(Vec<usize>, usize))| {
+            let is_before = |&(other, before): &(usize, &_)| (before, other) < (key, at);
+            keys.iter().enumerate().filter(is_before).count()
+        };
+        let places = keys.iter().enumerate().map(place).collect();
+        (Self { entries, ..self.clone() }, places)
+    }
+
+    /// Where the standard output of `entry` is to go.
+    pub(super) fn output_of<'a>(&'a self, entry: &'a Entry) -> &'a Output {
+        entry.output.as_ref().unwrap_or(&self.output)
     }
 
     fn notes(&self, ring: &Ring) -> Vec<String> {
@@ -147,13 +203,11 @@ impl Comparison {
 }
 
 /// Says whether standard outputs, seen once each, are the same. One alone is compared with nothing.
-fn printed_sentence(printed: &[(String, Content)], output: &Output) -> Option<String> {
+fn printed_sentence(printed: &[(String, Content)], is_to_null: bool) -> Option<String> {
     let ((_, first), rest) = printed.split_first()?;
-    let timed = match output {
-        Output::Null => {
-            "; the timed runs wrote to /dev/null, where some programs do less (--output pipe)"
-        }
-        _ => "",
+    let timed = match is_to_null {
+        true => "; the timed runs wrote to /dev/null, where some programs do less (--output pipe)",
+        false => "",
     };
     let differs = rest.iter().find(|(_, content)| content != first);
     match differs {
@@ -181,7 +235,7 @@ impl Contest {
     /// # Errors
     /// When the input cannot be read again.
     pub fn agreement(&self) -> Result<Option<String>, Error> {
-        let Comparison { ignores_output, ref output, .. } = self.ring.rules;
+        let ignores_output = self.ring.rules.ignores_output;
         if self.ring.place.survey() != self.ring.place.first_survey() && !self.ring.names_input() {
             return Err(Error::refused(
                 "the input changed during the rounds: the figures are of unlike inputs",
@@ -195,12 +249,14 @@ impl Contest {
         let expected = self.ring.expected.borrow();
         let Some(Expected { content, .. }) = &*expected else {
             let printed = self.ring.printed.borrow();
-            let is_blind = printed.is_empty() && *output != Output::Inherit;
+            let goes_to = |to: &Output| self.contenders.iter().any(|one| one.told_output() == to);
+            let is_shown = self.contenders.iter().all(|one| *one.told_output() == Output::Inherit);
+            let is_blind = printed.is_empty() && !is_shown;
             let nothing =
                 "No output was compared (--output check compares what the commands print)";
             return Ok(match is_blind && self.contenders.len() > 1 {
                 true => Some(nothing.to_owned()),
-                false => printed_sentence(&printed, output),
+                false => printed_sentence(&printed, goes_to(&Output::Null)),
             });
         };
         let place = &self.ring.place;

@@ -44,7 +44,8 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 
 pub use contender::absence;
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::Error;
@@ -110,6 +111,13 @@ impl Output {
             Self::Inherit => "inherit".to_owned(),
             Self::File(path) => path.to_string_lossy().into_owned(),
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for Output {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::read(&text).map_err(|error| D::Error::custom(error.told()))
     }
 }
 
@@ -188,6 +196,11 @@ pub struct Entry {
     pub prepare: Option<String>,
     /// Runs after each run of the command, in the place of the comparison's own.
     pub conclude: Option<String>,
+    /// Where the standard output of the command goes, in the place of the comparison's own.
+    pub output: Option<Output>,
+    /// The command with these values of its parameters alone, as [`Comparison::singled`] has it.
+    #[serde(skip)]
+    pub values: Option<Values>,
     /// Programs that the command needs beside the program started.
     #[serde(default)]
     pub needs: Vec<String>,

@@ -32,9 +32,13 @@ use crate::time::time;
                   untimed run each is looked at, only to tell of a difference (--output check compares every run). A contender that \
                   changes {in} is out; files of yours that it moved are kept. The processor time and memory of programs that go on after \
                   their command has ended are not counted: a warning names such commands.\n\n\
-                  The options of hyperfine 1.20 mean the same here, but for --input (with --stdin the commands read it), --output, which is one \
-                  for all commands, and --name, which is one for each command and not for each value of a parameter. A command finds the number of \
-                  its run in HYPERFINE_ITERATION: 0, 1, …, and warmup-0 before the first round.\n\n\
+                  Beside a command with --output check the others are compared with it, too: those whose standard output goes elsewhere by one \
+                  untimed run each.\n\n\
+                  The options of hyperfine 1.20 mean the same here, but for --input (with --stdin the commands read it). --prepare, --conclude, \
+                  --output and --name may also be given once for each command with each value of its parameters, in the order of \
+                  hyperfine: all commands with the first values, then all with the next value of the first parameter. A command that \
+                  does not name a parameter is there once. A command finds the number of its run in HYPERFINE_ITERATION: 0, 1, …, and \
+                  warmup-0 before the first round.\n\n\
                   gush lab run --input 1G 'cp {in} {out}' 'gush cp {in} {out}'\n\
                   gush lab run --input 256M -L level 1,3,9 'gzip -{level} -c {in} > {out}' --no-compare\n\
                   gush lab run --fail-if-slower 5% './old {in}' './new {in}' --input data.json\n\n\
@@ -51,7 +55,7 @@ pub struct Options {
     /// Give {NAME} in commands this value; replaces a variable of the file
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Name a command; once for each of the first ones, {NAME} for a parameter
+    /// Name a command; once for each of the first ones, {NAME} for a parameter; with parameters, once for all or once for each
     #[arg(short, long, visible_alias = "command-name", value_name = "NAME")]
     name: Vec<String>,
     /// Measure all commands against COMMAND, which comes before them
@@ -136,7 +140,7 @@ pub struct Options {
     )]
     ignore_failure: Option<Ignored>,
     /// Where standard output goes: null, pipe (dropped behind a pipe), check (compared with the others'), inherit (shown), or into a
-    /// file, a path with a slash
+    /// file, a path with a slash; given several times, once for each command
     #[arg(long, value_name = "WHERE", default_value = "null", value_parser = output)]
     output: Vec<Output>,
     /// Show the output of the commands, as --output inherit
@@ -403,22 +407,6 @@ impl Options {
         let Self { commands, name, prepare, conclude, .. } = self;
         let all = self.reference.iter().chain(commands);
         let references = usize::from(self.reference.is_some());
-        if name.len() > commands.len() {
-            return Err(Error::refused(format!(
-                "{} names for {} command(s): give one --name for each",
-                name.len(),
-                commands.len()
-            )));
-        }
-        let count = commands.len() + references;
-        for (option, given) in [("--prepare", prepare), ("--conclude", conclude)] {
-            if given.len() > 1 && given.len() != count {
-                return Err(Error::refused(format!(
-                    "{} {option} for {count} command(s): give one for all, or one for each",
-                    given.len()
-                )));
-            }
-        }
         for (option, given) in [("--setup", &self.setup), ("--cleanup", &self.cleanup)] {
             if given.len() > 1 {
                 return Err(Error::refused(format!(
@@ -432,28 +420,16 @@ impl Options {
         let output = match &self.output[..] {
             _ if self.show_output => Output::Inherit,
             [output] => output.clone(),
-            _ => {
-                return Err(Error::refused(
-                    "--output is one for all commands, so that like meets like (a shell's > in a command is its own)",
-                ));
-            }
+            _ => Output::Null,
         };
         let of_all = |texts: &[String]| texts.first().filter(|_| texts.len() == 1).cloned();
-        let own =
-            |texts: &[String], place: usize| texts.get(place).filter(|_| texts.len() > 1).cloned();
-        let own_name = |place: usize| match place.checked_sub(references) {
-            Some(place) => name.get(place).cloned(),
-            None => self.reference_name.clone(),
-        };
         let entry = |(place, command): (usize, &String)| Entry {
             command: command.clone(),
-            name: own_name(place),
-            prepare: own(prepare, place),
-            conclude: own(conclude, place),
+            name: self.reference_name.clone().filter(|_| place < references),
             ..Entry::default()
         };
         let usual = Comparison::default();
-        Ok(Comparison {
+        self.with_own(Comparison {
             entries: all.enumerate().map(entry).collect(),
             parameters: self.parameters()?,
             gush: Some(this_program()?),
@@ -478,6 +454,79 @@ impl Options {
             figures: self.figure.clone(),
             ..usual
         })
+    }
+
+    /// `comparison` with all that is given once for each command, or once for each contender.
+    fn with_own(&self, mut comparison: Comparison) -> Result<Comparison, Error> {
+        let references = usize::from(self.reference.is_some());
+        // The option, how often it is given, the commands that it leaves out, and how a contender gets the value at a place.
+        type Own = (&'static str, usize, usize, fn(&Options, usize, &mut Entry));
+        let all: [Own; 4] = [
+            ("--prepare", self.prepare.len(), 0, |all, at, entry| {
+                entry.prepare = Some(all.prepare[at].clone());
+            }),
+            ("--conclude", self.conclude.len(), 0, |all, at, entry| {
+                entry.conclude = Some(all.conclude[at].clone());
+            }),
+            ("--output", self.output.len(), 0, |all, at, entry| {
+                entry.output = Some(all.output[at].clone());
+            }),
+            ("--name", self.name.len(), references, |all, at, entry| {
+                entry.name = Some(all.name[at].clone());
+            }),
+        ];
+        let has_parameters = !comparison.parameters.is_empty();
+        let mut of_contenders = Vec::new();
+        for own @ (option, given, left_out, set) in all {
+            let entries = &mut comparison.entries[left_out..];
+            let is_name = option == "--name";
+            let fits =
+                given == entries.len() || is_name && !has_parameters && given < entries.len();
+            match given {
+                0 => {}
+                // Those are the comparison's own.
+                1 if !is_name => {}
+                1 if has_parameters => entries.iter_mut().for_each(|entry| set(self, 0, entry)),
+                _ if fits => entries
+                    .iter_mut()
+                    .take(given)
+                    .enumerate()
+                    .for_each(|(at, entry)| set(self, at, entry)),
+                _ => of_contenders.push(own),
+            }
+        }
+        if of_contenders.is_empty() {
+            return Ok(comparison);
+        }
+        let (mut singled, places) = comparison.singled();
+        let reference = comparison.entries[..references].to_vec();
+        let of_reference =
+            Comparison { entries: reference, ..comparison.clone() }.singled().1.len();
+        for (option, given, left_out, set) in of_contenders {
+            let commands = comparison.entries.len() - left_out;
+            let from = if left_out > 0 { of_reference } else { 0 };
+            let mut order: Vec<usize> = (from..places.len()).collect();
+            order.sort_unstable_by_key(|&contender| places[contender]);
+            if given != order.len() {
+                return Err(Error::refused(match (option, has_parameters) {
+                    ("--name", false) => {
+                        format!("{given} names for {commands} command(s): give one --name for each")
+                    }
+                    (_, false) => format!(
+                        "{given} {option} for {commands} command(s): give one for all, or one for each"
+                    ),
+                    (_, true) => format!(
+                        "{given} {option} for {commands} command(s), which are {} with the values of their parameters: give \
+                         one for all, or one for each",
+                        order.len()
+                    ),
+                }));
+            }
+            for (at, contender) in order.into_iter().enumerate() {
+                set(self, at, &mut singled.entries[contender]);
+            }
+        }
+        Ok(singled)
     }
 
     fn variables(&self) -> Result<BTreeMap<String, String>, Error> {

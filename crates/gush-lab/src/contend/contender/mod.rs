@@ -57,6 +57,8 @@ pub(super) struct Contender {
     label: String,
     command: String,
     sides: Sides,
+    /// Where standard output is told to go.
+    output: Output,
     values: Values,
     needs: Vec<String>,
     is_optional: bool,
@@ -93,6 +95,7 @@ impl Contender {
             label,
             command: fill(&entry.command),
             sides,
+            output: ring.rules.output_of(entry).clone(),
             needs: entry.needs.iter().map(|program| fill(program)).collect(),
             is_optional: entry.is_optional,
             values,
@@ -317,7 +320,7 @@ impl Contender {
         let mut command = count::gated(gush, &untraced);
         let said = self.wire(&mut command)?;
         // Nobody empties a pipe here, and the traced command would wait for ever.
-        if self.rules().output == Output::Pipe {
+        if self.output() == Output::Pipe {
             command.stdout(Stdio::null());
         }
         self.freshen()?;

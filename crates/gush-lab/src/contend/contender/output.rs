@@ -47,10 +47,22 @@ impl Contender {
     /// less work, and tar(1) and grep(1) see the device and do not even read.
     pub(super) fn output(&self) -> Output {
         let is_read = !self.rules().figures.is_empty();
-        match &self.rules().output {
+        match self.told_output() {
             Output::Null if is_read || self.is_beside_writers() => Output::Check,
             output => output.clone(),
         }
+    }
+
+    /// Where standard output goes as far as the user has said.
+    pub(in super::super) fn told_output(&self) -> &Output {
+        &self.output
+    }
+
+    /// Is the standard output of another command compared, and not that of this one?
+    fn is_beside_compared(&self) -> bool {
+        let rules = self.rules();
+        let is_compared = |entry: &Entry| *rules.output_of(entry) == Output::Check;
+        *self.told_output() != Output::Check && rules.entries.iter().any(is_compared)
     }
 
     /// Does this command name no `{out}`, and another one does?
@@ -72,9 +84,13 @@ impl Contender {
     }
 
     fn printing(&self) -> Printing {
-        let is_dropped = !matches!(self.output(), Output::Check | Output::Inherit)
-            && !self.rules().ignores_output;
+        let is_dropped = self.output() != Output::Check && !self.rules().ignores_output;
+        let is_shown = self.output() == Output::Inherit;
         if !is_dropped || names(&self.command, "out") {
+            Printing::Dropped
+        } else if self.is_beside_compared() {
+            Printing::Judged
+        } else if is_shown {
             Printing::Dropped
         } else if self.ring.expected.borrow().is_some() || self.is_beside_writers() {
             Printing::Judged
