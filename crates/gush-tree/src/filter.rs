@@ -329,6 +329,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_rule_on_a_file_comes_before_those_on_the_directories_above() {
+        let rules = [(true, "a/keep"), (false, "a/"), (true, "a/b/"), (false, "x"), (false, "y/")];
+        let filter = Filter::new(&rules).unwrap();
+        for (file, is_excluded) in [
+            ("a/keep", false),
+            ("a/other", true),
+            ("a/b/f", false),
+            ("a/b/x", true),
+            // A file of that name is no directory.
+            ("y", false),
+            ("y/f", true),
+            ("y/b/f", true),
+            ("f", false),
+        ] {
+            assert_eq!(filter.excludes_or_above(Path::new(file)), is_excluded, "{file}");
+        }
+    }
+
+    #[test]
     fn lines_of_git_become_those_of_globset() {
         for (git, globset) in [
             ("*.log", "*.log"),

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::common::cp::{fails, names, script, stderr, succeeds};
-use crate::common::{gush, noise, skipped, strace};
+use crate::common::{gush, noise, skipped, strace, words_of};
 
 /// A tree with each kind of entry that a copy keeps.
 fn tree() -> tempfile::TempDir {
@@ -692,6 +692,102 @@ fn a_rank_started_again_copies_only_the_pieces_that_are_missing() {
     }
     assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")));
     assert_eq!(names(dir.path()), ["a", "d"]);
+}
+
+/// The calls of both ranks that `options` trace, one rank after the other, with what each said; `Err` without strace.
+fn traced(dir: &Path, options: &[&str], words: &[&str]) -> Result<[(String, String); 2], String> {
+    let ranks: [Result<_, String>; 2] = ["1/2", "0/2"].map(|rank| {
+        let calls = dir.join("calls");
+        let mut traced = strace(&[&["-o", calls.to_str().unwrap()], options].concat())?;
+        traced.arg("cp").arg(format!("--shard={rank}")).args(words).current_dir(dir);
+        let output = traced.output().unwrap();
+        Ok((fs::read_to_string(calls).unwrap(), stderr(&output)))
+    });
+    let [one, zero] = ranks;
+    Ok([one?, zero?])
+}
+
+/// A tree with a large file of data, and nothing else.
+fn one_large_file() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("a")).unwrap();
+    fs::write(dir.path().join("a/data"), noise(68_000_001, 7)).unwrap();
+    dir
+}
+
+/// A piece is copied by one thread: others of this rank copy other pieces, and `--threads` is for all of them.
+#[test]
+fn a_rank_with_one_thread_copies_pieces_on_this_thread() {
+    let words = ["-a", "--threads=1", "--method=read-write", "a", "d"];
+    let started = |dir: &Path| {
+        let [one, zero] = traced(dir, &["-e", "trace=clone,clone3"], &words)?;
+        assert_eq!(state(&dir.join("d")), state(&dir.join("a")), "{}{}", one.1, zero.1);
+        let count = |calls: &str| calls.lines().filter(|call| call.contains("clone")).count();
+        Ok::<_, String>([count(&one.0), count(&zero.0)])
+    };
+    let dir = one_large_file();
+    let of_pieces = match started(dir.path()) {
+        Ok(started) => started,
+        Err(why) => return skipped(&why),
+    };
+    let small = tempfile::tempdir().unwrap();
+    fs::create_dir(small.path().join("a")).unwrap();
+    assert_eq!(of_pieces, started(small.path()).unwrap(), "beside those of every rank");
+}
+
+#[test]
+fn pieces_and_reports_are_on_stable_storage_before_anybody_relies_on_them() {
+    let dir = one_large_file();
+    let options = ["-y", "-s", "4096", "-e", "trace=fsync,fdatasync,write,renameat,renameat2"];
+    let words = ["-a", "--threads=1", "--fsync", "a", "d"];
+    let ranks = match traced(dir.path(), &options, &words) {
+        Ok(ranks) => ranks,
+        Err(why) => return skipped(&why),
+    };
+    let mut pieces = 0;
+    for (calls, said) in &ranks {
+        let (mut synced, mut noted, mut reported) = (0, 0, None);
+        // Until the whole file gets its place.
+        for call in calls.lines().take_while(|call| !call.contains("\"parts-")) {
+            if call.contains("fdatasync(") && call.contains("/parts-") {
+                synced += 1;
+            }
+            if call.contains("write(") && call.contains(".journal>") {
+                noted += call.matches("done ").count();
+                assert!(noted <= synced, "a piece is noted first: {calls}");
+            }
+            if call.contains("fsync(") && call.contains(".new>") {
+                reported = Some(false);
+            }
+            if call.contains("renameat") && call.contains(".done\"") {
+                assert_eq!(reported, Some(false), "the report is not on storage: {calls}");
+                reported = Some(true);
+            }
+        }
+        assert_eq!(reported, Some(true), "{said}{calls}");
+        pieces += noted;
+    }
+    // 68 MB in pieces of 16 MiB.
+    assert_eq!(pieces, 5, "{ranks:?}");
+}
+
+/// The first read of a piece fails: the rank says so, though nothing would be wrong with the file copied once more.
+#[test]
+fn a_rank_tells_of_a_piece_that_failed() {
+    let dir = one_large_file();
+    let source = dir.path().join("a/data");
+    let calls = "inject=copy_file_range:error=EIO:when=1";
+    let options = ["-P", source.to_str().unwrap(), "-e", calls];
+    let ranks = match traced(dir.path(), &options, &["-a", "--threads=1", "a", "d"]) {
+        Ok(ranks) => ranks,
+        Err(why) => return skipped(&why),
+    };
+    for (_, said) in ranks.iter().filter(|(calls, _)| calls.contains("EIO")) {
+        assert!(said.contains("data: "), "{said}");
+        assert!(said.contains(&words_of(rustix::io::Errno::IO)), "{said}");
+    }
+    assert!(ranks.iter().any(|(calls, _)| calls.contains("EIO")), "{ranks:?}");
+    assert!(!dir.path().join("d/data").exists());
 }
 
 #[test]
