@@ -640,6 +640,7 @@ fn make(job: &Job<'_>, follow: bool, events: &mut dyn Events) -> Result<Done, Er
         existing_mode: None,
         created: true,
         may_inherit_acl: job.may_inherit_acl,
+        directory_mode: None,
         provisional_bits,
     }
     .apply(events);

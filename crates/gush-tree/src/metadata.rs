@@ -107,6 +107,8 @@ pub(crate) struct Transfer<'a> {
     pub(crate) created: bool,
     /// The directory of a new file may have given it an access control list.
     pub(crate) may_inherit_acl: bool,
+    /// The mode of a directory that has it already: as it was there, or as it was made below its parent.
+    pub(crate) directory_mode: Option<u32>,
     /// Permission bits lacking in the new file, or in excess, until the final mode is set.
     pub(crate) provisional_bits: u32,
 }
@@ -253,12 +255,10 @@ impl Transfer<'_> {
             ModeRule::Fresh if self.created => {
                 self.drop_acl()?;
                 let all = match kind(self.source_stat) {
-                    // GNU makes a directory with the sticky bit, and sets an access list of three entries, which leaves that bit.
-                    FileType::Directory => 0o777 | (self.source_stat.st_mode & 0o1000),
-                    FileType::Socket => 0o777,
+                    FileType::Directory | FileType::Socket => 0o777,
                     _ => 0o666,
                 };
-                self.target.set_mode(all & !umask())
+                self.target.set_mode(self.with_own_special(all & !umask()))
             }
             _ if self.provisional_bits == 0 => Ok(()),
             // The umask may withhold all bits withheld on purpose, but a lent bit must go.
@@ -266,7 +266,17 @@ impl Transfer<'_> {
         }
     }
 
+    /// As GNU cp, whose access list of three entries leaves the special bits of a directory that is to have none: those that it had,
+    /// the sticky bit that it was made with, and the set-group-ID bit of a parent that hands on its group.
+    fn with_own_special(&self, bits: u32) -> u32 {
+        match self.directory_mode {
+            Some(mode) if bits & SPECIAL_BITS == 0 => bits | (mode & SPECIAL_BITS),
+            _ => bits,
+        }
+    }
+
     fn keep_mode(&self, bits: u32, may_have_acl: bool) -> io::Result<()> {
+        let bits = self.with_own_special(bits);
         match may_have_acl {
             true => self.keep_access_list(bits)?,
             false => self.drop_acl()?,

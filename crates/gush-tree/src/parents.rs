@@ -226,6 +226,7 @@ impl Waiting {
             existing_mode: None,
             created: false,
             may_inherit_acl: true,
+            directory_mode: retry_on_intr(|| fs::fstat(&self.fd)).ok().map(|stat| stat.st_mode),
             provisional_bits: 0,
         }
         .apply(events);

@@ -341,6 +341,7 @@ impl File<'_> {
             existing_mode: target.stat.filter(|_| !created).map(|stat| stat.st_mode),
             created,
             may_inherit_acl: job.may_inherit_acl,
+            directory_mode: None,
             provisional_bits: if created { self.provisional } else { 0 },
         };
         let complete = transfer.apply(events);

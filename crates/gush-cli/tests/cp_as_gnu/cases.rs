@@ -338,6 +338,36 @@ pub const DATA: &[Case] = &[
 /// Compared in any order of lines: GNU cp lists by inode, and gush on several threads.
 pub const TREES: &[Case] = &[
     (
+        "below a set-group-ID directory: -r",
+        "mkdir -p a/ro a/sg a/st d; echo x >a/f; chmod 555 a/ro; chmod 2755 a/sg; chmod 1775 a/st; chmod 2755 d",
+        &["-r", "a", "d"],
+    ),
+    (
+        "below a set-group-ID directory: -a",
+        "mkdir -p a/ro a/sg a/st d; echo x >a/f; chmod 555 a/ro; chmod 2755 a/sg; chmod 1775 a/st; chmod 2755 d",
+        &["-a", "a", "d"],
+    ),
+    (
+        "below a set-group-ID directory: -rp --no-preserve=ownership",
+        "mkdir -p a/ro a/sg a/st d; echo x >a/f; chmod 555 a/ro; chmod 2755 a/sg; chmod 1775 a/st; chmod 2755 d",
+        &["-rp", "--no-preserve=ownership", "a", "d"],
+    ),
+    (
+        "below a set-group-ID directory: -r --no-preserve=mode",
+        "mkdir -p a/ro a/sg a/st d; echo x >a/f; chmod 555 a/ro; chmod 2755 a/sg; chmod 1775 a/st; chmod 2755 d",
+        &["-r", "--no-preserve=mode", "a", "d"],
+    ),
+    (
+        "below a set-group-ID directory: -a --parents",
+        "mkdir -p a/ro a/sg a/st d; echo x >a/f; chmod 555 a/ro; chmod 2755 a/sg; chmod 1775 a/st; chmod 2755 d",
+        &["-a", "--parents", "a/sg", "a/ro", "d"],
+    ),
+    (
+        "onto directories with special bits",
+        "mkdir -p a/sg a/st a/both d/a/sg d/a/st d/a/both; chmod 2755 d/a/sg; chmod 1755 d/a/st; chmod 2755 a/both; chmod 1777 d/a/both",
+        &["-a", "a", "d"],
+    ),
+    (
         "to a new name",
         "mkdir -p a/b/c; echo 1 >a/f; echo 2 >a/b/g; echo 3 >a/b/c/h",
         &["-rv", "a", "d"],

@@ -198,6 +198,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             existing_mode: (!dir.is_new).then_some(dir.target_stat.st_mode),
             created: dir.is_new,
             may_inherit_acl: true,
+            directory_mode: Some(dir.target_stat.st_mode),
             provisional_bits: 0,
         }
         .apply(&mut events);
