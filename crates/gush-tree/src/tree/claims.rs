@@ -11,6 +11,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::{Errno, retry_on_intr};
@@ -21,6 +23,10 @@ use crate::place::Place;
 pub(super) const SUFFIX: &str = ".claims";
 
 const ENTRY_BYTES: usize = 4;
+
+/// The first and the longest pause between two tries for the lock, which a rank holds for a few calls.
+const LOCK_TRIES_EVERY: (Duration, Duration) =
+    (Duration::from_micros(100), Duration::from_millis(20));
 
 /// The table of one large file.
 #[derive(Debug)]
@@ -103,15 +109,30 @@ impl Claims {
         Ok(entries.iter().map(|entry| u32::from_le_bytes(*entry)).collect())
     }
 
-    /// Claims a free piece for this rank: the first that `prefers` names, or else the last of all.
+    /// The lock on the table; `None` if the user has stopped the copy meanwhile. A rank that was stopped, or a server that is gone, keeps the lock
+    /// for any time, and a wait in the kernel would go on after each signal.
+    fn lock(&self, is_stopped: impl Fn() -> bool) -> io::Result<Option<Locked<'_>>> {
+        let mut pause = LOCK_TRIES_EVERY.0;
+        loop {
+            match retry_on_intr(|| flock(&self.file, FlockOperation::NonBlockingLockExclusive)) {
+                Err(Errno::WOULDBLOCK) if is_stopped() => return Ok(None),
+                Err(Errno::WOULDBLOCK) => thread::sleep(pause),
+                locked => return Ok(locked.map(|()| Some(Locked(&self.file)))?),
+            }
+            pause = LOCK_TRIES_EVERY.1.min(pause * 2);
+        }
+    }
+
+    /// Claims a free piece for this rank: the first that `prefers` names, or else the last of all. `None` where no piece is free, or `is_stopped`
+    /// says so before the table can be locked.
     pub(super) fn claim(
         &self,
         rank: u32,
         prefers: impl Fn(u64) -> bool,
+        is_stopped: impl Fn() -> bool,
     ) -> io::Result<Option<u64>> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        retry_on_intr(|| flock(&self.file, FlockOperation::LockExclusive))?;
-        let _locked = Locked(&self.file);
+        let Some(_locked) = self.lock(is_stopped)? else { return Ok(None) };
         let entries = self.entries()?;
         let free = (0..).zip(&entries).filter(|(_, entry)| **entry == 0).map(|(piece, _)| piece);
         let Some(piece) = free.clone().find(|piece| prefers(*piece)).or_else(|| free.last()) else {
@@ -131,8 +152,8 @@ impl Claims {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::collections::BTreeSet;
-    use std::thread;
 
     use super::*;
     use crate::tree::shard::Shard;
@@ -161,8 +182,10 @@ mod tests {
                     assert_eq!(claims.path, Path::new("a dir/with 7 spaces"));
                     assert_eq!(claims.file_bytes, 1 << 40);
                     let prefers = |piece| piece % 4 == u64::from(rank);
-                    let claim =
-                        || std::iter::from_fn(|| claims.claim(rank, prefers).unwrap()).count();
+                    let claim = || {
+                        std::iter::from_fn(|| claims.claim(rank, prefers, || false).unwrap())
+                            .count()
+                    };
                     // Two threads of one rank share the table.
                     let all = thread::scope(|scope| {
                         let one = scope.spawn(claim);
@@ -179,12 +202,29 @@ mod tests {
     }
 
     #[test]
+    fn who_waits_for_the_lock_ends_when_stopped_and_claims_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = table(dir.path(), "f");
+        let held = open(&name).unwrap();
+        flock(&held.file, FlockOperation::LockExclusive).unwrap();
+        let claims = open(&name).unwrap();
+        let asked = Cell::new(0);
+        let is_stopped = || asked.replace(asked.get() + 1) == 3;
+        assert_eq!(claims.claim(1, |_| true, is_stopped).unwrap(), None);
+        assert_eq!(claims.of(1).unwrap(), [0; 0]);
+        flock(&held.file, FlockOperation::Unlock).unwrap();
+        // The lock of the one that was stopped is nobody's.
+        assert_eq!(held.claim(1, |_| true, || false).unwrap(), Some(0));
+    }
+
+    #[test]
     fn a_rank_takes_its_own_pieces_first_and_then_those_of_others() {
         let dir = tempfile::tempdir().unwrap();
         let name = table(dir.path(), "f");
         let claims = open(&name).unwrap();
         let prefers = |piece| piece == 5 || piece == 9;
-        let taken: Vec<_> = (0..4).map(|_| claims.claim(1, prefers).unwrap().unwrap()).collect();
+        let taken: Vec<_> =
+            (0..4).map(|_| claims.claim(1, prefers, || false).unwrap().unwrap()).collect();
         assert_eq!(taken, [5, 9, 2999, 2998]);
         // As a rank that is started again.
         assert_eq!(open(&name).unwrap().of(1).unwrap(), [5, 9, 2998, 2999]);
@@ -205,7 +245,8 @@ mod tests {
                 // The rank that is free first asks first.
                 let rank = (0..times.len()).min_by_key(|rank| free_at[*rank]).unwrap();
                 let shard = Shard::new(rank as u32, ranks).unwrap();
-                match claims.claim(shard.rank(), |piece| shard.takes_piece(path, piece)).unwrap() {
+                let prefers = |piece| shard.takes_piece(path, piece);
+                match claims.claim(shard.rank(), prefers, || false).unwrap() {
                     Some(_) => free_at[rank] += times[rank],
                     None => break,
                 }

@@ -345,7 +345,7 @@ impl<'a> Taker<'a> {
                 Some(number) => number,
                 None => {
                     let prefers = |number| shard.takes_piece(path, number);
-                    let claimed = claims.claim(shard.rank(), prefers);
+                    let claimed = claims.claim(shard.rank(), prefers, is_stopped);
                     match claimed.map_err(|error| self.parts.unclaimable(&error))? {
                         Some(number) => number,
                         None => break,
