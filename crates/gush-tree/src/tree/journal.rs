@@ -8,7 +8,6 @@
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -30,8 +29,11 @@ use crate::place::{Place, kind, same_file};
 const NAME: (&str, &str) = (".", ".gush-journal");
 
 /// The most lines that wait to be written together, and the longest time after the last write.
-const WAITING_LINES: usize = 8;
+const WAITING_LINES: usize = 32;
 const WAITING_TIME: Duration = Duration::from_millis(100);
+
+/// Enough for the numbers and the name of most files, without an allocation for each.
+const SHORT_BYTES: usize = 512;
 
 /// What a line is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,13 +203,24 @@ pub(crate) fn done(
     let of_whom: [u64; 3] = [target.st_mode.into(), target.st_uid.into(), target.st_gid.into()];
     let parts: [&[u64]; 6] =
         [&[kind, above.st_ino], &state(source), &changed, &state(target), &of_whom, &changed_there];
-    let mut bytes = Vec::with_capacity(512);
-    for number in parts.into_iter().flatten() {
-        bytes.extend_from_slice(&number.to_le_bytes());
-    }
+    let (mut short, mut long) = ([0; SHORT_BYTES], Vec::new());
     // The numbers are always as many, so that none of them passes for a part of the name.
-    bytes.extend(name.as_bytes());
-    hash(&bytes)
+    let count = parts.iter().map(|part| part.len()).sum::<usize>();
+    let all_bytes = count * size_of::<u64>() + name.len();
+    let bytes = match short.get_mut(..all_bytes) {
+        Some(bytes) => bytes,
+        None => {
+            long.resize(all_bytes, 0);
+            &mut long[..]
+        }
+    };
+    let (of_numbers, of_name) = bytes.split_at_mut(count * size_of::<u64>());
+    let (places, _) = of_numbers.as_chunks_mut();
+    for (place, number) in places.iter_mut().zip(parts.into_iter().flatten()) {
+        *place = number.to_le_bytes();
+    }
+    of_name.copy_from_slice(name.as_bytes());
+    hash(bytes)
 }
 
 /// Device, inode, kind, size and modification time.
@@ -263,11 +276,20 @@ fn line(word: Word, of: Fingerprint) -> String {
 
 fn add_line(text: &mut String, word: Word, of: Fingerprint) {
     let from = text.len();
-    // A string takes everything.
-    let _ = write!(text, "{} {of:032x}", word.text());
+    text.push_str(word.text());
+    text.push(' ');
+    add_hex(text, of.to_be_bytes());
     // Against a line that is torn; nobody else may write to the file.
     let check = xxh3_64(&text.as_bytes()[from..]) as u32;
-    let _ = writeln!(text, " {check:08x}");
+    text.push(' ');
+    add_hex(text, check.to_be_bytes());
+    text.push('\n');
+}
+
+/// Without `format!`, whose adjustments cost more than the digits, once a file.
+fn add_hex<const BYTES: usize>(text: &mut String, number: [u8; BYTES]) {
+    let digit = |digit: u8| char::from(b"0123456789abcdef"[usize::from(digit)]);
+    text.extend(number.into_iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]));
 }
 
 fn read_line(text: &str) -> Option<(Word, Fingerprint)> {
