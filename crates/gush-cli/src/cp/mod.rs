@@ -137,6 +137,8 @@ fn goes_on(options: &Options, naming: &Naming, operands: &[PathBuf]) -> bool {
         }
         [_, target] if options.resume && naming.target_directory.is_none() => {
             journal_beside(target).is_some_and(|journal| journal.is_file())
+                // Refused, which a copy below the directory would not be.
+                || shards_beside(target).is_some_and(|state| state.is_dir())
         }
         _ => false,
     }

@@ -424,8 +424,21 @@ fn what_ranks_cannot_do_is_refused() {
     child.wait().unwrap();
     let said = fails(dir.path(), &["-r", "--shard=0/2", "a", "d"]);
     assert!(said.contains("an earlier copy by ranks was interrupted"), "{said}");
-    let said = fails(dir.path(), &["-r", "--shard=0/3", "--resume", "a", "d"]);
-    assert!(said.contains("the journal of another copy"), "{said}");
+    // Also a rank that the others have not: it would have no journal to be refused by.
+    for rank in ["0/3", "2/3"] {
+        let said = fails(dir.path(), &["-r", &format!("--shard={rank}"), "--resume", "a", "d"]);
+        assert!(said.contains("2 ranks have begun this copy, and this is one of 3"), "{said}");
+        assert!(said.contains("go on with 2 ranks and --resume, or remove '.d.gush-shards'"));
+    }
+    let said = fails(dir.path(), &["-r", "--resume", "a", "d"]);
+    assert!(said.contains("not copied: several ranks have begun this copy"), "{said}");
+    assert!(said.contains("go on with --shard and --resume, or remove '.d.gush-shards'"), "{said}");
+    let said = fails(dir.path(), &["-r", "--resume", "-T", "a", "d"]);
+    assert!(said.contains("not copied: several ranks have begun this copy"), "{said}");
+    assert_eq!(names(dir.path()), [".d.gush-shards", "a", "d"]);
+    assert!(!dir.path().join("d/a").exists());
+    // Who goes on with nothing may copy beside the ranks' state.
+    succeeds(dir.path(), &["-r", "-T", "a", "d"]);
 }
 
 /// A tree with files that are worth dividing: one of data, one that is mostly holes, one that nobody may write to.

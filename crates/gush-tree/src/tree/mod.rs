@@ -132,6 +132,9 @@ pub(crate) fn copy(
     if let Some(shard) = options.shard {
         return shard::copy(common, operands, (source, source_stat), target, shard, events);
     }
+    if options.resume {
+        shard::refuse_state_of_ranks(&target)?;
+    }
     let journal =
         options.resume.then(|| Journal::open(options, source_stat, &target)).transpose()?;
     let with_journal = Common { journal: journal.as_ref(), ..*common };

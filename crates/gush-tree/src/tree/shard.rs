@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{self, AtFlags, Mode, OFlags, Stat};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process;
 use xxhash_rust::xxh3::xxh3_64;
@@ -30,7 +30,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::file::{Action, Common, Done};
 use crate::options::Dereference;
-use crate::place::Place;
+use crate::place::{Place, kind};
 use crate::quote;
 
 /// The end of the name of the directory of state.
@@ -39,10 +39,16 @@ const SUFFIX: &str = ".gush-shards";
 /// The symbolic link in the state that tells how the tree is divided.
 const RULE: &str = "rule";
 
+/// The symbolic link in the state that tells the number of ranks.
+const RANKS: &str = "ranks";
+
 /// The longest interval at which rank 0 looks for reports, and the one after it has waited for a while.
 const LOOKS_EVERY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 /// The interval of the first looks: ranks of one small tree end within milliseconds of each other.
 const LOOKS_FIRST: Duration = Duration::from_millis(1);
+
+/// A pause is so many times as long as the look before: a look lists the state, which has three names for each announced file.
+const LOOKS_REST: u32 = 4;
 
 /// How often, and for how long, the state is removed: NFS keeps a removed file under another
 /// name (`.nfs…`) as long as a process of this machine has the file open.
@@ -178,6 +184,21 @@ pub fn shards_beside(target: &Path) -> Option<PathBuf> {
     Some(target.with_file_name(name))
 }
 
+/// Refuses a copy by one process that shall go on where ranks have begun: the ranks may still write, and what they have done stands in their own journals.
+pub(super) fn refuse_state_of_ranks(target: &Place<'_>) -> Result<(), Error> {
+    let Some(name) = shards_beside(target.name) else { return Ok(()) };
+    let shown = shards_beside(target.shown).unwrap_or_else(|| name.clone());
+    let place = Place { name: &name, shown: &shown, ..*target };
+    if !place.stat(false).is_ok_and(|stat| kind(&stat) == FileType::Directory) {
+        return Ok(());
+    }
+    let text = "not copied: several ranks have begun this copy, and are not done";
+    Err(Error::refusal(target.shown, text).hinting(format!(
+        "go on with --shard and --resume, or remove {} to copy by one process, with -T if the target is there",
+        quote::always(&shown)
+    )))
+}
+
 /// The directory of state, which this user made.
 struct State<'a> {
     shard: Shard,
@@ -243,6 +264,32 @@ impl<'a> State<'a> {
         let anew = "remove the directory to begin anew, with -T if the target is there";
         let journal = Journal::open_at(&place, journal::which_copy(common.options, source), anew)?;
         Ok((walking, journal))
+    }
+
+    /// Agrees with the ranks that began on their number.
+    ///
+    /// # Errors
+    /// If their number is another one.
+    fn agree_on_ranks(&self) -> Result<(), Error> {
+        let shown = self.shown.join(RANKS);
+        let failed = |what: &'static str| move |errno| Error::os(&shown, what, errno);
+        let here = self.shard.ranks.to_string();
+        match fs::symlinkat(here.as_str(), &self.dir, RANKS) {
+            Ok(()) => return Ok(()),
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(failed("cannot make")(errno)),
+        }
+        let began = fs::readlinkat(&self.dir, RANKS, Vec::new()).map_err(failed("cannot read"))?;
+        let began = began.to_string_lossy();
+        if began == here {
+            return Ok(());
+        }
+        let text =
+            format!("not copied: {began} ranks have begun this copy, and this is one of {here}");
+        Err(Error::refusal(self.target.shown, text).hinting(format!(
+            "go on with {began} ranks and --resume, or remove {} to begin anew, with -T if the target is there",
+            quote::always(&self.shown)
+        )))
     }
 
     /// How the tree is divided: as the rank that began has written. `root` is the source, open.
@@ -338,13 +385,15 @@ impl<'a> State<'a> {
             if missing.is_empty() {
                 return Ok(shares);
             }
+            let looks = Instant::now();
             taker.take(events)?;
             let is_late = began.elapsed() >= TELLS_AFTER;
             if is_late && !has_told {
                 events.waits_for_ranks(&missing);
                 has_told = true;
             }
-            thread::sleep(if is_late { LOOKS_EVERY.1 } else { until_next_look(began) });
+            let pause = until_next_look(began.elapsed(), looks.elapsed());
+            thread::sleep(if is_late { pause.max(LOOKS_EVERY.1) } else { pause });
         }
     }
 
@@ -393,7 +442,9 @@ impl<'a> State<'a> {
         let mut tries_left = REMOVE_TRIES.0;
         loop {
             self.remove_pieces()?;
-            self.unlink(Path::new(RULE), &self.shown.join(RULE))?;
+            for name in [RULE, RANKS] {
+                self.unlink(Path::new(name), &self.shown.join(name))?;
+            }
             for rank in 0..self.shard.ranks {
                 for what in ["done", "new", "walks", "journal"] {
                     let (name, shown) = self.file(rank, what);
@@ -425,6 +476,7 @@ pub(super) fn copy(
     events: &mut dyn Events,
 ) -> Result<Done, Error> {
     let state = State::open(shard, target)?;
+    state.agree_on_ranks()?;
     let follow = common.options.dereference != Dereference::Never;
     let (root, _) = dir::open_same(&source, source_stat, follow)?;
     let division = state.division((&source, source_stat), root.as_fd())?;
@@ -523,9 +575,10 @@ pub(super) fn copy(
     Ok(ended(complete))
 }
 
-/// A part of the wait so far: nobody waits much longer than needed, and few looks are made.
-fn until_next_look(began: Instant) -> Duration {
-    (began.elapsed() / 64).clamp(LOOKS_FIRST, LOOKS_EVERY.0)
+/// A part of the wait so far: nobody waits much longer than needed, and few looks are made. Long looks are made more seldom, since they keep the
+/// directory of state from ranks that announce files.
+fn until_next_look(waited: Duration, look: Duration) -> Duration {
+    (waited / 64).clamp(LOOKS_FIRST, LOOKS_EVERY.0).max(look * LOOKS_REST)
 }
 
 /// Takes pieces until none is free and none can come, as any rank but rank 0 does.
@@ -536,13 +589,14 @@ fn take_all(
 ) -> Result<(), Error> {
     let began = Instant::now();
     loop {
+        let looks = Instant::now();
         // Asked first: the look behind sees all announcements made before the last walk ended.
         let may_come = walkers.any();
         taker.take(events)?;
         if !may_come || taker.is_stopped() {
             return Ok(());
         }
-        thread::sleep(until_next_look(began));
+        thread::sleep(until_next_look(began.elapsed(), looks.elapsed()));
     }
 }
 
@@ -563,6 +617,21 @@ mod tests {
         assert_eq!(Share::read(&text, Shard { rank: 2, ranks: 4 }), None);
         let failed = Share { is_complete: false, ..share };
         assert_eq!(Share::read(&failed.text(shard), shard), Some(failed));
+    }
+
+    #[test]
+    fn long_looks_are_made_more_seldom() {
+        let ms = Duration::from_millis;
+        for (waited, look, pause) in [
+            (0, 0, 1),
+            (640, 0, 10),
+            (60_000, 0, 20),
+            (640, 2, 10),
+            (640, 50, 200),
+            (0, 3_000, 12_000),
+        ] {
+            assert_eq!(until_next_look(ms(waited), ms(look)), ms(pause), "{waited}, {look}");
+        }
     }
 
     #[test]
