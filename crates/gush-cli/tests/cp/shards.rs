@@ -441,6 +441,32 @@ fn what_ranks_cannot_do_is_refused() {
     succeeds(dir.path(), &["-r", "-T", "a", "d"]);
 }
 
+/// After the shares rank 0 looks for directories.
+#[test]
+fn rank_0_lists_a_directory_without_subdirectories_once() {
+    let dir = tree();
+    let kind = String::from_utf8(script(dir.path(), "stat -f -c %t .").stdout).unwrap();
+    // ext4, tmpfs, xfs and f2fs tell by a directory's names whether others are below.
+    if !["ef53", "1021994", "58465342", "f2f52010"].contains(&kind.trim()) {
+        return skipped(&format!("a file system of type {kind} counts no subdirectories"));
+    }
+    let log = dir.path().join("calls");
+    let mut traced = match strace(&["-y", "-o", log.to_str().unwrap(), "-e", "trace=getdents64"]) {
+        Ok(traced) => traced,
+        Err(why) => return skipped(&why),
+    };
+    let other = start(dir.path(), "1/2", &["-a", "a", "d"]);
+    traced.args(["cp", "-a", "--shard=0/2", "a", "d"]).current_dir(dir.path());
+    let output = traced.output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(end(other).0, Some(0));
+    let calls = fs::read_to_string(&log).unwrap();
+    let listed = |name: &str| calls.matches(&format!("{name}>")).count();
+    // One call for the names, and one for the end.
+    assert_eq!([listed("/a/b/c/d"), listed("/a/b/c"), listed("/a/empty")], [2, 4, 2], "{calls}");
+    assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")));
+}
+
 /// A tree with files that are worth dividing: one of data, one that is mostly holes, one that nobody may write to.
 fn large_tree() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();

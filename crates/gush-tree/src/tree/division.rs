@@ -31,20 +31,26 @@ struct FileSystem {
     reach: Reach,
     /// Every rank sees the same inode number in a listing (`d_ino`), and all names of a file have the same one.
     has_lasting_inodes: bool,
+    /// A directory with two names (`.` and its own) has no subdirectories, each of which adds `..`.
+    counts_subdirectories: bool,
 }
 
 const fn known(magic: u64, reach: Reach, has_lasting_inodes: bool) -> FileSystem {
-    FileSystem { magic, reach, has_lasting_inodes }
+    FileSystem { magic, reach, has_lasting_inodes, counts_subdirectories: false }
+}
+
+const fn counting(of: FileSystem) -> FileSystem {
+    FileSystem { counts_subdirectories: true, ..of }
 }
 
 /// The numbers are those of linux/magic.h and of the file systems' sources. What is not here (FUSE, FAT, SMB) may number inodes anew at each look.
 const FILE_SYSTEMS: [FileSystem; 11] = [
-    known(0xef53, Reach::Machine, true),       // ext2, ext3, ext4
-    known(0x5846_5342, Reach::Machine, true),  // xfs
-    known(0x9123_683e, Reach::Machine, true),  // btrfs
-    known(0xf2f5_2010, Reach::Machine, true),  // f2fs
-    known(0x0102_1994, Reach::Machine, true),  // tmpfs
-    known(0x2fc1_2fc1, Reach::Machine, true),  // zfs
+    counting(known(0xef53, Reach::Machine, true)), // ext2, ext3, ext4
+    counting(known(0x5846_5342, Reach::Machine, true)), // xfs
+    known(0x9123_683e, Reach::Machine, true),      // btrfs
+    counting(known(0xf2f5_2010, Reach::Machine, true)), // f2fs
+    counting(known(0x0102_1994, Reach::Machine, true)), // tmpfs
+    known(0x2fc1_2fc1, Reach::Machine, true),      // zfs
     known(0x794c_7630, Reach::Machine, false), // overlay: the listing may tell the number of a layer
     known(0x6969, Reach::Cluster, true),       // NFS
     known(0x0bd0_0bd0, Reach::Cluster, true),  // Lustre
@@ -110,18 +116,27 @@ pub(crate) struct Division {
     /// Of the tree's root.
     pub(super) rule: Rule,
     is_one_machine: bool,
+    /// Of the root's file system, where its directories count their subdirectories.
+    counting_device: Option<u64>,
 }
 
 impl Division {
     /// The division that suits this source and the directory of the ranks' state.
     pub(super) fn suiting(
         shard: Shard,
-        source: BorrowedFd<'_>,
+        (source, root): (BorrowedFd<'_>, &Stat),
         state: BorrowedFd<'_>,
     ) -> Result<Self, Errno> {
-        let state = file_system(state)?;
+        let (source, state) = (file_system(source)?, file_system(state)?);
+        let counts = source.is_some_and(|source| source.counts_subdirectories);
         let is_one_machine = state.is_some_and(|state| state.reach == Reach::Machine);
-        Ok(Self { shard, rule: Rule::between(file_system(source)?, state), is_one_machine })
+        let counting_device = counts.then_some(root.st_dev);
+        Ok(Self { shard, rule: Rule::between(source, state), is_one_machine, counting_device })
+    }
+
+    /// Has this directory of the source no subdirectories, as its number of names tells?
+    pub(super) fn is_leaf(&self, source: &Stat) -> bool {
+        self.counting_device == Some(source.st_dev) && source.st_nlink == 2
     }
 
     /// The division in the words of the ranks' state.
@@ -246,7 +261,8 @@ mod tests {
     }
 
     fn division() -> Division {
-        Division { shard: Shard::new(0, 2).unwrap(), rule: Rule::Inodes, is_one_machine: true }
+        let (shard, rule) = (Shard::new(0, 2).unwrap(), Rule::Inodes);
+        Division { shard, rule, is_one_machine: true, counting_device: Some(1) }
     }
 
     #[test]
@@ -267,6 +283,20 @@ mod tests {
             let may_be_a_link = matches!(kind, Symlink | Unknown);
             assert_eq!(looks(Rule::Inodes, kind, true, always), may_be_a_link, "{kind:?}");
         }
+    }
+
+    #[test]
+    fn a_leaf_is_told_by_its_names_only_where_they_are_counted() {
+        let mut stat = crate::place::Place::here(Path::new("/")).stat(false).unwrap();
+        for (device, names, is_leaf) in [(1, 2, true), (1, 1, false), (1, 3, false), (2, 2, false)]
+        {
+            (stat.st_dev, stat.st_nlink) = (device, names);
+            assert_eq!(division().is_leaf(&stat), is_leaf, "{device} {names}");
+        }
+        // btrfs gives each directory one name, NFS the names that a server tells of.
+        let counts = |magic| by_magic(magic).is_some_and(|known| known.counts_subdirectories);
+        assert!(counts(0xef53) && counts(0x0102_1994));
+        assert!(!counts(0x9123_683e) && !counts(0x6969) && !counts(0x794c_7630));
     }
 
     #[test]

@@ -303,7 +303,7 @@ impl<'a> State<'a> {
     ) -> Result<Division, Error> {
         let shown = self.shown.join(RULE);
         let failed = |what: &'static str| move |errno| Error::os(&shown, what, errno);
-        let division = Division::suiting(self.shard, root, self.dir.as_fd())
+        let division = Division::suiting(self.shard, (root, source_stat), self.dir.as_fd())
             .map_err(|errno| Error::os(source.shown, "cannot ask for the file system", errno))?;
         let text = division.text(source_stat);
         // symlinkat(2) replaces nothing, also on network file systems: one rank decides.

@@ -34,7 +34,7 @@ use crate::error::Error;
 use crate::events::{Counts, Events};
 use crate::file::{Common, Done};
 use crate::metadata::umask;
-use crate::options::Options;
+use crate::options::{Dereference, Options};
 use crate::place::{Bounds, Place};
 
 /// A tree on its way from one root to another.
@@ -288,6 +288,17 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         // In a directory just made there is nothing to remove.
         let is_mirrored = walk.limits.is_some() && !dir.is_new;
         let is_first = pair.is_none();
+        // Rank 0, after the shares, looks for directories, and for files that were announced, whose names it knows.
+        let needs_no_listing = match walk.common.extent {
+            Extent::Rest { parts, .. } => {
+                let options = walk.common.options;
+                parts.division.is_leaf(&dir.source_stat)
+                    && options.last.is_none()
+                    && options.dereference != Dereference::Always
+                    && !parts.may_miss_files()
+            }
+            _ => false,
+        };
         self.go_to(&dir);
         let announced = match walk.common.extent {
             Extent::Rest { parts, .. } => parts.announced_in(self.source.below_root()),
@@ -303,6 +314,9 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             return None;
         }
         let listed = pair.map_or_else(|| self.pair(&dir), Ok).and_then(|pair| {
+            if needs_no_listing && pair.is_readable {
+                return Ok((pair, End::Done));
+            }
             let to_the_end = is_mirrored || walk.budget.is_short();
             let mut buffer = mem::take(&mut self.listed);
             let mut seen = Seen::default();
