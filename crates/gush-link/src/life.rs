@@ -28,6 +28,7 @@ use crate::proxy::{self, HEADER_LIMIT, Header};
 use crate::record::{Ending, Failure};
 use crate::session::{Names, Shared, Turn};
 use crate::shape::shaped;
+use crate::stop;
 use crate::watch::watch;
 
 /// How long what was delivered before a failure may take to arrive before its socket is reset.
@@ -92,12 +93,19 @@ pub(crate) struct Life<'a> {
     id: u64,
     names: &'a mut Names,
     counts: &'a Arc<Counts>,
+    link_ending: &'a stop::Ending,
     turn: Option<Turn>,
 }
 
 impl<'a> Life<'a> {
-    pub fn new(shared: &'a Shared, id: u64, names: &'a mut Names, counts: &'a Arc<Counts>) -> Self {
-        Self { shared, id, names, counts, turn: None }
+    pub fn new(
+        shared: &'a Shared,
+        id: u64,
+        names: &'a mut Names,
+        counts: &'a Arc<Counts>,
+        link_ending: &'a stop::Ending,
+    ) -> Self {
+        Self { shared, id, names, counts, link_ending, turn: None }
     }
 
     /// Its place among the clients that wait for the other listener is taken already.
@@ -162,7 +170,7 @@ impl<'a> Life<'a> {
                 // Work that is done counts, also where the link ends in the same moment.
                 biased;
                 done = work => Ok(done),
-                () = self.shared.stop.ending() => Err(Left::Interrupted),
+                () = self.link_ending.reached() => Err(Left::Interrupted),
                 left = given_up => Err(left),
             }
         }

@@ -1,9 +1,10 @@
 //! From two addresses to connections: a single one, or one for every client.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, mpsc};
 use tracing::error;
 
 use crate::address::Address;
@@ -14,10 +15,10 @@ use crate::limits::Places;
 use crate::open::{Listener, Throttle, reaper};
 use crate::record::{Failure, Record};
 use crate::roles::Roles;
-use crate::session::{EARLY_WARNINGS, Other, Shared};
+use crate::session::{Arrival, EARLY_WARNINGS, Other, Shared};
 use crate::settings::Settings;
-use crate::stop::Stop;
-use crate::workers::{self, Workers};
+use crate::stop::{Ending, Stop};
+use crate::workers::{self, Client, Seat, Workers};
 
 /// Runs a link to its end.
 ///
@@ -79,7 +80,7 @@ async fn connect(
         };
         let shared = shared(first, Other::Address(second.clone()), false);
         return match opened {
-            Ok(end) => shared.serve(shared.arrived(end)).await,
+            Ok(end) => shared.serve(shared.arrived(end), &Ending::of(stop)).await,
             Err(failure) => Err(not_opened(failure, first, second, settings, ledger)),
         };
     };
@@ -148,7 +149,29 @@ async fn serve_one(mut listener: Listener, shared: &Shared) -> Result<(), Failur
     drop(listener);
     match accepted {
         None => Ok(()),
-        Some(client) => shared.serve(shared.arrived(client?)).await,
+        Some(client) => shared.serve(shared.arrived(client?), &Ending::of(&shared.stop)).await,
+    }
+}
+
+/// A client of a link that serves many.
+struct Accepted {
+    arrival: Arrival,
+    /// Given back at the end.
+    _place: Option<OwnedSemaphorePermit>,
+    open: Arc<Open>,
+}
+
+/// A link for as long as clients are served or may come.
+struct Open {
+    shared: Arc<Shared>,
+    /// No message is ever sent: the channel closes when the last connection has ended.
+    _until_closed: mpsc::Sender<Infallible>,
+}
+
+impl Client for Accepted {
+    async fn served(self, seat: Seat) {
+        // The failure concerns this client alone, and is told already.
+        let _ = self.open.shared.serve(self.arrival, seat.ending()).await;
     }
 }
 
@@ -163,26 +186,24 @@ async fn serve_all(
     // Without a limit senders of UDP that have gone would keep their descriptors.
     listener.limit_stays();
     listener.makes_room_while(places.are_short());
-    // No message is ever sent: the channel closes when the last connection drops its half.
-    let (open, mut all_closed) = mpsc::channel::<Infallible>(1);
-    let mut workers = Workers::new(threads);
+    let (until_closed, mut all_closed) = mpsc::channel::<Infallible>(1);
+    let open = Arc::new(Open { shared: Arc::clone(&shared), _until_closed: until_closed });
+    let mut workers = Workers::new(threads, &shared.stop);
+    let mut draining = pin!(shared.stop.draining());
     let ended = loop {
         let accepting = async {
             // A client without a place stays in the kernel's queue, not accepted.
             let place = places.take(&shared.ledger).await;
             (accept(&mut listener).await, place)
         };
-        let (arrival, place) = match until(shared.stop.draining(), accepting).await {
+        match until(draining.as_mut(), accepting).await {
             None => break Ok(()),
-            Some((Ok(client), place)) => (shared.arrived(client), place),
+            Some((Ok(client), _place)) => {
+                let arrival = shared.arrived(client);
+                workers.serve(Accepted { arrival, _place, open: Arc::clone(&open) });
+            }
             Some((Err(failure), _)) => break Err(failure),
-        };
-        let (shared, open) = (Arc::clone(&shared), open.clone());
-        workers.spawn(|load| async move {
-            // The failure concerns this client alone, and is told already.
-            let _ = shared.serve(arrival).await;
-            drop((place, open, load));
-        });
+        }
     };
     drop(listener);
     // Our own half, which would keep the channel open for ever.
@@ -313,7 +334,8 @@ mod tests {
         let mut names = Names { client: "client".into(), other: "other".into() };
         let counts = Arc::default();
         let began = Instant::now();
-        let course = Life::new(shared, 1, &mut names, &counts).run(client).await;
+        let ending = crate::stop::Ending::of(&shared.stop);
+        let course = Life::new(shared, 1, &mut names, &counts, &ending).run(client).await;
         drop(mute);
         (course, began.elapsed().as_secs())
     }

@@ -17,7 +17,7 @@ use crate::life::Life;
 use crate::open::{End, How, Listener, Opening, Throttle};
 use crate::record::{Ending, Failure, Record};
 use crate::settings::Settings;
-use crate::stop::Stop;
+use crate::stop::{self, Stop};
 
 /// Warnings a second about clients that never got as far as the other end.
 pub(crate) const EARLY_WARNINGS: u32 = 5;
@@ -158,12 +158,13 @@ impl Shared {
     ///
     /// # Errors
     /// The failure of the connection, also in the record.
-    pub async fn serve(&self, arrival: Arrival) -> Result<(), Failure> {
+    pub async fn serve(&self, arrival: Arrival, link_ending: &stop::Ending) -> Result<(), Failure> {
         let Arrival { client, id, counts, began, turn } = arrival;
         let mut names =
             Names { client: ends::name(&client, &self.client), other: self.other_name.clone() };
         info!(id, client = %names.client, "connected");
-        let course = Life::new(self, id, &mut names, &counts).at(turn).run(client).await;
+        let course =
+            Life::new(self, id, &mut names, &counts, link_ending).at(turn).run(client).await;
         let (forward, back) = course
             .passed
             .unwrap_or_else(|| (counts.passed(Way::Forward), counts.passed(Way::Back)));

@@ -1,9 +1,10 @@
 //! Ending a link from outside: politely, then at once.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// How a link shall end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,5 +102,36 @@ impl Stop {
     async fn reached(&self, wish: Wish) {
         // The sender lives in `self`, so waiting cannot fail.
         let _ = self.wish.subscribe().wait_for(|now| *now >= wish).await;
+    }
+}
+
+/// The end of a link as the connections of one thread wait for it. To ask the [`Stop`] itself takes locks and counters that all
+/// threads share, and a short connection pays for each of them.
+#[derive(Debug, Default)]
+pub(crate) struct Ending {
+    is_reached: AtomicBool,
+    told: Notify,
+}
+
+impl Ending {
+    /// The end by `stop`, told on the runtime of the calling thread.
+    pub(crate) fn of(stop: &Stop) -> Arc<Self> {
+        let ending = Arc::new(Self::default());
+        let (stop, watched) = (stop.clone(), Arc::clone(&ending));
+        tokio::spawn(async move {
+            stop.ending().await;
+            watched.is_reached.store(true, Ordering::Release);
+            watched.told.notify_waiters();
+        });
+        ending
+    }
+
+    /// Waits until the end is wanted, or the connections are cut.
+    pub(crate) async fn reached(&self) {
+        // Made before the look: an end told in between is not missed.
+        let told = self.told.notified();
+        if !self.is_reached.load(Ordering::Acquire) {
+            told.await;
+        }
     }
 }
