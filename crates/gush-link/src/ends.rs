@@ -1,6 +1,7 @@
 //! The two ends of a connection: opened, accepted, named.
 
-use std::fmt::Write;
+use std::borrow::Cow;
+use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -9,7 +10,7 @@ use rustix::fs::FileType;
 use tracing::info;
 
 use crate::address::{Address, Standard, Target};
-use crate::open::{self, End, How, Listener, OpenError, Opened, os_words};
+use crate::open::{self, End, How, Listener, OpenError, Opened, Peer, os_words};
 use crate::record::Failure;
 
 /// Opens an address that does not listen.
@@ -46,19 +47,29 @@ pub(crate) fn give_up_standard(address: &Address, how: How) -> Result<(), Failur
     open::give_up_standard(address.target(), &how).map_err(|error| open_failure(&error))
 }
 
-/// As records and messages name an end.
-pub(crate) fn name(end: &End, address: &Address) -> String {
-    if let Some(chosen) = &end.chosen {
-        return chosen.clone();
-    }
-    match (&end.peer, address.kind().listens()) {
-        (peer, true) => {
-            // Room for any address of IPv6: a text that grows is moved on its way.
-            let mut name = String::with_capacity(48);
-            let _ = write!(name, "{peer}");
-            name
+/// The name of an end in records and messages. The text of a peer is made where somebody reads it: nobody does of most short
+/// connections.
+#[derive(Clone, Debug)]
+pub(crate) enum Name<'a> {
+    Peer(Peer),
+    Text(Cow<'a, str>),
+}
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Peer(peer) => peer.fmt(f),
+            Self::Text(text) => text.fmt(f),
         }
-        (_, false) => address.target().to_string(),
+    }
+}
+
+/// As records and messages name an end.
+pub(crate) fn name(end: &End, address: &Address) -> Name<'static> {
+    match &end.chosen {
+        Some(chosen) => Name::Text(chosen.clone().into()),
+        None if address.kind().listens() => Name::Peer(end.peer.clone()),
+        None => Name::Text(address.target().to_string().into()),
     }
 }
 
@@ -71,8 +82,8 @@ pub(crate) fn open_failure(error: &OpenError) -> Failure {
 /// The failure of a relay between the ends `a` and `b`, as one sentence with the remedy `hint`.
 pub(crate) fn relay_failure(
     error: &Error,
-    a: &str,
-    b: &str,
+    a: &Name<'_>,
+    b: &Name<'_>,
     hint: Option<&str>,
     one_way: bool,
 ) -> Failure {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use gush::pipe::Pool;
 use gush_net::{Counts, Way};
@@ -10,7 +11,7 @@ use prometheus::{
     Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
 };
 
-use crate::record::{Ending, Record};
+use crate::record::Ending;
 
 /// Upper bounds of the durations' histogram, in seconds: a request, a download, a session of a day.
 const SECONDS: [f64; 12] =
@@ -178,16 +179,19 @@ impl Ledger {
         id
     }
 
-    /// Counts the end of the connection in `record`.
-    pub(crate) fn end(&self, record: &Record) {
+    /// Counts the end of connection `id`, over which so many bytes went forward and back.
+    pub(crate) fn end(&self, id: u64, bytes: [u64; 2], lasted: Duration, ending: Ending) {
         let mut open = self.open();
-        open.counts.remove(&record.id);
-        open.ended_bytes[0] += record.forward.bytes;
-        open.ended_bytes[1] += record.back.bytes;
+        // Dropped behind the lock: the counts may be given back here.
+        let counts = open.counts.remove(&id);
+        for (sum, bytes) in open.ended_bytes.iter_mut().zip(bytes) {
+            *sum += bytes;
+        }
         drop(open);
+        drop(counts);
         self.active.dec();
-        self.endings[record.ending as usize].inc();
-        self.seconds.observe(record.lasted.as_secs_f64());
+        self.endings[ending as usize].inc();
+        self.seconds.observe(lasted.as_secs_f64());
     }
 
     /// The counter of clients outside `range=`, who never become connections.

@@ -21,7 +21,7 @@ use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
 use crate::address::{Address, Kind};
-use crate::ends;
+use crate::ends::{self, Name};
 use crate::open::{End, How, Keeper, OpenError, os_words};
 use crate::programs::{self, Finish};
 use crate::proxy::{self, HEADER_LIMIT, Header};
@@ -91,7 +91,7 @@ enum Left {
 pub(crate) struct Life<'a> {
     shared: &'a Shared,
     id: u64,
-    names: &'a mut Names,
+    pub names: Names<'a>,
     counts: &'a Arc<Counts>,
     link_ending: &'a stop::Ending,
     turn: Option<Turn>,
@@ -101,7 +101,7 @@ impl<'a> Life<'a> {
     pub fn new(
         shared: &'a Shared,
         id: u64,
-        names: &'a mut Names,
+        names: Names<'a>,
         counts: &'a Arc<Counts>,
         link_ending: &'a stop::Ending,
     ) -> Self {
@@ -117,7 +117,7 @@ impl<'a> Life<'a> {
     ///
     /// The memory of a connection is that of this future, so nothing large is in it: a future has room for every value
     /// that it ever holds, often twice. Ends are in boxes, and so is the work of each phase, for as long as it lasts.
-    pub async fn run(mut self, client: Box<End>) -> Course {
+    pub async fn run(&mut self, client: Box<End>) -> Course {
         let header = match self.header(&client).await {
             Ok(header) => header,
             Err(course) => return aborted(course, [client]),
@@ -196,7 +196,7 @@ impl<'a> Life<'a> {
         match left {
             Left::Interrupted => Course::of(Ending::Interrupted),
             Left::HungUp(error) => {
-                let Names { client, other } = &*self.names;
+                let Names { client, other } = &self.names;
                 let why = os_words(&error);
                 let why = format!("{client}: hung up before {other} was open: {why}");
                 Course::failed(Ending::OpenFailed, Failure::new(why, error.raw_os_error()))
@@ -227,7 +227,7 @@ impl<'a> Life<'a> {
         if let Some(source) = &header.source {
             debug!(id = self.id, client = %source, proxy = %self.names.client, "comes through a proxy");
             // From here on messages name the client, and not the proxy that forwards all of them.
-            self.names.client = source.to_string();
+            self.names.client = Name::Text(source.to_string().into());
         }
         Ok(header)
     }
@@ -443,15 +443,15 @@ impl<'a> Life<'a> {
         match program {
             Finish::Failed(failure) => Course::failed(Ending::ProgramFailed, failure),
             Finish::Well | Finish::Late(_) => {
-                let failure = self.shared.relay_failure(error, self.names);
+                let failure = self.shared.relay_failure(error, &self.names);
                 Course::failed(Ending::RelayFailed, failure)
             }
         }
     }
 
     /// The two ends as they stand.
-    fn names(&self) -> (&str, &str) {
-        self.shared.in_order(self.names.client.as_str(), self.names.other.as_str())
+    fn names(&self) -> (&Name<'a>, &Name<'a>) {
+        self.shared.in_order(&self.names.client, &self.names.other)
     }
 
     /// What is wrong with a relay that a time limit has ended.
@@ -524,7 +524,7 @@ impl<'a> Life<'a> {
         Ok(course)
     }
 
-    fn unsent_failure(&self, unsent: &Unsent, name: &str) -> Failure {
+    fn unsent_failure(&self, unsent: &Unsent, name: &Name<'_>) -> Failure {
         match unsent {
             Unsent::Failed(error) => {
                 let why = os_words(error);

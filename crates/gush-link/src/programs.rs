@@ -13,6 +13,7 @@ use rustix::event::PollFlags;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use crate::ends::Name;
 use crate::open::input::{Input, Unread};
 use crate::open::{End, Keeper};
 use crate::record::Failure;
@@ -31,7 +32,11 @@ pub(crate) enum Finish {
 }
 
 /// Waits until the program of an end has exited, if there is one: the exit status counts.
-pub(crate) async fn finish_of(keeper: &mut Keeper, name: &str, limit: Option<Duration>) -> Finish {
+pub(crate) async fn finish_of(
+    keeper: &mut Keeper,
+    name: &Name<'_>,
+    limit: Option<Duration>,
+) -> Finish {
     if keeper.process().is_none() {
         return Finish::Well;
     }
@@ -61,7 +66,7 @@ pub(crate) async fn finish_beside(
     terminal: Option<Conduit>,
     heed: Option<Duration>,
     keeper: &mut Keeper,
-    name: &str,
+    name: &Name<'_>,
     limit: Option<Duration>,
 ) -> Finish {
     let hung_up = async {
@@ -176,7 +181,7 @@ fn abandon(relay: &mut Relay, end: &End, at: usize) {
 }
 
 /// How much of its input a program that has exited has left unread, as a sentence.
-pub(crate) fn unread(keeper: &mut Keeper, name: &str) -> Option<String> {
+pub(crate) fn unread(keeper: &mut Keeper, name: &Name<'_>) -> Option<String> {
     // The relay, which had the other reference, is over.
     let bytes = match Arc::into_inner(keeper.input.take()?)?.unread()? {
         Unread::Exactly(bytes) => format!("{bytes} bytes"),

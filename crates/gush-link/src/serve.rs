@@ -126,7 +126,7 @@ fn not_opened(
     ledger: &Ledger,
 ) -> Failure {
     let record = Record::of_unopened(ledger.begin(Arc::default()), first, second, failure.clone());
-    ledger.end(&record);
+    ledger.end(record.id, [0; 2], record.lasted, record.ending);
     if let Some(on_end) = &settings.on_end {
         on_end(&record);
     }
@@ -246,12 +246,14 @@ async fn drained(closed: impl Future<Output = ()>, shared: &Shared) -> Result<()
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
     use std::io::Write;
     use std::time::Duration;
 
     use tokio::time::Instant;
 
     use super::*;
+    use crate::ends::Name;
     use crate::life::{Course, Life};
     use crate::open::{End, Peer};
     use crate::proxy::Version;
@@ -331,11 +333,12 @@ mod tests {
         let (client, mute) = std::os::unix::net::UnixStream::pair().expect("a pair");
         let conduit = gush_net::Conduit::new(client.into()).expect("an end");
         let client = Box::new(End::new(conduit, Peer::Other("client".into())));
-        let mut names = Names { client: "client".into(), other: "other".into() };
+        let name = |text| Name::Text(Cow::Borrowed(text));
+        let names = Names { client: name("client"), other: name("other") };
         let counts = Arc::default();
         let began = Instant::now();
         let ending = crate::stop::Ending::of(&shared.stop);
-        let course = Life::new(shared, 1, &mut names, &counts, &ending).run(client).await;
+        let course = Life::new(shared, 1, names, &counts, &ending).run(client).await;
         drop(mute);
         (course, began.elapsed().as_secs())
     }

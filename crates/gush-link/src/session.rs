@@ -1,19 +1,20 @@
 //! One connection, from arrival to account.
 
+use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use gush_net::{Counts, Error, Way};
+use gush_net::{Counts, Error, Passed, Way};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
 use crate::address::{Address, Kind, Opt, Target, quoted_path};
-use crate::ends;
+use crate::ends::{self, Name};
 use crate::ledger::Ledger;
-use crate::life::Life;
+use crate::life::{Course, Life};
 use crate::open::{End, How, Listener, Opening, Throttle};
 use crate::record::{Ending, Failure, Record};
 use crate::settings::Settings;
@@ -126,9 +127,9 @@ impl Turn {
 }
 
 /// The peers at the two ends, as far as they are known.
-pub(crate) struct Names {
-    pub client: String,
-    pub other: String,
+pub(crate) struct Names<'a> {
+    pub client: Name<'a>,
+    pub other: Name<'a>,
 }
 
 /// A client that has come and is not served yet.
@@ -160,27 +161,18 @@ impl Shared {
     /// The failure of the connection, also in the record.
     pub async fn serve(&self, arrival: Arrival, link_ending: &stop::Ending) -> Result<(), Failure> {
         let Arrival { client, id, counts, began, turn } = arrival;
-        let mut names =
-            Names { client: ends::name(&client, &self.client), other: self.other_name.clone() };
+        let names = Names {
+            client: ends::name(&client, &self.client),
+            other: Name::Text(Cow::Borrowed(&self.other_name)),
+        };
         info!(id, client = %names.client, "connected");
-        let course =
-            Life::new(self, id, &mut names, &counts, link_ending).at(turn).run(client).await;
-        let (forward, back) = course
+        let mut life = Life::new(self, id, names, &counts, link_ending).at(turn);
+        let course = life.run(client).await;
+        let passed = course
             .passed
             .unwrap_or_else(|| (counts.passed(Way::Forward), counts.passed(Way::Back)));
-        let (first, second) = self.in_order(names.client, names.other);
-        let (lasted, ending, failure) = (began.elapsed(), course.ending, course.failure);
-        self.tell(&Record {
-            id,
-            first,
-            second,
-            forward,
-            back,
-            lasted,
-            ending,
-            failure: failure.clone(),
-        });
-        failure.map_or(Ok(()), Err)
+        self.tell(id, &life.names, passed, began.elapsed(), &course);
+        course.failure.map_or(Ok(()), Err)
     }
 
     /// The values in the order of the addresses: the client's first, unless the client stands at the second
@@ -225,8 +217,8 @@ impl Shared {
         ends::give_up_standard(second, self.settings.how(false))
     }
 
-    pub(crate) fn relay_failure(&self, error: &Error, names: &Names) -> Failure {
-        let (first, second) = self.in_order(names.client.as_str(), names.other.as_str());
+    pub(crate) fn relay_failure(&self, error: &Error, names: &Names<'_>) -> Failure {
+        let (first, second) = self.in_order(&names.client, &names.other);
         let addresses = self.in_order(&self.client, self.other.address());
         let is_of_append = error.refusal().is_some_and(gush::Refusal::is_of_append);
         let hint = is_of_append.then(|| self.written_anew(addresses)).flatten();
@@ -258,29 +250,40 @@ impl Shared {
         ))
     }
 
-    fn tell(&self, record: &Record) {
-        self.ledger.end(record);
+    fn tell(
+        &self,
+        id: u64,
+        names: &Names<'_>,
+        (forward, back): (Passed, Passed),
+        lasted: Duration,
+        course: &Course,
+    ) {
+        let ending = course.ending;
+        self.ledger.end(id, [forward.bytes, back.bytes], lasted, ending);
         if let Some(on_end) = &self.settings.on_end {
-            on_end(record);
+            let (first, second) = self.in_order(&names.client, &names.other);
+            let (first, second) = (first.to_string(), second.to_string());
+            let failure = course.failure.clone();
+            on_end(&Record { id, first, second, forward, back, lasted, ending, failure });
         }
-        let client = if self.flipped { &record.second } else { &record.first };
-        match &record.failure {
+        match &course.failure {
             // Silent clients are too common for a warning.
-            Some(failure) if self.forks && record.ending != Ending::Idle => {
-                match self.untold(record.ending) {
-                    Some(0) => warn!(id = record.id, client, "{failure}"),
+            Some(failure) if self.forks && ending != Ending::Idle => {
+                let client = names.client.to_string();
+                match self.untold(ending) {
+                    Some(0) => warn!(id, client, "{failure}"),
                     Some(untold) => {
-                        warn!(id = record.id, client, "{failure}, and {untold} others before")
+                        warn!(id, client, "{failure}, and {untold} others before")
                     }
-                    None => debug!(id = record.id, client, "{failure}"),
+                    None => debug!(id, client, "{failure}"),
                 }
             }
             _ => info!(
-                id = record.id,
-                forward_bytes = record.forward.bytes,
-                back_bytes = record.back.bytes,
-                seconds = record.lasted.as_secs_f64(),
-                ending = record.ending.as_str(),
+                id,
+                forward_bytes = forward.bytes,
+                back_bytes = back.bytes,
+                seconds = lasted.as_secs_f64(),
+                ending = ending.as_str(),
                 "ended"
             ),
         }
