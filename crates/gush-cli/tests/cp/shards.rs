@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -465,6 +465,25 @@ fn rank_0_lists_a_directory_without_subdirectories_once() {
     // One call for the names, and one for the end.
     assert_eq!([listed("/a/b/c/d"), listed("/a/b/c"), listed("/a/empty")], [2, 4, 2], "{calls}");
     assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")));
+}
+
+/// Rank 0 looked at the root when there was no subdirectory.
+#[test]
+fn a_subdirectory_that_only_a_later_rank_has_seen_gets_its_mode_and_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let (a, d) = (dir.path().join("a"), dir.path().join("d"));
+    fs::create_dir(&a).unwrap();
+    fs::write(a.join("f"), "x").unwrap();
+    let first = start(dir.path(), "0/2", &["-a", "a", "d"]);
+    wait_for(&dir.path().join(".d.gush-shards/rank-0.done"));
+    fs::create_dir(a.join("sub")).unwrap();
+    assert_eq!(end(start(dir.path(), "1/2", &["-a", "a", "d"])).0, Some(0));
+    assert_eq!(end(first).0, Some(0));
+    let of = |root: &Path| {
+        let meta = fs::metadata(root.join("sub")).unwrap();
+        (meta.permissions().mode(), meta.modified().unwrap())
+    };
+    assert_eq!(of(&d), of(&a));
 }
 
 /// A tree with files that are worth dividing: one of data, one that is mostly holes, one that nobody may write to.

@@ -385,15 +385,14 @@ impl<'a> State<'a> {
             if missing.is_empty() {
                 return Ok(shares);
             }
-            let looks = Instant::now();
-            taker.take(events)?;
+            let look = taker.take(events)?;
             let is_late = began.elapsed() >= TELLS_AFTER;
             if is_late && !has_told {
                 events.waits_for_ranks(&missing);
                 has_told = true;
             }
-            let pause = until_next_look(began.elapsed(), looks.elapsed());
-            thread::sleep(if is_late { pause.max(LOOKS_EVERY.1) } else { pause });
+            let pause = until_next_look(began.elapsed(), look);
+            thread::sleep(if is_late { LOOKS_EVERY.1 } else { pause });
         }
     }
 
@@ -476,10 +475,10 @@ pub(super) fn copy(
     events: &mut dyn Events,
 ) -> Result<Done, Error> {
     let state = State::open(shard, target)?;
-    state.agree_on_ranks()?;
     let follow = common.options.dereference != Dereference::Never;
     let (root, _) = dir::open_same(&source, source_stat, follow)?;
     let division = state.division((&source, source_stat), root.as_fd())?;
+    state.agree_on_ranks()?;
     let (walking, mut journal) = state.begin(common, source_stat)?;
     state.retract(shard.rank)?;
     let there = (state.dir.as_fd(), &*state.shown);
@@ -505,7 +504,7 @@ pub(super) fn copy(
     let mut taker = Taker::new(&of_pieces, &parts, root, shown, share.is_complete);
     let taken = match &walked {
         // Rank 0 takes more while it waits.
-        Ok(Some(_)) if shard.rank == 0 => taker.take(events),
+        Ok(Some(_)) if shard.rank == 0 => taker.take(events).map(drop),
         Ok(Some(_)) => take_all(&mut taker, &mut walkers, events),
         _ => Ok(()),
     };
@@ -578,7 +577,7 @@ pub(super) fn copy(
 /// A part of the wait so far: nobody waits much longer than needed, and few looks are made. Long looks are made more seldom, since they keep the
 /// directory of state from ranks that announce files.
 fn until_next_look(waited: Duration, look: Duration) -> Duration {
-    (waited / 64).clamp(LOOKS_FIRST, LOOKS_EVERY.0).max(look * LOOKS_REST)
+    (waited / 64).clamp(LOOKS_FIRST, LOOKS_EVERY.0).max(look * LOOKS_REST).min(LOOKS_EVERY.1)
 }
 
 /// Takes pieces until none is free and none can come, as any rank but rank 0 does.
@@ -589,14 +588,13 @@ fn take_all(
 ) -> Result<(), Error> {
     let began = Instant::now();
     loop {
-        let looks = Instant::now();
         // Asked first: the look behind sees all announcements made before the last walk ended.
         let may_come = walkers.any();
-        taker.take(events)?;
+        let look = taker.take(events)?;
         if !may_come || taker.is_stopped() {
             return Ok(());
         }
-        thread::sleep(until_next_look(began.elapsed(), looks.elapsed()));
+        thread::sleep(until_next_look(began.elapsed(), look));
     }
 }
 
@@ -628,7 +626,7 @@ mod tests {
             (60_000, 0, 20),
             (640, 2, 10),
             (640, 50, 200),
-            (0, 3_000, 12_000),
+            (0, 3_000, 500),
         ] {
             assert_eq!(until_next_look(ms(waited), ms(look)), ms(pause), "{waited}, {look}");
         }

@@ -180,14 +180,17 @@ impl<'a> Taker<'a> {
         Ok(links.into_iter().filter(|link| !self.known.contains(link)).collect())
     }
 
-    /// Takes pieces of all files announced since the last call, until none is free.
+    /// Takes pieces of all files announced since the last call, until none is free. Returns how long the look at the state took.
     ///
     /// # Errors
     /// If the state cannot be read. What fails of a file is told to `events`.
-    pub(super) fn take(&mut self, events: &mut dyn Events) -> Result<(), Error> {
-        for link in self.new_links()? {
+    pub(super) fn take(&mut self, events: &mut dyn Events) -> Result<Duration, Error> {
+        let began = Instant::now();
+        let links = self.new_links()?;
+        let look = began.elapsed();
+        for link in links {
             if self.is_stopped() {
-                return Ok(());
+                return Ok(look);
             }
             match self.large(&link) {
                 Ok(Some(large)) => self.take_of(&large, events)?,
@@ -197,7 +200,7 @@ impl<'a> Taker<'a> {
             }
             self.known.insert(link);
         }
-        Ok(())
+        Ok(look)
     }
 
     /// Removes announcements whose source is gone or another by now, so that a copy that goes on does not miss the file again. No rank takes pieces any more.

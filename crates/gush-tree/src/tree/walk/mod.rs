@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
-use rustix::fs::FileType;
-use rustix::io::{self, Errno};
+use rustix::fs::{self, FileType};
+use rustix::io::{self, Errno, retry_on_intr};
 use rustix::thread::{get_keep_capabilities, set_keep_capabilities};
 
 use super::batch::{End, Listed, Part, may_be_directory};
@@ -289,13 +289,16 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let is_mirrored = walk.limits.is_some() && !dir.is_new;
         let is_first = pair.is_none();
         // Rank 0, after the shares, looks for directories, and for files that were announced, whose names it knows.
-        let needs_no_listing = match walk.common.extent {
+        // Looked at once more: every subdirectory that a share has seen is counted by now.
+        let needs_no_listing = |pair: &Pair| match walk.common.extent {
             Extent::Rest { parts, .. } => {
                 let options = walk.common.options;
-                parts.division.is_leaf(&dir.source_stat)
-                    && options.last.is_none()
+                options.last.is_none()
                     && options.dereference != Dereference::Always
+                    && pair.is_readable
                     && !parts.may_miss_files()
+                    && retry_on_intr(|| fs::fstat(pair.source()))
+                        .is_ok_and(|stat| parts.division.is_leaf(&stat))
             }
             _ => false,
         };
@@ -314,7 +317,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             return None;
         }
         let listed = pair.map_or_else(|| self.pair(&dir), Ok).and_then(|pair| {
-            if needs_no_listing && pair.is_readable {
+            if needs_no_listing(&pair) {
                 return Ok((pair, End::Done));
             }
             let to_the_end = is_mirrored || walk.budget.is_short();
