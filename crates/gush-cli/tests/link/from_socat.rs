@@ -174,6 +174,7 @@ fn a_mistyped_name_of_socat_is_answered_by_the_nearest() {
         ("- TCP-LISTEN:1,frok", "frok: tcp-listen takes no option 'frok'; did you mean 'fork'?\n"),
         ("- TCP:h:1,retry=x", "retry=x: retry takes a number, or 'forever'\n"),
         ("- TCP:h:1,fnord", "fnord: tcp takes no option 'fnord'\n"),
+        ("TCP-LISTEN:1,retry=3,forever -", "forever: retry is given twice\n"),
         ("--statistcs - -", "such switch of socat; did you mean '--statistics'?\n"),
         ("-z - -", "-z: gush link knows no such switch of socat\n"),
     ] {
@@ -181,6 +182,44 @@ fn a_mistyped_name_of_socat_is_answered_by_the_nearest() {
         assert!(said.ends_with(answer), "{arguments}: {said}");
         assert_eq!(said.lines().count(), 1, "{arguments}: {said}");
     }
+}
+
+#[test]
+fn the_last_option_of_a_name_counts_and_empty_ones_do_not() {
+    for (given, ours) in [
+        ("TCP-LISTEN:1,fork,,reuseaddr,fork -", "tcp4-listen:1,fork,reuseaddr -"),
+        ("TCP-LISTEN:1,nodelay=1,fork,nodelay=0 -", "tcp4-listen:1,fork,nodelay=0 -"),
+        ("- TCP:h:1,nodelay,", "- tcp:h:1,nodelay"),
+    ] {
+        let output = translated(given);
+        let printed = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(printed, format!("gush link {ours}\n"), "{given}");
+    }
+}
+
+#[test]
+fn values_that_socat_refuses_or_lacks_are_told_and_passwords_are_not() {
+    for (arguments, answer) in [
+        ("-T abc - TCP:h:1", "-T abc: not a time: socat takes seconds, such as 2 or 0.5\n"),
+        ("-t-5 - TCP:h:1", "-t -5: not a time: socat takes seconds, such as 2 or 0.5\n"),
+        ("-T inf - TCP:h:1", "-T inf: not a time: socat takes seconds, such as 2 or 0.5\n"),
+        (
+            "- ,TCP:h:1",
+            "no equivalent: ,TCP:h:1: an address of socat begins with its kind, or a path\n",
+        ),
+    ] {
+        let output = translated(arguments);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.ends_with(answer) && said.lines().count() == 1, "{arguments}: {said}");
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{arguments}");
+    }
+    let said = String::from_utf8(translated("-T").stderr).unwrap();
+    assert!(
+        said.starts_with("gush: link: no equivalent: -T: its value is missing behind it\n"),
+        "{said}"
+    );
+    let said = String::from_utf8(translated("PROXY:p:h:443,proxyauth=u:secret -").stderr).unwrap();
+    assert!(said.contains("proxyauth=...: ") && !said.contains("secret"), "{said}");
 }
 
 /// Notes are about a command, and none is printed; of words that a shell would have replaced one may be the reason.

@@ -203,6 +203,10 @@ fn single(text: &str, families: Families, told: &mut Told) -> Option<String> {
     let pieces = lexer::split(text, ",");
     let (head, given) = (pieces[0], &pieces[1..]);
     let (word, argument) = keyword(head);
+    if word.is_empty() {
+        told.missing(text, "an address of socat begins with its kind, or a path");
+        return None;
+    }
     let Some(row) = row(word) else {
         let names = ROWS.iter().flat_map(|row| row.names).copied();
         let hint = did_you_mean(word, names);
@@ -311,11 +315,11 @@ fn settled(head: &str, mut options: options::Given, text: &str, told: &mut Told)
             return None;
         };
         match options.verdict(&given, &head[..head.find(':').unwrap_or(head.len())]) {
-            Some(Verdict::Needless(why)) => told.note(&given.text, why),
-            Some(Verdict::Missing(why)) => told.missing(&given.text, why),
+            Some(Verdict::Needless(why)) => told.note(&given.shown(), why),
+            Some(Verdict::Missing(why)) => told.missing(&given.shown(), why),
             None => {
                 let hint = options::hint(&given, &error);
-                told.missing(&given.text, &format!("{}{hint}", error.message()));
+                told.missing(&given.shown(), &format!("{}{hint}", error.message()));
             }
         }
     }

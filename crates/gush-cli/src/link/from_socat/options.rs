@@ -548,7 +548,7 @@ const MISSING: &[(&[&str], &str)] = &[
     ),
     (&["fork"], "only a listener serves more than one peer"),
     (
-        &["proxyauth", "proxy-authorization"],
+        PASSWORDS,
         "a password in arguments is there for all to see: credentials=FILE, which holds USER:PASSWORD",
     ),
     (&["resolve"], "the proxy looks the name up"),
@@ -606,6 +606,8 @@ const BY_GROUP: &[(&[&str], &str)] = &[
     ),
 ];
 
+const PASSWORDS: &[&str] = &["proxyauth", "proxy-authorization"];
+
 const OWNERS: &[&str] =
     &["uid", "uid-l", "user", "user-late", "owner", "gid", "gid-l", "group", "group-late"];
 
@@ -621,7 +623,9 @@ fn usual(name: &str) -> &str {
 
 /// The nearest name of an option of socat, where no address of ours knows `given` and the error names none itself.
 pub fn hint(given: &One, error: &AddressError) -> String {
-    let is_unknown = error.text()[error.span()] == given.ours && !error.message().contains(';');
+    let is_unknown = error.text()[error.span()] == given.ours
+        && !error.message().contains(';')
+        && !is_known(&given.name);
     let tables = [RENAMED, NEEDLESS, MISSING, BY_GROUP].into_iter().flatten();
     let names = tables.flat_map(|(names, _)| *names).chain(TAKEN).copied();
     match is_unknown {
@@ -651,7 +655,7 @@ const NEW_IS_SANE: Verdict = Verdict::Needless("a new pseudo-terminal is sane al
 #[derive(Debug)]
 pub struct One {
     /// The text given to socat.
-    pub text: String,
+    text: String,
     /// socat's name of the option.
     pub name: String,
     ours: String,
@@ -665,9 +669,16 @@ pub struct One {
 pub struct Given(Vec<One>);
 
 impl Given {
-    /// Reads the options, which stand between commas behind an address.
+    /// Reads the options, which stand between commas behind an address. socat skips empty ones, and obeys the options in their order:
+    /// of several with one name the last counts.
     pub fn read(pieces: &[&str]) -> Self {
-        let mut options = Self(pieces.iter().map(|piece| One::read(piece)).collect());
+        let mut all: Vec<One> = Vec::new();
+        for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
+            let one = One::read(piece);
+            all.retain(|before| !before.name.eq_ignore_ascii_case(&one.name));
+            all.push(one);
+        }
+        let mut options = Self(all);
         let mut is_new = true;
         for one in &mut options.0 {
             one.finds_terminal_new = is_new;
@@ -759,6 +770,14 @@ impl fmt::Display for Given {
 }
 
 impl One {
+    /// The option in a message, which may go into a log: without a password.
+    pub fn shown(&self) -> String {
+        match self.text.split_once('=') {
+            Some((name, _)) if is_in(PASSWORDS, &self.name) => format!("{name}=..."),
+            _ => self.text.clone(),
+        }
+    }
+
     fn read(piece: &str) -> Self {
         let (name, value) = match lexer::split(piece, "=").as_slice() {
             [name, _, ..] => (lexer::plain(name), Some(lexer::plain(&piece[name.len() + 1..]))),

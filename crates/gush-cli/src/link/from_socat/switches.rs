@@ -146,11 +146,21 @@ pub fn read(words: Vec<String>, told: &mut Told) -> Said {
         };
         let attached = &word[switch.start.len()..];
         let value = match switch.value {
-            Value::Needed if attached.is_empty() => words.next().unwrap_or_default(),
+            Value::Needed if attached.is_empty() => match words.next() {
+                Some(value) => value,
+                None => {
+                    told.missing(switch.start, "its value is missing behind it");
+                    continue;
+                }
+            },
             _ => attached.to_owned(),
         };
         match switch.means {
             Means::Ours(ours) => said.words.extend(ours.iter().map(|&word| word.to_owned())),
+            Means::OursWithTime(_) if !is_time(&value) => {
+                let why = "not a time: socat takes seconds, such as 2 or 0.5";
+                told.missing(&format!("{} {value}", switch.start), why);
+            }
             Means::OursWithTime(ours) => {
                 said.lingers |= ours == "-t";
                 let words = time(ours, &value);
@@ -193,6 +203,10 @@ pub fn read(words: Vec<String>, told: &mut Told) -> Said {
         said.words.splice(..0, ["--log".to_owned(), level.to_owned()]);
     }
     said
+}
+
+fn is_time(value: &str) -> bool {
+    value.parse::<f64>().is_ok_and(|seconds| seconds.is_finite() && seconds >= 0.0)
 }
 
 /// Zero is no limit for silence, and no wait once one side has ended.
