@@ -135,3 +135,46 @@ impl Ending {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    /// Long enough for every task of this thread to see a wish.
+    async fn a_while() {
+        for _ in 0..10 {
+            yield_now().await;
+        }
+    }
+
+    #[test]
+    fn the_end_is_heard_by_who_waits_and_by_who_comes_later() {
+        crate::workers::runtime().expect("a runtime").block_on(async {
+            for end in [Stop::end, Stop::cut] {
+                let stop = Stop::new();
+                let ending = Ending::of(&stop);
+                let mut waits = pin!(ending.reached());
+                stop.drain();
+                tokio::select! {
+                    biased;
+                    () = waits.as_mut() => panic!("draining is no end"),
+                    () = a_while() => {}
+                }
+                end(&stop);
+                waits.await;
+                for late in [&ending, &Ending::of(&stop)] {
+                    let mut late = pin!(late.reached());
+                    tokio::select! {
+                        biased;
+                        () = late.as_mut() => {}
+                        () = a_while() => panic!("who comes later never hears"),
+                    }
+                }
+            }
+        });
+    }
+}

@@ -330,7 +330,10 @@ fn the_share_of_a_rank_that_was_killed_is_taken_up() {
 #[test]
 fn a_manifest_is_copied_when_every_share_is_whole() {
     let dir = tree();
-    fs::write(dir.path().join("a/MANIFEST"), "all").unwrap();
+    // One of them alone in a directory without subdirectories.
+    for place in ["a/MANIFEST", "a/empty/MANIFEST"] {
+        fs::write(dir.path().join(place), "all").unwrap();
+    }
     // Of each rank's files one cannot be copied.
     for rank in 0..2 {
         let is_own = share_of(dir.path(), rank, 2);
@@ -344,7 +347,9 @@ fn a_manifest_is_copied_when_every_share_is_whole() {
         assert!(ended[0].1.contains("; 1 of them failed"), "{ended:?}");
         assert_eq!(ended[0].0, Some(1));
         assert_eq!(ended[1].0, Some(i32::from(rank == 1)), "{ended:?}");
-        assert!(!dir.path().join("d/MANIFEST").exists());
+        for place in ["d/MANIFEST", "d/empty/MANIFEST"] {
+            assert!(!dir.path().join(place).exists(), "{place}");
+        }
         fs::remove_dir_all(dir.path().join(format!("d/e/f{hindered}"))).unwrap();
         let ranks = [0, 1].map(|rank| start(dir.path(), &format!("{rank}/2"), &words));
         for (status, said) in ranks.map(end) {
@@ -465,6 +470,23 @@ fn rank_0_lists_a_directory_without_subdirectories_once() {
     // One call for the names, and one for the end.
     assert_eq!([listed("/a/b/c/d"), listed("/a/b/c"), listed("/a/empty")], [2, 4, 2], "{calls}");
     assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")));
+}
+
+/// A link to a directory counts for no name of the directory that has the link.
+#[test]
+fn a_directory_behind_a_link_gets_its_mode_and_time_from_ranks() {
+    let dir = tempfile::tempdir().unwrap();
+    let text =
+        "mkdir -p a/leaf t/in && echo x >t/in/f && ln -s ../../t a/leaf/l && chmod 750 t t/in &&
+        find t a -depth -exec touch -h -d 2001-02-03 {} +";
+    let output = script(dir.path(), text);
+    assert!(output.status.success(), "{}", stderr(&output));
+    for (status, said) in both(dir.path(), &["-aL", "a", "d"]) {
+        assert_eq!(status, Some(0), "{said}");
+    }
+    succeeds(dir.path(), &["-aL", "a", "one"]);
+    assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("one")));
+    assert!(state(&dir.path().join("d")).0.contains("leaf/l/in d 750 "));
 }
 
 /// Rank 0 looked at the root when there was no subdirectory.

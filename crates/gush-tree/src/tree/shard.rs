@@ -42,7 +42,7 @@ const RULE: &str = "rule";
 /// The symbolic link in the state that tells the number of ranks.
 const RANKS: &str = "ranks";
 
-/// The longest interval at which rank 0 looks for reports, and the one after it has waited for a while.
+/// The longest pause of a rank that waits while its looks are short, and the longest of all, which rank 0 makes after a while.
 const LOOKS_EVERY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 /// The interval of the first looks: ranks of one small tree end within milliseconds of each other.
 const LOOKS_FIRST: Duration = Duration::from_millis(1);
@@ -266,21 +266,28 @@ impl<'a> State<'a> {
         Ok((walking, journal))
     }
 
+    /// The text of a symbolic link in the state: `ours`, or that of the rank that began. symlinkat(2) replaces nothing, also on network
+    /// file systems, so one rank decides.
+    fn agreed(&self, name: &str, ours: &str) -> Result<String, Error> {
+        let shown = self.shown.join(name);
+        let failed = |what: &'static str| move |errno| Error::os(&shown, what, errno);
+        match fs::symlinkat(ours, &self.dir, name) {
+            Ok(()) => Ok(ours.to_owned()),
+            Err(Errno::EXIST) => {
+                let began = fs::readlinkat(&self.dir, name, Vec::new());
+                Ok(began.map_err(failed("cannot read"))?.to_string_lossy().into_owned())
+            }
+            Err(errno) => Err(failed("cannot make")(errno)),
+        }
+    }
+
     /// Agrees with the ranks that began on their number.
     ///
     /// # Errors
     /// If their number is another one.
     fn agree_on_ranks(&self) -> Result<(), Error> {
-        let shown = self.shown.join(RANKS);
-        let failed = |what: &'static str| move |errno| Error::os(&shown, what, errno);
         let here = self.shard.ranks.to_string();
-        match fs::symlinkat(here.as_str(), &self.dir, RANKS) {
-            Ok(()) => return Ok(()),
-            Err(Errno::EXIST) => {}
-            Err(errno) => return Err(failed("cannot make")(errno)),
-        }
-        let began = fs::readlinkat(&self.dir, RANKS, Vec::new()).map_err(failed("cannot read"))?;
-        let began = began.to_string_lossy();
+        let began = self.agreed(RANKS, &here)?;
         if began == here {
             return Ok(());
         }
@@ -301,19 +308,11 @@ impl<'a> State<'a> {
         (source, source_stat): (&Place<'_>, &Stat),
         root: BorrowedFd<'_>,
     ) -> Result<Division, Error> {
-        let shown = self.shown.join(RULE);
-        let failed = |what: &'static str| move |errno| Error::os(&shown, what, errno);
         let division = Division::suiting(self.shard, (root, source_stat), self.dir.as_fd())
             .map_err(|errno| Error::os(source.shown, "cannot ask for the file system", errno))?;
         let text = division.text(source_stat);
-        // symlinkat(2) replaces nothing, also on network file systems: one rank decides.
-        match fs::symlinkat(text.as_str(), &self.dir, RULE) {
-            Ok(()) => return Ok(division),
-            Err(Errno::EXIST) => {}
-            Err(errno) => return Err(failed("cannot make")(errno)),
-        }
-        let agreed = fs::readlinkat(&self.dir, RULE, Vec::new()).map_err(failed("cannot read"))?;
-        division.agreeing(&agreed.to_string_lossy(), &text).ok_or_else(|| {
+        let agreed = self.agreed(RULE, &text)?;
+        division.agreeing(&agreed, &text).ok_or_else(|| {
             let text = "not copied: the ranks divide this tree by inode numbers, and these are others here than for the rank that began";
             let state = quote::always(&self.shown);
             Error::refusal(source.shown, text).hinting(format!(
