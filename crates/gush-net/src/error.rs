@@ -269,7 +269,7 @@ impl Error {
             return Some("choose another method, or auto, which falls back by itself");
         }
         if self.is_truncated() {
-            return Some("the file was cut while it was being sent; send it again");
+            return Some("the file was cut while it was being moved; move it again");
         }
         match self.io.as_ref().map(io::Error::kind)? {
             ConnectionReset => Some("the peer closed the connection with data under way"),
@@ -288,7 +288,7 @@ impl fmt::Display for Error {
             Cause::Failed(call, end) => write!(f, "{call} failed on {end}")?,
             Cause::Refused(error) => error.what().fmt(f)?,
             Cause::Truncated { expected_bytes, .. } => {
-                write!(f, "the file shrank before {expected_bytes} bytes of it were sent")?;
+                write!(f, "the file shrank before {expected_bytes} bytes of it were moved")?;
             }
             Cause::Withheld { end } => write!(f, "the data of {end} has no proper end")?,
         }

@@ -292,7 +292,8 @@ an address that cannot be opened, and when a link is told to end.
 
 The bytes of --stats, --json and --metrics are those written to the other side.
 Of TCP the kernel has them then, and the peer may not have acknowledged the last
-ones: only an account without a failure says that all have arrived.
+ones: all have arrived where the account has no failure, and the link was not
+told to end.
 
 Of TLS the end is a close_notify, then a FIN. A FIN alone means that data was
 cut, and fails; after a failure there is no close_notify.

@@ -156,7 +156,7 @@ fn a_server_that_acknowledges_and_stays_is_left_after_the_linger_limit() {
 }
 
 #[test]
-fn what_is_not_acknowledged_was_not_sent() {
+fn bytes_that_are_not_acknowledged_in_time_fail_the_link() {
     let dir = TempDir::new().unwrap();
     let file = file_of(&dir, 1 << 20);
     let (listener, target) = listener();

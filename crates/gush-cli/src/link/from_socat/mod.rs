@@ -101,7 +101,7 @@ fn translated(arguments: &str, told: &mut Told) -> Option<String> {
     if !expansions.is_empty() {
         let parts = expansions.join(" ");
         told.unexpanded = Some(format!(
-            "{parts}: a shell would have put something else there before socat saw it; here it stands as written"
+            "{parts}: a shell would have put something else there before socat saw it; gush link sees it as written"
         ));
     }
     let said = switches::read(words, told);
