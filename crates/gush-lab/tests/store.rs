@@ -429,6 +429,30 @@ fn a_store_that_is_removed_while_a_run_is_made_is_told() {
 }
 
 #[test]
+fn a_store_that_is_removed_while_it_is_opened_is_made_anew() {
+    let (_dir, path) = place();
+    drop(Store::open(&path).unwrap());
+    let maker = fs::File::open(&path).unwrap();
+    rustix::fs::flock(&maker, FlockOperation::LockExclusive).unwrap();
+    let name = fs::canonicalize(&path).unwrap();
+    let opens = || {
+        let all = fs::read_dir("/proc/self/fd").unwrap().flatten();
+        all.filter(|one| fs::read_link(one.path()).is_ok_and(|file| file == name)).count()
+    };
+    thread::scope(|scope| {
+        let opening = scope.spawn(|| Store::open(&path));
+        // It has the file, and waits for the lock.
+        while opens() < 2 && !opening.is_finished() {
+            thread::yield_now();
+        }
+        fs::remove_file(&path).unwrap();
+        rustix::fs::flock(&maker, FlockOperation::Unlock).unwrap();
+        assert!(opening.join().unwrap().unwrap().runs().unwrap().is_empty());
+    });
+    assert!(Store::read(&path).unwrap().runs().unwrap().is_empty(), "the new file has a name");
+}
+
+#[test]
 fn an_empty_file_has_no_runs_yet() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("lab.jsonl");

@@ -371,7 +371,6 @@ fn a_full_disk_is_told_once_and_earlier_runs_stay() {
     assert!(shown.contains("20261120-080000-0001,2026-11-20T08:00:00Z"), "{shown}\n{said}");
 }
 
-/// An export of `count` runs, whose ids begin with `prefix`.
 /// With no room at all, with room for some samples, with room for the header alone (by the limit on file sizes), and where the
 /// file was there before; on file systems in a mount namespace that ends with the script.
 #[test]
@@ -434,6 +433,48 @@ fn a_new_store_without_room_is_not_left_behind() {
     );
 }
 
+/// Room for the begin of a run and some of its samples, by the limit on file sizes: the message says how many are in the file.
+#[test]
+fn a_store_that_is_full_tells_how_many_samples_it_has() {
+    let home = TempDir::new().unwrap();
+    let place = |name: &str| home.path().join(name).into_os_string().into_string().unwrap();
+    // Long lines, beside which nothing else in the file matters: the file's size tells the number of samples.
+    let command = format!("true {}", "x".repeat(40_000));
+    let block = |name: &str, runs: u32| {
+        let contender = format!("[[comparison.contender]]\ncommand = '{command}'\n");
+        format!("[[comparison]]\nname = '{name}'\nruns = {runs}\n{contender}")
+    };
+    // Of two comparisons, so that the second begins with the samples of the first in the file.
+    fs::write(place("two.toml"), block("first", 1) + &block("second", 2)).unwrap();
+    let samples_in = |text: &str| text.matches("{\"taken\":").count();
+    let run = |limit: &str, name: &str| {
+        // dash(1) and bash(1) as sh count in units of 512 bytes.
+        let script = "trap '' XFSZ; ulimit -f $1; shift; exec \"$@\"";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, "sh", limit, env!("CARGO_BIN_EXE_gush"), "lab", "run"]);
+        shell.args(["-w", "0", "--dir", &place(""), "--db", &place(name), &place("two.toml")]);
+        let output = shell.stdin(Stdio::null()).output().unwrap();
+        let stored = fs::read_to_string(place(name)).unwrap();
+        (output.status.code(), text(&output.stderr), stored)
+    };
+    let (status, said, whole) = run("unlimited", "whole.jsonl");
+    assert_eq!((status, samples_in(&whole)), (Some(0), 3), "{said}");
+    let lines: Vec<usize> = whole.lines().map(str::len).collect();
+    let (begun, sample) = (lines[0] + lines[1], lines[2]);
+    for (count, known) in
+        ["none of its samples is", "its first sample is", "its first 2 samples are"]
+            .into_iter()
+            .enumerate()
+    {
+        let limit = (begun + count * sample + sample / 2) / 512;
+        let (status, said, stored) = run(&limit.to_string(), &format!("{count}.jsonl"));
+        assert_eq!((status, samples_in(&stored)), (Some(1), count), "{said}");
+        let told = format!("from here on this run is not stored ({known}): ");
+        assert!(said.contains(&told), "{count}: {said}");
+    }
+}
+
+/// An export of `count` runs, whose ids begin with `prefix`.
 fn export_of(home: &Path, prefix: &str, count: usize) -> PathBuf {
     let mut export: Value = serde_json::from_str(&fs::read_to_string(EXPORT).unwrap()).unwrap();
     let run = export["runs"][0].clone();

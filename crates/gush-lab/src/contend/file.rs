@@ -302,6 +302,27 @@ mod tests {
     }
 
     #[test]
+    fn a_contender_may_have_an_output_of_its_own() {
+        let entry = "output = 'pipe'\n[[comparison.contender]]\ncommand = 'true'\n";
+        let own = |output: &str| format!("{ONE}{entry}{output}");
+        for (text, output) in [
+            ("", None),
+            ("output = 'check'", Some(Output::Check)),
+            ("output = 'null'", Some(Output::Null)),
+            ("output = './nul'", Some(Output::File("./nul".into()))),
+        ] {
+            let Comparison { entries, output: of_all, .. } =
+                read(&own(text)).unwrap().blocks.remove(0).comparison;
+            assert_eq!((&entries[0].output, of_all), (&output, Output::Pipe), "{text}");
+        }
+        let said = refusal(&own("output = 'nul'"));
+        assert!(
+            said.contains("line 7") && said.contains("'nul' is none of null, pipe, "),
+            "{said}"
+        );
+    }
+
+    #[test]
     fn an_aim_is_held_against_the_fastest_rival_that_was_measured() {
         let aim = Aim {
             contender: "own".into(),

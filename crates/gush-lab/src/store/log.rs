@@ -290,3 +290,31 @@ fn is_file_or_missing(path: &Path) -> Result<(), StoreError> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_removed_by_its_maker_alone_and_without_a_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let [path, moved] = ["lab.jsonl", "moved"].map(|name| dir.path().join(name));
+        let made = Log::open(&path).unwrap();
+        let (lock, _) = made.lock().unwrap();
+
+        fs::rename(&path, &moved).unwrap();
+        fs::write(&path, "somebody else's").unwrap();
+        assert!(!lock.remove_made(), "another file has the name");
+        assert_eq!(fs::read(&path).unwrap(), b"somebody else's");
+        fs::rename(&moved, &path).unwrap();
+
+        let end = made.size().unwrap();
+        lock.append(b"{}\n").unwrap();
+        assert!(!lock.remove_made() && path.exists(), "a line is in it");
+        made.file.set_len(end).unwrap();
+
+        let found = Log::open(&path).unwrap();
+        assert!(!Lock(&found).remove_made() && path.exists(), "another process made it");
+        assert!(lock.remove_made() && !path.exists());
+    }
+}
