@@ -458,6 +458,26 @@ fn system_calls_are_counted_through_pipelines() {
     }
 }
 
+/// Nobody reads a pipe while calls are counted: it would fill, and timeout(1) would end the command that waits for room.
+#[test]
+fn system_calls_are_counted_of_a_command_that_prints_more_than_a_pipe_holds() {
+    let dir = TempDir::new().unwrap();
+    let prints = "timeout 60 head -c 1M /dev/zero";
+    for outputs in [&["--output", "pipe"][..], &["--output", "null", "--output", "pipe"]] {
+        let mut command = lab(dir.path());
+        command.args(["-r", "1", "-w", "0", "--count-calls", "--json"]).args(outputs);
+        let (status, out, said) = ended(command.args(["true", prints]));
+        if said.contains("cannot be counted") || said.contains("cannot trace") {
+            return not_applicable(&said);
+        }
+        assert_eq!(status, Some(0), "{outputs:?}: {said}");
+        let json: Value = serde_json::from_str(&out).unwrap();
+        let samples = json["runs"][0]["samples"].as_array().unwrap();
+        let of = |name| samples.iter().find(|sample| sample["case"] == name).unwrap();
+        assert!(of(prints)["facts"]["syscalls"]["write"].is_u64(), "{outputs:?}: {out}");
+    }
+}
+
 #[test]
 fn a_slower_contender_is_status_2_if_asked_for() {
     let dir = TempDir::new().unwrap();

@@ -154,6 +154,13 @@ fn standard_output_beside_files_is_a_file() {
         "{said}"
     );
     assert!(out.contains("Every output was compared: 65536 bytes"), "{out}");
+    // A contender that was told to print into a pipe prints there, and has no such note.
+    let own = ["--output", "null", "--output", "pipe", "--output", "null"];
+    let words = [&["--input", "64K", "-r", "2"], &own[..], &["cp {in} {out}", "cat {in}"]].concat();
+    let (status, _, said) = lab(dir.path(), &[&words[..], &["./seer {in}"]].concat());
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("./seer {in}: its standard output goes into a file"), "{said}");
+    assert_eq!(said.matches("its standard output goes into a file").count(), 1, "{said}");
     // Each run is compared, not one.
     let flaky = "sh -c 'test -e {dir}/ran || cat {in}; : >{dir}/ran'";
     let (status, _, said) = lab(dir.path(), &["--input", "64K", "-r", "3", "cp {in} {out}", flaky]);
@@ -163,10 +170,32 @@ fn standard_output_beside_files_is_a_file() {
     let (status, _, said) =
         lab(dir.path(), &["--input", "64K", "-r", "2", "./seer {in}", "cat {in}"]);
     assert_eq!(status, Some(1), "{said}");
-    let (_, out, _) = lab(dir.path(), &["--input", "64K", "-r", "2", "dd if={in}", "cat {in}"]);
-    assert!(out.contains("65536 bytes; the timed runs wrote to /dev/null, where some programs do less (--output pipe)"), "{out}");
-    let (_, out, _) = lab(dir.path(), &["-r", "2", "seq 10", "seq 11"]);
-    assert!(out.contains("No output was compared (--output check"), "{out}");
+    let to_null =
+        "; the timed runs wrote to /dev/null, where some programs do less (--output pipe)";
+    let not_compared = "No output was compared (--output check";
+    for (first, second, is_to_null) in [
+        ("null", "null", true),
+        ("null", "pipe", true),
+        ("pipe", "null", true),
+        ("pipe", "pipe", false),
+    ] {
+        let own = ["--output", first, "--output", second, "-r", "1", "--input", "64K"];
+        let (_, out, said) = lab(dir.path(), &[&own[..], &["dd if={in}", "cat {in}"]].concat());
+        let told = if is_to_null { to_null } else { "" };
+        let same = format!("once each and not timed: 65536 bytes{told}\n");
+        assert!(out.contains(&same), "{first} {second}: {out}{said}");
+    }
+    // Whoever sees both outputs can compare them.
+    for (first, second, is_told) in [
+        ("null", "null", true),
+        ("null", "inherit", true),
+        ("inherit", "null", true),
+        ("inherit", "inherit", false),
+    ] {
+        let own = ["--output", first, "--output", second, "-r", "1", "seq 10", "seq 11"];
+        let (_, out, said) = lab(dir.path(), &own);
+        assert_eq!(out.contains(not_compared), is_told, "{first} {second}: {out}{said}");
+    }
 }
 
 #[test]

@@ -111,6 +111,8 @@ fn standard_output_has_one_use() {
         assert!(said.contains(why), "{said}");
     };
     refused(&["--output", "check", SLOW], "which --output check uses otherwise");
+    let own = ["--output", "null", "--output", "pipe", SLOW, QUICK];
+    refused(&own, "which --output pipe uses otherwise");
     refused(&["--input", "4K", "cp {in} {out}", SLOW], "every command writes {out} or none does");
     refused(&["--figure", "us", SLOW], "the figure 'us' is named twice");
     let (status, _, said) = lab(dir.path(), &["run", "--figure", "us,µs,more", SLOW]);

@@ -94,6 +94,30 @@ fn a_file_of_comparisons_is_run_in_one_go() {
 }
 
 #[test]
+fn a_contender_of_a_file_has_an_output_of_its_own() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("cases.toml");
+    let run = |own: &str| {
+        let text = format!(
+            "[[comparison]]\nname = 'echo'\noutput = 'pipe'\nruns = 1\n\
+             [[comparison.contender]]\ncommand = 'echo one'\n{own}\
+             [[comparison.contender]]\ncommand = 'echo two'\n"
+        );
+        fs::write(&file, text).unwrap();
+        ended(lab(dir.path()).arg(&file))
+    };
+    let (status, _, said) = run("");
+    assert_eq!(status, Some(0), "nobody looks at what is dropped: {said}");
+    let (status, _, said) = run("output = 'check'\n");
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("echo two: wrong output: it differs from that of echo one"), "{said}");
+    let (status, _, said) = run("output = 'chek'\n");
+    assert_eq!(status, Some(1), "{said}");
+    let why = "'chek' is none of null, pipe, check and inherit (./chek is a file)";
+    assert!(said.contains("cases.toml cannot be understood: ") && said.contains(why), "{said}");
+}
+
+#[test]
 fn the_case_files_of_bench_work() {
     let bench = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench");
     let dir = TempDir::new().unwrap();

@@ -139,6 +139,12 @@ fn a_name_is_one_for_each_command_with_each_value() {
     assert_eq!(named(&["v{x}"], &two[..1]).unwrap(), ["v1", "v2"]);
     assert_eq!(named(&["v{x}"], &two).unwrap(), ["v1", "v2", "v1 (2)", "v2 (2)"], "one for all");
     assert_eq!(named(&["a1", "c", "a2"], &["true a{x}", "true c"]).unwrap(), ["a1", "a2", "c"]);
+    let prepared = ["-p", "true", "-p", "true {x}", "true a{x}"];
+    assert_eq!(
+        named(&["v"], &prepared).unwrap(),
+        ["v, x=1", "v, x=2"],
+        "one for all tells the values, also where each has a preparation of its own"
+    );
     let grid = [
         "-L",
         "x",
@@ -161,21 +167,12 @@ fn a_name_is_one_for_each_command_with_each_value() {
         ["11", "12", "21", "22"],
         "the first parameter changes fastest"
     );
-    let beside = [
-        "--reference",
-        "true r",
-        "--reference-name",
-        "r",
-        "-L",
-        "x",
-        "1,2",
-        "-n",
-        "n1",
-        "-n",
-        "n2",
-        "true {x}",
-    ];
-    assert_eq!(labels(&beside).unwrap(), ["r", "n1", "n2"], "the reference has its own");
+    for (reference, own) in [("true r", &["r"][..]), ("true r{x}", &["r, x=1", "r, x=2"])] {
+        let beside = ["-L", "x", "1,2", "--reference", reference, "--reference-name", "r"];
+        let named = [&beside[..], &["-n", "n1", "-n", "n2", "true {x}"]].concat();
+        let expected = [own, &["n1", "n2"]].concat();
+        assert_eq!(labels(&named).unwrap(), expected, "the reference has its own");
+    }
     let said = named(&["a", "b", "c"], &two).unwrap_err();
     assert!(said.contains("3 --name for 2 command(s), which are 4 with the values of their parameters: give one for all, or one for each"), "{said}");
 }
@@ -277,10 +274,13 @@ fn a_preparation_is_one_for_each_command_with_each_value() {
     let mut pairs: Vec<_> = text.lines().collect::<Vec<_>>().chunks(2).map(<[_]>::concat).collect();
     pairs.sort();
     assert_eq!(pairs, ["one 1run 1", "two 2run 2"]);
-    let words = ["-L", "x", "1,2", "-L", "y", "1,2", "-p", "true {y}", "-p", "true", "true {x}"];
-    let (status, _, said) = ended(lab(dir.path()).args(words));
-    assert_eq!(status, Some(1));
-    assert!(said.contains("{y} has no value beside 'true {x}', which does not name it"), "{said}");
+    for option in ["-p", "-C"] {
+        let words = ["-L", "x", "1,2", "-L", "y", "1,2", option, "true {y}", option, "true"];
+        let (status, _, said) = ended(lab(dir.path()).args(words).arg("true {x}"));
+        assert_eq!(status, Some(1), "{option}");
+        let told = "{y} has no value beside 'true {x}', which does not name it";
+        assert!(said.contains(told), "{option}: {said}");
+    }
 }
 
 #[test]
