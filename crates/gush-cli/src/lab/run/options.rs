@@ -459,52 +459,41 @@ impl Options {
     /// `comparison` with all that is given once for each command, or once for each contender.
     fn with_own(&self, mut comparison: Comparison) -> Result<Comparison, Error> {
         let references = usize::from(self.reference.is_some());
-        // The option, how often it is given, the commands that it leaves out, and how a contender gets the value at a place.
-        type Own = (&'static str, usize, usize, fn(&Options, usize, &mut Entry));
-        let all: [Own; 4] = [
-            ("--prepare", self.prepare.len(), 0, |all, at, entry| {
-                entry.prepare = Some(all.prepare[at].clone());
-            }),
-            ("--conclude", self.conclude.len(), 0, |all, at, entry| {
-                entry.conclude = Some(all.conclude[at].clone());
-            }),
-            ("--output", self.output.len(), 0, |all, at, entry| {
-                entry.output = Some(all.output[at].clone());
-            }),
-            ("--name", self.name.len(), references, |all, at, entry| {
-                entry.name = Some(all.name[at].clone());
-            }),
-        ];
         let has_parameters = !comparison.parameters.is_empty();
+        let all = [
+            ("--prepare", self.prepare.len()),
+            ("--conclude", self.conclude.len()),
+            ("--output", self.output.len()),
+            ("--name", self.name.len()),
+        ];
         let mut of_contenders = Vec::new();
-        for own @ (option, given, left_out, set) in all {
-            let entries = &mut comparison.entries[left_out..];
+        for (option, given) in all {
             let is_name = option == "--name";
-            let fits =
-                given == entries.len() || is_name && !has_parameters && given < entries.len();
-            match given {
-                0 => {}
-                // Those are the comparison's own.
-                1 if !is_name => {}
-                1 if has_parameters => entries.iter_mut().for_each(|entry| set(self, 0, entry)),
-                _ if fits => entries
-                    .iter_mut()
-                    .take(given)
-                    .enumerate()
-                    .for_each(|(at, entry)| set(self, at, entry)),
-                _ => of_contenders.push(own),
+            let entries = &mut comparison.entries[if is_name { references } else { 0 }..];
+            let commands = entries.len();
+            let own = match given {
+                // None, or the comparison's own.
+                _ if given <= usize::from(!is_name) => 0,
+                // A name for all, which tells the values of the parameters.
+                1 if has_parameters => commands,
+                _ if given == commands || is_name && !has_parameters && given < commands => given,
+                _ => {
+                    of_contenders.push((option, given, commands));
+                    0
+                }
+            };
+            for (at, entry) in entries.iter_mut().take(own).enumerate() {
+                self.give(option, at % given, entry);
             }
         }
         if of_contenders.is_empty() {
             return Ok(comparison);
         }
         let (mut singled, places) = comparison.singled();
-        let reference = comparison.entries[..references].to_vec();
-        let of_reference =
-            Comparison { entries: reference, ..comparison.clone() }.singled().1.len();
-        for (option, given, left_out, set) in of_contenders {
-            let commands = comparison.entries.len() - left_out;
-            let from = if left_out > 0 { of_reference } else { 0 };
+        comparison.entries.truncate(references);
+        let of_reference = comparison.singled().1.len();
+        for (option, given, commands) in of_contenders {
+            let from = if option == "--name" { of_reference } else { 0 };
             let mut order: Vec<usize> = (from..places.len()).collect();
             order.sort_unstable_by_key(|&contender| places[contender]);
             if given != order.len() {
@@ -523,10 +512,20 @@ impl Options {
                 }));
             }
             for (at, contender) in order.into_iter().enumerate() {
-                set(self, at, &mut singled.entries[contender]);
+                self.give(option, at, &mut singled.entries[contender]);
             }
         }
         Ok(singled)
+    }
+
+    /// Gives `entry` the value at place `at` of those given with `option`.
+    fn give(&self, option: &str, at: usize, entry: &mut Entry) {
+        match option {
+            "--prepare" => entry.prepare = Some(self.prepare[at].clone()),
+            "--conclude" => entry.conclude = Some(self.conclude[at].clone()),
+            "--output" => entry.output = Some(self.output[at].clone()),
+            _ => entry.name = Some(self.name[at].clone()),
+        }
     }
 
     fn variables(&self) -> Result<BTreeMap<String, String>, Error> {
