@@ -12,6 +12,7 @@
 //! Linking it, by `use gush_test as _` where no function of this crate is called, makes a test program begin in a known
 //! state (`start.rs`), and end in a failure that names the tests of a program that hangs (`watchdog.rs`).
 
+mod executable;
 mod own_dir;
 mod port;
 mod side_by_side;
@@ -27,6 +28,7 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, chmodat, makedev, mknodat};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
+pub use executable::executable;
 pub use own_dir::own_dir;
 pub use port::Port;
 pub use side_by_side::side_by_side;

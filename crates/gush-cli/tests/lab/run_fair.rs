@@ -138,12 +138,8 @@ fn standard_output_beside_files_is_a_file() {
     let dir = TempDir::new().unwrap();
     // Whoever sees /dev/null does nothing, as tar(1) and grep(1) do.
     let seer = dir.path().join("seer");
-    fs::write(
-        &seer,
-        "#!/bin/sh\n[ \"$(readlink /proc/$$/fd/1)\" = /dev/null ] && exit 7\ncat \"$1\"\n",
-    )
-    .unwrap();
-    fs::set_permissions(&seer, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let script = "#!/bin/sh\n[ \"$(readlink /proc/$$/fd/1)\" = /dev/null ] && exit 7\ncat \"$1\"\n";
+    gush_test::executable(&seer, script);
     let words = ["--input", "64K", "-r", "2", "cp {in} {out}", "./seer {in}"];
     let (status, out, said) = lab(dir.path(), &words);
     assert_eq!(status, Some(0), "{said}");
@@ -301,8 +297,7 @@ fn who_is_out_has_no_figure_anywhere() {
     // Right in the warm-up and two rounds, and wrong in the third.
     let late = dir.path().join("late");
     let script = "#!/bin/sh\necho >>\"$3/ran\"\n[ $(wc -l <\"$3/ran\") -le 3 ] && cp \"$1\" \"$2\" || echo >\"$2\"\n";
-    fs::write(&late, script).unwrap();
-    fs::set_permissions(&late, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    gush_test::executable(&late, script);
     for _ in 0..2 {
         let words = [
             "run",

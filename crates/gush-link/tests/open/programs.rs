@@ -1,6 +1,5 @@
 //! Programs as ends, as a user of `gush_link::open` sees them.
 
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
@@ -160,8 +159,7 @@ fn what_cannot_be_started_says_why() {
         assert!(error.hint().unwrap().contains("no such file"), "{error}");
         let dir = tempfile::tempdir().unwrap();
         let script = dir.path().join("script");
-        std::fs::write(&script, "#!/no/such/interpreter\n").unwrap();
-        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        gush_test::executable(&script, "#!/no/such/interpreter\n");
         let error = one(&format!("exec:{}", script.display())).await.unwrap_err();
         assert!(error.hint().unwrap().contains("interpreter"), "{error}");
         let error = one("exec:/etc/passwd").await.unwrap_err();

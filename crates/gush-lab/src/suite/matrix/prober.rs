@@ -230,9 +230,6 @@ fn told(status: ExitStatus) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{self, Permissions};
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     /// A worker that answers the first line with no place, and the second by `last`.
@@ -240,8 +237,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("worker");
         let script = format!("#!/bin/sh\nread setup; echo '[]'; read task; {last}\n");
-        fs::write(&program, script).unwrap();
-        fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+        gush_test::executable(&program, &script);
         let mut prober = Prober::start(&program, &[], false, 0).unwrap();
         prober.patience = Duration::from_secs(1);
         let way = "read-write".parse().unwrap();
