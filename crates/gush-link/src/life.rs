@@ -14,6 +14,7 @@ use std::time::Duration;
 use gush_net::{Conduit, Counts, Ended, Error, Passed, Patience, Totals, Unsent, Way};
 use rustix::event::PollFlags;
 use rustix::fs::{Dev, FileType};
+use rustix::io::ioctl_fionread;
 use rustix::net::sockopt;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -151,7 +152,7 @@ impl<'a> Life<'a> {
     fn phase<'p, T: Send + 'p>(
         &'p self,
         phase: Phase,
-        client: Option<BorrowedFd<'p>>,
+        client: Option<Client<'p>>,
         work: impl Future<Output = T> + Send + 'p,
     ) -> impl Future<Output = Result<T, Left>> + Send + 'p {
         let mut work = Box::pin(work);
@@ -174,6 +175,16 @@ impl<'a> Life<'a> {
                 left = given_up => Err(left),
             }
         }
+    }
+
+    /// The client whose hang-up ends the connection before anything is relayed. The exit of a program is none: what the program
+    /// has said waits, and its exit status counts.
+    fn watched<'p>(&self, client: &'p End) -> Option<Client<'p>> {
+        let socket =
+            client.conduit.stream_socket().filter(|_| client.keeper.process().is_none())?;
+        let Shared { settings, flipped, .. } = self.shared;
+        let is_heard = !settings.one_way || !flipped;
+        Some(Client { socket, is_heard, ends_by_closing: settings.one_way && is_heard })
     }
 
     /// Over once a link that drains has datagrams which have rested for [`LAST_ANSWERS`]: they say no end by themselves.
@@ -252,7 +263,7 @@ impl<'a> Life<'a> {
         if !other.wants_handshake() {
             return Ok(other);
         }
-        let socket = client.conduit.stream_socket();
+        let socket = self.watched(client);
         let shaken = self.phase(Phase::Handshake, socket, other.shaken()).await;
         let shaken = shaken.map_err(|left| self.left(left))?;
         let failed = |error: OpenError| {
@@ -285,7 +296,7 @@ impl<'a> Life<'a> {
     }
 
     async fn opened(&mut self, how: &How, client: &End) -> Result<End, Course> {
-        let socket = client.conduit.stream_socket();
+        let socket = self.watched(client);
         let failed = |failure| Course::failed(Ending::OpenFailed, failure);
         let of_error = |error: OpenError| failed(ends::open_failure(&error));
         // On this very machine a connection is there at once, and needs no box for a future.
@@ -316,7 +327,7 @@ impl<'a> Life<'a> {
         other: &mut End,
     ) -> Result<(), Course> {
         let Some(version) = self.shared.settings.send_proxy else { return Ok(()) };
-        let socket = client.conduit.stream_socket();
+        let socket = self.watched(client);
         let sent = self.phase(Phase::Introduce, socket, other.introduce(header, version)).await;
         let sent = sent.map_err(|left| self.left(left))?;
         sent.map_err(|error| {
@@ -647,27 +658,50 @@ fn aborted(course: Course, ends: impl IntoIterator<Item = Box<End>>) -> Course {
     course
 }
 
+/// A client while the other address opens.
+#[derive(Clone, Copy)]
+struct Client<'p> {
+    socket: BorrowedFd<'p>,
+    /// Are its data wanted?
+    is_heard: bool,
+    /// Is a close the proper end of its data, since nothing goes back?
+    ends_by_closing: bool,
+}
+
+impl Client<'_> {
+    /// Has it closed, with nothing left that somebody wants?
+    fn has_gone(self) -> bool {
+        is_closed(self.socket) && !self.ends_by_closing && !(self.is_heard && self.has_unread())
+    }
+
+    /// Are there bytes of its data that nobody has read yet?
+    fn has_unread(self) -> bool {
+        ioctl_fionread(self.socket).is_ok_and(|bytes| bytes > 0)
+    }
+}
+
 /// Has the peer ended both directions, as the kernel tells of Unix sockets (unix_poll of net/unix/af_unix.c)?
 fn is_closed(socket: impl AsFd) -> bool {
     gush::poll_now(&socket, PollFlags::empty()).is_ok_and(|told| told.contains(PollFlags::HUP))
 }
 
 /// Over when the client has gone for good: at a reset, or at a close where the kernel tells that from a half-close, which
-/// it does for Unix sockets.
-async fn hung_up(client: Option<BorrowedFd<'_>>) -> std::io::Error {
-    let Some(socket) = client else { return pending().await };
+/// it does for Unix sockets. A client that has closed behind data of its own waits to be heard.
+async fn hung_up(client: Option<Client<'_>>) -> std::io::Error {
+    let Some(client) = client else { return pending().await };
+    let socket = client.socket;
     if let Ok(watched) = watch(socket, Interest::READABLE) {
-        return gone(watched).await;
+        return gone(client, watched).await;
     }
     // The socket under a stream of TLS is registered already: epoll takes it under another number only (EEXIST).
     let copy = socket.try_clone_to_owned().and_then(|copy| watch(copy, Interest::READABLE));
     match copy {
-        Ok(watched) => gone(watched).await,
+        Ok(watched) => gone(client, watched).await,
         Err(_) => pending().await,
     }
 }
 
-async fn gone<F: AsFd + AsRawFd>(watched: AsyncFd<F>) -> std::io::Error {
+async fn gone<F: AsFd + AsRawFd>(client: Client<'_>, watched: AsyncFd<F>) -> std::io::Error {
     let mut interest = Interest::READABLE | Interest::ERROR;
     loop {
         let mut guard = match watched.ready(interest).await {
@@ -675,7 +709,7 @@ async fn gone<F: AsFd + AsRawFd>(watched: AsyncFd<F>) -> std::io::Error {
             Err(error) => return error,
         };
         let ready = guard.ready();
-        if ready.is_error() || is_closed(watched.get_ref()) {
+        if ready.is_error() || client.has_gone() {
             return match sockopt::socket_error(watched.get_ref()) {
                 Ok(Err(errno)) | Err(errno) => errno.into(),
                 Ok(Ok(())) => std::io::ErrorKind::ConnectionAborted.into(),

@@ -784,6 +784,50 @@ fn a_unix_client_that_closes_while_the_other_end_opens_leaves_its_place() {
     link.says("\"id\":1");
 }
 
+/// What the server heard of a connection that `link` opened late, after a client had said all of its data and closed.
+fn heard_late(link: Running, back: &std::path::Path, gone: impl FnOnce(&Running)) -> String {
+    link.says("trying again");
+    gone(&link);
+    // The link learns of the close before anybody serves it.
+    link.says_times("trying again", 4);
+    let mut stream = UnixListener::bind(back).unwrap().accept().unwrap().0;
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut heard = String::new();
+    stream.read_to_string(&mut heard).unwrap();
+    drop(stream);
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(0), "{said}");
+    heard
+}
+
+#[test]
+fn what_a_program_said_before_it_exited_is_heard_though_the_other_end_opens_later() {
+    for program in ["exec:'echo hello'", "exec:'echo hello',pipes", "exec:'echo hello',crnl"] {
+        for way in [&[][..], &["-u"]] {
+            let dir = TempDir::new().unwrap();
+            let back = dir.path().join("back");
+            let other = format!("unix:{},retry=forever,interval=0.05", back.display());
+            let link = Running::start(&[way, &[program, &other]].concat());
+            assert_eq!(heard_late(link, &back, |_| ()), "hello\n", "{way:?} {program}");
+        }
+    }
+}
+
+#[test]
+fn what_a_unix_client_said_before_it_closed_is_heard_though_the_other_end_opens_later() {
+    for (way, words) in [(&[][..], "hello"), (&["-u"], "hello"), (&["-u"], "")] {
+        let dir = TempDir::new().unwrap();
+        let (front, back) = (dir.path().join("front"), dir.path().join("back"));
+        let listen = format!("unix-listen:{}", front.display());
+        let other = format!("unix:{},retry=forever,interval=0.05", back.display());
+        let link = Running::start(&[way, &[&listen, &other]].concat());
+        link.says("listening on ");
+        let mut client = std::os::unix::net::UnixStream::connect(&front).unwrap();
+        client.write_all(words.as_bytes()).unwrap();
+        assert_eq!(heard_late(link, &back, |_| drop(client)), words, "{way:?}");
+    }
+}
+
 #[test]
 fn a_reader_of_standard_output_that_leaves_ends_the_link_as_it_ends_filters() {
     let mut command = Command::new("sh");
