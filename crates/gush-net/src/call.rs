@@ -68,10 +68,10 @@ pub(crate) fn call(
     target: &mut Target<'_, '_>,
 ) -> Result<Attempt, Failure> {
     let (side, name, polled) = match (op, &mut *source, &mut *target) {
-        (Op::Read(_), Source::Stream(stream), _) => {
+        (Op::Read(_), Source::Stream(stream, _), _) => {
             (Side::Source, "read", sides::poll_read(stream, cx, flow.room(op)))
         }
-        (Op::Write, _, Target::Stream(stream)) => {
+        (Op::Write, _, Target::Stream(stream, _)) => {
             (Side::Target, "write", sides::poll_write(stream, cx, flow.pending(op)))
         }
         _ => {

@@ -34,8 +34,11 @@ impl<'a, E: AsyncRead + Unpin + ?Sized> Opened<'a, E> {
         match self {
             Opened::Joint(tap) => Some(Source::Tap(tap)),
             Opened::Apart(taps) => taps[0].as_mut().map(Source::Tap),
-            Opened::Stream(stream) => stream.reads.then(|| Source::Stream(stream.both.reader())),
-            Opened::Any(end) => Some(Source::Stream(end)),
+            Opened::Stream(stream) => stream.reads.then(|| {
+                let keeps_bounds = stream.both.keeps_bounds(Side::Source);
+                Source::Stream(stream.both.reader(), keeps_bounds)
+            }),
+            Opened::Any(end) => Some(Source::Stream(end, false)),
         }
     }
 }
@@ -46,8 +49,11 @@ impl<'a, E: AsyncWrite + Unpin + ?Sized> Opened<'a, E> {
         match self {
             Opened::Joint(tap) => Some(Target::Tap(tap)),
             Opened::Apart(taps) => taps[1].as_mut().map(Target::Tap),
-            Opened::Stream(stream) => stream.writes.then(|| Target::Stream(stream.both.writer())),
-            Opened::Any(end) => Some(Target::Stream(end)),
+            Opened::Stream(stream) => stream.writes.then(|| {
+                let keeps_bounds = stream.both.keeps_bounds(Side::Target);
+                Target::Stream(stream.both.writer(), keeps_bounds)
+            }),
+            Opened::Any(end) => Some(Target::Stream(end, false)),
         }
     }
 }
@@ -150,25 +156,26 @@ impl<'a, E: ?Sized> Opened<'a, E> {
 /// Where the bytes of a direction come from, for one poll.
 pub(crate) enum Source<'p, 'a> {
     Tap(&'p mut Tap<'a>),
-    Stream(&'p mut (dyn AsyncRead + Unpin)),
+    /// And whether each read gives a message of its own.
+    Stream(&'p mut (dyn AsyncRead + Unpin), bool),
 }
 
 impl<'a> Source<'_, 'a> {
     pub(crate) fn stance(&self) -> Stance {
         match self {
             Source::Tap(tap) => tap.shape.stance,
-            Source::Stream(_) => Stance::in_memory(),
+            Source::Stream(_, keeps_bounds) => in_memory(*keeps_bounds),
         }
     }
 
     pub(crate) fn is_stream(&self) -> bool {
-        matches!(self, Source::Stream(_))
+        matches!(self, Source::Stream(..))
     }
 
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Source::Tap(tap) => Some(tap.fd()),
-            Source::Stream(_) => None,
+            Source::Stream(..) => None,
         }
     }
 
@@ -176,7 +183,7 @@ impl<'a> Source<'_, 'a> {
     pub(crate) fn may_be_urgent(&self) -> bool {
         match self {
             Source::Tap(tap) => tap.may_be_urgent(),
-            Source::Stream(_) => true,
+            Source::Stream(..) => true,
         }
     }
 
@@ -184,7 +191,7 @@ impl<'a> Source<'_, 'a> {
     pub(crate) fn has_ended(&self, cx: &mut Context<'_>) -> bool {
         match self {
             Source::Tap(tap) => tap.has_ended(cx),
-            Source::Stream(_) => false,
+            Source::Stream(..) => false,
         }
     }
 
@@ -192,7 +199,7 @@ impl<'a> Source<'_, 'a> {
     pub(crate) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Source::Tap(tap) => tap.poll_ready(cx, Interest::READABLE),
-            Source::Stream(_) => Poll::Ready(Ok(())),
+            Source::Stream(..) => Poll::Ready(Ok(())),
         }
     }
 
@@ -200,7 +207,7 @@ impl<'a> Source<'_, 'a> {
     pub(crate) fn unread_bytes(&self) -> u64 {
         match self {
             Source::Tap(tap) => tap.unread_bytes(),
-            Source::Stream(_) => 0,
+            Source::Stream(..) => 0,
         }
     }
 
@@ -208,7 +215,7 @@ impl<'a> Source<'_, 'a> {
     pub(crate) fn attempt<T>(&self, call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
         match self {
             Source::Tap(tap) => tap.attempt(Interest::READABLE, call),
-            Source::Stream(_) => call(),
+            Source::Stream(..) => call(),
         }
     }
 
@@ -220,7 +227,7 @@ impl<'a> Source<'_, 'a> {
     ) -> Result<usize, Errno> {
         match self {
             Source::Tap(tap) => tap.attempt_read(most, call),
-            Source::Stream(_) => call(),
+            Source::Stream(..) => call(),
         }
     }
 }
@@ -228,25 +235,26 @@ impl<'a> Source<'_, 'a> {
 /// Where they go, for one poll.
 pub(crate) enum Target<'p, 'a> {
     Tap(&'p mut Tap<'a>),
-    Stream(&'p mut (dyn AsyncWrite + Unpin)),
+    /// And whether each write is a message of its own.
+    Stream(&'p mut (dyn AsyncWrite + Unpin), bool),
 }
 
 impl<'a> Target<'_, 'a> {
     pub(crate) fn stance(&self) -> Stance {
         match self {
             Target::Tap(tap) => tap.shape.stance,
-            Target::Stream(_) => Stance::in_memory(),
+            Target::Stream(_, keeps_bounds) => in_memory(*keeps_bounds),
         }
     }
 
     pub(crate) fn is_stream(&self) -> bool {
-        matches!(self, Target::Stream(_))
+        matches!(self, Target::Stream(..))
     }
 
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Target::Tap(tap) => Some(tap.fd()),
-            Target::Stream(_) => None,
+            Target::Stream(..) => None,
         }
     }
 
@@ -254,7 +262,7 @@ impl<'a> Target<'_, 'a> {
     pub(crate) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Target::Tap(tap) => tap.poll_ready(cx, Interest::WRITABLE),
-            Target::Stream(_) => Poll::Ready(Ok(())),
+            Target::Stream(..) => Poll::Ready(Ok(())),
         }
     }
 
@@ -262,7 +270,7 @@ impl<'a> Target<'_, 'a> {
     pub(crate) fn attempt<T>(&self, call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
         match self {
             Target::Tap(tap) => tap.attempt(Interest::WRITABLE, call),
-            Target::Stream(_) => call(),
+            Target::Stream(..) => call(),
         }
     }
 
@@ -290,7 +298,7 @@ impl<'a> Target<'_, 'a> {
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Target::Tap(_) => Poll::Ready(Ok(())),
-            Target::Stream(stream) => Pin::new(stream).poll_flush(cx),
+            Target::Stream(stream, _) => Pin::new(stream).poll_flush(cx),
         }
     }
 
@@ -302,7 +310,7 @@ impl<'a> Target<'_, 'a> {
     ) -> Poll<io::Result<EndOfData>> {
         match self {
             Target::Tap(tap) => tap.poll_finish(cx, said_bytes),
-            Target::Stream(stream) => match ready!(Pin::new(stream).poll_shutdown(cx)) {
+            Target::Stream(stream, _) => match ready!(Pin::new(stream).poll_shutdown(cx)) {
                 // The peer has gone already: nobody is left to be told.
                 Err(error) if error.kind() != io::ErrorKind::NotConnected => {
                     Poll::Ready(Err(error))
@@ -311,6 +319,10 @@ impl<'a> Target<'_, 'a> {
             },
         }
     }
+}
+
+fn in_memory(keeps_bounds: bool) -> Stance {
+    if keeps_bounds { Stance::in_memory_of_messages() } else { Stance::in_memory() }
 }
 
 /// Reads from a stream; 0 bytes are the end.

@@ -78,6 +78,11 @@ pub trait Layer: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static {
         false
     }
 
+    /// Does each read of the stream give a message of its own, or each write make one ([`Conduit::keeps_bounds`](crate::Conduit::keeps_bounds))?
+    fn keeps_bounds(&self, _: Side) -> bool {
+        false
+    }
+
     /// May a read wait although the socket has an error ([`Conduit::misses_errors`](crate::Conduit::misses_errors))?
     fn misses_errors(&self) -> bool {
         self.is_endless()
@@ -143,6 +148,10 @@ pub(crate) trait Both: Send + Sync {
     }
 
     fn is_endless(&self) -> bool {
+        false
+    }
+
+    fn keeps_bounds(&self, _: Side) -> bool {
         false
     }
 
@@ -265,6 +274,10 @@ impl<L: Layer> Both for Layered<L> {
         self.0.is_endless()
     }
 
+    fn keeps_bounds(&self, side: Side) -> bool {
+        self.0.keeps_bounds(side)
+    }
+
     fn misses_errors(&self) -> bool {
         self.0.misses_errors()
     }
@@ -370,6 +383,13 @@ impl Both for Apart {
 
     fn is_endless(&self) -> bool {
         self.target.is_endless()
+    }
+
+    fn keeps_bounds(&self, side: Side) -> bool {
+        match side {
+            Side::Source => self.source.keeps_bounds(side),
+            Side::Target => self.target.keeps_bounds(side),
+        }
     }
 
     fn misses_errors(&self) -> bool {

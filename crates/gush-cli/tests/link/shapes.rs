@@ -196,6 +196,35 @@ fn datagrams_keep_their_bounds_and_their_end_by_silence() {
     assert!(all == noise(30_000, 3));
 }
 
+/// In both directions, at both addresses, beyond every piece of a stream and every limit.
+#[test]
+fn a_large_datagram_stays_one_in_any_shape() {
+    let (long, short) = (vec![b'x'; 40_000], vec![b'y'; 20_000]);
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    let place = server.local_addr().unwrap();
+    let mut room = vec![0; 1 << 16];
+    for options in [",crnl", ",cr", ",escape=29", ",crnl,escape=29"] {
+        for kind in ["udp-listen", "udp-listen,fork", "udp-recvfrom", "udp-recvfrom,fork"] {
+            let (kind, fork) = kind.split_once(',').map_or((kind, ""), |(kind, _)| (kind, ",fork"));
+            let listen = format!("{kind}:127.0.0.1:0{fork}");
+            for (ours, theirs) in [(options, ""), ("", options)] {
+                let (front, back) = (format!("{listen}{ours}"), format!("udp:{place}{theirs}"));
+                let link = Running::start(&["--limit", "100K", "-t", "60", &front, &back]);
+                let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+                client.set_read_timeout(Some(PATIENCE)).unwrap();
+                client.connect(link.place()).unwrap();
+                client.send(&long).unwrap();
+                let (bytes, from) = server.recv_from(&mut room).unwrap();
+                assert!(room[..bytes] == long, "{front} {back}: {bytes} bytes");
+                server.send_to(&short, from).unwrap();
+                let bytes = client.recv(&mut room).unwrap();
+                assert!(room[..bytes] == short, "{front} {back}: {bytes} bytes of the answer");
+            }
+        }
+    }
+}
+
 #[test]
 fn an_empty_datagram_ends_no_lines() {
     for options in ["crnl", "crnl,escape=29"] {

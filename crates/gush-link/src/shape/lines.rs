@@ -4,6 +4,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use gush::Side;
 use gush_net::Conduit;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -101,7 +102,9 @@ impl Shape for Lines {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_drain(conduit.as_mut(), cx))?;
-        let piece = &bytes[..bytes.len().min(PIECE_BYTES)];
+        // A datagram stays one.
+        let piece_bytes = if conduit.keeps_bounds(Side::Target) { usize::MAX } else { PIECE_BYTES };
+        let piece = &bytes[..bytes.len().min(piece_bytes)];
         let end = self.end.written;
         for &byte in piece {
             match byte {

@@ -11,6 +11,7 @@ use std::os::fd::BorrowedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use gush::Side;
 use gush_net::{Conduit, Layer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -156,6 +157,10 @@ impl<S: Shape> Layer for Around<S> {
     fn is_endless(&self) -> bool {
         let endless = self.shape.overlooks_end() || self.conduit.is_endless();
         endless && !self.shape.makes_end()
+    }
+
+    fn keeps_bounds(&self, side: Side) -> bool {
+        self.conduit.keeps_bounds(side)
     }
 
     fn misses_errors(&self) -> bool {

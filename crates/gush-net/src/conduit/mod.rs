@@ -488,6 +488,27 @@ impl Conduit {
         self.any().is_some_and(|found| Tap::lent(found).is_endless())
     }
 
+    /// Is each read of this conduit, or each write, a message of its own, as those of datagrams and packets are? A reader gives room for a
+    /// whole message, and a writer writes whole ones.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
+    /// let (near, far) = std::os::unix::net::UnixDatagram::pair()?;
+    /// let conduit = gush_net::Conduit::new(near.into())?;
+    /// assert!(conduit.keeps_bounds(gush::Side::Source) && conduit.keeps_bounds(gush::Side::Target));
+    /// # drop(far);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn keeps_bounds(&self, side: Side) -> bool {
+        let found = match (&self.0, side) {
+            (Means::Stream(stream), _) => return stream.both.keeps_bounds(side),
+            (Means::Descriptors { read, .. }, Side::Source) => read.as_ref(),
+            (Means::Descriptors { .. }, Side::Target) => self.written(),
+        };
+        found.is_some_and(|found| found.kind() == Kind::Datagram)
+    }
+
     /// May a read wait although there is an error ([`Conduit::error_socket`])? No error makes a datagram socket readable.
     ///
     /// ```

@@ -174,6 +174,10 @@ impl Flow {
 
     /// The step before a datagram is taken whole: measured, the datagram must fit the rest of the length.
     fn measure(&mut self) -> Option<Next> {
+        // Nobody can be asked how long the next message is.
+        if self.source.is_in_memory() {
+            return None;
+        }
         let Some(bytes) = self.datagram_bytes else { return Some(Next::Do(Op::Measure)) };
         let fits = self.left_bytes.is_none_or(|left| u64::from(bytes) <= left)
             && bytes as usize <= MOST_DATAGRAM_BYTES;

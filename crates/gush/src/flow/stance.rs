@@ -99,6 +99,24 @@ impl Stance {
         self.is_in_memory
     }
 
+    /// As [`Stance::in_memory`], for a side whose messages keep their boundaries, such as a stream made around a socket of
+    /// datagrams: each read gives a message, and is given room for 64 KiB; each write takes one whole. No message is empty,
+    /// since 0 bytes are the end.
+    ///
+    /// ```
+    /// use gush::flow::{Flow, Lender, Next, Op, Shelf, Stance, Terms};
+    /// let (memory, socket) = (Stance::in_memory_of_messages(), Stance::known(gush::Kind::Datagram, true));
+    /// let mut flow = Flow::between(memory, socket, &Terms::default())?;
+    /// let mut shelf = Shelf::new(gush::pipe::Pool::shared().clone());
+    /// // A limit cuts no message.
+    /// assert!(matches!(flow.next(10, &mut shelf), Next::Do(Op::Read(65_536))));
+    /// # Ok::<(), gush::Refusal>(())
+    /// ```
+    #[must_use]
+    pub fn in_memory_of_messages() -> Self {
+        Self { is_in_memory: true, ends_at_zero: true, ..Self::known(Kind::Datagram, true) }
+    }
+
     /// The port again, on the descriptor given: for calls that a driver makes beside the flow.
     ///
     /// ```
