@@ -386,3 +386,19 @@ fn most_generated_addresses_are_sound() {
     });
     assert!(sound.count() > 100, "the round trip would be tested on too little");
 }
+
+#[test]
+fn a_byte_that_is_no_text_is_one_byte_of_a_name_and_refused_in_a_command() {
+    let from = |text: &[u8]| Address::from_os(OsStr::from_bytes(text));
+    let name = OsStr::from_bytes(b"a\xff\\x");
+    for text in [&b"file:'a\xff\\x'"[..], b"file:a\xff\\\\x", b"file:\"a\xff\\\\x\""] {
+        assert_eq!(*from(text).unwrap().target(), Target::File(name.into()), "{text:?}");
+    }
+    for text in [&b"exec:cat \xff"[..], b"shell:'cat \xff'", b"-!!exec:'cat \xff'"] {
+        let error = from(text).unwrap_err();
+        assert!(error.message().contains("UTF-8"), "{error}");
+        assert!(error.text()[error.span()].contains("cat"), "{error}");
+    }
+    // A byte elsewhere is none of the command's.
+    assert!(from(b"exec:'echo \\xff'!!file:\xff").is_ok());
+}

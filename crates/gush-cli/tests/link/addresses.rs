@@ -65,6 +65,10 @@ fn names_may_have_any_letters() {
     fs::write(dir.path().join(name), "no UTF-8").unwrap();
     let output = gush().args(["link", "-u"]).arg(name).arg("-").current_dir(dir.path()).output();
     assert_eq!(output.unwrap().stdout, b"no UTF-8");
+    // Within quotes, where a backslash is a letter, as without.
+    let quoted = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"file:'\xff\xfe'");
+    let output = gush().args(["link", "-u"]).arg(quoted).arg("-").current_dir(dir.path()).output();
+    assert_eq!(output.unwrap().stdout, b"no UTF-8");
 }
 
 #[test]

@@ -66,7 +66,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// Reads an address that need not be UTF-8, as command lines and paths need not.
+    /// Reads an address that need not be UTF-8, as command lines and paths need not. Only commands must be.
     ///
     /// # Errors
     /// [`AddressError`], which points at the wrong piece.
@@ -81,12 +81,31 @@ impl Address {
     /// # Ok::<(), gush_link::address::AddressError>(())
     /// ```
     pub fn from_os(text: &OsStr) -> Result<Self, AddressError> {
-        let mut readable = String::with_capacity(text.len());
-        for chunk in text.as_bytes().utf8_chunks() {
-            readable.push_str(chunk.valid());
-            chunk.invalid().iter().for_each(|&byte| readable.push_str(&scan::escaped(byte)));
+        let readable = scan::readable(text.as_bytes());
+        let address: Self = readable.parse()?;
+        let commands = address.commands();
+        match commands.iter().find(|command| !contains(text.as_bytes(), command.as_written())) {
+            None => Ok(address),
+            // The shell's rules would take the escape of a byte for letters.
+            Some(command) => {
+                let start = readable.find(command.as_written()).unwrap_or(0);
+                let span = start..start + command.as_written().len();
+                let message =
+                    "a command is written in UTF-8; `*` in shell: finds a file whose name is not";
+                let fault = error::Fault { span, message: message.to_owned() };
+                Err(AddressError::new(fault, &readable, Some(address.kind())))
+            }
         }
-        readable.parse()
+    }
+
+    /// The commands of the address and of its parts.
+    fn commands(&self) -> Vec<&Command> {
+        match &self.target {
+            Target::Exec(command) | Target::Shell(command) => vec![command],
+            Target::Joined(parts) => parts.iter().flat_map(Self::commands).collect(),
+            Target::FirstOf(parts) => parts.iter().flat_map(Self::commands).collect(),
+            _ => Vec::new(),
+        }
     }
 
     /// What to open.
@@ -106,6 +125,10 @@ impl Address {
     pub fn kind(&self) -> Kind {
         self.target.kind()
     }
+}
+
+fn contains(text: &[u8], part: &str) -> bool {
+    text.windows(part.len().max(1)).any(|window| window == part.as_bytes())
 }
 
 impl FromStr for Address {

@@ -150,6 +150,33 @@ pub(super) fn quoted(bytes: &[u8]) -> String {
     text
 }
 
+/// `text` with the escape of each byte that is none of UTF-8, wherever the byte stands: within single quotes, where a backslash is
+/// a letter, the escape stands between two pieces of them, and behind a backslash it takes the place of the backslash, too.
+pub(super) fn readable(text: &[u8]) -> String {
+    let mut readable = String::with_capacity(text.len());
+    let (mut open, mut is_escaped) = (None, false);
+    for chunk in text.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match (c, open) {
+                _ if is_escaped => is_escaped = false,
+                ('\\', None | Some('"')) => is_escaped = true,
+                ('"' | '\'', None) => open = Some(c),
+                (_, Some(quote)) if c == quote => open = None,
+                _ => {}
+            }
+            readable.push(c);
+        }
+        for &byte in chunk.invalid() {
+            if std::mem::take(&mut is_escaped) {
+                readable.pop();
+            }
+            let quote = if open == Some('\'') { "'" } else { "" };
+            readable += &format!("{quote}{}{quote}", escaped(byte));
+        }
+    }
+    readable
+}
+
 /// The escape of a byte.
 pub(super) fn escaped(byte: u8) -> String {
     format!("\\x{byte:02x}")
@@ -166,6 +193,20 @@ mod tests {
         let found = pieces(text).unwrap().into_iter().map(|piece| unquoted(text, piece).unwrap());
         let expected: [&[u8]; 4] = [b"a,b", b"c,d", b"e\",f", b"g"];
         assert!(found.eq(expected));
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_keep_their_place_within_quotes_and_behind_a_backslash() {
+        for (text, plain) in [
+            (&b"a\xffb"[..], &b"a\xffb"[..]),
+            (b"'a\xff\\b'", b"a\xff\\b"),
+            (b"\"a'\xff\"'\xfe'", b"a'\xff\xfe"),
+            (b"a\\\xff\\\\\xfe", b"a\xff\\\xfe"),
+            (b"'\xff\xfe'", b"\xff\xfe"),
+        ] {
+            let readable = readable(text);
+            assert_eq!(unquoted(&readable, 0..readable.len()).unwrap(), plain, "{readable}");
+        }
     }
 
     proptest! {

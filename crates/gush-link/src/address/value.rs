@@ -7,7 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
 
 use gush_process::seconds;
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 
 use super::scan::quoted;
 use super::terminal::Setting;
@@ -251,7 +251,14 @@ fn network(text: &str) -> Option<IpNet> {
     };
     let net =
         plain.parse::<IpNet>().ok().or_else(|| plain.parse::<IpAddr>().map(IpNet::from).ok())?;
-    Some(net.trunc())
+    Some(as_of_peers(net.trunc()))
+}
+
+/// Peers of IPv4 have addresses of IPv4, also at a socket of IPv6: a network of mapped ones is theirs.
+fn as_of_peers(net: IpNet) -> IpNet {
+    let IpNet::V6(six) = net else { return net };
+    let mapped = six.addr().to_ipv4_mapped().zip(six.prefix_len().checked_sub(96));
+    mapped.and_then(|(four, length)| Ipv4Net::new(four, length).ok()).map_or(net, IpNet::V4)
 }
 
 #[cfg(test)]
@@ -275,6 +282,7 @@ mod tests {
         let nets: Vec<_> = texts.iter().map(|text| network(text).unwrap().to_string()).collect();
         assert_eq!(nets, ["10.0.0.0/8", "127.0.0.1/32", "::1/128", "fe80::/10", "fe80::/10"]);
         assert_eq!(ranges("10.0.0.0/33"), None);
+        assert_eq!(ranges("[::ffff:10.0.0.0]/104+::ffff:10.0.0.1"), ranges("10.0.0.0/8+10.0.0.1"));
         assert_eq!(ranges("10.0.0.0/8+"), None);
     }
 }
