@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use gush::Rate;
 use gush_net::{Conduit, Counts, Ended, Error, Passed, Patience, Totals, Unsent, Way};
 use rustix::event::PollFlags;
 use rustix::fs::{Dev, FileType};
@@ -37,6 +38,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long answers are waited for once one side has ended, where no linger limit says and the other side can neither be told of
 /// the end nor ends itself: datagrams, and terminals that are devices.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
+/// The largest datagram of UDP, nearly (udp(7)).
+const MOST_DATAGRAM_BYTES: f64 = 65_536.0;
 const WAITS_LONGER: &str = "-t TIME waits longer";
 /// The number of /dev/null, 1:3 (null(4)).
 const NULL_DEVICE: Dev = 0x103;
@@ -190,16 +193,23 @@ impl<'a> Life<'a> {
     /// Over once a link that drains has datagrams which have rested for [`LAST_ANSWERS`]: they say no end by themselves.
     async fn has_rested(&self) {
         self.shared.stop.draining().await;
+        let settings = &self.shared.settings;
+        // Pauses of the link's own are no rest: that of the rate limit behind a datagram, and that of a copy without room.
+        let pause = |rate: Rate| Duration::from_secs_f64(MOST_DATAGRAM_BYTES / rate.get() as f64);
+        let rest = LAST_ANSWERS + settings.limit.map(pause).unwrap_or_default();
+        let copies = [&settings.tee, &settings.tee_back];
+        let has_full_copy = || copies.into_iter().flatten().any(|copy| copy.is_full());
         // Datagrams have no end, so silence after draining began stands for one.
         let moved = || Way::ALL.map(|way| self.counts.delivered_bytes(way));
-        let mut before = moved();
+        let (mut before, mut was_held) = (moved(), has_full_copy());
         loop {
-            sleep(LAST_ANSWERS).await;
-            let now = moved();
-            if now == before && Way::ALL.iter().all(|&way| self.counts.in_flight_bytes(way) == 0) {
+            sleep(rest).await;
+            let (now, is_held) = (moved(), has_full_copy());
+            let is_empty = Way::ALL.iter().all(|&way| self.counts.in_flight_bytes(way) == 0);
+            if now == before && is_empty && !is_held && !was_held {
                 return;
             }
-            before = now;
+            (before, was_held) = (now, is_held);
         }
     }
 

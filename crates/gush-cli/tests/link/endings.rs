@@ -687,6 +687,50 @@ fn draining_ends_senders_of_datagrams_that_rest() {
     assert!(said.contains("\"ended\":\"idle\""), "{said}");
 }
 
+/// The rate limit makes a pause of 2 s behind the first datagram, and a copy without room one as long as nobody reads the copy.
+#[test]
+fn a_pause_of_the_links_own_is_no_rest_of_datagrams_while_it_drains() {
+    let (server, other) = listener();
+    let listen = "udp-listen:127.0.0.1:0,fork";
+    let link = Running::start(&["--drain", "1h", "--limit", "20K", "--json", listen, &other]);
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.connect(link.place()).unwrap();
+    for bytes in [40_000, 20_000] {
+        client.send(&vec![b'x'; bytes]).unwrap();
+    }
+    let mut stream = accept(&server);
+    stream.read_exact(&mut [0]).unwrap();
+    link.signal(Signal::TERM);
+    assert_eq!(seen(&mut stream), Seen::End(59_999));
+    drop(stream);
+    assert_eq!(link.finish().0.code(), Some(0));
+
+    let dir = TempDir::new().unwrap();
+    let fifo = dir.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let mut copy = File::options().read(true).write(true).open(&fifo).unwrap();
+    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let other = format!("udp:{}", receiver.local_addr().unwrap());
+    let tee = fifo.display().to_string();
+    let link = Running::start(&["--drain", "1h", "--tee", &tee, "--json", FORK, &other]);
+    let (mut client, sent) = (link.client(), 4 << 20);
+    let sending = thread::spawn(move || {
+        client.write_all(&noise(sent, 7)).unwrap();
+        client
+    });
+    eventually("the FIFO is full", || {
+        rustix::io::ioctl_fionread(&copy).is_ok_and(|bytes| bytes >= 60 << 10)
+    });
+    link.signal(Signal::TERM);
+    link.says("draining");
+    thread::sleep(Duration::from_millis(1500));
+    let mut copied = vec![0; sent];
+    copy.read_exact(&mut copied).unwrap();
+    assert!(copied == noise(sent, 7));
+    drop(sending.join().unwrap());
+    assert_eq!(link.finish().0.code(), Some(0));
+}
+
 /// A program ended in the middle of its work has not finished the work.
 #[test]
 fn a_program_that_outlives_the_idle_limit_is_a_failure_and_one_that_outlives_the_linger_limit_is_told()
