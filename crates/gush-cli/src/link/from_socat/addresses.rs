@@ -192,7 +192,15 @@ pub fn translated(text: &str, families: Families, told: &mut Told) -> Option<Str
     let parts = lexer::split(text, "!!");
     let ours: Vec<_> = parts.iter().map(|part| single(part, families, told)).collect();
     let ours: Option<Vec<String>> = ours.into_iter().collect();
-    ours.map(|ours| ours.join("!!"))
+    let ours = ours?.join("!!");
+    match ours.parse::<Address>() {
+        Ok(_) => Some(ours),
+        // Each part alone has an equivalent, and they cannot stand together.
+        Err(error) => {
+            told.missing(text, error.message());
+            None
+        }
+    }
 }
 
 fn single(text: &str, families: Families, told: &mut Told) -> Option<String> {

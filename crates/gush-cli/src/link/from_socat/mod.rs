@@ -14,6 +14,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use gush_link::address::{Address, AddressError, Opt, Target};
+use gush_link::{Link, Settings};
 
 use crate::args::nearest;
 use crate::talk::{self, Talker};
@@ -115,6 +116,12 @@ fn translated(arguments: &str, told: &mut Told) -> Option<String> {
     let (first, second) = if said.reversed { (second?, first?) } else { (first?, second?) };
     let mut command = vec!["gush".to_owned(), "link".to_owned()];
     let is_one_way = said.words.iter().any(|word| word == "-u");
+    if let (Ok(first), Ok(second)) = (first.parse(), second.parse())
+        && let Err(failure) = Link::new(first, second, Settings::default())
+    {
+        told.missing("", &failure.to_string());
+        return None;
+    }
     command.extend(said.words);
     // One way only there is no other side to wait for.
     if !said.lingers && !is_one_way {
@@ -220,7 +227,10 @@ mod tests {
             ("-T30 -t 2 -v -x - /tmp/s", "gush link -T 30 -t 2 -v -x - /tmp/s"),
             ("-t0 -T 0 - -", "gush link -t 1ms - -"),
             ("-r a -R'b c' - -", "gush link --tee a --tee-back 'b c' - -"),
-            ("-U -r a - -", "gush link -u --tee-back a - -"),
+            ("-U -R a - -", "gush link -u --tee a - -"),
+            // Nothing goes that way, and gush link would refuse the copy.
+            ("-U -r a - -", "gush link -u - -"),
+            ("-u -R a - -", "gush link -u - -"),
             ("-lf/var/log/s -lu - -", "gush link --log-format timed - - 2>>/var/log/s"),
             ("TCP:h:1,sourceport=53,bind=10.0.0.1 -", "gush link tcp:h:1,bind=10.0.0.1:53 -"),
             ("TCP:h:1,sp=53 -", "gush link tcp:h:1,bind=:53 -"),
@@ -339,6 +349,10 @@ mod tests {
             ("- - -", "two addresses"),
             ("NOSUCH:a -", "NOSUCH: "),
             ("TCP:h -", "TCP:h"),
+            ("TCP-L:1,fork TCP-L:2,fork", "both addresses say fork"),
+            ("EXEC:cat!!SYSTEM:cat -", "EXEC:cat!!SYSTEM:cat: one of the two may be a program"),
+            ("TCP-L:1!!STDOUT -", "TCP-L:1!!STDOUT: clients come to it"),
+            ("-!!TCP:h:1!!- -", "one address is read and one is written"),
             ("'unclosed", "never closed"),
             ("\"SYSTEM:echo \\\"it's\\\"\" -", "never closed"),
         ];

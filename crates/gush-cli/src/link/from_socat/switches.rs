@@ -189,8 +189,16 @@ pub fn read(words: Vec<String>, told: &mut Told) -> Said {
             Means::Missing(why) => told.missing(switch.start, why),
         }
     }
+    let is_one_way = said.words.iter().any(|word| word == "-u");
     for (forward, file) in copies {
-        let name = if forward == said.reversed { "--tee-back" } else { "--tee" };
+        let name = match forward == said.reversed {
+            true if is_one_way => {
+                told.note(if forward { "-r" } else { "-R" }, "no bytes go that way, to be copied");
+                continue;
+            }
+            true => "--tee-back",
+            false => "--tee",
+        };
         said.words.extend([name.to_owned(), file]);
     }
     // Errors and warnings are told without a switch.
