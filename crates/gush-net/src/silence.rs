@@ -29,7 +29,8 @@ impl Silence {
             _ => Instant::now(),
         };
         (self.seen, self.since) = (activity, Some(since));
-        let end = since + limit;
+        // A limit beyond the clock is none.
+        let Some(end) = since.checked_add(limit) else { return Poll::Pending };
         // One timer for the whole silence: moving it at every message would cost as much as the message.
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end)));
         // A shorter limit holds from now on; a longer one is seen to when the timer fires.

@@ -182,6 +182,22 @@ fn a_client_that_says_nothing_is_ended_by_the_idle_limit() {
     assert!(begun.elapsed() >= idle);
 }
 
+/// As tokio's timeout takes it.
+#[test]
+fn a_limit_beyond_the_clock_is_none() {
+    for options in [Options::new().idle(Duration::MAX), Options::new().linger(Duration::MAX)] {
+        let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, options);
+        bridge.client.write_all(b"all").unwrap();
+        bridge.client.finish();
+        let mut heard = Vec::new();
+        bridge.server.read_to_end(&mut heard).expect("the relay is alive");
+        assert_eq!(heard, b"all");
+        drop(bridge.server);
+        let totals = bridge.relay.join().expect("no panic").expect("no failure");
+        assert_eq!(totals.ended, Ended::Closed);
+    }
+}
+
 #[test]
 fn an_idle_limit_does_not_end_who_speaks_now_and_then() {
     let idle = Duration::from_secs(4);
