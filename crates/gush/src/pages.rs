@@ -377,7 +377,8 @@ impl Strip {
     /// Lends the next `len_bytes`, and the rest of their last page with them; answers where they stand.
     pub fn lend(&mut self, len_bytes: usize) -> Range<usize> {
         let start = self.lent_bytes;
-        let end = self.pages.len_bytes().min(start + len_bytes);
+        // Saturating: a sum that wraps around would end before `start`, and make lent pages writable again.
+        let end = self.pages.len_bytes().min(start.saturating_add(len_bytes));
         // The kernel refers to whole pages, so the rest of the last one must not be written either.
         self.lent_bytes = end.next_multiple_of(rustix::param::page_size());
         start..end

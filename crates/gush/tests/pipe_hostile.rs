@@ -200,3 +200,15 @@ fn a_pipe_that_holds_bytes_is_nobody_elses() {
     assert!(again.is_empty());
     assert_eq!(pool.usage().idle, kept - 1);
 }
+
+/// A sum that wraps around would make pages writable that a pipe may hold.
+#[test]
+fn invariant_4_a_strip_that_is_asked_for_too_much_lends_all_that_it_has() {
+    let page_bytes = rustix::param::page_size();
+    for too_much in [3 * page_bytes, usize::MAX - page_bytes, usize::MAX] {
+        let mut strip = gush::Strip::new(gush::Pages::new(4 * page_bytes).expect("memory"));
+        assert_eq!(strip.lend(2 * page_bytes), 0..2 * page_bytes);
+        assert_eq!(strip.lend(too_much), 2 * page_bytes..4 * page_bytes, "{too_much}");
+        assert_eq!((strip.lent().len(), strip.rest_mut().len()), (4 * page_bytes, 0), "{too_much}");
+    }
+}
