@@ -195,6 +195,7 @@ impl Flow {
         };
         // A file has copied what was lent to the pipe; any other target may still hold the pages.
         if self.target.kind() == Kind::File
+            && self.lent.are_copied()
             && let Some(buf) = &mut self.hand.buf
         {
             buf.reclaim();

@@ -60,7 +60,7 @@ impl Buf {
         matches!(self, Buf::Lent(_))
     }
 
-    /// Takes lent pages back: they went through a private, now empty pipe into a regular file.
+    /// Takes lent pages back: they went through a private, now empty pipe into regular files.
     pub(super) fn reclaim(&mut self) {
         if let Buf::Lent(_) = self
             && let Buf::Lent(pages) = std::mem::replace(self, Buf::Rest(Box::default()))

@@ -134,6 +134,7 @@ pub struct Flow {
     pipe: Option<PipeLoan>,
     /// The bytes in the pipe are lent pages of the hand (vmsplice), and perhaps the rest of the last page.
     lends: bool,
+    lent: LentPages,
     /// The target refused a splice: the bytes in flight leave by plain writes, then the way changes.
     spills: bool,
     /// Zeros taken, and not yet a hole of the target.
@@ -196,6 +197,33 @@ impl FalseEnds {
     /// Bytes have moved.
     pub(crate) fn forget(&mut self) {
         *self = Self::default();
+    }
+}
+
+/// Where lent pages are, by the calls that the flow itself has made. A driver can name a kind that a descriptor is not, and
+/// answers that no call gave; lent pages stay untouched all the same (invariant 4).
+#[derive(Clone, Copy, Debug, Default)]
+struct LentPages {
+    /// Bytes of theirs in a pipe: as much as a buffer at most, unless a driver repeats calls.
+    piped_bytes: u32,
+    /// Some went to a descriptor that was no regular file.
+    are_elsewhere: bool,
+}
+
+impl LentPages {
+    fn put(&mut self, bytes: usize) {
+        self.piped_bytes =
+            u32::try_from(bytes).map_or(u32::MAX, |more| self.piped_bytes.saturating_add(more));
+    }
+
+    fn gone(&mut self, bytes: usize) {
+        let gone_bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.piped_bytes = self.piped_bytes.saturating_sub(gone_bytes);
+    }
+
+    /// Has everybody who got the pages copied them?
+    fn are_copied(self) -> bool {
+        self.piped_bytes == 0 && !self.are_elsewhere
     }
 }
 
@@ -278,6 +306,7 @@ impl Flow {
             hand: Hand::default(),
             pipe: None,
             lends: false,
+            lent: LentPages::default(),
             spills: false,
             zeros_bytes: 0,
             hole_bytes: 0,

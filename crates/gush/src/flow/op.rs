@@ -209,7 +209,12 @@ impl Flow {
                 let Some(pipe) = &self.pipe else { return Err(Errno::NOMEM) };
                 // What is lent beyond the bytes in hand is no data.
                 let most = if self.lends { self.hand.held().len() as u64 } else { u64::MAX };
-                self.target.call(fds.target, |port| pipe.splice_out(port, most))
+                if self.lends && self.target.kind() == Kind::File {
+                    // Asked each time: the driver may lend another descriptor for each call.
+                    self.lent.are_elsewhere |= !sys::file::is_regular(fds.target);
+                }
+                let answer = self.target.call(fds.target, |port| pipe.splice_out(port, most));
+                answer.inspect(|&bytes| self.lent.gone(bytes))
             }
             Op::Lend => {
                 let (Some(pipe), Some(Buf::Lent(pages))) = (&self.pipe, &self.hand.buf) else {
@@ -222,11 +227,14 @@ impl Flow {
                 } else {
                     to as usize
                 };
-                pages.splice_into(pipe.write_end(), from as usize..end, self.gift)
+                let range = from as usize..end;
+                pages
+                    .splice_into(pipe.write_end(), range, self.gift)
+                    .inspect(|&bytes| self.lent.put(bytes))
             }
             Op::Discard => {
                 let Some(pipe) = &self.pipe else { return Err(Errno::NOMEM) };
-                pipe.read_held(&mut [0; DISCARD_BYTES])
+                pipe.read_held(&mut [0; DISCARD_BYTES]).inspect(|&bytes| self.lent.gone(bytes))
             }
             Op::Punch(zeros_bytes) => {
                 // A hole has a place, and a descriptor's own position may be somebody else's too.

@@ -2,7 +2,9 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{self, Advice, AtFlags, FallocateFlags, Mode, OFlags, SeekFrom, Stat, StatxFlags};
+use rustix::fs::{
+    self, Advice, AtFlags, FallocateFlags, FileType, Mode, OFlags, SeekFrom, Stat, StatxFlags,
+};
 use rustix::io::{self, Errno};
 use rustix::termios::OutputModes;
 
@@ -104,6 +106,11 @@ pub(crate) fn device_numbers(stat: &Stat) -> (u32, u32) {
 
 pub(crate) fn fstat(fd: BorrowedFd<'_>) -> io::Result<Stat> {
     plain(Call::Fstat, || fs::fstat(fd))
+}
+
+/// Is this a regular file? `false` also where nobody can tell.
+pub(crate) fn is_regular(fd: BorrowedFd<'_>) -> bool {
+    fstat(fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
 }
 
 /// The magic number of a file system (statfs(2)), without the sign of some architectures.

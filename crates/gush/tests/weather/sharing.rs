@@ -168,3 +168,59 @@ fn invariant_4_lent_pages_stay_as_they_were_in_a_second_pipe() {
         assert!(read_to_end(held) == content, "what was held has changed");
     });
 }
+
+/// A descriptor of another kind than its owner says: safe code may say so, and the pages stay as they were.
+#[test]
+fn invariant_4_lent_pages_stay_as_they_were_where_a_pipe_is_called_a_file() {
+    needs!(splice);
+    needs!(vmsplice);
+    let page = |at: usize| (at / 4096) as u8;
+    let content: Vec<u8> = (0..16 * 4096).map(page).collect();
+    let by_name = Choice::Only(MethodName::Vmsplice);
+    let source = file_of(&content);
+
+    // By a mover, of an end that the caller describes.
+    let (reader, pipe) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
+    let from = gush::Endpoint::of(&source).expect("an end");
+    let to = gush::Endpoint::of_new_file(&pipe, 0, rustix::fs::OFlags::WRONLY);
+    let mover = Mover::between(from, to).source_offset_bytes(0).method(by_name);
+    let error = mover.tuning(Tuning::default().buffer_bytes(4096)).run().expect_err("no file");
+    assert_eq!((error.call(), error.delivered_bytes()), (Some(gush::Call::Lseek), 16 * 4096));
+    drop(pipe);
+    assert!(read_to_end(reader) == content, "what was in the pipe has changed");
+
+    // By a flow, of a stance that the driver makes up.
+    for is_lying in [false, true] {
+        let (reader, pipe) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
+        flow_to_a_pipe_that_is_called_a_file(&source, &pipe, is_lying);
+        drop(pipe);
+        let got = read_to_end(reader);
+        let expected = if is_lying { &content[..got.len()] } else { &content[..] };
+        assert!(got == expected, "what was in the pipe has changed, lying {is_lying}");
+    }
+}
+
+/// Drives a flow by vmsplice; one that lies says of the first page that a splice has moved the page, and makes none.
+fn flow_to_a_pipe_that_is_called_a_file(source: &OwnedFd, pipe: &OwnedFd, is_lying: bool) {
+    use gush::flow::{Fds, Flow, Next, Op, Shelf, Stance, Terms};
+    use std::os::fd::AsFd;
+
+    let choice = Choice::Only(MethodName::Vmsplice);
+    let terms = Terms { choice, buffer_bytes: 4096, ..Terms::default() };
+    let from = Stance::of(source).expect("a stance").at(0);
+    let to = Stance::known(gush::Kind::File, true);
+    let mut flow = Flow::between(from, to, &terms).expect("a flow");
+    let mut shelf = Shelf::new(gush::pipe::Pool::shared().clone());
+    let fds = Fds { source: source.as_fd(), target: pipe.as_fd() };
+    let mut lies = u32::from(is_lying);
+    while let Next::Do(op) = flow.next(u64::MAX, &mut shelf) {
+        let answer = match op {
+            Op::Empty if lies > 0 => {
+                lies -= 1;
+                Ok(4096)
+            }
+            _ => flow.perform(op, fds),
+        };
+        flow.learn(op, answer, &mut ());
+    }
+}
