@@ -92,6 +92,42 @@ fn with_offsets_both_positions_stay_although_asking_for_holes_moves_them() {
     }
 }
 
+/// A file in memory that has this size and cannot grow.
+fn sealed(size_bytes: u64) -> File {
+    use rustix::fs::{MemfdFlags, SealFlags};
+    let fd = rustix::fs::memfd_create(c"sealed", MemfdFlags::ALLOW_SEALING).expect("a file");
+    rustix::fs::ftruncate(&fd, size_bytes).expect("its size");
+    rustix::fs::fcntl_add_seals(&fd, SealFlags::GROW).expect("a seal");
+    File::from(fd)
+}
+
+#[test]
+fn a_hole_at_the_end_that_cannot_be_made_is_not_counted_and_positions_are_put_right() {
+    const ROOM: u64 = 256 << 10;
+    for has_named_offsets in [false, true] {
+        for holes in [Holes::Keep, Holes::Make] {
+            let case = format!("named {has_named_offsets}, {holes:?}");
+            let (source, target) = (tempfile::tempfile().unwrap(), sealed(ROOM));
+            source.set_len(1 << 20).unwrap();
+            source.write_all_at(&noise(1, 4096), 8192).unwrap();
+            let mover = Mover::new(&source, &target).holes(holes);
+            let (answer, expected) = if has_named_offsets {
+                (&source).seek(SeekFrom::Start(5)).unwrap();
+                (&target).seek(SeekFrom::Start(7)).unwrap();
+                (mover.source_offset_bytes(0).target_offset_bytes(0).run(), (5, 7))
+            } else {
+                (mover.run(), (ROOM, ROOM))
+            };
+            let error = answer.expect_err("no room for the hole");
+            assert_eq!(error.delivered_bytes(), ROOM, "{case}: {error}");
+            assert_eq!((position(&source), position(&target)), expected, "{case}: {error}");
+            let mut bytes = [source, target].map(|file| common::read_all(&file.into()));
+            bytes[0].truncate(ROOM as usize);
+            assert!(bytes[0] == bytes[1], "{case}: other bytes");
+        }
+    }
+}
+
 #[test]
 fn comparing_two_sparse_files_leaves_both_positions() {
     let (mut a, mut b) = (sparse(), sparse());

@@ -126,6 +126,13 @@ impl Cursor {
         self.positions_lag = true;
     }
 
+    /// Goes back by so many bytes of a hole that could not be made.
+    pub(super) fn go_back_by(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.moved_bytes);
+        self.hole_bytes = self.hole_bytes.saturating_sub(bytes);
+        self.go_back(self.moved_bytes - bytes);
+    }
+
     /// The rest up to the goal, as a pair, with offsets named where the method or the user names them.
     ///
     /// # Errors
@@ -225,6 +232,12 @@ impl Cursor {
     /// them again.
     pub(super) fn halted(&self, error: Error, in_flight_bytes: u64) -> Error {
         error.after(self.moved_bytes, self.lost(in_flight_bytes))
+    }
+
+    /// The error after the bytes that have arrived by now.
+    pub(super) fn recounted(&self, error: Error) -> Error {
+        let in_flight_bytes = error.in_flight_bytes();
+        error.after(self.moved_bytes, in_flight_bytes)
     }
 
     /// Of bytes taken and not delivered, those that the source has no more.

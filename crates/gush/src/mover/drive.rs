@@ -101,8 +101,10 @@ impl<'a> Move<'a> {
         self.cursor.positions_lag |= outcome.is_err();
         let outcome = outcome.and_then(|()| self.cut_what_is_left());
         let settled = self.settle();
+        // The first error is told, with the counts of now: settling takes a hole back that could not be made.
+        let ended = outcome.map_err(|error| self.cursor.recounted(error)).and(settled);
         let lost_old_content = self.old.is_lost();
-        outcome.and(settled).map_err(|error| error.having_cut(lost_old_content))?;
+        ended.map_err(|error| error.having_cut(lost_old_content))?;
         Ok(self.report())
     }
 

@@ -41,12 +41,7 @@ impl Move<'_> {
         let walked = self.walk(&mut pending);
         // The error of the walk counts what has arrived; a last hole that is taken back has not.
         let made = self.make_hole(&mut pending);
-        let moved_bytes = self.cursor.moved_bytes;
-        let counted = |error: Error| {
-            let in_flight_bytes = error.in_flight_bytes();
-            error.after(moved_bytes, in_flight_bytes)
-        };
-        walked.map_err(counted).and(made)
+        walked.map_err(|error| self.cursor.recounted(error)).and(made)
     }
 
     /// Asks the hole-keeping methods (reflink), for the whole.

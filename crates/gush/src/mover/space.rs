@@ -116,8 +116,17 @@ impl Move<'_> {
     }
 
     /// After the last step, and after a failure: positions behind the last byte moved, and a target
-    /// that ends there after a hole at the end.
+    /// that ends there after a hole at the end. Positions are put right also where the end is not.
     pub(super) fn settle(&mut self) -> Result<(), Error> {
+        let end = self.settle_end();
+        let source = self.cursor.put_back_source(&self.ends);
+        let caught_up = self.cursor.catch_up(&self.ends);
+        end.and(source).and(caught_up)
+    }
+
+    /// # Errors
+    /// Where the target's end stays in front of a hole: the hole then counts as not moved.
+    fn settle_end(&mut self) -> Result<(), Error> {
         let expected_bytes = self.cursor.expected_bytes(&self.ends);
         if self.loose.reserved && Some(self.cursor.moved_bytes) != expected_bytes {
             self.give_back()?;
@@ -129,12 +138,14 @@ impl Move<'_> {
             let size_bytes = sys::file::size_bytes(fd)
                 .map_err(|errno| self.cursor.failed(Call::Fstat, Side::Target, errno))?;
             // A hole at the end has no byte to be written, so only a size makes it.
-            if size_bytes < end || (self.loose.overshot && size_bytes > end) {
-                sys::file::ftruncate(fd, end)
-                    .map_err(|errno| self.cursor.failed(Call::Ftruncate, Side::Target, errno))?;
+            if (size_bytes < end || (self.loose.overshot && size_bytes > end))
+                && let Err(errno) = sys::file::ftruncate(fd, end)
+            {
+                // A sealed file, or one at its largest size, takes no hole at the end.
+                self.cursor.go_back_by(end.saturating_sub(size_bytes));
+                return Err(self.cursor.failed(Call::Ftruncate, Side::Target, errno));
             }
         }
-        self.cursor.put_back_source(&self.ends)?;
-        self.cursor.catch_up(&self.ends)
+        Ok(())
     }
 }
