@@ -138,7 +138,10 @@ impl<'a> Move<'a> {
             return Ok(());
         }
         let length = self.cursor.expected_bytes(&self.ends).unwrap_or(0);
+        // What is to be replaced goes from `to` to the end of the file, and the source's bytes there with it.
+        let replaces = self.request.replace && source.kind() == Kind::File;
         let overlap = match to {
+            Some(to) if replaces => length > 0 && to < from.saturating_add(length),
             Some(to) => from < to.saturating_add(length) && to < from.saturating_add(length),
             None => length > 0,
         };

@@ -255,8 +255,9 @@ impl<'a> Mover<'a> {
 
     /// Whether the target, a file, ends where the move ends, and loses all old content from the offset on.
     ///
-    /// As if truncated before, but the refusal of a named method leaves the target as
-    /// unchanged. A target with O_APPEND is only added to.
+    /// As if truncated before, but the refusal of a named method leaves the target
+    /// unchanged. A target with O_APPEND is only added to. Within one file nothing of the source may lie behind the target's
+    /// offset: that is an overlap, and an error.
     ///
     /// ```
     /// use gush::{Choice, MethodName, Mover};

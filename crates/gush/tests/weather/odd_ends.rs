@@ -212,6 +212,28 @@ fn ranges_of_one_file_that_lie_apart_are_copied() {
     }
 }
 
+/// The bytes to be copied would be cut off with the old content, before the first of them is read.
+#[test]
+fn a_file_is_not_replaced_by_a_later_part_of_itself() {
+    let content = noise(1, 50_000);
+    for choice in choices() {
+        for length in [8192, 50_000] {
+            let file = file_of(&content);
+            let mover = Mover::new(&file, &file).method(choice).replace(true).length_bytes(length);
+            let answer = mover.source_offset_bytes(20_480).target_offset_bytes(0).run();
+            let error = answer.expect_err("an overlap");
+            assert!(error.to_string().contains("same file"), "{choice}: {error}");
+            assert!(read_all(&file) == content, "{choice}: touched");
+        }
+    }
+    // An earlier part stays where it is.
+    let file = file_of(&content);
+    let mover = Mover::new(&file, &file).replace(true).length_bytes(8192);
+    let report = mover.source_offset_bytes(0).target_offset_bytes(8192).run().expect("apart");
+    assert_eq!(report.bytes, 8192);
+    assert!(read_all(&file) == [&content[..8192], &content[..8192]].concat());
+}
+
 #[test]
 fn ranges_of_one_file_that_touch_are_copied() {
     let content = noise(1, 50_000);
