@@ -72,6 +72,8 @@
 //!   [`pipe::enlarge`], is made as large as 1 MiB, but at most a sixteenth of the user's memory for pipes (`/proc/sys/fs/pipe-user-pages-soft`), and stays so.
 //!   No pipe grows, these or the engine's own, unless another sixteenth (at most four times `pipe-max-size`) stays free for the user's other programs.
 //!   [`Tuning::pipe_bytes`] asks for another size; 1 leaves the pipes as they are.
+//! - *Packets.* No move cuts a packet of a pipe in packet mode (O_DIRECT of pipe(2), as `dd oflag=direct` makes one). Spliced from pipe to
+//!   pipe packets stay packets: a program that reads less than one loses the rest, as from the first pipe. By `read-write` they become a stream.
 //! - *Read-ahead.* [`Advice::Sequential`] and [`Advice::Random`] hold for the source's description from then on
 //!   (posix_fadvise(2)). Without [`Tuning::advice`] none is given.
 //! - *Size.* A target becomes shorter only by [`Mover::replace`].

@@ -260,7 +260,8 @@ impl<'fd> Port<'fd> {
     }
 
     /// Reads once, without waiting: at most `buf.len()` bytes, 0 at the end. From a datagram socket 0
-    /// is an empty datagram, and only from a SOCK_SEQPACKET socket the end.
+    /// is an empty datagram, and only from a SOCK_SEQPACKET socket the end. Of a packet (O_DIRECT of pipe(2)) that is longer than
+    /// `buf` the kernel drops the rest; no packet is longer than a page.
     ///
     /// # Errors
     /// `EAGAIN` when there is nothing now; `EINTR` after a signal or an empty record of a SOCK_SEQPACKET

@@ -53,7 +53,8 @@ impl Flow {
             };
         }
         // The pipe is empty now, so the next way begins with nothing behind it.
-        if std::mem::take(&mut self.spills) {
+        let has_sipped = std::mem::take(&mut self.has_sipped);
+        if std::mem::take(&mut self.spills) && !has_sipped {
             self.ways.advance();
         }
         let left_bytes = self.left_bytes.unwrap_or(u64::MAX);
@@ -162,7 +163,7 @@ impl Flow {
                 true => most.min(self.message_bytes as usize),
                 false => most,
             };
-            return self.with_buf(lender, Op::Read(most));
+            return self.sip(lender, most).unwrap_or_else(|| self.with_buf(lender, Op::Read(most)));
         }
         if let Some(next) = self.measure() {
             return next;
@@ -170,6 +171,21 @@ impl Flow {
         // Not less than 64 KiB: another datagram may stand first by now, if somebody else reads the socket too.
         let whole = self.datagram_bytes.unwrap_or(0).max(DATAGRAM_BYTES) as usize;
         self.with_buf(lender, Op::Read(whole))
+    }
+
+    /// So few bytes of a pipe that a `read` could cut a packet, whose rest the kernel drops (`PIPE_BUF_FLAG_PACKET`, `pipe_read` of
+    /// `fs/pipe.c`): a splice leaves the rest in the source, and out of a pipe of our own everything is read. `None` where a
+    /// `read` may do it, or has to.
+    fn sip(&mut self, lender: &mut dyn Lender, most: usize) -> Option<Next> {
+        // A packet is a page at most. The `read` of a doubt has to be one.
+        let is_due = self.source.kind() == Kind::Pipe
+            && most < page_bytes()
+            && self.course == Course::Take
+            && !self.cannot_sip;
+        if is_due && self.pipe.is_none() {
+            self.pipe = lender.pipe();
+        }
+        (is_due && self.pipe.is_some()).then(|| self.ready_for(Op::Fill(most)))
     }
 
     /// The step before a datagram is taken whole: measured, the datagram must fit the rest of the length.

@@ -51,6 +51,8 @@ impl Flow {
                 self.learn_again(op);
                 Moved::default()
             }
+            // The pipe holds bytes by our account: a packet was cut, and the rest of the packet is lost.
+            Err(Errno::AGAIN) if op == Op::Spill => self.learn_error(op, Errno::IO),
             Err(errno) => self.learn_error(op, errno),
         }
     }
@@ -128,6 +130,11 @@ impl Flow {
             self.hand.shrink();
             return Moved::default();
         }
+        if matches!(op, Op::Fill(_)) && self.ways.now().reads() && is_refusal(errno) {
+            // A read does what the sip was to do, but for packets.
+            self.cannot_sip = true;
+            return Moved::default();
+        }
         let by_reference =
             matches!(op, Op::Fill(_) | Op::Lend | Op::Empty | Op::Direct(_) | Op::Sendfile(_));
         if by_reference && is_refusal(errno) {
@@ -194,7 +201,10 @@ impl Flow {
                 // A quarter, so that a stream of middling pieces does not change its way back and forth.
                 self.bulk = bytes >= (self.short_bytes / SHORT_PART) as usize;
                 self.false_ends.forget();
-                self.took(bytes, MethodName::Splice)
+                let way = self.ways.now();
+                // A way that reads fills its pipe for a sip only.
+                (self.spills, self.has_sipped) = (way.reads(), way.reads());
+                self.took(bytes, way.method())
             }
             Op::Lend | Op::Empty if bytes == 0 => {
                 // A target that takes nothing of something never will.

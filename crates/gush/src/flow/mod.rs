@@ -28,6 +28,8 @@
 //! - *A target without a reader is a failure only of a source that has bytes.* splice(2) answers EPIPE before looking at
 //!   the source (`splice_file_to_pipe` of `fs/splice.c`), where a `read` might find the end: the source is asked, without
 //!   taking anything where a look can tell.
+//! - *A packet is never cut.* A `read` of less than a packet of a pipe (O_DIRECT of pipe(2)) drops the rest of the packet, and nobody can ask
+//!   whether a pipe holds packets. Less than a page of a pipe is spliced into a pipe of the flow's own, and all of it read there.
 //! - *A refusal changes nothing but the way.* Bytes already in a pipe leave by `read` and
 //!   `write` before the next way begins.
 //! - *[`Next::Wait`] comes only after an `EAGAIN` about this side alone*, so that a driver may
@@ -137,6 +139,10 @@ pub struct Flow {
     lent: LentPages,
     /// The target refused a splice: the bytes in flight leave by plain writes, then the way changes.
     spills: bool,
+    /// The bytes in the pipe are a sip ([`Flow::sip`]): behind them the way stays.
+    has_sipped: bool,
+    /// Sips are refused here: bytes are read, however few.
+    cannot_sip: bool,
     /// Zeros taken, and not yet a hole of the target.
     zeros_bytes: u64,
     hole_bytes: u64,
@@ -308,6 +314,8 @@ impl Flow {
             lends: false,
             lent: LentPages::default(),
             spills: false,
+            has_sipped: false,
+            cannot_sip: false,
             zeros_bytes: 0,
             hole_bytes: 0,
             makes_holes: terms.make_holes && target.offset_bytes().is_some(),

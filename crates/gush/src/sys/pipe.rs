@@ -13,8 +13,9 @@ use super::Call;
 use super::seam::{plain, sized, waiting};
 
 pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    // Without O_NONBLOCK: splice(2) has a flag for that, and reads happen only where bytes are known to be inside.
-    plain(Call::Pipe, || pipe::pipe_with(PipeFlags::CLOEXEC))
+    // Reads happen only where bytes are known to be inside. A read that has cut a packet (`pipe_read` of fs/pipe.c) leaves fewer
+    // than are known, and without O_NONBLOCK the next read would wait for ever.
+    plain(Call::Pipe, || pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK))
 }
 
 /// `F_GETPIPE_SZ` (fcntl(2)).

@@ -138,3 +138,24 @@ fn a_length_and_a_rate_hold_where_a_splice_tells_of_false_ends() {
         assert!(rate.is_none() || took.as_millis() > 350, "{rate:?}: {took:?}");
     }
 }
+
+/// A few bytes of a pipe are spliced before they are read, lest a packet be cut; a read does where nothing can be spliced.
+#[test]
+fn a_few_bytes_of_a_pipe_arrive_also_where_splice_or_a_pipe_is_denied() {
+    for denied in [Call::Splice, Call::Pipe] {
+        let (moved, arrived) = within(30, &denied.to_string(), move || {
+            let source = Source::new(SourceKind::Pipe, &noise(1, 5000), 1, true).expect("a source");
+            let target = file_of(b"");
+            let _guard = Plan::new(move |call, _| match call == denied {
+                true => Verdict::Fail(Errno::PERM),
+                false => Verdict::Go,
+            })
+            .install();
+            let mover = Mover::new(&source.fd, &target).method(Choice::Only(MethodName::ReadWrite));
+            let mover = mover.tuning(gush::Tuning::default().buffer_bytes(70)).length_bytes(3000);
+            (mover.run().map(|report| report.bytes), read_all(&target))
+        });
+        assert_eq!(moved.expect("a move"), 3000, "{denied}");
+        assert!(arrived == noise(1, 5000)[..3000], "{denied}: other bytes");
+    }
+}
