@@ -8,6 +8,7 @@ use rustix::net::SocketType;
 
 use crate::access;
 use crate::fault::Fault;
+use crate::kernel::is_refusal;
 use crate::port::Side;
 use crate::sys::{self, Call};
 
@@ -200,7 +201,7 @@ impl<'fd> Endpoint<'fd> {
         let mut endpoint = Self::told(fd, kind, (&stat, flags), position);
         if kind == Kind::Block {
             // fstat(2) tells 0 for a device: without its size no progress could be shown and no range planned.
-            endpoint.size_bytes = block_device_bytes(fd, position).map_err(by(Call::Lseek))?;
+            endpoint.size_bytes = block_device_bytes(fd, position).map_err(by(Call::BlockSize))?;
         }
         Ok(endpoint)
     }
@@ -533,11 +534,17 @@ fn is_pseudo(fd: BorrowedFd<'_>, stat: &Stat) -> bool {
         && sys::file::file_system(fd).is_ok_and(|magic| MADE_UP.contains(&magic))
 }
 
-/// fstat says 0 for a block device; the position of the end is the size.
+/// fstat says 0 for a block device. Asked by ioctl(2), because the position is shared with whoever else has the description: a
+/// read there would find the end of the device while we look at that end.
 fn block_device_bytes(fd: BorrowedFd<'_>, position: Option<u64>) -> io::Result<u64> {
+    match sys::file::block_device_bytes(fd) {
+        // A filter that denies ioctl(2) leaves the position of the end.
+        Err(errno) if is_refusal(errno) => {}
+        answer => return answer,
+    }
     let Some(position) = position else { return Ok(0) };
     let end = sys::file::seek(fd, SeekFrom::End(0))?;
-    // The position is shared with whoever else has the description: put back at once.
+    // Put back at once.
     sys::file::seek(fd, SeekFrom::Start(position))?;
     Ok(end)
 }

@@ -150,6 +150,18 @@ pub(crate) fn size_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
     u64::try_from(fstat(fd)?.st_size).map_err(|_| Errno::OVERFLOW)
 }
 
+/// The size of a block device (`BLKGETSIZE64` of `include/uapi/linux/fs.h`).
+pub(crate) fn block_device_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    // `_IOR(0x12, 114, size_t)`, although the kernel stores a u64 (`blkdev_common_ioctl` of block/ioctl.c).
+    const BLKGETSIZE64: rustix::ioctl::Opcode = rustix::ioctl::opcode::read::<usize>(0x12, 114);
+    plain(Call::BlockSize, || {
+        // SAFETY: the request stores one u64, in the getter's own.
+        let request = unsafe { rustix::ioctl::Getter::<BLKGETSIZE64, u64>::new() };
+        // SAFETY: above; nothing else of the caller's memory is touched.
+        unsafe { rustix::ioctl::ioctl(fd, request) }
+    })
+}
+
 /// The changes that a terminal makes to written bytes (`c_oflag`, termios(3)).
 pub(crate) fn output_modes(fd: BorrowedFd<'_>) -> io::Result<OutputModes> {
     plain(Call::TerminalModes, || rustix::termios::tcgetattr(fd)).map(|modes| modes.output_modes)

@@ -72,6 +72,7 @@ calls! {
     TerminalModes => "ioctl(TCGETS2)",
     TerminalNumber => "ioctl(TIOCGPTN)",
     GetLimit => "prlimit64",
+    BlockSize => "ioctl(BLKGETSIZE64)",
     Unread => "ioctl(FIONREAD)",
     Unacknowledged => "ioctl(SIOCOUTQ)",
     GetSocketOption => "getsockopt",

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use gush::{Choice, Control, Errno, Holes, MethodName, Mover};
 use rustix::fs::{CWD, FileType, Mode, OFlags, SeekFrom, mknodat};
@@ -453,4 +455,38 @@ fn an_offset_beyond_the_kernels_largest_is_an_error_before_anything_moves() {
             assert_eq!(errno_of(&error.expect_err("no such place")), Some(Errno::INVAL));
         }
     }
+}
+
+/// Who shares the description must not find the end of the device where it is not.
+#[test]
+fn a_look_at_a_block_device_leaves_its_position_alone() {
+    const LEN: u64 = 1 << 20;
+    let device = match LoopDevice::new(LEN) {
+        Ok(device) => device,
+        Err(why) => return gush_test::skipped(&why),
+    };
+    let shared = device.open();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let size_bytes = gush::Endpoint::of(&shared).map(|end| end.size_bytes());
+                assert_eq!(size_bytes.ok(), Some(LEN));
+            }
+        });
+        let mut early = 0;
+        for _ in 0..200 {
+            rustix::fs::seek(&shared, SeekFrom::Start(0)).expect("seek");
+            let (mut read_bytes, mut buffer) = (0, [0; 4096]);
+            while read_bytes < LEN {
+                match rustix::io::read(&shared, &mut buffer).expect("a read") as u64 {
+                    0 => break,
+                    got => read_bytes += got,
+                }
+            }
+            early += u32::from(read_bytes < LEN);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(early, 0, "reads of 200 that met a false end");
+    });
 }
