@@ -319,7 +319,7 @@ impl<'fd> Endpoint<'fd> {
     /// Does the descriptor have `O_DIRECT`, so that addresses, offsets and lengths must be aligned?
     #[must_use]
     pub fn is_direct(&self) -> bool {
-        self.kind == Kind::File && self.flags.contains(OFlags::DIRECT)
+        matches!(self.kind, Kind::File | Kind::Block) && self.flags.contains(OFlags::DIRECT)
     }
 
     /// May offsets be named (of a real file or block device)?

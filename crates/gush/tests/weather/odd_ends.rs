@@ -1,13 +1,13 @@
 //! Ends that are other than they seem, or go away.
 
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use gush::{Choice, Control, Errno, Holes, MethodName, Mover};
-use rustix::fs::{CWD, FileType, Mode, OFlags, SeekFrom, mknodat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, SeekFrom, mknodat, openat};
 
 use crate::common::{
     Drainer, Ending, LoopDevice, Source, SourceKind, Target, TargetKind, file_methods, file_of,
@@ -489,4 +489,49 @@ fn a_look_at_a_block_device_leaves_its_position_alone() {
         is_over.store(true, Ordering::Relaxed);
         assert_eq!(early, 0, "reads of 200 that met a false end");
     });
+}
+
+/// As of a file with O_DIRECT, odd places and pieces go through the page cache.
+#[test]
+fn odd_pieces_of_a_block_device_with_o_direct_arrive() {
+    const LEN: usize = 1 << 20;
+    let device = match LoopDevice::new(LEN as u64) {
+        Ok(device) => device,
+        Err(why) => return gush_test::skipped(&why),
+    };
+    let content = noise(4, LEN);
+    let disk: File = device.open().into();
+    let direct = || {
+        let path = format!("/proc/self/fd/{}", disk.as_raw_fd());
+        openat(CWD, path, OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())
+    };
+    for (at, length) in [(0, 1000), (100, 1 << 18), (LEN as u64 - 4000, 4000), (4096, 4096)] {
+        disk.write_all_at(&content, 0).expect("a device");
+        let from = match direct() {
+            Ok(from) => from,
+            Err(why) => return gush_test::skipped(&format!("no O_DIRECT: {why}")),
+        };
+        let expected = &content[at as usize..][..length as usize];
+        for has_named_offset in [false, true] {
+            let case = format!("{length} at {at}, named {has_named_offset}");
+            let place = if has_named_offset { 0 } else { at };
+            rustix::fs::seek(&from, SeekFrom::Start(place)).expect("seek");
+            let target = file_of(b"");
+            let mover = Mover::new(&from, &target).length_bytes(length);
+            let mover = if has_named_offset { mover.source_offset_bytes(at) } else { mover };
+            assert_eq!(mover.run().expect("out of the device").bytes, length, "{case}");
+            assert!(read_all(&target) == expected, "{case}: other bytes");
+            let behind = if has_named_offset { 0 } else { at + length };
+            assert_eq!(rustix::fs::tell(&from), Ok(behind), "{case}");
+        }
+        disk.write_all_at(&vec![0; LEN], 0).expect("a device");
+        let (source, into) = (file_of(expected), direct().expect("as before"));
+        rustix::fs::seek(&into, SeekFrom::Start(at)).expect("seek");
+        let report = Mover::new(&source, &into).run().expect("into the device");
+        assert_eq!(report.bytes, length, "{length} at {at}");
+        assert_eq!(rustix::fs::tell(&into), Ok(at + length), "{length} at {at}");
+        let mut whole = vec![0; LEN];
+        whole[at as usize..][..length as usize].copy_from_slice(expected);
+        assert!(read_at(&disk, 0, LEN as u64) == whole, "{length} at {at}: other bytes");
+    }
 }
