@@ -185,7 +185,8 @@ unsafe fn copy(
 /// `options` may be null for the defaults, and `report` may be null if nobody wants to know. Without offsets the
 /// descriptors' positions move, as with read and write. Descriptors stay open.
 ///
-/// A pipe whose reader has left raises SIGPIPE, as write does; with the signal ignored the error is EPIPE.
+/// A pipe whose reader has left raises SIGPIPE, as write does, and so does a socket where splice or sendfile is used; with the
+/// signal ignored the error is EPIPE.
 ///
 /// # Safety
 /// Both descriptors stay open until the function returns. Each pointer is null or valid.

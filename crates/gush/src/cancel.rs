@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// A move looks between two steps, and every 50 ms of a wait for either side. The bytes in flight are then delivered
 /// as far as the target takes them at once, and the move fails with an error that is
 /// [cancelled](crate::Error::is_cancelled) and counts the rest. A single call that the kernel does not come back
-/// from, such as a read of a network file system whose server is gone, is waited for.
+/// from is waited for, such as a read of a network file system whose server is gone, or of a made-up file that has
+/// nothing yet (`/proc/kmsg`, `trace_pipe`). So is it for an [observer](crate::Mover::observe).
 ///
 /// ```
 /// use gush::{Cancel, Mover};

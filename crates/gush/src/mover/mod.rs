@@ -110,7 +110,8 @@ pub(crate) type Observer<'a> = &'a mut (dyn FnMut(&Progress) -> Control + Send);
 /// positions, which are left behind the last byte moved, also after a failure. With an offset the
 /// descriptor's position is not used, and stays unchanged.
 ///
-/// A pipe whose reader has left raises SIGPIPE, as with `write`. A process that ignores the signal, as Rust's programs do
+/// A pipe whose reader has left raises SIGPIPE, as with `write`, and so does a socket where splice(2) or sendfile(2) is used, which have no
+/// flag against that (MSG_NOSIGNAL). A process that ignores the signal, as Rust's programs do
 /// from the start, gets `EPIPE`, and only where there are bytes to be lost.
 ///
 /// ```
