@@ -15,6 +15,9 @@ pub(crate) const LABEL: &CStr = c"security.selinux";
 
 /// Attributes that grant access: copied with the mode, never as plain attributes.
 const PERMISSIONS: [&CStr; 4] = [ACL, DEFAULT_ACL, c"system.nfs4_acl", c"system.richacl"];
+/// The form in which XFS stores access control lists, which it lists for root beside the list itself (`xfs_xattr_put_listent` of
+/// fs/xfs/xfs_xattr.c). Copied, it would grant access, and be a stale list once it comes back from another file system.
+const STORED_BY_XFS: &[u8] = b"trusted.SGI_";
 
 /// A file whose attributes are read or written.
 #[derive(Clone, Debug)]
@@ -132,7 +135,9 @@ pub(crate) fn copy_listed(
     };
     let wanted = |name: &CString| {
         // Access lists go with the mode, and the label with its own option.
-        !PERMISSIONS.contains(&name.as_c_str()) && (with_label || name.as_c_str() != LABEL)
+        !PERMISSIONS.contains(&name.as_c_str())
+            && !name.to_bytes().starts_with(STORED_BY_XFS)
+            && (with_label || name.as_c_str() != LABEL)
     };
     names.into_iter().filter(wanted).filter_map(|name| copy_one(source, target, name)).collect()
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Stdio;
 
-use crate::common::cp::{script, stderr, stdout, with_files, with_mounts};
+use crate::common::cp::{script, stderr, stdout, succeeds, with_files, with_mounts};
 use crate::common::{copied_gush, gush, nobody, noise, skipped, words_of};
 use rustix::io::Errno;
 
@@ -128,6 +128,23 @@ fn attributes_that_the_target_refuses_fail_only_when_required() {
     let theirs = text.replace("\"$G\" cp", "cp");
     let expected = with_mounts(dir.path(), &theirs).unwrap();
     assert_eq!(stdout(&output), stdout(&expected), "{}", stderr(&output));
+}
+
+/// XFS lists the stored form of an access list for root. As a plain attribute it would grant access that only --preserve=mode keeps.
+#[test]
+fn the_stored_form_of_an_access_list_is_no_plain_attribute() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "mkdir t && echo x >t/a && setfattr -n user.x -v y t/a && setfattr -n trusted.other -v y t/a &&
+        for n in FILE DEFAULT; do setfattr -n trusted.SGI_ACL_$n -v 0sAAAAAA== t/a || exit; done";
+    let made = script(dir.path(), text);
+    if !made.status.success() {
+        return skipped(&format!("no attributes of root's here: {}", stderr(&made).trim()));
+    }
+    for options in ["--preserve=xattr", "-a"] {
+        succeeds(dir.path(), &["-r", options, "t", "d"]);
+        let output = script(dir.path(), "getfattr -m - d/a && rm -r d");
+        assert_eq!(stdout(&output), "# file: d/a\ntrusted.other\nuser.x\n\n", "{options}");
+    }
 }
 
 /// The name of a program stands in files of /proc that gush reads.
