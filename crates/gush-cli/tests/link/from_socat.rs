@@ -171,6 +171,9 @@ fn a_mistyped_name_of_socat_is_answered_by_the_nearest() {
             "tcp takes no option 'sourceprot'; did you mean 'sourceport'?\n",
         ),
         ("- TCP:h:1,so-reuseprt", "no option 'so-reuseprt'; did you mean 'so-reuseport'?\n"),
+        // A further name, and one that is taken out before the address is asked.
+        ("- TCP:h:1,tcp-md5sgi", "no option 'tcp-md5sgi'; did you mean 'tcp-md5sig'?\n"),
+        ("- TCP:h:1,protocol-famly=ip6", "'protocol-famly'; did you mean 'protocol-family'?\n"),
         ("- TCP-LISTEN:1,frok", "frok: tcp-listen takes no option 'frok'; did you mean 'fork'?\n"),
         ("- TCP:h:1,retry=x", "retry=x: retry takes a number, or 'forever'\n"),
         ("- TCP:h:1,fnord", "fnord: tcp takes no option 'fnord'\n"),

@@ -35,17 +35,16 @@ pub fn as_one_word(words: Vec<OsString>) -> Vec<OsString> {
 /// Prints the equivalent of `arguments`, the words behind `socat` in a shell.
 pub fn run(arguments: &str, talker: &Talker) -> ExitCode {
     let mut told = Told::default();
-    let command = translated(arguments, &mut told);
+    let command = translated(arguments, &mut told).filter(|_| told.missing.is_empty());
     for part in &told.missing {
         talker.say(format_args!("no equivalent: {part}"));
     }
     // Notes compare the printed command with socat's; what a shell would have replaced can be why there is none.
-    let has_command = command.is_some() && told.missing.is_empty();
-    let notes = told.notes.iter().filter(|_| has_command);
+    let notes = told.notes.iter().filter(|_| command.is_some());
     for note in told.unexpanded.iter().chain(notes) {
         talker.say(format_args!("note: {note}"));
     }
-    match command.filter(|_| told.missing.is_empty()) {
+    match command {
         None => ExitCode::FAILURE,
         Some(command) => match talk::write_line(&command) {
             Ok(()) => ExitCode::SUCCESS,
