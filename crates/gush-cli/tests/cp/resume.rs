@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::common::cp::{cp, fails, names, stderr, stdout, succeeds};
-use crate::common::gush;
+use crate::common::{gush, nobody, skipped, strace};
 
 const JOURNAL: &str = ".d.gush-journal";
 
@@ -224,6 +224,46 @@ fn the_journal_of_another_copy_is_refused() {
     assert!(!output.status.success(), "{}", stderr(&output));
 }
 
+/// Another user's journal could say that files are done which are not.
+#[test]
+fn the_journal_of_another_user_is_refused() {
+    let user = match nobody() {
+        Ok(user) => user,
+        Err(why) => return skipped(&why),
+    };
+    let dir = tree(10);
+    fs::create_dir_all(dir.path().join("d/4/1/f4/in the way")).unwrap();
+    fails(dir.path(), &["-aT", "--resume", "a", "d"]);
+    std::os::unix::fs::chown(dir.path().join(JOURNAL), Some(user), None).unwrap();
+    let said = fails(dir.path(), &["-aT", "--resume", "a", "d"]);
+    assert_eq!(said, format!("gush: cp: {JOURNAL}: no journal: not a file of this user\n"));
+}
+
+/// Whoever held the lock may have ended its copy meanwhile, and somebody else may have begun another.
+#[test]
+fn a_journal_that_is_another_file_once_it_is_locked_is_not_written_to() {
+    let dir = tree(5);
+    let journal = dir.path().join(JOURNAL);
+    let mut traced = match strace(&["-e", "inject=flock:delay_enter=2000000"]) {
+        Ok(traced) => traced,
+        Err(why) => return skipped(&why),
+    };
+    traced.args(["cp", "-a", "--resume", "a", "d"]).current_dir(dir.path());
+    let mut copy = traced.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while !journal.exists() {
+        assert!(copy.try_wait().unwrap().is_none(), "no journal was seen");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    // The next call of this copy is the one for the lock.
+    fs::write(dir.path().join("other"), "").unwrap();
+    fs::rename(dir.path().join("other"), &journal).unwrap();
+    let output = copy.wait_with_output().unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(said, format!("gush: cp: {JOURNAL}: another copy writes this journal\n"));
+    assert_eq!(names(dir.path()), [JOURNAL, "a"]);
+}
+
 /// Neither version can tell what the other one meant by its lines, so that nothing is taken for done.
 #[test]
 fn the_journal_of_another_version_is_told_from_that_of_another_copy() {
@@ -254,8 +294,8 @@ fn the_journal_of_another_version_is_told_from_that_of_another_copy() {
 /// Nothing good is removed for a source that cannot be read, however often the copy is tried.
 #[test]
 fn an_old_target_stays_while_its_source_cannot_be_read() {
-    if let Err(why) = crate::common::nobody() {
-        return crate::common::skipped(&why);
+    if let Err(why) = nobody() {
+        return skipped(&why);
     }
     let dir = tempfile::tempdir().unwrap();
     for (name, text) in [("a/1", "new"), ("a/2", "new"), ("d/1", "old"), ("d/2", "old")] {

@@ -615,6 +615,42 @@ mod tests {
         assert_eq!(Word::Copy.text(), format!("{HEADING}{FORMAT}"));
     }
 
+    /// As a build of 2026-11 wrote it: the format, its checksums included, is that of all journals there are.
+    const RECORDED: &str = "\
+gush-journal-2 0123456789abcdeffedcba9876543210 c0d610a8
+makes 000000000000000000000000000000a1 38f545aa
+done fedcba98765432100123456789abcdef 42fc8d2e
+done 00000000000000000000000000000000 acd1c4bf
+";
+
+    #[test]
+    fn a_journal_that_an_earlier_build_wrote_is_read_and_gone_on_with() {
+        let (copy, file) =
+            (0x0123_4567_89ab_cdef_fedc_ba98_7654_3210, 0xfedc_ba98_7654_3210_0123_4567_89ab_cdef);
+        let lines = [(Word::Copy, copy), (Word::Makes, 0xa1), (Word::Done, file), (Word::Done, 0)];
+        assert_eq!(lines.map(|(word, of)| line(word, of)).concat(), RECORDED);
+        let dir = tempfile::tempdir().unwrap();
+        let name = dir.path().join("journal");
+        let read = || std::fs::read_to_string(&name).unwrap();
+        std::fs::write(&name, RECORDED).unwrap();
+        let journal = Journal::open_at(&Place::here(&name), copy, "").unwrap();
+        assert!(journal.goes_on() && journal.has_made(0xa1));
+        assert!(journal.is_done(file) && journal.is_done(0) && !journal.is_done(0xa1));
+        assert_eq!(read(), RECORDED);
+        journal.add_makes(0xb2).unwrap();
+        assert_eq!(read(), format!("{RECORDED}makes 000000000000000000000000000000b2 61555683\n"));
+        drop(journal);
+        assert!(Journal::open_at(&Place::here(&name), copy + 1, "").is_err());
+        // A line that a kill has torn must not take the next one with it.
+        std::fs::write(&name, &RECORDED[..RECORDED.len() - 5]).unwrap();
+        let torn = Journal::open_at(&Place::here(&name), copy, "").unwrap();
+        assert!(torn.is_done(file) && !torn.is_done(0));
+        torn.add_makes(0xb2).unwrap();
+        drop(torn);
+        let again = Journal::open_at(&Place::here(&name), copy, "").unwrap();
+        assert!(again.is_done(file) && again.has_made(0xb2));
+    }
+
     #[test]
     fn the_first_line_tells_the_format() {
         let (of, check) = ("0123456789abcdef0123456789abcdef", "89abcdef");
