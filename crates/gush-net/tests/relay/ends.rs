@@ -228,6 +228,43 @@ fn lingering_begins_only_when_one_end_has_ended() {
     assert_eq!((totals.ended, totals.forward.bytes), (Ended::Lingered, 4));
 }
 
+/// Such as the output of a program that has exited, and left it to a child that says nothing.
+#[test]
+fn a_source_that_the_relay_waits_for_can_be_taken_for_ended() {
+    run(async {
+        let (_silent, mut a) = tokio::net::UnixStream::pair().expect("a pair");
+        let (mut b, mut server) = tokio::net::UnixStream::pair().expect("a pair");
+        let mut relay = Relay::new(&Options::new());
+        let waits = tokio::time::timeout(Duration::from_millis(50), relay.run(&mut a, &mut b));
+        waits.await.expect_err("both are silent");
+        relay.end(Way::Forward);
+        let heard = async {
+            let ended = tokio::io::AsyncReadExt::read(&mut server, &mut [0]).await;
+            drop(server);
+            ended.expect("no reset")
+        };
+        let both = async { tokio::join!(relay.run(&mut a, &mut b), heard) };
+        let guarded = tokio::time::timeout(Duration::from_secs(60), both).await;
+        let (relayed, heard) = guarded.expect("the end is passed on at once");
+        assert_eq!((relayed.expect("no failure").ended, heard), (Ended::Closed, 0));
+    });
+}
+
+/// The clock stands still, and goes to the next timer when there is nothing else to do.
+#[tokio::test(start_paused = true)]
+async fn the_shorter_limit_ends_the_silence_behind_an_end() {
+    let [short, long] = [5, 60].map(Duration::from_secs);
+    for (idle, linger, ended) in [(short, long, Ended::Idle), (long, short, Ended::Lingered)] {
+        let ((mut client, mut a), (mut b, _server)) =
+            (tokio::io::duplex(64), tokio::io::duplex(64));
+        client.shutdown().await.expect("open");
+        let options = Options::new().idle(idle).linger(linger);
+        let began = tokio::time::Instant::now();
+        let totals = gush_net::relay(&mut a, &mut b, &options).await.expect("no failure");
+        assert_eq!((totals.ended, began.elapsed()), (ended, short));
+    }
+}
+
 #[test]
 fn without_a_linger_limit_a_late_reply_is_not_cut() {
     let options = Options::new();

@@ -255,6 +255,36 @@ fn no_end_is_left_to_the_close_of_a_socket_that_was_not_read_to_its_end() {
     });
 }
 
+/// What is read there ends, and says nothing of the peer that is written to: bytes of that one may still come, or be there.
+#[test]
+fn no_end_is_left_to_the_close_of_a_socket_that_nobody_reads() {
+    run(async {
+        let ((mut client, a), (b, server)) = (pair(Wire::Tcp), pair(Wire::Tcp));
+        let end = |socket: Peer| {
+            let socket = OwnedFd::from(socket);
+            rustix::io::ioctl_fionbio(&socket, true).expect("a socket");
+            Conduit::of_accepted_tcp(socket)
+        };
+        let nothing = std::fs::File::open("/dev/null").expect("a device");
+        let nothing = Conduit::new(nothing.into()).expect("an end");
+        let (mut a, mut b) = (end(a), Conduit::joined(nothing, end(b)));
+        client.write_all(b"answer").expect("room");
+        let mut relay = Relay::new(&Options::new().leave_last_end());
+        let client = async {
+            use rustix::net::{RecvFlags, recv};
+            // The other direction has ended by then.
+            while recv(&client, &mut [0; 1][..], RecvFlags::DONTWAIT).is_err() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            client.finish();
+            client
+        };
+        let (relayed, _client) = tokio::join!(relay.run(&mut a, &mut b), client);
+        relayed.expect("both have ended");
+        assert!(is_told(&server));
+    });
+}
+
 /// Bytes that nobody acknowledges: closing at once would leave them to luck.
 #[test]
 fn what_has_not_arrived_is_not_seen_off() {

@@ -451,6 +451,21 @@ fn a_failure_waits_a_moment_for_a_stream_that_never_sends_on_what_it_keeps() {
 }
 
 /// The last words of an end of two parts come from the part read, without the bytes that came to the other part.
+/// The clock stands still, and goes to the next timer when there is nothing else to do.
+#[tokio::test(start_paused = true)]
+async fn a_silence_while_a_stream_keeps_bytes_has_lost_them() {
+    for (flush, stuck) in [(Never, true), (Bytes(0), false)] {
+        let target = Scripted { flushes: [flush].into(), ..Scripted::default() };
+        let mut a = Conduit::of_stream(reads([Bytes(10), Never])).read_only();
+        let mut b = Conduit::of_stream(target).write_only();
+        let options = Options::new().idle(Duration::from_secs(5));
+        let ended = Relay::new(&options).run(&mut a, &mut b).await;
+        let totals = ended.expect("no failure");
+        assert_eq!((totals.ended, totals.forward.bytes), (Ended::Idle, 10));
+        assert_eq!((totals.forward.in_flight_bytes, totals.stuck), (0, stuck));
+    }
+}
+
 #[test]
 fn the_last_words_of_two_ends_in_one_are_those_of_the_source() {
     const BYTES: usize = 150_000;
