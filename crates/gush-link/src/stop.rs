@@ -152,6 +152,19 @@ mod tests {
     }
 
     #[test]
+    fn the_soonest_wish_stays_and_the_first_one_counts() {
+        let stop = Stop::new();
+        let (none, hour) = (Duration::ZERO, Duration::from_secs(3600));
+        assert!(!stop.is_wanted() && !stop.is_over(none));
+        stop.drain();
+        assert!(stop.is_wanted() && !stop.is_ending());
+        assert!(stop.is_over(none) && !stop.is_over(hour));
+        stop.end();
+        stop.drain();
+        assert!(stop.is_ending() && stop.is_over(hour));
+    }
+
+    #[test]
     fn the_end_is_heard_by_who_waits_and_by_who_comes_later() {
         crate::workers::runtime().expect("a runtime").block_on(async {
             for end in [Stop::end, Stop::cut] {

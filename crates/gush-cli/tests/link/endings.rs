@@ -291,6 +291,28 @@ fn bytes_that_a_stalled_reader_leaves_are_told_as_lost() {
 }
 
 #[test]
+fn bytes_that_a_stalled_reader_leaves_behind_its_own_end_are_told_as_lost() {
+    // More than any buffer on the way holds; made before the silence is counted.
+    let content = vec![7; 64 << 20];
+    let (listener, target) = listener();
+    let link = Running::start(&["-t", "1", "--json", ONCE, &target]);
+    let client = link.client();
+    let mut served = accept(&listener);
+    let sender = thread::spawn(move || served.write_all(&content).unwrap_err().kind());
+    eventually("bytes come", || rustix::io::ioctl_fionread(&client).unwrap() > 0);
+    client.shutdown(Shutdown::Write).unwrap();
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("\"ended\":\"lingered\"") && said.contains("nothing moved for 1s"),
+        "{said}"
+    );
+    assert!(said.contains("bytes taken and not delivered"), "{said}");
+    assert!(matches!(sender.join().unwrap(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe));
+    drop(client);
+}
+
+#[test]
 fn a_file_that_shrinks_while_it_is_sent_ends_in_a_reset() {
     const BYTES: u64 = 64 << 20;
     let dir = TempDir::new().unwrap();
@@ -450,6 +472,18 @@ fn a_client_without_a_proxy_header_is_reset_and_the_other_address_is_not_opened(
 }
 
 #[test]
+fn a_client_whose_proxy_header_cannot_be_sent_is_reset() {
+    let dir = TempDir::new().unwrap();
+    let full = format!("file:{}", gush_test::device("full", dir.path()).display());
+    let link = Running::start(&["--json", "--proxy-protocol", "send", ONCE, &full]);
+    assert_eq!(seen(&mut link.client()), Seen::Reset(0));
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("the PROXY header cannot be sent"), "{said}");
+    assert!(said.contains("\"ended\":\"proxy-header\""), "{said}");
+}
+
+#[test]
 fn the_end_of_a_program_that_fails_is_no_end_for_its_client() {
     for (program, expected) in [
         ("shell:'printf half; exit 3'", Seen::Reset(4)),
@@ -493,6 +527,8 @@ fn what_a_program_wrote_before_it_failed_reaches_a_slow_client() {
         sockopt::set_socket_recv_buffer_size(&client, 64 << 10).unwrap();
         eventually("the program has written all", || done.exists());
         fs::remove_file(&done).unwrap();
+        // The program has exited by then, and the link would have reset the connection.
+        thread::sleep(Duration::from_millis(200));
         seen(&mut client) == Seen::Reset(BYTES)
     };
     assert!((0..10).any(arrives), "never all of it: {}", link.said());
@@ -767,6 +803,20 @@ fn a_program_on_a_terminal_ends_with_its_reader_also_one_way() {
         assert_eq!(status.code(), Some(1), "{reader}: {said}");
         assert!(said.contains("\"ended\":\"program-failed\""), "{reader}: {said}");
     }
+}
+
+/// In one direction nobody was ever to read what the program says: it is hung up for no words of its own.
+#[test]
+fn a_program_on_a_terminal_may_go_on_talking_where_the_data_goes_one_way() {
+    let dir = TempDir::new().unwrap();
+    let done = dir.path().join("done");
+    let program = format!(
+        "shell:'cat >/dev/null; for n in 1 2 3 4 5 6 7 8; do echo word; sleep 0.25; done; touch {}',pty",
+        done.display()
+    );
+    let (status, said) = code(&["-u", "-", &program], b"data");
+    assert_eq!(status, Some(0), "{said}");
+    assert!(done.exists(), "{said}");
 }
 
 // Clients that hang up.
