@@ -224,7 +224,9 @@ fn with_stable_a_source_that_changes_is_a_failure_that_publishes_nothing() {
                     fs::write(&target, old).unwrap();
                 }
             };
-            let command = || slow(dir.path(), &[&["--stable"], options].concat());
+            // A clone would be made at once.
+            let command =
+                || slow(dir.path(), &[&["--stable", "--reflink=never"], options].concat());
             let output = changed_meanwhile(&source, prepare, command, || change(&source));
             assert_eq!(output.status.code(), Some(1), "{title}: {output:?}");
             stderr(&output)
@@ -251,7 +253,8 @@ fn with_stable_a_new_file_that_cannot_be_removed_is_not_said_to_be() {
         fs::write(here("a"), noise(LEN, 5)).unwrap();
         let _ = fs::remove_file(here("b"));
     };
-    let command = || slow(dir.path(), &["--stable"]);
+    // A clone would be made at once.
+    let command = || slow(dir.path(), &["--stable", "--reflink=never"]);
     let output = changed_meanwhile(&here("a"), prepare, command, || {
         fs::write(here("other"), "another file").unwrap();
         fs::rename(here("other"), here("b")).unwrap();
@@ -271,7 +274,8 @@ fn with_stable_a_new_file_that_cannot_be_removed_is_not_said_to_be() {
     }
     let command = || {
         let mut traced = strace(&["-e", inject]).unwrap();
-        traced.args(["cp", "--limit=8M", "--buffer-size=64K", "--stable", "a", "b"]);
+        traced.args(["cp", "--limit=8M", "--buffer-size=64K", "--stable", "--reflink=never"]);
+        traced.args(["a", "b"]);
         traced.current_dir(dir.path());
         traced
     };

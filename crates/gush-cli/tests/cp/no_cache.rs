@@ -99,10 +99,13 @@ fn pages_that_others_use_stay() {
 fn a_range_can_be_written_and_taken_away() {
     let Some(dir) = uncached_tree() else { return };
     let file = File::create_new(dir.path().join("new")).unwrap();
-    file.write_all_at(&noise(1 << 20, 2), 0).unwrap();
-    // Dirty pages stay.
-    drop_clean(&file, 0, 0).unwrap();
-    assert!(!holds_none(&file, 0, 0).unwrap());
+    // Dirty pages stay. The kernel may write them at any time, and so makes them clean ones.
+    let stays = |_| {
+        file.write_all_at(&noise(1 << 20, 2), 0).unwrap();
+        drop_clean(&file, 0, 0).unwrap();
+        !holds_none(&file, 0, 0).unwrap()
+    };
+    assert!((0..100).any(stays));
     write_and_drop(&file, 0, 0).unwrap();
     assert!(holds_none(&file, 0, 0).unwrap());
 }
