@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::common::cp::{fails, names, script, stderr, succeeds};
-use crate::common::{gush, noise, skipped, strace, words_of};
+use crate::common::{copied_gush, gush, nobody, noise, skipped, strace, words_of};
 
 /// A tree with each kind of entry that a copy keeps.
 fn tree() -> tempfile::TempDir {
@@ -623,10 +624,14 @@ fn pieces_of_a_file_announced_late_are_taken_by_ranks_that_were_done() {
             assert!(slow.try_wait().unwrap().is_none(), "no table was seen");
             std::thread::sleep(Duration::from_millis(1));
         }
+        let mut told = String::new();
         for rank in [slow, quick] {
             let (status, said) = end(rank);
             assert_eq!(status, Some(0), "{said}");
+            told += &said;
         }
+        // Also of the pieces that rank 0 took while it waited.
+        assert!(told.contains("gush: cp: 2 ranks: 1 files, 95.37 MiB"), "{told}");
         let table: Vec<_> = claims(&kept).into_iter().flatten().collect();
         assert!(!table.is_empty() && table.iter().all(Option::is_some), "{table:?}");
         fs::remove_dir_all(kept).unwrap();
@@ -787,6 +792,120 @@ fn traced(dir: &Path, options: &[&str], words: &[&str]) -> Result<[(String, Stri
     Ok([one?, zero?])
 }
 
+/// Root may write to any file, others only where the mode allows that.
+#[test]
+fn pieces_of_a_file_that_nobody_may_write_to_are_copied_by_who_is_not_root() {
+    let user = match nobody() {
+        Ok(user) => user,
+        Err(why) => return skipped(&why),
+    };
+    let dir = large_tree();
+    let program = copied_gush(dir.path());
+    let output = script(dir.path(), &format!("chmod 777 . && chown -R {user}:{user} a"));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let ranks = ["1/2", "0/2"].map(|rank| {
+        let mut command = Command::new(&program);
+        command.args(["cp", "-r", "--shard", rank, "a", "d"]).uid(user).gid(user);
+        command.current_dir(dir.path()).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    });
+    for (status, said) in ranks.map(end) {
+        assert_eq!(status, Some(0), "{said}");
+    }
+    let output = script(dir.path(), "diff -r a d && stat -c %a d/guarded");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "444\n");
+}
+
+/// A name among several is linked by one rank, and a source is watched by one process.
+#[test]
+fn large_files_with_several_names_or_with_stable_are_not_divided() {
+    for (text, option) in [("ln a/data a/again", "--resume"), ("true", "--stable")] {
+        let dir = one_large_file();
+        assert!(script(dir.path(), text).status.success());
+        let shards = dir.path().join(".d.gush-shards");
+        let words = ["-a", "--resume", option, "a", "d"];
+        // Rank 0 would remove the state at its end.
+        let mut first = start(dir.path(), "0/2", &words);
+        wait_for(&shards.join("rank-0.done"));
+        first.kill().unwrap();
+        first.wait().unwrap();
+        assert_eq!(end(start(dir.path(), "1/2", &words)).0, Some(0));
+        assert_eq!(announced(&shards), [], "{option}");
+        let (status, said) = end(start(dir.path(), "0/2", &words));
+        assert_eq!(status, Some(0), "{said}");
+        assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")));
+    }
+}
+
+#[test]
+fn a_link_of_the_state_that_leads_out_of_it_is_not_followed() {
+    let dir = one_large_file();
+    let shards = dir.path().join(".d.gush-shards");
+    let words = ["-a", "--resume", "a", "d"];
+    assert_eq!(end(start(dir.path(), "1/2", &words)).0, Some(0));
+    let mut waits = start(dir.path(), "0/2", &[&["--limit=1K"], &words[..]].concat());
+    while announced(&shards).is_empty() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    waits.kill().unwrap();
+    waits.wait().unwrap();
+    let in_state = names(&shards);
+    let link = in_state.iter().find(|name| name.len() == "parts-".len() + 32).unwrap();
+    let table = in_state.iter().find(|name| name.ends_with(".claims")).unwrap();
+    let precious = dir.path().join("precious");
+    fs::write(&precious, "precious").unwrap();
+    // As if its pieces were all still to be had.
+    let mut claims = fs::read(shards.join(table)).unwrap();
+    let head = claims.iter().position(|byte| *byte == 0).unwrap();
+    claims[head..].fill(0);
+    fs::write(dir.path().join("precious.claims"), claims).unwrap();
+    fs::remove_file(shards.join(link)).unwrap();
+    symlink("../precious", shards.join(link)).unwrap();
+    let (status, said) = end(start(dir.path(), "0/2", &words));
+    assert_eq!(status, Some(0), "{said}");
+    assert_eq!(fs::read(precious).unwrap(), b"precious");
+    assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")));
+    assert_eq!(names(dir.path()), ["a", "d", "precious", "precious.claims"]);
+}
+
+/// Rank 0 would go on without the share.
+#[test]
+fn a_rank_that_is_started_again_takes_its_report_back() {
+    let dir = tree();
+    let is_own = share_of(dir.path(), 1, 2);
+    let own = (0..20).map(|file| format!("e/f{file}")).find(|file| is_own(file)).unwrap();
+    let words = ["-a", "--resume", "a", "d"];
+    assert_eq!(end(start(dir.path(), "1/2", &words)).0, Some(0));
+    let report = dir.path().join(".d.gush-shards/rank-1.done");
+    assert!(report.exists());
+    fs::write(dir.path().join("a").join(own), noise(1 << 20, 11)).unwrap();
+    let slow = [&["--limit=20K", "--threads=1"][..], &words].concat();
+    let mut again = start(dir.path(), "1/2", &slow);
+    while report.exists() {
+        assert!(again.try_wait().unwrap().is_none(), "the report stayed until the next one");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    again.kill().unwrap();
+    again.wait().unwrap();
+}
+
+/// The state says which files are done: another user's could say so of files that are not.
+#[test]
+fn a_state_of_another_user_is_refused() {
+    let user = match nobody() {
+        Ok(user) => user,
+        Err(why) => return skipped(&why),
+    };
+    let dir = tree();
+    let shards = dir.path().join(".d.gush-shards");
+    fs::create_dir(&shards).unwrap();
+    std::os::unix::fs::chown(&shards, Some(user), None).unwrap();
+    let said = fails(dir.path(), &["-a", "--shard=0/2", "a", "d"]);
+    let what = "no state of ranks: not a directory of this user";
+    assert_eq!(said, format!("gush: cp: .d.gush-shards: {what}\n"));
+    assert_eq!(names(&shards), [""; 0]);
+}
+
 /// A tree with a large file of data, and nothing else.
 fn one_large_file() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -797,22 +916,29 @@ fn one_large_file() -> tempfile::TempDir {
 
 /// A piece is copied by one thread: others of this rank copy other pieces, and `--threads` is for all of them.
 #[test]
-fn a_rank_with_one_thread_copies_pieces_on_this_thread() {
-    let words = ["-a", "--threads=1", "--method=read-write", "a", "d"];
-    let started = |dir: &Path| {
-        let [one, zero] = traced(dir, &["-e", "trace=clone,clone3"], &words)?;
-        assert_eq!(state(&dir.join("d")), state(&dir.join("a")), "{}{}", one.1, zero.1);
-        let count = |calls: &str| calls.lines().filter(|call| call.contains("clone")).count();
-        Ok::<_, String>([count(&one.0), count(&zero.0)])
-    };
-    let dir = one_large_file();
-    let of_pieces = match started(dir.path()) {
-        Ok(started) => started,
-        Err(why) => return skipped(&why),
-    };
-    let small = tempfile::tempdir().unwrap();
-    fs::create_dir(small.path().join("a")).unwrap();
-    assert_eq!(of_pieces, started(small.path()).unwrap(), "beside those of every rank");
+fn a_rank_copies_pieces_on_as_many_threads_as_it_was_told() {
+    for threads in [1, 2, 3] {
+        let option = format!("--threads={threads}");
+        let words = ["-a", &option, "--method=read-write", "a", "d"];
+        let started = |dir: &Path| {
+            let [one, zero] = traced(dir, &["-e", "trace=clone,clone3"], &words)?;
+            assert_eq!(state(&dir.join("d")), state(&dir.join("a")), "{}{}", one.1, zero.1);
+            // The strace of a call that another thread interrupts has two lines.
+            let is_call = |call: &&str| call.contains("clone") && !call.contains("resumed>");
+            Ok::<_, String>([one, zero].map(|(calls, _)| calls.lines().filter(is_call).count()))
+        };
+        let dir = one_large_file();
+        let of_pieces = match started(dir.path()) {
+            Ok(started) => started,
+            Err(why) => return skipped(&why),
+        };
+        let small = tempfile::tempdir().unwrap();
+        fs::create_dir(small.path().join("a")).unwrap();
+        let of_every_rank = started(small.path()).unwrap();
+        // A rank that came too late for any piece has started nobody for them.
+        let for_pieces = [0, 1].map(|rank| of_pieces[rank] - of_every_rank[rank]);
+        assert_eq!(for_pieces.into_iter().max(), Some(threads - 1), "{for_pieces:?}");
+    }
 }
 
 #[test]
@@ -858,7 +984,9 @@ fn a_rank_tells_of_a_piece_that_failed() {
     let source = dir.path().join("a/data");
     let calls = "inject=copy_file_range:error=EIO:when=1";
     let options = ["-P", source.to_str().unwrap(), "-e", calls];
-    let ranks = match traced(dir.path(), &options, &["-a", "--threads=1", "a", "d"]) {
+    // By name: where blocks can be shared, nothing else would make this call.
+    let words = ["-a", "--threads=1", "--method=copy-file-range", "a", "d"];
+    let ranks = match traced(dir.path(), &options, &words) {
         Ok(ranks) => ranks,
         Err(why) => return skipped(&why),
     };
@@ -868,6 +996,24 @@ fn a_rank_tells_of_a_piece_that_failed() {
     }
     assert!(ranks.iter().any(|(calls, _)| calls.contains("EIO")), "{ranks:?}");
     assert!(!dir.path().join("d/data").exists());
+}
+
+#[test]
+fn the_first_piece_that_fails_may_end_the_share() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "mkdir a && for n in 1 2 3 4; do truncate -s 70M a/$n && for at in 1 20 40 60; do
+        printf x | dd of=a/$n bs=1M seek=$at conv=notrunc 2>/dev/null; done; done";
+    assert!(script(dir.path(), text).status.success());
+    let calls = ["-e", "trace=copy_file_range"];
+    let inject = ["-e", "inject=copy_file_range:error=EIO:when=1"];
+    let words = ["-a", "--on-error=stop", "--threads=1", "--method=copy-file-range", "a", "d"];
+    let ranks = match traced(dir.path(), &[calls, inject].concat(), &words) {
+        Ok(ranks) => ranks,
+        Err(why) => return skipped(&why),
+    };
+    let count = |(calls, _): &(String, String)| calls.matches("copy_file_range(").count();
+    // Rank 0 comes to pieces in any case.
+    assert!(count(&ranks[0]) <= 1 && count(&ranks[1]) == 1, "{ranks:?}");
 }
 
 #[test]
@@ -922,6 +1068,37 @@ fn a_large_source_that_vanishes_after_it_was_announced_is_told() {
     }
 }
 
+/// A file may be in nobody's share: no success, and nothing that vouches for all files.
+#[test]
+fn ranks_that_saw_other_files_than_they_shared_have_not_copied_the_tree() {
+    let dir = tree();
+    fs::write(dir.path().join("a/MANIFEST"), "all").unwrap();
+    let shards = dir.path().join(".d.gush-shards");
+    let words = ["-aT", "--commit-last=MANIFEST", "--resume", "a", "d"];
+    let first = start(dir.path(), "0/2", &words);
+    wait_for(&shards.join("rank-0.done"));
+    let told = fs::read_to_string(shards.join("rank-0.done")).unwrap();
+    let [all, own]: [u64; 2] =
+        std::array::from_fn(|at| told.split(' ').nth(3 + at).unwrap().parse().unwrap());
+    // The other rank says that it has all but one of the files that rank 0 has seen.
+    let text = format!("share 1 2 {all} {} 0 50 0 1 end\n", all.wrapping_sub(own).wrapping_sub(7));
+    fs::write(shards.join("new"), text).unwrap();
+    fs::rename(shards.join("new"), shards.join("rank-1.done")).unwrap();
+    let (status, said) = end(first);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(
+        said.contains("a: changed while being copied: the ranks saw different files"),
+        "{said}"
+    );
+    assert!(said.contains("a/MANIFEST: not copied"), "{said}");
+    assert!(!dir.path().join("d/MANIFEST").exists());
+    for (status, said) in both(dir.path(), &words) {
+        assert_eq!(status, Some(0), "{said}");
+    }
+    assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")));
+    assert_eq!(names(dir.path()), ["a", "d"]);
+}
+
 /// Two ranks, and what each said.
 fn both(dir: &Path, words: &[&str]) -> [(Option<i32>, String); 2] {
     ["1/2", "0/2"].map(|rank| start(dir, rank, words)).map(end)
@@ -937,6 +1114,9 @@ fn pieces_count_for_the_file_that_got_them_and_for_no_later_one() {
         let words = ["-a", "-T", "--resume", "a", "d"];
         let failed = both(dir.path(), &words);
         assert!(failed.iter().any(|(status, _)| *status == Some(1)), "{failed:?}");
+        // Who goes on reports anew: rank 0 would fail by an old report before the rank could mend it.
+        let left = names(&dir.path().join(".d.gush-shards"));
+        assert!(left.iter().all(|name| !name.ends_with(".done")), "{left:?}");
         let output = script(dir.path(), &format!("{removed}; rm -rf d"));
         assert!(output.status.success(), "{}", stderr(&output));
         for (status, said) in both(dir.path(), &words) {
@@ -1002,6 +1182,35 @@ fn a_divided_file_whose_pieces_are_removed_before_the_end_is_copied_whole() {
     assert_eq!(status, Some(0), "{said}");
     assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")));
     assert_eq!(names(dir.path()), ["a", "d"]);
+}
+
+/// Rank 0, started again, takes what has its name for whole.
+#[test]
+fn a_file_that_rank_0_copies_whole_has_no_name_before_it_is() {
+    let dir = one_large_file();
+    let shards = dir.path().join(".d.gush-shards");
+    let mut first = start(dir.path(), "0/2", &["-a", "--limit=40M", "a", "d"]);
+    wait_for(&shards.join("rank-0.done"));
+    let told = fs::read_to_string(shards.join("rank-0.done")).unwrap();
+    let words: Vec<&str> = told.split(' ').collect();
+    let [all, own, divided, files] = [3, 4, 5, 6].map(|at| words[at].parse::<u64>().unwrap());
+    // As if the other rank had announced and copied the rest, and somebody had removed all pieces.
+    for name in names(&shards).iter().filter(|name| name.starts_with("parts-")) {
+        fs::remove_file(shards.join(name)).unwrap();
+    }
+    let (others_own, divided, files) = (all.wrapping_sub(own), 1 - divided, 1 - files);
+    let text = format!("share 1 2 {all} {others_own} {divided} {files} 0 1 end\n");
+    fs::write(shards.join("new"), text).unwrap();
+    fs::rename(shards.join("new"), shards.join("rank-1.done")).unwrap();
+    let copy = dir.path().join("d/data");
+    while !copy.exists() {
+        assert!(first.try_wait().unwrap().is_none(), "no copy was seen");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let has_all = fs::read(&copy).unwrap() == fs::read(dir.path().join("a/data")).unwrap();
+    let (status, said) = end(first);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(has_all, "a part had the name");
 }
 
 #[test]

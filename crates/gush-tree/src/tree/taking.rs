@@ -131,6 +131,21 @@ struct Large {
     left: Mutex<Vec<u64>>,
 }
 
+/// Looks for work, and does it. Returns how long the look took by the clock `now`: a rank's pause grows with its looks, and not with the
+/// pieces that it has copied, behind which others may be free.
+fn look_and_take<T, F>(
+    taker: &mut T,
+    now: impl Fn() -> Instant,
+    look: impl FnOnce(&T) -> Result<F, Error>,
+    take: impl FnOnce(&mut T, F) -> Result<(), Error>,
+) -> Result<Duration, Error> {
+    let began = now();
+    let found = look(taker)?;
+    let looked = now().saturating_duration_since(began);
+    take(taker, found)?;
+    Ok(looked)
+}
+
 /// Takes pieces of one announced file after the other.
 pub(super) struct Taker<'a> {
     common: Common<'a>,
@@ -185,12 +200,14 @@ impl<'a> Taker<'a> {
     /// # Errors
     /// If the state cannot be read. What fails of a file is told to `events`.
     pub(super) fn take(&mut self, events: &mut dyn Events) -> Result<Duration, Error> {
-        let began = Instant::now();
-        let links = self.new_links()?;
-        let look = began.elapsed();
+        let take_of_all = |taker: &mut Self, links| taker.take_of_all(links, events);
+        look_and_take(self, Instant::now, |taker| taker.new_links(), take_of_all)
+    }
+
+    fn take_of_all(&mut self, links: Vec<PathBuf>, events: &mut dyn Events) -> Result<(), Error> {
         for link in links {
             if self.is_stopped() {
-                return Ok(look);
+                return Ok(());
             }
             match self.large(&link) {
                 Ok(Some(large)) => self.take_of(&large, events)?,
@@ -200,7 +217,7 @@ impl<'a> Taker<'a> {
             }
             self.known.insert(link);
         }
-        Ok(look)
+        Ok(())
     }
 
     /// Removes announcements whose source is gone or another by now, so that a copy that goes on does not miss the file again. No rank takes pieces any more.
@@ -359,5 +376,30 @@ impl<'a> Taker<'a> {
             self.parts.copy_piece(&job, (source.as_fd(), name), piece, events)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn copied_pieces_count_for_no_pause() {
+        let (began, passed) = (Instant::now(), Cell::new(Duration::ZERO));
+        let lasts = |time| passed.set(passed.get() + time);
+        let look = |_: &()| {
+            lasts(Duration::from_millis(3));
+            Ok("an announced file")
+        };
+        let take = |_: &mut (), found| {
+            assert_eq!(found, "an announced file");
+            lasts(Duration::from_secs(3600));
+            Ok(())
+        };
+        let looked = look_and_take(&mut (), || began + passed.get(), look, take);
+        assert_eq!(looked.unwrap(), Duration::from_millis(3));
+        assert_eq!(passed.get(), Duration::from_millis(3_600_003), "all was taken");
     }
 }
