@@ -5,9 +5,10 @@ use std::io;
 
 use rustix::io::Errno;
 
+use crate::errno::errno_name;
 use crate::fault::Fault;
 use crate::flow::Failure;
-use crate::method::{Refusal, errno_name};
+use crate::method::Refusal;
 use crate::port::Side;
 use crate::sys::Call;
 

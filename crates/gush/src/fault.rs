@@ -4,7 +4,7 @@ use std::fmt;
 
 use rustix::io::Errno;
 
-use crate::method::errno_name;
+use crate::errno::errno_name;
 use crate::port::Side;
 use crate::sys::Call;
 

@@ -103,6 +103,7 @@ mod digest;
 #[path = "digest/absent.rs"]
 mod digest;
 mod endpoint;
+mod errno;
 mod error;
 mod eyes;
 mod fault;
@@ -138,10 +139,11 @@ pub use cancel::Cancel;
 #[cfg(feature = "digest")]
 pub use digest::Digest;
 pub use endpoint::{Endpoint, Kind};
+pub use errno::errno_name;
 pub use error::{Error, hint_for};
 pub use fault::Fault;
 pub use kernel::{FileSplice, Kernel, Vmsplice, is_refusal};
-pub use method::{MethodName, Refusal, UnknownMethod, errno_name};
+pub use method::{MethodName, Refusal, UnknownMethod};
 pub use mover::{Choice, Holes, Mover, copy};
 pub use pages::{HUGE_PAGE_BYTES, Lent, Pages, Strip};
 pub use plan::Refusals;

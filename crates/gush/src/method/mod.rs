@@ -6,9 +6,7 @@
 //! still in the source. No method can be plugged in from outside: the invariants of a move rest on the
 //! methods here.
 
-use std::borrow::Cow;
 use std::fmt;
-use std::str::FromStr;
 
 use rustix::io::Errno;
 
@@ -25,9 +23,11 @@ mod direct;
 mod mapped;
 mod mmap_copy;
 mod mmap_write;
+mod name;
 mod read_mmap;
 mod read_write;
 mod reflink;
+mod refusal;
 mod sendfile;
 mod setup;
 mod splice;
@@ -36,167 +36,10 @@ mod streamed;
 mod uring;
 mod vmsplice;
 
+pub use name::{MethodName, UnknownMethod};
+pub use refusal::Refusal;
 pub(crate) use setup::Setup;
 pub(crate) use streamed::Streamed;
-
-#[cfg(feature = "uring")]
-const URING: uring::Uring = uring::Uring;
-#[cfg(not(feature = "uring"))]
-const URING: absent::Absent = absent::Absent {
-    name: MethodName::Uring,
-    why: "this program was built without io_uring (the feature uring of the library gush)",
-};
-
-macro_rules! methods {
-    ($($variant:ident $name:literal $method:path, $what:literal;)+) => {
-        /// The techniques, by the names that `--method` takes.
-        ///
-        /// ```
-        /// use gush::MethodName;
-        /// let name: MethodName = "copy-file-range".parse()?;
-        /// assert_eq!(name, MethodName::CopyFileRange);
-        /// assert!("rsync".parse::<MethodName>().is_err());
-        /// # Ok::<(), gush::UnknownMethod>(())
-        /// ```
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        #[non_exhaustive]
-        pub enum MethodName {
-            $(#[doc = $what] $variant,)+
-        }
-
-        impl MethodName {
-            /// Every technique.
-            pub const ALL: &'static [MethodName] = &[$(MethodName::$variant),+];
-
-            /// The name, as in `--method`.
-            #[must_use]
-            pub fn as_str(self) -> &'static str {
-                match self { $(MethodName::$variant => $name,)+ }
-            }
-
-            /// The technique, in a line.
-            ///
-            /// ```
-            /// for name in gush::MethodName::ALL {
-            ///     println!("{name:16} {}", name.summary());
-            /// }
-            /// assert_eq!(gush::MethodName::Splice.as_str(), "splice");
-            /// ```
-            #[must_use]
-            pub fn summary(self) -> &'static str {
-                match self { $(MethodName::$variant => $what,)+ }
-            }
-
-            /// The technique itself.
-            pub(crate) fn method(self) -> &'static dyn Method {
-                match self { $(MethodName::$variant => &$method,)+ }
-            }
-        }
-    };
-}
-
-methods! {
-    Reflink "reflink" reflink::Reflink,
-        "Shares the blocks: FICLONE, or FICLONERANGE for a part; no data is written";
-    CopyFileRange "copy-file-range" copy_file_range::CopyFileRange,
-        "Copies inside the kernel, or inside the server: copy_file_range";
-    Sendfile "sendfile" sendfile::Sendfile,
-        "Copies inside the kernel, from what can be paged to anything: sendfile";
-    Splice "splice" splice::Splice,
-        "Moves page references through a pipe: splice";
-    Vmsplice "vmsplice" vmsplice::Vmsplice,
-        "Reads into page-aligned memory, lends its pages to a pipe, splices on";
-    MmapWrite "mmap-write" mmap_write::MmapWrite,
-        "Maps the source and writes from the mapping";
-    MmapCopy "mmap-copy" mmap_copy::MmapCopy,
-        "Maps both files and copies memory";
-    ReadMmap "read-mmap" read_mmap::ReadMmap,
-        "Reads into the mapped target, in several threads if that helps";
-    ReadWrite "read-write" read_write::ReadWrite,
-        "Reads into a buffer and writes from it: works everywhere";
-    Direct "direct" direct::Direct,
-        "Reads and writes past the page cache: O_DIRECT";
-    Uring "uring" URING,
-        "Keeps several reads and writes under way: io_uring";
-}
-
-impl MethodName {
-    /// Do the bytes pass through this process, so that they can be hashed on the way?
-    ///
-    /// ```
-    /// use gush::MethodName;
-    /// assert!(MethodName::ReadWrite.sees_bytes());
-    /// assert!(!MethodName::Splice.sees_bytes());
-    /// ```
-    #[must_use]
-    pub fn sees_bytes(self) -> bool {
-        self.method().traits().sees_bytes
-    }
-
-    /// Can a later write to a source file show in bytes "already sent" to a pipe or socket?
-    ///
-    /// ```
-    /// use gush::MethodName;
-    /// assert!(MethodName::Sendfile.shares_source());
-    /// assert!(!MethodName::ReadWrite.shares_source());
-    /// ```
-    #[must_use]
-    pub fn shares_source(self) -> bool {
-        self.method().traits().shares_source
-    }
-
-    /// May ranges of one file be moved on several threads at once?
-    ///
-    /// ```
-    /// use gush::MethodName;
-    /// assert!(MethodName::ReadWrite.is_parallel());
-    /// assert!(!MethodName::Reflink.is_parallel());
-    /// ```
-    #[must_use]
-    pub fn is_parallel(self) -> bool {
-        self.method().traits().parallel
-    }
-}
-
-impl fmt::Display for MethodName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-/// A name without a technique.
-///
-/// ```
-/// let unknown = "rsync".parse::<gush::MethodName>().unwrap_err();
-/// assert!(unknown.to_string().starts_with("no method is called 'rsync'; there are auto, reflink,"));
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownMethod(String);
-
-impl fmt::Display for UnknownMethod {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no method is called '{}'; there are auto, {}", self.0, all_names())
-    }
-}
-
-impl std::error::Error for UnknownMethod {}
-
-fn all_names() -> String {
-    let names: Vec<_> = MethodName::ALL.iter().map(|name| name.as_str()).collect();
-    names.join(", ")
-}
-
-impl FromStr for MethodName {
-    type Err = UnknownMethod;
-
-    fn from_str(text: &str) -> Result<Self, UnknownMethod> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|name| name.as_str() == text)
-            .ok_or_else(|| UnknownMethod(text.to_owned()))
-    }
-}
 
 /// Two endpoints, and the part of the source to be moved.
 #[derive(Clone, Copy, Debug)]
@@ -242,182 +85,6 @@ pub(crate) struct Traits {
     pub(crate) writes_ahead: bool,
     /// Everything moves in one step, of any budget.
     pub(crate) whole: bool,
-}
-
-/// Why a technique cannot move this, here; nothing was touched (invariant 3).
-///
-/// ```
-/// use gush::{Call, Choice, Errno, MethodName, Mover};
-/// let (source, target) = (std::fs::File::open("/dev/zero")?, tempfile::tempfile()?);
-/// std::io::Write::write_all(&mut (&target), b"x")?;
-/// let by_name = Choice::Only(MethodName::CopyFileRange);
-/// let error = Mover::new(&source, &target).method(by_name).run().unwrap_err();
-/// let refusal = error.refusal().unwrap();
-/// assert_eq!((refusal.call, refusal.errno), (Some(Call::CopyFileRange), Some(Errno::INVAL)));
-/// # Ok::<(), std::io::Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Refusal {
-    /// The technique.
-    pub method: MethodName,
-    /// The refused call, where the kernel is the reason.
-    pub call: Option<Call>,
-    /// The kernel's answer to the call.
-    pub errno: Option<Errno>,
-    /// The reason, or the refused call.
-    pub why: Cow<'static, str>,
-}
-
-impl Refusal {
-    /// The reason where the user ruled the method out.
-    pub(crate) const EXCLUDED: &str = "excluded by an option";
-
-    /// The reason where each write of the target goes to its end.
-    const APPENDS: &str = "the target was opened with O_APPEND";
-
-    pub(crate) fn because(method: MethodName, why: &'static str) -> Self {
-        Self { method, call: None, errno: None, why: Cow::Borrowed(why) }
-    }
-
-    pub(crate) fn by_kernel(method: MethodName, call: Call, errno: Errno) -> Self {
-        let why = Cow::Borrowed(call.name());
-        Self { method, call: Some(call), errno: Some(errno), why }
-    }
-
-    /// The method said "nothing more" where a `read` finds bytes.
-    pub(crate) fn false_end(method: MethodName) -> Self {
-        Self::because(method, "the source has bytes behind the end that the method reports")
-    }
-
-    /// Did the user rule the method out?
-    pub(crate) fn is_of_user(&self) -> bool {
-        self.why == Self::EXCLUDED
-    }
-
-    /// Does the method not serve a target with `O_APPEND`?
-    ///
-    /// ```
-    /// let from = tempfile::tempfile()?;
-    /// let to = tempfile::NamedTempFile::new()?;
-    /// let to = std::fs::File::options().append(true).open(to.path())?;
-    /// let splice = gush::Choice::Only(gush::MethodName::Splice);
-    /// let error = gush::Mover::new(&from, &to).method(splice).run().unwrap_err();
-    /// assert!(error.refusal().unwrap().is_of_append());
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    #[must_use]
-    pub fn is_of_append(&self) -> bool {
-        self.why == Self::APPENDS
-    }
-
-    /// Is the target full, or at the size limit? Then another method finds no more room.
-    pub(crate) fn lacks_room(&self) -> bool {
-        matches!(self.errno, Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG))
-    }
-
-    /// The line of `--explain`.
-    pub(crate) fn line(&self) -> impl fmt::Display + '_ {
-        struct Line<'a>(&'a Refusal);
-        impl fmt::Display for Line<'_> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "refused {}: {}", self.0.method, self.0.why)?;
-                self.0.errno.map_or(Ok(()), |errno| write!(f, ": {}", errno_name(errno)))
-            }
-        }
-        Line(self)
-    }
-
-    /// The symbolic name of the errno, such as `EXDEV`, where the kernel answered one.
-    #[must_use]
-    pub fn errno_name(&self) -> Option<String> {
-        self.errno.map(errno_name)
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.errno {
-            // Only a mapped target makes a method give up this way.
-            Some(Errno::FAULT) => write!(
-                f,
-                "{} cannot go on: {}: EFAULT: the target was truncated, or its file system is full",
-                self.method, self.why
-            ),
-            Some(errno) if self.lacks_room() => {
-                let name = errno_name(errno);
-                write!(f, "{} finds no room for the target: {}: {name}", self.method, self.why)
-            }
-            Some(errno) => {
-                write!(f, "{} is refused here: {}: {}", self.method, self.why, errno_name(errno))
-            }
-            None => write!(f, "{} cannot serve this: {}", self.method, self.why),
-        }
-    }
-}
-
-impl std::error::Error for Refusal {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.errno.as_ref().map(|errno| errno as _)
-    }
-}
-
-/// The name of an errno in the manual pages.
-///
-/// ```
-/// assert_eq!(gush::errno_name(gush::Errno::XDEV), "EXDEV");
-/// assert_eq!(gush::errno_name(gush::Errno::from_raw_os_error(4000)), "errno 4000");
-/// ```
-#[must_use]
-pub fn errno_name(errno: Errno) -> String {
-    const NAMES: &[(Errno, &str)] = &[
-        (Errno::INVAL, "EINVAL"),
-        (Errno::NOSYS, "ENOSYS"),
-        (Errno::OPNOTSUPP, "EOPNOTSUPP"),
-        (Errno::XDEV, "EXDEV"),
-        (Errno::PERM, "EPERM"),
-        (Errno::ACCESS, "EACCES"),
-        (Errno::NOTTY, "ENOTTY"),
-        (Errno::TXTBSY, "ETXTBSY"),
-        (Errno::NODEV, "ENODEV"),
-        (Errno::SPIPE, "ESPIPE"),
-        (Errno::OVERFLOW, "EOVERFLOW"),
-        (Errno::BADF, "EBADF"),
-        (Errno::NOMEM, "ENOMEM"),
-        (Errno::MFILE, "EMFILE"),
-        (Errno::NFILE, "ENFILE"),
-        (Errno::NOSPC, "ENOSPC"),
-        (Errno::DQUOT, "EDQUOT"),
-        (Errno::IO, "EIO"),
-        (Errno::PIPE, "EPIPE"),
-        (Errno::CONNRESET, "ECONNRESET"),
-        (Errno::FAULT, "EFAULT"),
-        (Errno::FBIG, "EFBIG"),
-        (Errno::ISDIR, "EISDIR"),
-        (Errno::ROFS, "EROFS"),
-        (Errno::BUSY, "EBUSY"),
-        (Errno::INTR, "EINTR"),
-        (Errno::AGAIN, "EAGAIN"),
-        (Errno::NOENT, "ENOENT"),
-        (Errno::EXIST, "EEXIST"),
-        (Errno::NOTCONN, "ENOTCONN"),
-        (Errno::MSGSIZE, "EMSGSIZE"),
-        (Errno::CONNREFUSED, "ECONNREFUSED"),
-        (Errno::CONNABORTED, "ECONNABORTED"),
-        (Errno::TIMEDOUT, "ETIMEDOUT"),
-        (Errno::HOSTUNREACH, "EHOSTUNREACH"),
-        (Errno::NETUNREACH, "ENETUNREACH"),
-        (Errno::NETDOWN, "ENETDOWN"),
-        (Errno::DESTADDRREQ, "EDESTADDRREQ"),
-        (Errno::NOBUFS, "ENOBUFS"),
-        (Errno::STALE, "ESTALE"),
-        (Errno::NXIO, "ENXIO"),
-        (Errno::DEADLK, "EDEADLK"),
-    ];
-    NAMES
-        .iter()
-        .find(|(known, _)| *known == errno)
-        .map_or_else(|| format!("errno {}", errno.raw_os_error()), |(_, name)| (*name).to_owned())
 }
 
 /// The outcome of one step of a range.
