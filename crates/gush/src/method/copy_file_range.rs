@@ -7,7 +7,7 @@
 
 use super::{
     Method, MethodName, Pair, Range, Refusal, Setup, Start, Step, Traits, call_bytes,
-    is_aligned_for_direct,
+    refuse_unaligned,
 };
 use crate::kernel::Kernel;
 use crate::port::{Port, Side};
@@ -30,7 +30,7 @@ impl Method for CopyFileRange {
     }
 
     fn serves(&self, pair: &Pair<'_>, _kernel: &Kernel) -> Result<(), Refusal> {
-        is_aligned_for_direct(self.name(), pair)
+        refuse_unaligned(self.name(), pair)
     }
 
     fn start<'fd>(&self, pair: &Pair<'fd>, _setup: &Setup) -> Result<Start<'fd>, Refusal> {

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::mapped::{MappedSource, WINDOW_BYTES, source_fault};
 use super::{
-    Method, MethodName, Pair, Range, Refusal, Setup, Start, Step, Traits, is_aligned_for_direct,
+    Method, MethodName, Pair, Range, Refusal, Setup, Start, Step, Traits, refuse_unaligned,
     source_offset,
 };
 use crate::kernel::Kernel;
@@ -28,7 +28,7 @@ impl Method for MmapWrite {
 
     fn serves(&self, pair: &Pair<'_>, _kernel: &Kernel) -> Result<(), Refusal> {
         source_offset(self.name(), pair)?;
-        is_aligned_for_direct(self.name(), pair)
+        refuse_unaligned(self.name(), pair)
     }
 
     fn start<'fd>(&self, pair: &Pair<'fd>, setup: &Setup) -> Result<Start<'fd>, Refusal> {

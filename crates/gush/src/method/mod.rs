@@ -145,7 +145,7 @@ pub(crate) trait Method: fmt::Debug + Sync {
     ///
     /// # Errors
     /// The refusal.
-    fn is_served(&self, _pair: &Pair<'_>) -> Result<bool, Refusal> {
+    fn probe(&self, _pair: &Pair<'_>) -> Result<bool, Refusal> {
         Ok(false)
     }
 
@@ -195,7 +195,7 @@ fn target_offset(method: MethodName, pair: &Pair<'_>) -> Result<u64, Refusal> {
 /// Refuses odd pieces into a file with O_DIRECT, for methods whose own calls would be refused half-way:
 /// iomap checks the alignment of one extent after the other, and EINVAL can come after a part was
 /// written.
-fn is_aligned_for_direct(method: MethodName, pair: &Pair<'_>) -> Result<(), Refusal> {
+fn refuse_unaligned(method: MethodName, pair: &Pair<'_>) -> Result<(), Refusal> {
     // Logical blocks of disks have 512 or 4096 bytes: a multiple of 4096 suits both.
     const ALIGNMENT: u64 = 4096;
     let from = pair.source_at.or(pair.source.position()).unwrap_or(0);
@@ -228,14 +228,14 @@ pub(crate) fn flags_against_splices(
 }
 
 /// Refuses a target whose flags, or whose piece, splice(2) would refuse half-way.
-fn takes_splices(method: MethodName, pair: &Pair<'_>) -> Result<(), Refusal> {
+fn refuse_unspliceable(method: MethodName, pair: &Pair<'_>) -> Result<(), Refusal> {
     let from_stream = !pair.source.has_offsets();
     match flags_against_splices(pair.target.is_append(), pair.target.is_direct(), from_stream) {
         Some((why, errno)) => {
             let call = errno.map(|_| Call::Splice);
             Err(Refusal { method, call, errno, why: why.into() })
         }
-        None => is_aligned_for_direct(method, pair),
+        None => refuse_unaligned(method, pair),
     }
 }
 

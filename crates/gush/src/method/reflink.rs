@@ -38,7 +38,7 @@ impl Method for Reflink {
     /// A clone of nothing, the range behind the source's end: every check of files and file system comes
     /// before the check of the length (`__generic_remap_file_range_prep` of `fs/remap_range.c`). NFS servers
     /// answer EINVAL to an empty range.
-    fn is_served(&self, pair: &Pair<'_>) -> Result<bool, Refusal> {
+    fn probe(&self, pair: &Pair<'_>) -> Result<bool, Refusal> {
         let (source, target) = (pair.source.fd(), pair.target.fd());
         // From the end of the source nothing is shared: the call only answers whether it would serve.
         match sys::file::ficlone_range(source, pair.source.size_bytes(), 0, target, 0) {

@@ -8,7 +8,7 @@
 //! (`flow/decide.rs`), and `Flow::perform` makes the call (`flow/op.rs`).
 
 use super::streamed::{Means, Streamed};
-use super::{Method, MethodName, Pair, Refusal, Setup, Start, Traits, is_aligned_for_direct};
+use super::{Method, MethodName, Pair, Refusal, Setup, Start, Traits, refuse_unaligned};
 use crate::flow::Terms;
 use crate::kernel::Kernel;
 use crate::progress::Pace;
@@ -29,7 +29,7 @@ impl Method for Sendfile {
     }
 
     fn serves(&self, pair: &Pair<'_>, _kernel: &Kernel) -> Result<(), Refusal> {
-        is_aligned_for_direct(self.name(), pair)?;
+        refuse_unaligned(self.name(), pair)?;
         if pair.target_at.is_some() {
             return Err(Refusal::because(
                 self.name(),

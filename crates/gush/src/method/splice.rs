@@ -6,7 +6,7 @@
 //! `do_splice_from` of `fs/splice.c`).
 
 use super::streamed::{Means, Streamed};
-use super::{Method, MethodName, Pair, Refusal, Setup, Start, Traits, takes_splices};
+use super::{Method, MethodName, Pair, Refusal, Setup, Start, Traits, refuse_unspliceable};
 use crate::endpoint::Kind;
 use crate::flow::{Terms, gains_by_own_pipe, splices_directly};
 use crate::kernel::Kernel;
@@ -29,7 +29,7 @@ impl Method for Splice {
     }
 
     fn serves(&self, pair: &Pair<'_>, _kernel: &Kernel) -> Result<(), Refusal> {
-        takes_splices(self.name(), pair)
+        refuse_unspliceable(self.name(), pair)
     }
 
     fn start<'fd>(&self, pair: &Pair<'fd>, setup: &Setup) -> Result<Start<'fd>, Refusal> {

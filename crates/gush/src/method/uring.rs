@@ -7,7 +7,7 @@
 use rustix::io::{self, Errno};
 
 use super::{
-    Method, MethodName, Pair, Range, Refusal, Setup, Start, Step, Traits, is_aligned_for_direct,
+    Method, MethodName, Pair, Range, Refusal, Setup, Start, Step, Traits, refuse_unaligned,
     source_offset, target_offset,
 };
 use crate::endpoint::Endpoint;
@@ -41,7 +41,7 @@ impl Method for Uring {
     fn serves(&self, pair: &Pair<'_>, _kernel: &Kernel) -> Result<(), Refusal> {
         source_offset(self.name(), pair)?;
         target_offset(self.name(), pair)?;
-        is_aligned_for_direct(self.name(), pair)
+        refuse_unaligned(self.name(), pair)
     }
 
     fn start<'fd>(&self, pair: &Pair<'fd>, setup: &Setup) -> Result<Start<'fd>, Refusal> {

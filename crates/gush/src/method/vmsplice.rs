@@ -6,7 +6,7 @@
 //! drained from the pipe, never delivered (vmsplice(2)).
 
 use super::streamed::{Means, Streamed};
-use super::{Method, MethodName, Pair, Refusal, Setup, Start, Traits, takes_splices};
+use super::{Method, MethodName, Pair, Refusal, Setup, Start, Traits, refuse_unspliceable};
 use crate::flow::Terms;
 use crate::kernel::{Kernel, Vmsplice as Ability, page_bytes};
 use crate::pipe::Pipe;
@@ -28,7 +28,7 @@ impl Method for Vmsplice {
     }
 
     fn serves(&self, pair: &Pair<'_>, kernel: &Kernel) -> Result<(), Refusal> {
-        takes_splices(self.name(), pair)?;
+        refuse_unspliceable(self.name(), pair)?;
         match kernel.vmsplice() {
             Ability::Absent(errno) => Err(Refusal::by_kernel(self.name(), Call::Vmsplice, errno)),
             Ability::Copies | Ability::ZeroCopy => Ok(()),

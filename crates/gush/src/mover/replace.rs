@@ -88,7 +88,7 @@ impl Move<'_> {
             return Ok(self.cut_old_content(self.cursor.target_at())?);
         }
         let pair = self.cursor.pair_at_offsets(&self.ends, goal)?;
-        if name.method().is_served(&pair)? {
+        if name.method().probe(&pair)? {
             self.cut_old_content(self.cursor.bases().1)?;
         }
         Ok(())
