@@ -6,7 +6,7 @@ use rustix::io::{self, Errno};
 
 use super::Op;
 use crate::endpoint::{Endpoint, Kind};
-use crate::method::flags_against_splices;
+use crate::method::SpliceTarget;
 use crate::mover::Choice;
 use crate::port::{Manner, Port, Side};
 use crate::sys::{self, Call};
@@ -236,9 +236,14 @@ impl Stance {
             // The kernel says for itself.
             return None;
         }
-        let (appends, is_direct) = (self.manner.is_append(), self.manner.is_direct());
+        let as_target = SpliceTarget {
+            is_append: self.manner.is_append(),
+            is_direct: self.manner.is_direct(),
+            // A flow knows no sizes: its pieces are those of a stream.
+            has_odd_pieces: true,
+        };
         if side == Side::Target
-            && let Some((why, _)) = flags_against_splices(appends, is_direct, true)
+            && let Some((why, _)) = as_target.obstacle()
         {
             Some(why)
         } else if terms.never_held && self.kind() == Kind::Stream && !self.manner.is_nonblocking() {

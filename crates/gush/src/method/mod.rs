@@ -210,27 +210,39 @@ fn refuse_unaligned(method: MethodName, pair: &Pair<'_>) -> Result<(), Refusal> 
     Ok(())
 }
 
-/// Why the flags of a target rule out splices there, and the kernel's answer to one: with O_APPEND EINVAL
-/// (`do_splice_from` of `fs/splice.c`), but only once the bytes are in a pipe; with O_DIRECT a piece must be aligned, and
-/// those of a stream may be odd.
-pub(crate) fn flags_against_splices(
-    appends: bool,
-    is_direct: bool,
-    from_stream: bool,
-) -> Option<(&'static str, Option<Errno>)> {
-    const DIRECT: &str =
-        "the target was opened with O_DIRECT, and a stream's pieces are not aligned";
-    match (appends, is_direct && from_stream) {
-        (true, _) => Some((Refusal::APPENDS, Some(Errno::INVAL))),
-        (false, true) => Some((DIRECT, None)),
-        (false, false) => None,
+/// The facts about a target on which splices into the target depend.
+pub(crate) struct SpliceTarget {
+    /// Opened with O_APPEND: splice(2) answers EINVAL (`do_splice_from` of `fs/splice.c`), but only once the bytes are in a pipe.
+    pub(crate) is_append: bool,
+    /// Opened with O_DIRECT: each piece must be aligned.
+    pub(crate) is_direct: bool,
+    /// The bytes come from a stream, in pieces that may be odd.
+    pub(crate) has_odd_pieces: bool,
+}
+
+impl SpliceTarget {
+    /// Why splices are ruled out, and the kernel's answer to one, where splice(2) gives that reason itself.
+    pub(crate) fn obstacle(&self) -> Option<(&'static str, Option<Errno>)> {
+        const DIRECT: &str =
+            "the target was opened with O_DIRECT, and a stream's pieces are not aligned";
+        if self.is_append {
+            Some((Refusal::APPENDS, Some(Errno::INVAL)))
+        } else if self.is_direct && self.has_odd_pieces {
+            Some((DIRECT, None))
+        } else {
+            None
+        }
     }
 }
 
 /// Refuses a target whose flags, or whose piece, splice(2) would refuse half-way.
 fn refuse_unspliceable(method: MethodName, pair: &Pair<'_>) -> Result<(), Refusal> {
-    let from_stream = !pair.source.has_offsets();
-    match flags_against_splices(pair.target.is_append(), pair.target.is_direct(), from_stream) {
+    let target = SpliceTarget {
+        is_append: pair.target.is_append(),
+        is_direct: pair.target.is_direct(),
+        has_odd_pieces: !pair.source.has_offsets(),
+    };
+    match target.obstacle() {
         Some((why, errno)) => {
             let call = errno.map(|_| Call::Splice);
             Err(Refusal { method, call, errno, why: why.into() })
