@@ -13,7 +13,7 @@ use crate::sys::{self, Call};
 
 /// Where one side began.
 #[derive(Clone, Copy)]
-struct Place {
+struct Origin {
     /// The offset in bytes, where the side has offsets.
     base: Option<u64>,
     /// The user gave the offset; the descriptor's own position is not to move.
@@ -24,8 +24,8 @@ struct Place {
 ///
 /// Everything before the cursor has arrived, or was left out as a hole; no byte behind the cursor counts.
 pub(super) struct Cursor {
-    source: Place,
-    target: Place,
+    source: Origin,
+    target: Origin,
     pub(super) moved_bytes: u64,
     /// Of the bytes moved, those that are a hole of the target.
     pub(super) hole_bytes: u64,
@@ -45,21 +45,22 @@ impl Cursor {
     /// # Errors
     /// Where an offset was given for a descriptor without offsets, or one beyond the largest of the kernel.
     pub(super) fn of(request: &Request<'_>, ends: &Ends<'_>) -> Result<Self, Error> {
-        let place = |offset: Option<u64>, can: bool, own: Option<u64>, side| match offset {
-            Some(_) if !can => Err(Error::no_offset(side)),
-            // The kernel's offsets are signed, and answered so by lseek(2). Smaller ones leave room for any count of bytes.
-            Some(offset) if i64::try_from(offset).is_err() => {
-                Err(Error::failed(Fault { call: Call::Lseek, side, errno: Errno::INVAL }))
-            }
-            Some(_) => Ok(Place { base: offset, is_named: true }),
-            // A position that cannot be set again is no base: the descriptor itself keeps count.
-            None => Ok(Place { base: own.filter(|_| can), is_named: false }),
-        };
+        let origin =
+            |offset: Option<u64>, has_offsets: bool, position: Option<u64>, side| match offset {
+                Some(_) if !has_offsets => Err(Error::no_offset(side)),
+                // The kernel's offsets are signed, and answered so by lseek(2). Smaller ones leave room for any count of bytes.
+                Some(offset) if i64::try_from(offset).is_err() => {
+                    Err(Error::failed(Fault { call: Call::Lseek, side, errno: Errno::INVAL }))
+                }
+                Some(_) => Ok(Origin { base: offset, is_named: true }),
+                // A position that cannot be set again is no base: the descriptor itself keeps count.
+                None => Ok(Origin { base: position.filter(|_| has_offsets), is_named: false }),
+            };
         let Ends { source, target } = ends;
         let (from, to) = (request.source_offset, request.target_offset);
         Ok(Self {
-            source: place(from, source.has_offsets(), source.position(), Side::Source)?,
-            target: place(to, target.takes_offsets(), target.position(), Side::Target)?,
+            source: origin(from, source.has_offsets(), source.position(), Side::Source)?,
+            target: origin(to, target.takes_offsets(), target.position(), Side::Target)?,
             moved_bytes: 0,
             hole_bytes: 0,
             ended: false,
@@ -188,9 +189,9 @@ impl Cursor {
         if !self.positions_lag {
             return Ok(());
         }
-        for (side, place) in [(Side::Source, self.source), (Side::Target, self.target)] {
+        for (side, origin) in [(Side::Source, self.source), (Side::Target, self.target)] {
             // A named offset promises that the position stays where the caller left it.
-            let (false, Some(base)) = (place.is_named, place.base) else { continue };
+            let (false, Some(base)) = (origin.is_named, origin.base) else { continue };
             sys::file::seek(ends.fd(side), SeekFrom::Start(base + self.moved_bytes))
                 .map_err(|errno| self.failed(Call::Lseek, side, errno))?;
         }
