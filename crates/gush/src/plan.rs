@@ -160,18 +160,36 @@ pub struct Refusals(OnceLock<Box<Known>>);
 /// A list that only grows: whoever asks, as all threads of a tree do for each file, takes no lock.
 #[derive(Debug)]
 struct Known {
-    entry: Entry,
+    refused: Refused,
     next: OnceLock<Box<Known>>,
 }
 
-type Entry = (MethodName, (Kind, u64), (Kind, u64, bool));
+/// A method, and the facts about both sides for which the refusal of the method holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Refused {
+    method: MethodName,
+    source_kind: Kind,
+    source_device: u64,
+    target_kind: Kind,
+    target_device: u64,
+    target_appends: bool,
+}
 
-fn entry(method: MethodName, source: &Endpoint<'_>, target: &Endpoint<'_>) -> Entry {
-    (method, (source.kind(), source.device()), (target.kind(), target.device(), target.is_append()))
+impl Refused {
+    fn of(method: MethodName, source: &Endpoint<'_>, target: &Endpoint<'_>) -> Self {
+        Self {
+            method,
+            source_kind: source.kind(),
+            source_device: source.device(),
+            target_kind: target.kind(),
+            target_device: target.device(),
+            target_appends: target.is_append(),
+        }
+    }
 }
 
 impl Refusals {
-    /// Each entry costs every later question a comparison, and a method forgotten only a call: few pairs have more.
+    /// Each refusal costs every later question a comparison, and a method forgotten only a call: few pairs have more.
     const MOST: usize = 64;
 
     pub(crate) fn knows(
@@ -180,10 +198,10 @@ impl Refusals {
         source: &Endpoint<'_>,
         target: &Endpoint<'_>,
     ) -> bool {
-        let asked = entry(method, source, target);
+        let asked = Refused::of(method, source, target);
         let mut at = &self.0;
         while let Some(known) = at.get() {
-            if known.entry == asked {
+            if known.refused == asked {
                 return true;
             }
             at = &known.next;
@@ -197,12 +215,12 @@ impl Refusals {
         if !refusal.errno.is_some_and(|errno| OF_THE_PAIR.contains(&errno)) {
             return;
         }
-        let new = entry(refusal.method, source, target);
+        let new = Refused::of(refusal.method, source, target);
         let mut at = &self.0;
         for _ in 0..Self::MOST {
-            // Another thread may be faster: then its entry is here, and this one goes behind.
-            let known = at.get_or_init(|| Box::new(Known { entry: new, next: OnceLock::new() }));
-            if known.entry == new {
+            // Another thread may be faster: then its refusal is here, and this one goes behind.
+            let known = at.get_or_init(|| Box::new(Known { refused: new, next: OnceLock::new() }));
+            if known.refused == new {
                 return;
             }
             at = &known.next;
