@@ -77,8 +77,8 @@ pub(crate) struct Manner {
     append: bool,
     direct: bool,
     is_master: bool,
-    /// The descriptor refused the call that never waits (see [`Port::must_poll_from_now_on`]).
-    waits: bool,
+    /// The descriptor refused the call that never waits (see [`Port::learn_nowait_refused`]).
+    refuses_nowait: bool,
 }
 
 impl Manner {
@@ -102,7 +102,7 @@ impl Manner {
             append: false,
             direct: false,
             is_master: false,
-            waits: false,
+            refuses_nowait: false,
         }
     }
 
@@ -219,7 +219,7 @@ impl<'fd> Port<'fd> {
             append: endpoint.is_append(),
             direct: endpoint.is_direct(),
             is_master: kind == Kind::Terminal && file::is_terminal_master(fd),
-            waits: false,
+            refuses_nowait: false,
         };
         Self { fd, manner }
     }
@@ -227,11 +227,11 @@ impl<'fd> Port<'fd> {
     pub(crate) fn nowait(&self) -> Nowait {
         match self.manner.kind {
             // Also where it is non-blocking: `send` with MSG_NOSIGNAL raises no SIGPIPE.
-            Kind::Stream if !self.manner.waits => Nowait::Socket,
+            Kind::Stream if !self.manner.refuses_nowait => Nowait::Socket,
             // No plain read tells that it has cut a datagram.
             Kind::Datagram => Nowait::Socket,
             _ if self.manner.nonblocking => Nowait::Plain,
-            Kind::Pipe if !self.manner.waits => Nowait::Pipe,
+            Kind::Pipe if !self.manner.refuses_nowait => Nowait::Pipe,
             _ => Nowait::Plain,
         }
     }
@@ -241,22 +241,23 @@ impl<'fd> Port<'fd> {
         !self.manner.nonblocking && self.nowait() == Nowait::Plain && self.manner.can_idle
     }
 
-    /// Was the call that never waits refused? Then the descriptor is polled from here on, and read and
-    /// written plainly.
+    /// Learns from an error whether the call that never waits is refused here, and answers so. The descriptor is then polled
+    /// from here on, and read and written plainly: the caller makes the call again.
     ///
     /// `RWF_NOWAIT`: named FIFOs answer EOPNOTSUPP, pipes since Linux 6.4 do not (`fifo_open` and
     /// `create_pipe_files` of `fs/pipe.c`). A kernel without preadv2 answers ENOSYS, one without
     /// the flag EINVAL (preadv2(2)), and a seccomp filter mostly EPERM or
     /// ENOSYS; filters for processes with inherited sockets deny recvfrom and sendto.
     /// EBADF is about the descriptor and no flag: the descriptor is not open for this direction.
-    fn must_poll_from_now_on(&mut self, errno: Errno) -> bool {
-        let of_flag = is_refusal(errno) && errno != Errno::BADF;
+    fn learn_nowait_refused(&mut self, errno: Errno) -> bool {
         // EBADF would be the same without the flag; the other refusals are about the flag or the call.
-        let learned = self.manner.at.is_none() && self.nowait() != Nowait::Plain && of_flag;
-        // A datagram needs recv(2) to be whole: without it there is no sound call to fall back to.
-        let learned = learned && self.manner.kind != Kind::Datagram;
-        self.manner.waits |= learned;
-        learned
+        let is_about_flag = is_refusal(errno) && errno != Errno::BADF;
+        let was_nowait = self.manner.at.is_none() && self.nowait() != Nowait::Plain;
+        // A datagram needs recv(2) to be whole: there is no sound call to fall back to.
+        let has_plain_call = self.manner.kind != Kind::Datagram;
+        let is_refused = is_about_flag && was_nowait && has_plain_call;
+        self.manner.refuses_nowait |= is_refused;
+        is_refused
     }
 
     /// Reads once, without waiting: at most `buf.len()` bytes, 0 at the end. From a datagram socket 0
@@ -343,7 +344,7 @@ impl<'fd> Port<'fd> {
         };
         let got = match got {
             // The call that never waits is missing or denied: the plain one serves from now on, behind a poll(2).
-            Err(errno) if self.must_poll_from_now_on(errno) => return self.read_once(buf),
+            Err(errno) if self.learn_nowait_refused(errno) => return self.read_once(buf),
             // The unaligned tail of a file with O_DIRECT; the flag is the caller's, so a twin without it reads.
             Err(Errno::INVAL) if self.manner.direct => {
                 self.through_page_cache(OFlags::RDONLY, |twin, at| data::pread(twin, buf, at))
@@ -452,7 +453,7 @@ impl<'fd> Port<'fd> {
             }
         };
         let put = match put {
-            Err(errno) if self.must_poll_from_now_on(errno) => return self.write(buf),
+            Err(errno) if self.learn_nowait_refused(errno) => return self.write(buf),
             // With O_APPEND the twin's offset would be a guess about the end.
             Err(Errno::INVAL) if self.manner.direct && !self.manner.append => {
                 self.through_page_cache(OFlags::WRONLY, |twin, at| data::pwrite(twin, buf, at))
@@ -470,7 +471,7 @@ impl<'fd> Port<'fd> {
         }
         match data::send_before_more(self.fd, buf) {
             // A filter denies sendto(2).
-            Err(errno) if self.must_poll_from_now_on(errno) => self.write(buf),
+            Err(errno) if self.learn_nowait_refused(errno) => self.write(buf),
             answer => answer.inspect(|&put| self.advance(put)),
         }
     }
@@ -543,7 +544,7 @@ impl<'fd> Port<'fd> {
             _ => len,
         };
         match window.write(offset, len, self.fd, self.manner.at, nowait) {
-            Err(errno) if self.must_poll_from_now_on(errno) => {
+            Err(errno) if self.learn_nowait_refused(errno) => {
                 self.write_window(window, offset, len)
             }
             answer => answer.inspect(|&put| self.advance(put)),
