@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::SeekFrom;
@@ -14,134 +14,23 @@ use crate::endpoint::{Endpoint, Kind};
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::flow::{
-    Backlog, Failure, Fan, FanFds, FanNext, Interest, Moved, NUMBERS, Shelf, Spread, Stance, Terms,
-    Who, count_targets,
+    Backlog, Fan, FanFds, FanNext, Interest, Moved, NUMBERS, Shelf, Spread, Stance, Terms, Who,
+    count_targets,
 };
 use crate::method::{MethodName, Refusal};
 use crate::pages::Pages;
 use crate::pipe::{self, Pool};
 use crate::port::Side;
 use crate::progress::Control;
-use crate::report;
+use crate::report::leaves_file;
 use crate::sys::{self, Call};
 use crate::wait::{self, Wait, Waiter};
 
-/// A target that failed.
-///
-/// ```
-/// let (source, mut feeder) = std::io::pipe()?;
-/// let full = std::fs::File::options().write(true).open("/dev/full")?;
-/// std::io::Write::write_all(&mut feeder, b"no room")?;
-/// drop(feeder);
-///
-/// let report = gush::Tee::new(&source)
-///     .to(&full)
-///     .on_loss(&mut |loss| {
-///         assert_eq!((loss.target, loss.delivered_bytes), (0, 0));
-///         assert_eq!(loss.errno(), Some(gush::Errno::NOSPC));
-///         gush::Control::Continue
-///     })
-///     .run()?;
-/// assert!(!report.is_complete, "no target is left");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Loss {
-    /// The target, counted from 0 in the order of [`Tee::to`].
-    pub target: usize,
-    /// Bytes delivered to the target before.
-    pub delivered_bytes: u64,
-    /// The cause: where the reader left, the fault's `errno` is `EPIPE`.
-    pub failure: Failure,
-}
+mod report;
+mod stalls;
 
-impl Loss {
-    /// The kernel's answer, where the failure is the kernel's.
-    #[must_use]
-    pub fn errno(&self) -> Option<Errno> {
-        self.failure.errno()
-    }
-}
-
-/// The account of one target.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TeeTarget {
-    /// Bytes delivered: the first ones of the source, in order.
-    pub delivered_bytes: u64,
-    /// Why the target failed, if so.
-    pub failure: Option<Failure>,
-}
-
-/// The account of a [`Tee`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TeeReport {
-    /// Bytes taken from the source; of a file, those that some target got.
-    pub taken_bytes: u64,
-    /// Each target, in the order of [`Tee::to`].
-    pub targets: Vec<TeeTarget>,
-    /// The source ended, or gave the length asked for, and every remaining target has all bytes. A failed target is
-    /// none of them: [`TeeReport::failed`] names those.
-    pub is_complete: bool,
-    /// The bytes that each method delivered, over all targets, in the order of the methods' first bytes.
-    pub methods: Vec<(MethodName, u64)>,
-    /// The ways that the kernel refused, each once, in order.
-    pub refusals: Vec<Refusal>,
-    /// A splice may leave pages of the source with a reader of some target.
-    leaves_file: bool,
-}
-
-impl TeeReport {
-    /// The targets that failed, by number in the order of [`Tee::to`], each with the cause.
-    ///
-    /// ```
-    /// let source = std::fs::File::open("/proc/version")?;
-    /// let full = std::fs::File::options().write(true).open("/dev/full")?;
-    /// let whole = tempfile::tempfile()?;
-    /// let report = gush::Tee::new(&source).to(&whole).to(&full).run()?;
-    /// for (target, failure) in report.failed() {
-    ///     assert_eq!((target, failure.to_string()), (1, "write failed on the target: ENOSPC".into()));
-    /// }
-    /// assert_eq!((report.is_complete, report.failed().count()), (true, 1));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn failed(&self) -> impl Iterator<Item = (usize, &Failure)> + '_ {
-        let numbered = self.targets.iter().enumerate();
-        numbered.filter_map(|(target, to)| Some((target, to.failure.as_ref()?)))
-    }
-
-    /// The text of `gush tee --explain`: a line for each refusal, and one for each method that moved bytes.
-    ///
-    /// ```
-    /// let (source, left, right) = (std::fs::File::open("/proc/version")?, tempfile::tempfile()?, tempfile::tempfile()?);
-    /// let report = gush::Tee::new(&source).to(&left).to(&right).run()?;
-    /// assert!(report.explain().to_string().starts_with("picked read-write: "));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn explain(&self) -> impl fmt::Display + '_ {
-        Explanation(self)
-    }
-}
-
-struct Explanation<'a>(&'a TeeReport);
-
-impl fmt::Display for Explanation<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for refusal in &self.0.refusals {
-            writeln!(f, "{}", refusal.line())?;
-        }
-        for (method, bytes) in &self.0.methods {
-            writeln!(f, "picked {method}: {bytes} bytes to all outputs together")?;
-        }
-        let by = self.0.methods.iter().copied();
-        if let Some(line) = report::file_splice_line(self.0.leaves_file, by) {
-            writeln!(f, "{line}")?;
-        }
-        write!(f, "taken {} bytes", self.0.taken_bytes)
-    }
-}
+pub use report::{Loss, TeeReport, TeeTarget};
+use stalls::Stalls;
 
 type OnLoss<'a> = &'a mut (dyn FnMut(&Loss) -> Control + Send);
 
@@ -351,8 +240,9 @@ impl<'a> Tee<'a> {
     pub fn run(mut self) -> Result<TeeReport, Error> {
         let targets = std::mem::take(&mut self.targets);
         count_targets(targets.len()).map_err(Error::refused)?;
-        let Sides { source, source_at, targets: stances, unwritable } = self.prepare(&targets)?;
-        let mut leave = stances.iter().map(|to| report::leaves_file(source.kind(), to.kind()));
+        let Prepared { source, source_at, targets: stances, unwritable } =
+            self.prepare(&targets)?;
+        let mut leave = stances.iter().map(|to| leaves_file(source.kind(), to.kind()));
         let leaves_file = leave.any(|leaves| leaves);
         let told = match self.backlog_bytes {
             None => {
@@ -457,7 +347,7 @@ impl<'a> Tee<'a> {
     }
 
     /// Looks at both sides, and enlarges their pipes.
-    fn prepare(&self, targets: &[BorrowedFd<'a>]) -> Result<Sides, Error> {
+    fn prepare(&self, targets: &[BorrowedFd<'a>]) -> Result<Prepared, Error> {
         let failed = |(call, errno), side| Error::failed(Fault { call, side, errno });
         let look = |fd: BorrowedFd<'a>, side| -> Result<_, Error> {
             let endpoint = Endpoint::look(fd).map_err(|why| failed(why, side))?;
@@ -487,7 +377,7 @@ impl<'a> Tee<'a> {
         }
         let source_at = source.position().filter(|_| source.has_offsets());
         let source = stance(&source, Side::Source)?;
-        Ok(Sides { source, source_at, targets: stances, unwritable })
+        Ok(Prepared { source, source_at, targets: stances, unwritable })
     }
 
     fn lost(&mut self, fan: &impl Spread, target: u16) -> Control {
@@ -564,61 +454,13 @@ impl<'a> Tee<'a> {
 }
 
 /// The facts about the two sides before the first byte.
-struct Sides {
+struct Prepared {
     source: Stance,
     /// The source's position, if a file.
     source_at: Option<u64>,
     targets: Vec<Stance>,
     /// Targets that are not open for writing: lost with the first byte.
     unwritable: Vec<(u16, Fault)>,
-}
-
-/// Since when each target has had no room, and held the others back.
-struct Stalls {
-    most: Option<Duration>,
-    since: Vec<Option<Instant>>,
-}
-
-impl Stalls {
-    fn new(most: Option<Duration>, targets: usize) -> Self {
-        Self { most, since: vec![None; if most.is_some() { targets } else { 0 }] }
-    }
-
-    fn waits(&mut self, target: u16) {
-        if self.most.is_some() {
-            // The first time counts: a wait that another side ends does not begin the stall anew.
-            self.since[usize::from(target)].get_or_insert_with(Instant::now);
-        }
-    }
-
-    fn goes_on(&mut self, target: u16) {
-        if self.most.is_some() {
-            self.since[usize::from(target)] = None;
-        }
-    }
-
-    /// The time until a target has stalled for too long.
-    fn left(&self) -> Option<Duration> {
-        let most = self.most?;
-        let stalls = self.since.iter().flatten();
-        stalls.map(|since| most.saturating_sub(since.elapsed())).min()
-    }
-
-    /// How many targets have no room.
-    fn stalled(&self) -> usize {
-        self.since.iter().flatten().count()
-    }
-
-    /// Names each target that has stalled for too long, and begins to count anew.
-    fn over(&mut self, each: &mut dyn FnMut(u16)) {
-        let Some(most) = self.most else { return };
-        for (target, since) in NUMBERS.zip(&mut self.since) {
-            if since.is_some_and(|since| since.elapsed() >= most) {
-                *since = None;
-                each(target);
-            }
-        }
-    }
 }
 
 fn account_of(
