@@ -25,8 +25,8 @@ pub(super) const SUFFIX: &str = ".claims";
 const ENTRY_BYTES: usize = 4;
 
 /// The first and the longest pause between two tries for the lock, which a rank holds for a few calls.
-const LOCK_TRIES_EVERY: (Duration, Duration) =
-    (Duration::from_micros(100), Duration::from_millis(20));
+const FIRST_LOCK_PAUSE: Duration = Duration::from_micros(100);
+const LONGEST_LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// The table of one large file.
 #[derive(Debug)]
@@ -112,14 +112,14 @@ impl Claims {
     /// The lock on the table; `None` if the user has stopped the copy meanwhile. A rank that was stopped, or a server that is gone, keeps the lock
     /// for any time, and a wait in the kernel would go on after each signal.
     fn lock(&self, is_stopped: impl Fn() -> bool) -> io::Result<Option<Locked<'_>>> {
-        let mut pause = LOCK_TRIES_EVERY.0;
+        let mut pause = FIRST_LOCK_PAUSE;
         loop {
             match retry_on_intr(|| flock(&self.file, FlockOperation::NonBlockingLockExclusive)) {
                 Err(Errno::WOULDBLOCK) if is_stopped() => return Ok(None),
                 Err(Errno::WOULDBLOCK) => thread::sleep(pause),
                 locked => return Ok(locked.map(|()| Some(Locked(&self.file)))?),
             }
-            pause = LOCK_TRIES_EVERY.1.min(pause * 2);
+            pause = LONGEST_LOCK_PAUSE.min(pause * 2);
         }
     }
 

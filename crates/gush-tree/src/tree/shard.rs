@@ -42,17 +42,19 @@ const RULE: &str = "rule";
 /// The symbolic link in the state that tells the number of ranks.
 const RANKS: &str = "ranks";
 
-/// The longest pause of a rank that waits while its looks are short, and the longest of all, which rank 0 makes after a while.
-const LOOKS_EVERY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
-/// The interval of the first looks: ranks of one small tree end within milliseconds of each other.
-const LOOKS_FIRST: Duration = Duration::from_millis(1);
-
+/// The pause between the first looks: ranks of one small tree end within milliseconds of each other.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+/// The longest pause of a rank that waits while its looks are short.
+const LONGEST_PAUSE_OF_SHORT_LOOKS: Duration = Duration::from_millis(20);
+/// The longest pause of all, which rank 0 makes once it has told for whom it waits.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// A pause is so many times as long as the look before: a look lists the state, which has three names for each announced file.
-const LOOKS_REST: u32 = 4;
+const PAUSE_PER_LOOK: u32 = 4;
 
-/// How often, and for how long, the state is removed: NFS keeps a removed file under another
+/// How often the state is removed, and the pause between two tries: NFS keeps a removed file under another
 /// name (`.nfs…`) as long as a process of this machine has the file open.
-const REMOVE_TRIES: (u32, Duration) = (500, Duration::from_millis(10));
+const REMOVE_TRIES: u32 = 500;
+const REMOVE_TRIES_EVERY: Duration = Duration::from_millis(10);
 
 /// From then on the user is told for whom rank 0 waits.
 const TELLS_AFTER: Duration = Duration::from_secs(5);
@@ -391,7 +393,7 @@ impl<'a> State<'a> {
                 has_told = true;
             }
             let pause = until_next_look(began.elapsed(), look);
-            thread::sleep(if is_late { LOOKS_EVERY.1 } else { pause });
+            thread::sleep(if is_late { LONGEST_PAUSE } else { pause });
         }
     }
 
@@ -437,7 +439,7 @@ impl<'a> State<'a> {
     }
 
     fn remove(self) -> Result<(), Error> {
-        let mut tries_left = REMOVE_TRIES.0;
+        let mut tries_left = REMOVE_TRIES;
         loop {
             self.remove_pieces()?;
             for name in [RULE, RANKS] {
@@ -453,7 +455,7 @@ impl<'a> State<'a> {
                 retry_on_intr(|| fs::unlinkat(self.target.dir, &self.name, AtFlags::REMOVEDIR));
             match removed {
                 Err(Errno::NOTEMPTY | Errno::EXIST | Errno::BUSY) if tries_left > 0 => {
-                    thread::sleep(REMOVE_TRIES.1);
+                    thread::sleep(REMOVE_TRIES_EVERY);
                 }
                 removed => {
                     return removed.map_err(|errno| Error::os(&self.shown, "cannot remove", errno));
@@ -576,7 +578,10 @@ pub(super) fn copy(
 /// A part of the wait so far: nobody waits much longer than needed, and few looks are made. Long looks are made more seldom, since they keep the
 /// directory of state from ranks that announce files.
 fn until_next_look(waited: Duration, look: Duration) -> Duration {
-    (waited / 64).clamp(LOOKS_FIRST, LOOKS_EVERY.0).max(look * LOOKS_REST).min(LOOKS_EVERY.1)
+    (waited / 64)
+        .clamp(FIRST_PAUSE, LONGEST_PAUSE_OF_SHORT_LOOKS)
+        .max(look * PAUSE_PER_LOOK)
+        .min(LONGEST_PAUSE)
 }
 
 /// Takes pieces until none is free and none can come, as any rank but rank 0 does.

@@ -31,8 +31,9 @@ use crate::place::Place;
 /// So long after its own beginning a rank waits for others to begin.
 const OTHERS_BEGIN_WITHIN: Duration = Duration::from_secs(5);
 
-/// How often, and for how long, the lock of a walk is tried: other ranks hold it for a moment when they look at it.
-const LOCK_TRIES: (u32, Duration) = (200, Duration::from_millis(5));
+/// How often the lock of a walk is tried, and the pause between two tries: other ranks hold the lock for a moment when they look at it.
+const LOCK_TRIES: u32 = 200;
+const LOCK_TRIES_EVERY: Duration = Duration::from_millis(5);
 
 /// The sign that this rank walks through the tree, and may announce large files.
 pub(super) struct Walking<'s> {
@@ -53,10 +54,10 @@ impl<'s> Walking<'s> {
         let name = sign_of_walk(rank);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW;
         let file = Place::below(dir, &name, &name).open_regular(flags, Mode::RUSR | Mode::WUSR)?;
-        let mut tries_left = LOCK_TRIES.0;
+        let mut tries_left = LOCK_TRIES;
         loop {
             match retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockExclusive)) {
-                Err(Errno::WOULDBLOCK) if tries_left > 0 => thread::sleep(LOCK_TRIES.1),
+                Err(Errno::WOULDBLOCK) if tries_left > 0 => thread::sleep(LOCK_TRIES_EVERY),
                 locked => break locked?,
             }
             tries_left -= 1;

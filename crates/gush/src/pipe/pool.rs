@@ -23,8 +23,8 @@ const BORN_SLOTS: usize = 16;
 /// fragment of a packet takes a slot, however large a page is.
 const LEAST_SLOTS: usize = 4;
 
-/// The share of the user's pages for one process.
-const SHARE: (usize, usize) = (3, 4);
+/// So many quarters of the user's pages are for one process.
+const QUARTERS: usize = 3;
 
 /// Where there is no limit, as many pages as there are by default.
 const DEFAULT_PAGES: usize = 16384;
@@ -266,7 +266,7 @@ fn soft_limit_pages() -> usize {
 
 fn budget_bytes(pages: usize) -> usize {
     // Not all of them: past the limit every new pipe of the user has two slots, those of other programs too.
-    pages / SHARE.1 * SHARE.0 * page_bytes()
+    pages / 4 * QUARTERS * page_bytes()
 }
 
 #[cfg(test)]
