@@ -172,10 +172,12 @@ fn plan(options: &Options, look: Look) -> Plan {
     Plan {
         look,
         extra,
-        form: match () {
-            () if options.json => Form::Json,
-            () if display.numeric => Form::Numbers(numbers),
-            () => Form::Line,
+        form: if options.json {
+            Form::Json
+        } else if display.numeric {
+            Form::Numbers(numbers)
+        } else {
+            Form::Line
         },
         // As with pv, 0 is the terminal's width.
         columns: display.width.filter(|&columns| columns > 0),

@@ -111,11 +111,14 @@ pub fn report(dir: &Path, name: &str) -> Option<(Report, u32)> {
     let line = fs::read_to_string(dir.join(format!("{name}.report"))).ok()?;
     let words: Vec<&str> = line.split(' ').collect();
     let is = |at: usize| words[at] == "true";
-    let saw = match () {
-        () if !is(7) && !is(4) => ended_by(dir, name),
-        () if is(5) => Saw::Reset,
-        () if is(4) => Saw::End,
-        () => Saw::Nothing,
+    let saw = if !is(7) && !is(4) {
+        ended_by(dir, name)
+    } else if is(5) {
+        Saw::Reset
+    } else if is(4) {
+        Saw::End
+    } else {
+        Saw::Nothing
     };
     let report = Report {
         sent_bytes: words[1].parse().unwrap(),

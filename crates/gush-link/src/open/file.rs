@@ -111,12 +111,16 @@ fn kind(path: &Path) -> Result<Option<FileType>, OpenError> {
 }
 
 fn access(options: &Options, how: &How) -> OFlags {
-    match () {
-        () if options.is_on(Opt::ReadOnly) => OFlags::RDONLY,
-        () if options.is_on(Opt::WriteOnly) => OFlags::WRONLY,
-        () if !how.writes() => OFlags::RDONLY,
-        () if !how.reads() => OFlags::WRONLY,
-        () => OFlags::RDWR,
+    if options.is_on(Opt::ReadOnly) {
+        OFlags::RDONLY
+    } else if options.is_on(Opt::WriteOnly) {
+        OFlags::WRONLY
+    } else if !how.writes() {
+        OFlags::RDONLY
+    } else if !how.reads() {
+        OFlags::WRONLY
+    } else {
+        OFlags::RDWR
     }
 }
 

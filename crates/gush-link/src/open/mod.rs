@@ -167,10 +167,12 @@ impl How {
         if self.unread && !conduit.writes() {
             return Err(OpenError::said("open", "it can only be read, and bytes shall go there"));
         }
-        Ok(match () {
-            () if self.unwritten => conduit.read_only(),
-            () if self.unread => conduit.write_only(),
-            () => conduit,
+        Ok(if self.unwritten {
+            conduit.read_only()
+        } else if self.unread {
+            conduit.write_only()
+        } else {
+            conduit
         })
     }
 }

@@ -126,10 +126,12 @@ impl Contender {
     pub(super) fn answer(&self) -> Result<Option<Content>, Error> {
         let Some(path) = self.answer_path() else { return Ok(None) };
         let is_link = std::fs::symlink_metadata(&path).is_ok_and(|there| there.is_symlink());
-        let what = match () {
-            () if is_link => "a symbolic link",
-            () if self.ring.place.is_input(&path) => "the input itself, by another name",
-            () => return self.ring.judge(&self.label, Content::of(&path)?).map(Some),
+        let what = if is_link {
+            "a symbolic link"
+        } else if self.ring.place.is_input(&path) {
+            "the input itself, by another name"
+        } else {
+            return self.ring.judge(&self.label, Content::of(&path)?).map(Some);
         };
         Err(Error::refused(format!(
             "its {{out}} is {what}: nothing was written (--no-compare measures it nevertheless)"

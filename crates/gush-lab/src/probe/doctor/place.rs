@@ -59,13 +59,18 @@ impl Place {
 fn look(path: &Path) -> io::Result<Found> {
     let about = fs::metadata(path)?;
     let kind = about.file_type();
-    let sort = match () {
-        () if kind.is_dir() => Sort::Directory,
-        () if kind.is_file() => Sort::File,
-        () if kind.is_block_device() => Sort::Other("a block device"),
-        () if kind.is_char_device() => Sort::Other("a character device"),
-        () if kind.is_fifo() => Sort::Other("a FIFO"),
-        () => Sort::Other("a socket"),
+    let sort = if kind.is_dir() {
+        Sort::Directory
+    } else if kind.is_file() {
+        Sort::File
+    } else if kind.is_block_device() {
+        Sort::Other("a block device")
+    } else if kind.is_char_device() {
+        Sort::Other("a character device")
+    } else if kind.is_fifo() {
+        Sort::Other("a FIFO")
+    } else {
+        Sort::Other("a socket")
     };
     let may = |access| rustix::fs::accessat(CWD, path, access, AtFlags::EACCESS).is_ok();
     let dir = match (sort, path.parent()) {
