@@ -12,7 +12,7 @@ use clap::{CommandFactory, Parser, ValueHint};
 use gush::Profile;
 use gush_lab::Error;
 use gush_lab::stats::Verdict;
-use gush_lab::tune::{self, Findings, Place};
+use gush_lab::tune::{self, Findings, TrialDir};
 use gush_tree::quote;
 
 use crate::args;
@@ -73,17 +73,17 @@ impl Options {
             Error::refused("neither XDG_CONFIG_HOME nor HOME says where: name a file with --output")
         })?;
         let here = [PathBuf::from(".")];
-        let dirs = if self.dir.is_empty() { &here[..] } else { &self.dir };
-        let (places, notes) = Place::all(dirs)?;
+        let asked = if self.dir.is_empty() { &here[..] } else { &self.dir };
+        let (dirs, notes) = TrialDir::all(asked)?;
         for note in notes.iter().chain(&busy()) {
             talker.say(note);
         }
         let time = Duration::from_secs(self.seconds);
         let screen = Screen::new(talker, self.json);
         if self.check {
-            check(&path, &places, time, screen)
+            check(&path, &dirs, time, screen)
         } else {
-            self.tune(talker, &path, &places, time, screen)
+            self.tune(talker, &path, &dirs, time, screen)
         }
     }
 
@@ -91,7 +91,7 @@ impl Options {
         &self,
         talker: &Talker,
         path: &Path,
-        places: &[Place],
+        dirs: &[TrialDir],
         time: Duration,
         mut screen: Screen<'_>,
     ) -> Result<ExitCode, Error> {
@@ -99,7 +99,7 @@ impl Options {
         if !self.dry_run {
             may_write(path)?;
         }
-        let findings = tune::measure(places, time, |answer| screen.answer(answer))?;
+        let findings = tune::measure(dirs, time, |answer| screen.answer(answer))?;
         let profile = findings.profile()?;
         let kept = if self.dry_run { None } else { kept(path, &findings) };
         if let Some(why) = kept {
@@ -135,7 +135,7 @@ fn kept(path: &Path, findings: &Findings) -> Option<String> {
 /// Compares moves with and without the profile; no move may be surely slower with the profile.
 fn check(
     path: &Path,
-    places: &[Place],
+    dirs: &[TrialDir],
     time: Duration,
     mut screen: Screen<'_>,
 ) -> Result<ExitCode, Error> {
@@ -146,7 +146,7 @@ fn check(
     if let (true, [note, ..]) = (profile.is_empty(), profile.notes()) {
         return Err(Error::refused(note.clone()));
     }
-    let checked = tune::check(&profile, places, time, |checked| screen.checked(checked))?;
+    let checked = tune::check(&profile, dirs, time, |checked| screen.checked(checked))?;
     let verdict = |checked: &tune::Checked| checked.comparison.map(|compared| compared.verdict);
     let slower = checked.iter().any(|checked| verdict(checked) == Some(Verdict::Slower));
     screen.check(&checked);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::{Comparison, Content, Entry, Output, place, start, template};
+use super::{Comparison, Content, Entry, Output, start, template, workplace};
 use crate::Error;
 
 /// The names that every comparison knows, with words of other programs for the same.
@@ -73,7 +73,7 @@ impl Comparison {
                 "no command reads the input: name it with {in}, or say --stdin",
             ));
         }
-        place::check(&self.dir, self.input.as_ref())?;
+        workplace::check(&self.dir, self.input.as_ref())?;
         let expected = self.expected.as_deref().filter(|path| *path != "{in}");
         if let Some(path) = expected.filter(|_| !self.ignores_output) {
             Content::look(Path::new(path))?;

@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use super::contender::{Contender, Sides, Turn};
 use super::parameter::{self, Parameter, Values};
-use super::place::Place;
 use super::ring::{Expected, Ring};
+use super::workplace::Workplace;
 use super::{Comparison, Content, Entry, Output, Shell, label, template};
 use crate::Error;
 use crate::case::Case;
@@ -43,16 +43,16 @@ impl Comparison {
     pub fn contest(&self) -> Result<Contest, Error> {
         self.check()?;
         children::make_ready();
-        let place = Place::new(&self.dir, self.input.as_ref())?;
+        let workplace = Workplace::new(&self.dir, self.input.as_ref())?;
         let ring = Rc::new(Ring {
             shell: self.shell_words(),
             rules: self.clone(),
-            expected: RefCell::new(self.expectation(&place)?),
+            expected: RefCell::new(self.expectation(&workplace)?),
             baseline: OnceCell::new(),
             seen_once: RefCell::default(),
             printed: RefCell::default(),
             spoiler: OnceCell::new(),
-            place,
+            workplace,
         });
         let (mut contenders, mut absent) = (Vec::new(), Vec::new());
         let all = self.contenders(&ring)?;
@@ -90,12 +90,12 @@ impl Comparison {
         self.shell.words_for(self.entries.iter().map(|entry| entry.command.as_str()))
     }
 
-    fn expectation(&self, place: &Place) -> Result<Option<Expected>, Error> {
+    fn expectation(&self, workplace: &Workplace) -> Result<Option<Expected>, Error> {
         let Some(text) = self.expected.as_deref().filter(|_| !self.ignores_output) else {
             return Ok(None);
         };
         let content = match text {
-            "{in}" => place.input_content()?.cloned(),
+            "{in}" => workplace.input_content()?.cloned(),
             path => Some(Content::of(Path::new(path))?),
         };
         let from = if text == "{in}" { "the input".to_owned() } else { text.to_owned() };
@@ -115,7 +115,7 @@ impl Comparison {
                     copies += 1;
                     label = label::numbered(&label::of(entry, &values), copies);
                 }
-                let dir = ring.place.own_dir(found.len() + 1)?;
+                let dir = ring.workplace.own_dir(found.len() + 1)?;
                 found.push(Contender::new(entry, label, &sides, values, dir, Rc::clone(ring)));
             }
         }
@@ -236,7 +236,9 @@ impl Contest {
     /// When the input cannot be read again.
     pub fn agreement(&self) -> Result<Option<String>, Error> {
         let ignores_output = self.ring.rules.ignores_output;
-        if self.ring.place.survey() != self.ring.place.first_survey() && !self.ring.names_input() {
+        if self.ring.workplace.survey() != self.ring.workplace.first_survey()
+            && !self.ring.names_input()
+        {
             return Err(Error::refused(
                 "the input changed during the rounds: the figures are of unlike inputs",
             ));
@@ -259,9 +261,9 @@ impl Contest {
                 false => printed_sentence(&printed, goes_to(&Output::Null)),
             });
         };
-        let place = &self.ring.place;
-        let is_input = place.input_bytes() == Some(content.bytes)
-            && place.input_content()?.is_some_and(|input| input == content);
+        let workplace = &self.ring.workplace;
+        let is_input = workplace.input_bytes() == Some(content.bytes)
+            && workplace.input_content()?.is_some_and(|input| input == content);
         let equal = if is_input { ", equal to the input" } else { "" };
         let once = self.ring.seen_once.borrow();
         let (which, rest) = match &once[..] {
@@ -290,8 +292,8 @@ impl Contest {
         }
         drop(contenders);
         let removed = Rc::into_inner(ring).map_or(Ok(()), |ring| {
-            let Ring { place, spoiler, .. } = ring;
-            place.remove(spoiler.get().map(String::as_str))
+            let Ring { workplace, spoiler, .. } = ring;
+            workplace.remove(spoiler.get().map(String::as_str))
         });
         if let Err(error) = removed {
             tell(&error);

@@ -30,13 +30,13 @@ mod file;
 mod label;
 mod pace;
 mod parameter;
-mod place;
 mod printed;
 mod ring;
 pub mod show;
 mod standing;
 mod start;
 pub mod template;
+mod workplace;
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -56,9 +56,9 @@ pub use contest::{Absent, Contest};
 pub use file::{Aim, Block, CaseFile};
 pub use pace::{Pace, Paced};
 pub use parameter::{Parameter, Values};
-pub use place::Input;
 pub use standing::{Standing, of as standings, regressions, sentences};
 pub use start::{Shell, found, needs_shell};
+pub use workplace::Input;
 
 /// Where the standard output of the commands goes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use std::cell::{OnceCell, RefCell};
 
-use super::place::Place;
 use super::template::names;
+use super::workplace::Workplace;
 use super::{Comparison, Content};
 use crate::Error;
 
@@ -12,7 +12,7 @@ use crate::Error;
 pub(super) struct Ring {
     pub(super) rules: Comparison,
     pub(super) shell: Option<Vec<String>>,
-    pub(super) place: Place,
+    pub(super) workplace: Workplace,
     /// The first contender's label, once known.
     pub(super) baseline: OnceCell<String>,
     /// The right output: as told, or the first one that there was.

@@ -28,23 +28,23 @@ pub(super) struct Index {
 struct Known {
     started: Timestamp,
     /// The line with all but the samples, and of a whole run these, too.
-    head: Place,
+    head: LineSpan,
     /// The lines with a sample.
-    taken: Vec<Place>,
+    taken: Vec<LineSpan>,
     samples: u64,
     suites: BTreeSet<String>,
 }
 
 /// A line in the file.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct LineSpan {
     at: u64,
     bytes: usize,
     line: u64,
 }
 
 impl Known {
-    fn new(started: Timestamp, head: Place) -> Self {
+    fn new(started: Timestamp, head: LineSpan) -> Self {
         Self { started, head, taken: Vec::new(), samples: 0, suites: BTreeSet::new() }
     }
 
@@ -107,9 +107,9 @@ impl Index {
             Full::Whole { run, samples } => (run, samples),
             Full::Taken { .. } | Full::Forgotten(_) => return Err(head.changed(log)),
         };
-        for place in taken {
-            let Full::Taken { sample, .. } = place.read(log)? else {
-                return Err(place.changed(log));
+        for span in taken {
+            let Full::Taken { sample, .. } = span.read(log)? else {
+                return Err(span.changed(log));
             };
             samples.push(sample);
         }
@@ -150,35 +150,35 @@ impl Index {
 
     /// Takes in the next line; a line that cannot be understood changes nothing.
     fn take(&mut self, log: &Log, text: &[u8]) -> Result<(), StoreError> {
-        let place = Place { at: self.read_bytes, bytes: text.len(), line: self.lines + 1 };
+        let span = LineSpan { at: self.read_bytes, bytes: text.len(), line: self.lines + 1 };
         // The header was looked at when the file was opened.
         if self.lines > 0 {
             let line = serde_json::from_slice(text);
-            let line: Brief = line.map_err(|error| damaged(log, place.line, &error))?;
-            self.learn(line, place).map_err(|why| damaged(log, place.line, &why))?;
+            let line: Brief = line.map_err(|error| damaged(log, span.line, &error))?;
+            self.learn(line, span).map_err(|why| damaged(log, span.line, &why))?;
         }
         self.read_bytes += text.len() as u64 + 1;
         self.lines += 1;
         Ok(())
     }
 
-    fn learn(&mut self, line: Brief, place: Place) -> Result<(), String> {
+    fn learn(&mut self, line: Brief, span: LineSpan) -> Result<(), String> {
         let unknown = |id: &str| format!("no run '{}' had begun", id.escape_debug());
         match line {
             Line::Begun(run) => {
-                self.runs.insert(run.id, Known::new(run.started, place));
+                self.runs.insert(run.id, Known::new(run.started, span));
             }
             Line::Taken { run, sample } => {
                 let known = self.runs.get_mut(&run).ok_or_else(|| unknown(&run))?;
                 known.count(&sample.suite);
-                known.taken.push(place);
+                known.taken.push(span);
             }
             Line::Ended(run) => {
                 let known = self.runs.get_mut(&run.id).ok_or_else(|| unknown(&run.id))?;
-                known.head = place;
+                known.head = span;
             }
             Line::Whole { run, samples } => {
-                let mut known = Known::new(run.started, place);
+                let mut known = Known::new(run.started, span);
                 samples.iter().for_each(|sample| known.count(&sample.suite));
                 self.runs.insert(run.id, known);
             }
@@ -190,7 +190,7 @@ impl Index {
     }
 }
 
-impl Place {
+impl LineSpan {
     fn read<T: DeserializeOwned>(self, log: &Log) -> Result<T, StoreError> {
         let mut text = vec![0; self.bytes];
         let have = log.read_at(&mut text, self.at)?;

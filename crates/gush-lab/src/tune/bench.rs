@@ -12,8 +12,8 @@ use gush::{Endpoint, Mover, Profile, Report, Space, Tuning};
 use rustix::fs::{Advice, fadvise};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::place::Place;
 use super::question::{Circumstance, End, Question};
+use super::trial_dir::TrialDir;
 use crate::Error;
 use crate::scratch::fill;
 
@@ -75,16 +75,16 @@ fn processor_s(clock: ClockId) -> f64 {
 impl<'q> Bench<'q> {
     /// Makes the source, in the page cache.
     pub(super) fn new(question: &'q Question) -> Result<Self, Error> {
-        let filled = |place: &Place| {
-            let file = place.file()?;
+        let filled = |trial: &TrialDir| {
+            let file = trial.file()?;
             fill(&file, question.bytes).map_err(|error| {
-                Error::failed(format!("cannot fill a file in {}", place.dir.display()), error)
+                Error::failed(format!("cannot fill a file in {}", trial.dir.display()), error)
             })?;
             Ok::<_, Error>(file)
         };
-        let source = question.source.place().map(filled).transpose()?;
+        let source = question.source.trial_dir().map(filled).transpose()?;
         let is_over = question.circumstance == Circumstance::ExistingTarget;
-        let existing = question.target.place().filter(|_| is_over).map(filled).transpose()?;
+        let existing = question.target.trial_dir().filter(|_| is_over).map(filled).transpose()?;
         let moves = match &source {
             // Only one move has the source cold.
             Some(source) if question.circumstance == Circumstance::ColdSource => {
@@ -109,10 +109,10 @@ impl<'q> Bench<'q> {
                 .map_err(|errno| Error::failed("cannot drop a source from the cache", errno))?;
         }
         match (&self.source, &self.question.target) {
-            (Some(source), End::File(place)) => {
+            (Some(source), End::File(dir)) => {
                 // New files, as cp makes them; made and removed outside of the time.
                 let new = if self.existing.is_some() { 0 } else { self.moves };
-                let made: Result<Vec<_>, _> = (0..new).map(|_| place.file()).collect();
+                let made: Result<Vec<_>, _> = (0..new).map(|_| dir.file()).collect();
                 let made = made?;
                 let again = self.existing.iter().cycle().take((self.moves - new) as usize);
                 // Files are moved by several threads, whose time counts as well.
@@ -152,8 +152,8 @@ impl<'q> Bench<'q> {
                         _ => feed(feeding, bytes),
                     });
                     let report = match target {
-                        End::File(place) => {
-                            let file = place.file()?;
+                        End::File(dir) => {
+                            let file = dir.file()?;
                             self.moved(Mover::new(&near, &file), profile)?
                         }
                         stream => {
@@ -178,7 +178,7 @@ impl<'q> Bench<'q> {
     }
 
     fn mover<'a>(&self, source: &'a File, target: &'a impl std::os::fd::AsFd) -> Mover<'a> {
-        let on_ext4 = self.question.target.place().is_some_and(|at| at.file_system == "ext4");
+        let on_ext4 = self.question.target.trial_dir().is_some_and(|at| at.file_system == "ext4");
         // As `gush cp` reserves, so that the profile is about the moves that it will rule.
         let reserves = on_ext4 && self.question.bytes >= RESERVED_BYTES;
         let space = if reserves { Space::TryReserve } else { Space::AsWritten };
@@ -227,7 +227,7 @@ impl<'q> Bench<'q> {
 /// A profile's answer to a question, without anything being moved.
 pub(super) fn advice(question: &Question, profile: &Profile) -> Result<Option<String>, Error> {
     let open = |end: &End, reading: bool| match end {
-        End::File(place) => place.file().map(|file| (OwnedFd::from(file), None)),
+        End::File(dir) => dir.file().map(|file| (OwnedFd::from(file), None)),
         stream => joined(stream).map(|(write, read)| match reading {
             true => (read, Some(write)),
             false => (write, Some(read)),
@@ -238,7 +238,7 @@ pub(super) fn advice(question: &Question, profile: &Profile) -> Result<Option<St
     let look = |fd| {
         Endpoint::of(fd).map_err(|errno| Error::failed(format!("{question}: cannot look"), errno))
     };
-    let known_bytes = question.source.place().map_or(0, |_| question.bytes);
+    let known_bytes = question.source.trial_dir().map_or(0, |_| question.bytes);
     Ok(profile.advice(&look(&source)?, &look(&target)?, known_bytes))
 }
 

@@ -6,8 +6,8 @@ use gush::Profile;
 
 use super::bench::{self, Bench};
 use super::decide::{self, Comparison};
-use super::place::Place;
 use super::question;
+use super::trial_dir::TrialDir;
 use crate::Error;
 
 /// Said of a choice not looked at more closely.
@@ -34,14 +34,14 @@ pub struct Checked {
 /// As [`super::measure`].
 pub fn check(
     profile: &Profile,
-    places: &[Place],
+    dirs: &[TrialDir],
     time: Duration,
     mut tell: impl FnMut(&Checked),
 ) -> Result<Vec<Checked>, Error> {
     let start = Instant::now();
     super::outlive_broken_pipes()?;
     let mut questions = Vec::new();
-    for question in question::all(places) {
+    for question in question::all(dirs) {
         questions.extend(question.ends());
         questions.push(question);
     }

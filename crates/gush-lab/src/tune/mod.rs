@@ -22,17 +22,17 @@ use crate::{Error, put};
 mod bench;
 mod check;
 mod decide;
-mod place;
 mod question;
 mod setting;
 mod small;
 mod text;
+mod trial_dir;
 
 pub use check::{Checked, check};
 pub use decide::{Answer, Comparison};
-pub use place::Place;
 pub use setting::Setting;
 pub use small::Message;
+pub use trial_dir::TrialDir;
 
 /// The part of the time that messages between sockets get.
 const MESSAGES_PART: u32 = 20;
@@ -84,17 +84,17 @@ impl Findings {
 ///
 /// ```
 /// use std::time::Duration;
-/// use gush_lab::tune::{self, Place};
+/// use gush_lab::tune::{self, TrialDir};
 /// # let dir = tempfile::tempdir()?;
-/// # let Ok(place) = Place::look(dir.path()) else { return Ok(()) };
-/// let findings = tune::measure(&[place], Duration::from_millis(100), |answer| {
+/// # let Ok(trial) = TrialDir::look(dir.path()) else { return Ok(()) };
+/// let findings = tune::measure(&[trial], Duration::from_millis(100), |answer| {
 ///     println!("{}: {}", answer.question, answer.table);
 /// })?;
 /// assert!(findings.profile()?.starts_with("# What gush measured"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn measure(
-    places: &[Place],
+    dirs: &[TrialDir],
     time: Duration,
     mut tell: impl FnMut(&Answer),
 ) -> Result<Findings, Error> {
@@ -102,7 +102,7 @@ pub fn measure(
     // A handler, because a profile is measured with pipes whose readers leave.
     outlive_broken_pipes()?;
     let messages = small::messages(time / MESSAGES_PART)?;
-    let questions = question::all(places);
+    let questions = question::all(dirs);
     let mut answers = Vec::new();
     for (index, question) in questions.iter().enumerate() {
         // What one question does not use is the others'.

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use gush::{Kernel, MethodName};
 
-use super::place::Place;
 use super::setting::Setting;
+use super::trial_dir::TrialDir;
 use crate::sizes;
 
 /// One end of a move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    File(Place),
+    File(TrialDir),
     Pipe,
     /// TCP over the loopback.
     Socket,
@@ -28,9 +28,9 @@ impl End {
         }
     }
 
-    pub(super) fn place(&self) -> Option<&Place> {
+    pub(super) fn trial_dir(&self) -> Option<&TrialDir> {
         match self {
-            End::File(place) => Some(place),
+            End::File(dir) => Some(dir),
             End::Pipe | End::Socket => None,
         }
     }
@@ -39,7 +39,7 @@ impl End {
 impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            End::File(place) => write!(f, "file on {}", place.file_system),
+            End::File(dir) => write!(f, "file on {}", dir.file_system),
             end => f.write_str(end.name()),
         }
     }
@@ -104,11 +104,11 @@ const FILE_TO_STREAM: &[Class] = &[(64 * KIB, 0, Some(MIB)), (32 * MIB, MIB, Non
 const STREAM: &[Class] = &[(48 * MIB, 0, None)];
 
 /// All questions for these places; short questions first, so that running out of time costs least.
-pub(super) fn all(places: &[Place]) -> Vec<Question> {
+pub(super) fn all(dirs: &[TrialDir]) -> Vec<Question> {
     let mut questions = Vec::new();
     let mut ask = |source: &End, target: &End, classes: &[Class]| {
         for &(bytes, at_least_bytes, below_bytes) in classes {
-            let room = |end: &End| end.place().map_or(u64::MAX, |place| place.room_bytes);
+            let room = |end: &End| end.trial_dir().map_or(u64::MAX, |dir| dir.room_bytes);
             if bytes <= room(source).min(room(target)) {
                 let (source, target) = (source.clone(), target.clone());
                 let circumstance = Circumstance::Usual;
@@ -123,7 +123,7 @@ pub(super) fn all(places: &[Place]) -> Vec<Question> {
             }
         }
     };
-    let files: Vec<End> = places.iter().cloned().map(End::File).collect();
+    let files: Vec<End> = dirs.iter().cloned().map(End::File).collect();
     for file in &files {
         ask(file, file, FILE_TO_FILE);
     }
@@ -165,7 +165,7 @@ impl Question {
     /// The upper end is left out where the move would take long.
     pub(super) fn ends(&self) -> Vec<Self> {
         const MOST: u64 = 16 * MIB;
-        let Some(source) = self.source.place() else {
+        let Some(source) = self.source.trial_dir() else {
             return vec![Self {
                 bytes: TRICKLE,
                 circumstance: Circumstance::Trickle,
@@ -178,7 +178,7 @@ impl Question {
         let at = |bytes: u64| Self { bytes, ..self.clone() };
         // What is on a tmpfs is in memory always.
         let cold = (source.file_system != "tmpfs").then_some(Circumstance::ColdSource);
-        let existing = self.target.place().map(|_| Circumstance::ExistingTarget);
+        let existing = self.target.trial_dir().map(|_| Circumstance::ExistingTarget);
         let circumstances = [cold, existing].into_iter().flatten();
         let under = |circumstance| Self { circumstance, ..self.clone() };
         sizes.map(at).chain(circumstances.map(under)).collect()
@@ -187,7 +187,7 @@ impl Question {
     /// The class that was measured: from the lower end to the upper one, or to the size measured where the upper end was left
     /// out. About streams nobody knows a size.
     pub(super) fn measured(&self) -> Self {
-        if self.source.place().is_none() {
+        if self.source.trial_dir().is_none() {
             return self.clone();
         }
         let sizes = || self.ends().into_iter().chain([self.clone()]).map(|end| end.bytes);
@@ -219,7 +219,7 @@ impl Question {
 
     /// Are both sides on the same file system?
     fn same_device(&self) -> Option<bool> {
-        Some(self.source.place()?.device == self.target.place()?.device)
+        Some(self.source.trial_dir()?.device == self.target.trial_dir()?.device)
     }
 
     /// The lines of a rule that name the question's conditions.
@@ -230,7 +230,7 @@ impl Question {
             self.target.name()
         );
         // Only between files does the file system matter so much that it must be named.
-        if let (Some(source), Some(target)) = (self.source.place(), self.target.place()) {
+        if let (Some(source), Some(target)) = (self.source.trial_dir(), self.target.trial_dir()) {
             lines += &format!(
                 "source_file_system = {:?}\ntarget_file_system = {:?}\n",
                 source.file_system, target.file_system
@@ -312,19 +312,19 @@ mod tests {
     use super::*;
     use crate::tune::setting;
 
-    fn places() -> Vec<Place> {
-        let place = |dir: &str, file_system, device| Place {
+    fn dirs() -> Vec<TrialDir> {
+        let on = |dir: &str, file_system, device| TrialDir {
             dir: dir.into(),
             file_system,
             device,
             room_bytes: u64::MAX,
         };
-        vec![place("/a", "ext4", 1), place("/b", "tmpfs", 2)]
+        vec![on("/a", "ext4", 1), on("/b", "tmpfs", 2)]
     }
 
     #[test]
     fn the_engine_takes_every_rule_that_can_be_written() {
-        for question in all(&places()) {
+        for question in all(&dirs()) {
             for setting in question.settings() {
                 let text = crate::tune::text::of_rules(&(question.lines() + &setting.lines()));
                 if let Err(why) = setting::read(&text) {
@@ -336,10 +336,10 @@ mod tests {
 
     #[test]
     fn a_class_can_be_kept_away_from_either_end() {
-        let classes = all(&places());
+        let classes = all(&dirs());
         let one = |question: &&Question| {
             question.at_least_bytes == MIB
-                && question.source.place().is_some()
+                && question.source.trial_dir().is_some()
                 && question.below_bytes.is_some()
         };
         let question = classes.iter().find(one).expect("such a class");
@@ -361,7 +361,8 @@ mod tests {
 
     #[test]
     fn no_rule_is_for_a_size_beyond_those_measured() {
-        for question in all(&places()).iter().filter(|question| question.source.place().is_some()) {
+        for question in all(&dirs()).iter().filter(|question| question.source.trial_dir().is_some())
+        {
             let sizes =
                 || question.ends().into_iter().chain([question.clone()]).map(|end| end.bytes);
             let rule = question.measured();
@@ -374,25 +375,25 @@ mod tests {
     #[test]
     fn cold_sources_content_and_trickles_are_tried_too() {
         let circumstances = |wanted: fn(&Question) -> bool| -> Vec<Circumstance> {
-            let all = all(&places());
+            let all = all(&dirs());
             let question = all.iter().find(|question| wanted(question)).expect("such a question");
             let ends = question.ends().into_iter().map(|end| end.circumstance);
             ends.filter(|circumstance| *circumstance != Circumstance::Usual).collect()
         };
         use Circumstance::{ColdSource, ExistingTarget, Trickle};
-        let to_pipe = |q: &Question| q.source.place().is_some() && q.target == End::Pipe;
+        let to_pipe = |q: &Question| q.source.trial_dir().is_some() && q.target == End::Pipe;
         assert_eq!(circumstances(to_pipe), [ColdSource]);
         assert_eq!(circumstances(|q| q.source == End::Pipe), [Trickle]);
         let kept = |q: &Question| {
             [&q.source, &q.target]
                 .iter()
-                .all(|end| end.place().is_some_and(|at| at.file_system == "ext4"))
+                .all(|end| end.trial_dir().is_some_and(|at| at.file_system == "ext4"))
         };
         assert_eq!(circumstances(kept), [ColdSource, ExistingTarget]);
         let in_memory = |q: &Question| {
             [&q.source, &q.target]
                 .iter()
-                .all(|end| end.place().is_some_and(|at| at.file_system == "tmpfs"))
+                .all(|end| end.trial_dir().is_some_and(|at| at.file_system == "tmpfs"))
         };
         assert_eq!(circumstances(in_memory), [ExistingTarget]);
     }
@@ -412,10 +413,10 @@ mod tests {
 
     #[test]
     fn a_place_without_room_is_asked_less() {
-        let mut cramped = places();
+        let mut cramped = dirs();
         cramped[0].room_bytes = 1 << 20;
-        assert!(all(&cramped).len() < all(&places()).len());
-        let on_first = |question: &Question| question.source.place() == Some(&cramped[0]);
+        assert!(all(&cramped).len() < all(&dirs()).len());
+        let on_first = |question: &Question| question.source.trial_dir() == Some(&cramped[0]);
         assert!(all(&cramped).iter().filter(|q| on_first(q)).all(|q| q.bytes <= 1 << 20));
     }
 }

@@ -142,10 +142,10 @@ impl Contender {
     }
 
     fn value_of(&self, name: &str) -> Option<OsString> {
-        let place = &self.ring.place;
+        let workplace = &self.ring.workplace;
         match name {
-            "in" => place.input().map(Into::into),
-            "out" => Some(place.output().into()),
+            "in" => workplace.input().map(Into::into),
+            "out" => Some(workplace.output().into()),
             "dir" => Some(self.dir.clone().into()),
             name => {
                 let variable = self.rules().variables.get(name).map(OsString::from);
@@ -196,9 +196,9 @@ impl Contender {
             return Err(Error::refused(format!("not measured: {label} changed the input")));
         }
         // Cheap, and made around each run: a changed input makes every later figure worthless.
-        let before = self.ring.place.look();
+        let before = self.ring.workplace.look();
         let done = self.run(iteration);
-        if self.ring.place.look() != before {
+        if self.ring.workplace.look() != before {
             return Err(self.spoils());
         }
         done
@@ -208,7 +208,7 @@ impl Contender {
     fn spoils(&self) -> Error {
         // Empty before: nobody runs after the input was changed.
         let _ = self.ring.spoiler.set(self.label.clone());
-        let taken_back = match self.ring.place.take_back() {
+        let taken_back = match self.ring.workplace.take_back() {
             Ok(true) => ", and was moved back".to_owned(),
             Ok(false) => String::new(),
             Err(error) => format!("; {}", error.told()),
@@ -256,7 +256,7 @@ impl Contender {
             failed = failed.or(Some(status).filter(|status| !status.success()));
             answer = self.answer()?;
             if !figures.is_empty() {
-                let printed = printed::read(&self.ring.place.printed(), figures)?;
+                let printed = printed::read(&self.ring.workplace.printed(), figures)?;
                 sums.iter_mut().zip(printed).for_each(|(sum, value)| *sum += value);
             }
             self.side("conclude", self.sides.conclude.as_ref())?;
@@ -270,7 +270,7 @@ impl Contender {
     /// Takes away the output of the run before, unless `keeps_output` is set, and runs `prepare`.
     fn freshen(&self) -> Result<(), Error> {
         if !self.rules().keeps_output {
-            self.ring.place.clear()?;
+            self.ring.workplace.clear()?;
         }
         self.side("prepare", self.sides.prepare.as_ref())
     }
@@ -284,7 +284,7 @@ impl Contender {
     ) -> Measured {
         let Comparison { bytes, repeat, .. } = *self.rules();
         let runs = repeat.max(1);
-        let bytes = bytes.or_else(|| self.ring.place.input_bytes()).unwrap_or(0);
+        let bytes = bytes.or_else(|| self.ring.workplace.input_bytes()).unwrap_or(0);
         let wall_s = wall.as_secs_f64() / f64::from(runs);
         let (gib_per_s, wall_s) = (once::gib_per_s(bytes, wall_s), Some(wall_s));
         let measured = Measured { gib_per_s, wall_s, bytes, ..Measured::default() };
@@ -324,9 +324,9 @@ impl Contender {
             command.stdout(Stdio::null());
         }
         self.freshen()?;
-        let before = self.ring.place.look();
+        let before = self.ring.workplace.look();
         let (status, calls) = count::of_tree(command)?;
-        if self.ring.place.look() != before {
+        if self.ring.workplace.look() != before {
             return Err(self.spoils());
         }
         self.side("conclude", self.sides.conclude.as_ref())?;

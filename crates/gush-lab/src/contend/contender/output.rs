@@ -26,7 +26,7 @@ impl Contender {
     /// Gives `command` its standard descriptors; answers the file that takes its messages.
     pub(super) fn wire(&self, command: &mut Command) -> Result<File, Error> {
         let said = scrap()?;
-        let input = self.ring.place.input().filter(|_| self.rules().is_input_piped);
+        let input = self.ring.workplace.input().filter(|_| self.rules().is_input_piped);
         match input {
             Some(path) => command.stdin(opened(path)?),
             None => command.stdin(Stdio::null()),
@@ -36,7 +36,7 @@ impl Contender {
             Output::Inherit => return Ok(said),
             Output::Null => command.stdout(Stdio::null()),
             Output::Pipe => command.stdout(Stdio::piped()),
-            Output::Check => command.stdout(made(&self.ring.place.printed())?),
+            Output::Check => command.stdout(made(&self.ring.workplace.printed())?),
             Output::File(path) => command.stdout(made(&path)?),
         };
         command.stderr(copy_of(&said)?);
@@ -76,10 +76,10 @@ impl Contender {
         if self.rules().ignores_output {
             None
         } else if names(&self.command, "out") {
-            Some(self.ring.place.output())
+            Some(self.ring.workplace.output())
         } else {
             let is_compared = self.output() == Output::Check && self.rules().figures.is_empty();
-            is_compared.then(|| self.ring.place.printed())
+            is_compared.then(|| self.ring.workplace.printed())
         }
     }
 
@@ -94,7 +94,7 @@ impl Contender {
             Printing::Dropped
         } else if self.ring.expected.borrow().is_some() || self.is_beside_writers() {
             Printing::Judged
-        } else if self.ring.place.input().is_some() {
+        } else if self.ring.workplace.input().is_some() {
             Printing::Told
         } else {
             Printing::Dropped
@@ -112,7 +112,7 @@ impl Contender {
         let done = self.once(None);
         self.is_looked_at.set(false);
         done?;
-        let content = Content::of(&self.ring.place.printed())?;
+        let content = Content::of(&self.ring.workplace.printed())?;
         self.side("conclude", self.sides.conclude.as_ref())?;
         if printing == Printing::Judged {
             self.ring.seen_once.borrow_mut().push(self.label.clone());
@@ -128,7 +128,7 @@ impl Contender {
         let is_link = std::fs::symlink_metadata(&path).is_ok_and(|there| there.is_symlink());
         let what = if is_link {
             "a symbolic link"
-        } else if self.ring.place.is_input(&path) {
+        } else if self.ring.workplace.is_input(&path) {
             "the input itself, by another name"
         } else {
             return self.ring.judge(&self.label, Content::of(&path)?).map(Some);

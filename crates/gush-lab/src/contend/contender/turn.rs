@@ -32,7 +32,7 @@ impl Case for Turn {
         described.printed.clone_from(&rules.figures);
         if let Some(figure) = rules.figures.first() {
             described.unit.clone_from(&figure.unit);
-        } else if rules.bytes.or_else(|| ring.place.input_bytes()).is_none() {
+        } else if rules.bytes.or_else(|| ring.workplace.input_bytes()).is_none() {
             described.unit = "1/s".to_owned();
         }
         for (name, value) in values {
@@ -45,10 +45,10 @@ impl Case for Turn {
                 described = described.with(name, plain_text(text));
             }
         }
-        if let Some(bytes) = ring.place.input_bytes() {
+        if let Some(bytes) = ring.workplace.input_bytes() {
             described = described.with("input_bytes", bytes);
         }
-        if let Some(input) = ring.place.input_identity() {
+        if let Some(input) = ring.workplace.input_identity() {
             described = described.with("input", plain_text(&input));
         }
         if let Some(bytes) = rules.bytes {
@@ -60,7 +60,7 @@ impl Case for Turn {
         for (name, value) in rules.variables.iter().filter(|(name, _)| names(command, name)) {
             described = described.with(&format!("variable {name}"), plain_text(value));
         }
-        let [file_system, device] = ring.place.file_system();
+        let [file_system, device] = ring.workplace.file_system();
         described
             .with("output", self.0.output().name())
             .with("stdin", rules.is_input_piped)
@@ -91,7 +91,7 @@ impl Case for Turn {
 
     fn warm_up(&self, _probe: &Probe) -> Result<(), Error> {
         let contender = &self.0;
-        let before = contender.ring.place.survey();
+        let before = contender.ring.workplace.survey();
         contender.look_at_printed()?;
         // The first output is the measure for all, so there must be one before the first sample.
         let least = u32::from(contender.sets_the_expected());
@@ -99,7 +99,7 @@ impl Case for Turn {
             .try_for_each(|_| contender.sample("warmup-").map(drop))?;
         contender.runs.set(0);
         // Of a directory, the look around each run sees only its own entries.
-        if !contender.ring.names_input() && contender.ring.place.survey() != before {
+        if !contender.ring.names_input() && contender.ring.workplace.survey() != before {
             return Err(contender.spoils());
         }
         Ok(())

@@ -10,6 +10,7 @@
 //! assert!(examination.paths[0].usable);
 //! ```
 
+mod asked_path;
 mod calls;
 mod cgroup;
 mod congestion;
@@ -19,7 +20,6 @@ mod memory;
 mod pairs;
 mod paths;
 mod perf;
-mod place;
 mod profile;
 mod sharing;
 mod status;
@@ -30,8 +30,8 @@ use serde::Serialize;
 
 use super::Probe;
 use crate::model::Machine;
+use asked_path::AskedPath;
 pub use finding::{Finding, State};
-use place::Place;
 
 /// The findings, in the form that `gush doctor --json` prints.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -89,13 +89,13 @@ pub fn examine(probe: &Probe, paths: &[PathBuf]) -> Examination {
     findings.push(status.seccomp());
     findings.push(perf::profiling(&status));
     findings.push(profile::of_user());
-    let places: Vec<Place> = paths.iter().map(|path| Place::of(path)).collect();
+    let asked: Vec<AskedPath> = paths.iter().map(|path| AskedPath::of(path)).collect();
     Examination {
         schema: 1,
         kernel: probe.host.kernel.clone(),
         machine: probe.machine.clone(),
         findings,
-        paths: places.iter().map(paths::examine).collect(),
-        pairs: pairs::examine(&places),
+        paths: asked.iter().map(paths::examine).collect(),
+        pairs: pairs::examine(&asked),
     }
 }

@@ -1,4 +1,4 @@
-//! The abilities of a pair of places: sharing blocks, and copying inside the kernel.
+//! The abilities of a pair of paths: sharing blocks, and copying inside the kernel.
 
 use std::fs::File;
 use std::path::Path;
@@ -6,14 +6,14 @@ use std::path::Path;
 use gush::{Choice, Errno, MethodName, Mover};
 
 use super::PairFindings;
+use super::asked_path::{AskedPath, Found};
 use super::finding::{Finding, words};
-use super::place::{Found, Place};
 use crate::os_words;
 
 /// Enough to be a whole number of blocks everywhere.
 const MOST_BYTES: u64 = 64 << 10;
 
-/// A method that depends on both places.
+/// A method that depends on both paths.
 struct Trial {
     topic: &'static str,
     method: MethodName,
@@ -39,11 +39,11 @@ const TRIALS: [Trial; 2] = [
     },
 ];
 
-/// From each place that holds files and lets this user in to each other one.
-pub(super) fn examine(places: &[Place]) -> Vec<PairFindings> {
+/// From each path that holds files and lets this user in to each other one.
+pub(super) fn examine(asked: &[AskedPath]) -> Vec<PairFindings> {
     let mut pairs = Vec::new();
-    for (index, from) in places.iter().enumerate() {
-        for (other, to) in places.iter().enumerate() {
+    for (index, from) in asked.iter().enumerate() {
+        for (other, to) in asked.iter().enumerate() {
             let (Ok(source), Ok(target)) = (&from.found, &to.found) else { continue };
             let are_open = from.is_usable() && to.is_usable();
             if index == other || !are_open || !from.holds_files() || !to.holds_files() {
@@ -59,7 +59,7 @@ pub(super) fn examine(places: &[Place]) -> Vec<PairFindings> {
     pairs
 }
 
-/// From a place to itself.
+/// From a path to itself.
 pub(super) fn within(path: &Path, found: &Found) -> Vec<Finding> {
     between((path, found), found)
 }

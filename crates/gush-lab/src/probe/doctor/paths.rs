@@ -11,9 +11,9 @@ use rustix::fs::{
 };
 
 use super::PathFindings;
+use super::asked_path::{AskedPath, Found, Sort};
 use super::finding::{Finding, words};
 use super::pairs;
-use super::place::{Found, Place, Sort};
 use super::sharing;
 use crate::mount::Mount;
 use crate::os_words;
@@ -37,12 +37,12 @@ const FILE_SYSTEMS: &[(&str, &str)] = &[
 ];
 
 /// All that is to be said of a path.
-pub(super) fn examine(place: &Place) -> PathFindings {
-    let findings = match &place.found {
-        Ok(found) => of_found(&place.path, found),
+pub(super) fn examine(asked: &AskedPath) -> PathFindings {
+    let findings = match &asked.found {
+        Ok(found) => of_found(&asked.path, found),
         Err(error) => vec![missing(error)],
     };
-    PathFindings { path: place.path.display().to_string(), usable: place.is_usable(), findings }
+    PathFindings { path: asked.path.display().to_string(), usable: asked.is_usable(), findings }
 }
 
 fn missing(error: &io::Error) -> Finding {
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_missing_path_is_a_sentence_with_a_remedy() {
-        let findings = examine(&Place::of(Path::new("/no/such/path")));
+        let findings = examine(&AskedPath::of(Path::new("/no/such/path")));
         assert!(!findings.usable);
         assert_eq!(findings.findings[0].fact, "it cannot be looked at: No such file or directory");
         assert!(findings.findings[0].remedy.is_some());
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_directory_has_every_topic() {
-        let findings = examine(&Place::of(&std::env::temp_dir()));
+        let findings = examine(&AskedPath::of(&std::env::temp_dir()));
         let topics: Vec<_> = findings.findings.iter().map(|finding| finding.topic).collect();
         assert_eq!(
             topics,

@@ -11,9 +11,9 @@ use gush::{Errno, Kernel, Mover, Vmsplice};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
+use super::asked_path::Found;
 use super::calls::lacking;
 use super::finding::{Finding, words};
-use super::place::Found;
 use super::status::Status;
 use crate::os_words;
 

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
 
-use super::{Aim, Attempt, Kind, Outcome, Pairs, Place, Prober, Rule, Way, s4};
+use super::{Aim, Attempt, Kind, KindPlace, Outcome, Pairs, Prober, Rule, Way, s4};
 use crate::Error;
 use crate::case::Case;
 use crate::model::{Described, Measured};
@@ -60,7 +60,7 @@ pub struct Matrix {
     /// Those of the old experiment first, then way by way.
     pub cases: Vec<Box<dyn Case>>,
     /// Where files of each kind lie, or why a kind has no cells here.
-    pub places: Vec<Place>,
+    pub places: Vec<KindPlace>,
 }
 
 /// The cells of a plan as cases of `program`, which has `lab once matrix`.

@@ -39,7 +39,7 @@ use kind::Kind;
 use load::Aim;
 use outcome::{Attempt, Outcome};
 use pairs::Pairs;
-use places::Place;
+use places::KindPlace;
 use prober::Prober;
 use view::Grid;
 use way::Way;

@@ -19,7 +19,7 @@ use crate::mount::{self, Mount};
 
 /// Where files of a kind lie, or why there are none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct KindPlace {
     /// The kind of file.
     pub kind: Kind,
     /// The directory; none where there is none.
@@ -40,16 +40,19 @@ const MAKERS: &[(Kind, &[&str])] = &[
 
 /// A place for each of `wanted` (kinds that need no directory are passed over); a file system that is not mounted is
 /// made if `makes`, and files will take `space_bytes` there at most.
-pub(super) fn find(wanted: &[Kind], makes: bool, space_bytes: u64) -> Vec<Place> {
+pub(super) fn find(wanted: &[Kind], makes: bool, space_bytes: u64) -> Vec<KindPlace> {
     let mut found = mounted();
-    let has =
-        |found: &[Place], kind| found.iter().any(|place| place.kind == kind && place.dir.is_some());
+    let has = |found: &[KindPlace], kind| {
+        found.iter().any(|place| place.kind == kind && place.dir.is_some())
+    };
     let mut workshop = None;
     for &kind in FILE_SYSTEMS {
         if makes && wanted.contains(&kind) && !has(&found, kind) {
             let place = match make(kind, &mut workshop, space_bytes) {
-                Ok(dir) => Place { kind, dir: Some(dir), how: "made for this, in memory".into() },
-                Err(why) => Place { kind, dir: None, how: why },
+                Ok(dir) => {
+                    KindPlace { kind, dir: Some(dir), how: "made for this, in memory".into() }
+                }
+                Err(why) => KindPlace { kind, dir: None, how: why },
             };
             // That what is mounted has no room says more than why none could be made.
             if place.dir.is_some() || !found.iter().any(|other| other.kind == kind) {
@@ -59,7 +62,7 @@ pub(super) fn find(wanted: &[Kind], makes: bool, space_bytes: u64) -> Vec<Place>
         }
     }
     // The flags are tried where the user's own temporary files lie, if that takes them.
-    let own: Vec<Place> = found.iter().filter(|place| place.dir.is_some()).cloned().collect();
+    let own: Vec<KindPlace> = found.iter().filter(|place| place.dir.is_some()).cloned().collect();
     let first_that = |takes: fn(&Path) -> bool| {
         own.iter().find(|place| place.dir.as_deref().is_some_and(takes)).cloned()
     };
@@ -70,9 +73,9 @@ pub(super) fn find(wanted: &[Kind], makes: bool, space_bytes: u64) -> Vec<Place>
     ] {
         found.push(match place {
             Some(place) => {
-                Place { kind, how: format!("on {}: {}", place.kind, place.how), ..place }
+                KindPlace { kind, how: format!("on {}: {}", place.kind, place.how), ..place }
             }
-            None => Place { kind, dir: None, how: "no file system here takes it".into() },
+            None => KindPlace { kind, dir: None, how: "no file system here takes it".into() },
         });
     }
     found.retain(|place| wanted.contains(&place.kind));
@@ -85,8 +88,8 @@ const ROOM_BYTES: u64 = 2 << 20;
 
 /// The first writable directory with room on each file system, the likeliest first; or, without one, the
 /// first that has none.
-fn mounted() -> Vec<Place> {
-    let mut places: Vec<Place> = Vec::new();
+fn mounted() -> Vec<KindPlace> {
+    let mut places: Vec<KindPlace> = Vec::new();
     for (at, dir) in candidates().into_iter().enumerate() {
         let Some(mount) = Mount::of(&dir) else { continue };
         let kind = match FILE_SYSTEMS.iter().find(|kind| kind.name() == mount.kind) {
@@ -105,11 +108,11 @@ fn mounted() -> Vec<Place> {
             (true, known) => {
                 // A place of the kind that was full gives way to one that has room.
                 known.map(|at| places.remove(at));
-                places.push(Place { kind, how: path.to_string(), dir: Some(dir) });
+                places.push(KindPlace { kind, how: path.to_string(), dir: Some(dir) });
             }
             (false, None) => {
                 let how = format!("{path} is full (TMPDIR names another place)");
-                places.push(Place { kind, how, dir: None });
+                places.push(KindPlace { kind, how, dir: None });
             }
             (false, Some(_)) => {}
         }

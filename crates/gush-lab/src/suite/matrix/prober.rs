@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::worker::{Setup, Task};
-use super::{Aim, Attempt, Kind, Outcome, Place, Way, raw};
+use super::{Aim, Attempt, Kind, KindPlace, Outcome, Way, raw};
 use crate::Error;
 use crate::runner::children::{self, Running};
 
@@ -25,7 +25,7 @@ pub struct Prober {
     program: PathBuf,
     setup: Setup,
     worker: Option<Worker>,
-    places: Vec<Place>,
+    places: Vec<KindPlace>,
     patience: Duration,
 }
 
@@ -62,7 +62,7 @@ impl Prober {
 
     /// Where files of each kind lie, or why there are none.
     #[must_use]
-    pub fn places(&self) -> &[Place] {
+    pub fn places(&self) -> &[KindPlace] {
         &self.places
     }
 

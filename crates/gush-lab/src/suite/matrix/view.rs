@@ -6,7 +6,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::letters::Letters;
-use super::{Kind, Place, Way, s4};
+use super::{Kind, KindPlace, Way, s4};
 use crate::model::{Measured, Sample};
 use crate::stats::Summary;
 
@@ -14,7 +14,7 @@ use crate::stats::Summary;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Grid {
     /// As [`super::cases`] answered them.
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<KindPlace>,
 }
 
 /// The outcome of a cell, as a sample's facts tell.
@@ -62,7 +62,7 @@ impl Grid {
     /// Where files lie, and which kinds have no cells here.
     fn places(&self) -> String {
         let mut text = String::new();
-        for Place { kind, dir, how } in &self.places {
+        for KindPlace { kind, dir, how } in &self.places {
             let _ = match dir {
                 Some(_) => writeln!(text, "  {kind:13} {how}"),
                 None => writeln!(text, "  {kind:13} left out: {how}"),
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn a_kind_that_is_left_out_is_said_to_be() {
         let how = "making one needs root".to_owned();
-        let grid = Grid { places: vec![Place { kind: Kind::Xfs, dir: None, how }] };
+        let grid = Grid { places: vec![KindPlace { kind: Kind::Xfs, dir: None, how }] };
         let text = grid.table(&[sample("splice", Kind::Pipe, Kind::Tcp, "")]);
         assert!(text.contains("xfs           left out: making one needs root"), "{text}");
     }

@@ -1,4 +1,4 @@
-//! The place where contenders work: the input, and a hidden directory for outputs.
+//! Where contenders work: the input, and a hidden directory for outputs.
 
 use std::cell::OnceCell;
 use std::fs;
@@ -23,8 +23,9 @@ pub enum Input {
     Path(PathBuf),
 }
 
+/// The input, and the hidden directory in which contenders make their outputs.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Workplace {
     scratch: Scratch,
     input: Option<PathBuf>,
     /// The bytes of the input, unless it is a device or a FIFO.
@@ -64,7 +65,7 @@ pub(super) struct Survey(u64);
 /// The largest input of the user's that is read only to be told from another.
 const READ_BYTES: u64 = 1 << 30;
 
-impl Place {
+impl Workplace {
     /// Makes the directory in `dir`, and the input.
     pub(super) fn new(dir: &Path, input: Option<&Input>) -> Result<Self, Error> {
         let scratch = Scratch::new_in(dir)?;

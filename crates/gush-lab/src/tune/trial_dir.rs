@@ -1,4 +1,4 @@
-//! The place of files made while tuning: the file system, and the free room.
+//! The directories of files made while tuning: the file system, and the free room.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ const SHARED_MEMORY: &str = "/dev/shm";
 
 /// A directory on a file system that a profile can name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TrialDir {
     /// The directory.
     pub dir: PathBuf,
     /// The file system, by the name in profiles.
@@ -24,7 +24,7 @@ pub struct Place {
     pub(super) room_bytes: u64,
 }
 
-impl Place {
+impl TrialDir {
     /// Looks at a directory by making a nameless file in it.
     ///
     /// # Errors
@@ -56,29 +56,29 @@ impl Place {
     /// about those left out.
     ///
     /// # Errors
-    /// As [`Place::look`], of a directory asked for.
+    /// As [`TrialDir::look`], of a directory asked for.
     pub fn all(dirs: &[PathBuf]) -> Result<(Vec<Self>, Vec<String>), Error> {
-        let mut places: Vec<Self> = Vec::new();
+        let mut kept: Vec<Self> = Vec::new();
         let mut notes = Vec::new();
         for dir in dirs {
-            let place = Self::look(dir)?;
-            match places.iter().find(|known| known.file_system == place.file_system) {
+            let looked = Self::look(dir)?;
+            match kept.iter().find(|known| known.file_system == looked.file_system) {
                 Some(known) => notes.push(format!(
                     "{} is left out: rules go by file system, and {} has {} already",
                     dir.display(),
                     known.dir.display(),
                     known.file_system
                 )),
-                None => places.push(place),
+                None => kept.push(looked),
             }
         }
         // Only asked by us: where it is missing nobody needs to know.
         if let Ok(shared) = Self::look(Path::new(SHARED_MEMORY))
-            && places.iter().all(|place| place.file_system != shared.file_system)
+            && kept.iter().all(|known| known.file_system != shared.file_system)
         {
-            places.push(shared);
+            kept.push(shared);
         }
-        Ok((places, notes))
+        Ok((kept, notes))
     }
 
     pub(super) fn file(&self) -> Result<File, Error> {

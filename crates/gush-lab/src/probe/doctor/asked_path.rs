@@ -25,7 +25,7 @@ pub(super) enum Sort {
 
 /// A path, looked at.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct AskedPath {
     pub(super) path: PathBuf,
     pub(super) found: Result<Found, io::Error>,
 }
@@ -41,7 +41,7 @@ pub(super) struct Found {
     pub(super) dir: PathBuf,
 }
 
-impl Place {
+impl AskedPath {
     pub(super) fn of(path: &Path) -> Self {
         Self { path: path.to_owned(), found: look(path) }
     }
@@ -151,9 +151,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         fs::write(&path, "content").unwrap();
-        let place = Place::of(&path);
-        let found = place.found.as_ref().unwrap();
-        assert_eq!((found.sort, place.is_usable()), (Sort::File, true));
+        let asked = AskedPath::of(&path);
+        let found = asked.found.as_ref().unwrap();
+        assert_eq!((found.sort, asked.is_usable()), (Sort::File, true));
         assert!(found.source(&path).is_ok() && found.scratch().is_ok());
         assert_eq!(fs::read(&path).unwrap(), b"content");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
@@ -161,12 +161,12 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_not_usable() {
-        assert!(!Place::of(Path::new("/no/such/path")).is_usable());
+        assert!(!AskedPath::of(Path::new("/no/such/path")).is_usable());
     }
 
     #[test]
     fn a_device_is_no_file() {
-        let place = Place::of(Path::new("/dev/null"));
-        assert!(place.is_usable() && !place.holds_files());
+        let asked = AskedPath::of(Path::new("/dev/null"));
+        assert!(asked.is_usable() && !asked.holds_files());
     }
 }
