@@ -9,7 +9,7 @@ use gush_lab::Error;
 use gush_lab::case::Case;
 use gush_lab::model::Measured;
 use gush_lab::probe::Probe;
-use gush_lab::runner::{End, Event, Outcome, Runner, children};
+use gush_lab::runner::{Event, Outcome, RunEnd, Runner, children};
 
 /// A name, and a shell script that prints the figure.
 struct Script(&'static str, &'static str);
@@ -69,7 +69,7 @@ fn cases_take_turns_in_rounds_after_a_warm_up() {
         let either = [[a(round), b(round)].concat(), [b(round), a(round)].concat()];
         assert!(either.iter().any(|order| order == lines), "{told:?}");
     }
-    assert_eq!((told.len(), outcome.end), (14, End::Whole));
+    assert_eq!((told.len(), outcome.end), (14, RunEnd::Whole));
     let mut samples: Vec<_> = outcome.samples.iter().map(|s| (s.round, s.case.as_str())).collect();
     samples.sort_unstable();
     assert_eq!(samples, [(1, "a"), (1, "b"), (2, "a"), (2, "b"), (3, "a"), (3, "b")]);
@@ -124,7 +124,7 @@ fn a_case_that_dies_is_told_of_once_and_the_others_go_on() {
     assert!(outcome.samples.iter().all(|sample| sample.case == "lives"));
     assert_eq!(outcome.failures.len(), 1);
     assert!(outcome.failures[0].error.contains("signal: 9"), "{:?}", outcome.failures);
-    assert_eq!(outcome.end, End::Whole);
+    assert_eq!(outcome.end, RunEnd::Whole);
 }
 
 #[test]
@@ -138,12 +138,12 @@ fn a_program_that_cannot_be_started_is_a_sentence() {
 fn when_time_is_up_every_case_was_measured_once() {
     let scripts = [Script("a", "echo 1"), Script("b", "echo 2")];
     let (outcome, _) = run(scripts, Some(Duration::ZERO));
-    assert_eq!((outcome.samples.len(), outcome.end), (2, End::OutOfTime));
+    assert_eq!((outcome.samples.len(), outcome.end), (2, RunEnd::OutOfTime));
 }
 
 #[test]
 fn nothing_begins_after_the_end() {
     let scripts = [Script("a", "echo 1"), Script("b", "echo 2")];
     let (outcome, told) = run_until(scripts, None, Some(Instant::now()));
-    assert_eq!((told.len(), outcome.samples.len(), outcome.end), (0, 0, End::OutOfTime));
+    assert_eq!((told.len(), outcome.samples.len(), outcome.end), (0, 0, RunEnd::OutOfTime));
 }

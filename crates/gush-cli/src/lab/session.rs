@@ -10,7 +10,7 @@ use gush_lab::Error;
 use gush_lab::case::Case;
 use gush_lab::model::{Described, Failure, Run, Sample, Warning};
 use gush_lab::probe::{self, Probe};
-use gush_lab::runner::{Course, End, Event, Outcome, Runner, interrupt};
+use gush_lab::runner::{Course, Event, Outcome, RunEnd, Runner, interrupt};
 use gush_lab::store::{self, Recording, Store, StoreError};
 use gush_lab::warnings::Watch;
 use gush_tree::quote;
@@ -238,7 +238,7 @@ impl Session {
         self.recording = recording;
         self.run.samples.extend(outcome.samples);
         self.run.failures.extend(outcome.failures);
-        self.run.interrupted |= outcome.end == End::Interrupted;
+        self.run.interrupted |= outcome.end == RunEnd::Interrupted;
         let told: HashSet<(&str, &str)> = (self.run.samples.iter().map(|s| (&*s.suite, &*s.case)))
             .chain(self.run.failures.iter().map(|f| (&*f.suite, &*f.case)))
             .collect();

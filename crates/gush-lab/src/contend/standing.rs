@@ -46,7 +46,7 @@ pub struct Standing {
     /// The largest memory of each run in bytes; nothing unless all are known.
     pub peaks_bytes: Vec<u64>,
     /// Every end, in the order of the rounds.
-    pub ends: Vec<End>,
+    pub ends: Vec<ProcessEnd>,
     /// The parameters' values.
     pub parameters: Vec<(String, String)>,
     /// The reason why the contender is out, if some round failed.
@@ -55,14 +55,14 @@ pub struct Standing {
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum ProcessEnd {
     /// With this exit status.
     Status(i64),
     /// By this signal.
     Signal(i64),
 }
 
-impl End {
+impl ProcessEnd {
     fn of(measured: &Measured) -> Self {
         let fact = |name: &str| measured.facts.get(name).and_then(Value::as_i64);
         fact("signal").map_or_else(|| Self::Status(fact("status").unwrap_or(0)), Self::Signal)
@@ -77,7 +77,7 @@ impl End {
     }
 }
 
-impl fmt::Display for End {
+impl fmt::Display for ProcessEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Status(status) => write!(f, "status {status}"),
@@ -232,7 +232,7 @@ fn standing(
         mean_user_s: mean(|measured| measured.user_s),
         mean_system_s: mean(|measured| measured.system_s),
         peaks_bytes: peaks.unwrap_or_default(),
-        ends: samples.iter().map(|sample| End::of(&sample.measured)).collect(),
+        ends: samples.iter().map(|sample| ProcessEnd::of(&sample.measured)).collect(),
         parameters: newest.measured.facts.iter().filter_map(parameter).collect(),
         failure: failure.map(|failure| failure.error.clone()),
     })
@@ -278,8 +278,9 @@ pub fn sentences(standings: &[Standing]) -> Vec<String> {
 
 /// Tells of the runs that failed, and were measured because failures are to be ignored.
 fn unsuccessful(one: &Standing) -> Option<String> {
-    let failed = || one.ends.iter().filter(|end| **end != End::Status(0));
-    let (label, runs, ends) = (&one.label, one.ends.len(), distinct(failed().map(End::to_string)));
+    let failed = || one.ends.iter().filter(|end| **end != ProcessEnd::Status(0));
+    let (label, runs, ends) =
+        (&one.label, one.ends.len(), distinct(failed().map(ProcessEnd::to_string)));
     let failed = failed().count();
     (failed > 0)
         .then(|| format!("{label} failed in {failed} of {runs} rounds: {}", ends.join(", ")))
@@ -365,9 +366,9 @@ pub(super) mod tests {
         assert_eq!((one.user_s, one.mean_user_s), (0.0, 1.0));
         assert_eq!((one.system_s, one.mean_system_s), (0.0, 2.0));
         assert_eq!(one.peaks_bytes, [1, 2, 3, 4]);
-        let (well, killed) = (End::Status(0), End::Signal(9));
-        assert_eq!(one.ends, [well, killed, well, End::Status(137)]);
-        assert_eq!([killed, End::Status(137)].map(End::shell_status), [137, 137]);
+        let (well, killed) = (ProcessEnd::Status(0), ProcessEnd::Signal(9));
+        assert_eq!(one.ends, [well, killed, well, ProcessEnd::Status(137)]);
+        assert_eq!([killed, ProcessEnd::Status(137)].map(ProcessEnd::shell_status), [137, 137]);
         all[0].measured.facts.remove("peak_bytes");
         assert_eq!(judged(&all)[0].peaks_bytes, Vec::<u64>::new());
     }

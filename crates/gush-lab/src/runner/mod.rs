@@ -38,7 +38,7 @@ pub enum Event<'a> {
 
 /// The reason why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum RunEnd {
     /// Every round was taken.
     Whole,
     /// The time for the run was up.
@@ -55,7 +55,7 @@ pub struct Outcome {
     /// The cases left out, and why.
     pub failures: Vec<Failure>,
     /// Whether that is all that was asked for.
-    pub end: End,
+    pub end: RunEnd,
 }
 
 /// The course of a run: whether another round is wanted.
@@ -84,7 +84,7 @@ impl Course for Whole {
 /// use gush_lab::case::Case;
 /// use gush_lab::model::Measured;
 /// use gush_lab::probe::Probe;
-/// use gush_lab::runner::{End, Runner};
+/// use gush_lab::runner::{RunEnd, Runner};
 ///
 /// struct Nap;
 /// impl Case for Nap {
@@ -99,7 +99,7 @@ impl Course for Whole {
 /// let probe = Probe::take();
 /// let cases: [Box<dyn Case>; 1] = [Box::new(Nap)];
 /// let outcome = Runner { probe: &probe, rounds: 3, time: None, end: None }.run(&cases, |_| ());
-/// assert_eq!((outcome.samples.len(), outcome.end), (3, End::Whole));
+/// assert_eq!((outcome.samples.len(), outcome.end), (3, RunEnd::Whole));
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Runner<'a> {
@@ -112,9 +112,6 @@ pub struct Runner<'a> {
     /// Nothing begins after this moment, measured before or not.
     pub end: Option<Instant>,
 }
-
-/// Why a pass over the cases stopped early.
-type Stop = End;
 
 impl Runner<'_> {
     /// Prepares and warms up every case, then measures each once a round, in another order each time; one round alone is in the order given.
@@ -133,7 +130,7 @@ impl Runner<'_> {
         cases: &[Box<dyn Case>],
         tell: impl FnMut(Event<'_>),
     ) -> Outcome {
-        let outcome = Outcome { samples: Vec::new(), failures: Vec::new(), end: End::Whole };
+        let outcome = Outcome { samples: Vec::new(), failures: Vec::new(), end: RunEnd::Whole };
         let mut pass = Pass { runner: self, begun: Instant::now(), outcome, tell };
         let mut left: Vec<&dyn Case> = cases.iter().map(AsRef::as_ref).collect();
         // Round 0 prepares and warms up, and is in no sample.
@@ -158,13 +155,13 @@ struct Pass<'a, T> {
 }
 
 impl<T: FnMut(Event<'_>)> Pass<'_, T> {
-    /// Takes every case of the course once, and out of `left` those that fail.
+    /// Takes every case of the course once, and out of `left` those that fail. The error is the reason why the rest of the round is not taken.
     fn round(
         &mut self,
         course: &dyn Course,
         left: &mut Vec<&dyn Case>,
         round: u32,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), RunEnd> {
         let mut failed = Vec::new();
         let mut stopped = Ok(());
         let mut order: Vec<usize> =
@@ -185,7 +182,7 @@ impl<T: FnMut(Event<'_>)> Pass<'_, T> {
                 Ok(()) => {}
                 // Its processes were ended; that is not its failure.
                 Err(_) if interrupt::requested() => {
-                    stopped = Err(End::Interrupted);
+                    stopped = Err(RunEnd::Interrupted);
                     break;
                 }
                 Err(error) => {
@@ -207,15 +204,16 @@ impl<T: FnMut(Event<'_>)> Pass<'_, T> {
         stopped
     }
 
-    fn may_go_on(&self, round: u32) -> Result<(), Stop> {
+    /// May another measurement begin? If not, the error is the reason.
+    fn may_go_on(&self, round: u32) -> Result<(), RunEnd> {
         if interrupt::requested() {
-            return Err(End::Interrupted);
+            return Err(RunEnd::Interrupted);
         }
         let Runner { time, end, .. } = *self.runner;
         // One whole round at least: a case without a sample could not be compared at all.
         let is_enough = round > 1 && time.is_some_and(|time| self.begun.elapsed() >= time);
         let is_late = end.is_some_and(|end| Instant::now() >= end);
-        if is_enough || is_late { Err(End::OutOfTime) } else { Ok(()) }
+        if is_enough || is_late { Err(RunEnd::OutOfTime) } else { Ok(()) }
     }
 
     fn once(&mut self, case: &dyn Case, round: u32) -> Result<(), Error> {

@@ -12,7 +12,7 @@ use gush::{Endpoint, Mover, Profile, Report, Space, Tuning};
 use rustix::fs::{Advice, fadvise};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::question::{Circumstance, End, Question};
+use super::question::{Circumstance, EndKind, Question};
 use super::trial_dir::TrialDir;
 use crate::Error;
 use crate::scratch::fill;
@@ -109,7 +109,7 @@ impl<'q> Bench<'q> {
                 .map_err(|errno| Error::failed("cannot drop a source from the cache", errno))?;
         }
         match (&self.source, &self.question.target) {
-            (Some(source), End::File(dir)) => {
+            (Some(source), EndKind::File(dir)) => {
                 // New files, as cp makes them; made and removed outside of the time.
                 let new = if self.existing.is_some() { 0 } else { self.moves };
                 let made: Result<Vec<_>, _> = (0..new).map(|_| dir.file()).collect();
@@ -152,7 +152,7 @@ impl<'q> Bench<'q> {
                         _ => feed(feeding, bytes),
                     });
                     let report = match target {
-                        End::File(dir) => {
+                        EndKind::File(dir) => {
                             let file = dir.file()?;
                             self.moved(Mover::new(&near, &file), profile)?
                         }
@@ -226,8 +226,8 @@ impl<'q> Bench<'q> {
 
 /// A profile's answer to a question, without anything being moved.
 pub(super) fn advice(question: &Question, profile: &Profile) -> Result<Option<String>, Error> {
-    let open = |end: &End, reading: bool| match end {
-        End::File(dir) => dir.file().map(|file| (OwnedFd::from(file), None)),
+    let open = |end: &EndKind, reading: bool| match end {
+        EndKind::File(dir) => dir.file().map(|file| (OwnedFd::from(file), None)),
         stream => joined(stream).map(|(write, read)| match reading {
             true => (read, Some(write)),
             false => (write, Some(read)),
@@ -243,9 +243,9 @@ pub(super) fn advice(question: &Question, profile: &Profile) -> Result<Option<St
 }
 
 /// A writing end and a reading end.
-fn joined(end: &End) -> Result<(OwnedFd, OwnedFd), Error> {
+fn joined(end: &EndKind) -> Result<(OwnedFd, OwnedFd), Error> {
     let made = match end {
-        End::Socket => tcp().map(|(near, far)| (near.into(), far.into())),
+        EndKind::Socket => tcp().map(|(near, far)| (near.into(), far.into())),
         _ => io::pipe().map(|(reader, writer)| (writer.into(), reader.into())),
     };
     made.map_err(|error| Error::failed(format!("no {} can be had", end.name()), error))

@@ -11,35 +11,35 @@ use crate::sizes;
 
 /// One end of a move.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum EndKind {
     File(TrialDir),
     Pipe,
     /// TCP over the loopback.
     Socket,
 }
 
-impl End {
+impl EndKind {
     /// The name in profiles.
     pub(super) fn name(&self) -> &'static str {
         match self {
-            End::File(_) => "file",
-            End::Pipe => "pipe",
-            End::Socket => "socket",
+            EndKind::File(_) => "file",
+            EndKind::Pipe => "pipe",
+            EndKind::Socket => "socket",
         }
     }
 
     pub(super) fn trial_dir(&self) -> Option<&TrialDir> {
         match self {
-            End::File(dir) => Some(dir),
-            End::Pipe | End::Socket => None,
+            EndKind::File(dir) => Some(dir),
+            EndKind::Pipe | EndKind::Socket => None,
         }
     }
 }
 
-impl fmt::Display for End {
+impl fmt::Display for EndKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            End::File(dir) => write!(f, "file on {}", dir.file_system),
+            EndKind::File(dir) => write!(f, "file on {}", dir.file_system),
             end => f.write_str(end.name()),
         }
     }
@@ -61,8 +61,8 @@ pub(super) enum Circumstance {
 /// How to move `bytes` from `source` to `target`? The answer holds for a class of sizes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Question {
-    pub(super) source: End,
-    pub(super) target: End,
+    pub(super) source: EndKind,
+    pub(super) target: EndKind,
     /// The size measured.
     pub(super) bytes: u64,
     /// The class of sizes that the answer is for.
@@ -106,9 +106,9 @@ const STREAM: &[Class] = &[(48 * MIB, 0, None)];
 /// All questions for these places; short questions first, so that running out of time costs least.
 pub(super) fn all(dirs: &[TrialDir]) -> Vec<Question> {
     let mut questions = Vec::new();
-    let mut ask = |source: &End, target: &End, classes: &[Class]| {
+    let mut ask = |source: &EndKind, target: &EndKind, classes: &[Class]| {
         for &(bytes, at_least_bytes, below_bytes) in classes {
-            let room = |end: &End| end.trial_dir().map_or(u64::MAX, |dir| dir.room_bytes);
+            let room = |end: &EndKind| end.trial_dir().map_or(u64::MAX, |dir| dir.room_bytes);
             if bytes <= room(source).min(room(target)) {
                 let (source, target) = (source.clone(), target.clone());
                 let circumstance = Circumstance::Usual;
@@ -123,7 +123,7 @@ pub(super) fn all(dirs: &[TrialDir]) -> Vec<Question> {
             }
         }
     };
-    let files: Vec<End> = dirs.iter().cloned().map(End::File).collect();
+    let files: Vec<EndKind> = dirs.iter().cloned().map(EndKind::File).collect();
     for file in &files {
         ask(file, file, FILE_TO_FILE);
     }
@@ -131,13 +131,13 @@ pub(super) fn all(dirs: &[TrialDir]) -> Vec<Question> {
         ask(first, second, ACROSS);
         ask(second, first, ACROSS);
     }
-    for stream in [End::Pipe, End::Socket] {
+    for stream in [EndKind::Pipe, EndKind::Socket] {
         if let Some(file) = files.first() {
             ask(file, &stream, FILE_TO_STREAM);
             ask(&stream, file, STREAM);
         }
-        ask(&stream, &End::Pipe, STREAM);
-        ask(&stream, &End::Socket, STREAM);
+        ask(&stream, &EndKind::Pipe, STREAM);
+        ask(&stream, &EndKind::Socket, STREAM);
     }
     // Small ones first: where the time runs out, the long questions are missing.
     questions.sort_by_key(|question| question.bytes);
@@ -261,7 +261,7 @@ impl Question {
         let mut settings = vec![read_write];
         settings.extend(buffers.iter().map(|&bytes| read_write.buffer(bytes)));
         match (&self.source, &self.target) {
-            (End::File(_), End::File(_)) => {
+            (EndKind::File(_), EndKind::File(_)) => {
                 settings.extend([Sendfile, Splice, MmapWrite].map(Setting::of));
                 if self.same_device() == Some(true) {
                     settings.push(Setting::of(CopyFileRange));
@@ -276,10 +276,10 @@ impl Question {
                     }
                 }
             }
-            (End::File(_), target) => {
+            (EndKind::File(_), target) => {
                 settings.extend([Sendfile, Splice, MmapWrite].map(Setting::of));
                 settings.extend(PIPES.map(|bytes| Setting::of(Splice).pipe(bytes)));
-                if *target == End::Pipe {
+                if *target == EndKind::Pipe {
                     settings.push(Setting::of(Vmsplice));
                 }
             }
@@ -381,9 +381,9 @@ mod tests {
             ends.filter(|circumstance| *circumstance != Circumstance::Usual).collect()
         };
         use Circumstance::{ColdSource, ExistingTarget, Trickle};
-        let to_pipe = |q: &Question| q.source.trial_dir().is_some() && q.target == End::Pipe;
+        let to_pipe = |q: &Question| q.source.trial_dir().is_some() && q.target == EndKind::Pipe;
         assert_eq!(circumstances(to_pipe), [ColdSource]);
-        assert_eq!(circumstances(|q| q.source == End::Pipe), [Trickle]);
+        assert_eq!(circumstances(|q| q.source == EndKind::Pipe), [Trickle]);
         let kept = |q: &Question| {
             [&q.source, &q.target]
                 .iter()

@@ -120,9 +120,12 @@ fn share_in_use() -> Finding {
         size(limit_bytes),
         used_bytes * 100 / limit_bytes
     );
-    if end != End::Refused {
-        let why =
-            if end == End::Enough { "more were not tried" } else { "then descriptors ran out" };
+    if end != NoMorePipes::Refused {
+        let why = if end == NoMorePipes::Enough {
+            "more were not tried"
+        } else {
+            "then descriptors ran out"
+        };
         return Finding::limited(
             TOPIC,
             format!("at most {share} are in use: {} were granted, {why} ({SOFT})", size(left_bytes)),
@@ -156,7 +159,7 @@ fn may_exceed_limits() -> bool {
 
 /// Why no more pipes were made.
 #[derive(PartialEq, Eq)]
-enum End {
+enum NoMorePipes {
     Refused,
     NoDescriptor,
     Enough,
@@ -166,7 +169,7 @@ enum End {
 ///
 /// # Errors
 /// Where no thread can be made.
-fn granted_bytes() -> std::io::Result<(u64, End)> {
+fn granted_bytes() -> std::io::Result<(u64, NoMorePipes)> {
     // Capabilities are a thread's own (capabilities(7)): the process keeps them.
     let thread = std::thread::Builder::new().spawn(|| {
         if let Ok(mut sets) = capabilities(None) {
@@ -177,9 +180,11 @@ fn granted_bytes() -> std::io::Result<(u64, End)> {
         let born_bytes = BORN_SLOTS * rustix::param::page_size();
         let (mut open, mut sum_bytes, mut asked_bytes) = (Vec::new(), 0, WANTED_BYTES);
         while open.len() < MOST_PIPES {
-            let Ok((reader, writer)) = pipe() else { return (sum_bytes, End::NoDescriptor) };
+            let Ok((reader, writer)) = pipe() else {
+                return (sum_bytes, NoMorePipes::NoDescriptor);
+            };
             if fcntl_getpipe_size(&writer).is_ok_and(|bytes| bytes < born_bytes) {
-                return (sum_bytes, End::Refused);
+                return (sum_bytes, NoMorePipes::Refused);
             }
             while asked_bytes > born_bytes && fcntl_setpipe_size(&writer, asked_bytes).is_err() {
                 asked_bytes /= 2;
@@ -187,7 +192,7 @@ fn granted_bytes() -> std::io::Result<(u64, End)> {
             sum_bytes += fcntl_getpipe_size(&writer).unwrap_or(0) as u64;
             open.push((reader, writer));
         }
-        (sum_bytes, End::Enough)
+        (sum_bytes, NoMorePipes::Enough)
     })?;
     Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
 }
