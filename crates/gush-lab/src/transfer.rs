@@ -55,7 +55,7 @@ struct Document<'a> {
 }
 
 #[derive(Deserialize)]
-struct Kind {
+struct Header {
     format: String,
     version: u64,
 }
@@ -145,13 +145,13 @@ pub fn parse_from(source: impl Read) -> Result<Vec<Run>, TransferError> {
 /// # Errors
 /// When the text is no export, or one of a newer gush.
 pub fn parse(text: &[u8]) -> Result<Vec<Run>, TransferError> {
-    let kind: Kind = serde_json::from_slice(text).map_err(unfit)?;
-    if kind.format != FORMAT {
-        return Err(garbled(format_args!("it calls itself '{}'", kind.format.escape_debug())));
+    let header: Header = serde_json::from_slice(text).map_err(unfit)?;
+    if header.format != FORMAT {
+        return Err(garbled(format_args!("it calls itself '{}'", header.format.escape_debug())));
     }
     // Before the content is read: a newer one need not even have the same fields.
-    if kind.version > u64::from(VERSION) {
-        return Err(TransferError::Newer { found: kind.version });
+    if header.version > u64::from(VERSION) {
+        return Err(TransferError::Newer { found: header.version });
     }
     let Content { runs } = serde_json::from_slice(text).map_err(unfit)?;
     for run in &runs {

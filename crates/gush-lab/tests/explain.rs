@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gush_lab::explain::{Kind, Stacks};
+use gush_lab::explain::{Stacks, WorkKind};
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
@@ -42,7 +42,8 @@ fn the_parts_add_up_to_the_whole() {
     let functions = stacks.functions(false);
     assert_eq!(functions.iter().map(|share| share.cpu_ns).sum::<u64>(), stacks.cpu_ns());
     let kernel: u64 = stacks.functions(true).iter().map(|share| share.cpu_ns).sum();
-    let program = stacks.kinds().iter().find(|(kind, _)| *kind == Kind::PROGRAM).map_or(0, |k| k.1);
+    let program =
+        stacks.kinds().iter().find(|(kind, _)| *kind == WorkKind::PROGRAM).map_or(0, |k| k.1);
     assert_eq!(kernel + program, stacks.cpu_ns());
     assert!(stacks.sees_kernel());
 }

@@ -8,7 +8,7 @@ use gush_lab::columns::{self, numbers, words};
 use gush_lab::compare::{self, Agreement, Compared, Comparison, Difference, Failed, Unlike};
 use gush_lab::model::Failure;
 use gush_lab::stats::Verdict;
-use gush_lab::store::{Entry, StoreError};
+use gush_lab::store::{RunSummary, StoreError};
 
 use super::history::NO_INTERVAL;
 use super::run::percent;
@@ -116,16 +116,16 @@ fn compared(talker: &Talker, options: &Options) -> Result<Comparison, StoreError
 
 /// The newest run that some earlier run of the same machine can be compared with, and the newest such run; `first` stands in
 /// the place of the earlier run. Two runs can be compared if a case of both measured the same.
-fn usual(entries: &[Entry], first: Option<String>) -> Result<[String; 2], StoreError> {
-    let is_first = |entry: &Entry| first.as_ref() == Some(&entry.run.id);
-    let mut measured: Vec<&Entry> =
+fn usual(entries: &[RunSummary], first: Option<String>) -> Result<[String; 2], StoreError> {
+    let is_first = |entry: &RunSummary| first.as_ref() == Some(&entry.run.id);
+    let mut measured: Vec<&RunSummary> =
         entries.iter().filter(|entry| entry.samples > 0 && !is_first(entry)).collect();
     // The latest first: people ask about what they have just measured.
     measured.reverse();
     if let (Some(first), Some(judged)) = (&first, measured.first()) {
         return Ok([first.clone(), judged.run.id.clone()]);
     }
-    let is_like = |before: &Entry, judged: &Entry| {
+    let is_like = |before: &RunSummary, judged: &RunSummary| {
         before.run.machine.id == judged.run.machine.id
             && before.suites.iter().any(|suite| judged.suites.contains(suite))
             && compare::may_compare(&before.run, &judged.run)

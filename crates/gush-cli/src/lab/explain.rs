@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, ValueHint};
 use gush_lab::Error;
-use gush_lab::explain::{self, Kind, Share, Stacks};
+use gush_lab::explain::{self, Share, Stacks, WorkKind};
 use gush_lab::model::{Attachment, Run};
 use gush_lab::runner::interrupt;
 use gush_lab::suite::{self, SUITES};
@@ -248,7 +248,7 @@ impl Options {
     fn top<'s>(
         &self,
         functions: &'s [Share],
-        kind: Kind,
+        kind: WorkKind,
         all: u64,
     ) -> impl Iterator<Item = &'s Share> {
         let of_kind = functions.iter().filter(move |share| share.kind == kind);

@@ -7,7 +7,7 @@ use clap::Parser;
 use gush_lab::columns::{self, numbers, words};
 use gush_lab::figures::{self, Figure};
 use gush_lab::model::Run;
-use gush_lab::store::{Entry, StoreError};
+use gush_lab::store::{RunSummary, StoreError};
 use serde::Serialize;
 
 use super::screen::Screen;
@@ -81,8 +81,8 @@ struct Listed<'a> {
     command: &'a [String],
 }
 
-fn listed(entries: &[Entry]) -> Vec<Listed<'_>> {
-    fn line(Entry { run, samples, suites }: &Entry) -> Listed<'_> {
+fn listed(entries: &[RunSummary]) -> Vec<Listed<'_>> {
+    fn line(RunSummary { run, samples, suites }: &RunSummary) -> Listed<'_> {
         let suites = suites.iter().map(String::as_str).collect();
         Listed { samples: *samples, suites, ..one(run) }
     }
@@ -125,11 +125,11 @@ fn state(run: &Run) -> &'static str {
     }
 }
 
-fn table(entries: &[Entry]) -> String {
+fn table(entries: &[RunSummary]) -> String {
     if entries.is_empty() {
         return "no runs yet: gush lab, or gush lab import, makes the first".to_owned();
     }
-    let row = |Entry { run, samples, .. }: &Entry| {
+    let row = |RunSummary { run, samples, .. }: &RunSummary| {
         let [id, state, machine, kernel] =
             [&run.id, state(run), &run.machine.id, fact(run, "kernel")].map(str::to_owned);
         vec![id, state, samples.to_string(), machine, kernel, run.command_line()]

@@ -1,11 +1,11 @@
-//! The kind of a traced process's descriptor, looked up in `/proc/PID/fd` at the first use.
+//! The role of a traced process's descriptor, looked up in `/proc/PID/fd` at the first use.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FdRole {
     Source,
     Target,
     /// A private pipe or ring that the copy goes through.
@@ -19,7 +19,7 @@ pub(super) enum Kind {
 pub(super) struct Files {
     source: PathBuf,
     target: PathBuf,
-    known: HashMap<i32, Kind>,
+    known: HashMap<i32, FdRole>,
 }
 
 impl Files {
@@ -28,18 +28,18 @@ impl Files {
         Self { source: source.to_owned(), target: target.to_owned(), known: HashMap::new() }
     }
 
-    pub(super) fn kind(&mut self, pid: i32, fd: i32) -> Kind {
+    pub(super) fn role(&mut self, pid: i32, fd: i32) -> FdRole {
         if fd < 0 {
-            return Kind::Other;
+            return FdRole::Other;
         }
         let (source, target) = (&self.source, &self.target);
         // Remembered until a call may have changed the table: a look at /proc for every call would take minutes.
         *self.known.entry(fd).or_insert_with(|| {
             match fs::read_link(format!("/proc/{pid}/fd/{fd}")) {
-                Ok(path) if path == *source => Kind::Source,
-                Ok(path) if path == *target => Kind::Target,
-                Ok(path) => kind_of(fd, &path),
-                Err(_) => Kind::Other,
+                Ok(path) if path == *source => FdRole::Source,
+                Ok(path) if path == *target => FdRole::Target,
+                Ok(path) => role_of(fd, &path),
+                Err(_) => FdRole::Other,
             }
         })
     }
@@ -50,17 +50,17 @@ impl Files {
     }
 }
 
-fn kind_of(fd: i32, path: &Path) -> Kind {
+fn role_of(fd: i32, path: &Path) -> FdRole {
     let text = path.to_string_lossy();
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     // The standard descriptors are pipes to whoever started the process.
     let private = fd > 2 && text.starts_with("pipe:") || text == "anon_inode:[io_uring]";
     if private {
-        Kind::Between
+        FdRole::Between
     } else if name.starts_with("libc.so") || name.starts_with("libc-2") {
-        Kind::CLibrary
+        FdRole::CLibrary
     } else {
-        Kind::Other
+        FdRole::Other
     }
 }
 
@@ -70,10 +70,10 @@ mod tests {
 
     #[test]
     fn only_private_pipes_lie_between() {
-        assert_eq!(kind_of(5, Path::new("pipe:[123]")), Kind::Between);
-        assert_eq!(kind_of(1, Path::new("pipe:[123]")), Kind::Other);
-        assert_eq!(kind_of(5, Path::new("anon_inode:[io_uring]")), Kind::Between);
-        assert_eq!(kind_of(3, Path::new("/lib/x86_64-linux-gnu/libc.so.6")), Kind::CLibrary);
-        assert_eq!(kind_of(3, Path::new("/lib/x86_64-linux-gnu/libm.so.6")), Kind::Other);
+        assert_eq!(role_of(5, Path::new("pipe:[123]")), FdRole::Between);
+        assert_eq!(role_of(1, Path::new("pipe:[123]")), FdRole::Other);
+        assert_eq!(role_of(5, Path::new("anon_inode:[io_uring]")), FdRole::Between);
+        assert_eq!(role_of(3, Path::new("/lib/x86_64-linux-gnu/libc.so.6")), FdRole::CLibrary);
+        assert_eq!(role_of(3, Path::new("/lib/x86_64-linux-gnu/libm.so.6")), FdRole::Other);
     }
 }

@@ -5,7 +5,7 @@
 //! | `gate` | the traced side: a process that asks to be traced and becomes the program |
 //! | `trace` | the tracer: one stop a call |
 //! | `calls` | which calls move data, and which of their arguments are descriptors |
-//! | `fds` | the kinds of the traced process's descriptors |
+//! | `fds` | the roles of the traced process's descriptors |
 //!
 //! There are three counts, because the published tables count whole C programs: those have one call
 //! more than the copy makes, the loader's `read` of the C library.
@@ -21,7 +21,7 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
 use crate::Error;
-use fds::{Files, Kind};
+use fds::{FdRole, Files};
 
 /// How many calls of each name.
 pub type Calls = BTreeMap<String, u64>;
@@ -104,13 +104,13 @@ pub fn of(
 fn tally(count: &mut Count, files: &mut Files, pid: i32, number: u64, arguments: &[u64; 6]) {
     let call = calls::of(number, arguments);
     add(&mut count.in_all, &call.name);
-    let kinds = call.fds.iter().map(|&fd| files.kind(pid, fd)).collect::<Vec<_>>();
-    let between = |kind: &Kind| matches!(kind, Kind::Source | Kind::Target | Kind::Between);
-    let moves = call.moves_data && kinds.iter().any(between);
+    let roles = call.fds.iter().map(|&fd| files.role(pid, fd)).collect::<Vec<_>>();
+    let between = |role: &FdRole| matches!(role, FdRole::Source | FdRole::Target | FdRole::Between);
+    let moves = call.moves_data && roles.iter().any(between);
     if moves {
         add(&mut count.moving, &call.name);
     }
-    if moves || call.name == "read" && kinds.contains(&Kind::CLibrary) {
+    if moves || call.name == "read" && roles.contains(&FdRole::CLibrary) {
         add(&mut count.as_c_program, &call.name);
     }
     if !call.keeps_descriptors {

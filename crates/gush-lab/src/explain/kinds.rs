@@ -5,9 +5,9 @@
 
 /// The kind of work that a part of the time goes into: a place in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Kind(usize);
+pub struct WorkKind(usize);
 
-impl Kind {
+impl WorkKind {
     /// Into the kernel and out again.
     pub(super) const ENTERING: Self = Self(13);
     /// The kernel, otherwise.
@@ -186,10 +186,10 @@ fn bare(function: &str) -> &str {
 /// assert!(kind_of("_raw_spin_unlock_irqrestore").is_none());
 /// ```
 #[must_use]
-pub fn kind_of(function: &str) -> Option<Kind> {
+pub fn kind_of(function: &str) -> Option<WorkKind> {
     let name = bare(function);
     let each = |(place, row): (usize, &'static Row)| {
-        row.beginnings.split_whitespace().map(move |beginning| (Kind(place), beginning))
+        row.beginnings.split_whitespace().map(move |beginning| (WorkKind(place), beginning))
     };
     let all = KINDS.iter().enumerate().flat_map(each);
     let fitting = all.filter(|(_, beginning)| name.starts_with(beginning));
@@ -233,7 +233,7 @@ mod tests {
             ("srso_alias_safe_ret", "system call entry"),
             ("copy_page_range", "the kernel otherwise"),
         ] {
-            assert_eq!(kind_of(function).map(Kind::name), Some(kind), "{function}");
+            assert_eq!(kind_of(function).map(WorkKind::name), Some(kind), "{function}");
         }
         for unknown in ["asm_sysvec_apic_timer_interrupt", "", "___", ".isra.0"] {
             assert!(kind_of(unknown).is_none(), "{unknown}");
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn the_kinds_that_have_a_constant_stand_where_it_says() {
-        let names = [Kind::ENTERING, Kind::ELSE, Kind::PROGRAM].map(Kind::name);
+        let names = [WorkKind::ENTERING, WorkKind::ELSE, WorkKind::PROGRAM].map(WorkKind::name);
         assert_eq!(names, ["system call entry", "the kernel otherwise", "the program"]);
     }
 

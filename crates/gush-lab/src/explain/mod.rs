@@ -12,6 +12,6 @@ mod switch;
 pub mod trace;
 
 pub use calls::Calls;
-pub use kinds::{Kind, kind_of};
+pub use kinds::{WorkKind, kind_of};
 pub use stacks::{Share, Stacks};
 pub use switch::recorded;

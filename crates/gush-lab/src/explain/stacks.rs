@@ -6,7 +6,7 @@ use inferno::collapse::Collapse;
 use inferno::collapse::perf::{Folder, Options};
 
 use super::calls::Calls;
-use super::kinds::{Kind, kind_of};
+use super::kinds::{WorkKind, kind_of};
 use crate::Error;
 
 /// The suffix that inferno appends to a kernel function's name.
@@ -20,7 +20,7 @@ pub struct Share {
     /// Time in the function itself, without the functions below, in nanoseconds of processor time.
     pub cpu_ns: u64,
     /// The kind of work here: by its own name, or by the caller that has one.
-    pub kind: Kind,
+    pub kind: WorkKind,
 }
 
 /// A recorded profile: stacks, each with the processor time spent in it.
@@ -90,14 +90,14 @@ impl Stacks {
     /// The functions that were at work, those with most time first; the kernel's alone if asked for.
     #[must_use]
     pub fn functions(&self, kernel_only: bool) -> Vec<Share> {
-        let mut counts: HashMap<(&str, Kind), u64> = HashMap::new();
+        let mut counts: HashMap<(&str, WorkKind), u64> = HashMap::new();
         for (stack, count) in self.each() {
             let Some(leaf) = stack.last() else { continue };
             if leaf.ends_with(KERNEL) || !kernel_only {
                 *counts.entry((leaf, kind_in(&stack))).or_default() += count;
             }
         }
-        let share = |((leaf, kind), cpu_ns): ((&str, Kind), u64)| Share {
+        let share = |((leaf, kind), cpu_ns): ((&str, WorkKind), u64)| Share {
             function: leaf.strip_suffix(KERNEL).unwrap_or(leaf).to_owned(),
             cpu_ns,
             kind,
@@ -111,8 +111,8 @@ impl Stacks {
 
     /// The kinds of work, in nanoseconds, most first; the sum is [`Stacks::cpu_ns`].
     #[must_use]
-    pub fn kinds(&self) -> Vec<(Kind, u64)> {
-        let mut counts: HashMap<Kind, u64> = HashMap::new();
+    pub fn kinds(&self) -> Vec<(WorkKind, u64)> {
+        let mut counts: HashMap<WorkKind, u64> = HashMap::new();
         for (stack, count) in self.each() {
             *counts.entry(kind_in(&stack)).or_default() += count;
         }
@@ -130,7 +130,7 @@ impl Stacks {
             let kernel: Vec<_> =
                 stack.iter().filter_map(|frame| frame.strip_suffix(KERNEL)).collect();
             let entry =
-                kernel.iter().take_while(|name| kind_of(name) == Some(Kind::ENTERING)).count();
+                kernel.iter().take_while(|name| kind_of(name) == Some(WorkKind::ENTERING)).count();
             for end in entry + 1..=kernel.len() {
                 calls.enter(&kernel[entry..end], cpu_ns);
             }
@@ -162,10 +162,10 @@ impl Stacks {
 }
 
 /// The kind of a stack: that of the innermost function that the table knows, in the kernel.
-fn kind_in(stack: &[&str]) -> Kind {
+fn kind_in(stack: &[&str]) -> WorkKind {
     let kernel: Vec<_> = stack.iter().rev().map_while(|frame| frame.strip_suffix(KERNEL)).collect();
     match kernel.is_empty() {
-        true => Kind::PROGRAM,
-        false => kernel.into_iter().find_map(kind_of).unwrap_or(Kind::ELSE),
+        true => WorkKind::PROGRAM,
+        false => kernel.into_iter().find_map(kind_of).unwrap_or(WorkKind::ELSE),
     }
 }

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::line::{Brief, Full, Head, Line};
 use super::log::Log;
-use super::{Entry, StoreError};
+use super::{RunSummary, StoreError};
 use crate::model::Run;
 
 /// The bytes read at once, unless a line is longer.
@@ -75,7 +75,7 @@ impl Index {
     }
 
     /// The runs without their samples, the oldest first.
-    pub fn entries(&self, log: &Log) -> Result<Vec<Entry>, StoreError> {
+    pub fn entries(&self, log: &Log) -> Result<Vec<RunSummary>, StoreError> {
         self.sorted()
             .into_iter()
             .map(|(_, Known { head, samples, suites, .. })| {
@@ -85,7 +85,7 @@ impl Index {
                     return Err(head.changed(log));
                 };
                 let suites = suites.iter().cloned().collect();
-                Ok(Entry { run: *run, samples: *samples, suites })
+                Ok(RunSummary { run: *run, samples: *samples, suites })
             })
             .collect()
     }

@@ -70,12 +70,12 @@ pub(super) fn bytes(line: &Written<'_>) -> serde_json::Result<Vec<u8>> {
 /// The version that the first line of a file names, if that line is the header of a store.
 pub(super) fn version(header: &[u8]) -> Option<u64> {
     #[derive(Deserialize)]
-    struct Kind {
+    struct Header {
         format: String,
         version: u64,
     }
-    let kind: Kind = serde_json::from_slice(header).ok()?;
-    (kind.format == FORMAT).then_some(kind.version)
+    let header: Header = serde_json::from_slice(header).ok()?;
+    (header.format == FORMAT).then_some(header.version)
 }
 
 #[cfg(test)]

@@ -96,7 +96,7 @@ pub enum StoreError {
 
 /// A run without samples, for lists.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct RunSummary {
     /// The run; samples are left out.
     pub run: Run,
     /// The number of samples.
@@ -228,7 +228,7 @@ impl Store {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn runs(&self) -> Result<Vec<Entry>, StoreError> {
+    pub fn runs(&self) -> Result<Vec<RunSummary>, StoreError> {
         self.index()?.entries(&self.log)
     }
 

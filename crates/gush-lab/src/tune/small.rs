@@ -43,8 +43,8 @@ pub(super) fn messages(time: Duration) -> Result<Vec<Message>, Error> {
         let until = Instant::now() + time / SIZES.len() as u32;
         let mut rounds = Vec::new();
         while rounds.len() < MOST_ROUNDS && (rounds.is_empty() || Instant::now() < until) {
-            let spliced = relay.pass(bytes, Way::Splice).map_err(failed)?;
-            rounds.push((spliced, relay.pass(bytes, Way::ReadWrite).map_err(failed)?));
+            let spliced = relay.pass(bytes, Relaying::Splice).map_err(failed)?;
+            rounds.push((spliced, relay.pass(bytes, Relaying::ReadWrite).map_err(failed)?));
         }
         let ratio = stats::paired_ratio(&rounds);
         let (splices, reads): (Vec<_>, Vec<_>) = rounds.iter().copied().unzip();
@@ -66,7 +66,7 @@ pub(super) fn threshold_bytes(messages: &[Message]) -> Option<usize> {
 }
 
 #[derive(Clone, Copy)]
-enum Way {
+enum Relaying {
     Splice,
     ReadWrite,
 }
@@ -93,14 +93,14 @@ impl Relay {
     }
 
     /// Seconds for one message, while only the relay's own calls are timed.
-    fn pass(&mut self, bytes: usize, way: Way) -> std::io::Result<f64> {
+    fn pass(&mut self, bytes: usize, way: Relaying) -> std::io::Result<f64> {
         let mut passing = Duration::ZERO;
         for _ in 0..MESSAGES {
             self.client.write_all(&self.buffer[..bytes])?;
             let start = Instant::now();
             match way {
-                Way::Splice => self.splice(bytes)?,
-                Way::ReadWrite => {
+                Relaying::Splice => self.splice(bytes)?,
+                Relaying::ReadWrite => {
                     self.from.read_exact(&mut self.buffer[..bytes])?;
                     self.to.write_all(&self.buffer[..bytes])?;
                 }
@@ -152,8 +152,8 @@ mod tests {
     fn messages_arrive_whole_both_ways() {
         let mut relay = Relay::new().expect("two connections");
         for bytes in SIZES {
-            assert!(relay.pass(bytes, Way::Splice).expect("spliced") > 0.0);
-            assert!(relay.pass(bytes, Way::ReadWrite).expect("copied") > 0.0);
+            assert!(relay.pass(bytes, Relaying::Splice).expect("spliced") > 0.0);
+            assert!(relay.pass(bytes, Relaying::ReadWrite).expect("copied") > 0.0);
         }
     }
 }
