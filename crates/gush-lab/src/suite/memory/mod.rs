@@ -76,18 +76,14 @@ pub struct Way {
     pub all: bool,
 }
 
-const fn way(name: &'static str, operation: Operation, all: bool) -> Way {
-    Way { name, operation, all }
-}
-
 /// Every measurement.
 pub const WAYS: &[Way] = &[
-    way("read-1", Operation::Read, false),
-    way("write-1", Operation::Write, false),
-    way("copy-1", Operation::Copy, false),
-    way("read-all", Operation::Read, true),
-    way("write-all", Operation::Write, true),
-    way("copy-all", Operation::Copy, true),
+    Way { name: "read-1", operation: Operation::Read, all: false },
+    Way { name: "write-1", operation: Operation::Write, all: false },
+    Way { name: "copy-1", operation: Operation::Copy, all: false },
+    Way { name: "read-all", operation: Operation::Read, all: true },
+    Way { name: "write-all", operation: Operation::Write, all: true },
+    Way { name: "copy-all", operation: Operation::Copy, all: true },
 ];
 
 /// Those of all processors only where there are several.

@@ -109,18 +109,14 @@ pub struct Way {
     pub huge: bool,
 }
 
-const fn way(name: &'static str, taker: Taker, touched: bool, huge: bool) -> Way {
-    Way { name, taker, touched, huge }
-}
-
 /// Every measurement.
 pub const WAYS: &[Way] = &[
-    way("touched-4K", Taker::Vmsplice, true, false),
-    way("touched-2M", Taker::Vmsplice, true, true),
-    way("untouched-4K", Taker::Vmsplice, false, false),
-    way("untouched-2M", Taker::Vmsplice, false, true),
-    way("gup-test-4K", Taker::GupTest, true, false),
-    way("gup-test-2M", Taker::GupTest, true, true),
+    Way { name: "touched-4K", taker: Taker::Vmsplice, touched: true, huge: false },
+    Way { name: "touched-2M", taker: Taker::Vmsplice, touched: true, huge: true },
+    Way { name: "untouched-4K", taker: Taker::Vmsplice, touched: false, huge: false },
+    Way { name: "untouched-2M", taker: Taker::Vmsplice, touched: false, huge: true },
+    Way { name: "gup-test-4K", taker: Taker::GupTest, touched: true, huge: false },
+    Way { name: "gup-test-2M", taker: Taker::GupTest, touched: true, huge: true },
 ];
 
 /// Those of the kernel's own test are left out where the kernel lacks the test, unless they are asked for by name.
