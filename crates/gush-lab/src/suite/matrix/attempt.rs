@@ -44,7 +44,7 @@ pub(super) fn attempt(
     let same_device = device(&source) == device(&target);
     let started = Instant::now();
     let attempt = match moved(way, &source, &target, &load) {
-        Ok(bytes) => judge(source, target, to, &load, bytes, started, before),
+        Ok(said_bytes) => judge(source, target, &load, Claim { said_bytes, started, before }),
         Err(outcome) => {
             target.abandon();
             give_up(source);
@@ -164,17 +164,20 @@ fn used_so_far() -> Usage {
     Usage::of(UsageWho::RUSAGE_SELF).unwrap_or_default()
 }
 
-/// Compares the arrived bytes with the sent bytes.
-fn judge(
-    mut source: Source,
-    target: Target,
-    to: Kind,
-    load: &Load,
+/// What a way claims to have done.
+struct Claim {
+    /// The bytes that are said to have moved.
     said_bytes: u64,
+    /// When the move began.
     started: Instant,
+    /// The processor time used by this process before both ends were open.
     before: Usage,
-) -> Attempt {
-    let due_bytes = source.bytes(load);
+}
+
+/// Compares the arrived bytes with the sent bytes.
+fn judge(mut source: Source, target: Target, load: &Load, claim: Claim) -> Attempt {
+    let Claim { said_bytes, started, before } = claim;
+    let (due_bytes, to) = (source.bytes(load), target.kind());
     let feeder = source.feeder.take();
     let arrived = target.arrived(load);
     // Behind the last byte at the far end: bytes in a pipe or socket have not arrived.

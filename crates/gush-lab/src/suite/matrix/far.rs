@@ -85,15 +85,21 @@ impl Helper {
     }
 }
 
-/// Feeds `bytes` into a far end, from `block` again and again, at most `most_bytes` a write.
-pub(super) fn feed(
-    far: OwnedFd,
-    block: Arc<[u8]>,
-    bytes: u64,
-    most_bytes: usize,
-    keeps_open: bool,
-    processor: Option<usize>,
-) -> Helper {
+/// The bytes to feed into a far end.
+pub(super) struct Feed {
+    /// The content, again and again.
+    pub(super) block: Arc<[u8]>,
+    /// How many bytes.
+    pub(super) bytes: u64,
+    /// How many bytes of them in one write.
+    pub(super) most_bytes: usize,
+    /// The far end stays open behind the last byte.
+    pub(super) keeps_open: bool,
+}
+
+/// Feeds a far end, on `processor` if that is said.
+pub(super) fn feed(far: OwnedFd, processor: Option<usize>, feed: Feed) -> Helper {
+    let Feed { block, bytes, most_bytes, keeps_open } = feed;
     let work = move |far: &OwnedFd, told: &AtomicU8| {
         let mut fed = 0_u64;
         while fed < bytes && told.load(Ordering::Acquire) == GO_ON {
@@ -118,14 +124,19 @@ pub(super) fn feed(
     Helper::start(far, processor, work, keeps_open)
 }
 
-/// Takes `bytes` out of a far end (or all until the end), and keeps them if `keeps`.
-pub(super) fn drain(
-    far: OwnedFd,
-    bytes: u64,
-    tells_the_end: bool,
-    keeps: bool,
-    processor: Option<usize>,
-) -> Helper {
+/// The bytes to take out of a far end.
+pub(super) struct Drain {
+    /// How many bytes are expected.
+    pub(super) bytes: u64,
+    /// The far end tells where the bytes end, and all up to there are taken.
+    pub(super) tells_the_end: bool,
+    /// The bytes are kept.
+    pub(super) keeps: bool,
+}
+
+/// Drains a far end, on `processor` if that is said.
+pub(super) fn drain(far: OwnedFd, processor: Option<usize>, drain: Drain) -> Helper {
+    let Drain { bytes, tells_the_end, keeps } = drain;
     let work = move |far: &OwnedFd, told: &AtomicU8| {
         let (mut got, mut kept) = (0_u64, Vec::new());
         // Without memory nobody reads, and the case tells that no byte arrived.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{MemfdFlags, OFlags};
 
-use super::far::{self, Helper};
+use super::far::{self, Feed, Helper};
 use super::load::Load;
 use super::{Kind, ends, places};
 
@@ -120,11 +120,14 @@ impl Source {
     }
 
     fn fed(near: OwnedFd, far: OwnedFd, kind: Kind, workshop: &Workshop, load: &Load) -> Self {
-        let most_bytes = load.message_bytes.unwrap_or(256 << 10);
-        // A datagram socket ends by no read of 0, and a terminal that loses its master hangs up.
-        let keeps_open = !kind.tells_the_end();
-        let block = load.block.clone();
-        let feeder = far::feed(far, block, load.bytes, most_bytes, keeps_open, workshop.processor);
+        let feed = Feed {
+            block: load.block.clone(),
+            bytes: load.bytes,
+            most_bytes: load.message_bytes.unwrap_or(256 << 10),
+            // A datagram socket ends by no read of 0, and a terminal that loses its master hangs up.
+            keeps_open: !kind.tells_the_end(),
+        };
+        let feeder = far::feed(far, workshop.processor, feed);
         Self { fd: near, feeder: Some(feeder), gives: Gives::Load }
     }
 

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::OFlags;
 
-use super::far::{self, Done, Helper};
+use super::far::{self, Done, Drain, Helper};
 use super::load::Load;
 use super::source::Workshop;
 use super::{Kind, ends, places};
@@ -55,8 +55,8 @@ impl Target {
             Ok(Self { fd, kind, drainer: None, file: None })
         };
         let drained = |near: OwnedFd, far: OwnedFd| {
-            let ends = kind.tells_the_end();
-            let drainer = far::drain(far, bytes, ends, load.verifies, workshop.processor);
+            let drain = Drain { bytes, tells_the_end: kind.tells_the_end(), keeps: load.verifies };
+            let drainer = far::drain(far, workshop.processor, drain);
             Self { fd: near, kind, drainer: Some(drainer), file: None }
         };
         match kind {
@@ -93,6 +93,10 @@ impl Target {
         };
         let near = places::reopen(&file, flags)?;
         Ok(Self { fd: near.into(), kind, drainer: None, file: Some(file) })
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// Takes in the bytes still under way, and returns the arrived bytes.
