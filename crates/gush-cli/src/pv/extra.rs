@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::line::Look;
+use super::line::{Look, Subject};
 use super::options::Display;
 use super::screen::Screen;
 
@@ -56,7 +56,8 @@ impl Extra {
             None => look.clone(),
             Some(format) => {
                 let display = Display { format: Some(format.clone()), ..display.clone() };
-                Look::new(&display, look.unit.lines, false, false)
+                let counts_lines = look.unit.lines;
+                Look::new(&display, Subject { counts_lines, ..Subject::default() })
             }
         }
     }

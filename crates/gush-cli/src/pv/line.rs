@@ -25,6 +25,17 @@ pub struct Look {
     has_format: bool,
 }
 
+/// The facts about a transfer on which its look depends.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Subject {
+    /// Lines are counted, and no bytes.
+    pub counts_lines: bool,
+    /// How much will come is known.
+    pub is_sized: bool,
+    /// A command makes an output of the bytes, which is shown, too.
+    pub has_out: bool,
+}
+
 /// The content of a line beside the reading.
 #[derive(Clone, Debug, Default)]
 pub struct Beside {
@@ -42,13 +53,13 @@ pub struct Beside {
 pub const ROW_COLUMNS: usize = 20;
 
 impl Look {
-    /// The look that these options ask for; lines are counted, or bytes; a command writes, or none.
-    pub fn new(display: &Display, lines: bool, is_sized: bool, has_out: bool) -> Self {
+    /// The look that these options ask for.
+    pub fn new(display: &Display, subject: Subject) -> Self {
         let parts = match &display.format {
             Some(format) => format::parse(format),
-            None => default_parts(display, is_sized, has_out),
+            None => default_parts(display, subject),
         };
-        let unit = Unit { lines, bits: display.bits, decimal: display.si };
+        let unit = Unit { lines: subject.counts_lines, bits: display.bits, decimal: display.si };
         let (style, gauge) = (display.bar_style.unwrap_or_default(), display.gauge);
         let has_format = display.format.is_some();
         Self { parts, unit, style, name: display.name.clone(), gauge, has_format }
@@ -279,7 +290,8 @@ enum Piece {
 }
 
 /// The parts of the display switches, in pv's order, with spaces between them.
-fn default_parts(display: &Display, is_sized: bool, has_out: bool) -> Vec<Part> {
+fn default_parts(display: &Display, subject: Subject) -> Vec<Part> {
+    let Subject { is_sized, has_out, .. } = subject;
     let any = display.progress
         || display.timer
         || display.eta
@@ -408,7 +420,8 @@ mod tests {
     }
 
     fn line(words: &[&str], reading: &Reading, columns: usize) -> String {
-        let look = Look::new(&display(words), false, reading.expected.is_some(), false);
+        let subject = Subject { is_sized: reading.expected.is_some(), ..Subject::default() };
+        let look = Look::new(&display(words), subject);
         look.line(reading, &Beside::default(), columns)
     }
 
@@ -477,7 +490,8 @@ mod tests {
 
     #[test]
     fn what_a_command_makes_of_it_has_a_ratio() {
-        let look = Look::new(&display(&["-b"]), false, false, true);
+        let subject = Subject { has_out: true, ..Subject::default() };
+        let look = Look::new(&display(&["-b"]), subject);
         let (whole, out) = (reading(3 << 20, None), reading(1 << 20, None));
         let beside = Beside { out: Some(out), ..Beside::default() };
         let shown = "3.00MiB -> 1.00MiB [ 512KiB/s] 3:1";
@@ -500,7 +514,8 @@ mod tests {
     fn a_name_comes_first_unless_the_format_has_a_place_for_it() {
         let half = reading(1 << 20, Some(2 << 20));
         let named = |words: &[&str]| {
-            let look = Look::new(&display(words), false, true, false).named("   3:x".to_owned());
+            let subject = Subject { is_sized: true, ..Subject::default() };
+            let look = Look::new(&display(words), subject).named("   3:x".to_owned());
             look.line(&half, &Beside::default(), 40)
         };
         assert_eq!(named(&["-b"]), "      3:x: 1.00MiB");
@@ -522,7 +537,7 @@ mod tests {
         assert_eq!(line(&look, &reading, 20), "1.00MiB/s|==>   |");
         let nothing = Reading { rate: 0.0, most_rate: 0.0, ..reading };
         assert_eq!(line(&["-pg"], &nothing, 17), "[>    ]/0.00  B/s");
-        let look = Look::new(&display(&["-ng"]), false, false, false);
+        let look = Look::new(&display(&["-ng"]), Subject::default());
         let numeric = Numeric { timer: false, amount: false, rate: false };
         assert_eq!(look.numbers(&nothing, &Beside::default(), numeric, 80), "2");
     }

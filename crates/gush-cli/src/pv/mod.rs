@@ -193,6 +193,7 @@ fn plan(options: &Options, look: Look) -> Plan {
 
 #[cfg(test)]
 mod tests {
+    use super::line::Subject;
     use super::*;
 
     fn read(words: &[&str]) -> Options {
@@ -204,7 +205,7 @@ mod tests {
     fn the_times_of_a_display_are_those_of_the_options() {
         let times = |words: &[&str]| {
             let options = read(words);
-            let plan = plan(&options, Look::new(&options.display, false, false, false));
+            let plan = plan(&options, Look::new(&options.display, Subject::default()));
             (plan.interval, plan.window, plan.delay, plan.stall)
         };
         let (ms, s) = (Duration::from_millis, Duration::from_secs);

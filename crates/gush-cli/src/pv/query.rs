@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::account::Account;
 use super::control::{self, Answer, Request, State};
 use super::ending::{self, Ending, lock};
-use super::line::{Beside, Look, ROW_COLUMNS};
+use super::line::{Beside, Look, ROW_COLUMNS, Subject};
 use super::meter::Meter;
 use super::options::{Expected, Options};
 use super::process::Process;
@@ -49,7 +49,12 @@ pub fn run(options: &Options, pid: i32, talker: &Talker) -> Result<Status, Statu
     let account = Arc::new(Account::of_nothing());
     let ending = Ending::begin(&screen, None).map_err(|errno| ending::untold(errno, talker))?;
     ending.concerns(&account);
-    let look = Look::new(&options.display, state.counts_lines, state.expected.is_some(), false);
+    let subject = Subject {
+        counts_lines: state.counts_lines,
+        is_sized: state.expected.is_some(),
+        has_out: false,
+    };
+    let look = Look::new(&options.display, subject);
     let plan = plan(options, look);
     let mut meter = Meter::new(plan.window);
     loop {

@@ -21,7 +21,7 @@ use super::ending::lock;
 use super::extra::Extra;
 use super::inputs::Countable;
 use super::json;
-use super::line::{Beside, Look, ROW_COLUMNS};
+use super::line::{Beside, Look, ROW_COLUMNS, Subject};
 use super::meter::{Meter, Reading};
 use super::options::{Display, Expected};
 use super::screen::Screen;
@@ -381,7 +381,8 @@ impl Show {
         self.plan.columns = display.width.filter(|&columns| columns > 0).or(self.plan.columns);
         (display.bits, display.si) = (display.bits || unit.bits, display.si || unit.decimal);
         let is_sized = self.account.expected().is_some();
-        self.plan.look = Look::new(&display, unit.lines, is_sized, self.out.is_some());
+        let subject = Subject { counts_lines: unit.lines, is_sized, has_out: self.out.is_some() };
+        self.plan.look = Look::new(&display, subject);
         if let Some(extra) = extra {
             let look = extra.look(&display, &self.plan.look);
             self.plan.extra = Some((extra, look));
@@ -482,7 +483,7 @@ mod tests {
     fn show(words: &[&str]) -> Show {
         let words: Vec<_> = words.iter().map(Into::into).collect();
         let options = brief::options(&words, false).unwrap();
-        let plan = plan(&options, Look::new(&options.display, false, false, false));
+        let plan = plan(&options, Look::new(&options.display, Subject::default()));
         let account = Arc::new(Account::of_nothing());
         Show {
             bell: Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap()),

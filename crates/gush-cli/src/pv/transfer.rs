@@ -16,7 +16,7 @@ use super::account::Account;
 use super::direct::Direct;
 use super::ending::{self, Ending, lock};
 use super::inputs::Countable;
-use super::line::Look;
+use super::line::{Look, Subject};
 use super::moving::{Moving, Output, shown};
 use super::options::Options;
 use super::pipes::{self, Kept};
@@ -158,7 +158,8 @@ impl<'a> Setting<'a> {
         let mut display = self.options.display.clone();
         display.name = name.map(str::to_owned).or(display.name);
         let is_sized = expected.is_some() || self.uncounted.is_some();
-        Look::new(&display, self.options.counts_lines(), is_sized, has_out)
+        let counts_lines = self.options.counts_lines();
+        Look::new(&display, Subject { counts_lines, is_sized, has_out })
     }
 
     /// The plan of a display, which also lets lines be counted where they are not yet.

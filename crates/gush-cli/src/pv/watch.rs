@@ -10,7 +10,7 @@ use gush_tree::quote;
 
 use super::account::Account;
 use super::ending::{self, Ending, lock};
-use super::line::{Beside, Look, ROW_COLUMNS};
+use super::line::{Beside, Look, ROW_COLUMNS, Subject};
 use super::meter::Meter;
 use super::options::Options;
 use super::process::{Descriptor, Process, Target, Unwatched};
@@ -40,7 +40,7 @@ pub fn run(options: &Options, targets: &[Target], talker: &Talker) -> Result<Sta
         talker.say(why);
         Status::MISUSE
     })?;
-    let look = Look::new(&options.display, false, true, false);
+    let look = Look::new(&options.display, Subject { is_sized: true, ..Subject::default() });
     let mut watch = Watch {
         plan: plan(options, look),
         options,
@@ -150,7 +150,8 @@ impl Watch<'_> {
         let closed = || Unwatched::Unseen(Errno::NOENT.into());
         let position = descriptor.position().ok_or_else(closed)?;
         let expected = self.asked_bytes.or(descriptor.size_bytes);
-        let look = Look::new(&self.options.display, false, expected.is_some(), false);
+        let subject = Subject { is_sized: expected.is_some(), ..Subject::default() };
+        let look = Look::new(&self.options.display, subject);
         let look = match self.is_single {
             true => look,
             false => {
