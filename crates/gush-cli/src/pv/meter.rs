@@ -128,7 +128,7 @@ impl Meter {
         }
         let (then, before) = self.kept[0];
         let average = per_second(count.saturating_sub(before), elapsed.saturating_sub(then));
-        self.reading(count, elapsed, expected, rate, average, false)
+        Reading { rate, average, ..self.reading(count, elapsed, expected) }
     }
 
     /// The last reading: both rates are those of the whole time.
@@ -139,7 +139,7 @@ impl Meter {
         if rate > 0.0 {
             self.swing = (self.swing + 2) % 200;
         }
-        self.reading(count, elapsed, expected, rate, rate, true)
+        Reading { rate, average: rate, ended: true, ..self.reading(count, elapsed, expected) }
     }
 
     /// The statistics have the part behind the last reading, too: by itself, or as a part of the last interval.
@@ -160,16 +160,10 @@ impl Meter {
         }
     }
 
-    fn reading(
-        &self,
-        count: u64,
-        elapsed: Duration,
-        expected: Option<u64>,
-        rate: f64,
-        average: f64,
-        ended: bool,
-    ) -> Reading {
+    /// A reading without the rates of its moment.
+    fn reading(&self, count: u64, elapsed: Duration, expected: Option<u64>) -> Reading {
         let (most_rate, swing) = (self.statistics.highest(), self.swing);
+        let (rate, average, ended) = (0.0, 0.0, false);
         Reading { count, expected, elapsed, rate, average, most_rate, swing, ended }
     }
 

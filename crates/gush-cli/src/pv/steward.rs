@@ -145,21 +145,29 @@ pub struct Steward {
     has_end: bool,
 }
 
+/// The accounts of one display.
+pub struct Accounts<'a> {
+    /// The account of the transfer that is shown.
+    pub shown: &'a Arc<Account>,
+    /// The account of a command's output, if that is shown beside.
+    pub out: Option<&'a Arc<Account>>,
+    /// The transfer stalls when nothing moves in any of these. The last one is told, and ends the transfer.
+    pub watched: &'a [&'a Arc<Account>],
+}
+
 impl Steward {
-    /// Shows the transfer of `account`; `out` is the account of a command's output. Ended once it stalls is that of all `watched`
-    /// together, whose last tells so. The thread starts by [`Late::begin`], or
+    /// Shows the transfer of these accounts on `screen`. The thread starts by [`Late::begin`], or
     /// now if that was called already or a stalled transfer is to be ended.
     ///
     /// # Errors
     /// That of eventfd(2), or `EAGAIN` where no thread can be started now.
     pub fn start(
         plan: Plan,
-        account: &Arc<Account>,
-        out: Option<&Arc<Account>>,
-        watched: &[&Arc<Account>],
+        accounts: &Accounts<'_>,
         screen: &Arc<Mutex<Screen>>,
         late: &Arc<Late>,
     ) -> io::Result<Self> {
+        let Accounts { shown, out, watched } = *accounts;
         // A descriptor, so that one poll(2) waits for the end of the transfer and for who asks.
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let is_used = lock(screen).is_used();
@@ -170,7 +178,7 @@ impl Steward {
             out: out.map(|out| (Arc::clone(out), Meter::new(plan.window))),
             watched: watched.iter().map(|one| Arc::clone(one)).collect(),
             plan,
-            account: Arc::clone(account),
+            account: Arc::clone(shown),
             screen: Arc::clone(screen),
             is_used,
             control: Control::listen(),

@@ -23,7 +23,7 @@ use super::pipes::{self, Kept};
 use super::screen::Screen;
 use super::seen::{Observed, Wanted};
 use super::status::Status;
-use super::steward::{Late, Plan, Steward};
+use super::steward::{Accounts, Late, Plan, Steward};
 use super::{asked_size, inputs, json, keep_pid, plan, store, wishes};
 use crate::files;
 use crate::talk::{Talker, errno_text, os_text};
@@ -184,7 +184,8 @@ impl<'a> Setting<'a> {
         let look = self.look(expected, name, false);
         let account = self.account(expected, &look, stage);
         let plan = self.plan(look, stage);
-        let steward = Steward::start(plan, &account, None, &[&account], &self.screen, &self.late);
+        let accounts = Accounts { shown: &account, out: None, watched: &[&account] };
+        let steward = Steward::start(plan, &accounts, &self.screen, &self.late);
         let steward = steward.map_err(|errno| self.unshown(errno))?;
         let direct = self.options.direct_io.then(|| Direct::set(&output));
         let mut moving = self.moving(files, &account, output);

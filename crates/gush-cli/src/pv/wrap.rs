@@ -17,7 +17,7 @@ use super::moving::{Halt, Moving, Output};
 use super::options::{Options, Shown};
 use super::seen::{Observed, Wanted};
 use super::status::Status;
-use super::steward::Steward;
+use super::steward::{Accounts, Steward};
 use super::transfer::{Setting, Stage, close, open_output};
 use crate::talk::{Talker, os_text};
 
@@ -70,9 +70,8 @@ fn wrapped(options: &Options, talker: &Talker) -> Result<ExitCode, Status> {
     }
     let stage = if side == Shown::Output { Stage::Forward } else { Stage::Whole };
     let plan = setting.plan(look, stage);
-    let watched = [&into, &out];
-    let steward = Steward::start(plan, shown, beside, &watched, &setting.screen, &setting.late);
-    let steward = match steward {
+    let accounts = Accounts { shown, out: beside, watched: &[&into, &out] };
+    let steward = match Steward::start(plan, &accounts, &setting.screen, &setting.late) {
         Ok(steward) => steward,
         Err(errno) => {
             end(child);
