@@ -6,6 +6,7 @@ mod export;
 mod history;
 mod import;
 mod limit;
+mod narrowing;
 mod once;
 mod report;
 mod reporting;
