@@ -91,6 +91,16 @@ enum Left {
     HungUp(std::io::Error),
 }
 
+/// How the bytes of a connection stopped passing.
+enum Relayed {
+    /// Both directions have ended, or a limit of the user's is over.
+    Ended(Totals),
+    /// A direction failed.
+    Failed(Error),
+    /// The relay was left where it stood.
+    Cut(Ending),
+}
+
 /// One connection on its way.
 pub(crate) struct Life<'a> {
     shared: &'a Shared,
@@ -388,26 +398,31 @@ impl<'a> Life<'a> {
             let [first_room, second_room] = room;
             tokio::select! {
                 biased;
-                relayed = programs::relayed(&mut first, &mut second, &options) => Ok(relayed),
-                () = rested => Err(Ending::Idle),
-                () = first_room => Err(Ending::MadeRoom),
-                () = second_room => Err(Ending::MadeRoom),
+                relayed = programs::relayed(&mut first, &mut second, &options) => match relayed {
+                    Ok(totals) => Relayed::Ended(totals),
+                    Err(error) => Relayed::Failed(error),
+                },
+                () = rested => Relayed::Cut(Ending::Idle),
+                () = first_room => Relayed::Cut(Ending::MadeRoom),
+                () = second_room => Relayed::Cut(Ending::MadeRoom),
             }
         };
         let relayed = self.phase(Phase::Relay, None, work).await;
         let passed = match &relayed {
-            Err(_) | Ok(Err(_)) => None,
-            Ok(Ok(Ok(totals))) => Some((totals.forward, totals.back)),
-            Ok(Ok(Err(error))) => Some((error.passed(Way::Forward), error.passed(Way::Back))),
+            Err(_) | Ok(Relayed::Cut(_)) => None,
+            Ok(Relayed::Ended(totals)) => Some((totals.forward, totals.back)),
+            Ok(Relayed::Failed(error)) => {
+                Some((error.passed(Way::Forward), error.passed(Way::Back)))
+            }
         };
         let gone = match relayed {
             Err(left) => Err(self.left(left)),
             // The time for a peer's answers has passed.
-            Ok(Err(ending)) => {
+            Ok(Relayed::Cut(ending)) => {
                 self.linger(&mut first, &mut second, ways, ending, Patience::none()).await
             }
             // Most short connections: there is nobody to wait for.
-            Ok(Ok(Ok(totals)))
+            Ok(Relayed::Ended(totals))
                 if closes_at_end
                     && totals.ended == Ended::Closed
                     && ways.are_seen_off(&first.conduit, &second.conduit) =>
@@ -415,7 +430,7 @@ impl<'a> Life<'a> {
                 farewell([&mut first, &mut second]);
                 return Course { passed, ..Course::of(Ending::Closed) };
             }
-            Ok(Ok(Ok(totals))) => match self.cut_short(&totals, datagrams) {
+            Ok(Relayed::Ended(totals)) => match self.cut_short(&totals, datagrams) {
                 None => {
                     let patience = match totals.ended {
                         Ended::Closed => Patience::of(settings.linger),
@@ -427,7 +442,7 @@ impl<'a> Life<'a> {
                 }
                 Some(failure) => Err(Course::failed(totals.ended.into(), failure)),
             },
-            Ok(Ok(Err(error))) => Err(self.failed(&error, &mut first, &mut second).await),
+            Ok(Relayed::Failed(error)) => Err(self.failed(&error, &mut first, &mut second).await),
         };
         let course = match gone {
             // Reset, so that no peer takes what came for all of it.
