@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use gush::Rate;
-use gush_net::{Conduit, Counts, Ended, Error, Passed, Patience, Totals, Unsent, Way};
+use gush_net::{Conduit, Counts, Ended, Error, Passed, Patience, Totals, Unsent, Used, Way};
 use rustix::event::PollFlags;
 use rustix::fs::{Dev, FileType};
 use rustix::io::ioctl_fionread;
@@ -523,8 +523,8 @@ impl<'a> Life<'a> {
         ending: Ending,
         patience: Patience,
     ) -> Result<Course, Course> {
-        let a = first.conduit.see_off(ways.back, ways.forward, patience);
-        let b = second.conduit.see_off(ways.forward, ways.back, patience);
+        let a = first.conduit.see_off(ways.used_of_first(), patience);
+        let b = second.conduit.see_off(ways.used_of_second(), patience);
         let read_limit = match self.shared.settings.linger {
             // Our own limit is over, and not the user's.
             None if ending == Ending::Lingered => Patience::of(None),
@@ -630,9 +630,18 @@ impl Ways {
         Self { forward: a.reads() && b.writes(), back: b.reads() && a.writes() }
     }
 
+    /// How the first end is used: what comes back is written there.
+    fn used_of_first(self) -> Used {
+        Used { is_written: self.back, is_read: self.forward }
+    }
+
+    fn used_of_second(self) -> Used {
+        Used { is_written: self.forward, is_read: self.back }
+    }
+
     /// Has all that was sent to either end arrived there?
     fn are_seen_off(self, a: &Conduit, b: &Conduit) -> bool {
-        a.is_seen_off(self.back, self.forward) && b.is_seen_off(self.forward, self.back)
+        a.is_seen_off(self.used_of_first()) && b.is_seen_off(self.used_of_second())
     }
 }
 

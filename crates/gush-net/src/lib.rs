@@ -57,6 +57,6 @@ pub use counts::{Counts, Way};
 pub use error::{End, Ended, Error, Passed, Refused, Totals};
 pub use file::{recv_file, send_file};
 pub use options::Options;
-pub use part::{Patience, Unsent};
+pub use part::{Patience, Unsent, Used};
 pub use relay::{Relay, copy_bidirectional, relay};
 pub use stream::Layer;

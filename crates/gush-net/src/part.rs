@@ -93,9 +93,25 @@ impl std::error::Error for Unsent {
     }
 }
 
+/// The directions in which an end was used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Used {
+    /// Bytes were written to the end.
+    pub is_written: bool,
+    /// Bytes were read from the end, up to the end of the data there.
+    pub is_read: bool,
+}
+
+impl Used {
+    /// Written and read.
+    pub const BOTH_WAYS: Self = Self { is_written: true, is_read: true };
+    /// Written alone.
+    pub const WRITTEN: Self = Self { is_written: true, is_read: false };
+}
+
 impl Conduit {
-    /// Waits until all that was written to a stream socket, or to a stream over a socket, if the end `is_written`, has arrived. The
-    /// end of the data was passed on before, or is now if it was left to the close. If an end of data `is_read`, nothing more comes from a peer that reads tell of
+    /// Waits until all that was written to a stream socket, or to a stream over a socket, has arrived. The
+    /// end of the data was passed on before, or is now if it was left to the close. If the end was read, nothing more comes from a peer that reads tell of
     /// ([`Conduit::hears_its_peer`]).
     ///
     /// close(2) with unread bytes makes the kernel send a reset and throw away bytes still to be sent (`tcp_close` of
@@ -106,21 +122,16 @@ impl Conduit {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use gush_net::{Conduit, Patience};
+    /// use gush_net::{Conduit, Patience, Used};
     /// let (near, far) = std::os::unix::net::UnixStream::pair()?;
     /// let mut near = Conduit::new(near.into())?;
     /// near.finish()?;
     /// drop(far);
-    /// near.see_off(true, false, Patience::of(None)).await?;
+    /// near.see_off(Used::WRITTEN, Patience::of(None)).await?;
     /// # Ok(()) }
     /// ```
-    pub async fn see_off(
-        &mut self,
-        is_written: bool,
-        is_read: bool,
-        patience: Patience,
-    ) -> Result<(), Unsent> {
-        see_off(self, is_written, is_read, patience).await
+    pub async fn see_off(&mut self, used: Used, patience: Patience) -> Result<(), Unsent> {
+        see_off(self, used, patience).await
     }
 
     /// Would [`Conduit::see_off`] answer at once that all has arrived, also where the last end is left to the close
@@ -128,7 +139,7 @@ impl Conduit {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use gush_net::{Conduit, Options, relay};
+    /// use gush_net::{Conduit, Options, Used, relay};
     /// use std::io::{Read, Write};
     /// let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
     /// let connected = || -> std::io::Result<_> {
@@ -143,9 +154,9 @@ impl Conduit {
     /// client.shutdown(std::net::Shutdown::Write)?;
     /// relay(&mut a, &mut b, &Options::new().leave_last_end()).await?;
     /// for end in [a, b] {
-    ///     if !end.is_seen_off(true, true) {
+    ///     if !end.is_seen_off(Used::BOTH_WAYS) {
     ///         let mut end = end;
-    ///         end.see_off(true, true, gush_net::Patience::of(None)).await?;
+    ///         end.see_off(Used::BOTH_WAYS, gush_net::Patience::of(None)).await?;
     ///     }
     /// }
     /// let mut answer = String::new();
@@ -154,11 +165,11 @@ impl Conduit {
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn is_seen_off(&self, is_written: bool, is_read: bool) -> bool {
-        if !is_written || !self.is_connection() {
+    pub fn is_seen_off(&self, used: Used) -> bool {
+        if !used.is_written || !self.is_connection() {
             return true;
         }
-        is_read && self.hears_its_peer() && unsent_bytes(self).is_ok_and(|bytes| bytes == 0)
+        used.is_read && self.hears_its_peer() && unsent_bytes(self).is_ok_and(|bytes| bytes == 0)
     }
 
     /// Waits until the peer of a TCP socket has acknowledged everything, but no longer than `limit`, and not for a peer that
@@ -209,18 +220,13 @@ impl Conduit {
     }
 }
 
-async fn see_off(
-    end: &mut Conduit,
-    is_written: bool,
-    is_read: bool,
-    patience: Patience,
-) -> Result<(), Unsent> {
+async fn see_off(end: &mut Conduit, used: Used, patience: Patience) -> Result<(), Unsent> {
     // Nothing was sent there that could fail to arrive.
-    if !is_written || !end.is_connection() {
+    if !used.is_written || !end.is_connection() {
         return Ok(());
     }
     end.say_owed_end().map_err(Unsent::Failed)?;
-    let (mut ended, mut left_bytes) = (is_read && end.hears_its_peer(), u64::MAX);
+    let (mut ended, mut left_bytes) = (used.is_read && end.hears_its_peer(), u64::MAX);
     let (mut progress, mut heard, mut pause) = (Instant::now(), Instant::now(), LOOKS[0]);
     loop {
         if !ended {

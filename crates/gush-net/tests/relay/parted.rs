@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::common::{Peer, Wire, numbered, pair, run};
 use crate::forwards::forwards;
 use crate::halting::Halting;
-use gush_net::{Conduit, Layer, Options, Patience, Relay, Way};
+use gush_net::{Conduit, Layer, Options, Patience, Relay, Used, Way};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// Two sockets in one end: whoever sends on one must not take the connection for ended because the other failed.
@@ -68,7 +68,7 @@ fn what_says_the_end_of_a_layer_is_no_data_that_has_not_arrived() {
             // The reset of the data may have come already.
             let _ = near.shutdown().await;
             let patience = Patience::of(Some(Duration::from_millis(100)));
-            let seen_off = near.see_off(true, true, patience).await;
+            let seen_off = near.see_off(Used::BOTH_WAYS, patience).await;
             assert_eq!(seen_off.is_ok(), arrives, "{data_bytes} bytes: {seen_off:?}");
         }
     });
@@ -91,7 +91,7 @@ fn a_stream_over_a_socket_is_seen_off_through_the_stream() {
         near.flush().await.expect("room");
         near.shutdown().await.expect("open");
         let patience = Patience::of(Some(Duration::from_secs(60)));
-        let (seen_off, heard) = tokio::join!(near.see_off(true, false, patience), async {
+        let (seen_off, heard) = tokio::join!(near.see_off(Used::WRITTEN, patience), async {
             let mut heard = String::new();
             far.read_to_string(&mut heard).await.expect("no reset");
             far.shutdown().await.expect("open");
@@ -122,7 +122,7 @@ fn a_stream_that_names_its_socket_is_parted_from_like_the_socket() {
             let written = tokio::time::timeout(Duration::from_millis(50), near.write_all(&piece));
             full = written.await.is_err();
         }
-        let late = near.see_off(true, true, Patience::none()).await.expect_err("unread bytes");
+        let late = near.see_off(Used::BOTH_WAYS, Patience::none()).await.expect_err("unread bytes");
         assert!(matches!(late, gush_net::Unsent::Late(_)), "{late}");
 
         near.reset_on_close();
@@ -155,7 +155,7 @@ async fn a_peer_has_half_a_minute_to_acknowledge_and_a_second_to_end_unless_told
         let far = reader.join().expect("no panic");
         tokio::time::pause();
         let began = tokio::time::Instant::now();
-        let seen_off = near.see_off(true, false, Patience::of(None)).await;
+        let seen_off = near.see_off(Used::WRITTEN, Patience::of(None)).await;
         let waited = began.elapsed();
         tokio::time::resume();
         assert_eq!(waited.as_secs(), seconds, "{seen_off:?}");
@@ -223,7 +223,7 @@ fn the_last_end_is_said_by_the_close_that_it_is_left_to() {
     run(async {
         let ([a, b], mut client) = relayed_to_the_last_end(Wire::Tcp, |_| ()).await;
         assert!(!is_told(&client), "shutdown(2) was called for nothing");
-        assert!(a.is_seen_off(true, true) && b.is_seen_off(true, true));
+        assert!(a.is_seen_off(Used::BOTH_WAYS) && b.is_seen_off(Used::BOTH_WAYS));
         drop((a, b));
         assert_eq!(client.read(&mut [0]).expect("an end, and no reset"), 0);
     });
@@ -234,7 +234,7 @@ fn seeing_off_says_the_end_that_was_left_to_the_close() {
     run(async {
         let ([mut a, _b], mut client) = relayed_to_the_last_end(Wire::Tcp, |_| ()).await;
         assert!(!is_told(&client));
-        a.see_off(true, true, Patience::of(None)).await.expect("it has arrived");
+        a.see_off(Used::BOTH_WAYS, Patience::of(None)).await.expect("it has arrived");
         // The conduit is open still.
         assert_eq!(client.read(&mut [0]).expect("an end"), 0);
     });
@@ -298,9 +298,9 @@ fn what_has_not_arrived_is_not_seen_off() {
             while rustix::net::send(fd, &piece, flags).is_ok() {}
         };
         full(&a);
-        assert!(!a.is_seen_off(true, true));
+        assert!(!a.is_seen_off(Used::BOTH_WAYS));
         let patience = Patience::of(Some(Duration::from_millis(50)));
-        a.see_off(true, true, patience).await.expect_err("nobody reads");
+        a.see_off(Used::BOTH_WAYS, patience).await.expect_err("nobody reads");
         drop(client);
     });
 }
