@@ -13,7 +13,7 @@ use clap::ValueEnum;
 use super::extra::Extra;
 use super::hash::Algorithm;
 use super::options::{
-    Options, PV, SetSize, Shown, Style, columns, hex, pid, seconds, set_buffer_size,
+    Monitored, Options, PV, SetSize, Style, columns, hex, pid, seconds, set_buffer_size,
     set_error_skip_block, set_rate_limit, set_size,
 };
 use crate::size::size_bytes;
@@ -111,7 +111,7 @@ const ROWS: &[Row] = &[
     (b'd', "watchfd", Value(|options, text| add(&mut options.watchfd, text.parse()))),
     (b'R', "remote", Value(|options, text| put(&mut options.remote, pid(text)))),
     (b'Q', "query", Value(|options, text| put(&mut options.query, pid(text)))),
-    (b'M', "monitor", Value(|options, text| put(&mut options.monitor, Shown::parse(text)))),
+    (b'M', "monitor", Value(|options, text| put(&mut options.monitor, Monitored::parse(text)))),
     (b'P', "pidfile", Path(|options| &mut options.pidfile)),
     (b'h', "help", Page),
     (b'V', "version", Page),

@@ -105,8 +105,8 @@ pub struct Options {
     pub query: Option<i32>,
 
     /// Run the command that the operands are, and show what goes in, what comes out, or both: in, out, both
-    #[arg(short = 'M', long, value_name = "SIDE", value_parser = Shown::parse, conflicts_with_all = ["watchfd", "remote", "query"], help_heading = OTHERS)]
-    pub monitor: Option<Shown>,
+    #[arg(short = 'M', long, value_name = "SIDE", value_parser = Monitored::parse, conflicts_with_all = ["watchfd", "remote", "query"], help_heading = OTHERS)]
+    pub monitor: Option<Monitored>,
 
     /// Keep the number of this process in FILE meanwhile
     #[arg(short = 'P', long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
@@ -290,13 +290,13 @@ pub enum Style {
 
 /// The sides of a command that are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum Monitored {
     Input,
     Output,
     Both,
 }
 
-impl Shown {
+impl Monitored {
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         match text {
             "in" | "0" => Ok(Self::Input),

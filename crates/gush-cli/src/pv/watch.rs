@@ -115,11 +115,11 @@ struct Group {
     process: Process,
     /// This descriptor alone.
     only: Option<i32>,
-    shown: BTreeMap<i32, Shown>,
+    shown: BTreeMap<i32, WatchedLine>,
 }
 
 /// One descriptor and the line that shows it.
-struct Shown {
+struct WatchedLine {
     descriptor: Descriptor,
     expected: Option<u64>,
     look: Look,
@@ -145,7 +145,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    fn line_of(&self, pid: i32, fd: i32, columns: usize) -> Result<Shown, Unwatched> {
+    fn line_of(&self, pid: i32, fd: i32, columns: usize) -> Result<WatchedLine, Unwatched> {
         let descriptor = Descriptor::of(pid, fd)?;
         let closed = || Unwatched::Unseen(Errno::NOENT.into());
         let position = descriptor.position().ok_or_else(closed)?;
@@ -169,7 +169,7 @@ impl Watch<'_> {
         };
         let meter = Meter::behind(self.plan.window, position);
         let began = self.account.elapsed();
-        Ok(Shown { descriptor, expected, look, meter, began, position })
+        Ok(WatchedLine { descriptor, expected, look, meter, began, position })
     }
 
     fn run(&mut self, screen: &Mutex<Screen>) {
@@ -225,7 +225,7 @@ impl Watch<'_> {
             let new = descriptors.into_iter().filter(|fd| !group.shown.contains_key(fd));
             // Pipes and sockets have no progress.
             let found = new.filter_map(|fd| Some((fd, self.line_of(pid, fd, columns).ok()?)));
-            let found: Vec<(i32, Shown)> = found.collect();
+            let found: Vec<(i32, WatchedLine)> = found.collect();
             self.groups[at].shown.extend(found);
         }
     }
@@ -253,7 +253,7 @@ impl Watch<'_> {
     }
 }
 
-impl Shown {
+impl WatchedLine {
     /// Looks where the descriptor is; answers whether there is one still.
     fn follow(&mut self) -> bool {
         let position = self.descriptor.position();

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::account::{Account, Early};
 use super::asked_size;
 use super::moving::{Halt, Moving, Output};
-use super::options::{Options, Shown};
+use super::options::{Monitored, Options};
 use super::seen::{Observed, Wanted};
 use super::status::Status;
 use super::steward::{Accounts, Steward};
@@ -42,8 +42,8 @@ fn wrapped(options: &Options, talker: &Talker) -> Result<ExitCode, Status> {
     // The input goes to the command, which has room for all.
     setting.device_bytes = None;
     let setting = setting;
-    let side = options.monitor.unwrap_or(Shown::Both);
-    let look = setting.look(setting.expected, None, side == Shown::Both);
+    let side = options.monitor.unwrap_or(Monitored::Both);
+    let look = setting.look(setting.expected, None, side == Monitored::Both);
     let into = setting.account(setting.expected, &look, Stage::Whole);
     let out = Arc::new(account_of_output(options));
     setting.ending.concerns(&out);
@@ -59,16 +59,16 @@ fn wrapped(options: &Options, talker: &Talker) -> Result<ExitCode, Status> {
         }
     };
     let (shown, beside) = match side {
-        Shown::Input => (&into, None),
+        Monitored::Input => (&into, None),
         // How much comes out is known from --size alone.
-        Shown::Output => (&out, None),
-        Shown::Both => (&into, Some(&out)),
+        Monitored::Output => (&out, None),
+        Monitored::Both => (&into, Some(&out)),
     };
-    if side == Shown::Output {
+    if side == Monitored::Output {
         out.expect(asked_size(&options.display).unwrap_or_default());
         out.set_input();
     }
-    let stage = if side == Shown::Output { Stage::Forward } else { Stage::Whole };
+    let stage = if side == Monitored::Output { Stage::Forward } else { Stage::Whole };
     let plan = setting.plan(look, stage);
     let accounts = Accounts { shown, out: beside, watched: &[&into, &out] };
     let steward = match Steward::start(plan, &accounts, &setting.screen, &setting.late) {

@@ -93,7 +93,7 @@ pub enum Opt {
 
 /// A row of the table of options.
 #[derive(Debug)]
-pub struct Row {
+pub struct OptRow {
     /// The option.
     pub option: Opt,
     /// The option's name.
@@ -108,7 +108,7 @@ pub struct Row {
     pub help: &'static str,
 }
 
-impl Row {
+impl OptRow {
     /// The kinds of addresses that take the option.
     pub fn kinds(&self) -> impl Iterator<Item = Kind> {
         Kind::all().filter(|kind| kind.takes(self.option))
@@ -172,7 +172,7 @@ pub(crate) const PROGRAM: &[Opt] = &[
 
 macro_rules! rows {
     ($($(#[cfg($when:meta)])? $option:ident $name:literal [$($alias:literal),*] $takes:ident, [$($needs:ident),*], $help:literal;)*) => {
-        &[$($(#[cfg($when)])? Row {
+        &[$($(#[cfg($when)])? OptRow {
             option: Opt::$option,
             name: $name,
             aliases: &[$($alias),*],
@@ -184,7 +184,7 @@ macro_rules! rows {
 }
 
 /// In the order of [`Opt`].
-const ROWS: &[Row] = rows![
+const ROWS: &[OptRow] = rows![
     Fork "fork" [] Flag, [], "serves every client, not one; of udp-listen every sender, until it is silent for 60 s (-T)";
     MaxChildren "max-children" ["maxchildren"] Count, [Fork], "clients served at once; more wait";
     Backlog "backlog" [] Count, [], "connections that may wait to be accepted";
@@ -247,7 +247,7 @@ const ROWS: &[Row] = rows![
 impl Opt {
     /// The row of the table that describes the option.
     #[must_use]
-    pub fn row(self) -> &'static Row {
+    pub fn row(self) -> &'static OptRow {
         // The table has the order of the enumeration, which a test holds.
         &ROWS[self as usize]
     }
@@ -259,16 +259,16 @@ impl Opt {
     }
 
     /// Every option.
-    pub fn all() -> impl Iterator<Item = &'static Row> {
+    pub fn all() -> impl Iterator<Item = &'static OptRow> {
         ROWS.iter()
     }
 }
 
-pub(crate) fn taken_by(kind: Kind) -> impl Iterator<Item = &'static Row> {
+pub(crate) fn taken_by(kind: Kind) -> impl Iterator<Item = &'static OptRow> {
     ROWS.iter().filter(move |row| kind.takes(row.option))
 }
 
-pub(crate) fn named(word: &str) -> Option<&'static Row> {
+pub(crate) fn named(word: &str) -> Option<&'static OptRow> {
     let is = |name: &str| name.eq_ignore_ascii_case(word);
     // A setting has a name of its own.
     let named = ROWS.iter().filter(|row| row.option != Opt::Terminal);

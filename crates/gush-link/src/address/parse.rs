@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::Address;
 use super::argument::{Argument, bind};
 use super::error::{AddressError, Fault, did_you_mean, fault};
-use super::options::{self, Opt, Options, Row};
+use super::options::{self, Opt, OptRow, Options};
 use super::scan::{find, find_all, pieces, unquoted};
 use super::terminal::Setting;
 use super::value::{Value, ranges};
@@ -280,7 +280,7 @@ fn add_ranges(options: &mut Options, mut more: Vec<ipnet::IpNet>) {
     }
 }
 
-fn row_for(text: &str, kind: Kind, name: &Range<usize>) -> Result<&'static Row, Fault> {
+fn row_for(text: &str, kind: Kind, name: &Range<usize>) -> Result<&'static OptRow, Fault> {
     let word = &text[name.clone()];
     if word.is_empty() {
         return fault(

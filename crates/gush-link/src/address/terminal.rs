@@ -29,7 +29,7 @@ enum Line {
 }
 
 #[derive(Debug)]
-struct Row {
+struct SettingRow {
     name: &'static str,
     /// Other names, those of socat(1) and stty(1).
     aliases: &'static [&'static str],
@@ -38,11 +38,11 @@ struct Row {
 
 macro_rules! rows {
     ($($name:literal $([$($alias:literal),*])? $means:ident($value:expr);)*) => {
-        &[$(Row { name: $name, aliases: &[$($($alias),*)?], means: Means::$means($value) }),*]
+        &[$(SettingRow { name: $name, aliases: &[$($($alias),*)?], means: Means::$means($value) }),*]
     };
 }
 
-const ROWS: &[Row] = rows![
+const ROWS: &[SettingRow] = rows![
     "ispeed" Speed(Line::Input);
     "ospeed" Speed(Line::Output);
     "cs5" Size(ControlModes::CS5);
@@ -104,12 +104,12 @@ const ROWS: &[Row] = rows![
 ];
 
 /// `bN`, such as `b115200`: both speeds of a line.
-const BAUD: Row = Row { name: "b", aliases: &[], means: Means::Speed(Line::Both) };
+const BAUD: SettingRow = SettingRow { name: "b", aliases: &[], means: Means::Speed(Line::Both) };
 
 /// One setting, such as `b115200`, `echoctl=0` or `min=1`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Setting {
-    row: &'static Row,
+    row: &'static SettingRow,
     /// A mode that is off has 0.
     value: u32,
 }
@@ -188,7 +188,7 @@ impl Eq for Setting {}
 
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { row: Row { name, means, .. }, value } = self;
+        let Self { row: SettingRow { name, means, .. }, value } = self;
         match (means, value) {
             (Means::Speed(Line::Both), _) => write!(f, "{name}{value}"),
             (Means::Speed(_) | Means::Code(_), _) | (_, 0) => write!(f, "{name}={value}"),

@@ -116,9 +116,11 @@ pub(crate) fn may_be_directory(kind: FileType, dereference: Dereference) -> bool
     }
 }
 
-/// Is there another part?
-pub(crate) enum End {
+/// How far the listing of a directory has come.
+pub(crate) enum Listing {
+    /// There may be more.
     More,
+    /// All entries were listed.
     Done,
 }
 
@@ -131,7 +133,7 @@ impl Part {
         listed: &mut Vec<u8>,
         to_the_end: bool,
         mut owner: impl FnMut(Entry<'_>) -> Owner,
-    ) -> io::Result<End> {
+    ) -> io::Result<Listing> {
         if !pair.is_readable {
             return Err(Errno::ACCESS);
         }
@@ -157,10 +159,10 @@ impl Part {
             number += 1;
             // Only where the buffer is empty: entries inside would be lost, as the kernel does not give them again.
             if !to_the_end && number >= PART_ENTRIES && entries.is_buffer_empty() {
-                return Ok(End::More);
+                return Ok(Listing::More);
             }
         }
-        Ok(End::Done)
+        Ok(Listing::Done)
     }
 
     /// Has each of several ranks begin with other subdirectories. Ranks that make files in one directory at the same time wait for each other.

@@ -21,7 +21,7 @@ use rustix::fs::{self, FileType};
 use rustix::io::{self, Errno, retry_on_intr};
 use rustix::thread::{get_keep_capabilities, set_keep_capabilities};
 
-use super::batch::{End, Listed, Part, may_be_directory};
+use super::batch::{Listed, Listing, Part, may_be_directory};
 use super::budget::{Budget, Share};
 use super::dir::{Dir, Pair, lost};
 use super::division::{Entry, Owner, Rule, Seen, hash_of_directory};
@@ -318,7 +318,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         }
         let listed = pair.map_or_else(|| self.pair(&dir), Ok).and_then(|pair| {
             if needs_no_listing(&pair) {
-                return Ok((pair, End::Done));
+                return Ok((pair, Listing::Done));
             }
             let to_the_end = is_mirrored || walk.budget.is_short();
             let mut buffer = mem::take(&mut self.listed);
@@ -337,7 +337,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             Ok((pair, end?))
         });
         let listed = match listed {
-            Ok((pair, End::More)) => {
+            Ok((pair, Listing::More)) => {
                 dir.waits_for_more(1);
                 // The kernel holds the lock of a directory while a file is made there: two threads in one directory wait for each other. So the
                 // next part is this thread's as long as others have other work. Subdirectories come first, so that few names wait.
@@ -349,7 +349,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 }
                 Ok(())
             }
-            Ok((pair, End::Done)) => {
+            Ok((pair, Listing::Done)) => {
                 dir.is_listed();
                 if is_mirrored {
                     self.mirror(&dir, &pair);
