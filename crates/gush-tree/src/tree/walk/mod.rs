@@ -70,13 +70,18 @@ const COUNTED_EVERY: Duration = Duration::from_millis(50);
 /// The bytes of a file so large are shown while they move, under its name.
 const SHOWN_APART_BYTES: u64 = 1 << 20;
 
-/// Of a share: the sums over all files and over the rank's own; the numbers of own files and of announced files; the bytes of own files that are not announced.
+/// The counts of one rank's share.
 #[derive(Default)]
 struct ShareCounts {
+    /// The sum of the hashes of all files seen, which wraps.
     seen: AtomicU64,
+    /// The sum over this rank's own files.
     own: AtomicU64,
+    /// How many files are this rank's own.
     files: AtomicU64,
+    /// How many files this rank has announced, for all ranks to copy in pieces.
     divided: AtomicU64,
+    /// The bytes of own files that are not announced.
     bytes: AtomicU64,
 }
 
