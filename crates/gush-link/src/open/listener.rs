@@ -1,39 +1,30 @@
-//! Accepts peers: the check of `range=`, and the wait at the limit of descriptors.
+//! Accepts peers: clients of a stream, or the senders of datagrams.
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use gush_net::Conduit;
-use ipnet::IpNet;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto, socketpair, sockopt,
 };
-use rustix::process::{Resource, getrlimit};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use super::descriptors::{
+    SPARE, WANTING, descriptor_limit, pause_after, until_free, wait_for_room,
+};
 use super::error::OpenError;
 use super::flows::{self, DATAGRAM_BYTES, Flows};
+use super::gate::Gate;
 use super::keeper::Made;
 use super::peer::Peer;
-use super::throttle::Throttle;
 use super::{End, Handshake};
 use crate::address::{Opt, Options};
 use crate::watch::watch;
-
-/// The most descriptors for one client: the client's own, those of the other end, and pipes.
-const SPARE: u64 = 6;
-
-/// The failures in a row after which accepting pauses between attempts.
-const FAILURES: u32 = 16;
-
-/// The longest pause between two attempts, to accept a client or to find free descriptors.
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// A socket that waits for peers.
 ///
@@ -79,15 +70,6 @@ enum Socket {
     Given,
 }
 
-/// The check of `range=`.
-#[derive(Debug, Clone, Default)]
-struct Gate {
-    ranges: Vec<IpNet>,
-    strangers: Arc<AtomicU64>,
-    told: Throttle,
-    address: String,
-}
-
 impl Listener {
     pub(crate) fn new(
         fd: OwnedFd,
@@ -103,7 +85,7 @@ impl Listener {
             kind,
             is_tcp,
             lingers,
-            gate: Gate { ranges: options.ranges().to_vec(), ..Gate::default() },
+            gate: Gate::of(options.ranges()),
             limit: None,
             has_flows: kind == SocketType::DGRAM && options.is_on(Opt::Fork),
             has_single_datagrams: false,
@@ -487,30 +469,6 @@ fn received(
     }
 }
 
-impl Gate {
-    /// Is the peer outside `range=`? A peer without an address is outside every range.
-    fn is_stranger(&mut self, peer: &Peer) -> bool {
-        let ip = peer.ip();
-        let is_within = |range: &IpNet| ip.is_some_and(|ip| range.contains(&ip));
-        // A peer without an IP address is within no range: the check fails closed.
-        if self.ranges.is_empty() || self.ranges.iter().any(is_within) {
-            return false;
-        }
-        self.strangers.fetch_add(1, Ordering::Relaxed);
-        // A flood of strangers fills no log.
-        if let Some(untold) = self.told.passes(Instant::now()) {
-            let address = &self.address;
-            match untold {
-                0 => tracing::warn!("{address}: {peer} refused: outside range="),
-                _ => tracing::warn!(
-                    "{address}: {peer} refused: outside range=, and {untold} others before"
-                ),
-            }
-        }
-        true
-    }
-}
-
 /// Errors of the connection about to be accepted, not of the listener (accept(2)).
 fn is_the_peers(errno: Errno) -> bool {
     // Linux passes errors of the new connection on through accept(2), whose page asks to treat them as "try again".
@@ -528,68 +486,6 @@ fn is_the_peers(errno: Errno) -> bool {
         Errno::NETUNREACH,
     ];
     PEERS.contains(&errno)
-}
-
-/// Errors for want of descriptors or memory, in the process or in the kernel.
-const WANTING: [Errno; 4] = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
-
-/// Yields, then pauses ever longer: a lasting refusal, such as a security module's or of a kernel without memory for sockets,
-/// repeats at once.
-async fn pause_after(failures: u32, call: &str, errno: Errno, address: &str) {
-    if failures < FAILURES {
-        return tokio::task::yield_now().await;
-    }
-    if failures == FAILURES {
-        tracing::warn!("{address}: {call}: {errno}, again and again; trying ever less often");
-    }
-    // The shift stays small: the longest pause is reached long before.
-    let doubled = Duration::from_millis(1 << (failures - FAILURES).min(10));
-    tokio::time::sleep(doubled.min(LONGEST_PAUSE)).await;
-}
-
-fn descriptor_limit() -> u64 {
-    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
-}
-
-/// Waits near the limit of descriptors, where an accepted client would fail at the other end.
-///
-/// The kernel gives the lowest free `number`, so a low number means that there is room, without a further
-/// call.
-async fn wait_for_room(number: u64, waits: &AtomicU64) {
-    let limit = descriptor_limit();
-    if number + SPARE >= limit {
-        // A small limit cannot spare so many.
-        until_free(SPARE.min(limit / 4).max(1), waits).await;
-    }
-}
-
-/// Waits until `wanted` descriptors can be opened. The kernel sends no event, so the loop tries, ever less
-/// often.
-async fn until_free(wanted: u64, waits: &AtomicU64) {
-    let mut pause = Duration::from_millis(1);
-    let mut has_waited = false;
-    while !are_free(wanted) {
-        // A busy server reaches the limit with every client: warn once, and count.
-        if !std::mem::replace(&mut has_waited, true) && waits.fetch_add(1, Ordering::Relaxed) == 0 {
-            tracing::warn!(
-                "the limit of open files is reached: new peers wait (ulimit -n raises it)"
-            );
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
-    }
-}
-
-fn are_free(wanted: u64) -> bool {
-    // Opening is the only sure question: the limit of the process and that of the system both count.
-    let Ok(one) =
-        rustix::fs::open("/dev/null", rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty())
-    else {
-        return false;
-    };
-    let more: Result<Vec<OwnedFd>, _> =
-        (1..wanted).map(|_| rustix::io::fcntl_dupfd_cloexec(&one, 0)).collect();
-    more.is_ok()
 }
 
 #[cfg(test)]

@@ -21,10 +21,12 @@
 
 pub(crate) mod child;
 pub(crate) mod connect;
+mod descriptors;
 mod environment;
 mod error;
 pub(crate) mod file;
 mod flows;
+mod gate;
 pub(crate) mod holder;
 pub(crate) mod inherit;
 pub(crate) mod input;
