@@ -159,8 +159,32 @@ fn refuse_contradictions(options: &Options, words: &Words) -> Result<(), String>
     if options.dry_run && options.ask {
         return Err("--dry-run asks nothing: it excludes -i".into());
     }
+    if options.resume {
+        refuse_beside_resume(options)?;
+    }
+    // Without an operand there is none to subtract: that is told later, as GNU cp does.
+    let is_target_last = words.text("target-directory").is_none();
+    let sources = words.texts("operands").count().saturating_sub(usize::from(is_target_last));
+    if words.text("shard").is_some() {
+        refuse_beside_shard(options, words, sources)?;
+    }
+    if options.mirror {
+        refuse_beside_delete(options, words, sources)?;
+    }
+    Ok(())
+}
+
+/// Refuses the first of the other options that is given beside `option`.
+fn exclude(option: &str, others: &[(&str, bool)]) -> Result<(), String> {
+    match others.iter().find(|(_, is_given)| *is_given) {
+        Some((names, _)) => Err(format!("{option} excludes {names}")),
+        None => Ok(()),
+    }
+}
+
+fn refuse_beside_resume(options: &Options) -> Result<(), String> {
     let keeps = matches!(options.update, Update::None | Update::NoneFail | Update::Older);
-    let excluded_by_resume = [
+    let others = [
         ("-u and -n, which would keep a file that was half copied", keeps),
         (
             "--checksum and --update=changed, which would keep a file without all its attributes",
@@ -171,31 +195,25 @@ fn refuse_contradictions(options: &Options, words: &Words) -> Result<(), String>
         ("-l and -s", options.make != Make::Copy),
         ("--dry-run", options.dry_run),
     ];
-    let excluded = excluded_by_resume.iter().find(|(_, is_given)| *is_given && options.resume);
-    if let Some((names, _)) = excluded {
-        return Err(format!("--resume excludes {names}"));
-    }
-    let excluded_by_shard = [
+    exclude("--resume", &others)
+}
+
+fn refuse_beside_shard(options: &Options, words: &Words, sources: usize) -> Result<(), String> {
+    let others = [
         ("--delete: mirror by one process, behind the copy", options.mirror),
         ("--parents", words.has("parents")),
         ("-i", options.ask),
         ("--dry-run", options.dry_run),
     ];
-    let is_shared = words.text("shard").is_some();
-    let excluded = excluded_by_shard.iter().find(|(_, is_given)| *is_given && is_shared);
-    if let Some((names, _)) = excluded {
-        return Err(format!("--shard excludes {names}"));
+    exclude("--shard", &others)?;
+    match sources {
+        0 | 1 => Ok(()),
+        _ => Err("--shard takes one SOURCE".into()),
     }
-    // Without an operand there is none to subtract: that is told later, as GNU cp does.
-    let is_target_last = words.text("target-directory").is_none();
-    let sources = words.texts("operands").count().saturating_sub(usize::from(is_target_last));
-    if is_shared && sources > 1 {
-        return Err("--shard takes one SOURCE".into());
-    }
-    if !options.mirror {
-        return Ok(());
-    }
-    let excluded = [
+}
+
+fn refuse_beside_delete(options: &Options, words: &Words, sources: usize) -> Result<(), String> {
+    let others = [
         ("--backup: what is removed has no backup", options.backup.is_some()),
         ("--parents", words.has("parents")),
         ("-i", options.ask),
@@ -211,9 +229,7 @@ fn refuse_contradictions(options: &Options, words: &Words) -> Result<(), String>
             options.dereference == Dereference::Always,
         ),
     ];
-    if let Some((names, _)) = excluded.iter().find(|(_, is_given)| *is_given) {
-        return Err(format!("--delete excludes {names}"));
-    }
+    exclude("--delete", &others)?;
     match sources {
         0 | 1 => Ok(()),
         _ => Err("--delete takes one SOURCE: what another one copied would be removed".into()),
