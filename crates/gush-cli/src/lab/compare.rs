@@ -148,8 +148,17 @@ const DISTURBING: f64 = 0.05;
 const MANY: usize = 10;
 
 fn table(comparison: &Comparison) -> String {
-    let Comparison { runs, margin, drift, others, differences, cases, .. } = comparison;
-    let Comparison { unlike, failed, undescribed, alone, .. } = comparison;
+    let mut text = circumstances(comparison);
+    text += &rows(&comparison.cases);
+    if comparison.cases.iter().any(|case| case.ratio.interval.is_none()) {
+        text += NO_INTERVAL;
+    }
+    text + &verdicts(comparison) + &left_out(comparison)
+}
+
+/// What is compared, the differences between the machines, and whether others took their processors.
+fn circumstances(comparison: &Comparison) -> String {
+    let Comparison { runs, others, differences, .. } = comparison;
     let mut text = format!("{} is the measure, {} is judged\n", runs[0], runs[1]);
     for difference in differences {
         let [before, after] = &difference.values;
@@ -162,6 +171,11 @@ fn table(comparison: &Comparison) -> String {
             others * 100.0
         );
     }
+    text
+}
+
+/// A row for each case in both runs.
+fn rows(cases: &[Compared]) -> String {
     let columns = [
         words("case"),
         numbers("first"),
@@ -177,10 +191,12 @@ fn table(comparison: &Comparison) -> String {
         let (name, unit, verdict) = (format!("{suite} {case}"), unit.clone(), verdict.to_string());
         vec![name, first, second, unit, times, ratio.around(3), verdict]
     };
-    text += &columns::text(&columns, &cases.iter().map(row).collect::<Vec<_>>());
-    if cases.iter().any(|case| case.ratio.interval.is_none()) {
-        text += NO_INTERVAL;
-    }
+    columns::text(&columns, &cases.iter().map(row).collect::<Vec<_>>())
+}
+
+/// How many cases are faster and slower, and how far chance may have a hand in that.
+fn verdicts(comparison: &Comparison) -> String {
+    let Comparison { cases, margin, drift, .. } = comparison;
     let count = |wanted| cases.iter().filter(|case| case.verdict == wanted).count();
     let drift = match drift * 100.0 {
         0.0 => String::new(),
@@ -188,7 +204,7 @@ fn table(comparison: &Comparison) -> String {
             ", and {drift:.0} % more, which other programs or machines beside this one can have made,"
         ),
     };
-    text += &format!(
+    let mut text = format!(
         "{} faster, {} slower, {} cannot tell (differences up to {:.0} %{drift} are left undecided)\n",
         count(Verdict::Faster),
         count(Verdict::Slower),
@@ -203,6 +219,13 @@ fn table(comparison: &Comparison) -> String {
             cases.len().div_ceil(20)
         );
     }
+    text
+}
+
+/// The cases that are not compared, or not surely the same, and the reasons.
+fn left_out(comparison: &Comparison) -> String {
+    let Comparison { runs, unlike, failed, undescribed, alone, .. } = comparison;
+    let mut text = String::new();
     for Unlike { suite, case, differences } in unlike {
         let told = differences.iter().map(|Difference { fact, values: [before, after] }| {
             format!("{fact}: {before} → {after}")
