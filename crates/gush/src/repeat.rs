@@ -72,7 +72,7 @@ impl<'a> Repeat<'a> {
         self
     }
 
-    /// Makes the target's pipe as large as this or as permitted, and leaves the pipe so; 1 leaves the pipe as it
+    /// Makes the target's pipe as large as this or as permitted, and leaves the pipe so; 1 leaves the pipe
     /// unchanged. The default is 1 MiB, or a sixteenth of the user's memory for pipes where that is less.
     #[must_use]
     pub fn pipe_bytes(mut self, bytes: usize) -> Self {

@@ -27,7 +27,7 @@ impl Flow {
         if let Some(failure) = &self.failed
             && !(self.spills && self.in_flight_bytes() > 0)
         {
-            // The source failed: of a target's failure nothing waits, as zeros go before data.
+            // Zeros taken before the source failed are still delivered. Behind a failed target none wait: zeros go there before data.
             return match self.zeros_bytes > 0 && self.makes_holes {
                 true => Next::Do(Op::Punch(self.zeros_bytes)),
                 false => Next::Failed(failure.clone()),
@@ -310,7 +310,7 @@ impl Flow {
         Next::Do(op)
     }
 
-    /// Not even plain writes go on.
+    /// The flow has failed, and its bytes in flight are not written either.
     pub(super) fn fail_for_good(&mut self, fault: Fault) {
         self.spills = false;
         self.failed = Some(Box::new(Failure::Fault(fault)));
