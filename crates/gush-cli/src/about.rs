@@ -1,6 +1,7 @@
 //! Help, version, manual pages and shell completions of `gush`, all from the definitions of the commands.
 
 use std::ffi::OsString;
+use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -9,7 +10,7 @@ use clap_complete::Shell;
 use rustix::io::Errno;
 
 use crate::talk::Talker;
-use crate::{args, cat, cp, pv, tee, yes};
+use crate::{args, cat, cp, manual, pv, tee, yes};
 #[cfg(feature = "lab")]
 use crate::{doctor, lab, pipe, tune};
 
@@ -97,31 +98,6 @@ pub fn why_left_out(feature: &str) -> String {
     format!("built without the feature '{feature}'. {WHOLE}")
 }
 
-/// For manual pages: `gush help` has none.
-fn documented() -> clap::Command {
-    paragraphed(everything().disable_help_subcommand(true))
-}
-
-/// Each line behind the options begins a paragraph, since roff joins lines; those of a table begin with a blank.
-fn paragraphed(command: clap::Command) -> clap::Command {
-    let Some(text) = command.get_after_help().map(ToString::to_string) else {
-        return command.mut_subcommands(paragraphed);
-    };
-    let mut pages = String::new();
-    for line in text.lines() {
-        if !line.is_empty()
-            && !line.starts_with(' ')
-            && !pages.is_empty()
-            && !pages.ends_with("\n\n")
-        {
-            pages.push('\n');
-        }
-        pages.push_str(line);
-        pages.push('\n');
-    }
-    command.after_help(pages).mut_subcommands(paragraphed)
-}
-
 /// Answers `gush help`, `--help`, `--version` and `generate`, and explains a wrong command.
 pub fn run(words: Vec<OsString>) -> ExitCode {
     let talker = Talker::new("gush");
@@ -143,9 +119,12 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
         Generate::Man { dir: Some(dir) } => {
             let made = match dir.metadata() {
                 Ok(present) if !present.is_dir() => Err(Errno::NOTDIR.into()),
-                _ => std::fs::create_dir_all(&dir),
+                _ => fs::create_dir_all(&dir),
             };
-            return match made.and_then(|()| clap_mangen::generate_to(documented(), &dir)) {
+            let mut pages = manual::pages(everything()).into_iter();
+            let written = made
+                .and_then(|()| pages.try_for_each(|(name, page)| fs::write(dir.join(name), page)));
+            return match written {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {
                     talker.say_failed(&dir, "cannot write the manual pages", &error);
@@ -154,9 +133,12 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
             };
         }
         Generate::Man { dir: None } => {
-            if let Err(error) = clap_mangen::Man::new(documented()).render(&mut text) {
-                return talker.fail(format_args!("write error: {}", crate::talk::os_text(&error)));
-            }
+            let pages = manual::pages(everything());
+            text = pages
+                .into_iter()
+                .next_back()
+                .map(|(_, page)| page.into_bytes())
+                .unwrap_or_default();
         }
         Generate::Completions { shell } => {
             clap_complete::generate(shell, &mut everything(), "gush", &mut text);
@@ -180,27 +162,12 @@ mod tests {
     }
 
     #[test]
-    fn a_page_joins_no_paragraphs_and_has_no_option_in_a_heading() {
-        let dir = tempfile::tempdir().expect("directory");
-        clap_mangen::generate_to(documented(), &dir).expect("pages");
-        for page in std::fs::read_dir(&dir).expect("pages") {
-            let path = page.expect("page").path();
-            let text = std::fs::read_to_string(&path).expect("text");
+    fn a_page_has_no_option_in_a_heading() {
+        for (name, text) in manual::pages(everything()) {
             for heading in text.lines().filter(|line| line.starts_with(".SH")) {
                 // In capitals an option would be another one.
                 let plain = heading.replace('\\', "");
-                assert!(
-                    !plain.contains(" -") && !plain.contains("(-"),
-                    "{}: {heading}",
-                    path.display()
-                );
-            }
-            let extra = text.split_once(".SH EXTRA").map_or("", |(_, extra)| extra);
-            let lines: Vec<&str> =
-                extra.lines().take_while(|line| *line != ".SH VERSION").collect();
-            for pair in lines.windows(2) {
-                let joined = pair.iter().all(|line| !line.is_empty() && !line.starts_with('.'));
-                assert!(!joined || pair[1].starts_with(' '), "{}: {pair:?}", path.display());
+                assert!(!plain.contains(" -") && !plain.contains("(-"), "{name}: {heading}");
             }
         }
     }

@@ -23,6 +23,7 @@ mod files;
 mod lab;
 #[cfg(feature = "link")]
 mod link;
+mod manual;
 mod method;
 #[cfg(feature = "lab")]
 mod pipe;

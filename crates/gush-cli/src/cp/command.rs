@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use clap::builder::OsStringValueParser;
 use clap::{Arg, ArgAction, Command};
 
+use crate::manual::row;
+
 const AFTER_HELP: &str = "\
 ATTR_LIST is a comma-separated list of mode (permissions and access control lists), ownership, \
 timestamps, links, context, xattr and all.
@@ -55,11 +57,10 @@ pub const GNU: &[&str] = &[
 
 /// The notes, and a line on each method.
 fn after_help() -> String {
-    let lines =
-        gush::MethodName::ALL.iter().map(|name| format!("  {name:<16} {}\n", name.summary()));
+    let rows = gush::MethodName::ALL.iter().map(|name| row(&name.to_string(), name.summary()));
     format!(
         "{AFTER_HELP}\n\nNAME is auto, which falls back, or one of\n{}",
-        lines.collect::<String>().trim_end()
+        rows.collect::<String>().trim_end()
     )
 }
 

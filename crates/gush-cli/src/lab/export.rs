@@ -17,7 +17,9 @@ use crate::talk::Talker;
 #[command(
     max_term_width = 100,
     after_help = "A run is an id, the start of an id, last, or last~1 for the run before.\n\
-                  gush lab export > here.json     and on the other machine     gush lab import here.json"
+                  Take the runs to another machine:\n  \
+                  gush lab export >here.json\n  \
+                  gush lab import here.json"
 )]
 pub struct Options {
     /// The runs; all runs if none are named

@@ -11,6 +11,7 @@ use gush_link::address::{Kind, Opt};
 use gush_link::proxy::Version;
 use tracing::level_filters::LevelFilter;
 
+use crate::manual::row;
 use crate::method;
 use crate::size::rate_bytes_per_second;
 use crate::time::time;
@@ -204,55 +205,26 @@ fn place(text: &str) -> Result<String, String> {
 pub fn after_help() -> String {
     let mut text = "Addresses:\n".to_owned();
     for kind in Kind::all() {
-        add_row(&mut text, kind.grammar(), kind.help());
+        text += &row(kind.grammar(), kind.help());
     }
     text += "\nOptions of addresses, each after a comma:\n";
-    for row in Opt::all() {
-        let kinds: Vec<&str> = row.kinds().map(|kind| kind.name()).collect();
-        add_row(&mut text, &row.usage(), &format!("{} ({})", row.help, kinds.join(", ")));
+    let most = Opt::all().map(|option| option.kinds().count()).max();
+    for option in Opt::all() {
+        let kinds: Vec<&str> = option.kinds().map(|kind| kind.name()).collect();
+        let kinds =
+            if Some(kinds.len()) == most { "every kind".to_owned() } else { kinds.join(", ") };
+        text += &row(&option.usage(), &format!("{} ({kinds})", option.help));
     }
-    format!("{text}\n{QUOTING}\n{EXAMPLES}\n{LEFT_OUT}\n{STATUS}")
+    format!("{text}\n{NOTES}\n{EXAMPLES}\n{STATUS}")
 }
 
-/// Two columns, the second one wrapped below itself.
-fn add_row(text: &mut String, term: &str, help: &str) {
-    const INDENT: usize = 26;
-    const WIDTH: usize = 79;
-    let mut line = format!("  {term:<width$}", width = INDENT - 2);
-    for word in help.split(' ') {
-        let is_full = line.len() + word.len() >= WIDTH;
-        if is_full {
-            text.push_str(line.trim_end());
-            text.push('\n');
-            line = " ".repeat(INDENT);
-        } else if !line.ends_with(' ') {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    text.push_str(line.trim_end());
-    text.push('\n');
-}
-
-const QUOTING: &str = "\
-A comma or backslash that belongs to a path stands after a backslash or within
-quotes: file:'a,b'. Upper case and socat's names (TCP4-LISTEN, UNIX-CONNECT,
-OPEN) are understood, and --from-socat ARGS translates a whole command line of
-socat, quoted as one word or not. A socket that systemd or another service
-manager hands over (LISTEN_FDS) is listen-fd:3, or listen-fd:NAME.
+/// A line is a paragraph, which `--help` and the manual page wrap.
+const NOTES: &str = "\
+A comma or backslash that belongs to a path stands after a backslash or within quotes: file:'a,b'. Upper case and socat's names \
+(TCP4-LISTEN, UNIX-CONNECT, OPEN) are understood, and --from-socat ARGS translates a whole command line of socat, quoted as one \
+word or not. A socket that systemd or another service manager hands over (LISTEN_FDS) is listen-fd:3, or listen-fd:NAME.
 ";
 
-const LEFT_OUT: &str = "\
-What -v and -x show passes through memory. Where nobody reads standard error,
-a connection waits for 1 s at most; then bytes are not shown, and their number
-is told once somebody reads again.
-
-gush link moves bytes and leaves the rest to others: it does not balance load or
-check health (HAProxy, IPVS), nor look into requests of HTTP (nginx); TUN and TAP
-interfaces, raw IP, SCTP, DTLS and Unix datagrams are socat's.
-";
-
-/// An empty line before each heading: a manual page would else join the heading to the line above.
 const EXAMPLES: &str = "\
 Send a file, and receive it:
   gush link -u backup.tar tcp:10.0.0.2:9000
@@ -279,39 +251,35 @@ Tell a server who its clients are, end the silent ones, and count:
 ";
 
 const STATUS: &str = "\
+What -v and -x show passes through memory. Where nobody reads standard error, a connection waits for 1 s at most; then bytes \
+are not shown, and their number is told once somebody reads again.
+
+gush link moves bytes and leaves the rest to others: it does not balance load or check health (HAProxy, IPVS), nor look into \
+requests of HTTP (nginx); TUN and TAP interfaces, raw IP, SCTP, DTLS and Unix datagrams are socat's.
+
 TIME is a number of seconds, such as 2 or 0.5, or has a unit: 200ms, 5m, 1h.
 RATE is a number of bytes, with K, M or G behind it for powers of 1024.
 
-How a connection ends: the end of one side's data is passed on behind its last
-byte. When both have ended, what was written is waited for until the other side
-has acknowledged it (for 30 s without an answer, or -t TIME), and what still
-comes from a peer that nobody reads is dropped, so that nothing is cut. Where
-something failed instead, TCP peers see a reset, not an end: after a reset of
-the other side, a time limit (-T), a file that shrank, a program that failed,
-an address that cannot be opened, and when a link is told to end.
+How a connection ends: the end of one side's data is passed on behind its last byte. When both have ended, what was written is \
+waited for until the other side has acknowledged it (for 30 s without an answer, or -t TIME), and what still comes from a peer \
+that nobody reads is dropped, so that nothing is cut. Where something failed instead, TCP peers see a reset, not an end: after \
+a reset of the other side, a time limit (-T), a file that shrank, a program that failed, an address that cannot be opened, and \
+when a link is told to end.
 
-The bytes of --stats, --json and --metrics are those written to the other side.
-Of TCP the kernel has them then, and the peer may not have acknowledged the last
-ones: all have arrived where the account has no failure, and the link was not
-told to end.
+The bytes of --stats, --json and --metrics are those written to the other side. Of TCP the kernel has them then, and the peer \
+may not have acknowledged the last ones: all have arrived where the account has no failure, and the link was not told to end.
 
-Of TLS the end is a close_notify, then a FIN. A FIN alone means that data was
-cut, and fails; after a failure there is no close_notify.
+Of TLS the end is a close_notify, then a FIN. A FIN alone means that data was cut, and fails; after a failure there is no \
+close_notify.
 
-The exit status of a program counts: other than 0, its connection has failed.
-A program that reads no more and then exits with 0 had all it wanted. Datagrams
-have no end: once the data towards UDP has ended, answers are waited for until
-nothing comes for 0.5 s (or -t TIME), and a silence of -T TIME is no failure.
-The same 0.5 s hold for a terminal opened by its name, such as a serial line.
-With udp-listen and fork each sender is served until it is silent for 60 s (or
--T TIME); where descriptors are short, those that have been silent longest, for
-0.5 s at least, make room for senders that wait.
+The exit status of a program counts: other than 0, its connection has failed. A program that reads no more and then exits with \
+0 had all it wanted. Datagrams have no end: once the data towards UDP has ended, answers are waited for until nothing comes \
+for 0.5 s (or -t TIME), and a silence of -T TIME is no failure. The same 0.5 s hold for a terminal opened by its name, such as \
+a serial line. With udp-listen and fork each sender is served until it is silent for 60 s (or -T TIME); where descriptors are \
+short, those that have been silent longest, for 0.5 s at least, make room for senders that wait.
 
-At SIGTERM a link with fork accepts no new clients, and ends when those it has
-are done, at the latest after 30 s (or --drain TIME); a second SIGTERM ends it
-at once, and so does SIGINT. Any other link ends at the first SIGTERM.
+At SIGTERM a link with fork accepts no new clients, and ends when those it has are done, at the latest after 30 s (or --drain \
+TIME); a second SIGTERM ends it at once, and so does SIGINT. Any other link ends at the first SIGTERM.
 
-Exit status: 0 when the link was ended by its two ends, by -t with nothing left
-to deliver, or drained; 1 when something failed or was cut (with fork: the
-listener or the draining, a client's failure is its own); or death by the
-signal.";
+Exit status: 0 when the link was ended by its two ends, by -t with nothing left to deliver, or drained; 1 when something \
+failed or was cut (with fork: the listener or the draining, a client's failure is its own); or death by the signal.";

@@ -17,9 +17,12 @@ use crate::args;
     name = "pipe",
     version,
     max_term_width = 100,
-    after_help = "gush pipe write | gush pipe read\n\
-                  gush pipe write --vmsplice --huge-page --busy-loop | gush pipe read --splice --busy-loop\n\
-                  gush pipe write --technique fresh --pattern counter | gush pipe read --hold --pattern counter"
+    after_help = "Examples:\n  \
+                  gush pipe write | gush pipe read\n  \
+                  gush pipe write --vmsplice --huge-page --busy-loop |\n      \
+                      gush pipe read --splice --busy-loop\n  \
+                  gush pipe write --technique fresh --pattern counter |\n      \
+                      gush pipe read --hold --pattern counter"
 )]
 struct Pipe {
     #[command(subcommand)]

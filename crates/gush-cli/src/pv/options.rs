@@ -13,6 +13,7 @@ use super::extra::Extra;
 use super::hash::Algorithm;
 use super::process::Watched;
 
+use crate::manual::row;
 use crate::size::{SizeError, memory_bytes, size_bytes};
 use crate::time::time;
 
@@ -24,7 +25,7 @@ use crate::time::time;
     max_term_width = 100,
     disable_help_flag = true,
     disable_version_flag = true,
-    after_help = AFTER
+    after_help = after_help()
 )]
 pub struct Options {
     /// Files to copy; - is standard input
@@ -447,24 +448,69 @@ const TRANSFER: &str = "Transfer";
 const OTHERS: &str = "Other processes";
 const BEYOND: &str = "Beyond pv";
 
-const AFTER: &str = "Without any option of Display the display is that of -p -t -e -r -b.\n\nFORMAT is text with sequences: %p bar with percentage, %t time, %e time left, %I time of arrival, %r rate, \
-    %a average rate, %b amount, %T how full the pipe at the output is, %nA last n bytes, %nL last line in n columns, %N name, \
-    %% percent sign. They have names, too: %{progress}, %{progress-bar-only}, %{progress-amount-only}, %{bar-plain}, \
-    %{bar-block}, %{bar-granular}, %{bar-shaded}, %{timer}, %{eta}, %{fineta}, %{rate}, %{average-rate}, %{bytes}, \
-    %{buffer-percent}, %n{last-written}, %n{previous-line}, %{name}, %{ratio} of the two sides of a command, %{sgr:bold,red}; a number between % and the letter or brace of a bar is its width; and gush's own %{sparkline}, the rates of the \
-    last minute, and with CMD %{out-bytes} and %{out-rate}.\n\n\
-    Exit status: 0, or the sum of 2 (a file could not be opened), 4 (an input file is the output), 8 (close failed), \
-    16 (reading or writing failed, or another checksum than that of --expect), 32 (ended by a signal); 64 for a wrong command \
-    line, 1 where FILE of -P cannot be written or PID of -R and -Q does not answer. With CMD that of the command, unless that is 0 or its output could not be written.\n\n\
-    Unlike pv: the size of a partly read input is that of the rest. %T is about the pipe at the output, since nothing stays in a \
-    buffer of gush's; %nA and %nL show what has passed also where nothing was left in a buffer. A line is never wider than the terminal: parts that have no room \
-    are left out. The last line comes after a failed write, too, since it says how much has arrived. Each skip past a read error has its line, and no warning comes before the first. A digit is rounded as an amount of 64 bits is, and pv's have 80: 2065 lines may be \
-    2.06k or 2.07k. A ratio from 10000 on is a whole number and no power of ten. -c needs no reply of the terminal and no shared memory, and shows its line also where -f is given and no terminal is there. \
-    -d also ends where nobody has waited for the process yet, and says that no process has NAME. -M shows both sides in one line. -R and -Q reach gush pv only, by a socket instead of a signal that \
-    would end another program. -R keeps -8, -k, -s, -L, -i, -m and -w where it does not name them, and leaves -n and -q as they are, as \
-    pv does, and -B, too, as the engine's buffer is that of a whole move; its -L is one of lines where lines are counted, except that a transfer with -O or -Y and without -L from the start goes on with one of bytes. A title of the process is as long as the command line \
-    at most, and -x goes with a transfer only. Sizes have the units of all of gush: 64KiB, 64KB, 1P. An unknown STYLE or place of -x, and -B 0 and -Z 0, are refused. `gush pv ... -- CMD` runs CMD. Where CMD leaves a part of its input unread, the display tells how much CMD has read: on a terminal, with -f or with --json; nothing is told with -n or -q. Called \
-    by the name pv, or where POSIXLY_CORRECT is set, the words after -- are files.";
+/// The text below the options in the help.
+fn after_help() -> String {
+    let rows: String = SEQUENCES.iter().map(|(sequence, shown)| row(sequence, shown)).collect();
+    format!("{FORMAT}\n{rows}\n{STATUS}\n\n{UNLIKE_PV}")
+}
+
+const FORMAT: &str = "\
+Without any option of Display the display is that of -p -t -e -r -b.
+
+FORMAT is text with sequences. A number between % and the letter or brace of a bar is the width of the bar:";
+
+const SEQUENCES: [(&str, &str); 18] = [
+    ("%p, %{progress}", "bar with percentage"),
+    ("%{progress-bar-only}", "bar alone"),
+    ("%{progress-amount-only}", "percentage alone"),
+    ("%{bar-STYLE}", "bar alone in this style: plain, block, granular, shaded"),
+    ("%t, %{timer}", "time since the start"),
+    ("%e, %{eta}", "time left"),
+    ("%I, %{fineta}", "time of arrival"),
+    ("%r, %{rate}", "rate of now"),
+    ("%a, %{average-rate}", "average rate"),
+    ("%b, %{bytes}", "amount"),
+    ("%T, %{buffer-percent}", "how full the pipe at the output is"),
+    ("%nA, %n{last-written}", "last n bytes"),
+    ("%nL, %n{previous-line}", "last line, in n columns"),
+    ("%N, %{name}", "name"),
+    ("%%", "percent sign"),
+    ("%{sgr:bold,red}", "colours from here on"),
+    ("%{ratio}", "with CMD: the ratio of the two sides; gush's own %{out-bytes} and %{out-rate}"),
+    ("%{sparkline}", "gush's own: the rates of the last minute"),
+];
+
+const STATUS: &str = "\
+Exit status: 0, or the sum of 2 (a file could not be opened), 4 (an input file is the output), 8 (close failed), 16 (reading or \
+writing failed, or another checksum than that of --expect), 32 (ended by a signal); 64 for a wrong command line, 1 where FILE of \
+-P cannot be written or PID of -R and -Q does not answer. With CMD that of the command, unless that is 0 or its output could not \
+be written.";
+
+const UNLIKE_PV: &str = "\
+Unlike pv: the size of a partly read input is that of the rest. %T is about the pipe at the output, since nothing stays in a \
+buffer of gush's; %nA and %nL show what has passed also where nothing was left in a buffer.
+
+A line is never wider than the terminal: parts that have no room are left out. The last line comes after a failed write, too, \
+since it says how much has arrived. Each skip past a read error has its line, and no warning comes before the first.
+
+A digit is rounded as an amount of 64 bits is, and pv's have 80: 2065 lines may be 2.06k or 2.07k. A ratio from 10000 on is a \
+whole number and no power of ten. Sizes have the units of all of gush: 64KiB, 64KB, 1P.
+
+-c needs no reply of the terminal and no shared memory, and shows its line also where -f is given and no terminal is there. -M \
+shows both sides in one line. A title of the process is as long as the command line at most, and -x goes with a transfer only.
+
+-d also ends where nobody has waited for the process yet, and says that no process has NAME.
+
+-R and -Q reach gush pv only, by a socket instead of a signal that would end another program. -R keeps -8, -k, -s, -L, -i, -m \
+and -w where it does not name them, and leaves -n and -q as they are, as pv does. It leaves -B, too, as the engine's buffer is \
+that of a whole move. Its -L is one of lines where lines are counted, except that a transfer with -O or -Y and without -L from \
+the start goes on with one of bytes.
+
+An unknown STYLE or place of -x, and -B 0 and -Z 0, are refused.
+
+`gush pv ... -- CMD` runs CMD. Where CMD leaves a part of its input unread, the display tells how much CMD has read: on a \
+terminal, with -f or with --json; nothing is told with -n or -q. Called by the name pv, or where POSIXLY_CORRECT is set, the words \
+after -- are files.";
 
 /// A name to be shown is most often that of a file, which may be any bytes.
 fn shown_name() -> impl TypedValueParser<Value = String> {

@@ -33,9 +33,11 @@ pub use bouts::Bout;
                   hyperfine: all commands with the first values, then all with the next value of the first parameter. A command that \
                   does not name a parameter is there once. A command finds the number of its run in HYPERFINE_ITERATION: 0, 1, …, and \
                   warmup-0 before the first round.\n\n\
-                  gush lab run --input 1G 'cp {in} {out}' 'gush cp {in} {out}'\n\
-                  gush lab run --input 256M -L level 1,3,9 'gzip -{level} -c {in} > {out}' --no-compare\n\
-                  gush lab run --fail-if-slower 5% './old {in}' './new {in}' --input data.json\n\n\
+                  Examples:\n  \
+                  gush lab run --input 1G 'cp {in} {out}' 'gush cp {in} {out}'\n  \
+                  gush lab run --input 256M -L level 1,3,9 --no-compare \\\n      \
+                      'gzip -{level} -c {in} > {out}'\n  \
+                  gush lab run --fail-if-slower 5% --input data.json './old {in}' './new {in}'\n\n\
                   The exit status is 1 if a contender failed, and 2 if all went well and --fail-if-slower found a slower \
                   one."
 )]

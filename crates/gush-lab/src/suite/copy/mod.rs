@@ -44,9 +44,11 @@ pub static SUITE: Suite = Suite {
     name: "copy",
     title: "Copying files",
     about: "Copy files in every way, cached and uncached, and count the system calls",
-    more: "gush lab copy --size 512M --dir /data\n\
-           gush lab copy --only read-write,uring --sizes 1M,64M --space as-written,reserve\n\n\
-           --only takes cases, ways (read-write-4096) and methods (read-write).",
+    more: "--only takes cases, ways (read-write-4096) and methods (read-write).\n\n\
+           Examples:\n  \
+           gush lab copy --size 512M --dir /data\n  \
+           gush lab copy --only read-write,uring --sizes 1M,64M \\\n      \
+               --space as-written,reserve",
     options: &[
         Taken::new(
             "size",
