@@ -48,12 +48,20 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     let asked = !paths.is_empty();
     let paths = if asked { paths } else { vec![PathBuf::from(".")] };
     let examination = examine(&Probe::take(), &paths);
-    let shown = if json { as_json(&examination) } else { Ok(text::of(&examination)) };
+    let shown = if json { as_json(&examination) } else { Ok(text::of(&examination, columns())) };
     let printed = shown.and_then(|shown| write_line(shown.trim_end()));
     match printed {
         Err(error) => talker.fail(format_args!("write error: {}", os_text(&error))),
         Ok(()) if asked && examination.paths.iter().any(|path| !path.usable) => ExitCode::FAILURE,
         Ok(()) => ExitCode::SUCCESS,
+    }
+}
+
+/// The width of the terminal at standard output; elsewhere as much as is easily read.
+fn columns() -> usize {
+    match rustix::termios::tcgetwinsize(rustix::stdio::stdout()) {
+        Ok(size) if size.ws_col > 0 => size.ws_col.into(),
+        _ => text::MOST_COLUMNS,
     }
 }
 

@@ -5,25 +5,28 @@ use std::fmt::Write;
 use gush_lab::probe::doctor::{Examination, Finding, State};
 
 /// Wider lines are hard to read.
-const WIDTH: usize = 96;
+pub const MOST_COLUMNS: usize = 96;
+/// Narrower sentences beside their topic would be words below each other.
+const FEWEST_COLUMNS: usize = 50;
 /// The column of the sentences.
 const INDENT: usize = 22;
 
-/// The whole examination, with a legend of the marks at the end.
-pub fn of(examination: &Examination) -> String {
+/// The whole examination in lines of at most `columns`, with a legend of the marks at the end.
+pub fn of(examination: &Examination, columns: usize) -> String {
+    let columns = columns.clamp(FEWEST_COLUMNS, MOST_COLUMNS);
     let mut text = format!("Linux {}: kernel and process\n", examination.kernel);
-    add(&mut text, &examination.findings);
+    add(&mut text, &examination.findings, columns);
     for path in &examination.paths {
         // Writing into a `String` cannot fail, here and below.
         let _ = writeln!(text, "\n{}", printable(&path.path));
-        add(&mut text, &path.findings);
+        add(&mut text, &path.findings, columns);
     }
     for pair in &examination.pairs {
         let _ = writeln!(text, "\n{} → {}", printable(&pair.from), printable(&pair.to));
-        add(&mut text, &pair.findings);
+        add(&mut text, &pair.findings, columns);
     }
     text.push_str(
-        "\n✓ fine   ~ limited   ✗ not to be had   ? not found out   → consequence   + remedy\n",
+        "\n✓ fine  ~ limited  ✗ not to be had  ? not found out  → consequence  + remedy\n",
     );
     text
 }
@@ -33,7 +36,7 @@ fn printable(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
-fn add(text: &mut String, findings: &[Finding]) {
+fn add(text: &mut String, findings: &[Finding], columns: usize) {
     for Finding { topic, state, fact, consequence, remedy } in findings {
         let mark = match state {
             State::Fine => '✓',
@@ -42,22 +45,22 @@ fn add(text: &mut String, findings: &[Finding]) {
             State::Unknown => '?',
         };
         let head = format!("  {mark} {topic:17} ");
-        sentence(text, &head, fact);
-        sentence(text, &format!("{:INDENT$}→ ", ""), consequence);
+        sentence(text, &head, fact, columns);
+        sentence(text, &format!("{:INDENT$}→ ", ""), consequence, columns);
         if let Some(remedy) = remedy {
-            sentence(text, &format!("{:INDENT$}+ ", ""), remedy);
+            sentence(text, &format!("{:INDENT$}+ ", ""), remedy, columns);
         }
     }
 }
 
 /// `head` and then `words`, in as many lines as needed.
-fn sentence(text: &mut String, head: &str, words: &str) {
+fn sentence(text: &mut String, head: &str, words: &str, columns: usize) {
     let begin = head.chars().count();
     let mut column = begin;
     text.push_str(head);
     for (index, word) in words.split(' ').enumerate() {
         let len = word.chars().count();
-        if index > 0 && column + 1 + len > WIDTH {
+        if index > 0 && column + 1 + len > columns {
             let _ = write!(text, "\n{:begin$}", "");
             column = begin;
         } else if index > 0 {
@@ -77,10 +80,19 @@ mod tests {
     #[test]
     fn long_sentences_are_broken_and_stay_in_their_column() {
         let mut text = String::new();
-        sentence(&mut text, "  ✓ topic ", &"word ".repeat(30));
+        sentence(&mut text, "  ✓ topic ", &"word ".repeat(30), MOST_COLUMNS);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines.len() == 2 && lines[1].starts_with("          word"), "{text}");
-        assert!(lines.iter().all(|line| line.chars().count() <= WIDTH), "{text}");
+        assert!(lines.iter().all(|line| line.chars().count() <= MOST_COLUMNS), "{text}");
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        let examination = gush_lab::probe::doctor::examine(&gush_lab::probe::Probe::take(), &[]);
+        let text = of(&examination, 80);
+        // Only what cannot be broken, such as a path, may be wider.
+        let wide = |line: &&str| line.chars().count() > 80 && line.trim().contains(' ');
+        assert_eq!(text.lines().filter(wide).collect::<Vec<_>>(), Vec::<&str>::new());
     }
 
     #[test]
