@@ -27,10 +27,10 @@ use crate::talk::Talker;
 )]
 pub struct Options {
     /// The run to compare with [default: the newest one that can be compared with the judged one]
-    #[arg(value_name = "RUN")]
+    #[arg(value_name = "FIRST")]
     first: Option<String>,
     /// The run to judge [default: the newest one that has an earlier run to be compared with]
-    #[arg(value_name = "RUN")]
+    #[arg(value_name = "SECOND")]
     second: Option<String>,
     /// Leave differences up to so many percent undecided [default: 5, and on a virtual machine 5 more]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
