@@ -78,6 +78,9 @@ mod workers;
 
 use std::sync::Arc;
 
+/// The engine and the relays, some of whose types stand in this interface.
+pub use {gush, gush_net};
+
 pub use ledger::Ledger;
 pub use record::{Ending, Failure, Record};
 pub use settings::{Observe, Observer, OnEnd, Settings};

@@ -56,6 +56,8 @@ pub use copy::{copy, relay_one_way};
 pub use counts::{Counts, Way};
 pub use error::{End, Ended, Error, Passed, Refused, Totals};
 pub use file::{recv_file, send_file};
+/// The engine, whose `Choice`, `Rate`, `MethodName`, `Call` and `Errno` stand in this interface.
+pub use gush;
 pub use options::Options;
 pub use part::{Patience, Unsent, Used};
 pub use relay::{Relay, copy_bidirectional, relay};

@@ -77,6 +77,8 @@ pub use error::Error;
 pub use events::{Counts, Events, Question};
 pub use file::{Action, Copier, Done};
 pub use filter::Filter;
+/// The engine, whose `Choice`, `Holes`, `Tuning`, `Rate`, `Cancel` and others stand in this interface.
+pub use gush;
 pub use options::{
     Dereference, Label, Make, ModeRule, Moving, Options, Preserve, Reflink, Specials, Update,
     Xattrs,
