@@ -262,7 +262,8 @@ impl Error {
     }
 
     /// The kind of the same error as a [`std::io::Error`]: the errno's; without one `Unsupported` for a
-    /// refusal and `InvalidInput` for a file copied onto itself, and for an offset in something that has none.
+    /// refusal, `InvalidInput` for a file copied onto itself and for an offset in something that has none, and `Other` for a
+    /// move that somebody ended ([`Error::is_stopped`]).
     ///
     /// Never `Interrupted`: the standard library's loops would begin anew.
     #[must_use]

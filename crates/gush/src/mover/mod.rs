@@ -377,7 +377,7 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// The observer, told of progress at least ten times a second, who may stop the move.
+    /// The observer, told of progress at least ten times a second and perhaps after each step, who may stop the move.
     ///
     /// Until the move ends, a socket as target has O_NONBLOCK, for everybody who shares the socket: see the crate's
     /// [page](crate#what-it-does-to-your-descriptors).
