@@ -147,7 +147,8 @@ fn alone_an_idle_relay_sleeps() {
     let is_quiet = gush_test::comes_to_rest([10, 5], || [sleeps(), ticks()]);
     assert!(is_quiet, "woke more than 10 times, or computed, in each of 30 seconds");
     assert!(!quiet.relay.is_finished() && !half_closed.relay.is_finished());
-    assert!(stuck.counts.in_flight_bytes(Way::Forward) > 0);
+    // The relay may hold no byte: what it took last may just have found room in the socket.
+    assert!(!writer.is_finished(), "nobody reads what was written");
     drop(stuck.server);
     writer.join().unwrap();
 }
