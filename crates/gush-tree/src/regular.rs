@@ -75,8 +75,10 @@ pub(crate) fn copy(job: &Job<'_>, events: &mut dyn Events) -> Result<Copied, Err
         true => &Job { displaces: true, ..*job },
         false => job,
     };
+    // A new file would have no data.
+    let keeps_data = !job.options.data && job.existing.is_some();
     // As GNU cp: the file keeps its inode, its names and its owner.
-    if !job.options.atomic && !job.displaces && job.assembled.is_none() {
+    if (!job.options.atomic || keeps_data) && !job.displaces && job.assembled.is_none() {
         let opened = open::target(job, source_stat, mode, events)?;
         let file = File { job, source, source_stat, provisional };
         return file.write_in_place(opened, events);

@@ -78,6 +78,18 @@ fn a_directory_is_refused_unless_directories_are_asked_for() {
 }
 
 #[test]
+fn without_data_an_atomic_copy_leaves_the_targets_data() {
+    let dir = tempfile::tempdir().unwrap();
+    let [source, target] = ["a", "b"].map(|name| dir.path().join(name));
+    std::fs::write(&source, "new").unwrap();
+    std::fs::write(&target, "old").unwrap();
+    let mut options = Options::default();
+    (options.atomic, options.data) = (true, false);
+    copy(&options, &source, &target).0.unwrap();
+    assert_eq!(std::fs::read(&target).unwrap(), b"old");
+}
+
+#[test]
 fn each_entry_is_told_once_and_the_root_is_the_result() {
     for threads in [1, 4] {
         let dir = tempfile::tempdir().unwrap();

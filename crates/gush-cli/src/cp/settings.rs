@@ -111,6 +111,9 @@ impl Settings {
                 "--stable needs data to copy: it excludes --attributes-only, -l and -s".into()
             );
         }
+        if options.atomic && !options.data {
+            return Err("--atomic replaces a file whole: it excludes --attributes-only".into());
+        }
         options.recursive = recursive;
         options.one_file_system = words.has("one-file-system");
         options.keep_directory_symlink = words.has("keep-directory-symlink");

@@ -43,6 +43,14 @@ fn atomic_replaces_by_a_new_file_that_keeps_the_old_ones_mode() {
 }
 
 #[test]
+fn atomic_replaces_no_data_by_nothing() {
+    let dir = with_files(&[("a", b"new"), ("b", b"old")]);
+    let said = fails(dir.path(), &["--atomic", "--attributes-only", "a", "b"]);
+    assert!(said.contains("excludes --attributes-only"), "{said}");
+    assert_eq!(fs::read(dir.path().join("b")).unwrap(), b"old");
+}
+
+#[test]
 fn atomic_keeps_metadata_that_is_asked_for() {
     let dir = with_files(&[("a", b"new"), ("b", b"old")]);
     let source = dir.path().join("a");
