@@ -63,7 +63,8 @@ pub struct Options {
     pub filter: Option<Filter>,
     /// Leave out what the `.gitignore` files of a tree name.
     pub gitignore: bool,
-    /// Remove from the target of a tree what the source lacks. What [`filter`](Self::filter) and
+    /// Remove from the target of a tree what the source lacks, and what is no file where the source has one: a symbolic link
+    /// there is followed only without [`confine`](Self::confine). What [`filter`](Self::filter) and
     /// [`gitignore`](Self::gitignore) leave out stays, and so does each entry of another mount than the target's. Without
     /// mount ids, which came with Linux 5.8, nothing is removed, and each entry that stays is a failure.
     pub mirror: bool,

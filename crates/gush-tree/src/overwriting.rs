@@ -76,6 +76,9 @@ impl Look<'_> {
     ///
     /// With `is_new` the target's name is free, except perhaps for a dangling symbolic link.
     pub(crate) fn make_room(&self, is_new: bool, events: &mut dyn Events) -> Result<Fate, Error> {
+        if self.would_have_gone(is_new) {
+            return Ok(Fate::Copied(Room::default()));
+        }
         let looks_at_link = self.looks_at_link();
         // A directory just made has nothing at this name, and a look saved counts for every file of a tree.
         let existing = match is_new && (!looks_at_link || self.options.dry_run) {
@@ -91,6 +94,14 @@ impl Look<'_> {
                 Ok(Fate::Copied(Room::default()))
             }
         }
+    }
+
+    /// Would a mirror, of which this is the dry run, have removed the target by now?
+    fn would_have_gone(&self, is_new: bool) -> bool {
+        let Self { options, source_stat, target, made_before, .. } = self;
+        let is_imagined = options.mirror && options.dry_run && made_before.is_none() && !is_new;
+        let is_of_other_kind = |there| is_of_other_kind(options, source_stat, &there);
+        is_imagined && target.stat(false).is_ok_and(is_of_other_kind)
     }
 
     /// Data is written through a link, but a link or special file replaces the link itself.
@@ -143,11 +154,6 @@ impl Look<'_> {
         }
         if options.ask && !self.may_replace(existing, events) {
             return Err(Error::declined(target.shown));
-        }
-        let has_gone = options.mirror && options.dry_run && self.made_before.is_none();
-        if has_gone && kind(existing) == FileType::Directory {
-            // The mirror would have removed it.
-            return Ok(Fate::Copied(Room::default()));
         }
         if kind(existing) == FileType::Directory {
             return both(format!("cannot overwrite directory {to} with non-directory {from}"));
@@ -373,6 +379,17 @@ fn shown_beside(target: &Place<'_>, name: &Path) -> PathBuf {
     match target.shown.as_os_str().as_bytes().strip_suffix(base.as_bytes()) {
         Some(above) => OsString::from_vec([above, name.as_bytes()].concat()).into(),
         None => target.shown.with_file_name(name),
+    }
+}
+
+/// Is a target no file of the kind that a mirror makes of the source? A link is what the user wants to have written through by `--no-confine`.
+/// Other kinds give way to links and special files without a mirror, too.
+pub(crate) fn is_of_other_kind(options: &Options, source: &Stat, there: &Stat) -> bool {
+    match kind(there) {
+        FileType::Directory => true,
+        FileType::RegularFile => false,
+        FileType::Symlink if !options.confine => false,
+        _ => options.reads(kind(source)),
     }
 }
 

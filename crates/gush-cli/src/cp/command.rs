@@ -176,9 +176,9 @@ fn trees() -> Vec<Arg> {
         flag("gitignore", "Leave out what the .gitignore files of the tree name"),
         flag(
             "delete",
-            "Remove from the target's tree what SOURCE lacks, and what is a directory on one side alone. What the \
-             filters leave out stays. Takes one SOURCE; a target that SOURCE is in is refused. A target in SOURCE gets all but \
-             itself, and the status is 1",
+            "Remove from the target's tree what SOURCE lacks, and what is of another kind than in SOURCE, such as a link in \
+             the place of a file. What the filters leave out stays. Takes one SOURCE; a target that SOURCE is in is refused. \
+             A target in SOURCE gets all but itself, and the status is 1",
         ),
         value(
             "commit-last",

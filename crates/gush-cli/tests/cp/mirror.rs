@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use rustix::fs::{CWD, FileType};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::cp::{fails, names, stderr, stdout, succeeds, with_mounts};
@@ -49,6 +50,55 @@ fn a_directory_in_the_place_of_a_file_gives_way_and_the_other_way_round() {
     succeeds(dir.path(), &["-rT", "--delete", "a", "d"]);
     assert_eq!(fs::read_to_string(dir.path().join("d/x/f")).unwrap(), "a/x/f");
     assert_eq!(fs::read_to_string(dir.path().join("d/y")).unwrap(), "a/y");
+}
+
+/// Written through, a link in the place of a file leads to another file of the mirror, which would get two contents.
+#[test]
+fn what_is_no_file_in_the_place_of_a_file_gives_way() {
+    let files = ["a/b", "a/dangling", "a/file", "a/link", "a/out", "a/pipe"];
+    let dir = tree(&[&files[..], &["d/file", "outside"]].concat());
+    let at = |name: &str| dir.path().join(name);
+    for (name, end) in [("link", "file"), ("b", "file"), ("dangling", "no"), ("out", "../outside")]
+    {
+        symlink(end, at("d").join(name)).unwrap();
+    }
+    // Nobody reads here: a copy into the FIFO would wait for ever.
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(CWD, at("d/pipe"), FileType::Fifo, mode, 0).unwrap();
+    let options = ["-rT", "--delete", "a", "d"];
+    let told = stdout(&succeeds(dir.path(), &[&options[..], &["--dry-run"]].concat()));
+    for name in ["b", "dangling", "link", "out", "pipe"] {
+        assert!(told.contains(&format!("would remove 'd/{name}'\n")), "{name}: {told}");
+        assert!(told.contains(&format!("would copy 'a/{name}' -> 'd/{name}'\n")), "{name}: {told}");
+    }
+    assert!(at("d/out").is_symlink() && at("d/pipe").exists());
+    succeeds(dir.path(), &options);
+    for file in files {
+        let copy = Path::new("d").join(file.strip_prefix("a/").unwrap());
+        assert!(!dir.path().join(&copy).is_symlink(), "{file}");
+        assert_eq!(fs::read_to_string(dir.path().join(&copy)).unwrap(), file);
+    }
+    assert_eq!(fs::read_to_string(at("outside")).unwrap(), "outside");
+}
+
+#[test]
+fn a_link_is_written_through_by_a_mirror_where_the_user_wants_it() {
+    let dir = tree(&["a/f", "d/gone", "outside"]);
+    symlink("../outside", dir.path().join("d/f")).unwrap();
+    succeeds(dir.path(), &["-rT", "--delete", "--no-confine", "a", "d"]);
+    assert_eq!(fs::read_to_string(dir.path().join("outside")).unwrap(), "a/f");
+    assert_eq!(names(&dir.path().join("d")), ["f"]);
+}
+
+#[test]
+fn a_manifest_in_the_place_of_a_link_appears_whole() {
+    let dir = tree(&["a/f", "a/manifest", "d/old"]);
+    symlink("old", dir.path().join("d/manifest")).unwrap();
+    let options = ["-rT", "--delete", "--commit-last=manifest", "--exclude=old", "a", "d"];
+    succeeds(dir.path(), &options);
+    assert!(!dir.path().join("d/manifest").is_symlink());
+    assert_eq!(fs::read_to_string(dir.path().join("d/manifest")).unwrap(), "a/manifest");
+    assert_eq!(fs::read_to_string(dir.path().join("d/old")).unwrap(), "d/old");
 }
 
 #[test]

@@ -156,9 +156,9 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 let is_new = Cell::new(dir.is_new || hopes);
                 // Rank 0, started again, takes what has its name for whole.
                 let is_after_shares = matches!(walk.common.extent, Extent::Rest { .. });
-                let options = self.options_of(is_last || is_after_shares, &target);
                 let copy = || {
-                    self.replace_directory((dir, pair), name, stat)?;
+                    self.replace_other_kind((dir, pair), name, stat)?;
+                    let options = self.options_of(is_last || is_after_shares, &target);
                     let mut events = &walk.listener;
                     // A second attempt may find the first one's file, and the source read in part.
                     let is_first = is_new.replace(false);

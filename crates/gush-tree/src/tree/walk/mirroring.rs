@@ -8,10 +8,10 @@ use rustix::io::retry_on_intr;
 use super::Worker;
 use crate::error::Error;
 use crate::events::Events;
-use crate::open;
 use crate::place::kind;
 use crate::tree::dir::{Dir, Pair};
 use crate::tree::mirror::{Mirror, Removed};
+use crate::{open, overwriting};
 
 impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     /// Removes from the target of a directory what the source lacks.
@@ -76,8 +76,8 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         }
     }
 
-    /// Removes a directory in the place of a file, if the file can be read.
-    pub(super) fn replace_directory(
+    /// Removes what is not of the kind that the copy of a file will be, if the file can be read.
+    pub(super) fn replace_other_kind(
         &self,
         (dir, pair): (&Dir, &Pair),
         name: &OsStr,
@@ -86,11 +86,12 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         if self.walk.limits.is_none() || dir.is_new {
             return Ok(());
         }
+        let options = self.walk.common.options;
         let (source, target) = self.places(pair, name);
-        match target.stat(false) {
-            Ok(stat) if kind(&stat) == FileType::Directory => {}
+        let there = match target.stat(false) {
+            Ok(there) if overwriting::is_of_other_kind(options, source_stat, &there) => there,
             _ => return Ok(()),
-        }
+        };
         let readable = match kind(source_stat) {
             FileType::RegularFile => {
                 // Nothing good is removed for a source that cannot be read.
@@ -102,6 +103,6 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             _ => Ok(()),
         };
         readable.map_err(|errno| open::not_opened(&source, "cannot open for reading", errno))?;
-        self.replace((dir, pair), name, true)
+        self.replace((dir, pair), name, kind(&there) == FileType::Directory)
     }
 }
