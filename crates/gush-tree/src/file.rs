@@ -18,6 +18,7 @@ use crate::parents::Parents;
 use crate::place::{FileId, Place, kind, same_file};
 use crate::tree::journal::{self, Fingerprint, Journal, Promises};
 use crate::tree::{self, Dir, Extent, Operands};
+use crate::writers::Writers;
 use crate::{links, open, regular, special};
 
 /// Copies one file after the other, and remembers earlier copies as far as later ones depend on them.
@@ -42,6 +43,7 @@ pub struct Copier<'o> {
     /// One limit for all files, on all threads.
     limit: Option<SharedRate>,
     copied: AlreadyCopied,
+    writers: Writers,
     operands: Operands,
 }
 
@@ -175,6 +177,7 @@ impl<'o> Copier<'o> {
             refusals: Refusals::default(),
             limit: options.moving.limit.map(SharedRate::new),
             copied: AlreadyCopied::default(),
+            writers: Writers::default(),
             operands: Operands::default(),
         }
     }
@@ -302,6 +305,7 @@ impl<'o> Copier<'o> {
             refusals: &self.refusals,
             limit: self.limit.as_ref(),
             copied: &self.copied,
+            writers: &self.writers,
             base: target.dir,
             journal: None,
             extent: Extent::Whole,
@@ -355,6 +359,7 @@ pub(crate) struct Common<'a> {
     pub(crate) refusals: &'a Refusals,
     pub(crate) limit: Option<&'a SharedRate>,
     pub(crate) copied: &'a AlreadyCopied,
+    pub(crate) writers: &'a Writers,
     /// The directory that the operands are copied to.
     pub(crate) base: BorrowedFd<'a>,
     /// What an earlier copy of this tree has done.
@@ -457,6 +462,9 @@ impl<'a> Common<'a> {
                 links::again(&job, earlier, events).map(|()| Done::new(Action::HardLinked))
             }
             Turn::First(_) | Turn::Alone => {
+                // The threads of a tree; operands come one after the other.
+                let written = job.existing.filter(|_| dir.is_some() && !job.displaces);
+                let _until_written = written.and_then(|there| self.writers.turn(&there));
                 make(&job, follow, events).map(|done| match done.report {
                     Some(_) => done,
                     None => Done { unmoved_bytes: unmoved_bytes(&job), ..done },

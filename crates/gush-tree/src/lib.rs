@@ -68,6 +68,7 @@ mod special;
 mod stable;
 mod tree;
 mod uncached;
+mod writers;
 mod xattr;
 
 pub use atomic::remove_temporaries;

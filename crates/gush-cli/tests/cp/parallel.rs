@@ -33,6 +33,26 @@ fn assert_tells(record: &Value, path: &str, what: &str, errno: i32) {
 
 const RUNS: usize = 12;
 
+/// As where one thread copies them one after the other: the file holds one of the sources, and no parts of both.
+#[test]
+fn two_names_of_one_file_in_the_target_get_one_source_whole() {
+    for (link, options) in [("ln d/1/f d/2/f", "-rT"), ("ln -s ../1/f d/2/f", "-rT")] {
+        let dir = tempfile::tempdir().unwrap();
+        let text = format!("mkdir -p a/1 a/2 d/1 d/2; echo old >d/1/f; {link}");
+        assert!(script(dir.path(), &text).status.success());
+        let at = |name: &str| dir.path().join(name);
+        // Of different lengths, and slow enough for both threads to be at it.
+        for (name, letter, length) in [("a/1/f", b'1', 2 << 20), ("a/2/f", b'2', 1 << 20)] {
+            fs::write(at(name), vec![letter; length]).unwrap();
+        }
+        let slow = ["--threads=2", "--limit=8M", "--verify"];
+        succeeds(dir.path(), &[&[options][..], &slow, &["a", "d"]].concat());
+        let arrived = fs::read(at("d/1/f")).unwrap();
+        let is_one = ["a/1/f", "a/2/f"].iter().any(|name| fs::read(at(name)).unwrap() == arrived);
+        assert!(is_one, "{link}: {} bytes of both", arrived.len());
+    }
+}
+
 #[test]
 fn a_rate_limit_is_that_of_all_files_together() {
     let dir = tempfile::tempdir().unwrap();
