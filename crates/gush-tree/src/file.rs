@@ -626,14 +626,15 @@ fn make(job: &Job<'_>, follow: bool, events: &mut dyn Events) -> Result<Done, Er
     }
     let is_link = source_kind == FileType::Symlink;
     let replaced = "skipped: it was replaced while being copied";
-    let (source, _) = pin(job.source, replaced, |found| same_file(found, job.source_stat))?;
+    // With -L the name may be a link's, and the special file is behind it.
+    let (source, _) = pin(job.source, follow, replaced, |found| same_file(found, job.source_stat))?;
     let provisional_bits = match is_link {
         true => links::copy(job, source.as_fd()).map(|()| 0)?,
         false => special::recreate(job)?,
     };
     // The new entry has one name. A file that took this name meanwhile keeps its own metadata.
     let replaced = "got no attributes: another file took the name after the copy";
-    let (target, target_stat) = pin(job.target, replaced, |found| {
+    let (target, target_stat) = pin(job.target, false, replaced, |found| {
         let alike = (kind(found), found.st_rdev) == (source_kind, job.source_stat.st_rdev);
         alike && found.st_nlink == 1
     })?;
@@ -659,10 +660,11 @@ fn make(job: &Job<'_>, follow: bool, events: &mut dyn Events) -> Result<Done, Er
 /// Opens `place` with `O_PATH`, and fails with `replaced` unless `is_right` accepts the file found there.
 fn pin(
     place: Place<'_>,
+    follow: bool,
     replaced: &'static str,
     is_right: impl Fn(&Stat) -> bool,
 ) -> Result<(OwnedFd, Stat), Error> {
-    let pinned = place.pin().and_then(|fd| Ok((retry_on_intr(|| fs::fstat(&fd))?, fd)));
+    let pinned = place.pin(follow).and_then(|fd| Ok((retry_on_intr(|| fs::fstat(&fd))?, fd)));
     match pinned.map_err(|errno| Error::os(place.shown, "cannot stat", errno))? {
         (stat, fd) if is_right(&stat) => Ok((fd, stat)),
         _ => Err(Error::refusal(place.shown, replaced)),

@@ -238,9 +238,10 @@ impl<'a> Place<'a> {
         renamed
     }
 
-    /// Holds the entry by an O_PATH descriptor, without opening the file or following a link.
-    pub(crate) fn pin(&self) -> io::Result<OwnedFd> {
-        self.open(OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())
+    /// Holds the entry, or with `follow` the file at the end of its links, by an O_PATH descriptor, without opening the file.
+    pub(crate) fn pin(&self, follow: bool) -> io::Result<OwnedFd> {
+        let flags = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+        self.open(OFlags::PATH | flags, Mode::empty())
     }
 
     /// A name in the same directory. The last component must exist.

@@ -215,6 +215,12 @@ pub const LINKING: &[Case] = &[
     ("-R of a fifo onto a file", "mkfifo p; echo q >q", &["-R", "p", "q"]),
     ("-R of a device", "", &["-R", "/dev/null", "q"]),
     ("-R --copy-contents", "", &["-R", "--copy-contents", "/dev/null", "q"]),
+    (
+        "-RL of links to special files",
+        "mkdir d; mkfifo -m 640 p; ln -s p l; mknod -m 604 n c 1 3; ln -s n m; touch -d 2001-01-01 p n",
+        &["-RLp", "-v", "l", "m", "d"],
+    ),
+    ("-RH of a link to a fifo", "mkfifo -m 640 p; ln -s p l", &["-RH", "-v", "l", "q"]),
 ];
 
 /// Cases that versions of GNU cp 9 end differently, by their NEWS, and why; gush does as 9.1.
@@ -497,6 +503,11 @@ pub const TREES: &[Case] = &[
         "devices by -r",
         "mkdir a; mknod -m 640 a/c c 1 3; mknod -m 604 a/b b 7 200",
         &["-r", "a", "d"],
+    ),
+    (
+        "links to special files, -L",
+        "mkdir a; mkfifo -m 640 p; ln -s ../p a/l; mknod -m 604 a/n c 1 3; ln -s n a/m; touch -d 2001-01-01 p a/n",
+        &["-aL", "-v", "a", "d"],
     ),
     (
         "--copy-contents of a device",
