@@ -139,6 +139,8 @@ fn campaign(options: &[&str], files: usize, kills: usize, most_twice: usize, mut
 fn a_copy_killed_ten_times_ends_as_one_that_was_not() {
     campaign(&["-a", "--threads=2"], 300, 10, 10 * TWICE_A_KILL, 0x9E37_79B9_7F4A_7C15);
     campaign(&["-r", "--threads=1"], 200, 5, 5 * TWICE_A_KILL, 0x1234_5678_9ABC_DEF1);
+    let fresh = ["-r", "--no-preserve=mode", "--threads=1"];
+    campaign(&fresh, 100, 5, 5 * TWICE_A_KILL, 0x0FED_CBA9_8765_4321);
 }
 
 /// `cargo test -p gush-cli --test cp resume -- --ignored`.

@@ -280,17 +280,22 @@ fn modes_without_a_are_those_of_one_process() {
         std::os::unix::fs::PermissionsExt::from_mode(0o507),
     )
     .unwrap();
-    succeeds(dir.path(), &["-r", "a", "one"]);
-    let ranks = ["1/3", "0/3", "2/3"].map(|shard| start(dir.path(), shard, &["-r", "a", "d"]));
-    for rank in ranks {
-        let (status, said) = end(rank);
-        assert_eq!(status, Some(0), "{said}");
-    }
     let modes = |name: &str| {
         String::from_utf8(script(&dir.path().join(name), "find . -printf '%P %m\\n' | sort").stdout)
             .unwrap()
     };
-    assert_eq!(modes("d"), modes("one"));
+    let sets: [(&[&str], &str); 2] = [(&["-r"], "r"), (&["-a", "--no-preserve=mode"], "fresh")];
+    for (options, name) in sets {
+        let [one, of_ranks] = ["one", "ranks"].map(|by| format!("{name}-{by}"));
+        succeeds(dir.path(), &[options, &["a", &one]].concat());
+        let words = [options, &["a", &of_ranks]].concat();
+        let ranks = ["1/3", "0/3", "2/3"].map(|shard| start(dir.path(), shard, &words));
+        for rank in ranks {
+            let (status, said) = end(rank);
+            assert_eq!(status, Some(0), "{said}");
+        }
+        assert_eq!(modes(&of_ranks), modes(&one), "{options:?}");
+    }
 }
 
 #[test]

@@ -187,6 +187,8 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let target = pair.target_handle();
         // The final mode may forbid reading, as fsync needs it.
         let synced = options.sync.then(|| open_to_sync(pair));
+        // Another rank, or the killed copy that this one goes on with, may have made it.
+        let is_made = dir.is_new || dir.restore_bits.is_some();
         let mut complete = Transfer {
             options,
             source: pair.source_handle(),
@@ -195,8 +197,8 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             target,
             target_shown: shown,
             target_owner: Some(Ownership::of(&dir.target_stat)),
-            existing_mode: (!dir.is_new).then_some(dir.target_stat.st_mode),
-            created: dir.is_new,
+            existing_mode: (!is_made).then_some(dir.target_stat.st_mode),
+            created: is_made,
             may_inherit_acl: true,
             directory_mode: Some(dir.target_stat.st_mode),
             provisional_bits: 0,
