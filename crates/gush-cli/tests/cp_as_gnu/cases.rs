@@ -117,6 +117,13 @@ pub const REPLACING: &[Case] = &[
     ("-u same time", "echo a >a; echo b >b; touch -d 2001-01-01 a b", &["-u", "a", "b"]),
     ("-u missing", "echo a >a", &["-uv", "a", "b"]),
     ("-f on read-only", "echo a >a; echo b >b; chmod 0 b", &["-fv", "a", "b"]),
+    ("nothing onto nothing", ": >a; : >b; touch -d 2001-01-01 a b", &["a", "b"]),
+    ("/dev/null onto nothing", ": >b; touch -d 2001-01-01 b", &["/dev/null", "b"]),
+    (
+        "nothing onto nothing in a tree",
+        "mkdir -p a d/a; : >a/f; : >d/a/f; touch -d 2001-01-01 a/f d/a/f",
+        &["-r", "a", "d"],
+    ),
     ("remove first", "echo a >a; echo b >b; ln b c", &["--remove-destination", "-v", "a", "b"]),
     ("-b", "echo a >a; echo b >b", &["-b", "-v", "a", "b"]),
     ("-b twice", "echo a >a; echo b >b; echo c >b~", &["-bv", "a", "b"]),

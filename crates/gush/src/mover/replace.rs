@@ -7,6 +7,8 @@
 //! truncation to 0 (`auto_da_alloc`, ext4(5)). A stream cannot give bytes again: the first piece
 //! stays, and the old content is cut off behind. A method refused later has failed.
 
+use std::cmp::Ordering;
+
 use super::cursor::Cursor;
 use super::drive::{Halt, Move};
 use super::ends::Ends;
@@ -24,6 +26,8 @@ const PIECE_BYTES: u64 = 64 << 10;
 pub(super) enum OldContent {
     /// Nothing, or nothing is to be replaced.
     None,
+    /// The target is empty, or ends where the move begins: as a truncation would, the move sets its times.
+    Empty,
     /// Still complete.
     Kept,
     /// Partly cut off.
@@ -32,10 +36,12 @@ pub(super) enum OldContent {
 
 impl OldContent {
     pub(super) fn of(request: &Request<'_>, ends: &Ends<'_>, cursor: &Cursor) -> Self {
-        let is_longer = cursor.bases().1.is_some_and(|base| ends.target.size_bytes() > base);
-        match request.replace && ends.target.kind() == Kind::File && is_longer {
-            true => OldContent::Kept,
-            false => OldContent::None,
+        let base = cursor.bases().1;
+        match base.map(|base| ends.target.size_bytes().cmp(&base)) {
+            _ if !request.replace || ends.target.kind() != Kind::File => OldContent::None,
+            Some(Ordering::Greater) => OldContent::Kept,
+            Some(Ordering::Equal) => OldContent::Empty,
+            Some(Ordering::Less) | None => OldContent::None,
         }
     }
 
@@ -135,7 +141,17 @@ impl Move<'_> {
 
     /// After the last step of a successful move: nothing is left of the old content.
     pub(super) fn cut_what_is_left(&mut self) -> Result<(), Error> {
-        if self.old.is_kept() { self.cut_old_content(self.cursor.target_at()) } else { Ok(()) }
+        match self.old {
+            OldContent::Kept => self.cut_old_content(self.cursor.target_at()),
+            // Bytes that are written set the times, and so does a truncation that cuts nothing off (truncate(2)).
+            OldContent::Empty if self.cursor.moved_bytes == 0 => {
+                self.old = OldContent::None;
+                let at = self.cursor.bases().1.unwrap_or(0);
+                sys::file::ftruncate(self.ends.target.fd(), at)
+                    .map_err(|errno| self.cursor.failed(Call::Ftruncate, Side::Target, errno))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn cut_old_content(&mut self, at: Option<u64>) -> Result<(), Error> {
