@@ -408,13 +408,46 @@ fn is_unchanged(options: &Options, target: &Stat, source: &Stat) -> bool {
 fn is_older(options: &Options, target: &Stat, source: &Stat) -> bool {
     let (mut from, to) = (source.st_mtime_nsec, target.st_mtime_nsec);
     if options.preserve.times {
-        // A file system with coarse times cuts the source's: the copy would look older for ever.
-        for unit in [1_000_000_000, 1_000_000, 1_000] {
-            if to % unit == 0 {
+        // A file system with coarse times cuts the source's: the copy would look older for ever. Nobody sets the change time, so one that
+        // is finer tells that the user or a program chose the modification time (as `utimecmpat` of gnulib's utimecmp.c).
+        for unit in [1_000_000_000, 1_000_000, 1_000, 100] {
+            if to.is_multiple_of(unit) && target.st_ctime_nsec.is_multiple_of(unit) {
                 from -= from % unit;
                 break;
             }
         }
     }
     (target.st_mtime, to) < (source.st_mtime, from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_second_count_where_the_file_system_has_them() {
+        let any = Place::here(Path::new("/")).stat(false).unwrap();
+        let mut options = Options::default();
+        options.preserve.times = true;
+        // The parts of the target's modification time and change time, and of the source's modification time.
+        for (to, changed, from, is_older_there) in [
+            (0, 0, 250_000_000, false),
+            (0, 123_456_789, 250_000_000, true),
+            (0, 0, 0, false),
+            // NTFS and SMB have steps of 100 ns.
+            (123_456_700, 98_765_400, 123_456_789, false),
+            (123_456_700, 98_765_432, 123_456_789, true),
+            (123_456_700, 98_765_400, 123_456_800, true),
+            (123_456_789, 98_765_432, 123_456_788, false),
+        ] {
+            let mut target = any;
+            (target.st_mtime, target.st_mtime_nsec, target.st_ctime_nsec) = (1, to, changed);
+            let mut source = any;
+            (source.st_mtime, source.st_mtime_nsec) = (1, from);
+            let found = is_older(&options, &target, &source);
+            assert_eq!(found, is_older_there, "{to} {changed} {from}");
+            source.st_mtime = 2;
+            assert!(is_older(&options, &target, &source));
+        }
+    }
 }

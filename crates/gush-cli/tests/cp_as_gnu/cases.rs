@@ -115,6 +115,16 @@ pub const REPLACING: &[Case] = &[
     ("-u newer", "echo a >a; echo b >b; touch -d 2001-01-01 a", &["-u", "-v", "a", "b"]),
     ("-u older", "echo a >a; echo b >b; touch -d 2001-01-01 b", &["-u", "-v", "a", "b"]),
     ("-u same time", "echo a >a; echo b >b; touch -d 2001-01-01 a b", &["-u", "a", "b"]),
+    (
+        "-u by a part of a second",
+        "echo a >a; echo b >b; touch -d 2001-01-01 b; touch -d '2001-01-01 0:00:00.25' a",
+        &["-uv", "a", "b"],
+    ),
+    (
+        "-up by a part of a second",
+        "echo a >a; echo b >b; touch -d 2001-01-01 b; touch -d '2001-01-01 0:00:00.25' a",
+        &["-upv", "a", "b"],
+    ),
     ("-u missing", "echo a >a", &["-uv", "a", "b"]),
     ("-f on read-only", "echo a >a; echo b >b; chmod 0 b", &["-fv", "a", "b"]),
     ("nothing onto nothing", ": >a; : >b; touch -d 2001-01-01 a b", &["a", "b"]),
