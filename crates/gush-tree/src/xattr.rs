@@ -14,10 +14,12 @@ pub(crate) const DEFAULT_ACL: &CStr = c"system.posix_acl_default";
 pub(crate) const LABEL: &CStr = c"security.selinux";
 
 /// Attributes that grant access: copied with the mode, never as plain attributes.
-const PERMISSIONS: [&CStr; 4] = [ACL, DEFAULT_ACL, c"system.nfs4_acl", c"system.richacl"];
-/// The form in which XFS stores access control lists, which it lists for root beside the list itself (`xfs_xattr_put_listent` of
-/// fs/xfs/xfs_xattr.c). Copied, it would grant access, and be a stale list once it comes back from another file system.
-const STORED_BY_XFS: &[u8] = b"trusted.SGI_";
+const PERMISSIONS: [&CStr; 5] =
+    [ACL, DEFAULT_ACL, c"system.nfs4_acl", c"system.nfs4acl", c"system.richacl"];
+/// The beginnings of attributes that are a file system's own, which GNU cp leaves out by `/etc/xattr.conf` (attr_copy_file(3)). XFS stores access
+/// control lists as the first, and lists them for root beside the list itself (`xfs_xattr_put_listent` of fs/xfs/xfs_xattr.c): copied, they would
+/// grant access, and be stale lists once they come back from another file system. The kernel alone writes the second.
+const OF_FILE_SYSTEMS: [&[u8]; 3] = [b"trusted.SGI_", b"security.evm", b"afs."];
 
 /// A file whose attributes are read or written.
 #[derive(Clone, Debug)]
@@ -133,13 +135,15 @@ pub(crate) fn copy_listed(
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Vec::new(),
         Err(errno) => return vec![Lost { name: None, errno, on_source: true }],
     };
-    let wanted = |name: &CString| {
-        // Access lists go with the mode, and the label with its own option.
-        !PERMISSIONS.contains(&name.as_c_str())
-            && !name.to_bytes().starts_with(STORED_BY_XFS)
-            && (with_label || name.as_c_str() != LABEL)
-    };
-    names.into_iter().filter(wanted).filter_map(|name| copy_one(source, target, name)).collect()
+    let wanted = names.into_iter().filter(|name| is_copied(name, with_label));
+    wanted.filter_map(|name| copy_one(source, target, name)).collect()
+}
+
+fn is_copied(name: &CStr, with_label: bool) -> bool {
+    // Access lists go with the mode, and the label with its own option.
+    !PERMISSIONS.contains(&name)
+        && (with_label || name != LABEL)
+        && !OF_FILE_SYSTEMS.iter().any(|of| name.to_bytes().starts_with(of))
 }
 
 fn copy_one(source: &Holder<'_>, target: &Holder<'_>, name: CString) -> Option<Lost> {
@@ -151,4 +155,31 @@ fn copy_one(source: &Holder<'_>, target: &Holder<'_>, name: CString) -> Option<L
     };
     let errno = target.set(&name, &value).err()?;
     Some(Lost { name: Some(name), errno, on_source: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_of_a_file_system_and_lists_are_no_plain_attributes() {
+        let left_out = [
+            c"system.posix_acl_access",
+            c"system.nfs4_acl",
+            c"trusted.SGI_ACL_FILE",
+            c"trusted.SGI_ACL_DEFAULT",
+            c"trusted.SGI_DMI_x",
+            c"security.evm",
+            c"afs.acl",
+        ];
+        for name in left_out {
+            assert!(!is_copied(name, true), "{name:?}");
+        }
+        let copied =
+            [c"user.x", c"trusted.x", c"trusted.SG", c"security.capability", c"user.afs.x"];
+        for name in copied {
+            assert!(is_copied(name, false), "{name:?}");
+        }
+        assert!(is_copied(LABEL, true) && !is_copied(LABEL, false));
+    }
 }
