@@ -357,6 +357,19 @@ fn drop_acl(holder: &Holder<'_>) -> io::Result<()> {
     }
 }
 
+/// The bits that the kernel takes from a file that this user writes to (`file_remove_privs` of fs/inode.c): whoever runs the file trusts the old
+/// content. Root's writes leave them.
+fn bits_lost_by_writing(bits: u32) -> u32 {
+    const SET_USER: u32 = 0o4000;
+    const SET_GROUP: u32 = 0o2000;
+    const GROUP_MAY_EXECUTE: u32 = 0o010;
+    match (process::geteuid().is_root(), bits & GROUP_MAY_EXECUTE) {
+        (true, _) => 0,
+        (false, 0) => SET_USER,
+        (false, _) => SET_USER | SET_GROUP,
+    }
+}
+
 /// Gives a file that will replace another one the owner, attributes and mode of the other.
 ///
 /// Only the data and the preserved metadata shall change, as with a copy into the existing file.
@@ -373,14 +386,15 @@ pub(crate) fn inherit(
     if let Ok(old) = old.open_regular(fs::OFlags::RDONLY, Mode::empty()) {
         use std::os::fd::AsFd as _;
         let (from, to) = (Holder::Open(old.as_fd()), target.holder());
-        xattr::copy(&from, &to, true);
+        xattr::copy_to_new_content(&from, &to);
         if let Ok(acl) = from.get(xattr::ACL) {
             to.set(xattr::ACL, &acl)?;
         } else {
             drop_acl(&to)?;
         }
     }
-    target.set_mode(old_stat.st_mode & if kept { 0o7777 } else { 0o777 })
+    let bits = old_stat.st_mode & if kept { 0o7777 } else { 0o777 };
+    target.set_mode(bits & !bits_lost_by_writing(bits))
 }
 
 pub(crate) fn times_of(stat: &Stat) -> Timestamps {

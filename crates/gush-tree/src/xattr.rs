@@ -10,6 +10,8 @@ use rustix::io::{self, Errno, retry_on_intr};
 pub(crate) const ACL: &CStr = c"system.posix_acl_access";
 /// The attribute of the access control list that new files in a directory get.
 pub(crate) const DEFAULT_ACL: &CStr = c"system.posix_acl_default";
+/// The attribute of capabilities that a program gets.
+const CAPABILITIES: &CStr = c"security.capability";
 /// The attribute of SELinux labels.
 pub(crate) const LABEL: &CStr = c"security.selinux";
 
@@ -118,12 +120,14 @@ pub(crate) struct Lost {
     pub(crate) on_source: bool,
 }
 
-/// Copies all attributes but those of the mode, and the label only if `with_label` is true.
-pub(crate) fn copy(source: &Holder<'_>, target: &Holder<'_>, with_label: bool) -> Vec<Lost> {
-    copy_listed(source.list(), (source, target), with_label)
+/// Copies, as far as possible, all attributes but those of the mode, and but the capabilities, which every write takes from a file.
+pub(crate) fn copy_to_new_content(source: &Holder<'_>, target: &Holder<'_>) {
+    let names = source.list().unwrap_or_default();
+    let names = names.into_iter().filter(|name| name.as_c_str() != CAPABILITIES).collect();
+    copy_listed(Ok(names), (source, target), true);
 }
 
-/// As [`copy`], with the names that [`Holder::list`] found.
+/// Copies all attributes that [`Holder::list`] found but those of the mode, and the label only if `with_label` is true.
 pub(crate) fn copy_listed(
     names: io::Result<Vec<CString>>,
     (source, target): (&Holder<'_>, &Holder<'_>),

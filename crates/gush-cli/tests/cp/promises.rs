@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
 
 use crate::common::cp::{fails, names, script, stderr, succeeds, with_files};
-use crate::common::{gush, noise, skipped, strace, words_of};
+use crate::common::{copied_gush, gush, nobody, noise, skipped, strace, words_of};
 use rustix::io::Errno;
 
 /// Only to end a test that hangs.
@@ -40,6 +40,53 @@ fn atomic_replaces_by_a_new_file_that_keeps_the_old_ones_mode() {
     assert_eq!(fs::read(&target).unwrap(), b"new");
     assert_eq!(std::io::read_to_string(reader).unwrap(), "old and longer");
     assert_eq!(names(dir.path()), ["a", "b"]);
+}
+
+/// As a write does (`file_remove_privs` of fs/inode.c): whoever runs the file trusts the old content.
+#[test]
+fn atomic_takes_from_new_content_what_a_write_takes() {
+    let user = match nobody() {
+        Ok(user) => user,
+        Err(why) => return skipped(&why),
+    };
+    let dir = with_files(&[("a", b"new")]);
+    fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    let gush = copied_gush(dir.path());
+    for (bits, kept) in [(0o4755, 0o755), (0o2775, 0o775), (0o2745, 0o2745), (0o6711, 0o711)] {
+        let target = dir.path().join(format!("{bits:o}"));
+        fs::write(&target, "old").unwrap();
+        std::os::unix::fs::chown(&target, Some(user), Some(user)).unwrap();
+        fs::set_permissions(&target, PermissionsExt::from_mode(bits)).unwrap();
+        let mut command = Command::new(&gush);
+        command.args(["cp", "--atomic", "a"]).arg(&target).current_dir(dir.path());
+        let output = command.uid(user).gid(user).env("GUSH_NO_PROFILE", "1").output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert_eq!(fs::read(&target).unwrap(), b"new");
+        assert_eq!(fs::metadata(&target).unwrap().mode() & 0o7777, kept, "{bits:o}");
+    }
+}
+
+#[test]
+fn atomic_gives_new_content_no_capabilities_of_the_old() {
+    let dir = with_files(&[("a", b"new"), ("b", b"old"), ("c", b"old")]);
+    // `struct vfs_cap_data` of include/uapi/linux/capability.h, version 2: the capability to bind low ports.
+    let name = "security.capability";
+    let value = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let set = |file: &Path, name: &str, value: &[u8]| {
+        rustix::fs::setxattr(file, name, value, rustix::fs::XattrFlags::empty())
+    };
+    let [b, c] = ["b", "c"].map(|name| dir.path().join(name));
+    if let Err(errno) = set(&b, name, &value).and_then(|()| set(&c, name, &value)) {
+        return skipped(&format!("capabilities of files: {errno}"));
+    }
+    set(&b, "user.x", b"kept").unwrap();
+    succeeds(dir.path(), &["a", "c"]);
+    succeeds(dir.path(), &["--atomic", "a", "b"]);
+    for file in [&c, &b] {
+        let found = rustix::fs::getxattr(file, name, &mut [0; 64][..]);
+        assert_eq!(found, Err(rustix::io::Errno::NODATA), "{}", file.display());
+    }
+    assert_eq!(rustix::fs::getxattr(&b, "user.x", &mut [0; 64][..]), Ok(4));
 }
 
 #[test]
