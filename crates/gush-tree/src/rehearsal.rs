@@ -29,6 +29,10 @@ fn may(place: &Place<'_>, access: Access) -> io::Result<()> {
 /// # Errors
 /// ENOENT for a missing directory, ENOTDIR below a file, EACCES, EPERM or EROFS where nothing can be made.
 pub(crate) fn may_be_made(target: &Place<'_>) -> io::Result<()> {
+    // Nothing has this name, so that the directory that `.` would be in is missing.
+    if target.name.as_os_str().as_bytes().ends_with(b"/.") && target.stat(false).is_err() {
+        return Err(Errno::NOENT);
+    }
     let above = Place { name: target.parent(), ..*target };
     may(&above, Access::WRITE_OK | Access::EXEC_OK)
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, BufRead, IsTerminal};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use super::json::{Record, Removed, Warnings};
 use super::progress;
 use super::settings::{Settings, Telling};
 use super::shard;
-use crate::talk::{Talker, os_text, write_line};
+use crate::talk::{Talker, os_text, write_out};
 
 /// Tells the user of one copy after the other.
 #[derive(Debug)]
@@ -99,7 +100,8 @@ impl<'a> Teller<'a> {
             let mut record = Record::new((source, target), seconds, warnings, result);
             record.dry_run = self.telling.dry_run;
             let text = serde_json::to_string(&record);
-            self.write_out(&text.unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}")));
+            let text = text.unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"));
+            self.write_out(text.as_bytes());
         }
     }
 
@@ -148,15 +150,15 @@ impl<'a> Teller<'a> {
     fn line(&mut self, text: impl Display) {
         match self.telling.json {
             true => self.messages().print(format_args!("{text}\n")),
-            false => self.write_out(&text.to_string()),
+            false => self.write_out(text.to_string().as_bytes()),
         }
     }
 
-    fn write_out(&mut self, line: &str) {
+    fn write_out(&mut self, line: &[u8]) {
         if self.out_is_terminal {
             self.display.give_way();
         }
-        if let Err(error) = write_line(line)
+        if let Err(error) = write_out(&[line, b"\n"].concat())
             && !std::mem::replace(&mut self.out_failed, true)
         {
             self.messages().say(format_args!("write error: {}", os_text(&error)));
@@ -204,8 +206,16 @@ impl Events for Teller<'_> {
     }
 
     fn made_directory(&mut self, source: &Path, target: &Path) {
-        if self.telling.verbose {
-            self.line(format_args!("{} -> {}", source.display(), target.display()));
+        if !self.telling.verbose {
+            return;
+        }
+        match self.telling.json {
+            true => self.line(format_args!("{} -> {}", source.display(), target.display())),
+            // As GNU: without quotes, and byte for byte.
+            false => {
+                let [source, target] = [source, target].map(|path| path.as_os_str().as_bytes());
+                self.write_out(&[source, b" -> ", target].concat());
+            }
         }
     }
 
@@ -234,7 +244,8 @@ impl Events for Teller<'_> {
         if self.telling.json {
             let record = Removed::new(target, self.telling.dry_run, result);
             let text = serde_json::to_string(&record);
-            self.write_out(&text.unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}")));
+            let text = text.unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"));
+            self.write_out(text.as_bytes());
         }
     }
 

@@ -564,6 +564,8 @@ fn a_dry_run_asks_what_the_copy_would_need() {
         ("mkdir d; ln -s q l; echo o >d/f; chmod 555 d", "$cp -Pf --attributes-only l d/f", 1),
         ("mkdir d; ln -s q l; echo o >d/f; chmod 555 d", "$cp -P --atomic l d/f", 1),
         ("mkdir d; mkfifo p; chmod 555 d", "$cp -r p d/f", 1),
+        ("mkfifo p", "$cp -r p no/.", 1),
+        ("mkdir s", "$cp -r s no/.", 1),
         ("mkdir d; mkfifo p; echo o >d/f", "$cp -rL p d/f", 1),
         ("mkdir d; mkfifo p; echo o >d/f; chmod 555 d", "$cp -r --atomic p d/f", 1),
         (

@@ -279,6 +279,14 @@ fn names_that_are_no_text_survive_everywhere() {
     assert_eq!(run(&["-v"]).stdout, b"''$'\\377\\376''.txt' -> 'd/'$'\\377\\376''.txt'\n");
     let output = gush().arg("cp").arg(odd).arg(odd).current_dir(dir.path()).output().unwrap();
     assert!(stderr(&output).contains(r"''$'\377\376''.txt'"), "{}", stderr(&output));
+    let above = OsStr::from_bytes(b"\xff");
+    fs::create_dir(dir.path().join(above)).unwrap();
+    fs::write(dir.path().join(above).join("f"), "odd").unwrap();
+    let mut command = gush();
+    command.args(["cp", "-v", "--parents"]).arg(Path::new(above).join("f")).arg("d");
+    let output = command.current_dir(dir.path()).output().unwrap();
+    let lines = b"\xff -> d/\xff\n''$'\\377''/f' -> 'd/'$'\\377''/f'\n";
+    assert_eq!(output.stdout, lines, "{}", stderr(&output));
 }
 
 #[test]
