@@ -821,6 +821,38 @@ fn pieces_of_a_file_that_nobody_may_write_to_are_copied_by_who_is_not_root() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "444\n");
 }
 
+/// Without -a no mode is kept, and directories may give their files modes by a list.
+#[test]
+fn large_files_are_divided_whether_or_not_attributes_are_kept() {
+    let list = "mkdir -p d/a && setfacl -d -m u:12:rw d/a";
+    for (prepare, words, divided) in [
+        ("true", &["-r", "--resume", "-T", "a", "d/a"][..], &["data"][..]),
+        ("true", &["-a", "--resume", "-T", "a", "d/a"], &["data"]),
+        (list, &["-r", "--resume", "-T", "a", "d/a"], &[]),
+    ] {
+        let dir = one_large_file();
+        fs::create_dir(dir.path().join("d")).unwrap();
+        let prepared = script(dir.path(), prepare);
+        if !prepared.status.success() {
+            return skipped(&format!("no access lists here: {}", stderr(&prepared).trim()));
+        }
+        let shards = dir.path().join("d/.a.gush-shards");
+        let mut first = start(dir.path(), "0/2", words);
+        wait_for(&shards.join("rank-0.done"));
+        first.kill().unwrap();
+        first.wait().unwrap();
+        assert_eq!(end(start(dir.path(), "1/2", words)).0, Some(0));
+        let paths: Vec<_> = announced(&shards).into_iter().map(|(path, _)| path).collect();
+        assert_eq!(paths, divided, "{prepare} {words:?}");
+        let (status, said) = end(start(dir.path(), "0/2", words));
+        assert_eq!(status, Some(0), "{said}");
+        let output = script(dir.path(), "cmp a/data d/a/data");
+        assert!(output.status.success(), "{}", stderr(&output));
+        let lists = script(dir.path(), "getfacl -cp d/a/data | grep -c user:12:");
+        assert_eq!(lists.status.success(), prepare == list);
+    }
+}
+
 /// A name among several is linked by one rank, and a source is watched by one process.
 #[test]
 fn large_files_with_several_names_or_with_stable_are_not_divided() {
@@ -905,7 +937,7 @@ fn a_state_of_another_user_is_refused() {
     let shards = dir.path().join(".d.gush-shards");
     fs::create_dir(&shards).unwrap();
     std::os::unix::fs::chown(&shards, Some(user), None).unwrap();
-    let said = fails(dir.path(), &["-a", "--shard=0/2", "a", "d"]);
+    let said = fails(dir.path(), &["-a", "--shard=1/2", "a", "d"]);
     let what = "no state of ranks: not a directory of this user";
     assert_eq!(said, format!("gush: cp: .d.gush-shards: {what}\n"));
     assert_eq!(names(&shards), [""; 0]);

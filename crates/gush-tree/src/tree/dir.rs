@@ -435,9 +435,10 @@ impl Dir {
         ignored.is_some_and(|ignored| ignored.excludes(path, is_directory))
     }
 
-    /// Asks, once a directory, whether the target has a default access control list, if the options take lists away.
+    /// Asks, once a directory, whether the target has a default access control list, if the options take lists away, or ranks make large files
+    /// elsewhere.
     pub(crate) fn learn_acl(&self, pair: &Pair, options: &Options) {
-        if options.preserve.mode != ModeRule::Umask {
+        if options.preserve.mode != ModeRule::Umask || options.shard.is_some() {
             self.gives_acl.get_or_init(|| {
                 let list = pair.target_handle().holder().get(xattr::DEFAULT_ACL);
                 !matches!(list, Err(errno) if xattr::is_absence(errno))
