@@ -8,8 +8,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::common::cp::{cp, fails, names, stderr, stdout, succeeds};
-use crate::common::{gush, nobody, skipped, strace};
+use crate::common::cp::{cp, fails, names, script, stderr, stdout, succeeds};
+use crate::common::{copied_gush, gush, nobody, skipped, strace};
 
 const JOURNAL: &str = ".d.gush-journal";
 
@@ -224,6 +224,31 @@ fn the_journal_of_another_copy_is_refused() {
     }
     let output = cp(dir.path(), &["-a", "--resume", "a/.", "e/."]);
     assert!(!output.status.success(), "{}", stderr(&output));
+}
+
+/// Root may write to any file. The copy that goes on made the file, and so may make it anew.
+#[test]
+fn a_copy_that_goes_on_replaces_its_own_files_that_nobody_may_write_to() {
+    let user = match nobody() {
+        Ok(user) => user,
+        Err(why) => return skipped(&why),
+    };
+    let dir = tree(10);
+    let program = copied_gush(dir.path());
+    fs::create_dir_all(dir.path().join("d/4/1/f4/in the way")).unwrap();
+    let text = format!("chmod 777 . && chown -R {user}:{user} a d && chmod 444 a/1/1/f1");
+    assert!(script(dir.path(), &text).status.success());
+    let copies = || {
+        let mut command = Command::new(&program);
+        command.args(["cp", "-aT", "--resume", "a", "d"]).current_dir(dir.path());
+        command.uid(user).gid(user).output().unwrap()
+    };
+    assert_eq!(copies().status.code(), Some(1), "the one in the way");
+    let text = "rm -r d/4/1/f4 && chmod 644 a/1/1/f1 && echo more >>a/1/1/f1 && chmod 444 a/1/1/f1";
+    assert!(script(dir.path(), text).status.success());
+    let output = copies();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(facts(&dir.path().join("a"), true), facts(&dir.path().join("d"), true));
 }
 
 /// Another user's journal could say that files are done which are not.
