@@ -244,6 +244,17 @@ fn the_source_stays_though_it_has_a_directory_of_its_own_name() {
     assert!(out.contains("d/sub/f\n") && out.contains("d/sub/sub/deep/g\n"), "{out}{err}");
 }
 
+/// By its own name within itself, a directory below the source is that of the target, and lacks what the source has there.
+#[test]
+fn what_is_below_the_source_stays_where_the_target_reaches_it_by_another_name() {
+    let files = ["a/none", "d/sub/f", "d/sub/deep/kept", "d/sub/sub/deep/other"];
+    let script = "mount --bind d/sub a && $G cp -a --delete -T a d; echo $?; umount a
+        find d/sub/deep -type f | sort";
+    let Some((out, err)) = mounted(&files, script) else { return };
+    assert_eq!(out, "1\nd/sub/deep/kept\nd/sub/deep/other\n", "{err}");
+    assert!(err.contains("d/sub/deep/kept: cannot remove: 'd/sub/deep' is the source"), "{err}");
+}
+
 /// Runs `gush cp` with a system call on the file `at` that fails; `None` without strace.
 fn with_failure(dir: &Path, at: &str, inject: &str, arguments: &[&str]) -> Option<String> {
     let source = dir.join(at);
