@@ -14,15 +14,15 @@ const LEN: usize = 13_001;
 
 type Outcome = Result<Report, Error>;
 
-/// Moves a file while `change` happens to source or target right before the engine's `at`th call;
+/// Moves a file over the `old` content of another, while `change` happens to source or target right before the engine's `at`th call;
 /// answers whether there was such a call, the outcome, and the target's content.
 fn moved_while(
-    choice: Choice,
+    (choice, old): (Choice, &[u8]),
     at: usize,
     change: fn(source: &File, target: &File),
 ) -> (bool, Outcome, Vec<u8>) {
     let source = file_of(&noise(1, LEN));
-    let target = file_of(b"");
+    let target = file_of(old);
     // Duplicates share the position that the engine uses: a change writes at offsets, and never moves it.
     let hands = [&source, &target].map(|fd| File::from(fd.try_clone().expect("dup")));
     let changed = Arc::new(AtomicBool::new(false));
@@ -48,13 +48,23 @@ fn at_every_call(
     change: fn(source: &File, target: &File),
     judge: fn(&Outcome, &[u8]) -> Result<(), String>,
 ) {
+    at_every_call_over(&[], choices, change, judge);
+}
+
+/// The same, over old content of the target.
+fn at_every_call_over(
+    old: &'static [u8],
+    choices: impl Iterator<Item = Choice>,
+    change: fn(source: &File, target: &File),
+    judge: fn(&Outcome, &[u8]) -> Result<(), String>,
+) {
     let mut wrong = Vec::new();
     for choice in choices {
         // Until a move makes no call of that number: every moment has had its change.
         for at in 0.. {
             let name = format!("{choice}, before call {at}");
             let (changed, outcome, arrived) =
-                within(30, &name, move || moved_while(choice, at, change));
+                within(30, &name, move || moved_while((choice, old), at, change));
             if !changed {
                 assert!(at > 3, "{choice} makes {at} calls: nothing was tried");
                 break;
@@ -138,6 +148,21 @@ fn a_source_that_shrinks_gives_no_bytes_that_never_were() {
     let cut_between_pages = |source: &File, _: &File| source.set_len(4096).expect("cut");
     at_every_call(copying(), cut_between_pages, ends_well);
     at_every_call(copying(), |source, _| source.set_len(0).expect("cut"), ends_well);
+}
+
+/// What is behind the copy was never to be replaced.
+#[test]
+fn a_source_that_shrinks_takes_nothing_away_behind_the_copy() {
+    static OLD: [u8; 3 * LEN] = [b'o'; 3 * LEN];
+    at_every_call_over(
+        &OLD,
+        all(),
+        |source, _| source.set_len(4096).expect("cut"),
+        |_, arrived| match arrived.get(LEN..) == Some(&OLD[LEN..]) {
+            true => Ok(()),
+            false => Err(format!("{} bytes are left", arrived.len())),
+        },
+    );
 }
 
 #[test]
