@@ -39,6 +39,13 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
+    /// One entry.
+    pub(crate) fn of(listed: Listed<'_>) -> Self {
+        let mut one = Self::default();
+        one.add(listed);
+        one
+    }
+
     pub(crate) fn add(&mut self, listed: Listed<'_>) {
         let name = listed.name.as_bytes();
         // NAME_MAX is 255, and a record of getdents64(2) has two bytes for its own length.

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::mem;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -65,24 +65,38 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         self.one_done(dir);
     }
 
-    /// Copies one entry. A directory found here, of a file system that tells no types or behind a link, is a task of its
-    /// own; so are the files behind a large one.
+    /// Copies one entry, and tells of it.
     fn file(
         &mut self,
-        (dir, pair): (&Arc<Dir>, &Pair),
+        at: (&Arc<Dir>, &Pair),
         listed: Listed<'_>,
         rest: &mut Batch,
         is_last: bool,
     ) {
+        let before = (self.source.push(listed.name), self.target.push(listed.name));
+        if let Some(result) = self.entry(at, listed, rest, is_last) {
+            self.ended(&result);
+        }
+        self.back_to(before);
+    }
+
+    /// Copies the entry whose paths are set. `None` where the entry is left out, or is for another task or rank. A directory found here, of a
+    /// file system that tells no types or behind a link, is a task of its own; so are the files behind a large one.
+    fn entry(
+        &self,
+        (dir, pair): (&Arc<Dir>, &Pair),
+        listed: Listed<'_>,
+        rest: &mut Batch,
+        is_last: bool,
+    ) -> Option<Result<Done, Error>> {
         let walk = self.walk;
         let Listed { name, is_regular, is_own } = listed;
-        let before = (self.source.push(name), self.target.push(name));
         let (source, target) = self.places(pair, name);
         // Asked once a directory: each new file in it inherits the same list.
         dir.learn_acl(pair, walk.common.options);
-        if is_regular && self.leaves_out(dir, self.source.below_root(), false) {
-            self.back_to(before);
-            return;
+        let is_left_out = || self.leaves_out(dir, self.source.below_root(), false);
+        if is_regular && is_left_out() {
+            return None;
         }
         let follow = walk.common.options.dereference != Dereference::Never;
         // By the rule of paths only a file with several names may be another rank's after all.
@@ -103,83 +117,79 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 found.as_ref()
             }
         };
-        let result = match looked {
-            Err(errno) => Err(Error::os(source.shown, "cannot stat", *errno)),
-            Ok(stat) if kind(stat) == FileType::Directory => {
-                let mut one = Batch::default();
-                one.add(listed);
-                dir.waits_for_more(1);
-                self.give(Task::Directories(Arc::clone(dir), one));
-                self.back_to(before);
-                return;
+        let stat = match looked {
+            Ok(stat) => stat,
+            Err(errno) => return Some(Err(Error::os(source.shown, "cannot stat", *errno))),
+        };
+        if kind(stat) == FileType::Directory {
+            dir.waits_for_more(1);
+            self.give(Task::Directories(Arc::clone(dir), Batch::of(listed)));
+            return None;
+        }
+        if !is_regular && is_left_out() {
+            return None;
+        }
+        if !is_last {
+            if !self.is_due(dir, (stat, is_own), &target) {
+                return None;
             }
-            Ok(_) if !is_regular && self.leaves_out(dir, self.source.below_root(), false) => {
-                self.back_to(before);
-                return;
+            if self.is_divided(dir, stat, &target) {
+                let divided = self.with_descriptors(|| self.divided(dir, (source, stat), target));
+                return divided.transpose();
             }
-            Ok(stat) if !is_last && !self.is_due(dir, (stat, is_own), &target) => {
-                self.back_to(before);
-                return;
-            }
-            Ok(stat) if !is_last && self.is_divided(dir, stat, &target) => {
-                let result = self.with_descriptors(|| self.divided(dir, (source, stat), target));
-                match result.transpose() {
-                    Some(result) => result,
-                    None => {
-                        self.back_to(before);
-                        return;
-                    }
-                }
-            }
-            Ok(_) if !is_last && self.waits_for_the_others() => {
-                let mut one = Batch::default();
-                one.add(listed);
+            if self.waits_for_the_others() {
                 dir.waits_for_more(1);
                 walk.waits_with_last(dir);
                 // The directory waits for it: its times must be set after its last file.
-                walk.queue.add_last(Task::Last(Arc::clone(dir), one));
-                self.back_to(before);
-                return;
+                walk.queue.add_last(Task::Last(Arc::clone(dir), Batch::of(listed)));
+                return None;
             }
-            Ok(stat) => {
-                // The files behind a large one would wait for it, with other threads idle.
-                if stat.st_size >= LARGE_BYTES && !rest.is_empty() && walk.most_threads > 1 {
-                    dir.waits_for_more(1);
-                    self.give(Task::Files(Arc::clone(dir), mem::take(rest)));
-                }
-                if u64::try_from(stat.st_size).is_ok_and(|bytes| bytes >= SHOWN_APART_BYTES)
-                    && walk.listener.wants_counts()
-                {
-                    self.tell_counts();
-                }
-                let hopes = self.hopes_for_free_names(dir);
-                let is_new = Cell::new(dir.is_new || hopes);
-                // Rank 0, started again, takes what has its name for whole.
-                let is_after_shares = matches!(walk.common.extent, Extent::Rest { .. });
-                let copy = || {
-                    self.replace_other_kind((dir, pair), name, stat)?;
-                    let options = self.options_of(is_last || is_after_shares, &target);
-                    let mut events = &walk.listener;
-                    // A second attempt may find the first one's file, and the source read in part.
-                    let is_first = is_new.replace(false);
-                    let opened = opened.as_ref().filter(|_| is_first).map(|(fd, _)| fd.as_fd());
-                    let common = Common { opened, options, ..walk.common };
-                    let to = (target, is_first);
-                    common.copy_file((source, stat), to, Some(dir), &mut events)
-                };
-                let is_link =
-                    || target.stat(false).is_ok_and(|stat| kind(&stat) == FileType::Symlink);
-                match self.with_descriptors(copy) {
-                    // The name was not free after all. A link is refused without EEXIST, as if nothing were behind it.
-                    Err(error) if hopes && (error.is_about_existing() || is_link()) => {
-                        self.with_descriptors(copy)
-                    }
-                    copied => copied,
-                }
-            }
+        }
+        // The files behind a large one would wait for it, with other threads idle.
+        if stat.st_size >= LARGE_BYTES && !rest.is_empty() && walk.most_threads > 1 {
+            dir.waits_for_more(1);
+            self.give(Task::Files(Arc::clone(dir), mem::take(rest)));
+        }
+        if u64::try_from(stat.st_size).is_ok_and(|bytes| bytes >= SHOWN_APART_BYTES)
+            && walk.listener.wants_counts()
+        {
+            self.tell_counts();
+        }
+        let opened = opened.as_ref().map(|(fd, _)| fd.as_fd());
+        Some(self.copied((dir, pair), (source, stat, opened), target, is_last))
+    }
+
+    /// Copies a file that is this walk's, at first as if its name were free where that is likely.
+    fn copied(
+        &self,
+        (dir, pair): (&Arc<Dir>, &Pair),
+        (source, stat, opened): (Place<'_>, &Stat, Option<BorrowedFd<'_>>),
+        target: Place<'_>,
+        is_last: bool,
+    ) -> Result<Done, Error> {
+        let walk = self.walk;
+        let hopes = self.hopes_for_free_names(dir);
+        let is_new = Cell::new(dir.is_new || hopes);
+        // Rank 0, started again, takes what has its name for whole.
+        let is_after_shares = matches!(walk.common.extent, Extent::Rest { .. });
+        let copy = || {
+            self.replace_other_kind((dir, pair), target.name.as_os_str(), stat)?;
+            let options = self.options_of(is_last || is_after_shares, &target);
+            let mut events = &walk.listener;
+            // A second attempt may find the first one's file, and the source read in part.
+            let is_first = is_new.replace(false);
+            let common = Common { opened: opened.filter(|_| is_first), options, ..walk.common };
+            let to = (target, is_first);
+            common.copy_file((source, stat), to, Some(dir), &mut events)
         };
-        self.ended(&result);
-        self.back_to(before);
+        let is_link = || target.stat(false).is_ok_and(|stat| kind(&stat) == FileType::Symlink);
+        match self.with_descriptors(copy) {
+            // The name was not free after all. A link is refused without EEXIST, as if nothing were behind it.
+            Err(error) if hopes && (error.is_about_existing() || is_link()) => {
+                self.with_descriptors(copy)
+            }
+            copied => copied,
+        }
     }
 
     /// A file that comes last vouches for the others, so nobody may find a part of it. What is no file is written to as ever.
