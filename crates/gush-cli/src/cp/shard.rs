@@ -5,14 +5,47 @@ use std::env;
 use gush_tree::{Shard, Share};
 use indicatif::HumanBytes;
 
-/// The variables that tell the rank and the number of ranks. The nearest to the process comes first: `mpirun` in a job of
-/// Slurm starts processes that have the variables of both.
-const VARIABLES: [(&str, &str); 4] = [
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("PMI_RANK", "PMI_SIZE"),
-    ("SLURM_PROCID", "SLURM_NTASKS"),
-    ("JOB_COMPLETION_INDEX", "JOB_COMPLETION_COUNT"),
+/// How a launcher tells a process its rank.
+struct Launcher {
+    rank: &'static str,
+    ranks: &'static str,
+    /// The variables that together name a launch, and no other one, to all of its ranks: the first of them are always set, the others
+    /// not always. None where the launcher names no launch: rank 0 would wait in vain for ranks with another name.
+    launch: (&'static [&'static str], &'static [&'static str]),
+}
+
+/// The nearest to the process comes first: `mpirun` in a job of Slurm starts processes that have the variables of both.
+const LAUNCHERS: [Launcher; 4] = [
+    Launcher {
+        rank: "OMPI_COMM_WORLD_RANK",
+        ranks: "OMPI_COMM_WORLD_SIZE",
+        // Not Slurm's: the daemons that start the ranks on other machines are a step of their own there.
+        launch: (&["PMIX_NAMESPACE"], &[]),
+    },
+    Launcher { rank: "PMI_RANK", ranks: "PMI_SIZE", launch: (&[], &[]) },
+    Launcher {
+        rank: "SLURM_PROCID",
+        ranks: "SLURM_NTASKS",
+        // A requeued job has the same numbers, and counts its restarts from the second start on.
+        launch: (&["SLURM_JOB_ID", "SLURM_STEP_ID"], &["SLURM_RESTART_COUNT"]),
+    },
+    Launcher { rank: "JOB_COMPLETION_INDEX", ranks: "JOB_COMPLETION_COUNT", launch: (&[], &[]) },
 ];
+
+impl Launcher {
+    /// The name of the launch that this process is of.
+    fn launch(&self, variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+        let (always, at_times) = self.launch;
+        let mut name = String::new();
+        for key in always {
+            name.push_str(&format!("{key}={}\n", variable(key)?));
+        }
+        for key in at_times {
+            name.push_str(&format!("{key}={}\n", variable(key).unwrap_or_default()));
+        }
+        (!name.is_empty()).then_some(name)
+    }
+}
 
 /// Reads `auto` or `I/N`; `None` if one process copies all.
 pub fn read(text: &str) -> Result<Option<Shard>, String> {
@@ -28,7 +61,8 @@ pub fn read(text: &str) -> Result<Option<Shard>, String> {
 }
 
 fn from(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Shard>, String> {
-    for (rank_name, ranks_name) in VARIABLES {
+    for launcher in LAUNCHERS {
+        let Launcher { rank: rank_name, ranks: ranks_name, .. } = launcher;
         let Some(rank) = variable(rank_name) else { continue };
         let ranks = variable(ranks_name)
             .ok_or_else(|| format!("{rank_name} is set, and {ranks_name} is not"))?;
@@ -36,11 +70,16 @@ fn from(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Shard>, Stri
         let (rank, ranks) = numbers.ok_or_else(|| {
             format!("{rank_name} and {ranks_name} are '{rank}' and '{ranks}', no numbers")
         })?;
-        return one_of(rank, ranks);
+        let shard = one_of(rank, ranks)?;
+        let launch = launcher.launch(&variable);
+        return Ok(shard.map(|shard| match launch {
+            Some(name) => shard.launched_as(name.as_bytes()),
+            None => shard,
+        }));
     }
     Err(format!(
         "none of {} is set; start the ranks by srun or mpirun, or name each as I/N",
-        VARIABLES.map(|(rank, _)| rank).join(", ")
+        LAUNCHERS.map(|launcher| launcher.rank).join(", ")
     ))
 }
 
@@ -82,7 +121,7 @@ mod tests {
 
     #[test]
     fn each_scheduler_tells_the_rank_and_the_nearest_one_decides() {
-        for (rank, ranks) in VARIABLES {
+        for Launcher { rank, ranks, .. } in LAUNCHERS {
             assert_eq!(given(&[(rank, "2"), (ranks, "3")]), Ok(Shard::new(2, 3)), "{rank}");
             assert_eq!(given(&[(rank, "0"), (ranks, "1")]), Ok(None));
             assert!(given(&[(rank, "3"), (ranks, "3")]).unwrap_err().contains("no rank 3 of 3"));
@@ -94,6 +133,40 @@ mod tests {
         let mpi = [("OMPI_COMM_WORLD_RANK", "1"), ("OMPI_COMM_WORLD_SIZE", "2")];
         assert_eq!(given(&[slurm, mpi].concat()), Ok(Shard::new(1, 2)));
         assert!(given(&[]).unwrap_err().starts_with("none of OMPI"));
+    }
+
+    #[test]
+    fn a_launch_has_a_name_where_the_launcher_gives_one() {
+        let slurm = [("SLURM_PROCID", "1"), ("SLURM_NTASKS", "2")];
+        let step = [("SLURM_JOB_ID", "7"), ("SLURM_STEP_ID", "0")];
+        let mpi = [("OMPI_COMM_WORLD_RANK", "1"), ("OMPI_COMM_WORLD_SIZE", "2")];
+        let pmi = [("PMI_RANK", "1"), ("PMI_SIZE", "2")];
+        let pod = [("JOB_COMPLETION_INDEX", "1"), ("JOB_COMPLETION_COUNT", "2")];
+        let nameless = Ok(Shard::new(1, 2));
+        for set in [&slurm[..], &mpi, &pmi, &pod] {
+            assert_eq!(given(set), nameless, "{set:?}");
+        }
+        for set in [&[("SLURM_JOB_ID", "7")][..], &[("SLURM_STEP_ID", "0")]] {
+            assert_eq!(given(&[&slurm[..], set].concat()), nameless, "{set:?}");
+        }
+        // Ranks of one launch may be of several steps of Slurm, or of none.
+        assert_eq!(given(&[&mpi[..], &slurm, &step].concat()), nameless);
+        assert_eq!(given(&[&pmi[..], &slurm, &step].concat()), nameless);
+        let launches: [&[(&str, &str)]; 6] = [
+            &[&slurm[..], &step].concat(),
+            &[&slurm[..], &step, &[("SLURM_RESTART_COUNT", "1")]].concat(),
+            &[&slurm[..], &[("SLURM_JOB_ID", "7"), ("SLURM_STEP_ID", "1")]].concat(),
+            &[&slurm[..], &[("SLURM_JOB_ID", "70"), ("SLURM_STEP_ID", "")]].concat(),
+            &[&mpi[..], &[("PMIX_NAMESPACE", "1234")]].concat(),
+            &[&mpi[..], &[("PMIX_NAMESPACE", "1235")], &slurm, &step].concat(),
+        ];
+        for (number, one) in launches.iter().enumerate() {
+            assert_eq!(given(one), given(one));
+            assert_ne!(given(one), nameless);
+            for other in &launches[number + 1..] {
+                assert_ne!(given(one), given(other), "{one:?} {other:?}");
+            }
+        }
     }
 
     #[test]

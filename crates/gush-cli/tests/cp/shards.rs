@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -368,7 +369,7 @@ fn a_manifest_is_copied_when_every_share_is_whole() {
 }
 
 /// Which files of the tree `a` are a rank's, found out by a copy of its share alone.
-fn share_of(dir: &Path, rank: u32, ranks: u32) -> impl Fn(&str) -> bool {
+fn share_of(dir: &Path, rank: u32, ranks: u32) -> impl Fn(&str) -> bool + use<> {
     let mut child = start(dir, &format!("{rank}/{ranks}"), &["-r", "a", "probe"]);
     let state = dir.join(".probe.gush-shards");
     wait_for(&state.join(format!("rank-{rank}.journal")));
@@ -924,6 +925,90 @@ fn a_rank_that_is_started_again_takes_its_report_back() {
     }
     again.kill().unwrap();
     again.wait().unwrap();
+}
+
+type Variables<'a> = &'a [(&'a str, &'a str)];
+
+/// A rank that takes rank and launch from `variables`.
+fn launch(dir: &Path, variables: [Variables<'_>; 2]) -> Child {
+    let mut command: Command = gush();
+    command.args(["cp", "-aT", "--resume", "--shard=auto", "a", "d"]).current_dir(dir);
+    command.envs(variables.concat()).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// A tree that rank 1 of 2 has not copied whole: so says the report that an earlier launch left.
+fn with_report_of(variables: [Variables<'_>; 2]) -> tempfile::TempDir {
+    let dir = tree();
+    let is_own = share_of(dir.path(), 1, 2);
+    let hindered = (0..20).find(|file| is_own(&format!("e/f{file}"))).unwrap();
+    let hindrance = dir.path().join(format!("d/e/f{hindered}"));
+    fs::create_dir_all(hindrance.join("in the way")).unwrap();
+    let (status, said) = end(launch(dir.path(), variables));
+    assert_eq!(status, Some(1), "{said}");
+    assert!(dir.path().join(".d.gush-shards/rank-1.done").exists(), "{said}");
+    fs::remove_dir_all(hindrance).unwrap();
+    dir
+}
+
+const SLURM: [Variables<'_>; 2] = [
+    &[("SLURM_NTASKS", "2"), ("SLURM_PROCID", "0")],
+    &[("SLURM_NTASKS", "2"), ("SLURM_PROCID", "1")],
+];
+const OPEN_MPI: [Variables<'_>; 2] = [
+    &[("OMPI_COMM_WORLD_SIZE", "2"), ("OMPI_COMM_WORLD_RANK", "0")],
+    &[("OMPI_COMM_WORLD_SIZE", "2"), ("OMPI_COMM_WORLD_RANK", "1")],
+];
+const STEP: Variables<'_> = &[("SLURM_JOB_ID", "7"), ("SLURM_STEP_ID", "0")];
+
+/// A report of an earlier launch is there until its rank has begun again, which may be after rank 0 looks.
+#[test]
+fn rank_0_waits_for_ranks_that_the_same_launch_starts_again() {
+    let requeued = [STEP, &[("SLURM_RESTART_COUNT", "1")]].concat();
+    let launches: [(_, Variables<'_>, Variables<'_>); 3] = [
+        (SLURM, STEP, &requeued),
+        (SLURM, STEP, &[("SLURM_JOB_ID", "7"), ("SLURM_STEP_ID", "1")]),
+        (OPEN_MPI, &[("PMIX_NAMESPACE", "1234")], &[("PMIX_NAMESPACE", "1235")]),
+    ];
+    let started = launches.map(|(ranks, earlier, launched)| {
+        let dir = with_report_of([ranks[1], earlier]);
+        let first = launch(dir.path(), [ranks[0], launched]);
+        (dir, first, [ranks[1], launched])
+    });
+    for (dir, mut first, other) in started {
+        let mut messages = BufReader::new(first.stderr.take().unwrap());
+        let mut said = String::new();
+        messages.read_line(&mut said).unwrap();
+        assert_eq!(said, "gush: cp: waiting for rank 1\n", "{other:?}");
+        let (status, said) = end(launch(dir.path(), other));
+        assert_eq!(status, Some(0), "{other:?}: {said}");
+        let mut said = String::new();
+        messages.read_to_string(&mut said).unwrap();
+        assert_eq!(first.wait().unwrap().code(), Some(0), "{other:?}: {said}");
+        assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")), "{other:?}");
+        assert_eq!(names(dir.path()), ["a", "d"]);
+    }
+}
+
+/// Where one of the two knows no launch, nothing tells an old report from a new one.
+#[test]
+fn a_report_counts_where_rank_0_or_its_rank_knows_no_launch() {
+    let pmi: [Variables<'_>; 2] =
+        [&[("PMI_SIZE", "2"), ("PMI_RANK", "0")], &[("PMI_SIZE", "2"), ("PMI_RANK", "1")]];
+    let cases: [([Variables<'_>; 2], [Variables<'_>; 2]); 3] = [
+        // Rank 0 is lost, and started again by hand.
+        ([SLURM[1], STEP], [pmi[0], &[]]),
+        // Rank 1 was, and rank 0 is of a launch.
+        ([pmi[1], &[]], [SLURM[0], STEP]),
+        // The launcher names none.
+        ([pmi[1], STEP], [pmi[0], &[("SLURM_JOB_ID", "8"), ("SLURM_STEP_ID", "0")]]),
+    ];
+    for (reported, rank_0) in cases {
+        let dir = with_report_of(reported);
+        let (status, said) = end(launch(dir.path(), rank_0));
+        assert_eq!(status, Some(1), "{reported:?}: {said}");
+        assert!(said.contains("; 1 of them failed"), "{reported:?}: {said}");
+    }
 }
 
 /// The state says which files are done: another user's could say so of files that are not.

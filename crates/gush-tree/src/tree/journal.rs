@@ -536,7 +536,12 @@ pub(super) fn is_written(shown: &Path) -> Error {
 /// The copy of this source with these options. Others, such as the number of threads, may change.
 pub(crate) fn which_copy(options: &Options, source: &Stat) -> Fingerprint {
     let Options { make, data, dereference, specials, preserve, shard, .. } = options;
-    let text = format!("{make:?} {data} {dereference:?} {specials:?} {preserve:?} {shard:?}");
+    // Another launch goes on with the journal.
+    let rank = shard.map_or_else(
+        || "None".to_owned(),
+        |shard| format!("Some(Shard {{ rank: {}, ranks: {} }})", shard.rank(), shard.ranks()),
+    );
+    let text = format!("{make:?} {data} {dereference:?} {specials:?} {preserve:?} {rank}");
     // A rank may go on on another machine, where devices have other numbers.
     let device = if shard.is_some() { 0 } else { source.st_dev };
     fingerprint(&[text.as_bytes(), &numbers(&[device, source.st_ino])])
@@ -610,6 +615,8 @@ mod tests {
             which_copy(&options, &stat),
             which_copy(&Options { shard: Shard::new(1, 2), ..options.clone() }, &stat),
         ];
+        let shard = Shard::new(1, 2).map(|shard| shard.launched_as(b"any"));
+        assert_eq!(Some(&which_copy(&Options { shard, ..options }, &stat)), fingerprints.last());
         let text = fingerprints.map(|of| line(Word::Done, of)).concat();
         assert_eq!(format!("{:032x}", hash(text.as_bytes())), "1057b98c63d48877c0ddf6c5ca7c7edb");
         assert_eq!(Word::Copy.text(), format!("{HEADING}{FORMAT}"));

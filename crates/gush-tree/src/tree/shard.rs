@@ -74,13 +74,30 @@ const TELLS_AFTER: Duration = Duration::from_secs(5);
 pub struct Shard {
     rank: u32,
     ranks: u32,
+    /// A hash of the launcher's name for this launch, if the launcher has one.
+    launch: Option<u64>,
 }
 
 impl Shard {
     /// Rank `rank` of `ranks`, which count from 0; `None` if there is no such rank.
     #[must_use]
     pub fn new(rank: u32, ranks: u32) -> Option<Self> {
-        (rank < ranks).then_some(Self { rank, ranks })
+        (rank < ranks).then_some(Self { rank, ranks, launch: None })
+    }
+
+    /// This rank, started by the launch with this name, which is the same for all ranks of the launch and for no other launch.
+    ///
+    /// Rank 0 waits for reports of its own launch, and so not for those that a launch left which was killed. A report
+    /// counts also where rank 0 or the reporting rank knows of no launch.
+    ///
+    /// ```
+    /// use gush_tree::Shard;
+    /// let rank = Shard::new(0, 4).map(|shard| shard.launched_as(b"job 7, step 0"));
+    /// # assert_ne!(rank, Shard::new(0, 4));
+    /// ```
+    #[must_use]
+    pub fn launched_as(self, name: &[u8]) -> Self {
+        Self { launch: Some(xxh3_64(name)), ..self }
     }
 
     /// Does this rank copy the file with this path from the tree's root? Exactly one does.
@@ -96,6 +113,10 @@ impl Shard {
 
     pub(crate) fn rank(self) -> u32 {
         self.rank
+    }
+
+    pub(super) fn ranks(self) -> u32 {
+        self.ranks
     }
 
     /// The other ranks.
@@ -144,25 +165,38 @@ impl Share {
     fn text(&self, shard: Shard) -> String {
         let Self { files, bytes, seen: Seen { all, own }, divided_files, is_complete } = self;
         let complete = u8::from(*is_complete);
+        let launch = shard.launch.map_or_else(String::new, |launch| format!(" {launch}"));
         format!(
-            "share {} {} {all} {own} {divided_files} {files} {bytes} {complete} end\n",
+            "share {} {} {all} {own} {divided_files} {files} {bytes} {complete}{launch} end\n",
             shard.rank, shard.ranks
         )
     }
 
+    /// Reads the report of `shard`; `None` for anything else, a report of another launch included.
     fn read(text: &str, shard: Shard) -> Option<Self> {
         // A report that is read while it is being written has no end yet.
         let text = text.strip_prefix("share ")?.strip_suffix(" end\n")?;
         let numbers: Option<Vec<u64>> = text.split(' ').map(|word| word.parse().ok()).collect();
-        match *numbers?.as_slice() {
-            [rank, ranks, all, own, divided_files, files, bytes, complete]
-                if (rank, ranks) == (shard.rank.into(), shard.ranks.into()) =>
-            {
-                let seen = Seen { all, own };
-                Some(Self { files, bytes, is_complete: complete == 1, seen, divided_files })
-            }
-            _ => None,
-        }
+        let numbers = numbers?;
+        let [rank, ranks, all, own, divided_files, files, bytes, complete, ref launch @ ..] =
+            *numbers.as_slice()
+        else {
+            return None;
+        };
+        let is_of_this_launch = match (launch, shard.launch) {
+            ([launch], Some(ours)) => *launch == ours,
+            // A rank started by hand stands in for one that was lost.
+            ([], _) | ([_], None) => true,
+            _ => return None,
+        };
+        let is_of_rank = (rank, ranks) == (shard.rank.into(), shard.ranks.into());
+        (is_of_rank && is_of_this_launch).then_some(Self {
+            files,
+            bytes,
+            is_complete: complete == 1,
+            seen: Seen { all, own },
+            divided_files,
+        })
     }
 }
 
@@ -608,17 +642,26 @@ mod tests {
 
     #[test]
     fn a_report_is_read_as_written_and_no_other() {
-        let shard = Shard { rank: 2, ranks: 3 };
+        let shard = Shard::new(2, 3).unwrap();
         let (is_complete, bytes) = (true, u64::MAX);
         let seen = Seen { all: u64::MAX - 1, own: 9 };
         let share = Share { files: 4, bytes, is_complete, seen, divided_files: 1 };
         let text = share.text(shard);
         assert_eq!(Share::read(&text, shard), Some(share));
         assert_eq!(Share::read(&text[..text.len() - 1], shard), None);
-        assert_eq!(Share::read(&text, Shard { rank: 1, ranks: 3 }), None);
-        assert_eq!(Share::read(&text, Shard { rank: 2, ranks: 4 }), None);
+        assert_eq!(Share::read(&text, Shard::new(1, 3).unwrap()), None);
+        assert_eq!(Share::read(&text, Shard::new(2, 4).unwrap()), None);
         let failed = Share { is_complete: false, ..share };
         assert_eq!(Share::read(&failed.text(shard), shard), Some(failed));
+        let (one, other) = (shard.launched_as(b"one"), shard.launched_as(b"other"));
+        for (writer, reader, counts) in
+            [(one, one, true), (one, other, false), (one, shard, true), (shard, one, true)]
+        {
+            let text = share.text(writer);
+            assert_eq!(Share::read(&text, reader), Some(share).filter(|_| counts), "{text}");
+        }
+        let longer = share.text(one).replace(" end", " 1 end");
+        assert_eq!(Share::read(&longer, one), None);
     }
 
     #[test]
