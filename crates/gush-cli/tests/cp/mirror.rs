@@ -6,11 +6,9 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use rustix::fs::{CWD, FileType};
-use rustix::process::{Pid, Signal, kill_process};
-
 use crate::common::cp::{fails, names, stderr, stdout, succeeds, with_mounts};
 use crate::common::{copied_gush, nobody, skipped, strace};
+use rustix::fs::{CWD, FileType};
 
 fn tree(files: &[&str]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -341,33 +339,6 @@ fn the_first_failure_ends_the_removal() {
         $G cp -rT --delete --on-error=stop a d 2>&1 | grep -o 'd/[123]: cannot remove' | sort -u | wc -l; ls d";
     let Some(output) = with_mounts(dir.path(), script) else { return };
     assert_eq!(stdout(&output), "1\n1\n2\n3\n", "{}", stderr(&output));
-}
-
-/// Also in the middle of one directory, however much is in there.
-#[test]
-fn ctrl_c_ends_the_removal_of_a_directory() {
-    const FILES: usize = 200;
-    let old: Vec<_> = (0..FILES).map(|number| format!("d/old/{number}")).collect();
-    let files: Vec<_> = old.iter().map(String::as_str).chain(["a/f"]).collect();
-    let dir = tree(&files);
-    let mut traced = match strace(&["-e", "inject=unlinkat:delay_enter=100000"]) {
-        Ok(traced) => traced,
-        Err(why) => return skipped(&why),
-    };
-    traced.args(["cp", "-rT", "--delete", "a", "d"]).current_dir(dir.path());
-    let mut tracer = traced.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let left = || fs::read_dir(dir.path().join("d/old")).map_or(0, Iterator::count);
-    while left() == FILES {
-        assert!(tracer.try_wait().unwrap().is_none(), "nothing was removed");
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
-    let pid = tracer.id();
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-    let copier = children.trim().parse().ok().and_then(Pid::from_raw).expect("one child");
-    kill_process(copier, Signal::INT).unwrap();
-    let output = tracer.wait_with_output().unwrap();
-    assert!(!output.status.success(), "{}", stderr(&output));
-    assert!(left() > 0, "all was removed: {}", stderr(&output));
 }
 
 #[test]

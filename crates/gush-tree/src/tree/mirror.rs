@@ -392,6 +392,8 @@ fn open_directory(above: BorrowedFd<'_>, name: &CStr, how: OFlags) -> io::Result
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]
@@ -405,5 +407,40 @@ mod tests {
             assert_eq!((entry.name.as_c_str(), entry.is_directory), (*name, *is_directory));
         }
         assert!(entries.pop().is_none());
+    }
+
+    /// A stop is heeded between two names of one directory, however much is in there.
+    #[test]
+    fn a_stop_ends_the_removal_in_the_middle_of_a_directory() {
+        const FILES: usize = 20;
+        const QUESTIONS_BEFORE_THE_STOP: usize = 5;
+        let dir = tempfile::tempdir().unwrap();
+        let old = dir.path().join("target/old");
+        std::fs::create_dir_all(&old).unwrap();
+        std::fs::create_dir(dir.path().join("source")).unwrap();
+        (0..FILES).for_each(|file| std::fs::write(old.join(file.to_string()), "").unwrap());
+        let open = |name| {
+            let path = dir.path().join(name);
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+            Place::here(&path).open(flags, Mode::empty()).unwrap()
+        };
+        let pair = Pair::new((open("source"), true), (open("target"), true));
+        let stat = fs::fstat(pair.target()).unwrap();
+        let questions = Cell::new(0);
+        let mirror = Mirror {
+            pair: &pair,
+            limits: &Limits::new(pair.target(), &stat, HashSet::new()),
+            is_in_source: false,
+            is_dry: false,
+            doubts: &|_| {},
+            is_protected: &|_, _| false,
+            is_stopped: &|| questions.replace(questions.get() + 1) >= QUESTIONS_BEFORE_THE_STOP,
+        };
+        mirror.run(&mut Shown::new(&dir.path().join("target")), |path, result| {
+            panic!("told of as removed or not: {}, {result:?}", path.display());
+        });
+        // One question comes before the directory itself.
+        let left = std::fs::read_dir(old).unwrap().count();
+        assert_eq!(left, FILES - (QUESTIONS_BEFORE_THE_STOP - 1));
     }
 }
