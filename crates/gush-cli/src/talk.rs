@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use gush_tree::quote;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -71,6 +72,19 @@ impl Talker {
     /// A control character of a name never reaches the terminal, whoever put the name into the message.
     pub fn say(&self, what: impl Display) {
         self.print(format_args!("{}: {}\n", self.prefix, without_controls(&what.to_string())));
+    }
+
+    /// As [`Talker::say`], for the thread that ends the program at a signal: the message is lost where standard error is full, and waits
+    /// for no other thread's message.
+    pub fn say_at_once(&self, what: impl Display) {
+        let text = format!("{}: {}\n", self.prefix, without_controls(&what.to_string()));
+        let stderr = rustix::stdio::stderr();
+        let mut fds = [PollFd::new(&stderr, PollFlags::OUT)];
+        let has_room = poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
+        if has_room && fds[0].revents().contains(PollFlags::OUT) {
+            // Nowhere is left to report a failure.
+            let _ = rustix::io::write(stderr, text.as_bytes());
+        }
     }
 
     /// Writes that `what` failed on the file `path`: `PATH: what: OS error`.

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Instant;
 
 use gush_tree::{
-    Census, Copier, Destination, Done, Error, Naming, NamingError, Options, Parents, Place,
+    Census, Copier, Destination, Done, Error, Naming, NamingError, Options, Parents, Place, Shard,
     journal_beside, quote, shards_beside, strip_trailing_slashes,
 };
 use rustix::fs::FileType;
@@ -79,8 +79,9 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
         ));
     }
     // Only then: a copy that leaves nothing to tidy up dies of a signal by default, as GNU cp does.
-    if (settings.options.makes_temporaries() || settings.naming.parents)
-        && let Err(errno) = gush_process::on_termination(gush_tree::remove_temporaries)
+    let shard = settings.options.shard;
+    if (settings.options.makes_temporaries() || settings.naming.parents || shard.is_some())
+        && let Err(errno) = gush_process::on_termination(tidy(shard, talker.clone()))
     {
         let why = crate::talk::errno_text(errno);
         return talker.fail(format_args!("cannot watch for signals: {why}"));
@@ -104,6 +105,16 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     match copied & teller.finish() {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
+    }
+}
+
+/// Tidies up at a signal. A rank says how the copy goes on, since the other ranks are to be started again with it.
+fn tidy(shard: Option<Shard>, talker: Talker) -> impl FnOnce() + Send + 'static {
+    move || {
+        gush_tree::remove_temporaries();
+        if let Some(shard) = shard {
+            talker.say_at_once(shard::interrupted(shard));
+        }
     }
 }
 

@@ -83,6 +83,14 @@ fn from(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Shard>, Stri
     ))
 }
 
+/// How a copy goes on of which this rank was interrupted.
+pub fn interrupted(shard: Shard) -> String {
+    let (rank, ranks) = (shard.rank(), shard.ranks());
+    format!(
+        "rank {rank} of {ranks} was interrupted: to go on, start all {ranks} ranks again, with --resume"
+    )
+}
+
 /// What all ranks copied, and the parts of the largest shares.
 pub fn summary(shares: &[Share]) -> String {
     let part = |of: fn(&Share) -> u64| {

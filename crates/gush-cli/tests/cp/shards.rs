@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::cp::{fails, names, script, stderr, succeeds};
 use crate::common::{copied_gush, gush, nobody, noise, skipped, strace, words_of};
@@ -1009,6 +1011,45 @@ fn a_report_counts_where_rank_0_or_its_rank_knows_no_launch() {
         assert_eq!(status, Some(1), "{reported:?}: {said}");
         assert!(said.contains("; 1 of them failed"), "{reported:?}: {said}");
     }
+}
+
+/// mpirun and srun hand Ctrl-C on to all ranks; all are to be started again.
+#[test]
+fn a_rank_that_is_interrupted_says_how_to_go_on() {
+    let dir = tree();
+    let words = ["-aT", "--resume", "a", "d"];
+    let slow = [&["--limit=20K", "--threads=1"][..], &words].concat();
+    let ranks = [0, 1].map(|rank| start(dir.path(), &format!("{rank}/2"), &slow));
+    for (rank, (child, signal)) in ranks.into_iter().zip([Signal::INT, Signal::TERM]).enumerate() {
+        wait_for(&dir.path().join(format!(".d.gush-shards/rank-{rank}.journal")));
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.signal(), Some(signal.as_raw()), "{}", stderr(&output));
+        let how = "to go on, start all 2 ranks again, with --resume";
+        let said = format!("gush: cp: rank {rank} of 2 was interrupted: {how}\n");
+        assert_eq!(stderr(&output), said);
+    }
+    let ranks = [0, 1].map(|rank| start(dir.path(), &format!("{rank}/2"), &words));
+    for (status, said) in ranks.map(end) {
+        assert_eq!(status, Some(0), "{said}");
+    }
+    assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")));
+}
+
+#[test]
+fn a_rank_whose_messages_nobody_reads_dies_of_a_signal_at_once() {
+    let dir = tree();
+    let (_unread, mut full) = std::io::pipe().unwrap();
+    let flags = rustix::fs::fcntl_getfl(&full).unwrap();
+    rustix::fs::fcntl_setfl(&full, flags | rustix::fs::OFlags::NONBLOCK).unwrap();
+    while full.write(&[0; 4096]).is_ok() {}
+    rustix::fs::fcntl_setfl(&full, flags).unwrap();
+    let mut command = gush();
+    command.args(["cp", "-a", "--shard=1/2", "--limit=20K", "a", "d"]).current_dir(dir.path());
+    let mut child = command.stderr(full).spawn().unwrap();
+    wait_for(&dir.path().join(".d.gush-shards/rank-1.journal"));
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(Signal::INT.as_raw()));
 }
 
 /// The state says which files are done: another user's could say so of files that are not.

@@ -111,11 +111,15 @@ impl Shard {
         self.owns(&inode.to_le_bytes())
     }
 
-    pub(crate) fn rank(self) -> u32 {
+    /// Which rank this is, from 0.
+    #[must_use]
+    pub fn rank(self) -> u32 {
         self.rank
     }
 
-    pub(super) fn ranks(self) -> u32 {
+    /// The number of all ranks.
+    #[must_use]
+    pub fn ranks(self) -> u32 {
         self.ranks
     }
 
