@@ -253,7 +253,9 @@ impl Limiter {
         if self.tokens >= worth_moving {
             return Ok(self.tokens as u64);
         }
-        let pause = Duration::from_secs_f64((worth_moving - self.tokens) / self.per_second());
+        let pause_seconds = (worth_moving - self.tokens) / self.per_second();
+        let pause = Duration::try_from_secs_f64(pause_seconds).unwrap_or(LONGEST_PAUSE);
+        let pause = pause.min(LONGEST_PAUSE);
         self.refused_until = now.checked_add(pause);
         Err(pause)
     }
@@ -299,6 +301,9 @@ impl Limiter {
 /// The longest sleep that is made up for: a process that was stopped is to send no burst of minutes when it goes on. Beside busy
 /// programs sleeps of 6 ms were seen to last 0.9 s.
 const MOST_LATE: Duration = Duration::from_secs(1);
+
+/// The longest pause that is told, so that callers may add the pause to any clock. Whoever asks again is told to pause again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(365 * 24 * 3600);
 
 #[cfg(test)]
 mod tests {
@@ -436,5 +441,20 @@ mod tests {
         }
         let allowed_bytes = limiter.allowance_at(now).unwrap();
         assert!(allowed_bytes <= 7, "{allowed_bytes}");
+    }
+
+    #[test]
+    fn a_debt_that_no_clock_reaches_is_a_long_pause() {
+        for bytes_per_second in [1, 2] {
+            let now = Instant::now();
+            let rate = Rate::bytes_per_second(bytes_per_second).unwrap();
+            let mut limiter = Limiter::begun_at(rate, now);
+            limiter.spend(u64::MAX);
+            limiter.spend(u64::MAX);
+            let pause = limiter.allowance_at(now).unwrap_err();
+            assert!(now.checked_add(pause).is_some(), "a clock reaches the end of {pause:?}");
+            limiter.begin_sleep();
+            assert!(limiter.allowance_at(now + pause).is_err(), "the debt stays");
+        }
     }
 }
