@@ -1,6 +1,6 @@
 //! `reflink`: the target shares the source's blocks until one of them is written.
 //!
-//! FICLONE for a whole file, FICLONERANGE for a part whose ends lie on block boundaries
+//! FICLONE for all of a file, FICLONERANGE for so many bytes, whose ends lie on block boundaries or at the end of the source
 //! (ioctl_ficlone(2); btrfs, xfs, bcachefs, NFS 4.2, OCFS2, within one file system). Elsewhere the
 //! kernel answers EOPNOTSUPP or EXDEV, in containers also EPERM, EACCES or ENOTTY.
 
@@ -58,6 +58,7 @@ impl Method for Reflink {
             source_at: source_offset(self.name(), pair)?,
             target_at: target_offset(self.name(), pair)?,
             length_bytes: pair.length_bytes,
+            target_was_bytes: pair.target.size_bytes(),
         }))
     }
 }
@@ -68,6 +69,20 @@ struct Sharing<'fd> {
     source_at: u64,
     target_at: u64,
     length_bytes: Option<u64>,
+    target_was_bytes: u64,
+}
+
+impl Sharing<'_> {
+    /// How many bytes FICLONE has brought: a source that has grown since the look at its size brings more than `len`, up to the end
+    /// of the target. Of a target that was longer before nobody can ask, so the bytes behind `len` are shared once more.
+    fn brought_bytes(&self, len: u64) -> u64 {
+        match self.target_was_bytes <= len {
+            true => {
+                sys::file::size_bytes(self.target).map_or(len, |size_bytes| size_bytes.max(len))
+            }
+            false => len,
+        }
+    }
 }
 
 impl Range for Sharing<'_> {
@@ -82,8 +97,10 @@ impl Range for Sharing<'_> {
         if len == 0 {
             return Step::Dry;
         }
-        // FICLONE clones an unaligned tail too, and every file system that clones has it.
-        let whole = self.source_at == 0 && self.target_at == 0 && len == size_bytes;
+        // FICLONE asks for no length, and so a source that grows all the time refuses no clone. Where a length was asked for, no byte
+        // behind that may come.
+        let is_bounded = self.length_bytes.is_some() || budget_bytes < left;
+        let whole = !is_bounded && self.source_at == 0 && self.target_at == 0;
         let (call, answer) = if whole {
             (Call::Ficlone, sys::file::ficlone(self.source, self.target))
         } else {
@@ -98,6 +115,7 @@ impl Range for Sharing<'_> {
         };
         match answer {
             Ok(()) => {
+                let len = if whole { self.brought_bytes(len) } else { len };
                 self.source_at += len;
                 self.target_at += len;
                 self.length_bytes = self.length_bytes.map(|length| length - len);

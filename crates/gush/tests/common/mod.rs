@@ -14,6 +14,7 @@ mod bytes;
 mod drain;
 mod feed;
 mod loopdev;
+pub mod mount;
 mod pipe;
 #[macro_use]
 pub mod refused;

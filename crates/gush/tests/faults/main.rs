@@ -9,6 +9,7 @@ mod cases;
 mod changing;
 mod descriptors;
 mod endings;
+mod growing;
 mod pipes;
 mod repeats;
 mod sizes;

@@ -3,37 +3,15 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use gush::{Call, Choice, Endpoint, Errno, MethodName, Mover, Refusals};
 
-use crate::common::{child, file_methods, file_of, is_root, noise, not_applicable, read_all, runs};
+use crate::common::mount::{self, knows, mounted, run};
+use crate::common::{file_methods, file_of, noise, not_applicable, read_all, runs};
 
 /// Runs an ignored test of this room as root of a new mount namespace.
 fn in_own_namespace(test: &str) -> Result<(), String> {
-    if !is_root() || !runs("unshare", &["--mount", "true"]) {
-        return Err("a mount namespace needs root, or unshare(1) is missing".into());
-    }
-    let (passed, said) = child(&["unshare", "--mount"], &format!("mounts::{test}"), &[]);
-    print!("{said}");
-    assert!(passed, "{said}");
-    Ok(())
-}
-
-fn run(program: &str, words: &[&str]) {
-    let out = Command::new(program).args(words).output().expect(program);
-    assert!(out.status.success(), "{program}: {}", String::from_utf8_lossy(&out.stderr));
-}
-
-/// An image of `mebibytes`, formatted and mounted; the mount goes with the namespace and the directory.
-fn mounted(mkfs: &str, mebibytes: u64, dir: &Path) -> PathBuf {
-    let (image, point) = (dir.join("image"), dir.join("mounted"));
-    File::create(&image).and_then(|file| file.set_len(mebibytes << 20)).expect("an image");
-    std::fs::create_dir(&point).expect("a directory");
-    let [image, mount] = [&image, &point].map(|path| path.to_str().expect("a path"));
-    run(mkfs, &["-q", image]);
-    run("mount", &["-o", "loop", image, mount]);
-    point
+    mount::in_own_namespace(&format!("mounts::{test}"))
 }
 
 fn create(path: PathBuf) -> OwnedFd {
@@ -298,9 +276,4 @@ fn reflink_clones_files_and_parts_on_btrfs() {
     if let Err(reason) = in_own_namespace("child_clones_on_btrfs") {
         skip!("{reason}");
     }
-}
-
-fn knows(file_system: &str) -> bool {
-    let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
-    known.lines().any(|line| line.ends_with(file_system)) || runs("modprobe", &["-q", file_system])
 }
