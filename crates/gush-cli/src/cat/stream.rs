@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use gush::{Kind, Pages, Port};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::param::page_size;
 
 use super::text::Formatter;
 
@@ -118,7 +119,16 @@ pub fn format(
     buffer: &mut Pages,
     buffer_bytes: usize,
 ) -> Result<(), End> {
-    let mut port = Port::of(&source).map_err(|errno| End::Source(errno.into()))?;
+    let failed = |errno: Errno| End::Source(errno.into());
+    let mut port = Port::of(&source).map_err(failed)?;
+    // The kernel drops the rest of a packet (O_DIRECT of pipe(2)), a page at most, that a read has cut.
+    let buffer_bytes = match port.kind() {
+        Kind::Pipe => buffer_bytes.max(page_size()),
+        _ => buffer_bytes,
+    };
+    if buffer.len_bytes() < buffer_bytes {
+        *buffer = Pages::new(buffer_bytes).map_err(failed)?;
+    }
     loop {
         // A finished line is shown before a wait, and small ones are collected while more is at hand.
         if !output.waiting.is_empty() && !is_ready(source) {

@@ -1,11 +1,11 @@
 //! `-l` by reading and writing: with `-S` or `-L` lines are counted before they are delivered, so that no byte behind the last of
 //! them passes. Without either nothing limits the lines, until `-R` gives a rate.
 
-use gush::{Pages, Port, Side};
+use gush::{Port, Side};
 use rustix::event::PollFlags;
 use rustix::fs::{SeekFrom, seek};
 
-use super::hand::{BUFFER_BYTES, Pace, delivered, unless_cancelled};
+use super::hand::{BUFFER_BYTES, Intake, Pace, delivered, unless_cancelled};
 use super::inputs::Input;
 use super::moving::{Halt, Moving};
 
@@ -15,15 +15,14 @@ use super::moving::{Halt, Moving};
 /// The failed call, and the side.
 pub fn lines(moving: &Moving<'_>, input: &Input, most_lines: u64) -> Result<(), Halt> {
     let halted = |side| move |errno| Halt::by(side, errno);
-    let mut source = Port::of(input).map_err(halted(Side::Source))?;
     let mut target = Port::of(&moving.output).map_err(halted(Side::Target))?;
     let mut pace = Pace::of(&moving.account);
     let buffer_bytes = moving.options.buffer_size.unwrap_or(BUFFER_BYTES).min(4 << 20);
-    let mut buffer = Pages::new(buffer_bytes).map_err(halted(Side::Source))?;
+    let mut source = Intake::of(input, buffer_bytes).map_err(halted(Side::Source))?;
     let mut left_lines = most_lines;
     while left_lines > 0 {
-        let read = |source: &mut Port<'_>| source.read_whole(&mut buffer, buffer_bytes);
-        let got = unless_cancelled(&moving.account, &mut source, PollFlags::IN, input, read)
+        let read = || source.read(buffer_bytes);
+        let got = unless_cancelled(&moving.account, PollFlags::IN, input, read)
             .map_err(halted(Side::Source))?;
         if got == 0 {
             return Ok(());
@@ -40,7 +39,7 @@ pub fn lines(moving: &Moving<'_>, input: &Input, most_lines: u64) -> Result<(), 
                     break;
                 }
             };
-            let rest = &buffer.as_slice()[done..got];
+            let rest = &source.taken(got)[done..];
             // A line has a byte at least: where so many may pass, no end has to be looked for.
             let lines = match now < rest.len() {
                 true => &rest[..end_of(rest, now, moving.options.separator())],

@@ -1,10 +1,10 @@
 //! `-O`: blocks of zeros become holes of the output, for every kind of input.
 
-use gush::{Errno, Pages, Port, Side};
+use gush::{Errno, Port, Side};
 use rustix::event::PollFlags;
 use rustix::fs::{SeekFrom, fstat, ftruncate, seek};
 
-use super::hand::{BUFFER_BYTES, Pace, delivered, unless_cancelled};
+use super::hand::{BUFFER_BYTES, Intake, Pace, delivered, unless_cancelled};
 use super::inputs::Input;
 use super::moving::{Halt, Moving};
 
@@ -19,33 +19,32 @@ pub fn pass(moving: &Moving<'_>, input: &Input, most_bytes: Option<u64>) -> Resu
     let halted = |side| move |errno| Halt::by(side, errno);
     let at_target = halted(Side::Target);
     let (account, output) = (&moving.account, &moving.output);
-    let mut source = Port::of(input).map_err(halted(Side::Source))?;
     let mut target = Port::of(output).map_err(at_target)?;
     let old_bytes = u64::try_from(fstat(output).map_err(at_target)?.st_size).unwrap_or(0);
     let mut at_bytes = rustix::fs::tell(output).map_err(at_target)?;
     let mut pace = Pace::of(account);
     let buffer_bytes = moving.options.buffer_size.unwrap_or(BUFFER_BYTES).min(4 << 20);
-    let mut buffer = Pages::new(buffer_bytes).map_err(halted(Side::Source))?;
+    let mut source = Intake::of(input, buffer_bytes).map_err(halted(Side::Source))?;
     let mut left_bytes = most_bytes.unwrap_or(u64::MAX);
     while left_bytes > 0 {
         let wanted = usize::try_from(left_bytes).unwrap_or(usize::MAX).min(buffer_bytes);
         let most = pace.allowance(wanted)?;
-        let read = |source: &mut Port<'_>| match source.next_datagram_bytes() {
+        let read = || match source.port.next_datagram_bytes() {
             // As the engine says where a datagram is longer than the rest of the length.
             Some(Ok(bytes)) if bytes as u64 > left_bytes => Err(Errno::MSGSIZE),
-            _ => source.read_whole(&mut buffer, most),
+            _ => source.read(most),
         };
-        let got = unless_cancelled(account, &mut source, PollFlags::IN, input, read)
-            .map_err(halted(Side::Source))?;
+        let got =
+            unless_cancelled(account, PollFlags::IN, input, read).map_err(halted(Side::Source))?;
         if got == 0 {
             break;
         }
         let mut done = 0;
         while done < got {
-            let run = first_run(&buffer.as_slice()[done..got], at_bytes);
+            let run = first_run(&source.taken(got)[done..], at_bytes);
             // Over old content zeros have to be written: a hole is only where nothing was.
             let is_hole = run.is_hole && at_bytes >= old_bytes;
-            let bytes = &buffer.as_slice()[done..done + run.bytes];
+            let bytes = &source.taken(got)[done..done + run.bytes];
             let put = match is_hole {
                 true => seek(output, SeekFrom::Current(run.bytes as i64)).map(|_| run.bytes),
                 false => delivered(account, &mut target, output, bytes),
@@ -54,7 +53,7 @@ pub fn pass(moving: &Moving<'_>, input: &Input, most_bytes: Option<u64>) -> Resu
                 lost_bytes: (got - done) as u64,
                 ..Halt::by(Side::Target, errno)
             })?;
-            account.observed.show(&buffer.as_slice()[done..done + put]);
+            account.observed.show(&bytes[..put]);
             account.set_bytes(account.bytes() + put as u64);
             pace.spend(put);
             (done, at_bytes) = (done + put, at_bytes + put as u64);

@@ -282,8 +282,8 @@ impl Turns<'_> {
     ) -> (usize, Result<(), Halt>) {
         let (account, mut done, mut counted) = (self.account, 0, 0);
         while done < bytes.len() {
-            let put = |target: &mut Port<'_>| put(target, done);
-            let more = match unless_cancelled(account, target, PollFlags::OUT, self.output, put) {
+            let put = || put(target, done);
+            let more = match unless_cancelled(account, PollFlags::OUT, self.output, put) {
                 Ok(more) => more,
                 Err(errno) => return (done, Err(Halt::by(Side::Target, errno))),
             };

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use crate::common::shell::{said, shell};
 use crate::common::{gnu, gush, skipped};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -144,4 +145,17 @@ fn any_files_show_as_gnu_cat_shows_them() {
         Ok(())
     });
     outcome.unwrap();
+}
+
+/// A packet of a pipe (O_DIRECT of pipe(2)) loses its rest in a shorter read.
+#[test]
+fn a_small_buffer_cuts_no_packet() {
+    let dir = TempDir::new().unwrap();
+    let text: String = (0..1000).map(|line| format!("{line:08}\n\n")).collect();
+    fs::write(dir.path().join("text"), &text).unwrap();
+    let line = "set -o pipefail; dd if=text bs=1000 oflag=direct status=none | $G cat -n --buffer-size=100";
+    let output = shell(dir.path(), line);
+    assert!(output.status.success(), "{}", said(&output));
+    let numbered = shell(dir.path(), "cat text | $G cat -n");
+    assert!(output.stdout == numbered.stdout, "other bytes");
 }

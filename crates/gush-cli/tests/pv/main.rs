@@ -8,5 +8,6 @@ mod beyond;
 mod command;
 mod lines;
 mod moves;
+mod packets;
 mod pairs;
 mod screen;
