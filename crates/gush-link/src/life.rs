@@ -575,46 +575,71 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Waits until the programs of both ends have done their work: their exit statuses count.
+    /// Waits until the programs of both ends have done their work: their exit statuses count. One limit is there for both, and the
+    /// first that fails ends the other.
     async fn programs(&self, first: Box<End>, second: Box<End>) -> Course {
+        if first.keeper.process().is_none() && second.keeper.process().is_none() {
+            return Course::of(Ending::Closed);
+        }
         let (a_name, b_name) = self.names();
-        let limit = self.shared.settings.linger.or(self.shared.settings.idle);
-        // The other conduits are closed here: a program sees the end of its input. Closing the master of a terminal is a
-        // hang-up (tty(4), SIGHUP), and throws away what the program has not read yet.
-        let ends = [(*first, a_name), (*second, b_name)].map(|(end, name)| {
-            let End { conduit, keeper, .. } = end;
-            (Some(conduit).filter(Conduit::is_terminal_master), keeper, name)
-        });
         // In one direction nobody ever reads what the program of the second end writes.
-        let heeds = [Some(LAST_WORDS), (!self.shared.settings.one_way).then_some(LAST_WORDS)];
-        for ((terminal, mut keeper, name), heed) in ends.into_iter().zip(heeds) {
-            if keeper.process().is_none() {
-                continue;
-            }
-            let finish = programs::finish_beside(terminal, heed, &mut keeper, name, limit);
-            match self.phase(Phase::Program, None, finish).await {
-                Err(left) => return self.left(left),
-                Ok(Finish::Well) => {
-                    if let Some(left) = programs::unread(&mut keeper, name) {
-                        match self.shared.forks {
-                            // Of many clients it may be the usual end.
-                            true => info!(id = self.id, "{left}"),
-                            false => warn!("{left}"),
-                        }
-                    }
-                }
-                Ok(Finish::Failed(failure)) => {
-                    return Course::failed(Ending::ProgramFailed, failure);
-                }
-                // The linger limit ends what goes on in peace, the idle limit with an error.
-                Ok(Finish::Late(failure)) if self.shared.settings.linger.is_some() => {
+        let second_heed = (!self.shared.settings.one_way).then_some(LAST_WORDS);
+        let finished = async {
+            tokio::try_join!(
+                self.program(first, a_name, Some(LAST_WORDS)),
+                self.program(second, b_name, second_heed)
+            )
+        };
+        let late = match self.phase(Phase::Program, None, finished).await {
+            Err(left) => return self.left(left),
+            Ok(Err(failure)) => return Course::failed(Ending::ProgramFailed, failure),
+            Ok(Ok((a_late, b_late))) => a_late.into_iter().chain(b_late),
+        };
+        // The linger limit ends what goes on in peace, the idle limit with an error.
+        let mut course = Course::of(Ending::Closed);
+        for failure in late {
+            match (self.shared.settings.linger, course.ending) {
+                (None, Ending::Closed) => course = Course::failed(Ending::Idle, failure),
+                (Some(_), _) => {
                     warn!(id = self.id, "{failure}");
-                    return Course::of(Ending::Lingered);
+                    course = Course::of(Ending::Lingered);
                 }
-                Ok(Finish::Late(failure)) => return Course::failed(Ending::Idle, failure),
+                _ => warn!(id = self.id, "{failure}"),
             }
         }
-        Course::of(Ending::Closed)
+        course
+    }
+
+    /// Waits until the program of an end has done its work, and tells what it has left unread. Answers with the program that is still
+    /// at work at the limit.
+    ///
+    /// # Errors
+    /// The failure of the program.
+    async fn program(
+        &self,
+        end: Box<End>,
+        name: &Name<'_>,
+        heed: Option<Duration>,
+    ) -> Result<Option<Failure>, Failure> {
+        // The conduit of any other end is closed here: a program sees the end of its input. Closing the master of a terminal is a
+        // hang-up (tty(4), SIGHUP), and throws away what the program has not read yet.
+        let End { conduit, mut keeper, .. } = *end;
+        let terminal = Some(conduit).filter(Conduit::is_terminal_master);
+        let limit = self.shared.settings.linger.or(self.shared.settings.idle);
+        match programs::finish_beside(terminal, heed, &mut keeper, name, limit).await {
+            Finish::Well => {
+                if let Some(left) = programs::unread(&mut keeper, name) {
+                    match self.shared.forks {
+                        // Of many clients it may be the usual end.
+                        true => info!(id = self.id, "{left}"),
+                        false => warn!("{left}"),
+                    }
+                }
+                Ok(None)
+            }
+            Finish::Failed(failure) => Err(failure),
+            Finish::Late(failure) => Ok(Some(failure)),
+        }
     }
 }
 

@@ -783,6 +783,40 @@ fn a_program_that_outlives_the_idle_limit_is_a_failure_and_one_that_outlives_the
     }
 }
 
+/// One limit is there for both: each program that is still at work then is told.
+#[test]
+fn two_programs_have_one_limit() {
+    let programs = ["sleep 100", "sleep 101"];
+    let [one, other] =
+        programs.map(|sleeps| format!("shell:'exec >/dev/null </dev/null; {sleeps}'"));
+    let cases = [("-T", 1, "idle"), ("-t", 0, "lingered")].map(|(limit, code, ended)| {
+        // The end of a program's output is passed on after a second, within the idle limit.
+        let link = Running::start(&["--json", limit, "4", &one, &other]);
+        (link, limit, code, ended)
+    });
+    for (link, limit, code, ended) in cases {
+        let (status, _, said) = link.finish();
+        assert_eq!(status.code(), Some(code), "{limit}: {said}");
+        assert!(said.contains(&format!("\"ended\":\"{ended}\"")), "{limit}: {said}");
+        for program in programs {
+            let told = |line: &str| line.contains(program) && line.contains("still at work");
+            assert!(said.lines().any(told), "{limit}, {program}: {said}");
+        }
+    }
+}
+
+/// As the first program's failure ends the second, so does the second one's end the first.
+#[test]
+fn a_program_that_fails_is_told_while_the_other_goes_on() {
+    let goes_on = "shell:'exec >/dev/null </dev/null; sleep 100'";
+    let fails = "shell:'exec >/dev/null </dev/null; sleep 1.5; exit 3'";
+    for programs in [[goes_on, fails], [fails, goes_on]] {
+        let (status, _, said) = Running::start(&["--json", programs[0], programs[1]]).finish();
+        assert_eq!(status.code(), Some(1), "{programs:?}: {said}");
+        assert!(said.contains("\"ended\":\"program-failed\""), "{programs:?}: {said}");
+    }
+}
+
 /// The program reads on for ever, and is told of no end: all bytes are read, and nothing comes back.
 #[test]
 fn a_program_on_a_terminal_without_an_end_is_ended_once_it_has_read_all() {
