@@ -101,7 +101,14 @@ async fn exchange(mut stream: TcpStream, ledger: &Ledger) -> io::Result<()> {
         }
     };
     stream.write_all(answer.as_bytes()).await?;
-    stream.shutdown().await
+    stream.shutdown().await?;
+    // A close with unread bytes is a reset: the client could lose the answer (RFC 9112, 9.6). So the rest is dropped until the client
+    // closes, or the time of the exchange is over.
+    request.clear();
+    while stream.read_buf(&mut request).await? > 0 {
+        request.clear();
+    }
+    Ok(())
 }
 
 /// The answer to `request`, once `request` is complete or known to be invalid.

@@ -153,6 +153,23 @@ fn other_requests_are_answered_as_http_wants() {
     assert!(!scrape(&place).is_empty(), "and it goes on");
 }
 
+/// A socket that is closed with unread bytes sends a reset, which may overtake the answer (`tcp_close` of net/ipv4/tcp.c).
+#[test]
+fn an_answer_arrives_also_where_the_request_goes_on_behind_it() {
+    let link = Running::start(&["--metrics", "127.0.0.1:0", LISTEN, "null:"]);
+    let place = place_of_metrics(&link);
+    // More than the kernel keeps between two programs.
+    let much = "x".repeat(64_000_000);
+    for (request, status) in [
+        (format!("GET / HTTP/1.1\r\nX: {much}\r\n\r\n"), "431"),
+        (format!("POST /metrics HTTP/1.1\r\nContent-Length: 64000000\r\n\r\n{much}"), "405"),
+        (format!("GET / HTTP/1.1\r\n\r\n{much}"), "200"),
+    ] {
+        let (head, _) = http(&place, &request);
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {head}");
+    }
+}
+
 #[test]
 fn a_place_in_use_is_told() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
