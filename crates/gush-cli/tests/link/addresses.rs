@@ -194,6 +194,28 @@ fn abstract_names_and_stale_sockets_are_served() {
     assert!(!path.exists());
 }
 
+/// The name that stands until the socket listens is not to be refused for its length.
+#[test]
+fn a_socket_may_have_the_longest_name_that_clients_can_reach() {
+    const LONGEST_BYTES: usize = 107;
+    let dir = TempDir::new().unwrap();
+    let listen = |name: &str| {
+        let mut command = gush();
+        command.args(["link", "--log", "info", &format!("unix-listen:{name}"), "exec:cat"]);
+        command.current_dir(dir.path());
+        Running::of(command)
+    };
+    let above = format!("{}/", dir.path().display());
+    let below = "s".repeat(LONGEST_BYTES - above.len());
+    for name in ["s".repeat(LONGEST_BYTES), format!("{above}{below}")] {
+        let link = listen(&name);
+        link.says("listening on ");
+        assert_eq!(through(dir.path(), &["-", &format!("unix:{name}")], "hello"), "hello");
+        assert!(link.finish().0.success());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "{name}: nothing is left");
+    }
+}
+
 #[test]
 fn range_refuses_strangers_and_says_so() {
     let strangers = format!("{LISTEN},range=192.0.2.0/24+[2001:db8::]/32");

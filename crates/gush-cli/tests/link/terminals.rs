@@ -69,6 +69,21 @@ fn a_pty_has_a_link_as_long_as_it_lives_and_ends_with_the_program_it_waited_for(
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
+#[test]
+fn the_link_of_a_pty_may_have_the_longest_name() {
+    let dir = TempDir::new().unwrap();
+    let names = ["n".repeat(255), "ö".repeat(127)];
+    for name in names.map(|name| dir.path().join(name)) {
+        let address = format!("pty,raw,wait-slave,link={}", name.display());
+        let link = Running::start(&[&address, &format!("tcp:{}", echo())]);
+        link.says("the pseudo-terminal is /dev/pts/");
+        eventually("the link is there", || name.exists());
+        talk(&mut opened(&name), b"x");
+        assert_eq!(link.finish().0.code(), Some(0));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}
+
 /// As with socat: programs open a serial line and close it again, and a virtual one is there all the time.
 #[test]
 fn a_pty_serves_one_program_after_the_other() {

@@ -4,9 +4,10 @@
 //! finds the name finds a server. If several servers start at once, none takes the name from another that
 //! already listens.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -30,6 +31,19 @@ pub(super) struct Hidden {
 /// The parts of a hidden name before and behind the wanted name.
 const HIDDEN: (&str, &str) = (".", ".gush-");
 
+/// So much of the wanted name is in the hidden one: with the numbers of a process it is shorter than the longest name of a socket behind
+/// `/proc/self/fd/N/`.
+const MOST_BYTES: usize = 48;
+
+/// The hidden name up to the numbers.
+fn hidden_start(wanted: &OsStr) -> OsString {
+    let wanted = wanted.as_bytes();
+    let mut start = OsString::from(HIDDEN.0);
+    start.push(OsStr::from_bytes(&wanted[..wanted.len().min(MOST_BYTES)]));
+    start.push(HIDDEN.1);
+    start
+}
+
 impl Hidden {
     /// Binds `fd` beside `wanted`.
     pub fn bind(fd: &OwnedFd, wanted: &Path) -> Result<Self, OpenError> {
@@ -49,10 +63,9 @@ impl Hidden {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         loop {
             let number = COUNT.fetch_add(1, Ordering::Relaxed);
-            let mut name = OsString::from(HIDDEN.0);
-            name.push(wanted.file_name().unwrap_or_default());
+            let mut name = hidden_start(wanted.file_name().unwrap_or_default());
             // The number of the process keeps servers apart that start at once, the count those of one process.
-            name.push(format!("{}{}-{number}", HIDDEN.1, std::process::id()));
+            name.push(format!("{}-{number}", std::process::id()));
             let path = wanted.with_file_name(name);
             match make(&path) {
                 Ok(()) => return Ok(Self { path }),
@@ -226,9 +239,7 @@ pub(super) fn is_bound_for(path: &Path, bound: &Path) -> bool {
     let (Some(name), Some(bound_name)) = (path.file_name(), bound.file_name()) else {
         return false;
     };
-    let mut start = OsString::from(HIDDEN.0);
-    start.push(name);
-    start.push(HIDDEN.1);
+    let start = hidden_start(name);
     bound.parent() == path.parent()
         && bound_name.as_encoded_bytes().starts_with(start.as_encoded_bytes())
 }
