@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::fs::{self, Access, AtFlags, CWD, Mode, OFlags};
 use rustix::io::{self, Errno, retry_on_intr};
 
+use crate::beside::NAME_MAX_BYTES;
 use crate::parents;
 use crate::place::{Place, proc_path};
 
@@ -123,7 +124,6 @@ impl Drop for Temporary<'_> {
 /// `.NAME.gush-XXXXXX`, with NAME cut to keep the whole name within the 255 bytes of a directory entry.
 fn temporary_name(base: &OsStr) -> OsString {
     const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-    const NAME_MAX_BYTES: usize = 255;
     const ADDED_BYTES: usize = ".".len() + ".gush-XXXXXX".len();
     // std's only source of randomness: a name that can be guessed could be taken before us.
     let mut random = RandomState::new().hash_one(std::process::id());

@@ -44,6 +44,7 @@ mod already_copied;
 mod atomic;
 mod backup;
 mod beneath;
+mod beside;
 mod data;
 mod destination;
 mod error;

@@ -392,3 +392,26 @@ fn a_file_that_was_done_with_fewer_promises_is_copied_again() {
         assert_eq!(about_file(options), (skipped.clone(), false), "{options:?}");
     }
 }
+
+/// The journal's name is longer than the target's, and a directory's entry has 255 bytes at most.
+#[test]
+fn a_target_with_the_longest_name_has_a_journal_of_its_own() {
+    let dir = tree(60);
+    let [one, other] = ["a", "b"].map(|last| format!("{}{last}", "n".repeat(254)));
+    let options = ["-a", "--resume", "-T", "a"];
+    for target in [&one, &other] {
+        let killed = script(
+            dir.path(),
+            &format!("ulimit -f 2; trap '' XFSZ; \"$G\" cp {} {target}", options.join(" ")),
+        );
+        assert!(!killed.status.success(), "a file is larger than that: {}", stderr(&killed));
+    }
+    assert_eq!(names(dir.path()).len(), 5, "two journals: {:?}", names(dir.path()));
+    for target in [&one, &other] {
+        succeeds(dir.path(), &[&options[..], &[target]].concat());
+        assert_eq!(facts(&dir.path().join(target), true), facts(&dir.path().join("a"), true));
+    }
+    let mut expected = vec!["a".to_owned(), one, other];
+    expected.sort();
+    assert_eq!(names(dir.path()), expected);
+}

@@ -754,3 +754,17 @@ fn ranks_write_through_links_to_files_as_one_process_does() {
         assert_eq!(outcome(&["0/2", "1/2"]), outcome(&[""]), "{options:?} {is_posix}");
     }
 }
+
+#[test]
+fn ranks_copy_to_a_target_with_the_longest_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = "n".repeat(255);
+    fs::create_dir(dir.path().join("a")).unwrap();
+    fs::write(dir.path().join("a/file"), "content").unwrap();
+    let ranks = ["0/2", "1/2"].map(|shard| start(dir.path(), shard, &["-a", "-T", "a", &target]));
+    for (status, said) in ranks.map(end) {
+        assert_eq!(status, Some(0), "{said}");
+    }
+    assert_eq!(fs::read(dir.path().join(&target).join("file")).unwrap(), b"content");
+    assert_eq!(names(dir.path()), ["a", &target]);
+}

@@ -7,7 +7,7 @@
 //! is a number of the format: another build of gush goes on with a journal only if both mean the same by each fingerprint.
 
 use std::collections::HashSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -20,13 +20,14 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::process;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::beside::hidden_name;
 use crate::destination::strip_trailing_slashes;
 use crate::error::Error;
 use crate::options::Options;
 use crate::place::{Place, kind, same_file};
 
-/// The beginning and the end of the journal's name, with the target's name between.
-const NAME: (&str, &str) = (".", ".gush-journal");
+/// The end of the journal's name, behind the target's name.
+const SUFFIX: &str = ".gush-journal";
 
 /// The most lines that wait to be written together, and the longest time after the last write.
 const WAITING_LINES: usize = 32;
@@ -106,7 +107,8 @@ fn format_of(first: &[u8]) -> Option<u32> {
     (is_whole || format > FORMAT).then_some(format)
 }
 
-/// The journal that [`Options::resume`](crate::Options::resume) keeps of a copy to `target`; `None` if the path ends in `..`.
+/// The journal that [`Options::resume`](crate::Options::resume) keeps of a copy to `target`; `None` if the path ends in `..`. Of a name too
+/// long for a journal beside it, the last bytes give way to a fingerprint.
 ///
 /// ```
 /// use std::path::Path;
@@ -121,10 +123,7 @@ pub fn journal_beside(target: &Path) -> Option<PathBuf> {
     if target.as_os_str().as_bytes().ends_with(b"/.") {
         return None;
     }
-    let mut name = OsString::from(NAME.0);
-    name.push(of);
-    name.push(NAME.1);
-    Some(target.with_file_name(name))
+    Some(target.with_file_name(hidden_name(of, SUFFIX)))
 }
 
 /// Some 128 bits of blake3: no two things have the same by chance.

@@ -6,7 +6,6 @@
 //! reports; then it copies the files that come last, gives the directories their attributes, and removes the state.
 
 use std::collections::HashSet;
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,6 +24,7 @@ use super::journal::{self, Fingerprint, Journal};
 use super::parts::{self, AfterShares, Parts};
 use super::taking::{Taker, Walkers, Walking};
 use super::{Extent, Operands, Walked, below_operand, dir, walk_tree};
+use crate::beside::hidden_name;
 use crate::destination::strip_trailing_slashes;
 use crate::error::Error;
 use crate::events::Events;
@@ -204,7 +204,8 @@ impl Share {
     }
 }
 
-/// The directory in which the ranks of a copy to `target` keep their state; `None` if the path ends in `..`.
+/// The directory in which the ranks of a copy to `target` keep their state; `None` if the path ends in `..`. Of a name too long for a
+/// directory beside it, the last bytes give way to a fingerprint.
 ///
 /// ```
 /// use std::path::Path;
@@ -218,10 +219,7 @@ pub fn shards_beside(target: &Path) -> Option<PathBuf> {
     if target.as_os_str().as_bytes().ends_with(b"/.") {
         return None;
     }
-    let mut name = OsString::from(".");
-    name.push(of);
-    name.push(SUFFIX);
-    Some(target.with_file_name(name))
+    Some(target.with_file_name(hidden_name(of, SUFFIX)))
 }
 
 /// Refuses a copy by one process that shall go on where ranks have begun: the ranks may still write, and what they have done stands in their own journals.

@@ -1,0 +1,44 @@
+//! Names of state beside a target, made of the target's own name.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The longest name of a directory entry (NAME_MAX of limits.h).
+pub(crate) const NAME_MAX_BYTES: usize = 255;
+
+/// `.NAME` with `suffix` behind. Where that is longer than a directory entry, NAME loses its last bytes, and a fingerprint of all of NAME
+/// takes their place: two long names that differ in their last bytes alone have state of their own.
+pub(crate) fn hidden_name(of: &OsStr, suffix: &str) -> OsString {
+    let of = of.as_bytes();
+    let room_bytes = NAME_MAX_BYTES - ".".len() - suffix.len();
+    let mut name = OsString::from(".");
+    if of.len() <= room_bytes {
+        name.push(OsStr::from_bytes(of));
+    } else {
+        let fingerprint = format!("~{:016x}", xxh3_64(of));
+        name.push(OsStr::from_bytes(&of[..room_bytes - fingerprint.len()]));
+        name.push(fingerprint);
+    }
+    name.push(suffix);
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_are_cut_and_stay_apart() {
+        let suffix = ".gush-journal";
+        for len in [1, 241, 242, 255] {
+            let [one, other] = ["a", "b"].map(|last| format!("{}{last}", "n".repeat(len - 1)));
+            let [hidden, of_other] =
+                [&one, &other].map(|name| hidden_name(OsStr::new(name), suffix));
+            assert!(hidden.len() <= NAME_MAX_BYTES && hidden != of_other, "{len}");
+            let is_whole = hidden.to_str() == Some(&format!(".{one}{suffix}"));
+            assert_eq!(is_whole, len <= 241, "{len}");
+        }
+    }
+}
