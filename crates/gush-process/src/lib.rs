@@ -324,7 +324,7 @@ pub fn ignore_sigpipe() {
 }
 
 /// Makes a write beyond the limit on file sizes (RLIMIT_FSIZE) fail with `EFBIG` instead of ending the process by SIGXFSZ, in
-/// this thread and in those that it starts: for a program that serves more than the one who wrote too much.
+/// this thread and in those that it starts: for a program that serves more than the one who wrote too much, or has something to tidy up.
 /// [`unblocked`] gives the signal back to a child program.
 ///
 /// # Errors

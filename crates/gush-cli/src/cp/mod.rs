@@ -16,7 +16,7 @@ use gush_tree::{
 use rustix::fs::FileType;
 
 use crate::args;
-use crate::talk::{Talker, die_if_nobody_reads};
+use crate::talk::{Talker, die_if_nobody_reads, errno_text};
 
 mod attributes;
 mod choice;
@@ -47,6 +47,10 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     };
     // The reader of a FIFO that has left is told by EPIPE, and only of bytes that there are.
     gush_process::ignore_sigpipe();
+    // A file above the limit on file sizes (ulimit -f) is told, and leaves no temporary name behind.
+    if let Err(errno) = gush_process::fail_beyond_file_size_limit() {
+        return talker.fail(format_args!("cannot block SIGXFSZ: {}", errno_text(errno)));
+    }
     let mut settings = match Settings::read(&words) {
         Ok(settings) => settings,
         Err(text) => return misuse(text),
@@ -83,7 +87,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     if (settings.options.makes_temporaries() || settings.naming.parents || shard.is_some())
         && let Err(errno) = gush_process::on_termination(tidy(shard, talker.clone()))
     {
-        let why = crate::talk::errno_text(errno);
+        let why = errno_text(errno);
         return talker.fail(format_args!("cannot watch for signals: {why}"));
     }
     if settings.options.recursive {

@@ -217,6 +217,42 @@ fn without_nameless_files(dir: &Path) -> Option<Command> {
     strace(&options).map_err(|why| skipped(&why)).ok()
 }
 
+/// `command` with at most so many KiB in a file, and SIGXFSZ as ever.
+fn limited(command: &Command, kib: u32) -> std::process::Output {
+    let mut shell = Command::new("bash");
+    shell.args(["-c", &format!("ulimit -c 0; ulimit -f {kib}; exec \"$0\" \"$@\"")]);
+    shell.arg(command.get_program()).args(command.get_args()).output().unwrap()
+}
+
+#[test]
+fn the_limit_on_file_sizes_leaves_no_temporary() {
+    let dir = with_files(&[("a", &noise(8 << 10, 1))]);
+    fs::create_dir(dir.path().join("d")).unwrap();
+    let real = dir.path().canonicalize().unwrap();
+    fs::write(real.join("d/b"), "old").unwrap();
+    let Some(mut traced) = without_nameless_files(&real.join("d")) else { return };
+    traced.args(["cp", "--atomic"]).args([real.join("a"), real.join("d/b")]);
+    let output = limited(&traced, 1);
+    assert_eq!(names(&real.join("d")), ["b"]);
+    assert_eq!(fs::read(real.join("d/b")).unwrap(), b"old");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("(ulimit -f)"), "{said}");
+}
+
+#[test]
+fn files_below_the_limit_on_file_sizes_are_copied_beside_those_above() {
+    let dir = with_files(&[("a", &noise(8 << 10, 1)), ("b", b"small")]);
+    fs::create_dir(dir.path().join("d")).unwrap();
+    let mut command = gush();
+    command.arg("cp").args(["a", "b", "d"].map(|name| dir.path().join(name)));
+    let output = limited(&command, 1);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("(ulimit -f)"), "{said}");
+    assert_eq!(fs::read(dir.path().join("d/b")).unwrap(), b"small");
+}
+
 #[test]
 fn a_signal_in_the_middle_of_an_atomic_copy_removes_the_temporary_and_ends_it() {
     for signal in ["INT", "TERM", "HUP"] {

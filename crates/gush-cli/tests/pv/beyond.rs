@@ -381,3 +381,17 @@ fn readings_come_while_bytes_do() {
     assert!(rest.lines().last().unwrap().contains("\"ended\":true"), "{rest}");
     assert!(child.wait().unwrap().success());
 }
+
+/// A limit on file sizes ends the transfer, not the program; a command of the transfer has the signal as ever.
+#[test]
+fn the_limit_on_file_sizes_is_told_and_leaves_nothing() {
+    let (dir, _) = source();
+    let line = "ulimit -c 0; ulimit -f 1; $G pv -q -P number source >got; echo $?; ls";
+    let output = shell(dir.path(), line);
+    let text = said(&output);
+    assert!(text.contains("File too large"), "{text}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "16\ngot\nsource\n", "{text}");
+    let line = "$G pv -q source -- sh -c 'kill -XFSZ $$'; echo $?";
+    let output = shell(dir.path(), &format!("ulimit -c 0; {line}"));
+    assert_eq!(output.stdout, b"153\n", "{}", said(&output));
+}
