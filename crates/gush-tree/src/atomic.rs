@@ -15,6 +15,7 @@ use rustix::io::{self, Errno, retry_on_intr};
 use crate::beside::NAME_MAX_BYTES;
 use crate::parents;
 use crate::place::{Place, proc_path};
+use crate::remedy;
 
 /// The temporary names that [`remove_temporaries`] must remove. Names are made, renamed and removed only
 /// while this list is locked, so each name in the list belongs to a file of ours.
@@ -70,6 +71,10 @@ impl<'a> Temporary<'a> {
     ) -> io::Result<(Self, T)> {
         static IDS: AtomicU64 = AtomicU64::new(0);
         let base = beside.name.file_name().ok_or(Errno::INVAL)?;
+        // The temporary name could be neither renamed nor removed.
+        if remedy::keeps_names(&beside) {
+            return Err(Errno::PERM);
+        }
         let dir = match beside.dir.as_raw_fd() == CWD.as_raw_fd() {
             true => None,
             false => Some(io::fcntl_dupfd_cloexec(beside.dir, 0)?),

@@ -26,7 +26,10 @@ pub(crate) fn not_changed(
 fn flag_in_the_way(place: &Place<'_>, errno: Errno) -> Option<&'static str> {
     match errno {
         // unlink(2) and rename(2) act on a link, not on the file behind it.
-        Errno::PERM => about(place, AtFlags::SYMLINK_NOFOLLOW).ok().and_then(|file| flag(&file)),
+        Errno::PERM => {
+            let of_file = about(place, AtFlags::SYMLINK_NOFOLLOW).ok().and_then(|file| flag(&file));
+            of_file.or_else(|| keeps_names(place).then_some(NAMES_STAY))
+        }
         _ => None,
     }
 }
@@ -66,6 +69,17 @@ pub(crate) fn for_writing(place: &Place<'_>) -> Option<&'static str> {
         return Some(remedy);
     }
     rehearsal::may_be_removed(place).is_ok().then_some("-f replaces it")
+}
+
+const NAMES_STAY: &str =
+    "the directory is append-only, and keeps each name: chattr -a removes this attribute";
+
+/// Does the directory keep each name that is made there, by the attribute `a` of chattr(1)?
+pub(crate) fn keeps_names(place: &Place<'_>) -> bool {
+    let directory = Place { name: place.parent(), ..*place };
+    // A kernel without statx(2) tells no attributes.
+    about(&directory, AtFlags::empty())
+        .is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::APPEND))
 }
 
 /// Does the directory or an attribute of the file keep the name, where the directory may be written?

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
 
-use crate::common::cp::{fails, names, script, stderr, succeeds, with_files};
+use crate::common::cp::{cp, fails, names, script, stderr, succeeds, with_files};
 use crate::common::{copied_gush, gush, nobody, noise, skipped, strace, words_of};
 use rustix::io::Errno;
 
@@ -251,6 +251,39 @@ fn files_below_the_limit_on_file_sizes_are_copied_beside_those_above() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("(ulimit -f)"), "{said}");
     assert_eq!(fs::read(dir.path().join("d/b")).unwrap(), b"small");
+}
+
+/// In a directory with the attribute `a` names are made, and none is removed or replaced (chattr(1)).
+#[test]
+fn a_directory_that_keeps_its_names_is_left_without_a_temporary() {
+    let dir = with_files(&[("a", b"new")]);
+    let kept = dir.path().join("d");
+    fs::create_dir(&kept).unwrap();
+    fs::write(kept.join("old"), "old").unwrap();
+    let chattr = |how: &str| Command::new("chattr").arg(how).arg(&kept).output();
+    if !chattr("+a").is_ok_and(|output| output.status.success()) {
+        return skipped("no chattr, no root, or no such attribute here");
+    }
+    let (new, old) = (kept.join("new"), kept.join("old"));
+    let made = cp(dir.path(), &["--atomic", "a", "d/new"]);
+    let replaced = cp(dir.path(), &["--atomic", "a", "d/old"]);
+    let source = dir.path().join("a");
+    let linked = cp(dir.path(), &["--atomic", "-s", "-f", source.to_str().unwrap(), "d/old"]);
+    let traced = without_nameless_files(&kept.canonicalize().unwrap());
+    let named = traced.map(|mut traced| {
+        traced.args(["cp", "--atomic"]).args([dir.path().join("a"), kept.join("other")]).output()
+    });
+    let left = names(&kept);
+    chattr("-a").unwrap();
+    assert_eq!(left, ["new", "old"]);
+    assert!(made.status.success(), "{}", stderr(&made));
+    assert_eq!((fs::read(new).unwrap(), fs::read(old).unwrap()), (b"new".into(), b"old".into()));
+    for refused in [Some(Ok(replaced)), Some(Ok(linked)), named].into_iter().flatten() {
+        let refused = refused.unwrap();
+        let said = stderr(&refused);
+        assert_eq!(refused.status.code(), Some(1), "{said}");
+        assert!(said.contains("Operation not permitted"), "{said}");
+    }
 }
 
 #[test]
