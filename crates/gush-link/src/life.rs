@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use gush::Rate;
 use gush_net::{Conduit, Counts, Ended, Error, Passed, Patience, Totals, Unsent, Used, Way};
+use gush_process::with_unit;
 use rustix::event::PollFlags;
 use rustix::fs::{Dev, FileType};
 use rustix::io::ioctl_fionread;
@@ -503,7 +504,7 @@ impl<'a> Life<'a> {
         let (first, second) = self.names();
         let mut why = format!("{first} to {second}: nothing moved");
         if let Some(limit) = limit {
-            why += &format!(" for {limit:?}");
+            why += &format!(" for {}", with_unit(limit));
         }
         if lost_bytes > 0 {
             why += &format!("; {lost_bytes} bytes taken and not delivered");

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use gush_net::Conduit;
 use gush_net::{Error, Options, Relay, Totals, Way};
+use gush_process::with_unit;
 use rustix::event::PollFlags;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -45,8 +46,9 @@ pub(crate) async fn finish_of(
         Some(limit) => match timeout(limit, keeper.finished()).await {
             Ok(finished) => finished,
             Err(_) => {
+                let limit = with_unit(limit);
                 let why =
-                    format!("{name}: the program was still at work after {limit:?}, and was ended");
+                    format!("{name}: the program was still at work after {limit}, and was ended");
                 return Finish::Late(Failure::new(why, None));
             }
         },

@@ -11,6 +11,7 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gush_process::with_unit;
 use ppp::{v1, v2};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
@@ -69,7 +70,7 @@ pub enum ProxyError {
     #[error("the connection ended within the PROXY header, after {0} bytes")]
     Ended(usize),
     /// The header did not come in time.
-    #[error("no PROXY header came within {0:?}")]
+    #[error("no PROXY header came within {}", with_unit(*.0))]
     Late(Duration),
     /// The socket failed.
     #[error("the PROXY header cannot be received: {0}")]

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 
+use gush_process::with_unit;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, mpsc};
 use tracing::error;
 
@@ -240,7 +241,8 @@ async fn drained(closed: impl Future<Output = ()>, shared: &Shared) -> Result<()
     closed.await;
     let were = if cut == 1 { "connection was" } else { "connections were" };
     let advice = shared.settings.advice("--drain TIME waits longer");
-    let why = format!("{cut} {were} cut {limit:?} after draining began{advice}");
+    let limit = with_unit(limit);
+    let why = format!("{cut} {were} cut {limit} after draining began{advice}");
     Err(Failure::new(why, None))
 }
 

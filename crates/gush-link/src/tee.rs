@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use gush_process::with_unit;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -228,7 +229,7 @@ fn wait_for_room(file: &File, most: Duration) -> io::Result<()> {
         let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
         match poll(&mut [PollFd::new(file, PollFlags::OUT)], Some(&left)) {
             Ok(0) => {
-                let why = format!("its reader took nothing for {most:?}");
+                let why = format!("its reader took nothing for {}", with_unit(most));
                 return Err(io::Error::new(io::ErrorKind::TimedOut, why));
             }
             Ok(_) => return Ok(()),
@@ -267,7 +268,7 @@ mod tests {
         tee.write(&vec![7; 2 << 20]);
         tee.finish(|| false);
         let failure = tee.failure().expect("there is no reader");
-        assert!(failure.ends_with("write: its reader took nothing for 20ms"), "{failure}");
+        assert!(failure.ends_with("write: its reader took nothing for 20 ms"), "{failure}");
         assert!(!tee.is_full());
     }
 

@@ -151,7 +151,7 @@ fn a_header_that_trickles_in_is_taken_and_the_data_behind_it_is_not() {
 fn silence_and_a_broken_header_end_the_wait() {
     let (_proxy, server) = pair();
     let late = run(accept(server.as_fd(), Duration::from_millis(50)));
-    assert_eq!(late.unwrap_err().to_string(), "no PROXY header came within 50ms");
+    assert_eq!(late.unwrap_err().to_string(), "no PROXY header came within 50 ms");
 
     let (mut proxy, server) = pair();
     proxy.write_all(b"PROXY TCP4 192.0").unwrap();

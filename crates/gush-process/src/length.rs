@@ -1,4 +1,4 @@
-//! Lengths of time, as people write them on a command line.
+//! Lengths of time, as people write them on a command line and read them in messages.
 
 use std::time::Duration;
 
@@ -36,6 +36,40 @@ pub fn seconds(text: &str) -> Option<Duration> {
     (duration.as_secs() <= LONGEST_S).then_some(duration)
 }
 
+/// A length of time for a message: a number, a space and a unit. Exact, in the largest unit that leaves no fraction from
+/// minutes on, and else in the largest that leaves a whole part.
+///
+/// ```
+/// use std::time::Duration;
+/// assert_eq!(gush_process::with_unit(Duration::from_millis(1500)), "1.5 s");
+/// assert_eq!(gush_process::with_unit(Duration::from_secs(120)), "2 min");
+/// ```
+#[must_use]
+pub fn with_unit(time: Duration) -> String {
+    let whole_s = time.as_secs();
+    if time.subsec_nanos() == 0 {
+        for (unit_s, unit) in [(3600, "h"), (60, "min")] {
+            if whole_s > 0 && whole_s.is_multiple_of(unit_s) {
+                return format!("{} {unit}", whole_s / unit_s);
+            }
+        }
+    }
+    let (unit_ns, digits, unit) = match time.as_nanos() {
+        0 | 1_000_000_000.. => (1_000_000_000, 9, "s"),
+        1_000_000.. => (1_000_000, 6, "ms"),
+        1_000.. => (1_000, 3, "µs"),
+        _ => (1, 0, "ns"),
+    };
+    let (whole, rest) = (time.as_nanos() / unit_ns, time.as_nanos() % unit_ns);
+    match rest {
+        0 => format!("{whole} {unit}"),
+        _ => {
+            let rest = format!("{rest:0digits$}");
+            format!("{whole}.{} {unit}", rest.trim_end_matches('0'))
+        }
+    }
+}
+
 /// Digits only: `parse` alone would take a plus sign.
 fn number<N: std::str::FromStr>(text: &str) -> Option<N> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
@@ -62,5 +96,29 @@ mod tests {
         {
             assert_eq!(seconds(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn times_are_told_with_a_number_a_space_and_a_unit() {
+        for (ns, told) in [
+            (0, "0 s"),
+            (1, "1 ns"),
+            (1_500, "1.5 µs"),
+            (250_000_000, "250 ms"),
+            (999_999_999, "999.999999 ms"),
+            (1_000_000_000, "1 s"),
+            (1_000_000_001, "1.000000001 s"),
+            (1_500_000_000, "1.5 s"),
+            (59_000_000_000, "59 s"),
+            (60_000_000_000, "1 min"),
+            (60_500_000_000, "60.5 s"),
+            (90_000_000_000, "90 s"),
+            (600_000_000_000, "10 min"),
+            (5_400_000_000_000, "90 min"),
+            (7_200_000_000_000, "2 h"),
+        ] {
+            assert_eq!(with_unit(Duration::from_nanos(ns)), told);
+        }
+        assert_eq!(with_unit(Duration::MAX), "18446744073709551615.999999999 s");
     }
 }

@@ -41,7 +41,7 @@ use std::time::{Duration, SystemTime};
 
 #[cfg(all(feature = "start", target_env = "gnu"))]
 pub use entry::enter;
-pub use length::seconds;
+pub use length::{seconds, with_unit};
 use rustix::io;
 pub use rustix::io::Errno;
 

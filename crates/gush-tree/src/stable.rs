@@ -69,8 +69,10 @@ pub(crate) fn when_quiet(
         }
         stat = now;
     }
-    let text =
-        format!("not copied: still changing after {LOOKS} waits of {} ms", QUIET.as_millis());
+    let text = format!(
+        "not copied: still changing after {LOOKS} waits of {}",
+        gush_process::with_unit(QUIET)
+    );
     Err(Error::unstable(job.source.shown, text).hinting("copy it when nobody writes to it"))
 }
 

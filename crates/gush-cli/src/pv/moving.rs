@@ -380,8 +380,8 @@ impl Moving<'_> {
                 let limit = self.options.stall_timeout.unwrap_or_default();
                 let bytes = self.account.bytes();
                 self.say(format_args!(
-                    "no byte has moved for {} s after {bytes} bytes (--stall-timeout)",
-                    limit.as_secs_f64()
+                    "no byte has moved for {} after {bytes} bytes (--stall-timeout)",
+                    gush_process::with_unit(limit)
                 ));
                 self.status.add(Status::TRANSFER);
             }

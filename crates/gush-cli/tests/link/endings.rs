@@ -268,7 +268,10 @@ fn a_silence_beyond_the_limit_is_an_error_that_both_sides_see() {
     assert_eq!(seen(&mut served), Seen::Reset(10));
     let (status, _, said) = link.finish();
     assert_eq!(status.code(), Some(1), "{said}");
-    assert!(said.contains("\"ended\":\"idle\"") && said.contains("nothing moved for 1s"), "{said}");
+    assert!(
+        said.contains("\"ended\":\"idle\"") && said.contains("nothing moved for 1 s"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -304,7 +307,7 @@ fn bytes_that_a_stalled_reader_leaves_behind_its_own_end_are_told_as_lost() {
     let (status, _, said) = link.finish();
     assert_eq!(status.code(), Some(1), "{said}");
     assert!(
-        said.contains("\"ended\":\"lingered\"") && said.contains("nothing moved for 1s"),
+        said.contains("\"ended\":\"lingered\"") && said.contains("nothing moved for 1 s"),
         "{said}"
     );
     assert!(said.contains("bytes taken and not delivered"), "{said}");

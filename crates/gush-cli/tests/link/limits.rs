@@ -408,7 +408,7 @@ fn a_stopped_program_is_asked_to_end_not_killed() {
     let _client = link.client();
     let (status, _, said) = link.finish();
     assert_eq!(status.code(), Some(1), "{said}");
-    assert!(said.contains("nothing moved for 300ms") && !said.contains("is killed"), "{said}");
+    assert!(said.contains("nothing moved for 300 ms") && !said.contains("is killed"), "{said}");
 }
 
 #[test]

@@ -152,7 +152,7 @@ fn a_transfer_that_is_ended_here_blames_no_command() {
         (
             "$G pv -f --stall-timeout 0.3 source -- sleep 600",
             16,
-            "no byte has moved for 0.3 s after 0 bytes (--stall-timeout)",
+            "no byte has moved for 300 ms after 0 bytes (--stall-timeout)",
         ),
         ("$G pv -f source -- sh -c 'kill -INT $PPID; exec sleep 600'", 32, ""),
     ] {

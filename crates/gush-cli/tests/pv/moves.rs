@@ -306,7 +306,7 @@ fn a_transfer_that_stalls_ends_with_an_error() {
     // On a busy machine the first byte may come too late.
     let arrived = output.stdout.len();
     assert!(arrived == 0 || output.stdout == b"bytes");
-    let words = format!("no byte has moved for 0.3 s after {arrived} bytes (--stall-timeout)\n");
+    let words = format!("no byte has moved for 300 ms after {arrived} bytes (--stall-timeout)\n");
     assert!(said(&output).ends_with(&words), "{}", said(&output));
     drop(input);
 }
@@ -320,7 +320,7 @@ fn a_command_that_stalls_is_ended_and_one_that_writes_is_not() {
     for side in ["", "-M in", "-M out"] {
         let output = shell(dir.path(), &line.replace("-q", &format!("-q {side}")));
         assert_eq!(output.status.code(), Some(16), "{side}: {}", said(&output));
-        let words = "no byte has moved for 0.3 s after 0 bytes (--stall-timeout)\n";
+        let words = "no byte has moved for 300 ms after 0 bytes (--stall-timeout)\n";
         assert!(said(&output).ends_with(words), "{side}: {}", said(&output));
         assert_eq!(said(&output).lines().count(), 1, "told once: {}", said(&output));
     }

@@ -323,7 +323,7 @@ pub async fn open(address: &Address, how: &How) -> Result<Opened, OpenError> {
             return Err(error);
         }
         attempts = attempts.saturating_add(1);
-        tracing::info!("{error}; trying again in {interval:?}");
+        tracing::info!("{error}; trying again in {}", gush_process::with_unit(interval));
         tokio::time::sleep(interval).await;
     }
 }

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use dns_lookup::{AddrInfoHints, LookupErrorKind, getaddrinfo};
+use gush_process::with_unit;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::error::OpenError;
@@ -48,7 +49,8 @@ async fn in_time(
             Err(OpenError::new("", error).hinted("a lookup takes a thread of its own (ulimit -u)"))
         }),
         Err(_) => {
-            Err(OpenError::said("", format!("the name servers do not answer within {LIMIT:?}"))
+            let why = format!("the name servers do not answer within {}", with_unit(LIMIT));
+            Err(OpenError::said("", why)
                 .hinted("check the network and /etc/resolv.conf, or write the address in numbers")
                 .passing(true))
         }
@@ -152,7 +154,7 @@ mod tests {
         });
         let error = looked_up.await.expect_err("nobody answers");
         assert_eq!(began.elapsed().as_secs(), 30);
-        assert!(error.to_string().contains("do not answer within 30s"), "{error}");
+        assert!(error.to_string().contains("do not answer within 30 s"), "{error}");
         assert!(error.passes() && error.hint().is_some(), "{error}");
 
         // The lookup still has its place; waiting for one is within the limit, too.

@@ -3,14 +3,15 @@
 use std::io;
 use std::time::Duration;
 
-use rustls::{AlertDescription, CertificateError, Error};
+use gush_process::with_unit;
+use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 
 use crate::open::OpenError;
 
 const STEP: &str = "TLS handshake";
 
 pub(super) fn late(limit: Duration) -> OpenError {
-    OpenError::said(STEP, format!("the peer did not finish it within {limit:?}"))
+    OpenError::said(STEP, format!("the peer did not finish it within {}", with_unit(limit)))
         .hinted("does it speak TLS? handshake-timeout=SECONDS gives it more time")
 }
 
@@ -37,20 +38,10 @@ pub(super) fn of_server(error: io::Error) -> OpenError {
 /// The errors possible on both sides.
 fn common(found: Option<&Error>, text: String, error: &io::Error) -> OpenError {
     match found {
-        // What is no TLS at all is read as a record that makes no sense.
-        Some(Error::InvalidMessage(_) | Error::InappropriateMessage { .. }) => {
-            OpenError::said(STEP, "the peer does not speak TLS")
-                .hinted("for a plain connection say tcp, or tcp-listen")
+        Some(found) => {
+            let (why, hint) = told(found);
+            OpenError::said(STEP, why).hinted_by(hint)
         }
-        Some(Error::PeerIncompatible(why)) => {
-            OpenError::said(STEP, format!("nothing is spoken by both sides: {why:?}"))
-        }
-        Some(Error::NoApplicationProtocol) => OpenError::said(STEP, NO_PROTOCOL),
-        Some(Error::AlertReceived(alert)) => {
-            let (what, hint) = alert_received(*alert);
-            OpenError::said(STEP, what).hinted_by(hint)
-        }
-        Some(_) => OpenError::said(STEP, text),
         None if error.kind() == io::ErrorKind::UnexpectedEof => {
             OpenError::said(STEP, "the peer closed the connection before it was done")
                 .hinted("does it speak TLS?")
@@ -60,6 +51,79 @@ fn common(found: Option<&Error>, text: String, error: &io::Error) -> OpenError {
             None => OpenError::said(STEP, text),
         },
     }
+}
+
+/// An error without a certificate of ours or the peer's to look at, and the remedy.
+fn told(error: &Error) -> (String, Option<&'static str>) {
+    const ANOTHER: &str =
+        "its software, or something between, does not speak TLS as the standard says";
+    match error {
+        // Bytes that are no TLS at all are read as a record that makes no sense.
+        Error::InvalidMessage(_) | Error::InappropriateMessage { .. } => (
+            "the peer does not speak TLS".into(),
+            Some("for a plain connection say tcp, or tcp-listen"),
+        ),
+        Error::PeerIncompatible(why) => {
+            let (lack, hint) = incompatible(why);
+            (format!("nothing is spoken by both sides: {lack}"), hint)
+        }
+        Error::PeerMisbehaved(why) => (
+            format!("the peer breaks the rules of TLS: {}", as_words(&format!("{why:?}"))),
+            Some(ANOTHER),
+        ),
+        Error::NoApplicationProtocol => (NO_PROTOCOL.into(), None),
+        Error::AlertReceived(alert) => alert_received(*alert),
+        Error::DecryptError => (
+            "a record from the peer was altered on the way".into(),
+            Some("something between changes bytes, or somebody else sends them"),
+        ),
+        // The library's text has the names of variants only for the errors above.
+        other => (other.to_string(), None),
+    }
+}
+
+/// What one side lacks, and the remedy.
+fn incompatible(why: &PeerIncompatible) -> (String, Option<&'static str>) {
+    use PeerIncompatible as Lack;
+    const VERSIONS: &str = "1.2 and 1.3 are spoken, or what min-version= leaves of these";
+    const UPDATE: &str = "the peer must allow one that is safe today: update or reconfigure it";
+    let (lack, hint) = match why {
+        Lack::ServerDoesNotSupportTls12Or13
+        | Lack::ServerTlsVersionIsDisabledByOurConfig
+        | Lack::SupportedVersionsExtensionRequired
+        | Lack::Tls12NotOffered
+        | Lack::Tls12NotOfferedOrEnabled => ("no version of TLS", VERSIONS),
+        Lack::NoCipherSuitesInCommon => ("no cipher suite", UPDATE),
+        Lack::NoKxGroupsInCommon
+        | Lack::NamedGroupsExtensionRequired
+        | Lack::KeyShareExtensionRequired
+        | Lack::NoEcPointFormatsInCommon
+        | Lack::EcPointsExtensionRequired
+        | Lack::UncompressedEcPointsRequired => ("no way to agree on a key", UPDATE),
+        Lack::NoSignatureSchemesInCommon
+        | Lack::NoCertificateRequestSignatureSchemesInCommon
+        | Lack::SignatureAlgorithmsExtensionRequired => (
+            "no kind of signature",
+            "the key of the certificate decides that: cert=FILE,key=FILE names another, such as ECDSA P-256",
+        ),
+        Lack::ExtendedMasterSecretExtensionRequired => ("no extended master secret", UPDATE),
+        other => return (as_words(&format!("{other:?}")), None),
+    };
+    (lack.into(), Some(hint))
+}
+
+/// `no cipher suites in common` for `NoCipherSuitesInCommon`, the form in which the library has its reasons.
+fn as_words(variant: &str) -> String {
+    // A variant may have a value, which is no word.
+    let name = variant.split(['(', ' ', '{']).next().unwrap_or_default();
+    let mut words = String::new();
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && !words.is_empty() {
+            words.push(' ');
+        }
+        words.push(letter.to_ascii_lowercase());
+    }
+    words
 }
 
 fn certificate(whose: &str, why: &CertificateError) -> OpenError {
@@ -122,40 +186,90 @@ fn bare(name: &str) -> &str {
 
 const NO_PROTOCOL: &str = "no protocol of alpn= is known to both sides";
 
-/// The meaning of a peer's alert (RFC 8446, 6.2), and the remedy.
+/// The meaning of a peer's alert (RFC 8446, 6.2) with the alert's name there, and the remedy.
 fn alert_received(alert: AlertDescription) -> (String, Option<&'static str>) {
     use AlertDescription as Alert;
+    let name = alert_name(alert);
+    let told = |what: &str| format!("{what} ({name})");
     match alert {
         Alert::CertificateRequired => {
-            ("the peer wants a certificate of ours".into(), Some("cert=FILE,key=FILE names one"))
+            (told("the peer wants a certificate of ours"), Some("cert=FILE,key=FILE names one"))
         }
         Alert::UnknownCA
         | Alert::BadCertificate
         | Alert::UnsupportedCertificate
         | Alert::CertificateUnknown
-        | Alert::CertificateExpired
         | Alert::CertificateRevoked => (
-            format!("the peer refuses our certificate ({alert:?})"),
+            told("the peer refuses our certificate"),
             Some("it must trust the authority, and of a server expects the name that it asked for"),
         ),
+        Alert::CertificateExpired => (
+            told("the peer refuses our certificate"),
+            Some("it has expired for the peer: renew it; is the clock right on both sides?"),
+        ),
         Alert::ProtocolVersion => (
-            "the peer speaks no version of TLS that we do".into(),
+            told("the peer speaks no version of TLS that we do"),
             Some("1.2 and 1.3 are spoken, or what min-version= leaves of these"),
         ),
-        Alert::NoApplicationProtocol => (NO_PROTOCOL.into(), None),
-        _ => (format!("the peer refuses ({alert:?})"), None),
+        Alert::HandshakeFailure | Alert::InsufficientSecurity => (
+            told("the peer finds nothing that both sides speak"),
+            Some(
+                "it may want a certificate (cert=FILE,key=FILE), or ciphers that are not safe today",
+            ),
+        ),
+        Alert::UnrecognisedName => (
+            told("the peer serves no such name"),
+            Some("sni=NAME, or the host in the address, says which one is asked for"),
+        ),
+        Alert::AccessDenied => (
+            told("the peer lets our certificate in, and not us"),
+            Some("its rules decide that; cert=FILE,key=FILE names another certificate"),
+        ),
+        Alert::DecryptError => (
+            told("the peer cannot verify a signature of ours"),
+            Some(
+                "the key must be that of the certificate, and the peer must trust the authority that signed it",
+            ),
+        ),
+        Alert::InternalError => {
+            (told("the peer failed by itself"), Some("its own log may say why; try again"))
+        }
+        Alert::UserCanceled => (told("the peer gave the handshake up"), Some("try again")),
+        Alert::NoApplicationProtocol => {
+            (told(NO_PROTOCOL), Some("alpn=NAME+NAME names those to offer"))
+        }
+        Alert::DecodeError
+        | Alert::IllegalParameter
+        | Alert::UnexpectedMessage
+        | Alert::BadRecordMac
+        | Alert::RecordOverflow => (
+            told("the peer does not take what it received"),
+            Some("does it speak TLS at this port? something between may change bytes"),
+        ),
+        _ => (told("the peer refuses"), Some("its own log may say why")),
+    }
+}
+
+/// The name of an alert in the registry of TLS alerts (RFC 8446, B.2, and IANA).
+fn alert_name(alert: AlertDescription) -> String {
+    use AlertDescription as Alert;
+    match alert {
+        Alert::UnknownCA => "unknown_ca".into(),
+        Alert::UnrecognisedName => "unrecognized_name".into(),
+        Alert::UnknownPSKIdentity => "unknown_psk_identity".into(),
+        // Reserved since TLS 1.1 under a name with the reason in it.
+        Alert::NoCertificate => "no_certificate_RESERVED".into(),
+        Alert::Unknown(number) => format!("alert {number}"),
+        named => as_words(&format!("{named:?}")).replace(' ', "_"),
     }
 }
 
 /// The error of a stream that is open: in TLS 1.3 a server may refuse our certificate only then.
 pub(super) fn of_stream(error: io::Error) -> io::Error {
     if let Some(tls) = tls(&error) {
-        let what = match tls {
-            Error::AlertReceived(alert) => match alert_received(*alert) {
-                (what, Some(hint)) => format!("TLS: {what} ({hint})"),
-                (what, None) => format!("TLS: {what}"),
-            },
-            other => format!("TLS: {other}"),
+        let what = match told(tls) {
+            (what, Some(hint)) => format!("TLS: {what} ({hint})"),
+            (what, None) => format!("TLS: {what}"),
         };
         return io::Error::new(error.kind(), what);
     }
@@ -171,4 +285,65 @@ pub(super) fn of_stream(error: io::Error) -> io::Error {
 
 fn tls(error: &io::Error) -> Option<&Error> {
     error.get_ref()?.downcast_ref()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_alert_has_its_registered_name_and_a_remedy() {
+        // https://www.iana.org/assignments/tls-parameters, registry "TLS Alerts".
+        for (number, name) in [
+            (0, "close_notify"),
+            (10, "unexpected_message"),
+            (20, "bad_record_mac"),
+            (22, "record_overflow"),
+            (40, "handshake_failure"),
+            (41, "no_certificate_RESERVED"),
+            (42, "bad_certificate"),
+            (43, "unsupported_certificate"),
+            (44, "certificate_revoked"),
+            (45, "certificate_expired"),
+            (46, "certificate_unknown"),
+            (47, "illegal_parameter"),
+            (48, "unknown_ca"),
+            (49, "access_denied"),
+            (50, "decode_error"),
+            (51, "decrypt_error"),
+            (70, "protocol_version"),
+            (71, "insufficient_security"),
+            (80, "internal_error"),
+            (86, "inappropriate_fallback"),
+            (90, "user_canceled"),
+            (109, "missing_extension"),
+            (110, "unsupported_extension"),
+            (112, "unrecognized_name"),
+            (113, "bad_certificate_status_response"),
+            (115, "unknown_psk_identity"),
+            (116, "certificate_required"),
+            (120, "no_application_protocol"),
+            (200, "alert 200"),
+        ] {
+            let (what, hint) = told(&Error::AlertReceived(AlertDescription::from(number)));
+            assert!(what.ends_with(&format!(" ({name})")), "{number}: {what}");
+            assert!(hint.is_some(), "{number}: {what}");
+        }
+    }
+
+    #[test]
+    fn reasons_of_the_library_are_words() {
+        use rustls::PeerMisbehaved;
+        let said = |error: Error| OpenError::to_string(&of_client(io::Error::other(error)));
+        let suites = said(PeerIncompatible::NoCipherSuitesInCommon.into());
+        assert!(suites.ends_with("nothing is spoken by both sides: no cipher suite"), "{suites}");
+        let rare = said(PeerIncompatible::NullCompressionRequired.into());
+        assert!(rare.ends_with("by both sides: null compression required"), "{rare}");
+        let with_value = said(PeerIncompatible::ServerRejectedEncryptedClientHello(None).into());
+        assert!(with_value.ends_with(": server rejected encrypted client hello"), "{with_value}");
+        let bad = said(PeerMisbehaved::TooMuchEarlyDataReceived.into());
+        assert!(bad.ends_with("rules of TLS: too much early data received"), "{bad}");
+        let open = of_stream(io::Error::other(Error::from(PeerMisbehaved::TooManyEmptyFragments)));
+        assert!(open.to_string().contains("too many empty fragments ("), "{open}");
+    }
 }
