@@ -181,8 +181,7 @@ fn full_name(
     }
     // Two names of one option are one possibility.
     let begins = || {
-        command
-            .get_arguments()
+        shown_options(command)
             .filter_map(|arg| shown_names(arg).find(|name| name.starts_with(given_text)))
     };
     // GNU's own options first: scripts that shorten them must mean what they meant.
@@ -202,13 +201,18 @@ fn long_names(arg: &Arg) -> impl Iterator<Item = &str> {
     arg.get_long().into_iter().chain(arg.get_all_aliases().into_iter().flatten())
 }
 
+/// The arguments that the help has. A hidden one is for gush itself, or refused with a remedy.
+pub fn shown_options(command: &Command) -> impl Iterator<Item = &Arg> {
+    command.get_arguments().filter(|arg| !arg.is_hide_set())
+}
+
 /// The name of an option, and then other names that the help has.
 fn shown_names(arg: &Arg) -> impl Iterator<Item = &str> {
     arg.get_long().into_iter().chain(arg.get_visible_aliases().into_iter().flatten())
 }
 
 fn unrecognized(command: &Command, given: &[u8], word: &[u8]) -> String {
-    let names = command.get_arguments().filter_map(Arg::get_long);
+    let names = shown_options(command).filter_map(Arg::get_long);
     let word = String::from_utf8_lossy(word);
     match nearest(&String::from_utf8_lossy(given), names) {
         Some(name) => format!("unrecognized option '--{word}'; did you mean '--{name}'?"),
@@ -235,6 +239,7 @@ mod tests {
             Arg::new("suffix").long("suffix").short('S'),
             Arg::new("preserve").long("preserve").num_args(0..=1).require_equals(true),
             flag("preallocate"),
+            flag("suspend").hide(true),
         ]);
         let spelled = spell_out(&command, reading, words.iter().map(OsString::from))?;
         Ok(spelled.into_iter().map(|word| word.into_string().unwrap()).collect())
@@ -250,6 +255,15 @@ mod tests {
             "option '--ver' is ambiguous; possibilities: '--verbose' '--version' '--verify'";
         assert_eq!(spell(reading, &["--ver"]).unwrap_err(), ambiguous);
         assert!(spell(Reading::default(), &["--pre"]).is_err());
+    }
+
+    #[test]
+    fn a_hidden_option_is_found_by_its_whole_name_alone() {
+        let spell = |word: &str| spell(Reading::default(), &[word]);
+        assert_eq!(spell("--suspend").unwrap(), ["--suspend"]);
+        assert_eq!(spell("--susp").unwrap_err(), "unrecognized option '--susp'");
+        assert_eq!(spell("--suspnd").unwrap_err(), "unrecognized option '--suspnd'");
+        assert_eq!(spell("--su=x").unwrap(), ["--suffix=x"]);
     }
 
     #[test]

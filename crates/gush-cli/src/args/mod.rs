@@ -8,7 +8,7 @@ use std::mem;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Command, FromArgMatches};
+use clap::{Arg, Command, FromArgMatches};
 
 use crate::talk::Talker;
 
@@ -71,6 +71,8 @@ fn read<T: FromArgMatches>(
         .filter(|part| !part.is_hide_set())
         .map(|part| part.get_name().to_owned())
         .collect();
+    let options: Vec<String> =
+        getopt::shown_options(part).filter_map(Arg::get_long).map(str::to_owned).collect();
     let matches = command.try_get_matches_from_mut(words);
     // The tree goes with the process: freeing its thousand pieces would be a fiftieth of the start.
     mem::forget(command);
@@ -82,7 +84,7 @@ fn read<T: FromArgMatches>(
             let wrong = format!("a command is missing: {}", parts.join(", "));
             misuse(&talker, wrong, &as_name)
         }
-        _ => misuse(&talker, wrong::sentence(&error, &parts), &as_name),
+        _ => misuse(&talker, wrong::sentence(&error, &parts, &options), &as_name),
     })
 }
 

@@ -5,12 +5,12 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::nearest;
 
-/// The sentence for `error`; `parts` are the commands that help shows.
-pub fn sentence(error: &Error, parts: &[String]) -> String {
+/// The sentence for `error`; `parts` are the commands that help shows, and `options` the long names of the options.
+pub fn sentence(error: &Error, parts: &[String], options: &[String]) -> String {
     let told = match error.kind() {
         ErrorKind::InvalidSubcommand => unknown_command(error, parts),
         ErrorKind::MissingRequiredArgument => missing(error),
-        ErrorKind::UnknownArgument => unknown(error),
+        ErrorKind::UnknownArgument => unknown(error, options),
         ErrorKind::InvalidValue => not_among(error),
         ErrorKind::ValueValidation => invalid(error),
         ErrorKind::ArgumentConflict => conflict(error),
@@ -37,21 +37,16 @@ fn missing(error: &Error) -> Option<String> {
     })
 }
 
-fn unknown(error: &Error) -> Option<String> {
+fn unknown(error: &Error, options: &[String]) -> Option<String> {
     let word = text(error, ContextKind::InvalidArg)?;
     Some(match word.starts_with('-') && word != "-" {
-        true => match text(error, ContextKind::SuggestedArg).filter(|near| is_near(&word, near)) {
-            Some(near) => format!("unrecognized option '{word}'; did you mean '{near}'?"),
+        // clap itself suggests hidden options, and takes `--rounds` for near to `--bogus`.
+        true => match nearest(word.trim_start_matches('-'), options.iter().map(String::as_str)) {
+            Some(near) => format!("unrecognized option '{word}'; did you mean '--{near}'?"),
             None => format!("unrecognized option '{word}'"),
         },
         false => format!("extra operand '{word}'"),
     })
-}
-
-/// clap takes `--rounds` for near to `--bogus`.
-fn is_near(word: &str, option: &str) -> bool {
-    let bare = |text: &str| text.trim_start_matches('-').to_owned();
-    nearest(&bare(word), [bare(option).as_str()].into_iter()).is_some()
 }
 
 /// A value that is none of a few words.
@@ -165,7 +160,7 @@ mod tests {
         let command =
             Command::new("x").no_binary_name(true).subcommand_required(true).subcommand(sort);
         let error = command.try_get_matches_from(words).unwrap_err();
-        sentence(&error, &["sort".to_owned()])
+        sentence(&error, &["sort".to_owned()], &["size", "by", "rounds", "list"].map(str::to_owned))
     }
 
     #[test]

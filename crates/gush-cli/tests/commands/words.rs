@@ -171,6 +171,12 @@ fn rates_and_sizes_may_have_a_fraction() {
 fn a_wrong_word_of_a_part_points_at_the_help_of_that_part() {
     for (words, told) in [
         (&["pipe"][..], "gush: pipe: a command is missing: write, read\nTry 'gush pipe --help'"),
+        (
+            &["lab", "run", "--min-benchmarkng-time", "1", "true"],
+            "gush: lab: unrecognized option '--min-benchmarkng-time'\n",
+        ),
+        (&["lab", "run", "--min-rusn", "1", "true"], "did you mean '--min-runs'?\n"),
+        (&["link", "--speak-fr", "x", "-", "-"], "unrecognized option '--speak-fr'\n"),
         (&["pipe", "write", "--frob"], "Try 'gush pipe write --help'"),
         (&["lab", "pipe", "--frob"], "Try 'gush lab pipe --help'"),
         (&["lab", "--bogus"], "gush: lab: unrecognized option '--bogus'\n"),

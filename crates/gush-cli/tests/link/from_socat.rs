@@ -164,15 +164,33 @@ fn a_mistyped_name_of_socat_is_answered_by_the_nearest() {
             "TPC: gush link knows no such kind of address of socat; did you mean 'TCP'?\n",
         ),
         ("- tcp-listn:1", "of socat; did you mean 'tcp-listen'?\n"),
-        ("- Socket-Conect:1", "of socat; did you mean 'socket-connect'?\n"),
+        (
+            "- Socket-Conect:1",
+            "of socat; 'socket-connect' has no equivalent either: sockets by numbers are left to socat\n",
+        ),
+        (
+            "- tcp-listn:1!!-",
+            "of socat; 'tcp-listen' has no equivalent either: clients come to it, both to read and to write\n",
+        ),
         ("- FOO:x", "FOO: gush link knows no such kind of address of socat\n"),
         (
             "- TCP:h:1,sourceprot=5",
             "tcp takes no option 'sourceprot'; did you mean 'sourceport'?\n",
         ),
-        ("- TCP:h:1,so-reuseprt", "no option 'so-reuseprt'; did you mean 'so-reuseport'?\n"),
+        (
+            "- TCP:h:1,so-reuseprt",
+            "no option 'so-reuseprt'; 'so-reuseport' has no equivalent either: this socket option is left to the kernel\n",
+        ),
         // A further name, and one that is taken out before the address is asked.
-        ("- TCP:h:1,tcp-md5sgi", "no option 'tcp-md5sgi'; did you mean 'tcp-md5sig'?\n"),
+        (
+            "- TCP:h:1,tcp-md5sgi",
+            "'tcp-md5sig' has no equivalent either: this socket option is left to the kernel\n",
+        ),
+        // Taken out before a kind asks for it, and of no use to others.
+        (
+            "- OPEN:f,sourceprot=5",
+            "'sourceport' has no equivalent either: a listener does not choose the ports of its clients; range= chooses hosts\n",
+        ),
         ("- TCP:h:1,protocol-famly=ip6", "'protocol-famly'; did you mean 'protocol-family'?\n"),
         ("- TCP-LISTEN:1,frok", "frok: tcp-listen takes no option 'frok'; did you mean 'fork'?\n"),
         ("- TCP:h:1,retry=x", "retry=x: retry takes a number, or 'forever'\n"),

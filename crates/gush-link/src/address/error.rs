@@ -121,15 +121,3 @@ fn visible(text: &str) -> String {
 fn columns(text: &str) -> usize {
     text.chars().map(|c| if c.is_control() { 1 } else { c.width().unwrap_or(0) }).sum()
 }
-
-/// The nearest of `names` to a mistyped `word`, as the end of a sentence, if any is near.
-pub(super) fn did_you_mean<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> String {
-    let near = names.map(|name| (strsim::damerau_levenshtein(&word.to_lowercase(), name), name));
-    match near.min() {
-        // A word of a single letter shares nothing with any name.
-        Some((distance, name)) if distance <= 1 + name.len() / 4 && distance < word.len() => {
-            format!("; did you mean '{name}'?")
-        }
-        _ => String::new(),
-    }
-}

@@ -27,6 +27,7 @@ pub(crate) mod options;
 mod parse;
 mod parts;
 mod scan;
+mod suggest;
 pub(crate) mod terminal;
 mod value;
 

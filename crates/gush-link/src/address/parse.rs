@@ -4,15 +4,16 @@ use std::ops::Range;
 
 use super::Address;
 use super::argument::{Argument, bind};
-use super::error::{AddressError, Fault, did_you_mean, fault};
+use super::error::{AddressError, Fault, fault};
 use super::options::{self, Opt, OptRow, Options};
 use super::scan::{find, find_all, pieces, unquoted};
+use super::suggest;
 use super::terminal::Setting;
 use super::value::{Value, ranges};
-use crate::kind::{Form, Kind, Target, is_of_socat, keyword, keywords};
+use crate::kind::{Form, Kind, Target, is_of_socat, keyword};
 
 /// Pairs of options that contradict each other.
-const CONFLICTS: &[(Opt, Opt)] = &[
+pub(super) const CONFLICTS: &[(Opt, Opt)] = &[
     (Opt::ReadOnly, Opt::WriteOnly),
     (Opt::ReadOnly, Opt::Append),
     (Opt::ReadOnly, Opt::Truncate),
@@ -31,13 +32,15 @@ fn first_of(text: &str, kind_seen: &mut Option<Kind>) -> Result<Address, Fault> 
     *kind_seen = begun(text);
     let alternatives = alternatives(text)?;
     if alternatives.len() == 1 {
-        return joined(text, kind_seen);
+        return joined(text, kind_seen, &|_| true);
     }
+    let refuses = |kind: Kind| kind.row().listens || kind.row().is_datagrams;
     let mut choices = Vec::new();
     for piece in alternatives {
-        let choice = within(text, &piece, kind_seen, joined)?;
+        let read = |text: &str, seen: &mut _| joined(text, seen, &|kind| !refuses(kind));
+        let choice = within(text, &piece, kind_seen, read)?;
         let row = choice.kind().row();
-        if row.listens || row.is_datagrams {
+        if refuses(choice.kind()) {
             *kind_seen = Some(Kind::FirstOf);
             let why =
                 if row.listens { "clients come to it" } else { "it is open whoever is there" };
@@ -70,24 +73,30 @@ fn alternatives(text: &str) -> Result<Vec<Range<usize>>, Fault> {
     Ok(pieces)
 }
 
-/// `A!!B`: one address is read, the other is written; or one alone.
-fn joined(text: &str, kind_seen: &mut Option<Kind>) -> Result<Address, Fault> {
+/// `A!!B`: one address is read, the other is written; or one alone, of a kind that `fits`.
+fn joined(
+    text: &str,
+    kind_seen: &mut Option<Kind>,
+    fits: &dyn Fn(Kind) -> bool,
+) -> Result<Address, Fault> {
     let seams = find_all(text, "!!")?;
     let at = match seams.as_slice() {
-        [] => return parse(text, kind_seen),
+        [] => return parse(text, kind_seen, fits),
         [at] => *at,
         [_, further, ..] => {
             return fault(*further..*further + 2, "one address is read and one is written: A!!B");
         }
     };
-    let mut part = |piece: Range<usize>| {
-        let address = within(text, &piece, kind_seen, parse)?;
+    let mut part = |piece: Range<usize>, may_be_program: bool| {
+        let fits = |kind: Kind| !kind.listens() && (may_be_program || !kind.row().is_program);
+        let address = within(text, &piece, kind_seen, |text, seen| parse(text, seen, &fits))?;
         match address.kind().listens() {
             true => fault(piece, "clients come to it, both to read and to write"),
             false => Ok(address),
         }
     };
-    let (read, written) = (part(0..at)?, part(at + 2..text.len())?);
+    let read = part(0..at, true)?;
+    let written = part(at + 2..text.len(), !read.kind().row().is_program)?;
     if read.kind().row().is_program && written.kind().row().is_program {
         return fault(at + 2..text.len(), "one of the two may be a program, not both");
     }
@@ -108,11 +117,16 @@ fn within(
     })
 }
 
-fn parse(text: &str, kind_seen: &mut Option<Kind>) -> Result<Address, Fault> {
+/// One address; for a mistyped keyword one of a kind that `fits` is suggested.
+fn parse(
+    text: &str,
+    kind_seen: &mut Option<Kind>,
+    fits: &dyn Fn(Kind) -> bool,
+) -> Result<Address, Fault> {
     // Not that of the address before this one.
     *kind_seen = begun(text);
     let pieces = pieces(text)?;
-    let head = classify(text, pieces[0].clone())?;
+    let head = classify(text, pieces[0].clone(), fits)?;
     *kind_seen = Some(head.kind);
     let target = target(text, &head)?;
     let (options, places) = read_options(text, head.kind, &pieces[1..])?;
@@ -134,7 +148,7 @@ struct Head {
     has_colon: bool,
 }
 
-fn classify(text: &str, head: Range<usize>) -> Result<Head, Fault> {
+fn classify(text: &str, head: Range<usize>, fits: &dyn Fn(Kind) -> bool) -> Result<Head, Fault> {
     let whole = &text[head.clone()];
     if whole.is_empty() {
         return fault(head, "an address is missing here");
@@ -160,7 +174,7 @@ fn classify(text: &str, head: Range<usize>) -> Result<Head, Fault> {
     if name.contains('/') {
         return Ok(path);
     }
-    let message = match did_you_mean(name, keywords()).as_str() {
+    let message = match suggest::kind(name, fits).as_str() {
         "" => format!(
             "there is no kind of address '{name}'; a file of this name is written ./{whole}"
         ),
@@ -185,7 +199,10 @@ fn reserved(word: &str) -> Option<String> {
 
 /// Is this text without a keyword read as a path?
 pub(crate) fn is_path(text: &str) -> bool {
-    matches!(classify(text, 0..text.len()), Ok(Head { kind: Kind::Path, has_colon: false, .. }))
+    matches!(
+        classify(text, 0..text.len(), &|_| true),
+        Ok(Head { kind: Kind::Path, has_colon: false, .. })
+    )
 }
 
 fn target(text: &str, head: &Head) -> Result<Target, Fault> {
@@ -230,7 +247,7 @@ fn read_options(
             places.push((Opt::Terminal, piece.clone()));
             continue;
         }
-        let row = row_for(text, kind, &name)?;
+        let row = row_for(text, kind, &name, &options)?;
         let value = equals.map(|equals| equals + 1..piece.end);
         let bytes = value.clone().map(|value| unquoted(text, value)).transpose()?;
         let value = Value::read(row.takes, bytes).or_else(|why| {
@@ -280,7 +297,12 @@ fn add_ranges(options: &mut Options, mut more: Vec<ipnet::IpNet>) {
     }
 }
 
-fn row_for(text: &str, kind: Kind, name: &Range<usize>) -> Result<&'static OptRow, Fault> {
+fn row_for(
+    text: &str,
+    kind: Kind,
+    name: &Range<usize>,
+    given: &Options,
+) -> Result<&'static OptRow, Fault> {
     let word = &text[name.clone()];
     if word.is_empty() {
         return fault(
@@ -300,9 +322,7 @@ fn row_for(text: &str, kind: Kind, name: &Range<usize>) -> Result<&'static OptRo
             fault(name.clone(), message)
         }
         None => {
-            let settings = Setting::names().filter(|_| kind.takes(Opt::Terminal));
-            let names = options::taken_by(kind).map(|row| row.name).chain(settings);
-            let hint = did_you_mean(word, names);
+            let hint = suggest::option(word, kind, given);
             fault(name.clone(), format!("{} takes no option '{word}'{hint}", kind.name()))
         }
     }

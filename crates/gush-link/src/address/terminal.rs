@@ -121,8 +121,8 @@ impl Setting {
             None => Some(1),
             Some(text) => super::value::flag(text).map(u32::from),
         };
-        if let Some(baud) = name.strip_prefix(['b', 'B']).filter(|rest| !rest.is_empty()) {
-            let baud = super::value::number(baud)?;
+        // `brkint` begins with the letter of a speed, too.
+        if let Some(baud) = name.strip_prefix(['b', 'B']).and_then(super::value::number) {
             return Some(match value {
                 None => Ok(Self { row: &BAUD, value: baud }),
                 Some(_) => Err("a speed such as b115200 has no value"),

@@ -321,9 +321,9 @@ pub(crate) fn keyword(word: &str) -> Option<(Kind, Form)> {
     })
 }
 
-/// Every keyword.
-pub(crate) fn keywords() -> impl Iterator<Item = &'static str> {
-    Kind::all().flat_map(|kind| kind.row().keywords.iter().map(|(name, _)| *name))
+/// Every keyword, with the kind that it names.
+pub(crate) fn keywords() -> impl Iterator<Item = (&'static str, Kind)> {
+    Kind::all().flat_map(|kind| kind.row().keywords.iter().map(move |(name, _)| (*name, kind)))
 }
 
 #[cfg(test)]
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn no_keyword_names_two_kinds() {
-        let mut all: Vec<_> = keywords().collect();
+        let mut all: Vec<_> = keywords().map(|(name, _)| name).collect();
         all.sort();
         assert!(all.is_sorted_by(|one, other| one < other), "{all:?}");
     }

@@ -190,7 +190,8 @@ pub fn is_known(word: &str) -> bool {
 /// An address of ours for one of socat's; `A!!B` has two.
 pub fn translated(text: &str, families: Families, told: &mut Told) -> Option<String> {
     let parts = lexer::split(text, "!!");
-    let ours: Vec<_> = parts.iter().map(|part| single(part, families, told)).collect();
+    let is_joined = parts.len() > 1;
+    let ours: Vec<_> = parts.iter().map(|part| single(part, is_joined, families, told)).collect();
     let ours: Option<Vec<String>> = ours.into_iter().collect();
     let ours = ours?.join("!!");
     match ours.parse::<Address>() {
@@ -203,7 +204,8 @@ pub fn translated(text: &str, families: Families, told: &mut Told) -> Option<Str
     }
 }
 
-fn single(text: &str, families: Families, told: &mut Told) -> Option<String> {
+/// One address, which may be a part of `A!!B`.
+fn single(text: &str, is_joined: bool, families: Families, told: &mut Told) -> Option<String> {
     if !lexer::is_closed(text) {
         told.missing(text, "a quote is never closed");
         return None;
@@ -216,8 +218,7 @@ fn single(text: &str, families: Families, told: &mut Told) -> Option<String> {
         return None;
     }
     let Some(row) = row(word) else {
-        let names = ROWS.iter().flat_map(|row| row.names).copied();
-        let hint = did_you_mean(word, names);
+        let hint = did_you_mean(word, names(), |name| refusal(name, is_joined));
         told.missing(word, &format!("gush link knows no such kind of address of socat{hint}"));
         return None;
     };
@@ -262,7 +263,48 @@ fn single(text: &str, families: Families, told: &mut Told) -> Option<String> {
         }
         false => head,
     };
-    settled(&head, options, text, told)
+    settled(&head, options, &Original { text, families }, told)
+}
+
+/// An address of socat as given.
+struct Original<'a> {
+    text: &'a str,
+    families: Families,
+}
+
+impl Original<'_> {
+    /// Why `option` would be refused behind this address alone.
+    fn refusal_of(&self, option: &str) -> Option<String> {
+        let head = lexer::split(self.text, ",")[0];
+        let mut told = Told::default();
+        single(&format!("{head},{option}"), false, self.families, &mut told);
+        let why = told.missing.pop()?;
+        Some(why.strip_prefix(&format!("{option}: ")).unwrap_or(&why).to_owned())
+    }
+}
+
+/// Every name of a kind of address of socat.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ROWS.iter().flat_map(|row| row.names).copied()
+}
+
+/// Why no address of this name would have an equivalent.
+fn refusal(name: &str, is_joined: bool) -> Option<String> {
+    match row(name)?.means {
+        Means::Missing(why) => Some(why.to_owned()),
+        Means::Ours(ours, _) if is_joined && (listens(ours) || ours == "listen-fd") => {
+            Some("clients come to it, both to read and to write".to_owned())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+pub fn reasons() -> impl Iterator<Item = &'static str> {
+    ROWS.iter().filter_map(|row| match row.means {
+        Means::Missing(why) => Some(why),
+        _ => None,
+    })
 }
 
 /// A number is a descriptor, and a slash before any colon makes a path.
@@ -310,7 +352,12 @@ fn enclosed(command: &str) -> String {
 }
 
 /// The address in the usual writing, once every option that `gush link` refuses is left out or told.
-fn settled(head: &str, mut options: options::Given, text: &str, told: &mut Told) -> Option<String> {
+fn settled(
+    head: &str,
+    mut options: options::Given,
+    given: &Original<'_>,
+    told: &mut Told,
+) -> Option<String> {
     loop {
         let ours = format!("{head}{options}");
         let error: AddressError = match ours.parse::<Address>() {
@@ -318,16 +365,16 @@ fn settled(head: &str, mut options: options::Given, text: &str, told: &mut Told)
             Err(error) => error,
         };
         let at = error.span().start;
-        let Some(given) = options.remove_at(at.checked_sub(head.len())) else {
-            told.missing(text, error.message());
+        let Some(option) = options.remove_at(at.checked_sub(head.len())) else {
+            told.missing(given.text, error.message());
             return None;
         };
-        match options.verdict(&given, &head[..head.find(':').unwrap_or(head.len())]) {
-            Some(Verdict::Needless(why)) => told.note(&given.shown(), why),
-            Some(Verdict::Missing(why)) => told.missing(&given.shown(), why),
+        match options.verdict(&option, &head[..head.find(':').unwrap_or(head.len())]) {
+            Some(Verdict::Needless(why)) => told.note(&option.shown(), why),
+            Some(Verdict::Missing(why)) => told.missing(&option.shown(), why),
             None => {
-                let hint = options::hint(&given, &error);
-                told.missing(&given.shown(), &format!("{}{hint}", error.message()));
+                let hint = options::hint(&option, &error, |name| given.refusal_of(name));
+                told.missing(&option.shown(), &format!("{}{hint}", error.message()));
             }
         }
     }

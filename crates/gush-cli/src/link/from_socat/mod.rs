@@ -150,13 +150,19 @@ fn translated(arguments: &str, told: &mut Told) -> Option<String> {
     Some(line)
 }
 
-/// The nearest of socat's `names` to a mistyped `word`, as the end of a sentence, in the case of the word.
-fn did_you_mean(word: &str, names: impl Iterator<Item = &'static str>) -> String {
+/// The nearest of socat's `names` to a mistyped `word`, as the end of a sentence, in the case of the word. A name that would be
+/// refused in its place is no suggestion: the reason stands beside it.
+fn did_you_mean(
+    word: &str,
+    names: impl Iterator<Item = &'static str>,
+    refusal: impl Fn(&str) -> Option<String>,
+) -> String {
+    let Some(name) = nearest(word, names) else { return String::new() };
     let is_upper = !word.chars().any(char::is_lowercase);
-    match nearest(word, names) {
-        Some(name) if is_upper => format!("; did you mean '{}'?", name.to_uppercase()),
-        Some(name) => format!("; did you mean '{name}'?"),
-        None => String::new(),
+    let shown = if is_upper { name.to_uppercase() } else { name.to_owned() };
+    match refusal(name) {
+        None => format!("; did you mean '{shown}'?"),
+        Some(why) => format!("; '{shown}' has no equivalent either: {why}"),
     }
 }
 
@@ -358,6 +364,75 @@ mod tests {
         for (socat, why) in cases {
             let missing = missing(socat);
             assert!(missing.contains(why), "{socat}: {missing}");
+        }
+    }
+
+    /// The word that a message suggests.
+    fn suggested(missing: &str) -> Option<&str> {
+        missing.split_once("did you mean '")?.1.split('\'').next()
+    }
+
+    /// `word` with two letters in the middle changed about, and with the last one written twice.
+    fn mistyped(word: &str) -> Vec<String> {
+        let (before, rest) = word.split_at(word.len() / 2);
+        let about = rest.get(1..2).map(|next| [before, next, &rest[..1], &rest[2..]].concat());
+        about.into_iter().chain([[word, &word[word.len() - 1..]].concat()]).collect()
+    }
+
+    #[test]
+    fn every_suggested_name_of_socat_has_an_equivalent_in_its_place() {
+        let said = |arguments: &str| {
+            let mut told = Told::default();
+            translated(arguments, &mut told);
+            told.missing.join("\n")
+        };
+        let mut suggestions = 0;
+        let heads = [
+            "-",
+            "OPEN:a",
+            "EXEC:a,pty",
+            "PTY",
+            "TCP:h:1",
+            "TCP-L:1",
+            "UDP:h:1",
+            "UDP-L:1",
+            "UNIX:s",
+            "UNIX-L:s",
+            "OPENSSL:h:1",
+            "OPENSSL-L:1,cert=c",
+            "PROXY:p:h:1",
+            "SOCKS5:p:1:h:1",
+        ];
+        for (at, head) in heads.iter().enumerate() {
+            // Each name behind one kind of address: all of them would take minutes.
+            for wrong in options::names().skip(at).step_by(heads.len()).flat_map(mistyped) {
+                let missing = said(&format!("{head},{wrong} -"));
+                let Some(near) = suggested(&missing) else { continue };
+                // Some have a value, and some have none.
+                let is_refused = |value: &str| {
+                    let then = said(&format!("{head},{near}{value} -"));
+                    then.contains("takes no option")
+                        || options::reasons().any(|why| then.ends_with(&format!(": {why}")))
+                };
+                assert!(!is_refused("") || !is_refused("=1"), "{head},{wrong}: {missing}");
+                suggestions += 1;
+            }
+        }
+        assert!(suggestions > 100, "{suggestions}");
+        for (before, after) in [("", " -"), ("", "!!- -"), ("-!!", " -")] {
+            for wrong in addresses::names().flat_map(mistyped) {
+                let missing = said(&format!("{before}{wrong}:x:1{after}"));
+                let Some(near) = suggested(&missing) else { continue };
+                let then = said(&format!("{before}{near}:x:1{after}"));
+                let is_refused = addresses::reasons().any(|why| then.contains(why))
+                    || then.contains("clients come to it");
+                assert!(!is_refused, "{before}{wrong}{after}: {missing}\n{then}");
+            }
+        }
+        for wrong in ["-stat", "--statistcs", "--experimentl", "--exprimental"] {
+            let missing = said(&format!("{wrong} - -"));
+            let Some(near) = suggested(&missing) else { continue };
+            assert_eq!(said(&format!("{near} - -")), "", "{wrong}: {missing}");
         }
     }
 

@@ -621,15 +621,30 @@ fn usual(name: &str) -> &str {
     alias.map_or(name, |&(_, usual)| usual)
 }
 
-/// The nearest name of an option of socat, where no address of ours knows `given` and the error names none itself.
-pub fn hint(given: &One, error: &AddressError) -> String {
+/// Every name of an option that socat has and no address of ours, or only some.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    let tables = [RENAMED, NEEDLESS, MISSING, BY_GROUP].into_iter().flatten();
+    let names = tables.flat_map(|(names, _)| *names).chain(TAKEN).copied();
+    names.chain(ALIASES.iter().map(|&(alias, _)| alias))
+}
+
+#[cfg(test)]
+pub fn reasons() -> impl Iterator<Item = &'static str> {
+    MISSING.iter().chain(BY_GROUP).map(|&(_, why)| why).chain([PROGRAMS_TERMINAL, NEW_TERMINAL])
+}
+
+/// The nearest name of an option of socat, where no address of ours knows `given` and the error names none itself; `refusal` tells
+/// why an option with a value would be refused in its place.
+pub fn hint(given: &One, error: &AddressError, refusal: impl Fn(&str) -> Option<String>) -> String {
     let is_unknown = error.text()[error.span()] == given.ours
         && !error.message().contains(';')
         && !is_known(&given.name);
-    let tables = [RENAMED, NEEDLESS, MISSING, BY_GROUP].into_iter().flatten();
-    let names = tables.flat_map(|(names, _)| *names).chain(TAKEN).copied();
+    let with_value = |name: &str| match &given.value {
+        Some(value) => format!("{name}={}", protected(value)),
+        None => name.to_owned(),
+    };
     match is_unknown {
-        true => did_you_mean(&given.name, names.chain(ALIASES.iter().map(|&(alias, _)| alias))),
+        true => did_you_mean(&given.name, names(), |name| refusal(&with_value(name))),
         false => String::new(),
     }
 }
