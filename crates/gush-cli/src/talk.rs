@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use gush::Doing;
 use gush_tree::quote;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -87,9 +88,11 @@ impl Talker {
         }
     }
 
-    /// Writes that `what` failed on the file `path`: `PATH: what: OS error`.
+    /// Writes that `what` failed on the file `path`: `PATH: what: OS error (remedy)`.
     pub fn say_failed(&self, path: impl AsRef<Path>, what: impl Display, error: &io::Error) {
-        self.say(format_args!("{}: {what}: {}", quote::if_needed(path.as_ref()), os_text(error)));
+        let remedy = in_brackets(remedy(path.as_ref(), Doing::Other, error));
+        let name = quote::if_needed(path.as_ref());
+        self.say(format_args!("{name}: {what}: {}{remedy}", os_text(error)));
     }
 
     /// Writes each line of `text` as a message about the file `path`.
@@ -100,12 +103,22 @@ impl Talker {
         }
     }
 
-    /// Writes that `path` could not be opened. Called as `cat`, in the words that scripts know from GNU cat.
+    /// Writes that `path` could not be opened to be read. Called as `cat`, in the words that scripts know from GNU cat.
     pub fn say_failed_open(&self, path: impl AsRef<Path>, error: &io::Error) {
+        self.say_unopened(path.as_ref(), error, remedy(path.as_ref(), Doing::Other, error));
+    }
+
+    /// As [`Talker::say_failed_open`], of a file that is written, and made where it is missing.
+    pub fn say_failed_to_store(&self, path: impl AsRef<Path>, error: &io::Error) {
+        self.say_unopened(path.as_ref(), error, remedy_to_store(path.as_ref(), error));
+    }
+
+    fn say_unopened(&self, path: &Path, error: &io::Error, remedy: Option<&str>) {
+        let (name, why) = (quote::if_needed(path), os_text(error));
         if self.familiar {
-            self.say(format_args!("{}: {}", quote::if_needed(path.as_ref()), os_text(error)));
+            self.say(format_args!("{name}: {why}"));
         } else {
-            self.say_failed(path, "open failed", error);
+            self.say(format_args!("{name}: open failed: {why}{}", in_brackets(remedy)));
         }
     }
 
@@ -237,6 +250,22 @@ pub fn try_write_out(bytes: &[u8]) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(bytes)?;
     stdout.flush()
+}
+
+/// The remedy for an error of a call on `path`, if there is one.
+pub fn remedy(path: &Path, doing: Doing, error: &io::Error) -> Option<&'static str> {
+    gush::remedy_at(rustix::fs::CWD, path, doing, Errno::from_io_error(error)?)
+}
+
+/// The remedy for an output that cannot be opened, or made where it is missing.
+pub fn remedy_to_store(path: &Path, error: &io::Error) -> Option<&'static str> {
+    let doing = if path.exists() { Doing::Opening } else { Doing::Making };
+    remedy(path, doing, error)
+}
+
+/// As ` (remedy)`, or nothing.
+pub fn in_brackets(remedy: Option<&str>) -> String {
+    remedy.map(|remedy| format!(" ({remedy})")).unwrap_or_default()
 }
 
 /// The OS error's text alone, without the number that Rust adds.

@@ -8,7 +8,7 @@ use clap::{ArgAction, CommandFactory, Parser};
 use gush::{Errno, Repeat};
 
 use crate::args;
-use crate::talk::{Talker, die_if_nobody_reads, errno_text, os_text};
+use crate::talk::{Talker, die_if_nobody_reads, errno_text, in_brackets, os_text};
 
 /// Repeatedly output a line with all specified STRING(s), or 'y'
 #[derive(Debug, Parser)]
@@ -70,7 +70,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
                 return talker.fail(format_args!("standard output: {cause}"));
             }
             let bytes = error.delivered_bytes();
-            let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+            let hint = in_brackets(error.hint());
             talker.fail(format_args!(
                 "standard output: write failed after {bytes} bytes: {cause}{hint}"
             ))

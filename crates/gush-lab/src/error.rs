@@ -2,6 +2,8 @@
 
 use std::io;
 
+use gush::Errno;
+
 /// The failure, and a remedy where there is one.
 ///
 /// ```
@@ -21,6 +23,8 @@ pub enum Error {
         what: String,
         /// The operating system's answer.
         source: io::Error,
+        /// The remedy, where there is one.
+        remedy: Option<&'static str>,
     },
     /// Bytes arrived that were never sent.
     #[error(transparent)]
@@ -55,7 +59,18 @@ impl Error {
     /// ```
     #[must_use]
     pub fn failed(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
-        Self::Failed { what: what.into(), source: source.into() }
+        let source = source.into();
+        // Bytes and files of the lab's own are what a disk may have no room for.
+        let remedy = Errno::from_io_error(&source)
+            .and_then(|errno| gush::remedy(gush::Doing::Making, errno));
+        Self::Failed { what: what.into(), source, remedy }
+    }
+
+    /// A program that cannot be started.
+    pub(crate) fn not_started(name: &str, source: io::Error) -> Self {
+        let remedy = Errno::from_io_error(&source)
+            .and_then(|errno| gush::remedy_at(rustix::fs::CWD, name, gush::Doing::Starting, errno));
+        Self::Failed { what: format!("cannot start {name}"), source, remedy }
     }
 
     /// Something that makes no sense or cannot work here, as a sentence.
@@ -81,7 +96,7 @@ impl Error {
         Self::Refused(format!("no {kind} is called '{name}'; {}", hint(name, known)))
     }
 
-    /// The whole error as one sentence: the failed call, and the operating system's answer.
+    /// The whole error as one sentence: the failed call, the operating system's answer, and the remedy if there is one.
     ///
     /// ```
     /// use gush_lab::Error;
@@ -91,9 +106,12 @@ impl Error {
     /// ```
     #[must_use]
     pub fn told(&self) -> String {
-        match self.io_error() {
-            Some(source) => format!("{self}: {}", os_words(source)),
-            None => self.to_string(),
+        match self {
+            Self::Failed { what, source, remedy } => {
+                let remedy = remedy.map(|remedy| format!(" ({remedy})")).unwrap_or_default();
+                format!("{what}: {}{remedy}", os_words(source))
+            }
+            Self::Refused(_) | Self::Corrupt(_) => self.to_string(),
         }
     }
 

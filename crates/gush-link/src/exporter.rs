@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gush::{Doing, Errno};
 use rustix::net::SocketType;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -35,13 +36,13 @@ pub(crate) async fn listen(place: &str) -> Result<TcpListener, Failure> {
     let failed = |error: io::Error| {
         let port = place.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
         let hint = match (error.kind(), port) {
-            (io::ErrorKind::PermissionDenied, Some(1..1024)) => {
-                " (ports below 1024 are for root, or CAP_NET_BIND_SERVICE)".to_owned()
-            }
             (io::ErrorKind::AddrInUse, Some(port)) => {
                 format!(" ({})", holder::of_port(port, SocketType::STREAM))
             }
-            _ => String::new(),
+            _ => Errno::from_io_error(&error)
+                .and_then(|errno| gush::remedy(Doing::Listening, errno))
+                .map(|remedy| format!(" ({remedy})"))
+                .unwrap_or_default(),
         };
         let what = format!("metrics at {place}: listen: {}{hint}", os_words(&error));
         Failure::new(what, error.raw_os_error())

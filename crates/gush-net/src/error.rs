@@ -262,24 +262,30 @@ impl Error {
     /// The remedy for the user, where there is one.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
-        use io::ErrorKind::{
-            BrokenPipe, ConnectionRefused, ConnectionReset, TimedOut, UnexpectedEof,
-        };
         if self.is_refused() {
             return Some("choose another method, or auto, which falls back by itself");
         }
         if self.is_truncated() {
             return Some("the file was cut while it was being moved; move it again");
         }
-        match self.io.as_ref().map(io::Error::kind)? {
-            ConnectionReset => Some("the peer closed the connection with data under way"),
-            BrokenPipe => Some("the peer reads no more"),
-            TimedOut => Some("the peer no longer answers; is the network up?"),
-            ConnectionRefused => Some("nobody receives at that port"),
-            UnexpectedEof => Some("the peer was cut off before it had said that it was done"),
-            _ => self.hint,
+        let io = self.io.as_ref()?;
+        if io.kind() == io::ErrorKind::UnexpectedEof {
+            return Some("the peer was cut off before it had said that it was done");
         }
+        // The engine's refusals know the side; of a caller's call nothing but the answer is known.
+        self.hint.or_else(|| gush::remedy(gush::Doing::Writing, answer(io)?))
     }
+}
+
+/// The kernel's answer, or the one that a stream without a descriptor means.
+fn answer(io: &io::Error) -> Option<Errno> {
+    Errno::from_io_error(io).or(match io.kind() {
+        io::ErrorKind::ConnectionReset => Some(Errno::CONNRESET),
+        io::ErrorKind::BrokenPipe => Some(Errno::PIPE),
+        io::ErrorKind::TimedOut => Some(Errno::TIMEDOUT),
+        io::ErrorKind::ConnectionRefused => Some(Errno::CONNREFUSED),
+        _ => None,
+    })
 }
 
 impl fmt::Display for Error {

@@ -65,12 +65,18 @@ impl Error {
 
     /// A system call on `path` failed.
     pub(crate) fn os(path: &Path, what: impl Into<Cow<'static, str>>, errno: Errno) -> Self {
-        Self::new(path, what.into(), Some(errno.into()))
+        let mut error = Self::new(path, what.into(), Some(errno.into()));
+        error.0.hint = gush::remedy(gush::Doing::Other, errno).map(Into::into);
+        error
     }
 
     /// A call of the standard library on `path` failed.
     pub(crate) fn io(path: &Path, what: impl Into<Cow<'static, str>>, error: io::Error) -> Self {
-        Self::new(path, what.into(), Some(error))
+        let errno = Errno::from_io_error(&error);
+        let mut ours = Self::new(path, what.into(), Some(error));
+        ours.0.hint =
+            errno.and_then(|errno| gush::remedy(gush::Doing::Other, errno)).map(Into::into);
+        ours
     }
 
     /// No call failed, but going on would be wrong.

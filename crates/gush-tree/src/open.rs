@@ -237,7 +237,7 @@ pub(crate) fn cannot_write(target: &Place<'_>, errno: Errno) -> Error {
     }
     let error = Error::os(target.shown, "cannot open for writing", errno);
     match errno {
-        Errno::ACCESS | Errno::PERM | Errno::TXTBSY => match remedy::for_writing(target) {
+        Errno::ACCESS | Errno::PERM | Errno::TXTBSY => match remedy::for_writing(target, errno) {
             Some(remedy) => error.hinting(remedy),
             None => error,
         },

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use gush::Doing;
 use rustix::fs::{self, AtFlags, Mode, Statx, StatxAttributes, StatxFlags};
 use rustix::io::{self, Errno, retry_on_intr};
 use rustix::process;
@@ -16,21 +17,13 @@ pub(crate) fn not_changed(
     what: impl Into<Cow<'static, str>>,
     errno: Errno,
 ) -> Error {
-    let error = Error::os(place.shown, what, errno);
-    match flag_in_the_way(place, errno) {
-        Some(remedy) => error.hinting(remedy),
-        None => error,
-    }
+    hinted(Error::os(place.shown, what, errno), place, Doing::Removing, errno)
 }
 
-fn flag_in_the_way(place: &Place<'_>, errno: Errno) -> Option<&'static str> {
-    match errno {
-        // unlink(2) and rename(2) act on a link, not on the file behind it.
-        Errno::PERM => {
-            let of_file = about(place, AtFlags::SYMLINK_NOFOLLOW).ok().and_then(|file| flag(&file));
-            of_file.or_else(|| keeps_names(place).then_some(NAMES_STAY))
-        }
-        _ => None,
+fn hinted(error: Error, place: &Place<'_>, doing: Doing, errno: Errno) -> Error {
+    match gush::remedy_at(place.dir, place.name, doing, errno) {
+        Some(remedy) => error.hinting(remedy),
+        None => error,
     }
 }
 
@@ -48,11 +41,7 @@ pub(crate) fn not_made(
         Some(shown) if errno == Errno::NOENT && lacks_directory() => {
             error.hinting(format!("mkdir -p {} makes the directory", quote::always(shown)))
         }
-        // A name that a rename was to give away.
-        _ => match flag_in_the_way(place, errno) {
-            Some(remedy) => error.hinting(remedy),
-            None => error,
-        },
+        _ => hinted(error, place, Doing::Making, errno),
     }
 }
 
@@ -63,16 +52,15 @@ pub(crate) fn out_of_bounds(place: &Place<'_>) -> Error {
 }
 
 /// A hint for a file that cannot be opened for writing; `-f` only if `-f` could remove the file.
-pub(crate) fn for_writing(place: &Place<'_>) -> Option<&'static str> {
+pub(crate) fn for_writing(place: &Place<'_>, errno: Errno) -> Option<&'static str> {
+    let remedy = |errno| gush::remedy_at(place.dir, place.name, Doing::Opening, errno);
     let file = about(place, AtFlags::empty()).ok()?;
-    if let Some(remedy) = flag(&file) {
-        return Some(remedy);
+    match has_attribute(&file) {
+        true => remedy(Errno::PERM),
+        false if rehearsal::may_be_removed(place).is_ok() => Some("-f replaces it"),
+        false => remedy(errno),
     }
-    rehearsal::may_be_removed(place).is_ok().then_some("-f replaces it")
 }
-
-const NAMES_STAY: &str =
-    "the directory is append-only, and keeps each name: chattr -a removes this attribute";
 
 /// Does the directory keep each name that is made there, by the attribute `a` of chattr(1)?
 pub(crate) fn keeps_names(place: &Place<'_>) -> bool {
@@ -91,18 +79,13 @@ pub(crate) fn is_kept(place: &Place<'_>) -> io::Result<bool> {
     let owns = [directory.st_uid, file.st_uid].contains(&user.as_raw()) || user.is_root();
     // A kernel without statx(2) tells no attributes.
     let has_flag =
-        || about(place, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|file| flag(&file).is_some());
+        || about(place, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|file| has_attribute(&file));
     Ok(is_sticky && !owns || has_flag())
 }
 
-/// The hint for a file with an attribute of chattr(1) against which even root cannot write.
-fn flag(file: &Statx) -> Option<&'static str> {
-    const REMEDIES: [(StatxAttributes, &str); 2] = [
-        (StatxAttributes::IMMUTABLE, "the file is immutable: chattr -i removes this attribute"),
-        (StatxAttributes::APPEND, "the file is append-only: chattr -a removes this attribute"),
-    ];
-    let set = |(flag, _): &&(StatxAttributes, &str)| file.stx_attributes.contains(*flag);
-    REMEDIES.iter().find(set).map(|(_, remedy)| *remedy)
+/// Has the file an attribute of chattr(1) against which even root cannot write?
+fn has_attribute(file: &Statx) -> bool {
+    file.stx_attributes.intersects(StatxAttributes::IMMUTABLE | StatxAttributes::APPEND)
 }
 
 fn about(place: &Place<'_>, flags: AtFlags) -> io::Result<Statx> {

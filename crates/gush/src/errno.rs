@@ -53,6 +53,12 @@ pub fn errno_name(errno: Errno) -> String {
         (Errno::STALE, "ESTALE"),
         (Errno::NXIO, "ENXIO"),
         (Errno::DEADLK, "EDEADLK"),
+        (Errno::NAMETOOLONG, "ENAMETOOLONG"),
+        (Errno::LOOP, "ELOOP"),
+        (Errno::NOEXEC, "ENOEXEC"),
+        (Errno::ADDRINUSE, "EADDRINUSE"),
+        (Errno::ADDRNOTAVAIL, "EADDRNOTAVAIL"),
+        (Errno::TOOBIG, "E2BIG"),
     ];
     NAMES
         .iter()

@@ -437,7 +437,7 @@ impl From<Failure> for io::Error {
     }
 }
 
-/// The remedy for a failed call on one side, where there is one; [`Error::hint`] for
+/// The [remedy](crate::remedy()) for a failed call on one side of a move, where there is one; [`Error::hint`] for
 /// programs with calls of their own.
 ///
 /// ```
@@ -447,27 +447,5 @@ impl From<Failure> for io::Error {
 /// ```
 #[must_use]
 pub fn hint_for(side: Side, errno: Errno) -> Option<&'static str> {
-    match (side, errno) {
-        (Side::Target, Errno::NOSPC) => {
-            Some("the target is full: free some space on its file system, if it is a file")
-        }
-        (Side::Source, Errno::BADF) => Some("open the source for reading"),
-        (Side::Target, Errno::BADF) => Some("open the target for writing"),
-        (Side::Target, Errno::DQUOT) => Some("the user's quota on the target is used up"),
-        (Side::Target, Errno::FBIG) => {
-            Some("the target's file system or the limit on file size (ulimit -f) allows no more")
-        }
-        (Side::Source, Errno::FAULT) => Some("the source was truncated while it was being copied"),
-        (Side::Target, Errno::FAULT) => Some("the target was truncated while it was being written"),
-        (Side::Source, Errno::MSGSIZE) => Some(
-            "the next datagram is longer than what is left of the length, or than there is room for",
-        ),
-        (Side::Target, Errno::MSGSIZE) => {
-            Some("the target takes no datagram of that size; a smaller buffer makes smaller ones")
-        }
-        (_, Errno::IO) => Some(
-            "a file of /proc or /sys may not allow this; a device that fails is told of in the kernel's log",
-        ),
-        _ => None,
-    }
+    crate::remedy(side.into(), errno)
 }

@@ -124,6 +124,7 @@ mod profile;
 mod profile;
 mod progress;
 mod rate;
+mod remedy;
 mod repeat;
 mod report;
 mod reread;
@@ -152,6 +153,7 @@ pub use port::{Port, Side};
 pub use profile::{Cgroup, Host, Profile, ProfileError};
 pub use progress::{Control, Progress};
 pub use rate::{Limiter, Rate, SharedRate, Throttle};
+pub use remedy::{Doing, remedy, remedy_at};
 pub use repeat::Repeat;
 pub use report::{MethodUse, Report};
 #[cfg(feature = "digest")]

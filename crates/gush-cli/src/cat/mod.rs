@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use crate::args;
 use crate::files::close_twin;
-use crate::talk::{Talker, die_if_nobody_reads, errno_text, os_text};
+use crate::talk::{Talker, die_if_nobody_reads, errno_text, in_brackets, os_text};
 use options::Options;
 use show::{Show, Shown, Trouble};
 use source::Source;
@@ -105,7 +105,7 @@ impl Cat<'_> {
             }
             Trouble::Unopened(error) => talker.say_failed_open(name, &error),
             Trouble::Source { what, error, hint } => {
-                let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+                let hint = in_brackets(hint);
                 let (name, why) = (quote::if_needed(name.as_ref()), os_text(&error));
                 talker.say(format_args!("{name}: {what}: {why}{hint}"));
             }
@@ -116,7 +116,7 @@ impl Cat<'_> {
                 // Under GNU cat's name the message is GNU cat's alone.
                 let tells_more = !talker.is_familiar();
                 let hint = hint.filter(|_| tells_more);
-                let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+                let hint = in_brackets(hint);
                 let after = match delivered_bytes {
                     _ if !tells_more => String::new(),
                     _ => format!(

@@ -12,7 +12,7 @@ use super::source::Source;
 use super::stream::{self, End, Output};
 use super::text::Formatter;
 use crate::profile;
-use crate::talk::{errno_text, os_text};
+use crate::talk::{errno_text, in_brackets, os_text};
 
 /// Bytes of text read at a time, unless the user gives a size.
 const TEXT_BUFFER_BYTES: usize = 128 << 10;
@@ -115,7 +115,7 @@ impl Bytes<'_> {
 }
 
 fn trouble(error: &gush::Error, source: &Source) -> Trouble {
-    let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+    let hint = in_brackets(error.hint());
     match (error.side(), error.io_error()) {
         (Some(Side::Source), Some(cause)) => {
             let what = error.without_errno().to_string();

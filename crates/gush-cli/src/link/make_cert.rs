@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use gush_link::{Pair, PairError};
 use gush_tree::quote;
 
-use crate::talk::{self, Talker};
+use crate::talk::{self, Talker, in_brackets, remedy_to_store};
 
 /// The names of this very machine.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
@@ -41,14 +41,20 @@ pub fn run(words: &[OsString], talker: &Talker) -> ExitCode {
 
 /// The error, with a remedy where there is one.
 fn told(error: &PairError) -> String {
+    let by_errno = match error {
+        PairError::File { why, path } => in_brackets(remedy_to_store(path, why)),
+        _ => String::new(),
+    };
     let remedy = match error {
         PairError::File { why, .. } => match why.kind() {
             ErrorKind::AlreadyExists => {
                 " (nothing is overwritten: choose another PREFIX, or remove it first)"
             }
             ErrorKind::NotFound => " (make its directory first)",
-            ErrorKind::PermissionDenied => " (the directory must be writable to this user)",
-            _ => "",
+            ErrorKind::PermissionDenied if by_errno.is_empty() => {
+                " (the directory must be writable to this user)"
+            }
+            _ => &by_errno,
         },
         _ => "",
     };

@@ -24,7 +24,7 @@ use gush_tree::quote;
 
 use crate::args;
 use crate::profile;
-use crate::talk::{Talker, errno_text, os_text};
+use crate::talk::{Talker, errno_text, in_brackets, os_text, remedy_to_store};
 use messages::Messages;
 use options::{Format, Options};
 use progress::Display;
@@ -157,13 +157,14 @@ fn tell_profile(profile: Option<&Profile>, short_bytes: Option<usize>, talker: &
 
 fn tee(path: &Path) -> Result<Arc<Tee>, String> {
     let told = |error: io::Error| {
+        let by_errno = in_brackets(remedy_to_store(path, &error));
         let remedy = match error.kind() {
             ErrorKind::NotFound => " (make its directory first)",
-            ErrorKind::PermissionDenied => {
+            ErrorKind::PermissionDenied if by_errno.is_empty() => {
                 " (the file, or its directory, must be writable to this user)"
             }
             ErrorKind::IsADirectory => " (name a file in it)",
-            _ => "",
+            _ => &by_errno,
         };
         let file = quote::if_needed(path);
         format!("the copy into {file}: open: {}{remedy}", os_text(&error))

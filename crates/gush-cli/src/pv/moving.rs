@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use gush::{Control, Endpoint, Errno, Holes, Kind, Mover, Progress, Report, Side, hint_for};
+use gush::{Control, Doing, Endpoint, Errno, Holes, Kind, Mover, Progress, Report, Side, hint_for};
 use gush_tree::quote;
 use rustix::fs::{SeekFrom, fdatasync, seek};
 
@@ -24,7 +24,7 @@ use super::skip::Skips;
 use super::sparse;
 use super::status::Status;
 use super::turns;
-use crate::talk::{errno_text, os_text};
+use crate::talk::{errno_text, in_brackets, os_text, remedy};
 
 /// One transfer of all inputs to one output.
 pub struct Moving<'a> {
@@ -133,10 +133,14 @@ impl Moving<'_> {
                 return Then::End;
             }
             Some(Err(error)) => {
-                let (name, why) = (shown(name), os_text(&error));
+                let (name_given, name, why) = (name, shown(name), os_text(&error));
                 match self.is_familiar {
                     true => self.say(format_args!("failed to read file: {name}: {why}")),
-                    false => self.say(format_args!("{name}: open failed: {why}")),
+                    false => {
+                        let remedy = remedy(name_given.as_ref(), Doing::Other, &error);
+                        let remedy = in_brackets(remedy);
+                        self.say(format_args!("{name}: open failed: {why}{remedy}"));
+                    }
                 }
                 self.status.add(Status::UNOPENED);
                 return Then::NextInput;
@@ -406,7 +410,7 @@ impl Moving<'_> {
             self.say(format_args!("{what}: {cause}"));
         } else {
             let hint = halt.errno.and_then(|errno| hint_for(halt.side, errno));
-            let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+            let hint = in_brackets(hint);
             let bytes = self.account.bytes();
             self.say(format_args!("{what} after {bytes} bytes: {cause}{hint}"));
         }

@@ -6,11 +6,10 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 
 use super::ending::lock;
-use super::moving::{Output, shown};
+use super::moving::Output;
 use super::status::Status;
-use super::transfer::{Moved, Setting, Stage, close, refuse_input};
+use super::transfer::{Moved, Setting, Stage, close, refuse_input, unopened};
 use crate::files;
-use crate::talk::os_text;
 
 /// Moves the inputs to the file `name`, and that to `output`. `-` is a file that nobody else sees.
 ///
@@ -23,7 +22,7 @@ pub fn run(setting: &Setting<'_>, name: &OsStr, output: Output) -> Result<Moved,
     // First, since creating the file would empty it.
     refuse_input(setting.options, setting.talker, name)?;
     let unopened = |error: std::io::Error| {
-        setting.talker.say(format_args!("{}: {}", shown(name), os_text(&error)));
+        setting.talker.say(unopened(setting.talker, name, &error));
         Status::UNOPENED
     };
     let (file, path) = match name.as_encoded_bytes() {

@@ -3,10 +3,11 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
-use gush::{Endpoint, Errno, Kind, Rate, Throttle};
+use gush::{Doing, Endpoint, Errno, Kind, Rate, Throttle};
 use gush_tree::quote;
 use rustix::fs::{FileType, SeekFrom, Stat, fstat, seek, stat};
 use rustix::pipe::fcntl_getpipe_size;
@@ -26,7 +27,7 @@ use super::status::Status;
 use super::steward::{Accounts, Late, Plan, Steward};
 use super::{asked_size, inputs, json, keep_pid, plan, store, wishes};
 use crate::files;
-use crate::talk::{Talker, errno_text, os_text};
+use crate::talk::{Talker, errno_text, in_brackets, os_text, remedy_to_store};
 
 /// State that the transfers of one command line share.
 pub struct Setting<'a> {
@@ -239,8 +240,9 @@ impl<'a> Setting<'a> {
     }
 
     pub fn unshown(&self, errno: Errno) -> Status {
-        let why = errno_text(errno);
-        failed(self.talker, Status::MISUSE, format_args!("progress cannot be shown: {why}"))
+        let remedy = gush::remedy(Doing::Other, errno).filter(|_| !self.talker.is_familiar());
+        let (why, remedy) = (errno_text(errno), in_brackets(remedy));
+        failed(self.talker, Status::MISUSE, format_args!("progress cannot be shown: {why}{remedy}"))
     }
 
     /// The bytes of the inputs, as far as they are known.
@@ -326,14 +328,22 @@ pub fn open_output(options: &Options, talker: &Talker) -> Result<Output, Status>
     refuse_input(options, talker, name)?;
     let keeps = options.seek.is_some();
     let file = files::open(name, File::options().write(true).create(true).truncate(!keeps));
-    let file = file
-        .map_err(|error| fail(Status::UNOPENED, format!("{}: {}", shown(name), os_text(&error))))?;
+    let file = file.map_err(|error| fail(Status::UNOPENED, unopened(talker, name, &error)))?;
     let output = Output::File(file);
     if let Some(bytes) = options.seek {
         let cut = cut_behind(&output, bytes).and_then(|()| seek_on(&output, bytes));
         cut.map_err(|why| fail(Status::TRANSFER, format!("{}: --seek: {why}", shown(name))))?;
     }
     Ok(output)
+}
+
+/// That a file cannot be opened or made, for writing; under pv's own name in pv's words alone.
+pub fn unopened(talker: &Talker, name: &OsStr, error: &io::Error) -> String {
+    let remedy = match talker.is_familiar() {
+        true => String::new(),
+        false => in_brackets(remedy_to_store(name.as_ref(), error)),
+    };
+    format!("{}: {}{remedy}", shown(name), os_text(error))
 }
 
 /// Cuts the file behind so many bytes.

@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::thread;
 
-use gush::{Errno, Side, Throttle};
+use gush::{Doing, Errno, Side, Throttle};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::account::{Account, Early};
@@ -19,7 +19,7 @@ use super::seen::{Observed, Wanted};
 use super::status::Status;
 use super::steward::{Accounts, Steward};
 use super::transfer::{Setting, Stage, close, open_output};
-use crate::talk::{Talker, os_text};
+use crate::talk::{Talker, in_brackets, os_text, remedy};
 
 /// Runs the command with the inputs as its standard input, and moves the command's output to the output.
 ///
@@ -51,8 +51,13 @@ fn wrapped(options: &Options, talker: &Talker) -> Result<ExitCode, Status> {
     let child = match start(options) {
         Ok(child) => child,
         Err(error) => {
-            let name = gush_tree::quote::if_needed(options.command[0].as_ref());
-            talker.say(format_args!("{name}: {}", os_text(&error)));
+            let path = options.command[0].as_ref();
+            let remedy = match talker.is_familiar() {
+                true => String::new(),
+                false => in_brackets(remedy(path, Doing::Starting, &error)),
+            };
+            let name = gush_tree::quote::if_needed(path);
+            talker.say(format_args!("{name}: {}{remedy}", os_text(&error)));
             // As env(1) and timeout(1) say it.
             let is_missing = error.kind() == std::io::ErrorKind::NotFound;
             return Ok(ExitCode::from(if is_missing { 127 } else { 126 }));

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 
 use crate::args;
 use crate::files;
-use crate::talk::{Talker, errno_text, os_text};
+use crate::talk::{Talker, errno_text, in_brackets, os_text};
 use address::Remote;
 use options::{Mode, Options};
 
@@ -118,7 +118,7 @@ fn open_outputs<'a>(said: &mut Said<'a>, as_name: &str) -> Option<Vec<Output<'a>
         match open(name, said.options.append) {
             Ok(file) => outputs.push(Output::new(Place::Named(name, file), None)),
             Err(Unopened::Error(error)) => {
-                said.talker.say_failed_open(name, &error);
+                said.talker.say_failed_to_store(name, &error);
                 said.failed = true;
             }
             Err(Unopened::Source) => {
@@ -276,8 +276,7 @@ impl Said<'_> {
                 }
                 Some(errno) => {
                     let hint = gush::hint_for(gush::Side::Target, errno);
-                    let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
-                    let why = errno_text(errno);
+                    let (why, hint) = (errno_text(errno), in_brackets(hint));
                     self.failure(format_args!(
                         "{name}: write failed after {after} bytes: {why}{hint}"
                     ));
@@ -296,7 +295,7 @@ impl Said<'_> {
         if self.talker.is_familiar() || error.io_error().is_none() {
             return self.failure(format_args!("read error: {cause}"));
         }
-        let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+        let hint = in_brackets(error.hint());
         let failed = if error.is_refused() {
             error.to_string()
         } else {

@@ -8,6 +8,7 @@ mod denied_calls;
 mod help;
 mod leases;
 mod profile;
+mod remedies;
 mod sandbox;
 mod shipped;
 mod unread_messages;

@@ -57,8 +57,16 @@ fn the_status_is_the_commands() {
         ("$G pv source -- true", 0, ""),
         ("$G pv /dev/zero -- head -c 5 >/dev/null", 0, ""),
         ("$G pv source -- sh -c 'kill -TERM $$'", 143, ""),
-        ("$G pv source -- ./nothing", 127, "gush: pv: ./nothing: No such file or directory\n"),
-        ("$G pv source -- ./source", 126, "gush: pv: ./source: Permission denied\n"),
+        (
+            "$G pv source -- ./nothing",
+            127,
+            "gush: pv: ./nothing: No such file or directory (there is no such file",
+        ),
+        (
+            "$G pv source -- ./source",
+            126,
+            "gush: pv: ./source: Permission denied (the file is not executable",
+        ),
         ("$G pv nofile -- cat", 2, "gush: pv: nofile: open failed: No such file or directory\n"),
         (
             "$G pv source -- cat >/dev/full",

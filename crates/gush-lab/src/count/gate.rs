@@ -35,7 +35,7 @@ pub fn enter(program: &Path, words: &[OsString]) -> Result<std::convert::Infalli
         raise(Signal::SIGSTOP).map_err(denied)?;
     }
     let error = Command::new(program).args(words).exec();
-    Err(Error::failed(format!("cannot start {}", program.display()), error))
+    Err(Error::not_started(&program.to_string_lossy(), error))
 }
 
 fn stop_at_every_call() -> Option<()> {

@@ -52,7 +52,7 @@ fn not_started(name: &str, error: io::Error) -> Error {
 fn not_started_with(null: &str, name: &str, error: io::Error) -> Error {
     match File::options().read(true).write(true).open(null) {
         Err(error) => Error::failed(format!("cannot open /dev/null, which {name} needs"), error),
-        Ok(_) => Error::failed(format!("cannot start {name}"), error),
+        Ok(_) => Error::not_started(name, error),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Programs as ends: started with a socket, pipes or a terminal, and ended with the link.
 
+use std::borrow::Cow;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -7,8 +8,10 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use gush::Doing;
 use gush_net::Conduit;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
@@ -73,14 +76,10 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
         command.process_group(0);
     }
     let child = command.spawn().map_err(|error| {
-        let kind = error.kind();
+        let hint = Errno::from_io_error(&error).and_then(|errno| remedy(name, errno));
         // A program that is not there will not be there after a pause.
         let error = OpenError::new(format!("start {name}"), error).passing(false);
-        match kind {
-            io::ErrorKind::NotFound => error.hinted(not_found(name)),
-            io::ErrorKind::PermissionDenied => error.hinted("the file is not executable"),
-            _ => error,
-        }
+        error.hinted_by(hint.as_deref())
     })?;
     let number = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let number = number.ok_or_else(|| OpenError::said("start", "its process has no number"))?;
@@ -100,15 +99,17 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
     Ok(end)
 }
 
-/// What to do about a program that was not found: the kernel says so of the interpreter that it needs, too (execve(2)).
-fn not_found(name: &str) -> &'static str {
-    if !name.contains('/') {
-        "no such program is in PATH; pipes and other shell words need shell:"
-    } else if Path::new(name).exists() {
-        "the file is there, but not the interpreter that its first line names, or its loader"
-    } else {
-        "there is no such file; pipes and other shell words need shell:"
-    }
+/// The remedy for a program that does not start.
+fn remedy(name: &str, errno: Errno) -> Option<Cow<'static, str>> {
+    let remedy = gush::remedy_at(CWD, name, Doing::Starting, errno)?;
+    // A file that is there lacks its interpreter.
+    let is_there = name.contains('/') && Path::new(name).exists();
+    Some(match errno {
+        Errno::NOENT if !is_there => {
+            format!("{remedy}; pipes and other shell words need shell:").into()
+        }
+        _ => remedy.into(),
+    })
 }
 
 struct Ends {

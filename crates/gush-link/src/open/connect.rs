@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::time::Duration;
 
+use gush::Doing;
 use gush_net::Conduit;
 use rustix::io::Errno;
 use rustix::net::addr::SocketAddrArg;
@@ -32,9 +33,7 @@ pub(crate) async fn unix(name: &UnixName, options: &Options) -> Result<End, Open
     let fail = |error: io::Error| {
         let hint = match error.raw_os_error() {
             // An abstract name is there as long as somebody listens (unix(7)).
-            Some(libc::ECONNREFUSED) if matches!(name, UnixName::Abstract(_)) => {
-                self::hint(&error, retried)
-            }
+            Some(libc::ECONNREFUSED) if matches!(name, UnixName::Abstract(_)) => None,
             Some(libc::ECONNREFUSED) if is_directory(name) => {
                 Some("this is a directory; name the socket in it")
             }
@@ -58,8 +57,9 @@ pub(crate) async fn unix(name: &UnixName, options: &Options) -> Result<End, Open
             }
             _ => None,
         };
+        let by_errno = self::hint(&error, retried);
         let error = OpenError::new("connect", error);
-        if let Some(hint) = hint { error.hinted(hint) } else { error }
+        error.hinted_by(hint.or(by_errno.as_deref()))
     };
     let address = unix_address(name).map_err(|errno| fail(errno.into()))?;
     let fd = socket(AddressFamily::UNIX, SocketType::STREAM).map_err(|errno| fail(errno.into()))?;
@@ -219,8 +219,7 @@ fn end_of(fd: OwnedFd, address: SocketAddr, kind: SocketType) -> Result<End, Ope
 
 fn failure(address: SocketAddr, error: io::Error, options: &Options) -> OpenError {
     let hint = hint(&error, options.has(Opt::Retry));
-    let error = OpenError::new(format!("connect to {address}"), error);
-    if let Some(hint) = hint { error.hinted(hint) } else { error }
+    OpenError::new(format!("connect to {address}"), error).hinted_by(hint.as_deref())
 }
 
 fn bind(
@@ -236,16 +235,8 @@ fn bind(
         );
         return Err(OpenError::said("bind", why));
     };
-    let fail = |errno: Errno| {
-        let error = OpenError::new(format!("bind to {local}"), errno);
-        match errno {
-            Errno::ADDRNOTAVAIL => {
-                error.hinted("this machine has no such address; `ip address` shows those it has")
-            }
-            Errno::ACCESS => error.hinted("ports below 1024 are for root, or CAP_NET_BIND_SERVICE"),
-            _ => error,
-        }
-    };
+    let fail =
+        |errno: Errno| OpenError::new(format!("bind to {local}"), errno).doing(Doing::Listening);
     if options.is_on(Opt::ReuseAddr) {
         sockopt::set_socket_reuseaddr(fd, true).map_err(fail)?;
     }
@@ -253,23 +244,16 @@ fn bind(
 }
 
 /// The remedy; waiting is not advised to those who have `retried`.
-fn hint(error: &io::Error, retried: bool) -> Option<&'static str> {
-    Some(match error.raw_os_error()? {
-        libc::ECONNREFUSED if retried => "nobody listens there; start the server",
-        libc::ENETUNREACH if retried => "this machine has no route there; check the network",
-        libc::EHOSTUNREACH if retried => "the host is down, or a firewall refuses",
-        libc::ECONNREFUSED => "nobody listens there; start the server, or wait for it with retry=N",
-        libc::ENETUNREACH => {
-            "this machine has no route there; check the network, or wait for it with retry=N"
-        }
-        libc::EHOSTUNREACH => "the host is down, or a firewall refuses; retry=N waits for it",
-        libc::ETIMEDOUT => "nothing answers: the host is down, or a firewall drops what is sent",
-        libc::EMFILE => "raise the limit on open files (ulimit -n)",
-        libc::EADDRNOTAVAIL => {
-            "all local ports are in use, or bind= names an address of another machine"
-        }
-        _ => return None,
-    })
+fn hint(error: &io::Error, retried: bool) -> Option<String> {
+    let errno = Errno::from_io_error(error)?;
+    let remedy = gush::remedy(Doing::Connecting, errno)?;
+    let wait = match errno {
+        _ if retried => "",
+        Errno::CONNREFUSED | Errno::NETUNREACH => ", or wait for it with retry=N",
+        Errno::HOSTUNREACH => "; retry=N waits for it",
+        _ => "",
+    };
+    Some(format!("{remedy}{wait}"))
 }
 
 /// The option that the kernel refuses (tcp_sock_set_keepidle_locked in net/ipv4/tcp.c).

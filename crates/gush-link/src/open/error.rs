@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use gush::{Doing, Errno};
+
 /// An address that could not be opened: the address, the step, the operating system's error, and the remedy.
 ///
 /// ```
@@ -19,6 +21,7 @@ pub struct OpenError {
     step: String,
     cause: Cause,
     passes: bool,
+    doing: Doing,
     hint: Option<String>,
 }
 
@@ -35,6 +38,7 @@ impl OpenError {
             address: String::new(),
             step: step.into(),
             passes: passes(&error),
+            doing: Doing::Other,
             hint: None,
             cause: Cause::Io(error),
         }
@@ -46,6 +50,7 @@ impl OpenError {
             step: step.into(),
             cause: Cause::Said(why.into()),
             passes: false,
+            doing: Doing::Other,
             hint: None,
         }
     }
@@ -54,8 +59,13 @@ impl OpenError {
     pub(crate) fn of_all(failures: Vec<Self>) -> Self {
         let passes = failures.iter().any(Self::passes);
         let texts: Vec<_> = failures.iter().map(ToString::to_string).collect();
-        let hint = failures.into_iter().find_map(|failure| failure.hint);
+        let hint = failures.iter().find_map(|failure| failure.hint().map(str::to_owned));
         Self { passes, hint, ..Self::said("open any", texts.join("; ")) }
+    }
+
+    /// The step was this: the errno's remedy is told where no other is known.
+    pub(crate) fn doing(self, doing: Doing) -> Self {
+        Self { doing, ..self }
     }
 
     pub(crate) fn hinted(mut self, hint: impl Into<String>) -> Self {
@@ -113,7 +123,8 @@ impl OpenError {
     /// The remedy for the user, where there is one.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
-        self.hint.as_deref()
+        let by_errno = || gush::remedy(self.doing, Errno::from_io_error(self.io_error()?)?);
+        self.hint.as_deref().or_else(by_errno)
     }
 
     /// Has this machine no such address, or no such version of the protocol?

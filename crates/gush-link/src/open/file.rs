@@ -7,6 +7,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::Duration;
 
+use gush::Doing;
 use gush_net::Conduit;
 use rustix::fs::{CWD, Mode, OFlags, SeekFrom, mknodat};
 use rustix::io::Errno;
@@ -91,7 +92,10 @@ fn make_fifo(path: &Path, options: &Options) -> Result<Option<Made>, OpenError> 
     let permissions = Permissions::of(options)?;
     let wanted = Mode::from_raw_mode(options.mode().unwrap_or(0o666));
     mknodat(CWD, path, rustix::fs::FileType::Fifo, wanted, 0).map_err(|errno| {
-        let hint = (errno == Errno::NOENT).then_some("make its directory first");
+        let hint = match errno {
+            Errno::NOENT => Some("make its directory first"),
+            _ => gush::remedy_at(CWD, path, Doing::Making, errno),
+        };
         fail(errno.into()).hinted_by(hint)
     })?;
     let made = Made::if_removed(path, options).map_err(fail)?;
@@ -210,8 +214,10 @@ async fn open(
             Errno::ISDIR => error.hinted(NO_BYTES),
             Errno::ACCESS | Errno::ROFS if flags.contains(OFlags::RDWR) => error
                 .hinted("it is opened for reading and writing; for one direction say rdonly, wronly, or `gush link -u`"),
-            Errno::TXTBSY => error.hinted("a program that runs cannot be written"),
-            _ => error,
+            _ if flags.contains(OFlags::CREATE) && !path.exists() => {
+                error.hinted_by(gush::remedy_at(CWD, path, Doing::Making, errno))
+            }
+            _ => error.hinted_by(gush::remedy_at(CWD, path, Doing::Opening, errno)),
         }
     })?;
     // For reading it opens, and only a read would fail, without a word on what to do.

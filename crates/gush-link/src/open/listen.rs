@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use gush::Doing;
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, sockopt};
@@ -39,7 +40,7 @@ pub(crate) async fn unix(name: &UnixName, options: &Options) -> Result<Listener,
         UnixName::Abstract(_) => {
             let address = unix_address(name).map_err(|errno| OpenError::new("bind", errno))?;
             rustix::net::bind(&fd, &address).map_err(|errno| {
-                let error = OpenError::new("bind", errno);
+                let error = OpenError::new("bind", errno).doing(Doing::Listening);
                 match errno {
                     Errno::ADDRINUSE => {
                         error.hinted("another server has this name; `ss -xlp` shows which")
@@ -208,14 +209,7 @@ fn bound(
             .hinted_by(keepalive_hint(errno, options));
         match errno {
             Errno::ADDRINUSE => error.hinted(holder::of_port(address.port(), kind)),
-            Errno::ACCESS => error.hinted(
-                "ports below 1024 are for root, or CAP_NET_BIND_SERVICE; \
-                 net.ipv4.ip_unprivileged_port_start says where others begin",
-            ),
-            Errno::ADDRNOTAVAIL => {
-                error.hinted("this machine has no such address; `ip address` shows those it has")
-            }
-            _ => error,
+            _ => error.doing(Doing::Listening),
         }
     })
 }

@@ -12,6 +12,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use gush::Doing;
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, linkat, open, renameat_with, unlinkat,
 };
@@ -76,11 +77,18 @@ impl Hidden {
                     return Err(OpenError::new(step, Errno::NOENT)
                         .hinted(format!("make the directory {directory} first")));
                 }
-                Err(errno @ (Errno::ACCESS | Errno::ROFS)) => {
+                Err(errno @ Errno::ACCESS) => {
                     return Err(OpenError::new(step, errno)
                         .hinted("the directory must be writable to this user"));
                 }
-                Err(errno) => return Err(OpenError::new(step, errno)),
+                Err(errno) => {
+                    return Err(OpenError::new(step, errno).hinted_by(gush::remedy_at(
+                        CWD,
+                        &path,
+                        Doing::Making,
+                        errno,
+                    )));
+                }
             }
         }
     }

@@ -82,7 +82,7 @@ fn told(error: &Error) -> (String, Option<&'static str>) {
     }
 }
 
-/// What one side lacks, and the remedy.
+/// The part of TLS that one side lacks, and the remedy.
 fn incompatible(why: &PeerIncompatible) -> (String, Option<&'static str>) {
     use PeerIncompatible as Lack;
     const VERSIONS: &str = "1.2 and 1.3 are spoken, or what min-version= leaves of these";

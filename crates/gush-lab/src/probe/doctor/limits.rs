@@ -40,7 +40,9 @@ fn size_of_one() -> Finding {
                 format!("no pipe can be made: {}", words(errno)),
                 "splice and vmsplice cannot be used between files and sockets",
             )
-            .remedy("close descriptors, or raise their limit (ulimit -n)");
+            .remedy(
+                gush::remedy(gush::Doing::Other, errno).unwrap_or("close pipes of other programs"),
+            );
         }
     };
     let given = fcntl_getpipe_size(&reader).unwrap_or(0);

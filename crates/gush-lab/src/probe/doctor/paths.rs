@@ -100,10 +100,11 @@ fn access(found: &Found) -> Finding {
             format!("it can be read; making a file in it fails: {}", os_words(&error)),
             "it serves as source only",
         )
-        .remedy(match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room (df, df -i, quota)",
-            _ => "as target choose another directory",
-        }),
+        .remedy(
+            Errno::from_io_error(&error)
+                .and_then(|errno| gush::remedy(gush::Doing::Making, errno))
+                .unwrap_or("as target choose another directory"),
+        ),
         (true, false, _) => Finding::limited(TOPIC, "it can be read, and not written", "it serves as source only")
             .remedy("as target choose another, or change its owner, its mode, or the mount (mount -o remount,rw)"),
         (false, true, _) => Finding::limited(TOPIC, "it can be written, and not read", "it serves as target only"),

@@ -1,0 +1,173 @@
+//! The same answer of the kernel has the same remedy in every command.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use crate::common::cp::{script, stderr, with_files, with_mounts};
+use crate::common::skipped;
+
+/// The commands that read `from`, as words of a shell.
+fn readers(from: &str) -> Vec<String> {
+    [
+        format!("cp {from} copy"),
+        format!("cat {from}"),
+        format!("pv -q {from}"),
+        format!("link -u file:{from} null:"),
+    ]
+    .into()
+}
+
+/// The commands that write to `to`, with standard input from the file `a`.
+fn writers(to: &str) -> Vec<String> {
+    [
+        format!("cp a {to}"),
+        format!("tee {to}"),
+        format!("pv -q -o {to} a"),
+        format!("link -u file:a file:{to},create"),
+        format!("link -u --tee {to} file:a null:"),
+    ]
+    .into()
+}
+
+/// The commands that start the program `name`.
+fn starters(name: &str) -> Vec<String> {
+    [
+        format!("pv -q -- {name}"),
+        format!("link -u exec:{name} null:"),
+        format!("lab run --no-store --warmup 0 --rounds 1 {name}"),
+    ]
+    .into()
+}
+
+/// Every one of the commands tells `remedy`.
+fn all_tell(dir: &Path, commands: &[String], remedy: &str) {
+    for command in commands {
+        let said = stderr(&script(dir, &format!("\"$G\" {command} <a >out")));
+        assert!(said.contains(remedy), "gush {command}: {said}");
+    }
+}
+
+#[test]
+fn a_full_target_has_one_remedy() {
+    let dir = with_files(&[("a", b"a")]);
+    let mut commands = writers("/dev/full");
+    commands.extend(["cat a >/dev/full", "yes >/dev/full"].map(str::to_owned));
+    for command in &commands {
+        let said = stderr(&script(dir.path(), &format!("<a \"$G\" {command}")));
+        // `--tee` tells of the copy beside the link, whose failure is not that of a move.
+        if !command.contains("--tee") {
+            assert!(
+                said.contains(
+                    "(the target is full: free some space on its file system, if it is a file)"
+                ),
+                "gush {command}: {said}"
+            );
+        }
+    }
+}
+
+#[test]
+fn links_in_a_circle_and_long_names_have_one_remedy() {
+    let dir = with_files(&[("a", b"a")]);
+    symlink("loop", dir.path().join("loop")).unwrap();
+    all_tell(dir.path(), &readers("loop"), "symbolic links lead in a circle");
+    let long = "x".repeat(256);
+    all_tell(dir.path(), &readers(&long), "a name has at most 255 bytes");
+    all_tell(dir.path(), &writers(&long), "a name has at most 255 bytes");
+}
+
+#[test]
+fn a_program_that_cannot_start_has_one_remedy() {
+    let dir = with_files(&[("a", b"a"), ("text", b"no program"), ("odd", b"#!/no/such/sh\n")]);
+    for name in ["text", "odd"] {
+        let path = dir.path().join(name);
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let names = |name: &str| starters(&dir.path().join(name).display().to_string());
+    // execvp(3), by which the others start a program, gives such a file to a shell.
+    let by_lab = names("text").split_off(2);
+    all_tell(dir.path(), &by_lab, "(the file is no program for this machine: ");
+    all_tell(dir.path(), &names("odd"), "(the file is there, but not the interpreter");
+    // The lab takes such a file for one of comparisons.
+    let by_others = &names("a")[..2];
+    all_tell(dir.path(), by_others, "(the file is not executable: chmod +x");
+    // The lab asks for programs first, and leaves out a command without its own.
+    all_tell(dir.path(), &starters("no-such-program")[..2], "no such program in PATH");
+}
+
+#[test]
+fn a_program_that_runs_cannot_be_written() {
+    let dir = with_files(&[("a", b"a")]);
+    for command in writers("s") {
+        // cp knows a better one: -f puts a new file in the place of the program.
+        if command.starts_with("cp ") {
+            continue;
+        }
+        let said = stderr(&script(
+            dir.path(),
+            &format!(
+                "cp /bin/sleep s; ./s 600 & p=$!; \
+                      until [ \"$(readlink /proc/$p/exe)\" = \"$(readlink -f s)\" ]; do sleep 0.01; done; \
+                      \"$G\" {command} <a >out; kill $p"
+            ),
+        ));
+        assert!(said.contains("(a program that runs cannot be written)"), "gush {command}: {said}");
+    }
+}
+
+#[test]
+fn a_file_system_that_is_read_only_or_without_inodes_has_one_remedy() {
+    let dir = with_files(&[("a", b"a")]);
+    fs::create_dir(dir.path().join("m")).unwrap();
+    for (mount, commands, remedy) in [
+        ("mount -t tmpfs -o ro none m", writers("m/b"), "(the file system is mounted read-only: "),
+        (
+            "mount -t tmpfs -o nr_inodes=1 none m",
+            writers("m/b"),
+            "(no inodes are left on its file system: remove files (`df -i` counts them))",
+        ),
+    ] {
+        for command in commands {
+            let text = format!("{mount} || exit 99; \"$G\" {command} <a >out");
+            let Some(output) = with_mounts(dir.path(), &text) else { return };
+            if output.status.code() == Some(99) {
+                return skipped(&stderr(&output));
+            }
+            assert!(
+                stderr(&output).contains(remedy),
+                "{mount}: gush {command}: {}",
+                stderr(&output)
+            );
+        }
+    }
+}
+
+#[test]
+fn attributes_of_a_file_have_one_remedy() {
+    let dir = with_files(&[("a", b"a"), ("b", b"b")]);
+    for command in writers("b") {
+        let text = format!("chattr +i b || exit 99; \"$G\" {command} <a >out; chattr -i b");
+        let output = script(dir.path(), &text);
+        if output.status.code() == Some(99) {
+            return skipped(&format!("chattr: {}", stderr(&output)));
+        }
+        let remedy = "(the file is immutable: chattr -i removes this attribute)";
+        assert!(stderr(&output).contains(remedy), "gush {command}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn descriptors_that_are_used_up_have_one_remedy() {
+    let dir = with_files(&[("a", b"a")]);
+    // The loader needs one descriptor beside the standard ones, and each of these commands two.
+    for command in ["cp a b", "tee b c", "pv -q a"] {
+        let closed = "3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-";
+        let text = format!("exec <a >out {closed}; exec prlimit --nofile=4:4 \"$G\" {command}");
+        let said = stderr(&script(dir.path(), &text));
+        assert!(
+            said.contains("(raise the limit on open files (ulimit -n))"),
+            "gush {command}: {said}"
+        );
+    }
+}
