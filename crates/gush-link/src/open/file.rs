@@ -143,6 +143,32 @@ async fn open(
             OpenError::said("open", "this is a Unix socket").hinted("connect to it with unix:PATH")
         );
     }
+    let permissions = Permissions::of(options)?;
+    let call = OpenCall {
+        path,
+        flags: with_options(flags, options, how)?,
+        mode: Mode::from_raw_mode(options.mode().unwrap_or(0o666)),
+        permissions,
+    };
+    let fd = match call.once_free(kind.is_some_and(|kind| kind.is_file())).await? {
+        Ok(fd) => fd,
+        Err(errno) => {
+            return Err(OpenError::new("open", errno).hinted_by(call.remedy(options, errno)));
+        }
+    };
+    // For reading it opens, and only a read would fail, without a word on what to do.
+    if kind.is_some_and(|kind| kind.is_dir()) {
+        return Err(OpenError::new("open", Errno::ISDIR).hinted(NO_BYTES));
+    }
+    if let Some(offset_bytes) = options.size_bytes(Opt::Seek) {
+        rustix::fs::seek(&fd, SeekFrom::Start(offset_bytes))
+            .map_err(|errno| OpenError::new("seek", errno))?;
+    }
+    end(fd, &path.to_string_lossy(), options, how)
+}
+
+/// The flags of open(2), with those that the options of the address set.
+fn with_options(flags: OFlags, options: &Options, how: &How) -> Result<OFlags, OpenError> {
     let mut flags =
         flags | access(options, how) | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     for (option, flag) in [
@@ -153,82 +179,100 @@ async fn open(
     ] {
         flags.set(flag, flags.contains(flag) || options.is_on(option));
     }
-    let is_read_only = flags & OFlags::RWMODE == OFlags::RDONLY;
-    if is_read_only {
-        if flags.contains(OFlags::TRUNC) {
-            let error = OpenError::said("open", "trunc would empty a file that is only read");
-            return Err(error.hinted("say trunc at the address that is written"));
-        }
-        // Only a file that is written is made: one that is read would be empty.
-        flags -= OFlags::CREATE | OFlags::EXCL;
+    if !is_read_only(flags) {
+        return Ok(flags);
     }
-    let mode = Mode::from_raw_mode(options.mode().unwrap_or(0o666));
-    let permissions = Permissions::of(options)?;
-    // Of two that make the file at once only one does, and gives the file its owner.
-    let gives_owner = permissions.name_an_owner() && flags.contains(OFlags::CREATE);
-    let mut pause = Duration::from_millis(1);
-    let opened = loop {
-        let made = match gives_owner {
-            true => rustix::fs::open(path, flags | OFlags::EXCL, mode),
-            false => Err(Errno::EXIST),
-        };
-        let opened = match made {
+    if flags.contains(OFlags::TRUNC) {
+        let error = OpenError::said("open", "trunc would empty a file that is only read");
+        return Err(error.hinted("say trunc at the address that is written"));
+    }
+    // Only a file that is written is made: one that is read would be empty.
+    Ok(flags - (OFlags::CREATE | OFlags::EXCL))
+}
+
+fn is_read_only(flags: OFlags) -> bool {
+    flags & OFlags::RWMODE == OFlags::RDONLY
+}
+
+/// A call of open(2), and the owner of a file that the call makes.
+struct OpenCall<'a> {
+    path: &'a Path,
+    flags: OFlags,
+    mode: Mode,
+    permissions: Permissions,
+}
+
+impl OpenCall<'_> {
+    /// Of two that make the file at once only one does, and gives the file its owner.
+    fn gives_owner(&self) -> bool {
+        self.permissions.name_an_owner() && self.flags.contains(OFlags::CREATE)
+    }
+
+    /// Opens the file, a regular one once no other process has a lease on it.
+    async fn once_free(&self, is_regular: bool) -> Result<Result<OwnedFd, Errno>, OpenError> {
+        let mut pause = Duration::from_millis(1);
+        loop {
+            match self.make()? {
+                // The holder of the lease (fcntl(2), F_SETLEASE) has to give it back; open(2) without O_NONBLOCK would hold up all
+                // connections until then.
+                Err(Errno::AGAIN) if is_regular => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+                opened => return Ok(opened),
+            }
+        }
+    }
+
+    fn make(&self) -> Result<Result<OwnedFd, Errno>, OpenError> {
+        let open = |flags| rustix::fs::open(self.path, flags, self.mode);
+        if !self.gives_owner() {
+            return Ok(open(self.flags));
+        }
+        Ok(match open(self.flags | OFlags::EXCL) {
             Ok(fd) => {
-                permissions.give_owner(&fd)?;
+                self.permissions.give_owner(&fd)?;
                 Ok(fd)
             }
             // O_EXCL does not follow a link (open(2)): behind one to nothing O_CREAT would make the caller's own file.
-            Err(Errno::EXIST) if gives_owner && !flags.contains(OFlags::EXCL) => {
-                rustix::fs::open(path, flags - OFlags::CREATE, mode)
+            Err(Errno::EXIST) if !self.flags.contains(OFlags::EXCL) => {
+                open(self.flags - OFlags::CREATE)
             }
-            Err(Errno::EXIST) => rustix::fs::open(path, flags, mode),
-            Err(errno) => Err(errno),
-        };
-        match opened {
-            // Another process has a lease on the file (fcntl(2), F_SETLEASE), and has to give it back; open(2) without O_NONBLOCK would hold
-            // up all connections until then.
-            Err(Errno::AGAIN) if kind.is_some_and(|kind| kind.is_file()) => {
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
-            }
-            opened => break opened,
-        }
-    };
-    let fd = opened.map_err(|errno| {
-        let error = OpenError::new("open", errno);
+            refused => refused,
+        })
+    }
+
+    fn remedy(&self, options: &Options, errno: Errno) -> Option<&'static str> {
+        let Self { path, flags, .. } = self;
+        let makes = flags.contains(OFlags::CREATE);
         match errno {
-            Errno::NOENT if is_read_only => {
-                error.hinted("it is read, so it must be there; retry=N waits for it")
-            }
-            Errno::NOENT if gives_owner && path.is_symlink() => error
-                .hinted("the link leads to a missing file, and only a file made here gets an owner: name that file"),
-            Errno::NOENT if names_terminal(path, options) => {
-                error.hinted("there is no such device: is it connected? retry=N waits for it")
-            }
-            Errno::NOENT if !flags.contains(OFlags::CREATE) && !has_directory(path) => error
-                .hinted("make its directory first; then the option create makes the missing file, where it is written"),
-            Errno::NOENT if !flags.contains(OFlags::CREATE) => {
-                error.hinted("the option create makes a missing file, where it is written")
-            }
-            Errno::NOENT => error.hinted("make its directory first"),
-            Errno::ISDIR => error.hinted(NO_BYTES),
-            Errno::ACCESS | Errno::ROFS if flags.contains(OFlags::RDWR) => error
-                .hinted("it is opened for reading and writing; for one direction say rdonly, wronly, or `gush link -u`"),
-            _ if flags.contains(OFlags::CREATE) && !path.exists() => {
-                error.hinted_by(gush::remedy_at(CWD, path, Doing::Making, errno))
-            }
-            _ => error.hinted_by(gush::remedy_at(CWD, path, Doing::Opening, errno)),
+            Errno::NOENT => Some(self.remedy_if_missing(options)),
+            Errno::ISDIR => Some(NO_BYTES),
+            Errno::ACCESS | Errno::ROFS if flags.contains(OFlags::RDWR) => Some(
+                "it is opened for reading and writing; for one direction say rdonly, wronly, or `gush link -u`",
+            ),
+            _ if makes && !path.exists() => gush::remedy_at(CWD, path, Doing::Making, errno),
+            _ => gush::remedy_at(CWD, path, Doing::Opening, errno),
         }
-    })?;
-    // For reading it opens, and only a read would fail, without a word on what to do.
-    if kind.is_some_and(|kind| kind.is_dir()) {
-        return Err(OpenError::new("open", Errno::ISDIR).hinted(NO_BYTES));
     }
-    if let Some(offset_bytes) = options.size_bytes(Opt::Seek) {
-        rustix::fs::seek(&fd, SeekFrom::Start(offset_bytes))
-            .map_err(|errno| OpenError::new("seek", errno))?;
+
+    fn remedy_if_missing(&self, options: &Options) -> &'static str {
+        let Self { path, flags, .. } = self;
+        let makes = flags.contains(OFlags::CREATE);
+        if is_read_only(*flags) {
+            "it is read, so it must be there; retry=N waits for it"
+        } else if self.gives_owner() && path.is_symlink() {
+            "the link leads to a missing file, and only a file made here gets an owner: name that file"
+        } else if names_terminal(path, options) {
+            "there is no such device: is it connected? retry=N waits for it"
+        } else if makes {
+            "make its directory first"
+        } else if has_directory(path) {
+            "the option create makes a missing file, where it is written"
+        } else {
+            "make its directory first; then the option create makes the missing file, where it is written"
+        }
     }
-    end(fd, &path.to_string_lossy(), options, how)
 }
 
 /// Is a device meant, by settings of a terminal or by its place?
