@@ -363,7 +363,8 @@ fn a_full_disk_leaves_the_older_report() {
     }
     let devices = tempfile::tempdir().unwrap();
     let full = gush_test::device("full", devices.path());
-    assert!(report::write(&[], &full).unwrap_err().told().ends_with("No space left on device"));
+    let told = report::write(&[], &full).unwrap_err().told();
+    assert!(told.contains(": No space left on device (") && told.contains("`df -i`"), "{told}");
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("report.html");
     report::write(&runs(), &path).unwrap();
