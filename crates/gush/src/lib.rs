@@ -30,7 +30,7 @@
 //!
 //! # Invariants
 //! 1. Nothing is lost and nothing arrives twice: each byte taken from the source is delivered or counted.
-//! 2. Only a `read` that answers 0 is the end.
+//! 2. Only a `read` that answers 0 is the end. A clone of all of a file is the file as it was at one moment, and an end, too.
 //! 3. Falling back happens only from an untouched position.
 //! 4. A lent page is never written again.
 //! 5. Some splices wait for an idle source with any flags. Such a source is polled first.

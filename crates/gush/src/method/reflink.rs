@@ -59,6 +59,7 @@ impl Method for Reflink {
             target_at: target_offset(self.name(), pair)?,
             length_bytes: pair.length_bytes,
             target_was_bytes: pair.target.size_bytes(),
+            has_all: false,
         }))
     }
 }
@@ -70,23 +71,24 @@ struct Sharing<'fd> {
     target_at: u64,
     length_bytes: Option<u64>,
     target_was_bytes: u64,
+    has_all: bool,
 }
 
 impl Sharing<'_> {
-    /// How many bytes FICLONE has brought: a source that has grown since the look at its size brings more than `len`, up to the end
-    /// of the target. Of a target that was longer before nobody can ask, so the bytes behind `len` are shared once more.
+    /// How many bytes FICLONE has brought of a source that had `len` bytes before, and may have others by now. The end of the target
+    /// tells, where the target has grown.
     fn brought_bytes(&self, len: u64) -> u64 {
-        match self.target_was_bytes <= len {
-            true => {
-                sys::file::size_bytes(self.target).map_or(len, |size_bytes| size_bytes.max(len))
-            }
-            false => len,
-        }
+        let now_bytes = |fd| sys::file::size_bytes(fd).ok();
+        let grown_to = now_bytes(self.target).filter(|&bytes| bytes > self.target_was_bytes);
+        grown_to.unwrap_or_else(|| len.min(now_bytes(self.source).unwrap_or(len)))
     }
 }
 
 impl Range for Sharing<'_> {
     fn step(&mut self, budget_bytes: u64) -> Step {
+        if self.has_all {
+            return Step::End;
+        }
         let size_bytes = match sys::file::size_bytes(self.source) {
             Ok(size_bytes) => size_bytes,
             Err(errno) => return Step::from_errno(Call::Fstat, Side::Source, errno),
@@ -115,7 +117,10 @@ impl Range for Sharing<'_> {
         };
         match answer {
             Ok(()) => {
-                let len = if whole { self.brought_bytes(len) } else { len };
+                // Of a target that was longer before nobody can ask, so the bytes behind `len` are shared once more.
+                self.has_all = whole && self.target_was_bytes <= len;
+                // The file as it was at one moment: bytes that came later could not be shared behind a part of a block.
+                let len = if self.has_all { self.brought_bytes(len) } else { len };
                 self.source_at += len;
                 self.target_at += len;
                 self.length_bytes = self.length_bytes.map(|length| length - len);

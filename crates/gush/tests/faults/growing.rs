@@ -1,4 +1,4 @@
-//! A clone of a file that grows between the look at its size and the call.
+//! A clone of a file that grows or shrinks around the call.
 
 use std::fs::File;
 use std::io::Write;
@@ -64,10 +64,55 @@ fn a_clone_is_counted_and_keeps_its_length(point: &Path) {
     }
 }
 
+/// A clone is the file as it was at one moment, whatever becomes of the file before and behind.
+fn a_clone_of_a_file_that_changes_is_of_one_moment(point: &Path) {
+    const AT_FIRST_BYTES: usize = 10_001;
+    // Which look at a size, counted from the clone on, comes before the change; `None` for a change before the clone.
+    let cases = [None, Some(0), Some(1), Some(2)];
+    for (before_look, then_bytes) in
+        cases.into_iter().flat_map(|at| [(at, 0), (at, 5000), (at, 15_001)])
+    {
+        let content = noise(5, AT_FIRST_BYTES.max(then_bytes));
+        let (path, target_path) = (point.join("changing"), point.join("clone"));
+        std::fs::write(&path, &content[..AT_FIRST_BYTES]).expect("the source");
+        std::fs::write(&target_path, "").expect("the target");
+        let source = File::open(&path).expect("the source");
+        let target = File::options().read(true).write(true).open(target_path);
+        let target: OwnedFd = target.expect("the target").into();
+        let (mut looks, mut change) = (None, Some((path, content[..then_bytes].to_owned())));
+        let plan = Plan::new(move |call, _| {
+            let is_due = match before_look {
+                None => call == Call::Ficlone,
+                Some(_) => call == Call::Fstat && looks == before_look,
+            };
+            if is_due && let Some((path, content)) = change.take() {
+                std::fs::write(path, content).expect("other content");
+            }
+            match call {
+                Call::Ficlone => looks = Some(0),
+                Call::Fstat => looks = looks.map(|looks| looks + 1),
+                _ => {}
+            }
+            Verdict::Go
+        });
+        let guard = plan.install();
+        let mover = Mover::new(&source, &target).method(Choice::Only(MethodName::Reflink));
+        let report = mover.source_offset_bytes(0).run();
+        drop(guard);
+        let case = format!("{before_look:?}, {then_bytes}");
+        let report = report.unwrap_or_else(|error| panic!("{case}: {error}"));
+        let got = read_all(&target);
+        assert_eq!(report.bytes, got.len() as u64, "{case}: {}", report.explain());
+        let expected_bytes = before_look.map_or(then_bytes, |_| AT_FIRST_BYTES);
+        assert!(got == content[..expected_bytes], "{case}: other bytes");
+    }
+}
+
 fn on(mkfs: &str, mebibytes: u64) {
     let dir = tempfile::tempdir().expect("a directory");
     let point = mounted(mkfs, mebibytes, dir.path());
     a_clone_is_counted_and_keeps_its_length(&point);
+    a_clone_of_a_file_that_changes_is_of_one_moment(&point);
     run("umount", &[point.to_str().expect("a path")]);
 }
 
@@ -84,7 +129,7 @@ fn child_clones_on_btrfs() {
 }
 
 #[test]
-fn a_clone_of_a_file_that_grows_is_counted_and_keeps_its_length() {
+fn a_clone_of_a_file_that_grows_or_shrinks_is_counted_and_keeps_its_length() {
     for file_system in ["xfs", "btrfs"] {
         let mkfs = format!("mkfs.{file_system}");
         if !knows(file_system) {
