@@ -5,6 +5,7 @@
 //! already listens.
 
 use std::ffi::{OsStr, OsString};
+use std::hash::{DefaultHasher, Hasher};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -36,11 +37,19 @@ const HIDDEN: (&str, &str) = (".", ".gush-");
 /// `/proc/self/fd/N/`.
 const MOST_BYTES: usize = 48;
 
-/// The hidden name up to the numbers.
+/// The hidden name up to the numbers. A fingerprint takes the place of the bytes that a longer name has: /proc/net/unix shows a socket
+/// under its hidden name, by which its holder is found.
 fn hidden_start(wanted: &OsStr) -> OsString {
-    let wanted = wanted.as_bytes();
     let mut start = OsString::from(HIDDEN.0);
-    start.push(OsStr::from_bytes(&wanted[..wanted.len().min(MOST_BYTES)]));
+    if wanted.len() <= MOST_BYTES {
+        start.push(wanted);
+    } else {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(wanted.as_bytes());
+        let fingerprint = format!("~{:016x}", hasher.finish());
+        start.push(OsStr::from_bytes(&wanted.as_bytes()[..MOST_BYTES - fingerprint.len()]));
+        start.push(fingerprint);
+    }
     start.push(HIDDEN.1);
     start
 }
@@ -250,4 +259,21 @@ pub(super) fn is_bound_for(path: &Path, bound: &Path) -> bool {
     let start = hidden_start(name);
     bound.parent() == path.parent()
         && bound_name.as_encoded_bytes().starts_with(start.as_encoded_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_is_held_by_the_process_of_its_own_name() {
+        for len in [1, MOST_BYTES, MOST_BYTES + 1, 107, 255] {
+            let [one, other] =
+                ["a", "b"].map(|last| PathBuf::from(format!("d/{}{last}", "n".repeat(len - 1))));
+            let mut bound = hidden_start(one.file_name().unwrap());
+            bound.push("1-0");
+            let bound = Path::new("d").join(bound);
+            assert!(is_bound_for(&one, &bound) && !is_bound_for(&other, &bound), "{len}");
+        }
+    }
 }
