@@ -445,7 +445,8 @@ mod tests {
 
     #[test]
     fn a_debt_that_no_clock_reaches_is_a_long_pause() {
-        for bytes_per_second in [1, 2] {
+        // The first two debts are longer than any `Duration`, and the last one is a `Duration` that no clock reaches.
+        for bytes_per_second in [1, 2, 4] {
             let now = Instant::now();
             let rate = Rate::bytes_per_second(bytes_per_second).unwrap();
             let mut limiter = Limiter::begun_at(rate, now);

@@ -786,10 +786,11 @@ fn a_program_that_outlives_the_idle_limit_is_a_failure_and_one_that_outlives_the
     }
 }
 
-/// One limit is there for both: each program that is still at work then is told.
+/// One limit is there for both: each program that is still at work then is told. Within a limit of its own, which begins behind that of
+/// the first, the second program would end.
 #[test]
 fn two_programs_have_one_limit() {
-    let programs = ["sleep 100", "sleep 101"];
+    let programs = ["sleep 100", "sleep 8"];
     let [one, other] =
         programs.map(|sleeps| format!("shell:'exec >/dev/null </dev/null; {sleeps}'"));
     let cases = [("-T", 1, "idle"), ("-t", 0, "lingered")].map(|(limit, code, ended)| {
