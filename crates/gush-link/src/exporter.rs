@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gush::{Doing, Errno};
@@ -21,8 +22,8 @@ use crate::record::Failure;
 const REQUEST_BYTES: usize = 8 << 10;
 /// The time limit of a request with the answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The most connections at once. A further one ends the oldest: a scraper sends its request at once and has
-/// the answer by then.
+/// The most connections at once. A further one ends the oldest that has its answer, else the oldest: a scraper sends its
+/// request at once and has the answer by then.
 const SCRAPES: usize = 16;
 /// The pause after a failed accept, for want of descriptors for example.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -53,27 +54,40 @@ pub(crate) async fn listen(place: &str) -> Result<TcpListener, Failure> {
     Ok(listener)
 }
 
+/// A connection to the metrics.
+struct Scrape {
+    task: JoinHandle<()>,
+    /// The answer is sent; the client has only to close.
+    is_answered: Arc<AtomicBool>,
+}
+
 /// Answers scrapes until the future is dropped.
 pub(crate) async fn answer(listener: TcpListener, ledger: Arc<Ledger>) {
-    let mut scrapes: VecDeque<JoinHandle<()>> = VecDeque::with_capacity(SCRAPES);
+    let mut scrapes: VecDeque<Scrape> = VecDeque::with_capacity(SCRAPES);
     let mut told = Throttle::default();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
                 // Finished ones first, so that a live one is aborted only where all are.
-                scrapes.retain(|scrape| !scrape.is_finished());
-                if scrapes.len() == SCRAPES
-                    && let Some(oldest) = scrapes.pop_front()
-                {
+                scrapes.retain(|scrape| !scrape.task.is_finished());
+                if scrapes.len() == SCRAPES {
+                    let is_answered = |scrape: &Scrape| scrape.is_answered.load(Ordering::Relaxed);
                     // Sixteen idle connections of anybody's must not keep Prometheus out.
-                    oldest.abort();
+                    let one = scrapes.iter().position(is_answered).unwrap_or(0);
+                    if let Some(scrape) = scrapes.remove(one) {
+                        scrape.task.abort();
+                    }
                 }
                 let ledger = Arc::clone(&ledger);
-                scrapes.push_back(tokio::spawn(async move {
-                    if let Ok(Err(error)) = timeout(PATIENCE, exchange(stream, &ledger)).await {
+                let is_answered = Arc::new(AtomicBool::new(false));
+                let answered = Arc::clone(&is_answered);
+                let task = tokio::spawn(async move {
+                    let exchange = exchange(stream, &ledger, &answered);
+                    if let Ok(Err(error)) = timeout(PATIENCE, exchange).await {
                         debug!(%error, "a scrape of the metrics failed");
                     }
-                }));
+                });
+                scrapes.push_back(Scrape { task, is_answered });
                 // A request that has already arrived is answered before the next connection may end this one.
                 tokio::task::yield_now().await;
             }
@@ -91,7 +105,11 @@ pub(crate) async fn answer(listener: TcpListener, ledger: Arc<Ledger>) {
     }
 }
 
-async fn exchange(mut stream: TcpStream, ledger: &Ledger) -> io::Result<()> {
+async fn exchange(
+    mut stream: TcpStream,
+    ledger: &Ledger,
+    is_answered: &AtomicBool,
+) -> io::Result<()> {
     let mut request = Vec::with_capacity(1024);
     let answer = loop {
         if stream.read_buf(&mut request).await? == 0 {
@@ -103,6 +121,7 @@ async fn exchange(mut stream: TcpStream, ledger: &Ledger) -> io::Result<()> {
     };
     stream.write_all(answer.as_bytes()).await?;
     stream.shutdown().await?;
+    is_answered.store(true, Ordering::Relaxed);
     // A close with unread bytes is a reset: the client could lose the answer (RFC 9112, 9.6). So the rest is dropped until the client
     // closes, or the time of the exchange is over.
     request.clear();
@@ -173,6 +192,32 @@ mod tests {
 
     fn answer_to(request: &str) -> Option<String> {
         respond(request.as_bytes(), &Ledger::new().expect("metrics agree"))
+    }
+
+    #[tokio::test]
+    async fn clients_that_have_their_answer_make_room_before_one_that_waits() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let ledger = Arc::new(Ledger::new().expect("metrics agree"));
+        let answering = tokio::spawn(answer(listener, ledger));
+        let connect = || async { TcpStream::connect(address).await.expect("a connection") };
+        let mut slow = connect().await;
+        slow.write_all(b"GET / HTTP/1.1\r\n").await.expect("half a request");
+        // The answered ones are kept open.
+        let mut answered = Vec::new();
+        for number in 0..2 * SCRAPES {
+            let mut client = connect().await;
+            client.write_all(b"GET / HTTP/1.1\r\n\r\n").await.expect("a request");
+            let mut text = String::new();
+            client.read_to_string(&mut text).await.expect("an answer");
+            assert!(text.starts_with("HTTP/1.1 200 "), "{number}: {text}");
+            answered.push(client);
+        }
+        slow.write_all(b"\r\n").await.expect("the rest");
+        let mut text = String::new();
+        slow.read_to_string(&mut text).await.expect("an answer, though late");
+        assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
+        answering.abort();
     }
 
     #[test]
