@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::fs::{self, Access, AtFlags, CWD, Mode, OFlags};
 use rustix::io::{self, Errno, retry_on_intr};
 
-use crate::beside::NAME_MAX_BYTES;
+use crate::beside::{NAME_MAX_BYTES, start_of};
 use crate::parents;
 use crate::place::{Place, proc_path};
 use crate::remedy;
@@ -133,9 +133,8 @@ fn temporary_name(base: &OsStr) -> OsString {
     // std's only source of randomness: a name that can be guessed could be taken before us.
     let mut random = RandomState::new().hash_one(std::process::id());
     let mut name = OsString::from(".");
-    let base = base.as_bytes();
     // A long name is cut, because the temporary one must not be refused for its length.
-    name.push(OsStr::from_bytes(&base[..base.len().min(NAME_MAX_BYTES - ADDED_BYTES)]));
+    name.push(start_of(base.as_bytes(), NAME_MAX_BYTES - ADDED_BYTES));
     name.push(".gush-");
     for _ in 0..6 {
         name.push(OsStr::from_bytes(&[LETTERS[(random % 32) as usize]]));
