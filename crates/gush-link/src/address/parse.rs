@@ -237,8 +237,8 @@ fn read_options(
             add_ranges(&mut options, networks);
             continue;
         }
-        let equals = find(text, piece.clone(), b'=');
-        let name = piece.start..equals.unwrap_or(piece.end);
+        let equals = equals_of(text, piece);
+        let name = name_of(text, piece);
         if let Some(setting) = setting(text, kind, piece, &name)? {
             match options.0.entry(Opt::Terminal).or_insert(Value::Settings(Vec::new())) {
                 Value::Settings(settings) => settings.push(setting),
@@ -247,7 +247,7 @@ fn read_options(
             places.push((Opt::Terminal, piece.clone()));
             continue;
         }
-        let row = row_for(text, kind, &name, &options)?;
+        let row = row_for(text, kind, &name, given)?;
         let value = equals.map(|equals| equals + 1..piece.end);
         let bytes = value.clone().map(|value| unquoted(text, value)).transpose()?;
         let value = Value::read(row.takes, bytes).or_else(|why| {
@@ -264,6 +264,14 @@ fn read_options(
         places.push((row.option, piece.clone()));
     }
     Ok((options, places))
+}
+
+fn equals_of(text: &str, piece: &Range<usize>) -> Option<usize> {
+    find(text, piece.clone(), b'=')
+}
+
+fn name_of(text: &str, piece: &Range<usize>) -> Range<usize> {
+    piece.start..equals_of(text, piece).unwrap_or(piece.end)
 }
 
 /// A setting of a terminal, where the kind may be one and the name is no option.
@@ -301,7 +309,7 @@ fn row_for(
     text: &str,
     kind: Kind,
     name: &Range<usize>,
-    given: &Options,
+    pieces: &[Range<usize>],
 ) -> Result<&'static OptRow, Fault> {
     let word = &text[name.clone()];
     if word.is_empty() {
@@ -322,7 +330,10 @@ fn row_for(
             fault(name.clone(), message)
         }
         None => {
-            let hint = suggest::option(word, kind, given);
+            let named = |piece| options::named(&text[name_of(text, piece)]);
+            let standing: Vec<Opt> =
+                pieces.iter().filter_map(named).map(|row| row.option).collect();
+            let hint = suggest::option(word, kind, &standing);
             fault(name.clone(), format!("{} takes no option '{word}'{hint}", kind.name()))
         }
     }

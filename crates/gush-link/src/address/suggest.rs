@@ -1,6 +1,6 @@
 //! The word that may be meant by a mistyped one: only a word that is taken in the same place.
 
-use super::options::{self, OptRow, Options};
+use super::options::{self, OptRow};
 use super::parse::CONFLICTS;
 use super::terminal::Setting;
 use super::value::Takes;
@@ -9,32 +9,37 @@ use crate::kind::{Kind, keywords};
 
 /// The kind of address that `word` may mean, of those that `fits` the place, as the end of a sentence.
 pub(super) fn kind(word: &str, fits: &dyn Fn(Kind) -> bool) -> String {
-    did_you_mean(word, keywords().filter(|(_, kind)| fits(*kind)).map(|(name, _)| name))
+    // Of two names as near as each other the one that the manual has is meant, and no other name of the same kind.
+    let rank = |(name, kind): (&'static str, Kind)| (u8::from(name != kind.name()), name);
+    did_you_mean(word, keywords().filter(|(_, kind)| fits(*kind)).map(rank))
 }
 
-/// The option or setting that `word` may mean behind an address of this kind and the options `given`, as the end of a sentence.
-pub(super) fn option(word: &str, kind: Kind, given: &Options) -> String {
+/// The option or setting that `word` may mean at an address of this kind, at which the options `standing` are, in front or behind, as the
+/// end of a sentence.
+pub(super) fn option(word: &str, kind: Kind, standing: &[Opt]) -> String {
     let is_free = |row: &&OptRow| {
-        let stands = given.has(row.option) && !matches!(row.takes, Takes::Ranges);
-        !stands && !contradicts(row.option, given)
+        let stands = standing.contains(&row.option) && !matches!(row.takes, Takes::Ranges);
+        !stands && !contradicts(row.option, standing)
     };
     let settings = Setting::names().filter(|_| kind.takes(Opt::Terminal));
     let names = options::taken_by(kind).filter(is_free).map(|row| row.name);
-    did_you_mean(word, names.chain(settings))
+    did_you_mean(word, names.chain(settings).map(|name| (0, name)))
 }
 
-fn contradicts(option: Opt, given: &Options) -> bool {
+fn contradicts(option: Opt, standing: &[Opt]) -> bool {
     CONFLICTS.iter().any(|&(one, other)| {
-        (one == option && given.is_on(other)) || (other == option && given.is_on(one))
+        (one == option && standing.contains(&other)) || (other == option && standing.contains(&one))
     })
 }
 
-/// The nearest of `names` to a mistyped `word`, as the end of a sentence, if any is near.
-fn did_you_mean<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> String {
-    let near = names.map(|name| (strsim::damerau_levenshtein(&word.to_lowercase(), name), name));
-    match near.min() {
+/// The nearest of `names` to a mistyped `word`, as the end of a sentence, if any is near; of two that are equally near the one of the
+/// lower rank.
+fn did_you_mean<'a>(word: &str, names: impl Iterator<Item = (u8, &'a str)>) -> String {
+    let word_in_lower_case = word.to_lowercase();
+    let distance = |name| strsim::damerau_levenshtein(&word_in_lower_case, name);
+    match names.map(|(rank, name)| (distance(name), rank, name)).min() {
         // A word of one or two letters shares too little with any name.
-        Some((distance, name))
+        Some((distance, _, name))
             if distance <= 1.max(name.len() / 4) && distance + 1 < word.len() =>
         {
             format!("; did you mean '{name}'?")
@@ -152,8 +157,26 @@ mod tests {
     fn an_option_that_stands_already_is_not_suggested_again() {
         let error = "file:x,rdonly,rdonl".parse::<Address>().unwrap_err();
         assert_eq!(error.message(), "file takes no option 'rdonl'");
+        for text in ["file:x,rdonl,rdonly", "tcp-listen:1,frok,fork", "file:x,rdonl,wronly"] {
+            let error = text.parse::<Address>().unwrap_err();
+            assert_eq!(suggested(&error), None, "{text}");
+        }
         let error = "tcp-listen:1,range=10.0.0.1,rnage=10.0.0.2".parse::<Address>().unwrap_err();
         assert_eq!(suggested(&error), Some("range"));
+    }
+
+    #[test]
+    fn the_name_in_the_manual_is_suggested_before_another_one_as_near() {
+        for (text, name) in [
+            #[cfg(feature = "tls")]
+            ("tsl:h:1", "tls"),
+            #[cfg(feature = "tls")]
+            ("tsl-listen:1,cert=x", "tls-listen"),
+            ("ucp:h:1", "tcp"),
+            ("tcpl:1", "tcp"),
+        ] {
+            assert_eq!(suggested(&text.parse::<Address>().unwrap_err()), Some(name), "{text}");
+        }
     }
 
     #[test]
