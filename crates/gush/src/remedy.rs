@@ -98,7 +98,7 @@ const TABLE: &[Row] = &[
     (REACHING, Errno::HOSTUNREACH, "the host is down, or a firewall refuses"),
     (&[Doing::Connecting], Errno::TIMEDOUT, "nothing answers: the host is down, or a firewall drops what is sent"),
     (MOVING, Errno::TIMEDOUT, "the peer no longer answers; is the network up?"),
-    (MOVING, Errno::CONNRESET, "the peer closed the connection with data under way"),
+    (MOVING, Errno::CONNRESET, "the peer broke the connection off: it failed, reached a limit, or closed without reading all"),
     (&[Doing::Writing], Errno::PIPE, "the peer reads no more"),
     (&[Doing::Listening], Errno::ADDRINUSE, "another program has this address; `ss -lpn` shows which"),
     (&[Doing::Listening], Errno::ACCESS, "ports below 1024 are for root, or CAP_NET_BIND_SERVICE; net.ipv4.ip_unprivileged_port_start says where others begin"),
