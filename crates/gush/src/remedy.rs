@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use rustix::fs::{Statx, StatxAttributes};
+use rustix::fs::{FileType, Statx, StatxAttributes};
 use rustix::io::Errno;
 
 use crate::port::Side;
@@ -117,6 +117,8 @@ const NO_INODES: &str = "no inodes are left on its file system: remove files (`d
 /// ENOENT of execve(2) for a file that is there.
 const NO_INTERPRETER: &str =
     "the file is there, but not the interpreter that its first line names, or its loader";
+/// EACCES of execve(2) for a directory.
+const NO_FILE: &str = "it is a directory, and no program";
 
 /// The remedy where the kernel answered `errno` to a program that was `doing` this, if there is one.
 ///
@@ -134,7 +136,7 @@ pub fn remedy(doing: Doing, errno: Errno) -> Option<&'static str> {
 }
 
 /// As [`remedy`], of a call on the name `name` in `directory` (openat(2)). The file and its file system may tell more than the errno:
-/// an attribute of chattr(1) is in the way, inodes are lacking and not space, an interpreter is missing and not the program.
+/// an attribute of chattr(1) is in the way, inodes are lacking and not space, an interpreter is missing and not the program, a program's name is that of a directory.
 ///
 /// ```
 /// use std::fs::File;
@@ -158,9 +160,13 @@ pub fn remedy_at(
         }
         (Doing::Starting, Errno::NOENT) => {
             let is_there = sys::file::look_at(directory, name, true).is_ok();
-            // A name without a slash is looked for in PATH.
-            (is_there && name.as_os_str().as_encoded_bytes().contains(&b'/'))
-                .then_some(NO_INTERPRETER)
+            (is_there && has_slash(name)).then_some(NO_INTERPRETER)
+        }
+        (Doing::Starting, Errno::ACCESS) => {
+            let is_directory = sys::file::look_at(directory, name, true).is_ok_and(|file| {
+                FileType::from_raw_mode(file.stx_mode.into()) == FileType::Directory
+            });
+            (is_directory && has_slash(name)).then_some(NO_FILE)
         }
         (Doing::Opening, Errno::PERM) => {
             sys::file::look_at(directory, name, true).ok().and_then(|file| attribute(&file))
@@ -175,6 +181,11 @@ pub fn remedy_at(
         _ => None,
     };
     found.or_else(|| remedy(doing, errno))
+}
+
+/// A program's name without a slash is looked for in PATH.
+fn has_slash(name: &Path) -> bool {
+    name.as_os_str().as_encoded_bytes().contains(&b'/')
 }
 
 fn parent(name: &Path) -> &Path {

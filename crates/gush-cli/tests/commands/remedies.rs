@@ -92,6 +92,7 @@ fn a_program_that_cannot_start_has_one_remedy() {
     // The lab takes such a file for one of comparisons.
     let by_others = &names("a")[..2];
     all_tell(dir.path(), by_others, "(the file is not executable: chmod +x");
+    all_tell(dir.path(), &starters("./")[..2], "(it is a directory, and no program)");
     // The lab asks for programs first, and leaves out a command without its own.
     all_tell(dir.path(), &starters("no-such-program")[..2], "no such program in PATH");
 }
