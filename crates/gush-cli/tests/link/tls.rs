@@ -159,7 +159,7 @@ fn a_server_that_cannot_be_verified_is_told_apart() {
         (
             "server",
             format!("cafile={}", pki.path("server.key").display()),
-            "no certificate in PEM form is in it (one in DER form is converted by openssl",
+            "it holds a private key, and no certificate (cafile=FILE names certificates",
         ),
         (
             "server",
@@ -235,13 +235,42 @@ fn a_peer_that_speaks_no_tls_is_told() {
 
 #[test]
 fn a_listener_without_a_sound_pair_says_so() {
+    const LOCKED: &str =
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAA=\n-----END ENCRYPTED PRIVATE KEY-----\n";
     let pki = Pki::new();
     let other = Pki::new();
-    let cert = format!("cert={}", pki.path("server.crt").display());
+    let [crt, key, text, der, locked] =
+        ["server.crt", "server.key", "text", "der", "locked"].map(|name| pki.path(name));
+    fs::write(&text, "no certificate\n").unwrap();
+    fs::write(&der, b"\x30\x82\x01\x00").unwrap();
+    fs::write(&locked, LOCKED).unwrap();
+    let pair = |cert: &Path, key: &Path| format!("cert={},key={}", cert.display(), key.display());
     let cases = [
         (String::new(), "a server needs a certificate"),
-        (cert.clone(), "no private key in PEM form"),
-        (format!("{cert},key={}", other.path("server.key").display()), "not the certificate's"),
+        (
+            format!("cert={}", crt.display()),
+            "it holds a certificate, and no private key (key=FILE names the file of the key)",
+        ),
+        (pair(&crt, &other.path("server.key")), "not the certificate's"),
+        (
+            pair(&key, &crt),
+            "server.key: it holds a private key, and no certificate (cert= and key= may be swapped)",
+        ),
+        (
+            pair(&crt, &crt),
+            "server.crt: it holds a certificate, and no private key (cert= and key= may be swapped)",
+        ),
+        (
+            pair(&text, &key),
+            "no certificate in PEM form is in it (one begins with the line -----BEGIN CERTIFICATE-----)",
+        ),
+        (
+            pair(&crt, &text),
+            "no private key in PEM form is in it (one begins with the line -----BEGIN PRIVATE KEY-----)",
+        ),
+        (pair(&der, &key), "is in it (one in DER form is converted by openssl x509 -inform der"),
+        (pair(&crt, &der), "is in it (one in DER form is converted by openssl pkey -inform der"),
+        (pair(&crt, &locked), "(a key with a password must be decrypted first: openssl pkey)"),
     ];
     for (options, why) in cases {
         let address = format!("tls-listen:127.0.0.1:0,{options}");

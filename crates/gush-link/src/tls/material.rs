@@ -1,6 +1,8 @@
 //! Certificates, keys and authorities, out of files.
 
 use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,16 +22,10 @@ pub(super) struct Identity {
 /// Reads `cert=`, and the key from `key=` or from the same file.
 pub(super) fn identity(options: &Options) -> Result<Option<Identity>, OpenError> {
     let Some(file) = options.path(Opt::Certificate) else { return Ok(None) };
-    let chain = certificates(file)?;
+    let chain = certificates(file, SWAPPED)?;
     let key_file = options.path(Opt::Key).unwrap_or(file);
     let key = PrivateKeyDer::from_pem_file(key_file).map_err(|error| match error {
-        pem::Error::NoItemsFound => {
-            let error = OpenError::said(step(key_file), "no private key in PEM form is in it");
-            match options.has(Opt::Key) {
-                true => error.hinted("a key with a password must be decrypted first: openssl pkey"),
-                false => error.hinted("key=FILE names the file of the key"),
-            }
-        }
+        pem::Error::NoItemsFound => no_key(key_file, options.has(Opt::Key)),
         other => unreadable(key_file, other),
     })?;
     Ok(Some(Identity { chain, key }))
@@ -39,7 +35,7 @@ pub(super) fn identity(options: &Options) -> Result<Option<Identity>, OpenError>
 pub(super) fn authorities(options: &Options) -> Result<Arc<RootCertStore>, OpenError> {
     let mut roots = RootCertStore::empty();
     if let Some(file) = options.path(Opt::CaFile) {
-        for certificate in certificates(file)? {
+        for certificate in certificates(file, "cafile=FILE names certificates of authorities")? {
             roots.add(certificate).map_err(|error| {
                 OpenError::said(
                     step(file),
@@ -77,13 +73,69 @@ pub(super) fn is_said(options: &Options) -> bool {
     options.has(Opt::CaFile) || options.has(Opt::CaPath)
 }
 
-fn certificates(file: &OsStr) -> Result<Vec<CertificateDer<'static>>, OpenError> {
+/// The certificates of `file`; `key_hint` is the remedy where the file holds a key instead.
+fn certificates(file: &OsStr, key_hint: &str) -> Result<Vec<CertificateDer<'static>>, OpenError> {
     let read = CertificateDer::pem_file_iter(file).map_err(|error| unreadable(file, error))?;
     let chain: Vec<_> = read.collect::<Result<_, _>>().map_err(|error| unreadable(file, error))?;
-    match chain.is_empty() {
-        true => Err(OpenError::said(step(file), "no certificate in PEM form is in it")
-            .hinted("one in DER form is converted by openssl x509 -inform der")),
-        false => Ok(chain),
+    if !chain.is_empty() {
+        return Ok(chain);
+    }
+    let none = || OpenError::said(step(file), "no certificate in PEM form is in it");
+    Err(match Held::of(file) {
+        Held::Key => OpenError::said(step(file), "it holds a private key, and no certificate")
+            .hinted(key_hint),
+        Held::Der => none().hinted("one in DER form is converted by openssl x509 -inform der"),
+        Held::Certificate | Held::Other => {
+            none().hinted("one begins with the line -----BEGIN CERTIFICATE-----")
+        }
+    })
+}
+
+/// The error of `file`, which `key=` names, or `cert=` where there is no `key=`.
+fn no_key(file: &OsStr, is_named: bool) -> OpenError {
+    let none = || OpenError::said(step(file), "no private key in PEM form is in it");
+    match Held::of(file) {
+        Held::Certificate => {
+            OpenError::said(step(file), "it holds a certificate, and no private key")
+                .hinted(if is_named { SWAPPED } else { "key=FILE names the file of the key" })
+        }
+        Held::Key => none().hinted("a key with a password must be decrypted first: openssl pkey"),
+        Held::Der => none().hinted("one in DER form is converted by openssl pkey -inform der"),
+        Held::Other => none().hinted("one begins with the line -----BEGIN PRIVATE KEY-----"),
+    }
+}
+
+const SWAPPED: &str = "cert= and key= may be swapped";
+
+/// The content of a file in which something was looked for in vain.
+enum Held {
+    Key,
+    Certificate,
+    Der,
+    Other,
+}
+
+impl Held {
+    fn of(file: &OsStr) -> Self {
+        const MOST_BYTES: u64 = 1 << 20;
+        let mut bytes = Vec::new();
+        // A FIFO is never opened again: that would wait for another writer.
+        if fs::metadata(file).is_ok_and(|about| about.is_file()) {
+            let _ = File::open(file).and_then(|file| file.take(MOST_BYTES).read_to_end(&mut bytes));
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        let begins =
+            |kind| text.lines().any(|line| line.starts_with("-----BEGIN ") && line.contains(kind));
+        if begins("PRIVATE KEY-----") {
+            Self::Key
+        } else if begins("CERTIFICATE-----") {
+            Self::Certificate
+        } else if bytes.first() == Some(&0x30) {
+            // The first byte of a SEQUENCE (X.690, 8.9), as keys and certificates are in DER form.
+            Self::Der
+        } else {
+            Self::Other
+        }
     }
 }
 
