@@ -220,6 +220,14 @@ fn a_peer_that_speaks_no_tls_is_told() {
     let (done, _, said) = linked("-", &pki.connect(&closes, ""));
     assert!(!done && said.contains("TLS handshake: "), "{said}");
 
+    let resets = server(|mut stream| {
+        let _ = stream.read(&mut [0; 1]);
+        sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+    });
+    let (done, _, said) = linked("-", &pki.connect(&resets, ""));
+    let reset = "TLS handshake: Connection reset by peer (does it speak TLS?)";
+    assert!(!done && said.contains(reset), "{said}");
+
     let listening = Running::start(&[&pki.listen("server", ",fork"), "exec:cat"]);
     // More than is read before the refusal: what is left unread must not reset the connection before the alert.
     let mut client = listening.client();

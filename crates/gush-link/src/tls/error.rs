@@ -9,6 +9,7 @@ use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 use crate::open::OpenError;
 
 const STEP: &str = "TLS handshake";
+const DOUBT: &str = "does it speak TLS?";
 
 pub(super) fn late(limit: Duration) -> OpenError {
     OpenError::said(STEP, format!("the peer did not finish it within {}", with_unit(limit)))
@@ -43,13 +44,19 @@ fn common(found: Option<&Error>, text: String, error: &io::Error) -> OpenError {
             OpenError::said(STEP, why).hinted_by(hint)
         }
         None if error.kind() == io::ErrorKind::UnexpectedEof => {
-            OpenError::said(STEP, "the peer closed the connection before it was done")
-                .hinted("does it speak TLS?")
+            OpenError::said(STEP, "the peer closed the connection before it was done").hinted(DOUBT)
         }
-        None => match error.raw_os_error() {
-            Some(errno) => OpenError::new(STEP, io::Error::from_raw_os_error(errno)),
-            None => OpenError::said(STEP, text),
-        },
+        None => {
+            let failed = match error.raw_os_error() {
+                Some(errno) => OpenError::new(STEP, io::Error::from_raw_os_error(errno)),
+                None => OpenError::said(STEP, text),
+            };
+            match error.kind() {
+                // A close with unread data is a reset, and a write after that finds no reader.
+                io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => failed.hinted(DOUBT),
+                _ => failed,
+            }
+        }
     }
 }
 
