@@ -13,6 +13,10 @@ use crate::os_words;
 /// Enough to be a whole number of blocks everywhere.
 const MOST_BYTES: u64 = 64 << 10;
 
+/// The consequence where nothing is known.
+const UNTRIED: &str =
+    "it is tried when something is copied; gush goes another way if it is refused";
+
 /// A method that depends on both paths.
 struct Trial {
     topic: &'static str,
@@ -79,33 +83,33 @@ impl Trial {
         let (file, to) = match ends {
             Ok(ends) => ends,
             Err(why) => {
-                return Finding::unknown(
-                    self.topic,
-                    format!("it cannot be tried: {why}"),
-                    "it is tried when something is copied; gush goes another way if it is refused",
-                );
+                return Finding::unknown(self.topic, format!("it cannot be tried: {why}"), UNTRIED);
             }
         };
         match self.attempt(&file, &to) {
             Ok(()) => Finding::fine(self.topic, self.works, self.with),
-            Err(why) => {
-                let finding = Finding::absent(
-                    self.topic,
-                    format!("it is refused: {}", why.told()),
-                    self.without,
-                );
-                match why {
-                    Why::Errno(Errno::OPNOTSUPP | Errno::XDEV)
-                        if self.method == MethodName::Reflink =>
-                    {
-                        finding.remedy(
-                            "keep both on one file system that shares blocks: xfs, btrfs, bcachefs",
-                        )
-                    }
-                    Why::Errno(Errno::XDEV) => finding.remedy("keep both on one file system"),
-                    _ => finding,
-                }
+            Err(why) => self.refused(&why),
+        }
+    }
+
+    fn refused(&self, why: &Why) -> Finding {
+        // Without room for the trial the kernel did not say whether the method serves.
+        if let Why::Errno(Errno::NOSPC | Errno::DQUOT) = why {
+            return Finding::unknown(
+                self.topic,
+                format!("it cannot be tried: {}", why.told()),
+                UNTRIED,
+            );
+        }
+        let finding =
+            Finding::absent(self.topic, format!("it is refused: {}", why.told()), self.without);
+        match why {
+            Why::Errno(Errno::OPNOTSUPP | Errno::XDEV) if self.method == MethodName::Reflink => {
+                finding
+                    .remedy("keep both on one file system that shares blocks: xfs, btrfs, bcachefs")
             }
+            Why::Errno(Errno::XDEV) => finding.remedy("keep both on one file system"),
+            _ => finding,
         }
     }
 
@@ -138,6 +142,24 @@ impl Why {
         match self {
             Why::Errno(errno) => words(*errno),
             Why::Rule(rule) => rule.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::State;
+    use super::*;
+
+    #[test]
+    fn a_lack_of_room_is_no_refusal_of_a_method() {
+        for trial in &TRIALS {
+            for errno in [Errno::NOSPC, Errno::DQUOT] {
+                let found = trial.refused(&Why::Errno(errno));
+                assert_eq!(found.state, State::Unknown, "{found:?}");
+                assert!(found.fact.starts_with("it cannot be tried: "), "{found:?}");
+            }
+            assert_eq!(trial.refused(&Why::Errno(Errno::XDEV)).state, State::Absent);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use gush::{Errno, Pages};
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom, StatVfsMountFlags, StatxFlags,
+    AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom, StatVfs, StatVfsMountFlags, StatxFlags,
 };
 
 use super::PathFindings;
@@ -102,7 +102,9 @@ fn access(found: &Found) -> Finding {
         )
         .remedy(
             Errno::from_io_error(&error)
-                .and_then(|errno| gush::remedy(gush::Doing::Making, errno))
+                .and_then(|errno| {
+                    gush::remedy_at(CWD, found.dir.join("new"), gush::Doing::Making, errno)
+                })
                 .unwrap_or("as target choose another directory"),
         ),
         (true, false, _) => Finding::limited(TOPIC, "it can be read, and not written", "it serves as source only")
@@ -134,32 +136,42 @@ fn file_system(path: &Path) -> Finding {
 }
 
 fn space(path: &Path) -> Finding {
-    const TOPIC: &str = "space";
-    const LITTLE_BYTES: u64 = 1 << 30;
     match rustix::fs::statvfs(path) {
         Err(errno) => Finding::unknown(
-            TOPIC,
+            "space",
             format!("its free space is not told: {}", words(errno)),
             "a full disk shows when it is full",
         ),
-        Ok(about) if about.f_flag.contains(StatVfsMountFlags::RDONLY) => {
-            Finding::limited(TOPIC, "it is mounted read-only", "nothing can be written there")
-                .remedy("mount -o remount,rw, or choose another")
-        }
-        Ok(about) if about.f_blocks == 0 => {
-            Finding::fine(TOPIC, "it has no size", "nothing there takes space")
-        }
-        Ok(about) => {
-            let free = about.f_bavail * about.f_frsize;
-            let fact =
-                format!("{} of {} are free", size(free), size(about.f_blocks * about.f_frsize));
-            let consequence = "cp --preallocate tells before the copy whether all will fit";
-            if free >= LITTLE_BYTES {
-                Finding::fine(TOPIC, fact, consequence)
-            } else {
-                Finding::limited(TOPIC, fact, consequence).remedy("make room, or choose another")
-            }
-        }
+        Ok(about) => room(&about),
+    }
+}
+
+fn room(about: &StatVfs) -> Finding {
+    const TOPIC: &str = "space";
+    const LITTLE_BYTES: u64 = 1 << 30;
+    if about.f_flag.contains(StatVfsMountFlags::RDONLY) {
+        return Finding::limited(TOPIC, "it is mounted read-only", "nothing can be written there")
+            .remedy("mount -o remount,rw, or choose another");
+    }
+    if about.f_blocks == 0 {
+        return Finding::fine(TOPIC, "it has no size", "nothing there takes space");
+    }
+    let free = about.f_bavail * about.f_frsize;
+    let fact = format!("{} of {} are free", size(free), size(about.f_blocks * about.f_frsize));
+    // A file system that makes inodes as they are needed tells that it has 0 (statvfs(3)).
+    if about.f_files > 0 && about.f_favail == 0 {
+        return Finding::limited(
+            TOPIC,
+            format!("{fact}, and no inodes"),
+            "no file can be made there",
+        )
+        .remedy("remove files (`df -i` counts them), or choose another");
+    }
+    let consequence = "cp --preallocate tells before the copy whether all will fit";
+    if free >= LITTLE_BYTES {
+        Finding::fine(TOPIC, fact, consequence)
+    } else {
+        Finding::limited(TOPIC, fact, consequence).remedy("make room, or choose another")
     }
 }
 
@@ -242,6 +254,7 @@ fn holes(found: &Found) -> Finding {
 
 #[cfg(test)]
 mod tests {
+    use super::super::finding::State;
     use super::*;
 
     #[test]
@@ -250,6 +263,21 @@ mod tests {
         assert!(!findings.usable);
         assert_eq!(findings.findings[0].fact, "it cannot be looked at: No such file or directory");
         assert!(findings.findings[0].remedy.is_some());
+    }
+
+    #[test]
+    fn space_without_inodes_is_no_room_for_files() {
+        let mut about = rustix::fs::statvfs("/").unwrap();
+        about.f_flag = StatVfsMountFlags::empty();
+        (about.f_blocks, about.f_bavail, about.f_frsize) = (1 << 30, 1 << 30, 4096);
+        (about.f_files, about.f_favail) = (0, 0);
+        assert_eq!(room(&about).state, State::Fine);
+        about.f_files = 9;
+        let found = room(&about);
+        assert_eq!(found.state, State::Limited);
+        assert_eq!(found.fact, "4 TiB of 4 TiB are free, and no inodes");
+        about.f_favail = 1;
+        assert_eq!(room(&about).state, State::Fine);
     }
 
     #[test]
