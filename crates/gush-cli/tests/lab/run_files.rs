@@ -12,6 +12,16 @@ fn a_file_of_comparisons_that_is_missing_is_named_as_one() {
     let (status, _, said) = ended(lab(dir.path()).current_dir(dir.path()).arg("nope.toml"));
     assert_eq!(status, Some(1));
     assert!(said.contains("cannot read nope.toml: No such file or directory"), "{said}");
+    let elsewhere = dir.path().join("nosuch/nope.toml").display().to_string();
+    let (status, _, said) = ended(lab(dir.path()).arg(&elsewhere));
+    assert_eq!(status, Some(1));
+    let only = format!("gush: lab: run: cannot read {elsewhere}: No such file or directory\n");
+    assert_eq!(said, only);
+    // A word with characters of the shell is a command, for which the shell looks.
+    fs::write(dir.path().join("in.toml"), "").unwrap();
+    let command = format!("cat<{}", dir.path().join("in.toml").display());
+    let (status, _, said) = ended(lab(dir.path()).args(["-r", "2", &command]));
+    assert_eq!(status, Some(0), "{said}");
 }
 
 #[test]

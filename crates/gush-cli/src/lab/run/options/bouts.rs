@@ -14,6 +14,10 @@ use crate::args::nearest;
 use crate::lab::suites::this_program;
 use crate::size::size_bytes;
 
+/// Characters that make a text more than a name: of the shell, and of parameters in braces.
+const OF_COMMANDS: &[char] =
+    &[' ', '\t', '\n', '<', '>', '|', '&', ';', '(', ')', '{', '}', '$', '`', '\'', '"', '*', '?'];
+
 /// One comparison of this run.
 pub struct Bout {
     /// The comparison's name in a file, and the subject.
@@ -35,9 +39,9 @@ impl Options {
                 "--min-benchmarking-time is hyperfine's: --min-runs N asks for more rounds, and --time TIME for none after TIME",
             ));
         }
-        // No command is a single word that ends so, except by a path with a slash that can be started.
+        // No program's name ends so, but a redirection of the shell's may.
         let is_file = |text: &&String| {
-            text.ends_with(".toml") && (Path::new(text).is_file() || !text.contains([' ', '/']))
+            text.ends_with(".toml") && (Path::new(text).is_file() || !text.contains(OF_COMMANDS))
         };
         match self.commands.iter().find(is_file) {
             Some(path) if self.commands.len() == 1 => self.of_file(Path::new(path)),
