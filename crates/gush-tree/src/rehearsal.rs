@@ -40,7 +40,7 @@ pub(crate) fn may_be_made(target: &Place<'_>) -> io::Result<()> {
 /// May the name `target` be removed, or given to another file?
 ///
 /// # Errors
-/// Those of [`may_be_made`], and EPERM for another's file in a sticky directory and for an immutable file.
+/// Those of [`may_be_made`], and EPERM for another's file in a sticky directory, for an immutable file and in an append-only directory.
 pub(crate) fn may_be_removed(target: &Place<'_>) -> io::Result<()> {
     may_be_made(target)?;
     match remedy::is_kept(target)? {

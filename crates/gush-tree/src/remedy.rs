@@ -70,6 +70,14 @@ pub(crate) fn keeps_names(place: &Place<'_>) -> bool {
         .is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::APPEND))
 }
 
+/// Refuses a name that is to be removed after the copy, in a directory that keeps it.
+pub(crate) fn refuse_kept(place: &Place<'_>) -> Result<(), Error> {
+    match keeps_names(place) {
+        true => Err(not_changed(place, "could not be removed after the copy", Errno::PERM)),
+        false => Ok(()),
+    }
+}
+
 /// Does the directory or an attribute of the file keep the name, where the directory may be written?
 pub(crate) fn is_kept(place: &Place<'_>) -> io::Result<bool> {
     let file = place.stat(false)?;
@@ -80,7 +88,7 @@ pub(crate) fn is_kept(place: &Place<'_>) -> io::Result<bool> {
     // A kernel without statx(2) tells no attributes.
     let has_flag =
         || about(place, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|file| has_attribute(&file));
-    Ok(is_sticky && !owns || has_flag())
+    Ok(is_sticky && !owns || has_flag() || keeps_names(place))
 }
 
 /// Has the file an attribute of chattr(1) against which even root cannot write?

@@ -467,3 +467,31 @@ fn a_tree_deeper_than_any_path_is_removed() {
     succeeds(dir.path(), &["-rT", "--delete", "a", "d"]);
     assert_eq!(names(&dir.path().join("d")), ["f"]);
 }
+
+#[test]
+fn a_file_that_its_attribute_or_its_directory_keeps_has_a_remedy() {
+    let dir = tree(&["a/f", "d/kept/old", "d/old"]);
+    let path = dir.path();
+    let chattr = |how: &str, name: &str| {
+        let changed = Command::new("chattr").args([how, name]).current_dir(path).output();
+        changed.is_ok_and(|output| output.status.success())
+    };
+    if !chattr("+a", "d/kept") || !chattr("+i", "d/old") {
+        chattr("-a", "d/kept");
+        return skipped("no chattr, no root, or no such attribute here");
+    }
+    let said = [&["--dry-run"][..], &[]]
+        .map(|options| fails(path, &[&["-rT", "--delete", "a", "d"], options].concat()));
+    for name in ["d/kept", "d/old"] {
+        chattr("-ia", name);
+    }
+    for said in said {
+        for (name, remedy) in [
+            ("d/kept/old", "(its directory is append-only: chattr -a removes this attribute)"),
+            ("d/old", "(the file is immutable: chattr -i removes this attribute)"),
+        ] {
+            let told = format!("{name}: cannot remove: Operation not permitted {remedy}\n");
+            assert!(said.contains(&told), "{said}");
+        }
+    }
+}

@@ -286,6 +286,46 @@ fn a_directory_that_keeps_its_names_is_left_without_a_temporary() {
     }
 }
 
+/// A journal and a state of ranks are removed after the copy, which such a directory does not allow.
+#[test]
+fn a_directory_that_keeps_its_names_is_left_without_a_journal_and_a_state() {
+    let dir = with_files(&[]);
+    let kept = dir.path().join("d");
+    fs::create_dir(&kept).unwrap();
+    fs::create_dir(dir.path().join("t")).unwrap();
+    fs::write(dir.path().join("t/a"), "a").unwrap();
+    let chattr = |how: &str| Command::new("chattr").arg(how).arg(&kept).output();
+    if !chattr("+a").is_ok_and(|output| output.status.success()) {
+        return skipped("no chattr, no root, or no such attribute here");
+    }
+    let journal = cp(dir.path(), &["-a", "--resume", "t", "d/t"]);
+    let state = cp(dir.path(), &["-a", "--shard=1/2", "t", "d/t"]);
+    let left = names(&kept);
+    chattr("-a").unwrap();
+    assert_eq!(left, [""; 0]);
+    for (output, name) in [(journal, ".t.gush-journal"), (state, ".t.gush-shards")] {
+        let said = format!(
+            "gush: cp: d/{name}: could not be removed after the copy: Operation not permitted \
+             (its directory is append-only: chattr -a removes this attribute)\n"
+        );
+        assert_eq!((output.status.code(), stderr(&output)), (Some(1), said));
+    }
+}
+
+#[test]
+fn a_journal_and_a_state_that_cannot_be_made_have_a_remedy() {
+    let dir = with_files(&[]);
+    fs::create_dir(dir.path().join("t")).unwrap();
+    for (option, what) in [
+        ("--resume", ".t.gush-journal: cannot open"),
+        ("--shard=1/2", ".t.gush-shards: cannot make directory"),
+    ] {
+        let said = fails(dir.path(), &["-a", option, "t", "no/t"]);
+        let remedy = "(mkdir -p 'no' makes the directory)";
+        assert!(said.contains(&format!("{what}: No such file or directory {remedy}")), "{said}");
+    }
+}
+
 #[test]
 fn a_signal_in_the_middle_of_an_atomic_copy_removes_the_temporary_and_ends_it() {
     for signal in ["INT", "TERM", "HUP"] {

@@ -25,6 +25,7 @@ use crate::destination::strip_trailing_slashes;
 use crate::error::Error;
 use crate::options::Options;
 use crate::place::{Place, kind, same_file};
+use crate::remedy;
 
 /// The end of the journal's name, behind the target's name.
 const SUFFIX: &str = ".gush-journal";
@@ -349,6 +350,8 @@ impl Journal {
     /// # Errors
     /// As [`open`](Self::open).
     pub(crate) fn open_at(place: &Place<'_>, this: Fingerprint, anew: &str) -> Result<Self, Error> {
+        // Before anything is copied.
+        remedy::refuse_kept(place)?;
         let (name, shown) = (place.name.to_path_buf(), place.shown.to_path_buf());
         let os = |what: &'static str| move |errno| (what, errno);
         let opened = (|| {
@@ -371,7 +374,9 @@ impl Journal {
             Err((_, Errno::WOULDBLOCK)) => {
                 return Err(is_written(&shown));
             }
-            Err((what, errno)) => return Err(Error::os(&shown, what, errno)),
+            // Of a link in the place of the journal, which is not followed.
+            Err((what, errno @ Errno::LOOP)) => return Err(Error::os(&shown, what, errno)),
+            Err((what, errno)) => return Err(remedy::not_made(place, what, errno)),
         };
         let is_file = kind(&stat) == rustix::fs::FileType::RegularFile;
         // Another user's journal could say that files are done which are not.
@@ -509,7 +514,7 @@ impl Journal {
     /// The whole copy is done: nobody needs the journal any more.
     pub(crate) fn remove(&self, target: &Place<'_>) -> Result<(), Error> {
         let place = Place { name: Path::new(&self.name), shown: &self.shown, ..*target };
-        place.unlink().map_err(|errno| Error::os(&self.shown, "cannot remove", errno))
+        place.unlink().map_err(|errno| remedy::not_changed(&place, "cannot remove", errno))
     }
 }
 

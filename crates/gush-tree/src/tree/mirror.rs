@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use gush::Doing;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, Stat};
 use rustix::io::{self, Errno, retry_on_intr};
 
@@ -65,7 +66,8 @@ fn mount(dir: BorrowedFd<'_>) -> Option<u64> {
 
 /// Why an entry stays.
 enum Reason {
-    Os(Errno),
+    /// The kernel's answer, and the remedy.
+    Os(Errno, Option<&'static str>),
     Mounted,
     Source,
     Unknown,
@@ -73,7 +75,7 @@ enum Reason {
 
 impl From<Errno> for Reason {
     fn from(errno: Errno) -> Self {
-        Self::Os(errno)
+        Self::Os(errno, gush::remedy(Doing::Removing, errno))
     }
 }
 
@@ -81,7 +83,13 @@ impl Reason {
     /// The error of `entry`, whose removal ended at the directory `at`.
     fn error(&self, entry: &Path, at: &Path) -> Error {
         let text = match self {
-            Self::Os(errno) => return Error::os(at, "cannot remove", *errno),
+            Self::Os(errno, remedy) => {
+                let error = Error::os(at, "cannot remove", *errno);
+                return match remedy {
+                    Some(remedy) => error.hinting(*remedy),
+                    None => error,
+                };
+            }
             Self::Mounted => "is in another mount or volume than the target, and is left as it is",
             Self::Source => "is the source or holds the source",
             Self::Unknown => "may be a mount: this kernel tells no mount ids (Linux 5.8 does)",
@@ -182,10 +190,7 @@ impl Mirror<'_> {
     fn remove(&self, entry: Entry, path: &mut Shown) -> Result<Removed, Reason> {
         let dir = self.pair.target();
         if !entry.is_directory {
-            return self
-                .unlink(dir, &entry.name, AtFlags::empty())
-                .map(|()| Removed::Wholly)
-                .map_err(Reason::Os);
+            return self.unlink(dir, &entry.name, AtFlags::empty()).map(|()| Removed::Wholly);
         }
         let Some((mut at, level)) = self.go_down(dir, entry, path)? else {
             return Ok(Removed::Wholly);
@@ -227,7 +232,7 @@ impl Mirror<'_> {
             // Back by `..`, checked below: a directory that was moved away leads elsewhere.
             let up = enter(at.as_fd(), c"..")?;
             if FileId::of(&retry_on_intr(|| fs::fstat(&up))?) != above.id {
-                return Err(Reason::Os(Errno::STALE));
+                return Err(Errno::STALE.into());
             }
             match removed {
                 Removed::Wholly => self.unlink(up.as_fd(), &name, AtFlags::REMOVEDIR)?,
@@ -247,15 +252,15 @@ impl Mirror<'_> {
         path: &Shown,
     ) -> Result<Option<(OwnedFd, Level)>, Reason> {
         let name = entry.name.clone();
-        let opened = enter(above, &name).map_err(Reason::Os);
+        let opened = enter(above, &name).map_err(Reason::from);
         let listed = opened.and_then(|fd| self.level(fd.as_fd(), entry).map(|level| (fd, level)));
         match listed {
             Ok(level) => Ok(Some(level)),
-            Err(Reason::Os(errno @ (Errno::ACCESS | Errno::PERM))) => {
+            Err(Reason::Os(errno @ (Errno::ACCESS | Errno::PERM), _)) => {
                 let held = open_directory(above, &name, OFlags::PATH)?;
                 self.limits.check(held.as_fd(), &retry_on_intr(|| fs::fstat(&held))?)?;
                 // That the directory cannot be emptied is the reason.
-                let cannot_be_emptied = |_| Reason::Os(errno);
+                let cannot_be_emptied = |_| Reason::from(errno);
                 self.unlink(above, &name, AtFlags::REMOVEDIR).map_err(cannot_be_emptied)?;
                 if self.is_dry {
                     (self.doubts)(path.path());
@@ -266,18 +271,16 @@ impl Mirror<'_> {
         }
     }
 
-    fn unlink(&self, at: BorrowedFd<'_>, name: &CStr, flags: AtFlags) -> io::Result<()> {
+    fn unlink(&self, at: BorrowedFd<'_>, name: &CStr, flags: AtFlags) -> Result<(), Reason> {
+        let path = Path::new(OsStr::from_bytes(name.to_bytes()));
         let removed = match self.is_dry {
-            true => {
-                let name = Path::new(OsStr::from_bytes(name.to_bytes()));
-                rehearsal::may_be_removed(&Place::below(at, name, name))
-            }
+            true => rehearsal::may_be_removed(&Place::below(at, path, path)),
             false => retry_on_intr(|| fs::unlinkat(at, name, flags)),
         };
         match removed {
             // Somebody else was faster.
-            Err(Errno::NOENT) => Ok(()),
-            other => other,
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(Reason::Os(errno, gush::remedy_at(at, path, Doing::Removing, errno))),
         }
     }
 

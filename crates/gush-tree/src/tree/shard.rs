@@ -31,7 +31,7 @@ use crate::events::Events;
 use crate::file::{Action, Common, Done};
 use crate::options::Dereference;
 use crate::place::{Place, kind};
-use crate::quote;
+use crate::{quote, remedy};
 
 /// The end of the name of the directory of state.
 const SUFFIX: &str = ".gush-shards";
@@ -257,9 +257,11 @@ impl<'a> State<'a> {
             let shown = shown.clone();
             move |errno| Error::os(&shown, what, errno)
         };
+        // Before anything is copied.
+        remedy::refuse_kept(&place)?;
         match retry_on_intr(|| fs::mkdirat(place.dir, place.name, Mode::RWXU)) {
             Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(failed("cannot make directory")(errno)),
+            Err(errno) => return Err(remedy::not_made(&place, "cannot make directory", errno)),
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
         let dir = place.open(flags, Mode::empty()).map_err(failed("cannot open"))?;
@@ -494,7 +496,9 @@ impl<'a> State<'a> {
                     thread::sleep(REMOVE_TRIES_EVERY);
                 }
                 removed => {
-                    return removed.map_err(|errno| Error::os(&self.shown, "cannot remove", errno));
+                    let place = Place { name: &self.name, shown: &self.shown, ..self.target };
+                    let cannot = |errno| remedy::not_changed(&place, "cannot remove", errno);
+                    return removed.map_err(cannot);
                 }
             }
             tries_left -= 1;
