@@ -7,9 +7,11 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use gush::Doing;
+use gush_tree::quote;
 use rustix::io::Errno;
 
-use crate::talk::Talker;
+use crate::talk::{Talker, in_brackets, os_text, remedy};
 use crate::{args, cat, cp, manual, pv, tee, yes};
 #[cfg(feature = "lab")]
 use crate::{doctor, lab, pipe, tune};
@@ -127,7 +129,10 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
             return match written {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {
-                    talker.say_failed(&dir, "cannot write the manual pages", &error);
+                    let remedy = in_brackets(remedy(&dir, Doing::Making, &error));
+                    let (name, why) = (quote::if_needed(&dir), os_text(&error));
+                    talker
+                        .say(format_args!("{name}: cannot write the manual pages: {why}{remedy}"));
                     ExitCode::FAILURE
                 }
             };

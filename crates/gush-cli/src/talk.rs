@@ -1,5 +1,6 @@
 //! Messages to the user on standard error: `gush: cat: PATH: operation: OS error`.
 
+use std::borrow::Cow;
 use std::fmt::{Debug, Display};
 use std::io::{self, Write};
 use std::path::Path;
@@ -110,7 +111,7 @@ impl Talker {
 
     /// As [`Talker::say_failed_open`], of a file that is written, and made where it is missing.
     pub fn say_failed_to_store(&self, path: impl AsRef<Path>, error: &io::Error) {
-        self.say_unopened(path.as_ref(), error, remedy_to_store(path.as_ref(), error));
+        self.say_unopened(path.as_ref(), error, remedy_to_store(path.as_ref(), error).as_deref());
     }
 
     fn say_unopened(&self, path: &Path, error: &io::Error, remedy: Option<&str>) {
@@ -258,9 +259,15 @@ pub fn remedy(path: &Path, doing: Doing, error: &io::Error) -> Option<&'static s
 }
 
 /// The remedy for an output that cannot be opened, or made where it is missing.
-pub fn remedy_to_store(path: &Path, error: &io::Error) -> Option<&'static str> {
+pub fn remedy_to_store(path: &Path, error: &io::Error) -> Option<Cow<'static, str>> {
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    if error.kind() == io::ErrorKind::NotFound
+        && let Some(above) = above.filter(|above| above.symlink_metadata().is_err())
+    {
+        return Some(format!("mkdir -p {} makes the directory", quote::always(above)).into());
+    }
     let doing = if path.exists() { Doing::Opening } else { Doing::Making };
-    remedy(path, doing, error)
+    remedy(path, doing, error).map(Cow::Borrowed)
 }
 
 /// As ` (remedy)`, or nothing.

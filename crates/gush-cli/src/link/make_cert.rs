@@ -42,7 +42,7 @@ pub fn run(words: &[OsString], talker: &Talker) -> ExitCode {
 /// The error, with a remedy where there is one.
 fn told(error: &PairError) -> String {
     let by_errno = match error {
-        PairError::File { why, path } => in_brackets(remedy_to_store(path, why)),
+        PairError::File { why, path } => in_brackets(remedy_to_store(path, why).as_deref()),
         _ => String::new(),
     };
     let remedy = match error {

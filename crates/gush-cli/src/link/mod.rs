@@ -157,7 +157,7 @@ fn tell_profile(profile: Option<&Profile>, short_bytes: Option<usize>, talker: &
 
 fn tee(path: &Path) -> Result<Arc<Tee>, String> {
     let told = |error: io::Error| {
-        let by_errno = in_brackets(remedy_to_store(path, &error));
+        let by_errno = in_brackets(remedy_to_store(path, &error).as_deref());
         let remedy = match error.kind() {
             ErrorKind::NotFound => " (make its directory first)",
             ErrorKind::PermissionDenied if by_errno.is_empty() => {

@@ -156,7 +156,7 @@ fn asked_size(display: &Display) -> Result<Option<u64>, String> {
 /// Keeps the number of this process in the file of `-P`.
 fn keep_pid(ending: &Ending, name: &OsStr, talker: &Talker) -> Result<(), Status> {
     ending.keep_pid_in(name).map_err(|error| {
-        talker.say(format_args!("{}: {}", shown(name), os_text(&error)));
+        talker.say(transfer::unopened(talker, name, &error));
         Status::OTHER
     })
 }

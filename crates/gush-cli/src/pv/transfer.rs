@@ -341,7 +341,7 @@ pub fn open_output(options: &Options, talker: &Talker) -> Result<Output, Status>
 pub fn unopened(talker: &Talker, name: &OsStr, error: &io::Error) -> String {
     let remedy = match talker.is_familiar() {
         true => String::new(),
-        false => in_brackets(remedy_to_store(name.as_ref(), error)),
+        false => in_brackets(remedy_to_store(name.as_ref(), error).as_deref()),
     };
     format!("{}: {}{remedy}", shown(name), os_text(error))
 }

@@ -145,6 +145,34 @@ fn a_file_system_that_is_read_only_or_without_inodes_has_one_remedy() {
 }
 
 #[test]
+fn a_missing_directory_has_one_remedy() {
+    let dir = with_files(&[("a", b"a")]);
+    let commands = ["cp a no/b", "tee no/b", "pv -q -o no/b a", "pv -q -P no/b a"];
+    all_tell(dir.path(), &commands.map(str::to_owned), "(mkdir -p 'no' makes the directory)");
+}
+
+#[test]
+fn an_attribute_of_a_directory_has_one_remedy() {
+    let dir = with_files(&[("a", b"a")]);
+    fs::create_dir(dir.path().join("d")).unwrap();
+    for (command, what) in [
+        ("cp a d/b", "its directory"),
+        ("tee d/b", "its directory"),
+        ("pv -q -P d/b a", "its directory"),
+        ("generate man d", "the file"),
+        ("generate man d/b", "its directory"),
+    ] {
+        let text = format!("chattr +i d || exit 99; \"$G\" {command} <a >out; chattr -i d");
+        let output = script(dir.path(), &text);
+        if output.status.code() == Some(99) {
+            return skipped(&format!("chattr: {}", stderr(&output)));
+        }
+        let remedy = format!("({what} is immutable: chattr -i removes this attribute)");
+        assert!(stderr(&output).contains(&remedy), "gush {command}: {}", stderr(&output));
+    }
+}
+
+#[test]
 fn attributes_of_a_file_have_one_remedy() {
     let dir = with_files(&[("a", b"a"), ("b", b"b")]);
     for command in writers("b") {

@@ -271,7 +271,11 @@ fn what_cannot_be_left_out_is_told() {
             "opened for appending, where every byte is written at the end\n".into(),
         ),
         ("$G pv --seek 9223372036854775808 source -o got", 16, "got: --seek: ".into()),
-        ("$G pv --seek 5 -o nodir/got source", 2, "nodir/got: No such file or directory\n".into()),
+        (
+            "$G pv --seek 5 -o nodir/got source",
+            2,
+            "nodir/got: No such file or directory (mkdir -p".into(),
+        ),
     ] {
         let output = shell(dir.path(), line);
         assert_eq!(output.status.code(), Some(status), "{line}: {}", said(&output));

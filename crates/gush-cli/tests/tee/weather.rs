@@ -318,7 +318,8 @@ fn failures_say_what_how_far_and_why() {
     assert!(output.stdout == bytes && fs::read(dir.path().join("copy")).unwrap() == bytes);
     let said = said(&output);
     let (open, full) = said.split_once('\n').unwrap();
-    assert_eq!(open, "gush: tee: nope/a: open failed: No such file or directory");
+    let why = "No such file or directory (mkdir -p 'nope' makes the directory)";
+    assert_eq!(open, format!("gush: tee: nope/a: open failed: {why}"));
     assert!(
         full.starts_with(
             "gush: tee: /dev/full: write failed after 0 bytes: No space left on device"
