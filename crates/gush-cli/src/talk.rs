@@ -69,6 +69,17 @@ impl Talker {
         ExitCode::FAILURE
     }
 
+    /// From now on a write beyond the limit on file sizes (ulimit -f) fails with EFBIG, which is told, and does not end the program
+    /// without a word.
+    ///
+    /// # Errors
+    /// The exit status of a failure, whose message is written.
+    pub fn outlives_file_size_limit(&self) -> Result<(), ExitCode> {
+        let blocked = gush_process::fail_beyond_file_size_limit();
+        blocked
+            .map_err(|errno| self.fail(format_args!("cannot block SIGXFSZ: {}", errno_text(errno))))
+    }
+
     /// Writes the message `what`: a warning, or a failure after which the command goes on.
     ///
     /// A control character of a name never reaches the terminal, whoever put the name into the message.

@@ -51,6 +51,9 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
         Err(status) => return status,
     };
     let talker = Talker::new(as_name);
+    if let Err(status) = talker.outlives_file_size_limit() {
+        return status;
+    }
     if gush_process::was_closed(1) {
         return talker.fail(format_args!("standard output: {}", errno_text(Errno::BADF)));
     }

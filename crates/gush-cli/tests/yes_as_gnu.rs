@@ -75,7 +75,7 @@ fn by_its_own_name_it_tells_how_far_it_came_and_a_remedy() {
                 (the target is full: free some space on its file system, if it is a file)\n";
     assert_eq!((output.status.code(), said(&output).as_str()), (Some(1), told));
     let dir = TempDir::new().unwrap();
-    let output = shell(dir.path(), "ulimit -f 100; trap '' XFSZ; $G yes >x");
+    let output = shell(dir.path(), "ulimit -c 0; ulimit -f 100; $G yes >x");
     assert!(
         said(&output).contains(" write failed after 102400 bytes: File too large "),
         "{output:?}"

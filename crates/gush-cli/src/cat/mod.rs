@@ -37,6 +37,9 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     // A reader that has left is told by EPIPE, and only of bytes that there are.
     gush_process::ignore_sigpipe();
     let talker = Talker::new(as_name).ending_unread(|| {});
+    if let Err(status) = talker.outlives_file_size_limit() {
+        return status;
+    }
     let target = rustix::stdio::stdout();
     // As GNU cat: a closed output is an error before anything is read.
     let stat = if gush_process::was_closed(1) { Err(Errno::BADF) } else { fstat(target) };

@@ -48,8 +48,8 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     // The reader of a FIFO that has left is told by EPIPE, and only of bytes that there are.
     gush_process::ignore_sigpipe();
     // A file above the limit on file sizes (ulimit -f) is told, and leaves no temporary name behind.
-    if let Err(errno) = gush_process::fail_beyond_file_size_limit() {
-        return talker.fail(format_args!("cannot block SIGXFSZ: {}", errno_text(errno)));
+    if let Err(status) = talker.outlives_file_size_limit() {
+        return status;
     }
     let mut settings = match Settings::read(&words) {
         Ok(settings) => settings,

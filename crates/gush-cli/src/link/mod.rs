@@ -64,8 +64,8 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     // A client that has gone is one connection's failure.
     gush_process::ignore_sigpipe();
     // So is a file that has grown to the limit of files (ulimit -f).
-    if let Err(errno) = gush_process::fail_beyond_file_size_limit() {
-        return talker.fail(format_args!("cannot block SIGXFSZ: {}", errno_text(errno)));
+    if let Err(status) = talker.outlives_file_size_limit() {
+        return status;
     }
     let stop = Stop::new();
     // Before the threads of the link: they inherit the mask that leaves signals to one thread.

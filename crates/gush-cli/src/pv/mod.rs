@@ -42,7 +42,7 @@ use std::time::Duration;
 use clap::CommandFactory;
 
 use crate::args;
-use crate::talk::{Talker, errno_text, os_text};
+use crate::talk::{Talker, os_text};
 use ending::Ending;
 use line::Look;
 use moving::shown;
@@ -86,8 +86,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     // A reader that leaves is told by EPIPE: the end is shown first.
     gush_process::ignore_sigpipe();
     // So is a limit on file sizes (ulimit -f) by EFBIG.
-    if let Err(errno) = gush_process::fail_beyond_file_size_limit() {
-        talker.say(format_args!("cannot block SIGXFSZ: {}", errno_text(errno)));
+    if talker.outlives_file_size_limit().is_err() {
         return Status::TRANSFER.into();
     }
     let status = match (options.remote, options.query) {

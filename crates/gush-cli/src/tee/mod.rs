@@ -40,6 +40,10 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
         gush_process::ignore_interrupts();
     }
     let mut talker = Talker::new(as_name);
+    // The other outputs get every byte where one file has grown to the limit.
+    if let Err(status) = talker.outlives_file_size_limit() {
+        return status;
+    }
     if options.mode().is_none() {
         // GNU tee ignores SIGPIPE where it was told what a failed output leads to.
         talker = talker.ending_unread(|| {});

@@ -311,6 +311,19 @@ fn files_are_made_with_every_permission_that_the_umask_leaves() {
 }
 
 #[test]
+fn a_file_at_the_limit_on_file_sizes_fails_alone() {
+    let (dir, bytes) = source();
+    // bash counts blocks of 1,024 bytes.
+    let line = "ulimit -c 0; ulimit -f 1000; $G tee limited <source | wc -c; exit ${PIPESTATUS[0]}";
+    let output = shell(dir.path(), line);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), bytes.len().to_string());
+    assert!(fs::read(dir.path().join("limited")).unwrap() == bytes[..1_024_000]);
+    let told = "gush: tee: limited: write failed after 1024000 bytes: File too large";
+    assert!(said(&output).contains(told), "{}", said(&output));
+}
+
+#[test]
 fn failures_say_what_how_far_and_why() {
     let (dir, bytes) = source();
     let output = tee(dir.path(), &["/dev/full", "nope/a", "copy"]).output().unwrap();
