@@ -40,7 +40,7 @@ pub(crate) fn make(
 ) -> Result<NewDirectory, Error> {
     let asked = Mode::from_bits_retain(bits & !withheld);
     retry_on_intr(|| fs::mkdirat(place.dir, place.name, asked))
-        .map_err(|errno| remedy::not_made(place, "cannot make directory", errno))?;
+        .map_err(|errno| remedy::directory_not_made(place, errno))?;
     // Do not follow a link that took the directory's name.
     let (fd, is_readable) = dir::open(place, false).map_err(|errno| {
         // Whoever can spare a descriptor tries again.

@@ -153,7 +153,7 @@ impl Parents {
             let (source_stat, source_fd) = source_directory(&original)?;
             if options.dry_run {
                 rehearsal::may_be_made(&place)
-                    .map_err(|errno| remedy::not_made(&place, "cannot make directory", errno))?;
+                    .map_err(|errno| remedy::directory_not_made(&place, errno))?;
                 self.are_imagined = true;
                 continue;
             }

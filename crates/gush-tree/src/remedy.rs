@@ -1,6 +1,7 @@
 //! Hints for the user when a target cannot be written, removed or renamed.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 use gush::Doing;
 use rustix::fs::{self, AtFlags, Mode, Statx, StatxAttributes, StatxFlags};
@@ -27,20 +28,39 @@ fn hinted(error: Error, place: &Place<'_>, doing: Doing, errno: Errno) -> Error 
     }
 }
 
-/// The error of a target that cannot be made.
+/// The error of a target that cannot be made, and is no directory.
 pub(crate) fn not_made(
     place: &Place<'_>,
     what: impl Into<Cow<'static, str>>,
     errno: Errno,
 ) -> Error {
+    let without_slash = Place { name: place.name.components().as_path(), ..*place };
+    let is_lacking = || matches!(without_slash.stat(false), Err(Errno::NOENT));
+    match errno {
+        // `cp a no/d/` wants the directory d.
+        Errno::NOENT | Errno::NOTDIR if place.must_be_directory() && is_lacking() => {
+            Error::os(place.shown, what, errno).hinting(making(place.shown))
+        }
+        _ => not_made_below(place, what, errno),
+    }
+}
+
+/// The error of a directory that cannot be made.
+pub(crate) fn directory_not_made(place: &Place<'_>, errno: Errno) -> Error {
+    not_made_below(place, "cannot make directory", errno)
+}
+
+fn making(directory: &Path) -> String {
+    format!("mkdir -p {} makes the directory", quote::always(directory))
+}
+
+fn not_made_below(place: &Place<'_>, what: impl Into<Cow<'static, str>>, errno: Errno) -> Error {
     let error = Error::os(place.shown, what, errno);
     let above = Place { name: place.parent(), ..*place };
     // mkdir(2) refuses the name of a symbolic link that leads nowhere.
     let lacks_directory = || matches!(above.stat(false), Err(Errno::NOENT));
     match place.shown.parent() {
-        Some(shown) if errno == Errno::NOENT && lacks_directory() => {
-            error.hinting(format!("mkdir -p {} makes the directory", quote::always(shown)))
-        }
+        Some(shown) if errno == Errno::NOENT && lacks_directory() => error.hinting(making(shown)),
         _ => hinted(error, place, Doing::Making, errno),
     }
 }

@@ -40,7 +40,13 @@ fn messages_name_the_path_what_failed_and_the_os_error() {
             "no/b: cannot create: No such file or directory (mkdir -p 'no' makes the directory)",
         ),
         (["a", "dangling/b"], "dangling/b: cannot create: No such file or directory\n"),
-        (["a", "b/"], "b/: cannot create: Not a directory"),
+        (
+            ["a", "no/b/"],
+            "no/b/: cannot create: No such file or directory (mkdir -p 'no/b/' makes the directory)",
+        ),
+        (["a", "b/"], "b/: cannot create: Not a directory (mkdir -p 'b/' makes the directory)"),
+        (["a", "a/"], "a/: cannot stat: Not a directory\n"),
+        (["a", "dangling/"], "dangling/: cannot create: Not a directory\n"),
         (["a", "a/b"], "a/b: cannot stat: Not a directory"),
         (["d", "b"], "d: omitting directory: -r copies directories"),
         (
@@ -56,6 +62,11 @@ fn messages_name_the_path_what_failed_and_the_os_error() {
         assert!(said.starts_with(&format!("gush: cp: {message}")), "{arguments:?}: {said}");
         assert_eq!(said.lines().count(), 1, "{said}");
     }
+    let said = stderr(&cp(dir.path(), &["-r", "d", "no/b/"]));
+    assert!(
+        said.ends_with("No such file or directory (mkdir -p 'no' makes the directory)\n"),
+        "{said}"
+    );
 }
 
 #[test]

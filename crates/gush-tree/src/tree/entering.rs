@@ -75,9 +75,8 @@ impl Entrance<'_> {
         let Existing::Directory { stat: target_stat, is_link } = existing else {
             if self.options.dry_run {
                 if let (Existing::Nothing, false) = (existing, self.is_new) {
-                    rehearsal::may_be_made(&self.target).map_err(|errno| {
-                        remedy::not_made(&self.target, "cannot make directory", errno)
-                    })?;
+                    rehearsal::may_be_made(&self.target)
+                        .map_err(|errno| remedy::directory_not_made(&self.target, errno))?;
                 }
                 events.starts(self.source.shown, self.target.shown, None);
                 let fd = dir::nowhere()

@@ -261,7 +261,7 @@ impl<'a> State<'a> {
         remedy::refuse_kept(&place)?;
         match retry_on_intr(|| fs::mkdirat(place.dir, place.name, Mode::RWXU)) {
             Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(remedy::not_made(&place, "cannot make directory", errno)),
+            Err(errno) => return Err(remedy::directory_not_made(&place, errno)),
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
         let dir = place.open(flags, Mode::empty()).map_err(failed("cannot open"))?;
