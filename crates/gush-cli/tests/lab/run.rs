@@ -191,7 +191,7 @@ fn a_contender_that_fails_is_out_unless_told_otherwise() {
     let (status, out, said) = ended(lab(dir.path()).args(["-r", "1", "-N"]).args(commands));
     assert_eq!(status, Some(1));
     assert!(said.contains(": ended with status 7: because\n"), "{said}");
-    assert!(said.contains("no-such-program-at-all is not installed: left out"), "{said}");
+    assert!(said.contains("no-such-program-at-all: is not installed: left out"), "{said}");
     assert!(out.contains("\ntrue ") && !out.contains("exit 7"), "{out}");
     let ignoring = ["-r", "2", "-i", "--export-json", "-", "false", "sh -c 'kill -9 $$'"];
     let (status, out, said) = ended(lab(dir.path()).args(ignoring));
@@ -711,6 +711,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
     let touch = format!("touch {}", witness.display());
     for (words, why) in [
         (&["cp {in} {out}"][..], "{in} needs --input"),
+        (&["--stdin", "true"], "run: --stdin needs --input"),
         (&["--input", "1K", "cp {in} {outt}"], "{outt} has no value; did you mean '{out}'?"),
         (&["--input", "1K", "cat {INPUT}"], "{INPUT} has no value; did you mean '{in}'?"),
         (

@@ -25,6 +25,16 @@ fn a_file_of_comparisons_that_is_missing_is_named_as_one() {
 }
 
 #[test]
+fn a_missing_program_is_named_once() {
+    let dir = TempDir::new().unwrap();
+    for program in ["./nosuch", "no-such-program-at-all"] {
+        let (status, _, said) = ended(lab(dir.path()).args(["-r", "2", program]));
+        assert_eq!(status, Some(1), "{said}");
+        assert_eq!(said.matches(program).count(), 1, "{said}");
+    }
+}
+
+#[test]
 fn a_file_of_comparisons_is_run_in_one_go() {
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("cases.toml");

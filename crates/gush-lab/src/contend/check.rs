@@ -65,7 +65,8 @@ impl Comparison {
         }
         let wants_input = used("in") || self.is_input_piped;
         if wants_input && self.input.is_none() {
-            return Err(Error::refused("{in} needs --input, a size or a path"));
+            let who = if used("in") { "{in}" } else { "--stdin" };
+            return Err(Error::refused(format!("{who} needs --input, a size or a path")));
         }
         self.check_figures()?;
         if self.input.is_some() && !wants_input {

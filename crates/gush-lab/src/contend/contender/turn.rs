@@ -78,7 +78,12 @@ impl Case for Turn {
     fn prepare(&self, _probe: &Probe) -> Result<(), Error> {
         let contender = &self.0;
         let left_out = |program: Option<String>| match program {
-            Some(program) => Err(Error::refused(format!("{}: left out", absence(&program)))),
+            Some(program) => {
+                let why = absence(&program);
+                // The message is told behind the label of the command.
+                let why = why.strip_prefix(&format!("{} ", contender.label())).unwrap_or(&why);
+                Err(Error::refused(format!("{why}: left out")))
+            }
             None => Ok(()),
         };
         left_out(contender.missing_program())?;
