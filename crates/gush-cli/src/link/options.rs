@@ -47,7 +47,7 @@ pub struct Options {
     /// One way only: from the first address to the second
     #[arg(short = 'u', long)]
     pub one_way: bool,
-    /// End a connection, with an error, when nothing has moved for TIME
+    /// End a connection, with an error, when nothing has moved for TIME; opening and TLS handshakes have limits of their own
     #[arg(short = 'T', long, value_name = "TIME", value_parser = time)]
     pub idle: Option<Duration>,
     /// End a connection when one end has finished and nothing has moved for TIME
