@@ -3,13 +3,13 @@
 use std::io;
 use std::task::{Context, Poll};
 
-use gush::flow::{Fds, Flow, Op};
+use gush::flow::{Flow, Op};
 use gush::{Errno, Side};
 
 use crate::counts::Way;
 use crate::error::{End, Error};
 use crate::first;
-use crate::sides::{self, Source, Target};
+use crate::sides::{self, Sides, Source, Target};
 
 /// Why a direction failed.
 #[derive(Debug)]
@@ -64,24 +64,16 @@ pub(crate) fn call(
     flow: &mut Flow,
     op: Op,
     cx: &mut Context<'_>,
-    source: &mut Source<'_, '_>,
-    target: &mut Target<'_, '_>,
+    sides: &mut Sides<'_, '_, '_>,
 ) -> Result<Attempt, Failure> {
-    let (side, name, polled) = match (op, &mut *source, &mut *target) {
+    let (side, name, polled) = match (op, &mut sides.source, &mut sides.target) {
         (Op::Read(_), Source::Stream(stream, _), _) => {
             (Side::Source, "read", sides::poll_read(stream, cx, flow.room(op)))
         }
         (Op::Write, _, Target::Stream(stream, _)) => {
             (Side::Target, "write", sides::poll_write(stream, cx, flow.pending(op)))
         }
-        _ => {
-            let fds = match (source.fd(), target.fd()) {
-                (Some(source), Some(target)) => Fds { source, target },
-                (Some(fd), None) | (None, Some(fd)) => Fds::one(fd),
-                (None, None) => unreachable!("between two streams a flow only reads and writes"),
-            };
-            return attempt(way, flow, op, fds, cx, source, target);
-        }
+        _ => return attempt(way, flow, op, cx, sides),
     };
     match polled {
         Poll::Ready(Ok(bytes)) => Ok(Attempt::Made(Ok(bytes))),
@@ -100,11 +92,10 @@ fn attempt(
     way: Way,
     flow: &mut Flow,
     op: Op,
-    fds: Fds<'_>,
     cx: &mut Context<'_>,
-    source: &Source<'_, '_>,
-    target: &Target<'_, '_>,
+    sides: &Sides<'_, '_, '_>,
 ) -> Result<Attempt, Failure> {
+    let (fds, Sides { source, target }) = (sides.fds(), sides);
     if let Op::Fill(_) = op {
         flow.expect_urgent(source.may_be_urgent());
     }
@@ -128,7 +119,7 @@ fn attempt(
         None => {
             let (from, to) = op.touches();
             for (touched, side) in [(from, Side::Source), (to, Side::Target)] {
-                if touched && poll_side(cx, side, source, target)?.is_pending() {
+                if touched && poll_side(cx, side, sides)?.is_pending() {
                     return Ok(Attempt::NotReady(side));
                 }
             }
@@ -148,12 +139,11 @@ fn attempt(
 pub(crate) fn poll_side(
     cx: &mut Context<'_>,
     side: Side,
-    source: &Source<'_, '_>,
-    target: &Target<'_, '_>,
+    sides: &Sides<'_, '_, '_>,
 ) -> Poll<Result<(), Failure>> {
     let ready = match side {
-        Side::Source => source.poll_ready(cx),
-        Side::Target => target.poll_ready(cx),
+        Side::Source => sides.source.poll_ready(cx),
+        Side::Target => sides.target.poll_ready(cx),
     };
     ready.map_err(|io| Failure::Call("epoll_wait", side, io))
 }

@@ -13,7 +13,7 @@ use crate::drive::{Driver, PassedEnd};
 use crate::ends;
 use crate::error::{End, Ended, Error, Passed, Totals};
 use crate::options::Options;
-use crate::sides::Opened;
+use crate::sides::{Opened, Sides};
 use crate::silence::Silence;
 
 /// Copies from the source to the target until the source's end. The target is left open.
@@ -102,14 +102,14 @@ where
     let mut silence = Silence::default();
     let ended = poll_fn(|cx| {
         let absent = |call, side| Failure::Call(call, side, gush::Errno::BADF.into());
-        let Some(mut source) = source.source() else {
+        let Some(source) = source.source() else {
             return Poll::Ready(Err(absent("read", Side::Source)));
         };
-        let Some(mut target) = target.target() else {
+        let Some(target) = target.target() else {
             return Poll::Ready(Err(absent("write", Side::Target)));
         };
         // No end is passed on: as tokio's `copy` does, the caller may have more to write.
-        let flowed = flow.poll(cx, &mut source, &mut target, options, PassedEnd::Not);
+        let flowed = flow.poll(cx, &mut Sides { source, target }, options, PassedEnd::Not);
         if flowed.is_ready() {
             return flowed.map_ok(|()| Ended::Closed);
         }

@@ -16,7 +16,7 @@ use crate::call::{Attempt, Failure, call, poll_side};
 use crate::counts::Way;
 use crate::error::{Passed, Refused};
 use crate::options::{METHODS, Observer, Options};
-use crate::sides::{Source, Target};
+use crate::sides::{Sides, Source, Target};
 use crate::tap::EndOfData;
 use crate::whole::Whole;
 
@@ -240,17 +240,16 @@ impl Driver {
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        source: &mut Source<'_, '_>,
-        target: &mut Target<'_, '_>,
+        sides: &mut Sides<'_, '_, '_>,
         options: &Options,
         end: PassedEnd,
     ) -> Poll<Result<(), Failure>> {
         let passes_end = end != PassedEnd::Not;
         // Not `ready!` yet: bytes that a stream keeps to itself are flushed also while the source is idle.
-        let delivered = self.poll_delivered(cx, source, target, options, passes_end);
+        let delivered = self.poll_delivered(cx, sides, options, passes_end);
         // A stream that takes no more now is sending already.
         if self.unflushed && self.waits_for != Some(Side::Target) {
-            match target.poll_flush(cx) {
+            match sides.target.poll_flush(cx) {
                 Poll::Ready(Ok(())) => self.unflushed = false,
                 // The first failure is told.
                 _ if matches!(delivered, Poll::Ready(Err(_))) => {}
@@ -264,8 +263,8 @@ impl Driver {
         if passes_end {
             // Bytes that wait for their end leave with it: shutdown(2) sends both.
             let waits = self.flow.as_ref().is_some_and(Flow::expects_end);
-            if waits || end == PassedEnd::Told || !target.owes_end() {
-                ready!(self.poll_finish(cx, target, options))?;
+            if waits || end == PassedEnd::Told || !sides.target.owes_end() {
+                ready!(self.poll_finish(cx, &mut sides.target, options))?;
             }
             self.done = true;
         }
@@ -276,26 +275,25 @@ impl Driver {
     fn poll_delivered(
         &mut self,
         cx: &mut Context<'_>,
-        source: &mut Source<'_, '_>,
-        target: &mut Target<'_, '_>,
+        sides: &mut Sides<'_, '_, '_>,
         options: &Options,
         passes_end: bool,
     ) -> Poll<Result<(), Failure>> {
         if let Some(side) = self.waits_for {
-            ready!(poll_side(cx, side, source, target))?;
+            ready!(poll_side(cx, side, sides))?;
             self.waits_for = None;
         }
         // Taken, not borrowed: an observer may drive another relay from inside.
         let shelf = SHELF.with_borrow_mut(Option::take);
         let mut shelf = shelf.unwrap_or_else(|| Shelf::new(Pool::shared().clone()));
-        let moved = self.move_now(cx, source, target, options, &mut shelf, passes_end);
+        let moved = self.move_now(cx, sides, options, &mut shelf, passes_end);
         if let Some(flow) = &mut self.flow {
             // Before the task sleeps: thousands of idle relays would each hold a pipe otherwise.
             flow.rest(&mut shelf);
         }
         // The end has not followed: a peer that has reset the connection behind its last bytes tells of none.
         if !matches!(moved, Poll::Ready(Ok(()))) {
-            self.send_kept(target);
+            self.send_kept(&sides.target);
         }
         // Put back also after a failure; where an observer had made another shelf, that one is dropped.
         SHELF.set(Some(shelf));
@@ -309,7 +307,7 @@ impl Driver {
             }
         }
         let passed_bytes = self.passed().bytes;
-        let file = self.whole.as_ref().zip(source.fd());
+        let file = self.whole.as_ref().zip(sides.source.fd());
         match file.and_then(|(whole, fd)| whole.is_cut(fd, passed_bytes)) {
             Some(expected_bytes) => Poll::Ready(Err(Failure::Cut(expected_bytes))),
             None => Poll::Ready(Ok(())),
@@ -343,8 +341,7 @@ impl Driver {
     fn move_now(
         &mut self,
         cx: &mut Context<'_>,
-        source: &mut Source<'_, '_>,
-        target: &mut Target<'_, '_>,
+        sides: &mut Sides<'_, '_, '_>,
         options: &Options,
         shelf: &mut Shelf,
         passes_end: bool,
@@ -353,14 +350,14 @@ impl Driver {
             return Poll::Ready(Ok(()));
         }
         if self.flow.is_none() {
-            let stance = source.stance();
+            let stance = sides.source.stance();
             let is_to_end = self.length_bytes.is_none() && stance.offset_bytes().is_none();
             // Only a file to its end has a size to be held to.
             if stance.kind() == Kind::File && is_to_end {
-                self.whole = source.fd().and_then(Whole::of);
+                self.whole = sides.source.fd().and_then(Whole::of);
             }
             let terms = Terms { length_bytes: self.length_bytes, ..options.terms() };
-            let flow = Flow::between(stance, target.stance(), &terms)
+            let flow = Flow::between(stance, sides.target.stance(), &terms)
                 .map_err(|refusal| Failure::Flow(refusal.into()))?;
             self.flow = Some(flow);
         }
@@ -371,13 +368,13 @@ impl Driver {
             && self.proof.is_none()
             && self.limiter.is_none()
             && options.holder.is_none()
-            && target.sends_kept_bytes_with_the_end();
+            && sides.target.sends_kept_bytes_with_the_end();
         for _ in 0..CALLS {
             let may_take_bytes = self.may_take_bytes(options);
             let Some(flow) = &mut self.flow else { break };
             match flow.next(may_take_bytes, shelf) {
                 Next::Do(op) => {
-                    let answer = match call(self.way, flow, op, cx, source, target)? {
+                    let answer = match call(self.way, flow, op, cx, sides)? {
                         Attempt::Made(answer) => answer,
                         Attempt::NotReady(side) => {
                             self.waits_for = Some(side);
@@ -390,19 +387,19 @@ impl Driver {
                     if let (Op::Read(most), Ok(bytes)) = (op, answer)
                         && ends_at_once
                         && (1..most).contains(&bytes)
-                        && source.has_ended(cx)
+                        && sides.source.has_ended(cx)
                     {
                         flow.expect_end();
                     }
                     self.account(&moved, options);
-                    self.unflushed |= moved.delivered_bytes > 0 && target.is_stream();
+                    self.unflushed |= moved.delivered_bytes > 0 && sides.target.is_stream();
                     if self.activity() >= enough {
                         break;
                     }
                 }
                 Next::Wait(side) => {
                     // Ready already: the readiness may have come between the call and this poll.
-                    if poll_side(cx, side, source, target)?.is_pending() {
+                    if poll_side(cx, side, sides)?.is_pending() {
                         self.waits_for = Some(side);
                         return Poll::Pending;
                     }
@@ -516,13 +513,13 @@ mod tests {
                 ends::open(&mut zeros).expect("registered"),
                 ends::open(&mut null).expect("registered"),
             );
-            let mut source = zeros.source().expect("a reader");
-            let mut target = null.target().expect("a writer");
+            let source = zeros.source().expect("a reader");
+            let mut sides = Sides { source, target: null.target().expect("a writer") };
             let options = Options::new();
             let mut driver = Driver::new(Way::Forward, &options);
             driver.length_bytes = Some(64 << 20);
             let mut cx = Context::from_waker(Waker::noop());
-            let polled = driver.poll(&mut cx, &mut source, &mut target, &options, PassedEnd::Not);
+            let polled = driver.poll(&mut cx, &mut sides, &options, PassedEnd::Not);
             assert!(polled.is_pending(), "all at once");
             let moved_bytes = driver.passed().bytes;
             assert!((1..=POLL_BYTES + CALL_BYTES).contains(&moved_bytes), "{moved_bytes} bytes");
@@ -549,13 +546,12 @@ mod tests {
                     ends::open(&mut near).expect("registered"),
                     ends::open(&mut out).expect("registered"),
                 );
-                let mut source = near.source().expect("a reader");
-                let mut target = out.target().expect("a writer");
+                let source = near.source().expect("a reader");
+                let mut sides = Sides { source, target: out.target().expect("a writer") };
                 let options = Options::new();
                 let mut driver = Driver::new(Way::Forward, &options);
                 std::future::poll_fn(|cx| {
-                    let polled =
-                        driver.poll(cx, &mut source, &mut target, &options, PassedEnd::Not);
+                    let polled = driver.poll(cx, &mut sides, &options, PassedEnd::Not);
                     assert!(polled.is_pending(), "the client has not ended");
                     let flow = driver.flow.as_ref().expect("begun");
                     assert!(flow.is_at_rest(), "{bytes} bytes: parked with idle means");

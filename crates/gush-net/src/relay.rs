@@ -15,7 +15,7 @@ use crate::drive::{Driver, PassedEnd};
 use crate::ends;
 use crate::error::{End, Ended, Error, Totals};
 use crate::options::Options;
-use crate::sides::{Opened, Source, Target};
+use crate::sides::{Opened, Sides, Target};
 use crate::silence::Silence;
 use crate::tap::{Failing, Tap};
 
@@ -176,11 +176,12 @@ where
     }
 
     /// The source and the target of a direction, if both are there.
-    fn sides(&mut self, way: Way) -> Option<(Source<'_, 'a>, Target<'_, 'a>)> {
-        match way {
+    fn sides(&mut self, way: Way) -> Option<Sides<'_, 'a, 'a>> {
+        let (source, target) = match way {
             Way::Forward => self.a.source().zip(self.b.target()),
             Way::Back => self.b.source().zip(self.a.target()),
-        }
+        }?;
+        Some(Sides { source, target })
     }
 
     /// The descriptors of a direction's two sides.
@@ -398,10 +399,10 @@ impl Relay {
         B: AsyncRead + AsyncWrite + Unpin + ?Sized,
     {
         let end = self.passed_end(way, ends);
-        let Some((mut source, mut target)) = ends.sides(way) else { return Poll::Ready(()) };
+        let Some(mut sides) = ends.sides(way) else { return Poll::Ready(()) };
         // Nothing more is taken, but a stream's own buffer may hold bytes that count as delivered.
         if self.gives_up(way) {
-            return self.poll_last_flush(way, cx, &mut target);
+            return self.poll_last_flush(way, cx, &mut sides.target);
         }
         let flow = match way {
             Way::Forward => &mut self.forward,
@@ -410,18 +411,20 @@ impl Relay {
         if flow.is_done() {
             return Poll::Ready(());
         }
-        match flow.poll(cx, &mut source, &mut target, &self.options, end) {
+        match flow.poll(cx, &mut sides, &self.options, end) {
             Poll::Ready(Ok(())) => Poll::Ready(()),
             Poll::Ready(Err(failure)) => {
                 self.fail(cx, way, failure);
-                self.poll_last_flush(way, cx, &mut target)
+                self.poll_last_flush(way, cx, &mut sides.target)
             }
             // The task has had its turn: a stream of tokio then says "not now", even with bytes at hand.
             Poll::Pending if self.failed.is_some() && !coop::has_budget_remaining() => {
                 cx.waker().wake_by_ref();
                 Poll::Pending
             }
-            Poll::Pending if self.failed.is_some() && flow.has_had_its_last_words(&source) => {
+            Poll::Pending
+                if self.failed.is_some() && flow.has_had_its_last_words(&sides.source) =>
+            {
                 Poll::Ready(())
             }
             Poll::Pending => Poll::Pending,

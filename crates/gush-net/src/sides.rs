@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use gush::flow::Stance;
+use gush::flow::{Fds, Stance};
 use gush::{Errno, Side};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
@@ -149,6 +149,23 @@ impl<'a, E: ?Sized> Opened<'a, E> {
             // Anybody's stream cannot be asked how much it holds; a bound is needed all the same.
             Opened::Any(_) => UNKNOWN_BYTES,
             _ => self.read_tap().map_or(0, Tap::unread_bytes),
+        }
+    }
+}
+
+/// Both sides of a direction, for one poll.
+pub(crate) struct Sides<'p, 'a, 'b> {
+    pub(crate) source: Source<'p, 'a>,
+    pub(crate) target: Target<'p, 'b>,
+}
+
+impl Sides<'_, '_, '_> {
+    /// The descriptors that a call between the sides is made on.
+    pub(crate) fn fds(&self) -> Fds<'_> {
+        match (self.source.fd(), self.target.fd()) {
+            (Some(source), Some(target)) => Fds { source, target },
+            (Some(fd), None) | (None, Some(fd)) => Fds::one(fd),
+            (None, None) => unreachable!("between two streams a flow only reads and writes"),
         }
     }
 }
