@@ -96,9 +96,10 @@ pub(crate) fn relay_failure(
         (Some(call), Some(io)) => {
             let (forward, back) = (error.passed(Way::Forward), error.passed(Way::Back));
             message += &format!("{call}: {}; {} bytes ", os_words(io), forward.bytes);
-            match one_way {
-                true => message += "had gone",
-                false => message += &format!("forward, {} back", back.bytes),
+            if one_way {
+                message += "had gone";
+            } else {
+                message += &format!("forward, {} back", back.bytes);
             }
             let lost = forward.in_flight_bytes + back.in_flight_bytes;
             if lost > 0 {

@@ -296,12 +296,11 @@ impl<'a> Life<'a> {
 
     async fn open(&mut self, header: &Header, client: &End) -> Result<Box<End>, Course> {
         let how = self.shared.settings.how(self.shared.flipped);
-        let how = match self.shared.other.address().kind().row().is_program {
-            true => {
-                let local = header.destination.clone().or_else(|| client.local());
-                how.serving(header.source.as_ref().unwrap_or(&client.peer), local.as_ref())
-            }
-            false => how,
+        let how = if self.shared.other.address().kind().row().is_program {
+            let local = header.destination.clone().or_else(|| client.local());
+            how.serving(header.source.as_ref().unwrap_or(&client.peer), local.as_ref())
+        } else {
+            how
         };
         let how = if self.shared.forks { how } else { how.once() };
         let how = match self.shared.settings.send_proxy {

@@ -112,9 +112,10 @@ async fn connect(
         },
     };
     let shared = shared(server, other, roles.first.is_some());
-    match roles.forks() {
-        true => serve_all(listener, Arc::new(shared), roles.max_children()).await,
-        false => serve_one(listener, &shared).await,
+    if roles.forks() {
+        serve_all(listener, Arc::new(shared), roles.max_children()).await
+    } else {
+        serve_one(listener, &shared).await
     }
 }
 

@@ -277,9 +277,10 @@ impl Transfer<'_> {
 
     fn keep_mode(&self, bits: u32, may_have_acl: bool) -> io::Result<()> {
         let bits = self.with_own_special(bits);
-        match may_have_acl {
-            true => self.keep_access_list(bits)?,
-            false => self.drop_acl()?,
+        if may_have_acl {
+            self.keep_access_list(bits)?;
+        } else {
+            self.drop_acl()?;
         }
         // That list is for files to come: without it the directory itself grants what it should.
         let for_files = match kind(self.source_stat) {

@@ -170,14 +170,15 @@ fn not_the_source(
 fn create(job: &Job<'_>, mode: Mode) -> Result<OwnedFd, Error> {
     match job.target.open(NEW, mode) {
         Ok(fd) => Ok(fd),
-        Err(Errno::EXIST) if is_link(&job.target) => match job.options.through_dangling {
-            true => {
+        Err(Errno::EXIST) if is_link(&job.target) => {
+            if job.options.through_dangling {
                 // O_EXCL refuses every link, and POSIXLY_CORRECT asks for the file behind it.
                 let opened = job.target.open(NEW - OFlags::EXCL, mode);
                 opened.map_err(|errno| cannot_create(&job.target, errno))
+            } else {
+                Err(dangling(&job.target))
             }
-            false => Err(dangling(&job.target)),
-        },
+        }
         Err(errno) => Err(cannot_create(&job.target, errno)),
     }
 }

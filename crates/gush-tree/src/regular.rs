@@ -50,12 +50,11 @@ pub(crate) fn copy(job: &Job<'_>, events: &mut dyn Events) -> Result<Copied, Err
         }
     };
     let quiet;
-    let source_stat = match job.options.stable {
-        true => {
-            quiet = stable::when_quiet(job, source, *source_stat)?;
-            &quiet
-        }
-        false => source_stat,
+    let source_stat = if job.options.stable {
+        quiet = stable::when_quiet(job, source, *source_stat)?;
+        &quiet
+    } else {
+        source_stat
     };
     // The pieces are those of the file that the walk saw.
     let state = |stat: &Stat| {

@@ -410,10 +410,11 @@ impl<'a> Tee<'a> {
             let fd = match who {
                 Who::Source => fds.source,
                 Who::Target(target) => {
-                    match interest == Interest::Writable && fan.is_held_by(target) {
-                        true => stalls.waits(target),
+                    if interest == Interest::Writable && fan.is_held_by(target) {
+                        stalls.waits(target);
+                    } else {
                         // A target that waits for the source, or behind another, holds nobody back.
-                        false => stalls.goes_on(target),
+                        stalls.goes_on(target);
                     }
                     fds.targets[usize::from(target)]
                 }

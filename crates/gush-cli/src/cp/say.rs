@@ -148,9 +148,10 @@ impl<'a> Teller<'a> {
 
     /// A line of `-v`: on standard output as GNU's, or on standard error if standard output is for JSON.
     fn line(&mut self, text: impl Display) {
-        match self.telling.json {
-            true => self.messages().print(format_args!("{text}\n")),
-            false => self.write_out(text.to_string().as_bytes()),
+        if self.telling.json {
+            self.messages().print(format_args!("{text}\n"));
+        } else {
+            self.write_out(text.to_string().as_bytes());
         }
     }
 
@@ -209,13 +210,12 @@ impl Events for Teller<'_> {
         if !self.telling.verbose {
             return;
         }
-        match self.telling.json {
-            true => self.line(format_args!("{} -> {}", source.display(), target.display())),
+        if self.telling.json {
+            self.line(format_args!("{} -> {}", source.display(), target.display()));
+        } else {
             // As GNU: without quotes, and byte for byte.
-            false => {
-                let [source, target] = [source, target].map(|path| path.as_os_str().as_bytes());
-                self.write_out(&[source, b" -> ", target].concat());
-            }
+            let [source, target] = [source, target].map(|path| path.as_os_str().as_bytes());
+            self.write_out(&[source, b" -> ", target].concat());
         }
     }
 

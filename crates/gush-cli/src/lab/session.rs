@@ -267,9 +267,10 @@ impl Session {
             self.run.interrupted = true;
             return;
         }
-        match self.talker.speaks_for(suite) {
-            true => self.talker.say(error.told()),
-            false => self.talker.say(format_args!("{suite}: {}", error.told())),
+        if self.talker.speaks_for(suite) {
+            self.talker.say(error.told());
+        } else {
+            self.talker.say(format_args!("{suite}: {}", error.told()));
         }
         self.run.failures.push(Failure {
             suite: suite.to_owned(),

@@ -134,13 +134,12 @@ impl Moving<'_> {
             }
             Some(Err(error)) => {
                 let (name_given, name, why) = (name, shown(name), os_text(&error));
-                match self.is_familiar {
-                    true => self.say(format_args!("failed to read file: {name}: {why}")),
-                    false => {
-                        let remedy = remedy(name_given.as_ref(), Doing::Other, &error);
-                        let remedy = in_brackets(remedy);
-                        self.say(format_args!("{name}: open failed: {why}{remedy}"));
-                    }
+                if self.is_familiar {
+                    self.say(format_args!("failed to read file: {name}: {why}"));
+                } else {
+                    let remedy = remedy(name_given.as_ref(), Doing::Other, &error);
+                    let remedy = in_brackets(remedy);
+                    self.say(format_args!("{name}: open failed: {why}{remedy}"));
                 }
                 self.status.add(Status::UNOPENED);
                 return Then::NextInput;

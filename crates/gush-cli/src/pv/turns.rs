@@ -205,9 +205,10 @@ impl Turns<'_> {
     fn keep(&self, block: Block) -> MutexGuard<'_, State> {
         let mut state = self.state();
         let is_late = block.number < state.next + u64::from(state.delivers);
-        match is_late {
-            true => state.free.push(block.memory),
-            false => state.read.push(block),
+        if is_late {
+            state.free.push(block.memory);
+        } else {
+            state.read.push(block);
         }
         state
     }
@@ -227,19 +228,16 @@ impl Turns<'_> {
         let Some(lines) = lines.filter(|_| self.account.throttle.get().is_none()) else {
             return (Err(Ok(())), Some(memory));
         };
-        let (done, delivered, left) = match self.block_bytes == HUGE_PAGE_BYTES {
-            false => {
-                let bytes = memory.as_slice();
-                let write = |target: &mut Port<'_>, from: usize| target.write(&bytes[from..]);
-                let (done, delivered) = self.deliver(bytes, lines, target, write);
-                (done, delivered, Some(memory))
-            }
-            true => {
-                let lent = memory.lend();
-                let put = |target: &mut Port<'_>, from| self.put_pages(&lent, from, target);
-                let (done, delivered) = self.deliver(lent.as_slice(), lines, target, put);
-                (done, delivered, lent.renew().ok())
-            }
+        let (done, delivered, left) = if self.block_bytes == HUGE_PAGE_BYTES {
+            let lent = memory.lend();
+            let put = |target: &mut Port<'_>, from| self.put_pages(&lent, from, target);
+            let (done, delivered) = self.deliver(lent.as_slice(), lines, target, put);
+            (done, delivered, lent.renew().ok())
+        } else {
+            let bytes = memory.as_slice();
+            let write = |target: &mut Port<'_>, from: usize| target.write(&bytes[from..]);
+            let (done, delivered) = self.deliver(bytes, lines, target, write);
+            (done, delivered, Some(memory))
         };
         // For whoever looks at the position (pv -d), and for the engine, which goes on there.
         let moved_on = seek(self.input, SeekFrom::Start(self.at(number) + done as u64));

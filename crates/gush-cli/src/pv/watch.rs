@@ -152,20 +152,19 @@ impl Watch<'_> {
         let expected = self.asked_bytes.or(descriptor.size_bytes);
         let subject = Subject { is_sized: expected.is_some(), ..Subject::default() };
         let look = Look::new(&self.options.display, subject);
-        let look = match self.is_single {
-            true => look,
-            false => {
-                // As pv shortens paths: those below the working directory are relative.
-                let path = std::env::current_dir().ok();
-                let path = path.and_then(|dir| descriptor.path.strip_prefix(dir).ok());
-                let path = quote::if_needed(path.unwrap_or(&descriptor.path)).to_string();
-                let (number, taken) = match self.has_several {
-                    true => (format!("{pid:8}:"), 15),
-                    false => (String::new(), 6),
-                };
-                let path = fitted(&path, (columns / 2).saturating_sub(taken));
-                look.named(format!("{number}{fd:4}:{path}"))
-            }
+        let look = if self.is_single {
+            look
+        } else {
+            // As pv shortens paths: those below the working directory are relative.
+            let path = std::env::current_dir().ok();
+            let path = path.and_then(|dir| descriptor.path.strip_prefix(dir).ok());
+            let path = quote::if_needed(path.unwrap_or(&descriptor.path)).to_string();
+            let (number, taken) = match self.has_several {
+                true => (format!("{pid:8}:"), 15),
+                false => (String::new(), 6),
+            };
+            let path = fitted(&path, (columns / 2).saturating_sub(taken));
+            look.named(format!("{number}{fd:4}:{path}"))
         };
         let meter = Meter::behind(self.plan.window, position);
         let began = self.account.elapsed();
@@ -246,9 +245,10 @@ impl Watch<'_> {
             let beside = Beside { row, ..Beside::default() };
             lines.push(self.plan.line(&shown.look, &reading, &beside, columns));
         }
-        match self.is_single {
-            true => lines.iter().for_each(|line| screen.show(line)),
-            false => screen.show_block(&lines),
+        if self.is_single {
+            lines.iter().for_each(|line| screen.show(line));
+        } else {
+            screen.show_block(&lines);
         }
     }
 }

@@ -318,9 +318,10 @@ impl Said<'_> {
             Place::Closed(_) => return,
         };
         if let Err(error) = closed {
-            match self.talker.is_familiar() {
-                true => self.failure(format_args!("{familiar}: {}", os_text(&error))),
-                false => self.failure(format_args!("{name}: close failed: {}", os_text(&error))),
+            if self.talker.is_familiar() {
+                self.failure(format_args!("{familiar}: {}", os_text(&error)));
+            } else {
+                self.failure(format_args!("{name}: close failed: {}", os_text(&error)));
             }
         }
         let Some(remote) = output.remote else { return };

@@ -130,11 +130,11 @@ impl Move<'_> {
             self.cursor.go_back(before_bytes);
             return Ok(self.cut_old_content(target_base)?);
         }
-        match self.cursor.moved_bytes > before_bytes {
-            true => self.cut_old_content(self.cursor.target_at())?,
-            false => end
-                .trim(None)
-                .map_err(|errno| self.cursor.failed(Call::Ftruncate, Side::Target, errno))?,
+        if self.cursor.moved_bytes > before_bytes {
+            self.cut_old_content(self.cursor.target_at())?;
+        } else {
+            end.trim(None)
+                .map_err(|errno| self.cursor.failed(Call::Ftruncate, Side::Target, errno))?;
         }
         outcome
     }

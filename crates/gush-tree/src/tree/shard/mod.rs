@@ -138,18 +138,15 @@ pub(super) fn copy(
     }
     let complete = complete && found_all;
     events.ranks_ended(&shares);
-    match complete {
-        true => {
-            // NFS removes no file, and so no directory, that this process has open.
-            drop(journal);
-            state.remove()?;
-        }
-        false => {
-            let common = Common { options: &below, ..of_rest };
-            Taker::new(&common, &parts, root, shown, false).forget_void()?;
-            // Whoever goes on reports anew.
-            (0..shard.ranks()).try_for_each(|rank| state.retract(rank))?;
-        }
+    if complete {
+        // NFS removes no file, and so no directory, that this process has open.
+        drop(journal);
+        state.remove()?;
+    } else {
+        let common = Common { options: &below, ..of_rest };
+        Taker::new(&common, &parts, root, shown, false).forget_void()?;
+        // Whoever goes on reports anew.
+        (0..shard.ranks()).try_for_each(|rank| state.retract(rank))?;
     }
     Ok(ended(complete))
 }

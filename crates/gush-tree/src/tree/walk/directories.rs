@@ -49,10 +49,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 // As GNU: the directory is made, and its entries are another file system's.
                 let is_left_out =
                     options.one_file_system && child.source_stat.st_dev != dir.source_stat.st_dev;
-                match is_left_out {
-                    true => self.one_done(child),
-                    false => self.list(&child, None),
-                }
+                if is_left_out { self.one_done(child) } else { self.list(&child, None) }
             }
             left_out => {
                 if let Err(error) = left_out {
