@@ -1,0 +1,208 @@
+//! Whom a link trusts, and which certificates it shows.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use rcgen::date_time_ymd;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::version::{TLS12, TLS13};
+
+use super::{linked, read_all, says_x};
+use crate::common::link::{Running, ask};
+use crate::common::tls::Pki;
+
+#[test]
+fn a_server_that_cannot_be_verified_is_told_apart() {
+    let pki = Pki::new();
+    pki.pair("elsewhere", &["example.org"], |_| {});
+    pki.pair("old", &["localhost"], |params| params.not_after = date_time_ymd(2020, 1, 1));
+    pki.pair("future", &["localhost"], |params| params.not_before = date_time_ymd(4000, 1, 1));
+    let stranger = Pki::new();
+    let cases = [
+        (
+            "elsewhere",
+            pki.trust(),
+            "the server's certificate is not for localhost: its names are example.org",
+        ),
+        ("old", pki.trust(), "the server's certificate has expired, "),
+        ("future", pki.trust(), "the server's certificate is valid only in "),
+        ("server", stranger.trust(), "is signed by no authority that is trusted"),
+        ("server", format!("{},commonname=example.org", pki.trust()), "is not for example.org"),
+        (
+            "server",
+            format!("cafile={}", pki.path("server.key").display()),
+            "it holds a private key, and no certificate (cafile=FILE names certificates",
+        ),
+        (
+            "server",
+            format!("cafile={}", pki.path("none").display()),
+            "No such file or directory (the file must be there and readable",
+        ),
+        ("server", "commonname=no_name..x".to_owned(), "no certificate can have the name"),
+    ];
+    for (file, options, why) in cases {
+        let listening = Running::start(&[&pki.listen(file, ",fork"), "exec:cat"]);
+        let port = listening.place().rsplit(':').next().unwrap().to_owned();
+        let (done, out, said) = linked("-", &format!("tls:localhost:{port},{options}"));
+        assert!(!done && out.is_empty() && said.contains(why), "{file} {options}: {said}");
+    }
+    let listening = Running::start(&[&pki.listen("elsewhere", ",fork"), "exec:cat"]);
+    let named = pki.connect(&listening.place(), ",commonname=example.org");
+    assert!(linked("null:", &named).0, "{}", listening.said());
+    // A directory as `openssl rehash` leaves it: the names are eight hexadecimal digits and a number.
+    let directory = pki.path("authorities");
+    fs::create_dir(&directory).unwrap();
+    fs::copy(pki.path("ca.crt"), directory.join("0a1b2c3d.0")).unwrap();
+    let port = listening.place().rsplit(':').next().unwrap().to_owned();
+    let capath = format!("capath={},commonname=example.org", directory.display());
+    let (done, _, said) = linked("null:", &format!("tls:localhost:{port},{capath}"));
+    assert!(done, "{said}");
+    let unchecked = pki.connect(&listening.place(), ",verify=0");
+    let (done, _, said) = linked("null:", &unchecked);
+    assert!(done && said.contains("verify=0: anybody on the way can read and change"), "{said}");
+}
+
+/// The last words of a client are two records, of which both must leave before the connection does.
+#[test]
+fn a_server_is_told_why_its_certificate_is_refused() {
+    let (pki, stranger) = (Pki::new(), Pki::new());
+    let listening = Running::start(&[&pki.listen("server", ",fork"), "exec:cat"]);
+    let (done, _, said) = linked("-", &stranger.connect(&listening.place(), ""));
+    assert!(!done && said.contains("is signed by no authority that is trusted"), "{said}");
+    let told = listening.says("TLS handshake: ");
+    // The two authorities have one name, so that the client finds a signature that is none.
+    assert!(
+        told.contains("the peer cannot verify a signature of ours (decrypt_error) ("),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_listener_without_a_sound_pair_says_so() {
+    const LOCKED: &str =
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAA=\n-----END ENCRYPTED PRIVATE KEY-----\n";
+    let pki = Pki::new();
+    let other = Pki::new();
+    let [crt, key, text, der, locked] =
+        ["server.crt", "server.key", "text", "der", "locked"].map(|name| pki.path(name));
+    fs::write(&text, "no certificate\n").unwrap();
+    fs::write(&der, b"\x30\x82\x01\x00").unwrap();
+    fs::write(&locked, LOCKED).unwrap();
+    let pair = |cert: &Path, key: &Path| format!("cert={},key={}", cert.display(), key.display());
+    let cases = [
+        (String::new(), "a server needs a certificate"),
+        (
+            format!("cert={}", crt.display()),
+            "it holds a certificate, and no private key (key=FILE names the file of the key)",
+        ),
+        (pair(&crt, &other.path("server.key")), "not the certificate's"),
+        (
+            pair(&key, &crt),
+            "server.key: it holds a private key, and no certificate (cert= and key= may be swapped)",
+        ),
+        (
+            pair(&crt, &crt),
+            "server.crt: it holds a certificate, and no private key (cert= and key= may be swapped)",
+        ),
+        (
+            pair(&text, &key),
+            "no certificate in PEM form is in it (one begins with the line -----BEGIN CERTIFICATE-----)",
+        ),
+        (
+            pair(&crt, &text),
+            "no private key in PEM form is in it (one begins with the line -----BEGIN PRIVATE KEY-----)",
+        ),
+        (pair(&der, &key), "is in it (one in DER form is converted by openssl x509 -inform der"),
+        (pair(&crt, &der), "is in it (one in DER form is converted by openssl pkey -inform der"),
+        (pair(&crt, &locked), "(a key with a password must be decrypted first: openssl pkey)"),
+    ];
+    for (options, why) in cases {
+        let address = format!("tls-listen:127.0.0.1:0,{options}");
+        let (done, _, said) = linked(address.trim_end_matches(','), "null:");
+        assert!(!done && said.contains(why), "{options}: {said}");
+    }
+}
+
+#[test]
+fn clients_show_a_certificate_where_an_authority_is_named() {
+    let pki = Pki::new();
+    pki.pair("client", &["client"], |_| {});
+    let stranger = Pki::new();
+    let listening =
+        Running::start(&[&pki.listen("server", &format!(",fork,{}", pki.trust())), "exec:cat"]);
+    let (done, _, said) = linked("-", &pki.connect(&listening.place(), ""));
+    assert!(!done && said.contains("the peer wants a certificate of ours"), "{said}");
+    listening.says("the client shows no certificate");
+    let foreign = format!(",{}", stranger.own("server"));
+    let (done, _, said) = linked("-", &pki.connect(&listening.place(), &foreign));
+    assert!(!done, "{said}");
+    listening.says("the client's certificate is signed by no authority that is trusted");
+    let own = format!(",{}", pki.own("client"));
+    let (done, _, said) = linked("null:", &pki.connect(&listening.place(), &own));
+    assert!(done, "{said}");
+
+    let lenient = pki.listen("server", &format!(",fork,verify=0,{}", pki.trust()));
+    let lenient = Running::start(&[&lenient, "exec:cat"]);
+    assert!(linked("null:", &pki.connect(&lenient.place(), "")).0);
+}
+
+#[test]
+fn a_server_without_the_key_of_its_certificate_is_refused_also_where_nothing_is_verified() {
+    let pki = Pki::new();
+    pki.pair("other", &["localhost"], |_| {});
+    // Each version signs another message of the handshake (RFC 5246, 7.4.3; RFC 8446, 4.4.3).
+    for version in [&TLS12, &TLS13] {
+        for options in ["", ",verify=0"] {
+            for (key, has_key) in [("server.key", true), ("other.key", false)] {
+                let (place, served) = pki.server_of(&[version], key, &[], says_x);
+                let (done, out, said) = linked("-", &pki.connect(&place, options));
+                let context = format!("{version:?} {key}{options}: {said}");
+                let heard = if has_key { "x" } else { "" };
+                assert_eq!((done, out.as_str()), (has_key, heard), "{context}");
+                assert!(has_key || said.contains("by somebody who has not its key"), "{context}");
+                served.join().unwrap();
+            }
+        }
+    }
+}
+
+/// As a renewal does: another file takes the name.
+fn renew(pki: &Pki, from: &str, to: &str) {
+    fs::copy(pki.path(from), pki.path("new")).unwrap();
+    fs::rename(pki.path("new"), pki.path(to)).unwrap();
+}
+
+#[test]
+fn renewed_certificates_are_shown_and_trusted_by_a_link_that_goes_on() {
+    let pki = Pki::new();
+    pki.pair("renewed", &["localhost"], |_| {});
+    let certificate = |file: &str| CertificateDer::from_pem_file(pki.path(file)).unwrap();
+    let link = Running::start(&[&pki.listen("server", ",fork"), "exec:cat"]);
+    let shown = || {
+        let mut client = pki.client(link.client(), &[]);
+        client.write_all(b"x").unwrap();
+        assert_eq!(client.read(&mut [0; 8]).unwrap(), 1);
+        client.conn.peer_certificates().unwrap()[0].clone()
+    };
+    let before = certificate("server.crt");
+    assert_eq!(shown(), before);
+    // Its key is not there yet.
+    renew(&pki, "renewed.crt", "server.crt");
+    assert_eq!(shown(), before);
+    link.says("the key is not the certificate's; what was read of ");
+    renew(&pki, "renewed.key", "server.key");
+    assert_eq!(shown(), certificate("renewed.crt"));
+
+    // A client's link, whose server moves to another authority.
+    let other = Pki::new();
+    let there = Running::start(&[&other.listen("server", ",fork"), "exec:cat"]);
+    let trusts = pki.connect(&there.place(), "");
+    let link = Running::start(&["tcp-listen:127.0.0.1:0,fork", &trusts]);
+    assert!(read_all(&mut link.client()).1.is_some());
+    link.says("is signed by no authority that is trusted");
+    fs::copy(other.path("ca.crt"), pki.path("other")).unwrap();
+    renew(&pki, "other", "ca.crt");
+    assert_eq!(ask(link.client(), b"trusted"), b"trusted");
+}
