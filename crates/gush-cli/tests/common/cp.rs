@@ -55,6 +55,34 @@ pub fn with_files(files: &[(&str, &[u8])]) -> tempfile::TempDir {
     dir
 }
 
+/// A directory with these files, each with the name as content.
+pub fn tree(files: &[&str]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for name in files {
+        let path = dir.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, name).unwrap();
+    }
+    dir
+}
+
+/// The paths below a directory, files and directories.
+pub fn below(root: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut waiting = vec![root.to_path_buf()];
+    while let Some(dir) = waiting.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            found.push(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned());
+            if fs::symlink_metadata(&path).unwrap().is_dir() {
+                waiting.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
 fn bash(mut command: Command, dir: &Path, text: &str) -> Output {
     command.args(["-c", text]).env("G", env!("CARGO_BIN_EXE_gush")).env("LC_ALL", "C.UTF-8");
     // What the user of this machine measured must not change a test.

@@ -4,6 +4,8 @@
 mod common;
 
 mod changing;
+mod commit_last;
+mod dry_run;
 mod faults;
 mod filters;
 mod kinds;
@@ -12,6 +14,8 @@ mod memory;
 mod methods;
 mod mirror;
 mod no_cache;
+mod on_error;
+mod only_changed;
 mod parallel;
 mod promises;
 mod races;

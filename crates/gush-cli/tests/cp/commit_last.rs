@@ -1,0 +1,123 @@
+//! `gush cp -r --commit-last`: files that appear when all else is there.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use crate::common::cp::{below, fails, stderr, stdout, succeeds, tree};
+use crate::common::{skipped, strace};
+
+#[test]
+fn a_manifest_comes_when_all_else_is_there() {
+    let dir = tree(&["a/MANIFEST", "a/b/f", "a/c/d/g", "a/z", "a/b/MANIFEST"]);
+    for threads in ["--threads=1", "--threads=4"] {
+        let options = ["-rT", threads, "--commit-last=/MANIFEST", "--json", "a", "d"];
+        let output = succeeds(dir.path(), &options);
+        let told: Vec<serde_json::Value> =
+            stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let place = |name: &str| told.iter().position(|record| record["source"] == name).unwrap();
+        for name in ["a/b/f", "a/b", "a/c/d/g", "a/c/d", "a/c", "a/z", "a/b/MANIFEST"] {
+            assert!(place(name) < place("a/MANIFEST"), "{threads} {name}");
+        }
+        assert_eq!(below(&dir.path().join("a")), below(&dir.path().join("d")));
+        fs::remove_dir_all(dir.path().join("d")).unwrap();
+    }
+    fs::create_dir_all(dir.path().join("d/z/in the way")).unwrap();
+    let said = fails(dir.path(), &["-rT", "--commit-last=MANIFEST", "a", "d"]);
+    let why = "not copied: it comes last, and not everything else was copied";
+    assert!(said.contains(&format!("a/MANIFEST: {why}\n")), "{said}");
+    assert_eq!(
+        below(&dir.path().join("d")),
+        ["b", "b/f", "c", "c/d", "c/d/g", "z", "z/in the way"]
+    );
+    // An older one vouches for files that may be replaced by now.
+    fs::write(dir.path().join("d/MANIFEST"), "old").unwrap();
+    let said = fails(dir.path(), &["-rT", "--commit-last=MANIFEST", "a", "d"]);
+    assert!(
+        said.contains(&format!("a/MANIFEST: {why} ('d/MANIFEST' is an older one)\n")),
+        "{said}"
+    );
+    assert!(said.contains(&format!("a/b/MANIFEST: {why}\n")), "{said}");
+    assert_eq!(fs::read_to_string(dir.path().join("d/MANIFEST")).unwrap(), "old");
+}
+
+/// A reader that finds the manifest may trust it: nobody finds a part.
+#[test]
+fn a_manifest_that_replaces_an_older_one_appears_whole() {
+    let dir = tree(&["a/MANIFEST", "a/b/f", "d/MANIFEST"]);
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("d/MANIFEST"), "old").unwrap();
+    // Whoever has the old one open keeps the old bytes.
+    fs::hard_link(at("d/MANIFEST"), at("open")).unwrap();
+    succeeds(dir.path(), &["-rT", "--commit-last=MANIFEST", "a", "d"]);
+    assert_eq!(fs::read_to_string(at("d/MANIFEST")).unwrap(), "a/MANIFEST");
+    assert_eq!(fs::read_to_string(at("open")).unwrap(), "old");
+    // A link stays one, as in any tree.
+    fs::remove_file(at("d/MANIFEST")).unwrap();
+    symlink("real", at("d/MANIFEST")).unwrap();
+    fs::write(at("d/real"), "old").unwrap();
+    succeeds(dir.path(), &["-rT", "--commit-last=MANIFEST", "a", "d"]);
+    assert_eq!(fs::read_link(at("d/MANIFEST")).unwrap(), Path::new("real"));
+    assert_eq!(fs::read_to_string(at("d/real")).unwrap(), "a/MANIFEST");
+}
+
+#[test]
+fn what_is_in_a_directory_that_comes_last_comes_last() {
+    let dir = tree(&["a/b/f", "a/meta/f", "a/meta/x/g", "a/z"]);
+    fs::create_dir_all(dir.path().join("d/z/in the way")).unwrap();
+    let said = fails(dir.path(), &["-rT", "--commit-last=meta/", "a", "d"]);
+    for name in ["a/meta/f", "a/meta/x/g"] {
+        assert!(said.contains(&format!("{name}: not copied: it comes last")), "{said}");
+    }
+    assert_eq!(below(&dir.path().join("d")), ["b", "b/f", "meta", "meta/x", "z", "z/in the way"]);
+    // A file of that name is no directory.
+    let dir = tree(&["a/meta", "a/z"]);
+    fs::create_dir_all(dir.path().join("d/z/in the way")).unwrap();
+    fails(dir.path(), &["-rT", "--commit-last=meta/", "a", "d"]);
+    assert_eq!(below(&dir.path().join("d")), ["meta", "z", "z/in the way"]);
+}
+
+#[test]
+fn every_directory_that_waits_is_on_stable_storage_before_the_first_manifest() {
+    let dir = tree(&["a/b/MANIFEST", "a/c/MANIFEST", "a/d/e/MANIFEST"]);
+    for name in ["b", "c", "d/e"] {
+        fs::create_dir(dir.path().join("a").join(name).join("empty")).unwrap();
+    }
+    let mut traced = match strace(&["-y", "-o", "calls", "-e", "trace=openat,linkat,fsync"]) {
+        Ok(traced) => traced,
+        Err(why) => return skipped(&why),
+    };
+    let options = ["cp", "-r", "--threads=1", "--commit-last=MANIFEST", "a", "t"];
+    let output = traced.args(options).current_dir(dir.path()).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let calls = fs::read_to_string(dir.path().join("calls")).unwrap();
+    let is_made = |call: &str| call.contains("\"MANIFEST\"") && call.contains("linkat(");
+    let before: Vec<_> = calls.lines().take_while(|call| !is_made(call)).collect();
+    assert!(before.len() < calls.lines().count(), "{calls}");
+    for name in ["t", "t/b", "t/c", "t/d", "t/d/e"] {
+        let is_synced =
+            |call: &&str| call.contains("fsync(") && call.contains(&format!("/{name}>"));
+        assert!(before.iter().any(is_synced), "{name}: {calls}");
+    }
+}
+
+#[test]
+fn all_else_is_on_stable_storage_before_the_manifest_is_made() {
+    let dir = tree(&["a/MANIFEST", "a/b/f", "a/c/g", "a/z"]);
+    let mut traced = match strace(&["-o", "calls", "-e", "trace=openat,linkat,fsync"]) {
+        Ok(traced) => traced,
+        Err(why) => return skipped(&why),
+    };
+    let options = ["cp", "-r", "--threads=1", "--commit-last=MANIFEST", "a", "d"];
+    let output = traced.args(options).current_dir(dir.path()).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let calls = fs::read_to_string(dir.path().join("calls")).unwrap();
+    let is_made = |call: &str| call.contains("\"MANIFEST\"") && call.contains("linkat(");
+    let before: Vec<_> = calls.lines().take_while(|call| !is_made(call)).collect();
+    assert!(before.len() < calls.lines().count(), "{calls}");
+    let synced = before.iter().filter(|call| call.contains("fsync(")).count();
+    // Three files and their directories, the two directories that are complete, and the root.
+    const FEWEST: usize = 3 + 3 + 2 + 1;
+    assert!(synced >= FEWEST, "{calls}");
+    assert!(before.iter().filter(|call| call.contains("O_CREAT")).count() >= 3, "{calls}");
+}
