@@ -21,6 +21,8 @@ mod run_fair;
 mod run_figures;
 mod run_files;
 mod run_hyperfine;
+mod run_outputs;
+mod run_samples;
 mod runs;
 mod store;
 mod tour;

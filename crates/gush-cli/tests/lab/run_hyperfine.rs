@@ -320,3 +320,68 @@ fn exported_fields_are_those_of_hyperfine() {
     assert_eq!(memory.len(), 4, "{json}");
     assert!(memory.iter().all(|bytes| bytes.as_u64().unwrap() > 90 << 20), "{json}");
 }
+
+#[test]
+fn options_of_hyperfine_mean_the_same() {
+    let dir = TempDir::new().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let (adoc, org, printed) = (path("a"), path("o"), path("printed"));
+    let written = ["--export-asciidoc", &adoc, "--export-orgmode", &org, "-u", "second"];
+    let conclude = format!("echo x >>{}", path("concluded"));
+    let (csv, sorted) = (path("csv"), ["--sort", "mean-time"]);
+    let others = ["-C", &conclude, "-r", "2", "-w", "0", "--export-csv", &csv];
+    let commands = ["--no-compare", "--output", &printed, "sleep 0.5", "echo hello"];
+    let (status, out, said) =
+        ended(lab(dir.path()).args(written).args(sorted).args(others).args(commands));
+    assert_eq!(status, Some(0), "{said}");
+    let csv = fs::read_to_string(csv).unwrap();
+    let rows = csv.lines().skip(1).map(|row| row.split(',').collect::<Vec<&str>>());
+    let rows: Vec<(&str, f64)> = rows.map(|row| (row[0], row[1].parse().unwrap())).collect();
+    let [(fast, least), (slow, most)] = rows[..] else { panic!("{csv}") };
+    assert!(least <= most, "{csv}");
+    let lines: Vec<&str> = out.lines().collect();
+    assert!(lines[1].starts_with(fast) && lines[2].starts_with(slow), "{out}");
+    assert!(lines[1..3].iter().all(|line| line.contains(" s  ") && !line.contains(" ms")), "{out}");
+    let (adoc, org) = (fs::read_to_string(adoc).unwrap(), fs::read_to_string(org).unwrap());
+    let place = |text: &str, of: &str| text.find(of).unwrap_or_else(|| panic!("{of}: {text}"));
+    let [first, second] = [fast, slow].map(|name| place(&adoc, &format!("|`+{name}+`\n|")));
+    assert!(first < second && adoc.contains("|===\n\nIn brackets: "), "{adoc}");
+    assert!(!adoc.contains(" ms"), "{adoc}");
+    let [first, second] = [fast, slow].map(|name| place(&org, &format!("| ={name}= | ")));
+    assert!(first < second && !org.contains(" ms"), "{org}");
+    let text = fs::read_to_string(printed).unwrap();
+    assert!(["", "hello\n"].contains(&text.as_str()), "of the last run alone: {text}");
+    assert_eq!(fs::read_to_string(path("concluded")).unwrap(), "x\n".repeat(4));
+}
+
+#[test]
+fn the_style_decides_about_progress_and_tables() {
+    let dir = TempDir::new().unwrap();
+    for (style, progress, table) in [
+        ("auto", false, true),
+        ("full", true, true),
+        ("basic", false, true),
+        ("none", false, false),
+    ] {
+        let (status, out, said) =
+            ended(lab(dir.path()).args(["-r", "1", "--style", style, "true"]));
+        assert_eq!(status, Some(0), "{said}");
+        assert_eq!(said.contains("round 1 of 1: true"), progress, "{style}: {said}");
+        assert_eq!(out.contains("contender"), table, "{style}: {out}");
+        assert!(table || out.is_empty(), "{out}");
+    }
+}
+
+#[test]
+fn an_option_of_hyperfine_with_another_name_here_is_told() {
+    let dir = TempDir::new().unwrap();
+    let told = |words: &[&str]| {
+        let (status, out, said) = ended(lab(dir.path()).args(words).arg("true"));
+        assert_eq!((status, out.as_str()), (Some(1), ""), "{said}");
+        said
+    };
+    assert!(told(&["--min-benchmarking-time", "5"]).contains("--min-runs N"));
+    assert!(told(&["--input", "null"]).contains("without --input the commands read /dev/null"));
+    assert!(told(&["--input", "./file"]).contains("say --stdin"));
+    assert!(told(&["--output", "nul"]).contains("./nul is a file"));
+}
