@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use gush::Doing;
-use gush_tree::quote;
+use gush_tree::{mkdir_remedy, quote};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -275,7 +275,7 @@ pub fn remedy_to_store(path: &Path, error: &io::Error) -> Option<Cow<'static, st
     if error.kind() == io::ErrorKind::NotFound
         && let Some(above) = above.filter(|above| above.symlink_metadata().is_err())
     {
-        return Some(format!("mkdir -p {} makes the directory", quote::always(above)).into());
+        return Some(mkdir_remedy(above).into());
     }
     let doing = if path.exists() { Doing::Opening } else { Doing::Making };
     remedy(path, doing, error).map(Cow::Borrowed)

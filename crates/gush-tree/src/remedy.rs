@@ -39,7 +39,7 @@ pub(crate) fn not_made(
     match errno {
         // `cp a no/d/` wants the directory d.
         Errno::NOENT | Errno::NOTDIR if place.must_be_directory() && is_lacking() => {
-            Error::os(place.shown, what, errno).hinting(making(place.shown))
+            Error::os(place.shown, what, errno).hinting(mkdir_remedy(place.shown))
         }
         _ => not_made_below(place, what, errno),
     }
@@ -50,19 +50,29 @@ pub(crate) fn directory_not_made(place: &Place<'_>, errno: Errno) -> Error {
     not_made_below(place, "cannot make directory", errno)
 }
 
-fn making(directory: &Path) -> String {
-    format!("mkdir -p {} makes the directory", quote::always(directory))
-}
-
 fn not_made_below(place: &Place<'_>, what: impl Into<Cow<'static, str>>, errno: Errno) -> Error {
     let error = Error::os(place.shown, what, errno);
     let above = Place { name: place.parent(), ..*place };
     // mkdir(2) refuses the name of a symbolic link that leads nowhere.
     let lacks_directory = || matches!(above.stat(false), Err(Errno::NOENT));
     match place.shown.parent() {
-        Some(shown) if errno == Errno::NOENT && lacks_directory() => error.hinting(making(shown)),
+        Some(shown) if errno == Errno::NOENT && lacks_directory() => {
+            error.hinting(mkdir_remedy(shown))
+        }
         _ => hinted(error, place, Doing::Making, errno),
     }
+}
+
+/// The remedy for a name that cannot be made because its directory is missing.
+///
+/// ```
+/// use std::path::Path;
+/// let remedy = gush_tree::mkdir_remedy(Path::new("my backup"));
+/// assert_eq!(remedy, "mkdir -p 'my backup' makes the directory");
+/// ```
+#[must_use]
+pub fn mkdir_remedy(directory: &Path) -> String {
+    format!("mkdir -p {} makes the directory", quote::always(directory))
 }
 
 /// The error of a target in a tree that is a symbolic link out of this tree.
