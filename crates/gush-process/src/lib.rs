@@ -27,6 +27,7 @@ mod length;
 mod limits;
 #[cfg(feature = "math")]
 mod math;
+mod name;
 mod ordinary;
 mod signal;
 mod start;
@@ -42,6 +43,7 @@ use std::time::{Duration, SystemTime};
 #[cfg(all(feature = "start", target_env = "gnu"))]
 pub use entry::enter;
 pub use length::{seconds, with_unit};
+pub use name::start_of_name;
 use rustix::io;
 pub use rustix::io::Errno;
 

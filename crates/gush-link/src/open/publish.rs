@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use gush::Doing;
+use gush_process::start_of_name;
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, linkat, open, renameat_with, unlinkat,
 };
@@ -47,7 +48,7 @@ fn hidden_start(wanted: &OsStr) -> OsString {
         let mut hasher = DefaultHasher::new();
         hasher.write(wanted.as_bytes());
         let fingerprint = format!("~{:016x}", hasher.finish());
-        start.push(OsStr::from_bytes(&wanted.as_bytes()[..MOST_BYTES - fingerprint.len()]));
+        start.push(start_of_name(wanted.as_bytes(), MOST_BYTES - fingerprint.len()));
         start.push(fingerprint);
     }
     start.push(HIDDEN.1);
@@ -264,6 +265,15 @@ pub(super) fn is_bound_for(path: &Path, bound: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_character_of_a_long_name_is_cut() {
+        for ascii_bytes in 0..4 {
+            let name = "n".repeat(ascii_bytes) + &"\u{1f600}".repeat(20);
+            let hidden = hidden_start(name.as_ref());
+            assert!(hidden.to_str().is_some(), "{hidden:?}");
+        }
+    }
 
     #[test]
     fn a_socket_is_held_by_the_process_of_its_own_name() {
