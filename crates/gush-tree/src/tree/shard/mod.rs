@@ -108,24 +108,10 @@ pub(super) fn copy(
     shares[0] = report(&taker)?;
     let root = taker.into_root();
     journal.learn_made(state.made()?);
-    let is_each_complete = shares.iter().all(|share| share.is_complete);
-    // Ranks that saw different trees may have left a file to each other.
-    let owned = shares.iter().fold(0_u64, |sum, share| sum.wrapping_add(share.seen.own));
-    let saw_the_same = shares.iter().all(|share| share.seen.all == owned);
-    if is_each_complete && !saw_the_same {
-        let text = "changed while being copied: the ranks saw different files, and may have left some to each other";
-        events.warns(&Error::refusal(source.shown, text).hinting("copy again, with --resume"));
-    }
-    let others_failed = !(is_each_complete && saw_the_same);
-    let announced = Parts::new(division, there, &journal, AfterShares::default()).announced();
-    let announced = announced.map_err(|errno| Error::os(&state.shown, "cannot list", errno))?;
-    // A report tells of a divided file also where somebody has removed the file of pieces.
-    let divided_files: u64 = shares.iter().map(|share| share.divided_files).sum();
-    let may_miss_files = announced.files < divided_files;
-    // A line a file: nobody reads so many where no file is divided.
-    let done = if announced.files > 0 { state.pieces()? } else { HashSet::new() };
-    let announced_files = announced.files;
-    let after = AfterShares { done, announced, may_miss_files };
+    let others_failed = !are_whole(&shares, &source, events);
+    let parts = Parts::new(division, there, &journal, AfterShares::default());
+    let after = after_shares(&state, &shares, &parts)?;
+    let announced_files = after.announced.files;
     let parts = Parts::new(division, there, &journal, after);
     let extent = Extent::Rest { others_failed, parts: &parts };
     let of_rest = Common { journal: Some(&journal), extent, ..*common };
@@ -149,6 +135,35 @@ pub(super) fn copy(
         (0..shard.ranks()).try_for_each(|rank| state.retract(rank))?;
     }
     Ok(ended(complete))
+}
+
+/// Has every rank copied its share, and do the shares make up the tree? Ranks that saw different trees may have left a file to
+/// each other.
+fn are_whole(shares: &[Share], source: &Place<'_>, events: &mut dyn Events) -> bool {
+    let is_each_complete = shares.iter().all(|share| share.is_complete);
+    let owned = shares.iter().fold(0_u64, |sum, share| sum.wrapping_add(share.seen.own));
+    let saw_the_same = shares.iter().all(|share| share.seen.all == owned);
+    if is_each_complete && !saw_the_same {
+        let text = "changed while being copied: the ranks saw different files, and may have left some to each other";
+        events.warns(&Error::refusal(source.shown, text).hinting("copy again, with --resume"));
+    }
+    is_each_complete && saw_the_same
+}
+
+/// The large files that the ranks have announced, and the pieces that are done.
+fn after_shares(
+    state: &State<'_>,
+    shares: &[Share],
+    parts: &Parts<'_>,
+) -> Result<AfterShares, Error> {
+    let announced = parts.announced();
+    let announced = announced.map_err(|errno| Error::os(&state.shown, "cannot list", errno))?;
+    // A report tells of a divided file also where somebody has removed the file of pieces.
+    let divided_files: u64 = shares.iter().map(|share| share.divided_files).sum();
+    let may_miss_files = announced.files < divided_files;
+    // A line a file: nobody reads so many where no file is divided.
+    let done = if announced.files > 0 { state.pieces()? } else { HashSet::new() };
+    Ok(AfterShares { done, announced, may_miss_files })
 }
 
 /// Waits until all ranks have reported, and takes pieces meanwhile that ranks announce late.
