@@ -10,7 +10,7 @@ use rustix::io::retry_on_intr;
 use crate::error::Error;
 use crate::events::Events;
 use crate::file::Job;
-use crate::options::Reflink;
+use crate::options::{Options, Reflink};
 use crate::place::{kind, proc_path};
 use crate::tree::parts::Piece;
 use crate::uncached;
@@ -54,8 +54,11 @@ fn moved(
     // A setter moves the whole request, which counts for each file of a tree: only those are called that change something.
     let is_new = known.is_some();
     let mover = match known {
-        // Nobody asks these descriptors for their positions.
-        Some((from, to)) => Mover::between(from, to).source_offset_bytes(0).target_offset_bytes(0),
+        // Nobody asks these descriptors for their positions, but for a method that takes no offset.
+        Some((from, to)) if takes_offsets(job.options) => {
+            Mover::between(from, to).source_offset_bytes(0).target_offset_bytes(0)
+        }
+        Some((from, to)) => Mover::between(from, to),
         None => Mover::new(&source, &target),
     };
     let mut mover = match piece {
@@ -138,6 +141,11 @@ fn moved(
             _ => ours,
         }
     })
+}
+
+/// May the target's offset be named? sendfile(2) writes at the descriptor's own position.
+pub(crate) fn takes_offsets(options: &Options) -> bool {
+    options.moving.choice != Choice::Only(MethodName::Sendfile)
 }
 
 /// When blocks are allocated for the target.

@@ -8,6 +8,8 @@ use crate::common::noise;
 #[test]
 fn a_named_method_is_used_or_refused() {
     let dir = with_files(&[("a", &noise(300_000, 5))]);
+    fs::create_dir(dir.path().join("t")).unwrap();
+    fs::copy(dir.path().join("a"), dir.path().join("t/a")).unwrap();
     for method in [
         "copy-file-range",
         "sendfile",
@@ -23,6 +25,10 @@ fn a_named_method_is_used_or_refused() {
         let record: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(record["method"], method);
         assert!(fs::read(dir.path().join("b")).unwrap() == noise(300_000, 5), "{method}");
+        // Of a tree's file more is known, and less asked.
+        succeeds(dir.path(), &["-rT", &named, "t", "u"]);
+        assert!(fs::read(dir.path().join("u/a")).unwrap() == noise(300_000, 5), "{method}");
+        fs::remove_dir_all(dir.path().join("u")).unwrap();
     }
     let said = fails(dir.path(), &["--method=mmap-copy", "/proc/self/maps", "b"]);
     assert!(said.contains("mmap-copy"), "{said}");

@@ -101,14 +101,15 @@ pub(super) fn size_of(source: &Stat) -> u64 {
     u64::try_from(source.st_size).unwrap_or(0)
 }
 
-/// Is a file copied in pieces, if nothing is at the target? A name among several is linked, a clone shares blocks of whole files, and a
-/// source is watched by one process.
+/// Is a file copied in pieces, if nothing is at the target? A name among several is linked, a clone shares blocks of whole files, a
+/// source is watched by one process, and sendfile(2) takes no offset of the target.
 pub(super) fn is_divided(options: &Options, source: &Stat) -> bool {
     options.data
         && options.make == Make::Copy
         && !options.dry_run
         && !options.stable
         && options.moving.reflink != Reflink::Always
+        && data::takes_offsets(options)
         // A file with several names belongs to the rank that links them.
         && !(options.preserve.links && source.st_nlink > 1)
         && kind(source) == FileType::RegularFile
