@@ -194,29 +194,30 @@ fn without_mark(number: usize, mut line: Vec<u8>) -> Vec<u8> {
 
 /// Classes of characters in the brackets of a pattern (glob(7)), without the slash, which no pattern for a name fits.
 const CLASSES: [(&str, &str); 12] = [
-    ("[:alnum:]", "0-9A-Za-z"),
-    ("[:alpha:]", "A-Za-z"),
-    ("[:blank:]", " \t"),
-    ("[:cntrl:]", "\u{1}-\u{1f}\u{7f}"),
-    ("[:digit:]", "0-9"),
-    ("[:graph:]", "0-~!-."),
-    ("[:lower:]", "a-z"),
-    ("[:print:]", "0-~ -."),
-    ("[:punct:]", ":-@!-.[-`{-~"),
-    ("[:space:]", " \t-\r"),
-    ("[:upper:]", "A-Z"),
-    ("[:xdigit:]", "0-9A-Fa-f"),
+    ("alnum", "0-9A-Za-z"),
+    ("alpha", "A-Za-z"),
+    ("blank", " \t"),
+    ("cntrl", "\u{1}-\u{1f}\u{7f}"),
+    ("digit", "0-9"),
+    ("graph", "0-~!-."),
+    ("lower", "a-z"),
+    ("print", "0-~ -."),
+    ("punct", ":-@!-.[-`{-~"),
+    ("space", " \t-\r"),
+    ("upper", "A-Z"),
+    ("xdigit", "0-9A-Fa-f"),
 ];
 
 /// A line of a `.gitignore` in the words of `globset`, which has alternatives in braces, as git has not, and lacks git's classes of characters. `None` of a
-/// line that fits nothing: without a name, with a bracket that is never closed, or with a backslash at its end.
+/// line that fits nothing: without a name, with a bracket that is never closed or names no class, or with a backslash or two slashes at its end.
 fn for_globset(line: &str) -> Option<String> {
     // As git: a line may end as on Windows.
     let line = without_last_blanks(line.strip_suffix('\r').unwrap_or(line));
     let name = line.strip_prefix('!').unwrap_or(line);
     let name = name.strip_suffix('/').unwrap_or(name);
     let last_backslashes = name.len() - name.trim_end_matches('\\').len();
-    if name.is_empty() || last_backslashes % 2 == 1 {
+    // No path ends in the slash that is left of two.
+    if name.is_empty() || name.ends_with('/') || last_backslashes % 2 == 1 {
         return None;
     }
     let mut rest = line;
@@ -238,6 +239,11 @@ fn for_globset(line: &str) -> Option<String> {
             '\\' => {
                 let escaped = rest[1..].chars().next().map_or(0, char::len_utf8);
                 (1 + escaped, rest[..1 + escaped].to_owned())
+            }
+            // More than two stars are two.
+            '*' => {
+                let stars = rest.len() - rest.trim_start_matches('*').len();
+                (stars, "*".repeat(stars.min(2)))
             }
             '{' | '}' => (1, format!("\\{first}")),
             '[' => bracket(rest)?,
@@ -263,6 +269,16 @@ fn without_last_blanks(line: &str) -> &str {
         }
     }
     &line[..end]
+}
+
+/// The name of the class at the start of `text`, a part of a bracket expression, and the length with its marks; `Some(None)` where none begins. `None` where the
+/// bracket is never closed.
+fn class_at(text: &str) -> Option<Option<(&str, usize)>> {
+    const MARKS_BYTES: usize = "[::]".len();
+    let Some(rest) = text.strip_prefix("[:") else { return Some(None) };
+    // As git: without a colon before the next bracket the first one stands for itself.
+    let name = rest[..rest.find(']')?].strip_suffix(':');
+    Some(name.map(|name| (name, name.len() + MARKS_BYTES)))
 }
 
 /// The bytes of a bracket expression at the start of `text`, and the same expression for globset, which knows neither backslashes nor
@@ -296,11 +312,10 @@ fn bracket(text: &str) -> Option<(usize, String)> {
             if least < most {
                 ranges += &format!("{least}-{most}");
             }
-        } else if let Some((name, characters)) =
-            CLASSES.iter().find(|(name, _)| rest.starts_with(name))
-        {
+        } else if let Some((name, class_bytes)) = class_at(rest)? {
+            let (_, characters) = CLASSES.iter().find(|(known, _)| *known == name)?;
             ranges += characters;
-            taken = name.len();
+            taken = class_bytes;
         } else {
             single.insert(next);
             now = Some(next);
@@ -369,6 +384,11 @@ mod tests {
             ("k[!\\]]k", "k[!]]k"),
             ("[b-\\d]", "[b-db]"),
             ("[z-a]", "[z]"),
+            ("***/a", "**/a"),
+            ("a****", "a**"),
+            ("\\***", "\\***"),
+            ("[[:]a]", "[:[]a]"),
+            ("[[:a]", "[:[a]"),
             ("[!^]", "[!^]"),
             ("[\\^]", "\\^"),
             ("[\\^!]", "{\\!,\\^}"),
@@ -376,9 +396,12 @@ mod tests {
         ] {
             assert_eq!(for_globset(git).as_deref(), Some(globset), "{git}");
         }
-        let never_closed = ["[", "a[b", "[]", "[!]", "![", "x[\\]", "[a]["];
+        let never_closed = ["[", "a[b", "[]", "[!]", "![", "x[\\]", "[a][", "[[:alpha:]"];
         let no_name = ["!", "/", "!/", "\\/", "a\\", "a\\\\\\/", "!\r"];
-        for line in never_closed.into_iter().chain(no_name) {
+        let no_class = ["[[:foo:]]", "[^a[::]]", "[a[:Alpha:]]"];
+        let two_slashes = ["**//", "/**//", "a//", "!**//"];
+        let odd = [&no_name[..], &no_class, &two_slashes].concat();
+        for line in never_closed.into_iter().chain(odd) {
             assert_eq!(for_globset(line), None, "{line}");
         }
     }

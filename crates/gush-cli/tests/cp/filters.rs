@@ -94,7 +94,7 @@ const NAMES: [&str; 20] = [
     "#h", "!n", "b\\c", "*s", "{a,b}", "7",
 ];
 
-const RULES: [&str; 60] = [
+const RULES: [&str; 68] = [
     "*.log",
     "!keep.log",
     "/t/",
@@ -155,6 +155,14 @@ const RULES: [&str; 60] = [
     "t\t",
     "q\\  ",
     "[\\^\\!]",
+    "**//",
+    "/**//",
+    "***/b",
+    "a/***",
+    "[[:foo:]]",
+    "[^b[:foo:]]",
+    "*[/]*",
+    "**[/]**",
 ];
 
 /// A tree of random names with random rules; the directories come before what is in them.
@@ -199,7 +207,7 @@ fn random_gitignore_files_leave_out_what_git_leaves_out() {
         git.env("GIT_DIR", dir.join("repository")).env("GIT_WORK_TREE", dir.join("a"));
         git.args(words).current_dir(dir.join("a")).output()
     };
-    for seed in 1..=40_u64 {
+    for seed in 1..=60_u64 {
         let dir = tree(&["a/f"]);
         random_rules(&dir.path().join("a"), seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         if let Err(why) = git(dir.path(), &["init", "--quiet"]) {

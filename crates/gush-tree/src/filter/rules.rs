@@ -60,11 +60,14 @@ fn with_bytes(regex: &str) -> String {
     out
 }
 
-/// May a bracket of the line fit a slash? It may if it is negated, or has a range around the slash.
+/// May a bracket of the line fit a slash? It may if it is negated, holds the slash, or has a range around the slash.
 fn may_fit_slash(line: &str) -> bool {
     let is_around = |range: &[u8]| range[1] == b'-' && range[0] <= b'/' && b'/' <= range[2];
     let is_negated = line.contains("[!") || line.contains("[^");
-    line.contains('[') && (is_negated || line.as_bytes().windows(3).any(is_around))
+    // From the first bracket to the last one may be several, which the regular expression serves as well.
+    let brackets = line.find('[').zip(line.rfind(']')).and_then(|(from, to)| line.get(from..to));
+    let has_slash = brackets.is_some_and(|brackets| brackets.contains('/'));
+    line.contains('[') && (is_negated || has_slash || line.as_bytes().windows(3).any(is_around))
 }
 
 /// A regular expression of globset in which no bracket fits a slash (`dowild` of git's wildmatch.c).
@@ -281,6 +284,9 @@ mod tests {
             ("x[]!]y", "x]y", "x/y"),
             ("x[+-9]\\[[!b]y", "x0[ay", "x/[ay"),
             ("x[\\!-0]y", "x#y", "x/y"),
+            ("/x[b/]y", "xby", "x/y"),
+            ("/x[]/]y", "x]y", "x/y"),
+            ("/[xz]/[b]y", "x/by", "x//y"),
         ] {
             let mut builder = Builder::new();
             builder.add(line, true).unwrap();
