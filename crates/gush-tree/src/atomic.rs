@@ -105,7 +105,11 @@ impl<'a> Temporary<'a> {
         // Locked around making and noting: a signal between the two would leave the name behind.
         let mut pending = pending();
         match may_replace {
-            true => self.place().rename_to(name)?,
+            true => {
+                self.place().rename_to(name)?;
+                // Where both names are one file's already, rename(2) does nothing, and the temporary one would stay.
+                let _ = self.place().unlink();
+            }
             false => self.place().rename_to_new(name)?,
         }
         pending.retain(|entry| entry.id != self.id);
@@ -275,6 +279,18 @@ mod tests {
         stage().commit(true).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"");
         assert_eq!(names(dir.path()), ["file"]);
+    }
+
+    #[test]
+    fn a_link_to_the_file_that_has_the_name_already_leaves_no_temporary() {
+        let dir = tempfile::tempdir().unwrap();
+        let [one, other] = ["one", "other"].map(|name| dir.path().join(name));
+        std::fs::write(&one, "x").unwrap();
+        std::fs::hard_link(&one, &other).unwrap();
+        let place = Place::here(&other);
+        let link = |to: &Place<'_>| fs::linkat(CWD, &one, CWD, to.name, AtFlags::empty());
+        replace(&place, place.name, link).unwrap();
+        assert_eq!(names(dir.path()), ["one", "other"]);
     }
 
     #[test]

@@ -131,6 +131,12 @@ fn atomic_backs_up_without_a_moment_without_the_file() {
     assert_eq!(fs::read(dir.path().join("b~")).unwrap(), b"old");
     succeeds(dir.path(), &["--atomic", "--backup=numbered", "a", "b"]);
     assert_eq!(names(dir.path()), ["a", "b", "b.~1~", "b~"]);
+    // The old file has the backup's name already, and rename(2) between two names of one file does nothing.
+    fs::remove_file(dir.path().join("b~")).unwrap();
+    fs::remove_file(dir.path().join("b.~1~")).unwrap();
+    fs::hard_link(dir.path().join("b"), dir.path().join("b~")).unwrap();
+    succeeds(dir.path(), &["--atomic", "-b", "a", "b"]);
+    assert_eq!(names(dir.path()), ["a", "b", "b~"]);
 }
 
 #[test]

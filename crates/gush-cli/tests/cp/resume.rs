@@ -251,6 +251,32 @@ fn a_copy_that_goes_on_replaces_its_own_files_that_nobody_may_write_to() {
     assert_eq!(facts(&dir.path().join("a"), true), facts(&dir.path().join("d"), true));
 }
 
+/// A name that a killed copy made, and had no time to note, is a name of the right file already.
+#[test]
+fn names_of_one_file_that_are_there_already_leave_no_temporary_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let [source, target] = ["a", "d"].map(|name| dir.path().join(name));
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("one"), "of two names").unwrap();
+    fs::hard_link(source.join("one"), source.join("other")).unwrap();
+    fs::write(source.join("x"), "").unwrap();
+    // Keeps the journal.
+    fs::create_dir_all(target.join("x/in the way")).unwrap();
+    for option in ["--atomic", "--preallocate", "--method=read-write"] {
+        for lost in [0, 1] {
+            let _ = fs::remove_file(dir.path().join(JOURNAL));
+            fails(dir.path(), &["-aT", "--resume", option, "a", "d"]);
+            let journal = fs::read_to_string(dir.path().join(JOURNAL)).unwrap();
+            let line = journal.lines().filter(|line| line.starts_with("done ")).nth(lost).unwrap();
+            let rest = journal.replace(&format!("{line}\n"), "");
+            fs::write(dir.path().join(JOURNAL), rest).unwrap();
+            fails(dir.path(), &["-aT", "--resume", option, "a", "d"]);
+            assert_eq!(names(&target), ["one", "other", "x"], "{option}");
+            assert_eq!(fs::metadata(target.join("one")).unwrap().nlink(), 2, "{option}");
+        }
+    }
+}
+
 /// Another user's journal could say that files are done which are not.
 #[test]
 fn the_journal_of_another_user_is_refused() {
