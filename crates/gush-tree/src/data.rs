@@ -114,8 +114,8 @@ fn moved(
     let mut passing = moving.no_cache.then(|| uncached::Passing::begin((source, target), at_bytes));
     let is_uncached = passing.is_some();
     let mut watch = |progress: &gush::Progress| {
-        if let Some(passing) = &mut passing {
-            passing.passed(progress.bytes);
+        if passing.as_mut().is_some_and(|passing| !passing.passed(progress.bytes)) {
+            return gush::Control::Stop;
         }
         if wanted { events.progress(progress) } else { gush::Control::Continue }
     };
@@ -123,8 +123,11 @@ fn moved(
         mover = mover.observe(&mut watch);
     }
     let moved = mover.run();
-    if let Some(passing) = passing {
-        passing.end();
+    let stopped_by = passing.as_ref().and_then(uncached::Passing::failed);
+    let lost = passing.and_then(uncached::Passing::end);
+    // A failure of the move itself tells more than one that is met behind it.
+    if let Some(errno) = stopped_by.or_else(|| lost.filter(|_| moved.is_ok())) {
+        return Err(Error::os(job.target.shown, "cannot write to the disk", errno));
     }
     moved.map_err(|error| {
         let path = match error.side() {

@@ -88,28 +88,45 @@ pub(crate) struct Passing<'f> {
     /// What was copied from here on is still in the cache.
     from: u64,
     at_bytes: u64,
+    /// What was copied did not reach the disk.
+    failed: Option<Errno>,
 }
 
 impl<'f> Passing<'f> {
     pub(crate) fn begin((source, target): (BorrowedFd<'f>, BorrowedFd<'f>), at_bytes: u64) -> Self {
         let from = at_bytes - at_bytes % WINDOW_BYTES;
-        Self { source: AsItWas::look(source), target, from, at_bytes }
+        Self { source: AsItWas::look(source), target, from, at_bytes, failed: None }
     }
 
-    /// So many bytes are copied. With several threads these may be other ranges: they go at the end.
-    pub(crate) fn passed(&mut self, bytes: u64) {
+    /// So many bytes are copied; `false` once some of them did not reach the disk. With several threads these may be other ranges: they go at the end.
+    pub(crate) fn passed(&mut self, bytes: u64) -> bool {
         let to = self.at_bytes + bytes;
         let to = to - to % WINDOW_BYTES;
         if to > self.from {
             self.source.restore(&(self.from..to));
-            // A failed write is told by close(2) or fsync(2), as without this option.
-            let _ = page_cache::write_and_drop(&self.target, self.from, to - self.from);
+            self.write_and_drop(self.from, to - self.from);
             self.from = to;
         }
+        self.failed.is_none()
     }
 
-    /// Takes the rest away.
-    pub(crate) fn end(self) {
-        let _ = page_cache::write_and_drop(&self.target, 0, 0);
+    fn write_and_drop(&mut self, at_bytes: u64, len_bytes: u64) {
+        let done = page_cache::write_and_drop(&self.target, at_bytes, len_bytes);
+        // Whoever has heard of bytes that are lost must say so: close(2) does not tell of them again. Other errors only mean that the target
+        // has no such pages (sync_file_range(2)).
+        let lost = done.err().and_then(|error| Errno::from_io_error(&error));
+        let lost = lost.filter(|errno| matches!(*errno, Errno::IO | Errno::NOSPC | Errno::DQUOT));
+        self.failed = self.failed.or(lost);
+    }
+
+    /// Why some of what was copied so far did not reach the disk, if so.
+    pub(crate) fn failed(&self) -> Option<Errno> {
+        self.failed
+    }
+
+    /// Takes the rest away. Returns why some of what was copied did not reach the disk, if so.
+    pub(crate) fn end(mut self) -> Option<Errno> {
+        self.write_and_drop(0, 0);
+        self.failed
     }
 }

@@ -5,8 +5,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::common::cp::succeeds;
-use crate::common::{noise, not_applicable};
+use crate::common::cp::{stderr, succeeds};
+use crate::common::{noise, not_applicable, skipped, strace};
 use gush::page_cache::{cached_pages, drop_clean, write_and_drop};
 
 const MIB: u64 = 1 << 20;
@@ -69,6 +69,37 @@ fn no_page_of_a_copy_stays_that_was_not_there() {
     let Some(dir) = uncached_tree() else { return };
     succeeds(dir.path(), &["-rT", "--reflink=never", "a", "d"]);
     assert!(is_cached(dir.path(), "a/large").unwrap() && is_cached(dir.path(), "d/large").unwrap());
+}
+
+/// The kernel tells once of bytes that it could not write, and here the copy is who hears of it.
+#[test]
+fn bytes_that_do_not_reach_the_disk_are_a_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("a")).unwrap();
+    for (name, bytes) in [("large", 20 << 20), ("small", 5000)] {
+        fs::write(dir.path().join("a").join(name), noise(bytes, 1)).unwrap();
+    }
+    let told = "cannot write to the disk: Input/output error";
+    for (words, errno, name) in [
+        (&["a/small", "f"][..], "EIO", "f"),
+        (&["a/large", "f"], "EIO", "f"),
+        (&["--threads=1", "--method=read-write", "a/large", "f"], "EIO", "f"),
+        (&["-aT", "--threads=1", "a", "d"], "EIO:when=1", "d/"),
+        // A target that has no pages.
+        (&["a/small", "f"], "EINVAL", ""),
+    ] {
+        let inject = format!("inject=sync_file_range:error={errno}");
+        let mut traced = match strace(&["-e", &inject]) {
+            Ok(traced) => traced,
+            Err(why) => return skipped(&why),
+        };
+        traced.args(["cp", "--no-cache"]).args(words).current_dir(dir.path());
+        let output = traced.output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.success(), name.is_empty(), "{words:?}: {said}");
+        let is_told = said.contains(told) && said.starts_with(&format!("gush: cp: {name}"));
+        assert!(name.is_empty() || is_told && said.lines().count() == 1, "{words:?}: {said}");
+    }
 }
 
 #[test]
