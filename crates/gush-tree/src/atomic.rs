@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, RandomState};
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,6 +16,7 @@ use crate::beside::{NAME_MAX_BYTES, start_of};
 use crate::parents;
 use crate::place::{Place, proc_path};
 use crate::remedy;
+use crate::tree::journal::{self, Fingerprint, Journal};
 
 /// The temporary names that [`remove_temporaries`] must remove. Names are made, renamed and removed only
 /// while this list is locked, so each name in the list belongs to a file of ours.
@@ -79,10 +80,15 @@ impl<'a> Temporary<'a> {
             true => None,
             false => Some(io::fcntl_dupfd_cloexec(beside.dir, 0)?),
         };
+        let mark = beside.journal.and_then(Journal::mark);
         // Another program may have the name by chance, or on purpose; it cannot have a hundred.
-        for _ in 0..100 {
+        for number in 0..100 {
             // In the target's directory, so that the rename stays within one file system.
-            let name = beside.sibling(&temporary_name(base));
+            let name = beside.sibling(&match mark.filter(|_| number < MARKED) {
+                Some(mark) => marked_name(base, mark, number),
+                // A name that can be guessed could be taken before us.
+                None => temporary_name(base, RandomState::new().hash_one(std::process::id())),
+            });
             let mut pending = pending();
             match make(&Place { name: &name, ..beside }) {
                 Ok(made) => {
@@ -130,21 +136,56 @@ impl Drop for Temporary<'_> {
     }
 }
 
-/// `.NAME.gush-XXXXXX`, with NAME cut to keep the whole name within the 255 bytes of a directory entry.
-fn temporary_name(base: &OsStr) -> OsString {
-    const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-    const ADDED_BYTES: usize = ".".len() + ".gush-XXXXXX".len();
-    // std's only source of randomness: a name that can be guessed could be taken before us.
-    let mut random = RandomState::new().hash_one(std::process::id());
-    let mut name = OsString::from(".");
+/// How many of the first names that are tried for a temporary file are marked.
+const MARKED: u8 = 4;
+
+const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+const BEFORE_LETTERS: &[u8] = b".gush-";
+const LETTERS_BYTES: usize = 6;
+
+/// The part of a name that a temporary name has.
+fn kept(base: &OsStr) -> &OsStr {
+    const ADDED_BYTES: usize = ".".len() + BEFORE_LETTERS.len() + LETTERS_BYTES;
     // A long name is cut, because the temporary one must not be refused for its length.
-    name.push(start_of(base.as_bytes(), NAME_MAX_BYTES - ADDED_BYTES));
-    name.push(".gush-");
-    for _ in 0..6 {
-        name.push(OsStr::from_bytes(&[LETTERS[(random % 32) as usize]]));
-        random /= 32;
+    start_of(base.as_bytes(), NAME_MAX_BYTES - ADDED_BYTES)
+}
+
+/// `.NAME.gush-XXXXXX`, with NAME cut to keep the whole name within the 255 bytes of a directory entry.
+fn temporary_name(base: &OsStr, random: u64) -> OsString {
+    let mut name = [b".", kept(base).as_bytes(), BEFORE_LETTERS].concat();
+    let letter = |at| LETTERS[(random >> (5 * at) & 31) as usize];
+    name.extend((0..LETTERS_BYTES).map(letter));
+    OsString::from_vec(name)
+}
+
+/// A temporary name that whoever has the journal knows for one of this copy.
+fn marked_name(base: &OsStr, mark: Fingerprint, number: u8) -> OsString {
+    temporary_name(base, mark_of(kept(base), mark, number))
+}
+
+fn mark_of(kept: &OsStr, mark: Fingerprint, number: u8) -> u64 {
+    journal::marked(mark, kept, number) as u64
+}
+
+/// Is this a temporary name with this mark?
+fn is_marked(name: &OsStr, mark: Fingerprint) -> bool {
+    let end_bytes = BEFORE_LETTERS.len() + LETTERS_BYTES;
+    let Some((begin, _)) = name.len().checked_sub(end_bytes).map(|at| name.as_bytes().split_at(at))
+    else {
+        return false;
+    };
+    let Some(kept) = begin.strip_prefix(b".").map(OsStr::from_bytes) else { return false };
+    (0..MARKED).any(|number| temporary_name(kept, mark_of(kept, mark, number)) == name)
+}
+
+/// Removes the temporary names that a killed copy with this mark has left in a directory. A directory that cannot be listed keeps them.
+pub(crate) fn remove_leftovers(dir: BorrowedFd<'_>, mark: Fingerprint) {
+    let Ok(entries) = fs::Dir::read_from(dir) else { return };
+    for entry in entries.flatten() {
+        if is_marked(OsStr::from_bytes(entry.file_name().to_bytes()), mark) {
+            let _ = fs::unlinkat(dir, entry.file_name(), AtFlags::empty());
+        }
     }
-    name
 }
 
 /// Lets `make` create an entry under a temporary name in the directory of `beside`, then renames the entry
@@ -291,6 +332,28 @@ mod tests {
         let link = |to: &Place<'_>| fs::linkat(CWD, &one, CWD, to.name, AtFlags::empty());
         replace(&place, place.name, link).unwrap();
         assert_eq!(names(dir.path()), ["one", "other"]);
+    }
+
+    #[test]
+    fn leftovers_of_the_killed_copy_go_and_all_else_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let (ours, others) = (7, 8);
+        let long = "n".repeat(255);
+        let marked = |mark| {
+            let bases = ["f", "\u{e9}", &long];
+            bases.map(|base| [0, MARKED - 1].map(|number| marked_name(base.as_ref(), mark, number)))
+        };
+        let mut kept: Vec<OsString> =
+            ["f", ".f", ".f.gush-aaaaaa", ".gush-aaaaaa", ".f.gush-journal"].map(Into::into).into();
+        kept.extend(marked(others).concat());
+        kept.sort();
+        for name in marked(ours).concat().iter().chain(&kept) {
+            assert!(name.len() <= NAME_MAX_BYTES);
+            File::create(dir.path().join(name)).unwrap();
+        }
+        assert_eq!(names(dir.path()).len(), 6 + kept.len());
+        remove_leftovers(File::open(dir.path()).unwrap().as_fd(), ours);
+        assert_eq!(names(dir.path()), kept);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use rustix::fs::{
 use rustix::io::{self, Errno, retry_on_intr};
 
 use crate::beneath;
+use crate::tree::journal::Journal;
 
 /// A file's present or future place: a name below a directory, and the path as the user wrote it.
 ///
@@ -32,6 +33,8 @@ pub struct Place<'a> {
     pub shown: &'a Path,
     /// In a tree: what a symbolic link with this name may not lead out of.
     pub(crate) bounds: Option<Bounds<'a>>,
+    /// In the target of a tree whose copy can go on: the journal tells which temporary names are this copy's.
+    pub(crate) journal: Option<&'a Journal>,
 }
 
 /// The root of a tree, and the path from there to one entry.
@@ -114,7 +117,7 @@ impl<'a> Place<'a> {
     /// ```
     #[must_use]
     pub fn below(dir: BorrowedFd<'a>, name: &'a Path, shown: &'a Path) -> Self {
-        Self { dir, name, shown, bounds: None }
+        Self { dir, name, shown, bounds: None, journal: None }
     }
 
     pub(crate) fn stat(&self, follow: bool) -> io::Result<Stat> {

@@ -9,10 +9,11 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{self, FlockOperation, Mode, OFlags, Stat};
@@ -46,6 +47,8 @@ enum Word {
     Done,
     /// A directory is about to be made.
     Makes,
+    /// The mark of this copy's temporary names.
+    Mark,
 }
 
 impl Word {
@@ -59,8 +62,13 @@ const HEADING: &str = "gush-journal-";
 /// To be raised with each change of a line or of a fingerprint; the test `fingerprints_are_those_of_the_format` notices. Format 1 began
 /// with the word `copy`.
 const FORMAT: u32 = 2;
-const WORDS: [(&str, Word); 3] =
-    [("gush-journal-2", Word::Copy), ("done", Word::Done), ("makes", Word::Makes)];
+const WORDS: [(&str, Word); 4] = [
+    ("gush-journal-2", Word::Copy),
+    ("done", Word::Done),
+    ("makes", Word::Makes),
+    // Added later: builds that know no such line pass over it.
+    ("mark", Word::Mark),
+];
 
 /// A file in the journal's place that this copy cannot go on with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,6 +147,10 @@ pub(crate) struct Journal {
     done: HashSet<Fingerprint>,
     makes: HashSet<Fingerprint>,
     goes_on: bool,
+    /// Of the copy that this one goes on with.
+    earlier_mark: Option<Fingerprint>,
+    /// Written before the first temporary name is made; `None` where that failed.
+    mark: OnceLock<Option<Fingerprint>>,
     waiting: Mutex<Waiting>,
 }
 
@@ -244,6 +256,11 @@ pub(crate) fn divided(path: &Path, source: &Stat) -> Fingerprint {
 /// One piece in the file of pieces with this name.
 pub(crate) fn piece(name: &Path, number: u64) -> Fingerprint {
     fingerprint(&[b"piece", name.as_os_str().as_bytes(), &number.to_le_bytes()])
+}
+
+/// What marks one of the temporary names for a file.
+pub(crate) fn marked(mark: Fingerprint, name: &OsStr, number: u8) -> Fingerprint {
+    fingerprint(&[b"mark", &mark.to_le_bytes(), name.as_bytes(), &[number]])
 }
 
 fn numbers(numbers: &[u64]) -> Vec<u8> {
@@ -391,6 +408,8 @@ impl Journal {
             done: HashSet::new(),
             makes: HashSet::new(),
             goes_on: false,
+            earlier_mark: None,
+            mark: OnceLock::new(),
             waiting: Mutex::new(waiting),
         };
         match journal.read(this) {
@@ -419,6 +438,7 @@ impl Journal {
                 Some((Word::Copy, _)) => is_known = true,
                 Some((Word::Done, of)) => drop(self.done.insert(of)),
                 Some((Word::Makes, of)) => drop(self.makes.insert(of)),
+                Some((Word::Mark, of)) => self.earlier_mark = Some(of),
                 // Torn or foreign: its file is copied again, which is always right.
                 None => {}
             }
@@ -456,6 +476,26 @@ impl Journal {
     /// Does the copy go on with an earlier one?
     pub(crate) fn goes_on(&self) -> bool {
         self.goes_on
+    }
+
+    /// The mark of the temporary names that the copy so far may have left.
+    pub(crate) fn earlier_mark(&self) -> Option<Fingerprint> {
+        self.earlier_mark
+    }
+
+    /// The mark of this copy's temporary names, by which a copy that goes on knows them. Nobody else does: the journal is this user's alone.
+    pub(crate) fn mark(&self) -> Option<Fingerprint> {
+        *self.mark.get_or_init(|| {
+            if self.earlier_mark.is_some() {
+                return self.earlier_mark;
+            }
+            let random = || u128::from(RandomState::new().hash_one(process::getpid()));
+            let mark = random() << 64 | random();
+            let mut waiting = self.waiting();
+            waiting.add(Word::Mark, mark);
+            // Without the line the names are of no use: others are taken, and the journal's failures are told by its other lines.
+            self.write(&mut waiting).is_ok().then_some(mark)
+        })
     }
 
     /// Learns of directories that the other ranks have made.

@@ -30,6 +30,7 @@ use super::mirror::Limits;
 use super::queue::{Busy, Queue, Task};
 use super::shown::Shown;
 use super::{Extent, Operands, Walked, shard};
+use crate::atomic;
 use crate::error::Error;
 use crate::events::{Counts, Events};
 use crate::file::{Common, Done};
@@ -312,6 +313,9 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             Extent::Rest { parts, .. } => parts.announced_in(self.source.below_root()),
             _ => None,
         };
+        if is_first {
+            self.remove_leftovers(&dir);
+        }
         if pair.is_none()
             && let Err(error) = self.learn_ignored(&dir)
         {
@@ -430,6 +434,21 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         }
     }
 
+    /// Removes what the killed copy that this one goes on with has left under temporary names.
+    fn remove_leftovers(&self, dir: &Arc<Dir>) {
+        let Common { options, extent, journal, .. } = self.walk.common;
+        let Some(journal) = journal else { return };
+        // By links in the target two directories may be one, in which another thread has a temporary name at this moment.
+        let is_left_alone =
+            dir.is_new || options.keep_directory_symlink || matches!(extent, Extent::Rest { .. });
+        if !is_left_alone
+            && let Some(mark) = journal.earlier_mark()
+            && let Ok(pair) = self.pair(dir)
+        {
+            atomic::remove_leftovers(pair.target(), mark);
+        }
+    }
+
     fn learn_ignored(&self, dir: &Arc<Dir>) -> Result<(), Error> {
         if !self.walk.common.options.gitignore {
             return Ok(());
@@ -474,8 +493,9 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let root: BorrowedFd<'p> = self.walk.root_pair.target();
         let confined = self.walk.common.options.confine;
         let bounds = confined.then(|| Bounds { root, path: self.target.below_root() });
+        let journal = self.walk.common.journal;
         let target = Place::below(pair.target(), name, self.target.path());
-        (Place::below(pair.source(), name, self.source.path()), Place { bounds, ..target })
+        (Place::below(pair.source(), name, self.source.path()), Place { bounds, journal, ..target })
     }
 
     /// Sets the paths to a directory's. Most often it is the one above or below the last.
