@@ -104,13 +104,23 @@ impl Cat<'_> {
         match trouble {
             // Standard input is open, or nothing could open it.
             Trouble::Unopened(error) if name == "-" && !talker.is_familiar() => {
-                talker.say(format_args!("standard input: read failed: {}", os_text(&error)));
+                talker.say(format_args!(
+                    "standard input: read failed after 0 bytes: {}",
+                    os_text(&error)
+                ));
             }
             Trouble::Unopened(error) => talker.say_failed_open(name, &error),
+            // GNU cat has the same words for a file that cannot be opened and one that cannot be read.
+            Trouble::Source { error, .. } if talker.is_familiar() => {
+                talker.say_failed_open(name, &error);
+            }
             Trouble::Source { what, error, hint } => {
                 let hint = in_brackets(hint);
-                let (name, why) = (quote::if_needed(name.as_ref()), os_text(&error));
-                talker.say(format_args!("{name}: {what}: {why}{hint}"));
+                let name = match name.to_str() {
+                    Some("-") => "standard input".to_owned(),
+                    _ => quote::if_needed(name.as_ref()).to_string(),
+                };
+                talker.say(format_args!("{name}: {what}: {}{hint}", os_text(&error)));
             }
             Trouble::Refused(why) => {
                 talker.say(format_args!("{}: {why}", quote::if_needed(name.as_ref())))

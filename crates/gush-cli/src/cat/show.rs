@@ -118,7 +118,10 @@ fn trouble(error: &gush::Error, source: &Source) -> Trouble {
     let hint = in_brackets(error.hint());
     match (error.side(), error.io_error()) {
         (Some(Side::Source), Some(cause)) => {
-            let what = error.without_errno().to_string();
+            let mut what = error.without_errno().to_string();
+            if error.delivered_bytes() == 0 && error.in_flight_bytes() == 0 {
+                what.push_str(" after 0 bytes");
+            }
             Trouble::Source { what, error: copy_of(cause), hint: error.hint() }
         }
         (Some(Side::Target), Some(cause)) => Trouble::Target {
@@ -174,7 +177,9 @@ impl<'a> Text<'a> {
             Ok(()) => Ok(Shown { bytes, elapsed: start.elapsed(), report: None }),
             Err(End::Source(error)) => {
                 let what = format!("read failed after {bytes} bytes");
-                Err(Trouble::Source { what, error, hint: None })
+                let errno = gush::Errno::from_io_error(&error);
+                let hint = errno.and_then(|errno| gush::hint_for(Side::Source, errno));
+                Err(Trouble::Source { what, error, hint })
             }
             Err(End::Target(error)) => {
                 let errno = gush::Errno::from_io_error(&error);

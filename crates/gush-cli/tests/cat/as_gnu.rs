@@ -77,9 +77,6 @@ const LINES: &[&str] = &[
 ];
 
 const SENTENCES: &[Sentence] = &[
-    ("cat: /proc/self/mem: %e", "cat: /proc/self/mem: read failed on the source: %e"),
-    ("cat: /proc/self/mem: %e", "cat: /proc/self/mem: read failed after 0 bytes: %e"),
-    ("cat: write error: %e", "cat: write error after %n bytes of %f: %e"),
     (
         "cat: option '--show' is ambiguous; possibilities: %a",
         "cat: option '--show' is ambiguous; possibilities: %b",

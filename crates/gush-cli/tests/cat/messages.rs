@@ -144,10 +144,36 @@ fn an_empty_file_may_be_its_own_output() {
 fn standard_input_is_named_as_such() {
     let (dir, closed) = (File::open(".").unwrap(), "exec <&-; exec \"$0\" cat");
     let output = gush().arg("cat").stdin(dir).output().unwrap();
-    assert_eq!(said(&output), "gush: cat: standard input: read failed: Is a directory\n");
+    assert_eq!(
+        said(&output),
+        "gush: cat: standard input: read failed after 0 bytes: Is a directory\n"
+    );
     let mut shell = std::process::Command::new("sh");
     let output = shell.args(["-c", closed, env!("CARGO_BIN_EXE_gush")]).output().unwrap();
-    assert_eq!(said(&output), "gush: cat: standard input: read failed: Bad file descriptor\n");
+    assert_eq!(
+        said(&output),
+        "gush: cat: standard input: read failed after 0 bytes: Bad file descriptor\n"
+    );
+}
+
+#[test]
+fn a_failed_read_tells_how_much_had_arrived_and_a_remedy() {
+    let dir = TempDir::new().unwrap();
+    let remedy = "(a file of /proc or /sys may not allow this; ";
+    for flags in ["-u", "-n"] {
+        // The first page of a process's memory is never mapped.
+        let memory = "/proc/self/mem";
+        let output = gush().args(["cat", flags, memory]).output().unwrap();
+        let line = format!("gush: cat: {memory}: read failed");
+        assert!(said(&output).starts_with(&line), "{flags}: {output:?}");
+        let rest = format!(" after 0 bytes: Input/output error {remedy}");
+        assert!(said(&output).contains(&rest), "{flags}: {output:?}");
+        let output =
+            gush().args(["cat", flags]).stdin(File::open(memory).unwrap()).output().unwrap();
+        assert!(said(&output).starts_with("gush: cat: standard input: read"), "{output:?}");
+        let output = gush_as("cat", dir.path()).args([flags, memory]).output().unwrap();
+        assert_eq!(said(&output), format!("cat: {memory}: Input/output error\n"), "{flags}");
+    }
 }
 
 #[test]
