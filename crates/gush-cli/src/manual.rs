@@ -35,7 +35,7 @@ pub fn row(term: &str, description: &str) -> String {
 /// The pages of `command` and of all commands below, each behind the name of its file.
 pub fn pages(command: Command) -> Vec<(String, String)> {
     // `gush help` has no page.
-    let mut command = command.disable_help_subcommand(true).mut_args(short_values);
+    let mut command = command.disable_help_subcommand(true).mut_args(in_full);
     command.build();
     let mut pages = Vec::new();
     add(command, &mut pages);
@@ -44,7 +44,7 @@ pub fn pages(command: Command) -> Vec<(String, String)> {
 
 fn add(mut command: Command, pages: &mut Vec<(String, String)>) {
     for part in command.get_subcommands().filter(|part| !part.is_hide_set()) {
-        add(part.clone().mut_args(short_values), pages);
+        add(part.clone().mut_args(in_full), pages);
     }
     let notes = command.get_after_help().map(|text| notes(&text.to_string()));
     let usage = command.render_usage().to_string();
@@ -61,7 +61,28 @@ fn add(mut command: Command, pages: &mut Vec<(String, String)>) {
     pages.push((man.get_filename(), page));
 }
 
-/// Names of values in brackets, as `--help` shows them: a list would take two lines a name.
+/// Names of values and other names of the option in brackets, as `--help` shows them.
+fn in_full(arg: clap::Arg) -> clap::Arg {
+    with_other_names(short_values(arg))
+}
+
+/// clap_mangen leaves the other names of an option out.
+fn with_other_names(arg: clap::Arg) -> clap::Arg {
+    let letters = arg.get_visible_short_aliases().into_iter().flatten();
+    let words = arg.get_visible_aliases().into_iter().flatten();
+    let names: Vec<String> = letters
+        .map(|letter| format!("-{letter}"))
+        .chain(words.map(|word| format!("--{word}")))
+        .collect();
+    if names.is_empty() {
+        return arg;
+    }
+    let kind = if names.len() == 1 { "alias" } else { "aliases" };
+    let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    arg.help(format!("{help} [{kind}: {}]", names.join(", ")))
+}
+
+/// A list of values would take two lines a name.
 fn short_values(arg: clap::Arg) -> clap::Arg {
     let values = arg.get_possible_values();
     let takes_values = arg.get_action().takes_values() && !values.is_empty();

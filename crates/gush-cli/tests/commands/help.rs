@@ -166,6 +166,34 @@ fn every_command_has_a_manual_page_that_groff_sets_without_a_warning() {
 }
 
 #[test]
+fn manual_pages_name_every_option_that_help_names_also_by_its_other_name() {
+    let dir = TempDir::new().unwrap();
+    let output = gush().args(["generate", "man"]).arg(dir.path()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    for page in fs::read_dir(dir.path()).unwrap() {
+        let page = page.unwrap().path();
+        // gush-lab-run.1 is the page of `gush lab run`.
+        let words = page.file_stem().unwrap().to_str().unwrap().split('-').skip(1);
+        let help = gush().args(words).arg("--help").output().unwrap();
+        let help = String::from_utf8(help.stdout).unwrap();
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        let help = help.as_str();
+        let set = fs::read_to_string(&page).unwrap().replace("\\-", "-").replace("\\fR", "");
+        let options = help
+            .split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-')
+            .filter(|word| word.strip_prefix("--").is_some_and(|name| !name.is_empty()));
+        let remarks =
+            ["[alias", "[default: ", "[possible values: "].into_iter().flat_map(|begin| {
+                help.match_indices(begin)
+                    .map(move |(at, _)| help[at..].split_inclusive(']').next().unwrap())
+            });
+        for word in options.chain(remarks) {
+            assert!(set.contains(word), "{}: {word}", page.display());
+        }
+    }
+}
+
+#[test]
 fn manual_pages_and_completions_come_from_the_same_definitions() {
     let dir = TempDir::new().unwrap();
     let output = gush().args(["generate", "man"]).arg(dir.path()).output().unwrap();
