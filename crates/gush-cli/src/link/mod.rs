@@ -12,7 +12,7 @@ mod stats;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -132,8 +132,8 @@ fn link(options: &Options, talker: &Talker, messages: &Messages) -> Result<Link,
         isolated: options.isolated,
         accept_proxy: options.accepts_proxy(),
         send_proxy: options.sends_proxy(),
-        tee: options.tee.as_deref().map(tee).transpose()?,
-        tee_back: options.tee_back.as_deref().map(tee).transpose()?,
+        tee: only("--tee", &options.tee)?.map(tee).transpose()?,
+        tee_back: only("--tee-back", &options.tee_back)?.map(tee).transpose()?,
         metrics: options.metrics.clone(),
         threads: options.threads.filter(|threads| *threads > 0),
         observe: dump::observe(options.dump_text, options.dump_hex, messages),
@@ -152,6 +152,15 @@ fn tell_profile(profile: Option<&Profile>, short_bytes: Option<usize>, talker: &
     }
     if let Some(bytes) = short_bytes {
         talker.say(format_args!("profile: messages up to {bytes} bytes are read and written"));
+    }
+}
+
+/// The file of `option`, of which there is at most one.
+fn only<'a>(option: &str, files: &'a [PathBuf]) -> Result<Option<&'a Path>, String> {
+    match files {
+        [] => Ok(None),
+        [file] => Ok(Some(file)),
+        _ => Err(format!("{option} is given twice, and takes one FILE (gush tee writes several)")),
     }
 }
 

@@ -70,10 +70,10 @@ pub struct Options {
     pub no_profile: bool,
     /// Append a copy of what goes from the first address to the second to FILE; copied bytes pass through memory
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub tee: Option<PathBuf>,
+    pub tee: Vec<PathBuf>,
     /// Append a copy of what comes back to FILE
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "one_way")]
-    pub tee_back: Option<PathBuf>,
+    pub tee_back: Vec<PathBuf>,
 
     /// Show on standard error, as socat does, the text that passes
     #[arg(short = 'v', long)]

@@ -21,6 +21,16 @@ fn refused(dir: &Path, args: &[&str]) -> String {
 }
 
 #[test]
+fn a_second_copy_is_refused_and_none_is_made() {
+    let dir = TempDir::new().unwrap();
+    for option in ["--tee", "--tee-back"] {
+        let said = refused(dir.path(), &[option, "a", option, "b", "null:", "null:"]);
+        assert!(said.contains(&format!("{option} is given twice")), "{said}");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn a_malformed_address_is_shown_with_the_piece_and_its_grammar() {
     let dir = TempDir::new().unwrap();
     assert_eq!(

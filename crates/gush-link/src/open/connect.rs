@@ -270,8 +270,10 @@ pub(crate) fn socket(family: AddressFamily, kind: SocketType) -> Result<OwnedFd,
 }
 
 pub(crate) fn set_buffers(fd: &OwnedFd, options: &Options) -> Result<(), Errno> {
+    // The kernel takes no more than an int has, and gives at most net.core.wmem_max or rmem_max (socket(7)).
     let size = |option| {
-        options.size_bytes(option).map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
+        let bytes = usize::try_from(options.size_bytes(option)?).unwrap_or(usize::MAX);
+        Some(bytes.min(i32::MAX as usize))
     };
     if let Some(bytes) = size(Opt::SendBuffer) {
         sockopt::set_socket_send_buffer_size(fd, bytes)?;

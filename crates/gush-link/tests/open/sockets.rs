@@ -141,6 +141,17 @@ fn strangers_are_closed_at_once_and_counted() {
 }
 
 #[test]
+fn a_buffer_may_be_asked_to_be_larger_than_any() {
+    run(async {
+        let mut server = listener("tcp-listen:127.0.0.1:0,sndbuf=1T,rcvbuf=1T").await.unwrap();
+        let connect = format!("tcp:{},sndbuf=1T,rcvbuf=1T", socket_of(&server));
+        let (client, served) = tokio::join!(one(&connect), server.accept());
+        client.unwrap();
+        served.unwrap();
+    });
+}
+
+#[test]
 fn an_ipv4_range_holds_on_a_socket_for_both_versions() {
     run(async {
         let mut server = listener("tcp-listen:0,fork,range=127.0.0.0/8").await.unwrap();
