@@ -376,16 +376,21 @@ pub(crate) fn refuse_unkept_promises(
     }
 }
 
+fn refuse_to_replace_other_kinds(target: &Place<'_>, stat: &Stat) -> Result<(), Error> {
+    if kind(stat) == FileType::RegularFile {
+        return Ok(());
+    }
+    Err(Error::refusal(target.shown, "cannot be replaced: not a regular file")
+        .hinting("without --atomic, the data goes into the existing target"))
+}
+
 /// Refuses to replace, atomically, a target that a plain copy could not write to.
 pub(crate) fn check_replaceable(
     options: &Options,
     target: &Place<'_>,
     stat: &Stat,
 ) -> Result<(), Error> {
-    if kind(stat) != FileType::RegularFile {
-        return Err(Error::refusal(target.shown, "cannot be replaced: not a regular file")
-            .hinting("without --atomic, the data goes into the existing target"));
-    }
+    refuse_to_replace_other_kinds(target, stat)?;
     let writable = retry_on_intr(|| {
         // A rename asks for the directory's permission alone: a file that is write-protected would be replaced.
         fs::accessat(target.dir, target.name, Access::WRITE_OK, AtFlags::EACCESS)
@@ -408,6 +413,8 @@ pub(crate) fn end_of_links(target: &Place<'_>, existing: &Stat) -> Result<Option
         return Err(Error::refusal(target.shown, text)
             .hinting("without --atomic the file behind the link is written in place"));
     }
+    // A link of /proc to a pipe has a text that is no path.
+    refuse_to_replace_other_kinds(target, existing)?;
     let failed = |errno| Error::os(target.shown, "cannot follow", errno);
     let end: OwnedFd = target.open(OFlags::PATH, Mode::empty()).map_err(failed)?;
     let path =

@@ -339,11 +339,11 @@ pub fn open_output(options: &Options, talker: &Talker) -> Result<Output, Status>
 
 /// That a file cannot be opened or made, for writing; under pv's own name in pv's words alone.
 pub fn unopened(talker: &Talker, name: &OsStr, error: &io::Error) -> String {
-    let remedy = match talker.is_familiar() {
-        true => String::new(),
-        false => in_brackets(remedy_to_store(name.as_ref(), error).as_deref()),
-    };
-    format!("{}: {}{remedy}", shown(name), os_text(error))
+    let (name, why, path) = (shown(name), os_text(error), name.as_ref());
+    if talker.is_familiar() {
+        return format!("{name}: {why}");
+    }
+    format!("{name}: open failed: {why}{}", in_brackets(remedy_to_store(path, error).as_deref()))
 }
 
 /// Cuts the file behind so many bytes.
@@ -359,7 +359,15 @@ fn seek_on(output: &Output, bytes: u64) -> Result<(), String> {
         return Err("opened for appending, where every byte is written at the end".to_owned());
     }
     let offset = i64::try_from(bytes).map_err(|_| errno_text(Errno::INVAL))?;
-    seek(output, SeekFrom::Current(offset)).map(drop).map_err(errno_text)
+    seek(output, SeekFrom::Current(offset)).map(drop).map_err(|errno| match errno {
+        Errno::SPIPE => {
+            format!(
+                "{} (only a file can be written further on: --output names one)",
+                errno_text(errno)
+            )
+        }
+        _ => errno_text(errno),
+    })
 }
 
 /// Refuses to write to an input: opening the file for writing would empty the input.

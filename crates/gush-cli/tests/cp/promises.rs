@@ -201,6 +201,11 @@ fn atomic_breaks_no_rule_about_same_files_and_read_only_ones() {
     let _null = gush_test::device("null", dir.path());
     let said = fails(dir.path(), &["--atomic", "a", "null"]);
     assert!(said.contains("null: cannot be replaced: not a regular file"), "{said}");
+    // Standard output is a pipe here.
+    for flags in [&["--atomic"][..], &["--atomic", "--dry-run"]] {
+        let said = fails(dir.path(), &[flags, &["a", "/dev/stdout"]].concat());
+        assert!(said.contains("stdout: cannot be replaced: not a regular file"), "{said}");
+    }
     assert_eq!(names(dir.path()), ["a", "b", "null"]);
 }
 

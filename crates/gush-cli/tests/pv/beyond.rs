@@ -263,7 +263,7 @@ fn what_cannot_be_left_out_is_told() {
         (
             "$G pv --seek 5 source | cat; exit ${PIPESTATUS[0]}",
             16,
-            "standard output: --seek: Illegal seek\n".into(),
+            "standard output: --seek: Illegal seek (only a file can be written further on: --output".into(),
         ),
         (
             "$G pv --seek 5 source >>got",
@@ -274,7 +274,7 @@ fn what_cannot_be_left_out_is_told() {
         (
             "$G pv --seek 5 -o nodir/got source",
             2,
-            "nodir/got: No such file or directory (mkdir -p".into(),
+            "nodir/got: open failed: No such file or directory (mkdir -p".into(),
         ),
     ] {
         let output = shell(dir.path(), line);

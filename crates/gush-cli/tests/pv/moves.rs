@@ -138,9 +138,9 @@ fn what_went_wrong_is_in_the_status_and_told() {
         ("cat source | $G pv -l -S -s 5 >/dev/full", 16, "No space left on device"),
         ("$G pv source >&-", 2, "failed to stat output file: Bad file descriptor"),
         ("$G pv <&-", 2, "(stdin): open failed: Bad file descriptor"),
-        ("$G pv -o nodir/x source", 2, "nodir/x: No such file or directory"),
+        ("$G pv -o nodir/x source", 2, "nodir/x: open failed: No such file or directory"),
         ("$G pv nofile source >>source", 6, "nofile"),
-        ("$G pv -P nodir/x source", 1, "nodir/x: No such file or directory"),
+        ("$G pv -P nodir/x source", 1, "nodir/x: open failed: No such file or directory"),
         ("$G pv --nope", 64, "unrecognized option '--nope'"),
         ("$G pv -s x", 64, "invalid --size 'x'"),
     ] {

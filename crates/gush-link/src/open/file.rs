@@ -248,6 +248,9 @@ impl OpenCall<'_> {
         match errno {
             Errno::NOENT => Some(self.remedy_if_missing(options)),
             Errno::ISDIR => Some(NO_BYTES),
+            Errno::EXIST => {
+                Some("excl takes no file that is there: leave excl out, or name another")
+            }
             Errno::ACCESS | Errno::ROFS if flags.contains(OFlags::RDWR) => Some(
                 "it is opened for reading and writing; for one direction say rdonly, wronly, or `gush link -u`",
             ),
