@@ -28,7 +28,7 @@ struct Doctor {
     /// current directory
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Print JSON: schema, kernel, findings, paths, pairs
+    /// Print JSON: schema, kernel, machine, findings, paths, pairs
     #[arg(long)]
     json: bool,
 }

@@ -24,8 +24,8 @@ use show::Screen;
 ///
 /// Tries the methods that the engine's table permits between files, pipes and sockets, with several sizes of
 /// buffers and pipes, and writes a profile of those that are surely faster here than the table's choice. gush
-/// cp, cat and the others follow the profile as long as kernel and processors are the same; --no-profile
-/// ignores the profile, and so does every command once the file is removed. An interrupt writes nothing.
+/// cp, cat and link follow the profile as long as kernel and processors are the same; --no-profile ignores the
+/// profile, and so does every command once the file is removed. An interrupt writes nothing.
 #[derive(Debug, Parser)]
 #[command(name = "tune", version, max_term_width = 100)]
 struct Options {
