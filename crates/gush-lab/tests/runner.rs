@@ -2,6 +2,7 @@
 
 use gush_test as _;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -96,12 +97,15 @@ impl Case for Nothing {
 fn no_case_always_follows_the_same_other_one() {
     const ROUNDS: u32 = 100;
     let probe = Probe::default();
-    let cases = ["a", "b"].map(|name| Box::new(Nothing(name)) as Box<dyn Case>);
+    let cases = ["a", "b", "c"].map(|name| Box::new(Nothing(name)) as Box<dyn Case>);
     let runner = Runner { probe: &probe, rounds: ROUNDS, time: None, end: None };
     let samples = runner.run(&cases, |_| ()).samples;
-    let first = samples.iter().step_by(2).filter(|sample| sample.case == "a").count();
-    // That one of two always comes first in a hundred rounds has a chance of one in 2^99.
-    assert!(first > 0 && first < ROUNDS as usize, "{first}");
+    let orders: BTreeSet<Vec<&str>> = samples
+        .chunks(cases.len())
+        .map(|round| round.iter().map(|sample| sample.case.as_str()).collect())
+        .collect();
+    // With three cases a mere rotation has three orders. That one of six is missing in a hundred rounds has a chance of one in ten million.
+    assert_eq!(orders.len(), 6, "{orders:?}");
 }
 
 #[test]

@@ -105,6 +105,7 @@ fn a_file_gets_it_too_from_its_own_position_on_and_at_its_end() {
         let all = std::fs::read(file.path()).expect("a file");
         assert_eq!(&all[..6], b"before");
         assert!(all[6..] == expected(b"abc", 1_000_000)[..], "append: {append}");
+        assert_eq!(target.stream_position().expect("a position"), 1_000_006, "append: {append}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! The words of a command line: shortened, in any order, wrong; and pages that nobody can read.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 use crate::common::cp::{cp, fails, names, script, stderr, succeeds, with_files};
 use crate::common::{gush, gush_as};
@@ -53,22 +54,34 @@ fn a_beginning_of_gnus_option_is_that_option_whatever_gush_has_beside_it() {
         ("--i", "--interactive"),
         ("--par", "--parents"),
     ] {
-        let results: Vec<_> = [short, long]
-            .iter()
-            .map(|option| {
-                let dir = with_files(&[("a", b"a")]);
-                fs::create_dir(dir.path().join("d")).unwrap();
-                let output = cp(dir.path(), &[option, "a", "d"]);
-                (
-                    output.status.code(),
-                    output.stdout.clone(),
-                    stderr(&output),
-                    names(&dir.path().join("d")),
-                )
-            })
-            .collect();
-        assert_eq!(results[0], results[1], "{short}");
-        assert_eq!(results[0].0, Some(0), "{short}: {}", results[0].2);
+        // With a file at the target, --interactive asks; below a directory, --parents makes it anew.
+        for target in ["d/other", "d/a"] {
+            let results: Vec<_> = [short, long]
+                .iter()
+                .map(|option| {
+                    let dir = with_files(&[]);
+                    for name in ["s", "d"] {
+                        fs::create_dir(dir.path().join(name)).unwrap();
+                    }
+                    fs::write(dir.path().join("s/a"), "new").unwrap();
+                    fs::write(dir.path().join(target), "old").unwrap();
+                    let output = cp(dir.path(), &[option, "s/a", "d"]);
+                    let links = fs::metadata(dir.path().join("s/a")).unwrap().nlink();
+                    let written = fs::read_to_string(dir.path().join("d/a")).ok();
+                    (
+                        output.status.code(),
+                        output.stdout.clone(),
+                        stderr(&output),
+                        names(&dir.path().join("d")),
+                        (links, written),
+                    )
+                })
+                .collect();
+            assert_eq!(results[0], results[1], "{short}");
+            if target == "d/other" {
+                assert_eq!(results[0].0, Some(0), "{short}: {}", results[0].2);
+            }
+        }
     }
 }
 

@@ -86,6 +86,7 @@ fn a_link_is_written_through_by_a_mirror_where_the_user_wants_it() {
     succeeds(dir.path(), &["-rT", "--delete", "--no-confine", "a", "d"]);
     assert_eq!(fs::read_to_string(dir.path().join("outside")).unwrap(), "a/f");
     assert_eq!(names(&dir.path().join("d")), ["f"]);
+    assert!(dir.path().join("d/f").is_symlink(), "the link itself was replaced");
 }
 
 #[test]

@@ -210,7 +210,7 @@ fn nothing_is_written_and_nothing_left_behind() {
     fs::write(&file, vec![7; 100_000]).unwrap();
     let state = || {
         let about = fs::metadata(&file).unwrap();
-        (about.modified().unwrap(), about.len(), fs::read(&file).unwrap())
+        (about.modified().unwrap(), about.permissions(), fs::read(&file).unwrap())
     };
     let before = state();
     let fifo = dir.path().join("fifo");

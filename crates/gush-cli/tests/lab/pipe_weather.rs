@@ -203,7 +203,7 @@ fn huge_pages_are_checked_not_assumed() {
 
 #[test]
 fn denied_vmsplice_is_told_with_what_to_use_instead() {
-    for errno in ["EPERM", "ENOSYS", "EOPNOTSUPP"] {
+    for errno in ["EPERM", "EACCES", "ENOSYS", "EOPNOTSUPP"] {
         for technique in ["vmsplice", "fresh"] {
             let inject = format!("inject=vmsplice:error={errno}");
             let mut command = match strace(&["-e", &inject]) {

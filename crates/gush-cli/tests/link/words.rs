@@ -180,6 +180,12 @@ fn the_metrics_place_is_a_host_and_a_port() {
         let said = refused(dir.path(), &["--metrics", place, "null:", "null:"]);
         assert!(said.contains(words), "{said}");
     }
+    for place in ["[::1]:0", "localhost:0"] {
+        let output = gush().args(["link", "--metrics", place, "null:", "null:"]).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        // A machine without IPv6 has no such address.
+        assert!(said.is_empty() || said.contains(": listen: "), "{place}: {said}");
+    }
 }
 
 #[test]

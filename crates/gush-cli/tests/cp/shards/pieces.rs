@@ -329,6 +329,9 @@ fn large_files_are_divided_whether_or_not_attributes_are_kept() {
         (list, &["-r", "--resume", "-T", "a", "d/a"], &[]),
     ] {
         let dir = one_large_file();
+        // A byte less than 64 MiB: too small to be divided.
+        let less = fs::File::create(dir.path().join("a/less")).unwrap();
+        less.set_len((64 << 20) - 1).unwrap();
         fs::create_dir(dir.path().join("d")).unwrap();
         let prepared = script(dir.path(), prepare);
         if !prepared.status.success() {
