@@ -13,6 +13,9 @@ pub struct Tick {
 /// From here on all values of an axis are told by powers of ten: `500 000` beside `10⁶` would be read twice.
 const LARGE: f64 = 1e6;
 
+/// Below steps of a ten-thousandth all values of an axis are told by powers of ten, too.
+const MOST_DECIMALS: usize = 4;
+
 /// No measured value is larger, and arithmetic would overflow.
 const FARTHEST: f64 = 1e100;
 
@@ -79,13 +82,20 @@ impl Scale {
     fn text(&self, place: f64, value: f64) -> String {
         match self.logarithmic {
             true if self.to >= LARGE.log10() => power_of_ten(place.round() as i32),
-            false if self.to >= LARGE && value > 0.0 => {
+            false if value > 0.0 && (self.to >= LARGE || self.decimals() > MOST_DECIMALS) => {
                 let power = self.to.log10().floor();
                 let times = short(value / 10f64.powf(power));
                 format!("{times}×{}", power_of_ten(power as i32))
             }
+            // Three digits that matter would round neighbours to one text.
+            false if self.decimals() > 0 => without_zeros(&format!("{value:.*}", self.decimals())),
             _ => short(value),
         }
+    }
+
+    /// The decimals that tell one step from the next.
+    fn decimals(&self) -> usize {
+        (-self.step.log10().floor()).max(0.0) as usize
     }
 }
 
@@ -93,13 +103,17 @@ impl Scale {
 fn short(value: f64) -> String {
     let text = figure(value);
     let (digits, power) = text.find('×').map_or((&*text, ""), |place| text.split_at(place));
-    let digits = match digits.contains('.') {
-        true => digits.trim_end_matches('0').trim_end_matches('.'),
-        false => digits,
-    };
+    let digits = without_zeros(digits);
     match power.strip_prefix('×') {
         Some(power) if digits == "1" => power.to_owned(),
         _ => format!("{digits}{power}"),
+    }
+}
+
+fn without_zeros(digits: &str) -> String {
+    match digits.contains('.') {
+        true => digits.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => digits.to_owned(),
     }
 }
 
@@ -118,6 +132,11 @@ mod tests {
         assert!((scale.at(40.0) - 50.0).abs() < 0.01);
         let large = Scale::linear([1.4e6].into_iter());
         assert_eq!(texts(large), ["0", "0.5×10⁶", "1×10⁶", "1.5×10⁶"]);
+        // The processor time of a short program, in seconds.
+        let small = Scale::linear([0.002].into_iter());
+        assert_eq!(texts(small), ["0", "0.0005", "0.001", "0.0015", "0.002"]);
+        let tiny = Scale::linear([7e-6].into_iter());
+        assert_eq!(texts(tiny), ["0", "2×10⁻⁶", "4×10⁻⁶", "6×10⁻⁶", "8×10⁻⁶"]);
     }
 
     #[test]
