@@ -97,6 +97,27 @@ fn a_profile_of_another_kernel_is_not_used_and_that_is_said() {
 }
 
 #[test]
+fn cp_leaves_a_rule_for_another_file_system_alone() {
+    let probe = tempfile::tempfile().unwrap();
+    let Some(here) = gush::Endpoint::of(&probe).unwrap().local_file_system() else {
+        return crate::common::not_applicable(
+            "the file system of temporary files has no name in profiles",
+        );
+    };
+    let other = if here == "xfs" { "ext4" } else { "xfs" };
+    for (source, target, fits) in [(other, here, false), (here, other, false), (here, here, true)] {
+        let rules = format!(
+            "[[rule]]\nsource = 'file'\ntarget = 'file'\nsource_file_system = '{source}'\n\
+             target_file_system = '{target}'\nmethods = ['sendfile']\n"
+        );
+        let home = home(None, &rules);
+        let words = ["cp", "--explain", "--reflink=never", "source", "copy"];
+        let output = at_home(gush(), home.path(), &words);
+        assert_eq!(said(&output).contains("profile: rule 1"), fits, "{output:?}");
+    }
+}
+
+#[test]
 fn cp_uses_the_profile_where_it_names_the_file_system() {
     let probe = tempfile::tempfile().unwrap();
     let Some(system) = gush::Endpoint::of(&probe).unwrap().local_file_system() else {
