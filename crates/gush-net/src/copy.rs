@@ -108,6 +108,7 @@ where
         let Some(target) = target.target() else {
             return Poll::Ready(Err(absent("write", Side::Target)));
         };
+        flow.begin_poll();
         // No end is passed on: as tokio's `copy` does, the caller may have more to write.
         let flowed = flow.poll(cx, &mut Sides { source, target }, options, PassedEnd::Not);
         if flowed.is_ready() {

@@ -214,6 +214,11 @@ impl Driver {
         self.waits_for == Some(Side::Source) && !self.done
     }
 
+    /// A poll of the relay begins: a pause of the last one may be over.
+    pub(crate) fn begin_poll(&mut self) {
+        self.throttled = false;
+    }
+
     /// Does the direction wait for the rate limit or for whoever holds it, and for neither end?
     pub(crate) fn is_throttled(&self) -> bool {
         self.throttled
@@ -482,7 +487,7 @@ impl Driver {
             }
             ready!(nap.as_mut().poll(cx));
         }
-        self.throttled = false;
+        self.begin_poll();
         Poll::Ready(())
     }
 }

@@ -336,6 +336,9 @@ impl Relay {
         A: AsyncRead + AsyncWrite + Unpin + ?Sized,
         B: AsyncRead + AsyncWrite + Unpin + ?Sized,
     {
+        // Also of a direction that is not polled any more: a pause that is told of for ever would be no limit's silence.
+        self.forward.begin_poll();
+        self.back.begin_poll();
         let had_failed = self.failed.is_some();
         let forward = self.poll_flow(Way::Forward, cx, ends);
         let back = self.poll_flow(Way::Back, cx, ends);

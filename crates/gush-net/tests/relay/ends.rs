@@ -250,6 +250,33 @@ fn a_source_that_the_relay_waits_for_can_be_taken_for_ended() {
     });
 }
 
+/// A pause of the rate limit is none of the ends, but their silence afterwards is.
+#[test]
+fn a_silence_behind_pauses_of_the_rate_limit_ends_the_relay() {
+    let (rate, soon) = (gush::Rate::bytes_per_second(20_000), Duration::from_millis(100));
+    let limited = || Options::new().limit(rate.unwrap());
+    for (options, ended) in
+        [(limited().idle(soon), Ended::Idle), (limited().linger(soon), Ended::Lingered)]
+    {
+        let mut bridge = Bridge::new(Wire::Tcp, Wire::Unix, options);
+        bridge.client.write_all(&[7; 4000]).unwrap();
+        if ended == Ended::Lingered {
+            bridge.client.finish();
+        }
+        let totals = bridge.relay.join().unwrap().expect("no failure");
+        assert_eq!((totals.ended, totals.forward.bytes), (ended, 4000));
+    }
+    let ((mut client, near), (far, _server)) = (pair(Wire::Tcp), pair(Wire::Unix));
+    client.write_all(&[7; 4000]).unwrap();
+    let totals = run(async {
+        let (mut near, mut far) =
+            (Conduit::new(near.into()).unwrap(), Conduit::new(far.into()).unwrap());
+        gush_net::relay_one_way(&mut near, &mut far, &limited().idle(soon)).await
+    });
+    let totals = totals.expect("no failure");
+    assert_eq!((totals.ended, totals.forward.bytes), (Ended::Idle, 4000));
+}
+
 /// The clock stands still, and goes to the next timer when there is nothing else to do.
 #[tokio::test(start_paused = true)]
 async fn the_shorter_limit_ends_the_silence_behind_an_end() {
