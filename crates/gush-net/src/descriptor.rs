@@ -31,7 +31,7 @@ enum Watched {
     Not(OwnedFd),
     Epoll(AsyncFd<OwnedFd>, tokio::runtime::Id),
     /// epoll_ctl(2) answers EPERM: the descriptor is always ready.
-    Always(OwnedFd, Box<Pause>),
+    Always(OwnedFd, Box<Pause>, tokio::runtime::Id),
     /// Between two states.
     Gone,
 }
@@ -125,8 +125,9 @@ impl Descriptor {
         // The descriptor has to be owned by the registration, so it is taken out for a moment.
         let fd = match std::mem::replace(&mut self.watched, Watched::Gone) {
             Watched::Not(fd) => fd,
-            // The runtime of the registration may not even exist any more.
+            // The runtime of the registration, or of the pause, may not even exist any more.
             Watched::Epoll(registered, there) if there != here => registered.into_inner(),
+            Watched::Always(fd, _, there) if there != here => fd,
             as_it_was => {
                 self.watched = as_it_was;
                 return Ok(());
@@ -139,7 +140,7 @@ impl Descriptor {
             Err(refused) => match refused.into_parts() {
                 // EPERM of epoll_ctl(2): a file or device without a poll operation, which never waits.
                 (fd, error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    (Watched::Always(fd, Box::default()), Ok(()))
+                    (Watched::Always(fd, Box::default(), here), Ok(()))
                 }
                 (fd, error) => (Watched::Not(fd), Err(error)),
             },
@@ -157,7 +158,7 @@ impl Descriptor {
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         match &self.watched {
-            Watched::Not(fd) | Watched::Always(fd, _) => fd.as_fd(),
+            Watched::Not(fd) | Watched::Always(fd, ..) => fd.as_fd(),
             Watched::Epoll(registered, _) => registered.get_ref().as_fd(),
             Watched::Gone => unreachable!("only while it is registered"),
         }
@@ -166,7 +167,7 @@ impl Descriptor {
     /// The pause of one that is always ready.
     pub(crate) fn pause(&self) -> Option<&Pause> {
         match &self.watched {
-            Watched::Always(_, pause) => Some(pause),
+            Watched::Always(_, pause, _) => Some(pause),
             _ => None,
         }
     }
@@ -219,5 +220,33 @@ pub(crate) fn shut(fd: BorrowedFd<'_>) -> io::Result<()> {
         // The peer has gone already, or a datagram socket has none: nobody is left to be told.
         Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
         answer => answer,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    #[test]
+    fn a_descriptor_without_readiness_pauses_also_on_another_runtime() {
+        let zeros = std::fs::File::open("/dev/zero").expect("a device");
+        let mut zeros = Descriptor::new(zeros.into()).expect("an end");
+        // Is there a pause? With `waits` its end is waited for.
+        let mut asks = |waits: bool| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(async {
+                zeros.register().expect("registered");
+                let pause = zeros.pause().expect("epoll refuses this device");
+                pause.begin();
+                let begun = poll_fn(|cx| Poll::Ready(pause.poll(cx).is_pending())).await;
+                if waits {
+                    poll_fn(|cx| pause.poll(cx)).await;
+                }
+                begun
+            })
+        };
+        assert!(asks(false) && asks(true));
     }
 }

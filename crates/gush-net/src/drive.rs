@@ -136,6 +136,11 @@ impl Driver {
         self.done && self.has_seen_end
     }
 
+    /// Forgets the pause of the last run, whose runtime may be gone: tokio panics where such a timer is polled.
+    pub(crate) fn restart(&mut self) {
+        self.nap = None;
+    }
+
     /// Is the direction over, although the source may go on? Bytes in flight stay in flight.
     pub(crate) fn abandon(&mut self) {
         self.done = true;

@@ -269,6 +269,8 @@ impl Relay {
     {
         // Time between two runs is none of the ends' silence.
         self.silence.restart();
+        self.forward.restart();
+        self.back.restart();
         let unregistered = |end| move |io| Error::failed("epoll_ctl", end, io);
         let a = ends::open(a).map_err(unregistered(End::A))?;
         let b = ends::open(b).map_err(unregistered(End::B))?;

@@ -464,23 +464,30 @@ fn what_goes_one_way_and_is_given_up_at_any_poll_has_counted_every_byte() {
 }
 
 #[test]
-fn a_relay_with_an_idle_limit_goes_on_in_another_runtime() {
+fn a_relay_with_limits_goes_on_in_another_runtime() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let (mut client, near) = UnixStream::pair().unwrap();
-    let (far, mut server) = UnixStream::pair().unwrap();
-    let mut a = Conduit::new(near.into()).unwrap();
-    let mut b = Conduit::new(far.into()).unwrap();
-    let mut relay = Relay::new(&Options::new().idle(Duration::from_secs(60)));
-    let mut run_for = |limit| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async { tokio::time::timeout(limit, relay.run(&mut a, &mut b)).await })
-    };
-    assert!(run_for(Duration::from_millis(20)).is_err());
-    client.write_all(b"later").unwrap();
-    client.shutdown(std::net::Shutdown::Write).unwrap();
-    server.shutdown(std::net::Shutdown::Write).unwrap();
-    assert_eq!(run_for(Duration::from_secs(60)).unwrap().unwrap().forward.bytes, 5);
-    let mut heard = String::new();
-    server.read_to_string(&mut heard).unwrap();
-    assert_eq!(heard, "later");
+    let rate = gush_net::gush::Rate::bytes_per_second(100_000).unwrap();
+    let idle = Options::new().idle(Duration::from_secs(60));
+    for (name, options) in [("idle", idle), ("rate", Options::new().limit(rate))] {
+        let (mut client, near) = UnixStream::pair().unwrap();
+        let (far, mut server) = UnixStream::pair().unwrap();
+        let mut a = Conduit::new(near.into()).unwrap();
+        let mut b = Conduit::new(far.into()).unwrap();
+        let mut relay = Relay::new(&options);
+        let mut run_for = |limit| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let limited = async { tokio::time::timeout(limit, relay.run(&mut a, &mut b)).await };
+            runtime.unwrap().block_on(limited)
+        };
+        client.write_all(&[7; 20_000]).unwrap();
+        assert!(run_for(Duration::from_millis(20)).is_err(), "{name}");
+        client.write_all(&[8; 5]).unwrap();
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        server.shutdown(std::net::Shutdown::Write).unwrap();
+        let totals = run_for(Duration::from_secs(60)).unwrap().unwrap();
+        assert_eq!(totals.forward.bytes, 20_005, "{name}");
+        let mut heard = Vec::new();
+        server.read_to_end(&mut heard).unwrap();
+        assert_eq!(heard, [&[7; 20_000][..], &[8; 5]].concat(), "{name}");
+    }
 }
