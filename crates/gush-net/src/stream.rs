@@ -61,6 +61,12 @@ pub trait Layer: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static {
     /// The stream socket under this stream.
     fn socket(&self) -> Option<BorrowedFd<'_>>;
 
+    /// The descriptor that this stream writes at last ([`Conduit::write_fd`](crate::Conduit::write_fd)): that all who could read have
+    /// gone is told there, also of a pipe or a terminal.
+    fn write_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
     /// The socket under this stream, of a stream or of datagrams, whose pending error ([`Conduit::error_socket`](crate::Conduit::error_socket))
     /// fails the relay also while nobody reads or writes.
     fn error_socket(&self) -> Option<BorrowedFd<'_>> {
@@ -136,6 +142,11 @@ pub(crate) trait Both: Send + Sync {
     /// The sockets that are read and written, where these are two.
     fn sockets(&self) -> [Option<BorrowedFd<'_>>; 2] {
         [self.socket(), None]
+    }
+
+    /// The descriptor that is written at last, where it is known.
+    fn write_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
     }
 
     /// The socket whose pending error is one of this side.
@@ -262,6 +273,10 @@ impl<L: Layer> Both for Layered<L> {
         self.0.socket()
     }
 
+    fn write_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.0.write_fd()
+    }
+
     fn error_socket(&self, _: Side) -> Option<BorrowedFd<'_>> {
         self.0.error_socket()
     }
@@ -368,6 +383,10 @@ impl Both for Apart {
 
     fn sockets(&self) -> [Option<BorrowedFd<'_>>; 2] {
         [self.source.stream_socket(), self.target.stream_socket()]
+    }
+
+    fn write_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.target.write_fd()
     }
 
     fn error_socket(&self, side: Side) -> Option<BorrowedFd<'_>> {

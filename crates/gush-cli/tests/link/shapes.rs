@@ -154,6 +154,26 @@ fn a_socket_that_is_only_written_is_seen_off_in_any_shape() {
     }
 }
 
+/// The client, who says no end, must not keep its place for a program that has gone.
+#[test]
+fn a_program_that_has_exited_ends_its_connection_in_any_shape() {
+    for shape in ["crnl", "cr", "shut-none", "escape=29"] {
+        for kind in ["", ",pipes", ",pty,raw"] {
+            let program = format!("exec:'printf answer'{kind},{shape}");
+            for address in [program.clone(), format!("file:/no/such/file|{program}")] {
+                let mut command = gush();
+                command.args(["link", "--json", "-", &address]).stdin(Stdio::piped());
+                let mut link = Running::of(command);
+                let stdin = link.stdin();
+                let (status, answer, said) = link.finish();
+                assert_eq!(status.code(), Some(0), "{address}: {said}");
+                assert_eq!(answer, b"answer", "{address}: {said}");
+                drop(stdin);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_program_at_a_terminal_that_is_told_of_no_end_reads_all_before_it_is_ended() {
     let dir = TempDir::new().unwrap();

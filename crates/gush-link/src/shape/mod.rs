@@ -146,6 +146,10 @@ impl<S: Shape> Layer for Around<S> {
         self.conduit.stream_socket()
     }
 
+    fn write_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.conduit.write_fd()
+    }
+
     fn error_socket(&self) -> Option<BorrowedFd<'_>> {
         self.conduit.error_socket()
     }

@@ -303,10 +303,14 @@ impl Conduit {
         }
     }
 
-    /// The descriptor that is written; none where a stream has no descriptor.
+    /// The descriptor that is written; of a stream, the one that is known to be under the stream
+    /// ([`Layer::write_fd`]).
     #[must_use]
     pub fn write_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.written().map(Descriptor::fd)
+        match &self.0 {
+            Means::Stream(stream) if stream.writes => stream.both.write_fd(),
+            _ => self.written().map(Descriptor::fd),
+        }
     }
 
     /// Passes on the end of data by hand, as [`relay`](crate::relay()) does
