@@ -7,7 +7,7 @@ use rustix::process::{Resource, getrlimit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::warn;
 
-use crate::address::{Address, Opt};
+use crate::address::{Address, Opt, Target};
 use crate::ledger::{Ledger, Limit};
 
 /// Descriptors kept free for the short needs of a client with a place, beyond its own: four where a program starts (the
@@ -84,10 +84,16 @@ impl Places {
 
 /// The descriptors of one client at both addresses. A pipe between them is borrowed only if there is one.
 fn descriptors_each(client: &Address, other: &Address) -> u64 {
-    let of = |address: &Address| {
-        address.kind().row().descriptors + u64::from(address.options().is_on(Opt::Pipes))
-    };
-    of(client) + of(other)
+    of_address(client) + of_address(other)
+}
+
+fn of_address(address: &Address) -> u64 {
+    match address.target() {
+        Target::Joined(parts) => parts.iter().map(of_address).sum(),
+        // One that failed is closed before the next is tried.
+        Target::FirstOf(parts) => parts.iter().map(of_address).max().unwrap_or(1),
+        _ => address.kind().row().descriptors + u64::from(address.options().is_on(Opt::Pipes)),
+    }
 }
 
 fn clients(descriptors: Option<u64>, apart: u64, each: u64) -> usize {

@@ -6,9 +6,9 @@ use std::net::{Shutdown, TcpListener};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use crate::common::link::{Running, ask, echo, server};
+use crate::common::link::{Running, ask, client_of, echo, server};
 use crate::common::tls::Pki;
-use crate::common::{gush, skipped};
+use crate::common::{gush, skipped, strace};
 use gush_test::Port;
 use rustix::net::sockopt;
 use tempfile::TempDir;
@@ -333,4 +333,43 @@ fn a_proxy_header_is_no_datagram_of_a_part() {
         let said = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.code() == Some(1) && said.contains("datagrams"), "{done:?}");
     }
+}
+
+#[test]
+fn the_places_for_clients_of_several_targets_fit_into_the_limit_of_descriptors() {
+    for other in ["file:/no/such/file|exec:cat,pipes", "zero:!!exec:cat,pipes"] {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -n 40; exec \"$0\" link --log info --threads 1 \"$@\""]);
+        command.args([env!("CARGO_BIN_EXE_gush"), LISTEN, other]);
+        let link = Running::of(command);
+        let mut clients: Vec<_> = (0..20).map(|_| link.client()).collect();
+        for client in &mut clients {
+            client.write_all(b"?").unwrap();
+        }
+        // In the order of their arrival, and each makes room for one that waits.
+        for (number, mut client) in clients.into_iter().enumerate() {
+            let answered = client.read_exact(&mut [1]);
+            assert!(answered.is_ok(), "{other}, client {number}: {answered:?}: {}", link.said());
+        }
+    }
+}
+
+/// A want of descriptors is no fault of a target's: the next one is not taken for that.
+#[test]
+fn a_client_waits_for_descriptors_of_the_first_target() {
+    let says = |words: &'static [u8]| server(move |mut stream| drop(stream.write_all(words)));
+    let other = format!("tcp:{}|tcp:{}", says(b"first"), says(b"second"));
+    let dir = TempDir::new().unwrap();
+    let log = dir.path().join("calls");
+    // The first socket is the listener's, the next ones are the target's.
+    let inject = ["-D", "-e", "inject=socket:error=EMFILE:when=2..4", "-o", log.to_str().unwrap()];
+    let mut command = match strace(&inject) {
+        Ok(strace) => strace,
+        Err(why) => return skipped(&why),
+    };
+    command.args(["link", "--log", "info", "--threads", "1", LISTEN, &other]);
+    let link = Running::of(command);
+    let mut answer = String::new();
+    client_of(&link.place()).read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "first", "{}", link.said());
 }

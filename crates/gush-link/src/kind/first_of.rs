@@ -18,7 +18,6 @@ impl Entry for FirstOf {
         grammar: "ADDR|ADDR...",
         help: "the first of these that can be opened, tried in this order for each client",
         is_program: true,
-        descriptors: 2,
         ..Row::STREAM
     };
 
@@ -40,6 +39,8 @@ impl Entry for FirstOf {
                     end.chosen.get_or_insert_with(|| address.target().to_string());
                     return Ok(Opened::One(end));
                 }
+                // The address is not to blame: whoever serves many waits for descriptors, and begins with the first again.
+                Err(error) if error.wants_descriptors() => return Err(error),
                 Err(error) => {
                     tracing::info!("{error}; the next one is tried");
                     failures.push(error);

@@ -20,7 +20,6 @@ impl Entry for Joined {
         grammar: "ADDR!!ADDR",
         help: "reads from the first address and writes to the second",
         is_program: true,
-        descriptors: 3,
         ..Row::STREAM
     };
 

@@ -132,6 +132,11 @@ impl OpenError {
         matches!(self.errno(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL))
     }
 
+    /// Were there not enough descriptors, in the process or in the system?
+    pub(crate) fn wants_descriptors(&self) -> bool {
+        matches!(self.errno(), Some(libc::EMFILE | libc::ENFILE))
+    }
+
     pub(crate) fn errno(&self) -> Option<i32> {
         self.io_error()?.raw_os_error()
     }
