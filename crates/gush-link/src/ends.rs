@@ -9,8 +9,8 @@ use gush_net::{Error, Way};
 use rustix::fs::FileType;
 use tracing::info;
 
-use crate::address::{Address, Standard, Target};
-use crate::open::{self, End, How, Listener, OpenError, Opened, Peer, os_words};
+use crate::address::Address;
+use crate::open::{self, End, How, Listener, OpenError, Opened, Origin, Peer, os_words};
 use crate::record::Failure;
 
 /// Opens an address that does not listen.
@@ -43,8 +43,9 @@ pub(crate) async fn accept(listener: &mut Listener) -> Result<End, Failure> {
 }
 
 /// Leaves the standard streams of an open end to that end alone.
-pub(crate) fn give_up_standard(address: &Address, how: How) -> Result<(), Failure> {
-    open::give_up_standard(address.target(), &how).map_err(|error| open_failure(&error))
+pub(crate) fn give_up_standard(end: &End, address: &Address) -> Result<(), Failure> {
+    let given_up = open::give_up_standard(end.origin);
+    given_up.map_err(|error| open_failure(&error.at(address.target())))
 }
 
 /// The name of an end in records and messages. The text of a peer is made where somebody reads it: nobody does of most short
@@ -140,7 +141,6 @@ pub(crate) fn is_same_source(a: Option<BorrowedFd<'_>>, b: Option<BorrowedFd<'_>
 }
 
 /// Is `error` about standard output, because nobody reads there any more?
-pub(crate) fn is_reader_gone(error: &Error, end: &Address) -> bool {
-    let is_output = matches!(end.target(), Target::Stdio(Standard::Both | Standard::Output));
-    is_output && error.io_error().is_some_and(|io| io.kind() == io::ErrorKind::BrokenPipe)
+pub(crate) fn is_reader_gone(error: &Error, end: Origin) -> bool {
+    end.is_output && error.io_error().is_some_and(|io| io.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -23,14 +23,12 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
-use crate::address::{Address, Kind};
 use crate::ends::{self, Name};
 use crate::open::{End, How, Keeper, OpenError, os_words};
 use crate::programs::{self, Finish};
 use crate::proxy::{self, HEADER_LIMIT, Header};
 use crate::record::{Ending, Failure};
 use crate::session::{Names, Shared, Turn};
-use crate::shape::shaped;
 use crate::stop;
 use crate::watch::watch;
 
@@ -361,11 +359,11 @@ impl<'a> Life<'a> {
         let settings = &self.shared.settings;
         let (a, b) = self.shared.in_order(&self.shared.client, self.shared.other.address());
         // An option may give an end to datagrams on one side; the other is told of none all the same.
-        let datagrams = first.conduit.is_endless() || second.conduit.is_endless();
-        let devices = is_terminal_device(a, &first) || is_terminal_device(b, &second);
+        let datagrams = first.is_endless() || second.is_endless();
+        let devices = is_terminal_device(&first) || is_terminal_device(&second);
         let are_answers = devices && !says_nothing(&first) && !says_nothing(&second);
-        first.conduit = shaped(first.conduit, a.options());
-        second.conduit = shaped(second.conduit, b.options());
+        first = first.shaped(a.options());
+        second = second.shaped(b.options());
         if settings.one_way {
             // With -u bytes of the other direction are not even taken from their socket.
             first.conduit = first.conduit.read_only();
@@ -479,7 +477,8 @@ impl<'a> Life<'a> {
         match program {
             Finish::Failed(failure) => Course::failed(Ending::ProgramFailed, failure),
             Finish::Well | Finish::Late(_) => {
-                let failure = self.shared.relay_failure(error, &self.names);
+                let failure =
+                    self.shared.relay_failure(error, &self.names, [first.origin, second.origin]);
                 Course::failed(Ending::RelayFailed, failure)
             }
         }
@@ -673,10 +672,8 @@ impl Ways {
 /// Is the end a terminal that was opened by its name, such as a serial line, or a new one that programs may open again and again?
 /// No end of data passes there in either direction. A user's own terminal ends by a key, and that of a program by the program that
 /// leaves it.
-fn is_terminal_device(address: &Address, end: &End) -> bool {
-    let is_device = matches!(address.kind(), Kind::File | Kind::Path);
-    let is_line = is_device && end.conduit.read_fd().is_some_and(rustix::termios::isatty);
-    is_line || end.keeper.holds_a_line()
+fn is_terminal_device(end: &End) -> bool {
+    end.origin.is_line && end.conduit.reads() || end.keeper.holds_a_line()
 }
 
 /// Is the end a file without bytes ahead, or the null device? Its end of data is no sign that somebody has gone.

@@ -11,11 +11,11 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
-use crate::address::{Address, Kind, Opt, Target, quoted_path};
+use crate::address::{Address, Opt, Target, quoted_path};
 use crate::ends::{self, Name};
 use crate::ledger::Ledger;
 use crate::life::{Course, Life};
-use crate::open::{End, How, Listener, Opening, Throttle};
+use crate::open::{End, How, Listener, Opening, Origin, Throttle};
 use crate::record::{Ending, Failure, Record};
 use crate::settings::Settings;
 use crate::stop::{self, Stop};
@@ -185,11 +185,13 @@ impl Shared {
     pub(crate) fn ready(&self, first: &End, second: &mut End) -> Result<(), Failure> {
         let are_sockets =
             first.conduit.stream_socket().is_some() && second.conduit.stream_socket().is_some();
-        let may_be_the_same = !are_sockets || self.are_both_inherited();
+        // Only of inherited sockets can two be the same: one accepted or connected here is new.
+        let are_both_inherited = first.origin.is_inherited && second.origin.is_inherited;
+        let may_be_the_same = !are_sockets || are_both_inherited;
         if may_be_the_same {
             self.settings.check_ends(first, second)?;
         }
-        self.give_up_standard()?;
+        self.give_up_standard(first, second)?;
         let goes_forward = second.conduit.writes();
         if goes_forward
             && may_be_the_same
@@ -201,23 +203,22 @@ impl Shared {
         Ok(())
     }
 
-    /// Are both ends inherited? Only then can two sockets be the same: a socket accepted or connected here is new.
-    fn are_both_inherited(&self) -> bool {
-        let is_inherited = |address: &Address| matches!(address.kind(), Kind::Stdio | Kind::Fd);
-        is_inherited(&self.client) && is_inherited(self.other.address())
-    }
-
     /// Gives up this process's copies of standard descriptors, if the link serves one connection alone.
-    fn give_up_standard(&self) -> Result<(), Failure> {
+    fn give_up_standard(&self, first: &End, second: &End) -> Result<(), Failure> {
         if self.forks {
             return Ok(());
         }
-        let (first, second) = self.in_order(&self.client, self.other.address());
-        ends::give_up_standard(first, self.settings.how(true))?;
-        ends::give_up_standard(second, self.settings.how(false))
+        let (a, b) = self.in_order(&self.client, self.other.address());
+        ends::give_up_standard(first, a)?;
+        ends::give_up_standard(second, b)
     }
 
-    pub(crate) fn relay_failure(&self, error: &Error, names: &Names<'_>) -> Failure {
+    pub(crate) fn relay_failure(
+        &self,
+        error: &Error,
+        names: &Names<'_>,
+        origins: [Origin; 2],
+    ) -> Failure {
         let (first, second) = self.in_order(&names.client, &names.other);
         let addresses = self.in_order(&self.client, self.other.address());
         let is_of_append = error.refusal().is_some_and(gush::Refusal::is_of_append);
@@ -225,10 +226,9 @@ impl Shared {
         let hint = hint.as_deref().or(error.hint());
         let one_way = self.settings.one_way;
         let mut failure = ends::relay_failure(error, first, second, hint, one_way);
-        let (first, second) = addresses;
         failure.reader_gone = match error.end() {
-            Some(gush_net::End::A) => ends::is_reader_gone(error, first),
-            Some(gush_net::End::B) => ends::is_reader_gone(error, second),
+            Some(gush_net::End::A) => ends::is_reader_gone(error, origins[0]),
+            Some(gush_net::End::B) => ends::is_reader_gone(error, origins[1]),
             None => false,
         };
         failure

@@ -3,12 +3,14 @@
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use crate::common::link::{Running, ask, client_of, echo, server};
+use crate::common::link::{Running, ask, client_of, echo, eventually, server};
 use crate::common::tls::Pki;
 use crate::common::{gush, skipped, strace};
+use crate::terminals::{line, opened};
 use gush_test::Port;
 use rustix::net::sockopt;
 use tempfile::TempDir;
@@ -335,6 +337,67 @@ fn a_proxy_header_is_no_datagram_of_a_part() {
     }
 }
 
+/// The streams are left to the end alone, and so the reader behind learns of the end of the data.
+#[test]
+fn an_end_of_data_reaches_standard_output_also_where_that_is_a_part() {
+    let place = server(|mut stream| {
+        stream.write_all(b"answer").unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        drop(stream.read_to_end(&mut Vec::new()));
+    });
+    for streams in ["-", "-|null:", "file:/no/such/file|-", "stdin!!stdout"] {
+        let mut command = gush();
+        command.args(["link", &format!("tcp:{place}"), streams]).stdin(Stdio::piped());
+        let mut link = Running::of(command);
+        let (stdin, mut stdout) = (link.stdin(), link.stdout());
+        let heard = std::thread::spawn(move || {
+            let mut answer = String::new();
+            stdout.read_to_string(&mut answer).unwrap();
+            answer
+        });
+        eventually(streams, || heard.is_finished());
+        assert_eq!(heard.join().unwrap(), "answer", "{streams}");
+        drop(stdin);
+        let (status, _, said) = link.finish();
+        assert_eq!(status.code(), Some(0), "{streams}: {said}");
+    }
+}
+
+#[test]
+fn when_nobody_reads_standard_output_it_ends_silently_also_as_a_part() {
+    for streams in ["-|null:", "null:!!-", "fd:1"] {
+        let mut command = gush();
+        command.args(["link", "-u", "zero:", streams]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        child.stdout.take().unwrap().read_exact(&mut [1; 10]).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let signal = Some(rustix::process::Signal::PIPE.as_raw());
+        assert_eq!(output.status.signal(), signal, "{streams}: {output:?}");
+        assert!(output.stderr.is_empty(), "{streams}: {output:?}");
+    }
+}
+
+/// A line has no end of data, and is told of none.
+#[test]
+fn a_link_to_a_line_ends_once_no_answer_comes_also_where_that_is_a_part() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "question").unwrap();
+    for whole in ["LINE|null:", "file:/no/such/line|file:LINE", "LINE!!LINE", "LINE,crlf|null:"] {
+        let (ours, name) = line();
+        // Without any opener a pseudo-terminal's master has an error instead of silence.
+        let _kept = opened(&name);
+        let address = whole.replace("LINE", &format!("{},raw", name.display()));
+        let link = Running::start(&["--json", file.to_str().unwrap(), &address]);
+        let mut heard = [0; 8];
+        fs::File::from(ours.try_clone().unwrap()).read_exact(&mut heard).unwrap();
+        assert_eq!(&heard, b"question", "{whole}");
+        let (status, _, said) = link.finish();
+        assert_eq!(status.code(), Some(0), "{whole}: {said}");
+        assert!(said.contains("\"ended\":\"lingered\""), "{whole}: {said}");
+    }
+}
+
 #[test]
 fn the_places_for_clients_of_several_targets_fit_into_the_limit_of_descriptors() {
     for other in ["file:/no/such/file|exec:cat,pipes", "zero:!!exec:cat,pipes"] {
@@ -372,4 +435,35 @@ fn a_client_waits_for_descriptors_of_the_first_target() {
     let mut answer = String::new();
     client_of(&link.place()).read_to_string(&mut answer).unwrap();
     assert_eq!(answer, "first", "{}", link.said());
+}
+
+/// Half a second of silence ends datagrams, and no data that only an option makes endless.
+#[test]
+fn a_late_answer_of_a_part_whose_end_is_overlooked_comes() {
+    let place = server(|mut stream| {
+        let question = stream.read_to_end(&mut Vec::new());
+        // Far longer than the answers of datagrams are waited for.
+        std::thread::sleep(Duration::from_millis(1500));
+        drop(question.and_then(|_| stream.write_all(b"late")));
+    });
+    let other = format!("tcp:{place},ignoreeof|null:");
+    let link = Running::start(&[LISTEN, &other]);
+    let mut client = link.client();
+    client.shutdown(Shutdown::Write).unwrap();
+    let mut answer = [0; 4];
+    client.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"late", "{}", link.said());
+}
+
+#[test]
+fn a_part_that_is_the_other_ends_file_is_refused_though_its_data_is_shaped() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "again and again").unwrap();
+    let file = file.display();
+    // Slow, so that a link which reads its own output leaves little behind.
+    let (source, target) = (format!("file:{file},crlf|null:"), format!("file:{file},append"));
+    let (status, _, said) = Running::start(&["--limit", "100k", "-u", &source, &target]).finish();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("input is output"), "{said}");
 }

@@ -17,7 +17,7 @@ use rustix::termios::{ControlModes, InputModes, LocalModes, SpecialCodeIndex, Te
 use tempfile::TempDir;
 
 /// A line: our side, and the name of the other.
-fn line() -> (OwnedFd, PathBuf) {
+pub fn line() -> (OwnedFd, PathBuf) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&ours).unwrap();
     unlockpt(&ours).unwrap();
@@ -27,7 +27,7 @@ fn line() -> (OwnedFd, PathBuf) {
 }
 
 /// Opens a terminal without making this the controlling terminal.
-fn opened(path: &Path) -> File {
+pub fn opened(path: &Path) -> File {
     use std::os::unix::fs::OpenOptionsExt;
     let flags = i32::try_from(rustix::fs::OFlags::NOCTTY.bits()).unwrap();
     File::options().read(true).write(true).custom_flags(flags).open(path).unwrap()

@@ -50,10 +50,15 @@ impl Entry for Joined {
             (Some(one), None) | (None, Some(one)) => return Ok(Opened::One(one)),
             (None, None) => return Err(OpenError::said("open", "it is neither read nor written")),
         };
+        // Shaped apart: each option is that of one direction.
+        let [source, target] =
+            [source, target].map(|end| Box::new(end).shaped(&Options::default()));
+        let origin = source.origin.and(target.origin);
         let conduit = Conduit::joined(source.conduit, target.conduit);
         let mut end = End::new(conduit, Peer::Other(format!("{}!!{}", source.peer, target.peer)));
         end.keeper = source.keeper.and(target.keeper);
         end.is_introduced = target.is_introduced;
+        end.origin = origin;
         Ok(Opened::One(end))
     }
 }

@@ -335,5 +335,8 @@ async fn writer(fifo: &OwnedFd) -> io::Result<()> {
 
 fn end(fd: OwnedFd, name: &str, options: &Options, how: &How) -> Result<End, OpenError> {
     let conduit = Conduit::new(fd).map_err(|error| OpenError::new("open", error))?;
-    End::new(how.narrowed(conduit)?, Peer::Other(name.to_owned())).set_as_terminal(options)
+    let mut end = End::new(how.narrowed(conduit)?, Peer::Other(name.to_owned()));
+    let fd = end.conduit.read_fd().or_else(|| end.conduit.write_fd());
+    end.origin.is_line = fd.is_some_and(rustix::termios::isatty);
+    end.set_as_terminal(options)
 }

@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use gush_net::Conduit;
 
 use super::error::OpenError;
-use super::{End, How, Peer};
-use crate::address::{Inherited, Options, Standard, Target};
+use super::{End, How, Origin, Peer};
+use crate::address::{Inherited, Options, Standard};
 
 /// The first descriptor that a service manager hands over (sd_listen_fds(3)).
 const FIRST: i32 = 3;
@@ -29,7 +29,10 @@ pub(crate) fn stdio(which: Standard, options: &Options, how: &How) -> Result<End
         }
     };
     let conduit = conduit.map_err(|error| OpenError::new("open", error))?;
-    End::new(conduit, Peer::Other("-".into())).set_as_terminal(options)
+    let mut end = End::new(conduit, Peer::Other("-".into()));
+    end.origin =
+        Origin { is_input: reads, is_output: writes, is_inherited: true, ..Origin::default() };
+    end.set_as_terminal(options)
 }
 
 /// A duplicate of standard input (0) or output (1).
@@ -54,50 +57,28 @@ pub(crate) fn is_closed(number: usize) -> OpenError {
 
 const STANDARD: [&str; 3] = ["standard input", "standard output", "standard error"];
 
-/// Puts /dev/null in the place of each standard stream that `target` duplicated. Only then does the process
+/// Puts /dev/null in the place of each standard stream that an end has duplicated. Only then does the process
 /// behind the stream see our end of data, and no program started later can take bytes of the stream.
 ///
 /// Called once both ends of a link are open, because the second end may name the stream of the first.
-pub(crate) fn give_up_standard(target: &Target, how: &How) -> Result<(), OpenError> {
-    let (input, output) = standard_streams(target, how);
-    if !input && !output {
+pub(crate) fn give_up_standard(origin: Origin) -> Result<(), OpenError> {
+    if !origin.is_input && !origin.is_output {
         return Ok(());
     }
     // Not merely closed: the next file opened would get number 0 or 1.
     let null = std::fs::File::options().read(true).write(true).open("/dev/null");
-    let null = null.map_err(|error| OpenError::new("open /dev/null", error).at(target))?;
-    for (number, used) in [(0, input), (1, output)] {
+    let null = null.map_err(|error| OpenError::new("open /dev/null", error))?;
+    for (number, used) in [(0, origin.is_input), (1, origin.is_output)] {
         if used {
             let given_up = match number {
                 0 => rustix::stdio::dup2_stdin(&null),
                 _ => rustix::stdio::dup2_stdout(&null),
             };
-            given_up.map_err(|errno| {
-                OpenError::new(format!("take {}", STANDARD[number]), errno).at(target)
-            })?;
+            given_up
+                .map_err(|errno| OpenError::new(format!("take {}", STANDARD[number]), errno))?;
         }
     }
     Ok(())
-}
-
-/// Which of the standard streams `target` names: input, output.
-fn standard_streams(target: &Target, how: &How) -> (bool, bool) {
-    match target {
-        Target::Stdio(which) => {
-            (how.reads() && *which != Standard::Output, how.writes() && *which != Standard::Input)
-        }
-        Target::Fd(number) => (*number == 0, *number == 1),
-        Target::Joined(parts) => {
-            let [read, written] = &**parts;
-            let source = standard_streams(read.target(), &how.clone().read_only());
-            let output = standard_streams(written.target(), &how.clone().write_only());
-            (
-                (how.reads() && source.0) || (how.writes() && output.0),
-                (how.reads() && source.1) || (how.writes() && output.1),
-            )
-        }
-        _ => (false, false),
-    }
 }
 
 pub(crate) fn numbered(number: i32, options: &Options, how: &How) -> Result<End, OpenError> {
@@ -108,7 +89,14 @@ pub(crate) fn numbered(number: i32, options: &Options, how: &How) -> Result<End,
     };
     let fd = standard.unwrap_or_else(|| take(number, how.is_once()))?;
     let conduit = Conduit::inherited(fd).map_err(|error| OpenError::new("open", error))?;
-    End::new(how.narrowed(conduit)?, Peer::Other(format!("fd:{number}"))).set_as_terminal(options)
+    let mut end = End::new(how.narrowed(conduit)?, Peer::Other(format!("fd:{number}")));
+    end.origin = Origin {
+        is_input: number == 0,
+        is_output: number == 1,
+        is_inherited: true,
+        ..Origin::default()
+    };
+    end.set_as_terminal(options)
 }
 
 fn take(number: i32, once: bool) -> Result<OwnedFd, OpenError> {

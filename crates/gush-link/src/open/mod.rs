@@ -196,6 +196,40 @@ pub struct End {
     handshake: Option<Arc<dyn Handshake>>,
     /// Has a part of the end been told by a PROXY header where the client comes from?
     pub(crate) is_introduced: bool,
+    /// Where the descriptors come from.
+    pub(crate) origin: Origin,
+    /// The options that shape the data, where the address is the chosen one of several. They apply once both ends are checked: of a
+    /// shaped conduit neither the descriptors nor the properties are seen.
+    shape: Option<Box<Options>>,
+}
+
+/// Facts of an end that only its opener knows. They are kept with the end, because the address may be one of several (`A|B`) or
+/// a part of another (`A!!B`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// Was standard input duplicated?
+    pub is_input: bool,
+    /// Was standard output duplicated?
+    pub is_output: bool,
+    /// Was a descriptor inherited? The other end may have the same one.
+    pub is_inherited: bool,
+    /// Was a terminal opened by its name, such as a serial line?
+    pub is_line: bool,
+    /// Has what is written no end of data, as UDP has none? An option that makes the data read endless says nothing of that.
+    pub is_endless: bool,
+}
+
+impl Origin {
+    /// Of an end of which `self` is read and `written` is written. It is a line only if both are.
+    pub fn and(self, written: Self) -> Self {
+        Self {
+            is_input: self.is_input || written.is_input,
+            is_output: self.is_output || written.is_output,
+            is_inherited: self.is_inherited || written.is_inherited,
+            is_line: self.is_line && written.is_line,
+            is_endless: written.is_endless,
+        }
+    }
 }
 
 /// The exchange of two peers before the first byte, such as the handshake of TLS.
@@ -217,7 +251,24 @@ impl End {
             chosen: None,
             handshake: None,
             is_introduced: false,
+            origin: Origin::default(),
+            shape: None,
         }
+    }
+
+    /// The end with its data in the shape that `options`, those of its address, and those of the chosen part say.
+    pub(crate) fn shaped(mut self: Box<Self>, options: &Options) -> Box<Self> {
+        self.origin.is_endless = self.is_endless();
+        if let Some(own) = self.shape.take() {
+            self.conduit = shaped(self.conduit, &own);
+        }
+        self.conduit = shaped(self.conduit, options);
+        self
+    }
+
+    /// Has the end no end of data, as UDP has none, but for options that shape the data?
+    pub(crate) fn is_endless(&self) -> bool {
+        self.origin.is_endless || self.conduit.is_endless()
     }
 
     /// Tells the peer by a PROXY header where the client comes from, before anything else is said; only once.
@@ -390,7 +441,9 @@ pub(crate) fn open_one<'a>(
                     end = end.shaken().await.map_err(|error| error.at(address.target()))?;
                     end.conduit = how.narrowed(end.conduit)?;
                 }
-                Ok(End { conduit: shaped(end.conduit, address.options()), ..end })
+                // That of a part of this address is there already: several addresses have no options beside those of each.
+                end.shape.get_or_insert_with(|| Box::new(address.options().clone()));
+                Ok(end)
             }
             Opened::Listener(_) => Err(OpenError::said("open", "it listens").at(address.target())),
         }

@@ -25,7 +25,7 @@ use unshut::Unshut;
 pub(crate) fn shaped(conduit: Conduit, options: &Options) -> Conduit {
     // Datagrams have no end to be overlooked or kept back.
     let has_end = !conduit.is_endless();
-    let conduit = match has_end && options.is_on(Opt::IgnoreEof) {
+    let conduit = match has_end && conduit.reads() && options.is_on(Opt::IgnoreEof) {
         true => around(conduit, Tail::default()),
         false => conduit,
     };
