@@ -14,7 +14,7 @@ use rustix::io::{self, Errno, retry_on_intr};
 
 use crate::beside::{NAME_MAX_BYTES, start_of};
 use crate::parents;
-use crate::place::{Place, proc_path};
+use crate::place::{Place, proc_path, same_file};
 use crate::remedy;
 use crate::tree::journal::{self, Fingerprint, Journal};
 
@@ -27,6 +27,21 @@ struct Pending {
     /// `None` is the current directory.
     dir: Option<OwnedFd>,
     name: PathBuf,
+}
+
+impl Pending {
+    fn dir(&self) -> BorrowedFd<'_> {
+        self.dir.as_ref().map_or(CWD, AsFd::as_fd)
+    }
+
+    /// Is this the name in that directory? A directory is another one's bind mount, or at the end of a link.
+    fn is_at(&self, dir: BorrowedFd<'_>, name: &Path) -> bool {
+        let stat = |dir, name| Place::below(dir, name, name).stat(false);
+        self.name.file_name() == name.file_name()
+            && stat(self.dir(), &self.name)
+                .and_then(|ours| Ok(same_file(&ours, &stat(dir, name)?)))
+                .unwrap_or(true)
+    }
 }
 
 fn pending() -> MutexGuard<'static, Vec<Pending>> {
@@ -47,10 +62,9 @@ fn pending() -> MutexGuard<'static, Vec<Pending>> {
 /// ```
 pub fn remove_temporaries() {
     let pending = pending();
-    for Pending { dir, name, .. } in pending.iter() {
-        let dir = dir.as_ref().map_or(CWD, AsFd::as_fd);
+    for entry in pending.iter() {
         // The process is about to die of a signal: nobody could be told of a failure.
-        let _ = fs::unlinkat(dir, name, AtFlags::empty());
+        let _ = fs::unlinkat(entry.dir(), &entry.name, AtFlags::empty());
     }
     // The lock stays held: no thread makes another name before the process has ended.
     mem::forget(pending);
@@ -182,8 +196,12 @@ fn is_marked(name: &OsStr, mark: Fingerprint) -> bool {
 pub(crate) fn remove_leftovers(dir: BorrowedFd<'_>, mark: Fingerprint) {
     let Ok(entries) = fs::Dir::read_from(dir) else { return };
     for entry in entries.flatten() {
-        if is_marked(OsStr::from_bytes(entry.file_name().to_bytes()), mark) {
-            let _ = fs::unlinkat(dir, entry.file_name(), AtFlags::empty());
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if is_marked(name, mark) {
+            let pending = pending();
+            if !pending.iter().any(|ours| ours.is_at(dir, Path::new(name))) {
+                let _ = fs::unlinkat(dir, name, AtFlags::empty());
+            }
         }
     }
 }
@@ -354,6 +372,35 @@ mod tests {
         assert_eq!(names(dir.path()).len(), 6 + kept.len());
         remove_leftovers(File::open(dir.path()).unwrap().as_fd(), ours);
         assert_eq!(names(dir.path()), kept);
+    }
+
+    /// Two directories of a target are one by a bind mount, or by links that are followed.
+    #[test]
+    fn a_temporary_name_in_use_is_no_leftover() {
+        let dir = tempfile::tempdir().unwrap();
+        let [journal, path, other] = ["journal", "f", "g"].map(|name| dir.path().join(name));
+        let journal = Journal::open_at(&Place::here(&journal), 7, "").unwrap();
+        let mark = journal.mark().unwrap();
+        let target = Place { journal: Some(&journal), ..Place::here(&path) };
+        let (temporary, ()) = Temporary::make(target, |place| {
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+            place.open(flags, Mode::from(0o600)).map(drop)
+        })
+        .unwrap();
+        let ours = temporary.name.file_name().unwrap().to_owned();
+        assert!(is_marked(&ours, mark));
+        // The same name in another directory is one, and so is another name beside ours.
+        let below = dir.path().join("below");
+        std::fs::create_dir(&below).unwrap();
+        let leftovers = [below.join(&ours), dir.path().join(marked_name("g".as_ref(), mark, 0))];
+        leftovers.iter().for_each(|leftover| std::fs::write(leftover, "").unwrap());
+        for dir in [dir.path(), &below] {
+            remove_leftovers(File::open(dir).unwrap().as_fd(), mark);
+        }
+        assert_eq!(names(&below), [""; 0]);
+        assert_eq!(names(dir.path()), [ours.to_str().unwrap(), "below", "journal"]);
+        temporary.rename_to(&other, true).unwrap();
+        assert_eq!(names(dir.path()), ["below", "g", "journal"]);
     }
 
     #[test]

@@ -282,22 +282,32 @@ fn temporary_names_that_a_killed_copy_left_go_with_the_copy_that_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let [source, target] = ["a", "d"].map(|name| dir.path().join(name));
     fs::create_dir_all(source.join("below")).unwrap();
-    fs::create_dir_all(target.join("below")).unwrap();
+    fs::create_dir_all(&target).unwrap();
     fs::write(source.join("below/f"), "new").unwrap();
-    fs::write(target.join("below/f"), "old").unwrap();
-    // Looks like a temporary name, and is another's.
-    fs::write(target.join("below/.f.gush-aaaaaa"), "").unwrap();
-    let mut traced = match strace(&["-e", "inject=renameat:signal=KILL"]) {
-        Ok(traced) => traced,
-        Err(why) => return skipped(&why),
-    };
-    traced.args(["cp", "-aT", "--atomic", "--resume", "a", "d"]).current_dir(dir.path());
-    assert!(!traced.output().unwrap().status.success());
-    assert_eq!(fs::read(target.join("below/f")).unwrap(), b"old");
-    assert_eq!(names(&target.join("below")).len(), 3, "the temporary name stays");
-    succeeds(dir.path(), &["-aT", "--atomic", "--resume", "a", "d"]);
-    assert_eq!(names(&target.join("below")), [".f.gush-aaaaaa", "f"]);
-    assert_eq!(fs::read(target.join("below/f")).unwrap(), b"new");
+    for option in ["--threads=2", "--keep-directory-symlink"] {
+        let below = target.join("below");
+        if option == "--keep-directory-symlink" {
+            fs::rename(&below, target.join("elsewhere")).unwrap();
+            symlink("elsewhere", &below).unwrap();
+        } else {
+            fs::create_dir(&below).unwrap();
+        }
+        fs::write(below.join("f"), "old").unwrap();
+        // Looks like a temporary name, and is another's.
+        fs::write(below.join(".f.gush-aaaaaa"), "").unwrap();
+        let words = ["-aT", "--atomic", "--resume", option, "a", "d"];
+        let mut traced = match strace(&["-e", "inject=renameat:signal=KILL"]) {
+            Ok(traced) => traced,
+            Err(why) => return skipped(&why),
+        };
+        traced.arg("cp").args(words).current_dir(dir.path());
+        assert!(!traced.output().unwrap().status.success());
+        assert_eq!(fs::read(below.join("f")).unwrap(), b"old");
+        assert_eq!(names(&below).len(), 3, "the temporary name stays");
+        succeeds(dir.path(), &words);
+        assert_eq!(names(&below), [".f.gush-aaaaaa", "f"], "{option}");
+        assert_eq!(fs::read(below.join("f")).unwrap(), b"new");
+    }
 }
 
 /// Another user's journal could say that files are done which are not.

@@ -436,11 +436,10 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
 
     /// Removes what the killed copy that this one goes on with has left under temporary names.
     fn remove_leftovers(&self, dir: &Arc<Dir>) {
-        let Common { options, extent, journal, .. } = self.walk.common;
+        let Common { extent, journal, .. } = self.walk.common;
         let Some(journal) = journal else { return };
-        // By links in the target two directories may be one, in which another thread has a temporary name at this moment.
-        let is_left_alone =
-            dir.is_new || options.keep_directory_symlink || matches!(extent, Extent::Rest { .. });
+        // After the shares rank 0 has been in every directory.
+        let is_left_alone = dir.is_new || matches!(extent, Extent::Rest { .. });
         if !is_left_alone
             && let Some(mark) = journal.earlier_mark()
             && let Ok(pair) = self.pair(dir)
