@@ -101,15 +101,20 @@ pub(super) fn size_of(source: &Stat) -> u64 {
     u64::try_from(source.st_size).unwrap_or(0)
 }
 
-/// Is a file copied in pieces, if nothing is at the target? A name among several is linked, a clone shares blocks of whole files, a
-/// source is watched by one process, and sendfile(2) takes no offset of the target.
-pub(super) fn is_divided(options: &Options, source: &Stat) -> bool {
+/// Do ranks with these options copy files in pieces? A clone shares blocks of whole files, a source is watched by one process, and
+/// sendfile(2) takes no offset of the target.
+pub(super) fn are_made(options: &Options) -> bool {
     options.data
         && options.make == Make::Copy
         && !options.dry_run
         && !options.stable
         && options.moving.reflink != Reflink::Always
         && data::takes_offsets(options)
+}
+
+/// Is a file copied in pieces, if nothing is at the target? A name among several is linked.
+pub(super) fn is_divided(options: &Options, source: &Stat) -> bool {
+    are_made(options)
         // A file with several names belongs to the rank that links them.
         && !(options.preserve.links && source.st_nlink > 1)
         && kind(source) == FileType::RegularFile

@@ -201,6 +201,10 @@ impl<'a> Taker<'a> {
     /// # Errors
     /// If the state cannot be read. What fails of a file is told to `events`.
     pub(super) fn take(&mut self, events: &mut dyn Events) -> Result<Duration, Error> {
+        // Announced by a launch with other options: the owners and rank 0 copy these files whole.
+        if !parts::are_made(self.common.options) {
+            return Ok(Duration::ZERO);
+        }
         let take_of_all = |taker: &mut Self, links| taker.take_of_all(links, events);
         look_and_take(self, Instant::now, |taker| taker.new_links(), take_of_all)
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{end, share_of, start, state, tree, wait_for};
+use super::{both, end, share_of, start, state, tree, wait_for};
 use crate::common::cp::{names, stderr};
 use crate::common::{gush, noise};
 
@@ -215,4 +215,35 @@ fn a_rank_whose_messages_nobody_reads_dies_of_a_signal_at_once() {
     wait_for(&dir.path().join(".d.gush-shards/rank-1.journal"));
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(Signal::INT.as_raw()));
+}
+
+/// The killed launch has announced the file, and no piece can be copied by a method that takes no offset.
+#[test]
+fn ranks_that_make_no_pieces_go_on_where_a_file_was_divided() {
+    for option in ["--method=sendfile", "--stable"] {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("a")).unwrap();
+        fs::write(dir.path().join("a/data"), noise(68_000_001, 7)).unwrap();
+        let words = ["-a", "--resume", "a", "d"];
+        // So slow that a piece takes seconds.
+        let slow = [&["--limit=2M", "--threads=1"][..], &words].concat();
+        let mut lost = ["0/2", "1/2"].map(|shard| start(dir.path(), shard, &slow));
+        let shards = dir.path().join(".d.gush-shards");
+        let is_announced = || {
+            let names = fs::read_dir(&shards).into_iter().flatten();
+            names.flatten().any(|entry| entry.path().extension().is_some_and(|end| end == "claims"))
+        };
+        while !is_announced() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for rank in &mut lost {
+            rank.kill().unwrap();
+            rank.wait().unwrap();
+        }
+        for (status, said) in both(dir.path(), &[&[option][..], &words].concat()) {
+            assert_eq!(status, Some(0), "{option}: {said}");
+        }
+        assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")), "{option}");
+        assert_eq!(names(dir.path()), ["a", "d"], "{option}");
+    }
 }
