@@ -40,7 +40,10 @@ fn a_name_of_a_closed_standard_descriptor_is_an_error_and_no_byte_is_lost() {
         ("g cat -n in <&-", "cat: in: open failed: Bad file descriptor"),
         ("g tee /dev/stdout <a >&-", "tee: /dev/stdout: open failed: Bad file descriptor"),
         ("g tee further </dev/null >&-", "tee: further: open failed: Bad file descriptor"),
-        ("g pv -o /dev/stdout a >&- || exit 1", "pv: /dev/stdout: Bad file descriptor"),
+        (
+            "g pv -o /dev/stdout a >&- || exit 1",
+            "pv: /dev/stdout: open failed: Bad file descriptor",
+        ),
         ("g pv -U out a >&- | cat; exit $((PIPESTATUS[0] == 2))", "Bad file descriptor"),
         ("g link -u a /dev/stdout >&-", "standard output is closed"),
         ("g link -u file:out a >&-", "standard output is closed"),
