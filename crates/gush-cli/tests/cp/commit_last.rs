@@ -77,47 +77,46 @@ fn what_is_in_a_directory_that_comes_last_comes_last() {
     assert_eq!(below(&dir.path().join("d")), ["meta", "z", "z/in the way"]);
 }
 
+/// Copies `a` to `d`, and returns the calls before the one that makes a manifest, with the path of each descriptor.
+fn calls_before_the_manifest(dir: &Path) -> Result<Vec<String>, String> {
+    let mut traced = strace(&["-y", "-o", "calls", "-e", "trace=openat,linkat,fsync"])?;
+    let options = ["cp", "-r", "--threads=1", "--commit-last=MANIFEST", "a", "d"];
+    let output = traced.args(options).current_dir(dir).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let calls = fs::read_to_string(dir.join("calls")).unwrap();
+    let is_made = |call: &str| call.contains("\"MANIFEST\"") && call.contains("linkat(");
+    let before: Vec<_> =
+        calls.lines().take_while(|call| !is_made(call)).map(str::to_owned).collect();
+    assert!(before.len() < calls.lines().count(), "{calls}");
+    Ok(before)
+}
+
 #[test]
 fn every_directory_that_waits_is_on_stable_storage_before_the_first_manifest() {
     let dir = tree(&["a/b/MANIFEST", "a/c/MANIFEST", "a/d/e/MANIFEST"]);
     for name in ["b", "c", "d/e"] {
         fs::create_dir(dir.path().join("a").join(name).join("empty")).unwrap();
     }
-    let mut traced = match strace(&["-y", "-o", "calls", "-e", "trace=openat,linkat,fsync"]) {
-        Ok(traced) => traced,
+    let calls = match calls_before_the_manifest(dir.path()) {
+        Ok(calls) => calls,
         Err(why) => return skipped(&why),
     };
-    let options = ["cp", "-r", "--threads=1", "--commit-last=MANIFEST", "a", "t"];
-    let output = traced.args(options).current_dir(dir.path()).output().unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
-    let calls = fs::read_to_string(dir.path().join("calls")).unwrap();
-    let is_made = |call: &str| call.contains("\"MANIFEST\"") && call.contains("linkat(");
-    let before: Vec<_> = calls.lines().take_while(|call| !is_made(call)).collect();
-    assert!(before.len() < calls.lines().count(), "{calls}");
-    for name in ["t", "t/b", "t/c", "t/d", "t/d/e"] {
-        let is_synced =
-            |call: &&str| call.contains("fsync(") && call.contains(&format!("/{name}>"));
-        assert!(before.iter().any(is_synced), "{name}: {calls}");
+    for name in ["d", "d/b", "d/c", "d/d", "d/d/e"] {
+        let is_synced = |call: &str| call.contains("fsync(") && call.contains(&format!("/{name}>"));
+        assert!(calls.iter().any(|call| is_synced(call)), "{name}: {calls:#?}");
     }
 }
 
 #[test]
 fn all_else_is_on_stable_storage_before_the_manifest_is_made() {
     let dir = tree(&["a/MANIFEST", "a/b/f", "a/c/g", "a/z"]);
-    let mut traced = match strace(&["-o", "calls", "-e", "trace=openat,linkat,fsync"]) {
-        Ok(traced) => traced,
+    let calls = match calls_before_the_manifest(dir.path()) {
+        Ok(calls) => calls,
         Err(why) => return skipped(&why),
     };
-    let options = ["cp", "-r", "--threads=1", "--commit-last=MANIFEST", "a", "d"];
-    let output = traced.args(options).current_dir(dir.path()).output().unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
-    let calls = fs::read_to_string(dir.path().join("calls")).unwrap();
-    let is_made = |call: &str| call.contains("\"MANIFEST\"") && call.contains("linkat(");
-    let before: Vec<_> = calls.lines().take_while(|call| !is_made(call)).collect();
-    assert!(before.len() < calls.lines().count(), "{calls}");
-    let synced = before.iter().filter(|call| call.contains("fsync(")).count();
+    let synced = calls.iter().filter(|call| call.contains("fsync(")).count();
     // Three files and their directories, the two directories that are complete, and the root.
     const FEWEST: usize = 3 + 3 + 2 + 1;
-    assert!(synced >= FEWEST, "{calls}");
-    assert!(before.iter().filter(|call| call.contains("O_CREAT")).count() >= 3, "{calls}");
+    assert!(synced >= FEWEST, "{calls:#?}");
+    assert!(calls.iter().filter(|call| call.contains("O_CREAT")).count() >= 3, "{calls:#?}");
 }

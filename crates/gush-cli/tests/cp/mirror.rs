@@ -6,19 +6,9 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::common::cp::{fails, names, stderr, stdout, succeeds, with_mounts};
+use crate::common::cp::{fails, names, stderr, stdout, succeeds, tree, with_mounts};
 use crate::common::{copied_gush, nobody, skipped, strace};
 use rustix::fs::{CWD, FileType};
-
-fn tree(files: &[&str]) -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    for name in files {
-        let path = dir.path().join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, name).unwrap();
-    }
-    dir
-}
 
 #[test]
 fn what_the_source_lacks_goes() {
