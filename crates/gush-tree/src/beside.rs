@@ -2,16 +2,30 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 pub(crate) use gush_process::start_of_name as start_of;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::destination::strip_trailing_slashes;
+
 /// The longest name of a directory entry (NAME_MAX of limits.h).
 pub(crate) const NAME_MAX_BYTES: usize = 255;
 
+/// The path of the state with this suffix beside a target; `None` where the target's path ends in no name of its own.
+pub(crate) fn state_beside(target: &Path, suffix: &str) -> Option<PathBuf> {
+    let target = strip_trailing_slashes(target);
+    let of = target.file_name()?;
+    // `a/.` has the name `a`, which is no name of `a/.` itself.
+    if target.as_os_str().as_bytes().ends_with(b"/.") {
+        return None;
+    }
+    Some(target.with_file_name(hidden_name(of, suffix)))
+}
+
 /// `.NAME` with `suffix` behind. Where that is longer than a directory entry, NAME loses its last bytes, and a fingerprint of all of NAME
 /// takes their place: two long names that differ in their last bytes alone have state of their own.
-pub(crate) fn hidden_name(of: &OsStr, suffix: &str) -> OsString {
+fn hidden_name(of: &OsStr, suffix: &str) -> OsString {
     let of = of.as_bytes();
     let room_bytes = NAME_MAX_BYTES - ".".len() - suffix.len();
     let mut name = OsString::from(".");

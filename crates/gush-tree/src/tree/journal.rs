@@ -21,7 +21,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::process;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::beside::hidden_name;
+use crate::beside::state_beside;
 use crate::destination::strip_trailing_slashes;
 use crate::error::Error;
 use crate::options::Options;
@@ -126,13 +126,7 @@ fn format_of(first: &[u8]) -> Option<u32> {
 /// ```
 #[must_use]
 pub fn journal_beside(target: &Path) -> Option<PathBuf> {
-    let target = strip_trailing_slashes(target);
-    let of = target.file_name()?;
-    // `a/.` has the name `a`, which is no name of `a/.` itself.
-    if target.as_os_str().as_bytes().ends_with(b"/.") {
-        return None;
-    }
-    Some(target.with_file_name(hidden_name(of, SUFFIX)))
+    state_beside(target, SUFFIX)
 }
 
 /// Some 128 bits of blake3: no two things have the same by chance.

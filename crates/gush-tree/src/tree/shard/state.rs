@@ -14,8 +14,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::process;
 
 use super::{Shard, Share};
-use crate::beside::hidden_name;
-use crate::destination::strip_trailing_slashes;
+use crate::beside::state_beside;
 use crate::error::Error;
 use crate::file::Common;
 use crate::place::{Place, kind};
@@ -49,12 +48,7 @@ const REMOVE_TRIES_EVERY: Duration = Duration::from_millis(10);
 /// ```
 #[must_use]
 pub fn shards_beside(target: &Path) -> Option<PathBuf> {
-    let target = strip_trailing_slashes(target);
-    let of = target.file_name()?;
-    if target.as_os_str().as_bytes().ends_with(b"/.") {
-        return None;
-    }
-    Some(target.with_file_name(hidden_name(of, SUFFIX)))
+    state_beside(target, SUFFIX)
 }
 
 /// Refuses a copy by one process that shall go on where ranks have begun: the ranks may still write, and what they have done stands in their own journals.
