@@ -118,7 +118,8 @@ fn measure(
         screen.show(&format!("\n{title}"));
     }
     for Absent { label, program } in &contest.absent {
-        talker.say(format_args!("{label}: {}: left out", gush_lab::contend::absence(program)));
+        talker
+            .say(format_args!("{label}: {}: left out", gush_lab::contend::absence(program, label)));
     }
     contest.notes.iter().for_each(|note| talker.say(note));
     screen.set_outlook(outlook(pace));

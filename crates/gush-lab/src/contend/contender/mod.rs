@@ -340,20 +340,24 @@ impl Contender {
     }
 }
 
-/// Why a command's program cannot be run: nothing has the name, or something that is no program.
+/// Why a command's program cannot be run, to be told behind the command's label: nothing has the name, or something that is no program.
+/// A label that is the program's name is not said again.
 ///
 /// ```
-/// assert_eq!(gush_lab::contend::absence("nosuch"), "nosuch is not installed");
-/// assert_eq!(gush_lab::contend::absence("target/nosuch"), "target/nosuch does not exist");
+/// use gush_lab::contend::absence;
+/// assert_eq!(absence("nosuch", "tool"), "nosuch is not installed");
+/// assert_eq!(absence("target/nosuch", "tool"), "target/nosuch does not exist");
+/// assert_eq!(absence("nosuch", "nosuch"), "is not installed");
 /// ```
 #[must_use]
-pub fn absence(program: &str) -> String {
-    match Path::new(program).exists() {
-        true => format!("{program} is no program (a file of comparisons ends in .toml)"),
+pub fn absence(program: &str, label: &str) -> String {
+    let why = match Path::new(program).exists() {
+        true => "is no program (a file of comparisons ends in .toml)",
         // Looked for in this place alone, where a build would put the program.
-        false if program.contains('/') => format!("{program} does not exist"),
-        false => format!("{program} is not installed"),
-    }
+        false if program.contains('/') => "does not exist",
+        false => "is not installed",
+    };
+    if program == label { why.to_owned() } else { format!("{program} {why}") }
 }
 
 /// `text` without the characters that an export refuses.

@@ -79,9 +79,7 @@ impl Case for Turn {
         let contender = &self.0;
         let left_out = |program: Option<String>| match program {
             Some(program) => {
-                let why = absence(&program);
-                // The message is told behind the label of the command.
-                let why = why.strip_prefix(&format!("{} ", contender.label())).unwrap_or(&why);
+                let why = absence(&program, contender.label());
                 Err(Error::refused(format!("{why}: left out")))
             }
             None => Ok(()),
