@@ -14,8 +14,8 @@ use crate::ledger::{Ledger, Limit};
 /// program's ends of its sockets, and the pipe by which a failed exec(2) is told), two for a lookup, one for a request for metrics.
 /// One of each at once fits.
 const SPARE: u64 = 8;
-/// An epoll, its waker and its copies, for each further thread's runtime.
-const EACH_THREAD: u64 = 4;
+/// An epoll, its waker and its copies, for each further thread's runtime, and the thread's copy of the listener.
+const EACH_THREAD: u64 = 5;
 /// Descriptors open from the start, if /proc does not tell.
 const AT_START: u64 = 32;
 
@@ -55,11 +55,16 @@ impl Places {
         &self.short
     }
 
+    /// A place, if one is free.
+    pub fn free_now(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.free).try_acquire_owned().ok()
+    }
+
     /// Waits for a place, which dropping the permit gives back. Every wait is counted, and the first one is
     /// told.
     pub async fn take(&self, ledger: &Ledger) -> Option<OwnedSemaphorePermit> {
         // Without waiting first, so that a warning is given only where somebody has to wait.
-        if let Ok(place) = Arc::clone(&self.free).try_acquire_owned() {
+        if let Some(place) = self.free_now() {
             return Some(place);
         }
         if ledger.waits_at(self.limit) {

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use gush_process::with_unit;
-use tokio::sync::{Mutex, OwnedSemaphorePermit, mpsc};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, mpsc, watch};
 use tracing::error;
 
 use crate::address::Address;
@@ -19,7 +19,7 @@ use crate::roles::Roles;
 use crate::session::{Arrival, EARLY_WARNINGS, Other, Shared};
 use crate::settings::Settings;
 use crate::stop::{Ending, Stop};
-use crate::workers::{self, Client, Seat, Workers};
+use crate::workers::{self, Chair, Client, Seat, Taker, Workers};
 
 /// Runs a link to its end.
 ///
@@ -177,6 +177,35 @@ impl Client for Accepted {
     }
 }
 
+/// A further thread's own access to the clients of a listener.
+struct Spare {
+    listener: Listener,
+    places: Arc<Places>,
+    open: Arc<Open>,
+    /// Told, or closed, once no more clients are taken. Dropped last: the others' end shows that the listener is closed.
+    taking: watch::Receiver<()>,
+}
+
+impl Taker for Spare {
+    async fn take(self, chair: Chair) {
+        let Self { mut listener, places, open, mut taking } = self;
+        let place = || chair.has_fewest().then(|| places.free_now()).flatten();
+        loop {
+            let over = async {
+                let _ = taking.changed().await;
+            };
+            let Some(Some((client, place))) = until(over, listener.spare(place)).await else {
+                break;
+            };
+            let arrival = open.shared.arrived(client);
+            chair.serve(Accepted { arrival, _place: Some(place), open: Arc::clone(&open) });
+            tokio::task::yield_now().await;
+        }
+        drop(listener);
+        drop(taking);
+    }
+}
+
 /// Serves every client until draining is wanted, then lets connected clients finish.
 async fn serve_all(
     mut listener: Listener,
@@ -185,6 +214,8 @@ async fn serve_all(
 ) -> Result<(), Failure> {
     let threads = shared.settings.most_threads();
     let places = Places::new(max_children, &shared.client, shared.other.address(), threads);
+    let places = Arc::new(places);
+    let taking = watch::Sender::new(());
     // Without a limit senders of UDP that have gone would keep their descriptors.
     listener.limit_stays();
     listener.makes_room_while(places.are_short());
@@ -202,11 +233,22 @@ async fn serve_all(
             None => break Ok(()),
             Some((Ok(client), _place)) => {
                 let arrival = shared.arrived(client);
-                workers.serve(Accepted { arrival, _place, open: Arc::clone(&open) });
+                workers.serve(Accepted { arrival, _place, open: Arc::clone(&open) }, || {
+                    // Two listeners bring their clients together in the order in which both came.
+                    let Other::Address(_) = shared.other else { return None };
+                    let (places, open) = (Arc::clone(&places), Arc::clone(&open));
+                    let (listener, taking) = (listener.second()?, taking.subscribe());
+                    Some(Spare { listener, places, open, taking })
+                });
+                // The client's turn, and that of threads that take the next one themselves.
+                tokio::task::yield_now().await;
             }
             Some((Err(failure), _)) => break Err(failure),
         }
     };
+    // Refused from here on, and not left in a queue that is still open elsewhere.
+    let _ = taking.send(());
+    taking.closed().await;
     drop(listener);
     // Our own half, which would keep the channel open for ever.
     drop(open);

@@ -2,12 +2,13 @@
 //!
 //! A client's two sockets, pipe and timers stay on one thread: nothing changes threads, and a message wakes
 //! only the thread that passes it on. The accepting thread serves too, so a link with one client has one
-//! thread.
+//! thread. It takes every client that no other thread takes, and gives the client to the thread with the fewest. To be
+//! given a client wakes a thread, and pushes aside whoever runs there, so the next threads also take clients themselves.
 
 use std::future::Future;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 
 use tokio::runtime::{Builder, Runtime};
@@ -21,6 +22,16 @@ pub(crate) trait Client: Send + 'static {
     /// Serves the client to the end. The seat is kept for as long as that lasts.
     fn served(self, seat: Seat) -> impl Future<Output = ()> + Send + 'static;
 }
+
+/// Takes clients for a further thread, besides those that the thread is given.
+pub(crate) trait Taker: Send + 'static {
+    /// Takes clients as long as the link does, each only while `chair` [has the fewest](Chair::has_fewest).
+    fn take(self, chair: Chair) -> impl Future<Output = ()> + Send + 'static;
+}
+
+/// The most threads that take clients, the accepting one included: each that sleeps is woken for each client, since tokio
+/// does not know EPOLLEXCLUSIVE (epoll_ctl(2)).
+const MOST_TAKERS: usize = 4;
 
 /// A runtime for the calling thread.
 pub(crate) fn runtime() -> io::Result<Runtime> {
@@ -36,7 +47,11 @@ pub(crate) struct Workers<C> {
     /// The accepting thread.
     here: Arc<Desk>,
     others: Vec<Worker<C>>,
+    desks: Desks,
 }
+
+/// Those of all threads that have started.
+type Desks = Arc<RwLock<Vec<Arc<Desk>>>>;
 
 #[derive(Debug)]
 struct Worker<C> {
@@ -67,17 +82,22 @@ impl Desk {
 impl<C: Client> Workers<C> {
     /// The accepting thread alone; further threads start as clients come, up to `most` in all.
     pub fn new(most: usize, stop: &Stop) -> Self {
-        Self { most, stop: stop.clone(), here: Desk::new(stop), others: Vec::new() }
+        let here = Desk::new(stop);
+        let desks = Arc::new(RwLock::new(vec![Arc::clone(&here)]));
+        Self { most, stop: stop.clone(), here, others: Vec::new(), desks }
     }
 
-    /// Serves a client on the thread with the fewest clients, or on a new thread if all have some.
-    pub fn serve(&mut self, client: C) {
+    /// Serves a client on the thread with the fewest clients, or on a new thread if all have some. A new thread has the taker
+    /// that `taker` makes.
+    pub fn serve<T: Taker>(&mut self, client: C, taker: impl FnOnce() -> Option<T>) {
         let least = self.others.iter().min_by_key(|worker| worker.desk.load());
         let least_load =
             least.map_or(usize::MAX, |worker| worker.desk.load()).min(self.here.load());
         // A thread costs descriptors and memory, so the next one starts only when all are busy.
         if least_load > 0 && self.others.len() + 1 < self.most {
-            match Worker::start(self.others.len() + 1, &self.stop) {
+            let number = self.others.len() + 1;
+            let taker = if number < MOST_TAKERS { taker() } else { None };
+            match Worker::start(number, &self.stop, &self.desks, taker) {
                 Ok(worker) => {
                     worker.give(client);
                     return self.others.push(worker);
@@ -107,28 +127,59 @@ impl<C: Client> Workers<C> {
 }
 
 impl<C: Client> Worker<C> {
-    fn start(number: usize, stop: &Stop) -> io::Result<Self> {
+    fn start(
+        number: usize,
+        stop: &Stop,
+        desks: &Desks,
+        taker: Option<impl Taker>,
+    ) -> io::Result<Self> {
         let runtime = runtime()?;
         let (clients, mut coming) = unbounded_channel::<(C, Seat)>();
         let desk = {
             let _entered = runtime.enter();
             Desk::new(stop)
         };
+        let chair = Chair { desk: Arc::clone(&desk), desks: Arc::clone(desks) };
         let thread =
             thread::Builder::new().name(format!("gush-link-{number}")).spawn(move || {
                 runtime.block_on(async {
+                    if let Some(taker) = taker {
+                        tokio::spawn(taker.take(chair));
+                    }
                     // The future is made here: memory taken by one thread and given back by another costs both a lock.
                     while let Some((client, seat)) = coming.recv().await {
                         tokio::spawn(client.served(seat));
                     }
                 });
             })?;
+        desks.write().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&desk));
         Ok(Self { desk, clients, thread })
     }
 
     fn give(&self, client: C) {
         // The receiving thread ends only once this sender is dropped.
         let _ = self.clients.send((client, Seat::at(&self.desk)));
+    }
+}
+
+/// A further thread, as its taker sees it.
+#[derive(Debug)]
+pub(crate) struct Chair {
+    desk: Arc<Desk>,
+    desks: Desks,
+}
+
+impl Chair {
+    /// Has no other thread fewer clients?
+    pub(crate) fn has_fewest(&self) -> bool {
+        let mine = self.desk.load();
+        let desks = self.desks.read().unwrap_or_else(PoisonError::into_inner);
+        desks.iter().all(|desk| desk.load() >= mine)
+    }
+
+    /// Serves a client on this thread, whose runtime is entered.
+    pub(crate) fn serve(&self, client: impl Client) {
+        drop(tokio::spawn(client.served(Seat::at(&self.desk))));
     }
 }
 

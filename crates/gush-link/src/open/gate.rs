@@ -1,7 +1,7 @@
 //! The check of `range=`: which peers are served.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use ipnet::IpNet;
@@ -16,7 +16,8 @@ pub(super) struct Gate {
     ranges: Vec<IpNet>,
     /// Counts the peers from elsewhere.
     pub(super) strangers: Arc<AtomicU64>,
-    told: Throttle,
+    /// One for all who accept from the listener.
+    told: Arc<Mutex<Throttle>>,
     /// The listener's address, for messages.
     pub(super) address: String,
 }
@@ -27,7 +28,7 @@ impl Gate {
     }
 
     /// Is the peer outside `range=`? A peer without an address is outside every range.
-    pub(super) fn is_stranger(&mut self, peer: &Peer) -> bool {
+    pub(super) fn is_stranger(&self, peer: &Peer) -> bool {
         let ip = peer.ip();
         let is_within = |range: &IpNet| ip.is_some_and(|ip| range.contains(&ip));
         // A peer without an IP address is within no range: the check fails closed.
@@ -36,7 +37,9 @@ impl Gate {
         }
         self.strangers.fetch_add(1, Ordering::Relaxed);
         // A flood of strangers fills no log.
-        if let Some(untold) = self.told.passes(Instant::now()) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(untold) = told.passes(Instant::now()) {
+            drop(told);
             let address = &self.address;
             match untold {
                 0 => tracing::warn!("{address}: {peer} refused: outside range="),

@@ -60,6 +60,9 @@ pub struct Listener {
     waiting: Option<(OwnedFd, Peer)>,
 }
 
+/// accept4(2) sets both at once: a program started in between inherits nothing.
+const ACCEPTED: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
+
 #[derive(Debug)]
 enum Socket {
     Waiting(OwnedFd),
@@ -220,6 +223,11 @@ impl Listener {
         if self.waiting.is_none() {
             self.waiting = Some(self.next_client().await?);
         }
+        self.admitted().await
+    }
+
+    /// The accepted client, once there is room for the client.
+    async fn admitted(&mut self) -> Result<End, OpenError> {
         if let Some((client, _)) = &self.waiting {
             // The kernel gives the lowest free number, so a high one tells that many are in use.
             let number = u64::try_from(client.as_raw_fd()).unwrap_or(0);
@@ -252,9 +260,7 @@ impl Listener {
         loop {
             let fd = self.registered()?;
             let mut ready = fd.readable().await.map_err(|error| OpenError::new("accept", error))?;
-            // accept4(2) sets both at once: a program started in between inherits nothing.
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            match rustix::net::acceptfrom_with(fd.get_ref(), flags) {
+            match rustix::net::acceptfrom_with(fd.get_ref(), ACCEPTED) {
                 Ok((client, address)) => {
                     let peer = Peer::of_socket(address, &client);
                     if !self.gate.is_stranger(&peer) {
@@ -282,6 +288,49 @@ impl Listener {
         }
     }
 
+    /// The same socket for another thread; `None` for datagrams, or without a descriptor for that. The name in the file system
+    /// stays with this listener, which has to outlive the other.
+    pub(crate) fn second(&self) -> Option<Self> {
+        let fd = self.fd().filter(|_| self.kind != SocketType::DGRAM)?;
+        Some(Self {
+            _made: None,
+            socket: Socket::Waiting(fd.try_clone_to_owned().ok()?),
+            gate: self.gate.clone(),
+            waits: Arc::clone(&self.waits),
+            dropped: Arc::clone(&self.dropped),
+            short: Arc::clone(&self.short),
+            name: self.name.clone(),
+            handshake: self.handshake.clone(),
+            waiting: None,
+            ..*self
+        })
+    }
+
+    /// Waits for a client of a stream for whom `place` finds a place at once. Clients without one, and all failures, are left to
+    /// the listener that this is the [`second`](Self::second) of.
+    pub(crate) async fn spare<P>(&mut self, place: impl Fn() -> Option<P>) -> Option<(End, P)> {
+        loop {
+            let fd = self.registered().ok()?;
+            let mut ready = fd.readable().await.ok()?;
+            // Looked at again only when another client comes: whoever is left is served by the other listener.
+            let Some(place) = place() else {
+                ready.clear_ready();
+                continue;
+            };
+            let Ok((client, address)) = rustix::net::acceptfrom_with(fd.get_ref(), ACCEPTED) else {
+                ready.clear_ready();
+                continue;
+            };
+            let peer = Peer::of_socket(address, &client);
+            if self.gate.is_stranger(&peer) {
+                tokio::task::yield_now().await;
+                continue;
+            }
+            self.waiting = Some((client, peer));
+            return self.admitted().await.ok().map(|end| (end, place));
+        }
+    }
+
     /// The next sender, as a peer with a flow of its own.
     async fn next_sender(&mut self) -> Result<End, OpenError> {
         let fail = |error: io::Error| OpenError::new("receive", error);
@@ -291,7 +340,7 @@ impl Listener {
         }
         self.socket = match std::mem::replace(&mut self.socket, Socket::Given) {
             Socket::Waiting(fd) => {
-                let mut gate = self.gate.clone();
+                let gate = self.gate.clone();
                 let admits = move |sender| !gate.is_stranger(&Peer::from(sender));
                 let single = self.has_single_datagrams;
                 let (short, dropped) = (Arc::clone(&self.short), Arc::clone(&self.dropped));
