@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -114,16 +115,16 @@ impl Running {
         fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
-    /// The number of the connections' sockets and programs' descriptors, without the pool of pipes and the descriptors that
-    /// the threads need.
-    pub fn ends(&self) -> usize {
+    /// The sockets and programs behind the link's descriptors, once for each descriptor; neither the pool of pipes nor what
+    /// the threads need, but for their copies of the listener.
+    pub fn ends(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap();
         let targets = entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
-        let is_end = |target: &std::path::PathBuf| {
+        let is_end = |target: &PathBuf| {
             let target = target.to_string_lossy();
             target.starts_with("socket:") || target.contains("[pidfd]")
         };
-        targets.filter(is_end).count()
+        targets.filter(is_end).collect()
     }
 
     /// The link's anonymous memory, in KiB.

@@ -1,8 +1,10 @@
 //! `gush link` as a server: who is served, how many, and the files left behind.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Command;
@@ -13,6 +15,7 @@ use std::time::Duration;
 use crate::common::link::{PATIENCE, Running, ask, client_of, echo, eventually, server};
 use crate::common::{noise, skipped, strace};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::io::FdFlags;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use tempfile::TempDir;
 
@@ -136,6 +139,79 @@ fn a_failing_connect_ends_that_client_and_not_the_listener() {
     let listener = UnixListener::bind(&back).unwrap();
     thread::spawn(move || listener.accept().unwrap().0.write_all(b"now"));
     assert_eq!(hear().as_deref(), Ok("now"));
+}
+
+/// Two clients of `link` that stay, on a thread each: a further thread starts for the second.
+fn two_that_stay(link: &Running) -> [TcpStream; 2] {
+    [0, 1].map(|_| {
+        let mut client = link.client();
+        assert!(echoes(&mut client), "served");
+        client
+    })
+}
+
+/// Does an echo come back?
+fn echoes(client: &mut TcpStream) -> bool {
+    let mut answer = [0];
+    client.write_all(b"?").and_then(|()| client.read_exact(&mut answer)).is_ok()
+}
+
+#[test]
+fn a_further_thread_takes_clients_itself() {
+    let dir = TempDir::new().unwrap();
+    let calls = dir.path().join("calls");
+    let traced = ["-D", "-e", "trace=accept4", "-o", calls.to_str().unwrap()];
+    let mut command = match strace(&traced) {
+        Ok(command) => command,
+        Err(why) => return skipped(&why),
+    };
+    command.args(["link", "--threads=2", "--log=info", LISTEN, &format!("tcp:{}", echo())]);
+    let link = Running::of(command);
+    let stay = two_that_stay(&link);
+    let takers = || -> BTreeSet<String> {
+        let calls = fs::read_to_string(&calls).unwrap();
+        let taken = calls.lines().filter(|call| call.contains("sa_family"));
+        taken.filter_map(|call| Some(call.split_whitespace().next()?.to_owned())).collect()
+    };
+    assert_eq!(takers().len(), 1, "the accepting thread takes whoever comes first");
+    // Both threads are woken for each, and now one is faster and now the other.
+    eventually("the further thread takes a client", || {
+        assert!(echoes(&mut link.client()));
+        takers().len() == 2
+    });
+    drop(stay);
+}
+
+#[test]
+fn a_link_that_drains_refuses_clients_on_all_its_threads() {
+    let link = Running::start(&["--threads=2", LISTEN, &format!("tcp:{}", echo())]);
+    let place = link.place();
+    let mut stay = two_that_stay(&link);
+    link.signal(Signal::TERM);
+    let refused = |error: std::io::Error| error.kind() == std::io::ErrorKind::ConnectionRefused;
+    eventually("the listener is closed", || TcpStream::connect(&place).is_err_and(refused));
+    assert!(stay.iter_mut().all(echoes), "whoever is served goes on");
+    drop(stay);
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(0), "{said}");
+}
+
+#[test]
+fn a_listener_that_fails_ends_the_link_once_the_clients_of_all_threads_have_gone() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = listener.local_addr().unwrap().to_string();
+    rustix::io::fcntl_setfd(&listener, FdFlags::empty()).unwrap();
+    let accept = format!("accept-fd:{},fork", listener.as_raw_fd());
+    let link = Running::start(&["--threads=2", &accept, &format!("tcp:{}", echo())]);
+    let mut stay = [0, 1].map(|_| client_of(&place));
+    assert!(stay.iter_mut().all(echoes), "served");
+    // The socket that both threads accept from listens no more: accept(2) answers EINVAL.
+    rustix::net::shutdown(&listener, rustix::net::Shutdown::Both).unwrap();
+    link.says("no new clients are accepted, connected ones finish");
+    assert!(stay.iter_mut().all(echoes), "whoever is served goes on");
+    drop(stay);
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(1), "{said}");
 }
 
 #[test]

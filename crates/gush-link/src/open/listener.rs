@@ -307,19 +307,27 @@ impl Listener {
     }
 
     /// Waits for a client of a stream for whom `place` finds a place at once. Clients without one, and all failures, are left to
-    /// the listener that this is the [`second`](Self::second) of.
+    /// the listener that this is the [`second`](Self::second) of. `None` once the socket fails for good.
     pub(crate) async fn spare<P>(&mut self, place: impl Fn() -> Option<P>) -> Option<(End, P)> {
         loop {
             let fd = self.registered().ok()?;
             let mut ready = fd.readable().await.ok()?;
+            // It listens no more, and says so for ever.
+            if ready.ready().is_read_closed() {
+                return None;
+            }
             // Looked at again only when another client comes: whoever is left is served by the other listener.
             let Some(place) = place() else {
                 ready.clear_ready();
                 continue;
             };
-            let Ok((client, address)) = rustix::net::acceptfrom_with(fd.get_ref(), ACCEPTED) else {
-                ready.clear_ready();
-                continue;
+            let (client, address) = match rustix::net::acceptfrom_with(fd.get_ref(), ACCEPTED) {
+                Ok(accepted) => accepted,
+                Err(errno) if passes(errno) => {
+                    ready.clear_ready();
+                    continue;
+                }
+                Err(_) => return None,
             };
             let peer = Peer::of_socket(address, &client);
             if self.gate.is_stranger(&peer) {
@@ -518,6 +526,11 @@ fn received(
     }
 }
 
+/// Errors of accept(2) behind which another call may succeed.
+fn passes(errno: Errno) -> bool {
+    errno == Errno::AGAIN || WANTING.contains(&errno) || is_the_peers(errno)
+}
+
 /// Errors of the connection about to be accepted, not of the listener (accept(2)).
 fn is_the_peers(errno: Errno) -> bool {
     // Linux passes errors of the new connection on through accept(2), whose page asks to treat them as "try again".
@@ -548,7 +561,7 @@ mod tests {
         let fd =
             super::super::connect::socket(rustix::net::AddressFamily::INET, SocketType::STREAM)
                 .expect("a socket");
-        let mut listener = Listener::new(fd, address.options(), None).expect("a listener");
+        let listener = Listener::new(fd, address.options(), None).expect("a listener");
         assert!(listener.gate.is_stranger(&Peer::Unix { name: None, process: None }));
         assert!(!listener.gate.is_stranger(&Peer::Ip("192.0.2.1:1".parse().expect("an address"))));
     }
