@@ -9,13 +9,14 @@ use tracing::warn;
 
 use crate::address::{Address, Opt, Target};
 use crate::ledger::{Ledger, Limit};
+use crate::workers::MOST_TAKERS;
 
 /// Descriptors kept free for the short needs of a client with a place, beyond its own: four where a program starts (the
 /// program's ends of its sockets, and the pipe by which a failed exec(2) is told), two for a lookup, one for a request for metrics.
 /// One of each at once fits.
 const SPARE: u64 = 8;
-/// An epoll, its waker and its copies, for each further thread's runtime, and the thread's copy of the listener.
-const EACH_THREAD: u64 = 5;
+/// An epoll, its waker and its copies, for each further thread's runtime.
+const EACH_THREAD: u64 = 4;
 /// Descriptors open from the start, if /proc does not tell.
 const AT_START: u64 = 32;
 
@@ -40,8 +41,9 @@ impl Places {
         // Counted, not guessed: the caller may have handed over many.
         let open = std::fs::read_dir("/proc/self/fd")
             .map(|found| (found.count() as u64).saturating_sub(1));
-        let apart =
-            open.unwrap_or(AT_START) + SPARE + EACH_THREAD * (threads as u64).saturating_sub(1);
+        let further = threads.saturating_sub(1);
+        let copies = further.min(MOST_TAKERS - 1);
+        let apart = open.unwrap_or(AT_START) + SPARE + EACH_THREAD * further as u64 + copies as u64;
         let enough = clients(descriptors, apart, descriptors_each(client, other));
         let (most, limit) = match most {
             Some(most) if most <= enough => (most, Limit::MaxChildren),

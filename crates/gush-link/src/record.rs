@@ -173,7 +173,7 @@ impl Error for Failure {}
 /// The account of one connection, complete even if the connection failed.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// The connection's number, from 1 in the order of arrival.
+    /// The connection's number, from 1 in the order of arrival; of clients that come at the same time, either may be first.
     pub id: u64,
     /// The peer at the first address: the client of a listener, or the address itself.
     pub first: String,

@@ -240,8 +240,10 @@ async fn serve_all(
                     let (listener, taking) = (listener.second()?, taking.subscribe());
                     Some(Spare { listener, places, open, taking })
                 });
-                // The client's turn, and that of threads that take the next one themselves.
-                tokio::task::yield_now().await;
+                // The next client is left to a thread that takes it while this one is served.
+                if taking.receiver_count() > 0 {
+                    tokio::task::yield_now().await;
+                }
             }
             Some((Err(failure), _)) => break Err(failure),
         }

@@ -142,7 +142,7 @@ pub(crate) struct Arrival {
 }
 
 impl Shared {
-    /// Counts a client that has come. Whoever accepts does so, because connections are numbered in the order of arrival.
+    /// Counts a client that has come. Whoever accepts does so at once, because connections are numbered in the order of arrival.
     ///
     /// A client with nothing to say before the other end is opened has its turn by then. Any other might never speak, and
     /// takes a turn afterwards.

@@ -31,7 +31,7 @@ pub(crate) trait Taker: Send + 'static {
 
 /// The most threads that take clients, the accepting one included: each that sleeps is woken for each client, since tokio
 /// does not know EPOLLEXCLUSIVE (epoll_ctl(2)).
-const MOST_TAKERS: usize = 4;
+pub(crate) const MOST_TAKERS: usize = 4;
 
 /// A runtime for the calling thread.
 pub(crate) fn runtime() -> io::Result<Runtime> {

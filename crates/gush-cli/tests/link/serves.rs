@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Command;
@@ -198,20 +198,33 @@ fn a_link_that_drains_refuses_clients_on_all_its_threads() {
 
 #[test]
 fn a_listener_that_fails_ends_the_link_once_the_clients_of_all_threads_have_gone() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let place = listener.local_addr().unwrap().to_string();
-    rustix::io::fcntl_setfd(&listener, FdFlags::empty()).unwrap();
-    let accept = format!("accept-fd:{},fork", listener.as_raw_fd());
-    let link = Running::start(&["--threads=2", &accept, &format!("tcp:{}", echo())]);
-    let mut stay = [0, 1].map(|_| client_of(&place));
-    assert!(stay.iter_mut().all(echoes), "served");
-    // The socket that both threads accept from listens no more: accept(2) answers EINVAL.
-    rustix::net::shutdown(&listener, rustix::net::Shutdown::Both).unwrap();
-    link.says("no new clients are accepted, connected ones finish");
-    assert!(stay.iter_mut().all(echoes), "whoever is served goes on");
-    drop(stay);
-    let (status, _, said) = link.finish();
-    assert_eq!(status.code(), Some(1), "{said}");
+    let dir = TempDir::new().unwrap();
+    let (name, tcp) =
+        (dir.path().join("name"), std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let (unix, place) = (UnixListener::bind(&name).unwrap(), tcp.local_addr().unwrap().to_string());
+    let tcp_client = || -> OwnedFd { client_of(&place).into() };
+    let unix_client = || -> OwnedFd {
+        let client = UnixStream::connect(&name).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.into()
+    };
+    let kinds: [(OwnedFd, &dyn Fn() -> OwnedFd); 2] =
+        [(tcp.into(), &tcp_client), (unix.into(), &unix_client)];
+    for (listener, client) in kinds {
+        rustix::io::fcntl_setfd(&listener, FdFlags::empty()).unwrap();
+        let accept = format!("accept-fd:{},fork", listener.as_raw_fd());
+        let link = Running::start(&["--threads=2", &accept, &format!("tcp:{}", echo())]);
+        // An echo needs nothing but read(2) and write(2).
+        let mut stay = [0; 4].map(|_| TcpStream::from(client()));
+        assert!(stay.iter_mut().all(echoes), "served");
+        // The socket that both threads accept from listens no more.
+        rustix::net::shutdown(&listener, rustix::net::Shutdown::Both).unwrap();
+        link.says("no new clients are accepted, connected ones finish");
+        assert!(stay.iter_mut().all(echoes), "whoever is served goes on");
+        drop(stay);
+        let (status, _, said) = link.finish();
+        assert_eq!(status.code(), Some(1), "{said}");
+    }
 }
 
 #[test]

@@ -270,6 +270,10 @@ impl Listener {
                     // Clients under way have their turn, even in a flood of strangers.
                     tokio::task::yield_now().await;
                 }
+                // A Unix socket that was shut down answers so, and tells of its end for ever.
+                Err(Errno::AGAIN) if ready.ready().is_read_closed() => {
+                    return Err(OpenError::new("accept", Errno::INVAL));
+                }
                 Err(Errno::AGAIN) => ready.clear_ready(),
                 Err(errno) if WANTING.contains(&errno) => {
                     // Not cleared: the refused client is still in the queue, and no new edge comes for it.
@@ -306,8 +310,8 @@ impl Listener {
         })
     }
 
-    /// Waits for a client of a stream for whom `place` finds a place at once. Clients without one, and all failures, are left to
-    /// the listener that this is the [`second`](Self::second) of. `None` once the socket fails for good.
+    /// Waits for a client of a stream for whom `place` finds a place at once. Clients without one, and failures to accept, are
+    /// left to the listener that this is the [`second`](Self::second) of. `None` once the socket fails for good.
     pub(crate) async fn spare<P>(&mut self, place: impl Fn() -> Option<P>) -> Option<(End, P)> {
         loop {
             let fd = self.registered().ok()?;
@@ -335,7 +339,12 @@ impl Listener {
                 continue;
             }
             self.waiting = Some((client, peer));
-            return self.admitted().await.ok().map(|end| (end, place));
+            match self.admitted().await {
+                Ok(end) => return Some((end, place)),
+                Err(error) => {
+                    tracing::warn!("{}: an accepted client is given up: {error}", self.gate.address)
+                }
+            }
         }
     }
 
