@@ -1,17 +1,15 @@
 //! Which entries of a tree are copied, by name: the user's rules, and the tree's own `.gitignore` files.
+//! Patterns are git's, parsed and matched by gitoxide.
 
-mod rules;
-
-use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, Read};
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use rules::{Builder, Rules};
+use gix_ignore::glob::{Pattern, pattern::Case, wildmatch};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -24,7 +22,7 @@ use crate::quote;
 ///
 /// A pattern reads as in a `.gitignore` file, from the tree's root: `*.o` fits in every directory, `/target` in the root
 /// alone, `cache/` fits directories only, and `**` any number of directories. The whole of an excluded directory is left
-/// out, and no rule brings a part of it back. Patterns and names are compared byte by byte, and may be no text.
+/// out, and no rule brings a part of it back. Patterns and names are compared byte by byte and need not be UTF-8.
 ///
 /// ```
 /// use std::path::Path;
@@ -46,24 +44,26 @@ impl Filter {
     /// Reads rules: `true` includes, `false` excludes.
     ///
     /// # Errors
-    /// The first pattern that cannot be read, and why.
+    /// The first pattern that can match no name: an empty one, or one with an unclosed bracket.
     pub fn new<P: AsRef<OsStr>>(rules: &[(bool, P)]) -> Result<Self, String> {
-        let mut builder = Builder::new();
-        // There the last line that fits decides.
-        for (includes, pattern) in rules.iter().rev() {
+        let parse = |(includes, pattern): &(bool, P)| {
             let pattern = pattern.as_ref();
-            let wrong = |why: String| format!("{}: {why}", quote::always(Path::new(pattern)));
-            let Some((text, is_text)) = rules::as_text(pattern.as_bytes()) else {
-                return Err(wrong("not valid UTF-8 beside characters of the last plane".into()));
-            };
-            // White space at the end is not the pattern's, as in a file.
-            let text = if is_text { text.as_str() } else { text.trim_end() };
-            let sign = if *includes { "!" } else { "" };
-            let is_comment = !includes && text.starts_with(['#', '!']);
-            let escape = if is_comment { "\\" } else { "" };
-            builder.add(&format!("{sign}{escape}{text}"), is_text).map_err(wrong)?;
-        }
-        Ok(Self { rules: Arc::new(builder.build()?) })
+            let refused = |why| format!("{}: {why}", quote::always(Path::new(pattern)));
+            // An escaped sign is a literal one: only `includes` negates.
+            let mut line = if *includes { b"!".to_vec() } else { b"\\".to_vec() };
+            let text = without_last_blanks(pattern.as_bytes());
+            let is_sign = text.starts_with(b"!") || text.starts_with(b"#");
+            let skipped = usize::from(!includes && !is_sign);
+            line.extend_from_slice(text);
+            // git lets such a line match nothing, and what a typing error meant to exclude would be copied.
+            if has_unclosed_bracket(text) {
+                return Err(refused("unclosed bracket (write \\[ for the character)"));
+            }
+            Pattern::from_bytes(&line[skipped..]).ok_or_else(|| refused("matches no name"))
+        };
+        // In a list of lines the last match decides.
+        let patterns = rules.iter().rev().map(parse).collect::<Result<_, String>>()?;
+        Ok(Self { rules: Arc::new(Rules(patterns)) })
     }
 
     /// Reads the lines of a file: `- PATTERN` or `PATTERN` excludes, `+ PATTERN` includes, `#` begins a comment.
@@ -107,15 +107,60 @@ impl Filter {
     }
 }
 
-/// The reason alone: the pattern in the message of `ignore` begins with our sign for inclusion.
-fn reason(error: ignore::Error) -> String {
-    match error {
-        ignore::Error::Glob { err, .. } => err,
-        ignore::Error::WithLineNumber { err, .. } | ignore::Error::WithPath { err, .. } => {
-            reason(*err)
-        }
-        other => other.to_string(),
+/// Patterns in the order of their lines: the last one that matches decides.
+#[derive(Clone, Debug)]
+struct Rules(Vec<Pattern>);
+
+impl Rules {
+    /// Whether the entry is excluded; `None` if no pattern matches.
+    fn excludes(&self, path: &Path, is_directory: bool) -> Option<bool> {
+        let path = path.as_os_str().as_bytes();
+        let name_start = path.iter().rposition(|&byte| byte == b'/').map(|slash| slash + 1);
+        let matches = |pattern: &&Pattern| {
+            let mode = wildmatch::Mode::NO_MATCH_SLASH_LITERAL;
+            let (path, is_directory) = (path.into(), Some(is_directory));
+            pattern.matches_repo_relative_path(
+                path,
+                name_start,
+                is_directory,
+                Case::Sensitive,
+                mode,
+            )
+        };
+        self.0.iter().rev().find(matches).map(|pattern| !pattern.is_negative())
     }
+}
+
+/// Whether a bracket expression never ends, read as git's wildmatch.c does.
+fn has_unclosed_bracket(pattern: &[u8]) -> bool {
+    let mut bytes = pattern.iter().copied().peekable();
+    let mut is_open = false;
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' => {
+                bytes.next();
+            }
+            b'[' if !is_open => {
+                is_open = true;
+                bytes.next_if(|sign| b"!^".contains(sign));
+                // In the first place a closing bracket is a literal one.
+                bytes.next_if_eq(&b']');
+            }
+            // A named class has a closing bracket of its own.
+            b'[' if bytes.next_if_eq(&b':').is_some() => {
+                bytes.by_ref().find(|&byte| byte == b']');
+            }
+            b']' => is_open = false,
+            _ => {}
+        }
+    }
+    is_open
+}
+
+/// The line without its trailing blanks, unless a backslash keeps them.
+fn without_last_blanks(line: &[u8]) -> &[u8] {
+    let trimmed = line.trim_ascii_end();
+    if trimmed.ends_with(b"\\") { line } else { trimmed }
 }
 
 /// The `.gitignore` files from the tree's root to one directory.
@@ -128,8 +173,8 @@ pub(crate) struct GitIgnored {
 }
 
 impl GitIgnored {
-    /// Reads the `.gitignore` of a directory whose path from the root has so many bytes. As git: a symbolic link is not
-    /// followed, and a line that cannot be read is passed over.
+    /// Reads the `.gitignore` of a directory; `path_bytes` is the length of its path from the root. As in git, a symbolic
+    /// link is not followed, and a line that is no pattern is skipped.
     ///
     /// # Errors
     /// If the file is there and cannot be read: nobody knows what it leaves out.
@@ -142,7 +187,7 @@ impl GitIgnored {
         let shown = shown.join(NAME);
         let place = Place::below(dir, Path::new(NAME), &shown);
         let failed = |errno| open::not_opened(&place, "cannot read", errno);
-        let file = match place.open_regular(OFlags::RDONLY | OFlags::NOFOLLOW, Mode::empty()) {
+        let mut file = match place.open_regular(OFlags::RDONLY | OFlags::NOFOLLOW, Mode::empty()) {
             Ok(fd) => File::from(fd),
             Err(Errno::NOENT | Errno::LOOP) => return Ok(above.cloned()),
             Err(errno) => return Err(failed(errno)),
@@ -151,17 +196,9 @@ impl GitIgnored {
         if !is_file {
             return Ok(above.cloned());
         }
-        let mut builder = Builder::new();
-        for (number, line) in BufReader::new(file).split(b'\n').enumerate() {
-            let line = line.map_err(|error| Error::io(&shown, "cannot read", error))?;
-            let line = without_mark(number, line);
-            if let Some((text, is_text)) = rules::as_text(&line)
-                && let Some(text) = for_globset(&text)
-            {
-                let _ = builder.add(&text, is_text);
-            }
-        }
-        let Ok(rules) = builder.build() else { return Ok(above.cloned()) };
+        let mut lines = Vec::new();
+        file.read_to_end(&mut lines).map_err(|error| Error::io(&shown, "cannot read", error))?;
+        let rules = Rules(gix_ignore::parse(&lines, false).map(|(pattern, ..)| pattern).collect());
         Ok(Some(Arc::new(Self { above: above.cloned(), path_bytes, rules })))
     }
 
@@ -192,153 +229,6 @@ fn without_mark(number: usize, mut line: Vec<u8>) -> Vec<u8> {
     line
 }
 
-/// Classes of characters in the brackets of a pattern (glob(7)), without the slash, which no pattern for a name fits.
-const CLASSES: [(&str, &str); 12] = [
-    ("alnum", "0-9A-Za-z"),
-    ("alpha", "A-Za-z"),
-    ("blank", " \t"),
-    ("cntrl", "\u{1}-\u{1f}\u{7f}"),
-    ("digit", "0-9"),
-    ("graph", "0-~!-."),
-    ("lower", "a-z"),
-    ("print", "0-~ -."),
-    ("punct", ":-@!-.[-`{-~"),
-    ("space", " \t-\r"),
-    ("upper", "A-Z"),
-    ("xdigit", "0-9A-Fa-f"),
-];
-
-/// A line of a `.gitignore` in the words of `globset`, which has alternatives in braces, as git has not, and lacks git's classes of characters. `None` of a
-/// line that fits nothing: without a name, with a bracket that is never closed or names no class, or with a backslash or two slashes at its end.
-fn for_globset(line: &str) -> Option<String> {
-    // As git: a line may end as on Windows.
-    let line = without_last_blanks(line.strip_suffix('\r').unwrap_or(line));
-    let name = line.strip_prefix('!').unwrap_or(line);
-    let name = name.strip_suffix('/').unwrap_or(name);
-    let last_backslashes = name.len() - name.trim_end_matches('\\').len();
-    // No path ends in the slash that is left of two.
-    if name.is_empty() || name.ends_with('/') || last_backslashes % 2 == 1 {
-        return None;
-    }
-    let mut rest = line;
-    let mut words = String::with_capacity(rest.len());
-    while let Some(first) = rest.chars().next() {
-        let is_last_word =
-            rest.trim_start().is_empty() || rest.trim_start_matches('\\').trim_start().is_empty();
-        let (taken, written) = match first {
-            // The crate would take white space at the end away.
-            blank if blank.is_whitespace() && is_last_word => {
-                (blank.len_utf8(), format!("[{blank}]"))
-            }
-            '\\' if rest[1..].starts_with(char::is_whitespace) && is_last_word => {
-                let blank = rest[1..].chars().next().unwrap_or(' ');
-                (1 + blank.len_utf8(), format!("[{blank}]"))
-            }
-            // The crate takes a backslash before the last slash away.
-            '\\' if rest[1..].starts_with('\\') => (2, "[\\]".to_owned()),
-            '\\' => {
-                let escaped = rest[1..].chars().next().map_or(0, char::len_utf8);
-                (1 + escaped, rest[..1 + escaped].to_owned())
-            }
-            // More than two stars are two.
-            '*' => {
-                let stars = rest.len() - rest.trim_start_matches('*').len();
-                (stars, "*".repeat(stars.min(2)))
-            }
-            '{' | '}' => (1, format!("\\{first}")),
-            '[' => bracket(rest)?,
-            other => (other.len_utf8(), other.to_string()),
-        };
-        words += &written;
-        rest = &rest[taken..];
-    }
-    Some(words)
-}
-
-/// A line without the blanks at its end that no backslash precedes (`trim_trailing_spaces` of git's dir.c).
-fn without_last_blanks(line: &str) -> &str {
-    let (mut end, mut letters) = (0, line.char_indices());
-    while let Some((at, letter)) = letters.next() {
-        match letter {
-            ' ' => {}
-            '\\' => match letters.next() {
-                Some((at, escaped)) => end = at + escaped.len_utf8(),
-                None => return line,
-            },
-            other => end = at + other.len_utf8(),
-        }
-    }
-    &line[..end]
-}
-
-/// The name of the class at the start of `text`, a part of a bracket expression, and the length with its marks; `Some(None)` where none begins. `None` where the
-/// bracket is never closed.
-fn class_at(text: &str) -> Option<Option<(&str, usize)>> {
-    const MARKS_BYTES: usize = "[::]".len();
-    let Some(rest) = text.strip_prefix("[:") else { return Some(None) };
-    // As git: without a colon before the next bracket the first one stands for itself.
-    let name = rest[..rest.find(']')?].strip_suffix(':');
-    Some(name.map(|name| (name, name.len() + MARKS_BYTES)))
-}
-
-/// The bytes of a bracket expression at the start of `text`, and the same expression for globset, which knows neither backslashes nor
-/// names of classes there. The steps are those of `dowild` of git's wildmatch.c.
-fn bracket(text: &str) -> Option<(usize, String)> {
-    let mut at = 1;
-    let is_negated = text[at..].starts_with(['!', '^']);
-    at += usize::from(is_negated);
-    let (mut ranges, mut single, mut before) = (String::new(), BTreeSet::new(), None);
-    let first = at;
-    loop {
-        let rest = &text[at..];
-        let mut letters = rest.chars();
-        let next = letters.next()?;
-        // At the first place it stands for itself.
-        if next == ']' && at > first {
-            at += 1;
-            break;
-        }
-        let (mut taken, mut now) = (next.len_utf8(), None);
-        if next == '\\' {
-            let escaped = letters.next()?;
-            taken += escaped.len_utf8();
-            single.insert(escaped);
-            now = Some(escaped);
-        } else if let (Some(least), '-') = (before, next)
-            && let Some(most) = letters.next().filter(|&most| most != ']')
-        {
-            let most = if most == '\\' { letters.next()? } else { most };
-            taken = rest.len() - letters.as_str().len();
-            if least < most {
-                ranges += &format!("{least}-{most}");
-            }
-        } else if let Some((name, class_bytes)) = class_at(rest)? {
-            let (_, characters) = CLASSES.iter().find(|(known, _)| *known == name)?;
-            ranges += characters;
-            taken = class_bytes;
-        } else {
-            single.insert(next);
-            now = Some(next);
-        }
-        (at, before) = (at + taken, now);
-    }
-    // In globset ] stands for itself at the first place, - at the first and the last, and ! and ^ at none that is the first.
-    let is_odd = |letter: &char| "]-!^".contains(*letter);
-    let plain: String = single.iter().filter(|letter| !is_odd(letter)).collect();
-    let has =
-        |letter: char| if single.contains(&letter) { letter.to_string() } else { String::new() };
-    let not = if is_negated { "!" } else { "" };
-    let [close, minus, bang, caret] = [']', '-', '!', '^'].map(has);
-    let starts_badly = !is_negated && close.is_empty() && plain.is_empty() && ranges.is_empty();
-    let written = match (starts_badly, &*minus, &*bang, &*caret) {
-        (true, "", "!", "^") => "{\\!,\\^}".to_owned(),
-        (true, "", one, other) => format!("\\{one}{other}"),
-        (true, ..) => format!("[-{bang}{caret}]"),
-        (false, ..) => format!("[{not}{close}{ranges}{plain}{bang}{caret}{minus}]"),
-    };
-    Some((at, written))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -363,46 +253,85 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_git_become_those_of_globset() {
-        for (git, globset) in [
-            ("*.log", "*.log"),
-            ("{a,b}", "\\{a,b\\}"),
-            ("[{]", "[{]"),
-            ("\\{\\[[:alpha:]", "\\{\\[[:ahlp]"),
-            ("\\[", "\\["),
-            ("\\\\/", "[\\]/"),
-            ("a[[:digit:]x]b", "a[0-9x]b"),
-            ("[^[:space:]]", "[! \t-\r]"),
-            ("[]a]", "[]a]"),
-            ("q\\ \r", "q[ ]"),
-            ("q  ", "q"),
-            ("q\\   ", "q[ ]"),
-            ("q\t", "q[\t]"),
-            ("f[a\\-z]", "f[az-]"),
-            ("w[\\w]w", "w[w]w"),
-            ("x[\\]]y", "x[]]y"),
-            ("k[!\\]]k", "k[!]]k"),
-            ("[b-\\d]", "[b-db]"),
-            ("[z-a]", "[z]"),
-            ("***/a", "**/a"),
-            ("a****", "a**"),
-            ("\\***", "\\***"),
-            ("[[:]a]", "[:[]a]"),
-            ("[[:a]", "[:[a]"),
-            ("[!^]", "[!^]"),
-            ("[\\^]", "\\^"),
-            ("[\\^!]", "{\\!,\\^}"),
-            ("[\\^-]", "[-^]"),
+    fn patterns_match_bytes_that_are_not_utf8() {
+        let cases: [(&[u8], &[u8], bool, bool); 22] = [
+            (b"caf\xe9", b"caf\xe9", false, true),
+            (b"caf\xe9", b"a/b/caf\xe9", false, true),
+            (b"caf\xe9", b"caf\xe8", false, false),
+            (b"caf\xe9", b"xcaf\xe9", false, false),
+            (b"/caf\xe9", b"caf\xe9", false, true),
+            (b"/caf\xe9", b"a/caf\xe9", false, false),
+            (b"a/caf\xe9", b"a/caf\xe9", false, true),
+            (b"a/caf\xe9", b"b/a/caf\xe9", false, false),
+            (b"caf\xe9/", b"caf\xe9", false, false),
+            (b"caf\xe9/", b"caf\xe9", true, true),
+            (b"\xe9*", b"\xe9xyz", false, true),
+            (b"\xe9*", b"\xe9/z", false, false),
+            (b"\xe9?", b"\xe9\xff", false, true),
+            (b"\xe9?", b"\xe9", false, false),
+            (b"[\xe0-\xe9]x", b"\xe5x", false, true),
+            (b"[\xe0-\xe9]x", b"\xeax", false, false),
+            (b"[!\xe9]x", b"\xeax", false, true),
+            (b"[!\xe9]x", b"\xe9x", false, false),
+            (b"**/\xe9/**", b"a/\xe9/b/c", false, true),
+            (b"\xc3\xa9\xe9", b"\xc3\xa9\xe9", false, true),
+            (b"a/**/\xbf", b"a/b/c/\xbf", false, true),
+            (b"\\#\x80", b"#\x80", false, true),
+        ];
+        for (line, path, is_directory, matches) in cases {
+            let filter = Filter::new(&[(false, OsStr::from_bytes(line))]).unwrap();
+            let path = Path::new(OsStr::from_bytes(path));
+            let found = filter.excludes(path, is_directory);
+            assert_eq!(found, matches, "{line:?} {path:?} {is_directory}");
+        }
+    }
+
+    #[test]
+    fn no_bracket_matches_a_slash() {
+        for (line, fits, does_not) in [
+            ("x[!a]y", "xby", "x/y"),
+            ("x[^a]y", "b/xby", "x/y"),
+            ("x[+-9]y", "x.y", "x/y"),
+            ("/d/[!a]y", "d/by", "d//y"),
+            ("x[!]]y", "xby", "x/y"),
+            ("x[]!]y", "x]y", "x/y"),
+            ("x[+-9]\\[[!b]y", "x0[ay", "x/[ay"),
+            ("x[\\!-0]y", "x#y", "x/y"),
+            ("/x[b/]y", "xby", "x/y"),
+            ("/x[]/]y", "x]y", "x/y"),
+            ("/[xz]/[b]y", "x/by", "x//y"),
         ] {
-            assert_eq!(for_globset(git).as_deref(), Some(globset), "{git}");
+            let filter = Filter::new(&[(false, line)]).unwrap();
+            assert!(filter.excludes(Path::new(fits), false), "{line} {fits}");
+            assert!(!filter.excludes(Path::new(does_not), false), "{line} {does_not}");
         }
-        let never_closed = ["[", "a[b", "[]", "[!]", "![", "x[\\]", "[a][", "[[:alpha:]"];
-        let no_name = ["!", "/", "!/", "\\/", "a\\", "a\\\\\\/", "!\r"];
-        let no_class = ["[[:foo:]]", "[^a[::]]", "[a[:Alpha:]]"];
-        let two_slashes = ["**//", "/**//", "a//", "!**//"];
-        let odd = [&no_name[..], &no_class, &two_slashes].concat();
-        for line in never_closed.into_iter().chain(odd) {
-            assert_eq!(for_globset(line), None, "{line}");
+    }
+
+    #[test]
+    fn signs_and_blanks_of_a_pattern_are_literal_where_escaped() {
+        for (pattern, path, matches) in [
+            ("!x", "!x", true),
+            ("#x", "#x", true),
+            ("\\!x", "!x", true),
+            ("\\#x", "#x", true),
+            ("\\$x", "$x", true),
+            ("$x", "$x", true),
+            ("x ", "x", true),
+            ("x\\ ", "x ", true),
+            ("x\ny", "x\ny", true),
+            ("{a,b}", "{a,b}", true),
+            ("{a,b}", "a", false),
+        ] {
+            let filter = Filter::new(&[(false, pattern)]).unwrap();
+            assert_eq!(filter.excludes(Path::new(path), false), matches, "{pattern:?} {path:?}");
         }
+        for pattern in ["[", "a[b", "[]", "[!]", "x[\\]", "[a][", "[[:alpha:]", "\\\\["] {
+            assert!(Filter::new(&[(false, pattern)]).is_err(), "{pattern}");
+        }
+        for pattern in ["[]]", "[!]a]", "x[\\]]", "[[:alpha:]]", "\\[", "[[]z]", "]"] {
+            assert!(Filter::new(&[(false, pattern)]).is_ok(), "{pattern}");
+        }
+        assert!(Filter::new(&[(true, "")]).is_err());
+        assert!(Filter::new(&[(false, " ")]).is_err());
     }
 }

@@ -41,17 +41,15 @@ fn rules_of_a_file_stand_where_the_file_is_named() {
     assert_eq!(below(&dir.path().join("e")), ["keep.o", "main.c", "src", "src/b.c"]);
     let said = fails(dir.path(), &["-r", "--filter-from=missing", "a", "f"]);
     assert!(said.starts_with("gush: cp: --filter-from missing: No such file"), "{said}");
-    let said = fails(dir.path(), &["-r", "--exclude=[z-a]", "a", "f"]);
-    assert!(said.starts_with("gush: cp: invalid --exclude '[z-a]': invalid range"), "{said}");
     for option in ["--exclude=[", "--include=a[b", "--commit-last=[", "--exclude=[!]"] {
         let (name, pattern) = option.split_once('=').unwrap();
         let said = fails(dir.path(), &["-r", option, "a", "f"]);
-        let told = format!("gush: cp: invalid {name} '{pattern}': unclosed character class");
+        let told = format!("gush: cp: invalid {name} '{pattern}': unclosed bracket");
         assert!(said.starts_with(&told), "{said}");
     }
     fs::write(dir.path().join("rules"), "x\n+ [\n").unwrap();
     let said = fails(dir.path(), &["-r", "--filter-from=rules", "a", "f"]);
-    let told = "gush: cp: invalid pattern of --filter-from rules: '[': unclosed character class";
+    let told = "gush: cp: invalid pattern of --filter-from rules: '[': unclosed bracket";
     assert!(said.starts_with(told), "{said}");
     let said = fails(dir.path(), &["--exclude=x", "a/main.c", "f"]);
     assert!(said.contains("concern trees: -r copies trees"), "{said}");
