@@ -18,7 +18,6 @@ enum Means {
     Ours(&'static str, Argument),
     /// `PROXY:HOST:PORT`; the proxy's port is an option.
     Proxy,
-    Missing(&'static str),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -36,18 +35,14 @@ const fn ours(names: &'static [&'static str], keyword: &'static str, argument: A
     Row { names, means: Means::Ours(keyword, argument) }
 }
 
-const fn missing(names: &'static [&'static str], why: &'static str) -> Row {
-    Row { names, means: Means::Missing(why) }
-}
-
-const RAW_IP: &str = "raw IP sockets are left to socat";
-const SCTP: &str = "SCTP is left to socat";
-const ANY_SOCKET: &str = "sockets by numbers are left to socat";
-const UNIX_DATAGRAMS: &str =
-    "datagrams of Unix sockets are left to socat; unix: and unix-listen: are streams";
-const ANY_PEER: &str =
-    "datagrams of any peer are left to socat; udp:HOST:PORT talks with this peer alone";
-const DTLS: &str = "TLS over datagrams is left to socat; tls: is over TCP";
+/// What else does the job of a kind of address that `gush link` lacks.
+const INSTEAD: &[(&[&str], &str)] = &[
+    (&["socks", "socks4", "socks4a"], "if the proxy speaks SOCKS 5: socks5:PROXY:PORT:HOST:PORT"),
+    (&["readline"], "`rlwrap gush link - ...` edits lines"),
+    (&["udp-recv", "udp4-recv", "udp6-recv"], "udp-listen with fork keeps senders apart"),
+    (&["udp-datagram", "udp4-datagram", "udp6-datagram"], "udp:HOST:PORT talks to one peer"),
+    (&["unix-sendto", "unix-recv", "unix-recvfrom"], "unix: and unix-listen: are streams"),
+];
 
 /// Names with a digit for the version of IP stand beside those without.
 const ROWS: &[Row] = &[
@@ -89,102 +84,21 @@ const ROWS: &[Row] = &[
     ours(&["vsock-listen", "vsock-l"], "vsock-listen", Argument::Exact),
     ours(&["accept-fd", "accept"], "listen-fd", Argument::Name),
     Row { names: &["proxy", "proxy-connect"], means: Means::Proxy },
-    missing(
-        &["socks", "socks4", "socks4a"],
-        "SOCKS 4 is left to socat; if the proxy speaks version 5, it is socks5:PROXY:PORT:HOST:PORT",
-    ),
-    missing(&["socks5-listen"], "a proxy that listens for others is left to socat"),
-    missing(&["readline"], "`rlwrap gush link - ...` edits lines"),
-    missing(
-        &["tun", "interface", "if"],
-        "network interfaces (TUN, TAP, raw Ethernet) are left to socat",
-    ),
-    missing(&["ip", "ip-sendto", "ip4", "ip4-sendto", "ip6", "ip6-sendto"], RAW_IP),
-    missing(&["ip-send", "ip4-send", "ip6-send"], RAW_IP),
-    missing(
-        &["ip-datagram", "ip-dgram", "ip4-datagram", "ip4-dgram", "ip6-datagram", "ip6-dgram"],
-        RAW_IP,
-    ),
-    missing(
-        &["ip-recv", "ip4-recv", "ip6-recv", "ip-recvfrom", "ip4-recvfrom", "ip6-recvfrom"],
-        RAW_IP,
-    ),
-    missing(&["sctp", "sctp-connect", "sctp4", "sctp4-connect", "sctp6", "sctp6-connect"], SCTP),
-    missing(&["sctp-listen", "sctp-l", "sctp4-listen", "sctp4-l", "sctp6-listen", "sctp6-l"], SCTP),
-    missing(
-        &["dccp", "dccp-connect", "dccp-listen", "dccp-l", "udplite", "udplite-listen"],
-        "DCCP and UDP-Lite are left to socat",
-    ),
-    missing(
-        &[
-            "socket-connect",
-            "socket-listen",
-            "socket-sendto",
-            "sendto",
-            "socket-datagram",
-            "socket-recv",
-            "socket-recvfrom",
-            "socket",
-            "socketpair",
-        ],
-        ANY_SOCKET,
-    ),
-    missing(
-        &["unix-sendto", "unix-send", "unix-recv", "unix-recvfrom", "unix-datagram"],
-        UNIX_DATAGRAMS,
-    ),
-    missing(&["abstract-sendto", "abstract-recv", "abstract-recvfrom"], UNIX_DATAGRAMS),
-    missing(
-        &[
-            "udp-datagram",
-            "udp-dgram",
-            "udp4-datagram",
-            "udp4-dgram",
-            "udp6-datagram",
-            "udp6-dgram",
-        ],
-        ANY_PEER,
-    ),
-    missing(
-        &["udp-recv", "udp4-recv", "udp6-recv"],
-        "gush link never merges the datagrams of several senders; udp-listen with fork keeps them apart",
-    ),
-    missing(
-        &[
-            "openssl-dtls-client",
-            "openssl-dtls-server",
-            "openssl-dtls-connect",
-            "openssl-dtls-listen",
-            "dtls",
-            "dtls-client",
-            "dtls-c",
-            "dtls-connect",
-            "dtls-server",
-            "dtls-listen",
-            "dtls-l",
-        ],
-        DTLS,
-    ),
-    missing(
-        &[
-            "posixmq",
-            "posixmq-bidirectional",
-            "posixmq-read",
-            "posixmq-receive",
-            "posixmq-send",
-            "posixmq-write",
-        ],
-        "POSIX message queues are left to socat",
-    ),
 ];
 
 fn row(word: &str) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.names.iter().any(|name| name.eq_ignore_ascii_case(word)))
 }
 
-/// Has socat a kind of address of this name?
+fn instead(word: &str) -> Option<&'static str> {
+    let mut rows = INSTEAD.iter();
+    let found = rows.find(|(names, _)| names.iter().any(|name| name.eq_ignore_ascii_case(word)));
+    found.map(|&(_, why)| why)
+}
+
+/// Whether this is a name of socat's for a kind of address.
 pub fn is_known(word: &str) -> bool {
-    row(word).is_some()
+    row(word).is_some() || instead(word).is_some()
 }
 
 /// An address of ours for one of socat's; `A!!B` has two.
@@ -218,16 +132,15 @@ fn single(text: &str, is_joined: bool, families: Families, told: &mut Told) -> O
         return None;
     }
     let Some(row) = row(word) else {
-        let hint = did_you_mean(word, names(), |name| refusal(name, is_joined));
-        told.missing(word, &format!("gush link knows no such kind of address of socat{hint}"));
+        let hint = match instead(word) {
+            Some(why) => format!("; {why}"),
+            None => did_you_mean(word, names(is_joined)),
+        };
+        told.missing(word, &format!("no such kind of address{hint}"));
         return None;
     };
     let mut options = options::Given::read(given);
     let head = match row.means {
-        Means::Missing(why) => {
-            told.missing(word, why);
-            return None;
-        }
         Means::Proxy => {
             let port = options.take(&["proxyport"]).unwrap_or_else(|| "8080".to_owned());
             let (proxy, target) = lexer::split_once(argument.unwrap_or_default(), ":");
@@ -263,48 +176,16 @@ fn single(text: &str, is_joined: bool, families: Families, told: &mut Told) -> O
         }
         false => head,
     };
-    settled(&head, options, &Original { text, families }, told)
+    settled(&head, options, text, told)
 }
 
-/// An address of socat as given.
-struct Original<'a> {
-    text: &'a str,
-    families: Families,
-}
-
-impl Original<'_> {
-    /// Why `option` would be refused behind this address alone.
-    fn refusal_of(&self, option: &str) -> Option<String> {
-        let head = lexer::split(self.text, ",")[0];
-        let mut told = Told::default();
-        single(&format!("{head},{option}"), false, self.families, &mut told);
-        let why = told.missing.pop()?;
-        Some(why.strip_prefix(&format!("{option}: ")).unwrap_or(&why).to_owned())
-    }
-}
-
-/// Every name of a kind of address of socat.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    ROWS.iter().flat_map(|row| row.names).copied()
-}
-
-/// Why no address of this name would have an equivalent.
-fn refusal(name: &str, is_joined: bool) -> Option<String> {
-    match row(name)?.means {
-        Means::Missing(why) => Some(why.to_owned()),
-        Means::Ours(ours, _) if is_joined && (listens(ours) || ours == "listen-fd") => {
-            Some("clients come to it, both to read and to write".to_owned())
-        }
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-pub fn reasons() -> impl Iterator<Item = &'static str> {
-    ROWS.iter().filter_map(|row| match row.means {
-        Means::Missing(why) => Some(why),
-        _ => None,
-    })
+/// Every name of a kind of address that has an equivalent, alone or in `A!!B`, where nothing listens.
+pub fn names(is_joined: bool) -> impl Iterator<Item = &'static str> {
+    let may_stand = move |row: &&Row| match row.means {
+        Means::Ours(ours, _) => !is_joined || !listens(ours) && ours != "listen-fd",
+        Means::Proxy => true,
+    };
+    ROWS.iter().filter(may_stand).flat_map(|row| row.names).copied()
 }
 
 /// A number is a descriptor, and a slash before any colon makes a path.
@@ -351,13 +232,8 @@ fn enclosed(command: &str) -> String {
     }
 }
 
-/// The address in the usual writing, once every option that `gush link` refuses is left out or told.
-fn settled(
-    head: &str,
-    mut options: options::Given,
-    given: &Original<'_>,
-    told: &mut Told,
-) -> Option<String> {
+/// The address as `gush link` writes it; every option that it refuses is left out and reported.
+fn settled(head: &str, mut options: options::Given, text: &str, told: &mut Told) -> Option<String> {
     loop {
         let ours = format!("{head}{options}");
         let error: AddressError = match ours.parse::<Address>() {
@@ -366,16 +242,13 @@ fn settled(
         };
         let at = error.span().start;
         let Some(option) = options.remove_at(at.checked_sub(head.len())) else {
-            told.missing(given.text, error.message());
+            told.missing(text, error.message());
             return None;
         };
         match options.verdict(&option, &head[..head.find(':').unwrap_or(head.len())]) {
             Some(Verdict::Needless(why)) => told.note(&option.shown(), why),
-            Some(Verdict::Missing(why)) => told.missing(&option.shown(), why),
-            None => {
-                let hint = options::hint(&option, &error, |name| given.refusal_of(name));
-                told.missing(&option.shown(), &format!("{}{hint}", error.message()));
-            }
+            Some(Verdict::Instead(why)) => told.missing(&option.shown(), why),
+            None => told.missing(&option.shown(), error.message()),
         }
     }
 }

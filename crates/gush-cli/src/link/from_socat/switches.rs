@@ -140,16 +140,9 @@ pub fn read(words: Vec<String>, told: &mut Told) -> Said {
             _ => word.starts_with(switch.start),
         });
         let Some(switch) = found else {
-            let refusal = |name: &str| {
-                let switch = SWITCHES.iter().find(|switch| switch.start == name)?;
-                match switch.means {
-                    Means::Missing(why) => Some(why.to_owned()),
-                    _ => None,
-                }
-            };
-            let names = SWITCHES.iter().map(|switch| switch.start);
-            let hint = did_you_mean(&word, names, refusal);
-            told.missing(&word, &format!("gush link knows no such switch of socat{hint}"));
+            let has_equivalent = |switch: &&Switch| !matches!(switch.means, Means::Missing(_));
+            let names = SWITCHES.iter().filter(has_equivalent).map(|switch| switch.start);
+            told.missing(&word, &format!("no such switch{}", did_you_mean(&word, names)));
             continue;
         };
         let attached = &word[switch.start.len()..];
