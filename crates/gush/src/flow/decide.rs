@@ -5,8 +5,8 @@ use rustix::io::Errno;
 use super::lend::Buf;
 use super::way::Way;
 use super::{
-    CALL_BYTES, Course, DATAGRAM_BYTES, DOUBT_BYTES, End, Failure, Flow, Lender, NO_PIPE, Next, Op,
-    SPILL_BYTES, ZEROS_BYTES,
+    CALL_BYTES, DATAGRAM_BYTES, DOUBT_BYTES, End, Failure, Flow, Leaves, Lender, NO_PIPE, Next, Op,
+    SPILL_BYTES, SourceState, ZEROS_BYTES,
 };
 use crate::endpoint::Kind;
 use crate::fault::Fault;
@@ -19,77 +19,76 @@ use crate::zeros::{self, Run};
 impl Flow {
     /// Decides the next call, which takes at most `may_take_bytes`, or one datagram.
     pub fn next(&mut self, may_take_bytes: u64, lender: &mut dyn Lender) -> Next {
-        // Taken once: whoever asks again after waiting gets the call.
-        if let Some(side) = self.wait.take() {
+        if let Some(side) = self.readiness.take_wait() {
             return Next::Wait(side);
         }
         // What was taken is delivered first (invariant 1).
         if let Some(failure) = &self.failed
-            && !(self.spills && self.in_flight_bytes() > 0)
+            && !(self.held.leaves.through_memory() && self.in_flight_bytes() > 0)
         {
-            // Zeros taken before the source failed are still delivered. Behind a failed target none wait: zeros go there before data.
-            return match self.zeros_bytes > 0 && self.makes_holes {
-                true => Next::Do(Op::Punch(self.zeros_bytes)),
+            // Zeros taken before the source failed are still delivered. After a failed target none wait: zeros go there before data.
+            return match self.held.zeros_bytes > 0 && self.makes_holes {
+                true => Next::Do(Op::Punch(self.held.zeros_bytes)),
                 false => Next::Failed(failure.clone()),
             };
         }
         // One side at a time, because the answer of each decides about the other.
-        if let Some(side) = self.ask.first() {
+        if let Some(side) = self.readiness.asks() {
             return Next::Do(Op::Ready(side));
         }
-        if self.hand.full
+        if self.held.hand.full
             && let Some(next) = self.deliver(lender)
         {
             return next;
         }
-        if self.pipe.as_ref().is_some_and(|pipe| !pipe.is_empty()) {
-            return if self.lends {
-                Next::Do(Op::Discard)
-            // The target takes no splices any more: a read of our own pipe, and a write.
-            } else if self.spills {
-                self.with_buf(lender, Op::Spill)
-            } else {
-                self.ready_for(Op::Empty)
+        if self.held.is_piped() {
+            return match self.held.leaves {
+                Leaves::ByWay => self.ready_for(Op::Empty),
+                Leaves::Lent => Next::Do(Op::Discard),
+                Leaves::Refused | Leaves::Sipped => self.with_buf(lender, Op::Spill),
             };
         }
-        // The pipe is empty now, so the next way begins with nothing behind it.
-        let has_sipped = std::mem::take(&mut self.has_sipped);
-        if std::mem::take(&mut self.spills) && !has_sipped {
+        // Nothing but zeros is in flight, so the next way begins with nothing before it.
+        if std::mem::take(&mut self.held.leaves) == Leaves::Refused {
             self.ways.advance();
         }
-        let left_bytes = self.left_bytes.unwrap_or(u64::MAX);
-        let takes_more = self.course != Course::Over && left_bytes > 0 && may_take_bytes > 0;
+        let left_bytes = self.tally.left_bytes.unwrap_or(u64::MAX);
+        let takes_more =
+            self.source_state != SourceState::Over && left_bytes > 0 && may_take_bytes > 0;
         // A run is one hole however many buffers it spans, up to a size after which an observer wants to hear of it.
-        if self.zeros_bytes > 0 && !(takes_more && self.zeros_bytes < ZEROS_BYTES) {
-            return Next::Do(Op::Punch(self.zeros_bytes));
+        let zeros_bytes = self.held.zeros_bytes;
+        if zeros_bytes > 0 && !(takes_more && zeros_bytes < ZEROS_BYTES) {
+            return Next::Do(Op::Punch(zeros_bytes));
         }
-        match self.course {
-            Course::Deserted => return Next::Do(Op::AskEnd),
-            Course::Over => return Next::Ended(End::Proven),
+        match self.source_state {
+            SourceState::Deserted => return Next::Do(Op::AskEnd),
+            SourceState::Over => return Next::Ended(End::Proven),
             // Before the throttle: a finished flow must not wait for a rate.
             _ if left_bytes == 0 => return Next::Ended(End::Limit),
             _ if may_take_bytes == 0 => return Next::Throttled,
-            Course::Take | Course::Doubt => {}
+            SourceState::Take | SourceState::Doubt => {}
         }
         let most =
             usize::try_from(may_take_bytes.min(left_bytes)).unwrap_or(CALL_BYTES).min(CALL_BYTES);
         let way = self.ways.now();
         // All that the size promised is there: the next call would answer 0, and a read has to follow anyway.
-        if self.expected_bytes == Some(0) && !way.reads() {
-            self.course = Course::Doubt;
+        if self.tally.expected_bytes == Some(0) && !way.reads() {
+            self.source_state = SourceState::Doubt;
         }
-        if self.course == Course::Doubt {
+        if self.source_state == SourceState::Doubt {
             // Short: in nearly all cases it answers 0.
             return self.read(lender, most.min(DOUBT_BYTES));
         }
         match way {
-            Way::Memory => self.read(lender, most.min(self.buffer_bytes as usize)),
+            Way::Memory => self.read(lender, most.min(self.fixed.buffer_bytes as usize)),
             // A first read finds out whether the messages are short.
-            Way::Adaptive if !self.bulk => self.read(lender, most.min(self.short_bytes as usize)),
+            Way::Adaptive if !self.bulk => {
+                self.read(lender, most.min(self.fixed.short_bytes as usize))
+            }
             Way::Adaptive | Way::Piped => self.fill(lender, most),
-            Way::Lent => self.read_to_lend(lender, most.min(self.buffer_bytes as usize)),
-            Way::Direct => self.ready_for(Op::Direct(most.min(self.call_bytes as usize))),
-            Way::Sendfile => self.ready_for(Op::Sendfile(most.min(self.call_bytes as usize))),
+            Way::Lent => self.read_to_lend(lender, most.min(self.fixed.buffer_bytes as usize)),
+            Way::Direct => self.ready_for(Op::Direct(most.min(self.fixed.call_bytes as usize))),
+            Way::Sendfile => self.ready_for(Op::Sendfile(most.min(self.fixed.call_bytes as usize))),
         }
     }
 
@@ -97,26 +96,27 @@ impl Flow {
     fn deliver(&mut self, lender: &mut dyn Lender) -> Option<Next> {
         // Zeros are passed over until data, the end or a limit shows how long their run is.
         while let Some(at) = self.target.offset_bytes().filter(|_| self.makes_holes) {
-            match zeros::first_run(self.hand.held(), at + self.zeros_bytes) {
+            match zeros::first_run(self.held.hand.held(), at + self.held.zeros_bytes) {
                 Run::Data(bytes) => {
-                    self.hand.run_end = self.hand.from + bytes as u32;
+                    self.held.hand.run_end = self.held.hand.from + bytes as u32;
                     break;
                 }
                 Run::Zeros(bytes) => {
-                    self.zeros_bytes += bytes as u64;
-                    self.hand.gone(bytes);
-                    if !self.hand.full {
+                    self.held.zeros_bytes += bytes as u64;
+                    self.held.hand.gone(bytes);
+                    if !self.held.hand.full {
                         return None;
                     }
                 }
             }
         }
-        if self.zeros_bytes > 0 {
-            return Some(Next::Do(Op::Punch(self.zeros_bytes)));
+        if self.held.zeros_bytes > 0 {
+            return Some(Next::Do(Op::Punch(self.held.zeros_bytes)));
         }
         // Of an empty datagram there is nothing to lend.
-        let is_empty = self.hand.held().is_empty();
-        if self.ways.now() != Way::Lent || self.spills || is_empty {
+        let is_empty = self.held.hand.held().is_empty();
+        let by_way = !self.held.leaves.through_memory();
+        if self.ways.now() != Way::Lent || !by_way || is_empty {
             return Some(Next::Do(Op::Write));
         }
         Some(self.lend(lender))
@@ -124,12 +124,9 @@ impl Flow {
 
     /// Lends the bytes in hand to the pipe, and empties the pipe; where no pipe can be had they are written.
     pub(super) fn lend(&mut self, lender: &mut dyn Lender) -> Next {
-        if self.pipe.is_none() {
-            self.pipe = lender.pipe();
-        }
         // From here on nothing can write to the buffer (invariant 4).
-        let is_page = self.hand.buf.as_mut().is_some_and(Buf::lend);
-        match &self.pipe {
+        let is_page = self.held.hand.buf.as_mut().is_some_and(Buf::lend);
+        match self.held.borrow_pipe(lender) {
             // Into an empty pipe only: EAGAIN of a later splice can then be the target's alone.
             Some(pipe) if is_page && pipe.is_empty() => Next::Do(Op::Lend),
             Some(_) if is_page => self.ready_for(Op::Empty),
@@ -139,10 +136,9 @@ impl Flow {
 
     /// Reads as much as the pipe can be lent at once.
     fn read_to_lend(&mut self, lender: &mut dyn Lender, most: usize) -> Next {
-        if self.pipe.is_none() {
-            self.pipe = lender.pipe();
-        }
-        let Some(pipe) = &self.pipe else { return self.lacks_pipe(lender, most) };
+        let Some(pipe) = self.held.borrow_pipe(lender) else {
+            return self.lacks_pipe(lender, most);
+        };
         let room_bytes = match self.target.keeps_boundaries() {
             // Each slot becomes a datagram of its own, so a message must fit one slot.
             true => pipe.capacity_bytes().min(page_bytes()),
@@ -160,7 +156,7 @@ impl Flow {
     pub(super) fn read(&mut self, lender: &mut dyn Lender, most: usize) -> Next {
         if !self.source.keeps_boundaries() {
             let most = match self.target.keeps_boundaries() {
-                true => most.min(self.message_bytes as usize),
+                true => most.min(self.fixed.message_bytes as usize),
                 false => most,
             };
             return self.sip(lender, most).unwrap_or_else(|| self.with_buf(lender, Op::Read(most)));
@@ -180,12 +176,10 @@ impl Flow {
         // A packet is a page at most. The `read` of a doubt has to be one.
         let is_due = self.source.kind() == Kind::Pipe
             && most < page_bytes()
-            && self.course == Course::Take
+            && self.source_state == SourceState::Take
             && !self.cannot_sip;
-        if is_due && self.pipe.is_none() {
-            self.pipe = lender.pipe();
-        }
-        (is_due && self.pipe.is_some()).then(|| self.ready_for(Op::Fill(most)))
+        let can_sip = is_due && self.held.borrow_pipe(lender).is_some();
+        can_sip.then(|| self.ready_for(Op::Fill(most)))
     }
 
     /// The step before a datagram is taken whole: measured, the datagram must fit the rest of the length.
@@ -195,7 +189,7 @@ impl Flow {
             return None;
         }
         let Some(bytes) = self.datagram_bytes else { return Some(Next::Do(Op::Measure)) };
-        let fits = self.left_bytes.is_none_or(|left| u64::from(bytes) <= left)
+        let fits = self.tally.left_bytes.is_none_or(|left| u64::from(bytes) <= left)
             && bytes as usize <= MOST_DATAGRAM_BYTES;
         let fault = Fault { call: Call::Recv, side: Side::Source, errno: Errno::MSGSIZE };
         (!fits).then(|| self.fail(Failure::Fault(fault)))
@@ -206,23 +200,24 @@ impl Flow {
         let wanted = match op {
             Op::Read(most) => most,
             // All at once: as a message it may not be cut.
-            _ if self.target.keeps_boundaries() => self.piped_bytes(),
+            _ if self.target.keeps_boundaries() => self.held.piped_bytes(),
             _ => SPILL_BYTES,
         };
         // A file has copied what was lent to the pipe; any other target may still hold the pages.
         if self.target.kind() == Kind::File
-            && self.lent.are_copied()
-            && let Some(buf) = &mut self.hand.buf
+            && self.held.lent.are_copied()
+            && let Some(buf) = &mut self.held.hand.buf
         {
             buf.reclaim();
         }
-        if !self.hand.buf.as_ref().is_some_and(|buf| buf.can_be_filled(wanted)) {
+        let buf = &mut self.held.hand.buf;
+        if !buf.as_ref().is_some_and(|buf| buf.can_be_filled(wanted)) {
             // Given back before the next is asked for, so that a lender with one buffer can lend it again.
-            if let Some(useless) = self.hand.buf.take() {
+            if let Some(useless) = buf.take() {
                 lender.take_back(useless);
             }
             match lender.buf(wanted) {
-                Ok(buf) => self.hand.buf = Some(buf),
+                Ok(larger) => *buf = Some(larger),
                 Err(errno) => {
                     let side = Side::Source;
                     return self.fail(Failure::Fault(Fault { call: Call::Mmap, side, errno }));
@@ -234,14 +229,11 @@ impl Flow {
 
     /// Fills a pipe; where none can be had, bytes go through memory, unless splice was asked for by name.
     fn fill(&mut self, lender: &mut dyn Lender, most: usize) -> Next {
-        if self.pipe.is_none() {
-            self.pipe = lender.pipe();
-        }
-        if let Some(pipe) = &self.pipe {
+        if let Some(pipe) = self.held.borrow_pipe(lender) {
             let room_bytes = pipe.capacity_bytes();
             return match self.source.keeps_boundaries() {
                 true => self.fill_whole(lender, most, room_bytes),
-                false => self.ready_for(Op::Fill(most.min(self.call_bytes as usize))),
+                false => self.ready_for(Op::Fill(most.min(self.fixed.call_bytes as usize))),
             };
         }
         self.lacks_pipe(lender, most)
@@ -249,11 +241,11 @@ impl Flow {
 
     /// No pipe can be had: bytes go through memory, unless a method was asked for by name.
     fn lacks_pipe(&mut self, lender: &mut dyn Lender, most: usize) -> Next {
-        if self.named {
+        if self.fixed.named {
             let refusal = Refusal::because(self.ways.now().method(), NO_PIPE);
             return self.fail(Failure::Refused(refusal));
         }
-        self.read(lender, most.min(self.buffer_bytes as usize))
+        self.read(lender, most.min(self.fixed.buffer_bytes as usize))
     }
 
     /// A datagram too large for the empty pipe would be cut by the splice: a slot takes a page of the datagram
@@ -292,19 +284,13 @@ impl Flow {
         Some(self.next(most as u64, lender))
     }
 
-    pub(super) fn piped_bytes(&self) -> usize {
-        self.pipe
-            .as_ref()
-            .map_or(0, |pipe| usize::try_from(pipe.held_bytes()).unwrap_or(SPILL_BYTES))
-    }
-
     /// Invariant 5: a side that no flag keeps from waiting is polled first.
     fn ready_for(&mut self, op: Op) -> Next {
         let (source, target) = op.touches();
-        if source && self.source.must_be_polled(op) && !self.ready.source {
+        if source && self.source.must_be_polled(op) && !self.readiness.polled().source {
             return Next::Do(Op::Ready(Side::Source));
         }
-        if target && self.target.must_be_polled(op) && !self.ready.target {
+        if target && self.target.must_be_polled(op) && !self.readiness.polled().target {
             return Next::Do(Op::Ready(Side::Target));
         }
         Next::Do(op)
@@ -312,8 +298,15 @@ impl Flow {
 
     /// The flow has failed, and its bytes in flight are not written either.
     pub(super) fn fail_for_good(&mut self, fault: Fault) {
-        self.spills = false;
+        self.give_up_memory();
         self.failed = Some(Box::new(Failure::Fault(fault)));
+    }
+
+    /// What was to leave through memory stays in flight.
+    pub(super) fn give_up_memory(&mut self) {
+        if self.held.leaves.through_memory() {
+            self.held.leaves = Leaves::ByWay;
+        }
     }
 
     pub(super) fn fail(&mut self, failure: Failure) -> Next {

@@ -2,8 +2,9 @@
 
 use rustix::io::{self, Errno};
 
+use super::state::Sides;
 use super::way::Way;
-use super::{Course, Eye, Failure, Flow, Moved, Op, SHORT_PART, Sides};
+use super::{Eye, Failure, Flow, Leaves, Moved, Op, Readiness, SHORT_PART, SourceState};
 use crate::endpoint::Kind;
 use crate::fault::Fault;
 use crate::kernel::is_refusal;
@@ -32,9 +33,21 @@ impl Flow {
 
     /// Learns the answer of a call.
     pub fn learn(&mut self, op: Op, answer: io::Result<usize>, eye: &mut dyn Eye) -> Moved {
+        let moved = self.learn_answer(op, answer, eye);
+        debug_assert_eq!(self.in_flight_bytes(), self.held.bytes(), "invariant 1, after {op:?}");
+        moved
+    }
+
+    /// The same for the intake and the lanes of a fan, which share the bytes in flight.
+    pub(super) fn learn_answer(
+        &mut self,
+        op: Op,
+        answer: io::Result<usize>,
+        eye: &mut dyn Eye,
+    ) -> Moved {
         // Readiness is good for one call: it may have used up the room or the bytes.
         if !matches!(op, Op::Ready(_)) {
-            self.ready = Sides::default();
+            self.readiness = Readiness::default();
         }
         if op == Op::AskEnd {
             self.learn_look(answer);
@@ -62,20 +75,21 @@ impl Flow {
         self.datagram_bytes = None;
         match self.clears(op) {
             Some(side) => {
-                self.ask = Sides::default();
                 // The read of a doubt would have met the end: EAGAIN proves that there is none yet.
-                self.course = if self.course == Course::Doubt { Course::Take } else { self.course };
-                self.wait = Some(side);
+                if self.source_state == SourceState::Doubt {
+                    self.source_state = SourceState::Take;
+                }
+                self.readiness.wait_for(side);
             }
             None => {
                 let (source, target) = op.touches();
-                self.ask = Sides {
+                let can_be_asked = Sides {
                     source: source && self.source.can_answer_again(),
                     target: target && self.target.can_answer_again(),
                 };
                 // Neither can be asked, so neither can be waited for: a `read` answers.
-                if self.ask.first().is_none() {
-                    self.course = Course::Doubt;
+                if !self.readiness.ask(can_be_asked) {
+                    self.source_state = SourceState::Doubt;
                 }
             }
         }
@@ -83,16 +97,16 @@ impl Flow {
 
     /// The target has no reader any more: has the source something for one?
     fn learn_look(&mut self, answer: io::Result<usize>) {
-        self.course = match answer {
+        self.source_state = match answer {
             // Nothing for nobody: an end, as for a program that reads before it writes.
-            Ok(0) => Course::Over,
+            Ok(0) => SourceState::Over,
             // Only a `read` tells. Its bytes, if there are any, meet the same error.
-            Err(Errno::OPNOTSUPP) => Course::Doubt,
-            Err(Errno::INTR) => Course::Deserted,
+            Err(Errno::OPNOTSUPP) => SourceState::Doubt,
+            Err(Errno::INTR) => SourceState::Deserted,
             // Neither a byte nor the end is there yet.
             Err(Errno::AGAIN) => {
-                self.wait = Some(Side::Source);
-                Course::Deserted
+                self.readiness.wait_for(Side::Source);
+                SourceState::Deserted
             }
             // A `read` would have failed, too.
             Err(errno) => return self.fail_for_good(Op::AskEnd.fault(errno, self)),
@@ -110,7 +124,7 @@ impl Flow {
         let fault = op.fault(errno, self);
         if matches!(op, Op::Direct(_) | Op::Sendfile(_)) && errno == Errno::PIPE {
             // splice(2) looks at the target first, so the source may have ended without anybody having noticed.
-            self.course = Course::Deserted;
+            self.source_state = SourceState::Deserted;
             return Moved::default();
         }
         if let Op::Punch(_) = op {
@@ -122,12 +136,12 @@ impl Flow {
         }
         if op == Op::Discard {
             // What is in the pipe is no data: another pipe will do.
-            (self.pipe, self.lends) = (None, false);
+            (self.held.pipe, self.held.leaves) = (None, Leaves::ByWay);
             return Moved::default();
         }
         if op == Op::Lend && errno == Errno::AGAIN {
             // Nothing can be in the pipe: this once the bytes are written.
-            self.hand.shrink();
+            self.held.hand.shrink();
             return Moved::default();
         }
         if matches!(op, Op::Fill(_)) && self.ways.now().reads() && is_refusal(errno) {
@@ -152,28 +166,29 @@ impl Flow {
     pub(super) fn refuse(&mut self, op: Op, refusal: Refusal, fault: Fault) -> Moved {
         // The next way has its own idea of the end, and a fresh start.
         self.false_ends.forget();
-        self.course = Course::Take;
+        self.source_state = SourceState::Take;
         // Only these leave bytes in the pipe; a refused fill took nothing.
-        self.spills = matches!(op, Op::Lend | Op::Empty);
-        if std::mem::take(&mut self.lends) || op == Op::Lend {
+        let in_flight = matches!(op, Op::Lend | Op::Empty);
+        let leaves = if in_flight { Leaves::Refused } else { Leaves::ByWay };
+        if std::mem::replace(&mut self.held.leaves, leaves) == Leaves::Lent || op == Op::Lend {
             // The hand has all of it still, and writes it.
-            self.pipe = None;
+            self.held.pipe = None;
         }
         // A file can be read again from the old place, so the bytes in flight are given up instead of written.
-        if self.rereads && !self.ways.has_next() {
-            self.pipe = None;
-            self.hand.clear();
-            self.spills = false;
-            self.taken_bytes = self.delivered_bytes;
+        if self.fixed.rereads && !self.ways.has_next() {
+            self.held.pipe = None;
+            self.held.hand.clear();
+            self.held.leaves = Leaves::ByWay;
+            self.tally.taken_bytes = self.tally.delivered_bytes;
         }
         if !self.ways.has_next() {
             self.failed = Some(Box::new(match refusal.call {
-                Some(_) if self.named => Failure::Refused(refusal.clone()),
-                None if self.named => Failure::FalseEnd(refusal.clone()),
+                Some(_) if self.fixed.named => Failure::Refused(refusal.clone()),
+                None if self.fixed.named => Failure::FalseEnd(refusal.clone()),
                 _ => Failure::Fault(fault),
             }));
         // With bytes in the pipe the way changes only after they have been delivered.
-        } else if !self.spills {
+        } else if self.held.leaves != Leaves::Refused {
             self.ways.advance();
         }
         Moved { refusal: Some(Box::new(refusal)), ..Moved::default() }
@@ -195,15 +210,13 @@ impl Flow {
             Op::Fill(_) | Op::Direct(_) | Op::Sendfile(_) if bytes == 0 => self.learn_nothing(op),
             Op::Fill(_) => {
                 self.datagram_bytes = None;
-                if let Some(pipe) = &mut self.pipe {
-                    pipe.put(bytes);
-                }
+                self.held.put_into_pipe(bytes);
                 // A quarter, so that a stream of middling pieces does not change its way back and forth.
-                self.bulk = bytes >= (self.short_bytes / SHORT_PART) as usize;
+                self.bulk = bytes >= (self.fixed.short_bytes / SHORT_PART) as usize;
                 self.false_ends.forget();
                 let way = self.ways.now();
                 // A way that reads fills its pipe for a sip only.
-                (self.spills, self.has_sipped) = (way.reads(), way.reads());
+                self.held.leaves = if way.reads() { Leaves::Sipped } else { Leaves::ByWay };
                 self.took(bytes, way.method())
             }
             Op::Lend | Op::Empty if bytes == 0 => {
@@ -214,46 +227,37 @@ impl Flow {
                 self.refuse(op, Refusal::by_kernel(method, op.call(), errno), fault)
             }
             Op::Lend => {
-                if let Some(pipe) = &mut self.pipe {
-                    pipe.put(bytes);
-                }
-                self.lends = true;
+                self.held.put_into_pipe(bytes);
+                self.held.leaves = Leaves::Lent;
                 Moved::default()
             }
             Op::Empty => {
-                if let Some(pipe) = &mut self.pipe {
-                    pipe.gone(bytes);
-                }
-                if !self.lends {
+                let was_lent = self.held.leaves == Leaves::Lent;
+                self.held.gone_from_pipe(bytes);
+                if !was_lent {
                     return self.delivered(bytes, MethodName::Splice);
                 }
-                eye.bytes(&self.hand.held()[..bytes]);
-                self.hand.gone(bytes);
-                self.lends = self.pipe.as_ref().is_some_and(|pipe| !pipe.is_empty());
+                eye.bytes(&self.held.hand.held()[..bytes]);
+                self.held.hand.gone(bytes);
                 self.delivered(bytes, MethodName::Vmsplice)
             }
             // The pipe holds bytes by our account, so a 0 can only be a broken kernel or driver: told, not repeated.
             Op::Spill | Op::Discard if bytes == 0 => self.learn_error(op, Errno::IO),
             Op::Discard => {
-                if let Some(pipe) = &mut self.pipe {
-                    pipe.gone(bytes);
-                    self.lends = !pipe.is_empty();
-                }
+                self.held.gone_from_pipe(bytes);
                 Moved::default()
             }
             Op::Punch(_) => {
                 let zeros_bytes = bytes as u64;
-                self.zeros_bytes -= zeros_bytes;
+                self.held.zeros_bytes -= zeros_bytes;
                 self.target.skip(zeros_bytes);
-                self.hole_bytes += zeros_bytes;
+                self.tally.hole_bytes += zeros_bytes;
                 eye.gap(zeros_bytes);
                 self.delivered(bytes, MethodName::ReadWrite)
             }
             Op::Spill => {
-                if let Some(pipe) = &mut self.pipe {
-                    pipe.gone(bytes);
-                }
-                self.hand.put(bytes);
+                self.held.gone_from_pipe(bytes);
+                self.held.hand.put(bytes);
                 Moved::default()
             }
             Op::Direct(_) | Op::Sendfile(_) => {
@@ -266,12 +270,8 @@ impl Flow {
     }
 
     fn learn_ready(&mut self, side: Side) {
-        let was_asked = self.ask != Sides::default();
-        self.ask.set(side, false);
-        if !was_asked {
-            self.ready.set(side, true);
-        } else if self.ask.first().is_none() {
-            self.course = Course::Doubt;
+        if self.readiness.found(side) {
+            self.source_state = SourceState::Doubt;
         }
     }
 
@@ -279,20 +279,22 @@ impl Flow {
         self.datagram_bytes = None;
         // From a datagram socket a 0 is an empty message, and more may follow.
         if bytes == 0 && self.source.ends_at_zero() {
-            self.course = Course::Over;
+            self.source_state = SourceState::Over;
             return Moved::default();
         }
         self.end_follows = false;
-        match self.course {
+        match self.source_state {
             // A read that fills the short buffer has more behind it, which a pipe moves for less.
-            Course::Take => self.bulk = bytes >= self.short_bytes as usize,
+            SourceState::Take => self.bulk = bytes >= self.fixed.short_bytes as usize,
             // There is more than was said.
-            Course::Doubt | Course::Deserted | Course::Over => self.expected_bytes = None,
+            SourceState::Doubt | SourceState::Deserted | SourceState::Over => {
+                self.tally.expected_bytes = None
+            }
         }
-        self.course = Course::Take;
+        self.source_state = SourceState::Take;
         // An empty datagram goes on to a datagram socket; a stream has no place for it.
         if bytes > 0 || self.target.takes_empty() {
-            self.hand.put(bytes);
+            self.held.hand.put(bytes);
         }
         let method =
             if self.ways.now().reads() { self.ways.now().method() } else { MethodName::ReadWrite };
@@ -300,13 +302,13 @@ impl Flow {
     }
 
     fn learn_write(&mut self, bytes: usize, eye: &mut dyn Eye) -> Moved {
-        let held = self.hand.run();
+        let held = self.held.hand.run();
         // write(2) of something answers 0 only where it would for ever.
         let is_stuck = bytes == 0 && !held.is_empty();
         // What is left of a message has no place in the next one.
         let is_cut = self.target.keeps_boundaries() && bytes < held.len();
         eye.bytes(&held[..bytes]);
-        self.hand.gone(bytes);
+        self.held.hand.gone(bytes);
         if is_stuck || is_cut {
             let errno = if is_stuck { Fault::TOOK_NOTHING } else { Errno::MSGSIZE };
             self.fail_for_good(Fault { call: Call::Write, side: Side::Target, errno });
@@ -318,32 +320,28 @@ impl Flow {
     fn learn_nothing(&mut self, op: Op) -> Moved {
         self.datagram_bytes = None;
         // A stream may be at its urgent mark again and again, and a read gets past that.
-        let may_be_often = self.named && self.source.kind().can_idle();
+        let may_be_often = self.fixed.named && self.source.kind().can_idle();
         if self.source.kind() == Kind::Terminal {
             // The end was typed, and this call has taken it: a `read` would wait for more.
-            self.course = Course::Over;
+            self.source_state = SourceState::Over;
         } else if !self.false_ends.add() && !may_be_often {
             let fault = Fault { call: op.call(), side: Side::Source, errno: Errno::IO };
             return self.refuse(op, Refusal::false_end(self.ways.now().method()), fault);
         } else {
-            self.course = Course::Doubt;
+            self.source_state = SourceState::Doubt;
         }
         Moved::default()
     }
 
     pub(super) fn took(&mut self, bytes: usize, method: MethodName) -> Moved {
         let taken_bytes = bytes as u64;
-        self.taken_bytes += taken_bytes;
-        for left in [&mut self.left_bytes, &mut self.expected_bytes].into_iter().flatten() {
-            // Saturating: a datagram is taken whole, also past the length that was left.
-            *left = left.saturating_sub(taken_bytes);
-        }
+        self.tally.took(taken_bytes);
         Moved { taken_bytes, method: Some(method), ..Moved::default() }
     }
 
     pub(super) fn delivered(&mut self, bytes: usize, method: MethodName) -> Moved {
         let delivered_bytes = bytes as u64;
-        self.delivered_bytes += delivered_bytes;
+        self.tally.delivered_bytes += delivered_bytes;
         Moved { delivered_bytes, method: Some(method), ..Moved::default() }
     }
 }

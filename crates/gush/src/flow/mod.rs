@@ -55,12 +55,14 @@ mod backlog;
 mod decide;
 mod fan;
 mod hand;
+mod held;
 mod learn;
 mod lend;
 mod next;
 mod op;
 mod spread;
 mod stance;
+mod state;
 mod terms;
 mod way;
 
@@ -75,26 +77,12 @@ pub use terms::Terms;
 pub(crate) use way::{gains_by_own_pipe, splices_directly};
 
 use hand::Hand;
+use held::{Held, Leaves};
+pub(crate) use state::FalseEnds;
+use state::{FixedTerms, Readiness, SourceState, Tally};
 use way::{Way, Ways};
 
 use crate::method::Refusal;
-use crate::mover::Choice;
-use crate::pipe::PipeLoan;
-use crate::port::Side;
-use crate::tuning::Tuning;
-
-/// The knowledge about the end of the source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Course {
-    /// Bytes are taken by the way of the plan.
-    Take,
-    /// A call other than `read` answered 0, or `EAGAIN` with both sides ready: a `read` must decide.
-    Doubt,
-    /// The target has no reader: the end, if the source has nothing more.
-    Deserted,
-    /// A `read` answered 0.
-    Over,
-}
 
 /// One stream of bytes from a source to a target. The [module](self) says how a flow is driven.
 ///
@@ -130,131 +118,26 @@ pub struct Flow {
     source: Stance,
     target: Stance,
     ways: Ways,
-    course: Course,
-    hand: Hand,
-    /// The pipe, while bytes are in there or about to be.
-    pipe: Option<PipeLoan>,
-    /// The bytes in the pipe are lent pages of the hand (vmsplice), and perhaps the rest of the last page.
-    lends: bool,
-    lent: LentPages,
-    /// The target refused a splice: the bytes in flight leave by plain writes, then the way changes.
-    spills: bool,
-    /// The bytes in the pipe are a sip ([`Flow::sip`]): behind them the way stays.
-    has_sipped: bool,
+    fixed: FixedTerms,
+    source_state: SourceState,
+    held: Held,
+    readiness: Readiness,
+    tally: Tally,
+    /// How often in turn this way said "nothing more" where a `read` found bytes.
+    false_ends: FalseEnds,
+    /// The size of the next datagram, once measured.
+    datagram_bytes: Option<u32>,
+    /// Runs of zeros become holes, until the target refuses one.
+    makes_holes: bool,
     /// Sips are refused here: bytes are read, however few.
     cannot_sip: bool,
-    /// Zeros taken, and not yet a hole of the target.
-    zeros_bytes: u64,
-    hole_bytes: u64,
-    makes_holes: bool,
-    gift: bool,
-    rereads: bool,
     /// Between streams: the source has more than a short message.
     bulk: bool,
-    /// Behind the bytes in hand is the end, which the driver passes on at once.
+    /// After the bytes in hand comes the end, which the driver passes on at once.
     end_follows: bool,
     /// The source's urgent bytes, if any have come, are not known to the driver.
     may_be_urgent: bool,
-    /// A method was asked for by name.
-    named: bool,
-    /// How often in turn this way said "nothing more" where a `read` found bytes.
-    false_ends: FalseEnds,
-    /// The side to wait for, to be told once.
-    wait: Option<Side>,
-    /// Sides to be polled, because a call that concerns both answered `EAGAIN`.
-    ask: Sides,
-    /// Sides just found ready by poll(2).
-    ready: Sides,
-    /// The size of the next datagram, once measured.
-    datagram_bytes: Option<u32>,
-    short_bytes: u32,
-    buffer_bytes: u32,
-    call_bytes: u32,
-    message_bytes: u32,
-    /// Bytes still in the source, as far as the source says.
-    expected_bytes: Option<u64>,
-    left_bytes: Option<u64>,
-    taken_bytes: u64,
-    delivered_bytes: u64,
     failed: Option<Box<Failure>>,
-}
-
-/// How often in turn a way said "nothing more" where a `read` finds bytes, as at the end of a file that grows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FalseEnds(u8);
-
-impl FalseEnds {
-    // A file that grows at its end says "nothing more" a few times, procfs says so for ever.
-    const MOST: u8 = 8;
-
-    /// One more; answers whether the way is still to be believed.
-    pub(crate) fn add(&mut self) -> bool {
-        // Counted up to the bound only, so that the count cannot run over.
-        let is_believed = self.0 < Self::MOST;
-        self.0 += u8::from(is_believed);
-        is_believed
-    }
-
-    /// Was there one since bytes last moved?
-    pub(crate) fn any(self) -> bool {
-        self.0 > 0
-    }
-
-    /// Bytes have moved.
-    pub(crate) fn forget(&mut self) {
-        *self = Self::default();
-    }
-}
-
-/// Where lent pages are, by the calls that the flow itself has made. A driver can name a kind that a descriptor is not, and
-/// answers that no call gave; lent pages stay untouched all the same (invariant 4).
-#[derive(Clone, Copy, Debug, Default)]
-struct LentPages {
-    /// Bytes of theirs in a pipe: as much as a buffer at most, unless a driver repeats calls.
-    piped_bytes: u32,
-    /// Some went to a descriptor that was no regular file.
-    are_elsewhere: bool,
-}
-
-impl LentPages {
-    fn put(&mut self, bytes: usize) {
-        self.piped_bytes =
-            u32::try_from(bytes).map_or(u32::MAX, |more| self.piped_bytes.saturating_add(more));
-    }
-
-    fn gone(&mut self, bytes: usize) {
-        let gone_bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        self.piped_bytes = self.piped_bytes.saturating_sub(gone_bytes);
-    }
-
-    /// Has everybody who got the pages copied them?
-    fn are_copied(self) -> bool {
-        self.piped_bytes == 0 && !self.are_elsewhere
-    }
-}
-
-/// None, one or both of the two sides.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Sides {
-    source: bool,
-    target: bool,
-}
-
-impl Sides {
-    fn set(&mut self, side: Side, yes: bool) {
-        match side {
-            Side::Source => self.source = yes,
-            Side::Target => self.target = yes,
-        }
-    }
-
-    fn first(self) -> Option<Side> {
-        match self {
-            Sides { source: true, .. } => Some(Side::Source),
-            Sides { target: true, .. } => Some(Side::Target),
-            _ => None,
-        }
-    }
 }
 
 /// A stream has no boundaries: pieces become datagrams of at most so many bytes, as with socat.
@@ -302,42 +185,22 @@ impl Flow {
             _ if ways.now() == Way::Direct => source.splice_bytes(&target).min(CALL_BYTES),
             _ => CALL_BYTES,
         };
-        // Half the size of a usize: a relay with thousands of connections has two flows for each.
-        let as_u32 = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX).max(1);
         Self {
             ways,
             source,
             target,
-            course: Course::Take,
-            hand: Hand::default(),
-            pipe: None,
-            lends: false,
-            lent: LentPages::default(),
-            spills: false,
-            has_sipped: false,
-            cannot_sip: false,
-            zeros_bytes: 0,
-            hole_bytes: 0,
+            fixed: FixedTerms::of(terms, call_bytes),
+            source_state: SourceState::Take,
+            held: Held::default(),
+            readiness: Readiness::default(),
+            tally: Tally::of(terms),
+            false_ends: FalseEnds::default(),
+            datagram_bytes: None,
             makes_holes: terms.make_holes && target.offset_bytes().is_some(),
-            gift: terms.gift,
-            rereads: terms.rereads,
+            cannot_sip: false,
             bulk: false,
             end_follows: false,
             may_be_urgent: true,
-            named: terms.choice != Choice::Auto,
-            false_ends: FalseEnds::default(),
-            wait: None,
-            ask: Sides::default(),
-            ready: Sides::default(),
-            datagram_bytes: None,
-            short_bytes: as_u32(terms.short_bytes),
-            buffer_bytes: as_u32(terms.buffer_bytes.min(Tuning::MOST_BUFFER_BYTES)),
-            call_bytes: as_u32(call_bytes),
-            message_bytes: as_u32(terms.message_bytes),
-            expected_bytes: terms.expected_bytes,
-            left_bytes: terms.length_bytes,
-            taken_bytes: 0,
-            delivered_bytes: 0,
             failed: None,
         }
     }
@@ -346,7 +209,7 @@ impl Flow {
     /// before ([`Flow::expect_bytes`]), and no part of a long message is copied.
     #[must_use]
     pub fn is_undecided(&self) -> bool {
-        self.ways.now() == Way::Adaptive && !self.bulk && self.taken_bytes == 0
+        self.ways.now() == Way::Adaptive && !self.bulk && self.tally.taken_bytes == 0
     }
 
     /// Says that so many bytes have come to the source. If they are no short message they go by reference, and the next
@@ -362,7 +225,7 @@ impl Flow {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn expect_bytes(&mut self, bytes: u64) {
-        self.bulk |= bytes >= u64::from(self.short_bytes);
+        self.bulk |= bytes >= u64::from(self.fixed.short_bytes);
     }
 
     /// Promises that the bytes in hand are the source's last, and that shutdown(2) of the target follows as soon as they are
@@ -390,65 +253,35 @@ impl Flow {
     /// Bytes taken from the source.
     #[must_use]
     pub fn taken_bytes(&self) -> u64 {
-        self.taken_bytes
+        self.tally.taken_bytes
     }
 
     /// Bytes delivered to the target.
     #[must_use]
     pub fn delivered_bytes(&self) -> u64 {
-        self.delivered_bytes
+        self.tally.delivered_bytes
     }
 
     /// Bytes taken and not yet delivered.
     #[must_use]
     pub fn in_flight_bytes(&self) -> u64 {
-        self.taken_bytes - self.delivered_bytes
+        self.tally.taken_bytes - self.tally.delivered_bytes
     }
 
     /// The delivered bytes that are a hole of the target.
     #[must_use]
     pub fn hole_bytes(&self) -> u64 {
-        self.hole_bytes
+        self.tally.hole_bytes
     }
 
     /// Does the flow hold nothing but bytes in flight? True after [`Flow::rest`].
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
-        let idle_pipe = self.pipe.as_ref().is_some_and(|pipe| pipe.is_empty());
-        let idle_buf = self.hand.buf.is_some() && !self.hand.full;
-        !idle_pipe && !idle_buf
+        self.held.is_at_rest()
     }
 
     /// Gives back empty pipes and buffers, and shrinks nearly empty ones: to be called before the driver parks.
     pub fn rest(&mut self, lender: &mut dyn Lender) {
-        // Dropped, it goes back to the pool, where another flow takes it.
-        if self.pipe.as_ref().is_some_and(|pipe| pipe.is_empty()) {
-            self.pipe = None;
-        }
-        // Pages that the pipe holds are in flight themselves.
-        if !self.lends
-            && let Some(buf) = self.hand.shrink()
-        {
-            lender.take_back(buf);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::FalseEnds;
-
-    #[test]
-    fn a_false_end_is_believed_eight_times_in_a_row() {
-        let mut false_ends = FalseEnds::default();
-        for _ in 0..2 {
-            assert!(!false_ends.any());
-            for nth in 1..=FalseEnds::MOST {
-                assert!(false_ends.add(), "{nth}");
-                assert!(false_ends.any(), "{nth}");
-            }
-            assert!(!false_ends.add());
-            false_ends.forget();
-        }
+        self.held.rest(lender);
     }
 }

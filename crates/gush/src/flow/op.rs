@@ -6,7 +6,7 @@ use rustix::event::PollFlags;
 use rustix::io::{self, Errno};
 
 use super::lend::Buf;
-use super::{Flow, Hand};
+use super::{Flow, Hand, Leaves};
 use crate::endpoint::Kind;
 use crate::fault::Fault;
 use crate::kernel::page_bytes;
@@ -160,7 +160,7 @@ impl Flow {
     /// ```
     pub fn room(&mut self, op: Op) -> &mut [u8] {
         match op {
-            Op::Read(most) => self.hand.room(most).unwrap_or_default(),
+            Op::Read(most) => self.held.hand.room(most).unwrap_or_default(),
             _ => &mut [],
         }
     }
@@ -170,7 +170,7 @@ impl Flow {
     #[must_use]
     pub fn pending(&self, op: Op) -> &[u8] {
         match op {
-            Op::Write => self.hand.run(),
+            Op::Write => self.held.hand.run(),
             _ => &[],
         }
     }
@@ -190,11 +190,11 @@ impl Flow {
             Op::AskEnd => self.source.call(fds.source, |port| port.look_for_end()),
             Op::Read(most) => {
                 // A driver that calls out of turn gets an error, and no panic.
-                let Some(memory) = self.hand.room(most) else { return Err(Errno::NOMEM) };
+                let Some(memory) = self.held.hand.room(most) else { return Err(Errno::NOMEM) };
                 self.source.call(fds.source, |port| port.read(memory))
             }
             Op::Write => {
-                let (run, is_last) = (self.hand.run(), self.end_follows);
+                let (run, is_last) = (self.held.hand.run(), self.end_follows);
                 let write = |port: &mut Port<'_>| match is_last {
                     true => port.write_last(run),
                     false => port.write(run),
@@ -202,26 +202,30 @@ impl Flow {
                 self.target.call(fds.target, write)
             }
             Op::Fill(most) => {
-                let Some(pipe) = &self.pipe else { return Err(Errno::NOMEM) };
+                let Some(pipe) = &self.held.pipe else { return Err(Errno::NOMEM) };
                 self.source.call(fds.source, |port| pipe.splice_in(port, most))
             }
             Op::Empty => {
-                let Some(pipe) = &self.pipe else { return Err(Errno::NOMEM) };
+                let Some(pipe) = &self.held.pipe else { return Err(Errno::NOMEM) };
+                let is_lent = self.held.leaves == Leaves::Lent;
                 // What is lent beyond the bytes in hand is no data.
-                let most = if self.lends { self.hand.held().len() as u64 } else { u64::MAX };
-                if self.lends && self.target.kind() == Kind::File {
-                    // Asked each time: the driver may lend another descriptor for each call.
-                    self.lent.are_elsewhere |= !sys::file::is_regular(fds.target);
+                let most = if is_lent { self.held.hand.held().len() as u64 } else { u64::MAX };
+                // Only a regular file copies, and the driver may lend another descriptor for each call.
+                let copies =
+                    || self.target.kind() == Kind::File && sys::file::is_regular(fds.target);
+                if is_lent && !copies() {
+                    self.held.lent.kept();
                 }
                 let answer = self.target.call(fds.target, |port| pipe.splice_out(port, most));
-                answer.inspect(|&bytes| self.lent.gone(bytes))
+                answer.inspect(|&bytes| self.held.lent.copied(bytes))
             }
             Op::Lend => {
-                let (Some(pipe), Some(Buf::Lent(pages))) = (&self.pipe, &self.hand.buf) else {
+                let (Some(pipe), Some(Buf::Lent(pages))) = (&self.held.pipe, &self.held.hand.buf)
+                else {
                     return Err(Errno::NOMEM);
                 };
-                let Hand { from, to, .. } = self.hand;
-                let end = if self.gift {
+                let Hand { from, to, .. } = self.held.hand;
+                let end = if self.fixed.gift {
                     // SPLICE_F_GIFT takes whole pages only (vmsplice(2)); the bytes behind the data are discarded later.
                     (to as usize).next_multiple_of(page_bytes())
                 } else {
@@ -229,12 +233,13 @@ impl Flow {
                 };
                 let range = from as usize..end;
                 pages
-                    .splice_into(pipe.write_end(), range, self.gift)
-                    .inspect(|&bytes| self.lent.put(bytes))
+                    .splice_into(pipe.write_end(), range, self.fixed.gift)
+                    .inspect(|&bytes| self.held.lent.put(bytes))
             }
             Op::Discard => {
-                let Some(pipe) = &self.pipe else { return Err(Errno::NOMEM) };
-                pipe.read_held(&mut [0; DISCARD_BYTES]).inspect(|&bytes| self.lent.gone(bytes))
+                let Some(pipe) = &self.held.pipe else { return Err(Errno::NOMEM) };
+                pipe.read_held(&mut [0; DISCARD_BYTES])
+                    .inspect(|&bytes| self.held.lent.copied(bytes))
             }
             Op::Punch(zeros_bytes) => {
                 // A hole has a place, and a descriptor's own position may be somebody else's too.
@@ -243,7 +248,7 @@ impl Flow {
                 self.target.call(fds.target, punched).map(|bytes| bytes as usize)
             }
             Op::Spill => {
-                let (Some(pipe), Some(buf)) = (&self.pipe, &mut self.hand.buf) else {
+                let (Some(pipe), Some(buf)) = (&self.held.pipe, &mut self.held.hand.buf) else {
                     return Err(Errno::NOMEM);
                 };
                 pipe.read_held(buf.as_mut_slice())

@@ -1,7 +1,7 @@
 //! One lane of a fan: a flow that only delivers, and the lane's place in the present intake.
 
 use super::super::way::Way;
-use super::super::{Failure, Flow, Lender};
+use super::super::{Failure, Flow, Leaves, Lender};
 use crate::endpoint::Kind;
 use crate::fault::Fault;
 use crate::method::MethodName;
@@ -64,7 +64,7 @@ impl Lane {
 
     /// Does the target take no references?
     fn is_through_memory(&self) -> bool {
-        self.outlet.spills || self.outlet.ways.now() == Way::Memory
+        self.outlet.held.leaves.through_memory() || self.outlet.ways.now() == Way::Memory
     }
 
     /// Do bytes go from the intake's pipe to the target in one call? Else through a pipe of the lane's own.
@@ -74,14 +74,13 @@ impl Lane {
 
     /// Is anything in the lane's own pipe or buffer?
     pub(super) fn has_own(&self) -> bool {
-        let is_piped = self.outlet.pipe.as_ref().is_some_and(|pipe| !pipe.is_empty());
-        self.outlet.hand.full || is_piped
+        self.outlet.held.hand.full || self.outlet.held.is_piped()
     }
 
     /// Has a call failed, and have plain writes delivered as much as they can?
     pub(super) fn has_failed(&self) -> bool {
         // Bytes in its pipe still go out by plain writes, so it has not failed yet.
-        let is_draining = self.outlet.spills && self.has_own();
+        let is_draining = self.outlet.held.leaves.through_memory() && self.has_own();
         self.is_live() && self.outlet.failed.is_some() && !is_draining
     }
 
@@ -89,7 +88,9 @@ impl Lane {
     pub(super) fn loaded(&mut self, bytes: usize) {
         self.outlet.took(bytes, MethodName::Splice);
         // A target that takes no splices gets them by plain writes.
-        self.outlet.spills |= self.outlet.ways.now() == Way::Memory;
+        if self.outlet.ways.now() == Way::Memory {
+            self.outlet.held.leaves = Leaves::Refused;
+        }
     }
 
     /// So many bytes left the head of the intake's pipe.
@@ -108,7 +109,7 @@ impl Lane {
     pub(super) fn fail(&mut self, call: Call, errno: Errno) {
         let fault = Fault { call, side: Side::Target, errno };
         // Not even plain writes go on: the target itself has failed.
-        self.outlet.spills = false;
+        self.outlet.give_up_memory();
         self.outlet.failed = Some(Box::new(Failure::Fault(fault)));
     }
 
@@ -117,12 +118,12 @@ impl Lane {
         self.lost_at_bytes = Some(taken_bytes);
         (self.owes, self.waits, self.is_to_look) = (false, false, false);
         // Closed with its bytes: a lane that is lost delivers nothing more, and its pipe counts for the budget.
-        self.outlet.pipe = None;
-        self.outlet.hand.clear();
+        self.outlet.held.pipe = None;
+        self.outlet.held.hand.clear();
     }
 
     pub(super) fn give_back(&mut self, lender: &mut dyn Lender) {
-        if let Some(buf) = self.outlet.hand.buf.take() {
+        if let Some(buf) = self.outlet.held.hand.buf.take() {
             lender.take_back(buf);
         }
     }

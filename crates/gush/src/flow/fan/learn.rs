@@ -2,7 +2,7 @@
 
 use rustix::io::{self, Errno};
 
-use super::super::{Eye, Flow, Moved, Op};
+use super::super::{Eye, Flow, Leaves, Moved, Op};
 use super::lane::Lane;
 use super::{Fan, FanOp};
 use crate::fault::Fault;
@@ -33,11 +33,11 @@ impl Fan {
 
     fn learn_intake(&mut self, op: Op, answer: io::Result<usize>) -> Moved {
         // No eye: bytes are shown when the first lane has delivered them.
-        let moved = self.intake.learn(op, answer, &mut ());
-        if matches!(op, Op::Read(_) | Op::Spill) && self.intake.hand.full {
+        let moved = self.intake.learn_answer(op, answer, &mut ());
+        if matches!(op, Op::Read(_) | Op::Spill) && self.intake.held.hand.full {
             self.shown = 0;
             for lane in self.lanes.iter_mut().filter(|lane| lane.is_live()) {
-                lane.hand_out(self.intake.hand.to);
+                lane.hand_out(self.intake.held.hand.to);
             }
         }
         moved
@@ -55,13 +55,13 @@ impl Fan {
             self.show(target, eye);
             moved
         } else {
-            self.lanes[usize::from(target)].outlet.learn(op, answer, &mut ())
+            self.lanes[usize::from(target)].outlet.learn_answer(op, answer, &mut ())
         };
         let lane = &mut self.lanes[usize::from(target)];
         // The fan waits for all sides at once, so a lane's wait is noted and not answered.
-        lane.waits |= lane.outlet.wait.take().is_some();
+        lane.waits |= lane.outlet.readiness.take_wait().is_some();
         if moved.refusal.is_some() && !self.named && !Lane::take_references(&self.lanes) {
-            self.intake.spills = true;
+            self.intake.held.leaves = Leaves::Refused;
         }
         moved
     }
@@ -69,7 +69,7 @@ impl Fan {
     /// Shows the bytes that this target is the first to have got.
     fn show(&mut self, target: u16, eye: &mut dyn Eye) {
         let written = self.lane(target).written;
-        if let Some(buf) = self.intake.hand.buf.as_ref().filter(|_| written > self.shown) {
+        if let Some(buf) = self.intake.held.hand.buf.as_ref().filter(|_| written > self.shown) {
             eye.bytes(&buf.as_slice()[self.shown as usize..written as usize]);
             self.shown = written;
         }
@@ -77,23 +77,23 @@ impl Fan {
 
     /// Is this a call on the buffer that all lanes write from?
     pub(super) fn is_common(&self, target: u16, op: Op) -> bool {
-        op == Op::Write && !self.lane(target).outlet.hand.full
+        op == Op::Write && !self.lane(target).outlet.held.hand.full
     }
 
     /// Puts the common buffer into the lane's hand for a moment, at the place up to which the lane has written.
     pub(super) fn with_common<T>(&mut self, target: u16, act: impl FnOnce(&mut Flow) -> T) -> T {
         let lane = &mut self.lanes[usize::from(target)];
-        let (from, to) = (self.intake.hand.from, self.intake.hand.to);
-        std::mem::swap(&mut self.intake.hand, &mut lane.outlet.hand);
-        lane.outlet.hand.put(to as usize);
-        lane.outlet.hand.from = lane.written;
+        let (from, to) = (self.intake.held.hand.from, self.intake.held.hand.to);
+        std::mem::swap(&mut self.intake.held.hand, &mut lane.outlet.held.hand);
+        lane.outlet.held.hand.put(to as usize);
+        lane.outlet.held.hand.from = lane.written;
         let answer = act(&mut lane.outlet);
-        lane.owes = lane.outlet.hand.full;
-        lane.written = if lane.owes { lane.outlet.hand.from } else { to };
-        lane.outlet.hand.clear();
-        std::mem::swap(&mut self.intake.hand, &mut lane.outlet.hand);
-        self.intake.hand.put(to as usize);
-        self.intake.hand.from = from;
+        lane.owes = lane.outlet.held.hand.full;
+        lane.written = if lane.owes { lane.outlet.held.hand.from } else { to };
+        lane.outlet.held.hand.clear();
+        std::mem::swap(&mut self.intake.held.hand, &mut lane.outlet.held.hand);
+        self.intake.held.hand.put(to as usize);
+        self.intake.held.hand.from = from;
         answer
     }
 
@@ -123,9 +123,7 @@ impl Fan {
     fn shared(&mut self, target: u16, call: Call, bytes: usize) -> Moved {
         // splice(2) takes the bytes away from the head, where tee(2) leaves them.
         if call == Call::Splice {
-            if let Some(pipe) = &mut self.intake.pipe {
-                pipe.gone(bytes);
-            }
+            self.intake.held.gone_from_pipe(bytes);
             self.lanes.iter_mut().for_each(|lane| lane.head_moved(bytes as u64));
         }
         let lane = &mut self.lanes[usize::from(target)];
@@ -138,9 +136,7 @@ impl Fan {
             lane.outlet.took(bytes, MethodName::Splice);
             return lane.outlet.delivered(bytes, MethodName::Splice);
         }
-        if let Some(pipe) = &mut lane.outlet.pipe {
-            pipe.put(bytes);
-        }
+        lane.outlet.held.put_into_pipe(bytes);
         lane.loaded(bytes);
         Moved::default()
     }

@@ -203,7 +203,7 @@ impl Fan {
     /// Bytes taken from the source.
     #[must_use]
     pub fn taken_bytes(&self) -> u64 {
-        self.intake.taken_bytes
+        self.intake.tally.taken_bytes
     }
 
     /// How many targets the fan was made for, lost ones included.
@@ -218,7 +218,7 @@ impl Fan {
     /// Where there is no such target, as do all methods with a target's number.
     #[must_use]
     pub fn delivered_bytes(&self, target: u16) -> u64 {
-        self.lane(target).outlet.delivered_bytes
+        self.lane(target).outlet.tally.delivered_bytes
     }
 
     /// Bytes taken and not yet delivered to this target; for a lost target the bytes missing there,
@@ -226,7 +226,8 @@ impl Fan {
     #[must_use]
     pub fn in_flight_bytes(&self, target: u16) -> u64 {
         let lane = self.lane(target);
-        lane.lost_at_bytes.unwrap_or(self.intake.taken_bytes) - lane.outlet.delivered_bytes
+        lane.lost_at_bytes.unwrap_or(self.intake.tally.taken_bytes)
+            - lane.outlet.tally.delivered_bytes
     }
 
     /// Does the target still get bytes?
@@ -245,7 +246,7 @@ impl Fan {
 
     /// Leaves a target out from here: nothing more is delivered there, not even the bytes in flight. The others go on.
     pub fn abandon(&mut self, target: u16) {
-        let taken_bytes = self.intake.taken_bytes;
+        let taken_bytes = self.intake.tally.taken_bytes;
         let lane = &mut self.lanes[usize::from(target)];
         if lane.is_live() {
             lane.lose(taken_bytes);
@@ -312,7 +313,7 @@ impl Fan {
         if self.source_waits {
             return if may_take_bytes == 0 { FanNext::Throttled } else { FanNext::Wait };
         }
-        self.intake.delivered_bytes = self.intake.taken_bytes;
+        self.intake.tally.delivered_bytes = self.intake.tally.taken_bytes;
         match self.intake.next(may_take_bytes, lender) {
             Next::Do(op) => FanNext::Do(FanOp::Intake(op)),
             Next::Wait(_) => {
@@ -327,7 +328,7 @@ impl Fan {
 
     /// Takes out the lanes that have failed, once their last deliverable byte is delivered.
     fn reap(&mut self, lender: &mut dyn Lender) {
-        let taken_bytes = self.intake.taken_bytes;
+        let taken_bytes = self.intake.tally.taken_bytes;
         for lane in self.lanes.iter_mut().filter(|lane| lane.has_failed()) {
             lane.lose(taken_bytes);
             lane.give_back(lender);
@@ -346,7 +347,7 @@ impl Fan {
     }
 
     fn due_for(&mut self, target: u16, lender: &mut dyn Lender) -> Option<FanOp> {
-        let by_reference = self.piped_bytes() > 0 && !self.intake.spills && !self.lacks_pipes;
+        let by_reference = self.has_references() && !self.lacks_pipes;
         let lane = &mut self.lanes[usize::from(target)];
         if !lane.is_live() || lane.waits {
             return None;
@@ -359,7 +360,7 @@ impl Fan {
                 Next::Do(op) => return Some(FanOp::Lane(target, op)),
                 Next::Wait(_) => lane.waits = true,
                 // There is no memory to go on by plain writes.
-                Next::Failed(_) => lane.outlet.spills = false,
+                Next::Failed(_) => lane.outlet.give_up_memory(),
                 Next::Throttled | Next::Ended(_) => {}
             }
             return None;
@@ -384,10 +385,7 @@ impl Fan {
                 return self.due_for(target, lender);
             }
             let lane = &mut self.lanes[usize::from(target)];
-            if lane.outlet.pipe.is_none() {
-                lane.outlet.pipe = lender.pipe();
-            }
-            if lane.outlet.pipe.is_none() {
+            if lane.outlet.held.borrow_pipe(lender).is_none() {
                 self.lacks_pipes = true;
                 if self.named {
                     let refusal = Refusal::because(MethodName::Splice, super::NO_PIPE);
@@ -405,21 +403,26 @@ impl Fan {
     /// All others have all bytes: the last lane gets the pipe itself, and the intake the lane's empty one.
     fn hand_over(&mut self, target: u16) {
         let lane = &mut self.lanes[usize::from(target)];
-        std::mem::swap(&mut self.intake.pipe, &mut lane.outlet.pipe);
-        let bytes = lane.outlet.piped_bytes();
+        std::mem::swap(&mut self.intake.held.pipe, &mut lane.outlet.held.pipe);
+        let bytes = lane.outlet.held.piped_bytes();
         lane.loaded(bytes);
         self.lanes.iter_mut().for_each(|lane| lane.ahead_bytes = 0);
     }
 
+    /// Are there bytes in the intake's pipe that leave by reference?
+    fn has_references(&self) -> bool {
+        self.piped_bytes() > 0 && !self.intake.held.leaves.through_memory()
+    }
+
     fn piped_bytes(&self) -> u64 {
-        self.intake.pipe.as_ref().map_or(0, |pipe| pipe.held_bytes())
+        self.intake.held.pipe.as_ref().map_or(0, |pipe| pipe.held_bytes())
     }
 
     /// Must the bytes in the intake's pipe go through memory? Yes where references are refused, and where
     /// the lanes at the pipe's head were lost, so that nobody is left to move the head on.
     fn must_spill(&self) -> bool {
         let is_stuck = || {
-            let refused = self.intake.spills || self.lacks_pipes;
+            let refused = self.intake.held.leaves.through_memory() || self.lacks_pipes;
             refused || self.live().all(|lane| lane.ahead_bytes > 0)
         };
         self.piped_bytes() > 0 && !self.live().any(|lane| lane.owes) && is_stuck()
@@ -432,8 +435,8 @@ impl Fan {
 
     /// Forgets the bytes that every remaining lane has got.
     fn settle(&mut self) {
-        if self.intake.hand.full && !self.live().any(|lane| lane.owes) {
-            self.intake.hand.clear();
+        if self.intake.held.hand.full && !self.live().any(|lane| lane.owes) {
+            self.intake.held.hand.clear();
         }
         self.lacks_pipes &= self.piped_bytes() > 0;
     }
@@ -488,11 +491,12 @@ impl Fan {
             lane.outlet.rest(lender);
         }
         // Of the common buffer only what somebody still has to write is kept.
-        let least = self.live().map(|lane| lane.written).min().filter(|_| self.intake.hand.full);
+        let least =
+            self.live().map(|lane| lane.written).min().filter(|_| self.intake.held.hand.full);
         let least = least.unwrap_or_default();
-        self.intake.hand.from = least;
+        self.intake.held.hand.from = least;
         self.intake.rest(lender);
-        let moved_by = least - self.intake.hand.from;
+        let moved_by = least - self.intake.held.hand.from;
         self.shown = self.shown.saturating_sub(moved_by);
         self.lanes.iter_mut().for_each(|lane| lane.written = lane.written.saturating_sub(moved_by));
     }

@@ -72,14 +72,14 @@ impl Fan {
                 self.lanes[usize::from(target)].outlet.perform(op, fds_of(target)?)
             }
             FanOp::Tee(target) => {
-                let Some(pipe) = &self.intake.pipe else { return Err(Errno::NOMEM) };
+                let Some(pipe) = &self.intake.held.pipe else { return Err(Errno::NOMEM) };
                 // All that is there: a shorter tee would have to be continued from the head, which is not possible.
                 let most = usize::try_from(pipe.held_bytes()).unwrap_or(usize::MAX);
                 let to = self.entrance(target, fd_of(target)?);
                 sys::pipe::tee(pipe.read_end(), to, most, SpliceFlags::NONBLOCK)
             }
             FanOp::Move(target, most) => {
-                let Some(pipe) = &self.intake.pipe else { return Err(Errno::NOMEM) };
+                let Some(pipe) = &self.intake.held.pipe else { return Err(Errno::NOMEM) };
                 let to = self.entrance(target, fd_of(target)?);
                 let flags = SpliceFlags::NONBLOCK;
                 sys::pipe::splice(pipe.read_end(), None, to, None, most, flags)
@@ -91,6 +91,6 @@ impl Fan {
     /// The pipe by which a lane gets the content of the intake's pipe.
     fn entrance<'a>(&'a self, target: u16, fd: BorrowedFd<'a>) -> BorrowedFd<'a> {
         // A target that is no pipe cannot be teed to, so its lane has one of its own.
-        self.lane(target).outlet.pipe.as_ref().map_or(fd, |pipe| pipe.write_end())
+        self.lane(target).outlet.held.pipe.as_ref().map_or(fd, |pipe| pipe.write_end())
     }
 }
