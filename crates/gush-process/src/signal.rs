@@ -270,7 +270,6 @@ pub(crate) fn is_ignored(signal: libc::c_int) -> bool {
 }
 
 fn die_of(signal: libc::c_int) {
-    leave_files_to_a_child();
     let mut set = empty_set();
     // SAFETY: the default action of an ending signal is valid, `set` is initialised, and the
     // signal is sent to this very process, which it ends.
@@ -285,34 +284,5 @@ fn die_of(signal: libc::c_int) {
             libc::_exit(128 + signal);
         }
         libc::kill(libc::getpid(), signal);
-    }
-}
-
-/// Makes a child hold the open files until this process is gone.
-///
-/// The last close of an unlinked file frees its pages, which takes 30 to 100 ms a gibibyte. The child makes
-/// this last close, so a user who pressed Ctrl-C does not wait for it (invariant 7). The child ends after the
-/// parent.
-fn leave_files_to_a_child() {
-    // SAFETY: the child calls getpid, setsid, close, getppid, nanosleep and _exit alone. Each is
-    // async-signal-safe, as the child of a process with threads needs.
-    unsafe {
-        let parent = libc::getpid();
-        // Also where fork(2) fails: then the files are closed by this process, a moment later.
-        if libc::fork() != 0 {
-            return;
-        }
-        // Out of the group: a signal to the group must not end the child before its parent is gone.
-        libc::setsid();
-        for standard in 0..3 {
-            // A pipe's reader waits for the last writer, which must not be this child.
-            libc::close(standard);
-        }
-        let pause = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-        // Until then the shell waits: the child outlives the parent by as little as can be.
-        while libc::getppid() == parent {
-            libc::nanosleep(&raw const pause, ptr::null_mut());
-        }
-        libc::_exit(0);
     }
 }

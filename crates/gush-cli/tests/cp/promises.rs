@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
 
-use crate::common::cp::{cp, fails, names, script, stderr, succeeds, with_files};
+use crate::common::cp::{cp, fails, names, script, stderr, succeeds, with_files, with_mounts};
 use crate::common::{copied_gush, gush, nobody, noise, skipped, strace, words_of};
 use rustix::io::Errno;
 
@@ -360,6 +360,28 @@ fn a_signal_in_the_middle_of_an_atomic_copy_removes_the_temporary_and_ends_it() 
         assert_eq!(names(&real.join("d")), ["b"], "SIG{signal}");
         assert_eq!(fs::read(real.join("d/b")).unwrap(), b"old");
     }
+}
+
+#[test]
+fn after_a_signal_a_copy_can_go_on_and_its_file_system_be_unmounted_at_once() {
+    let dir = with_files(&[]);
+    // So much that the kernel needs some time to free the pages of a file without a name.
+    let text = r#"
+        mkdir a && truncate -s 256M a/f || exit
+        for options in -r "-r --atomic" "-r --resume" "-r --resume --atomic" "-r --resume --shard=0/1"
+        do
+            mount -t tmpfs none m || exit
+            $G cp $options --sparse=never --limit=256M -T a m/d &
+            until (( $(stat -f -c "(%b - %f) * %S >> 20" m) > 200 )); do sleep 0.01; done
+            kill -TERM $!
+            wait $!
+            status=$?
+            [ $status = 143 ] || { echo "$options: $status" >&2; exit 1; }
+            case $options in *--resume*) $G cp $options -T a m/d && cmp a/f m/d/f || exit;; esac
+            umount m || { echo "$options" >&2; exit 1; }
+        done"#;
+    let Some(output) = with_mounts(dir.path(), text) else { return };
+    assert!(output.status.success(), "{}", stderr(&output));
 }
 
 #[test]
