@@ -16,6 +16,7 @@ use crate::options::{Dereference, Make, Options};
 use crate::overwriting::{Fate, Look, Room};
 use crate::parents::Parents;
 use crate::place::{FileId, Place, kind, same_file};
+use crate::quote;
 use crate::tree::journal::{self, Fingerprint, Journal, Promises};
 use crate::tree::{self, Dir, Extent, Operands};
 use crate::writers::Writers;
@@ -457,20 +458,30 @@ impl<'a> Common<'a> {
         }
         // Waits while another thread copies this file under its other name.
         let turn = self.copied.turn(options, source_stat, (dir, &target));
-        let result = match &turn {
-            Turn::Again(earlier) => {
-                links::again(&job, earlier, events).map(|()| Done::new(Action::HardLinked))
-            }
-            Turn::First(_) | Turn::Alone => {
-                // The threads of a tree; operands come one after the other.
-                let written = job.existing.filter(|_| dir.is_some() && !job.displaces);
-                let _until_written = written.and_then(|there| self.writers.turn(&there));
-                make(&job, follow, events).map(|done| match done.report {
-                    Some(_) => done,
-                    None => Done { unmoved_bytes: unmoved_bytes(&job), ..done },
-                })
-            }
+        let linked = match &turn {
+            Turn::Again(earlier) => links::again(&job, earlier, events).inspect(|linked| {
+                if !linked {
+                    let text = format!(
+                        "warning: copied, not linked to {}: that name has another inode by now",
+                        quote::always(&earlier.shown())
+                    );
+                    events.warns(&Error::refusal(target.shown, text));
+                }
+            }),
+            Turn::First(_) | Turn::Alone => Ok(false),
         };
+        let result = linked.and_then(|linked| {
+            if linked {
+                return Ok(Done::new(Action::HardLinked));
+            }
+            // The threads of a tree; operands come one after the other.
+            let written = job.existing.filter(|_| dir.is_some() && !job.displaces);
+            let _until_written = written.and_then(|there| self.writers.turn(&there));
+            make(&job, follow, events).map(|done| match done.report {
+                Some(_) => done,
+                None => Done { unmoved_bytes: unmoved_bytes(&job), ..done },
+            })
+        });
         // A copy of data syncs its directory itself, between its other steps.
         let result = result.and_then(|done| match options.sync && done.action != Action::Copied {
             true => open::sync_directory(&job).map(|()| done),
@@ -573,9 +584,10 @@ impl<'a> Common<'a> {
                 Ok(Done::new(Action::Skipped))
             }
             Turn::Again(_) if job.options.dry_run => Ok(Done::new(Action::HardLinked)),
-            Turn::Again(earlier) => {
-                links::again(job, &earlier, events).map(|()| Done::new(Action::HardLinked))
-            }
+            Turn::Again(earlier) => match links::again(job, &earlier, events)? {
+                true => Ok(Done::new(Action::HardLinked)),
+                false => skipped,
+            },
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-use rustix::fs::{self, AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{self, AtFlags, CWD};
 use rustix::io::{self, Errno, retry_on_intr};
 
 use crate::already_copied::Earlier;
@@ -14,26 +14,30 @@ use crate::file::Job;
 use crate::place::{FileId, Place, proc_path, same_file};
 use crate::quote;
 use crate::remedy;
-use crate::tree::dir::lost;
 
-/// Makes `target` another name of the earlier copy, unless another file has the copy's name by now.
+/// Makes `target` another name of the earlier copy. `false` if the copy is not found by its name:
+/// another file has it by now, or the file system numbers inodes by path, as some of FUSE do.
 pub(crate) fn again(
     job: &Job<'_>,
     earlier: &Earlier<'_>,
     events: &mut dyn Events,
-) -> Result<(), Error> {
-    let held = earlier.directory(job.base).map_err(|errno| lost(&earlier.shown(), errno))?;
-    let dir = held.as_ref().map_or(job.base, AsFd::as_fd);
-    let first = Place::below(dir, &earlier.name, &earlier.name);
+) -> Result<bool, Error> {
     let what = || format!("cannot create hard link to {}", quote::always(&earlier.shown()));
     let failed = |errno| Error::os(job.target.shown, what(), errno);
-    let flags = if earlier.is_link { OFlags::NOFOLLOW } else { OFlags::empty() };
-    let fd = first.open(OFlags::PATH | flags, Mode::empty()).map_err(failed)?;
+    let held = match earlier.directory(job.base) {
+        Err(Errno::STALE | Errno::NOENT) => return Ok(false),
+        held => held.map_err(failed)?,
+    };
+    let dir = held.as_ref().map_or(job.base, AsFd::as_fd);
+    let first = Place::below(dir, &earlier.name, &earlier.name);
+    let fd = match first.pin(!earlier.is_link) {
+        Err(Errno::NOENT) => return Ok(false),
+        fd => fd.map_err(failed)?,
+    };
     let found = retry_on_intr(|| fs::fstat(&fd)).map_err(failed)?;
     // A link to whatever has the name by now would join files that have nothing to do with each other.
     if FileId::of(&found) != earlier.file {
-        let text = format!("{}: another file has that name by now", what());
-        return Err(Error::refusal(job.target.shown, text));
+        return Ok(false);
     }
     let link = |place: &Place<'_>| {
         let path = proc_path(fd.as_fd());
@@ -51,7 +55,7 @@ pub(crate) fn again(
     if replaced {
         events.removed(job.target.shown);
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Makes `target` another name of `source`.
