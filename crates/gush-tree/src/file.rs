@@ -603,8 +603,17 @@ fn unmoved_bytes(job: &Job<'_>) -> Option<u64> {
 
 /// A file of a tree that is done, in the words of the journal.
 fn done_as(promises: Promises, above: &Dir, job: &Job<'_>, there: &Stat) -> Fingerprint {
+    let [of_source, of_target] = above.devices();
+    // A link may lead to another file system, and a file be mounted from one.
+    let lasting = |mut stat: Stat, above: &Stat, device| {
+        if stat.st_dev == above.st_dev {
+            stat.st_dev = device;
+        }
+        stat
+    };
     let entry = (&above.target_stat, job.target.name.as_os_str());
-    journal::done(promises, entry, job.source_stat, there)
+    let source = lasting(*job.source_stat, &above.source_stat, of_source);
+    journal::done(promises, entry, &source, &lasting(*there, &above.target_stat, of_target))
 }
 
 /// Makes the target, now that nothing stands in its way.

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::common::cp::{cp, fails, names, script, stderr, stdout, succeeds};
+use crate::common::cp::{cp, fails, names, script, stderr, stdout, succeeds, with_mounts};
 use crate::common::{copied_gush, gush, nobody, skipped, strace};
 
 const JOURNAL: &str = ".d.gush-journal";
@@ -359,7 +359,7 @@ fn the_journal_of_another_version_is_told_from_that_of_another_copy() {
     let journal = dir.path().join(JOURNAL);
     // The lines of builds before 2026-11-24, and those of some later one.
     let earlier = "copy 1f85f98b6d9f9d2ac33c5c64d4a0a3a5 5e9dbf83\ndone 83b6e8c3f9f0bd2ac33c5c64d4a0a3a5 0e9dbf83\n";
-    let later = "gush-journal-3 of 2031\nd/1/1/f1 done\n";
+    let later = "gush-journal-4 of 2031\nd/1/1/f1 done\n";
     for (lines, whose) in [(earlier, "an earlier"), (later, "a later")] {
         fs::write(&journal, lines).unwrap();
         let said = fails(dir.path(), &["-a", "--resume", "a", "d"]);
@@ -473,4 +473,60 @@ fn a_target_with_the_longest_name_has_a_journal_of_its_own() {
     let mut expected = vec!["a".to_owned(), one, other];
     expected.sort();
     assert_eq!(names(dir.path()), expected);
+}
+
+/// As of a disk on USB, of a loop device, and of each mount of btrfs.
+#[test]
+fn a_copy_goes_on_where_both_sides_are_mounted_with_another_device_number() {
+    for (mkfs, size) in [("mkfs.ext4 -q", "8M"), ("mkfs.xfs -q", "320M"), ("mkfs.btrfs -q", "120M")]
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let text = format!(
+            r#"
+            truncate -s {size} image && truncate -s 1M other && mkdir n && {mkfs} image >&2 || exit 99
+            first=$(losetup -f --show image) && mount $first m || exit 99
+            mkdir m/a && echo one >m/a/one && echo two >m/a/two && head -c 1M /dev/urandom >m/a/z
+            (ulimit -f 100 && $G cp -aT --resume m/a m/d) && exit
+            device=$(stat -c %d m)
+            umount m && losetup -d $first && mount -t tmpfs none n && third=$(losetup -f --show other)
+            second=$(losetup -f --show image) && mount $second m || exit 99
+            [ $device != $(stat -c %d m) ] || status=99
+            $G cp -aT --resume --json m/a m/d && cmp m/a/z m/d/z || status=${{status-1}}
+            umount m
+            losetup -d $second $third
+            exit ${{status-0}}"#
+        );
+        let Some(output) = with_mounts(dir.path(), &text) else { return };
+        if output.status.code() == Some(99) {
+            skipped(&format!("{mkfs}: {}", stderr(&output)));
+            continue;
+        }
+        assert!(output.status.success(), "{mkfs}: {}", stderr(&output));
+        let copied = stdout(&output).matches(r#""action":"copied""#).count();
+        assert_eq!(copied, 1, "{mkfs}: {}", stdout(&output));
+    }
+}
+
+/// As with NFS and some file systems of FUSE.
+#[test]
+fn a_file_system_without_an_id_and_with_another_device_number_is_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = r#"
+        command -v unionfs >/dev/null || exit 99
+        mkdir a n rw ro && echo one >a/one && head -c 1M /dev/urandom >a/z
+        unionfs -o cow rw=RW:ro=RO m && device=$(stat -c %d m) || exit
+        (ulimit -f 100 && $G cp -aT --resume a m/d 2>/dev/null) && exit 1
+        umount m && mount -t tmpfs none n && unionfs -o cow rw=RW:ro=RO m || exit
+        [ $device != $(stat -c %d m) ] || status=99
+        $G cp -aT --resume a m/d && cmp a/one m/d/one && cmp a/z m/d/z || status=${status-1}
+        umount m
+        exit ${status-0}"#;
+    let Some(output) = with_mounts(dir.path(), text) else { return };
+    if output.status.code() == Some(99) {
+        return skipped(&format!("no unionfs with another device number: {}", stderr(&output)));
+    }
+    assert!(output.status.success(), "{}", stderr(&output));
+    let why = "all files are copied again: the source or the target is on another file system than before, \
+               or its device number has changed";
+    assert_eq!(stderr(&output), format!("gush: cp: m/d: warning: {why}\n"));
 }

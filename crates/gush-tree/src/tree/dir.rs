@@ -17,6 +17,7 @@ use rustix::process;
 
 use super::division::Rule;
 use super::entering::Entered;
+use super::journal;
 use crate::error::Error;
 use crate::filter::GitIgnored;
 use crate::first_copies::RecordAt;
@@ -185,6 +186,8 @@ pub(crate) struct Dir {
     pub(crate) name: OsString,
     pub(crate) source_stat: Stat,
     pub(crate) target_stat: Stat,
+    /// The ids of both file systems, shared by all directories on these two.
+    devices: Arc<OnceLock<[u64; 2]>>,
     /// The target was made by this command: its names are free.
     pub(crate) is_new: bool,
     /// The target was made by this command, or by another process of this user, such as another rank.
@@ -261,8 +264,16 @@ impl Dir {
     pub(crate) fn start(start: Start) -> Arc<Self> {
         let Start { parent, name, pair, source_stat, target_stat, is_new, .. } = start;
         let Start { restore_bits, follows, is_imagined, rule, .. } = start;
+        let devices = |source: &Stat, target: &Stat| [source.st_dev, target.st_dev];
+        let own = devices(&source_stat, &target_stat);
+        let is_on_same =
+            |above: &&Arc<Self>| devices(&above.source_stat, &above.target_stat) == own;
         Arc::new(Self {
             depth: parent.as_ref().map_or(0, |parent| parent.depth + 1),
+            devices: parent
+                .as_ref()
+                .filter(is_on_same)
+                .map_or_else(Arc::default, |above| Arc::clone(&above.devices)),
             parent,
             name,
             source_stat,
@@ -287,6 +298,20 @@ impl Dir {
 
     pub(crate) fn parent(&self) -> Option<&Arc<Self>> {
         self.parent.as_ref()
+    }
+
+    /// What a journal has in the place of the device numbers of source and target.
+    pub(crate) fn devices(&self) -> [u64; 2] {
+        *self.devices.get_or_init(|| {
+            let numbers = [self.source_stat.st_dev, self.target_stat.st_dev];
+            match self.pair() {
+                Ok(pair) => [
+                    journal::lasting_device(pair.source(), numbers[0]),
+                    journal::lasting_device(pair.target(), numbers[1]),
+                ],
+                Err(_) => numbers,
+            }
+        })
     }
 
     fn held(&self) -> MutexGuard<'_, Option<Arc<Pair>>> {

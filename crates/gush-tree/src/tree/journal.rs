@@ -11,6 +11,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -49,6 +50,8 @@ enum Word {
     Makes,
     /// The mark of this copy's temporary names.
     Mark,
+    /// The file systems of source and target.
+    On,
 }
 
 impl Word {
@@ -60,14 +63,14 @@ impl Word {
 /// The first word without the number of the format.
 const HEADING: &str = "gush-journal-";
 /// To be raised with each change of a line or of a fingerprint; the test `fingerprints_are_those_of_the_format` notices. Format 1 began
-/// with the word `copy`.
-const FORMAT: u32 = 2;
-const WORDS: [(&str, Word); 4] = [
-    ("gush-journal-2", Word::Copy),
+/// with the word `copy`, and format 2 had device numbers in the place of the ids of file systems.
+const FORMAT: u32 = 3;
+const WORDS: [(&str, Word); 5] = [
+    ("gush-journal-3", Word::Copy),
     ("done", Word::Done),
     ("makes", Word::Makes),
-    // Added later: builds that know no such line pass over it.
     ("mark", Word::Mark),
+    ("on", Word::On),
 ];
 
 /// A file in the journal's place that this copy cannot go on with.
@@ -143,6 +146,8 @@ pub(crate) struct Journal {
     goes_on: bool,
     /// Of the copy that this one goes on with.
     earlier_mark: Option<Fingerprint>,
+    /// The file systems that the copy so far was on.
+    earlier_systems: Option<Fingerprint>,
     /// Written before the first temporary name is made; `None` where that failed.
     mark: OnceLock<Option<Fingerprint>>,
     waiting: Mutex<Waiting>,
@@ -227,6 +232,15 @@ pub(crate) fn done(
     }
     of_name.copy_from_slice(name.as_bytes());
     hash(bytes)
+}
+
+/// What a fingerprint has in the place of a device number, which the next mount may not keep: the id of the file system of
+/// an open file, or the number where it has none.
+pub(crate) fn lasting_device(file: BorrowedFd<'_>, number: u64) -> u64 {
+    match gush::file_system_id(&file) {
+        Ok(Some(id)) => xxh3_64(&id.to_ne_bytes()),
+        _ => number,
+    }
 }
 
 /// Device, inode, kind, size and modification time.
@@ -403,6 +417,7 @@ impl Journal {
             makes: HashSet::new(),
             goes_on: false,
             earlier_mark: None,
+            earlier_systems: None,
             mark: OnceLock::new(),
             waiting: Mutex::new(waiting),
         };
@@ -433,6 +448,7 @@ impl Journal {
                 Some((Word::Done, of)) => drop(self.done.insert(of)),
                 Some((Word::Makes, of)) => drop(self.makes.insert(of)),
                 Some((Word::Mark, of)) => self.earlier_mark = Some(of),
+                Some((Word::On, of)) => self.earlier_systems = Some(of),
                 // Torn or foreign: its file is copied again, which is always right.
                 None => {}
             }
@@ -490,6 +506,18 @@ impl Journal {
             // Without the line the names are of no use: others are taken, and the journal's failures are told by its other lines.
             self.write(&mut waiting).is_ok().then_some(mark)
         })
+    }
+
+    /// Notes the file systems of source and target. `false` if the copy so far was on others: then none of its files counts.
+    pub(crate) fn is_on_same(&self, devices: [u64; 2]) -> Result<bool, Error> {
+        let systems = fingerprint(&[b"on", &numbers(&devices)]);
+        if self.earlier_systems == Some(systems) {
+            return Ok(true);
+        }
+        let mut waiting = self.waiting();
+        waiting.add(Word::On, systems);
+        self.write(&mut waiting)?;
+        Ok(self.earlier_systems.is_none())
     }
 
     /// Learns of directories that the other ranks have made.
@@ -662,7 +690,7 @@ mod tests {
 
     /// As a build of 2026-11 wrote it: the format, its checksums included, is that of all journals there are.
     const RECORDED: &str = "\
-gush-journal-2 0123456789abcdeffedcba9876543210 c0d610a8
+gush-journal-3 0123456789abcdeffedcba9876543210 56e596ad
 makes 000000000000000000000000000000a1 38f545aa
 done fedcba98765432100123456789abcdef 42fc8d2e
 done 00000000000000000000000000000000 acd1c4bf
@@ -704,10 +732,11 @@ done 00000000000000000000000000000000 acd1c4bf
             (format!("copy {of} {check}\n"), Some(1)),
             (format!("gush-journal-1 {of} {check}\n"), Some(1)),
             (format!("gush-journal-2 {of} {check}\n"), Some(2)),
-            ("gush-journal-3 in other words\n".to_owned(), Some(3)),
+            (format!("gush-journal-3 {of} {check}\n"), Some(3)),
+            ("gush-journal-4 in other words\n".to_owned(), Some(4)),
             ("gush-journal-10\n".to_owned(), Some(10)),
             ("gush-journal-1".to_owned(), None),
-            ("gush-journal-2 no number\n".to_owned(), None),
+            ("gush-journal-3 no number\n".to_owned(), None),
             ("gush-journal-x y\n".to_owned(), None),
             (format!("copy {of} {check}"), None),
             (format!("copy {of} {check} more\n"), None),

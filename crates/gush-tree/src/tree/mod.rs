@@ -135,8 +135,14 @@ pub(crate) fn copy(
     if options.resume {
         shard::refuse_state_of_ranks(&target)?;
     }
-    let journal =
-        options.resume.then(|| Journal::open(options, source_stat, &target)).transpose()?;
+    let begin = || {
+        let mut lasting = *source_stat;
+        if let Ok((fd, _)) = dir::open(&source, true) {
+            lasting.st_dev = journal::lasting_device(fd.as_fd(), source_stat.st_dev);
+        }
+        Journal::open(options, &lasting, &target)
+    };
+    let journal = options.resume.then(begin).transpose()?;
     let with_journal = Common { journal: journal.as_ref(), ..*common };
     let to = (target, is_imagined);
     let walked = walk_tree(&with_journal, operands, (source, source_stat), to, events)?;
@@ -193,6 +199,13 @@ fn walk_tree(
     let start = Start::of(None, name.into(), *source_stat, entered, options.dry_run);
     let rule = common.extent.parts().map(|parts| parts.division.rule);
     let root = Dir::start(Start { rule: rule.unwrap_or(Rule::Paths), ..start });
+    if let (Some(journal), false) = (journal, is_again)
+        && !journal.is_on_same(root.devices())?
+    {
+        let text = "warning: all files are copied again: the source or the target is on another \
+                    file system than before, or its device number has changed";
+        events.warns(&Error::refusal(target.shown, text));
+    }
     let mut below = below_operand(options);
     below.remove_first |= journal.is_some_and(Journal::goes_on);
     let common = Common { options: &below, ..*common };

@@ -121,6 +121,11 @@ pub(crate) fn file_system(fd: BorrowedFd<'_>) -> io::Result<u64> {
     plain(Call::Fstatfs, || fs::fstatfs(fd)).map(|fs| fs.f_type as u64 & 0xffff_ffff)
 }
 
+/// The id of a file system (statfs(2)); 0 where there is none.
+pub(crate) fn file_system_fsid(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    plain(Call::Fstatfs, || fs::fstatvfs(fd)).map(|fs| fs.f_fsid)
+}
+
 /// `STATX_DIOALIGN`: how offsets and memory must be aligned for O_DIRECT; the kernel leaves the field out
 /// before Linux 6.1, and for files without O_DIRECT (statx(2)).
 pub(crate) fn direct_alignment(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
@@ -175,6 +180,20 @@ pub(crate) fn block_device_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
         let request = unsafe { rustix::ioctl::Getter::<BLKGETSIZE64, u64>::new() };
         // SAFETY: above; nothing else of the caller's memory is touched.
         unsafe { rustix::ioctl::ioctl(fd, request) }
+    })
+}
+
+/// The UUID of the file system of an open file (`FS_IOC_GETFSUUID`, Linux 6.9); zeros follow a shorter one.
+pub(crate) fn file_system_uuid(fd: BorrowedFd<'_>) -> io::Result<[u8; 16]> {
+    /// `struct fsuuid2` of `include/uapi/linux/fs.h`: the length, and the UUID.
+    const FS_IOC_GETFSUUID: rustix::ioctl::Opcode =
+        rustix::ioctl::opcode::read::<[u8; 17]>(0x15, 0);
+    plain(Call::GetUuid, || {
+        // SAFETY: the request stores 17 bytes, in the getter's own.
+        let request = unsafe { rustix::ioctl::Getter::<FS_IOC_GETFSUUID, [u8; 17]>::new() };
+        // SAFETY: above; nothing else of the caller's memory is touched.
+        let [_, uuid @ ..] = unsafe { rustix::ioctl::ioctl(fd, request) }?;
+        Ok(uuid)
     })
 }
 

@@ -73,6 +73,7 @@ calls! {
     TerminalNumber => "ioctl(TIOCGPTN)",
     GetLimit => "prlimit64",
     BlockSize => "ioctl(BLKGETSIZE64)",
+    GetUuid => "ioctl(FS_IOC_GETFSUUID)",
     Unread => "ioctl(FIONREAD)",
     Unacknowledged => "ioctl(SIOCOUTQ)",
     GetSocketOption => "getsockopt",
