@@ -379,7 +379,7 @@ mod tests {
     fn a_temporary_name_in_use_is_no_leftover() {
         let dir = tempfile::tempdir().unwrap();
         let [journal, path, other] = ["journal", "f", "g"].map(|name| dir.path().join(name));
-        let journal = Journal::open_at(&Place::here(&journal), 7, "").unwrap();
+        let journal = Journal::open_at(&Place::here(&journal), 7, String::new).unwrap();
         let mark = journal.mark().unwrap();
         let target = Place { journal: Some(&journal), ..Place::here(&path) };
         let (temporary, ()) = Temporary::make(target, |place| {

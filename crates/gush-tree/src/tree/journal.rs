@@ -367,14 +367,18 @@ impl Journal {
         let place = Place { name: &name, shown: &shown, ..target };
         // Without -T a copy to a directory that is there goes below it.
         let anew = "remove it to copy from the beginning, with -T if the target is there";
-        Self::open_at(&place, which_copy(options, source), anew)
+        Self::open_at(&place, which_copy(options, source), || anew.to_owned())
     }
 
-    /// Opens the journal `place`, or begins one. `anew` is what to do where the journal is of no use.
+    /// Opens the journal `place`, or begins one. `anew` returns what to do where the journal is of no use.
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub(crate) fn open_at(place: &Place<'_>, this: Fingerprint, anew: &str) -> Result<Self, Error> {
+    pub(crate) fn open_at(
+        place: &Place<'_>,
+        this: Fingerprint,
+        anew: impl FnOnce() -> String,
+    ) -> Result<Self, Error> {
         // Before anything is copied.
         remedy::refuse_kept(place)?;
         let (name, shown) = (place.name.to_path_buf(), place.shown.to_path_buf());
@@ -428,7 +432,7 @@ impl Journal {
             }
             Ok(Some(foreign)) => {
                 let (text, before) = foreign.told();
-                Err(Error::refusal(&journal.shown, text).hinting(format!("{before}{anew}")))
+                Err(Error::refusal(&journal.shown, text).hinting(format!("{before}{}", anew())))
             }
             Err(error) => Err(Error::io(&journal.shown, "cannot read or write", error)),
         }
@@ -706,21 +710,21 @@ done 00000000000000000000000000000000 acd1c4bf
         let name = dir.path().join("journal");
         let read = || std::fs::read_to_string(&name).unwrap();
         std::fs::write(&name, RECORDED).unwrap();
-        let journal = Journal::open_at(&Place::here(&name), copy, "").unwrap();
+        let journal = Journal::open_at(&Place::here(&name), copy, String::new).unwrap();
         assert!(journal.goes_on() && journal.has_made(0xa1));
         assert!(journal.is_done(file) && journal.is_done(0) && !journal.is_done(0xa1));
         assert_eq!(read(), RECORDED);
         journal.add_makes(0xb2).unwrap();
         assert_eq!(read(), format!("{RECORDED}makes 000000000000000000000000000000b2 61555683\n"));
         drop(journal);
-        assert!(Journal::open_at(&Place::here(&name), copy + 1, "").is_err());
+        assert!(Journal::open_at(&Place::here(&name), copy + 1, String::new).is_err());
         // A line that a kill has torn must not take the next one with it.
         std::fs::write(&name, &RECORDED[..RECORDED.len() - 5]).unwrap();
-        let torn = Journal::open_at(&Place::here(&name), copy, "").unwrap();
+        let torn = Journal::open_at(&Place::here(&name), copy, String::new).unwrap();
         assert!(torn.is_done(file) && !torn.is_done(0));
         torn.add_makes(0xb2).unwrap();
         drop(torn);
-        let again = Journal::open_at(&Place::here(&name), copy, "").unwrap();
+        let again = Journal::open_at(&Place::here(&name), copy, String::new).unwrap();
         assert!(again.is_done(file) && again.has_made(0xb2));
     }
 

@@ -66,6 +66,15 @@ impl<'s> Walking<'s> {
     }
 }
 
+/// Does a process hold the lock of this file?
+pub(super) fn is_locked(place: &Place<'_>) -> bool {
+    place.open_regular(OFlags::RDONLY | OFlags::NOFOLLOW, Mode::empty()).is_ok_and(|file| {
+        // A lock that is got is let go with the descriptor.
+        let locked = retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockShared));
+        locked == Err(Errno::WOULDBLOCK)
+    })
+}
+
 impl Drop for Walking<'_> {
     fn drop(&mut self) {
         let _ = Place::below(self.dir, &self.name, &self.name).unlink();
@@ -98,12 +107,7 @@ impl<'s> Walkers<'s> {
     fn may_announce(&self, rank: u32) -> bool {
         let sign = sign_of_walk(rank);
         let place = Place::below(self.dir, &sign, &sign);
-        let is_locked = |file: OwnedFd| {
-            // A lock that is got is let go with the descriptor.
-            let locked = retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockShared));
-            locked == Err(Errno::WOULDBLOCK)
-        };
-        if place.open_regular(OFlags::RDONLY, Mode::empty()).is_ok_and(is_locked) {
+        if is_locked(&place) {
             return true;
         }
         // Whoever has a journal and no lock has ended the walk, or is lost.

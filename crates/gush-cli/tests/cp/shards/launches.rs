@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{both, end, share_of, start, state, tree, wait_for};
-use crate::common::cp::{names, stderr};
+use crate::common::cp::{fails, names, stderr};
 use crate::common::{gush, noise};
 
 #[test]
@@ -199,6 +199,41 @@ fn a_rank_that_is_interrupted_says_how_to_go_on() {
         assert_eq!(status, Some(0), "{said}");
     }
     assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")));
+}
+
+#[test]
+fn nobody_is_told_to_remove_the_state_of_a_rank_that_runs() {
+    let dir = tree();
+    let slow = ["-aT", "--limit=20K", "--threads=1", "a", "d"];
+    let [mut running, mut lost] = ["0/2", "1/2"].map(|shard| start(dir.path(), shard, &slow));
+    for rank in 0..2 {
+        wait_for(&dir.path().join(format!(".d.gush-shards/rank-{rank}.journal")));
+    }
+    lost.kill().unwrap();
+    lost.wait().unwrap();
+    let attempts: [&[&str]; 5] = [
+        &["--shard=0/2"],
+        &["--shard=0/2", "--resume"],
+        &["--shard=1/2"],
+        &["--shard=1/3"],
+        &["--resume"],
+    ];
+    let said = |words: &[&str]| fails(dir.path(), &[words, &["-aT", "a", "d"]].concat());
+    for words in attempts {
+        let said = said(words);
+        let expected = match words[0] {
+            "--shard=0/2" => "another copy writes this journal\n",
+            _ => "end rank 0, which still runs, to begin anew)\n",
+        };
+        assert!(said.ends_with(expected), "{words:?}: {said}");
+        assert!(!said.contains("remove"), "{words:?}: {said}");
+    }
+    running.kill().unwrap();
+    running.wait().unwrap();
+    for words in attempts.into_iter().filter(|words| words.len() == 1) {
+        let said = said(words);
+        assert!(said.contains("remove "), "{words:?}: {said}");
+    }
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::place::{Place, kind};
 use crate::tree::division::Division;
 use crate::tree::journal::{self, Fingerprint, Journal};
 use crate::tree::parts;
-use crate::tree::taking::Walking;
+use crate::tree::taking::{self, Walking};
 use crate::{quote, remedy};
 
 /// The end of the name of the directory of state.
@@ -59,11 +59,30 @@ pub(in crate::tree) fn refuse_state_of_ranks(target: &Place<'_>) -> Result<(), E
     if !place.stat(false).is_ok_and(|stat| kind(&stat) == FileType::Directory) {
         return Ok(());
     }
+    let removal = || {
+        let state = quote::always(&shown);
+        format!("remove {state} to copy by one process, with -T if the target is there")
+    };
+    let anew = match place.open(OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()) {
+        Ok(dir) => anew(dir.as_fd(), None, removal),
+        Err(_) => removal(),
+    };
     let text = "not copied: several ranks have begun this copy, and are not done";
-    Err(Error::refusal(target.shown, text).hinting(format!(
-        "go on with --shard and --resume, or remove {} to copy by one process, with -T if the target is there",
-        quote::always(&shown)
-    )))
+    Err(Error::refusal(target.shown, text)
+        .hinting(format!("go on with --shard and --resume, or {anew}")))
+}
+
+/// What to do to begin anew: `removal`, which removes the state, unless a rank other than `own` runs.
+fn anew(state: BorrowedFd<'_>, own: Option<u32>, removal: impl FnOnce() -> String) -> String {
+    let running = |name: &PathBuf| {
+        let number = name.to_str()?.strip_prefix("rank-")?.strip_suffix(".journal")?;
+        let rank = number.parse().ok().filter(|rank| Some(*rank) != own)?;
+        taking::is_locked(&Place::below(state, name, name)).then_some(rank)
+    };
+    match parts::names(state).unwrap_or_default().iter().find_map(running) {
+        Some(rank) => format!("end rank {rank}, which still runs, to begin anew"),
+        None => removal(),
+    }
 }
 
 /// The directory of state, which this user made.
@@ -119,19 +138,26 @@ impl<'a> State<'a> {
         let (name, shown) = self.file(self.shard.rank(), "journal");
         let place = Place::below(self.dir.as_fd(), &name, &shown);
         let existed = place.stat(false).is_ok();
-        if existed && !common.options.resume {
-            let text = "an earlier copy by ranks was interrupted";
-            return Err(Error::refusal(&shown, text)
-                .hinting("--resume goes on with it; remove the directory to begin anew"));
-        }
         // Before the journal: whoever sees a journal and no walk takes the walk for ended.
         let walking = Walking::begin(self.dir.as_fd(), self.shard.rank());
         let walking = walking.map_err(|errno| match errno {
             Errno::WOULDBLOCK => journal::is_written(&shown),
             errno => Error::os(&shown, "cannot lock", errno),
         })?;
-        let anew = "remove the directory to begin anew, with -T if the target is there";
-        let journal = Journal::open_at(&place, journal::which_copy(common.options, source), anew)?;
+        let own = Some(self.shard.rank());
+        let journal =
+            Journal::open_at(&place, journal::which_copy(common.options, source), || {
+                const REMOVAL: &str =
+                    "remove the directory to begin anew, with -T if the target is there";
+                anew(self.dir.as_fd(), own, || REMOVAL.to_owned())
+            })?;
+        // Now that no other process is this rank.
+        if existed && !common.options.resume {
+            let removal = || "remove the directory to begin anew".to_owned();
+            let anew = anew(self.dir.as_fd(), own, removal);
+            return Err(Error::refusal(&shown, "an earlier copy by ranks was interrupted")
+                .hinting(format!("--resume goes on with it; {anew}")));
+        }
         Ok((walking, journal))
     }
 
@@ -162,10 +188,12 @@ impl<'a> State<'a> {
         }
         let text =
             format!("not copied: {began} ranks have begun this copy, and this is one of {here}");
-        Err(Error::refusal(self.target.shown, text).hinting(format!(
-            "go on with {began} ranks and --resume, or remove {} to begin anew, with -T if the target is there",
-            quote::always(&self.shown)
-        )))
+        let anew = anew(self.dir.as_fd(), None, || {
+            let state = quote::always(&self.shown);
+            format!("remove {state} to begin anew, with -T if the target is there")
+        });
+        Err(Error::refusal(self.target.shown, text)
+            .hinting(format!("go on with {began} ranks and --resume, or {anew}")))
     }
 
     /// How the tree is divided: as the rank that began has written. `root` is the source, open.
@@ -183,10 +211,11 @@ impl<'a> State<'a> {
         let agreed = self.agreed(RULE, &text)?;
         division.agreeing(&agreed, &text).ok_or_else(|| {
             let text = "not copied: the ranks divide this tree by inode numbers, and these are others here than for the rank that began";
-            let state = quote::always(&self.shown);
-            Error::refusal(source.shown, text).hinting(format!(
-                "remove {state} to begin anew, and start this rank before the others"
-            ))
+            let anew = anew(self.dir.as_fd(), None, || {
+                let state = quote::always(&self.shown);
+                format!("remove {state} to begin anew, and start this rank before the others")
+            });
+            Error::refusal(source.shown, text).hinting(anew)
         })
     }
 
