@@ -131,7 +131,7 @@ impl Naming {
     /// let plain = Naming::default();
     /// assert_eq!(plain.name_below(Path::new("a/b/c")), Path::new("c"));
     /// let whole = Naming { parents: true, ..Naming::default() };
-    /// assert_eq!(whole.name_below(Path::new("/a/b/c")), Path::new("a/b/c"));
+    /// assert_eq!(whole.name_below(Path::new("/a/b/./.")).as_os_str(), "a/b");
     /// ```
     #[must_use]
     pub fn name_below<'a>(&self, source: &'a Path) -> &'a Path {
@@ -140,11 +140,15 @@ impl Naming {
             true => bytes.iter().position(|&byte| byte != b'/').unwrap_or(bytes.len()),
             false => bytes.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1),
         };
-        let name = &bytes[start..];
-        match name {
+        let mut name = Path::new(OsStr::from_bytes(&bytes[start..]));
+        // No directory can be made by a name that ends in `/.`.
+        while let Some(above) = name.as_os_str().as_bytes().strip_suffix(b"/.") {
+            name = strip_trailing_slashes(Path::new(OsStr::from_bytes(above)));
+        }
+        match name.as_os_str().as_bytes() {
             // `cp -R source/.. dir` must not leave `dir`.
             b".." | b"" => Path::new("."),
-            name => Path::new(OsStr::from_bytes(name)),
+            _ => name,
         }
     }
 }
@@ -205,6 +209,9 @@ mod tests {
             ("a/b", "b", "a/b"),
             ("a/b/", "b", "a/b"),
             ("//x//y", "y", "x//y"),
+            ("a/b/.", ".", "a/b"),
+            ("/a/b//././/", ".", "a/b"),
+            ("./.", ".", "."),
             ("..", ".", "."),
             ("/", ".", "."),
         ] {

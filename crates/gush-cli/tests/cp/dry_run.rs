@@ -107,12 +107,16 @@ fn a_dry_run_promises_nothing_that_the_copy_refuses() {
         &["-b", "a/f", "old"],
         &["--parents", "a/b/g", "t"],
         &["-r", "--parents", "a/b", "t"],
+        &["-r", "--parents", "a/b/.", "t"],
         &["-r", "a", "new"],
         &["-r", "a", "new/"],
         &["-r", "a/b/..", "t"],
     ] {
         succeeds(dir.path(), &[&["--dry-run"], words].concat());
         assert_eq!(below(dir.path()), before, "{words:?}");
+        let copied = tree(&["a/f", "a/b/g", "t/x", "old"]);
+        symlink("f", copied.path().join("a/l")).unwrap();
+        succeeds(copied.path(), words);
     }
     // As the copy, which POSIX lets write through the link.
     for dry in [&["--dry-run"][..], &[]] {

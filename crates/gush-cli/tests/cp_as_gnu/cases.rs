@@ -36,6 +36,12 @@ pub const PLAIN: &[Case] = &[
         &["-p", "--parents", "x/y/a", "d"],
     ),
     ("parents with dots", "mkdir -p x/y d; echo a >x/a", &["-v", "--parents", "./x/y/../a", "d"]),
+    ("parents of a dot", "mkdir -p x/y d; echo a >x/y/a", &["-r", "--parents", "x/y/./.", "d"]),
+    (
+        "parents of a dot again",
+        "mkdir -p x/y d/x/y; echo a >x/y/a",
+        &["-r", "--parents", "x/y/.", "d"],
+    ),
     ("parents behind a file", "mkdir -p x d; touch d/x x/a", &["--parents", "x/a", "d"]),
     ("parents need a directory", "touch a", &["--parents", "a", "b"]),
     ("directory source", "mkdir d; touch a; mkdir e", &["-v", "d", "a", "e"]),
