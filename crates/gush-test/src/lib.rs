@@ -13,6 +13,7 @@
 //! state (`start.rs`), and end in a failure that names the tests of a program that hangs (`watchdog.rs`).
 
 mod executable;
+mod fuse;
 mod own_dir;
 mod port;
 mod side_by_side;
@@ -29,6 +30,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, chmodat, makedev, mknodat};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 pub use executable::executable;
+pub use fuse::{FuseFile, mount_fuse};
 pub use own_dir::own_dir;
 pub use port::Port;
 pub use side_by_side::side_by_side;

@@ -125,8 +125,9 @@ impl Ringing<'_> {
             (Piece::Writing { offset, put, .. }, Err(errno)) => {
                 stop(offset + put as u64, Call::UringWrite, Side::Target, errno)
             }
-            // A 0 at the first byte of a piece is the end. Behind some bytes, these are written first.
-            (Piece::Reading { offset, got: 0, .. }, Ok(0)) => Err(Stop { offset, step: Step::End }),
+            // A ring's 0 proves no end: FUSE answers 0 at the size it knows without asking the server, where
+            // a pread(2) asks (`fuse_direct_IO` of fs/fuse/file.c). Bytes before the 0 are written first.
+            (Piece::Reading { offset, got: 0, .. }, Ok(0)) => Err(Stop { offset, step: Step::Dry }),
             (Piece::Reading { offset, got, .. }, Ok(0)) => Ok(self.write(slot, offset, got, 0)),
             // Repeated, the write would answer 0 for ever (`fault::TOOK_NOTHING`).
             (Piece::Writing { offset, put, .. }, Ok(0)) => {
@@ -175,12 +176,12 @@ impl Range for Ringing<'_> {
                 }
             };
             let piece = std::mem::replace(&mut pieces[slot], Piece::Idle);
-            // A piece that met the end behind some bytes ends the step once these are written.
+            // A piece that met a 0 after some bytes ends the step once these are written.
             let was_short = matches!((piece, &answer), (Piece::Reading { got: 1.., .. }, Ok(0)));
             match self.go_on(slot, piece, answer) {
                 Ok(next) => {
                     if let (true, Piece::Writing { offset, len, .. }) = (was_short, next) {
-                        let stop = Stop { offset: offset + len as u64, step: Step::End };
+                        let stop = Stop { offset: offset + len as u64, step: Step::Dry };
                         first_stop = earlier(first_stop, stop);
                     }
                     pieces[slot] = next;

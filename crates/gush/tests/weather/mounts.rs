@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use gush::{Call, Choice, Endpoint, Errno, MethodName, Mover, Refusals};
+use gush_test::{FuseFile, mount_fuse};
 
 use crate::common::mount::{self, knows, mounted, run};
 use crate::common::{file_methods, file_of, noise, not_applicable, read_all, runs};
@@ -274,6 +275,60 @@ fn reflink_clones_files_and_parts_on_btrfs() {
         skip!("mkfs.btrfs is missing");
     }
     if let Err(reason) = in_own_namespace("child_clones_on_btrfs") {
+        skip!("{reason}");
+    }
+}
+
+#[test]
+#[ignore = "run in a namespace of its own by the test below"]
+fn child_copies_from_fuse_with_direct_io() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let content = noise(1, 1_000_000);
+    let told = [("empty", 0), ("half", 500_000), ("right", 1_000_000), ("twice", 2_000_000)];
+    let reads = [("whole", usize::MAX), ("short", 70_000), ("shorter", 3000)];
+    let files = told.into_iter().flat_map(|(size, told_bytes)| {
+        let content = &content;
+        reads.map(|(read, most_read_bytes)| FuseFile {
+            name: format!("{size}-{read}"),
+            content: content.clone(),
+            told_bytes,
+            most_read_bytes,
+        })
+    });
+    let files: Vec<_> = files.collect();
+    if let Err(error) = mount_fuse(dir.path(), files.clone()) {
+        return not_applicable(&format!("no FUSE: {error}"));
+    }
+    let mut wrong = Vec::new();
+    for FuseFile { name, .. } in &files {
+        let source = File::open(dir.path().join(name)).expect("a file");
+        for choice in file_methods().map(Choice::Only).chain([Choice::Auto]) {
+            for threads in [1, 3] {
+                rustix::fs::seek(&source, rustix::fs::SeekFrom::Start(0)).expect("the start");
+                let target = file_of(b"");
+                let outcome = Mover::new(&source, &target).method(choice).threads(threads).run();
+                let arrived = read_all(&target);
+                let is_right = match &outcome {
+                    Ok(report) => arrived == content && report.bytes == content.len() as u64,
+                    Err(error) => error.is_refused() && choice != Choice::Auto,
+                };
+                if !is_right {
+                    let said =
+                        outcome.map_or_else(|error| error.to_string(), |r| r.explain().to_string());
+                    wrong.push(format!(
+                        "{choice}, {threads} threads, {name}: {} bytes: {said}",
+                        arrived.len()
+                    ));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn files_of_fuse_with_direct_io_arrive_whole_whatever_their_size_says() {
+    if let Err(reason) = in_own_namespace("child_copies_from_fuse_with_direct_io") {
         skip!("{reason}");
     }
 }
