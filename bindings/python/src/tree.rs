@@ -1,5 +1,6 @@
 //! A tree, copied on threads that know nothing of Python, while the caller's thread looks for signals.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -88,7 +89,7 @@ pub(crate) fn copy_tree(
     target: PathBuf,
     threads: usize,
     symlinks: bool,
-    left_out: Vec<String>,
+    left_out: Vec<OsString>,
     preserve: Vec<String>,
     verify: bool,
     on_progress: Option<Py<PyAny>>,

@@ -1,13 +1,19 @@
 """gush.copy: files, pipes and sockets as Python has them."""
 
+import concurrent.futures
+import copy
 import errno
 import gzip
 import io
+import multiprocessing
 import os
+import pickle
 import shutil
 import socket
+import stat
 import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 import unittest
@@ -193,6 +199,13 @@ class WrongArguments(InADirectory):
             self.assert_refused(TypeError, "GzipFile, translates", packed, 1)
             self.assert_refused(TypeError, "translates", io.BufferedReader(packed), 1)
 
+    def test_members_of_archives(self):
+        with tarfile.open(self.target, "w") as tar:
+            tar.add(self.source)
+        with tarfile.open(self.target) as tar:
+            member = tar.extractfile(tar.getmembers()[0])
+            self.assert_refused(io.UnsupportedOperation, "ExFileObject, has no.*gush.copyfileobj", member, 1)
+
     def test_closed_files(self):
         closed = open(self.source, "rb")
         closed.close()
@@ -203,8 +216,8 @@ class WrongArguments(InADirectory):
         right.close()
 
     def test_other_things(self):
-        self.assert_refused(TypeError, "takes open files, gush.copyfile", self.source, 1)
-        self.assert_refused(TypeError, "takes open files, gush.copyfile", str(self.source), 1)
+        self.assert_refused(TypeError, "takes open files, gush.copypath", self.source, 1)
+        self.assert_refused(TypeError, "takes open files, gush.copypath", str(self.source), 1)
         self.assert_refused(TypeError, "NoneType, has no fileno", None, 1)
         self.assert_refused(TypeError, "bool", True, 1)
         self.assert_refused(ValueError, "-1", -1, 1)
@@ -255,6 +268,124 @@ class Errors(InADirectory):
         os.close(reading)
         self.assertEqual((caught.exception.delivered_bytes, caught.exception.in_flight_bytes), (0, 5))
 
+    def test_a_file_without_a_name_is_not_called_none(self):
+        reading, writing = os.pipe()
+        os.close(reading)
+        with open(self.source, "rb") as source, self.assertRaises(gush.Error) as caught:
+            gush.copy(source, writing)
+        self.assertIsNone(caught.exception.filename)
+        self.assertRegex(str(caught.exception), "failed on the target: Broken pipe$")
+        reading, full = os.pipe()
+        os.write(full, BYTES[:10])
+        os.close(full)
+        with open(reading, "rb") as ahead, self.assertRaises(gush.Error) as caught:
+            gush.copy(ahead, writing)
+        self.assertRegex(str(caught.exception), "Broken pipe$")
+        os.close(writing)
+
+    def test_they_can_be_pickled_and_copied(self):
+        reading, writing = os.pipe()
+        os.close(reading)
+        (self.dir / "tree").mkdir()
+        (self.dir / "tree" / "dangling").symlink_to("nowhere")
+        source, null = open(self.source, "rb"), open("/dev/null", "wb")
+        self.addCleanup(source.close)
+        self.addCleanup(null.close)
+        calls = (
+            lambda: gush.copy(source, writing),
+            lambda: gush.copyfile(self.source, "/dev/full"),
+            lambda: gush.copy(source, null, method="reflink", length=1),
+            lambda: gush.copytree(self.dir / "tree", self.target),
+        )
+        kinds = (BrokenPipeError, gush.Error, gush.Refused, gush.TreeError)
+        again = "import pickle, sys; sys.stdout.buffer.write(pickle.dumps(pickle.load(sys.stdin.buffer)))"
+        for call, kind in zip(calls, kinds):
+            with self.assertRaises(kind) as caught:
+                call()
+            raised = caught.exception
+            # Another process has to make a class that nothing has raised there.
+            command = [sys.executable, "-c", again]
+            child = subprocess.run(command, input=pickle.dumps(raised), capture_output=True)
+            self.assertEqual(child.returncode, 0, child.stderr.decode())
+            for twin in (pickle.loads(child.stdout), copy.copy(raised)):
+                self.assertIs(type(twin), type(raised))
+                self.assertEqual((twin.args, vars(twin), str(twin)), (raised.args, vars(raised), str(raised)))
+                self.assertEqual((twin.errno, twin.filename), (raised.errno, raised.filename))
+        os.close(writing)
+
+    def test_a_process_pool_raises_them(self):
+        reading, writing = os.pipe()
+        os.close(reading)
+        forked = multiprocessing.get_context("fork")
+        with concurrent.futures.ProcessPoolExecutor(1, forked) as pool, open(self.source, "rb") as source:
+            with self.assertRaises(BrokenPipeError) as caught:
+                pool.submit(gush.copy, source.fileno(), writing).result()
+        self.assertEqual((caught.exception.side, caught.exception.delivered_bytes), ("target", 0))
+        os.close(writing)
+
+
+class CopyFileObj(InADirectory):
+    def test_files_and_objects_without_a_descriptor(self):
+        packed = self.dir / "packed"
+        with gzip.open(packed, "wb") as target, open(self.source, "rb") as source:
+            self.assertIsNone(gush.copyfileobj(source, target))
+        with tarfile.open(self.dir / "tar", "w") as tar:
+            tar.add(self.source, "name")
+        with tarfile.open(self.dir / "tar") as tar, gzip.open(packed) as unpacked, open(self.source, "rb") as plain:
+            for source in (plain, unpacked, tar.extractfile("name"), io.BytesIO(BYTES)):
+                for length in ((), (0,), (1000,)):
+                    source.seek(3)
+                    memory = io.BytesIO()
+                    gush.copyfileobj(source, memory, *length)
+                    self.assertEqual(memory.getvalue(), BYTES[3:])
+                source.seek(3)
+                with open(self.target, "wb") as target:
+                    gush.copyfileobj(source, target)
+                    self.assertEqual(target.tell(), len(BYTES) - 3)
+                self.assertEqual(self.target.read_bytes(), BYTES[3:])
+        with open(self.target, "w+", encoding="latin-1") as target:
+            gush.copyfileobj(io.StringIO("text"), target)
+        self.assertEqual(self.target.read_text(), "text")
+
+    def test_what_stands_before_a_file_sees_all_bytes(self):
+        class Upper(io.BufferedReader):
+            def read(self, size=-1):
+                return super().read(size).upper()
+
+        class Counting:
+            """As the wrapper of a progress bar: everything that it lacks is the file's."""
+
+            def __init__(self, file):
+                self.file, self.count = file, 0
+
+            def __getattr__(self, name):
+                return getattr(self.file, name)
+
+            def write(self, data):
+                self.count += len(data)
+                return self.file.write(data)
+
+        self.source.write_bytes(b"bytes" * 9)
+        with Upper(io.FileIO(self.source)) as source, open(self.target, "wb") as target:
+            counting = Counting(target)
+            gush.copyfileobj(source, counting)
+        self.assertEqual((self.target.read_bytes(), counting.count), (b"BYTES" * 9, 45))
+
+    def test_the_errors_of_shutil(self):
+        closed = open(self.source, "rb")
+        closed.close()
+        with open(self.target, "wb") as target, open(self.source, "rb") as source:
+            for source_given, target_given, kind in (
+                (target, target, io.UnsupportedOperation),
+                (source, source, io.UnsupportedOperation),
+                (closed, target, ValueError),
+                (source, io.StringIO(), TypeError),
+                (self.source, target, AttributeError),
+            ):
+                for copyfileobj in (gush.copyfileobj, shutil.copyfileobj):
+                    with self.assertRaises(kind):
+                        copyfileobj(source_given, target_given)
+
 
 class CopyFile(InADirectory):
     def test_the_same_results_as_shutil(self):
@@ -285,6 +416,21 @@ class CopyFile(InADirectory):
         shutil.copytree(tree, self.target, symlinks=True, copy_function=gush.copy2)
         self.assertEqual((self.target / "below" / "file").read_bytes(), BYTES)
         self.assertEqual(os.readlink(self.target / "link"), "below/file")
+
+    def test_copypath_is_the_copy_of_shutil(self):
+        os.chmod(self.source, 0o640)
+        link = self.dir / "link"
+        link.symlink_to("source")
+        for copypath in (gush.copypath, shutil.copy):
+            self.target.mkdir()
+            self.assertEqual(copypath(self.source, self.target), os.fspath(self.target / "source"))
+            self.assertEqual(stat.S_IMODE((self.target / "source").stat().st_mode), 0o640)
+            self.assertNotEqual((self.target / "source").stat().st_mtime_ns, self.source.stat().st_mtime_ns)
+            copypath(os.fsencode(link), os.fsencode(self.target / "again"), follow_symlinks=False)
+            self.assertEqual(os.readlink(self.target / "again"), "source")
+            with self.assertRaises(shutil.SameFileError):
+                copypath(self.source, link)
+            shutil.rmtree(self.target)
 
     def test_the_errors_of_shutil(self):
         fifo, link = self.dir / "fifo", self.dir / "link"

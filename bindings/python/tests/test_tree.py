@@ -1,6 +1,7 @@
 """gush.copytree beside shutil.copytree."""
 
 import errno
+import inspect
 import os
 import shutil
 import stat
@@ -58,15 +59,18 @@ class CopyTree(unittest.TestCase):
             self.assertGreater(len(described(ours)), 45)
 
     def test_what_ignore_names_is_left_out_as_by_shutil(self):
-        for name in ("*.pyc", "[a]", "{x,y}", "back\\slash", "#hash", "!bang", "a b", "x", "space "):
-            (self.source / "a" / name).write_text(name)
+        odd = {"*.pyc", "[a]", "{x,y}", "back\\slash", "#hash", "!bang", "a b"}
+        odd |= {"space ", "tab\t", "line\n", "nbsp\u00a0"}
+        odd |= {os.fsdecode(name) for name in (b"\xff", b"\xe4*", b"[\xe4]", b"\xe4\\", b"\xff ", b"!\xff")}
+        for name in {"x", "file3", "empty", *odd}:
+            (self.source / "a" / name).write_text("odd")
+        (self.source / "a" / os.fsdecode(b"\xff\xff")).write_text("stays")
         (self.source / "a" / "space").write_text("stays")
         told = []
 
         def ignore(directory, names):
             told.append((directory, sorted(names)))
-            odd = {"*.pyc", "[a]", "{x,y}", "back\\slash", "#hash", "!bang", "a b", "space ", "file3", "empty"}
-            return odd & set(names)
+            return {"file3", "empty", *odd} & set(names)
 
         for symlinks in (False, True):
             ours, theirs = self.dir / f"ours{symlinks}", self.dir / f"theirs{symlinks}"
@@ -79,6 +83,12 @@ class CopyTree(unittest.TestCase):
             self.assertEqual(described(ours), described(theirs))
             self.assertFalse((ours / "a" / "[a]").exists() or (ours / "empty").exists())
             self.assertTrue((ours / "a" / "x").exists() and (ours / "a" / "space").exists())
+        told = []
+        by_bytes = os.fsencode(self.dir / "bytes")
+        gush.copytree(os.fsencode(self.source), by_bytes, ignore=lambda at, names: told.append(at) or [b"\xff", b"a b"])
+        self.assertIn(os.fsencode(self.source / "a"), told)
+        self.assertEqual(os.path.lexists(by_bytes + b"/a/\xff") or os.path.lexists(by_bytes + b"/a/a b"), False)
+        self.assertTrue(os.path.lexists(by_bytes + b"/a/\xff\xff"))
         by_pattern = self.dir / "pattern"
         gush.copytree(self.source, by_pattern, ignore=shutil.ignore_patterns("file*"))
         self.assertEqual([name for name in os.listdir(by_pattern / "a") if name.startswith("file")], [])
@@ -173,9 +183,50 @@ class CopyTree(unittest.TestCase):
         [(source, *_)] = caught.exception.args[0]
         self.assertEqual(source, os.fspath(self.source / "again"))
 
-    def test_into_itself(self):
-        with self.assertRaises(OSError):
-            gush.copytree(self.source, self.source / "a/again")
+    def test_a_directory_below_itself(self):
+        before = described(self.source)
+        link = self.dir / "link"
+        link.symlink_to("source")
+        for at, made in (("new/below", "new"), ("a/again", "a/again"), ("top", "top")):
+            for source in (self.source, link):
+                target = link / at
+                gush.copytree(source, target, symlinks=True)
+                found = {path: (mode, content) for path, (mode, _, content) in described(target).items()}
+                self.assertEqual(found, {path: (mode, content) for path, (mode, _, content) in before.items()})
+                shutil.rmtree(self.source / made)
+
+    def test_what_is_there_already_is_not_copied_into_itself(self):
+        with self.assertRaisesRegex(shutil.Error, "into itself"):
+            gush.copytree(self.source, self.source / "a", dirs_exist_ok=True)
+
+    def test_the_arguments_in_their_places_are_those_of_shutil(self):
+        ignore = shutil.ignore_patterns("file*")
+        names = list(inspect.signature(shutil.copytree).parameters)
+        self.assertEqual(list(inspect.signature(gush.copytree).parameters)[: len(names)], names)
+        for symlinks in (False, True):
+            ours, theirs = self.dir / f"ours{symlinks}", self.dir / f"theirs{symlinks}"
+            gush.copytree(self.source, ours, symlinks, ignore, gush.copy2, False, True)
+            shutil.copytree(self.source, theirs, symlinks, ignore, shutil.copy2, False, True)
+            self.assertEqual(described(ours), described(theirs))
+
+    def test_each_file_goes_by_the_function_that_is_given(self):
+        for copytree, target in ((gush.copytree, self.target), (shutil.copytree, self.dir / "theirs")):
+            told = []
+
+            def by_hand(source, target):
+                told.append((os.path.relpath(source, self.source), os.path.basename(target)))
+                return shutil.copy2(source, target)
+
+            copytree(self.source, target, True, None, by_hand)
+            self.assertEqual(len(told), 41)
+        self.assertEqual(described(self.target), described(self.dir / "theirs"))
+        os.chmod(self.source / "a/file1", 0o600)
+        gush.copytree(self.source, self.dir / "plain", copy_function=gush.copyfile)
+        self.assertNotEqual((self.dir / "plain/a/file1").stat().st_mode & 0o777, 0o600)
+        for given in ({"threads": 2}, {"verify": True}, {"preserve": ()}, {"on_progress": print}):
+            with self.assertRaisesRegex(TypeError, f"{next(iter(given))} .*copy_function"):
+                gush.copytree(self.source, self.dir / "no", copy_function=shutil.copyfile, **given)
+        self.assertFalse((self.dir / "no").exists())
 
     def test_an_exception_of_the_observer_ends_the_copy(self):
         def refuse(entries, count):

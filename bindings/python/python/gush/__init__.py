@@ -5,7 +5,7 @@
 ...     report = gush.copy(source, target)
 """
 
-from ._copy import Report, copy, copy2, copyfile
+from ._copy import Report, copy, copy2, copyfile, copyfileobj, copypath
 from ._errors import Error, Refused, TreeError
 from ._gush import doctor
 from ._pipeline import pipeline
@@ -21,6 +21,8 @@ __all__ = [
     "copy",
     "copy2",
     "copyfile",
+    "copyfileobj",
+    "copypath",
     "copytree",
     "doctor",
     "pipeline",

@@ -8,11 +8,17 @@ import shutil
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+
+# By itself: a program may put our function into the place of shutil's.
+from shutil import copyfileobj as _copyfileobj
+from typing import TYPE_CHECKING, Any, AnyStr
 
 from . import _files, _gush
 from ._errors import Error
 from ._files import AnyPath, OpenFile, PathGiven
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsRead, SupportsWrite
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,7 @@ def copy(
         )
     except Error as error:
         error.delivered_bytes += len(ahead)
-        error.filename = _files.name(dst if error.side == "target" else src)
+        _files.add_name(error, dst if error.side == "target" else src)
         raise
     finally:
         if source_has_buffer:
@@ -114,8 +120,21 @@ def _write_all(fd: int, data: bytes, dst: Any) -> None:
         writer.write(data)
         writer.flush()
     except Error as error:
-        error.filename = _files.name(dst)
+        _files.add_name(error, dst)
         raise
+
+
+def copyfileobj(fsrc: SupportsRead[AnyStr], fdst: SupportsWrite[AnyStr], length: int = 0) -> None:
+    """Copy from one file object to another, as :func:`shutil.copyfileobj` does.
+
+    Binary files of :func:`open` and of tempfile are copied by :func:`copy`. All other objects are
+    copied by their ``read`` and ``write``, in pieces of ``length``: text files, compressed files,
+    members of archives, files in memory, wrappers.
+    """
+    if _files.is_plain(fsrc) and _files.is_plain(fdst) and fsrc.readable() and fdst.writable():
+        copy(fsrc, fdst)
+    else:
+        _copyfileobj(fsrc, fdst, length)
 
 
 def copyfile(src: AnyPath, dst: PathGiven, *, follow_symlinks: bool = True) -> PathGiven:
@@ -152,17 +171,31 @@ def copyfile(src: AnyPath, dst: PathGiven, *, follow_symlinks: bool = True) -> P
     return dst
 
 
+def copypath(src: AnyPath, dst: PathGiven, *, follow_symlinks: bool = True) -> PathGiven | str | bytes:
+    """Copy a file with its mode, as :func:`shutil.copy` does, and return the new name.
+
+    ``dst`` may be a directory.
+    """
+    name = _target(src, dst)
+    copyfile(src, name, follow_symlinks=follow_symlinks)
+    shutil.copymode(src, name, follow_symlinks=follow_symlinks)
+    return name
+
+
 def copy2(src: AnyPath, dst: PathGiven, *, follow_symlinks: bool = True) -> PathGiven | str | bytes:
     """Copy a file with its mode, times and extended attributes, as :func:`shutil.copy2` does, and return the new name.
 
     ``dst`` may be a directory. For ``shutil.copytree(src, dst, copy_function=gush.copy2)`` and ``shutil.move``.
     """
-    name: PathGiven | str | bytes = dst
-    if os.path.isdir(dst):
-        name = _within(_files.plain(dst), _files.plain(src))
+    name = _target(src, dst)
     copyfile(src, name, follow_symlinks=follow_symlinks)
     shutil.copystat(src, name, follow_symlinks=follow_symlinks)
     return name
+
+
+def _target(src: AnyPath, dst: PathGiven) -> PathGiven | str | bytes:
+    """The name of the copy: ``dst``, or the name of ``src`` within it if it is a directory."""
+    return _within(_files.plain(dst), _files.plain(src)) if os.path.isdir(dst) else dst
 
 
 def _within(directory: str | bytes, src: str | bytes) -> str | bytes:

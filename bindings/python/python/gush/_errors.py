@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno as _errno
 import os as _os
 import shutil as _shutil
+from typing import Any
 
 
 class Error(OSError):
@@ -21,6 +22,12 @@ class Error(OSError):
     side: str | None = None
     delivered_bytes: int = 0
     in_flight_bytes: int = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        reduced: Any = super().__reduce__()
+        kind, *rest = reduced
+        # pickle finds a class by its name, and the classes of _kind() have none in this module.
+        return (_of_kind if kind is not Error and kind in _KINDS.values() else kind, *rest)
 
 
 class Refused(Error):
@@ -43,6 +50,9 @@ class TreeError(Error, _shutil.Error):
             self.filename = failures[0][0]
         self.errno = errno
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self.failures, self.errno), self.__dict__)
+
     def __str__(self) -> str:
         source, target, reason = self.failures[0]
         rest = f", and {len(self.failures) - 1} more" if len(self.failures) > 1 else ""
@@ -57,6 +67,10 @@ def _kind(errno: int) -> type[Error]:
     if base not in _KINDS:
         _KINDS[base] = type(base.__name__, (Error, base), {"__module__": __name__})
     return _KINDS[base]
+
+
+def _of_kind(errno: int, *arguments: Any) -> Error:
+    return _kind(errno)(errno, *arguments)
 
 
 def make(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import Any, Protocol, TypeVar, Union
+from typing import Any, BinaryIO, Protocol, TypeGuard, TypeVar, Union
 
 AnyPath = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 PathGiven = TypeVar("PathGiven", bound=AnyPath)
@@ -39,21 +39,22 @@ def descriptor(file: Any, what: str) -> int:
             raise ValueError(f"the {what} is {file}, which is no file descriptor")
         return file
     if isinstance(file, (str, bytes, os.PathLike)):
-        raise TypeError(f"the {what} is a path: gush.copy() takes open files, gush.copyfile() takes paths")
+        raise TypeError(f"the {what} is a path: gush.copy() takes open files, gush.copypath() takes paths")
     # The files of the module tempfile are wrapped.
     inner = getattr(file, "file", file)
     if isinstance(inner, io.TextIOBase):
         raise TypeError(f"the {what} is open in text mode: open it with 'b', or pass its .buffer")
     if _translates(inner):
-        text = f"the {what}, {type(file).__name__}, translates the bytes of its descriptor: shutil.copyfileobj() copies it"
+        text = f"the {what}, {type(file).__name__}, translates the bytes of its descriptor: gush.copyfileobj() copies it"
         raise TypeError(text)
     fileno = getattr(file, "fileno", None)
     if fileno is None:
         raise TypeError(f"the {what}, {type(file).__name__}, has no fileno()")
     try:
         fd = fileno()
-    except io.UnsupportedOperation as error:
-        text = f"the {what}, {type(file).__name__}, has no file descriptor: shutil.copyfileobj() copies it"
+    except (io.UnsupportedOperation, AttributeError) as error:
+        # The buffer of a tar archive's member raises AttributeError: what is below has no fileno().
+        text = f"the {what}, {type(file).__name__}, has no file descriptor: gush.copyfileobj() copies it"
         raise io.UnsupportedOperation(text) from error
     if not isinstance(fd, int):
         raise TypeError(f"the {what}'s fileno() is {fd!r}, which is no number")
@@ -76,10 +77,20 @@ def _translates(file: Any) -> bool:
     return ssl is not None and isinstance(file, ssl.SSLSocket)
 
 
-def name(file: Any) -> str | None:
-    """The name of a file, if it has one that is a path."""
+def is_plain(file: Any) -> TypeGuard[BinaryIO]:
+    """Whether this object reads and writes its descriptor, with no subclass or wrapper between."""
+    if type(file).__module__ == "tempfile":
+        file = getattr(file, "file", file)
+    if type(file) in (io.BufferedReader, io.BufferedWriter, io.BufferedRandom):
+        file = file.raw
+    return type(file) is io.FileIO
+
+
+def add_name(error: OSError, file: Any) -> None:
+    """Gives an error the path of a file, if it has one: OSError would print None as a name."""
     found = getattr(file, "name", None)
-    return os.fsdecode(found) if isinstance(found, (str, bytes)) else None
+    if isinstance(found, (str, bytes)):
+        error.filename = os.fsdecode(found)
 
 
 def is_seekable(file: Any) -> bool:
