@@ -108,6 +108,29 @@ fn what_the_header_promises_holds_for_the_shared_and_the_static_library() {
 }
 
 #[test]
+fn a_program_is_wholly_static_by_the_flags_of_pkg_config() {
+    let Some(installed) = installed() else { return };
+    let program = installed.0.path().join("static");
+    succeeded(
+        Command::new("cc")
+            .arg("-static")
+            .arg(here().join("tests/check.c"))
+            .args(installed.flags(&["--cflags", "--static", "--libs"]))
+            .arg("-o")
+            .arg(&program),
+    );
+    fs::remove_dir_all(installed.lib()).expect("remove");
+    assert_eq!(succeeded(&mut Command::new(&program)), "checked\n");
+}
+
+#[test]
+fn all_paths_of_the_pc_file_follow_the_prefix() {
+    let Some(installed) = installed() else { return };
+    let flags = installed.flags(&["--define-variable=prefix=/elsewhere", "--cflags", "--libs"]);
+    assert_eq!(flags, ["-I/elsewhere/include", "-L/elsewhere/lib", "-lgush"]);
+}
+
+#[test]
 fn no_byte_of_memory_is_misused_or_lost() {
     let Some(installed) = installed() else { return };
     if !has("valgrind") {
