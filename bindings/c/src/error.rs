@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use engine::Errno;
+use engine::{Call, Errno};
 
 /// The outcome of a call.
 #[repr(C)]
@@ -95,12 +95,23 @@ impl Error {
     }
 
     /// A call on the target of a writer or a reservoir failed.
-    pub(crate) fn writing(errno: Errno) -> Self {
+    pub(crate) fn writing(call: Call, errno: Errno) -> Self {
         let why = std::io::Error::from(errno);
         Self {
             os_errno: errno.raw_os_error(),
             side: Side::Target,
-            ..Self::new(Status::Failed, &format!("the target cannot be written: {why}"))
+            operation: text_of(call.name()),
+            ..Self::new(Status::Failed, &format!("{call} failed on the target: {why}"))
+        }
+    }
+
+    /// A call of a writer failed before, and the stream is cut there.
+    pub(crate) fn cut(call: Call) -> Self {
+        let message = format!("nothing can be written after the failed {call}: free the writer");
+        Self {
+            os_errno: Errno::IO.raw_os_error(),
+            side: Side::Target,
+            ..Self::new(Status::Failed, &message)
         }
     }
 

@@ -67,8 +67,9 @@ unsafe fn pour_by(
         answer(error, || {
             give(poured_bytes, 0)?;
             let into = descriptor(fd, "fd")?;
-            let poured =
-                pour(&mut handle(reservoir)?.0, &into, most_bytes).map_err(Error::writing)?;
+            let reservoir = &mut handle(reservoir)?.0;
+            let poured = pour(reservoir, &into, most_bytes)
+                .map_err(|errno| Error::writing(reservoir.next_call(), errno))?;
             give(poured_bytes, poured)
         })
     }

@@ -4,8 +4,8 @@ use std::ffi::{c_int, c_void};
 use std::io::Write;
 use std::os::fd::BorrowedFd;
 
-use engine::Errno;
 use engine::pipe::Buffer;
+use engine::{Call, Errno};
 
 use crate::boundary::{answer, bytes, descriptor, free, give, handle};
 use crate::error::{Error, Status};
@@ -17,6 +17,21 @@ pub struct Writer {
     inner: engine::pipe::Writer<BorrowedFd<'static>>,
     /// Lent to the caller by `gush_writer_buffer`.
     buffer: Option<Buffer>,
+}
+
+impl Writer {
+    fn send(
+        &mut self,
+        send: impl FnOnce(&mut engine::pipe::Writer<BorrowedFd<'static>>) -> std::io::Result<()>,
+    ) -> Result<(), Error> {
+        if let Some(call) = self.inner.cut_by() {
+            return Err(Error::cut(call));
+        }
+        send(&mut self.inner).map_err(|error| {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            Error::writing(self.inner.cut_by().unwrap_or(Call::Write), errno)
+        })
+    }
 }
 
 /// A writer into `fd`, in `*writer`. The descriptor is borrowed, and stays open.
@@ -33,7 +48,8 @@ pub unsafe extern "C" fn gush_writer_new(
     unsafe {
         answer(error, || {
             give(writer, std::ptr::null_mut())?;
-            let inner = engine::pipe::Writer::new(descriptor(fd, "fd")?).map_err(Error::writing)?;
+            let inner = engine::pipe::Writer::new(descriptor(fd, "fd")?)
+                .map_err(|refused| Error::writing(refused.call, refused.errno))?;
             give(writer, Box::into_raw(Box::new(Writer { inner, buffer: None })))
         })
     }
@@ -53,8 +69,8 @@ pub unsafe extern "C" fn gush_writer_write(
     // SAFETY: the caller's word on all of them.
     unsafe {
         answer(error, || {
-            let writer = handle(writer)?;
-            writer.inner.write_all(bytes(data.cast(), len_bytes)?).map_err(failed)
+            let data = bytes(data.cast(), len_bytes)?;
+            handle(writer)?.send(|inner| inner.write_all(data))
         })
     }
 }
@@ -66,7 +82,7 @@ pub unsafe extern "C" fn gush_writer_write(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gush_writer_flush(writer: *mut Writer, error: *mut Error) -> Status {
     // SAFETY: the caller's word on both.
-    unsafe { answer(error, || handle(writer)?.inner.flush().map_err(failed)) }
+    unsafe { answer(error, || handle(writer)?.send(Write::flush)) }
 }
 
 /// Memory to fill in place, in `*memory` and `*len_bytes`: `gush_writer_commit` sends it without a copy. The memory belongs to
@@ -117,7 +133,7 @@ pub unsafe extern "C" fn gush_writer_commit(
                 return Err(Error::invalid(&text));
             }
             match writer.buffer.take() {
-                Some(buffer) => writer.inner.commit(buffer, len_bytes).map_err(Error::writing),
+                Some(buffer) => writer.send(|inner| Ok(inner.commit(buffer, len_bytes)?)),
                 None => Ok(()),
             }
         })
@@ -132,8 +148,4 @@ pub unsafe extern "C" fn gush_writer_commit(
 pub unsafe extern "C" fn gush_writer_free(writer: *mut Writer) {
     // SAFETY: the caller's word.
     unsafe { free(writer) };
-}
-
-fn failed(error: std::io::Error) -> Error {
-    Error::writing(Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }

@@ -169,8 +169,17 @@ static void writers(void)
     close(ends[0]);
     CHECK(gush_writer_write(writer, "lost", 4, &error) == GUSH_STATUS_OK);
     CHECK(gush_writer_flush(writer, &error) == GUSH_STATUS_FAILED && error.os_errno == EPIPE);
-    CHECK(error.side == GUSH_SIDE_TARGET && error.message[0] != 0);
+    CHECK(strcmp(error.operation, "write") == 0 && error.side == GUSH_SIDE_TARGET);
+    CHECK(strncmp(error.message, "write failed on the target: Broken pipe", 39) == 0);
+    CHECK(gush_writer_write(writer, "late", 4, &error) == GUSH_STATUS_FAILED);
+    CHECK(error.os_errno == EIO && strstr(error.message, "after the failed write") != NULL);
     gush_writer_free(writer);
+    close(ends[1]);
+
+    CHECK(pipe(ends) == 0);
+    CHECK(gush_writer_new(ends[0], &writer, &error) == GUSH_STATUS_FAILED && writer == NULL);
+    CHECK(error.os_errno == EBADF && strcmp(error.operation, "write") == 0);
+    close(ends[0]);
     close(ends[1]);
 
     CHECK(gush_writer_new(-1, &writer, &error) == GUSH_STATUS_INVALID && writer == NULL);
@@ -198,6 +207,7 @@ static void reservoirs(void)
     while (gush_reservoir_try_pour(reservoir, ends[1], 1 << 20, &poured, &error) == GUSH_STATUS_OK)
         ;
     CHECK(error.os_errno == EAGAIN && poured == 0);
+    CHECK(strcmp(error.operation, "tee") == 0 || strcmp(error.operation, "write") == 0);
     CHECK(gush_reservoir_pour(reservoir, file, 4, &poured, &error) == GUSH_STATUS_FAILED);
     CHECK(gush_reservoir_pour(reservoir, ends[1], 4, NULL, &error) == GUSH_STATUS_INVALID);
     CHECK(gush_reservoir_pour(NULL, ends[1], 4, &poured, &error) == GUSH_STATUS_INVALID);

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 
-use gush::{Errno, Error, Side};
+use gush::{Call, Errno, Error, Side};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -59,13 +59,25 @@ pub(crate) fn text_of(error: &gush_tree::Error) -> String {
     }
 }
 
-/// The failure of a [`gush::pipe::Writer`].
-pub(crate) fn of_writing(py: Python<'_>, errno: Errno) -> PyErr {
-    let os = std::io::Error::from(errno);
+/// The failure of a call of a [`gush::pipe::Writer`].
+pub(crate) fn of_writing(py: Python<'_>, call: Call, errno: Errno) -> PyErr {
+    let why = words(&std::io::Error::from(errno));
+    let message = format!("{call} failed on the target: {why}");
+    of_target(py, errno, &message, Some(call))
+}
+
+/// A call of a writer failed before, and the stream is cut there.
+pub(crate) fn of_cut(py: Python<'_>, call: Call) -> PyErr {
+    let message = format!("nothing can be written after the failed {call}: close the writer");
+    of_target(py, Errno::IO, &message, None)
+}
+
+fn of_target(py: Python<'_>, errno: Errno, message: &str, call: Option<Call>) -> PyErr {
     let arguments = PyDict::new(py);
     let filled = arguments
         .set_item("errno", errno.raw_os_error())
-        .and_then(|()| arguments.set_item("message", words(&os)))
-        .and_then(|()| arguments.set_item("side", "target"));
+        .and_then(|()| arguments.set_item("message", message))
+        .and_then(|()| arguments.set_item("side", "target"))
+        .and_then(|()| arguments.set_item("operation", call.map(Call::name)));
     filled.and_then(|()| make(py, &arguments)).unwrap_or_else(|failed| failed)
 }

@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gush::pipe::Technique;
-use gush::{Control, Errno};
+use gush::{Call, Control, Errno};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -41,12 +41,16 @@ impl Writer {
     ) -> PyResult<()> {
         let ended = py.detach(|| {
             let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-            call(&mut inner)
+            let earlier = inner.cut_by();
+            call(&mut inner).map_err(|error| (error, earlier, inner.cut_by()))
         });
-        ended.map_err(|error| {
+        ended.map_err(|(error, earlier, now)| {
             let raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner).take();
             let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-            raised.unwrap_or_else(|| failure::of_writing(py, errno))
+            raised.unwrap_or_else(|| match earlier {
+                Some(call) => failure::of_cut(py, call),
+                None => failure::of_writing(py, now.unwrap_or(Call::Write), errno),
+            })
         })
     }
 
@@ -70,7 +74,8 @@ impl Writer {
         let raised = Arc::new(Mutex::new(None));
         let told = Arc::clone(&raised);
         let mut asker = Asker::new();
-        let inner = Inner::new(Held::new(fd)?).map_err(|errno| failure::of_writing(py, errno))?;
+        let inner = Inner::new(Held::new(fd)?)
+            .map_err(|refused| failure::of_writing(py, refused.call, refused.errno))?;
         let inner = inner.while_waiting(move || match asker.ask(|_| Ok(())) {
             Ok(()) => Control::Continue,
             Err(exception) => {

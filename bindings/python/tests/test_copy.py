@@ -280,7 +280,7 @@ class Errors(InADirectory):
         os.close(full)
         with open(reading, "rb") as ahead, self.assertRaises(gush.Error) as caught:
             gush.copy(ahead, writing)
-        self.assertRegex(str(caught.exception), "Broken pipe$")
+        self.assertRegex(str(caught.exception), "write failed on the target: Broken pipe$")
         os.close(writing)
 
     def test_they_can_be_pickled_and_copied(self):

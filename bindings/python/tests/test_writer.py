@@ -75,13 +75,29 @@ class Writer(unittest.TestCase):
         reading, writing = os.pipe()
         os.close(reading)
         out = gush.Writer(writing)
-        with self.assertRaises(BrokenPipeError):
+        with self.assertRaises(BrokenPipeError) as raised:
             out.write(bytes(1 << 20))
+        call = raised.exception.operation
+        self.assertIn(call, ("splice", "write", "sendto"))
+        self.assertEqual(raised.exception.strerror, f"{call} failed on the target: Broken pipe")
         for late in (lambda: out.write(b"late"), out.flush):
             with self.assertRaises(OSError) as raised:
                 late()
             self.assertEqual(raised.exception.errno, errno.EIO)
+            self.assertIn(f"after the failed {call}", str(raised.exception))
         out.close()
+
+    def test_a_failure_names_the_call_and_the_file(self):
+        with open("/dev/full", "wb", buffering=0) as full:
+            out = gush.Writer(full)
+            out.write(b"collected")
+            with self.assertRaises(gush.Error) as raised:
+                out.flush()
+            self.assertEqual((raised.exception.operation, raised.exception.filename), ("write", "/dev/full"))
+            out.close()
+        with open("/dev/null", "rb") as null, self.assertRaises(gush.Error) as raised:
+            gush.Writer(null)
+        self.assertEqual((raised.exception.operation, raised.exception.filename), ("write", "/dev/null"))
 
     def test_the_first_failure_leaves_a_with_statement(self):
         reading, writing = os.pipe()

@@ -148,7 +148,7 @@ fn a_tee_loses_targets_that_cannot_be_written_and_serves_the_others() {
 #[test]
 fn a_writer_refuses_what_cannot_be_written() {
     for end in unfit() {
-        let made = Writer::new(&end.fd).map(drop);
+        let made = Writer::new(&end.fd).map(drop).map_err(|refused| refused.errno);
         assert_eq!(made, end.as_target.map_or(Ok(()), Err), "{}", end.name);
     }
 }

@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from . import _files, _gush
+from ._errors import Error
 
 
 class Writer(io.BufferedIOBase):
@@ -34,7 +35,16 @@ class Writer(io.BufferedIOBase):
         if hasattr(file, "flush"):
             file.flush()
         self._file, self._closefd = file, closefd
-        self._writer = _gush.Writer(fd)
+        try:
+            self._writer = _gush.Writer(fd)
+        except Error as error:
+            _files.add_name(error, file)
+            raise
+
+    def _fail(self, error: BaseException) -> None:
+        self._has_failed = True
+        if isinstance(error, Error):
+            _files.add_name(error, self._file)
 
     def _open(self) -> _gush.Writer:
         if self.closed or self._writer is None or getattr(self._file, "closed", False):
@@ -54,8 +64,8 @@ class Writer(io.BufferedIOBase):
         block = data if isinstance(data, bytes) else memoryview(data).cast("B")
         try:
             return writer.write(block)
-        except BaseException:
-            self._has_failed = True
+        except BaseException as error:
+            self._fail(error)
             raise
 
     def flush(self) -> None:
@@ -65,8 +75,8 @@ class Writer(io.BufferedIOBase):
         writer = self._open()
         try:
             writer.flush()
-        except BaseException:
-            self._has_failed = True
+        except BaseException as error:
+            self._fail(error)
             raise
 
     def close(self) -> None:
@@ -75,7 +85,7 @@ class Writer(io.BufferedIOBase):
             return
         try:
             if self._writer is not None and not self._has_failed and not getattr(self._file, "closed", False):
-                self._writer.flush()
+                self.flush()
         finally:
             opened, self._writer = self._writer is not None, None
             super().close()

@@ -171,6 +171,12 @@ impl Reservoir {
         }
     }
 
+    /// The call that the next pour makes, and that a failed pour made: tee(2) from the start of the pattern, else a write.
+    #[must_use]
+    pub fn next_call(&self) -> Call {
+        if self.phase == 0 { Call::Tee } else { Call::Write }
+    }
+
     fn pour_into(&mut self, into: BorrowedFd<'_>, most: usize) -> io::Result<usize> {
         // tee(2) begins at the head of the pipe, and so at the start of the pattern.
         let poured = if self.phase == 0 {

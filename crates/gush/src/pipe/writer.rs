@@ -23,7 +23,7 @@ use crate::kernel::Vmsplice;
 use crate::pages::{HUGE_PAGE_BYTES, Pages, Strip};
 use crate::port::Side;
 use crate::progress::Control;
-use crate::sys;
+use crate::sys::{self, Call};
 use crate::wait::{self, Wait, Waiter};
 
 /// A smaller commit is written: giving a huge page away would cost more, and let a reader who
@@ -77,8 +77,8 @@ pub struct Writer<P: AsFd> {
     pages_until_look: u32,
     /// Small pieces collected by `write`.
     collected: Vec<u8>,
-    /// A call failed with bytes under way: others behind the gap would be taken for the next ones.
-    is_cut: bool,
+    /// The call that failed with bytes under way: later bytes would be taken for those lost.
+    cut_by: Option<Call>,
     asked: Option<Asked>,
 }
 
@@ -104,13 +104,15 @@ impl fmt::Debug for Asked {
 pub struct WriterError<P> {
     /// The pipe, or the other descriptor that was to be written to.
     pub pipe: P,
-    /// The kernel's answer.
+    /// The call that failed, or whose earlier failure had cut the stream.
+    pub call: Call,
+    /// The kernel's answer, or `EIO` where the stream was cut before.
     pub errno: Errno,
 }
 
 impl<P> fmt::Display for WriterError<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the pipe cannot be written: {}", errno_name(self.errno))
+        write!(f, "the pipe cannot be written: {}: {}", self.call, errno_name(self.errno))
     }
 }
 
@@ -122,30 +124,44 @@ impl<P> From<WriterError<P>> for std_io::Error {
     }
 }
 
+/// The call that failed, with its answer.
+type Failed = (Call, Errno);
+
+fn by(call: Call) -> impl Fn(Errno) -> Failed {
+    move |errno| (call, errno)
+}
+
+fn errno((_, errno): Failed) -> Errno {
+    errno
+}
+
 /// Looks at the target of a writer, which must be open for writing.
-fn look(pipe: BorrowedFd<'_>) -> io::Result<Endpoint<'_>> {
-    Endpoint::look_as(pipe, Side::Target).map_err(|fault| fault.errno)
+fn look(pipe: BorrowedFd<'_>) -> Result<Endpoint<'_>, Failed> {
+    Endpoint::look_as(pipe, Side::Target).map_err(|fault| (fault.call, fault.errno))
 }
 
 impl<P: AsFd> Writer<P> {
     /// A writer by the best technique allowed here.
     ///
     /// # Errors
-    /// `EBADF` when the descriptor is not open for writing; `ENOMEM` when there is no memory for a buffer.
+    /// With the pipe inside ([`WriterError`]): `EBADF` when the descriptor is not open for writing; `ENOMEM` when there is no
+    /// memory for a buffer.
     ///
     /// ```
     /// let (reading_end, _pipe) = std::io::pipe()?;
-    /// let refused = gush::pipe::Writer::new(&reading_end).map(drop);
-    /// assert_eq!(refused, Err(gush::Errno::BADF));
+    /// let refused = gush::pipe::Writer::new(&reading_end).unwrap_err();
+    /// assert_eq!((refused.call, refused.errno), (gush::Call::Write, gush::Errno::BADF));
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn new(pipe: P) -> io::Result<Self> {
+    pub fn new(pipe: P) -> Result<Self, WriterError<P>> {
         // By answers that the process has asked for once: a refused vmsplice would cost the first bytes a detour.
-        let technique = Technique::of(&look(pipe.as_fd())?);
+        let technique = match look(pipe.as_fd()) {
+            Ok(target) => Technique::of(&target),
+            Err((call, errno)) => return Err(WriterError { pipe, call, errno }),
+        };
         Self::with(pipe, technique)
             // No huge page or no descriptor for a socket: bytes can still be written.
             .or_else(|refused| Self::with(refused.pipe, Technique::Write))
-            .map_err(|refused| refused.errno)
     }
 
     /// A writer by this technique and no other.
@@ -164,35 +180,36 @@ impl<P: AsFd> Writer<P> {
                 given_late: None,
                 pages_until_look: 0,
                 collected: Vec::new(),
-                is_cut: false,
+                cut_by: None,
                 asked: None,
             }),
-            Err(errno) => Err(WriterError { pipe, errno }),
+            Err((call, errno)) => Err(WriterError { pipe, call, errno }),
         }
     }
 
     fn prepare(
         pipe: BorrowedFd<'_>,
         technique: Technique,
-    ) -> io::Result<(Option<Fattener>, Pages)> {
+    ) -> Result<(Option<Fattener>, Pages), Failed> {
         let target = look(pipe)?;
         if target.kind() == Kind::Pipe {
             // Grown once, at the start: later the pipe may be full of slots, which F_SETPIPE_SZ would have to move.
-            grow(pipe, asked_bytes(None, USUAL_BYTES))?;
+            grow(pipe, asked_bytes(None, USUAL_BYTES)).map_err(by(Call::SetPipeSize))?;
         } else if technique != Technique::Write {
-            return Err(Errno::INVAL);
+            return Err((Call::GetPipeSize, Errno::INVAL));
         }
+        let copied = || Pages::new(COPIED_BYTES).map_err(by(Call::Mmap));
         match technique {
             Technique::Fresh => match lending_into(&target) {
-                Vmsplice::Absent(errno) => Err(errno),
+                Vmsplice::Absent(errno) => Err((Call::Vmsplice, errno)),
                 // The socket is for small commits, and is done without where there is none.
-                _ => Ok((Fattener::new().ok(), Pages::huge(HUGE_PAGE_BYTES)?)),
+                _ => {
+                    let pages = Pages::huge(HUGE_PAGE_BYTES).map_err(by(Call::Mmap))?;
+                    Ok((Fattener::new().ok(), pages))
+                }
             },
-            Technique::Socket => {
-                let socket = Fattener::new().map_err(|(_, errno)| errno)?;
-                Ok((Some(socket), Pages::new(COPIED_BYTES)?))
-            }
-            Technique::Write => Ok((None, Pages::new(COPIED_BYTES)?)),
+            Technique::Socket => Ok((Some(Fattener::new()?), copied()?)),
+            Technique::Write => Ok((None, copied()?)),
         }
     }
 
@@ -234,6 +251,21 @@ impl<P: AsFd> Writer<P> {
         self.technique
     }
 
+    /// The call whose failure has cut the stream, if one has: every later call of the writer fails with `EIO`.
+    ///
+    /// ```
+    /// use std::io::Write;
+    /// let full = std::fs::File::options().write(true).open("/dev/full")?;
+    /// let mut writer = gush::pipe::Writer::new(full)?;
+    /// writer.write_all(b"small pieces are collected")?;
+    /// assert_eq!(writer.flush().unwrap_err().kind(), std::io::ErrorKind::StorageFull);
+    /// assert_eq!(writer.cut_by(), Some(gush::Call::Write));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn cut_by(&self) -> Option<Call> {
+        self.cut_by
+    }
+
     /// The pipe.
     pub fn get_ref(&self) -> &P {
         &self.pipe
@@ -261,7 +293,7 @@ impl<P: AsFd> Writer<P> {
         let sent = self.send_collected();
         match sent {
             Ok(()) => Ok(self.pipe),
-            Err(errno) => Err(WriterError { pipe: self.pipe, errno }),
+            Err((call, errno)) => Err(WriterError { pipe: self.pipe, call, errno }),
         }
     }
 
@@ -304,11 +336,11 @@ impl<P: AsFd> Writer<P> {
         if len_bytes > buffer.len() {
             return Err(Errno::INVAL);
         }
-        self.send_collected()?;
-        self.send(buffer, len_bytes)
+        let sent = self.send_collected().and_then(|()| self.send(buffer, len_bytes));
+        sent.map_err(errno)
     }
 
-    fn send(&mut self, buffer: Buffer, len_bytes: usize) -> io::Result<()> {
+    fn send(&mut self, buffer: Buffer, len_bytes: usize) -> Result<(), Failed> {
         // The technique may have changed since the buffer was handed out, and any memory can be copied from.
         if self.technique == Technique::Fresh && len_bytes >= LEAST_LENT_BYTES {
             let mut strip = buffer.strip;
@@ -328,7 +360,7 @@ impl<P: AsFd> Writer<P> {
     }
 
     /// Sends bytes by one copy, which leaves their memory free at once.
-    fn copy_out(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn copy_out(&mut self, bytes: &[u8]) -> Result<(), Failed> {
         // Two calls and a copy by socket, one call and a copy by write: only large pieces gain.
         let by_socket = self.socket.is_some() && bytes.len() >= LEAST_SOCKET_BYTES;
         self.unless_cut(|writer| match by_socket {
@@ -338,11 +370,14 @@ impl<P: AsFd> Writer<P> {
     }
 
     /// Sends something, unless bytes before it are missing; a failure leaves such a gap.
-    fn unless_cut(&mut self, send: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
-        if self.is_cut {
-            return Err(Errno::IO);
+    fn unless_cut(
+        &mut self,
+        send: impl FnOnce(&mut Self) -> Result<(), Failed>,
+    ) -> Result<(), Failed> {
+        if let Some(call) = self.cut_by {
+            return Err((call, Errno::IO));
         }
-        send(self).inspect_err(|_| self.is_cut = true)
+        send(self).inspect_err(|&(call, _)| self.cut_by = Some(call))
     }
 
     /// Gives lent memory away: at once if the reader is done already, with the next page if not.
@@ -383,7 +418,7 @@ impl<P: AsFd> Writer<P> {
         }
     }
 
-    fn lend_all(&mut self, strip: &Strip, mut rest: Range<usize>) -> io::Result<()> {
+    fn lend_all(&mut self, strip: &Strip, mut rest: Range<usize>) -> Result<(), Failed> {
         while !rest.is_empty() {
             match strip.splice_into(self.pipe.as_fd(), rest.clone()) {
                 Ok(put) => rest.start += put,
@@ -396,17 +431,17 @@ impl<P: AsFd> Writer<P> {
                     self.technique = if has_socket { Technique::Socket } else { Technique::Write };
                     return self.write_all_of(&strip.lent()[rest]);
                 }
-                Err(errno) => return Err(errno),
+                Err(errno) => return Err((Call::Vmsplice, errno)),
             }
         }
         Ok(())
     }
 
-    fn pass_through_socket(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn pass_through_socket(&mut self, bytes: &[u8]) -> Result<(), Failed> {
         let Some(socket) = &mut self.socket else { return Ok(()) };
         let mut taken = 0;
         while taken < bytes.len() || socket.held_bytes() > 0 {
-            taken += socket.take(&bytes[taken..])?;
+            taken += socket.take(&bytes[taken..]).map_err(by(Call::Send))?;
             match socket.pass_on(self.pipe.as_fd()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
@@ -416,14 +451,14 @@ impl<P: AsFd> Writer<P> {
                     self.give_up_socket()?;
                     return self.write_all_of(&bytes[taken..]);
                 }
-                Err(errno) => return Err(errno),
+                Err(errno) => return Err((Call::Splice, errno)),
             }
         }
         Ok(())
     }
 
     /// Writes the bytes in the socket, which splice(2) passes on no more.
-    fn give_up_socket(&mut self) -> io::Result<()> {
+    fn give_up_socket(&mut self) -> Result<(), Failed> {
         let Some(mut socket) = self.socket.take() else { return Ok(()) };
         if self.technique == Technique::Socket {
             self.technique = Technique::Write;
@@ -433,29 +468,29 @@ impl<P: AsFd> Writer<P> {
             match socket.take_back(&mut held) {
                 Ok(back) => self.write_all_of(&held[..back])?,
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno),
+                Err(errno) => return Err((Call::Read, errno)),
             }
         }
         Ok(())
     }
 
-    fn write_all_of(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+    fn write_all_of(&mut self, mut bytes: &[u8]) -> Result<(), Failed> {
         while !bytes.is_empty() {
             match super::write_now(self.pipe.as_fd(), bytes) {
                 Ok(put) => bytes = &bytes[put..],
                 Err(Errno::AGAIN) => self.wait_for_room()?,
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno),
+                Err(errno) => return Err((Call::Write, errno)),
             }
         }
         Ok(())
     }
 
-    fn wait_for_room(&mut self) -> io::Result<()> {
+    fn wait_for_room(&mut self) -> Result<(), Failed> {
         wait_for_room(&mut self.waiter, self.pipe.as_fd(), &mut self.asked)
     }
 
-    fn send_collected(&mut self) -> io::Result<()> {
+    fn send_collected(&mut self) -> Result<(), Failed> {
         let mut collected = std::mem::take(&mut self.collected);
         let sent = self.copy_out(&collected);
         collected.clear();
@@ -474,36 +509,37 @@ fn wait_for_room(
     waiter: &mut Waiter,
     pipe: BorrowedFd<'_>,
     asked: &mut Option<Asked>,
-) -> io::Result<()> {
+) -> Result<(), Failed> {
     if let Some(Asked(ask)) = asked
         && ask() == Control::Stop
     {
-        return Err(Errno::INTR);
+        return Err((Call::Poll, Errno::INTR));
     }
-    waiter.for_side(pipe, Side::Target, wait::longest(asked.is_some())).map(drop)
+    let longest = wait::longest(asked.is_some());
+    waiter.for_side(pipe, Side::Target, longest).map(drop).map_err(by(Call::Poll))
 }
 
 impl<P: AsFd> Write for Writer<P> {
     fn write(&mut self, bytes: &[u8]) -> std_io::Result<usize> {
-        if self.is_cut {
+        if self.cut_by.is_some() {
             return Err(Errno::IO.into());
         }
         if self.collected.is_empty() && bytes.len() >= LEAST_SOCKET_BYTES {
             let len = bytes.len().min(COPIED_BYTES);
-            self.copy_out(&bytes[..len])?;
+            self.copy_out(&bytes[..len]).map_err(errno)?;
             return Ok(len);
         }
         let len = bytes.len().min(LEAST_SOCKET_BYTES - self.collected.len());
         self.collected.extend_from_slice(&bytes[..len]);
         if self.collected.len() == LEAST_SOCKET_BYTES {
             // First in, first out: pieces of `write` came before this buffer.
-            self.send_collected()?;
+            self.send_collected().map_err(errno)?;
         }
         Ok(len)
     }
 
     fn flush(&mut self) -> std_io::Result<()> {
-        Ok(self.send_collected()?)
+        Ok(self.send_collected().map_err(errno)?)
     }
 }
 
