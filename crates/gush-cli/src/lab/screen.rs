@@ -62,11 +62,6 @@ impl Screen {
         self.outlook = outlook;
     }
 
-    /// Shows the present case, or does not, whether or not standard error is a terminal.
-    pub fn set_progress(&mut self, shows: bool) {
-        self.shows_progress = shows;
-    }
-
     /// Could a line not be printed?
     pub fn is_broken(&self) -> bool {
         self.write_error.is_some()

@@ -107,10 +107,33 @@ fn a_file_of_comparisons_is_run_in_one_go() {
     assert!(status == Some(1) && said.contains("--set tol: no command names {tol}"), "{said}");
     let (_, _, said) = run(&["--only", "raed"]);
     assert!(said.contains("has no comparison 'raed'; did you mean 'read'?"), "{said}");
-    let (status, _, said) = run(&["--prepare", "true"]);
-    assert_eq!(status, Some(1));
-    assert!(said.contains("--prepare says nothing of a file of comparisons"), "{said}");
     assert_eq!(names(dir.path()), ["cases.toml"]);
+}
+
+#[test]
+fn options_replace_what_a_file_says() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("cases.toml");
+    let text = "[[comparison]]\nname = 'it'\nruns = 1\nwarmup = 0\nprepare = 'echo file >>log'\n\
+                parameters.x = ['1', '2']\n[[comparison.contender]]\ncommand = 'echo {x} >>log'\n\
+                prepare = 'echo own >>log'\n[[comparison.contender]]\ncommand = 'echo b >>log'\n";
+    fs::write(&file, text).unwrap();
+    let log = |words: &[&str]| {
+        let _ = fs::remove_file(dir.path().join("log"));
+        let mut command = lab(dir.path());
+        let command = command.current_dir(dir.path()).arg("--no-compare").arg(&file).args(words);
+        let (status, _, said) = ended(command);
+        assert_eq!(status, Some(0), "{said}");
+        let text = fs::read_to_string(dir.path().join("log")).unwrap();
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines.join(" ")
+    };
+    assert_eq!(log(&[]), "1 2 b file own own");
+    assert_eq!(log(&["-p", "echo p >>log"]), "1 2 b p p p", "a contender's own, too");
+    assert_eq!(log(&["-p", "echo p >>log", "-p", "echo q >>log"]), "1 2 b p p q");
+    assert_eq!(log(&["-L", "x", "7", "-r", "2"]), "7 7 b b file file own own");
+    assert_eq!(log(&["--reference", "echo r >>log", "-p", "true"]), "1 2 b r");
 }
 
 #[test]

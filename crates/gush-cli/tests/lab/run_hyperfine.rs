@@ -115,66 +115,35 @@ fn labels(words: &[&str]) -> Result<Vec<String>, String> {
     Ok(results.iter().map(|one| one["command"].as_str().unwrap().to_owned()).collect())
 }
 
-/// The names that hyperfine 1.20 gives to the same commands, by its own order of them: all commands, then the next value.
 #[test]
-fn a_name_is_one_for_each_command_with_each_value() {
+fn a_name_is_one_for_each_command_and_tells_the_values() {
     let two = ["true a{x}", "true b{x}"];
     let named = |names: &[&str], commands: &[&str]| {
         let names = names.iter().flat_map(|name| ["-n", name]);
-        labels(
-            &["-L", "x", "1,2"]
-                .into_iter()
-                .chain(names)
-                .chain(commands.iter().copied())
-                .collect::<Vec<_>>(),
-        )
+        let words = ["-L", "x", "1,2"].into_iter().chain(names).chain(commands.iter().copied());
+        labels(&words.collect::<Vec<_>>())
     };
-    assert_eq!(named(&["n1", "n2"], &two[..1]).unwrap(), ["n1", "n2"]);
-    assert_eq!(named(&["a1", "b1", "a2", "b2"], &two).unwrap(), ["a1", "a2", "b1", "b2"]);
-    assert_eq!(
-        named(&["v{x}", "w{x}"], &two).unwrap(),
-        ["v1", "v2", "w1", "w2"],
-        "one for each command"
-    );
+    assert_eq!(named(&["v{x}", "w{x}"], &two).unwrap(), ["v1", "v2", "w1", "w2"]);
     assert_eq!(named(&["v{x}"], &two[..1]).unwrap(), ["v1", "v2"]);
     assert_eq!(named(&["v{x}"], &two).unwrap(), ["v1", "v2", "v1 (2)", "v2 (2)"], "one for all");
-    assert_eq!(named(&["a1", "c", "a2"], &["true a{x}", "true c"]).unwrap(), ["a1", "a2", "c"]);
-    let prepared = ["-p", "true", "-p", "true {x}", "true a{x}"];
-    assert_eq!(
-        named(&["v"], &prepared).unwrap(),
-        ["v, x=1", "v, x=2"],
-        "one for all tells the values, also where each has a preparation of its own"
-    );
-    let grid = [
-        "-L",
-        "x",
-        "1,2",
-        "-L",
-        "y",
-        "1,2",
-        "-n",
-        "11",
-        "-n",
-        "21",
-        "-n",
-        "12",
-        "-n",
-        "22",
-        "true {x} {y}",
-    ];
-    assert_eq!(
-        labels(&grid).unwrap(),
-        ["11", "12", "21", "22"],
-        "the first parameter changes fastest"
-    );
+    let prepared = ["-p", "true", "true {x}"];
+    assert_eq!(named(&["v"], &prepared).unwrap(), ["v, x=1", "v, x=2"]);
+    assert_eq!(labels(&["-n", "v", "true", "false"][..3]).unwrap(), ["v"]);
+    assert_eq!(labels(&["-n", "v", "true 1", "true 2"]).unwrap(), ["v", "true 2"]);
     for (reference, own) in [("true r", &["r"][..]), ("true r{x}", &["r, x=1", "r, x=2"])] {
         let beside = ["-L", "x", "1,2", "--reference", reference, "--reference-name", "r"];
-        let named = [&beside[..], &["-n", "n1", "-n", "n2", "true {x}"]].concat();
+        let named = [&beside[..], &["-n", "n{x}", "true {x}"]].concat();
         let expected = [own, &["n1", "n2"]].concat();
         assert_eq!(labels(&named).unwrap(), expected, "the reference has its own");
     }
-    let said = named(&["a", "b", "c"], &two).unwrap_err();
-    assert!(said.contains("3 --name for 2 command(s), which are 4 with the values of their parameters: give one for all, or one for each"), "{said}");
+    // Hyperfine's names of all commands with all values would be those of others here.
+    for names in [&["a", "b", "c"][..], &["a1", "b1", "a2", "b2"]] {
+        let said = named(names, &two).unwrap_err();
+        let count = names.len();
+        let why =
+            format!("{count} names for 2 command(s): give one --name for each, in which {{NAME}}");
+        assert!(said.contains(&why), "{said}");
+    }
 }
 
 #[test]
@@ -197,11 +166,9 @@ fn an_output_is_one_for_all_or_one_for_each_command() {
     let printed = dir.path().join("printed");
     let path = printed.to_str().unwrap();
     let own = ["--output", "pipe", "--output", "null", "--output", path];
-    let [a, b, c, r, x] = ["a", "b", "c", "r", "{x}"].map(tell);
+    let [a, b, c, r] = ["a", "b", "c", "r"].map(tell);
     let words = [&own[..], &[&a, &b, &c]].concat();
     assert_eq!(kinds(&words), ["a pipe:", "b /dev/null", &format!("c {path}")]);
-    let values = [&own[2..], &["-L", "x", "1,2", &x]].concat();
-    assert_eq!(kinds(&values), ["1 /dev/null", &format!("2 {path}")]);
     let reference = [&own[..4], &["--reference", &r, &a]].concat();
     assert_eq!(kinds(&reference), ["a /dev/null", "r pipe:"]);
     for (words, why) in [
@@ -212,7 +179,7 @@ fn an_output_is_one_for_all_or_one_for_each_command() {
         (&["true"], "2 --output for 1 command(s): give one for all, or one for each"),
         (
             &["-L", "x", "1,2,3", "true {x}"],
-            "2 --output for 1 command(s), which are 3 with the values",
+            "2 --output for 1 command(s): give one for all, or one for each",
         ),
     ] {
         let mut command = lab(dir.path());
@@ -250,37 +217,20 @@ fn an_output_that_goes_elsewhere_is_held_against_one_that_is_compared() {
 }
 
 #[test]
-fn a_preparation_is_one_for_each_command_with_each_value() {
+fn a_preparation_is_one_for_each_command_and_knows_the_values() {
     let dir = TempDir::new().unwrap();
     let log = dir.path().join("log");
     let say = |what: &str| format!("sh -c 'echo {what} >>{}'", log.display());
-    let words = [
-        "-r",
-        "1",
-        "-w",
-        "0",
-        "--no-compare",
-        "-L",
-        "x",
-        "1,2",
-        "-p",
-        &say("one {x}"),
-        "-p",
-        &say("two {x}"),
-    ];
-    let (status, _, said) = ended(lab(dir.path()).args(words).arg(say("run {x}")));
+    let (one, two) = (say("one {x}"), say("two {x}{y}"));
+    let words = ["-r", "1", "-w", "0", "--no-compare", "-L", "x", "1,2", "-L", "y", "a", "-p"];
+    let mut command = lab(dir.path());
+    command.args(words).args([&one, "-p", &two, &say("run {x}"), &say("last {x}")]);
+    let (status, _, said) = ended(&mut command);
     assert_eq!(status, Some(0), "{said}");
     let text = fs::read_to_string(&log).unwrap();
     let mut pairs: Vec<_> = text.lines().collect::<Vec<_>>().chunks(2).map(<[_]>::concat).collect();
     pairs.sort();
-    assert_eq!(pairs, ["one 1run 1", "two 2run 2"]);
-    for option in ["-p", "-C"] {
-        let words = ["-L", "x", "1,2", "-L", "y", "1,2", option, "true {y}", option, "true"];
-        let (status, _, said) = ended(lab(dir.path()).args(words).arg("true {x}"));
-        assert_eq!(status, Some(1), "{option}");
-        let told = "{y} has no value beside 'true {x}', which does not name it";
-        assert!(said.contains(told), "{option}: {said}");
-    }
+    assert_eq!(pairs, ["one 1run 1", "one 2run 2", "two 1alast 1", "two 2alast 2"]);
 }
 
 #[test]
@@ -325,8 +275,8 @@ fn exported_fields_are_those_of_hyperfine() {
 fn options_of_hyperfine_mean_the_same() {
     let dir = TempDir::new().unwrap();
     let path = |name: &str| dir.path().join(name).display().to_string();
-    let (adoc, org, printed) = (path("a"), path("o"), path("printed"));
-    let written = ["--export-asciidoc", &adoc, "--export-orgmode", &org, "-u", "second"];
+    let (markdown, printed) = (path("md"), path("printed"));
+    let written = ["--export-markdown", &markdown, "-u", "second"];
     let conclude = format!("echo x >>{}", path("concluded"));
     let (csv, sorted) = (path("csv"), ["--sort", "mean-time"]);
     let others = ["-C", &conclude, "-r", "2", "-w", "0", "--export-csv", &csv];
@@ -342,45 +292,24 @@ fn options_of_hyperfine_mean_the_same() {
     let lines: Vec<&str> = out.lines().collect();
     assert!(lines[1].starts_with(fast) && lines[2].starts_with(slow), "{out}");
     assert!(lines[1..3].iter().all(|line| line.contains(" s  ") && !line.contains(" ms")), "{out}");
-    let (adoc, org) = (fs::read_to_string(adoc).unwrap(), fs::read_to_string(org).unwrap());
-    let place = |text: &str, of: &str| text.find(of).unwrap_or_else(|| panic!("{of}: {text}"));
-    let [first, second] = [fast, slow].map(|name| place(&adoc, &format!("|`+{name}+`\n|")));
-    assert!(first < second && adoc.contains("|===\n\nIn brackets: "), "{adoc}");
-    assert!(!adoc.contains(" ms"), "{adoc}");
-    let [first, second] = [fast, slow].map(|name| place(&org, &format!("| ={name}= | ")));
-    assert!(first < second && !org.contains(" ms"), "{org}");
+    let markdown = fs::read_to_string(markdown).unwrap();
+    let place = |of: &str| markdown.find(of).unwrap_or_else(|| panic!("{of}: {markdown}"));
+    let [first, second] = [fast, slow].map(|name| place(&format!("| `{name}` | ")));
+    assert!(first < second && markdown.contains(" |\n\nIn brackets: "), "{markdown}");
+    assert!(!markdown.contains(" ms"), "{markdown}");
     let text = fs::read_to_string(printed).unwrap();
     assert!(["", "hello\n"].contains(&text.as_str()), "of the last run alone: {text}");
     assert_eq!(fs::read_to_string(path("concluded")).unwrap(), "x\n".repeat(4));
 }
 
 #[test]
-fn the_style_decides_about_progress_and_tables() {
-    let dir = TempDir::new().unwrap();
-    for (style, progress, table) in [
-        ("auto", false, true),
-        ("full", true, true),
-        ("basic", false, true),
-        ("none", false, false),
-    ] {
-        let (status, out, said) =
-            ended(lab(dir.path()).args(["-r", "1", "--style", style, "true"]));
-        assert_eq!(status, Some(0), "{said}");
-        assert_eq!(said.contains("round 1 of 1: true"), progress, "{style}: {said}");
-        assert_eq!(out.contains("contender"), table, "{style}: {out}");
-        assert!(table || out.is_empty(), "{out}");
-    }
-}
-
-#[test]
-fn an_option_of_hyperfine_with_another_name_here_is_told() {
+fn an_input_or_output_with_another_name_here_is_told() {
     let dir = TempDir::new().unwrap();
     let told = |words: &[&str]| {
         let (status, out, said) = ended(lab(dir.path()).args(words).arg("true"));
         assert_eq!((status, out.as_str()), (Some(1), ""), "{said}");
         said
     };
-    assert!(told(&["--min-benchmarking-time", "5"]).contains("--min-runs N"));
     assert!(told(&["--input", "null"]).contains("without --input the commands read /dev/null"));
     assert!(told(&["--input", "./file"]).contains("say --stdin"));
     assert!(told(&["--output", "nul"]).contains("./nul is a file"));

@@ -43,21 +43,6 @@ impl Comparison {
                 return Err(Error::refused(why));
             }
         }
-        for entry in &self.entries {
-            let Some(values) = &entry.values else { continue };
-            let own = [&entry.prepare, &entry.conclude].into_iter().flatten();
-            let is_without = |name: &&&String| {
-                values.iter().all(|(known, _)| known != **name)
-                    && own.clone().any(|text| template::names(text, name))
-            };
-            let mut all = self.parameters.iter().map(|parameter| &parameter.name);
-            if let Some(name) = all.find(|name| is_without(&name)) {
-                return Err(Error::refused(format!(
-                    "{{{name}}} has no value beside '{}', which does not name it",
-                    entry.command
-                )));
-            }
-        }
         for text in self.texts() {
             if let Some(name) = template::unknown(text, |name| self.knows(name)) {
                 return Err(self.unknown_name(name));
@@ -74,7 +59,7 @@ impl Comparison {
                 "no command reads the input: name it with {in}, or say --stdin",
             ));
         }
-        workplace::check(&self.dir, self.input.as_ref())?;
+        workplace::check(self.dir(), self.input.as_ref())?;
         let expected = self.expected.as_deref().filter(|path| *path != "{in}");
         if let Some(path) = expected.filter(|_| !self.ignores_output) {
             Content::look(Path::new(path))?;

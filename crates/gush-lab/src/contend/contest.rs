@@ -43,9 +43,10 @@ impl Comparison {
     pub fn contest(&self) -> Result<Contest, Error> {
         self.check()?;
         children::make_ready();
-        let workplace = Workplace::new(&self.dir, self.input.as_ref())?;
+        let workplace = Workplace::new(self.dir(), self.input.as_ref())?;
         let ring = Rc::new(Ring {
             shell: self.shell_words(),
+            suite: self.suite(),
             rules: self.clone(),
             expected: RefCell::new(self.expectation(&workplace)?),
             baseline: OnceCell::new(),
@@ -133,56 +134,11 @@ impl Comparison {
 
     /// The values of each contender that `entry` becomes.
     fn choices(&self, entry: &Entry) -> Vec<Values> {
-        if let Some(values) = &entry.values {
-            return vec![values.clone()];
-        }
         let sides = self.sides(entry);
         let is_named = |parameter: &&Parameter| {
             template::names(&entry.command, &parameter.name) || sides.name(&parameter.name)
         };
         parameter::choices(&self.parameters.iter().filter(is_named).collect::<Vec<_>>())
-    }
-
-    /// The same comparison with an entry for each contender, and the place of each among all as hyperfine counts them: of one choice
-    /// of values all commands, and the first parameter changes fastest. A parameter that a command does not name makes no more of it.
-    ///
-    /// ```
-    /// use gush_lab::contend::{Comparison, Entry, Parameter};
-    /// let entry = |command: &str| Entry { command: command.into(), ..Entry::default() };
-    /// let comparison = Comparison {
-    ///     entries: vec![entry("a {x}"), entry("b {x}"), entry("c")],
-    ///     parameters: vec![Parameter::list("x", "1,2")?],
-    ///     ..Comparison::default()
-    /// };
-    /// let (singled, places) = comparison.singled();
-    /// assert_eq!(singled.entries.len(), 5);
-    /// assert_eq!(places, [0, 3, 1, 4, 2], "a 1, b 1, c, a 2, b 2");
-    /// # Ok::<(), gush_lab::Error>(())
-    /// ```
-    #[must_use]
-    pub fn singled(&self) -> (Self, Vec<usize>) {
-        let (mut entries, mut keys) = (Vec::new(), Vec::new());
-        for (command, entry) in self.entries.iter().enumerate() {
-            for values in self.choices(entry) {
-                let place_of = |parameter: &Parameter| {
-                    let value = values.iter().find(|(name, _)| *name == parameter.name);
-                    value
-                        .and_then(|(_, value)| parameter.values.iter().position(|one| one == value))
-                };
-                let places = self.parameters.iter().rev().map(place_of);
-                keys.push((places.map(Option::unwrap_or_default).collect::<Vec<_>>(), command));
-                // A name that is given to several contenders tells the values.
-                let name = entry.name.as_ref().map(|_| label::of(entry, &values));
-                entries.push(Entry { name, values: Some(values), ..entry.clone() });
-            }
-        }
-        // Of equal values of a parameter each comes after the one before.
-        let place = |(at, key): (usize, &(Vec<usize>, usize))| {
-            let is_before = |&(other, before): &(usize, &_)| (before, other) < (key, at);
-            keys.iter().enumerate().filter(is_before).count()
-        };
-        let places = keys.iter().enumerate().map(place).collect();
-        (Self { entries, ..self.clone() }, places)
     }
 
     /// Where the standard output of `entry` is to go.

@@ -1,4 +1,4 @@
-//! Standings for other programs: Markdown, AsciiDoc, org mode, CSV and JSON with the names that hyperfine gives to columns and fields.
+//! Standings for other programs: Markdown, and CSV and JSON with the columns and fields of hyperfine.
 //!
 //! Fields that hyperfine has are there under its names and in the same units (seconds, bytes); more come after them.
 
@@ -11,93 +11,34 @@ use crate::cases::distinct;
 use crate::csv;
 use crate::stats::{Estimate, Interval};
 
-/// A language for tables.
-struct Language {
-    /// The lines above the first row, with the names of the columns.
-    head: fn(&[&str]) -> String,
-    /// What stands before the first cell of a row, between two, and behind the last.
-    row: [&'static str; 3],
-    end: &'static str,
-    code: fn(&str) -> String,
-    text: fn(&str) -> String,
-}
-
-const MARKDOWN: Language = Language {
-    head: |names| format!("| {} |\n|:---|{}\n", names.join(" | "), "---:|".repeat(names.len() - 1)),
-    row: ["| ", " | ", " |\n"],
-    end: "",
-    code: |text| {
-        // A longer fence for backticks.
-        let fence = if text.contains('`') { "``" } else { "`" };
-        let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
-        format!("{fence}{space}{}{space}{fence}", text.replace('|', "\\|"))
-    },
-    text: |text| text.replace('|', "\\|").replace('<', "&lt;"),
-};
-
-const ASCIIDOC: Language = Language {
-    head: |names| {
-        let aligned = ",>".repeat(names.len() - 1);
-        format!("[cols=\"<{aligned}\",options=\"header\"]\n|===\n|{}\n\n", names.join(" |"))
-    },
-    row: ["|", "\n|", "\n\n"],
-    end: "|===\n",
-    // The plus signs keep AsciiDoc from reading marks inside.
-    code: |text| format!("`+{}+`", text.replace('|', "\\|")),
-    text: |text| text.replace('|', "\\|"),
-};
-
-const ORGMODE: Language = Language {
-    head: |names| format!("| {} |\n|{}--|\n", names.join(" | "), "--+".repeat(names.len() - 1)),
-    row: ["| ", " | ", " |\n"],
-    end: "",
-    // Within the marks of code no bar can be written.
-    code: |text| match text.contains('|') {
-        true => text.replace('|', "\\vert{}"),
-        false => format!("={text}="),
-    },
-    text: |text| text.replace('|', "\\vert{}"),
-};
-
-/// A table in Markdown.
+/// The table of the terminal in Markdown, with the reason after the name of a contender that is out.
 #[must_use]
 pub fn markdown(standings: &[Standing], unit: Option<Unit>) -> String {
-    MARKDOWN.table(standings, unit)
-}
-
-/// A table in AsciiDoc.
-#[must_use]
-pub fn asciidoc(standings: &[Standing], unit: Option<Unit>) -> String {
-    ASCIIDOC.table(standings, unit)
-}
-
-/// A table for the org mode of Emacs.
-#[must_use]
-pub fn orgmode(standings: &[Standing], unit: Option<Unit>) -> String {
-    ORGMODE.table(standings, unit)
-}
-
-impl Language {
-    /// The table of the terminal, and behind the name of a contender that is out the reason.
-    fn table(&self, standings: &[Standing], unit: Option<Unit>) -> String {
-        let (heads, rows) = show::cells(standings, unit);
-        let heads: Vec<String> = heads.iter().map(|head| (self.text)(head)).collect();
-        let heads: Vec<&str> =
-            ["contender"].into_iter().chain(heads.iter().map(String::as_str)).collect();
-        let mut text = (self.head)(&heads);
-        let [before, between, behind] = self.row;
-        for (one, cells) in standings.iter().zip(rows) {
-            let out = one.failure.as_ref().map_or_else(String::new, |why| format!(" (out: {why})"));
-            let name = (self.code)(&one.label) + &(self.text)(&out);
-            let cells: Vec<String> = [name].into_iter().chain(cells).collect();
-            text += &format!("{before}{}{behind}", cells.join(between));
-        }
-        text += self.end;
-        match show::brackets(standings) {
-            note if note.is_empty() => text,
-            note => text + "\n" + &note,
-        }
+    let (heads, rows) = show::cells(standings, unit);
+    let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let heads = [vec!["contender".to_owned()], heads.iter().map(|head| plain(head)).collect()];
+    let heads = heads.concat();
+    let rule = format!("|:---|{}\n", "---:|".repeat(heads.len() - 1));
+    let mut text = row(heads) + &rule;
+    for (one, cells) in standings.iter().zip(rows) {
+        let out = one.failure.as_ref().map_or_else(String::new, |why| format!(" (out: {why})"));
+        text += &row([vec![code(&one.label) + &plain(&out)], cells].concat());
     }
+    match show::brackets(standings) {
+        note if note.is_empty() => text,
+        note => text + "\n" + &note,
+    }
+}
+
+/// Code in Markdown, in a longer fence where the text has backticks.
+fn code(text: &str) -> String {
+    let fence = if text.contains('`') { "``" } else { "`" };
+    let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
+    format!("{fence}{space}{}{space}{fence}", text.replace('|', "\\|"))
+}
+
+fn plain(text: &str) -> String {
+    text.replace('|', "\\|").replace('<', "&lt;")
 }
 
 /// Always in seconds. The first columns are hyperfine's: `command,mean,stddev,median,user,system,min,max`, where `user` and `system`
@@ -254,15 +195,6 @@ mod tests {
     fn names_with_bars_quotes_and_commas_stay_in_their_cells() {
         let standings = judged(&samples("cat a | wc -c, \"b\"", &[0.5; 5]));
         assert!(markdown(&standings, None).contains("\n| `cat a \\| wc -c, \"b\"` | 500.00 ms |"));
-        let second = Some(Unit::Second);
-        assert!(
-            asciidoc(&standings, second).contains("\n|`+cat a \\| wc -c, \"b\"+`\n|0.5000 s\n|")
-        );
-        assert!(
-            orgmode(&standings, None).contains("\n| cat a \\vert{} wc -c, \"b\" | 500.00 ms |")
-        );
-        let plain = judged(&samples("cat a", &[0.5; 5]));
-        assert!(orgmode(&plain, None).contains("--|\n| =cat a= | 500.00 ms |"));
         let csv = csv(&standings);
         let row = csv.lines().nth(1).unwrap();
         assert!(row.starts_with("\"cat a | wc -c, \"\"b\"\"\",0.500000000,0.000000000,"), "{row}");

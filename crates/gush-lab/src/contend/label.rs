@@ -13,10 +13,6 @@ pub(super) fn of(entry: &Entry, values: &Values) -> String {
         |name: &str| values.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone());
     let name = entry.name.as_ref().unwrap_or(&entry.command);
     let mut label = filled(name, value_of);
-    // A contender alone has a name of its own.
-    if entry.name.is_some() && entry.values.is_some() {
-        return plain(&label);
-    }
     for (parameter, value) in values.iter().filter(|(parameter, _)| !names(name, parameter)) {
         label += &format!(", {parameter}={value}");
     }

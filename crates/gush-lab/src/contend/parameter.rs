@@ -1,5 +1,10 @@
 //! Parameters: the values that take the place of `{name}` in a command.
 
+use std::collections::BTreeMap;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+
 use crate::Error;
 
 /// A name with values.
@@ -96,8 +101,17 @@ impl Parameter {
     }
 }
 
+/// The parameters of a file: values by name.
+pub(super) fn of_map<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<Parameter>, D::Error> {
+    let all = BTreeMap::<String, Vec<String>>::deserialize(deserializer)?;
+    let all = all.into_iter().map(|(name, values)| Parameter::of(&name, values));
+    all.collect::<Result<_, _>>().map_err(|error| D::Error::custom(error.told()))
+}
+
 /// One value for each of some parameters.
-pub type Values = Vec<(String, String)>;
+pub(super) type Values = Vec<(String, String)>;
 
 /// Every choice of one value for each of `parameters`; the last one changes fastest.
 pub(super) fn choices(parameters: &[&Parameter]) -> Vec<Values> {

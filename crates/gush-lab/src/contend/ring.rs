@@ -10,6 +10,8 @@ use crate::Error;
 /// State that all contenders of a comparison share.
 #[derive(Debug)]
 pub(super) struct Ring {
+    /// The suite's name in the stored run.
+    pub(super) suite: String,
     pub(super) rules: Comparison,
     pub(super) shell: Option<Vec<String>>,
     pub(super) workplace: Workplace,

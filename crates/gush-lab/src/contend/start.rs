@@ -3,7 +3,11 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::str::FromStr;
 
+use serde::{Deserialize, Deserializer};
+
+use super::from_text;
 use super::template::filled;
 use crate::Error;
 
@@ -19,21 +23,20 @@ pub enum Shell {
     Words(Vec<String>),
 }
 
-impl Shell {
-    /// The words of a shell, `none` for no shell, and `default` for sh, as with hyperfine.
-    ///
-    /// # Errors
-    /// [`Error::Refused`] for no word, or a quote that does not end.
-    ///
-    /// ```
-    /// use gush_lab::contend::Shell;
-    /// assert_eq!(Shell::read("none")?, Shell::None);
-    /// assert_eq!(Shell::read("default")?, Shell::Words(vec!["sh".into()]));
-    /// assert_eq!(Shell::read("bash --norc")?, Shell::Words(vec!["bash".into(), "--norc".into()]));
-    /// assert!(Shell::read("").is_err());
-    /// # Ok::<(), gush_lab::Error>(())
-    /// ```
-    pub fn read(text: &str) -> Result<Self, Error> {
+/// The words of a shell, `none` for no shell, and `default` for sh, as with hyperfine.
+///
+/// ```
+/// use gush_lab::contend::Shell;
+/// assert_eq!("none".parse::<Shell>()?, Shell::None);
+/// assert_eq!("default".parse::<Shell>()?, Shell::Words(vec!["sh".into()]));
+/// assert_eq!("bash -r".parse::<Shell>()?, Shell::Words(vec!["bash".into(), "-r".into()]));
+/// assert!("".parse::<Shell>().is_err());
+/// # Ok::<(), gush_lab::Error>(())
+/// ```
+impl FromStr for Shell {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
         match shlex::split(text).filter(|words| !words.is_empty()) {
             _ if text == "none" => Ok(Self::None),
             _ if text == "default" => Ok(Self::Words(vec!["sh".to_owned()])),
@@ -41,7 +44,15 @@ impl Shell {
             None => Err(Error::refused(format!("'{text}' is no shell"))),
         }
     }
+}
 
+impl<'de> Deserialize<'de> for Shell {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer)
+    }
+}
+
+impl Shell {
     /// The shell's words for all of `commands`, or `None` where each can be started directly.
     #[must_use]
     pub fn words_for<'a>(

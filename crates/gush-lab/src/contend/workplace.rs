@@ -8,6 +8,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
+use serde::Deserialize;
 
 use super::Content;
 use super::content::special_kind;
@@ -15,12 +16,19 @@ use crate::Error;
 use crate::scratch::{Scratch, cannot_make};
 
 /// The input, for which `{in}` stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(from = "PathBuf")]
 pub enum Input {
     /// A file of so many bytes, made for the run: nowhere zeros for long, nowhere the same.
     Bytes(u64),
     /// A file or directory that is there.
     Path(PathBuf),
+}
+
+impl From<PathBuf> for Input {
+    fn from(path: PathBuf) -> Self {
+        Self::Path(path)
+    }
 }
 
 /// The input, and the hidden directory in which contenders make their outputs.

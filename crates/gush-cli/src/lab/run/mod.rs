@@ -19,7 +19,7 @@ use super::screen::{Outlook, Screen};
 use super::session::{Ended, Limits, Session};
 use crate::files::takes_text_in_its_directory;
 use crate::talk::{Talker, os_text};
-use options::{Bout, is_stdout};
+use options::is_stdout;
 pub use options::{Options, percent};
 
 pub fn run(options: &Options) -> ExitCode {
@@ -38,11 +38,11 @@ fn compare(options: &Options, talker: &Talker) -> Result<ExitCode, String> {
     for path in named {
         takes_text_in_its_directory(path)?;
     }
-    let bouts = options.bouts().map_err(told)?;
-    for bout in &bouts {
-        bout.comparison.check().map_err(told)?;
-        let pace = options.pace(1, bout.runs).map_err(told)?;
-        let Comparison { entries, parameters, .. } = &bout.comparison;
+    let comparisons = options.comparisons().map_err(told)?;
+    for comparison in &comparisons {
+        comparison.check().map_err(told)?;
+        let pace = options.pace(1, comparison.runs).map_err(told)?;
+        let Comparison { entries, parameters, .. } = comparison;
         let is_alone = entries.len() < 2 && parameters.is_empty();
         if let Some(why) =
             undecidable(is_alone, pace.most).filter(|_| options.fail_if_slower.is_some())
@@ -53,9 +53,6 @@ fn compare(options: &Options, talker: &Talker) -> Result<ExitCode, String> {
     let begun = Session::begin(talker.clone(), &options.keep, Probe::unpinned());
     let mut session = begun.map_err(told)?;
     let mut screen = Screen::new(talker.clone(), 0);
-    if let Some(shows) = options.style.shows_progress() {
-        screen.set_progress(shows);
-    }
     if options.exports_to_stdout() {
         screen.tables_to_stderr();
     }
@@ -63,11 +60,11 @@ fn compare(options: &Options, talker: &Talker) -> Result<ExitCode, String> {
     if options.csv {
         screen.print(CSV_HEADER);
     }
-    for bout in &bouts {
+    for comparison in &comparisons {
         if session.is_interrupted() || screen.is_broken() {
             break;
         }
-        standings.push(measure(bout, options, talker, &mut session, &mut screen));
+        standings.push(measure(comparison, options, talker, &mut session, &mut screen));
     }
     let ended = session.end();
     if options.json {
@@ -96,26 +93,28 @@ fn outlook(pace: Pace) -> Outlook {
 
 /// Measures one comparison, and shows the figures.
 fn measure(
-    bout: &Bout,
+    comparison: &Comparison,
     options: &Options,
     talker: &Talker,
     session: &mut Session,
     screen: &mut Screen,
 ) -> Vec<Standing> {
-    let Bout { title, comparison, runs, aims } = bout;
+    let suite = comparison.suite();
     let contest = comparison.contest().and_then(|contest| {
-        let pace = options.pace(contest.cases.len(), *runs)?;
+        let pace = options.pace(contest.cases.len(), comparison.runs)?;
         Ok((contest, pace))
     });
     let (contest, pace) = match contest {
         Ok(ready) => ready,
         Err(error) => {
-            session.leave_out(&comparison.suite, &error);
+            session.leave_out(&suite, &error);
             return Vec::new();
         }
     };
-    if let (Some(title), true) = (title, options.shows_tables()) {
-        screen.show(&format!("\n{title}"));
+    let Comparison { name, about, aims, .. } = comparison;
+    if options.shows_tables() && !name.is_empty() {
+        let colon = if about.is_empty() { "" } else { ": " };
+        screen.show(&format!("\n{name}{colon}{about}"));
     }
     for Absent { label, program } in &contest.absent {
         talker
@@ -134,14 +133,14 @@ fn measure(
     let agreement = if session.is_interrupted() { Ok(None) } else { contest.agreement() };
     let measure = contest.baseline().to_owned();
     contest.end(
-        |error| session.leave_out(&comparison.suite, error),
+        |error| session.leave_out(&suite, error),
         |cleanup| {
             talker.say(format_args!(
                 "interrupted: the cleanup '{cleanup}' runs on; to interrupt again ends it at once"
             ));
         },
     );
-    let standings = contend::standings(session.run(), &comparison.suite);
+    let standings = contend::standings(session.run(), &suite);
     if options.shows_tables() && !standings.is_empty() {
         let rows = options.sorted(standings.clone());
         screen.show(show::table(&rows, options.unit()).trim_end());
@@ -155,7 +154,7 @@ fn measure(
     match agreement {
         Ok(Some(line)) if options.shows_tables() => screen.show(&line),
         Ok(_) => {}
-        Err(error) => session.leave_out(&comparison.suite, &error),
+        Err(error) => session.leave_out(&suite, &error),
     }
     standings
 }

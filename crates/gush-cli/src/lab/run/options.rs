@@ -1,19 +1,18 @@
 //! The options of `gush lab run`; `bouts` makes the comparisons that they ask for.
 
-mod bouts;
+mod comparisons;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use gush_lab::Error;
-use gush_lab::contend::{Ignored, Input, Output, Pace, Standing, export, show::Unit};
+use gush_lab::contend::{Ignored, Input, Output, Pace, Shell, Standing, export, show::Unit};
 use gush_lab::model::Printed;
 
 use super::super::session::Keep;
 use crate::size::{self, size_bytes};
 use crate::time::time;
-pub use bouts::Bout;
 
 /// Measure any commands side by side, in shuffled rounds, and compare their outputs
 #[derive(Debug, Parser)]
@@ -28,11 +27,10 @@ pub use bouts::Bout;
                   their command has ended are not counted: a warning names such commands.\n\n\
                   Beside a command with --output check the others are compared with it, too: those whose standard output goes elsewhere by one \
                   untimed run each.\n\n\
-                  The options of hyperfine 1.20 mean the same here, but for --input (with --stdin the commands read it). --prepare, --conclude, \
-                  --output and --name may also be given once for each command with each value of its parameters, in the order of \
-                  hyperfine: all commands with the first values, then all with the next value of the first parameter. A command that \
-                  does not name a parameter is there once. A command finds the number of its run in HYPERFINE_ITERATION: 0, 1, …, and \
-                  warmup-0 before the first round.\n\n\
+                  The options of hyperfine 1.20 mean the same here, but for --input (with --stdin the commands read it); --style, \
+                  --export-asciidoc and --export-orgmode are missing. A command that does not name a parameter is there once, and {NAME} in \
+                  --name and --prepare is the parameter's value. A command finds the number of its run in HYPERFINE_ITERATION: 0, 1, …, and \
+                  warmup-0 before the first round. With a file, options replace what the file says.\n\n\
                   Examples:\n  \
                   gush lab run --input 1G 'cp {in} {out}' 'gush cp {in} {out}'\n  \
                   gush lab run --input 256M -L level 1,3,9 --no-compare \\\n      \
@@ -66,9 +64,9 @@ pub struct Options {
     /// Give the input to the commands on standard input
     #[arg(long)]
     stdin: bool,
-    /// Make files in DIR, on the file system to be measured
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    dir: PathBuf,
+    /// Make files in DIR, on the file system to be measured [default: .]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
     /// Reckon the throughput with SIZE bytes, instead of those of the input
     #[arg(long, value_name = "SIZE", value_parser = size::some_bytes)]
     bytes: Option<u64>,
@@ -120,7 +118,7 @@ pub struct Options {
     cleanup: Vec<String>,
     /// Let SHELL start all commands; none for no shell
     #[arg(short = 'S', long, value_name = "SHELL")]
-    shell: Option<String>,
+    shell: Option<Shell>,
     /// Start all commands without a shell, as --shell none
     #[arg(short = 'N', conflicts_with = "shell")]
     no_shell: bool,
@@ -129,15 +127,14 @@ pub struct Options {
         short,
         long,
         value_name = "STATUS,…",
-        value_parser = ignored,
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "all-non-zero"
     )]
     ignore_failure: Option<Ignored>,
     /// Where standard output goes: null, pipe (dropped behind a pipe), check (compared with the others'), inherit (shown), or into a
-    /// file, a path with a slash; given several times, once for each command
-    #[arg(long, value_name = "WHERE", default_value = "null", value_parser = output)]
+    /// file, a path with a slash; given several times, once for each command [default: null]
+    #[arg(long, value_name = "WHERE")]
     output: Vec<Output>,
     /// Show the output of the commands, as --output inherit
     #[arg(long, conflicts_with = "output")]
@@ -164,12 +161,6 @@ pub struct Options {
     /// Write a table to the file PATH in Markdown, or to standard output for -
     #[arg(long, value_name = "PATH")]
     export_markdown: Option<PathBuf>,
-    /// Write a table to the file PATH in AsciiDoc, or to standard output for -
-    #[arg(long, value_name = "PATH")]
-    export_asciidoc: Option<PathBuf>,
-    /// Write a table to the file PATH for the org mode of Emacs, or to standard output for -
-    #[arg(long, value_name = "PATH")]
-    export_orgmode: Option<PathBuf>,
     /// Write comma-separated values to the file PATH, with the columns of hyperfine first
     #[arg(long, value_name = "PATH")]
     export_csv: Option<PathBuf>,
@@ -182,12 +173,6 @@ pub struct Options {
     /// The order of the rows in tables: of the commands (as auto), or of their mean times
     #[arg(long, value_name = "METHOD", default_value = "auto")]
     sort: Sort,
-    /// What to show beside messages: full and nocolor the progress in any case, basic and color none, none no tables either
-    #[arg(long, value_name = "TYPE", default_value = "auto")]
-    pub style: Style,
-    /// An option of hyperfine's that has another name here
-    #[arg(long, value_name = "SECONDS", hide = true)]
-    min_benchmarking_time: Option<String>,
     /// Print every sample as comma-separated values
     #[arg(long)]
     pub csv: bool,
@@ -213,36 +198,6 @@ enum Sort {
     Auto,
     Command,
     MeanTime,
-}
-
-/// The words of hyperfine; nothing here has colours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Style {
-    Auto,
-    Basic,
-    Full,
-    Nocolor,
-    Color,
-    None,
-}
-
-impl Style {
-    /// Whether the progress is shown, where the terminal does not decide.
-    pub fn shows_progress(self) -> Option<bool> {
-        match self {
-            Self::Auto => None,
-            Self::Full | Self::Nocolor => Some(true),
-            Self::Basic | Self::Color | Self::None => Some(false),
-        }
-    }
-}
-
-fn ignored(text: &str) -> Result<Ignored, String> {
-    Ignored::read(text).map_err(|error| error.told())
-}
-
-fn output(text: &str) -> Result<Output, String> {
-    Output::read(text).map_err(|error| error.told())
 }
 
 fn at_least_one() -> clap::builder::RangedI64ValueParser<u32> {
@@ -304,10 +259,8 @@ impl Options {
 
     /// The options for files to write, the files, and their writers.
     pub fn exports(&self) -> impl Iterator<Item = (&'static str, &Path, Export)> {
-        let all: [(_, &Option<PathBuf>, Export); 5] = [
+        let all: [(_, &Option<PathBuf>, Export); 3] = [
             ("--export-markdown", &self.export_markdown, export::markdown),
-            ("--export-asciidoc", &self.export_asciidoc, export::asciidoc),
-            ("--export-orgmode", &self.export_orgmode, export::orgmode),
             ("--export-csv", &self.export_csv, |all, _| export::csv(all)),
             ("--export-json", &self.export_json, |all, _| export::json(all)),
         ];
@@ -334,7 +287,7 @@ impl Options {
 
     /// Are tables shown, and not samples or the run?
     pub fn shows_tables(&self) -> bool {
-        !self.csv && !self.json && self.style != Style::None
+        !self.csv && !self.json
     }
 
     /// Does a file for other programs go to standard output?

@@ -246,7 +246,7 @@ impl Contender {
         let (mut failed, mut answer) = (None, None);
         let figures = &self.rules().figures;
         let mut sums = vec![0.0; figures.len()];
-        for _ in 0..self.rules().repeat.max(1) {
+        for _ in 0..self.rules().repeat() {
             self.freshen()?;
             // From here on the peak of this process is what it has now (proc_pid_clear_refs(5)); older kernels keep the old one.
             let _ = std::fs::write("/proc/self/clear_refs", "5");
@@ -261,7 +261,7 @@ impl Contender {
             }
             self.side("conclude", self.sides.conclude.as_ref())?;
         }
-        let runs = f64::from(self.rules().repeat.max(1));
+        let runs = f64::from(self.rules().repeat());
         let measured = self.measured(wall, used, failed, answer.as_ref());
         let each = figures.iter().zip(sums);
         Ok(each.fold(measured, |all, (figure, sum)| all.with(&figure.fact(), sum / runs)))
@@ -282,9 +282,8 @@ impl Contender {
         failed: Option<ExitStatus>,
         answer: Option<&Content>,
     ) -> Measured {
-        let Comparison { bytes, repeat, .. } = *self.rules();
-        let runs = repeat.max(1);
-        let bytes = bytes.or_else(|| self.ring.workplace.input_bytes()).unwrap_or(0);
+        let runs = self.rules().repeat();
+        let bytes = self.rules().bytes().or_else(|| self.ring.workplace.input_bytes()).unwrap_or(0);
         let wall_s = wall.as_secs_f64() / f64::from(runs);
         let (gib_per_s, wall_s) = (once::gib_per_s(bytes, wall_s), Some(wall_s));
         let measured = Measured { gib_per_s, wall_s, bytes, ..Measured::default() };

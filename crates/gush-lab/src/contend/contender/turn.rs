@@ -14,7 +14,7 @@ pub(in super::super) struct Turn(pub(in super::super) Rc<Contender>);
 
 impl Case for Turn {
     fn suite(&self) -> &str {
-        &self.0.ring.rules.suite
+        &self.0.ring.suite
     }
 
     fn name(&self) -> &str {
@@ -24,15 +24,14 @@ impl Case for Turn {
     fn described(&self) -> Described {
         let Contender { label, command, sides, values, ring, .. } = &*self.0;
         let rules = &ring.rules;
-        let mut described =
-            Described::new(&rules.suite, label).with("command", plain_text(command));
+        let mut described = Described::new(&ring.suite, label).with("command", plain_text(command));
         if let Some(baseline) = ring.baseline.get() {
             described = described.against(baseline.as_str());
         }
         described.printed.clone_from(&rules.figures);
         if let Some(figure) = rules.figures.first() {
             described.unit.clone_from(&figure.unit);
-        } else if rules.bytes.or_else(|| ring.workplace.input_bytes()).is_none() {
+        } else if rules.bytes().or_else(|| ring.workplace.input_bytes()).is_none() {
             described.unit = "1/s".to_owned();
         }
         for (name, value) in values {
@@ -51,7 +50,7 @@ impl Case for Turn {
         if let Some(input) = ring.workplace.input_identity() {
             described = described.with("input", plain_text(&input));
         }
-        if let Some(bytes) = rules.bytes {
+        if let Some(bytes) = rules.bytes() {
             described = described.with("bytes", bytes);
         }
         if let Some(expected) = &rules.expected {
@@ -71,7 +70,7 @@ impl Case for Turn {
             )
             .with("file_system", file_system)
             .with("device", device)
-            .with("repeat", rules.repeat)
+            .with("repeat", rules.repeat())
             .with("keep_out", rules.keeps_output)
     }
 
@@ -98,7 +97,7 @@ impl Case for Turn {
         contender.look_at_printed()?;
         // The first output is the measure for all, so there must be one before the first sample.
         let least = u32::from(contender.sets_the_expected());
-        (0..contender.rules().warmups.max(least))
+        (0..contender.rules().warmup.unwrap_or(1).max(least))
             .try_for_each(|_| contender.sample("warmup-").map(drop))?;
         contender.runs.set(0);
         // Of a directory, the look around each run sees only its own entries.
