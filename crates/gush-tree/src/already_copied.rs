@@ -123,6 +123,10 @@ impl AlreadyCopied {
         Self { several: Some(Mutex::default()), ..Self::default() }
     }
 
+    pub(crate) fn is_of_several(&self) -> bool {
+        self.several.is_some()
+    }
+
     /// Was this entry of a directory a source before, in any spelling (`a`, `./a`, `d/../a`)? Another link to the same
     /// file is another source.
     pub(crate) fn was_named_before(

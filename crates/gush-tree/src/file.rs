@@ -19,7 +19,7 @@ use crate::place::{FileId, Place, kind, same_file};
 use crate::quote;
 use crate::tree::journal::{self, Fingerprint, Journal, Promises};
 use crate::tree::{self, Dir, Extent, Operands};
-use crate::writers::Writers;
+use crate::writers::{Claim, Writers};
 use crate::{links, open, regular, special};
 
 /// Copies one file after the other, and remembers earlier copies as far as later ones depend on them.
@@ -132,13 +132,26 @@ pub(crate) struct Job<'a> {
     pub(crate) new_owner: Option<&'a OnceLock<Ownership>>,
     /// A journal has a line about the copy.
     pub(crate) is_noted: bool,
+    /// Where files that hold a copy are claimed.
+    pub(crate) claims: Option<&'a Writers>,
     /// The data is there: it has been copied in pieces, and the file needs its attributes and its place.
     pub(crate) assembled: Option<Place<'a>>,
     /// The source, open for reading: the stat is of this file.
     pub(crate) opened: Option<BorrowedFd<'a>>,
 }
 
-impl Job<'_> {
+impl<'a> Job<'a> {
+    /// Claims the file that is to hold the copy, before a byte of it is written.
+    pub(crate) fn claim(&self, file: &Stat) -> Result<Option<Claim<'a>>, Error> {
+        match self.claims {
+            Some(claims) if kind(file) == FileType::RegularFile => {
+                let claim = claims.claim(FileId::of(file));
+                claim.map(Some).ok_or_else(|| open::holds_a_copy(&self.target))
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Is all known of a new file that the options ask for? Its owner matters where it is kept, and which file it is where other
     /// names may lead to it.
     pub(crate) fn knows_new_files(&self) -> bool {
@@ -149,6 +162,7 @@ impl Job<'_> {
         self.device.is_some()
             && (!preserve.owner || self.owner_of_new_files().is_some())
             && !is_linked_again
+            && self.claims.is_none()
             && !through_dangling
     }
 
@@ -307,6 +321,7 @@ impl<'o> Copier<'o> {
             limit: self.limit.as_ref(),
             copied: &self.copied,
             writers: &self.writers,
+            keeps_apart: self.copied.is_of_several() && options.promises_equality(),
             base: target.dir,
             journal: None,
             extent: Extent::Whole,
@@ -361,6 +376,8 @@ pub(crate) struct Common<'a> {
     pub(crate) limit: Option<&'a SharedRate>,
     pub(crate) copied: &'a AlreadyCopied,
     pub(crate) writers: &'a Writers,
+    /// Files that hold a copy are claimed.
+    pub(crate) keeps_apart: bool,
     /// The directory that the operands are copied to.
     pub(crate) base: BorrowedFd<'a>,
     /// What an earlier copy of this tree has done.
@@ -398,6 +415,7 @@ impl<'a> Common<'a> {
             device: dir.map(|dir| dir.target_stat.st_dev),
             new_owner: dir.filter(|dir| self.knows_owner_in(dir)).map(|dir| &dir.new_owner),
             is_noted: self.journal.is_some() && dir.is_some(),
+            claims: (self.keeps_apart && self.options.data).then_some(self.writers),
             assembled: self.assembled,
             opened: self.opened,
         }
@@ -422,7 +440,8 @@ impl<'a> Common<'a> {
             Some(_) => None,
             None => Some(self.copied),
         };
-        let look = Look { options, made_before, source, source_stat, target };
+        let keeps_apart = self.keeps_apart;
+        let look = Look { options, made_before, source, source_stat, target, keeps_apart };
         let mut job = self.job((source, source_stat), target, dir);
         if let (Some(journal), Some(above), false) = (self.journal, dir, is_new)
             && journal.goes_on()
@@ -441,7 +460,7 @@ impl<'a> Common<'a> {
         {
             drop(open::source(&job)?);
         }
-        let room = match look.make_room(is_new, events)? {
+        let room = match self.fate(&look, is_new, events)? {
             Fate::Copied(room) => room,
             Fate::Skipped => return Ok(skipped(&job)),
             Fate::Newer(existing) => return self.keep_newer((&job, &existing), dir, events),
@@ -449,10 +468,11 @@ impl<'a> Common<'a> {
         if dir.is_none() || (!is_new && options.reads(kind(source_stat))) {
             self.copied.check_link_just_made(options, &source, &target)?;
         }
-        // Told before the copy, as `cp -v` does, so that a copy that hangs is named.
-        events.starts(source.shown, target.shown, room.backup.as_deref());
         job.existing = room.existing;
         job.displaces = room.displaces;
+        self.refuse_shared(&job)?;
+        // Told before the copy, as `cp -v` does, so that a copy that hangs is named.
+        events.starts(source.shown, target.shown, room.backup.as_deref());
         if options.dry_run {
             return Ok(self.imagine(&job, dir));
         }
@@ -489,6 +509,40 @@ impl<'a> Common<'a> {
         });
         let result = self.ended(result, (&room, made_before), (&job, dir), turn, events);
         result.map(|done| Done { backup: room.backup, ..done })
+    }
+
+    /// The fate of a source. A target that is kept is claimed; one that another name has written to meanwhile is
+    /// judged once more.
+    fn fate(&self, look: &Look<'_>, is_new: bool, events: &mut dyn Events) -> Result<Fate, Error> {
+        let fate = look.make_room(is_new, events)?;
+        if let (Fate::Newer(there), true) = (&fate, self.keeps_apart) {
+            let _until_written = self.writers.turn(there);
+            match self.writers.claim(FileId::of(there)) {
+                Some(claim) => claim.keep(),
+                // A file with several names is not written to.
+                None if there.st_nlink > 1 => {}
+                None => return look.make_room(is_new, events),
+            }
+        }
+        Ok(fate)
+    }
+
+    /// Refuses to write to a file that holds the copy of another source, or may be given one by another rank. A dry
+    /// run claims the file.
+    fn refuse_shared(&self, job: &Job<'_>) -> Result<(), Error> {
+        let gets_data = job.options.reads(kind(job.source_stat)) && !job.displaces;
+        let Some(there) = job.existing.filter(|_| gets_data && self.keeps_apart) else {
+            return Ok(());
+        };
+        if matches!(self.extent, Extent::Share(_)) && open::is_link(&job.target) {
+            let text = "not written: a symbolic link to a file that another rank may write to";
+            return Err(open::hinting_removal(&job.target, text));
+        }
+        // Not kept by the copy, which waits for its turn first.
+        if let Some(claim) = job.claim(&there)?.filter(|_| job.options.dry_run) {
+            claim.keep();
+        }
+        Ok(())
     }
 
     /// The outcome of a copy that a dry run does not make.

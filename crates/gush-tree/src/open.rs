@@ -192,6 +192,21 @@ pub(crate) fn dangling(target: &Place<'_>) -> Error {
         .hinting("--remove-destination replaces the link")
 }
 
+/// The error of a name that leads to a file which holds the copy of another source.
+pub(crate) fn holds_a_copy(target: &Place<'_>) -> Error {
+    let text = "not written: this name leads to a file that holds the copy of another one already";
+    hinting_removal(target, text)
+}
+
+/// Refuses a target, with a remedy if it is a symbolic link.
+pub(crate) fn hinting_removal(target: &Place<'_>, text: &'static str) -> Error {
+    let error = Error::refusal(target.shown, text);
+    match is_link(target) {
+        true => error.hinting("--remove-destination replaces the link"),
+        false => error,
+    }
+}
+
 pub(crate) fn cannot_create(target: &Place<'_>, errno: Errno) -> Error {
     let errno = match errno {
         // GNU's word for `cp a nothing/`, where the kernel says EISDIR.

@@ -121,6 +121,16 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Do these options promise that each file of a tree's target equals its source in the end?
+    ///
+    /// Then no file is written by two names of the target: a hard link is replaced, and a file that another name
+    /// of the copy leads to is refused.
+    pub(crate) fn promises_equality(&self) -> bool {
+        let compares = matches!(self.update, Update::Changed | Update::Different);
+        let publishes = self.sync || self.last.is_some();
+        self.mirror || self.verify || self.stable || self.resume || compares || publishes
+    }
+
     /// May these options lead to a refusal before the first byte?
     pub(crate) fn may_be_refused(&self) -> bool {
         let moving = &self.moving;
@@ -146,7 +156,8 @@ impl Options {
     /// ```
     #[must_use]
     pub fn makes_temporaries(&self) -> bool {
-        let removes = self.remove_first || self.force || self.preserve.links;
+        let breaks_links = self.preserve.links || self.promises_equality() || self.shard.is_some();
+        let removes = self.remove_first || self.force || breaks_links;
         self.atomic || self.last.is_some() || (removes && self.may_be_refused())
     }
 

@@ -69,6 +69,8 @@ pub(crate) struct Look<'a> {
     pub(crate) source: Place<'a>,
     pub(crate) source_stat: &'a Stat,
     pub(crate) target: Place<'a>,
+    /// No other name of the target may lead to the copy.
+    pub(crate) keeps_apart: bool,
 }
 
 impl Look<'_> {
@@ -169,6 +171,9 @@ impl Look<'_> {
         }
         if options.dry_run {
             self.rehearse(false, Some(existing))?;
+            if options.backup.is_some() || self.goes_first(existing) {
+                room.existing = None;
+            }
             return Ok(Fate::Copied(room));
         }
         if let Some(backup) = &options.backup {
@@ -343,7 +348,11 @@ impl Look<'_> {
     fn goes_first(&self, existing: &Stat) -> bool {
         let options = self.options;
         // Written in place, all its other names would show the new bytes.
-        let other_names = options.preserve.links && existing.st_nlink > 1;
+        // Threads take turns at a file with two names, ranks cannot.
+        let is_promised = (self.keeps_apart || options.shard.is_some())
+            && options.reads(kind(self.source_stat))
+            && kind(existing) == FileType::RegularFile;
+        let other_names = existing.st_nlink > 1 && (options.preserve.links || is_promised);
         let other_kind = options.dereference == Dereference::Never
             && kind(self.source_stat) != FileType::RegularFile;
         options.remove_first || (options.data && (other_names || other_kind))

@@ -20,6 +20,7 @@ use crate::options::Options;
 use crate::place::{FileId, Place, kind, proc_path, same_file};
 use crate::stable;
 use crate::tree::parts;
+use crate::writers::Claim;
 
 /// The outcome of a copy of data.
 pub(crate) struct Copied {
@@ -116,6 +117,7 @@ impl File<'_> {
         // Before `opened` is taken apart: what stood there decides how a failure is told.
         let existing = opened.existing();
         let Opened { fd, stat, is_new } = opened;
+        let claim = stat.map(|stat| self.job.claim(&stat)).transpose()?.flatten();
         let target = Target { fd: fd.as_fd(), stat, is_just_made: is_new };
         let filled = self.fill(&target, false, events).map_err(|error| match &existing {
             Some(_) if error.is_unstable() => error.adding(
@@ -145,6 +147,7 @@ impl File<'_> {
         if self.job.options.sync {
             open::sync_directory(self.job)?;
         }
+        claim.into_iter().for_each(Claim::keep);
         Ok(copied)
     }
 
@@ -191,6 +194,7 @@ impl File<'_> {
             }
             None => {}
         }
+        let old = inherited.map(|old| job.claim(&old)).transpose()?.flatten();
         // Closed to others until the old file's permissions are on it.
         let mode = if inherited.is_some() { Mode::from_bits_retain(0o600) } else { mode };
         let there = (&job.target, job.existing.is_some());
@@ -233,6 +237,8 @@ impl File<'_> {
             };
             kept.map_err(|errno| Error::os(job.target.shown, "cannot back up", errno))?;
         }
+        // Before the name leads there.
+        let new = look()?.stat.map(|new| job.claim(&new)).transpose()?.flatten();
         let fd = staged.commit(replaces).map_err(cannot)?;
         // A rename changes the file's ctime, too.
         copied.last_state = self.last_state(fd.as_fd());
@@ -240,6 +246,7 @@ impl File<'_> {
         if job.options.sync {
             open::sync_directory(job)?;
         }
+        [old, new].into_iter().flatten().for_each(Claim::keep);
         Ok(copied)
     }
 

@@ -1,9 +1,12 @@
 //! Turns of the threads that write into one existing file.
 //!
-//! Two names of a target may lead to one file, by hard links or by symbolic ones. Written in place by two threads at once, the file would hold
-//! parts of two sources. So they take turns, and the file holds one source, the one copied last, as where one thread copies all.
+//! Two names of a target may lead to one file, by hard links or by symbolic ones. Written in place by two threads
+//! at once, the file would hold parts of two sources. So they take turns, and the file holds one source, the one
+//! copied last, as where one thread copies all. Where the options promise equality, a file that holds a copy is
+//! claimed, and not written by another name.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::mem;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FileType, Stat};
@@ -22,6 +25,53 @@ pub(crate) struct Writers {
 struct State {
     busy: HashSet<FileId>,
     waiting: usize,
+    claimed: Files,
+}
+
+/// A set of files. One inode number is most often near another: a bit for each of 64 takes a tenth of a table of numbers.
+#[derive(Debug, Default)]
+struct Files(HashMap<FileId, u64>);
+
+impl Files {
+    fn place(file: FileId) -> (FileId, u64) {
+        (FileId { inode: file.inode / 64, ..file }, 1 << (file.inode % 64))
+    }
+
+    /// `false` if the file was there.
+    fn insert(&mut self, file: FileId) -> bool {
+        let (near, bit) = Self::place(file);
+        let bits = self.0.entry(near).or_default();
+        let is_new = *bits & bit == 0;
+        *bits |= bit;
+        is_new
+    }
+
+    fn remove(&mut self, file: FileId) {
+        let (near, bit) = Self::place(file);
+        if let Some(bits) = self.0.get_mut(&near) {
+            *bits &= !bit;
+        }
+    }
+}
+
+/// A file's claim for one source, until dropped: the copy has failed then.
+#[derive(Debug)]
+pub(crate) struct Claim<'w> {
+    writers: &'w Writers,
+    file: FileId,
+}
+
+impl Claim<'_> {
+    /// The file holds the copy: the claim stays.
+    pub(crate) fn keep(self) {
+        mem::forget(self);
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.writers.state().claimed.remove(self.file);
+    }
 }
 
 /// A thread's turn to write into a file, until dropped.
@@ -45,6 +95,11 @@ impl Writers {
             state.waiting -= 1;
         }
         Some(Turn { writers: self, file })
+    }
+
+    /// Claims a file for the copy of one source, until dropped or [kept](Claim::keep). `None` if it is claimed already.
+    pub(crate) fn claim(&self, file: FileId) -> Option<Claim<'_>> {
+        self.state().claimed.insert(file).then(|| Claim { writers: self, file })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

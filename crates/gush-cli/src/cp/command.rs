@@ -15,6 +15,8 @@ PATTERN reads as a line of .gitignore, from SOURCE on: '*.o' fits in every direc
 directories, '**' any number of them, and '?' any byte, also one that is no text. Of --exclude, --include and --filter-from the first rule that fits decides; without one an entry is \
 copied. An excluded directory is left out with all that is in it. SOURCE itself is always copied.
 
+With --delete, --verify, --resume, --checksum, --update=changed, --stable, --fsync or --commit-last a target in a tree that has other names (hard links) becomes a file of its own, and a file that two names of DEST lead to is written once: the second name is an error.
+
 Sizes and rates read as GNU reads them: K=1024, KB=1000, KiB=1024, and so on to Q; 1.5M is fine.
 
 CONTROL, also from the environment's VERSION_CONTROL, is none or off, numbered or t, existing or nil \

@@ -6,6 +6,7 @@ mod common;
 mod changing;
 mod commit_last;
 mod dry_run;
+mod equality;
 mod faults;
 mod filters;
 mod kinds;

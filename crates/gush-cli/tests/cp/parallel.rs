@@ -45,7 +45,7 @@ fn two_names_of_one_file_in_the_target_get_one_source_whole() {
         for (name, letter, length) in [("a/1/f", b'1', 2 << 20), ("a/2/f", b'2', 1 << 20)] {
             fs::write(at(name), vec![letter; length]).unwrap();
         }
-        let slow = ["--threads=2", "--limit=8M", "--verify"];
+        let slow = ["--threads=2", "--limit=8M"];
         succeeds(dir.path(), &[&[options][..], &slow, &["a", "d"]].concat());
         let arrived = fs::read(at("d/1/f")).unwrap();
         let is_one = ["a/1/f", "a/2/f"].iter().any(|name| fs::read(at(name)).unwrap() == arrived);

@@ -208,7 +208,9 @@ fn walk_tree(
     }
     let mut below = below_operand(options);
     below.remove_first |= journal.is_some_and(Journal::goes_on);
-    let common = Common { options: &below, ..*common };
+    // In a tree that the copy makes, no name leads to the file of another one.
+    let keeps_apart = options.promises_equality() && !root.is_new;
+    let common = Common { options: &below, keeps_apart, ..*common };
     let walked =
         walk::Walk::new(&common, (operands, limits), root, (source.shown, target.shown), events)
             .run();
