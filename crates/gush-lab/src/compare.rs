@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::cases::{self, Case};
+use crate::cases::{self, CaseRun};
 use crate::model::{Described, Failure, Run};
 use crate::stats::{self, Estimate, Verdict};
 
@@ -85,72 +85,6 @@ pub struct Compared {
     pub verdict: Verdict,
 }
 
-/// How two runs of the same thing agree, case by case of a suite: every verdict but *cannot tell* is wrong.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Agreement {
-    /// The suite's name; `all` for all of them together.
-    pub suite: String,
-    /// How many cases were compared.
-    pub cases: usize,
-    /// How many of them were called faster or slower.
-    pub wrong: usize,
-    /// How many have samples enough for a verdict: fewer agree with everything.
-    pub decidable: usize,
-    /// The median of half the width of the intervals, as a part, where a case has one: intervals that hold everything agree
-    /// about everything.
-    pub half_width: Option<f64>,
-    /// The median of the parts by which the medians of a case lie apart: the noise between runs.
-    pub between_runs: f64,
-}
-
-impl Agreement {
-    /// More wrong verdicts than this part are more than intervals of 95 % allow.
-    pub const PROMISED: f64 = 1.0 - stats::CONFIDENCE;
-
-    /// Are there no more wrong verdicts than promised?
-    #[must_use]
-    pub fn holds(&self) -> bool {
-        self.wrong as f64 <= Self::PROMISED * self.cases as f64
-    }
-
-    fn of(suite: &str, cases: &[&Compared]) -> Option<Self> {
-        let between: Vec<f64> = cases.iter().map(|case| case.ratio.value.ln().abs()).collect();
-        let widths: Vec<f64> = cases
-            .iter()
-            .filter_map(|case| case.ratio.interval)
-            .map(|around| (around.high / around.low).ln() / 2.0)
-            .collect();
-        Some(Self {
-            suite: suite.to_owned(),
-            cases: cases.len(),
-            wrong: cases.iter().filter(|case| case.verdict != Verdict::CannotTell).count(),
-            decidable: widths.len(),
-            half_width: stats::Summary::of(&widths).map(|all| all.median),
-            between_runs: stats::Summary::of(&between).map(|all| all.median)?,
-        })
-    }
-}
-
-impl Comparison {
-    /// How the two runs agree, suite by suite and in all, if nothing was changed between them; nothing without a case.
-    ///
-    /// ```
-    /// use gush_lab::{compare, model::Run};
-    /// assert!(compare::runs(&Run::default(), &Run::default(), None).agreement().is_empty());
-    /// ```
-    #[must_use]
-    pub fn agreement(&self) -> Vec<Agreement> {
-        let mut suites: Vec<&str> = self.cases.iter().map(|case| case.suite.as_str()).collect();
-        suites.dedup();
-        let own = |suite: &&str| -> Vec<&Compared> {
-            self.cases.iter().filter(|case| case.suite == *suite).collect()
-        };
-        let each = suites.iter().filter_map(|suite| Agreement::of(suite, &own(suite)));
-        let all: Vec<&Compared> = self.cases.iter().collect();
-        each.chain(Agreement::of("all", &all)).collect()
-    }
-}
-
 /// Compares `after` with `before`: a verdict needs an interval beyond `margin`, or else [`stats::MARGIN`], and beyond the
 /// drift of whole runs.
 ///
@@ -196,7 +130,7 @@ pub fn runs(before: &Run, after: &Run, margin: Option<f64>) -> Comparison {
             cases.push(found);
         }
     }
-    let alone = |own: &[Case<'_>], others: &[Case<'_>]| {
+    let alone = |own: &[CaseRun<'_>], others: &[CaseRun<'_>]| {
         own.iter().filter(|one| !others.iter().any(|other| is_same(one, other))).count()
     };
     Comparison {
@@ -273,7 +207,7 @@ fn drift(before: &Run, after: &Run, with_neighbours: bool) -> f64 {
 
 /// By which part the neighbours of a virtual machine move a whole run: they share the caches, the memory and the clock,
 /// and no counter of the guest tells of them. Of the verdicts on unchanged cases 0.6 to 2.4 % were wrong with such a part
-/// beside the margin in our measurements, and 6 % without (`gush lab compare --unchanged`).
+/// beside the margin in our measurements, and 6 % without (`bench/RESULTS.md`).
 const NEIGHBOURS: f64 = 0.05;
 
 fn is_virtual(before: &Run, after: &Run) -> bool {
@@ -289,13 +223,13 @@ fn slowing(others: f64) -> f64 {
     1.0 / (1.0 - others.clamp(0.0, MOST)) - 1.0
 }
 
-fn is_same(one: &Case<'_>, other: &Case<'_>) -> bool {
-    let [own, others] = [one, other].map(Case::measure);
+fn is_same(one: &CaseRun<'_>, other: &CaseRun<'_>) -> bool {
+    let [own, others] = [one, other].map(CaseRun::measure);
     (&one.described.suite, one.name, own.unit(), own.less_is_better())
         == (&other.described.suite, other.name, others.unit(), others.less_is_better())
 }
 
-fn compared(before: &Case<'_>, after: &Case<'_>, margin: f64) -> Option<Compared> {
+fn compared(before: &CaseRun<'_>, after: &CaseRun<'_>, margin: f64) -> Option<Compared> {
     let (first, second) = (before.values(), after.values());
     let ratio = after.times(before)?;
     let Described { suite, case, .. } = before.described.clone();
@@ -412,24 +346,6 @@ mod tests {
         assert_eq!((unknown.cases.len(), unknown.undescribed), (1, 1));
         let older = runs(&told(None), &told(None), None);
         assert_eq!((older.cases.len(), older.undescribed), (1, 0));
-    }
-
-    #[test]
-    fn runs_of_the_same_thing_agree_unless_too_many_verdicts_say_otherwise() {
-        let all =
-            |after: &Run| runs(&run(4.0, None), after, None).agreement().pop().expect("cases");
-        let same = all(&run(4.1, None));
-        assert_eq!((same.suite.as_str(), same.cases, same.wrong, same.decidable), ("all", 1, 0, 1));
-        assert!(
-            same.holds()
-                && same.half_width == Some(0.0)
-                && (same.between_runs - 0.0247).abs() < 1e-4
-        );
-        let other = all(&run(8.0, None));
-        assert!(other.wrong == 1 && !other.holds());
-        let mut few = run(8.0, None);
-        few.samples.truncate(2);
-        assert_eq!((all(&few).wrong, all(&few).decidable), (0, 0));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::cases::{self, Case, Suite};
+use crate::cases::{self, CaseRun, SuiteRun};
 use crate::model::{Described, Measured, Printed, Run, Sample};
 use crate::stats::{self, Estimate, Verdict};
 use crate::suite::{self, Quantity, THROUGHPUT};
@@ -135,7 +135,7 @@ pub struct Figure {
 /// ```
 #[must_use]
 pub fn of(run: &Run) -> Vec<Figure> {
-    let figure = |suite: &Suite<'_>, case: &Case<'_>| {
+    let figure = |suite: &SuiteRun<'_>, case: &CaseRun<'_>| {
         let (measure, values) = (case.measure(), case.values());
         Some(Figure {
             suite: suite.name.to_owned(),
@@ -150,7 +150,7 @@ pub fn of(run: &Run) -> Vec<Figure> {
             baseline: case.described.baseline.clone(),
         })
     };
-    let of_suite = |suite: &Suite<'_>| -> Vec<Figure> {
+    let of_suite = |suite: &SuiteRun<'_>| -> Vec<Figure> {
         suite.cases.iter().filter_map(|case| figure(suite, case)).collect()
     };
     cases::suites(run).iter().flat_map(of_suite).collect()

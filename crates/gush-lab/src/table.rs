@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::cases::{self, Case};
+use crate::cases::{self, CaseRun};
 use crate::columns::{self, Column, numbers, words};
 use crate::count::{self, Calls};
 use crate::figures::Measure;
@@ -82,7 +82,7 @@ fn columns(suite: &Suite) -> Vec<Column> {
 
 /// A case with samples.
 struct Row<'s, 'a> {
-    case: &'s Case<'a>,
+    case: &'s CaseRun<'a>,
     heading: String,
     /// Of the suite's figures, in their order.
     figures: Vec<Option<Estimate>>,
@@ -122,8 +122,8 @@ impl<'a> Row<'_, 'a> {
     }
 }
 
-fn rows<'s, 'a>(taken: &'s cases::Suite<'a>, suite: &Suite) -> Vec<Row<'s, 'a>> {
-    let row = |case: &'s Case<'a>| {
+fn rows<'s, 'a>(taken: &'s cases::SuiteRun<'a>, suite: &Suite) -> Vec<Row<'s, 'a>> {
+    let row = |case: &'s CaseRun<'a>| {
         let along = suite.axis.and_then(|axis| {
             Some(format!("{}: {}", axis.label, sizes::typed(case.number(axis.fact)?)))
         });
@@ -146,7 +146,7 @@ fn rows<'s, 'a>(taken: &'s cases::Suite<'a>, suite: &Suite) -> Vec<Row<'s, 'a>> 
     rows
 }
 
-fn values(case: &Case<'_>, quantity: &Quantity) -> Vec<f64> {
+fn values(case: &CaseRun<'_>, quantity: &Quantity) -> Vec<f64> {
     case.samples.iter().filter_map(|sample| (quantity.of)(&sample.measured)).collect()
 }
 
@@ -225,10 +225,10 @@ pub fn bar(value: f64, most: f64) -> String {
 }
 
 /// The calls of the cases that were counted, along the axis for the largest value alone.
-fn system_calls(taken: &cases::Suite<'_>, suite: &Suite) -> String {
-    let along = |case: &Case<'_>| suite.axis.and_then(|axis| case.number(axis.fact));
+fn system_calls(taken: &cases::SuiteRun<'_>, suite: &Suite) -> String {
+    let along = |case: &CaseRun<'_>| suite.axis.and_then(|axis| case.number(axis.fact));
     let counted = |case| Some((case, calls_of(case, "syscalls")?));
-    let mut counted: Vec<(&Case<'_>, Calls)> = taken.cases.iter().filter_map(counted).collect();
+    let mut counted: Vec<(&CaseRun<'_>, Calls)> = taken.cases.iter().filter_map(counted).collect();
     let largest = counted.iter().filter_map(|(case, _)| along(case)).max();
     counted.retain(|(case, _)| along(case) == largest);
     if counted.is_empty() {
@@ -241,7 +241,7 @@ fn system_calls(taken: &cases::Suite<'_>, suite: &Suite) -> String {
         numbers("in all"),
         words("published"),
     ];
-    let row = |(case, own): &(&Case<'_>, Calls)| {
+    let row = |(case, own): &(&CaseRun<'_>, Calls)| {
         let in_all = calls_of(case, "syscalls_in_all").map_or(0, |calls| calls.values().sum());
         let published = match calls_of(case, "syscalls_published") {
             None => String::new(),
@@ -260,7 +260,7 @@ fn system_calls(taken: &cases::Suite<'_>, suite: &Suite) -> String {
     )
 }
 
-fn calls_of(case: &Case<'_>, fact: &str) -> Option<Calls> {
+fn calls_of(case: &CaseRun<'_>, fact: &str) -> Option<Calls> {
     count::of_fact(case.fact(fact)?)
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use gush_lab::columns::{self, numbers, words};
-use gush_lab::compare::{self, Agreement, Compared, Comparison, Difference, Failed, Unlike};
+use gush_lab::compare::{self, Compared, Comparison, Difference, Failed, Unlike};
 use gush_lab::model::Failure;
 use gush_lab::stats::Verdict;
 use gush_lab::store::{RunSummary, StoreError};
@@ -35,9 +35,6 @@ pub struct Options {
     /// Leave differences up to so many percent undecided [default: 5, and on a virtual machine 5 more]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     margin: Option<f64>,
-    /// Take the two for runs of the same thing: count the verdicts that are wrong then, and fail if more than 5 % are
-    #[arg(long)]
-    unchanged: bool,
     /// Print as JSON
     #[arg(long)]
     json: bool,
@@ -57,13 +54,8 @@ pub fn run(options: &Options) -> ExitCode {
         Err(error) => return talker.fail(error),
     };
     let mut screen = Screen::new(talker.clone(), 0);
-    let agreement = if options.unchanged { comparison.agreement() } else { Vec::new() };
-    if options.json && options.unchanged {
-        screen.print(&serde_json::to_string_pretty(&agreement).unwrap_or_default());
-    } else if options.json {
+    if options.json {
         screen.print(&serde_json::to_string_pretty(&comparison).unwrap_or_default());
-    } else if options.unchanged {
-        screen.print(agreement_table(&comparison, &agreement).trim_end());
     } else {
         screen.print(table(&comparison).trim_end());
     }
@@ -72,34 +64,8 @@ pub fn run(options: &Options) -> ExitCode {
         Ok(()) if comparison.cases.is_empty() => {
             talker.fail("the two runs have no case in common that measured the same")
         }
-        Ok(()) if agreement.last().is_some_and(|all| !all.holds()) => {
-            talker.fail("more verdicts are wrong than intervals of 95 % allow")
-        }
         Ok(()) => ExitCode::SUCCESS,
     }
-}
-
-/// How the runs agree, a line for each suite, and each wrong verdict.
-fn agreement_table(comparison: &Comparison, agreement: &[Agreement]) -> String {
-    let percent = |part: f64| format!("{:.1} %", part * 100.0);
-    let row = |one: &Agreement| {
-        let [cases, wrong, decidable] =
-            [one.cases, one.wrong, one.decidable].map(|count| count.to_string());
-        let width = one.half_width.map(percent).unwrap_or_default();
-        vec![one.suite.clone(), cases, wrong, decidable, width, percent(one.between_runs)]
-    };
-    let counts = ["cases", "wrong", "decidable", "half width", "between runs"].map(numbers);
-    let columns: Vec<_> = [words("suite")].into_iter().chain(counts).collect();
-    let mut text = columns::text(&columns, &agreement.iter().map(row).collect::<Vec<_>>());
-    let wrong = comparison.cases.iter().filter(|case| case.verdict != Verdict::CannotTell);
-    for Compared { suite, case, verdict, ratio, .. } in wrong {
-        text += &format!(
-            "wrong: {suite} {case}: {verdict}: {:.3} ({})\n",
-            ratio.value,
-            ratio.around(3)
-        );
-    }
-    text
 }
 
 fn compared(talker: &Talker, options: &Options) -> Result<Comparison, StoreError> {

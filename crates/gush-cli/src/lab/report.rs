@@ -16,7 +16,7 @@ use super::session::open_to_read;
 use crate::files::takes_text_in_its_directory;
 use crate::talk::{Talker, os_text};
 
-/// Write one HTML page that shows runs: figures beside the published ones, history, several machines
+/// Write one HTML page that shows runs: figures beside the published ones, history, machines
 #[derive(Debug, Parser)]
 #[command(
     max_term_width = 100,

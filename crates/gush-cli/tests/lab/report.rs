@@ -47,7 +47,6 @@ fn stored_runs_become_a_page_whose_path_is_printed() {
     for text in [
         "<h1>Beside and above them, both spinning: <code>fresh-splice</code>",
         "id=\"history\"",
-        "id=\"machines\"",
         "bench-2",
     ] {
         assert!(page.contains(text), "{text} is missing");

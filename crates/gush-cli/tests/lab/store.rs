@@ -157,29 +157,6 @@ fn few_samples_have_no_interval_in_history_and_compare() {
 }
 
 #[test]
-fn runs_of_the_same_thing_are_held_to_what_their_intervals_promise() {
-    let home = home_with_runs();
-    let compare = |words: &[&str]| {
-        let output = lab(home.path(), &[&["compare", "--unchanged"], words].concat()).output();
-        output.unwrap()
-    };
-    let other = compare(&["last~1", "last"]);
-    assert_eq!(other.status.code(), Some(1), "two of four verdicts are wrong: {other:?}");
-    assert!(text(&other.stderr).contains("more verdicts are wrong than intervals of 95 % allow"));
-    let told = text(&other.stdout);
-    assert!(told.contains("\npipe ") && told.contains("\nall "), "{told}");
-    assert!(told.contains("\nwrong: pipe write-read: faster: 1.500 ("), "{told}");
-    let same = compare(&["last", "last", "--json"]);
-    assert_eq!(same.status.code(), Some(0), "{same:?}");
-    let same: serde_json::Value = serde_json::from_slice(&same.stdout).unwrap();
-    let all = same.as_array().unwrap().last().unwrap();
-    assert_eq!(
-        (&all["suite"], &all["cases"], &all["wrong"]),
-        (&"all".into(), &4.into(), &0.into())
-    );
-}
-
-#[test]
 fn importing_again_changes_nothing_and_newer_or_garbled_exports_are_refused() {
     let home = home_with_runs();
     let again = lab(home.path(), &["import", EXPORT]).output().unwrap();

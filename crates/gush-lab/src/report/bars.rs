@@ -2,11 +2,11 @@
 
 use super::html::{axis, rules};
 use super::markup::{Html, each, html, when};
-use super::number::{self, figure, plural};
+use super::number::{self, around, figure, plural};
 use super::page::{Body, Cell, Figure, Table, Tone, numbers, words};
 use super::scale::{Scale, Tick};
-use crate::cases::{Estimate, distinct};
-use crate::stats::Interval;
+use crate::cases::distinct;
+use crate::stats::{Estimate, Interval};
 
 /// The content of a row.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub struct Bar {
     /// In a few words, below the name.
     pub about: String,
     pub estimate: Estimate,
+    /// In the order in which they were taken.
+    pub samples: Vec<f64>,
     /// The published figure, from … to.
     pub published: Option<(f64, f64)>,
     /// Told by text and pattern; nothing is told where soundness does not apply.
@@ -24,11 +26,12 @@ pub struct Bar {
 }
 
 impl Bar {
-    pub fn new(name: impl Into<String>, estimate: Estimate) -> Self {
+    pub fn new(name: impl Into<String>, estimate: Estimate, samples: Vec<f64>) -> Self {
         Self {
             name: name.into(),
             about: String::new(),
             estimate,
+            samples,
             published: None,
             sound: None,
             facts: Vec::new(),
@@ -47,7 +50,7 @@ pub struct Limit {
 pub fn figure_of(caption: impl Into<String>, unit: &str, bars: &[Bar], limits: &[Limit]) -> Figure {
     let caption = caption.into();
     let values = || {
-        let own = bars.iter().flat_map(|bar| bar.estimate.values());
+        let own = bars.iter().flat_map(|bar| bar.estimate.shown());
         let published = bars.iter().filter_map(|bar| bar.published).flat_map(|(a, b)| [a, b]);
         own.chain(published).chain(limits.iter().map(|limit| limit.value))
     };
@@ -123,11 +126,11 @@ fn row(bar: &Bar, unit: &str, behind: &Html, scale: Scale) -> Html {
         about = when(!bar.about.is_empty(), || html!("<small>{}</small>", bar.about)),
         behind = behind,
         bar = track(bar, scale),
-        value = figure(bar.estimate.median),
+        value = figure(bar.estimate.value),
         unit = unit,
         interval = when(bar.estimate.interval.is_some(), || html!(
             "<span class=\"sr\">, interval</span> <small>{}</small>",
-            bar.estimate.around()
+            around(bar.estimate)
         )),
         also = also(bar),
         facts = each(facts(bar), |(name, fact)| html!("<span><b>{}</b> {}</span>", name, fact)),
@@ -137,7 +140,7 @@ fn row(bar: &Bar, unit: &str, behind: &Html, scale: Scale) -> Html {
 /// The bar itself; higher up where the published figure is below.
 fn track(bar: &Bar, scale: Scale) -> Html {
     let (top, middle): (usize, usize) = if bar.published.is_some() { (7, 15) } else { (12, 20) };
-    let Estimate { median, interval, samples } = &bar.estimate;
+    let Estimate { value, interval } = bar.estimate;
     let spread = |Interval { low, high }| {
         html!(
             r#"<g class="spread" transform="translate(0 {middle})"><line x1="{low}%" x2="{high}%"/><line x1="{low}%" x2="{low}%" y1="-4" y2="4"/><line x1="{high}%" x2="{high}%" y1="-4" y2="4"/></g>
@@ -152,7 +155,7 @@ fn track(bar: &Bar, scale: Scale) -> Html {
 {published}{spread}{dots}"#,
         unsound = if bar.sound == Some(false) { " unsound" } else { "" },
         top = top,
-        to = scale.at(*median),
+        to = scale.at(value),
         published = bar.published.map_or_else(Html::default, |(_, to)| html!(
             "<rect class=\"published\" x=\"0\" y=\"26\" width=\"{}%\" height=\"7\"/>",
             scale.at(to)
@@ -161,7 +164,8 @@ fn track(bar: &Bar, scale: Scale) -> Html {
         dots = html!(
             r#"<g class="dots" transform="translate(0 {middle})">{dots}</g>"#,
             middle = middle,
-            dots = each(samples, |one| html!("<circle cx=\"{}%\" r=\"1.7\"/>", scale.at(*one))),
+            dots =
+                each(&bar.samples, |one| html!("<circle cx=\"{}%\" r=\"1.7\"/>", scale.at(*one))),
         ),
     )
 }
@@ -191,7 +195,7 @@ fn published(bar: &Bar) -> String {
 fn facts(bar: &Bar) -> Vec<(String, String)> {
     // More would fill the note beside a bar.
     const SHOWN: usize = 12;
-    let samples = &bar.estimate.samples;
+    let samples = &bar.samples;
     let mut text: Vec<String> = samples.iter().take(SHOWN).map(|sample| figure(*sample)).collect();
     if samples.len() > SHOWN {
         text.push("…".to_owned());
@@ -222,9 +226,9 @@ fn table(caption: &str, unit: &str, bars: &[Bar]) -> Table {
     for bar in bars {
         let mut row = vec![
             Cell::code(&bar.name).small(&bar.about),
-            figure(bar.estimate.median).into(),
-            bar.estimate.around().into(),
-            number::count(bar.estimate.samples.len() as u64).into(),
+            figure(bar.estimate.value).into(),
+            around(bar.estimate).into(),
+            number::count(bar.samples.len() as u64).into(),
         ];
         if has_published {
             row.push(match bar.published {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::bars::Limit;
-use crate::cases::{self, Case, Suite};
+use crate::cases::{self, CaseRun, SuiteRun};
 use crate::model::{Machine, Run};
 use crate::suite::memory;
 
@@ -12,7 +12,7 @@ use crate::suite::memory;
 pub struct Data<'a> {
     pub runs: Vec<&'a Run>,
     /// Of all runs, in their order.
-    suites: Vec<Suite<'a>>,
+    suites: Vec<SuiteRun<'a>>,
 }
 
 impl<'a> Data<'a> {
@@ -56,7 +56,7 @@ impl<'a> Data<'a> {
     }
 
     /// A suite from the newest run of this page's machine.
-    pub fn suite(&self, name: &str) -> Option<&Suite<'a>> {
+    pub fn suite(&self, name: &str) -> Option<&SuiteRun<'a>> {
         let machine = self.machine()?;
         self.suites
             .iter()
@@ -67,10 +67,10 @@ impl<'a> Data<'a> {
 
     /// One processor's rate of reading memory.
     pub fn memory_read(&self) -> Option<Limit> {
-        let is_it = |case: &&Case<'_>| {
+        let is_it = |case: &&CaseRun<'_>| {
             case.text("operation") == Some("read") && case.number("processors") == Some(1)
         };
-        let speed = self.suite(memory::SUITE.name)?.cases.iter().find(is_it)?.speed()?.median;
+        let speed = self.suite(memory::SUITE.name)?.cases.iter().find(is_it)?.speed()?.value;
         Some(Limit { value: speed, text: "memory, read by one processor".to_owned() })
     }
 
@@ -79,7 +79,7 @@ impl<'a> Data<'a> {
         &'s self,
         machine: &'s Machine,
         name: &'s str,
-    ) -> impl DoubleEndedIterator<Item = &'s Suite<'a>> {
+    ) -> impl DoubleEndedIterator<Item = &'s SuiteRun<'a>> {
         self.suites
             .iter()
             .filter(move |suite| suite.name == name && suite.run.machine.id == machine.id)

@@ -1,9 +1,9 @@
 //! Lines: a figure over a quantity, one line a series, named at the last point.
 
 use super::markup::{Html, each, html, numbered};
-use super::number::figure;
+use super::number::{around, figure};
 use super::scale::{Scale, Tick};
-use crate::cases::Estimate;
+use crate::stats::Estimate;
 
 /// A series before drawing.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ const NAME_WIDTH: f64 = 9.0;
 /// Draws `series`, which the script makes walkable by the arrow keys; x is logarithmic, y too if `logarithmic`.
 pub fn drawn(series: &[Series], unit: &str, x_label: &str, logarithmic: bool) -> Html {
     let values = series.iter().flat_map(|series| &series.points);
-    let values = values.flat_map(|point| point.estimate.values());
+    let values = values.flat_map(|point| point.estimate.shown());
     let y = if logarithmic { Scale::logarithmic(values) } else { Scale::linear(values) };
     let x_ticks = x_ticks(series);
     let all = placed(series, unit, &x_ticks, y);
@@ -104,7 +104,7 @@ fn placed(series: &[Series], unit: &str, x_ticks: &[Tick], y: Scale) -> Vec<Draw
     let drawn = |(index, series): (usize, &Series)| {
         let mark = |point: &Point| Mark {
             x: place(point),
-            y: top(point.estimate.median),
+            y: top(point.estimate.value),
             interval: point.estimate.interval.map(|ends| [top(ends.low), top(ends.high)]),
             said: said(series, point, unit),
         };
@@ -151,9 +151,9 @@ pub fn polyline(points: impl Iterator<Item = (f64, f64)>) -> String {
 
 fn said(series: &Series, point: &Point, unit: &str) -> String {
     let Point { x_text, estimate, about, .. } = point;
-    let mut said = format!("{}, {x_text}: {} {unit}", series.name, figure(estimate.median));
+    let mut said = format!("{}, {x_text}: {} {unit}", series.name, figure(estimate.value));
     if estimate.interval.is_some() {
-        said += &format!(" ({})", estimate.around());
+        said += &format!(" ({})", around(*estimate));
     }
     if !about.is_empty() {
         said.push_str("; ");
@@ -223,7 +223,7 @@ mod tests {
         let points = medians.iter().enumerate().map(|(index, median)| Point {
             x: 4096.0 * (1 << index) as f64,
             x_text: format!("{} KiB", 4 << index),
-            estimate: Estimate::of([*median]).unwrap(),
+            estimate: Estimate { value: *median, interval: None },
             about: String::new(),
         });
         Series { name: name.to_owned(), points: points.collect() }

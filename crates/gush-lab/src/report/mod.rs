@@ -1,11 +1,10 @@
 //! Runs as one HTML page that opens offline: figures, conclusions, and the samples themselves.
 //!
-//! Sections are data (`page.rs`), with figures in HTML and SVG (`bars.rs`, `lines.rs`, `dots.rs`); `html/` is the frame. The page
+//! Sections are data (`page.rs`), with figures in HTML and SVG (`bars.rs`, `lines.rs`); `html/` is the frame. The page
 //! makes no request, which its content security policy enforces, and needs no script to be read.
 
 mod bars;
 pub(crate) mod data;
-mod dots;
 mod html;
 mod lines;
 mod markup;
@@ -24,7 +23,7 @@ use crate::put;
 /// The page for these runs, in any order.
 ///
 /// Figures are those of the machine of the newest run, each suite from the newest run with that suite; older
-/// runs appear in the history, other machines beside it. The same runs give the same page.
+/// runs appear in the history, other machines among the facts. The same runs give the same page.
 ///
 /// ```
 /// let page = gush_lab::report::html(&[]);

@@ -1,6 +1,5 @@
 //! Figures as people read them.
 
-use crate::cases;
 use crate::sizes;
 use crate::stats::{Estimate, Interval};
 
@@ -40,11 +39,9 @@ pub fn range(low: f64, high: f64) -> String {
     format!("{}\u{a0}…\u{a0}{}", figure(low), figure(high))
 }
 
-impl cases::Estimate {
-    /// The interval as text; nothing where there is none.
-    pub fn around(&self) -> String {
-        self.interval.map_or_else(String::new, |Interval { low, high }| range(low, high))
-    }
+/// The interval as text; nothing where there is none.
+pub fn around(estimate: Estimate) -> String {
+    estimate.interval.map_or_else(String::new, |Interval { low, high }| range(low, high))
 }
 
 /// How many times: `1.04×`, `12×`.

@@ -39,6 +39,12 @@ pub struct Estimate {
 }
 
 impl Estimate {
+    /// The value and the ends of its interval: what a scale has to show.
+    pub(crate) fn shown(self) -> impl Iterator<Item = f64> + Clone {
+        let ends = self.interval.map(|Interval { low, high }| [low, high]);
+        ends.into_iter().flatten().chain([self.value])
+    }
+
     fn of(value: f64, samples: usize, draws: usize, mut draw: impl FnMut() -> f64) -> Self {
         let interval = (samples >= FEWEST_SAMPLES).then(|| {
             let mut draws: Vec<f64> = (0..draws).map(|_| draw()).collect();

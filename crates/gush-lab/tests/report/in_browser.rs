@@ -112,7 +112,6 @@ fn lines_cells_and_pictures_are_drawn() {
     for (what, selector, count) in [
         ("cells of the matrix", "#matrix table.grid td", 16),
         ("courses", "#history .spark polyline", 4),
-        ("machines' marks", "#machines use", 3 * 2 * 2),
     ] {
         let count_shown = browser
             .value(&format!("[...document.querySelectorAll('{selector}')].filter(shown).length"));

@@ -53,7 +53,6 @@ fn every_section_is_there_and_linked() {
         "relay",
         "other",
         "history",
-        "machines",
         "explained",
         "machine",
         "samples",
@@ -70,8 +69,7 @@ fn suites_that_were_not_run_are_absent() {
     run.attachments.clear();
     let page = report::html(&[run]);
     assert!(page.contains("<section id=\"memory\""));
-    for id in ["pipe", "copy", "calls", "matrix", "pages", "relay", "other", "history", "machines"]
-    {
+    for id in ["pipe", "copy", "calls", "matrix", "pages", "relay", "other", "history"] {
         assert!(!page.contains(&format!("<section id=\"{id}\"")), "section {id} without samples");
     }
 }

@@ -1,14 +1,14 @@
 //! System calls by name, counted in a separate run, beside the published counts.
 
 use super::code;
-use crate::cases::{Case, Suite};
+use crate::cases::{CaseRun, SuiteRun};
 use crate::count::{Calls, of_fact};
 use crate::report::data::Data;
 use crate::report::number::{bytes, count};
 use crate::report::page::{Body, Cell, Figure, Section, Table, numbers, words};
 
 pub fn section(data: &Data<'_>) -> Option<Section> {
-    let suites: Vec<&Suite<'_>> =
+    let suites: Vec<&SuiteRun<'_>> =
         data.suites().into_iter().filter_map(|name| data.suite(name)).collect();
     let counted: Vec<Counted<'_>> =
         suites.iter().flat_map(|suite| &suite.cases).filter_map(Counted::of).collect();
@@ -44,7 +44,7 @@ struct Counted<'a> {
 }
 
 impl<'a> Counted<'a> {
-    fn of(case: &Case<'a>) -> Option<Self> {
+    fn of(case: &CaseRun<'a>) -> Option<Self> {
         let calls = of_fact(case.fact("syscalls")?)?;
         let size_bytes = case.number("size_bytes");
         let published = case.fact("syscalls_published").and_then(of_fact);

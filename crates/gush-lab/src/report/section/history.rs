@@ -1,14 +1,14 @@
 //! The same cases in several runs of the same machine.
 
-use crate::cases::{Case, Estimate, Suite};
+use crate::cases::{CaseRun, SuiteRun};
 use crate::compare;
 use crate::model::Run;
 use crate::report::data::Data;
 use crate::report::lines::polyline;
-use crate::report::number::{count, figure, plural, range, times};
+use crate::report::number::{around, count, figure, plural, range, times};
 use crate::report::page::{Body, Cell, Figure, Section, Spark, Table, Tone, numbers, words};
 use crate::report::scale::Scale;
-use crate::stats::Verdict;
+use crate::stats::{Estimate, Verdict};
 
 /// The newest runs that a table has columns for, and a course points for.
 const RUNS: usize = 12;
@@ -37,10 +37,10 @@ pub fn section(data: &Data<'_>) -> Option<Section> {
 /// A case in each run with the case's suite.
 struct Course<'a> {
     case: &'a str,
-    taken: Vec<Option<(&'a Run, &'a Case<'a>)>>,
+    taken: Vec<Option<(&'a Run, &'a CaseRun<'a>)>>,
 }
 
-fn figure_of<'a>(suite: &str, mut taken: Vec<&'a Suite<'a>>) -> Option<Figure> {
+fn figure_of<'a>(suite: &str, mut taken: Vec<&'a SuiteRun<'a>>) -> Option<Figure> {
     taken.retain(|taken| taken.is_followed());
     taken.drain(..taken.len().saturating_sub(RUNS));
     let newest = taken.last()?;
@@ -76,11 +76,11 @@ fn course_table(suite: &str, unit: &str, courses: &[Course<'_>]) -> Table {
     ];
     let mut table = Table::new(format!("Medians of {suite} over the runs"), &columns);
     for course in courses {
-        let all: Vec<(&Run, &Case<'_>)> = course.taken.iter().copied().flatten().collect();
+        let all: Vec<(&Run, &CaseRun<'_>)> = course.taken.iter().copied().flatten().collect();
         let [.., (run_before, case_before), (newest_run, case)] = all[..] else { continue };
-        let known: Vec<&Estimate> = all.iter().filter_map(|(_, case)| case.compared()).collect();
+        let known: Vec<Estimate> = all.iter().filter_map(|(_, case)| case.compared()).collect();
         let [.., before, newest] = known[..] else { continue };
-        let medians = known.iter().map(|estimate| estimate.median);
+        let medians = known.iter().map(|estimate| estimate.value);
         let (least, most) =
             medians.fold((f64::INFINITY, 0.0), |(a, b), median| (median.min(a), median.max(b)));
         let undecided = compare::undecided(run_before, newest_run);
@@ -95,8 +95,8 @@ fn course_table(suite: &str, unit: &str, courses: &[Course<'_>]) -> Table {
             Cell { spark: Some(spark(&known)), ..Cell::default() },
             count(known.len() as u64).into(),
             range(least, most).into(),
-            Cell::from(figure(newest.median)).small(newest.around()),
-            times(newest.median / before.median).into(),
+            Cell::from(figure(newest.value)).small(around(newest)),
+            times(newest.value / before.value).into(),
             Cell::toned(verdict.to_string(), tone),
         ]);
     }
@@ -104,10 +104,10 @@ fn course_table(suite: &str, unit: &str, courses: &[Course<'_>]) -> Table {
 }
 
 /// From zero, so that noise looks small.
-fn spark(known: &[&Estimate]) -> Spark {
+fn spark(known: &[Estimate]) -> Spark {
     const WIDTH: f64 = 120.0;
     const HEIGHT: f64 = 24.0;
-    let scale = Scale::linear(known.iter().map(|estimate| estimate.median));
+    let scale = Scale::linear(known.iter().map(|estimate| estimate.value));
     let last = (known.len().max(2) - 1) as f64;
     // A tenth of a dot is finer than any screen, and keeps the page small.
     let tenth = |place: f64| (place * 10.0).round() / 10.0;
@@ -116,7 +116,7 @@ fn spark(known: &[&Estimate]) -> Spark {
         .enumerate()
         .map(|(index, estimate)| {
             // The y of SVG grows downwards.
-            let y = HEIGHT - scale.at(estimate.median) / 100.0 * HEIGHT;
+            let y = HEIGHT - scale.at(estimate.value) / 100.0 * HEIGHT;
             (tenth(index as f64 / last * WIDTH), tenth(y))
         })
         .collect();
@@ -139,7 +139,7 @@ fn every_run(
             let Some(own) = taken.and_then(|(_, case)| case.compared()) else {
                 return Cell::absent();
             };
-            Cell::from(figure(own.median)).small(own.around())
+            Cell::from(figure(own.value)).small(around(own))
         }));
         table.rows.push(row);
     }

@@ -2,7 +2,6 @@
 
 mod calls;
 mod explained;
-mod fleet;
 mod history;
 mod machine;
 mod suite;
@@ -16,14 +15,8 @@ use crate::suite::SUITES;
 pub use suite::{ahead, conclusions};
 
 /// The sections below the suites, in the order of the page; a section without anything to show is none.
-const SECTIONS: &[fn(&Data<'_>) -> Option<Section>] = &[
-    suite::others,
-    calls::section,
-    history::section,
-    fleet::section,
-    explained::section,
-    machine::section,
-];
+const SECTIONS: &[fn(&Data<'_>) -> Option<Section>] =
+    &[suite::others, calls::section, history::section, explained::section, machine::section];
 
 /// The whole page.
 pub fn page(data: &Data<'_>) -> Page {

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::{code, plain};
-use crate::cases::{Case, Estimate, Suite, distinct};
+use crate::cases::{CaseRun, SuiteRun, distinct};
 use crate::figures::Measure;
 use crate::report::bars::{self, Bar, Limit};
 use crate::report::data::Data;
 use crate::report::lines::{self, Point, Series};
-use crate::report::number::{bytes, figure, times_between};
+use crate::report::number::{around, bytes, figure, times_between};
 use crate::report::page::{Body, Cell, Column, Figure, Section, Table, numbers, words};
-use crate::stats;
+use crate::stats::{self, Estimate};
 use crate::suite::{self, Axis, Quantity, THROUGHPUT, WORK, memory};
 
 /// The explanation of intervals, below the first figures of the page.
@@ -85,14 +85,14 @@ const TIMES: [Quantity; 2] = [
 ];
 
 /// The cases that are out, and why.
-fn out(taken: &Suite<'_>) -> impl Iterator<Item = String> {
+fn out(taken: &SuiteRun<'_>) -> impl Iterator<Item = String> {
     taken
         .failures()
         .map(|failure| format!("{} is out: {}.", code(&failure.case), plain(&failure.error)))
 }
 
 /// Who published the figures that stand beside these, and of which machine.
-fn sources(taken: &Suite<'_>) -> Option<String> {
+fn sources(taken: &SuiteRun<'_>) -> Option<String> {
     let published = taken.cases.iter().filter_map(|case| case.described.published.as_ref());
     let sources = distinct(published.map(|published| published.source.as_str()));
     (!sources.is_empty()).then(|| {
@@ -111,7 +111,7 @@ fn below(group: &str) -> String {
 /// A figure for each group; with what is known of the cases where the figure is the compared one.
 fn groups(
     data: &Data<'_>,
-    taken: &Suite<'_>,
+    taken: &SuiteRun<'_>,
     measure: Measure<'_>,
     is_compared: bool,
 ) -> Vec<Figure> {
@@ -134,13 +134,19 @@ fn groups(
         .collect()
 }
 
-fn bar(taken: &Suite<'_>, case: &Case<'_>, measure: Measure<'_>, is_compared: bool) -> Option<Bar> {
-    let estimate = case.estimate(|measured| measure.value(measured))?;
+fn bar(
+    taken: &SuiteRun<'_>,
+    case: &CaseRun<'_>,
+    measure: Measure<'_>,
+    is_compared: bool,
+) -> Option<Bar> {
+    let samples = case.drawable(|measured| measure.value(measured));
+    let estimate = stats::median(&samples)?;
     let mut facts = Vec::new();
     if let (Some((baseline, Some(times))), true) = (case.against(taken), is_compared) {
         facts.push((format!("Beside {}", baseline.name), times_between(times)));
     }
-    if let Some([slow, fast]) = stats::two_speeds(&estimate.samples) {
+    if let Some([slow, fast]) = stats::two_speeds(&samples) {
         facts.push(("Two speeds".to_owned(), format!("{} and {}", figure(slow), figure(fast))));
     }
     let sizes = [("Buffer", "buffer_bytes"), ("Pipe", "pipe_bytes")];
@@ -162,12 +168,12 @@ fn bar(taken: &Suite<'_>, case: &Case<'_>, measure: Measure<'_>, is_compared: bo
             .map(|known| (known.from, known.to)),
         sound: case.is("sound").filter(|_| is_compared),
         facts,
-        ..Bar::new(case.name, estimate)
+        ..Bar::new(case.name, estimate, samples)
     })
 }
 
 /// The conclusions: group by group the case that gained most over its baseline.
-fn said(taken: &Suite<'_>, axis: Option<Axis>) -> Vec<String> {
+fn said(taken: &SuiteRun<'_>, axis: Option<Axis>) -> Vec<String> {
     let names = distinct(taken.cases.iter().map(|case| case.described.group.as_str()));
     let mut said = Vec::new();
     for group in names {
@@ -189,7 +195,7 @@ fn said(taken: &Suite<'_>, axis: Option<Axis>) -> Vec<String> {
             said.push(format!(
                 "{} does {} {} and is not sound{seen}.",
                 code(gained.case.name),
-                figure(gained.figure.median),
+                figure(gained.figure.value),
                 gained.case.measure().unit()
             ));
         }
@@ -199,7 +205,7 @@ fn said(taken: &Suite<'_>, axis: Option<Axis>) -> Vec<String> {
 
 /// Why there is no gain to be told.
 fn nothing_gained<'s, 'a: 's>(
-    mut cases: impl Iterator<Item = &'s Case<'a>> + Clone,
+    mut cases: impl Iterator<Item = &'s CaseRun<'a>> + Clone,
 ) -> &'static str {
     if cases.clone().all(|case| case.samples.len() < stats::FEWEST_SAMPLES) {
         "fewer than five rounds are too few to tell what is faster"
@@ -212,35 +218,35 @@ fn nothing_gained<'s, 'a: 's>(
 
 /// Along an axis only the largest: the time of small sizes is mostly that of opening and closing files.
 fn of_largest<'s, 'a>(
-    taken: &'s Suite<'a>,
+    taken: &'s SuiteRun<'a>,
     axis: Option<Axis>,
-) -> impl Iterator<Item = &'s Case<'a>> + Clone {
-    let at = move |case: &Case<'_>| axis.and_then(|axis| case.number(axis.fact));
+) -> impl Iterator<Item = &'s CaseRun<'a>> + Clone {
+    let at = move |case: &CaseRun<'_>| axis.and_then(|axis| case.number(axis.fact));
     let largest = taken.cases.iter().filter_map(at).max();
     taken.cases.iter().filter(move |case| at(case) == largest)
 }
 
 /// A case that is faster than the baseline.
 struct Gained<'s, 'a> {
-    case: &'s Case<'a>,
-    baseline: &'s Case<'a>,
-    figure: &'s Estimate,
-    times: stats::Estimate,
+    case: &'s CaseRun<'a>,
+    baseline: &'s CaseRun<'a>,
+    figure: Estimate,
+    times: Estimate,
     /// The rounds that chose the case are not the rounds that tell the gain.
     is_confirmed: bool,
 }
 
 /// The cases that have a baseline, each with the baseline.
 fn beside_baselines<'s, 'a>(
-    taken: &'s Suite<'a>,
-    cases: impl Iterator<Item = &'s Case<'a>>,
-) -> Vec<(&'s Case<'a>, &'s Case<'a>)> {
+    taken: &'s SuiteRun<'a>,
+    cases: impl Iterator<Item = &'s CaseRun<'a>>,
+) -> Vec<(&'s CaseRun<'a>, &'s CaseRun<'a>)> {
     cases.filter_map(|case| Some((case, case.baseline(taken)?))).collect()
 }
 
 /// The largest gain in the wanted rounds first.
-fn sort_by_gain(pairs: &mut [(&Case<'_>, &Case<'_>)], is_wanted: impl Fn(u32) -> bool) {
-    let gain = |(case, baseline): &(&Case<'_>, &Case<'_>)| {
+fn sort_by_gain(pairs: &mut [(&CaseRun<'_>, &CaseRun<'_>)], is_wanted: impl Fn(u32) -> bool) {
+    let gain = |(case, baseline): &(&CaseRun<'_>, &CaseRun<'_>)| {
         case.paired(baseline, &is_wanted).map_or(0.0, |(times, _)| times.value)
     };
     pairs.sort_by(|one, other| gain(other).total_cmp(&gain(one)));
@@ -249,16 +255,16 @@ fn sort_by_gain(pairs: &mut [(&Case<'_>, &Case<'_>)], is_wanted: impl Fn(u32) ->
 /// The one with the most gain among `cases`; those that are not sound, or all others. The first rounds choose, and the others
 /// tell: a case chosen by figures owes a part of those figures to luck.
 fn most_gained<'s, 'a>(
-    taken: &'s Suite<'a>,
-    cases: impl Iterator<Item = &'s Case<'a>>,
+    taken: &'s SuiteRun<'a>,
+    cases: impl Iterator<Item = &'s CaseRun<'a>>,
     sound: Option<bool>,
 ) -> Option<Gained<'s, 'a>> {
-    let is_wanted = |case: &&Case<'_>| match sound {
+    let is_wanted = |case: &&CaseRun<'_>| match sound {
         Some(false) => case.is("sound") == Some(false),
         _ => case.fact("sound").is_none_or(|fact| *fact == serde_json::Value::Bool(true)),
     };
     let mut candidates = beside_baselines(taken, cases.filter(is_wanted));
-    let measured = |(case, _): &(&Case<'_>, &Case<'_>)| case.samples.len();
+    let measured = |(case, _): &(&CaseRun<'_>, &CaseRun<'_>)| case.samples.len();
     // Where the time was short, the rounds went on with those that were ahead.
     let most = candidates.iter().map(measured).max()?;
     candidates.retain(|pair| 2 * measured(pair) > most);
@@ -281,7 +287,7 @@ impl Gained<'_, '_> {
             "" => String::new(),
             does => format!(" ({})", plain(does)),
         };
-        let work = |case: &Case<'_>| case.estimate(WORK.of).map(|work| figure(work.median));
+        let work = |case: &CaseRun<'_>| case.estimate(WORK.of).map(|work| figure(work.value));
         let beside = match (work(case), work(baseline)) {
             (Some(own), Some(other)) => {
                 format!(", at {own} instead of {other} processor seconds a GiB")
@@ -293,7 +299,7 @@ impl Gained<'_, '_> {
         format!(
             "{}{does} does **{}** {}, {} what {} does{beside}{confirmed}.",
             code(case.name),
-            figure(own.median),
+            figure(own.value),
             case.measure().unit(),
             times_between(*times),
             code(baseline.name)
@@ -308,9 +314,9 @@ pub fn lead(data: &Data<'_>) -> Option<String> {
 
 /// The cases whose baseline is of the same group, at the largest size.
 fn like_over_like<'s, 'a>(
-    taken: &'s Suite<'a>,
+    taken: &'s SuiteRun<'a>,
     suite: &suite::Suite,
-) -> impl Iterator<Item = &'s Case<'a>> {
+) -> impl Iterator<Item = &'s CaseRun<'a>> {
     of_largest(taken, suite.axis).filter(|case| {
         let baseline = case.described.baseline.as_deref();
         let other = baseline.and_then(|name| taken.case(name));
@@ -322,7 +328,7 @@ fn like_over_like<'s, 'a>(
 pub fn ahead(data: &Data<'_>, most: usize) -> Vec<(String, String)> {
     let suites = suite::SUITES.iter().filter_map(|suite| Some((data.suite(suite.name)?, suite)));
     let names = suites.flat_map(|(taken, suite)| {
-        let is_sound = |case: &&Case<'_>| case.is("sound") != Some(false);
+        let is_sound = |case: &&CaseRun<'_>| case.is("sound") != Some(false);
         let mut pairs = beside_baselines(taken, like_over_like(taken, suite).filter(is_sound));
         sort_by_gain(&mut pairs, |_| true);
         pairs.truncate(most);
@@ -333,7 +339,7 @@ pub fn ahead(data: &Data<'_>, most: usize) -> Vec<(String, String)> {
 }
 
 /// The largest gain of a case over a baseline of the same group.
-fn headline(taken: &Suite<'_>, suite: &suite::Suite) -> Option<String> {
+fn headline(taken: &SuiteRun<'_>, suite: &suite::Suite) -> Option<String> {
     let gained = most_gained(taken, like_over_like(taken, suite), Some(true))?;
     let group = plain(&gained.case.described.group);
     let place = if group.is_empty() { suite.title.to_owned() } else { group };
@@ -353,22 +359,24 @@ struct Placed<'a> {
     at_bytes: u64,
     group: &'a str,
     speed: Estimate,
+    samples: Vec<f64>,
 }
 
 /// A figure for each group, over the axis.
-fn along(taken: &Suite<'_>, quantity: &Quantity, axis: Axis) -> Vec<Figure> {
-    let placed = |case: &Case<'_>| -> Option<(u64, Estimate)> {
-        let at = case.number(axis.fact).unwrap_or(case.samples.last()?.measured.bytes);
-        Some((at, case.estimate(quantity.of)?))
+fn along(taken: &SuiteRun<'_>, quantity: &Quantity, axis: Axis) -> Vec<Figure> {
+    let at = |case: &CaseRun<'_>| {
+        let moved = case.samples.last().map(|sample| sample.measured.bytes);
+        case.number(axis.fact).or(moved)
     };
     let all: Vec<Placed<'_>> = taken
         .cases
         .iter()
         .filter_map(|case| {
-            let (at_bytes, speed) = placed(case)?;
+            let (at_bytes, speed) = (at(case)?, case.estimate(quantity.of)?);
+            let samples = case.drawable(quantity.of);
             let series = case.text(axis.series).unwrap_or(case.name);
             let group = case.described.group.as_str();
-            Some(Placed { name: case.name, series, at_bytes, group, speed })
+            Some(Placed { name: case.name, series, at_bytes, group, speed, samples })
         })
         .collect();
     distinct(all.iter().map(|placed| placed.group))
@@ -386,8 +394,10 @@ fn along_one(own: &[&Placed<'_>], group: &str, quantity: &Quantity, axis: Axis) 
     sizes.dedup();
     let place = below(group);
     if let [size] = sizes.as_slice() {
-        let bars: Vec<Bar> =
-            own.iter().map(|placed| Bar::new(variant(placed.name), placed.speed.clone())).collect();
+        let bars: Vec<Bar> = own
+            .iter()
+            .map(|placed| Bar::new(variant(placed.name), placed.speed, placed.samples.clone()))
+            .collect();
         let caption =
             format!("{}, {} {}{place}", quantity.caption, axis.label.to_lowercase(), bytes(*size));
         return bars::figure_of(caption, quantity.unit, &bars, &[]);
@@ -405,7 +415,7 @@ fn along_one(own: &[&Placed<'_>], group: &str, quantity: &Quantity, axis: Axis) 
 /// The best case of each line at each place.
 fn series(own: &[&Placed<'_>], sizes: &[u64], less_is_better: bool) -> Vec<Series> {
     let score = |placed: &Placed<'_>| {
-        if less_is_better { -placed.speed.median } else { placed.speed.median }
+        if less_is_better { -placed.speed.value } else { placed.speed.value }
     };
     distinct(own.iter().map(|placed| placed.series))
         .into_iter()
@@ -418,7 +428,7 @@ fn series(own: &[&Placed<'_>], sizes: &[u64], less_is_better: bool) -> Vec<Serie
                 Some(Point {
                     x: *size as f64,
                     x_text: bytes(*size),
-                    estimate: here.speed.clone(),
+                    estimate: here.speed,
                     about: if here.name == name { String::new() } else { here.name.to_owned() },
                 })
             };
@@ -440,7 +450,7 @@ fn table(caption: &str, unit: &str, own: &[&Placed<'_>], sizes: &[u64]) -> Table
             .collect();
         let mut row = vec![Cell::code(name)];
         row.extend(sizes.iter().map(|size| match here.get(size) {
-            Some(speed) => Cell::from(figure(speed.median)).small(speed.around()),
+            Some(speed) => Cell::from(figure(speed.value)).small(around(**speed)),
             None => Cell::absent(),
         }));
         table.rows.push(row);

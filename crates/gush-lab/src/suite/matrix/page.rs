@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::s4::{self, Timed};
 use super::view::{self, Cells};
 use super::{Kind, SUITE, Way};
-use crate::cases::Suite;
+use crate::cases::SuiteRun;
 use crate::report::data::Data;
 use crate::report::number::{count, figure, plural};
 use crate::report::page::{Body, Cell, Figure, Section, Table, Tone, numbers, words};
@@ -156,7 +156,7 @@ fn differences(cells: &Cells<'_>) -> Option<Figure> {
     (!table.rows.is_empty()).then(|| Figure::of_table(table))
 }
 
-fn skipped(suite: &Suite<'_>, cells: &Cells<'_>) -> Option<String> {
+fn skipped(suite: &SuiteRun<'_>, cells: &Cells<'_>) -> Option<String> {
     let without = suite.cases.len().saturating_sub(cells.cells.len());
     (without > 0).then(|| format!("{} told no result.", plural(without, "case")))
 }

@@ -1,7 +1,5 @@
 //! A run by suite and case: each case with its description and samples. Tables, pages, `history` and `compare` look at runs this way.
 
-mod estimate;
-
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
@@ -9,19 +7,18 @@ use serde_json::Value;
 
 use crate::figures::Measure;
 use crate::model::{Described, Failure, Measured, Run, Sample};
-use crate::{stats, suite};
-
-pub(crate) use estimate::Estimate;
+use crate::stats::{self, Estimate, Verdict};
+use crate::suite;
 
 /// All cases that have a figure to be compared.
-pub(crate) fn with_figures(run: &Run) -> Vec<Case<'_>> {
+pub(crate) fn with_figures(run: &Run) -> Vec<CaseRun<'_>> {
     let all = suites(run).into_iter().flat_map(|suite| suite.cases);
     all.filter(|case| !case.values().is_empty()).collect()
 }
 
 /// The cases that have samples and are not out, suite by suite, in the order in which the run describes them.
-pub(crate) fn suites(run: &Run) -> Vec<Suite<'_>> {
-    let mut suites: Vec<Suite<'_>> = Vec::new();
+pub(crate) fn suites(run: &Run) -> Vec<SuiteRun<'_>> {
+    let mut suites: Vec<SuiteRun<'_>> = Vec::new();
     let mut places: BTreeMap<(&str, &str), (usize, usize)> = BTreeMap::new();
     // A case that failed later is out altogether: its earlier samples may be of the same fault.
     let is_in = |sample: &&Sample| run.failure_of(&sample.suite, &sample.case).is_none();
@@ -30,20 +27,25 @@ pub(crate) fn suites(run: &Run) -> Vec<Suite<'_>> {
         let &mut (suite, case) = places.entry(key).or_insert_with(|| {
             let suite = suites.iter().position(|suite| suite.name == sample.suite);
             let suite = suite.unwrap_or_else(|| {
-                suites.push(Suite { name: &sample.suite, run, cases: Vec::new() });
+                suites.push(SuiteRun { name: &sample.suite, run, cases: Vec::new() });
                 suites.len() - 1
             });
-            suites[suite].cases.push(Case::new(run, sample));
+            suites[suite].cases.push(CaseRun::new(run, sample));
             (suite, suites[suite].cases.len() - 1)
         });
         suites[suite].cases[case].samples.push(sample);
     }
     // Samples come in a shuffled order.
-    for Suite { name, cases, .. } in &mut suites {
+    for SuiteRun { name, cases, .. } in &mut suites {
         run.sort_as_described(cases, |case| (name, case.name));
     }
     run.sort_as_described(&mut suites, |suite| (suite.name, suite.cases[0].name));
     suites
+}
+
+/// Ratios and logarithms need positive numbers.
+fn drawable(samples: impl IntoIterator<Item = f64>) -> Vec<f64> {
+    samples.into_iter().filter(|sample| sample.is_finite() && *sample > 0.0).collect()
 }
 
 /// Each value once, in the order in which they first come.
@@ -59,20 +61,20 @@ pub(crate) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec
 
 /// The cases of one suite in one run.
 #[derive(Debug)]
-pub(crate) struct Suite<'a> {
+pub(crate) struct SuiteRun<'a> {
     pub name: &'a str,
     pub run: &'a Run,
-    pub cases: Vec<Case<'a>>,
+    pub cases: Vec<CaseRun<'a>>,
 }
 
-impl<'a> Suite<'a> {
-    pub fn case(&self, name: &str) -> Option<&Case<'a>> {
+impl<'a> SuiteRun<'a> {
+    pub fn case(&self, name: &str) -> Option<&CaseRun<'a>> {
         self.cases.iter().find(|case| case.name == name)
     }
 
     /// The case that measured the same as `like`, with figures.
-    pub fn like(&self, like: &Case<'_>) -> Option<&Case<'a>> {
-        let unit = |case: &Case<'_>| case.measure().unit().to_owned();
+    pub fn like(&self, like: &CaseRun<'_>) -> Option<&CaseRun<'a>> {
+        let unit = |case: &CaseRun<'_>| case.measure().unit().to_owned();
         self.case(like.name)
             .filter(|own| own.is_same(like) && unit(own) == unit(like))
             .filter(|own| own.compared().is_some())
@@ -104,7 +106,7 @@ impl<'a> Suite<'a> {
 
 /// The samples of one case in one run.
 #[derive(Debug)]
-pub(crate) struct Case<'a> {
+pub(crate) struct CaseRun<'a> {
     pub name: &'a str,
     pub described: Described,
     /// False in runs of an older gush, and of cases with nothing to tell but their names.
@@ -117,7 +119,7 @@ pub(crate) struct Case<'a> {
     compared: OnceCell<Option<Estimate>>,
 }
 
-impl<'a> Case<'a> {
+impl<'a> CaseRun<'a> {
     fn new(run: &'a Run, sample: &'a Sample) -> Self {
         let Sample { suite, case, .. } = sample;
         let known = run.cases.iter().find(|known| known.suite == *suite && known.case == *case);
@@ -146,14 +148,14 @@ impl<'a> Case<'a> {
     }
 
     /// The baseline of this case, and the ratio of speeds, where the two can be told apart.
-    pub fn against<'s>(&self, suite: &'s Suite<'a>) -> Option<(&'s Self, Option<stats::Estimate>)> {
+    pub fn against<'s>(&self, suite: &'s SuiteRun<'a>) -> Option<(&'s Self, Option<Estimate>)> {
         let baseline = self.baseline(suite)?;
         let (times, verdict) = self.paired(baseline, |_| true)?;
-        Some((baseline, Some(times).filter(|_| verdict != stats::Verdict::CannotTell)))
+        Some((baseline, Some(times).filter(|_| verdict != Verdict::CannotTell)))
     }
 
     /// The case that this one is measured against.
-    pub fn baseline<'s>(&self, suite: &'s Suite<'a>) -> Option<&'s Self> {
+    pub fn baseline<'s>(&self, suite: &'s SuiteRun<'a>) -> Option<&'s Self> {
         suite.case(self.described.baseline.as_deref()?)
     }
 
@@ -162,7 +164,7 @@ impl<'a> Case<'a> {
         &self,
         baseline: &Self,
         is_wanted: impl Fn(u32) -> bool,
-    ) -> Option<(stats::Estimate, stats::Verdict)> {
+    ) -> Option<(Estimate, Verdict)> {
         let of = |samples: &[&'a Sample]| -> Vec<&'a Sample> {
             samples.iter().copied().filter(|sample| is_wanted(sample.round)).collect()
         };
@@ -176,12 +178,12 @@ impl<'a> Case<'a> {
     }
 
     /// The figure by which the case is compared, in its own unit.
-    pub fn compared(&self) -> Option<&Estimate> {
-        self.compared.get_or_init(|| Estimate::of(self.values())).as_ref()
+    pub fn compared(&self) -> Option<Estimate> {
+        *self.compared.get_or_init(|| stats::median(&drawable(self.values())))
     }
 
     /// How many times as good as `other`, of another run: not round by round, since rounds of different runs have nothing in common.
-    pub fn times(&self, other: &Self) -> Option<stats::Estimate> {
+    pub fn times(&self, other: &Self) -> Option<Estimate> {
         let scores = |case: &Self| -> Vec<f64> {
             let measure = case.measure();
             case.values().into_iter().map(|value| measure.score(value)).collect()
@@ -196,12 +198,17 @@ impl<'a> Case<'a> {
     }
 
     /// In GiB/s.
-    pub fn speed(&self) -> Option<&Estimate> {
-        self.speed.get_or_init(|| self.estimate(|measured| measured.gib_per_s)).as_ref()
+    pub fn speed(&self) -> Option<Estimate> {
+        *self.speed.get_or_init(|| self.estimate(|measured| measured.gib_per_s))
     }
 
     pub fn estimate(&self, of: impl Fn(&Measured) -> Option<f64>) -> Option<Estimate> {
-        Estimate::of(self.samples.iter().filter_map(|sample| of(&sample.measured)))
+        stats::median(&self.drawable(of))
+    }
+
+    /// A figure of each sample that has it, as far as a scale can show it.
+    pub fn drawable(&self, of: impl Fn(&Measured) -> Option<f64>) -> Vec<f64> {
+        drawable(self.samples.iter().filter_map(|sample| of(&sample.measured)))
     }
 
     /// The fact as the newest sample has it.
