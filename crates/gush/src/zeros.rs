@@ -63,7 +63,7 @@ pub(crate) fn punch(target: &Port<'_>, at: u64, len: u64) -> io::Result<u64> {
     }
 }
 
-fn write_zeros(target: &Port<'_>, mut at: u64, mut len: u64) -> io::Result<()> {
+pub(crate) fn write_zeros(target: &Port<'_>, mut at: u64, mut len: u64) -> io::Result<()> {
     static ZEROS: [u8; 65536] = [0; 65536];
     while len > 0 {
         let part = usize::try_from(len).unwrap_or(usize::MAX).min(ZEROS.len());

@@ -162,12 +162,23 @@ impl<'a> Move<'a> {
         let are_files = self.ends.are_both_files();
         let report = match self.request.holes {
             Holes::Keep | Holes::Make if are_files => self.ends.source.holes(),
+            // A named method moves every byte, and O_DIRECT asks for aligned memory.
+            Holes::Fill
+                if are_files
+                    && self.request.choice == super::Choice::Auto
+                    && self.cursor.target_at().is_some()
+                    && !self.ends.target.is_direct() =>
+            {
+                self.ends.source.holes()
+            }
             _ => HoleReport::None,
         };
         self.setup.makes_holes = self.request.holes == Holes::Make && are_files;
         match report {
             HoleReport::Believed => self.move_around_holes(),
-            HoleReport::Suspect if !self.setup.makes_holes => self.move_and_look_for_holes(),
+            HoleReport::Suspect if self.request.holes == Holes::Keep => {
+                self.move_and_look_for_holes()
+            }
             HoleReport::Suspect | HoleReport::None => self.move_data(self.cursor.length_bytes()),
         }
     }

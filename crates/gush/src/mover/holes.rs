@@ -1,5 +1,6 @@
-//! Moving the data of a sparse file, and leaving the holes as holes.
+//! Moving the data of a sparse file, and leaving the holes as holes, or writing zeros in their place.
 
+use super::Holes;
 use super::drive::Move;
 use super::extents::Extent;
 use crate::error::Error;
@@ -29,11 +30,11 @@ impl Move<'_> {
         self.move_data(self.cursor.length_bytes())
     }
 
-    /// Data moves, holes are passed over.
+    /// Data moves, holes are passed over or filled.
     pub(super) fn move_around_holes(&mut self) -> Result<(), Error> {
         // Asked before the first hole is made: a refusal leaves the target untouched (invariant 3).
         self.refuse_whole()?;
-        if !self.setup.makes_holes && self.keep_whole()? {
+        if self.request.holes == Holes::Keep && self.keep_whole()? {
             return Ok(());
         }
         let mut pending = None;
@@ -100,6 +101,9 @@ impl Move<'_> {
     /// # Errors
     /// The observer's stop, or another thread's: the zeros of a large hole are shown for a long time.
     fn pass_over(&mut self, bytes: u64, pending: &mut Option<Hole>) -> Result<(), Error> {
+        if self.request.holes == Holes::Fill {
+            return self.fill(bytes);
+        }
         if bytes == 0 {
             return Ok(());
         }
@@ -118,6 +122,34 @@ impl Move<'_> {
         self.cursor.skip(bytes);
         // Holes side by side become one, and are made once their end is known.
         *pending = Some(Hole { start, end: self.cursor.moved_bytes });
+        Ok(())
+    }
+
+    /// Writes zeros in the place of a hole: to read it would fill the page cache with zeros of the source.
+    fn fill(&mut self, bytes: u64) -> Result<(), Error> {
+        self.give_way()?;
+        let mut left_bytes = bytes;
+        while left_bytes > 0 {
+            let allowed_bytes = self.watch.allowance();
+            if allowed_bytes == 0 {
+                self.watch.pause();
+                self.ask(MethodName::ReadWrite)?;
+                continue;
+            }
+            let part_bytes = left_bytes.min(allowed_bytes).min(PART_BYTES);
+            let (at, began) = (self.cursor.target_at(), self.watch.now());
+            let target = Port::new(&self.ends.target, at);
+            zeros::write_zeros(&target, at.unwrap_or(0), part_bytes)
+                .map_err(|errno| self.cursor.failed(Call::Pwrite, Side::Target, errno))?;
+            if let Some(eyes) = &self.setup.eyes {
+                eyes.show_hole(part_bytes);
+            }
+            self.cursor.skip(part_bytes);
+            self.watch.spend(part_bytes);
+            self.watch.learn(part_bytes, began);
+            self.ask(MethodName::ReadWrite)?;
+            left_bytes -= part_bytes;
+        }
         Ok(())
     }
 

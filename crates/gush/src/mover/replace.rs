@@ -57,21 +57,29 @@ impl OldContent {
 impl Move<'_> {
     /// Before `name` is tried: the old content is cut off, or kept because the method is refused.
     pub(super) fn make_way(&mut self, name: MethodName, goal: Option<u64>) -> Result<(), Halt> {
+        // The plan's last method serves everything, so nothing can be refused in the end, by name neither.
+        if !self.request.names(name) || name == MethodName::ReadWrite {
+            return Ok(self.give_way()?);
+        }
         if !self.old.is_kept() {
             return Ok(());
         }
-        let (source_base, target_base) = self.cursor.bases();
-        // The plan's last method serves everything, so nothing can be refused in the end, by name neither.
-        if !self.request.names(name) || name == MethodName::ReadWrite {
-            return Ok(self.cut_old_content(target_base)?);
-        }
-        if source_base.is_some() && self.cursor.known_left_bytes(&self.ends, goal) == 0 {
+        if self.cursor.source_at().is_some() && self.cursor.known_left_bytes(&self.ends, goal) == 0
+        {
             // Nothing to show it on: no call that could be refused is made.
             return Ok(());
         }
         match name.method().traits().whole {
             true => self.show_on_whole_blocks(name, goal),
             false => self.show_on_a_piece(name, goal),
+        }
+    }
+
+    /// Cuts the old content off.
+    pub(super) fn give_way(&mut self) -> Result<(), Error> {
+        match self.old.is_kept() {
+            true => self.cut_old_content(self.cursor.bases().1),
+            false => Ok(()),
         }
     }
 

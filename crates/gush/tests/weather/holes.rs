@@ -247,6 +247,27 @@ fn holes_are_filled_when_asked() {
 }
 
 #[test]
+fn a_hole_that_is_filled_is_not_read_into_the_page_cache() {
+    let (source, content) = sparse("hhhh", 700, "/var/tmp");
+    let cached = || gush::page_cache::cached_pages(&source, 0, 0);
+    gush::page_cache::drop_clean(&source, 0, 0).expect("advice");
+    match cached() {
+        Ok(pages) => assert_eq!(pages, 0),
+        Err(error) => skip!("no count of cached pages: {error}"),
+    }
+    let target = file_of(b"old");
+    let report = Mover::new(&source, &target)
+        .holes(Holes::Fill)
+        .replace(true)
+        .target_offset_bytes(0)
+        .run()
+        .expect("a copy");
+    assert_eq!((report.bytes, report.hole_bytes), (content.len() as u64, 0));
+    assert!(read_all(&target) == content, "other content");
+    assert_eq!(cached().expect("a count"), 0);
+}
+
+#[test]
 fn the_digest_of_a_sparse_file_covers_its_holes() {
     for pattern in PATTERNS {
         let (source, content) = sparse(pattern, 700, &dirs()[0]);
