@@ -13,6 +13,7 @@
 //! state (`start.rs`), and end in a failure that names the tests of a program that hangs (`watchdog.rs`).
 
 mod executable;
+mod forked;
 mod fuse;
 mod own_dir;
 mod port;
@@ -30,6 +31,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, chmodat, makedev, mknodat};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 pub use executable::executable;
+pub use forked::{Forked, forked};
 pub use fuse::{FuseFile, mount_fuse};
 pub use own_dir::own_dir;
 pub use port::Port;

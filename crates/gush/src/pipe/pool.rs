@@ -7,11 +7,12 @@
 //! past the budget there is none, and bytes go through memory instead.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::Pipe;
 use crate::kernel::{Kernel, page_bytes};
+use crate::sys::fork::generation;
 
 /// How large a pipe is when so many are in use already, and no smaller than a pipe is born.
 const SIZES: [(usize, usize); 3] = [(16, 1 << 20), (64, 256 << 10), (usize::MAX, 64 << 10)];
@@ -38,7 +39,8 @@ const DESCRIPTORS_A_PIPE: u64 = 16;
 
 /// Empty pipes, shared by threads; a clone is the same pool.
 ///
-/// A pipe that still holds bytes is closed, never kept: the next flow would get the bytes.
+/// A pipe that still holds bytes is closed, never kept: the next flow would get the bytes. After fork(2)
+/// the child begins with none: parent and child would put their bytes into the same pipes.
 ///
 /// ```
 /// let pool = gush::pipe::Pool::new(1 << 20, 8);
@@ -62,6 +64,8 @@ struct Shelves {
     bytes: AtomicUsize,
     /// Ordered by capacity: the largest is the next to be taken.
     idle: Mutex<Vec<Pipe>>,
+    /// The process whose pipes these are.
+    generation: AtomicU32,
 }
 
 /// The sum of a pool's pipes.
@@ -101,6 +105,7 @@ impl Pool {
             in_use: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
             idle: Mutex::new(Vec::new()),
+            generation: AtomicU32::new(generation()),
         }))
     }
 
@@ -114,8 +119,9 @@ impl Pool {
     /// An empty pipe, or none when the budget is used up or the kernel gives only tiny ones.
     #[must_use]
     pub fn take(&self) -> Option<PipeLoan> {
+        self.leave_to_parent();
         // Counted before the pipe is there: two threads must not both take the last one.
-        // The orderings are relaxed: a count stands for nothing else, and pipes change hands under the lock of `idle`.
+        // The other orderings are relaxed: a count stands for nothing else, and pipes change hands under the lock of `idle`.
         let reserve = |used| (used < self.0.most_pipes).then_some(used + 1);
         let used =
             self.0.in_use.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve).ok()?;
@@ -125,7 +131,24 @@ impl Pool {
             self.0.in_use.fetch_sub(1, Ordering::Relaxed);
             return None;
         };
-        Some(PipeLoan { pipe: Some(pipe), pool: Some(self.clone()) })
+        let pool = Some((self.clone(), generation()));
+        Some(PipeLoan { pipe: Some(pipe), pool })
+    }
+
+    /// After fork(2) the idle pipes are the parent's, and so are the loans that are counted.
+    fn leave_to_parent(&self) {
+        let generation = generation();
+        // Another thread that sees the new number sees the counts of the new process, too.
+        if self.0.generation.load(Ordering::Acquire) == generation {
+            return;
+        }
+        let mut idle = self.idle();
+        if self.0.generation.load(Ordering::Relaxed) != generation {
+            idle.clear();
+            self.0.in_use.store(0, Ordering::Relaxed);
+            self.0.bytes.store(0, Ordering::Relaxed);
+            self.0.generation.store(generation, Ordering::Release);
+        }
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Pipe>> {
@@ -200,6 +223,7 @@ impl Pool {
     /// How many pipes there are, and how large they are together.
     #[must_use]
     pub fn usage(&self) -> PoolUsage {
+        self.leave_to_parent();
         PoolUsage {
             in_use: self.0.in_use.load(Ordering::Relaxed),
             idle: self.idle().len(),
@@ -221,8 +245,8 @@ impl Pool {
 #[derive(Debug)]
 pub struct PipeLoan {
     pipe: Option<Pipe>,
-    /// None for a pipe to be closed instead.
-    pool: Option<Pool>,
+    /// The pool, and the process that took the pipe there; none for a pipe to be closed instead.
+    pool: Option<(Pool, u32)>,
 }
 
 impl PipeLoan {
@@ -248,7 +272,10 @@ impl DerefMut for PipeLoan {
 
 impl Drop for PipeLoan {
     fn drop(&mut self) {
-        if let (Some(pipe), Some(pool)) = (self.pipe.take(), &self.pool) {
+        // A child of fork(2) closes its copy of the parent's pipe.
+        if let (Some(pipe), Some((pool, taker))) = (self.pipe.take(), &self.pool)
+            && *taker == generation()
+        {
             pool.give_back(pipe);
         }
     }

@@ -21,6 +21,8 @@ pub(crate) struct Fattener {
     into: OwnedFd,
     out_of: OwnedFd,
     held_bytes: usize,
+    /// The process that made the pair.
+    generation: u32,
 }
 
 impl Fattener {
@@ -31,7 +33,8 @@ impl Fattener {
         let (into, out_of) = sys::socket::pair().map_err(|errno| (Call::Socketpair, errno))?;
         // Capped by net.core.wmem_max; less room only means more calls.
         let _ = sys::socket::set_send_buffer(into.as_fd(), SEND_BUFFER_BYTES);
-        let mut fattener = Self { into, out_of, held_bytes: 0 };
+        let mut fattener =
+            Self { into, out_of, held_bytes: 0, generation: sys::fork::generation() };
         // Asked at once: bytes that cannot be spliced on would have to be read out again in the middle of a stream.
         fattener.try_splice()?;
         Ok(fattener)
@@ -55,6 +58,11 @@ impl Fattener {
         let back = sys::data::read(self.out_of.as_fd(), &mut bytes[..most])?;
         self.held_bytes -= back;
         Ok(back)
+    }
+
+    /// May this process use the pair? After fork(2) the bytes inside may be the parent's.
+    pub(crate) fn is_own(&self) -> bool {
+        self.generation == sys::fork::generation()
     }
 
     /// Bytes taken in and not yet passed on.

@@ -362,7 +362,8 @@ impl<P: AsFd> Writer<P> {
     /// Sends bytes by one copy, which leaves their memory free at once.
     fn copy_out(&mut self, bytes: &[u8]) -> Result<(), Failed> {
         // Two calls and a copy by socket, one call and a copy by write: only large pieces gain.
-        let by_socket = self.socket.is_some() && bytes.len() >= LEAST_SOCKET_BYTES;
+        let by_socket =
+            bytes.len() >= LEAST_SOCKET_BYTES && self.socket.as_ref().is_some_and(Fattener::is_own);
         self.unless_cut(|writer| match by_socket {
             true => writer.pass_through_socket(bytes),
             false => writer.write_all_of(bytes),

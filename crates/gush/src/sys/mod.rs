@@ -9,6 +9,7 @@ pub(crate) mod data;
 #[cfg(feature = "faults")]
 pub mod faults;
 pub(crate) mod file;
+pub(crate) mod fork;
 pub(crate) mod map;
 pub(crate) mod pipe;
 #[cfg(feature = "uring")]
