@@ -3,7 +3,7 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use std::{mem, panic, ptr};
+use std::{mem, panic, ptr, thread};
 
 use rustix::io::{self, Errno};
 
@@ -86,7 +86,7 @@ pub(crate) fn watch(duties: Duties) -> io::Result<()> {
     }
     // Before any thread is started: each inherits this mask, and only one thread waits.
     let before = change_mask(libc::SIG_BLOCK, &set)?;
-    start_thread(Box::new(Watch { set, duties })).or_else(|errno| {
+    start_thread(Watch { set, duties }).or_else(|errno| {
         // No thread waits for the signals, so they must end the process as usual.
         change_mask(libc::SIG_SETMASK, &before)?;
         Err(errno)
@@ -102,40 +102,14 @@ struct Watch {
 /// Bytes of the thread's stack.
 const STACK_BYTES: usize = 64 * 1024;
 
-/// Starts the thread by pthread_create(3). A thread of the standard library allocates at once, for which glibc maps a heap
-/// of the thread's own: four system calls in a process that mostly ends before any signal comes.
-fn start_thread(watch: Box<Watch>) -> io::Result<()> {
-    let mut attributes = mem::MaybeUninit::uninit();
-    let mut thread = mem::MaybeUninit::uninit();
-    let watch = Box::into_raw(watch);
-    // SAFETY: the attributes are initialised before their use and destroyed behind it, and `run_thread` takes the box over.
-    let errno = unsafe {
-        libc::pthread_attr_init(attributes.as_mut_ptr());
-        libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK_BYTES);
-        let detached = libc::PTHREAD_CREATE_DETACHED;
-        libc::pthread_attr_setdetachstate(attributes.as_mut_ptr(), detached);
-        let errno = libc::pthread_create(
-            thread.as_mut_ptr(),
-            attributes.as_ptr(),
-            run_thread,
-            watch.cast::<libc::c_void>(),
-        );
-        libc::pthread_attr_destroy(attributes.as_mut_ptr());
-        errno
-    };
-    if errno != 0 {
-        // SAFETY: no thread was started, so the box is still this function's.
-        drop(unsafe { Box::from_raw(watch) });
-        return Err(Errno::from_raw_os_error(errno));
-    }
-    Ok(())
+/// Starts the thread that does the duties.
+fn start_thread(watch: Watch) -> io::Result<()> {
+    let thread = thread::Builder::new().name("gush-signals".to_owned()).stack_size(STACK_BYTES);
+    let started = thread.spawn(|| run_thread(watch));
+    started.map(drop).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
 }
 
-extern "C" fn run_thread(watch: *mut libc::c_void) -> *mut libc::c_void {
-    // SAFETY: `start_thread` has made the pointer from a box, and leaves the box to this thread.
-    let watch = unsafe { Box::from_raw(watch.cast::<Watch>()) };
-    // SAFETY: the name is a string that ends with a zero, and shorter than 16 bytes.
-    unsafe { libc::pthread_setname_np(libc::pthread_self(), c"gush-signals".as_ptr()) };
+fn run_thread(watch: Watch) {
     let (set, mut answered) = (watch.set, None);
     let ran = panic::catch_unwind(panic::AssertUnwindSafe(|| watch.run(&mut answered)));
     // A panic of a duty is told by its hook. The signals stay blocked in all threads: the one that was being answered ends the
@@ -145,7 +119,6 @@ extern "C" fn run_thread(watch: *mut libc::c_void) -> *mut libc::c_void {
     {
         die_of(signal);
     }
-    ptr::null_mut()
 }
 
 impl Watch {
