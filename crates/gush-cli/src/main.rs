@@ -4,11 +4,7 @@
 //! is that command.
 // Helpers of the commands that are left out would be told as dead.
 #![cfg_attr(not(all(feature = "lab", feature = "link")), allow(dead_code, unused_imports))]
-// Tests have a main of their own.
-#![cfg_attr(all(not(test), target_env = "gnu"), no_main)]
 
-// The compiler notes the archive of the unwinder (build.rs) with the library: without that, the program needs libgcc_s.so.
-use gush_cli as _;
 #[cfg(test)]
 use gush_test as _;
 
@@ -42,17 +38,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 
-#[cfg(all(not(test), target_env = "gnu"))]
-gush_process::main!(run);
-
-#[cfg(any(test, not(target_env = "gnu")))]
 fn main() -> ExitCode {
     gush_process::restore_sigpipe();
-    run()
-}
-
-#[cfg_attr(test, allow(dead_code, reason = "tests have a main of their own"))]
-fn run() -> ExitCode {
     let mut words = env::args_os();
     let called_as = words.next().unwrap_or_default();
     match Path::new(&called_as).file_name().and_then(OsStr::to_str) {

@@ -19,14 +19,10 @@ struct Readme;
 
 mod clock;
 mod closed;
-#[cfg(all(feature = "start", target_env = "gnu"))]
-mod entry;
 mod inherit;
 mod interrupt;
 mod length;
 mod limits;
-#[cfg(feature = "math")]
-mod math;
 mod name;
 mod ordinary;
 mod signal;
@@ -40,8 +36,6 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-#[cfg(all(feature = "start", target_env = "gnu"))]
-pub use entry::enter;
 pub use length::{seconds, with_unit};
 pub use name::start_of_name;
 use rustix::io;
@@ -105,7 +99,7 @@ pub fn read_disk_last() -> io::Result<()> {
 /// Lets SIGPIPE end the process silently, as filters such as `cat` are expected to.
 ///
 /// Rust's start-up code ignores SIGPIPE, so that writes fail with `EPIPE`. If the parent ignored SIGPIPE
-/// already, this function changes nothing. In a program by `main!` SIGPIPE is as the parent left it from the start.
+/// already, this function changes nothing.
 ///
 /// ```
 /// gush_process::restore_sigpipe();
@@ -116,7 +110,7 @@ pub fn restore_sigpipe() {
 
 /// Was standard input (0), output (1) or error (2) closed when the process started?
 ///
-/// Rust's start-up code, and `main!`, open /dev/null in the place of a closed descriptor, and bytes written there are
+/// Rust's start-up code opens /dev/null in place of a closed descriptor, and bytes written there are
 /// lost.
 ///
 /// # Panics

@@ -74,7 +74,7 @@ fn read<T: FromArgMatches>(
     let options: Vec<String> =
         getopt::shown_options(part).filter_map(Arg::get_long).map(str::to_owned).collect();
     let matches = command.try_get_matches_from_mut(words);
-    // The tree goes with the process: freeing its thousand pieces would be a fiftieth of the start.
+    // The tree goes with the process: freeing its thousand pieces takes a thirtieth of the start.
     mem::forget(command);
     matches.and_then(|matches| T::from_arg_matches(&matches)).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {

@@ -1,5 +1,5 @@
-//! Right command lines, read by a table: to build clap's tree of pv's sixty options takes a sixth of the start
-//! (`bench/RESULTS.md`).
+//! Correct command lines, read by a table: building clap's tree of pv's sixty options takes a third
+//! of the start of the shipped program (`bench/RESULTS.md`).
 //!
 //! The grammar is that of getopt_long(3), as `args` lays it over clap. clap answers every mistake, and those who ask for help or
 //! the version. Tests hold both readings against each other, for every option that clap knows.
