@@ -57,6 +57,11 @@ impl Kind {
     pub fn can_idle(self) -> bool {
         !matches!(self, Kind::File | Kind::Pseudo | Kind::Block | Kind::Directory)
     }
+
+    /// Has the descriptor send(2) and recv(2), with flags of their own?
+    pub(crate) fn is_socket(self) -> bool {
+        matches!(self, Kind::Stream | Kind::Datagram)
+    }
 }
 
 /// One side of a move, as fstat(2), fcntl(2), lseek(2) and getsockopt(2) describe the descriptor.
@@ -309,6 +314,12 @@ impl<'fd> Endpoint<'fd> {
     #[must_use]
     pub fn is_nonblocking(&self) -> bool {
         self.flags.contains(OFlags::NONBLOCK)
+    }
+
+    /// Does a splice into the descriptor, or out of it, wait although it was polled? So does one of a socket without O_NONBLOCK,
+    /// if another process takes the room or the bytes in between.
+    pub(crate) fn holds_splices(&self) -> bool {
+        self.kind.is_socket() && !self.is_nonblocking()
     }
 
     /// The same, as if without O_NONBLOCK: any process that shares the description may take the flag away at any time.

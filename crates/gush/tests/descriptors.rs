@@ -137,51 +137,40 @@ fn comparing_two_sparse_files_leaves_both_positions() {
     assert_eq!((position(&a), position(&b)), (5, 6));
 }
 
-/// The flags of the target during the move, and afterwards.
-fn flags_of_target(kind: TargetKind) -> (OFlags, OFlags, OFlags) {
-    let target = Target::new(kind, b"", 1, false).expect("a target");
-    let source = file_of(b"some bytes");
-    let before = flags(&target.fd);
-    let mut during = OFlags::empty();
-    let mut look = |_: &gush::Progress| {
-        during = flags(&target.fd);
-        Control::Continue
-    };
-    Mover::new(&source, &target.fd).observe(&mut look).run().expect("a move");
-    (before, during, flags(&target.fd))
-}
-
 #[test]
-fn only_a_target_that_is_a_socket_has_o_nonblock_while_somebody_observes() {
+fn no_target_has_another_flag_while_somebody_observes_or_afterwards() {
     for &kind in TargetKind::ALL {
         if kind == TargetKind::Block && !is_root() {
             skipped("block devices: a loop device needs root");
             continue;
         }
-        let (before, during, after) = flags_of_target(kind);
-        let is_socket = matches!(
-            kind,
-            TargetKind::UnixStream
-                | TargetKind::Tcp
-                | TargetKind::Seqpacket
-                | TargetKind::UnixDatagram
-                | TargetKind::Udp
-        );
+        let target = Target::new(kind, b"", 1, false).expect("a target");
+        let source = file_of(b"some bytes");
+        let before = flags(&target.fd);
+        let mut during = OFlags::empty();
+        let mut look = |_: &gush::Progress| {
+            during = flags(&target.fd);
+            Control::Continue
+        };
+        Mover::new(&source, &target.fd).observe(&mut look).run().expect("a move");
         assert!(!before.contains(OFlags::NONBLOCK), "{kind:?}");
-        assert_eq!(during.contains(OFlags::NONBLOCK), is_socket, "{kind:?}");
-        assert_eq!(after, before, "{kind:?}");
+        assert_eq!([during, flags(&target.fd)], [before; 2], "{kind:?}");
     }
 }
 
 #[test]
-fn a_socket_has_its_flags_back_when_a_move_is_cancelled() {
-    let (target, _far) = open_target(TargetKind::UnixStream).expect("a socket");
-    let before = flags(&target);
-    let cancel = Cancel::new();
-    cancel.cancel();
-    let zeros = File::open("/dev/zero").unwrap();
-    assert!(Mover::new(&zeros, &target).cancelled_by(&cancel).run().is_err());
-    assert_eq!(flags(&target), before);
+fn a_watched_move_by_a_method_that_a_shared_socket_could_hold_is_refused() {
+    for kind in [TargetKind::UnixStream, TargetKind::Tcp, TargetKind::UnixDatagram] {
+        for name in [MethodName::Sendfile, MethodName::Splice, MethodName::Vmsplice] {
+            let (target, _far) = open_target(kind).expect("a socket");
+            let source = file_of(b"some bytes");
+            let cancel = Cancel::new();
+            let mover = Mover::new(&source, &target).method(Choice::Only(name));
+            let error = mover.cancelled_by(&cancel).run().expect_err("it could be held");
+            assert!(error.is_refused(), "{kind:?}: {error}");
+            assert!(error.to_string().contains("has no O_NONBLOCK"), "{kind:?}: {error}");
+        }
+    }
 }
 
 #[test]
@@ -384,6 +373,8 @@ fn in_a_child_a_move_that_waits_for_long_holds_no_pipe() {
             let before = pipe_ends();
             let (mut feeder, source) = std::os::unix::net::UnixStream::pair().unwrap();
             let (target, mut reader) = std::os::unix::net::UnixStream::pair().unwrap();
+            // A watched move splices into a socket with the flag alone.
+            target.set_nonblocking(watched).unwrap();
             let cancel = Cancel::new();
             let report = std::thread::scope(|scope| {
                 let mover = Mover::new(&source, &target).method(method);

@@ -118,6 +118,7 @@ impl Hand {
         let to_socket = [TargetKind::UnixStream, TargetKind::Tcp].map(To::Kind).contains(&case.to);
         match self {
             Hand::Inherited if from_socket || to_socket => Road::Memory,
+            Hand::Watched { nonblocking: false } if to_socket => Road::Memory,
             Hand::Fan { .. } | Hand::Tee { .. } => Road::OwnPipe,
             Hand::Streams { .. } => Road::Memory,
             _ => Road::Planned,

@@ -6,7 +6,7 @@ use rustix::io::{self, Errno};
 
 use super::Op;
 use crate::endpoint::{Endpoint, Kind};
-use crate::method::SpliceTarget;
+use crate::method::{Refusal, SpliceTarget};
 use crate::mover::Choice;
 use crate::port::{Manner, Port, Side};
 use crate::sys::{self, Call};
@@ -246,8 +246,8 @@ impl Stance {
             && let Some((why, _)) = as_target.obstacle()
         {
             Some(why)
-        } else if terms.never_held && self.kind() == Kind::Stream && !self.manner.is_nonblocking() {
-            Some("the socket is shared with other processes and has no O_NONBLOCK")
+        } else if terms.never_held && self.kind().is_socket() && !self.manner.is_nonblocking() {
+            Some(Refusal::HELD_BY_SOCKET)
         } else {
             None
         }

@@ -18,6 +18,8 @@ pub(super) struct Choosing<'m, 'a> {
     /// The rule of the user's profile for this pair and size.
     pub(super) rule: Option<&'a Rule>,
     pub(super) makes_holes: bool,
+    /// Somebody looks, or may end the move: no call may hold it.
+    pub(super) is_watched: bool,
     /// Both sides have offsets, so that ranges may be moved apart from each other.
     pub(super) has_ranges: bool,
     /// Bytes left, as far as the source's size tells.
@@ -82,6 +84,11 @@ impl Choosing<'_, '_> {
             "only read-write sees which blocks are zero, and holes are to be made of them"
         } else if request.holes == Holes::Fill && self.may_leave_holes(name) {
             "it can leave holes, and every byte is to be written"
+        } else if self.is_watched
+            && target.holds_splices()
+            && matches!(name, MethodName::Sendfile | MethodName::Splice | MethodName::Vmsplice)
+        {
+            Refusal::HELD_BY_SOCKET
         } else if !named && request.shows_bytes() && !traits.sees_bytes {
             "the bytes are to be looked at, and it does not see them"
         } else if !named

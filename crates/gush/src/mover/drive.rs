@@ -442,6 +442,7 @@ impl<'a> Move<'a> {
             ends: &self.ends,
             rule: self.rule,
             makes_holes: self.setup.makes_holes,
+            is_watched: self.watch.is_watched(),
             has_ranges: source_base.is_some() && target_base.is_some(),
             left_bytes: self.cursor.known_left_bytes(&self.ends, goal),
         }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::str::FromStr;
 
 use crate::cancel::Cancel;
-use crate::endpoint::{Endpoint, Kind};
+use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::eyes::Inspector;
 use crate::method::{MethodName, UnknownMethod};
@@ -39,7 +39,6 @@ use brief::Brief;
 use drive::Move;
 use ends::Ends;
 use request::Request;
-use unheld::Unheld;
 
 /// Which method moves the bytes.
 ///
@@ -379,8 +378,8 @@ impl<'a> Mover<'a> {
 
     /// The observer, told of progress at least ten times a second and perhaps after each step, who may stop the move.
     ///
-    /// Until the move ends, a socket as target has O_NONBLOCK, for everybody who shares the socket: see the crate's
-    /// [page](crate#what-it-does-to-your-descriptors).
+    /// A socket as target is then spliced and sent to only if the socket has O_NONBLOCK, because both calls would hold
+    /// the move otherwise: into any other socket the bytes pass through memory.
     ///
     /// ```
     /// use gush::{Control, Mover};
@@ -398,8 +397,8 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// Lets another thread end the move. As with an [observer](Mover::observe), a socket as target has
-    /// O_NONBLOCK until then.
+    /// Lets another thread end the move. As with an [observer](Mover::observe), bytes pass through memory into a
+    /// socket without O_NONBLOCK.
     ///
     /// ```
     /// let cancel = gush::Cancel::new();
@@ -489,36 +488,23 @@ impl<'a> Mover<'a> {
     /// first, or counted in the error (invariant 1).
     pub fn run(self) -> Result<Report, Error> {
         let Self { source, target, told, request, mut observer } = self;
-        // Somebody looks, or may end it: no call may hold the move.
         let is_watched = observer.is_some() || request.cancel.is_some();
-        // A file holds nobody.
-        let told = told.filter(|(_, target)| target.kind() == Kind::File);
-        let given = match told {
-            Some(told) => Some(Ends::told(told)),
-            None if is_watched => None,
-            None => Some(Ends::look(source, target)),
-        };
-        let given = given.transpose().map_err(Error::failed)?;
-        let begun = match &given {
-            Some(ends) => brief::copy(&request, ends, observer.as_mut())?,
-            None => Brief::NotTaken,
-        };
-        let begun = match begun {
+        let mut ends = match told {
+            Some(told) => Ends::told(told),
+            None => Ends::look(source, target),
+        }
+        .map_err(Error::failed)?;
+        let begun = match brief::copy(&request, &ends, observer.as_mut())? {
             Brief::Done(report) => return Ok(report),
             Brief::Begun(used) => Some(used),
             Brief::NotTaken => None,
         };
-        // A terminal with O_NONBLOCK takes whole buffers, and one without the flag part of a line at once.
-        let may_hold = given.is_none_or(|ends| ends.target.kind() == Kind::Terminal);
-        let unheld = may_hold.then(|| Unheld::new(target));
-        let target = unheld.as_ref().map_or(target, Unheld::target);
+        let twin = unheld::twin_of(&ends.target);
+        if let Some(twin) = &twin {
+            ends = Ends::look(source, twin.as_fd()).map_err(Error::failed)?;
+        }
         let observer = observer.map(|observer| -> Observer<'_> { observer });
-        let mut ends = match given {
-            Some(ends) if !may_hold => ends,
-            _ => Ends::look(source, target).map_err(Error::failed)?,
-        };
         if is_watched {
-            // Another watched move into the same socket sets the flag, and takes it back when it ends.
             ends.source = ends.source.without_nonblock();
         }
         let mut all = Move::new(request, ends, observer)?;

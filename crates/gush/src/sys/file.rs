@@ -156,11 +156,6 @@ pub(crate) fn flags(fd: BorrowedFd<'_>) -> io::Result<OFlags> {
     plain(Call::GetFlags, || fs::fcntl_getfl(fd))
 }
 
-/// `F_SETFL` (fcntl(2)).
-pub(crate) fn set_flags(fd: BorrowedFd<'_>, flags: OFlags) -> io::Result<()> {
-    plain(Call::SetFlags, || fs::fcntl_setfl(fd, flags))
-}
-
 /// Only a terminal has a window size (`TIOCGWINSZ`, ioctl_tty(2)), which is how rustix's `isatty` asks.
 pub(crate) fn is_terminal(fd: BorrowedFd<'_>) -> bool {
     plain(Call::WindowSize, || rustix::termios::tcgetwinsize(fd)).is_ok()

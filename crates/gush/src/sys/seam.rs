@@ -67,7 +67,6 @@ calls! {
     Fstatfs => "fstatfs",
     Statx => "statx",
     GetFlags => "fcntl(F_GETFL)",
-    SetFlags => "fcntl(F_SETFL)",
     WindowSize => "ioctl(TIOCGWINSZ)",
     TerminalModes => "ioctl(TCGETS2)",
     TerminalNumber => "ioctl(TIOCGPTN)",

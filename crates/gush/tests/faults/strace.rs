@@ -77,6 +77,10 @@ fn works() -> Vec<(String, Box<dyn Fn() -> Work>)> {
 fn a_move(choice: Choice, from: S, to: T, observed: bool) -> Work {
     let source = Source::new(from, &noise(1, LEN), 1, false).expect("a source").filled();
     let target = Target::new(to, b"", 2, false).expect("a target");
+    if observed && matches!(to, T::UnixStream | T::Tcp) {
+        // A named method by reference is refused without the flag.
+        rustix::io::ioctl_fionbio(&target.fd, true).expect("O_NONBLOCK");
+    }
     Box::new(move || {
         let mut go_on = |_: &Progress| Control::Continue;
         let mut mover = Mover::new(&source.fd, &target.fd).method(choice);

@@ -96,6 +96,12 @@ pub fn run(
     }
     let mut go_on = |_: &Progress| Control::Continue;
     if case.observed {
+        if case.choice != Choice::Auto
+            && matches!(case.to, TargetKind::UnixStream | TargetKind::Tcp)
+        {
+            // A named method by reference is refused without the flag.
+            rustix::io::ioctl_fionbio(&target.fd, true).expect("O_NONBLOCK");
+        }
         mover = mover.observe(&mut go_on);
     }
     let guard = Plan::new(judge).install();
