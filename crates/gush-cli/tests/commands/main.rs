@@ -10,6 +10,7 @@ mod leases;
 mod profile;
 mod remedies;
 mod sandbox;
+mod shared_flags;
 mod shipped;
 mod unread_messages;
 mod whole_datagrams;

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use gush::Doing;
-use rustix::fs::Mode;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
@@ -105,8 +105,10 @@ pub(crate) fn inherited(which: &Inherited, options: &Options) -> Result<Listener
     set().map_err(|errno| {
         OpenError::new("take over", errno).hinted_by(keepalive_hint(errno, options))
     })?;
-    rustix::io::ioctl_fionbio(&fd, true).map_err(|errno| OpenError::new("take over", errno))?;
-    Listener::new(fd, options, None)
+    let flags = rustix::fs::fcntl_getfl(&fd).map_err(|errno| OpenError::new("take over", errno))?;
+    let listener = Listener::new(fd, options, None)?;
+    // The flag belongs to everybody who has the listener.
+    Ok(if flags.contains(OFlags::NONBLOCK) { listener } else { listener.blocking() })
 }
 
 fn listen(fd: &OwnedFd, options: &Options) -> Result<(), OpenError> {

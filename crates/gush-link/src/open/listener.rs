@@ -7,12 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use gush_net::Conduit;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto, socketpair, sockopt,
+    AddressFamily, RecvFlags, SendFlags, SocketAddrAny, SocketFlags, SocketType, ipproto,
+    socketpair, sockopt,
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::task::JoinHandle;
 
 use super::descriptors::{
     SPARE, WANTING, descriptor_limit, pause_after, until_free, wait_for_room,
@@ -40,6 +43,10 @@ pub struct Listener {
     is_tcp: bool,
     /// Do clients inherit from an inherited socket that close(2) waits, or resets the connection (SO_LINGER, socket(7))?
     lingers: bool,
+    /// Has the socket no O_NONBLOCK? It is another process's then, whose flags are not changed.
+    is_blocking: bool,
+    /// An accept4(2) under way on a thread that may wait, of a blocking socket.
+    accepting: Option<JoinHandle<Accepted>>,
     gate: Gate,
     /// The limit of descriptors, if nobody in this process changes the limit.
     limit: Option<u64>,
@@ -63,6 +70,8 @@ pub struct Listener {
 /// accept4(2) sets both at once: a program started in between inherits nothing.
 const ACCEPTED: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 
+type Accepted = Result<(OwnedFd, Option<SocketAddrAny>), Errno>;
+
 #[derive(Debug)]
 enum Socket {
     Waiting(OwnedFd),
@@ -71,6 +80,23 @@ enum Socket {
     Sorted(Flows),
     /// The UDP socket belongs to the first peer now.
     Given,
+}
+
+impl Socket {
+    /// The socket, registered with the runtime that accepts.
+    fn registered(&mut self) -> Result<&AsyncFd<OwnedFd>, OpenError> {
+        *self = match std::mem::replace(self, Socket::Given) {
+            // Registered as late as this, since the listener may have been made outside a runtime.
+            Socket::Waiting(fd) => watch(fd, Interest::READABLE)
+                .map(Socket::Registered)
+                .map_err(|error| OpenError::new("accept", error))?,
+            socket => socket,
+        };
+        match self {
+            Socket::Registered(fd) => Ok(fd),
+            _ => Err(OpenError::said("accept", "this UDP socket has its peer already")),
+        }
+    }
 }
 
 impl Listener {
@@ -88,6 +114,8 @@ impl Listener {
             kind,
             is_tcp,
             lingers,
+            is_blocking: false,
+            accepting: None,
             gate: Gate::of(options.ranges()),
             limit: None,
             has_flows: kind == SocketType::DGRAM && options.is_on(Opt::Fork),
@@ -105,6 +133,11 @@ impl Listener {
     /// Each datagram is a peer's only one.
     pub(crate) fn of_datagrams(self) -> Self {
         Self { has_single_datagrams: true, ..self }
+    }
+
+    /// The socket has no O_NONBLOCK.
+    pub(crate) fn blocking(self) -> Self {
+        Self { is_blocking: true, ..self }
     }
 
     pub(crate) fn at(mut self, address: String) -> Self {
@@ -203,21 +236,6 @@ impl Listener {
         accepted.map_err(|error| error.at(&self.gate.address))
     }
 
-    /// The socket, registered with the runtime that accepts.
-    fn registered(&mut self) -> Result<&AsyncFd<OwnedFd>, OpenError> {
-        self.socket = match std::mem::replace(&mut self.socket, Socket::Given) {
-            // Registered as late as this, since the listener may have been made outside a runtime.
-            Socket::Waiting(fd) => watch(fd, Interest::READABLE)
-                .map(Socket::Registered)
-                .map_err(|error| OpenError::new("accept", error))?,
-            socket => socket,
-        };
-        match &self.socket {
-            Socket::Registered(fd) => Ok(fd),
-            _ => Err(OpenError::said("accept", "this UDP socket has its peer already")),
-        }
-    }
-
     async fn stream(&mut self) -> Result<End, OpenError> {
         // Kept in the listener: a caller that stops waiting for room does not lose the client.
         if self.waiting.is_none() {
@@ -258,9 +276,13 @@ impl Listener {
     async fn next_client(&mut self) -> Result<(OwnedFd, Peer), OpenError> {
         let mut failures = 0;
         loop {
-            let fd = self.registered()?;
+            let fd = self.socket.registered()?;
             let mut ready = fd.readable().await.map_err(|error| OpenError::new("accept", error))?;
-            match rustix::net::acceptfrom_with(fd.get_ref(), ACCEPTED) {
+            let accepted = match self.is_blocking {
+                false => rustix::net::acceptfrom_with(fd.get_ref(), ACCEPTED),
+                true => accept_on_a_thread(fd.get_ref(), &mut self.accepting).await,
+            };
+            match accepted {
                 Ok((client, address)) => {
                     let peer = Peer::of_socket(address, &client);
                     if !self.gate.is_stranger(&peer) {
@@ -292,10 +314,11 @@ impl Listener {
         }
     }
 
-    /// The same socket for another thread; `None` for datagrams, or without a descriptor for that. The name in the file system
+    /// The same socket for another thread; `None` for datagrams and blocking sockets, or without a descriptor for that. The name in the file system
     /// stays with this listener, which has to outlive the other.
     pub(crate) fn second(&self) -> Option<Self> {
-        let fd = self.fd().filter(|_| self.kind != SocketType::DGRAM)?;
+        let is_sharable = self.kind != SocketType::DGRAM && !self.is_blocking;
+        let fd = self.fd().filter(|_| is_sharable)?;
         Some(Self {
             _made: None,
             socket: Socket::Waiting(fd.try_clone_to_owned().ok()?),
@@ -306,6 +329,7 @@ impl Listener {
             name: self.name.clone(),
             handshake: self.handshake.clone(),
             waiting: None,
+            accepting: None,
             ..*self
         })
     }
@@ -314,7 +338,7 @@ impl Listener {
     /// left to the listener that this is the [`second`](Self::second) of. `None` once the socket fails for good.
     pub(crate) async fn spare<P>(&mut self, place: impl Fn() -> Option<P>) -> Option<(End, P)> {
         loop {
-            let fd = self.registered().ok()?;
+            let fd = self.socket.registered().ok()?;
             let mut ready = fd.readable().await.ok()?;
             // It listens no more, and says so for ever.
             if ready.ready().is_read_closed() {
@@ -440,7 +464,7 @@ impl Listener {
     async fn first_peer(&mut self) -> Result<(OwnedFd, SocketAddr), OpenError> {
         let fail = |errno: Errno| OpenError::new("receive", errno);
         let peer = loop {
-            let fd = self.registered()?;
+            let fd = self.socket.registered()?;
             let mut ready =
                 fd.readable().await.map_err(|error| OpenError::new("receive", error))?;
             let mut nothing = [0; 1];
@@ -451,7 +475,7 @@ impl Listener {
                     if !self.gate.is_stranger(&Peer::from(sender)) {
                         break sender;
                     }
-                    let fd = self.registered()?;
+                    let fd = self.socket.registered()?;
                     rustix::net::recv(fd.get_ref(), &mut nothing, RecvFlags::empty())
                         .map_err(fail)?;
                     tokio::task::yield_now().await;
@@ -533,6 +557,31 @@ fn received(
             Err(errno) => return Err(errno),
         }
     }
+}
+
+/// Takes the next client of a blocking socket, without waiting here: accept4(2) has no flag for that, and waits if another
+/// process takes the client that poll(2) saw. Then a thread waits for the next client, also after the listener is dropped.
+async fn accept_on_a_thread(
+    socket: &OwnedFd,
+    under_way: &mut Option<JoinHandle<Accepted>>,
+) -> Accepted {
+    let accepting = match under_way {
+        Some(accepting) => accepting,
+        None => {
+            let mut asked = [PollFd::new(socket, PollFlags::IN)];
+            // The runtime remembers readiness until it is told otherwise.
+            if poll(&mut asked, Some(&Timespec::default()))? == 0 {
+                return Err(Errno::AGAIN);
+            }
+            let socket = rustix::io::fcntl_dupfd_cloexec(socket, 3)?;
+            let accept = move || rustix::net::acceptfrom_with(&socket, ACCEPTED);
+            under_way.insert(tokio::task::spawn_blocking(accept))
+        }
+    };
+    let accepted = accepting.await;
+    *under_way = None;
+    // A runtime that ends takes on no more work.
+    accepted.unwrap_or(Err(Errno::INTR))
 }
 
 /// Errors of accept(2) behind which another call may succeed.
