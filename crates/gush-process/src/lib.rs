@@ -108,6 +108,18 @@ pub fn restore_sigpipe() {
     signal::restore_sigpipe();
 }
 
+/// Gives SIGCHLD its default action, for this process and the programs that it starts. If the parent ignored the signal, the
+/// kernel would keep no exit status: wait(2) of a child fails with `ECHILD`.
+///
+/// ```
+/// gush_process::restore_sigchld();
+/// assert!(std::process::Command::new("true").status()?.success());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn restore_sigchld() {
+    signal::restore_sigchld();
+}
+
 /// Was standard input (0), output (1) or error (2) closed when the process started?
 ///
 /// Rust's start-up code opens /dev/null in place of a closed descriptor, and bytes written there are

@@ -40,6 +40,7 @@ pub fn command() -> clap::Command {
 
 /// Runs `doctor` with `words`, the arguments after the command's name.
 pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
+    gush_process::restore_sigchld();
     let Doctor { paths, json } = match args::parse::<Doctor>(command(), words, "gush doctor") {
         Ok(doctor) => doctor,
         Err(status) => return status,

@@ -81,6 +81,7 @@ pub fn command() -> clap::Command {
 
 /// Runs `lab` with `words`, the arguments after the command's name.
 pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
+    gush_process::restore_sigchld();
     let Lab { tour, part } = match args::parse::<Chosen>(command(), words, "gush lab") {
         Ok(Chosen::Suite(suite, matches)) => return suites::run(suite, &matches),
         Ok(Chosen::Once(matches)) => return once::run(&matches),

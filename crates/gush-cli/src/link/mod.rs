@@ -36,6 +36,7 @@ pub fn command() -> clap::Command {
 
 /// Runs `link` with `words`, the arguments after the command's name.
 pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
+    gush_process::restore_sigchld();
     let words = from_socat::as_one_word(words.collect());
     let parsed = words.iter().cloned().map(standard_streams);
     let mut options: Options = match args::parse(command(), parsed, "gush link") {

@@ -114,6 +114,7 @@ fn wrapped(options: &Options, talker: &Talker) -> Result<ExitCode, Status> {
 }
 
 fn start(options: &Options) -> io::Result<Child> {
+    gush_process::restore_sigchld();
     let mut command = Command::new(&options.command[0]);
     command.args(&options.command[1..]).stdin(Stdio::piped()).stdout(Stdio::piped());
     // Our signals are blocked for a thread of ours, and a mask would be inherited.

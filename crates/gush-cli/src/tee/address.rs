@@ -36,6 +36,7 @@ impl Remote {
             return Err(format!("{name}: {}", super::IS_SOURCE));
         }
         let started = |error: io::Error| crate::talk::os_text(&error);
+        gush_process::restore_sigchld();
         let mut command = Command::new("/proc/self/exe");
         // Standard output is inherited: an address may name it, as `-` does.
         command

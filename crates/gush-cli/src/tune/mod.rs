@@ -56,6 +56,7 @@ pub fn command() -> clap::Command {
 
 /// Runs `tune` with `words`, the arguments after the command's name.
 pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
+    gush_process::restore_sigchld();
     let options: Options = match args::parse(command(), words, "gush tune") {
         Ok(options) => options,
         Err(status) => return status,

@@ -6,6 +6,7 @@ mod common;
 mod closed_ends;
 mod denied_calls;
 mod help;
+mod ignored_children;
 mod leases;
 mod profile;
 mod remedies;
