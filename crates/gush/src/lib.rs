@@ -162,7 +162,7 @@ pub use reread::digest_of;
 pub use reread::first_difference;
 pub use rustix::event::PollFlags;
 pub use rustix::io::Errno;
-pub use socket::{end_writing, send_kept, set_peek_offset, unacknowledged_bytes};
+pub use socket::{end_writing, send_kept, set_peek_offset, unacknowledged_bytes, untaken_bytes};
 #[cfg(feature = "faults")]
 pub use sys::faults;
 pub use sys::{Call, Counts};

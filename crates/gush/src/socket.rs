@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use crate::sys::socket;
+use crate::sys::{pipe, socket};
 
 /// How many bytes were written to a socket that the peer has not acknowledged (TCP: SIOCOUTQ, tcp(7)), or has not read
 /// (Unix sockets, with what the kernel needs to keep them). An end of data sent on a TCP connection counts as
@@ -22,6 +22,27 @@ use crate::sys::socket;
 /// ```
 pub fn unacknowledged_bytes(fd: &impl AsFd) -> std::io::Result<u64> {
     Ok(socket::unacknowledged_bytes(fd.as_fd())?)
+}
+
+/// How many of the bytes written to `fd` its reader has not taken: [`unacknowledged_bytes`] of a
+/// socket, those still to leave a terminal (`TIOCOUTQ`, ioctl_tty(2)), those in a pipe (`FIONREAD`).
+/// `None` where the kernel keeps no such count.
+///
+/// While nothing is written, another answer than the last one shows that the reader is alive,
+/// although there is no room for more yet. A Unix socket counts whole messages.
+///
+/// ```
+/// use std::io::{Read, Write};
+/// let (mut reader, mut writer) = std::io::pipe()?;
+/// writer.write_all(b"slowly")?;
+/// assert_eq!(gush::untaken_bytes(&writer), Some(6));
+/// reader.read_exact(&mut [0])?;
+/// assert_eq!(gush::untaken_bytes(&writer), Some(5));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn untaken_bytes(fd: &impl AsFd) -> Option<u64> {
+    let fd = fd.as_fd();
+    socket::unacknowledged_bytes(fd).or_else(|_| pipe::unread_bytes(fd)).ok()
 }
 
 /// Ends the writing direction of a socket (shutdown(2)); the peer has an end of data behind the last byte.

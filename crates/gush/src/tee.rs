@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::SeekFrom;
@@ -167,7 +167,8 @@ impl<'a> Tee<'a> {
     }
 
     /// Loses a target that holds others back for so long without taking a byte; its failure is `ETIMEDOUT`. Nobody is
-    /// held back where all remaining targets lack room.
+    /// held back where all remaining targets lack room. A reader that takes bytes out of a socket's or pipe's buffer
+    /// ([`untaken_bytes`](crate::untaken_bytes)) takes some, also while there is no room for more.
     ///
     /// ```
     /// use std::time::Duration;
@@ -424,11 +425,14 @@ impl<'a> Tee<'a> {
         });
         // The sooner of the two: the canceller is asked, or a stall has lasted long enough.
         let slice = wait::longest(self.cancel.is_some()).into_iter().chain(stalls.left()).min();
+        let began = Instant::now();
         waiter.for_any(&mut polled, slice).map_err(|errno| Fault {
             call: Call::Poll,
             side: Side::Source,
             errno,
         })?;
+        let late = slice.and_then(|slice| began.elapsed().checked_sub(slice));
+        stalls.leave_out(late.unwrap_or_default());
         for (who, fd) in sides.into_iter().zip(&polled) {
             if !fd.revents().is_empty() {
                 fan.wake(who);
@@ -440,7 +444,8 @@ impl<'a> Tee<'a> {
         let live = numbers(fan).filter(|&target| fan.is_live(target)).count();
         // Where all stall nobody holds the others back: they may share one stopped terminal.
         let holds_back = stalls.stalled() < live;
-        stalls.over(&mut |target| {
+        let untaken = |target| crate::untaken_bytes(&fds.targets[usize::from(target)]);
+        stalls.over(untaken, &mut |target| {
             if holds_back {
                 let (call, side) = (Call::Poll, Side::Target);
                 fan.fail(target, Fault { call, side, errno: Errno::TIMEDOUT });

@@ -508,6 +508,36 @@ fn a_target_that_takes_a_little_now_and_then_is_not_lost() {
     feeder.join().expect("no panic").expect("all was taken");
 }
 
+/// A pipe has no room for more before a whole page of it was read (pipe(7)).
+#[test]
+fn a_target_whose_reader_empties_its_pipe_byte_by_byte_is_not_lost() {
+    let stall = std::time::Duration::from_millis(300);
+    for backlog_bytes in [0, 4096] {
+        let data = pattern(3_000_000);
+        let (source, feeder) = fed(&data);
+        let (mut drop_by_drop, slow) = std::io::pipe().expect("a pipe");
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let report = thread::scope(|scope| {
+            let (source, file) = (&source, file.as_file());
+            let tee = scope.spawn(move || {
+                let tee = Tee::new(source).to(&slow).to(file).most_stall(stall);
+                tee.backlog_bytes(backlog_bytes).run()
+            });
+            let mut seen = vec![0; 4000];
+            for piece in seen.chunks_mut(50) {
+                drop_by_drop.read_exact(piece).expect("bytes");
+                thread::sleep(stall / 20);
+            }
+            let mut rest = vec![0; data.len() - seen.len()];
+            drop_by_drop.read_exact(&mut rest).expect("not lost");
+            assert!([seen, rest].concat() == data, "other bytes arrived");
+            tee.join().expect("no panic").expect("the source ends")
+        });
+        assert_eq!(report.failed().count(), 0);
+        feeder.join().expect("no panic").expect("all was taken");
+    }
+}
+
 #[test]
 fn more_targets_than_have_a_number_are_refused_before_a_byte_is_taken() {
     let null = File::create("/dev/null").expect("/dev/null");
