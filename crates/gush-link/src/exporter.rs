@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gush::{Doing, Errno};
+use gush_net::within;
 use rustix::net::SocketType;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
 use crate::ledger::Ledger;
@@ -83,7 +84,7 @@ pub(crate) async fn answer(listener: TcpListener, ledger: Arc<Ledger>) {
                 let answered = Arc::clone(&is_answered);
                 let task = tokio::spawn(async move {
                     let exchange = exchange(stream, &ledger, &answered);
-                    if let Ok(Err(error)) = timeout(PATIENCE, exchange).await {
+                    if let Ok(Err(error)) = within(PATIENCE, exchange).await {
                         debug!(%error, "a scrape of the metrics failed");
                     }
                 });

@@ -12,7 +12,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use gush::Rate;
-use gush_net::{Conduit, Counts, Ended, Error, Passed, Patience, Totals, Unsent, Used, Way};
+use gush_net::{
+    Conduit, Counts, Ended, Error, Passed, Patience, Totals, Unsent, Used, Way, within,
+};
 use gush_process::with_unit;
 use rustix::event::PollFlags;
 use rustix::fs::{Dev, FileType};
@@ -20,7 +22,6 @@ use rustix::io::ioctl_fionread;
 use rustix::net::sockopt;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
 use crate::ends::{self, Name};
@@ -212,7 +213,8 @@ impl<'a> Life<'a> {
         let moved = || Way::ALL.map(|way| self.counts.delivered_bytes(way));
         let (mut before, mut was_held) = (moved(), has_full_copy());
         loop {
-            sleep(rest).await;
+            // Not a sleep: what came while the process was stopped is moved before anybody looks.
+            let _ = within(rest, pending::<()>()).await;
             let (now, is_held) = (moved(), has_full_copy());
             let is_empty = Way::ALL.iter().all(|&way| self.counts.in_flight_bytes(way) == 0);
             if now == before && is_empty && !is_held && !was_held {

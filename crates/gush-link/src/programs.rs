@@ -8,11 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gush_net::Conduit;
-use gush_net::{Error, Options, Relay, Totals, Way};
+use gush_net::{Error, Options, Relay, Totals, Way, within};
 use gush_process::with_unit;
 use rustix::event::PollFlags;
 use tokio::sync::watch;
-use tokio::time::timeout;
 
 use crate::ends::Name;
 use crate::open::input::{Input, Unread};
@@ -43,7 +42,7 @@ pub(crate) async fn finish_of(
     }
     let finished = match limit {
         None => keeper.finished().await,
-        Some(limit) => match timeout(limit, keeper.finished()).await {
+        Some(limit) => match within(limit, keeper.finished()).await {
             Ok(finished) => finished,
             Err(_) => {
                 let limit = with_unit(limit);
@@ -118,7 +117,7 @@ pub(crate) async fn relayed(
         relay.prove_end(to(at).opposite(), async move {
             let is_proper = match exit {
                 Some(mut exit) => {
-                    let exited = timeout(EXIT_WAIT, exit.wait_for(Option::is_some)).await;
+                    let exited = within(EXIT_WAIT, exit.wait_for(Option::is_some)).await;
                     // One that goes on without its output is judged by its exit later.
                     let exited = exited.ok().and_then(Result::ok);
                     exited.is_none_or(|succeeded| *succeeded != Some(false))
@@ -144,7 +143,7 @@ pub(crate) async fn relayed(
                 let Some(at) = gone_program(&error).filter(|at| ends[*at].keeper.process().is_some()) else {
                     return Err(error);
                 };
-                let exited = timeout(EXIT_WAIT, ends[at].keeper.finished()).await;
+                let exited = within(EXIT_WAIT, ends[at].keeper.finished()).await;
                 // Its failure is the cause, and the error of the relay tells it.
                 if exited.as_ref().is_ok_and(|exited| !has_succeeded(exited)) {
                     return Err(error);

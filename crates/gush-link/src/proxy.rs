@@ -298,7 +298,7 @@ fn unix_name(field: &[u8; 108]) -> Option<UnixName> {
 /// # Errors
 /// [`ProxyError`]: the connection is of no use then.
 pub async fn accept(socket: BorrowedFd<'_>, limit: Duration) -> Result<Header, ProxyError> {
-    tokio::time::timeout(limit, receive(socket)).await.unwrap_or(Err(ProxyError::Late(limit)))
+    gush_net::within(limit, receive(socket)).await.unwrap_or(Err(ProxyError::Late(limit)))
 }
 
 async fn receive(socket: BorrowedFd<'_>) -> Result<Header, ProxyError> {

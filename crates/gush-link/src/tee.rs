@@ -223,12 +223,18 @@ fn write_now(mut file: &File, bytes: &[u8]) -> io::Result<usize> {
 }
 
 fn wait_for_room(file: &File, most: Duration) -> io::Result<()> {
-    let until = Instant::now() + most;
+    let (mut until, mut untaken) = (Instant::now() + most, gush::untaken_bytes(file));
     loop {
         let left = until.saturating_duration_since(Instant::now());
         let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
         match poll(&mut [PollFd::new(file, PollFlags::OUT)], Some(&left)) {
             Ok(0) => {
+                let before = std::mem::replace(&mut untaken, gush::untaken_bytes(file));
+                // A reader that takes less than makes room takes something.
+                if untaken != before {
+                    until = Instant::now() + most;
+                    continue;
+                }
                 let why = format!("its reader took nothing for {}", with_unit(most));
                 return Err(io::Error::new(io::ErrorKind::TimedOut, why));
             }
@@ -270,6 +276,24 @@ mod tests {
         let failure = tee.failure().expect("there is no reader");
         assert!(failure.ends_with("write: its reader took nothing for 20 ms"), "{failure}");
         assert!(!tee.is_full());
+    }
+
+    /// A pipe has no room for more before a whole page of it was read (pipe(7)).
+    #[test]
+    fn a_reader_that_makes_no_room_for_a_while_ends_no_copy() {
+        let (_dir, path) = fifo();
+        let mut slow = reader(&path);
+        let file = Tee::append_to(&path).unwrap().0.file.try_clone().unwrap();
+        let tee = Tee::of(&path, file, Duration::from_millis(300));
+        tee.write(&vec![7; 1 << 20]);
+        for _ in 0..80 {
+            slow.read_exact(&mut [0; 50]).unwrap();
+            thread::sleep(Duration::from_millis(10));
+        }
+        let rest = thread::spawn(move || slow.read_exact(&mut vec![0; (1 << 20) - 4000]));
+        tee.finish(|| false);
+        assert_eq!(tee.failure(), None);
+        rest.join().unwrap().unwrap();
     }
 
     #[test]

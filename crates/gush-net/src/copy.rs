@@ -102,15 +102,16 @@ where
     let mut silence = Silence::default();
     let ended = poll_fn(|cx| {
         let absent = |call, side| Failure::Call(call, side, gush::Errno::BADF.into());
-        let Some(source) = source.source() else {
+        let Some(from) = source.source() else {
             return Poll::Ready(Err(absent("read", Side::Source)));
         };
-        let Some(target) = target.target() else {
+        let Some(to) = target.target() else {
             return Poll::Ready(Err(absent("write", Side::Target)));
         };
         flow.begin_poll();
         // No end is passed on: as tokio's `copy` does, the caller may have more to write.
-        let flowed = flow.poll(cx, &mut Sides { source, target }, options, PassedEnd::Not);
+        let mut sides = Sides { source: from, target: to };
+        let flowed = flow.poll(cx, &mut sides, options, PassedEnd::Not);
         if flowed.is_ready() {
             return flowed.map_ok(|()| Ended::Closed);
         }
@@ -118,7 +119,9 @@ where
         if flow.is_throttled() {
             silence.restart();
         }
-        silence.poll(cx, flow.activity(), options.idle).map(|()| Ok(Ended::Idle))
+        silence
+            .poll(cx, flow.activity(), options.idle, || [target.untaken_bytes(), 0])
+            .map(|()| Ok(Ended::Idle))
     });
     let ended = ended.await;
     let (forward, back) = (flow.passed(), Passed::default());

@@ -61,4 +61,5 @@ pub use gush;
 pub use options::Options;
 pub use part::{Patience, Unsent, Used};
 pub use relay::{Relay, copy_bidirectional, relay};
+pub use silence::within;
 pub use stream::Layer;

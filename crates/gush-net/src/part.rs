@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::conduit::Conduit;
+use crate::silence::within;
 
 /// The first and the longest pause between two looks at a socket's unacknowledged bytes: no event tells of an
 /// acknowledgement. Each pause is twice the one before, also while bytes arrive: a thousand connections looked at
@@ -266,7 +267,15 @@ async fn see_off(end: &mut Conduit, used: Used, patience: Patience) -> Result<()
         pause = (pause * 2).min(LOOKS[1]);
         if ended {
             sleep(wait).await;
-        } else if let Ok(came) = timeout(wait, poll_fn(|cx| poll_dropped(end, cx))).await {
+            continue;
+        }
+        let came = poll_fn(|cx| poll_dropped(end, cx));
+        let came = match bytes {
+            // The patience ends with this wait, and not without a look at what has come.
+            0 => within(wait, came).await,
+            _ => timeout(wait, came).await,
+        };
+        if let Ok(came) = came {
             (ended, heard) = (came? == Came::End, Instant::now());
         }
     }

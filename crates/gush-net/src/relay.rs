@@ -388,7 +388,7 @@ impl Relay {
         };
         let activity = self.forward.activity() + self.back.activity();
         self.silence
-            .poll(cx, activity, limit)
+            .poll(cx, activity, limit, || [ends.b.untaken_bytes(), ends.a.untaken_bytes()])
             .map(|()| self.result(ended, |way| ends.has_more(way)))
     }
 

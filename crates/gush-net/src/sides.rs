@@ -142,6 +142,15 @@ impl<'a, E: ?Sized> Opened<'a, E> {
         }
     }
 
+    /// The written bytes that the reader has not taken, as far as the kernel counts them.
+    pub(crate) fn untaken_bytes(&self) -> u64 {
+        let fd = match self {
+            Opened::Stream(stream) => stream.both.write_fd().or_else(|| stream.both.socket()),
+            _ => self.write_tap().and_then(Tap::open_fd),
+        };
+        fd.and_then(|fd| gush::untaken_bytes(&fd)).unwrap_or(0)
+    }
+
     /// At most so many bytes have come by now, and wait to be read.
     pub(crate) fn received_bytes(&self) -> u64 {
         match self {

@@ -1,49 +1,106 @@
-//! The limit on how long nothing may move.
+//! The limit on how long nothing may move, and other limits that no timer alone decides.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::time::{Instant, Sleep};
+use tokio::time::error::Elapsed;
+use tokio::time::{Instant, Sleep, timeout};
+
+/// How long events may still come once a timer has fired. A process that was stopped sees the timer
+/// first: SIGCONT ends epoll_wait(2) with EINTR (signal(7)), and what came meanwhile is reported by
+/// the next call.
+const LAST_TRY: Duration = Duration::from_millis(10);
+/// The first look at what the readers have not taken comes after this part of the limit: an earlier
+/// one would wake busy relays too often, and a later one would let dead readers live longer.
+const FIRST_LOOK: u32 = 4;
+
+/// Waits for `work`, at most for `limit`, as [`tokio::time::timeout`] does; but an event that had
+/// come by then counts, also where the process was stopped (SIGSTOP) until the limit was over.
+///
+/// # Errors
+/// The work is not done in time.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// use std::{future::pending, time::Duration};
+/// let limit = Duration::from_millis(1);
+/// assert_eq!(gush_net::within(limit, async { 7 }).await, Ok(7));
+/// assert!(gush_net::within(limit, pending::<()>()).await.is_err());
+/// # }
+/// ```
+pub async fn within<F: Future>(limit: Duration, work: F) -> Result<F::Output, Elapsed> {
+    let mut work = std::pin::pin!(work);
+    if let Ok(done) = timeout(limit, work.as_mut()).await {
+        return Ok(done);
+    }
+    timeout(LAST_TRY, work).await
+}
+
+/// The bytes that the readers of both directions have not taken.
+pub(crate) type Untaken = [u64; 2];
 
 /// A timer that a busy relay never touches: when it fires, the last activity decides.
 #[derive(Debug, Default)]
 pub(crate) struct Silence {
     seen: u64,
     since: Option<Instant>,
+    /// At the last look, none of which came before the last activity.
+    untaken: Option<Untaken>,
+    /// The limit is over, and the ends have until then for their events.
+    last_try: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Silence {
-    /// Ready when `activity` has not changed for as long as `limit`.
+    /// Ready when `activity` has not changed for as long as `limit`, and neither have the bytes that
+    /// are `untaken`: a reader that takes some lives, although there is no room for more yet.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
         activity: u64,
         limit: Option<Duration>,
+        untaken: impl Fn() -> Untaken,
     ) -> Poll<()> {
         let Some(limit) = limit else { return Poll::Pending };
-        let since = match self.since {
-            Some(since) if activity == self.seen => since,
-            _ => Instant::now(),
-        };
-        (self.seen, self.since) = (activity, Some(since));
-        // A limit beyond the clock is none.
-        let Some(end) = since.checked_add(limit) else { return Poll::Pending };
-        // One timer for the whole silence: moving it at every message would cost as much as the message.
-        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end)));
-        // A shorter limit holds from now on; a longer one is seen to when the timer fires.
-        if timer.deadline() > end {
-            timer.as_mut().reset(end);
+        if activity != self.seen || self.since.is_none() {
+            (self.seen, self.untaken, self.last_try) = (activity, None, None);
+            self.since = Some(Instant::now());
         }
         loop {
+            let since = *self.since.get_or_insert_with(Instant::now);
+            // A limit beyond the clock is none.
+            let Some(end) = since.checked_add(limit) else { return Poll::Pending };
+            let due = match (self.untaken, self.last_try) {
+                (None, _) => since + limit / FIRST_LOOK,
+                (_, Some(last_try)) => last_try,
+                (Some(_), None) => end,
+            };
+            // One timer for the whole silence: moving it at every message would cost as much as the message.
+            let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
+            // A shorter limit holds from now on; a longer one is seen to when the timer fires.
+            if timer.deadline() > due {
+                timer.as_mut().reset(due);
+            }
             ready!(timer.as_mut().poll(cx));
             // Fired early, because bytes have moved since it was set: it is set anew.
-            if timer.deadline() >= end {
-                return Poll::Ready(());
+            if timer.deadline() < due {
+                timer.as_mut().reset(due);
+                continue;
             }
-            timer.as_mut().reset(end);
+            let (now, left) = (Instant::now(), untaken());
+            let late = now.saturating_duration_since(due);
+            match self.untaken.replace(left) {
+                // Nobody knows when the last of these bytes was taken.
+                None if left != [0; 2] => self.since = Some(now),
+                None => {}
+                Some(before) if before != left => (self.since, self.last_try) = (Some(now), None),
+                Some(_) if self.last_try.is_some() => return Poll::Ready(()),
+                // The process was stopped, perhaps with its peers, as in a paused container.
+                Some(_) if late > limit / FIRST_LOOK => self.since = Some(now),
+                Some(_) => self.last_try = Some(now + LAST_TRY),
+            }
         }
     }
 
@@ -52,5 +109,44 @@ impl Silence {
         self.since = None;
         // It belongs to the runtime of the last run, which may be gone.
         self.timer = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::task::Waker;
+
+    use tokio::time::advance;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(8);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_takes_nothing_is_left_soon_after_the_limit() {
+        for (untaken, longest) in [([0, 0], LIMIT), ([0, 7], LIMIT + LIMIT / FIRST_LOOK)] {
+            let (mut silence, begun) = (Silence::default(), Instant::now());
+            poll_fn(|cx| silence.poll(cx, 1, Some(LIMIT), || untaken)).await;
+            let waited = begun.elapsed();
+            let longest = longest + 2 * LAST_TRY;
+            assert!((LIMIT..longest).contains(&waited), "{untaken:?}: {waited:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_of_a_stop_is_no_silence() {
+        let (mut silence, mut cx) = (Silence::default(), Context::from_waker(Waker::noop()));
+        let mut is_over = || silence.poll(&mut cx, 1, Some(LIMIT), || [0; 2]).is_ready();
+        assert!(!is_over());
+        advance(LIMIT / 2).await;
+        assert!(!is_over());
+        // Nobody polls meanwhile.
+        advance(9 * LIMIT).await;
+        assert!(!is_over(), "the process was stopped");
+        advance(LIMIT).await;
+        assert!(!is_over(), "events may still come");
+        advance(LAST_TRY).await;
+        assert!(is_over());
     }
 }

@@ -142,13 +142,19 @@ impl<'a> Tap<'a> {
 
     #[inline]
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        match &self.watch {
+        self.open_fd().expect("nothing is written after its end")
+    }
+
+    /// The descriptor, unless the end of the data has closed it.
+    #[inline]
+    pub(crate) fn open_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(match &self.watch {
             Watch::Tcp(stream) => stream.as_fd(),
             Watch::Unix(stream) => stream.as_fd(),
             Watch::Lent(descriptor) => descriptor.fd(),
-            Watch::Slot(slot) => slot.as_ref().expect("nothing is written after its end").fd(),
+            Watch::Slot(slot) => slot.as_ref()?.fd(),
             Watch::Always(fd) => *fd,
-        }
+        })
     }
 
     /// Makes one call, unless the descriptor is known not to be ready.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::common::link::{Running, ask, echo, server};
 use crate::common::{gush, noise};
+use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -97,6 +98,67 @@ fn a_side_that_never_ends_is_ended_by_the_linger_limit() {
     let (status, _, said) = link.finish();
     assert!(status.success());
     assert_eq!(record(&said)["ended"], "lingered");
+}
+
+/// As by Ctrl-Z, or in a paused container: once the link goes on, the limit is over, and bytes wait.
+#[test]
+fn a_stop_longer_than_the_limit_ends_no_connection_whose_bytes_wait() {
+    for limit in ["-T", "-t"] {
+        let (speak, speaks) = std::sync::mpsc::channel::<()>();
+        let speaks = std::sync::Mutex::new(speaks);
+        let target = server(move |mut stream| {
+            let mut heard = [0; 8];
+            stream.read_exact(&mut heard).unwrap();
+            stream.write_all(b"answer").unwrap();
+            while speaks.lock().unwrap().recv().is_ok() {
+                stream.write_all(b"more").unwrap();
+            }
+        });
+        let link = Running::start(&[limit, "0.5", ONCE, &format!("tcp:{target}")]);
+        let mut client = link.client();
+        let stopped = |meanwhile: &mut dyn FnMut()| {
+            link.signal(Signal::STOP);
+            thread::sleep(Duration::from_millis(700));
+            meanwhile();
+            link.signal(Signal::CONT);
+        };
+        let question = || (&client).write_all(b"question").unwrap();
+        // With -t the limit counts once one side has ended.
+        match limit {
+            "-T" => stopped(&mut || question()),
+            _ => {
+                question();
+                client.shutdown(Shutdown::Write).unwrap();
+            }
+        }
+        let mut heard = [0; 6];
+        client.read_exact(&mut heard).expect("the link lives");
+        for _ in 0..3 {
+            stopped(&mut || speak.send(()).unwrap());
+            client.read_exact(&mut heard[..4]).expect("the link lives");
+        }
+        drop(speak);
+        client.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(client.read(&mut heard).unwrap(), 0);
+        assert!(link.finish().0.success());
+    }
+}
+
+#[test]
+fn a_stop_longer_than_its_limit_refuses_no_proxy_header_that_waits() {
+    let limited = ["-T", "0.5", "--proxy-protocol", "accept", ONCE];
+    let link = Running::start(&[&limited[..], &[&format!("tcp:{}", echo())]].concat());
+    let mut client = link.client();
+    link.says("connected");
+    // The link waits for the header by then.
+    thread::sleep(Duration::from_millis(200));
+    link.signal(Signal::STOP);
+    thread::sleep(Duration::from_millis(700));
+    client.write_all(b"PROXY UNKNOWN\r\nquestion").unwrap();
+    link.signal(Signal::CONT);
+    let mut heard = [0; 8];
+    client.read_exact(&mut heard).expect("the link lives");
+    assert_eq!(&heard, b"question");
 }
 
 #[test]

@@ -360,7 +360,7 @@ fn begin_connect(fd: &OwnedFd, to: &impl SocketAddrArg) -> Result<bool, Errno> {
 pub(super) async fn connected(fd: OwnedFd, limit: Duration) -> io::Result<OwnedFd> {
     if !is_writable(&fd)? {
         let waiting = watch(fd.as_fd(), Interest::WRITABLE)?;
-        match tokio::time::timeout(limit, waiting.writable()).await {
+        match gush_net::within(limit, waiting.writable()).await {
             Ok(ready) => ready?.retain_ready(),
             Err(_) => return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT)),
         }

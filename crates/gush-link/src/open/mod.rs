@@ -288,7 +288,7 @@ impl End {
             }
         };
         // A peer that reads nothing must not hold the connection before it has begun.
-        let sent = tokio::time::timeout(proxy::HEADER_LIMIT, sent).await;
+        let sent = gush_net::within(proxy::HEADER_LIMIT, sent).await;
         sent.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 

@@ -46,7 +46,7 @@ pub(crate) async fn open<L: Language>(
                 .map_err(|error| OpenError::new("connect", error))?,
         };
         let asked = L::ask(&talk, through, credentials.as_ref());
-        tokio::time::timeout(patience, asked).await
+        gush_net::within(patience, asked).await
     };
     match answer {
         Ok(Ok(())) => Ok(End::new(end.conduit, Peer::Other(through.target()))),

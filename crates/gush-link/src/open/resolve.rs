@@ -44,7 +44,7 @@ async fn in_time(
     places: &'static Semaphore,
     look_up: impl FnOnce() -> Result<Vec<SocketAddr>, OpenError> + Send + 'static,
 ) -> Result<Vec<SocketAddr>, OpenError> {
-    match tokio::time::timeout(LIMIT, in_thread(places, look_up)).await {
+    match gush_net::within(LIMIT, in_thread(places, look_up)).await {
         Ok(found) => found.unwrap_or_else(|error| {
             Err(OpenError::new("", error).hinted("a lookup takes a thread of its own (ulimit -u)"))
         }),

@@ -97,7 +97,7 @@ fn tell(stream: &TlsStream<Counted>) {
 impl Handshake for Tls {
     fn shake(&self, conduit: Conduit) -> Shaken<'_> {
         Box::pin(async move {
-            match tokio::time::timeout(self.limit, self.agreed(conduit)).await {
+            match gush_net::within(self.limit, self.agreed(conduit)).await {
                 Ok(Ok(stream)) => {
                     tell(&stream);
                     Ok(stream::conduit(stream))
