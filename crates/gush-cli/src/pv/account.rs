@@ -1,5 +1,6 @@
 //! The state that the moving thread shares with the display: counts, the rate, the end.
 
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -47,6 +48,8 @@ pub struct Account {
     started: Instant,
     stops: Mutex<Stops>,
     first: OnceLock<Duration>,
+    /// A second descriptor of the output, where it is asked whether the reader lives.
+    output: Mutex<Option<OwnedFd>>,
     early: AtomicU8,
     /// The moving thread waits in a call that only a death ends, such as the opening of a FIFO.
     is_held: AtomicBool,
@@ -68,6 +71,7 @@ impl Account {
             started: Instant::now(),
             stops: Mutex::default(),
             first: OnceLock::new(),
+            output: Mutex::default(),
             early: AtomicU8::new(0),
             is_held: AtomicBool::new(false),
             counts_lines,
@@ -109,6 +113,25 @@ impl Account {
     /// Grows with every byte that moves, delivered or left out.
     pub fn stirred_bytes(&self) -> u64 {
         self.bytes().wrapping_add(self.left_out_bytes.load(Ordering::Relaxed))
+    }
+
+    /// The output is asked for its [`untaken_bytes`](Self::untaken_bytes) until [`Self::leave_output`].
+    pub fn watch_output(&self, output: &impl AsFd) {
+        *self.output() = output.as_fd().try_clone_to_owned().ok();
+    }
+
+    /// The output may be closed, and its reader see the end.
+    pub fn leave_output(&self) {
+        *self.output() = None;
+    }
+
+    /// The bytes in the output's buffer, as far as the kernel counts them.
+    pub fn untaken_bytes(&self) -> u64 {
+        self.output().as_ref().and_then(gush::untaken_bytes).unwrap_or(0)
+    }
+
+    fn output(&self) -> MutexGuard<'_, Option<OwnedFd>> {
+        self.output.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From now on the rate holds the transfer back, or does not; the engine's moves tell by their throttle.

@@ -182,7 +182,7 @@ impl Steward {
             screen: Arc::clone(screen),
             is_used,
             control: Control::listen(),
-            stalled_bytes: 0,
+            stalled_bytes: (0, 0),
             stalled_for: Duration::ZERO,
         };
         let has_end = show.reads();
@@ -232,8 +232,8 @@ struct Show {
     screen: Arc<Mutex<Screen>>,
     is_used: bool,
     control: Option<Control>,
-    /// The count of the last change, and how long ago that was.
-    stalled_bytes: u64,
+    /// The bytes moved and those not taken by the readers, at the last change, and how long ago that was.
+    stalled_bytes: (u64, u64),
     stalled_for: Duration,
 }
 
@@ -411,9 +411,12 @@ impl Show {
     /// Has nothing moved for the time of `--stall-timeout`, of which `waited` is the last part?
     fn stalls(&mut self, waited: Duration) -> bool {
         let Some(limit) = self.plan.stall else { return false };
-        let bytes =
-            // Of both sides together: a command that reads and writes nothing yet is at work.
-            self.watched.iter().fold(0_u64, |all, one| all.wrapping_add(one.stirred_bytes()));
+        // Of both sides together: a command that reads and writes nothing yet is at work, and so is a
+        // reader that takes bytes out of a buffer which has no room for more yet.
+        let bytes = self.watched.iter().fold((0_u64, 0_u64), |(moved, untaken), one| {
+            let untaken = untaken.wrapping_add(one.untaken_bytes());
+            (moved.wrapping_add(one.stirred_bytes()), untaken)
+        });
         if bytes != self.stalled_bytes || self.watched.iter().any(|one| one.is_limited()) {
             (self.stalled_bytes, self.stalled_for) = (bytes, Duration::ZERO);
             return false;
@@ -503,7 +506,7 @@ mod tests {
             screen: Arc::new(Mutex::new(Screen::new(wishes(&options), &Talker::new("gush pv")))),
             is_used: false,
             control: None,
-            stalled_bytes: 0,
+            stalled_bytes: (0, 0),
             stalled_for: Duration::ZERO,
         }
     }

@@ -221,6 +221,9 @@ impl<'a> Setting<'a> {
         account: &Arc<Account>,
         output: Output,
     ) -> Moving<'b> {
+        if self.options.stall_timeout.is_some() {
+            account.watch_output(&output);
+        }
         Moving {
             options: self.options,
             files,

@@ -168,6 +168,7 @@ fn move_both(
                 let mut moving = setting.moving(&setting.options.files, into, input);
                 moving.output_name = "the command's input".to_owned();
                 moving.run();
+                into.leave_output();
                 // The command sees the end of its input when the writing end is dropped here.
                 (moving.status, gush_process::reading_end(&moving.output).ok())
             };

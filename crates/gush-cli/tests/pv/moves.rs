@@ -311,6 +311,36 @@ fn a_transfer_that_stalls_ends_with_an_error() {
     drop(input);
 }
 
+/// A pipe has no room for more before a whole page of it was read, nor a socket before a third of its buffer has left.
+#[test]
+fn a_reader_that_takes_bytes_without_making_room_does_not_stall_the_transfer() {
+    let dir = TempDir::new().unwrap();
+    let (pipe, into_pipe) = std::io::pipe().unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    // A small window: a large one is opened again in large steps.
+    rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 16 << 10).unwrap();
+    let into_socket = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let socket = listener.accept().unwrap().0;
+    let readers: [(Box<dyn Read>, Stdio, usize); 2] = [
+        (Box::new(pipe), into_pipe.into(), 50),
+        (Box::new(socket), std::os::fd::OwnedFd::from(into_socket).into(), 5000),
+    ];
+    for (mut reader, output, piece) in readers {
+        let mut command = pv(dir.path(), &["-q", "--stall-timeout", "0.5"]);
+        command.stdin(File::open("/dev/zero").unwrap()).stdout(output).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        drop(command);
+        for _ in 0..70 {
+            reader.read_exact(&mut vec![0; piece]).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(25));
+            assert!(child.try_wait().unwrap().is_none(), "{child:?} has ended");
+        }
+        drop(reader);
+        let output = child.wait_with_output().unwrap();
+        assert!(!said(&output).contains("--stall-timeout"), "{}", said(&output));
+    }
+}
+
 #[test]
 fn a_command_that_stalls_is_ended_and_one_that_writes_is_not() {
     let dir = TempDir::new().unwrap();
