@@ -92,19 +92,21 @@ async fn head(talk: &Talk<'_>) -> Result<Vec<u8>, OpenError> {
     Ok(head)
 }
 
-/// The status code of an answer, and the reason in words. No header of an answer to CONNECT says anything about the bytes
-/// behind (RFC 9110, 9.3.6), so that a header may be wrong.
+/// The status code of an answer, and the reason in words; any blanks may stand between (RFC 9112, 4).
+/// No header of an answer to CONNECT says anything about the bytes behind (RFC 9110, 9.3.6), so that a
+/// header may be wrong.
 fn answer(head: &[u8]) -> Result<(u16, String), OpenError> {
-    let line = head.split_inclusive(|&byte| byte == b'\n').next().unwrap_or_default();
-    let without_headers = [line, b"\r\n"].concat();
-    let no_http =
-        |why| OpenError::said("", format!("the proxy does not answer as an HTTP proxy does{why}"));
-    let mut answer = httparse::Response::new(&mut []);
-    if let Err(error) = answer.parse(&without_headers) {
-        return Err(no_http(format!(": {error}")));
+    let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    let (version, rest) = line.trim().split_once([' ', '\t']).unwrap_or_default();
+    let rest = rest.trim_start();
+    let (code, reason) = rest.split_once([' ', '\t']).unwrap_or((rest, ""));
+    let is_status = matches!(version, "HTTP/1.0" | "HTTP/1.1")
+        && code.len() == 3
+        && code.bytes().all(|byte| byte.is_ascii_digit());
+    match code.parse() {
+        // A stranger's text must not steer the terminal that shows it.
+        Ok(code) if is_status => Ok((code, reason.trim().escape_debug().to_string())),
+        _ => Err(OpenError::said("", "the proxy does not answer as an HTTP proxy does")),
     }
-    let code = answer.code.ok_or_else(|| no_http(String::new()))?;
-    // A stranger's text must not steer the terminal that shows it.
-    let reason = answer.reason.unwrap_or_default().escape_debug().to_string();
-    Ok((code, reason))
 }

@@ -150,12 +150,16 @@ fn an_http_proxy_may_have_any_headers() {
 }
 
 #[test]
-fn an_http_proxy_may_answer_in_part_and_end_its_lines_by_lf() {
+fn an_http_proxy_may_answer_in_part_with_any_blanks_and_end_its_lines_by_lf() {
     let request = "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n";
     for answer in [
         "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\nA: b\r\n\r\nHTTP/1.1 200 OK\r\n\r\nhello",
         "HTTP/1.0 200 OK\nVia: x\n\nhello",
         "HTTP/1.0 200 OK\n\r\nhello",
+        "HTTP/1.0  200 OK\r\n\r\nhello",
+        "HTTP/1.1\t200\tOK\r\n\r\nhello",
+        "HTTP/1.1 200\r\n\r\nhello",
+        "HTTP/1.1 200 \n\nhello",
     ] {
         let (place, thread) = proxy(vec![(request.into(), answer.into())]);
         run(async {
@@ -194,6 +198,9 @@ fn what_an_http_proxy_answers_is_told() {
         ("HTTP/1.0 502 Bad gateway\r\n\r\n", "502 Bad gateway", true),
         ("SSH-2.0-x\r\n\r\n", "not answer as an HTTP proxy", false),
         ("\r\n\r\n", "not answer as an HTTP proxy", false),
+        ("HTTP/1.1 2000 OK\r\n\r\n", "not answer as an HTTP proxy", false),
+        ("HTTP/1.1 +20 OK\r\n\r\n", "not answer as an HTTP proxy", false),
+        ("HTTP/2 200 OK\r\n\r\n", "not answer as an HTTP proxy", false),
         // Interim by its number, and the last answer in HTTP on its connection (RFC 9110, 15.2.2).
         ("HTTP/1.1 101 Switching Protocols\r\n\r\n", "101 Switching Protocols", false),
     ] {
