@@ -7,6 +7,7 @@ mod copy;
 mod doctor;
 mod explain;
 mod matrix;
+mod matrix_rules;
 mod memory;
 mod pages;
 mod picture;

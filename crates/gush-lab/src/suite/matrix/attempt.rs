@@ -40,18 +40,15 @@ pub(super) fn attempt(
             return absent(to, &error);
         }
     };
-    let device = |end: &dyn AsFd| rustix::fs::fstat(end.as_fd()).map(|about| about.st_dev).ok();
-    let same_device = device(&source) == device(&target);
     let started = Instant::now();
-    let attempt = match moved(way, &source, &target, &load) {
+    match moved(way, &source, &target, &load) {
         Ok(said_bytes) => judge(source, target, &load, Claim { said_bytes, started, before }),
         Err(outcome) => {
             target.abandon();
             give_up(source);
             outcome.into()
         }
-    };
-    Attempt { same_device, ..attempt }
+    }
 }
 
 fn absent(kind: Kind, error: &io::Error) -> Attempt {
@@ -96,7 +93,7 @@ fn by_engine(
         .threads(1)
         .tuning(tuning)
         .run();
-    moved.map(|report| report.bytes).map_err(|error| outcome_of(&error, method, source, target))
+    moved.map(|report| report.bytes).map_err(|error| outcome_of(&error, method))
 }
 
 fn by_calls(
@@ -125,12 +122,7 @@ fn without_waiting(fd: BorrowedFd<'_>) {
     }
 }
 
-fn outcome_of(
-    error: &gush::Error,
-    method: MethodName,
-    source: &Source,
-    target: &Target,
-) -> Outcome {
+fn outcome_of(error: &gush::Error, method: MethodName) -> Outcome {
     let errno = error.io_error().and_then(Errno::from_io_error);
     match (errno, error.refusal()) {
         (Some(errno), refusal) => Outcome::Errno {
@@ -142,21 +134,10 @@ fn outcome_of(
             },
             after_bytes: error.delivered_bytes(),
         },
-        (None, Some(refusal)) => Outcome::Refused {
-            why: refusal.why.to_string(),
-            kernel: kernels_own(method, source, target),
-        },
+        (None, Some(refusal)) => Outcome::Refused { why: refusal.why.to_string() },
         (None, None) if error.is_refused() => Outcome::FalseEnd,
         (None, None) => Outcome::Wrong { why: error.to_string() },
     }
-}
-
-fn kernels_own(method: MethodName, source: &Source, target: &Target) -> Option<String> {
-    // The kernel is asked with one call, which must not wait for bytes.
-    without_waiting(source.as_fd());
-    without_waiting(target.as_fd());
-    let answer = raw::answer_of(method, source.as_fd(), target.as_fd())?;
-    Some(answer.map_or_else(errno_name, |()| "works".to_owned()))
 }
 
 /// Of all threads of this process, those that have ended included.

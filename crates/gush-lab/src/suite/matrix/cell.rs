@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
 
-use super::{Aim, Attempt, Kind, KindPlace, Outcome, Pairs, Prober, Rule, Way, s4};
+use super::{Aim, Attempt, Kind, KindPlace, Outcome, Pairs, Prober, Way, s4};
 use crate::Error;
 use crate::case::Case;
 use crate::model::{Described, Measured};
@@ -49,10 +49,6 @@ impl Plan {
             |kind| all().any(|other| self.wants_pair(kind, other) || self.wants_pair(other, kind));
         all().filter(|&kind| is_end(kind)).collect()
     }
-
-    fn most_bytes(&self) -> u64 {
-        if self.speed { self.bytes.unwrap_or(S4_BYTES) } else { 0 }
-    }
 }
 
 /// Cells that are ready to be tried.
@@ -69,7 +65,7 @@ pub struct Matrix {
 /// When the worker cannot be started.
 pub fn cases(program: &Path, plan: &Plan) -> Result<Matrix, Error> {
     let kinds = plan.kinds();
-    let prober = Prober::start(program, &kinds, !plan.only_s4, plan.most_bytes())?;
+    let prober = Prober::start(program, &kinds)?;
     let mut places = prober.places().to_vec();
     let has = |kind: Kind| {
         !kind.needs_place() || places.iter().any(|place| place.kind == kind && place.dir.is_some())
@@ -183,16 +179,6 @@ impl Cell {
             .with("errno", outcome.word());
         if !matches!(outcome, Outcome::Works { .. }) {
             measured = measured.with("why", outcome.told());
-        }
-        if let Outcome::Refused { kernel: Some(kernel), .. } = outcome {
-            measured = measured.with("kernel", kernel.as_str());
-        }
-        if let Some(rule) = Rule::of(self.way, self.source, self.target, attempt.same_device) {
-            measured = measured.with("expected", rule.word());
-            if !rule.agrees(outcome) {
-                measured =
-                    measured.with("because", rule.because).with("differs", rule.meaning(outcome));
-            }
         }
         measured
     }

@@ -94,10 +94,6 @@ impl Kind {
     /// Both ends of these are pipes to the kernel.
     pub const PIPES: &'static [Kind] = &[Kind::Pipe, Kind::Fifo];
 
-    /// Sockets and terminals: nothing to seek in.
-    pub const STREAMS: &'static [Kind] =
-        &[Kind::Tcp, Kind::UnixStream, Kind::UnixDatagram, Kind::Udp, Kind::Pty];
-
     /// Is this kind in a group?
     #[must_use]
     pub fn is_in(self, group: &[Kind]) -> bool {

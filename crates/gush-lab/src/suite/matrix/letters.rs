@@ -36,12 +36,10 @@ impl Letters {
     /// The mark in a cell of a grid.
     pub(super) fn mark(&mut self, cell: &Cell<'_>) -> String {
         let told = cell.told();
-        let flag = if told.differs() { "!" } else { "" };
         if told.works() {
-            return cell.speed().map(figure).unwrap_or_else(|| "✓".to_owned()) + flag;
+            return cell.speed().map(figure).unwrap_or_else(|| "✓".to_owned());
         }
-        let letter = self.letter(told.word());
-        if letter.ends_with('!') { letter } else { letter + flag }
+        self.letter(told.word())
     }
 
     fn letter(&mut self, word: &str) -> String {
@@ -80,9 +78,6 @@ impl Letters {
             "wrong" => "W! the wrong bytes arrived".to_owned(),
             word => format!("{letter} {word}"),
         }));
-        if cells.cells.values().any(|cell| cell.told().differs()) {
-            entries.push("! not as expected".to_owned());
-        }
         let columns = cells.kinds.iter().filter(|kind| kind.short() != kind.name());
         let columns = columns.map(|kind| format!("{} {kind}", kind.short()));
         format!("Legend\n{}{}", wrapped(entries), wrapped(columns))

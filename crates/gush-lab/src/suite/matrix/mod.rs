@@ -2,15 +2,13 @@
 //!
 //! A cell is a way (`Way`), a kind of source and a kind of target (`Kind`). A cell is tried by a worker
 //! process (`Prober`) that opens both ends, moves some bytes, and compares the arrived bytes; so a cell that
-//! hangs or dies is an outcome like any other. The `Outcome` is compared with the promises of the
-//! kernel's sources and manual pages (`Rule`).
+//! hangs or dies is an outcome like any other.
 //!
-//! Facts of a sample: `method`, `source`, `target`, `works`, `errno`, `expected`.
+//! Facts of a sample: `method`, `source`, `target`, `works`, `errno`, `why`.
 
 mod attempt;
 mod cell;
 mod ends;
-mod expect;
 mod far;
 mod kind;
 mod letters;
@@ -34,7 +32,6 @@ use crate::Error;
 use crate::model::Sample;
 
 use cell::{Matrix, Plan, cases};
-use expect::Rule;
 use kind::Kind;
 use load::Aim;
 use outcome::{Attempt, Outcome};

@@ -24,8 +24,6 @@ pub enum Outcome {
     Refused {
         /// The rule.
         why: String,
-        /// The kernel's answer to the call behind the method, made without the engine.
-        kernel: Option<String>,
     },
     /// The call answers 0, as at the end, although there are bytes to be read.
     FalseEnd,
@@ -79,9 +77,6 @@ pub struct Attempt {
     /// The outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// Whether both ends were on one device (`st_dev`).
-    #[serde(default)]
-    pub same_device: bool,
     /// The cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
@@ -89,7 +84,7 @@ pub struct Attempt {
 
 impl From<Outcome> for Attempt {
     fn from(outcome: Outcome) -> Self {
-        Self { outcome, same_device: false, cost: None }
+        Self { outcome, cost: None }
     }
 }
 
@@ -120,7 +115,7 @@ impl Outcome {
                 format!("{call}: {errno} after {after_bytes} bytes")
             }
             Outcome::FalseEnd => "it answers 0, as at the end, although there are bytes".to_owned(),
-            Outcome::Refused { why, .. } | Outcome::Wrong { why } | Outcome::Absent { why } => {
+            Outcome::Refused { why } | Outcome::Wrong { why } | Outcome::Absent { why } => {
                 why.clone()
             }
             Outcome::Hangs { seconds } => format!("it did not end within {seconds} s"),

@@ -13,7 +13,7 @@ use crate::report::page::{Body, Cell, Figure, Section, Table, Tone, numbers, wor
 /// The content of a grid's cell; the fastest of all has `most` GiB/s.
 fn cell(tried: &view::Cell<'_>, most: f64) -> Cell {
     let told = tried.told();
-    let cell = match (told.works(), tried.speed()) {
+    match (told.works(), tried.speed()) {
         (true, Some(speed)) => {
             Cell::toned(figure(speed), Tone::heat((speed.ln_1p() / most.ln_1p()).min(1.0)))
         }
@@ -21,8 +21,7 @@ fn cell(tried: &view::Cell<'_>, most: f64) -> Cell {
         // A rule of gush's own says no.
         (false, _) if matches!(told.word(), "" | "refused") => Cell::toned("·", Tone::ABSENT),
         (false, _) => Cell::toned(told.word(), Tone::REFUSED),
-    };
-    Cell { odd: told.differs(), ..cell }
+    }
 }
 
 pub(super) fn section(data: &Data<'_>) -> Option<Section> {
@@ -34,14 +33,14 @@ pub(super) fn section(data: &Data<'_>) -> Option<Section> {
     let mut notes = vec![
         "✓ or a number (GiB/s): it works, and the bytes were verified. A name such as EINVAL: the kernel's \
          answer; a word such as false-end: how else it went wrong. A dot: a rule of gush itself says no. \
-         A dash: not tried, for want of time or because it was not asked for. ≠ marks what differs from what the kernel is known to do."
+         A dash: not tried, for want of time or because it was not asked for."
             .to_owned(),
     ];
     notes.extend(skipped(suite, &cells));
     let file = s4::file_of(&cells);
     let rows = file.map_or_else(Vec::new, |file| s4::rows(&cells, file));
     let old = file.and_then(|file| then_and_now(&rows, file));
-    let figures = [old, five_ways_in_time(&rows), Some(figure_of(&cells)), differences(&cells)];
+    let figures = [old, five_ways_in_time(&rows), Some(figure_of(&cells))];
     Some(Section {
         id: SUITE.name,
         title: SUITE.title.to_owned(),
@@ -117,43 +116,13 @@ fn said(cells: &Cells<'_>) -> Vec<String> {
         true => "all".to_owned(),
         false => format!("{served} of {}", pairs.len()),
     };
-    let differ = cells.cells.values().filter(|cell| cell.told().differs()).count();
-    vec![
-        format!(
-            "{} on {}: {} of {} attempts move the bytes, and {served} pairs are served by some method.",
-            plural(methods(cells).len(), "method"),
-            plural(pairs.len(), "pair"),
-            count(working.len() as u64),
-            count(cells.cells.len() as u64),
-        ),
-        match differ {
-            0 => "Nothing differs from what the kernel is known to do.".to_owned(),
-            1 => "1 answer differs from what the kernel is known to do; see below.".to_owned(),
-            n => format!("{n} answers differ from what the kernel is known to do; see below."),
-        },
-    ]
-}
-
-/// Every answer that is not as expected; none when all are.
-fn differences(cells: &Cells<'_>) -> Option<Figure> {
-    let columns = ["Method", "From", "To", "Here", "Expected", "What it means", "Who says so"];
-    let mut table =
-        Table::new("What differs from what the kernel is known to do", &columns.map(words));
-    for (&(way, from, to), cell) in &cells.cells {
-        let told = cell.told();
-        if told.differs() {
-            table.rows.push(vec![
-                Cell::code(way),
-                from.name().into(),
-                to.name().into(),
-                Cell::code(if told.works() { "works" } else { told.word() }),
-                Cell::code(told.text("expected")),
-                told.text("differs").into(),
-                told.text("because").into(),
-            ]);
-        }
-    }
-    (!table.rows.is_empty()).then(|| Figure::of_table(table))
+    vec![format!(
+        "{} on {}: {} of {} attempts move the bytes, and {served} pairs are served by some method.",
+        plural(methods(cells).len(), "method"),
+        plural(pairs.len(), "pair"),
+        count(working.len() as u64),
+        count(cells.cells.len() as u64),
+    )]
 }
 
 fn skipped(suite: &SuiteRun<'_>, cells: &Cells<'_>) -> Option<String> {

@@ -1,15 +1,9 @@
-//! Directories on each file system: those mounted here, or made for the purpose by root.
-//!
-//! New file systems are made inside a mount namespace of this process: images in a tmpfs, over a directory
-//! that only this process sees covered. The kernel removes the namespace with the process, also after SIGKILL.
+//! Directories on each file system that is mounted here.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use nix::mount::{MsFlags, mount as mount_at};
-use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{CWD, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use tempfile::tempfile_in;
@@ -31,34 +25,13 @@ pub struct KindPlace {
 /// The kinds that are file systems, by whose names the kernel mounts them.
 const FILE_SYSTEMS: &[Kind] = &[Kind::Ext4, Kind::Tmpfs, Kind::Xfs, Kind::Btrfs, Kind::Overlay];
 
-/// How a file system can be made: the program, with the words before the image's name.
-const MAKERS: &[(Kind, &[&str])] = &[
-    (Kind::Ext4, &["mkfs.ext4", "-q", "-F"]),
-    (Kind::Xfs, &["mkfs.xfs", "-q", "-f"]),
-    (Kind::Btrfs, &["mkfs.btrfs", "-q", "-f"]),
-];
-
-/// A place for each of `wanted` (kinds that need no directory are passed over); a file system that is not mounted is
-/// made if `makes`, and files will take `space_bytes` there at most.
-pub(super) fn find(wanted: &[Kind], makes: bool, space_bytes: u64) -> Vec<KindPlace> {
+/// A place for each of `wanted`; kinds that need no directory are passed over.
+pub(super) fn find(wanted: &[Kind]) -> Vec<KindPlace> {
     let mut found = mounted();
-    let has = |found: &[KindPlace], kind| {
-        found.iter().any(|place| place.kind == kind && place.dir.is_some())
-    };
-    let mut workshop = None;
     for &kind in FILE_SYSTEMS {
-        if makes && wanted.contains(&kind) && !has(&found, kind) {
-            let place = match make(kind, &mut workshop, space_bytes) {
-                Ok(dir) => {
-                    KindPlace { kind, dir: Some(dir), how: "made for this, in memory".into() }
-                }
-                Err(why) => KindPlace { kind, dir: None, how: why },
-            };
-            // That what is mounted has no room says more than why none could be made.
-            if place.dir.is_some() || !found.iter().any(|other| other.kind == kind) {
-                found.retain(|other| other.kind != kind);
-                found.push(place);
-            }
+        if found.iter().all(|place| place.kind != kind) {
+            let how = "none is mounted where this user may write".into();
+            found.push(KindPlace { kind, dir: None, how });
         }
     }
     // The flags are tried where the user's own temporary files lie, if that takes them.
@@ -149,89 +122,6 @@ pub(super) fn reopen(file: &File, flags: OFlags) -> io::Result<File> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let fd = rustix::fs::openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty())?;
     Ok(fd.into())
-}
-
-/// Makes a file system of a kind, or tells the reason why not.
-fn make(kind: Kind, workshop: &mut Option<PathBuf>, space_bytes: u64) -> Result<PathBuf, String> {
-    if !rustix::process::geteuid().is_root() {
-        return Err("none is mounted where this user may write, and making one needs root".into());
-    }
-    let not_made = |why: String| format!("none is mounted, and none could be made: {why}");
-    let shop = match workshop {
-        Some(shop) => shop.clone(),
-        None => workshop.insert(open_workshop().map_err(not_made)?).clone(),
-    };
-    let point = shop.join(kind.name());
-    fs::create_dir(&point).map_err(|error| not_made(error.to_string()))?;
-    match MAKERS.iter().find(|(made, _)| *made == kind) {
-        Some((_, maker)) => {
-            mount_image(kind, maker, &shop, &point, space_bytes).map_err(not_made)?
-        }
-        None if kind == Kind::Overlay => mount_overlay(&shop, &point).map_err(not_made)?,
-        None => return Err(not_made("gush has no recipe for it".into())),
-    }
-    tempfile_in(&point).map_err(|error| not_made(format!("it takes no file: {error}")))?;
-    Ok(point)
-}
-
-/// A tmpfs that only this process sees, over a directory that is there.
-fn open_workshop() -> Result<PathBuf, String> {
-    const COVERED: [&str; 4] = ["/mnt", "/media", "/srv", "/opt"];
-    unshare(CloneFlags::CLONE_NEWNS).map_err(|errno| format!("no mount namespace: {errno}"))?;
-    let nothing = None::<&str>;
-    mount_at(nothing, "/", nothing, MsFlags::MS_REC | MsFlags::MS_PRIVATE, nothing)
-        .map_err(|errno| format!("the mount namespace stays shared: {errno}"))?;
-    let dir = COVERED.iter().find(|dir| Path::new(dir).is_dir());
-    let dir = dir.ok_or("none of /mnt, /media, /srv and /opt exists")?;
-    mount_at(Some("none"), *dir, Some("tmpfs"), MsFlags::empty(), nothing)
-        .map_err(|errno| format!("no tmpfs for its image: {errno}"))?;
-    Ok(PathBuf::from(dir))
-}
-
-fn mount_image(
-    kind: Kind,
-    maker: &[&str],
-    shop: &Path,
-    point: &Path,
-    space_bytes: u64,
-) -> Result<(), String> {
-    // What mkfs.xfs wants at least is 300 MiB; an image is sparse.
-    let image_bytes = (512 << 20) + space_bytes.saturating_mul(4);
-    let image = shop.join(format!("{kind}.image"));
-    File::create(&image)
-        .and_then(|file| file.set_len(image_bytes))
-        .map_err(|error| format!("no image: {error}"))?;
-    run(Command::new(maker[0]).args(&maker[1..]).arg(&image))?;
-    run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(point))
-}
-
-fn mount_overlay(shop: &Path, point: &Path) -> Result<(), String> {
-    let [lower, upper, work] = ["lower", "upper", "work"].map(|name| shop.join(name));
-    for dir in [&lower, &upper, &work] {
-        fs::create_dir(dir).map_err(|error| error.to_string())?;
-    }
-    let options = format!(
-        "lowerdir={},upperdir={},workdir={}",
-        lower.display(),
-        upper.display(),
-        work.display()
-    );
-    mount_at(Some("overlay"), point, Some("overlay"), MsFlags::empty(), Some(options.as_str()))
-        .map_err(|errno| format!("mount: {errno}"))
-}
-
-/// Runs a program to its end; the messages of a program that failed.
-fn run(command: &mut Command) -> Result<(), String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.stdin(Stdio::null()).output().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => format!("{name} is not installed"),
-        _ => format!("{name}: {error}"),
-    })?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{name}: {}", said.lines().next().unwrap_or("it failed without a word")))
 }
 
 #[cfg(test)]

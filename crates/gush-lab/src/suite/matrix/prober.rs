@@ -14,7 +14,7 @@ use rustix::event::PollFlags;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::worker::{Setup, Task};
+use super::worker::Task;
 use super::{Aim, Attempt, Kind, KindPlace, Outcome, Way, raw};
 use crate::Error;
 use crate::runner::children::{self, Running};
@@ -23,13 +23,13 @@ use crate::runner::children::{self, Running};
 #[derive(Debug)]
 pub struct Prober {
     program: PathBuf,
-    setup: Setup,
+    kinds: Vec<Kind>,
     worker: Option<Worker>,
     places: Vec<KindPlace>,
     patience: Duration,
 }
 
-/// Time limit for finding places, which includes making file systems.
+/// Time limit for finding places.
 const SETUP_LIMIT: Duration = Duration::from_secs(60);
 /// Time limit for an attempt that moves a few bytes, also on a busy machine.
 const VERIFY_LIMIT: Duration = Duration::from_secs(20);
@@ -37,21 +37,14 @@ const VERIFY_LIMIT: Duration = Duration::from_secs(20);
 const LEAST_SPEED: u64 = 4 << 20;
 
 impl Prober {
-    /// Starts a worker of `program` for ends of `kinds`. The worker makes file systems that are not mounted if
-    /// `makes`; files on them take `space_bytes` at most.
+    /// Starts a worker of `program` for ends of `kinds`.
     ///
     /// # Errors
     /// When the worker does not start, or does not answer.
-    pub fn start(
-        program: &Path,
-        kinds: &[Kind],
-        makes: bool,
-        space_bytes: u64,
-    ) -> Result<Self, Error> {
-        let setup = Setup { kinds: kinds.to_vec(), makes, space_bytes };
+    pub fn start(program: &Path, kinds: &[Kind]) -> Result<Self, Error> {
         let mut prober = Self {
             program: program.to_owned(),
-            setup,
+            kinds: kinds.to_vec(),
             worker: None,
             places: Vec::new(),
             patience: VERIFY_LIMIT,
@@ -110,7 +103,7 @@ impl Prober {
 
     fn employ(&mut self) -> Result<Worker, Error> {
         let mut worker = Worker::start(&self.program)?;
-        match worker.ask(&self.setup, SETUP_LIMIT) {
+        match worker.ask(&self.kinds, SETUP_LIMIT) {
             Ok(places) => self.places = places,
             Err(lost) => {
                 let why = worker.end();
@@ -238,7 +231,7 @@ mod tests {
         let program = dir.path().join("worker");
         let script = format!("#!/bin/sh\nread setup; echo '[]'; read task; {last}\n");
         gush_test::executable(&program, &script);
-        let mut prober = Prober::start(&program, &[], false, 0).unwrap();
+        let mut prober = Prober::start(&program, &[]).unwrap();
         prober.patience = Duration::from_secs(1);
         let way = "read-write".parse().unwrap();
         prober.try_out(way, Kind::Pipe, Kind::Tcp, Aim::Verify, None).unwrap().outcome
@@ -264,8 +257,8 @@ mod tests {
 
     #[test]
     fn a_program_that_is_no_worker_is_told() {
-        let error = Prober::start(Path::new("/bin/false"), &[], false, 0).unwrap_err();
+        let error = Prober::start(Path::new("/bin/false"), &[]).unwrap_err();
         assert_eq!(error.told(), "the worker of the matrix did not start: exit status 1");
-        assert!(Prober::start(Path::new("/nowhere/gush"), &[], false, 0).is_err());
+        assert!(Prober::start(Path::new("/nowhere/gush"), &[]).is_err());
     }
 }

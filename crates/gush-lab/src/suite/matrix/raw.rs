@@ -1,9 +1,9 @@
-//! Plain system calls: the kernel's own answer where the engine refuses before the call.
+//! Plain system calls, as the experiment of 2007 made them.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use gush::{Errno, MethodName};
+use gush::Errno;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io;
 use rustix::pipe::{PipeFlags, SpliceFlags};
@@ -119,27 +119,4 @@ pub(super) fn is_ready(fd: BorrowedFd<'_>, events: PollFlags, milliseconds: i64)
     let timeout = Timespec { tv_sec: 0, tv_nsec: milliseconds * 1_000_000 };
     let mut fds = [PollFd::from_borrowed_fd(fd, events)];
     matches!(rustix::event::poll(&mut fds, Some(&timeout)), Ok(1..))
-}
-
-/// The kernel's answer to the one call behind a method, for pairs that the engine refuses;
-/// `None` for methods of several calls, which have no single answer.
-pub(super) fn answer_of(
-    method: MethodName,
-    source: BorrowedFd<'_>,
-    target: BorrowedFd<'_>,
-) -> Option<io::Result<()>> {
-    const BYTES: usize = 4096;
-    let answer = match method {
-        MethodName::Reflink => rustix::fs::ioctl_ficlone(target, source),
-        MethodName::CopyFileRange => {
-            rustix::fs::copy_file_range(source, None, target, None, BYTES).map(drop)
-        }
-        MethodName::Sendfile => rustix::fs::sendfile(target, source, None, BYTES).map(drop),
-        MethodName::Splice => {
-            let waits = [(source, PollFlags::IN), (target, PollFlags::OUT)];
-            splice(source, target, &waits, BYTES as u64, BYTES).map(drop)
-        }
-        _ => return None,
-    };
-    Some(answer)
 }

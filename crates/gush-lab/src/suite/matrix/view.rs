@@ -1,4 +1,4 @@
-//! The matrix as text: the old experiment's table, a grid for every way, unexpected outcomes.
+//! The matrix as text: the old experiment's table, and a grid for every way.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -33,10 +33,6 @@ impl<'a> Told<'a> {
     pub(super) fn word(&self) -> &'a str {
         self.text("errno")
     }
-
-    pub(super) fn differs(&self) -> bool {
-        !self.text("differs").is_empty()
-    }
 }
 
 impl Grid {
@@ -53,7 +49,6 @@ impl Grid {
         }
         parts.push(self.places());
         parts.push(cells.absent());
-        parts.push(cells.differences());
         parts.push(cells.defects());
         parts.retain(|part| !part.is_empty());
         parts.join("\n")
@@ -193,25 +188,11 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_pointed_out_with_what_it_means() {
-        let mut one = sample("splice", Kind::Pipe, Kind::Tcp, "EPERM");
-        one.measured = one
-            .measured
-            .with("expected", "works")
-            .with("because", "splice(2)")
-            .with("differs", "the call is denied");
-        let text = Grid::default().table(&[one]);
-        assert!(text.contains("P!"), "{text}");
-        assert!(text.contains("splice: EPERM, expected: works (splice(2))"), "{text}");
-        assert!(text.contains("pipe→tcp\n    the call is denied"), "{text}");
-    }
-
-    #[test]
     fn a_kind_that_is_left_out_is_said_to_be() {
-        let how = "making one needs root".to_owned();
+        let how = "none is mounted".to_owned();
         let grid = Grid { places: vec![KindPlace { kind: Kind::Xfs, dir: None, how }] };
         let text = grid.table(&[sample("splice", Kind::Pipe, Kind::Tcp, "")]);
-        assert!(text.contains("xfs           left out: making one needs root"), "{text}");
+        assert!(text.contains("xfs           left out: none is mounted"), "{text}");
     }
 
     #[test]

@@ -14,16 +14,6 @@ use super::source::Workshop;
 use super::{Aim, Kind, Way, places};
 use crate::{Error, affinity};
 
-/// The first message to a worker.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Setup {
-    pub(super) kinds: Vec<Kind>,
-    /// File systems that are not mounted are made.
-    pub(super) makes: bool,
-    /// The most bytes that files will take.
-    pub(super) space_bytes: u64,
-}
-
 /// One attempt, as a line.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Task {
@@ -47,8 +37,9 @@ pub fn serve() -> Result<(), Error> {
     let mut lines = io::stdin().lock().lines();
     let mut next = || lines.next().transpose().map_err(|error| Error::failed("no task", error));
     let Some(line) = next()? else { return Ok(()) };
-    let setup: Setup = parsed(&line)?;
-    let places = places::find(&setup.kinds, setup.makes, setup.space_bytes);
+    // The first line has the kinds of ends, the others an attempt each.
+    let kinds: Vec<Kind> = parsed(&line)?;
+    let places = places::find(&kinds);
     answer(&places)?;
     let dirs = places.into_iter().filter_map(|place| Some((place.kind, place.dir?))).collect();
     let mut workshop = Workshop::new(dirs);
