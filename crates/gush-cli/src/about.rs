@@ -13,8 +13,6 @@ use rustix::io::Errno;
 
 use crate::talk::{Talker, in_brackets, os_text, remedy};
 use crate::{args, cat, cp, manual, pv, tee, yes};
-#[cfg(feature = "lab")]
-use crate::{doctor, lab, pipe, tune};
 
 #[derive(Parser)]
 #[command(
@@ -59,13 +57,11 @@ fn everything() -> clap::Command {
         tee::command(),
         yes::command(),
     ]);
-    #[cfg(feature = "lab")]
-    let all =
-        all.subcommands([pipe::command(), lab::command(), tune::command(), doctor::command()]);
-    #[cfg(feature = "link")]
-    let all = all.subcommand(crate::link::command());
-    let left_out: Vec<&str> =
-        BY_FEATURE.iter().filter(|(.., built)| !built).map(|&(name, ..)| name).collect();
+    let (built, left_out): (Vec<&Optional>, Vec<&Optional>) =
+        OPTIONAL.iter().partition(|command| command.built.is_some());
+    let built = built.into_iter().filter_map(|command| command.built.as_ref());
+    let all = all.subcommands(built.map(|built| (built.definition)()));
+    let left_out: Vec<&str> = left_out.into_iter().map(|command| command.name).collect();
     match left_out.join(", ") {
         names if names.is_empty() => all,
         names => all.after_help(format!("Not in this build: {names}. {WHOLE}")),
@@ -75,24 +71,57 @@ fn everything() -> clap::Command {
 /// How to get every command.
 const WHOLE: &str = "cargo build --release --features full builds every command.";
 
-/// The commands that a feature of the build brings, each with this feature.
-const BY_FEATURE: [(&str, &str, bool); 5] = [
-    ("lab", "lab", cfg!(feature = "lab")),
-    ("pipe", "lab", cfg!(feature = "lab")),
-    ("tune", "lab", cfg!(feature = "lab")),
-    ("doctor", "lab", cfg!(feature = "lab")),
-    ("link", "link", cfg!(feature = "link")),
-];
-
-/// Was the program built without the command `name`?
-pub fn is_left_out(name: &str) -> bool {
-    BY_FEATURE.iter().any(|&(command, _, built)| command == name && !built)
+/// A command that a feature of the build brings.
+pub struct Optional {
+    name: &'static str,
+    feature: &'static str,
+    /// Nothing in a program without the feature.
+    built: Option<Built>,
 }
 
-/// Says that the program was built without the command `name`, and how to get it.
-pub fn left_out(name: &str) -> ExitCode {
-    let feature = BY_FEATURE.iter().find(|(command, ..)| *command == name);
-    Talker::new("gush").fail(why_left_out(feature.map_or(name, |&(_, feature, _)| feature)))
+struct Built {
+    definition: fn() -> clap::Command,
+    run: fn(Vec<OsString>) -> ExitCode,
+}
+
+/// The one place that asks which features the program has, besides the `mod` lines of `main.rs`.
+macro_rules! optional {
+    ($($feature:literal $name:literal $($module:ident)::+;)+) => {
+        &[$(Optional {
+            name: $name,
+            feature: $feature,
+            #[cfg(feature = $feature)]
+            built: Some(Built {
+                definition: crate::$($module)::+::command,
+                run: |words| crate::$($module)::+::run(words.into_iter()),
+            }),
+            #[cfg(not(feature = $feature))]
+            built: None,
+        }),+]
+    };
+}
+
+const OPTIONAL: &[Optional] = optional! {
+    "lab" "pipe" lab::pipe;
+    "lab" "lab" lab;
+    "lab" "tune" lab::tune;
+    "lab" "doctor" lab::doctor;
+    "link" "link" link;
+};
+
+/// The command `name`, if a feature of the build brings one.
+pub fn optional(name: &str) -> Option<&'static Optional> {
+    OPTIONAL.iter().find(|command| command.name == name)
+}
+
+impl Optional {
+    /// Runs the command, or says how to get a program that has it.
+    pub fn run(&self, words: Vec<OsString>) -> ExitCode {
+        match &self.built {
+            Some(built) => (built.run)(words),
+            None => Talker::new("gush").fail(why_left_out(self.feature)),
+        }
+    }
 }
 
 /// How to get the commands of `feature`.

@@ -12,8 +12,6 @@ mod about;
 mod args;
 mod cat;
 mod cp;
-#[cfg(feature = "lab")]
-mod doctor;
 mod files;
 #[cfg(feature = "lab")]
 mod lab;
@@ -21,16 +19,12 @@ mod lab;
 mod link;
 mod manual;
 mod method;
-#[cfg(feature = "lab")]
-mod pipe;
 mod profile;
 mod pv;
 mod size;
 mod talk;
 mod tee;
 mod time;
-#[cfg(feature = "lab")]
-mod tune;
 mod yes;
 
 use std::env;
@@ -61,17 +55,10 @@ fn dispatch(words: Vec<OsString>) -> ExitCode {
         Some("pv") => pv::run(rest, "gush pv"),
         Some("tee") => tee::run(rest, "gush tee"),
         Some("yes") => yes::run(rest, "gush yes"),
-        #[cfg(feature = "lab")]
-        Some("pipe") => pipe::run(rest),
-        #[cfg(feature = "lab")]
-        Some("tune") => tune::run(rest),
-        #[cfg(feature = "link")]
-        Some("link") => link::run(rest),
-        #[cfg(feature = "lab")]
-        Some("lab") => lab::run(rest),
-        #[cfg(feature = "lab")]
-        Some("doctor") => doctor::run(rest),
-        Some(name) if about::is_left_out(name) => about::left_out(name),
-        _ => about::run(words),
+        Some(name) => match about::optional(name) {
+            Some(command) => command.run(rest.collect()),
+            None => about::run(words),
+        },
+        None => about::run(words),
     }
 }

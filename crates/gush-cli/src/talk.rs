@@ -53,7 +53,6 @@ impl Talker {
     }
 
     /// Does each message name the command `name` already?
-    #[cfg(feature = "lab")]
     pub fn speaks_for(&self, name: &str) -> bool {
         self.prefix.rsplit(": ").next() == Some(name)
     }

@@ -1,6 +1,8 @@
-//! `gush lab`: a command for each suite, all made in the same way ([`suites`]), and those that work on runs.
+//! `gush lab`: a command for each suite, all made in the same way ([`suites`]), and those that work on runs; next to it
+//! `pipe`, `tune` and `doctor`, which the same feature brings.
 
 mod compare;
+pub mod doctor;
 mod explain;
 mod export;
 mod history;
@@ -8,6 +10,7 @@ mod import;
 mod limit;
 mod narrowing;
 mod once;
+pub mod pipe;
 mod report;
 mod reporting;
 mod run;
@@ -15,6 +18,7 @@ mod screen;
 mod session;
 mod suites;
 mod tour;
+pub mod tune;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
