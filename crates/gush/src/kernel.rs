@@ -66,6 +66,7 @@ pub struct Kernel {
     vmsplice: OnceLock<Vmsplice>,
     vmsplice_into_fifo: OnceLock<Vmsplice>,
     file_splice: OnceLock<FileSplice>,
+    advice_drops_pages: OnceLock<bool>,
     sendfile_ends_at_full_pipe: OnceLock<bool>,
     pipe_max_bytes: OnceLock<usize>,
     pipe_user_bytes: OnceLock<Option<usize>>,
@@ -77,6 +78,7 @@ static KERNEL: Kernel = Kernel {
     vmsplice: OnceLock::new(),
     vmsplice_into_fifo: OnceLock::new(),
     file_splice: OnceLock::new(),
+    advice_drops_pages: OnceLock::new(),
     sendfile_ends_at_full_pipe: OnceLock::new(),
     pipe_max_bytes: OnceLock::new(),
     pipe_user_bytes: OnceLock::new(),
@@ -138,13 +140,14 @@ impl Kernel {
 
     /// Does sendfile(2) into a pipe end where the pipe is full? `false` also where nobody can tell.
     pub(crate) fn sendfile_ends_at_full_pipe(&self) -> bool {
-        if let Some(&answer) = self.sendfile_ends_at_full_pipe.get() {
-            return answer;
-        }
-        match sys::file::sendfile_ends_at_full_pipe() {
-            Err(errno) if is_passing(errno) => false,
-            answer => *self.sendfile_ends_at_full_pipe.get_or_init(|| answer.unwrap_or(false)),
-        }
+        let probe = sys::file::sendfile_ends_at_full_pipe;
+        kept(&self.sendfile_ends_at_full_pipe, probe, |_| false)
+    }
+
+    /// Does MADV_DONTNEED drop the pages? Older versions of qemu-user answer 0 and do nothing; jemalloc
+    /// makes the same probe (`pages_boot` of src/pages.c).
+    pub(crate) fn advice_drops_pages(&self) -> bool {
+        kept(&self.advice_drops_pages, Pages::are_dropped_by_advice, |_| false)
     }
 
     /// The largest pipe in bytes that a process without privilege may ask for

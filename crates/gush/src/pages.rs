@@ -15,6 +15,7 @@ use rustix::io;
 use rustix::mm::Advice;
 use rustix::pipe::SpliceFlags;
 
+use crate::kernel::Kernel;
 use crate::sys;
 
 /// A transparent huge page on x86-64 and on arm64 with pages of 4 KiB.
@@ -192,12 +193,30 @@ impl Pages {
 
     /// Drops the pages, whose holders keep them; the memory here is zero then.
     fn renew(self) -> io::Result<Self> {
-        // SAFETY: the range is an owned private mapping without references into it.
-        let dropped = unsafe {
-            sys::map::advise(self.base.as_ptr().cast(), self.len_bytes, Advice::LinuxDontNeed)
-        };
         // Locked memory refuses the advice (EINVAL); the old mapping is then unmapped, whose pages the holders keep.
-        if dropped.is_ok() { Ok(self) } else { Pages::new(self.len_bytes) }
+        if Kernel::get().advice_drops_pages() && self.advise_away().is_ok() {
+            Ok(self)
+        } else {
+            Pages::new(self.len_bytes)
+        }
+    }
+
+    fn advise_away(&self) -> io::Result<()> {
+        // SAFETY: the range is an owned private mapping without references into it.
+        unsafe {
+            sys::map::advise(self.base.as_ptr().cast(), self.len_bytes, Advice::LinuxDontNeed)
+        }
+    }
+
+    /// Advises a written page away, and answers whether its content has gone.
+    ///
+    /// # Errors
+    /// That of mmap(2) or madvise(2).
+    pub(crate) fn are_dropped_by_advice() -> io::Result<bool> {
+        let mut pages = Self::new(1)?;
+        pages.as_mut_slice()[0] = 1;
+        pages.advise_away()?;
+        Ok(pages.as_slice()[0] == 0)
     }
 
     /// Stops all writing, so that the pages may be lent.

@@ -41,9 +41,11 @@ impl Technique {
         }
     }
 
-    /// Lent pages pay only as huge ones, and only if the kernel does not copy them after all.
+    /// Lent pages pay only as huge ones, only if the kernel does not copy them after all, and only if
+    /// giving them away keeps the mapping.
     fn where_vmsplice(vmsplice: Vmsplice) -> Self {
-        if vmsplice == Vmsplice::ZeroCopy && huge_pages_may_come() {
+        let keeps_mapping = || Kernel::get().advice_drops_pages();
+        if vmsplice == Vmsplice::ZeroCopy && huge_pages_may_come() && keeps_mapping() {
             Technique::Fresh
         } else if Fattener::new().is_ok() {
             Technique::Socket

@@ -1,12 +1,15 @@
 //! `gush::pipe` where sizes are refused and vmsplice is denied: the module still works, with smaller pipes or by another way.
 
 use std::io::Read;
+use std::os::fd::AsFd;
 
 use gush::faults::{Plan, Verdict};
 use gush::pipe::{Pipe, Pool, Reservoir, Technique, Writer};
-use gush::{Call, Choice, Errno, FileSplice, Host, Kernel, MethodName, Mover, Profile, Vmsplice};
+use gush::{
+    Call, Choice, Errno, FileSplice, Host, Kernel, MethodName, Mover, Pages, Profile, Vmsplice,
+};
 
-use crate::common::{child, noise, round_trip, within};
+use crate::common::{child, noise, not_applicable, round_trip, within};
 
 const SECONDS: u64 = 60;
 
@@ -138,6 +141,36 @@ fn where_vmsplice_copies() {
     let (method, told) = moved(Choice::Auto, Some(&profile));
     assert_eq!(method, Some(MethodName::ReadWrite), "{told}");
     assert!(told.contains("refused vmsplice: it copies on this kernel"), "{told}");
+}
+
+#[test]
+fn lent_pages_are_not_written_again_where_advice_answers_0_and_drops_nothing() {
+    let (passed, said) = child(&[], "pipes::where_advice_drops_nothing", &[]);
+    assert!(passed, "{said}");
+}
+
+/// As an emulator that takes MADV_DONTNEED for a hint.
+#[test]
+#[ignore = "run by lent_pages_are_not_written_again_where_advice_answers_0_and_drops_nothing"]
+fn where_advice_drops_nothing() {
+    let ignore = |call, _| match call {
+        Call::Madvise => Verdict::Zero,
+        _ => Verdict::Go,
+    };
+    let _guard = Plan::new(ignore).install();
+    let (mut reader, writer) = std::io::pipe().expect("pipe");
+    let mut pages = Pages::new(4096).expect("memory");
+    pages.as_mut_slice()[0] = b'a';
+    let lent = pages.lend();
+    match lent.splice_into(writer.as_fd(), 0..1, false) {
+        Ok(put) => assert_eq!(put, 1),
+        Err(errno) => return not_applicable(&format!("vmsplice: {errno:?}")),
+    }
+    lent.renew().expect("memory").as_mut_slice()[0] = b'b';
+    let mut seen = [0];
+    reader.read_exact(&mut seen).expect("the byte");
+    assert_eq!(seen, [b'a'], "a lent page was written");
+    assert_ne!(Technique::probe(), Technique::Fresh);
 }
 
 #[test]
