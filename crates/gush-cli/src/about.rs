@@ -12,7 +12,7 @@ use gush_tree::quote;
 use rustix::io::Errno;
 
 use crate::talk::{Talker, in_brackets, os_text, remedy};
-use crate::{args, cat, cp, manual, pv, tee, yes};
+use crate::{args, cat, completions, cp, manual, pv, tee, yes};
 
 #[derive(Parser)]
 #[command(
@@ -141,12 +141,11 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
         Err(status) => return status,
     };
     let Page::Generate(page) = page.page;
-    let mut text = Vec::new();
     let talker = Talker::new(match page {
         Generate::Man { .. } => "gush generate man",
         Generate::Completions { .. } => "gush generate completions",
     });
-    match page {
+    let text = match page {
         Generate::Man { dir: Some(dir) } => {
             let made = match dir.metadata() {
                 Ok(present) if !present.is_dir() => Err(Errno::NOTDIR.into()),
@@ -168,17 +167,11 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
         }
         Generate::Man { dir: None } => {
             let pages = manual::pages(everything());
-            text = pages
-                .into_iter()
-                .next_back()
-                .map(|(_, page)| page.into_bytes())
-                .unwrap_or_default();
+            pages.into_iter().next_back().map(|(_, page)| page).unwrap_or_default()
         }
-        Generate::Completions { shell } => {
-            clap_complete::generate(shell, &mut everything(), "gush", &mut text);
-        }
-    }
-    talker.page(&text)
+        Generate::Completions { shell } => completions::script(shell, everything(), "gush"),
+    };
+    talker.page(text.as_bytes())
 }
 
 #[cfg(test)]

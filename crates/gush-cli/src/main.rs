@@ -11,12 +11,14 @@ use gush_test as _;
 mod about;
 mod args;
 mod cat;
+mod completions;
 mod cp;
 mod files;
 #[cfg(feature = "lab")]
 mod lab;
 #[cfg(feature = "link")]
 mod link;
+mod listed;
 mod manual;
 mod method;
 mod profile;

@@ -22,7 +22,7 @@ pub struct Attributes {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Attribute {
+pub enum Attribute {
     Mode,
     Owner,
     Times,
@@ -32,7 +32,7 @@ enum Attribute {
     All,
 }
 
-const ATTRIBUTES: [(&str, Attribute); 7] = [
+pub const ATTRIBUTES: [(&str, Attribute); 7] = [
     ("mode", Attribute::Mode),
     ("timestamps", Attribute::Times),
     ("ownership", Attribute::Owner),

@@ -1,10 +1,15 @@
 //! The command line of `cp`: help, manual page and completions come from this definition.
 
 use std::ffi::OsString;
+use std::iter;
 
 use clap::builder::OsStringValueParser;
 use clap::{Arg, ArgAction, Command};
+use gush::MethodName;
 
+use super::attributes::ATTRIBUTES;
+use super::settings::{ADVICE, BACKUPS, HOLES, ON_ERRORS, REFLINKS, UPDATES, WHENS};
+use crate::listed::Listed;
 use crate::manual::row;
 
 const AFTER_HELP: &str = "\
@@ -124,6 +129,15 @@ fn optional(
     value(name, shown, help).num_args(0..=1).require_equals(true).default_missing_value(missing)
 }
 
+/// An option whose values are the names of a table.
+fn listed<T>(option: Arg, table: &[(&'static str, T)]) -> Arg {
+    named(option, table.iter().map(|(name, _)| *name).collect())
+}
+
+fn named(option: Arg, names: Vec<&'static str>) -> Arg {
+    option.value_parser(Listed(names)).hide_possible_values(true)
+}
+
 fn placement() -> Vec<Arg> {
     vec![
         value("target-directory", "DIRECTORY", "Copy all SOURCE arguments into DIRECTORY")
@@ -203,10 +217,13 @@ fn trees() -> Vec<Arg> {
              --resume goes on with an interrupted share. What --fsync and --verify promise holds when rank 0 has succeeded: it syncs \
              directories, and syncs and verifies files that were divided",
         ),
-        value(
-            "on-error",
-            "WHEN",
-            "After an entry that cannot be copied continue (as without this option) or stop; at the end, list all failures",
+        listed(
+            value(
+                "on-error",
+                "WHEN",
+                "After an entry that cannot be copied continue (as without this option) or stop; at the end, list all failures",
+            ),
+            &ON_ERRORS,
         ),
     ]
 }
@@ -216,17 +233,24 @@ fn replacement() -> Vec<Arg> {
         flag("force", "Remove a target that cannot be opened, and try again").short('f'),
         flag("interactive", "Ask before replacing (overrides a previous -n)").short('i'),
         flag("no-clobber", "Silently skip existing targets (overrides a previous -i)").short('n'),
+        listed(
         optional(
             "update",
             "WHEN",
             "older",
             "Which existing targets to replace: all; none; none-fail (none, and fail); older (than SOURCE); changed (of another size or \
              modification time) [-u: older]",
+        ),
+            &UPDATES,
         )
         .short('u'),
         flag("checksum", "Replace only targets with other bytes; both sides are read"),
         flag("remove-destination", "Remove each existing target before opening it"),
-        optional("backup", "CONTROL", "", "Keep each existing target under another name").short('b'),
+        listed(
+            optional("backup", "CONTROL", "", "Keep each existing target under another name"),
+            &BACKUPS,
+        )
+        .short('b'),
         value("suffix", "SUFFIX", "End the names of simple backups in SUFFIX").short('S'),
     ]
 }
@@ -238,9 +262,13 @@ fn metadata() -> Vec<Arg> {
             .short('p')
             .help("Same as --preserve=mode,ownership,timestamps")
             .action(ArgAction::SetTrue),
-        optional("preserve", "ATTR_LIST", "mode,ownership,timestamps", "Keep these attributes")
+        listed(
+            optional("preserve", "ATTR_LIST", "mode,ownership,timestamps", "Keep these attributes"),
+            &ATTRIBUTES,
+        )
+        .action(ArgAction::Append),
+        listed(value("no-preserve", "ATTR_LIST", "Do not keep these attributes"), &ATTRIBUTES)
             .action(ArgAction::Append),
-        value("no-preserve", "ATTR_LIST", "Do not keep these attributes").action(ArgAction::Append),
         optional("context", "CTX", "", "Set the SELinux context to CTX, or to the default")
             .short('Z'),
     ]
@@ -268,12 +296,18 @@ fn promises() -> Vec<Arg> {
 
 fn moving() -> Vec<Arg> {
     vec![
-        optional("reflink", "WHEN", "always", "Share blocks with the source: auto, always, never"),
-        value("sparse", "WHEN", "Make holes in the target: auto, always, never"),
-        value(
-            "method",
-            "NAME",
-            "Move the bytes by this method or fail: auto, reflink, splice, ...",
+        listed(
+            optional("reflink", "WHEN", "always", "Share blocks with the source: auto, always, never"),
+            &REFLINKS,
+        ),
+        listed(value("sparse", "WHEN", "Make holes in the target: auto, always, never"), &HOLES),
+        named(
+            value(
+                "method",
+                "NAME",
+                "Move the bytes by this method or fail: auto, reflink, splice, ...",
+            ),
+            iter::once("auto").chain(MethodName::ALL.iter().map(|name| name.as_str())).collect(),
         ),
         value("threads", "N", "Threads for one large file, and for the entries of a tree (0: the engine's choice, and one a processor). Of a copy that is killed, the more threads the \
              more may be missing, in pieces of 2 MiB. A --method of one thread, such as splice, excludes more")
@@ -282,7 +316,7 @@ fn moving() -> Vec<Arg> {
         flag("no-cache", "Leave the page cache as it was: the copy goes to the disk at once and out of the cache, and so do pages of SOURCE that were not cached before"),
         value("buffer-size", "SIZE", "Size of one buffer or mapped window, 4M at most"),
         value("pipe-size", "SIZE", "Size of the pipe that splice goes through: 64K or more, as far as fs.pipe-max-size allows"),
-        value("advise", "ADVICE", "Read-ahead: none, sequential, willneed, random"),
+        listed(value("advise", "ADVICE", "Read-ahead: none, sequential, willneed, random"), &ADVICE),
         flag("preallocate", "Reserve the target's space before copying"),
         flag("no-profile", "Ignore the profile of gush tune (also: GUSH_NO_PROFILE=1)"),
         flag("no-gift", "Only lend pages to vmsplice, do not give them away"),
@@ -298,11 +332,14 @@ fn telling() -> Vec<Arg> {
         flag("verbose", "Tell of each copy").short('v'),
         flag("debug", "Tell how each file is copied, as GNU cp does; implies -v"),
         flag("explain", "Tell on standard error which methods were picked and refused, and why"),
-        optional(
-            "progress",
-            "WHEN",
-            "auto",
-            "Show progress: auto (on a terminal, after half a second), always, never",
+        listed(
+            optional(
+                "progress",
+                "WHEN",
+                "auto",
+                "Show progress: auto (on a terminal, after half a second), always, never",
+            ),
+            &WHENS,
         ),
         flag(
             "json",

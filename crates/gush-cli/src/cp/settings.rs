@@ -49,8 +49,42 @@ pub enum When {
     Never,
 }
 
-const WHENS: [(&str, When); 3] =
+pub const WHENS: [(&str, When); 3] =
     [("auto", When::Auto), ("always", When::Always), ("never", When::Never)];
+
+pub const ON_ERRORS: [(&str, bool); 2] = [("continue", false), ("stop", true)];
+
+pub const UPDATES: [(&str, Update); 5] = [
+    ("all", Update::All),
+    ("none", Update::None),
+    ("none-fail", Update::NoneFail),
+    ("older", Update::Older),
+    ("changed", Update::Changed),
+];
+
+pub const BACKUPS: [(&str, Option<BackupControl>); 8] = [
+    ("none", None),
+    ("off", None),
+    ("simple", Some(BackupControl::Simple)),
+    ("never", Some(BackupControl::Simple)),
+    ("existing", Some(BackupControl::Existing)),
+    ("nil", Some(BackupControl::Existing)),
+    ("numbered", Some(BackupControl::Numbered)),
+    ("t", Some(BackupControl::Numbered)),
+];
+
+pub const REFLINKS: [(&str, Reflink); 3] =
+    [("auto", Reflink::Auto), ("always", Reflink::Always), ("never", Reflink::Never)];
+
+pub const HOLES: [(&str, Holes); 3] =
+    [("auto", Holes::Keep), ("always", Holes::Make), ("never", Holes::Fill)];
+
+pub const ADVICE: [(&str, Advice); 4] = [
+    ("none", Advice::None),
+    ("sequential", Advice::Sequential),
+    ("willneed", Advice::WillNeed),
+    ("random", Advice::Random),
+];
 
 impl Settings {
     /// Reads the words.
@@ -130,8 +164,7 @@ impl Settings {
         // The others shall be durable by then.
         options.sync |= options.last.is_some();
         options.dry_run = words.has("dry-run");
-        let on_errors = [("continue", false), ("stop", true)];
-        options.stop_at_error = choose(words, "on-error", false, &on_errors)?;
+        options.stop_at_error = choose(words, "on-error", false, &ON_ERRORS)?;
         refuse_contradictions(&options, words)?;
         Ok(Self {
             options,
@@ -332,14 +365,7 @@ fn choose<T: Copy + PartialEq>(
 
 /// -n and -i override each other; -n overrides -u.
 fn replacing(words: &Words) -> Result<(Update, bool), String> {
-    let table = [
-        ("all", Update::All),
-        ("none", Update::None),
-        ("none-fail", Update::NoneFail),
-        ("older", Update::Older),
-        ("changed", Update::Changed),
-    ];
-    let mut update = choose(words, "update", Update::All, &table)?;
+    let mut update = choose(words, "update", Update::All, &UPDATES)?;
     if words.has("checksum") {
         if !matches!(update, Update::All | Update::Changed) || words.has("no-clobber") {
             return Err("--checksum decides what is replaced: it excludes -u and -n".into());
@@ -363,20 +389,9 @@ fn backup(words: &Words) -> Result<Option<Backup>, String> {
         Some(text) => ("backup type", Some(text.as_os_str())),
         None => ("$VERSION_CONTROL", from_environment.as_deref().filter(|text| !text.is_empty())),
     };
-    use BackupControl::{Existing, Numbered, Simple};
-    let table = [
-        ("none", None),
-        ("off", None),
-        ("simple", Some(Simple)),
-        ("never", Some(Simple)),
-        ("existing", Some(Existing)),
-        ("nil", Some(Existing)),
-        ("numbered", Some(Numbered)),
-        ("t", Some(Numbered)),
-    ];
     let control = match text {
-        Some(text) => pick(source, text, &table)?,
-        None => Some(Existing),
+        Some(text) => pick(source, text, &BACKUPS)?,
+        None => Some(BackupControl::Existing),
     };
     let suffix = suffix.cloned().or_else(|| env::var_os("SIMPLE_BACKUP_SUFFIX"));
     // A suffix must not lead into another directory.
@@ -386,12 +401,11 @@ fn backup(words: &Words) -> Result<Option<Backup>, String> {
 }
 
 fn moving(words: &Words) -> Result<Moving, String> {
-    let mut moving = Moving::default();
-    let reflinks =
-        [("auto", Reflink::Auto), ("always", Reflink::Always), ("never", Reflink::Never)];
-    let holes = [("auto", Holes::Keep), ("always", Holes::Make), ("never", Holes::Fill)];
-    moving.reflink = choose(words, "reflink", Reflink::Auto, &reflinks)?;
-    moving.holes = choose(words, "sparse", Holes::Keep, &holes)?;
+    let mut moving = Moving {
+        reflink: choose(words, "reflink", Reflink::Auto, &REFLINKS)?,
+        holes: choose(words, "sparse", Holes::Keep, &HOLES)?,
+        ..Moving::default()
+    };
     if let Some(text) = words.text("method") {
         let names = MethodName::ALL.iter().map(|name| name.as_str()).chain(["auto"]);
         moving.choice = parse("--method", text, |text| {
@@ -442,17 +456,8 @@ fn moving(words: &Words) -> Result<Moving, String> {
 }
 
 fn tuning(words: &Words) -> Result<Tuning, String> {
-    let mut tuning = Tuning::default().gift(!words.has("no-gift")).advice(choose(
-        words,
-        "advise",
-        Advice::None,
-        &[
-            ("none", Advice::None),
-            ("sequential", Advice::Sequential),
-            ("willneed", Advice::WillNeed),
-            ("random", Advice::Random),
-        ],
-    )?);
+    let advice = choose(words, "advise", Advice::None, &ADVICE)?;
+    let mut tuning = Tuning::default().gift(!words.has("no-gift")).advice(advice);
     if let Some(text) = words.text("buffer-size") {
         tuning = tuning.buffer_bytes(parse("--buffer-size", text, size::buffer_bytes)?);
     }

@@ -3,9 +3,11 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use clap::builder::TypedValueParser;
 use clap::{ArgAction, Parser, ValueHint};
 use gush::{Choice, MethodName};
 
+use crate::listed::Listed;
 use crate::method;
 use crate::size::{buffer_bytes, memory_bytes, pipe_bytes};
 use crate::time::time;
@@ -49,7 +51,7 @@ pub struct Options {
     #[arg(short = 'p', overrides_with = "output_error")]
     nopipe: bool,
     /// Set behavior on write error
-    #[arg(long, value_name = "MODE", value_parser = mode, num_args = 0..=1, require_equals = true,
+    #[arg(long, value_name = "MODE", value_parser = modes(), hide_possible_values = true, num_args = 0..=1, require_equals = true,
         default_missing_value = "warn-nopipe", overrides_with = "nopipe")]
     output_error: Option<Mode>,
 
@@ -113,6 +115,11 @@ impl Options {
     pub fn mode(&self) -> Option<Mode> {
         self.output_error.or(self.nopipe.then_some(MODES[1].1))
     }
+}
+
+fn modes() -> impl TypedValueParser<Value = Mode> {
+    let names = MODES.iter().map(|(name, _)| *name).collect();
+    Listed(names).try_map(|word| mode(&word.to_string_lossy()))
 }
 
 /// A mode by name, or by a beginning that no other name has.

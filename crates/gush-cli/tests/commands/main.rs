@@ -4,6 +4,7 @@
 mod common;
 
 mod closed_ends;
+mod completions;
 mod denied_calls;
 mod help;
 mod ignored_children;
