@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::cp::{cp, fails, names, succeeds, with_files};
+use crate::common::cp::{cp, fails, names, shares_blocks, succeeds, with_files};
 use crate::common::noise;
 
 #[test]
@@ -72,14 +72,21 @@ fn reflink_never_means_no_shared_blocks_by_any_call() {
 
 #[test]
 fn reflink_always_clones_or_leaves_nothing() {
-    let dir = with_files(&[("a", b"x")]);
-    let output = cp(dir.path(), &["--reflink=always", "a", "b"]);
-    if output.status.success() {
-        return assert_eq!(fs::read(dir.path().join("b")).unwrap(), b"x");
+    for content in [&b"x"[..], b""] {
+        let dir = with_files(&[("a", content), ("old", b"old")]);
+        for (target, old) in [("b", None), ("old", Some("old"))] {
+            let output = cp(dir.path(), &["--reflink=always", "a", target]);
+            let now = fs::read(dir.path().join(target)).ok();
+            if output.status.success() {
+                assert_eq!(now.as_deref(), Some(content));
+                continue;
+            }
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert!(said.contains("reflink") && said.contains("--reflink=auto"), "{said}");
+            assert_eq!(now, old.map(Into::into), "{content:?}");
+        }
+        assert_eq!(shares_blocks(), dir.path().join("b").exists(), "{content:?}");
     }
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("reflink") && said.contains("--reflink=auto"), "{said}");
-    assert_eq!(names(dir.path()), ["a"]);
 }
 
 #[test]

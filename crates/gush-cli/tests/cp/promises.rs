@@ -385,6 +385,33 @@ fn after_a_signal_a_copy_can_go_on_and_its_file_system_be_unmounted_at_once() {
 }
 
 #[test]
+fn sharing_blocks_leaves_the_access_time_of_the_source() {
+    for (mkfs, size) in [("mkfs.btrfs -q", "120M"), ("mkfs.xfs -q", "320M")] {
+        let dir = with_files(&[]);
+        let text = format!(
+            "truncate -s {size} image && {mkfs} image >&2 && mount -o loop,strictatime image m || exit 99
+            mkdir m/a && echo data >m/a/full && touch m/a/empty m/old && echo old >m/old
+            for words in '-pT empty new' '-pT full filled' '-pT empty ../old' '-aT . ../b'; do
+                touch -a -d 2001-01-01 m/a/*
+                (cd m/a && $G cp $words) || status=1
+                stat -c \"$words: %n %x\" m/a/full m/a/empty
+            done
+            umount m
+            exit ${{status-0}}"
+        );
+        let Some(output) = with_mounts(dir.path(), &text) else { return };
+        if output.status.code() == Some(99) {
+            skipped(&format!("{mkfs}: {}", stderr(&output)));
+            continue;
+        }
+        assert!(output.status.success(), "{mkfs}: {output:?}");
+        let times = String::from_utf8(output.stdout).unwrap();
+        assert!(times.lines().all(|line| line.contains(" 2001-01-01 ")), "{mkfs}: {times}");
+        assert_eq!(times.lines().count(), 8, "{mkfs}: {times}");
+    }
+}
+
+#[test]
 fn sigkill_in_the_middle_of_an_atomic_copy_leaves_the_old_content() {
     let dir = with_files(&[("a", &noise(8 << 20, 2)), ("b", b"old")]);
     if !Path::new("/proc/self/io").exists() {

@@ -96,13 +96,17 @@ impl Range for Sharing<'_> {
         // Asked anew: a length of 0 would mean "to the end", of whatever size the file has by then.
         let left = size_bytes.saturating_sub(self.source_at);
         let len = left.min(self.length_bytes.unwrap_or(left)).min(budget_bytes);
-        if len == 0 {
-            return Step::Dry;
-        }
         // FICLONE asks for no length, and so a source that grows all the time refuses no clone. Where a length was asked for, no byte
         // behind that may come.
         let is_bounded = self.length_bytes.is_some() || budget_bytes < left;
         let whole = !is_bounded && self.source_at == 0 && self.target_at == 0;
+        if len == 0 {
+            if !whole || sys::file::size_bytes(self.target) != Ok(0) {
+                return Step::Dry;
+            }
+            // A clone of an empty file spares the read that proves its end, and with it the source's access time.
+            self.target_was_bytes = 0;
+        }
         let (call, answer) = if whole {
             (Call::Ficlone, sys::file::ficlone(self.source, self.target))
         } else {
@@ -124,7 +128,7 @@ impl Range for Sharing<'_> {
                 self.source_at += len;
                 self.target_at += len;
                 self.length_bytes = self.length_bytes.map(|length| length - len);
-                Step::Moved(len)
+                if len > 0 { Step::Moved(len) } else { Step::End }
             }
             // Of the room for the tree of shared blocks, where data may have room elsewhere (`xfs_reflink_ag_has_free_space` of
             // fs/xfs/xfs_reflink.c).

@@ -1,4 +1,4 @@
-//! The short way of a file in a tree: one FICLONERANGE, or one copy_file_range(2), and the `read` that proves the end.
+//! The short way of a file in a tree: one clone, or one copy_file_range(2) and the `read` that proves the end.
 //!
 //! A tree has tens of thousands of small files, and for each of them a [`Move`](super::drive::Move) costs as much as a
 //! system call. The short way makes the move's calls, where the answers to all that the move would ask are known, and
@@ -50,8 +50,12 @@ pub(super) fn copy(
     };
     let started = Instant::now();
     let expected_bytes = ends.source.size_bytes().saturating_sub(from);
+    let is_shared = method == MethodName::Reflink;
     let (call, bytes) = match (expected_bytes, method) {
-        // A clone of 0 bytes would be one of all that is there by then.
+        (0, MethodName::Reflink) => match shares_nothing(ends, (from, to)) {
+            true => (Call::Ficlone, 0),
+            false => return Ok(Brief::NotTaken),
+        },
         (0, _) => (Call::CopyFileRange, 0),
         (_, MethodName::Reflink) => match share_once(ends, (from, to), expected_bytes)? {
             0 => return Ok(Brief::NotTaken),
@@ -67,13 +71,19 @@ pub(super) fn copy(
         }
     }
     let is_sized = bytes == expected_bytes;
-    let is_whole = is_sized && is_end(ends, from + bytes, bytes)?;
+    let is_whole = is_sized
+        && match is_shared {
+            // A clone is the file as it was at one moment, and a read would change the source's access time.
+            true => sys::file::size_bytes(ends.source.fd()) == Ok(from + bytes),
+            false => is_end(ends, from + bytes, bytes)?,
+        };
     let steps = u64::from(bytes > 0);
     // Known without looking at the thread's counts, of which there are dozens.
-    let calls: &[Call] = match (bytes, is_sized) {
-        (0, true) => &[Call::Pread],
-        (_, true) => &[call, Call::Pread],
-        (_, false) => &[call],
+    let calls: &[Call] = match (bytes, is_sized, is_shared) {
+        (0, true, false) => &[Call::Pread],
+        (_, true, false) => &[call, Call::Pread],
+        (_, true, true) => &[call, Call::Fstat],
+        (_, false, _) => &[call],
     };
     let used = || MethodUse { name: method, bytes, steps, threads: 1, calls: Counts::once(calls) };
     if !is_whole {
@@ -83,7 +93,7 @@ pub(super) fn copy(
         bytes,
         hole_bytes: 0,
         elapsed: started.elapsed(),
-        methods: if bytes > 0 { vec![used()] } else { Vec::new() },
+        methods: if bytes > 0 || is_shared { vec![used()] } else { Vec::new() },
         refusals: Vec::new(),
         profile: Vec::new(),
         leaves_file: false,
@@ -120,6 +130,14 @@ fn share_once(ends: &Ends<'_>, (from, to): (u64, u64), expected_bytes: u64) -> R
             _ => Ok(0),
         },
     }
+}
+
+/// Is an empty file cloned, and still empty? A clone of 0 bytes is one of all that is there by then.
+fn shares_nothing(ends: &Ends<'_>, at: (u64, u64)) -> bool {
+    let (source, target) = (ends.source.fd(), ends.target.fd());
+    at == (0, 0)
+        && sys::file::ficlone(source, target).is_ok()
+        && sys::file::size_bytes(target) == Ok(0)
 }
 
 /// Does a `read` answer 0 (invariant 2)? `false` also where it is interrupted.

@@ -73,7 +73,9 @@ impl<'a> Move<'a> {
             return Err(self.false_end(name));
         }
         let mut reached = Reached::Nothing;
-        if known_bytes > 0 || doubts || !is_sized {
+        // A method that moves a whole file shows at an empty one, too, that it serves.
+        let is_whole = traits.whole && goal.is_none() && before_bytes == 0;
+        if known_bytes > 0 || doubts || !is_sized || is_whole {
             let most_bytes = match known_bytes {
                 // No further than the size says: behind it a call would only answer 0, and the read has to follow anyway.
                 known_bytes if known_bytes > 0 && !traits.whole => known_bytes,

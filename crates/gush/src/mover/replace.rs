@@ -64,12 +64,13 @@ impl Move<'_> {
         if !self.old.is_kept() {
             return Ok(());
         }
-        if self.cursor.source_at().is_some() && self.cursor.known_left_bytes(&self.ends, goal) == 0
-        {
+        let is_whole = name.method().traits().whole;
+        let left_bytes = self.cursor.known_left_bytes(&self.ends, goal);
+        if self.cursor.source_at().is_some() && left_bytes == 0 && !is_whole {
             // Nothing to show it on: no call that could be refused is made.
             return Ok(());
         }
-        match name.method().traits().whole {
+        match is_whole {
             true => self.show_on_whole_blocks(name, goal),
             false => self.show_on_a_piece(name, goal),
         }
@@ -93,7 +94,7 @@ impl Move<'_> {
         let end_of = |at: Option<u64>| at.map(|at| at + left_bytes);
         let to_the_end = end_of(self.cursor.source_at()) == Some(self.ends.source.size_bytes());
         let into_the_middle = end_of(self.cursor.target_at()) < Some(self.ends.target.size_bytes());
-        if part_bytes == 0 || !to_the_end || !into_the_middle {
+        if part_bytes == 0 && left_bytes > 0 || !to_the_end || !into_the_middle {
             return Ok(());
         }
         let blocks_bytes = left_bytes - part_bytes;

@@ -385,8 +385,8 @@ fn a_source_that_changes_before_it_is_shared_is_copied_to_its_end() {
 }
 
 #[test]
-fn an_empty_file_takes_the_read_that_proves_the_end_alone() {
-    let refusals = Refusals::default();
+fn an_empty_file_that_cannot_be_cloned_takes_the_read_that_proves_the_end_alone() {
+    let refusals = refusals_of_an_earlier_move();
     let moved = between_files((&file_of(b""), &file_of(b"")), &refusals, |mover| mover);
     assert_eq!(moved.result.expect("nothing").bytes, 0);
     assert_eq!(moved.calls, [Call::Pread]);
