@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use gush::{Control, Holes, MethodName, Progress, Report};
+use gush::{Choice, Control, Holes, MethodName, Progress, Report};
 use gush_tree::{Census, Counts, Done, Error, Events, Options, Question, Reflink, Share, quote};
 
 use super::json::{Record, Removed, Warnings};
@@ -312,27 +312,40 @@ fn mode_letters(bits: u32) -> String {
     letters
 }
 
-/// The line of GNU's `--debug`, from the engine's report.
+/// The line of GNU's `--debug`, from the engine's report, in the words of GNU cp 9.9.
 fn debug_line(options: &Options, report: &Report) -> String {
-    let state = |method: MethodName, avoided: &'static str| {
-        if options.moving.reflink == Reflink::Never {
-            return avoided;
-        }
-        let used = report.methods.iter().any(|used| used.name == method && used.bytes > 0);
-        let refused = report.refusals.iter().any(|refusal| refusal.method == method);
-        match (used, refused) {
-            (true, _) => "yes",
-            (false, true) => "unsupported",
-            (false, false) => "unknown",
-        }
+    let moving = &options.moving;
+    let used = |name| report.methods.iter().find(|used| used.name == name);
+    let is_cloned = used(MethodName::Reflink).is_some_and(|used| used.bytes == report.bytes);
+    let moved_bytes: u64 = report.methods.iter().map(|used| used.bytes).sum();
+    // No method moves what SEEK_HOLE reports.
+    let (has_data, has_holes) = (moved_bytes > 0, report.bytes > moved_bytes);
+    let is_auto = moving.choice == Choice::Auto;
+    let has_threads = report.methods.iter().any(|used| used.threads > 1);
+    let is_offloaded = used(MethodName::CopyFileRange).is_some_and(|used| used.bytes > 0);
+    let offload = match moving.reflink {
+        _ if is_offloaded => "yes",
+        _ if is_cloned || has_holes && !has_data => "unknown",
+        Reflink::Never => "avoided",
+        _ if moving.holes == Holes::Make || !is_auto || has_threads => "avoided",
+        _ if has_data => "unsupported",
+        _ => "unknown",
     };
-    let sparse = match (options.moving.holes, report.hole_bytes > 0) {
-        (Holes::Make, _) => "zeros",
-        (_, true) => "SEEK_HOLE",
-        (_, false) => "no",
+    let reflink = match moving.reflink {
+        _ if is_cloned => "yes",
+        Reflink::Never => "no",
+        _ if !is_auto => "no",
+        _ => "unsupported",
     };
-    let offload = state(MethodName::CopyFileRange, "avoided");
-    let reflink = state(MethodName::Reflink, "no");
+    let sparse = match moving.holes {
+        _ if is_cloned => "unknown",
+        Holes::Make if has_holes && has_data => "SEEK_HOLE + zeros",
+        _ if has_holes => "SEEK_HOLE",
+        Holes::Make => "zeros",
+        // Of a file system whose report of holes is not believed.
+        _ if report.hole_bytes > 0 => "zeros",
+        _ => "no",
+    };
     format!("copy offload: {offload}, reflink: {reflink}, sparse detection: {sparse}")
 }
 

@@ -309,11 +309,46 @@ fn debug_and_explain_tell_what_really_happened() {
     let (first, second) = text.split_once('\n').unwrap();
     assert_eq!(first, "'a' -> 'b'");
     assert!(second.starts_with("copy offload: ") && second.contains(", reflink: "), "{text}");
-    assert!(second.ends_with(", sparse detection: no\n"), "{text}");
     assert!(stderr(&output).contains("picked "), "{}", stderr(&output));
-    let output = cp(dir.path(), &["--debug", "--sparse=always", "a", "c"]);
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("sparse detection: zeros"), "{text}");
+}
+
+/// The words of GNU cp 9.9 on a file system that shares no blocks.
+#[test]
+fn debug_uses_the_words_of_gnu() {
+    let dir = tempfile::tempdir().unwrap();
+    let cases = [
+        ("data", "yes, unsupported, no"),
+        ("empty", "unknown, unsupported, no"),
+        ("hole", "unknown, unsupported, SEEK_HOLE"),
+        ("both", "yes, unsupported, SEEK_HOLE"),
+        ("/proc/version", "unsupported, unsupported, no"),
+        ("--sparse=always data", "avoided, unsupported, zeros"),
+        ("--sparse=always empty", "avoided, unsupported, zeros"),
+        ("--sparse=always hole", "unknown, unsupported, SEEK_HOLE"),
+        ("--sparse=always both", "avoided, unsupported, SEEK_HOLE + zeros"),
+        ("--sparse=always /proc/version", "avoided, unsupported, zeros"),
+        ("--sparse=never data", "avoided, no, no"),
+        ("--sparse=never hole", "unknown, no, SEEK_HOLE"),
+        ("--sparse=never both", "avoided, no, SEEK_HOLE"),
+        ("--reflink=never empty", "avoided, no, no"),
+        ("--reflink=never hole", "unknown, no, SEEK_HOLE"),
+        ("--reflink=never both", "avoided, no, SEEK_HOLE"),
+        ("--method=read-write data", "avoided, no, no"),
+    ];
+    let copies = cases.map(|(words, _)| format!("$G cp --debug {words} copy | tail -n 1\n"));
+    let text = format!(
+        "mount -t tmpfs none m && cd m && echo data >data && >empty && truncate -s 1M hole &&
+        truncate -s 1M both && echo data >>both && {}",
+        copies.join("rm copy\n")
+    );
+    let Some(output) = with_mounts(dir.path(), &text) else { return };
+    let lines = cases.map(|(words, expected)| {
+        let [offload, reflink, sparse] = expected.split(", ").collect::<Vec<_>>()[..] else {
+            panic!("{words}: {expected}")
+        };
+        format!("copy offload: {offload}, reflink: {reflink}, sparse detection: {sparse}\n")
+    });
+    assert_eq!(stdout(&output), lines.concat(), "{}", stderr(&output));
 }
 
 #[test]
