@@ -14,7 +14,7 @@ use crate::pages::Pages;
 use crate::sys::data::{self, Nowait};
 use crate::sys::file;
 use crate::sys::map::Window;
-use crate::sys::pipe::{is_ready, unread_bytes};
+use crate::sys::pipe::{is_ready, poll_now, unread_bytes};
 use crate::sys::socket;
 use crate::terminal::Output;
 
@@ -365,14 +365,34 @@ impl<'fd> Port<'fd> {
     /// ```
     #[must_use]
     pub fn next_datagram_bytes(&self) -> Option<io::Result<usize>> {
-        (self.manner.kind == Kind::Datagram).then(|| match data::recv_size(self.fd) {
-            // Asked once more: see `has_ended`.
-            Ok(0) if self.is_seqpacket() == Ok(true) => match data::recv_size(self.fd) {
-                Err(Errno::AGAIN) => Ok(0),
+        (self.manner.kind == Kind::Datagram).then(|| match self.looks_begin_elsewhere() {
+            true => self.unread_bytes_or_again(),
+            false => match data::recv_size(self.fd) {
+                // Asked once more: see `has_ended`.
+                Ok(0) if self.is_seqpacket() == Ok(true) => match data::recv_size(self.fd) {
+                    Err(Errno::AGAIN) => Ok(0),
+                    answer => answer,
+                },
                 answer => answer,
             },
-            answer => answer,
         })
+    }
+
+    /// Has somebody set an offset for looks (MSG_PEEK), which is theirs, and which a look would move?
+    fn looks_begin_elsewhere(&self) -> bool {
+        // Where it cannot be asked there is none: an old kernel, another kind of socket, a filter.
+        socket::peek_offset(self.fd).is_ok_and(|offset_bytes| offset_bytes >= 0)
+    }
+
+    /// What a read finds, without a look: of unix datagrams and UDP the next one's size, of
+    /// SOCK_SEQPACKET and streams all that waits; 0 for an empty datagram or the end.
+    fn unread_bytes_or_again(&self) -> io::Result<usize> {
+        let events = poll_now(self.fd, PollFlags::IN)?;
+        // Asked after the poll: nothing comes after a hang-up.
+        match unread_bytes(self.fd)? {
+            0 if events.is_empty() => Err(Errno::AGAIN),
+            unread => Ok(usize::try_from(unread).unwrap_or(usize::MAX)),
+        }
     }
 
     /// Do messages have boundaries, and the stream of them an end? UDP and unix datagrams have no end.
@@ -406,14 +426,21 @@ impl<'fd> Port<'fd> {
         match self.manner.kind {
             Kind::Pipe => {
                 // Asked first: behind a hang-up no byte comes any more.
-                let hung_up =
-                    crate::sys::pipe::poll_now(self.fd, PollFlags::IN)?.contains(PollFlags::HUP);
+                let hung_up = poll_now(self.fd, PollFlags::IN)?.contains(PollFlags::HUP);
                 match (unread_bytes(self.fd)?, hung_up) {
                     (0, true) => Ok(0),
                     // A writer is there, and may write later: not the end.
                     (0, false) => Err(Errno::AGAIN),
                     _ => Ok(1),
                 }
+            }
+            Kind::Stream if self.looks_begin_elsewhere() => {
+                let unread = self.unread_bytes_or_again()?;
+                let events = poll_now(self.fd, PollFlags::RDHUP | PollFlags::PRI)?;
+                // At TCP's urgent mark FIONREAD answers 0, too.
+                let is_plain_end =
+                    events.contains(PollFlags::RDHUP) && !events.contains(PollFlags::PRI);
+                if unread > 0 || is_plain_end { Ok(unread) } else { Err(Errno::OPNOTSUPP) }
             }
             Kind::Stream => data::peek_nowait(self.fd, &mut byte),
             Kind::File | Kind::Block | Kind::Pseudo => {

@@ -418,3 +418,61 @@ fn the_last_datagram_of_a_file_that_is_sent_from_an_odd_place_arrives() {
         }
     }
 }
+
+/// SO_PEEK_OFF (socket(7)) belongs to whoever set it: a look begins there, and moves it on.
+#[test]
+fn an_offset_for_looks_cuts_no_datagram_and_hides_none() {
+    const UNIX: &[usize] = &[100_000, 0, 5];
+    const UDP: &[usize] = &[60_000, 0, 5];
+    for (from, sizes) in [(SourceKind::UnixDatagram, UNIX), (SourceKind::Udp, UDP)] {
+        for offset_bytes in [0, 50_000, u16::MAX] {
+            for choice in served_here(&CHOICES) {
+                let name = format!("{choice} {from:?}, looks from {offset_bytes} on");
+                let (result, arrived) = within(30, &name, move || {
+                    let (source, _far) = with_messages(from, sizes);
+                    gush::set_peek_offset(&source, Some(offset_bytes)).expect("an offset");
+                    let target = file();
+                    let mover = Mover::new(&source, &target).method(choice);
+                    let result = mover.length_bytes(sizes.iter().sum::<usize>() as u64).run();
+                    (result, read_all(&target))
+                });
+                match result {
+                    Ok(_) => assert!(arrived == all_of(sizes), "{name}: {} bytes", arrived.len()),
+                    Err(error) if error.is_refused() => assert!(arrived.is_empty(), "{name}"),
+                    Err(error) => panic!("{name}: {error}"),
+                }
+            }
+        }
+    }
+}
+
+/// Where the target has no reader, the source is looked at, and only the end is no failure.
+#[test]
+fn an_offset_for_looks_hides_no_byte_of_a_stream_and_stays() {
+    for from in [SourceKind::UnixStream, SourceKind::Tcp] {
+        for offset_bytes in [0, 3] {
+            let (source, far) = open_source(from).expect("sockets");
+            let far = far.expect("a far end");
+            rustix::io::write(&far, b"abc").expect("room");
+            drop(far);
+            if let Err(errno) = gush::set_peek_offset(&source, Some(offset_bytes)) {
+                // TCP has it since Linux 6.9.
+                common::not_applicable(&format!("SO_PEEK_OFF of {from:?}: {errno}"));
+                continue;
+            }
+            let (_, unread) = std::io::pipe().expect("a pipe");
+            let error = Mover::new(&source, &unread).run().expect_err("bytes for no reader");
+            let told = error.io_error().and_then(Errno::from_io_error);
+            assert_eq!(told, Some(Errno::PIPE), "{from:?}, looks from {offset_bytes} on: {error}");
+            let mut seen = [0; 8];
+            let looked_at = rustix::net::recv(&source, &mut seen[..], RecvFlags::PEEK);
+            let left_bytes = 3 - usize::from(offset_bytes);
+            if left_bytes > 0 {
+                assert_eq!(looked_at.map(|(got, _)| got), Ok(left_bytes), "{from:?}: it moved");
+            }
+            let mut rest = [0; 8];
+            let got = rustix::io::read(&source, &mut rest).expect("the bytes");
+            assert_eq!(&rest[..got], b"abc", "{from:?}");
+        }
+    }
+}

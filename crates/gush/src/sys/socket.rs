@@ -68,6 +68,24 @@ pub(crate) fn set_send_buffer(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<()
     plain(Call::SetSocketOption, || sockopt::set_socket_send_buffer_size(fd, bytes))
 }
 
+/// `SO_PEEK_OFF` (socket(7)): where a look with MSG_PEEK begins, and which each look moves on; -1 is none.
+pub(crate) fn peek_offset(fd: BorrowedFd<'_>) -> io::Result<c_int> {
+    plain(Call::GetSocketOption, || {
+        let (mut offset_bytes, mut len) = (-1, size_of::<c_int>() as libc::socklen_t);
+        // SAFETY: the pointers are those of two live locals, of the length that is told.
+        let answer = unsafe {
+            libc::getsockopt(
+                fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEEK_OFF,
+                (&raw mut offset_bytes).cast(),
+                &raw mut len,
+            )
+        };
+        if answer == 0 { Ok(offset_bytes) } else { Err(super::file::last_errno()) }
+    })
+}
+
 /// `SO_PEEK_OFF` (socket(7)); -1 switches the offset off.
 pub(crate) fn set_peek_offset(fd: BorrowedFd<'_>, offset_bytes: libc::c_int) -> io::Result<()> {
     plain(Call::SetSocketOption, || {
