@@ -339,7 +339,7 @@ impl<'fd> Port<'fd> {
             (None, Nowait::Plain) => {
                 // Nothing keeps this read from waiting, so poll(2) has to say that a byte is there.
                 self.ready_or_again(PollFlags::IN)?;
-                data::read(self.fd, buf)
+                self.before_last_offset(buf.len(), |len| data::read(self.fd, &mut buf[..len]))
             }
         };
         let got = match got {
@@ -353,6 +353,26 @@ impl<'fd> Port<'fd> {
         }?;
         self.advance(got);
         Ok(got)
+    }
+
+    /// Makes a call of `len` bytes at the descriptor's own position, and again of fewer where that call would go
+    /// beyond the largest offset: no error by itself tells so.
+    pub(crate) fn before_last_offset(
+        &self,
+        len: usize,
+        mut call: impl FnMut(usize) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let answer = call(len);
+        let has_position = self.manner.at.is_none()
+            && matches!(self.manner.kind, Kind::File | Kind::Block | Kind::Pseudo);
+        if let (true, Err(Errno::INVAL | Errno::OVERFLOW)) = (has_position, answer)
+            && let Ok(at) = file::seek(self.fd, SeekFrom::Current(0))
+            && let fewer = data::before_last_offset(Some(at), len)
+            && fewer < len
+        {
+            return call(fewer);
+        }
+        answer
     }
 
     /// The size of the next datagram, which stays in the socket; `None` where there are no boundaries.
@@ -476,7 +496,10 @@ impl<'fd> Port<'fd> {
                     Room::Call(output) => output.first_bytes(buf),
                     room => room.any_bytes(buf.len()),
                 };
-                data::write(self.fd, &buf[..most])
+                self.before_last_offset(most, |len| match len {
+                    0 if most > 0 => Err(Errno::FBIG),
+                    len => data::write(self.fd, &buf[..len]),
+                })
             }
         };
         let put = match put {
@@ -515,14 +538,11 @@ impl<'fd> Port<'fd> {
         let flags = rustix::pipe::SpliceFlags::NONBLOCK;
         // SPLICE_F_NONBLOCK concerns the pipe alone: a terminal without O_NONBLOCK would hold a longer call.
         let most = target.unheld_bytes(most);
-        let spliced = crate::sys::pipe::splice(
-            self.fd,
-            self.offset_mut(),
-            target.fd,
-            target.offset_mut(),
-            most,
-            flags,
-        );
+        let (source, to) = (*self, target.fd);
+        let spliced = source.before_last_offset(most, |most| {
+            let (from_at, to_at) = (self.offset_mut(), target.offset_mut());
+            crate::sys::pipe::splice(source.fd, from_at, to, to_at, most, flags)
+        });
         self.ended_by_slave(spliced)
     }
 
@@ -544,7 +564,10 @@ impl<'fd> Port<'fd> {
             }
             _ => target.unheld_bytes(most),
         };
-        file::sendfile(self.fd, self.offset_mut(), target.fd, most)
+        let source = *self;
+        source.before_last_offset(most, |most| {
+            file::sendfile(source.fd, self.offset_mut(), target.fd, most)
+        })
     }
 
     /// The bytes of a file behind the position, if there are any and the file tells its size.

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 #[cfg(feature = "digest")]
 use crate::digest::Digest;
-use crate::endpoint::{Endpoint, HoleReport};
+use crate::endpoint::{Endpoint, HoleReport, UNSEEN_FROM};
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::pages::Pages;
@@ -134,7 +134,7 @@ impl<'fd> Reread<'fd> {
         }
         match sys::file::seek(self.fd, SeekFrom::Data(at)) {
             Ok(data) => Ok(data),
-            Err(Errno::NXIO) => Ok(u64::MAX),
+            Err(Errno::NXIO) => Ok(at.max(UNSEEN_FROM)),
             Err(errno) => Err(self.failed(Call::Lseek, errno, at)),
         }
     }

@@ -50,13 +50,11 @@ impl Range for Copying<'_> {
     fn step(&mut self, budget_bytes: u64) -> Step {
         let len = call_bytes(budget_bytes, MOST_BYTES);
         let (source, target) = (self.source.fd, self.target.fd);
-        let answer = sys::file::copy_file_range(
-            source,
-            self.source.offset_mut(),
-            target,
-            self.target.offset_mut(),
-            len,
-        );
+        let from = self.source;
+        let answer = from.before_last_offset(len, |len| {
+            let (from_at, to_at) = (self.source.offset_mut(), self.target.offset_mut());
+            sys::file::copy_file_range(source, from_at, target, to_at, len)
+        });
         match answer {
             // Perhaps the end, perhaps a file of procfs: a `read` decides (invariant 2).
             Ok(0) => Step::Dry,

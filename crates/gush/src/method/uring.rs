@@ -15,6 +15,7 @@ use crate::fault::Fault;
 use crate::kernel::Kernel;
 use crate::port::Side;
 use crate::sys::Call;
+use crate::sys::data::before_last_offset;
 use crate::sys::ring::Ring;
 use crate::tuning::Tuning;
 
@@ -89,7 +90,9 @@ struct Stop {
 
 impl Ringing<'_> {
     fn read(&mut self, slot: usize, offset: u64, len: usize, got: usize) -> Piece {
-        self.ring.read(slot, self.source.fd(), self.source_at + offset + got as u64, got..len);
+        let at = self.source_at + offset + got as u64;
+        let end = got + before_last_offset(Some(at), len - got);
+        self.ring.read(slot, self.source.fd(), at, got..end);
         Piece::Reading { offset, len, got }
     }
 

@@ -5,6 +5,7 @@ use rustix::io::Errno;
 
 use super::cursor::Cursor;
 use super::ends::Ends;
+use crate::endpoint::UNSEEN_FROM;
 use crate::error::Error;
 use crate::port::Side;
 use crate::sys::{self, Call};
@@ -41,7 +42,13 @@ impl Extent {
             Err(Errno::NXIO) => {
                 let size_bytes = sys::file::size_bytes(ends.source.fd())
                     .map_err(|errno| cursor.failed(Call::Fstat, Side::Source, errno))?;
-                Extent::LastHole(size_bytes.saturating_sub(at))
+                match at.max(UNSEEN_FROM) {
+                    unseen if unseen >= size_bytes => {
+                        Extent::LastHole(size_bytes.saturating_sub(at))
+                    }
+                    unseen if unseen > at => Extent::Hole(unseen - at),
+                    _ => Extent::Data(size_bytes - at),
+                }
             }
             // Any other answer says nothing about holes: the rest is read.
             Err(_) => Extent::Unknown,

@@ -115,7 +115,10 @@ impl Pipe {
     /// The call of [`Pipe::fill`] alone: the caller counts by [`Pipe::put`].
     pub(crate) fn splice_in(&self, source: &mut Port<'_>, most: usize) -> io::Result<usize> {
         let (to, flags) = (self.write_end.as_fd(), SpliceFlags::NONBLOCK);
-        let spliced = sys::pipe::splice(source.fd, source.offset_mut(), to, None, most, flags);
+        let from = *source;
+        let spliced = from.before_last_offset(most, |most| {
+            sys::pipe::splice(from.fd, source.offset_mut(), to, None, most, flags)
+        });
         source.ended_by_slave(spliced)
     }
 

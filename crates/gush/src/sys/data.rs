@@ -16,7 +16,8 @@ pub(crate) fn read(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
 }
 
 pub(crate) fn pread(fd: BorrowedFd<'_>, buf: &mut [u8], at: u64) -> io::Result<usize> {
-    sized(Call::Pread, buf.len(), |len| io::pread(fd, &mut buf[..len], at))
+    let len = before_last_offset(Some(at), buf.len());
+    sized(Call::Pread, len, |len| io::pread(fd, &mut buf[..len], at))
 }
 
 /// `pread` into a mapped target, `len` bytes at `to`: memory shared with other processes, so no Rust
@@ -102,7 +103,11 @@ pub(crate) fn write(fd: BorrowedFd<'_>, buf: &[u8]) -> io::Result<usize> {
 }
 
 pub(crate) fn pwrite(fd: BorrowedFd<'_>, buf: &[u8], at: u64) -> io::Result<usize> {
-    sized(Call::Pwrite, buf.len(), |len| io::pwrite(fd, &buf[..len], at))
+    let len = before_last_offset(Some(at), buf.len());
+    if len < buf.len() && len == 0 {
+        return Err(Errno::FBIG);
+    }
+    sized(Call::Pwrite, len, |len| io::pwrite(fd, &buf[..len], at))
 }
 
 /// Writes from a mapped source, `len` bytes at `from`: memory shared with other processes, so no Rust
@@ -141,6 +146,13 @@ pub(crate) unsafe fn write_raw(
             answered(unsafe { libc::send(raw_fd, from, len, flags) })
         }),
     }
+}
+
+/// How many of `len` bytes from the offset on lie before the largest offset, 2^63 - 1. The kernel refuses a
+/// call that goes beyond, also where only a part is there (`rw_verify_area` of fs/read_write.c).
+pub(crate) fn before_last_offset(at: Option<u64>, len: usize) -> usize {
+    let room = at.map_or(u64::MAX, |at| i64::MAX.cast_unsigned().saturating_sub(at));
+    len.min(usize::try_from(room).unwrap_or(usize::MAX))
 }
 
 fn offset(at: u64) -> io::Result<libc::off64_t> {

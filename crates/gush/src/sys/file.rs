@@ -11,6 +11,7 @@ use rustix::io::{self, Errno};
 use rustix::termios::OutputModes;
 
 use super::Call;
+use super::data::before_last_offset;
 use super::seam::{plain, sized};
 
 /// `ioctl_ficlone(2)`: the whole of `source` becomes the content of `target`.
@@ -64,6 +65,8 @@ pub(crate) fn copy_file_range(
     target_at: Option<&mut u64>,
     len: usize,
 ) -> io::Result<usize> {
+    let len = before_last_offset(source_at.as_deref().copied(), len);
+    let len = before_last_offset(target_at.as_deref().copied(), len);
     sized(Call::CopyFileRange, len, |len| {
         fs::copy_file_range(source, source_at, target, target_at, len)
     })
@@ -76,6 +79,7 @@ pub(crate) fn sendfile(
     target: BorrowedFd<'_>,
     len: usize,
 ) -> io::Result<usize> {
+    let len = before_last_offset(source_at.as_deref().copied(), len);
     sized(Call::Sendfile, len, |len| fs::sendfile(target, source, source_at, len))
 }
 

@@ -10,6 +10,7 @@ use rustix::net::SocketType;
 use rustix::pipe::{self, IoSliceRaw, PipeFlags, SpliceFlags};
 
 use super::Call;
+use super::data::before_last_offset;
 use super::seam::{plain, sized, waiting};
 
 pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -41,6 +42,8 @@ pub(crate) fn splice(
     len: usize,
     flags: SpliceFlags,
 ) -> io::Result<usize> {
+    let len = before_last_offset(from_at.as_deref().copied(), len);
+    let len = before_last_offset(to_at.as_deref().copied(), len);
     sized(Call::Splice, len, |len| {
         #[cfg(feature = "faults")]
         if super::faults::copies() {

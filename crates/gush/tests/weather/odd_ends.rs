@@ -1,7 +1,8 @@
 //! Ends that are other than they seem, or go away.
 
 use std::fs::File;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io::Read;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -534,4 +535,46 @@ fn odd_pieces_of_a_block_device_with_o_direct_arrive() {
         whole[at as usize..][..length as usize].copy_from_slice(expected);
         assert!(read_at(&disk, 0, LEN as u64) == whole, "{length} at {at}: other bytes");
     }
+}
+
+/// No call may go beyond the largest offset, 2^63 - 1, also where its answer would be a short one.
+#[test]
+fn the_last_bytes_before_the_largest_offset_arrive() {
+    const END: u64 = i64::MAX as u64;
+    let mut wrong = Vec::new();
+    for left_bytes in [100_usize, 4095, 300_000] {
+        let (from, content) = (END - left_bytes as u64, noise(1, left_bytes));
+        let source = rustix::fs::memfd_create("source", rustix::fs::MemfdFlags::CLOEXEC);
+        let source = source.expect("a file in memory");
+        rustix::io::pwrite(&source, &content, from).expect("the largest file");
+        for choice in choices() {
+            for (is_named, is_piped) in [(true, false), (false, false), (true, true), (false, true)]
+            {
+                let position = SeekFrom::Start(if is_named { 0 } else { from });
+                rustix::fs::seek(&source, position).expect("a position");
+                let (file, (mut reader, pipe)) = (file_of(b""), std::io::pipe().expect("a pipe"));
+                rustix::pipe::fcntl_setpipe_size(&pipe, 1 << 20).expect("room for all");
+                let target = if is_piped { pipe.as_fd() } else { file.as_fd() };
+                let mover = Mover::new(&source, &target).method(choice);
+                let mover = if is_named { mover.source_offset_bytes(from) } else { mover };
+                let outcome = mover.run();
+                drop(pipe);
+                let mut arrived = read_all(&file);
+                reader.read_to_end(&mut arrived).expect("bytes");
+                let (is_right, said) = match outcome {
+                    Ok(report) => (arrived == content, report.explain().to_string()),
+                    // The last page cannot be mapped, and others serve no such pair.
+                    Err(error) => {
+                        let refused = error.is_refused() && choice != Choice::Auto;
+                        (refused && arrived.is_empty(), error.to_string())
+                    }
+                };
+                if !is_right {
+                    let name = format!("{choice}, named {is_named}, piped {is_piped}");
+                    wrong.push(format!("{name}: {} of {left_bytes}: {said}", arrived.len()));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
