@@ -201,6 +201,16 @@ fn a_pipe_that_holds_bytes_is_nobody_elses() {
     assert_eq!(pool.usage().idle, kept - 1);
 }
 
+/// The kernel refers to whole pages.
+#[test]
+fn invariant_4_a_strip_lends_the_rest_of_a_page_with_its_first_bytes() {
+    let page_bytes = rustix::param::page_size();
+    let mut strip = gush::Strip::new(gush::Pages::new(2 * page_bytes).expect("memory"));
+    assert_eq!(strip.lend(3), 0..3);
+    let next_page = strip.pages().address() + page_bytes;
+    assert_eq!((strip.rest_mut().as_ptr() as usize, strip.rest().len()), (next_page, page_bytes));
+}
+
 /// A sum that wraps around would make pages writable that a pipe may hold.
 #[test]
 fn invariant_4_a_strip_that_is_asked_for_too_much_lends_all_that_it_has() {

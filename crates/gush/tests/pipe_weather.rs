@@ -5,7 +5,7 @@ mod common;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 
-use common::{child, is_root, round_trip, runs, techniques_served_here, within};
+use common::{child, is_root, not_applicable, round_trip, runs, techniques_served_here, within};
 use gush::pipe::{Pipe, PipeLoan, Pool, Technique, Writer};
 use gush::{Errno, Kernel};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -25,6 +25,48 @@ fn past_the_users_page_limit_pipes_are_small_and_work() {
     }
     let (passed, said) = child(&nobody, "many_pipes_of_an_unprivileged_user", &[]);
     assert!(passed, "{said}");
+}
+
+/// The limit is a user's, so the test has a user of its own.
+#[test]
+fn a_pipe_of_an_ordinary_user_grows_only_where_others_keep_room() {
+    let user =
+        ["setpriv", "--reuid", "54321", "--regid", "54321", "--clear-groups", "--inh-caps=-all"];
+    if !is_root() || !runs(user[0], &[&user[1..], &["true"]].concat()) {
+        skip!("cannot become another user (needs root and setpriv)");
+    }
+    let own = std::env::current_exe().expect("own path");
+    if !runs(user[0], &[&user[1..], &[own.to_str().expect("a path"), "--list"]].concat()) {
+        skip!("another user may not run this test");
+    }
+    let (passed, said) = child(&user, "a_pipe_grows_beside_a_reserve", &[]);
+    assert!(passed, "{said}");
+}
+
+#[test]
+#[ignore = "run by a_pipe_of_an_ordinary_user_grows_only_where_others_keep_room"]
+fn a_pipe_grows_beside_a_reserve() {
+    let soft = std::fs::read_to_string("/proc/sys/fs/pipe-user-pages-soft").expect("a limit");
+    let soft: usize = soft.trim().parse().expect("a number");
+    let (limit_bytes, full_bytes) =
+        (soft * rustix::param::page_size(), Kernel::get().pipe_max_bytes());
+    let reserve_bytes = limit_bytes / 16;
+    if soft == 0 || reserve_bytes < 3 * full_bytes {
+        return not_applicable("no limit on a user's pipes, or one of few pipes");
+    }
+    let (_reader, pipe) = std::io::pipe().expect("a pipe");
+    let born_bytes = rustix::pipe::fcntl_getpipe_size(&pipe).expect("a pipe");
+    // Less than the reserve and another pipe is left, and more than the pipe alone would need.
+    let others: Vec<_> = (0..(limit_bytes - reserve_bytes) / full_bytes)
+        .map(|_| {
+            let other = std::io::pipe().expect("a pipe");
+            rustix::pipe::fcntl_setpipe_size(&other.1, full_bytes).expect("within the limit");
+            other
+        })
+        .collect();
+    assert_eq!(gush::pipe::enlarge(&pipe), Ok(born_bytes), "the reserve is not taken");
+    drop(others);
+    assert!(gush::pipe::enlarge(&pipe).is_ok_and(|bytes| bytes > born_bytes), "room for all");
 }
 
 #[test]

@@ -131,3 +131,44 @@ impl Drop for Ring {
 fn errno(error: &std::io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::fd::AsFd;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+    use std::time::Duration;
+
+    use super::Ring;
+
+    #[test]
+    fn a_dropped_ring_waits_for_the_read_that_is_under_way() {
+        let mut ring = match Ring::new(2, 4096) {
+            Ok(ring) => ring,
+            Err(errno) => return gush_test::not_applicable(&format!("io_uring: {errno}")),
+        };
+        let zeros = std::fs::File::open("/dev/zero").expect("zeros");
+        let (mut reader, mut writer) = std::io::pipe().expect("a pipe");
+        let twin = reader.try_clone().expect("a descriptor");
+        ring.read(0, twin.as_fd(), 0, 0..4096);
+        ring.read(1, zeros.as_fd(), 0, 0..4096);
+        let done = ring.next().expect("an answer");
+        assert_eq!(done, Some((1, Ok(4096))), "the other read is under way");
+        let is_written = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                // A moment for the drop to begin; the test passes, too, if the moment was too short.
+                thread::sleep(Duration::from_millis(100));
+                is_written.store(true, Ordering::Release);
+                writer.write_all(b"late").expect("a reader");
+            });
+            drop(ring);
+            assert!(is_written.load(Ordering::Acquire), "the buffer is free while it is read into");
+        });
+        drop((writer, twin));
+        let mut rest = Vec::new();
+        reader.read_to_end(&mut rest).expect("bytes");
+        assert!(rest.is_empty(), "the read under way has taken the bytes");
+    }
+}

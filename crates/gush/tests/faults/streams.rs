@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use gush::faults::{Plan, Verdict};
-use gush::{Call, Choice, Errno, MethodName, Mover, Rate};
+use gush::{Call, Choice, Errno, MethodName, Mover, Port, Rate};
 
 use crate::common::{
     Source, SourceKind, Target, TargetKind, file_of, noise, open_source, open_target, read_all,
@@ -59,6 +59,27 @@ fn a_false_end_of_a_seqpacket_socket_loses_nothing() {
         let (moved, arrived) = outcome;
         assert_eq!((moved.ok(), &arrived[..]), (Some(4), &b"last"[..]), "{choice}");
     }
+}
+
+/// The look at the queue comes after the look for a hang-up: before it, a record may still come.
+#[test]
+fn a_last_record_that_comes_during_the_proof_of_the_end_is_read() {
+    let (source, mut far) = open_source(SourceKind::Seqpacket).expect("sockets");
+    let mut port = Port::of(&source).expect("a socket");
+    let _guard = Plan::new(move |call, nth| match (call, nth) {
+        (Call::Recv, 0) => Verdict::Zero,
+        (Call::Poll, 0) => {
+            let far = far.take().expect("the far end");
+            rustix::io::write(&far, b"last").expect("sent");
+            Verdict::Go
+        }
+        _ => Verdict::Go,
+    })
+    .install();
+    let mut record = [0; 8];
+    assert_eq!(port.read(&mut record), Err(Errno::INTR), "asked again");
+    assert_eq!(port.read(&mut record), Ok(4));
+    assert_eq!((port.read(&mut record), &record[..4]), (Ok(0), &b"last"[..]));
 }
 
 /// A filter denies the calls that never wait, or an old kernel knows them or their flag not (preadv2(2)).
