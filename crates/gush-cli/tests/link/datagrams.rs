@@ -67,6 +67,33 @@ fn every_sender_has_a_program_that_is_told_who_it_is() {
     }
 }
 
+/// A connected sender takes no datagram from elsewhere.
+#[test]
+fn answers_come_from_the_address_that_the_sender_has_written_to() {
+    let local = "shell:'read question; echo $question $SOCKADDR $SOCKPORT'";
+    for kind in ["udp-listen", "udp-recvfrom"] {
+        for host in ["", "0.0.0.0:", "[::]:"] {
+            for option in [",fork", ""] {
+                let link = Running::start(&["-t", "5", &format!("{kind}:{host}0{option}"), local]);
+                let place = link.place();
+                let port = place.rsplit(':').next().unwrap();
+                // The kernel would answer to the second from 127.0.0.1 as well.
+                let addresses = ["127.0.0.1", "127.0.0.2"];
+                for address in &addresses[usize::from(option.is_empty())..] {
+                    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+                    client.set_read_timeout(Some(PATIENCE)).unwrap();
+                    client.connect(format!("{address}:{port}")).unwrap();
+                    let answer = String::from_utf8(ask(&client, b"to\n")).unwrap();
+                    match option {
+                        ",fork" => assert_eq!(answer, format!("to {address} {port}\n")),
+                        _ => assert!(answer.starts_with("to"), "{answer}"),
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// A server that answers nothing: an answer that comes later than the idle limit has no flow any more.
 fn silent() -> (UdpSocket, String) {
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();

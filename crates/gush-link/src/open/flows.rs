@@ -13,11 +13,12 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use nix::sys::socket::MsgFlags;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{
@@ -28,6 +29,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
+use super::route::Route;
 use super::throttle::Throttle;
 use crate::watch::watch;
 
@@ -55,17 +57,17 @@ const ERROR_LOOK: Duration = Duration::from_millis(10);
 /// The largest datagram (udp(7)).
 pub(super) const DATAGRAM_BYTES: usize = 1 << 16;
 
-/// A flow begun: the relay's socket, the sender, and what lives as long as the relay.
-pub(super) type NewFlow = (OwnedFd, SocketAddr, Served);
+/// A flow begun: the relay's socket, the route of the sender, and what lives as long as the relay.
+pub(super) type NewFlow = (OwnedFd, Route, Served);
 
 /// The flows of a port. Flows already served go on when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Flows {
     port: Arc<Port>,
     single: bool,
-    coming: mpsc::Receiver<(SocketAddr, Vec<u8>)>,
+    coming: mpsc::Receiver<(Route, Vec<u8>)>,
     /// Taken, and without descriptors so far.
-    next: Option<(SocketAddr, Vec<u8>)>,
+    next: Option<(Route, Vec<u8>)>,
 }
 
 /// What the relay's side of a flow holds until the connection is over.
@@ -92,10 +94,10 @@ struct Port {
     dropped: Arc<AtomicU64>,
 }
 
-/// Those whose datagrams come, by their addresses.
+/// Those whose datagrams come, by their addresses and ours.
 #[derive(Debug, Default)]
 struct Senders {
-    by_address: HashMap<SocketAddr, Sender>,
+    by_route: HashMap<Route, Sender>,
     /// Of all datagrams in `Sender::Waiting`.
     waiting_bytes: usize,
 }
@@ -134,28 +136,28 @@ impl Flows {
         if self.next.is_none() {
             self.next = self.coming.recv().await;
         }
-        let Some((sender, first)) = &self.next else { return Ok(None) };
-        let (flow, far, served) = Flow::begin(&self.port, *sender, self.single)?;
+        let Some((route, first)) = &self.next else { return Ok(None) };
+        let (flow, far, served) = Flow::begin(&self.port, *route, self.single)?;
         self.port.gives(&flow, first);
-        let sender = *sender;
+        let route = *route;
         self.next = None;
         if self.single {
             flow.has_all();
-            return Ok(Some((far, sender, served)));
+            return Ok(Some((far, route, served)));
         }
         let mut senders = self.port.senders();
-        for datagram in senders.take_waiting(sender) {
+        for datagram in senders.take_waiting(route) {
             self.port.gives(&flow, &datagram);
         }
-        senders.by_address.insert(sender, Sender::Served(flow));
-        Ok(Some((far, sender, served)))
+        senders.by_route.insert(route, Sender::Served(flow));
+        Ok(Some((far, route, served)))
     }
 }
 
 impl Senders {
-    /// The datagrams that wait with `sender`, who is forgotten.
-    fn take_waiting(&mut self, sender: SocketAddr) -> Vec<Vec<u8>> {
-        let Some(Sender::Waiting(more)) = self.by_address.remove(&sender) else {
+    /// The datagrams that wait with the sender of `route`, who is forgotten.
+    fn take_waiting(&mut self, route: Route) -> Vec<Vec<u8>> {
+        let Some(Sender::Waiting(more)) = self.by_route.remove(&route) else {
             return Vec::new();
         };
         // Given back at once: the bytes of all senders together are bounded.
@@ -189,21 +191,21 @@ impl Port {
     /// Forgets ended flows, and waiting ones of a port closed to new senders. Are any left?
     fn has_flows(&self, is_closed: bool) -> bool {
         let mut senders = self.senders();
-        senders.by_address.retain(|_, sender| match sender {
+        senders.by_route.retain(|_, sender| match sender {
             Sender::Waiting(_) => !is_closed,
             Sender::Served(flow) => !flow.has_ended(),
         });
         if is_closed {
             senders.waiting_bytes = 0;
         }
-        !senders.by_address.is_empty()
+        !senders.by_route.is_empty()
     }
 
     /// As many flows as there are senders that wait make room, those that have been silent longest.
     fn make_room(&self) {
         let senders = self.senders();
         let (mut silent, mut waiting) = (Vec::new(), 0);
-        for sender in senders.by_address.values() {
+        for sender in senders.by_route.values() {
             match sender {
                 Sender::Waiting(_) => waiting += 1,
                 Sender::Served(flow) => silent.push((flow.silence(), flow)),
@@ -217,10 +219,10 @@ impl Port {
     }
 
     /// Gives a datagram to the flow of its sender, if there is one.
-    fn passes(&self, sender: SocketAddr, datagram: &[u8]) -> bool {
+    fn passes(&self, route: Route, datagram: &[u8]) -> bool {
         let mut senders = self.senders();
-        let Senders { by_address, waiting_bytes } = &mut *senders;
-        match by_address.get_mut(&sender) {
+        let Senders { by_route, waiting_bytes } = &mut *senders;
+        match by_route.get_mut(&route) {
             None => return false,
             Some(Sender::Waiting(more)) => {
                 // One counts already: the first is in the channel.
@@ -238,7 +240,7 @@ impl Port {
             Some(Sender::Served(_)) => {}
         }
         // Its flow has ended, so that the sender is a new one from here on.
-        by_address.remove(&sender);
+        by_route.remove(&route);
         false
     }
 }
@@ -248,7 +250,7 @@ async fn sort(
     port: Arc<Port>,
     single: bool,
     mut admits: impl FnMut(SocketAddr) -> bool + Send,
-    tell: mpsc::Sender<(SocketAddr, Vec<u8>)>,
+    tell: mpsc::Sender<(Route, Vec<u8>)>,
     short: Arc<AtomicBool>,
 ) {
     let mut buffer = vec![0; DATAGRAM_BYTES];
@@ -273,7 +275,7 @@ async fn sort(
                 continue;
             }
         };
-        let (count, sender) = match read {
+        let (count, route) = match read {
             Ok(read) => read,
             Err(error) => {
                 tracing::warn!("a UDP port cannot be read: {error}");
@@ -282,7 +284,7 @@ async fn sort(
         };
         let datagram = &buffer[..count];
         // Known senders first: only a new one has to be admitted.
-        if port.passes(sender, datagram) || tell.is_closed() || !admits(sender) {
+        if port.passes(route, datagram) || tell.is_closed() || !admits(route.sender) {
             continue;
         }
         let place = match tell.try_reserve() {
@@ -295,17 +297,18 @@ async fn sort(
             port.drops();
             if let Some(untold) = told.passes(Instant::now()) {
                 tracing::warn!(
-                    "a datagram of {sender} was dropped, and {untold} others before: {WAITING} senders wait for a place"
+                    "a datagram of {} was dropped, and {untold} others before: {WAITING} senders wait for a place",
+                    route.sender
                 );
             }
             continue;
         };
         if !single {
             // Before it is told: its next datagram may come before the place is taken.
-            port.senders().by_address.insert(sender, Sender::Waiting(Vec::new()));
+            port.senders().by_route.insert(route, Sender::Waiting(Vec::new()));
             has_flows = true;
         }
-        place.send((sender, datagram.to_vec()));
+        place.send((route, datagram.to_vec()));
     }
 }
 
@@ -342,11 +345,7 @@ impl Near {
 impl Flow {
     /// A single datagram has an end behind it, which a socket of SOCK_SEQPACKET tells. On any other flow an empty datagram
     /// is one like all, and the relay says by dropping its [`Served`] that no more answers come.
-    fn begin(
-        port: &Arc<Port>,
-        peer: SocketAddr,
-        single: bool,
-    ) -> io::Result<(Self, OwnedFd, Served)> {
+    fn begin(port: &Arc<Port>, route: Route, single: bool) -> io::Result<(Self, OwnedFd, Served)> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         // A single datagram has an end behind it, and a pair of SOCK_DGRAM has no way to say so.
         let kind = if single { SocketType::SEQPACKET } else { SocketType::DGRAM };
@@ -357,7 +356,7 @@ impl Flow {
         let flow = Self { near: Arc::downgrade(&near), room: Arc::clone(&room) };
         let (over, is_over) = oneshot::channel();
         // A task each: a port that takes nothing holds back one answer, and not the sorting.
-        tokio::spawn(answer(near, Arc::clone(port), peer, is_over, single));
+        tokio::spawn(answer(near, Arc::clone(port), route, is_over, single));
         Ok((flow, far, Served { _over: over, room }))
     }
 
@@ -398,7 +397,7 @@ impl Flow {
 async fn answer(
     near: Arc<Near>,
     port: Arc<Port>,
-    peer: SocketAddr,
+    route: Route,
     mut is_over: oneshot::Receiver<()>,
     single: bool,
 ) {
@@ -422,22 +421,18 @@ async fn answer(
             return;
         }
         near.has_passed();
-        if let Err(error) = send(&port.socket, &buffer[..count], peer).await {
+        if let Err(error) = send(&port.socket, &buffer[..count], route).await {
             // Not a failure: UDP promises no arrival, and the next datagram may find its way.
-            tracing::debug!("{peer}: a datagram cannot be sent: {error}");
+            tracing::debug!("{}: a datagram cannot be sent: {error}", route.sender);
         }
     }
 }
 
-async fn receive(socket: &AsyncFd<OwnedFd>, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+async fn receive(socket: &AsyncFd<OwnedFd>, buffer: &mut [u8]) -> io::Result<(usize, Route)> {
     loop {
         let mut ready = socket.readable().await?;
-        match rustix::net::recvfrom(socket.get_ref(), &mut *buffer, RecvFlags::empty()) {
-            Ok((_, count, Some(sender))) => {
-                if let Ok(sender) = SocketAddr::try_from(sender) {
-                    return Ok((count, sender));
-                }
-            }
+        match Route::receive(socket.get_ref().as_fd(), buffer, MsgFlags::empty()) {
+            Ok((count, Some(route))) => return Ok((count, route)),
             // ECONNREFUSED tells of an earlier answer that nobody took; this socket serves others as well.
             Ok(_) | Err(Errno::CONNREFUSED | Errno::INTR) => tokio::task::yield_now().await,
             Err(Errno::AGAIN) => ready.clear_ready(),
@@ -465,11 +460,11 @@ fn recv(socket: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Errno> {
     }
 }
 
-async fn send(socket: &AsyncFd<OwnedFd>, datagram: &[u8], peer: SocketAddr) -> io::Result<()> {
+async fn send(socket: &AsyncFd<OwnedFd>, datagram: &[u8], route: Route) -> io::Result<()> {
     loop {
         let mut ready = socket.writable().await?;
-        match rustix::net::sendto(socket.get_ref(), datagram, SendFlags::NOSIGNAL, &peer) {
-            Ok(_) => return Ok(()),
+        match route.answer(socket.get_ref().as_fd(), datagram) {
+            Ok(()) => return Ok(()),
             Err(Errno::AGAIN) => ready.clear_ready(),
             // ECONNREFUSED is about an earlier datagram.
             Err(Errno::INTR | Errno::CONNREFUSED) => {}

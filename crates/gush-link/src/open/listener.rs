@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use gush_net::Conduit;
+use nix::sys::socket::MsgFlags;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
@@ -25,6 +26,7 @@ use super::flows::{self, DATAGRAM_BYTES, Flows};
 use super::gate::Gate;
 use super::keeper::Made;
 use super::peer::Peer;
+use super::route::Route;
 use super::{End, Handshake};
 use crate::address::{Opt, Options};
 use crate::watch::watch;
@@ -108,6 +110,9 @@ impl Listener {
         // An inherited socket may be of any type: the type decides how a peer is accepted.
         let kind = sockopt::socket_type(&fd).map_err(|errno| OpenError::new("listen", errno))?;
         let is_tcp = sockopt::socket_protocol(&fd) == Ok(Some(ipproto::TCP));
+        if kind == SocketType::DGRAM {
+            Route::ask_for_locals(&fd);
+        }
         let lingers = is_tcp && sockopt::socket_linger(&fd).is_ok_and(|linger| linger.is_some());
         Ok(Self {
             socket: Socket::Waiting(fd),
@@ -229,8 +234,7 @@ impl Listener {
     pub async fn accept(&mut self) -> Result<End, OpenError> {
         let accepted = match self.kind {
             SocketType::DGRAM if self.has_flows => self.next_sender().await,
-            SocketType::DGRAM if self.has_single_datagrams => self.first_datagram().await,
-            SocketType::DGRAM => self.first_sender().await,
+            SocketType::DGRAM => self.first_of_datagrams().await,
             _ => self.stream().await,
         };
         accepted.map_err(|error| error.at(&self.gate.address))
@@ -408,24 +412,39 @@ impl Listener {
             pause_after(failures, "receive", errno, &self.gate.address).await;
             self.short.store(false, Ordering::Relaxed);
         };
-        let Some((fd, sender, served)) = next else {
+        let Some((fd, route, served)) = next else {
             return Err(OpenError::said("receive", "the port is not read any more"));
         };
-        let mut end = End::new(Conduit::new(fd).map_err(fail)?, Peer::from(sender));
+        let mut end = End::new(Conduit::new(fd).map_err(fail)?, Peer::from(route.sender));
         end.keeper.served = Some(served);
-        end.local.clone_from(&self.name);
+        end.local = match (&self.name, route.local) {
+            (Some(Peer::Ip(name)), Some(local)) => {
+                Some(Peer::from(SocketAddr::new(local, name.port())))
+            }
+            (name, _) => name.clone(),
+        };
         Ok(end)
     }
 
-    /// Makes the first sender the peer. The socket is connected to the sender, whose datagram is left to
-    /// read.
-    async fn first_sender(&mut self) -> Result<End, OpenError> {
+    /// Makes the first sender the peer.
+    async fn first_of_datagrams(&mut self) -> Result<End, OpenError> {
+        let (fd, route) = self.first_peer().await?;
+        match self.has_single_datagrams {
+            true => first_datagram(fd, route),
+            false => self.first_sender(fd, route),
+        }
+    }
+
+    /// Connects the socket to the sender, whose datagram is left to read.
+    fn first_sender(&mut self, fd: OwnedFd, route: Route) -> Result<End, OpenError> {
         let fail = |errno: Errno| OpenError::new("receive", errno);
-        let (fd, peer) = self.first_peer().await?;
+        let peer = route.sender;
         // From here on the kernel passes only this peer's datagrams; those of others came before.
-        rustix::net::connect(&fd, &peer)
-            .map_err(|errno| OpenError::new(format!("connect to {peer}"), errno))?;
-        let first = self.drop_what_others_sent(&fd, peer).map_err(fail)?;
+        let (fd, mut first) = match connected(&fd, route)? {
+            None => (fd, Vec::new()),
+            Some(own) => (own, self.drop_what_others_sent(&fd, peer, true).map_err(fail)?),
+        };
+        first.extend(self.drop_what_others_sent(&fd, peer, false).map_err(fail)?);
         let accepted = || match first.is_empty() {
             true => Conduit::new(fd),
             false => {
@@ -437,43 +456,19 @@ impl Listener {
         Ok(End::new(conduit, Peer::from(peer)))
     }
 
-    /// The first sender becomes the peer with one datagram: a socket pair holds the datagram and its end, and answers go
-    /// to the sender.
-    async fn first_datagram(&mut self) -> Result<End, OpenError> {
-        let fail = |error: io::Error| OpenError::new("receive", error);
-        let (fd, peer) = self.first_peer().await?;
-        let mut datagram = vec![0; DATAGRAM_BYTES];
-        let (_, count) = rustix::net::recv(&fd, &mut datagram[..], RecvFlags::empty())
-            .map_err(|errno| fail(errno.into()))?;
-        rustix::net::connect(&fd, &peer)
-            .map_err(|errno| OpenError::new(format!("connect to {peer}"), errno))?;
-        // The one datagram waits in a socket pair, so that the mover reads it like any other; its close is the end.
-        let held = || {
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            // SEQPACKET, unlike DGRAM, answers 0 at the end, and keeps the datagram whole.
-            let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-            rustix::net::send(&near, &datagram[..count], SendFlags::NOSIGNAL)?;
-            Ok(far)
-        };
-        let far = held().map_err(|errno: Errno| fail(errno.into()))?;
-        let (source, target) = (Conduit::new(far).map_err(fail)?, Conduit::new(fd).map_err(fail)?);
-        Ok(End::new(Conduit::joined(source, target), Peer::from(peer)))
-    }
-
     /// Waits for the first datagram of somebody who may come, and leaves it in the socket's queue.
-    async fn first_peer(&mut self) -> Result<(OwnedFd, SocketAddr), OpenError> {
+    async fn first_peer(&mut self) -> Result<(OwnedFd, Route), OpenError> {
         let fail = |errno: Errno| OpenError::new("receive", errno);
-        let peer = loop {
+        let route = loop {
             let fd = self.socket.registered()?;
             let mut ready =
                 fd.readable().await.map_err(|error| OpenError::new("receive", error))?;
             let mut nothing = [0; 1];
             // Only a look: an admitted sender's first datagram stays in the queue for the mover.
-            match rustix::net::recvfrom(fd.get_ref(), &mut nothing, RecvFlags::PEEK) {
-                Ok((.., Some(address))) => {
-                    let sender = SocketAddr::try_from(address).map_err(fail)?;
-                    if !self.gate.is_stranger(&Peer::from(sender)) {
-                        break sender;
+            match Route::receive(fd.get_ref().as_fd(), &mut nothing, MsgFlags::MSG_PEEK) {
+                Ok((_, Some(route))) => {
+                    if !self.gate.is_stranger(&Peer::from(route.sender)) {
+                        break route;
                     }
                     let fd = self.socket.registered()?;
                     rustix::net::recv(fd.get_ref(), &mut nothing, RecvFlags::empty())
@@ -490,19 +485,20 @@ impl Listener {
         let Socket::Registered(fd) = std::mem::replace(&mut self.socket, Socket::Given) else {
             return Err(fail(Errno::BADF));
         };
-        Ok((fd.into_inner(), peer))
+        Ok((fd.into_inner(), route))
     }
 
     /// Drops the datagrams of others, which were queued before the socket was connected. The peer's that are taken with
-    /// them are the answer: all up to the last of another sender, or, if the queue cannot be peeked through, all.
+    /// them are the answer: `all`, or those up to the last of another sender, as far as the queue can be peeked through.
     fn drop_what_others_sent(
         &mut self,
         fd: &OwnedFd,
         peer: SocketAddr,
+        all: bool,
     ) -> Result<Vec<Vec<u8>>, Errno> {
         let mut nothing = [0; 1];
         // With SO_PEEK_OFF each look goes on behind the last (socket(7)); without it the whole queue is read.
-        let looks_through = gush::set_peek_offset(fd, Some(0)).is_ok();
+        let looks_through = !all && gush::set_peek_offset(fd, Some(0)).is_ok();
         let mut unwanted = usize::MAX;
         if looks_through {
             let mut seen = 0;
@@ -537,6 +533,37 @@ impl Listener {
         }
         Ok(first)
     }
+}
+
+/// Connects a socket to the sender of a datagram; the answer is another socket that is connected in its
+/// place, where that one alone answers from the address that the sender has written to.
+fn connected(fd: &OwnedFd, route: Route) -> Result<Option<OwnedFd>, OpenError> {
+    let connected = match route.is_lost_by_connecting(fd.as_fd()) {
+        true => route.second_socket(fd).map(Some),
+        false => rustix::net::connect(fd, &route.sender).map(|()| None),
+    };
+    connected.map_err(|errno| OpenError::new(format!("connect to {}", route.sender), errno))
+}
+
+/// The first sender becomes the peer with one datagram: a socket pair holds the datagram and its end, and answers go
+/// to the sender.
+fn first_datagram(fd: OwnedFd, route: Route) -> Result<End, OpenError> {
+    let fail = |error: io::Error| OpenError::new("receive", error);
+    let mut datagram = vec![0; DATAGRAM_BYTES];
+    let (_, count) = rustix::net::recv(&fd, &mut datagram[..], RecvFlags::empty())
+        .map_err(|errno| fail(errno.into()))?;
+    let fd = connected(&fd, route)?.unwrap_or(fd);
+    // The one datagram waits in a socket pair, so that the mover reads it like any other; its close is the end.
+    let held = || {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        // SEQPACKET, unlike DGRAM, answers 0 at the end, and keeps the datagram whole.
+        let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        rustix::net::send(&near, &datagram[..count], SendFlags::NOSIGNAL)?;
+        Ok(far)
+    };
+    let far = held().map_err(|errno: Errno| fail(errno.into()))?;
+    let (source, target) = (Conduit::new(far).map_err(fail)?, Conduit::new(fd).map_err(fail)?);
+    Ok(End::new(Conduit::joined(source, target), Peer::from(route.sender)))
 }
 
 /// The next datagram and its sender, or none if there is none now.

@@ -40,6 +40,7 @@ pub(crate) mod pty;
 mod publish;
 pub(crate) mod reaper;
 mod resolve;
+mod route;
 mod terminal;
 mod throttle;
 pub(crate) mod vsock;

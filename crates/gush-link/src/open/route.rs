@@ -1,0 +1,157 @@
+//! Datagrams with the local address that they were sent to (IP_PKTINFO, ip(7)): answers leave from
+//! there, where a socket of all addresses would let the kernel choose another.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use nix::sys::socket::sockopt::{Ipv4PacketInfo, Ipv6RecvPacketInfo};
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, MsgFlags, SockaddrLike, SockaddrStorage, recvmsg, sendmsg,
+    setsockopt,
+};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketType, getsockname, sockopt};
+
+use super::connect::socket;
+
+/// Who has sent a datagram, and to which of our addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Route {
+    pub sender: SocketAddr,
+    /// None where the kernel has to choose, as for answers to multicasts.
+    pub local: Option<IpAddr>,
+}
+
+impl Route {
+    /// Lets the kernel tell the local addresses of all datagrams that are still to come.
+    pub fn ask_for_locals(socket: &impl AsFd) {
+        // Each version has an option of its own, and sockets of IPv6 may have both kinds of datagrams.
+        let _ = setsockopt(socket, Ipv4PacketInfo, &true);
+        let _ = setsockopt(socket, Ipv6RecvPacketInfo, &true);
+    }
+
+    /// Receives a datagram, or only looks at it (`MSG_PEEK`); no route where the sender has no Internet address.
+    pub fn receive(
+        socket: BorrowedFd<'_>,
+        room: &mut [u8],
+        flags: MsgFlags,
+    ) -> Result<(usize, Option<Self>), Errno> {
+        let mut ancillary = nix::cmsg_space!(libc::in_pktinfo, libc::in6_pktinfo);
+        let mut room = [IoSliceMut::new(room)];
+        let fd = socket.as_raw_fd();
+        let message = recvmsg::<SockaddrStorage>(fd, &mut room, Some(&mut ancillary), flags);
+        let message = message.map_err(of_nix)?;
+        let mut local = None;
+        for info in message.cmsgs().into_iter().flatten() {
+            match info {
+                // Of a broadcast or multicast the address that an answer should come from (ip(7)).
+                ControlMessageOwned::Ipv4PacketInfo(info) => {
+                    local = Some(IpAddr::from(info.ipi_spec_dst.s_addr.to_ne_bytes()));
+                    break;
+                }
+                ControlMessageOwned::Ipv6PacketInfo(info) => {
+                    local = Some(IpAddr::from(info.ipi6_addr.s6_addr));
+                }
+                _ => {}
+            }
+        }
+        // A link-local address needs an interface, by which the kernel finds the right one.
+        let may_answer = |ip: &IpAddr| match ip {
+            IpAddr::V4(_) => !ip.is_unspecified(),
+            IpAddr::V6(ip) => !ip.is_multicast() && !ip.is_unicast_link_local(),
+        };
+        let local = local.filter(may_answer);
+        let sender = message.address.as_ref().and_then(internet);
+        Ok((message.bytes, sender.map(|sender| Self { sender, local })))
+    }
+
+    /// Sends an answer.
+    pub fn answer(&self, socket: BorrowedFd<'_>, datagram: &[u8]) -> Result<(), Errno> {
+        let (v4, v6);
+        let local = match self.local {
+            None => None,
+            Some(IpAddr::V4(ip)) => {
+                let own = libc::in_addr { s_addr: u32::from_ne_bytes(ip.octets()) };
+                let none = libc::in_addr { s_addr: 0 };
+                v4 = libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: own, ipi_addr: none };
+                Some(ControlMessage::Ipv4PacketInfo(&v4))
+            }
+            Some(IpAddr::V6(ip)) => {
+                let own = libc::in6_addr { s6_addr: ip.octets() };
+                v6 = libc::in6_pktinfo { ipi6_addr: own, ipi6_ifindex: 0 };
+                Some(ControlMessage::Ipv6PacketInfo(&v6))
+            }
+        };
+        let to = SockaddrStorage::from(self.sender);
+        let (fd, flags) = (socket.as_raw_fd(), MsgFlags::MSG_NOSIGNAL);
+        let sent = sendmsg(fd, &[IoSlice::new(datagram)], local.as_slice(), flags, Some(&to));
+        sent.map(drop).map_err(of_nix)
+    }
+
+    /// A second socket of the port of `wildcard`, bound to the local address of this route and connected
+    /// to the sender. What came before stays with `wildcard`.
+    pub fn second_socket(&self, wildcard: &OwnedFd) -> Result<OwnedFd, Errno> {
+        let port = SocketAddr::try_from(getsockname(wildcard)?)?.port();
+        let own = self::socket(self.family(), SocketType::DGRAM)?;
+        let local = match (self.local.ok_or(Errno::ADDRNOTAVAIL)?, self.sender) {
+            (IpAddr::V4(ip), SocketAddr::V6(_)) => {
+                sockopt::set_ipv6_v6only(&own, false)?;
+                ip.to_ipv6_mapped().into()
+            }
+            (ip, _) => ip,
+        };
+        // The kernel doubles what is set (socket(7)).
+        let (received, sent) = (
+            sockopt::socket_recv_buffer_size(wildcard)? / 2,
+            sockopt::socket_send_buffer_size(wildcard)? / 2,
+        );
+        sockopt::set_socket_recv_buffer_size(&own, received)?;
+        sockopt::set_socket_send_buffer_size(&own, sent)?;
+        let is_shared = sockopt::socket_reuseaddr(wildcard)?;
+        for socket in [wildcard, &own] {
+            sockopt::set_socket_reuseaddr(socket, true)?;
+        }
+        let bound = rustix::net::bind(&own, &SocketAddr::new(local, port));
+        // An inherited socket may be somebody else's as well.
+        sockopt::set_socket_reuseaddr(wildcard, is_shared)?;
+        bound?;
+        rustix::net::connect(&own, &self.sender)?;
+        Ok(own)
+    }
+
+    fn family(&self) -> AddressFamily {
+        if self.sender.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
+    }
+
+    /// Would answers leave from another address than the datagram came to, once `socket` is connected
+    /// to the sender?
+    pub fn is_lost_by_connecting(&self, socket: BorrowedFd<'_>) -> bool {
+        let ip_of = |socket: BorrowedFd<'_>| {
+            SocketAddr::try_from(getsockname(socket).ok()?).ok().map(|address| address.ip())
+        };
+        if !ip_of(socket).is_some_and(|ip| ip.is_unspecified()) {
+            return false;
+        }
+        let chosen = || {
+            let other = self::socket(self.family(), SocketType::DGRAM).ok()?;
+            rustix::net::connect(&other, &self.sender).ok()?;
+            ip_of(other.as_fd())
+        };
+        let chosen = chosen().map(|ip| ip.to_canonical());
+        self.local.is_some_and(|local| chosen.is_some_and(|chosen| chosen != local.to_canonical()))
+    }
+}
+
+fn internet(address: &SockaddrStorage) -> Option<SocketAddr> {
+    match address.family()? {
+        nix::sys::socket::AddressFamily::Inet => {
+            Some(SocketAddr::V4((*address.as_sockaddr_in()?).into()))
+        }
+        _ => Some(SocketAddr::V6((*address.as_sockaddr_in6()?).into())),
+    }
+}
+
+fn of_nix(errno: nix::errno::Errno) -> Errno {
+    Errno::from_raw_os_error(errno as i32)
+}
