@@ -10,7 +10,9 @@ use gush::Doing;
 use gush_net::Conduit;
 use rustix::io::Errno;
 use rustix::net::addr::SocketAddrArg;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with, sockopt};
+use rustix::net::{
+    AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, socket_with, sockopt,
+};
 use tokio::io::Interest;
 
 use super::error::OpenError;
@@ -349,7 +351,7 @@ fn begin_connect(fd: &OwnedFd, to: &impl SocketAddrArg) -> Result<bool, Errno> {
         answer => answer,
     };
     match answer {
-        Ok(()) => Ok(true),
+        Ok(()) => not_to_itself(fd).map(|()| true),
         Err(Errno::ALREADY | Errno::INPROGRESS | Errno::INTR) => Ok(false),
         Err(errno) => Err(errno),
     }
@@ -367,7 +369,21 @@ pub(super) async fn connected(fd: OwnedFd, limit: Duration) -> io::Result<OwnedF
     }
     // Writable only says that it is over: SO_ERROR says how (connect(2), EINPROGRESS).
     sockopt::socket_error(&fd)??;
+    not_to_itself(&fd)?;
     Ok(fd)
+}
+
+/// A socket that connects to a free local port may be connected to itself, where the kernel has chosen that
+/// port for the socket (simultaneous open, RFC 9293, 3.5): nobody listens there.
+fn not_to_itself(fd: &OwnedFd) -> Result<(), Errno> {
+    let internet = |address: Option<SocketAddrAny>| SocketAddr::try_from(address?).ok();
+    let local = internet(rustix::net::getsockname(fd).ok());
+    if local.is_none() || local != internet(rustix::net::getpeername(fd).ok().flatten()) {
+        return Ok(());
+    }
+    // Reset, so that no TIME-WAIT keeps the port from a server that starts now. UDP has none.
+    let _ = sockopt::set_socket_linger(fd, Some(Duration::ZERO));
+    Err(Errno::CONNREFUSED)
 }
 
 fn is_writable(fd: &OwnedFd) -> io::Result<bool> {

@@ -203,6 +203,24 @@ fn an_unreachable_network_is_told() {
     assert!(error.passes() && error.hint().unwrap().contains("no route"), "{error}");
 }
 
+/// The kernel gives a socket that connects the only local port there is, which is the one that it connects to.
+#[test]
+fn a_socket_connected_to_itself_has_no_server() {
+    if std::process::Command::new("ip").arg("-V").output().is_err() {
+        return skipped("iproute2 is missing");
+    }
+    for kind in ["tcp", "udp"] {
+        let error = without_a_network(async move || {
+            let up = std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status();
+            assert!(up.unwrap().success());
+            std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "40000 40000").unwrap();
+            one(&format!("{kind}:127.0.0.1:40000,retry=2,interval=10ms")).await.unwrap_err()
+        });
+        let Some(error) = error else { return };
+        assert!(error.passes() && error.to_string().ends_with("Connection refused"), "{error}");
+    }
+}
+
 #[test]
 fn a_name_that_cannot_be_resolved_is_told() {
     let text = "tcp:no-such-host.invalid:80";
