@@ -11,6 +11,7 @@ mod tunnel;
 
 mod ends;
 mod hyper;
+mod idle;
 mod kinds;
 mod known;
 mod model;
