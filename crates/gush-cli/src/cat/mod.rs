@@ -92,11 +92,14 @@ impl Cat<'_> {
 
     fn show(&self, name: &OsStr, show: &mut Show<'_>) -> Result<Shown, Trouble> {
         let source = Source::open(name).map_err(Trouble::Unopened)?;
+        if !source.is(&self.target_stat) {
+            return show.one(&source);
+        }
         // `cat a >>a` would read what it writes, until the disk is full.
-        if source.would_feed_itself(&self.target_stat) {
+        if source.would_feed_itself(rustix::stdio::stdout(), show.keeps_bytes()) {
             return Err(Trouble::Refused("input file is output file".to_owned()));
         }
-        show.one(&source)
+        show.one_within_its_target(&source)
     }
 
     fn complain(&self, name: &OsStr, trouble: Trouble) -> Failure {

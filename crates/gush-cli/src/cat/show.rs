@@ -69,6 +69,24 @@ impl<'a> Show<'a> {
         }
     }
 
+    /// Are as many bytes written as are read, by any method?
+    pub fn keeps_bytes(&self) -> bool {
+        matches!(self, Self::Bytes(bytes) if bytes.options.method == Choice::Auto)
+    }
+
+    /// An operand that is the target, too, where a read is never behind a write: only reads and writes in turn are sound.
+    ///
+    /// # Errors
+    /// As [`Show::one`].
+    pub fn one_within_its_target(&mut self, source: &Source) -> Result<Shown, Trouble> {
+        match self {
+            Self::Bytes(bytes) => Text::new(bytes.options, bytes.target)
+                .map_err(Trouble::Refused)
+                .and_then(|mut in_turn| in_turn.one(source)),
+            Self::Text(text) => text.one(source),
+        }
+    }
+
     /// Writes the bytes held back for lack of a next byte.
     ///
     /// # Errors

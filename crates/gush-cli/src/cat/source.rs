@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::{FileType, Stat, fstat, tell};
+use rustix::fs::{FileType, OFlags, Stat, fcntl_getfl, fstat, tell};
 use rustix::io::Errno;
 
 /// An open operand.
@@ -37,12 +37,24 @@ impl Source {
         FileType::from_raw_mode(self.stat.st_mode) == FileType::RegularFile
     }
 
-    /// Is the operand the same regular file as `target`, with bytes left? The file would be copied to itself
-    /// for ever.
-    pub fn would_feed_itself(&self, target: &Stat) -> bool {
-        self.is_regular()
-            && (self.stat.st_dev, self.stat.st_ino) == (target.st_dev, target.st_ino)
-            && tell(self).is_ok_and(|position| position < self.stat.st_size as u64)
+    /// Is the operand the regular file of `stat`?
+    pub fn is(&self, stat: &Stat) -> bool {
+        self.is_regular() && (self.stat.st_dev, self.stat.st_ino) == (stat.st_dev, stat.st_ino)
+    }
+
+    /// Would bytes read from here and written to `target`, the same file, be read again? `keeps_bytes` where as many are
+    /// written as are read.
+    pub fn would_feed_itself(&self, target: BorrowedFd<'_>, keeps_bytes: bool) -> bool {
+        let Ok(from) = tell(self) else { return false };
+        from < self.stat.st_size as u64 && !(keeps_bytes && self.stays_ahead_of(target, from))
+    }
+
+    fn stays_ahead_of(&self, target: BorrowedFd<'_>, from: u64) -> bool {
+        // Opened for reading alone, it shares no position with a target that is written.
+        let reads_only =
+            fcntl_getfl(self).is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDONLY);
+        let appends = fcntl_getfl(target).is_ok_and(|flags| flags.contains(OFlags::APPEND));
+        reads_only && !appends && tell(target).is_ok_and(|to| to <= from)
     }
 }
 

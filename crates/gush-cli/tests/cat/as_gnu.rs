@@ -40,8 +40,6 @@ const LINES: &[&str] = &[
     "$C a b >>a",
     "$C a nope b >>a",
     "$C a 1<>r",
-    "$C r 1<>r",
-    "$C a 1<a",
     "$C /proc/self/mem",
     "$C /proc/self/mem a",
     "$C a /proc/self/mem b",

@@ -131,6 +131,42 @@ fn a_file_is_not_copied_to_itself() {
     }
 }
 
+/// As GNU cat since 9.7: what is written at or before the position of the input never reaches the input.
+#[test]
+fn cat_refuses_its_output_as_input_only_where_it_would_read_what_it_writes() {
+    const REFUSED: &str = "gush: cat: %: input file is output file\n";
+    let cases = [
+        ("$G cat fx fy 1<>fx", "x\ny\n", ""),
+        ("$G cat - fy <fx 1<>fx", "x\ny\n", ""),
+        ("(read -r first; $G cat) <long 1<>long", "2\n3\n3\n", ""),
+        ("$G cat --limit 1G fx fy 1<>fx", "x\ny\n", ""),
+        ("$G cat fy fx 1<>fx", "y\n", "fx"),
+        ("$G cat - <fx >>fx", "x\n", "-"),
+        ("$G cat fx >>fx", "x\n", "fx"),
+        // A longer form of the input would feed itself.
+        ("$G cat -n fx 1<>fx", "x\n", "fx"),
+        // One open file has one position, which moves with each read.
+        ("$G cat <>fx 1<&0", "x\n", "-"),
+    ];
+    for (line, expected, refused) in cases {
+        let dir = TempDir::new().unwrap();
+        for (name, text) in [("fx", "x\n"), ("fy", "y\n"), ("long", "1\n2\n3\n")] {
+            fs::write(dir.path().join(name), text).unwrap();
+        }
+        let output = std::process::Command::new("bash")
+            .args(["-c", line])
+            .env("G", gush().get_program())
+            .current_dir(&dir)
+            .output()
+            .unwrap();
+        let told = if refused.is_empty() { String::new() } else { REFUSED.replace('%', refused) };
+        assert_eq!(said(&output), told, "{line}");
+        assert_eq!(output.status.code(), Some(i32::from(!refused.is_empty())), "{line}");
+        let written = if line.contains("long") { "long" } else { "fx" };
+        assert_eq!(fs::read_to_string(dir.path().join(written)).unwrap(), expected, "{line}");
+    }
+}
+
 #[test]
 fn an_empty_file_may_be_its_own_output() {
     let dir = TempDir::new().unwrap();
