@@ -42,8 +42,15 @@ fn numbers() -> io::Result<Vec<libc::pid_t>> {
 /// fs/fuse/file.c).
 static SPARE: Mutex<Option<OwnedFd>> = Mutex::new(None);
 
-/// Keeps a descriptor for [`others`]. Without one the first thread is interrupted alone.
+/// Keeps a descriptor for [`others`], unless that is the last one. Without one the first thread is interrupted alone.
 pub(crate) fn keep_room() {
+    fill_room();
+    if !limits::has_room() {
+        SPARE.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+fn fill_room() {
     let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
     if spare.is_none() {
         *spare = eventfd(0, EventfdFlags::CLOEXEC).ok();
@@ -56,7 +63,7 @@ fn numbers_in_kept_room() -> Option<Vec<libc::pid_t>> {
     numbers().ok().or_else(|| {
         drop(SPARE.lock().unwrap_or_else(PoisonError::into_inner).take()?);
         let numbers = numbers().ok();
-        keep_room();
+        fill_room();
         numbers
     })
 }

@@ -419,6 +419,17 @@ pub fn in_new_session(command: &mut Command, terminal: bool) {
     inherit::in_new_session(command, terminal);
 }
 
+/// Can this process open another descriptor? A program asks while it holds descriptors that it can do without, which must not
+/// cost it its work.
+///
+/// ```
+/// assert!(gush_process::has_room());
+/// ```
+#[must_use]
+pub fn has_room() -> bool {
+    limits::has_room()
+}
+
 /// Raises this process's limit on open descriptors (RLIMIT_NOFILE) to the hard limit. If the kernel refuses,
 /// the limit stays. [`with_given_descriptor_limit`] keeps the raised limit from a child program.
 ///

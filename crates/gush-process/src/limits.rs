@@ -16,6 +16,11 @@ pub(crate) fn raise_descriptors() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: given.maximum, maximum: given.maximum });
 }
 
+pub(crate) fn has_room() -> bool {
+    // Standard error is open in every program of Rust.
+    rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 0).is_ok()
+}
+
 pub(crate) fn give_back_descriptors(command: &mut Command) {
     let Some(given) = GIVEN.get() else { return };
     let Rlimit { current, maximum } = *given;

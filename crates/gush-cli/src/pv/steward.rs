@@ -117,7 +117,7 @@ impl Late {
 impl Waiting {
     /// Starts the thread of the waiting display.
     fn start(&mut self) -> io::Result<()> {
-        let Some(show) = self.show.take() else { return Ok(()) };
+        let Some(show) = self.show.take_if(|show| show.bell.is_some()) else { return Ok(()) };
         // A closure that could not be run is lost, and the display shall stay.
         let handed = Arc::new(Mutex::new(Some(show)));
         let taken = Arc::clone(&handed);
@@ -139,7 +139,7 @@ impl Waiting {
 /// The display of one transfer.
 #[derive(Debug)]
 pub struct Steward {
-    bell: Arc<OwnedFd>,
+    bell: Option<Arc<OwnedFd>>,
     late: Arc<Late>,
     /// The end is shown, too.
     has_end: bool,
@@ -157,7 +157,8 @@ pub struct Accounts<'a> {
 
 impl Steward {
     /// Shows the transfer of these accounts on `screen`. The thread starts by [`Late::begin`], or
-    /// now if that was called already or a stalled transfer is to be ended.
+    /// now if that was called already or a stalled transfer is to be ended. Where the thread's descriptors would leave none for
+    /// an input, there is no thread: the end alone is shown.
     ///
     /// # Errors
     /// That of eventfd(2), or `EAGAIN` where no thread can be started now.
@@ -168,12 +169,18 @@ impl Steward {
         late: &Arc<Late>,
     ) -> io::Result<Self> {
         let Accounts { shown, out, watched } = *accounts;
-        // A descriptor, so that one poll(2) waits for the end of the transfer and for who asks.
-        let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let is_used = lock(screen).is_used();
         let ends_stalls = plan.stall.is_some();
+        // A descriptor, so that one poll(2) waits for the end of the transfer and for who asks.
+        let bell = eventfd(0, EventfdFlags::CLOEXEC).map(Arc::new);
+        let control = Control::listen();
+        let (bell, control) = match (bell, gush_process::has_room()) {
+            (bell, false) if ends_stalls => (Some(bell?), None),
+            (Ok(bell), true) => (Some(bell), control),
+            _ => (None, None),
+        };
         let show = Show {
-            bell: Arc::clone(&bell),
+            bell: bell.clone(),
             meter: Meter::new(plan.window),
             out: out.map(|out| (Arc::clone(out), Meter::new(plan.window))),
             watched: watched.iter().map(|one| Arc::clone(one)).collect(),
@@ -181,7 +188,7 @@ impl Steward {
             account: Arc::clone(shown),
             screen: Arc::clone(screen),
             is_used,
-            control: Control::listen(),
+            control,
             stalled_bytes: (0, 0),
             stalled_for: Duration::ZERO,
         };
@@ -210,9 +217,9 @@ impl Steward {
         if let Some(mut show) = show {
             show.end();
         }
-        let Some(thread) = thread else { return };
+        let (Some(thread), Some(bell)) = (thread, self.bell) else { return };
         // The counter of a new eventfd has room for one. Who was not woken is not waited for.
-        if io::retry_on_intr(|| io::write(&*self.bell, &1_u64.to_ne_bytes())).is_err() {
+        if io::retry_on_intr(|| io::write(&*bell, &1_u64.to_ne_bytes())).is_err() {
             return;
         }
         // Only a panic of the thread is an error here, and the panic hook has printed that.
@@ -222,7 +229,8 @@ impl Steward {
 
 #[derive(Debug)]
 struct Show {
-    bell: Arc<OwnedFd>,
+    /// Of the thread; without it there is none.
+    bell: Option<Arc<OwnedFd>>,
     plan: Plan,
     meter: Meter,
     account: Arc<Account>,
@@ -248,6 +256,7 @@ enum Woken {
 
 impl Show {
     fn run(&mut self) {
+        let Some(bell) = self.bell.clone() else { return };
         if let Some(files) = self.plan.uncounted.take() {
             count_beside(files, &self.account);
         }
@@ -257,7 +266,7 @@ impl Show {
             let slice = self.plan.stall.map_or(Duration::MAX, |limit| SLICE.min(limit));
             let began = Instant::now();
             let at_most = due.saturating_sub(self.account.elapsed()).min(slice);
-            match wait(&self.bell, self.control.as_ref(), at_most) {
+            match wait(&bell, self.control.as_ref(), at_most) {
                 Woken::Bell => break,
                 Woken::Asker => {
                     self.answer();
@@ -497,7 +506,7 @@ mod tests {
         let plan = plan(&options, Look::new(&options.display, Subject::default()));
         let account = Arc::new(Account::of_nothing());
         Show {
-            bell: Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap()),
+            bell: None,
             meter: Meter::new(plan.window),
             plan,
             account: Arc::clone(&account),

@@ -125,7 +125,7 @@ impl<'a> Setting<'a> {
             Ending::begin(&screen, Some(&late)).map_err(|errno| ending::untold(errno, talker))?;
         let is_pipe = !options.no_boost && fcntl_getpipe_size(output).is_ok();
         let twin = is_pipe.then(|| output.as_fd().try_clone_to_owned().ok()).flatten();
-        let pipe = twin.and_then(pipes::boost);
+        let pipe = twin.filter(|_| gush_process::has_room()).and_then(pipes::boost);
         if let Some(name) = &options.pidfile {
             keep_pid(&ending, name, talker)?;
         }

@@ -536,3 +536,26 @@ fn explain_tells_of_each_input_how_it_was_moved() {
     assert!(command.contains("gush: pv: a: picked "), "{command}");
     assert_eq!(account_of("$G pv -q a | cat >c"), "");
 }
+
+/// Three standard streams, and one descriptor for the input.
+#[test]
+fn a_transfer_needs_no_more_descriptors_than_its_input() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("source"), "some bytes").unwrap();
+    fs::write(dir.path().join("empty"), "").unwrap();
+    for most in 4..=9 {
+        for line in [
+            "(ulimit -n %; exec $G pv -q source) >got",
+            "(ulimit -n %; exec $G pv -q source empty) | cat >got",
+            "(ulimit -n %; exec $G pv -q) <source >got",
+            "(ulimit -n %; exec $G pv -q) <source | cat >got",
+            "(ulimit -n %; exec $G pv -f source) 2>shown | cat >got; tr '\\r' '\\n' <shown | grep -q 10.0",
+        ] {
+            let line = line.replace('%', &most.to_string());
+            let output = shell(dir.path(), &format!("set -o pipefail; {line}"));
+            assert!(output.status.success(), "{line}: {}", said(&output));
+            assert_eq!(said(&output), "", "{line}");
+            assert_eq!(fs::read_to_string(dir.path().join("got")).unwrap(), "some bytes", "{line}");
+        }
+    }
+}
