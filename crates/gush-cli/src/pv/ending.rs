@@ -9,6 +9,7 @@ use gush::Errno;
 use gush_process::{Signals, Stop, Then as Fate};
 
 use super::account::{Account, Early};
+use super::direct;
 use super::screen::Screen;
 use super::status::Status;
 use super::steward::{LATE, Late};
@@ -88,8 +89,9 @@ impl Ending {
         Ok(())
     }
 
-    /// Removes the file of [`Self::keep_pid_in`].
+    /// Removes the file of [`Self::keep_pid_in`], and takes the flags of `-K` back.
     pub fn tidy(&self) {
+        direct::restore_all();
         // Looked at, not waited for: the file may be a FIFO, whose writer waits as long as nobody reads.
         for _ in 0..LOOKS {
             let Ok(mut file) = self.pid_file.try_lock() else {

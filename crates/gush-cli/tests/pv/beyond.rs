@@ -86,6 +86,32 @@ fn the_page_cache_is_passed_by_and_the_flag_taken_back() {
     assert!(fs::read(&out).unwrap() == noise(10_001, 7));
 }
 
+/// Opening a FIFO without a writer waits, so that the signal ends the process at once.
+#[test]
+fn a_signal_that_ends_it_at_once_leaves_no_o_direct_behind() {
+    let dir = TempDir::new().unwrap();
+    let out = dir.path().join("out");
+    let mut how = File::options();
+    let how = how.write(true).create(true).custom_flags(OFlags::DIRECT.bits() as i32);
+    if let Err(error) = how.open(&out) {
+        return not_applicable(&format!("no O_DIRECT here: {error}"));
+    }
+    let fifo = dir.path().join("fifo");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let file = File::create(&out).unwrap();
+    let mut command = gush();
+    command.args(["pv", "-K", "-q"]).arg(&fifo).stdout(file.try_clone().unwrap());
+    let mut child = command.spawn().unwrap();
+    let is_direct =
+        || rustix::fs::fcntl_getfl(&file).is_ok_and(|flags| flags.contains(OFlags::DIRECT));
+    eventually("O_DIRECT", is_direct);
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(!child.wait().unwrap().success());
+    assert!(!is_direct());
+}
+
 #[test]
 fn what_is_synced_is_flushed_by_every_way() {
     let (dir, bytes) = source();
