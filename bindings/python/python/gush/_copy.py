@@ -51,7 +51,8 @@ def copy(
 
     ``src`` and ``dst`` are binary files, sockets, pipes, or anything else with ``fileno()``, or file descriptors. Bytes in the
     buffers of Python's files are respected: a buffered target is flushed first, and both files are behind the last
-    byte copied afterwards. A socket with a timeout is waited for without it.
+    byte copied afterwards. A socket with a timeout is waited for without it. Into a
+    socket without one, bytes pass through memory: a splice could not be interrupted there.
 
     :param length: the most bytes to copy.
     :param method: one of ``doctor()["methods"]``, used or refused (:class:`Refused`) and never replaced.
