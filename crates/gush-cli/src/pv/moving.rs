@@ -149,7 +149,8 @@ impl Moving<'_> {
         if input.is_output(&self.output) {
             self.say(format_args!("input file is output file: {}", shown(name)));
             self.status.add(Status::SAME_FILE);
-            return Then::NextInput;
+            // As pv: a further input would overwrite the one that was to be kept.
+            return Then::End;
         }
         self.account.set_input();
         let pipe = if self.options.no_boost { None } else { pipes::boost(&input) };

@@ -537,6 +537,17 @@ fn explain_tells_of_each_input_how_it_was_moved() {
     assert_eq!(account_of("$G pv -q a | cat >c"), "");
 }
 
+#[test]
+fn an_input_refused_as_the_output_is_not_overwritten_by_the_next() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("fx"), "x\n").unwrap();
+    fs::write(dir.path().join("fy"), "y\n").unwrap();
+    let output = shell(dir.path(), "$G pv -q fx fy 1<>fx");
+    assert_eq!(output.status.code(), Some(4));
+    assert_eq!(said(&output), "gush: pv: input file is output file: fx\n");
+    assert_eq!(fs::read_to_string(dir.path().join("fx")).unwrap(), "x\n");
+}
+
 /// Three standard streams, and one descriptor for the input.
 #[test]
 fn a_transfer_needs_no_more_descriptors_than_its_input() {
