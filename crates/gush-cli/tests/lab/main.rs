@@ -14,7 +14,7 @@ mod picture;
 mod pipe;
 mod pipe_programs;
 mod pipe_weather;
-mod relay;
+mod programs;
 mod report;
 mod run;
 mod run_ends;

@@ -68,7 +68,7 @@ fn an_interrupt_keeps_what_was_measured_in_every_suite() {
     for words in [
         &["memory", "--bytes", "4M", "--only", "read-1"][..],
         &["pages", "--bytes", "4M", "--only", "touched-4K"],
-        &["relay", "--bytes", "1M", "--only", "link"],
+        &["pipe", "--bytes", "1M", "--only", "write-read"],
         &["matrix", "--only", "sendfile", "--pairs", "pipe:*"],
         &["copy", "--dir", dir, "--size", "64K", "--only", "read-write-4096"],
     ] {

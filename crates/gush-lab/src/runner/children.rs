@@ -14,7 +14,7 @@ use rustix::process::{
 };
 
 use super::{Usage, guard, interrupt, strays};
-use crate::{Error, foreign, once};
+use crate::{Error, foreign};
 
 /// Of each its number, and a descriptor, because the number could be another process's by the time of a signal.
 static RUNNING: Mutex<Vec<(Pid, Weak<OwnedFd>)>> = Mutex::new(Vec::new());
@@ -54,19 +54,6 @@ fn not_started_with(null: &str, name: &str, error: io::Error) -> Error {
         Err(error) => Error::failed(format!("cannot open /dev/null, which {name} needs"), error),
         Ok(_) => Error::not_started(name, error),
     }
-}
-
-/// The same on one processor, if one is named, with all threads of the program.
-///
-/// # Errors
-/// As [`start`], and [`Error::Failed`] for a processor that this process may not use.
-pub fn start_on(command: &mut Command, processor: Option<usize>) -> Result<Running, Error> {
-    let Some(processor) = processor else { return start(command) };
-    // A child inherits the processors of the thread that starts it (sched_setaffinity(2)).
-    let pinned = || once::pin(processor).and_then(|()| start(command));
-    // A thread of its own, because pinning this one would pin the runner for good.
-    std::thread::scope(|scope| scope.spawn(pinned).join())
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Starts `command` as a process that an interrupt ends.

@@ -9,7 +9,6 @@ pub mod matrix;
 pub mod memory;
 pub mod pages;
 pub mod pipe;
-pub mod relay;
 
 mod asked;
 
@@ -23,7 +22,7 @@ use crate::report::page::Section;
 
 /// All suites, in the order in which they are listed and stand on the page.
 pub const SUITES: &[&Suite] =
-    &[&pipe::SUITE, &copy::SUITE, &matrix::SUITE, &memory::SUITE, &pages::SUITE, &relay::SUITE];
+    &[&pipe::SUITE, &copy::SUITE, &matrix::SUITE, &memory::SUITE, &pages::SUITE];
 
 /// The suite of this name.
 ///
@@ -141,20 +140,12 @@ pub const THROUGHPUT: Quantity = Quantity {
 pub const WORK: Quantity = Quantity {
     caption: "Processor time for a GiB, less is better",
     unit: "cpu s/GiB",
-    of: cpu_s_per_gib,
-    less_is_better: true,
-};
-
-/// The fact of that name where a suite knows the time better than getrusage(2).
-fn cpu_s_per_gib(measured: &Measured) -> Option<f64> {
-    let told = measured.facts.get("cpu_s_per_gib").and_then(serde_json::Value::as_f64);
-    let counted = || {
+    of: |measured| {
         let gib = measured.bytes as f64 / (1_u64 << 30) as f64;
         (gib > 0.0).then_some((measured.user_s? + measured.system_s?) / gib)
-    };
-    // A figure that the case tells itself comes first: it may know of work that its process did not do.
-    told.or_else(counted)
-}
+    },
+    less_is_better: true,
+};
 
 /// The entry of `table` with that name.
 fn entry<T>(
@@ -238,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn processor_time_is_told_or_counted() {
+    fn processor_time_is_counted_for_a_gib() {
         let measured = Measured {
             user_s: Some(0.5),
             system_s: Some(1.5),
@@ -246,7 +237,6 @@ mod tests {
             ..Measured::default()
         };
         assert_eq!((WORK.of)(&measured), Some(0.5));
-        assert_eq!((WORK.of)(&measured.with("cpu_s_per_gib", 0.25)), Some(0.25));
         assert_eq!((WORK.of)(&Measured::default()), None);
     }
 }

@@ -50,7 +50,6 @@ fn every_section_is_there_and_linked() {
         "matrix",
         "memory",
         "pages",
-        "relay",
         "other",
         "history",
         "explained",
@@ -69,7 +68,7 @@ fn suites_that_were_not_run_are_absent() {
     run.attachments.clear();
     let page = report::html(&[run]);
     assert!(page.contains("<section id=\"memory\""));
-    for id in ["pipe", "copy", "calls", "matrix", "pages", "relay", "other", "history"] {
+    for id in ["pipe", "copy", "calls", "matrix", "pages", "other", "history"] {
         assert!(!page.contains(&format!("<section id=\"{id}\"")), "section {id} without samples");
     }
 }
