@@ -80,7 +80,7 @@ pub fn examine(probe: &Probe, paths: &[PathBuf]) -> Examination {
     findings.extend(limits::pipes());
     findings.push(memory::huge_pages(probe));
     findings.extend(sharing::of_memory(&status));
-    findings.push(sharing::speed());
+    findings.push(sharing::technique());
     findings.extend(calls::all(&status));
     findings.push(memory::locked());
     findings.push(limits::descriptors());

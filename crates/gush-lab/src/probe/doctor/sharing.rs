@@ -1,13 +1,11 @@
-//! Do bytes travel by reference? Asked by a store after the bytes were handed over, and by the speed into a pipe.
+//! Do bytes travel by reference? Asked by a store after the bytes were handed over.
 
 use std::fs::File;
-use std::io::{PipeWriter, Read};
+use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use gush::pipe::{Technique, Writer};
-use gush::{Errno, Kernel, Mover, Vmsplice};
+use gush::pipe::Technique;
+use gush::{Errno, Kernel, Vmsplice};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
@@ -183,75 +181,18 @@ fn is_short_splice_counted(file: &File) -> Result<bool, Errno> {
     Ok((1..2 * page_bytes).contains(&told) && arrived == told && from == told as u64)
 }
 
-/// The bytes of one round, and the rounds of each technique: some hundredths of a second in all.
-const ROUND_BYTES: usize = 8 << 20;
-const ROUNDS: usize = 3;
-
-/// Is lending faster than a copy, for bytes that are made anew each time?
-pub(super) fn speed() -> Finding {
-    const TOPIC: &str = "pipe-output";
-    let names = [
-        (Technique::Fresh, "lent pages"),
-        (Technique::Socket, "a socket's slots"),
-        (Technique::Write, "write"),
-    ];
-    let mut best = names.map(|_| None::<Duration>);
-    for _ in 0..ROUNDS {
-        for (best, (technique, _)) in best.iter_mut().zip(names) {
-            // A technique that is denied has no figure.
-            if let Ok(took) = round(technique) {
-                // The best round: a disturbance only ever adds time.
-                *best = Some(best.map_or(took, |least| least.min(took)));
-            }
-        }
-    }
-    let figure = |took: Duration| {
-        ROUND_BYTES as f64 / took.as_secs_f64().max(f64::MIN_POSITIVE) / f64::from(1 << 30)
+/// How bytes that are made anew each time go into a pipe, as `pipe::Writer` has found out.
+pub(super) fn technique() -> Finding {
+    let by = match Technique::probe() {
+        Technique::Fresh => "as lent pages",
+        Technique::Socket => "through a socket's slots",
+        _ => "by write",
     };
-    let figures: Vec<String> = names
-        .iter()
-        .zip(best)
-        .filter_map(|((_, name), took)| Some(format!("{name} {:.1}", figure(took?))))
-        .collect();
-    if figures.is_empty() {
-        return Finding::unknown(TOPIC, "no pipe could be filled", "gush pipe write tells why");
-    }
-    let chosen = Technique::probe();
-    let chosen =
-        names.iter().find(|(technique, _)| *technique == chosen).map_or("write", |of| of.1);
     Finding::fine(
-        TOPIC,
-        format!("new bytes go into a pipe by {} GiB/s", figures.join(", by ")),
-        format!("programs that use gush's writer get {chosen}; 'gush lab pipe' measures at length"),
+        "pipe-output",
+        format!("new bytes go into a pipe {by}"),
+        "programs that use gush's writer do so; 'gush lab pipe' measures each way",
     )
-}
-
-/// The time of one round into a reader that drops the bytes.
-fn round(technique: Technique) -> Result<Duration, Errno> {
-    let (reader, pipe) = std::io::pipe().map_err(|error| errno_of(&error))?;
-    let sink = File::options().write(true).open("/dev/null").map_err(|error| errno_of(&error))?;
-    let mut writer = Writer::with(pipe, technique).map_err(|refused| refused.errno)?;
-    let drain = thread::Builder::new()
-        .spawn(move || Mover::new(&reader, &sink).run().map(drop))
-        .map_err(|error| errno_of(&error))?;
-    let start = Instant::now();
-    let filled = fill(&mut writer);
-    drop(writer);
-    let drained = drain.join().is_ok_and(|moved| moved.is_ok());
-    filled?;
-    if drained { Ok(start.elapsed()) } else { Err(Errno::IO) }
-}
-
-fn fill(writer: &mut Writer<PipeWriter>) -> Result<(), Errno> {
-    let mut left = ROUND_BYTES;
-    while left > 0 {
-        let mut buffer = writer.buffer()?;
-        let len = buffer.len().min(left);
-        buffer[..len].fill(left as u8);
-        writer.commit(buffer, len)?;
-        left -= len;
-    }
-    Ok(())
 }
 
 fn errno_of(error: &std::io::Error) -> Errno {
@@ -302,11 +243,5 @@ mod tests {
             Ok(counted) => assert!(counted),
             Err(errno) => gush_test::skipped(&format!("no splice: {errno}")),
         }
-    }
-
-    #[test]
-    fn each_technique_that_is_there_has_a_figure() {
-        let speed = speed();
-        assert!(speed.fact.contains("write "), "{speed:?}");
     }
 }
