@@ -50,8 +50,9 @@ pub trait Events: Send {
     /// An existing target was removed to make room.
     fn removed(&mut self, _target: &Path) {}
 
-    /// The source of a tree lacks this entry of the target, which was removed ([`mirror`](crate::Options::mirror)), or could
-    /// not be.
+    /// The source of a tree lacks this entry of the target, or has it as another kind
+    /// ([`mirror`](crate::Options::mirror)): it was removed with all that was in it, or could not be. Of a directory that
+    /// stays, each entry that was removed or could not be is reported.
     fn mirrored(&mut self, _target: &Path, _result: &Result<(), Error>) {}
 
     /// Rank 0 has waited for a while for these ranks to end their shares.

@@ -69,7 +69,8 @@ pub struct Options {
     /// mount ids, which came with Linux 5.8, nothing is removed, and each entry that stays is a failure.
     pub mirror: bool,
     /// Of a tree, the files whose names fit here are copied when all the others are, and are on stable storage, with
-    /// [`sync`](Self::sync); and not at all if one of the others has failed. Each appears whole, as with [`atomic`](Self::atomic).
+    /// [`sync`](Self::sync); and not at all if one of the others has failed. Each appears whole, as with
+    /// [`atomic`](Self::atomic). A [`mirror`](Self::mirror) removes after them, and only if all was copied.
     pub last: Option<Filter>,
     /// Keep a journal beside the target of a tree, and go on where an earlier copy with this journal was killed. Then an
     /// existing target that the journal does not know is removed first.

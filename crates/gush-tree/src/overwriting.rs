@@ -171,7 +171,12 @@ impl Look<'_> {
         }
         if options.dry_run {
             self.rehearse(false, Some(existing))?;
-            if options.backup.is_some() || self.goes_first(existing) {
+            if options.backup.is_some() {
+                room.existing = None;
+            } else if self.goes_first(existing) {
+                if !self.is_displaced() {
+                    events.removed(target.shown);
+                }
                 room.existing = None;
             }
             return Ok(Fate::Copied(room));
@@ -190,8 +195,7 @@ impl Look<'_> {
             }
             room.backup = room.backup.take().map(|name| shown_beside(&target, &name));
         } else if self.goes_first(existing) {
-            let waits = options.may_be_refused() && options.reads(kind(source_stat));
-            if options.atomic || waits {
+            if self.is_displaced() {
                 room.displaces = true;
             } else {
                 match target.unlink() {
@@ -356,6 +360,12 @@ impl Look<'_> {
         let other_kind = options.dereference == Dereference::Never
             && kind(self.source_stat) != FileType::RegularFile;
         options.remove_first || (options.data && (other_names || other_kind))
+    }
+
+    /// Does a target that goes first keep its name until the new file is whole?
+    fn is_displaced(&self) -> bool {
+        let options = self.options;
+        options.atomic || options.may_be_refused() && options.reads(kind(self.source_stat))
     }
 
     fn may_replace(&self, stat: &Stat, events: &mut dyn Events) -> bool {

@@ -237,8 +237,10 @@ impl File<'_> {
             };
             kept.map_err(|errno| Error::os(job.target.shown, "cannot back up", errno))?;
         }
-        // Before the name leads there.
-        let new = look()?.stat.map(|new| job.claim(&new)).transpose()?.flatten();
+        // The inode numbers of files that are replaced are given to new ones.
+        drop(old);
+        // Before the name leads there. Nobody else can have claimed it.
+        let claim = look()?.stat.and_then(|new| job.claim(&new).ok().flatten());
         let fd = staged.commit(replaces).map_err(cannot)?;
         // A rename changes the file's ctime, too.
         copied.last_state = self.last_state(fd.as_fd());
@@ -246,7 +248,7 @@ impl File<'_> {
         if job.options.sync {
             open::sync_directory(job)?;
         }
-        [old, new].into_iter().flatten().for_each(Claim::keep);
+        claim.into_iter().for_each(Claim::keep);
         Ok(copied)
     }
 

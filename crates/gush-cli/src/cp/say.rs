@@ -228,7 +228,8 @@ impl Events for Teller<'_> {
 
     fn removed(&mut self, target: &Path) {
         if self.telling.verbose {
-            self.line(format_args!("removed {}", quote::always(target)));
+            let removed = self.in_mood("removed", "would remove");
+            self.line(format_args!("{removed} {}", quote::always(target)));
         }
     }
 

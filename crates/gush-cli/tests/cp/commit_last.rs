@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use crate::common::cp::{below, fails, stderr, stdout, succeeds, tree};
+use crate::common::cp::{below, cp, fails, stderr, stdout, succeeds, tree};
 use crate::common::{skipped, strace};
 
 #[test]
@@ -59,6 +59,68 @@ fn a_manifest_that_replaces_an_older_one_appears_whole() {
     succeeds(dir.path(), &["-rT", "--commit-last=MANIFEST", "a", "d"]);
     assert_eq!(fs::read_link(at("d/MANIFEST")).unwrap(), Path::new("real"));
     assert_eq!(fs::read_to_string(at("d/real")).unwrap(), "a/MANIFEST");
+}
+
+/// What the older manifest names stays until the new one is there.
+#[test]
+fn a_mirror_removes_behind_the_manifest() {
+    for threads in ["--threads=1", "--threads=4"] {
+        let dir = tree(&["a/MANIFEST", "a/b/f", "d/MANIFEST", "d/b/old", "d/old", "d/gone/x"]);
+        let options = ["-rT", threads, "--delete", "--commit-last=MANIFEST", "--json", "a", "d"];
+        for dry in [&["--dry-run"][..], &[]] {
+            let output = succeeds(dir.path(), &[&options[..], dry].concat());
+            let told: Vec<serde_json::Value> =
+                stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            let place =
+                |name: &str| told.iter().position(|record| record["target"] == name).unwrap();
+            for name in ["d/b/old", "d/old", "d/gone"] {
+                assert!(place("d/MANIFEST") < place(name), "{threads} {name}: {told:?}");
+            }
+        }
+        assert_eq!(below(&dir.path().join("d")), ["MANIFEST", "b", "b/f"]);
+        let [from, to] = ["a/b", "d/b"].map(|name| dir.path().join(name));
+        fs::write(to.join("old"), "").unwrap();
+        succeeds(dir.path(), &["-aT", threads, "--delete", "--commit-last=MANIFEST", "a", "d"]);
+        let time = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
+        assert_eq!(time(&from), time(&to), "{threads}");
+    }
+}
+
+#[test]
+fn a_mirror_that_fails_before_its_manifest_removes_nothing() {
+    // Another file, or the manifest itself, cannot take the place of what the filters keep.
+    for hindered in ["z", "MANIFEST"] {
+        let dir = tree(&["a/MANIFEST", "a/z", "d/old", "d/gone/x"]);
+        let kept = dir.path().join("d").join(hindered);
+        fs::create_dir(&kept).unwrap();
+        fs::write(kept.join("f.keep"), "").unwrap();
+        let before = below(&dir.path().join("d"));
+        let options = ["-rTv", "--delete", "--commit-last=MANIFEST", "--exclude=*.keep", "a", "d"];
+        for dry in [&["--dry-run"][..], &[]] {
+            let output = cp(dir.path(), &[&options[..], dry].concat());
+            assert_eq!(output.status.code(), Some(1), "{hindered}");
+            let said = stderr(&output);
+            assert!(said.contains("d: nothing was removed: that comes last"), "{said}");
+            assert!(!stdout(&output).contains("remove"), "{}", stdout(&output));
+            let after = below(&dir.path().join("d"));
+            for name in &before {
+                assert!(after.contains(name), "{hindered} {name}: {said}");
+            }
+        }
+    }
+}
+
+/// More directories than may be open at once have something to remove.
+#[test]
+fn a_mirror_with_few_descriptors_removes_behind_the_manifest() {
+    let files: Vec<_> =
+        (0..100).flat_map(|dir| [format!("a/{dir}/f"), format!("d/{dir}/old")]).collect();
+    let files: Vec<_> = files.iter().map(String::as_str).chain(["a/MANIFEST"]).collect();
+    let dir = tree(&files);
+    let text = "ulimit -n 40; $G cp -rT --delete --commit-last=MANIFEST a d";
+    let output = crate::common::cp::script(dir.path(), text);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(below(&dir.path().join("d")), below(&dir.path().join("a")));
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod parallel;
 mod promises;
 mod races;
 mod refused;
+mod removals;
 mod resume;
 mod shards;
 mod sparse;

@@ -80,7 +80,7 @@ impl From<Errno> for Reason {
 }
 
 impl Reason {
-    /// The error of `entry`, whose removal ended at the directory `at`.
+    /// The error of `entry`, which stays because of `at`: itself, or its directory.
     fn error(&self, entry: &Path, at: &Path) -> Error {
         let text = match self {
             Self::Os(errno, remedy) => {
@@ -96,6 +96,19 @@ impl Reason {
         };
         Error::refusal(entry, format!("cannot remove: {} {text}", quote::always(at)))
     }
+}
+
+/// The first failure of a removal, of which `tell` does not hear.
+fn first_failure(
+    remove: impl FnOnce(&mut Tell<'_>) -> Removed,
+    tell: &mut Tell<'_>,
+) -> Result<Removed, Error> {
+    let mut failure = None;
+    let removed = remove(&mut |path, result| match result {
+        Err(error) if failure.is_none() => failure = Some(error),
+        result => tell(path, result),
+    });
+    failure.map_or(Ok(removed), Err)
 }
 
 /// Removes what one directory of the target has and the source lacks.
@@ -121,9 +134,18 @@ pub(crate) enum Removed {
     InPart,
 }
 
+/// Hears of each entry that was removed, with all that was in it, or that could not be.
+pub(crate) type Tell<'t> = dyn FnMut(&Path, Result<(), Error>) + 't;
+
+/// Tells why the entry stays whose path is set.
+fn stays(reason: &Reason, path: &Shown, tell: &mut Tell<'_>) -> Removed {
+    tell(path.path(), Err(reason.error(path.path(), path.path())));
+    Removed::InPart
+}
+
 impl Mirror<'_> {
-    /// Removes all that is to go. `tell` hears of each entry of this directory that was removed, or could not be.
-    pub(crate) fn run(&self, target: &mut Shown, mut tell: impl FnMut(&Path, Result<(), Error>)) {
+    /// Removes all that is to go.
+    pub(crate) fn run(&self, target: &mut Shown, tell: &mut Tell<'_>) {
         let mut entries = match entries(self.pair.target()) {
             Ok(entries) => entries,
             Err(errno) => {
@@ -137,12 +159,7 @@ impl Mirror<'_> {
             let before = target.push(entry.name());
             match self.goes(&entry.name) {
                 Ok(true) => {
-                    let told = target.path().to_path_buf();
-                    match self.remove_entry(entry, target) {
-                        Ok(Removed::Wholly) => tell(&told, Ok(())),
-                        Ok(Removed::InPart) => {}
-                        Err(error) => tell(&told, Err(error)),
-                    }
+                    self.remove_entry(entry, target, tell);
                 }
                 Ok(false) => {}
                 Err(errno) => {
@@ -154,27 +171,62 @@ impl Mirror<'_> {
         }
     }
 
-    /// Removes the entry with this name, whose path is set, for a source of another kind.
+    /// Is there anything for [`run`](Self::run) to remove or to tell?
+    pub(crate) fn has_work(&self) -> bool {
+        let Ok(mut entries) = entries(self.pair.target()) else { return true };
+        while let Some(entry) = entries.pop() {
+            if !matches!(self.goes(&entry.name), Ok(false)) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Removes the entry with this name, whose path is set, for a source of another kind. Nothing goes if something stays.
+    ///
+    /// # Errors
+    /// The first reason why something stays.
     pub(crate) fn replace(
         &self,
         name: &OsStr,
         is_directory: bool,
         path: &mut Shown,
+        tell: &mut Tell<'_>,
     ) -> Result<Removed, Error> {
         let name = CString::new(name.as_bytes())
             .map_err(|_| Error::os(path.path(), "cannot remove", Errno::INVAL))?;
-        self.remove_entry(Entry { name, is_directory }, path)
+        let entry = || Entry { name: name.clone(), is_directory };
+        // A file is removed or stays, by one call.
+        if self.is_dry || is_directory {
+            let doubts = if self.is_dry { self.doubts } else { &|_: &Path| {} };
+            let rehearsal = Mirror { is_dry: true, doubts, ..*self };
+            let rehearsed =
+                first_failure(|tell| rehearsal.remove_entry(entry(), path, tell), &mut |_, _| {})?;
+            if self.is_dry && rehearsed == Removed::Wholly {
+                tell(path.path(), Ok(()));
+            }
+            if self.is_dry || rehearsed == Removed::InPart {
+                return Ok(rehearsed);
+            }
+        }
+        first_failure(|tell| self.remove_entry(entry(), path, tell), tell)
     }
 
-    fn remove_entry(&self, entry: Entry, path: &mut Shown) -> Result<Removed, Error> {
-        let told = path.path().to_path_buf();
+    fn remove_entry(&self, entry: Entry, path: &mut Shown, tell: &mut Tell<'_>) -> Removed {
         // A name that the filters leave out of the source is left alone in the target as well.
         if (self.is_protected)(path.below_root(), entry.is_directory) {
-            return Ok(Removed::InPart);
+            return Removed::InPart;
         }
-        let above = || told.parent().map_or_else(PathBuf::new, Path::to_path_buf);
-        self.check().map_err(|reason| reason.error(&told, &above()))?;
-        self.remove(entry, path).map_err(|reason| reason.error(&told, path.path()))
+        if let Err(reason) = self.check() {
+            let above = path.path().parent().map_or_else(PathBuf::new, Path::to_path_buf);
+            tell(path.path(), Err(reason.error(path.path(), &above)));
+            return Removed::InPart;
+        }
+        let removed = self.remove(entry, path, tell);
+        if removed == Removed::Wholly {
+            tell(path.path(), Ok(()));
+        }
+        removed
     }
 
     fn check(&self) -> Result<(), Reason> {
@@ -185,62 +237,86 @@ impl Mirror<'_> {
         self.limits.check(dir, &retry_on_intr(|| fs::fstat(dir))?)
     }
 
-    /// Removes an entry, a directory with all that is in it but for the protected. One directory is open at a time, at any
-    /// depth; the way back is `..`, which must be the directory it was. `path` is the entry's.
-    fn remove(&self, entry: Entry, path: &mut Shown) -> Result<Removed, Reason> {
+    /// Removes an entry, a directory with all that is in it but for the protected and what cannot be removed. One
+    /// directory is open at a time, at any depth; the way back is `..`, which must be the directory it was. `path` is
+    /// the entry's. What goes from a directory that stays is told.
+    fn remove(&self, entry: Entry, path: &mut Shown, tell: &mut Tell<'_>) -> Removed {
         let dir = self.pair.target();
         if !entry.is_directory {
-            return self.unlink(dir, &entry.name, AtFlags::empty()).map(|()| Removed::Wholly);
+            return self.unlink_or_tell((dir, &entry.name, AtFlags::empty()), path, tell);
         }
-        let Some((mut at, level)) = self.go_down(dir, entry, path)? else {
-            return Ok(Removed::Wholly);
+        let (mut at, level) = match self.go_down(dir, entry, path) {
+            Ok(Some(below)) => below,
+            Ok(None) => return Removed::Wholly,
+            Err(reason) => return stays(&reason, path, tell),
         };
         // A list in place of recursion, and one descriptor: a tree of any depth can be removed.
         let mut levels = vec![level];
         loop {
-            let Some(level) = levels.last_mut() else { return Ok(Removed::Wholly) };
+            let Some(level) = levels.last_mut() else { return Removed::Wholly };
             if (self.is_stopped)() {
-                return Ok(Removed::InPart);
+                return leave(levels, path, tell);
             }
             if let Some(next) = level.left.pop() {
                 let before = path.push(next.name());
-                if (self.is_protected)(path.below_root(), next.is_directory) {
-                    level.removed = Removed::InPart;
-                    path.back_to(before);
+                let removed = if (self.is_protected)(path.below_root(), next.is_directory) {
+                    Removed::InPart
                 } else if next.is_directory {
-                    match self.go_down(at.as_fd(), next, path)? {
-                        Some((below, level)) => {
+                    match self.go_down(at.as_fd(), next, path) {
+                        Ok(Some((below, level))) => {
                             levels.push(level);
                             at = below;
+                            continue;
                         }
-                        None => path.back_to(before),
+                        Ok(None) => Removed::Wholly,
+                        Err(reason) => stays(&reason, path, tell),
                     }
                 } else {
-                    self.unlink(at.as_fd(), &next.name, AtFlags::empty())?;
-                    path.back_to(before);
-                }
+                    self.unlink_or_tell((at.as_fd(), &next.name, AtFlags::empty()), path, tell)
+                };
+                path.back_to(before);
+                level.ended(removed);
                 continue;
             }
-            let (name, removed) = (level.entry.name.clone(), level.removed);
-            levels.pop();
-            let Some(above) = levels.last_mut() else {
-                if removed == Removed::Wholly {
-                    self.unlink(dir, &name, AtFlags::REMOVEDIR)?;
-                }
-                return Ok(removed);
+            let up = match &levels[..] {
+                [.., above, _] => match go_up(at.as_fd(), above) {
+                    Ok(up) => Some(up),
+                    Err(reason) => {
+                        stays(&reason, path, tell);
+                        return leave(levels, path, tell);
+                    }
+                },
+                _ => None,
             };
-            // Back by `..`, checked below: a directory that was moved away leads elsewhere.
-            let up = enter(at.as_fd(), c"..")?;
-            if FileId::of(&retry_on_intr(|| fs::fstat(&up))?) != above.id {
-                return Err(Errno::STALE.into());
+            let Some(level) = levels.pop() else { return Removed::Wholly };
+            let above = up.as_ref().map_or(dir, AsFd::as_fd);
+            let removed = match level.removed {
+                Removed::Wholly => {
+                    let emptied = (above, &*level.entry.name, AtFlags::REMOVEDIR);
+                    self.unlink_or_tell(emptied, path, tell)
+                }
+                Removed::InPart => Removed::InPart,
+            };
+            if removed == Removed::InPart {
+                level.tell_gone(path, tell);
             }
-            match removed {
-                Removed::Wholly => self.unlink(up.as_fd(), &name, AtFlags::REMOVEDIR)?,
-                Removed::InPart => above.removed = Removed::InPart,
-            }
+            let (Some(up), Some(above)) = (up, levels.last_mut()) else { return removed };
+            above.ended(removed);
             // Only now: until then the path names the entry of an error.
-            path.pop(OsStr::from_bytes(name.to_bytes()));
+            path.pop(level.entry.name());
             at = up;
+        }
+    }
+
+    fn unlink_or_tell(
+        &self,
+        (at, name, flags): (BorrowedFd<'_>, &CStr, AtFlags),
+        path: &Shown,
+        tell: &mut Tell<'_>,
+    ) -> Removed {
+        match self.unlink(at, name, flags) {
+            Ok(()) => Removed::Wholly,
+            Err(reason) => stays(&reason, path, tell),
         }
     }
 
@@ -328,26 +404,60 @@ impl Entry {
     }
 }
 
-/// Entries close together, since a directory may have a million: of each the name, a NUL, and its kind, which is never 0.
+/// Entries close together, since a directory may have a million: of each the name, a NUL, and its kind, which is
+/// never 0. They are taken from the end, and what was taken is still known.
 #[derive(Default)]
-struct Entries(Vec<u8>);
+struct Entries {
+    bytes: Vec<u8>,
+    /// The end of those that are left.
+    end: usize,
+    /// The end of the one taken last.
+    last_end: usize,
+}
 
 impl Entries {
     const DIRECTORY: u8 = b'd';
     const OTHER: u8 = b'-';
+    /// Of an entry that was taken, and is still in its directory.
+    const STAYS: u8 = b's';
 
     fn push(&mut self, name: &CStr, is_directory: bool) {
-        self.0.extend(name.to_bytes_with_nul());
-        self.0.push(if is_directory { Self::DIRECTORY } else { Self::OTHER });
+        self.bytes.extend(name.to_bytes_with_nul());
+        self.bytes.push(if is_directory { Self::DIRECTORY } else { Self::OTHER });
+        self.end = self.bytes.len();
+    }
+
+    /// The entry that ends here: where it begins, its name and kind.
+    fn before(&self, end: usize) -> Option<(usize, &[u8], u8)> {
+        let [name @ .., _nul, kind] = self.bytes.get(..end)? else { return None };
+        // After the kind of the entry before, which follows a NUL.
+        let from = name.iter().rposition(|&byte| byte == 0).map_or(0, |nul| nul + 2);
+        Some((from, &name[from..], *kind))
     }
 
     fn pop(&mut self) -> Option<Entry> {
-        let is_directory = self.0.pop()? == Self::DIRECTORY;
-        self.0.pop();
-        // Behind the kind of the entry before, which stands behind a NUL.
-        let from = self.0.iter().rposition(|&byte| byte == 0).map_or(0, |nul| nul + 2);
-        let name = CString::new(self.0.split_off(from)).ok()?;
-        Some(Entry { name, is_directory })
+        let (from, name, kind) = self.before(self.end)?;
+        let entry = Entry { name: CString::new(name).ok()?, is_directory: kind == Self::DIRECTORY };
+        (self.last_end, self.end) = (self.end, from);
+        Some(entry)
+    }
+
+    /// The entry taken last is not removed.
+    fn last_stays(&mut self) {
+        if let Some(kind) = self.bytes[..self.last_end].last_mut() {
+            *kind = Self::STAYS;
+        }
+    }
+
+    /// The names of those that were taken, but for those that stay.
+    fn gone(&self) -> impl Iterator<Item = &OsStr> {
+        let mut end = self.bytes.len();
+        let taken = std::iter::from_fn(move || {
+            let (from, name, kind) = self.before(end).filter(|_| end > self.end)?;
+            end = from;
+            Some((OsStr::from_bytes(name), kind))
+        });
+        taken.filter(|(_, kind)| *kind != Self::STAYS).map(|(name, _)| name)
     }
 }
 
@@ -357,6 +467,45 @@ struct Level {
     id: FileId,
     left: Entries,
     removed: Removed,
+}
+
+impl Level {
+    /// The entry taken last was removed, or not.
+    fn ended(&mut self, removed: Removed) {
+        if removed == Removed::InPart {
+            self.removed = Removed::InPart;
+            self.left.last_stays();
+        }
+    }
+
+    fn tell_gone(&self, path: &mut Shown, tell: &mut Tell<'_>) {
+        for name in self.left.gone() {
+            let before = path.push(name);
+            tell(path.path(), Ok(()));
+            path.back_to(before);
+        }
+    }
+}
+
+/// Leaves the directories on the way down to `path` as they are, and tells what is gone from them.
+fn leave(mut levels: Vec<Level>, path: &mut Shown, tell: &mut Tell<'_>) -> Removed {
+    while let Some(level) = levels.pop() {
+        level.tell_gone(path, tell);
+        if let Some(above) = levels.last_mut() {
+            above.ended(Removed::InPart);
+            path.pop(level.entry.name());
+        }
+    }
+    Removed::InPart
+}
+
+/// Back by `..`: a directory that was moved away leads elsewhere.
+fn go_up(at: BorrowedFd<'_>, above: &Level) -> Result<OwnedFd, Reason> {
+    let up = enter(at, c"..")?;
+    match FileId::of(&retry_on_intr(|| fs::fstat(&up))?) == above.id {
+        true => Ok(up),
+        false => Err(Errno::STALE.into()),
+    }
 }
 
 /// The entries of a directory, by a descriptor of their own: the directory's position stays.
@@ -439,11 +588,16 @@ mod tests {
             is_protected: &|_, _| false,
             is_stopped: &|| questions.replace(questions.get() + 1) >= QUESTIONS_BEFORE_THE_STOP,
         };
-        mirror.run(&mut Shown::new(&dir.path().join("target")), |path, result| {
-            panic!("told of as removed or not: {}, {result:?}", path.display());
+        let mut told = HashSet::new();
+        let target = dir.path().join("target");
+        mirror.run(&mut Shown::new(&target), &mut |path, result| {
+            result.unwrap();
+            assert!(path.parent() == Some(&old) && told.insert(path.to_path_buf()));
         });
+        assert!(told.iter().all(|path| !path.exists()));
         // One question comes before the directory itself.
         let left = std::fs::read_dir(old).unwrap().count();
         assert_eq!(left, FILES - (QUESTIONS_BEFORE_THE_STOP - 1));
+        assert_eq!(told.len(), FILES - left);
     }
 }

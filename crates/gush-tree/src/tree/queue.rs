@@ -17,6 +17,8 @@ pub(crate) enum Task {
     Directories(Arc<Dir>, Batch),
     /// Copy these files of a directory, now that all else is copied.
     Last(Arc<Dir>, Batch),
+    /// Remove from the target of a directory what the source lacks, now that the last files are copied, too.
+    Remove(Arc<Dir>),
     /// List the directory from where the descriptors, if any, have come to.
     List(Arc<Dir>, Option<Arc<Pair>>),
 }
@@ -33,6 +35,8 @@ struct State {
     tasks: Vec<Task>,
     /// The tasks that wait until no other is left.
     last: Vec<Task>,
+    /// The tasks that wait for those, too.
+    after_last: Vec<Task>,
     /// Threads at work on a task.
     busy: usize,
     /// Threads that wait for a task.
@@ -108,6 +112,11 @@ impl Queue {
         self.lock().last.push(task);
     }
 
+    /// Adds a task that waits for those that wait for all the others.
+    pub(crate) fn add_after_last(&self, task: Task) {
+        self.lock().after_last.push(task);
+    }
+
     /// A thread asked for by [`add`](Self::add) could not be started.
     pub(crate) fn leave(&self) {
         let mut state = self.lock();
@@ -128,11 +137,14 @@ impl Queue {
             }
             // Nobody is left who could add a task.
             if state.busy == 0 {
-                if state.last.is_empty() {
-                    return None;
-                }
                 // Only when all else is done: a manifest must not be there before the files that it names.
                 state.tasks = mem::take(&mut state.last);
+                if state.tasks.is_empty() {
+                    state.tasks = mem::take(&mut state.after_last);
+                }
+                if state.tasks.is_empty() {
+                    return None;
+                }
                 continue;
             }
             state.idle += 1;

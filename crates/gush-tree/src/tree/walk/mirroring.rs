@@ -1,6 +1,9 @@
 //! A mirror: what the source lacks, or has as another kind, is removed from the target.
 
 use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use rustix::io::retry_on_intr;
@@ -9,24 +12,61 @@ use super::Worker;
 use crate::error::Error;
 use crate::events::Events;
 use crate::place::kind;
-use crate::tree::dir::{Dir, Pair};
+use crate::tree::dir::{Dir, Pair, lost};
 use crate::tree::mirror::{Mirror, Removed};
+use crate::tree::queue::Task;
 use crate::{open, overwriting};
 
 impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
-    /// Removes from the target of a directory what the source lacks.
-    pub(super) fn mirror(&self, dir: &Dir, pair: &Pair) {
+    /// Removes from the target of a directory what the source lacks. Where files come last it waits for them: what an
+    /// older manifest names stays until the new one is there.
+    pub(super) fn mirror(&self, dir: &Arc<Dir>, pair: &Pair) {
         let walk = self.walk;
-        self.with_mirror(dir, pair, |mirror| {
-            let mut target = self.target.clone();
-            mirror.run(&mut target, |path, result| {
-                if result.is_err() {
-                    self.note_failure();
-                }
+        if walk.common.options.last.is_none() {
+            return self.remove_missing(dir, pair);
+        }
+        if self.with_mirror(dir, pair, |mirror| mirror.has_work()) == Some(true) {
+            dir.waits_for_more(1);
+            walk.waits_with_last(dir);
+            walk.queue.add_after_last(Task::Remove(Arc::clone(dir)));
+            walk.budget.rest(dir);
+        }
+    }
+
+    /// Removes what has waited for the files that come last, if all is copied.
+    pub(super) fn remove_after_last(&mut self, dir: Arc<Dir>) {
+        let walk = self.walk;
+        let is_committed = *walk.is_committed.get_or_init(|| {
+            // Relaxed: the queue's lock lies between the last copy and the first of these.
+            let is_committed = !walk.is_incomplete.load(Ordering::Relaxed);
+            if !is_committed {
+                let text = "nothing was removed: that comes last, and not everything was copied";
                 let mut events = &walk.listener;
-                events.mirrored(path, &result);
-            });
+                events.warns(&Error::refusal(walk.names.1, text));
+            }
+            is_committed
         });
+        self.go_to(&dir);
+        match self.pair(&dir) {
+            Ok(pair) if is_committed => self.remove_missing(&dir, &pair),
+            Ok(_) => {}
+            Err(errno) => self.failed(lost(self.source.path(), errno)),
+        }
+        self.one_done(dir);
+    }
+
+    fn remove_missing(&self, dir: &Dir, pair: &Pair) {
+        self.with_mirror(dir, pair, |mirror| {
+            mirror.run(&mut self.target.clone(), &mut |path, result| self.mirrored(path, &result));
+        });
+    }
+
+    fn mirrored(&self, path: &Path, result: &Result<(), Error>) {
+        if result.is_err() {
+            self.note_failure();
+        }
+        let mut events = &self.walk.listener;
+        events.mirrored(path, result);
     }
 
     fn with_mirror<T>(
@@ -58,8 +98,9 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         name: &OsStr,
         is_directory: bool,
     ) -> Result<(), Error> {
+        let mut tell = |path: &Path, result| self.mirrored(path, &result);
         let removed = self.with_mirror(dir, pair, |mirror| {
-            mirror.replace(name, is_directory, &mut self.target.clone())
+            mirror.replace(name, is_directory, &mut self.target.clone(), &mut tell)
         });
         match removed.transpose()? {
             Some(Removed::InPart) => {
@@ -67,12 +108,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                     "not replaced: the filters keep something of it, or the copy ends at an error";
                 Err(Error::refusal(self.target.path(), text))
             }
-            Some(Removed::Wholly) => {
-                let mut events = &self.walk.listener;
-                events.mirrored(self.target.path(), &Ok(()));
-                Ok(())
-            }
-            None => Ok(()),
+            Some(Removed::Wholly) | None => Ok(()),
         }
     }
 

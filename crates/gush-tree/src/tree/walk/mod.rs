@@ -63,6 +63,8 @@ pub(crate) struct Walk<'a> {
     options_of_last: Option<Options>,
     /// The others are on stable storage, or the user knows why not.
     others_synced: OnceLock<()>,
+    /// All is copied, and what the source lacks may be removed; known once the last files are done.
+    is_committed: OnceLock<bool>,
     share_counts: ShareCounts,
 }
 
@@ -146,6 +148,7 @@ impl<'a> Walk<'a> {
                 || matches!(common.extent, Extent::Rest { .. }))
             .then(|| Options { atomic: true, ..options.clone() }),
             others_synced: OnceLock::new(),
+            is_committed: OnceLock::new(),
             share_counts: ShareCounts::default(),
         }
     }
@@ -218,6 +221,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 Task::List(dir, pair) => self.list(&dir, pair),
                 Task::Files(dir, batch) => self.files(dir, batch, true),
                 Task::Last(dir, batch) => self.last(dir, batch),
+                Task::Remove(dir) => self.remove_after_last(dir),
                 Task::Directories(dir, batch) => self.directories(dir, batch),
             }
         }
@@ -247,7 +251,9 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let (dir, things) = match task {
             // The directory waits for each of its subdirectories.
             Task::Directories(dir, batch) => (dir, batch.len()),
-            Task::List(dir, _) | Task::Files(dir, _) | Task::Last(dir, _) => (dir, 1),
+            Task::List(dir, _) | Task::Files(dir, _) | Task::Last(dir, _) | Task::Remove(dir) => {
+                (dir, 1)
+            }
         };
         for _ in 0..things {
             self.one_done(Arc::clone(&dir));
