@@ -32,6 +32,8 @@ struct Linked {
     first_copies: FirstCopies,
     /// The sources whose first copy is being made, one a thread at most.
     under_way: HashSet<FileId>,
+    /// Files with several names, one of which comes after the shares of all ranks.
+    in_shares: HashSet<FileId>,
 }
 
 /// An earlier successful copy of a source, under another name.
@@ -194,6 +196,32 @@ impl AlreadyCopied {
         }
     }
 
+    /// Remembers a file that rank 0 copies after the shares by one name, and that a rank may copy by another one.
+    pub(crate) fn expect_in_shares(&self, source: &Stat) {
+        lock(&self.linked).in_shares.insert(FileId::of(source));
+    }
+
+    pub(crate) fn expects_any_in_shares(&self) -> bool {
+        !lock(&self.linked).in_shares.is_empty()
+    }
+
+    /// Takes a file that a rank has made for the first copy of its source, if this is [expected](Self::expect_in_shares).
+    pub(crate) fn learn_copy_of_shares(
+        &self,
+        options: &Options,
+        source: &Stat,
+        (dir, target): (&Arc<Dir>, &Place<'_>),
+    ) {
+        if lock(&self.linked).in_shares.contains(&FileId::of(source))
+            && let Ok(there) = target.stat(false)
+            && kind(&there) == kind(source)
+            && let Turn::First(claim) = self.turn(options, source, (Some(dir), target))
+        {
+            claim
+                .made((Some(dir), target), (FileId::of(&there), kind(&there) == FileType::Symlink));
+        }
+    }
+
     /// Whether the source is copied by this name, or linked to an earlier copy. Waits while another thread makes the
     /// first copy.
     pub(crate) fn turn(
@@ -214,7 +242,7 @@ impl AlreadyCopied {
         while linked.under_way.contains(&id) {
             linked = self.ended.wait(linked).unwrap_or_else(PoisonError::into_inner);
         }
-        let Linked { first_copies, under_way } = &mut *linked;
+        let Linked { first_copies, under_way, .. } = &mut *linked;
         let Some(at) = first_copies.get(id) else {
             under_way.insert(id);
             return Turn::First(Claim { copied: self, source: id });

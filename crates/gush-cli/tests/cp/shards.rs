@@ -167,6 +167,35 @@ fn a_manifest_is_copied_when_every_share_is_whole() {
     }
 }
 
+#[test]
+fn a_manifest_with_other_names_is_linked_to_what_the_ranks_have_copied() {
+    let dir = tree();
+    let root = dir.path().join("a");
+    // So many that each rank has copied some of them.
+    for number in 0..12 {
+        let name = ["", "b", "empty"][number % 3];
+        let manifest = root.join(name).join(format!("MANIFEST{number}"));
+        fs::hard_link(root.join(format!("e/f{number}")), manifest).unwrap();
+    }
+    // Both names come last.
+    fs::write(root.join("empty/MANIFEST"), "alone").unwrap();
+    fs::hard_link(root.join("empty/MANIFEST"), root.join("b/c/MANIFEST")).unwrap();
+    for (ranks, rule) in [(2, None), (3, None), (2, Some("paths")), (3, Some("paths"))] {
+        if let Some(rule) = rule {
+            fs::create_dir(dir.path().join(".d.gush-shards")).unwrap();
+            symlink(rule, dir.path().join(".d.gush-shards/rule")).unwrap();
+        }
+        let words = ["-a", "--commit-last=MANIFEST*", "a", "d"];
+        let ranks = (0..ranks).map(|rank| start(dir.path(), &format!("{rank}/{ranks}"), &words));
+        for (status, said) in ranks.collect::<Vec<_>>().into_iter().map(end) {
+            assert_eq!(status, Some(0), "{said}");
+        }
+        let [copy, source] = ["d", "a"].map(|name| state(&dir.path().join(name)));
+        assert_eq!(copy, source, "{rule:?}");
+        fs::remove_dir_all(dir.path().join("d")).unwrap();
+    }
+}
+
 /// Which files of the tree `a` are a rank's, found out by a copy of its share alone.
 fn share_of(dir: &Path, rank: u32, ranks: u32) -> impl Fn(&str) -> bool + use<> {
     let mut child = start(dir, &format!("{rank}/{ranks}"), &["-r", "a", "probe"]);

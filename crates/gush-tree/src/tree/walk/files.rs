@@ -277,19 +277,26 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     }
 
     /// Does the file, whose paths are set, belong to the part of the tree that this walk copies?
-    fn is_due(&self, dir: &Dir, (source, is_own): (&Stat, bool), target: &Place<'_>) -> bool {
+    fn is_due(&self, dir: &Arc<Dir>, (source, is_own): (&Stat, bool), target: &Place<'_>) -> bool {
         let walk = self.walk;
         let path = self.source.below_root();
         let parts = match walk.common.extent {
             Extent::Whole => return true,
             Extent::Rest { .. } if self.waits_for_the_others() => return true,
             Extent::Rest { others_failed, parts } => {
+                let Common { options, copied, .. } = walk.common;
+                copied.learn_copy_of_shares(options, source, (dir, target));
                 // A rank gave the file to all ranks, so that nobody has put it in its place.
                 return (parts.is_announced(path) || parts.may_miss_files())
                     && matches!(target.stat(false), Err(Errno::NOENT))
                     && (!others_failed || self.is_divisible(dir, source));
             }
-            Extent::Share(_) if self.waits_for_the_others() => return false,
+            Extent::Share(_) if self.waits_for_the_others() => {
+                if walk.common.options.preserve.links && source.st_nlink > 1 {
+                    walk.common.copied.expect_in_shares(source);
+                }
+                return false;
+            }
             Extent::Share(parts) => parts,
         };
         let counts = &walk.share_counts;

@@ -401,7 +401,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
 
     /// Whose is a listed entry of the directory that the paths lead to? `seen` counts the files of all ranks; `directory` is the directory's hash.
     fn owner(&mut self, dir: &Dir, entry: Entry<'_>, (directory, seen): (u64, &mut Seen)) -> Owner {
-        let Common { options, extent, .. } = self.walk.common;
+        let Common { options, extent, copied, .. } = self.walk.common;
         let may_be_directory = may_be_directory(entry.kind, options.dereference);
         match extent {
             Extent::Whole => Owner::This,
@@ -415,9 +415,16 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                     self.source.push(entry.name);
                 }
                 let path = self.source.below_root();
-                let is_left_out =
-                    has_rules && (self.leaves_out(dir, path, false) || self.waits_for_the_others());
+                let comes_last = has_rules && self.waits_for_the_others();
+                let is_left_out = comes_last || has_rules && self.leaves_out(dir, path, false);
                 let owner = match is_left_out {
+                    // Rank 0 copies it later, and has to know by then whether it has other names.
+                    true if comes_last
+                        && options.preserve.links
+                        && parts.division.shard.rank() == 0 =>
+                    {
+                        Owner::Unknown
+                    }
                     true => Owner::Other,
                     false => parts.division.owner(dir.rule, entry, (options, path)),
                 };
@@ -431,6 +438,8 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             // Rank 0's second walk completes directories; a look at every file would double the work.
             Extent::Rest { parts, .. } if may_be_directory || parts.may_miss_files() => Owner::This,
             Extent::Rest { .. } if options.last.is_none() => Owner::Other,
+            // One of them may be another name of a file that comes last.
+            Extent::Rest { .. } if copied.expects_any_in_shares() => Owner::This,
             Extent::Rest { .. } => {
                 let before = self.source.push(entry.name);
                 let is_last = self.waits_for_the_others();
