@@ -110,17 +110,18 @@ fn a_mirror_that_fails_before_its_manifest_removes_nothing() {
     }
 }
 
-/// More directories than may be open at once have something to remove.
+/// More directories than may be open at once wait for their last file, and have something to remove after it.
 #[test]
-fn a_mirror_with_few_descriptors_removes_behind_the_manifest() {
-    let files: Vec<_> =
-        (0..100).flat_map(|dir| [format!("a/{dir}/f"), format!("d/{dir}/old")]).collect();
-    let files: Vec<_> = files.iter().map(String::as_str).chain(["a/MANIFEST"]).collect();
-    let dir = tree(&files);
-    let text = "ulimit -n 40; $G cp -rT --delete --commit-last=MANIFEST a d";
-    let output = crate::common::cp::script(dir.path(), text);
-    assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(below(&dir.path().join("d")), below(&dir.path().join("a")));
+fn directories_that_wait_for_their_last_file_need_few_descriptors() {
+    let of_one = |dir: usize| [format!("a/{dir}/f"), format!("a/{dir}/M"), format!("d/{dir}/old")];
+    let files: Vec<_> = (0..100).flat_map(of_one).collect();
+    let dir = tree(&files.iter().map(String::as_str).collect::<Vec<_>>());
+    for (options, to) in [("--delete", "d"), ("", "new")] {
+        let text = format!("ulimit -n 40; $G cp -rT {options} --commit-last=M a {to}");
+        let output = crate::common::cp::script(dir.path(), &text);
+        assert!(output.status.success(), "{options}: {}", stderr(&output));
+        assert_eq!(below(&dir.path().join(to)), below(&dir.path().join("a")), "{options}");
+    }
 }
 
 #[test]

@@ -29,7 +29,6 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             dir.waits_for_more(1);
             walk.waits_with_last(dir);
             walk.queue.add_after_last(Task::Remove(Arc::clone(dir)));
-            walk.budget.rest(dir);
         }
     }
 

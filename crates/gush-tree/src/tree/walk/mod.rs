@@ -177,6 +177,8 @@ impl<'a> Walk<'a> {
         if waiting.last().is_none_or(|known| !Arc::ptr_eq(known, dir)) {
             waiting.push(Arc::clone(dir));
         }
+        // Any number of directories may wait.
+        self.budget.rest(dir);
     }
 
     fn umask(&self) -> u32 {
