@@ -440,8 +440,8 @@ impl<'a> Common<'a> {
             Some(_) => None,
             None => Some(self.copied),
         };
-        let keeps_apart = self.keeps_apart;
-        let look = Look { options, made_before, source, source_stat, target, keeps_apart };
+        let claims = self.keeps_apart.then_some(self.writers);
+        let look = Look { options, made_before, source, source_stat, target, claims };
         let mut job = self.job((source, source_stat), target, dir);
         if let (Some(journal), Some(above), false) = (self.journal, dir, is_new)
             && journal.goes_on()

@@ -14,8 +14,9 @@ use crate::backup::BackupControl;
 use crate::error::Error;
 use crate::events::{Events, Question};
 use crate::options::{Dereference, Make, Options, Update};
-use crate::place::{Place, kind, mount_of};
+use crate::place::{FileId, Place, kind, mount_of};
 use crate::same::{self, Verdict};
+use crate::writers::Writers;
 use crate::{links, open, quote, regular, rehearsal, remedy, special, uncached};
 
 /// What becomes of a source, as far as the target decides.
@@ -69,8 +70,8 @@ pub(crate) struct Look<'a> {
     pub(crate) source: Place<'a>,
     pub(crate) source_stat: &'a Stat,
     pub(crate) target: Place<'a>,
-    /// No other name of the target may lead to the copy.
-    pub(crate) keeps_apart: bool,
+    /// The claims, where no other name of the target may lead to the copy.
+    pub(crate) claims: Option<&'a Writers>,
 }
 
 impl Look<'_> {
@@ -162,6 +163,12 @@ impl Look<'_> {
         }
         if self.was_just_made(existing) {
             return both(format!("will not overwrite just-created {to} with {from}"));
+        }
+        // The name would be given to this source, and the copy that it leads to would be lost.
+        let is_only_name = existing.st_nlink == 1 && options.backup.is_none();
+        if is_only_name && self.claims.is_some_and(|claims| claims.is_claimed(FileId::of(existing)))
+        {
+            return Err(open::holds_a_copy(&target));
         }
         let mut room = Room { existing: Some(*existing), ..Room::default() };
         if let Some(backup) = &options.backup
@@ -353,7 +360,7 @@ impl Look<'_> {
         let options = self.options;
         // Written in place, all its other names would show the new bytes.
         // Threads take turns at a file with two names, ranks cannot.
-        let is_promised = (self.keeps_apart || options.shard.is_some())
+        let is_promised = (self.claims.is_some() || options.shard.is_some())
             && options.reads(kind(self.source_stat))
             && kind(existing) == FileType::RegularFile;
         let other_names = existing.st_nlink > 1 && (options.preserve.links || is_promised);

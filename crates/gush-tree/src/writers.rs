@@ -37,6 +37,11 @@ impl Files {
         (FileId { inode: file.inode / 64, ..file }, 1 << (file.inode % 64))
     }
 
+    fn contains(&self, file: FileId) -> bool {
+        let (near, bit) = Self::place(file);
+        self.0.get(&near).is_some_and(|bits| bits & bit != 0)
+    }
+
     /// `false` if the file was there.
     fn insert(&mut self, file: FileId) -> bool {
         let (near, bit) = Self::place(file);
@@ -102,6 +107,10 @@ impl Writers {
         self.state().claimed.insert(file).then(|| Claim { writers: self, file })
     }
 
+    pub(crate) fn is_claimed(&self, file: FileId) -> bool {
+        self.state().claimed.contains(file)
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -115,5 +124,27 @@ impl Drop for Turn<'_> {
         if state.waiting > 0 {
             self.writers.ended.notify_all();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_that_is_not_kept_ends() {
+        let writers = Writers::default();
+        let file = |inode| FileId { device: 1, inode };
+        for inode in [0, 63, 64, u64::MAX] {
+            let claim = writers.claim(file(inode)).unwrap();
+            assert!(writers.claim(file(inode)).is_none());
+            drop(claim);
+            assert!(!writers.is_claimed(file(inode)));
+            writers.claim(file(inode)).unwrap().keep();
+        }
+        let claimed = |file| writers.is_claimed(file);
+        assert!([0, 63, 64, u64::MAX].map(file).into_iter().all(claimed));
+        assert!(![1, 62, 65, u64::MAX - 1].map(file).into_iter().any(claimed));
+        assert!(!claimed(FileId { device: 2, inode: 0 }));
     }
 }

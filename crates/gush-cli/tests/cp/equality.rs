@@ -169,10 +169,15 @@ fn a_directory_that_two_names_of_the_target_lead_to_gets_no_file_twice() {
     let options = ["-rT", "--threads=1", "--verify", "--keep-directory-symlink", "a", "d"];
     let said = fails(dir.path(), &options);
     assert_eq!(said.matches("f: not written: this name leads").count(), 1, "{said}");
-    let script = "rm -r d; mkdir -p d/x d/y && mount --bind d/x d/y && \
-        $G cp -rT --threads=1 --verify a d; echo $?";
-    let Some(output) = with_mounts(dir.path(), script) else { return };
-    let (told, said) = (stdout(&output), stderr(&output));
-    assert_eq!(told, "1\n", "{said}");
-    assert_eq!(said.matches("f: not written: this name leads").count(), 1, "{said}");
+    for options in ["", "--remove-destination", "--atomic", "-f"] {
+        let script = format!(
+            "rm -r d; mkdir -p d/x d/y && mount --bind d/x d/y && \
+            $G cp -rT --threads=1 --verify {options} a d; echo $?"
+        );
+        let Some(output) = with_mounts(dir.path(), &script) else { return };
+        let (told, said) = (stdout(&output), stderr(&output));
+        assert_eq!(told, "1\n", "{options}: {said}");
+        let refusals = said.matches("f: not written: this name leads").count();
+        assert_eq!(refusals, 1, "{options}: {said}");
+    }
 }
