@@ -196,7 +196,8 @@ impl AlreadyCopied {
         }
     }
 
-    /// Remembers a file that rank 0 copies after the shares by one name, and that a rank may copy by another one.
+    /// Remembers a file that rank 0 copies after the shares by one name, and that a rank may copy
+    /// by another one.
     pub(crate) fn expect_in_shares(&self, source: &Stat) {
         lock(&self.linked).in_shares.insert(FileId::of(source));
     }
@@ -205,7 +206,8 @@ impl AlreadyCopied {
         !lock(&self.linked).in_shares.is_empty()
     }
 
-    /// Takes a file that a rank has made for the first copy of its source, if this is [expected](Self::expect_in_shares).
+    /// Takes a file that a rank has made for the first copy of its source, if this is
+    /// [expected](Self::expect_in_shares).
     pub(crate) fn learn_copy_of_shares(
         &self,
         options: &Options,

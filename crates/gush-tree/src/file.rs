@@ -511,8 +511,8 @@ impl<'a> Common<'a> {
         result.map(|done| Done { backup: room.backup, ..done })
     }
 
-    /// The fate of a source. A target that is kept is claimed; one that another name has written to meanwhile is
-    /// judged once more.
+    /// The fate of a source. A target that is kept is claimed; one that another name has written to
+    /// meanwhile is judged once more.
     fn fate(&self, look: &Look<'_>, is_new: bool, events: &mut dyn Events) -> Result<Fate, Error> {
         let fate = look.make_room(is_new, events)?;
         if let (Fate::Newer(there), true) = (&fate, self.keeps_apart) {
@@ -527,8 +527,8 @@ impl<'a> Common<'a> {
         Ok(fate)
     }
 
-    /// Refuses to write to a file that holds the copy of another source, or may be given one by another rank. A dry
-    /// run claims the file.
+    /// Refuses to write to a file that holds the copy of another source, or may be given one by
+    /// another rank. A dry run claims the file.
     fn refuse_shared(&self, job: &Job<'_>) -> Result<(), Error> {
         let gets_data = job.options.reads(kind(job.source_stat)) && !job.displaces;
         let Some(there) = job.existing.filter(|_| gets_data && self.keeps_apart) else {

@@ -68,9 +68,10 @@ pub struct Options {
     /// [`gitignore`](Self::gitignore) leave out stays, and so does each entry of another mount than the target's. Without
     /// mount ids, which came with Linux 5.8, nothing is removed, and each entry that stays is a failure.
     pub mirror: bool,
-    /// Of a tree, the files whose names fit here are copied when all the others are, and are on stable storage, with
-    /// [`sync`](Self::sync); and not at all if one of the others has failed. Each appears whole, as with
-    /// [`atomic`](Self::atomic). A [`mirror`](Self::mirror) removes after them, and only if all was copied.
+    /// Of a tree, the files whose names fit here are copied when all the others are, and are on
+    /// stable storage, with [`sync`](Self::sync); and not at all if one of the others has failed.
+    /// Each appears whole, as with [`atomic`](Self::atomic). A [`mirror`](Self::mirror) removes
+    /// after them, and only if all was copied.
     pub last: Option<Filter>,
     /// Keep a journal beside the target of a tree, and go on where an earlier copy with this journal was killed. Then an
     /// existing target that the journal does not know is removed first.
@@ -124,8 +125,8 @@ impl Default for Options {
 impl Options {
     /// Do these options promise that each file of a tree's target equals its source in the end?
     ///
-    /// Then no file is written by two names of the target: a hard link is replaced, and a file that another name
-    /// of the copy leads to is refused.
+    /// Then no file is written by two names of the target: a hard link is replaced, and a file that
+    /// another name of the copy leads to is refused.
     pub(crate) fn promises_equality(&self) -> bool {
         let compares = matches!(self.update, Update::Changed | Update::Different);
         let publishes = self.sync || self.last.is_some();

@@ -1,9 +1,9 @@
 //! Turns of the threads that write into one existing file.
 //!
-//! Two names of a target may lead to one file, by hard links or by symbolic ones. Written in place by two threads
-//! at once, the file would hold parts of two sources. So they take turns, and the file holds one source, the one
-//! copied last, as where one thread copies all. Where the options promise equality, a file that holds a copy is
-//! claimed, and not written by another name.
+//! Two names of a target may lead to one file, by hard links or by symbolic ones. Written in place
+//! by two threads at once, the file would hold parts of two sources. So they take turns, and the
+//! file holds one source, the one copied last, as where one thread copies all. Where the options
+//! promise equality, a file that holds a copy is claimed, and not written by another name.
 
 use std::collections::{HashMap, HashSet};
 use std::mem;
@@ -28,7 +28,8 @@ struct State {
     claimed: Files,
 }
 
-/// A set of files. One inode number is most often near another: a bit for each of 64 takes a tenth of a table of numbers.
+/// A set of files. One inode number is most often near another: a bit for each of 64 takes a tenth
+/// of a table of numbers.
 #[derive(Debug, Default)]
 struct Files(HashMap<FileId, u64>);
 
@@ -102,7 +103,8 @@ impl Writers {
         Some(Turn { writers: self, file })
     }
 
-    /// Claims a file for the copy of one source, until dropped or [kept](Claim::keep). `None` if it is claimed already.
+    /// Claims a file for the copy of one source, until dropped or [kept](Claim::keep). `None` if it
+    /// is claimed already.
     pub(crate) fn claim(&self, file: FileId) -> Option<Claim<'_>> {
         self.state().claimed.insert(file).then(|| Claim { writers: self, file })
     }

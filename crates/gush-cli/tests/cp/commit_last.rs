@@ -110,7 +110,8 @@ fn a_mirror_that_fails_before_its_manifest_removes_nothing() {
     }
 }
 
-/// More directories than may be open at once wait for their last file, and have something to remove after it.
+/// More directories than may be open at once wait for their last file, and have something to remove
+/// after it.
 #[test]
 fn directories_that_wait_for_their_last_file_need_few_descriptors() {
     let of_one = |dir: usize| [format!("a/{dir}/f"), format!("a/{dir}/M"), format!("d/{dir}/old")];

@@ -117,7 +117,8 @@ fn a_file_that_a_link_of_the_target_leads_to_is_written_once() {
             if promise == "--resume" {
                 let said = fails(dir.path(), &["-rT", threads, promise, "a", "d"]);
                 assert_eq!(said.matches("not written: this name leads").count(), 1, "{said}");
-                // Going on, as with every target that the journal does not know, the link is replaced.
+                // Going on, as with every target that the journal does not know, the link is
+                // replaced.
                 succeeds(dir.path(), &["-rT", threads, promise, "a", "d"]);
                 assert_eq!(texts(dir.path(), ["d/1", "d/2", "a/1"]), ["one", "two two", "one"]);
                 continue;

@@ -182,7 +182,8 @@ impl Mirror<'_> {
         false
     }
 
-    /// Removes the entry with this name, whose path is set, for a source of another kind. Nothing goes if something stays.
+    /// Removes the entry with this name, whose path is set, for a source of another kind. Nothing
+    /// goes if something stays.
     ///
     /// # Errors
     /// The first reason why something stays.
@@ -237,9 +238,10 @@ impl Mirror<'_> {
         self.limits.check(dir, &retry_on_intr(|| fs::fstat(dir))?)
     }
 
-    /// Removes an entry, a directory with all that is in it but for the protected and what cannot be removed. One
-    /// directory is open at a time, at any depth; the way back is `..`, which must be the directory it was. `path` is
-    /// the entry's. What goes from a directory that stays is told.
+    /// Removes an entry, a directory with all that is in it but for the protected and what cannot
+    /// be removed. One directory is open at a time, at any depth; the way back is `..`, which must
+    /// be the directory it was. `path` is the entry's. What goes from a directory that stays is
+    /// told.
     fn remove(&self, entry: Entry, path: &mut Shown, tell: &mut Tell<'_>) -> Removed {
         let dir = self.pair.target();
         if !entry.is_directory {
@@ -404,8 +406,8 @@ impl Entry {
     }
 }
 
-/// Entries close together, since a directory may have a million: of each the name, a NUL, and its kind, which is
-/// never 0. They are taken from the end, and what was taken is still known.
+/// Entries close together, since a directory may have a million: of each the name, a NUL, and its
+/// kind, which is never 0. They are taken from the end, and what was taken is still known.
 #[derive(Default)]
 struct Entries {
     bytes: Vec<u8>,

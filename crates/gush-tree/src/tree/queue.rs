@@ -17,7 +17,8 @@ pub(crate) enum Task {
     Directories(Arc<Dir>, Batch),
     /// Copy these files of a directory, now that all else is copied.
     Last(Arc<Dir>, Batch),
-    /// Remove from the target of a directory what the source lacks, now that the last files are copied, too.
+    /// Remove from the target of a directory what the source lacks, now that the last files are
+    /// copied, too.
     Remove(Arc<Dir>),
     /// List the directory from where the descriptors, if any, have come to.
     List(Arc<Dir>, Option<Arc<Pair>>),

@@ -18,8 +18,8 @@ use crate::tree::queue::Task;
 use crate::{open, overwriting};
 
 impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
-    /// Removes from the target of a directory what the source lacks. Where files come last it waits for them: what an
-    /// older manifest names stays until the new one is there.
+    /// Removes from the target of a directory what the source lacks. Where files come last it waits
+    /// for them: what an older manifest names stays until the new one is there.
     pub(super) fn mirror(&self, dir: &Arc<Dir>, pair: &Pair) {
         let walk = self.walk;
         if walk.common.options.last.is_none() {
