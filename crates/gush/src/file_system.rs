@@ -22,7 +22,7 @@ const BTRFS: u64 = 0x9123_683e;
 /// ```
 pub fn file_system_id(file: &impl AsFd) -> io::Result<Option<u128>> {
     let file = file.as_fd();
-    // The subvolumes of btrfs have one UUID, and each numbers its inodes by itself; f_fsid is of a subvolume.
+    // The subvolumes of btrfs share a UUID, but not their inode numbers; f_fsid is of a subvolume.
     if sys::file::file_system(file)? != BTRFS
         && let Ok(uuid) = sys::file::file_system_uuid(file)
         && uuid != [0; 16]

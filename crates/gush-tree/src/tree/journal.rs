@@ -234,8 +234,8 @@ pub(crate) fn done(
     hash(bytes)
 }
 
-/// What a fingerprint has in the place of a device number, which the next mount may not keep: the id of the file system of
-/// an open file, or the number where it has none.
+/// What a fingerprint contains instead of a device number, which the next mount may not keep: the
+/// id of the file system of an open file, or the number where there is no id.
 pub(crate) fn lasting_device(file: BorrowedFd<'_>, number: u64) -> u64 {
     match gush::file_system_id(&file) {
         Ok(Some(id)) => xxh3_64(&id.to_ne_bytes()),
@@ -370,7 +370,7 @@ impl Journal {
         Self::open_at(&place, which_copy(options, source), || anew.to_owned())
     }
 
-    /// Opens the journal `place`, or begins one. `anew` returns what to do where the journal is of no use.
+    /// Opens the journal `place`, or begins one. `anew` returns what to do where it is of no use.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -512,7 +512,8 @@ impl Journal {
         })
     }
 
-    /// Notes the file systems of source and target. `false` if the copy so far was on others: then none of its files counts.
+    /// Notes the file systems of source and target. Returns `false` if the copy so far was on
+    /// others: then none of its files counts.
     pub(crate) fn is_on_same(&self, devices: [u64; 2]) -> Result<bool, Error> {
         let systems = fingerprint(&[b"on", &numbers(&devices)]);
         if self.earlier_systems == Some(systems) {

@@ -104,7 +104,7 @@ impl Range for Sharing<'_> {
             if !whole || sys::file::size_bytes(self.target) != Ok(0) {
                 return Step::Dry;
             }
-            // A clone of an empty file spares the read that proves its end, and with it the source's access time.
+            // Without the read that proves the end, the source keeps its access time.
             self.target_was_bytes = 0;
         }
         let (call, answer) = if whole {

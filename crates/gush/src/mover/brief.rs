@@ -1,4 +1,5 @@
-//! The short way of a file in a tree: one clone, or one copy_file_range(2) and the `read` that proves the end.
+//! The short way of a file in a tree: one clone, or one copy_file_range(2) and the `read` that
+//! proves the end.
 //!
 //! A tree has tens of thousands of small files, and for each of them a [`Move`](super::drive::Move) costs as much as a
 //! system call. The short way makes the move's calls, where the answers to all that the move would ask are known, and
@@ -73,7 +74,7 @@ pub(super) fn copy(
     let is_sized = bytes == expected_bytes;
     let is_whole = is_sized
         && match is_shared {
-            // A clone is the file as it was at one moment, and a read would change the source's access time.
+            // A clone is the file at one moment; a read would change the source's access time.
             true => sys::file::size_bytes(ends.source.fd()) == Ok(from + bytes),
             false => is_end(ends, from + bytes, bytes)?,
         };
@@ -132,7 +133,8 @@ fn share_once(ends: &Ends<'_>, (from, to): (u64, u64), expected_bytes: u64) -> R
     }
 }
 
-/// Is an empty file cloned, and still empty? A clone of 0 bytes is one of all that is there by then.
+/// Clones an empty file. `false` where that is refused, or the source has grown: FICLONE takes no
+/// length.
 fn shares_nothing(ends: &Ends<'_>, at: (u64, u64)) -> bool {
     let (source, target) = (ends.source.fd(), ends.target.fd());
     at == (0, 0)

@@ -1,4 +1,4 @@
-//! Moving the data of a sparse file, and leaving the holes as holes, or writing zeros in their place.
+//! Moving the data of a sparse file, and leaving the holes as holes or writing zeros instead.
 
 use super::Holes;
 use super::drive::Move;
@@ -125,7 +125,7 @@ impl Move<'_> {
         Ok(())
     }
 
-    /// Writes zeros in the place of a hole: to read it would fill the page cache with zeros of the source.
+    /// Writes zeros for a hole, which a read would put into the page cache.
     fn fill(&mut self, bytes: u64) -> Result<(), Error> {
         self.give_way()?;
         let mut left_bytes = bytes;

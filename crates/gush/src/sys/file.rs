@@ -182,7 +182,8 @@ pub(crate) fn block_device_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
     })
 }
 
-/// The UUID of the file system of an open file (`FS_IOC_GETFSUUID`, Linux 6.9); zeros follow a shorter one.
+/// The UUID of the file system of an open file (`FS_IOC_GETFSUUID`, Linux 6.9); zeros follow a
+/// shorter one.
 pub(crate) fn file_system_uuid(fd: BorrowedFd<'_>) -> io::Result<[u8; 16]> {
     /// `struct fsuuid2` of `include/uapi/linux/fs.h`: the length, and the UUID.
     const FS_IOC_GETFSUUID: rustix::ioctl::Opcode =

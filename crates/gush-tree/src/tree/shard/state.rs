@@ -72,7 +72,7 @@ pub(in crate::tree) fn refuse_state_of_ranks(target: &Place<'_>) -> Result<(), E
         .hinting(format!("go on with --shard and --resume, or {anew}")))
 }
 
-/// What to do to begin anew: `removal`, which removes the state, unless a rank other than `own` runs.
+/// What to do to begin anew: `removal` of the state, unless a rank other than `own` runs.
 fn anew(state: BorrowedFd<'_>, own: Option<u32>, removal: impl FnOnce() -> String) -> String {
     let running = |name: &PathBuf| {
         let number = name.to_str()?.strip_prefix("rank-")?.strip_suffix(".journal")?;
