@@ -1,4 +1,9 @@
 //! Two runs side by side: which cases became faster, which slower, and where nobody can tell.
+//!
+//! A ratio has its baseline's name and is made round by round. A case whose identity differs
+//! between the runs is left out. One rule decides whether there is a difference: `Verdict::of`,
+//! which wants five samples a side and an interval beyond `MARGIN`. A winner is chosen by the first
+//! third of the rounds and judged by the others (`stats::choosing_rounds`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,8 @@
 //! From two addresses to connections: a single one, or one for every client.
+//!
+//! A client is accepted only if a place is free (`max-children=`, descriptors); else it stays in
+//! the kernel's queue. Everything that waits is raced against [`Stop`](crate::Stop): draining ends
+//! the waiting for clients, the end ends all.
 
 use std::convert::Infallible;
 use std::pin::pin;

@@ -1,4 +1,15 @@
 //! The copy of one file's data: open, move, verify, metadata, sync, and only then the final name.
+//!
+//! An existing target is opened unchanged, and the engine cuts it once a method has shown that it
+//! serves (`Mover::replace`): a refusal leaves the old file. With `-f` and `--remove-destination` a
+//! target to be removed first stays until the new file is whole, if a refusal is possible.
+//!
+//! `--verify` compares blake3 hashes; the source's is made in passing. A file with 64 MiB of holes
+//! or more is compared with its copy instead (`gush::first_difference`), because a hash cannot
+//! leave holes out.
+//!
+//! Space is reserved for new files only: when a file is replaced, ext4 flushes the delayed blocks
+//! at once, and reserved blocks would evade this safeguard.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

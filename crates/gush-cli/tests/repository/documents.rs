@@ -147,7 +147,7 @@ fn every_path_that_a_document_names_exists() {
         wrong.extend(missing.into_iter().map(|path| format!("{name}, {path}")));
         seen += named;
     }
-    assert!(seen > 500, "{seen} paths: is this test looking at them?");
+    assert!(seen > 150, "{seen} paths: is this test looking at them?");
     assert!(wrong.is_empty(), "these paths do not exist:\n{}", wrong.join("\n"));
 }
 

@@ -3,6 +3,17 @@
 //! A [`Walk`](walk::Walk) takes tasks from a queue, on as many threads as asked for: list a directory, copy a batch of
 //! files, enter a subdirectory. Each file is copied as an operand would be, by the descriptors of its directory. A
 //! directory gets its attributes when all below are complete.
+//!
+//! Each entry is reached by one name from the descriptors of its directory, on both sides: opened
+//! without following links, checked against the first look (device, inode), created by mkdirat(2)
+//! or O_EXCL. A process that swaps a component for a symbolic link cannot lead the copy elsewhere
+//! (`tests/races.rs`), and no path is too long. A link that is already in the target is followed by
+//! openat2(2) with RESOLVE_BENEATH from the target's root (`beneath.rs`), unless `--no-confine` is
+//! given.
+//!
+//! A directory is created closed to others, and gets its attributes from the thread that completes
+//! the last of the things it waits for. Tasks are taken last in, first out, so that few directories
+//! are open at once (`budget.rs`).
 
 mod batch;
 mod budget;

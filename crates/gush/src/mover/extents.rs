@@ -1,4 +1,9 @@
 //! Where a sparse file has data, and where holes (SEEK_DATA and SEEK_HOLE of lseek(2)).
+//!
+//! The answers are not believed on FUSE and ZFS, nor where a file has no block at all and FIEMAP, a
+//! second witness, does not agree: a virtiofs was seen to report an all-hole file. Such a file is
+//! read, and zeros become holes. They are asked only when a file has fewer blocks than its size
+//! needs.
 
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;

@@ -3,6 +3,15 @@
 //!
 //! The calling thread has the first piece. Nobody else begins before one step there has moved bytes, so that
 //! a refused method has touched nothing (invariant 3).
+//!
+//! Buffered writes of one file take its inode lock in turn. Two threads that read and write in
+//! pieces of 256 KiB take turns at that lock and read in between: about two thirds of the time of
+//! copy_file_range, which holds the lock throughout.
+//!
+//! A halted worker sets a limit: pieces before the limit are finished, nothing after it is begun.
+//! The bytes before the lowest failure have arrived then, and this failure is reported, as on one
+//! thread; the target is cut there. At a refusal, or at an apparent end of the source, one thread
+//! goes on alone from there.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -2,6 +2,11 @@
 //!
 //! A range has nothing in flight between its steps, so that a refusal or a failure leaves nothing to deliver. The fact that a
 //! range cannot prove is the end: behind the last one a `read` is asked.
+//!
+//! A file's size says how much to ask for, and proves nothing: a `pread` of one byte follows, and
+//! only its 0 ends the move. The ring's 0 is no proof either, since FUSE answers it at the size
+//! that it knows. A method that reports the end nine times in turn where a read finds bytes is
+//! refused (copy_file_range on procfs); a file that grows does so a few times.
 
 use std::thread;
 

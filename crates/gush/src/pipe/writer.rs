@@ -5,6 +5,11 @@
 //! | [`Technique::Fresh`] | huge pages are filled, lent by vmsplice, and given away: the next fill gets new ones | none |
 //! | [`Technique::Socket`] | through a Unix socket, spliced on in slots of 32 KiB | one |
 //! | [`Technique::Write`] | `write` | one |
+//!
+//! A huge page is lent in pieces of 512 KiB, so that the reader takes one piece while the next is
+//! filled. After the last piece the whole page is given away (MADV_DONTNEED): at once if the reader
+//! has taken everything, because the page then comes back to this processor's free list while still
+//! in the cache, else with the next commit.
 
 use std::fmt;
 use std::io::{self as std_io, Write};

@@ -1,4 +1,7 @@
 //! Names and counts of system calls, and the gate that each of them passes.
+//!
+//! A call that moves bytes returns EINTR to its caller, as a step of 0 bytes; so do `poll`, whose
+//! caller has a deadline, and `io_uring_enter`. Every other call is repeated.
 
 use std::cell::Cell;
 use std::fmt;
