@@ -136,6 +136,8 @@ pub fn format(
         }
         let read = match port.kind() {
             Kind::Datagram => port.read_whole(buffer, usize::MAX),
+            // As a plain read, but up to the largest offset.
+            Kind::File | Kind::Block => port.read(&mut buffer.as_mut_slice()[..buffer_bytes]),
             // A plain read waits by itself, which saves a call.
             _ => rustix::io::read(source, &mut buffer.as_mut_slice()[..buffer_bytes]),
         };

@@ -405,3 +405,18 @@ fn explain_and_json_tell_on_standard_error() {
     assert!(records[0]["error"].is_null() && records[0]["method"].is_string());
     assert_eq!(records[1]["error"]["errno"], 2);
 }
+
+/// A read that goes beyond the largest offset, 2^63 - 1, is refused, also where bytes are left before it.
+#[test]
+fn the_last_bytes_before_the_largest_offset_are_shown_with_and_without_text_flags() {
+    let file = rustix::fs::memfd_create("largest", rustix::fs::MemfdFlags::CLOEXEC);
+    let file = File::from(file.unwrap());
+    let from = i64::MAX as u64 - 5;
+    rustix::io::pwrite(&file, b"abcd\n", from).unwrap();
+    for flag in WAYS {
+        (&file).seek(SeekFrom::Start(from)).unwrap();
+        let output = cat(flag).stdin(file.try_clone().unwrap()).output().unwrap();
+        assert_eq!(output.stdout, b"abcd\n", "{flag}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{flag}");
+    }
+}
