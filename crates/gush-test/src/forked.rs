@@ -10,7 +10,8 @@ pub struct Forked(libc::pid_t);
 impl Forked {
     /// Kills the child where it stands.
     pub fn kill(self) {
-        // SAFETY: kill(2) touches no memory, and the child's number is kept until `passed` reaps it.
+        // SAFETY: kill(2) touches no memory, and the child's number is kept until `passed` reaps
+        // it.
         unsafe { libc::kill(self.0, libc::SIGKILL) };
         let _ = self.passed();
     }
@@ -30,7 +31,8 @@ impl Forked {
 /// # Panics
 /// Where fork(2) fails.
 pub fn forked(work: impl FnOnce()) -> Forked {
-    // SAFETY: the child has this thread alone, and glibc makes its memory usable; `work` is a test's.
+    // SAFETY: the child has this thread alone, and glibc makes its memory usable; `work` is a
+    // test's.
     match unsafe { libc::fork() } {
         0 => {
             // A test that fails leaves no child waiting.

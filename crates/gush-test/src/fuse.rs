@@ -22,8 +22,8 @@ pub struct FuseFile {
     pub most_read_bytes: usize,
 }
 
-/// Mounts `files` on `point`, read-only, and serves them by a thread until the mount goes. The caller
-/// is in a separate mount namespace, which ends the mount.
+/// Mounts `files` on `point`, read-only, and serves them by a thread until the mount goes. The
+/// caller is in a separate mount namespace, which ends the mount.
 ///
 /// # Errors
 /// Those of `/dev/fuse` and mount(2).
@@ -133,7 +133,8 @@ fn attributes(node: u64, files: &[FuseFile]) -> Vec<u8> {
         DIRECTORY => (libc::S_IFDIR | 0o755, 0),
         node => (libc::S_IFREG | 0o644, files[index(node)].told_bytes),
     };
-    // Number, size, blocks and three times; then nanoseconds, mode, links, owner, device, unit, flags.
+    // Number, size, blocks and three times; then nanoseconds, mode, links, owner, device, unit,
+    // flags.
     let small = [0, 0, 0, mode, 1, 0, 0, 0, 4096, 0];
     let mut answer = words(&[node, size, size.div_ceil(512), 0, 0, 0]);
     answer.extend(small.into_iter().flat_map(u32::to_ne_bytes));

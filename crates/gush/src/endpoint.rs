@@ -450,8 +450,9 @@ pub(crate) enum HoleReport {
     Suspect,
 }
 
-/// From here on SEEK_DATA is not believed: a page may end beyond the largest offset, and tmpfs takes its
-/// data for a hole (`mapping_seek_hole_data` of mm/filemap.c rounds that end up, which wraps around).
+/// From here on SEEK_DATA is not believed: a page may end beyond the largest offset, and tmpfs
+/// takes its data for a hole (`mapping_seek_hole_data` of mm/filemap.c rounds that end up, which
+/// wraps around).
 pub(crate) const UNSEEN_FROM: u64 = (1 << 63) - HUGE_PAGE_BYTES as u64;
 
 /// Does SEEK_HOLE call data a hole on a file system with this magic number, or without a magic number?

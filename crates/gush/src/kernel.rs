@@ -144,8 +144,8 @@ impl Kernel {
         kept(&self.sendfile_ends_at_full_pipe, probe, |_| false)
     }
 
-    /// Does MADV_DONTNEED drop the pages? Older versions of qemu-user answer 0 and do nothing; jemalloc
-    /// makes the same probe (`pages_boot` of src/pages.c).
+    /// Does MADV_DONTNEED drop the pages? Older versions of qemu-user answer 0 and do nothing;
+    /// jemalloc makes the same probe (`pages_boot` of src/pages.c).
     pub(crate) fn advice_drops_pages(&self) -> bool {
         kept(&self.advice_drops_pages, Pages::are_dropped_by_advice, |_| false)
     }

@@ -193,7 +193,8 @@ impl Pages {
 
     /// Drops the pages, whose holders keep them; the memory here is zero then.
     fn renew(self) -> io::Result<Self> {
-        // Locked memory refuses the advice (EINVAL); the old mapping is then unmapped, whose pages the holders keep.
+        // Locked memory refuses the advice (EINVAL); the old mapping is then unmapped, whose pages
+        // the holders keep.
         if Kernel::get().advice_drops_pages() && self.advise_away().is_ok() {
             Ok(self)
         } else {

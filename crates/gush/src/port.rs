@@ -355,8 +355,8 @@ impl<'fd> Port<'fd> {
         Ok(got)
     }
 
-    /// Makes a call of `len` bytes at the descriptor's own position, and again of fewer where that call would go
-    /// beyond the largest offset: no error by itself tells so.
+    /// Makes a call of `len` bytes at the descriptor's own position, and again of fewer where that
+    /// call would go beyond the largest offset: no error by itself tells so.
     pub(crate) fn before_last_offset(
         &self,
         len: usize,
@@ -398,7 +398,8 @@ impl<'fd> Port<'fd> {
         })
     }
 
-    /// Has somebody set an offset for looks (MSG_PEEK), which is theirs, and which a look would move?
+    /// Has somebody set an offset for looks (MSG_PEEK), which is theirs, and which a look would
+    /// move?
     fn looks_begin_elsewhere(&self) -> bool {
         // Where it cannot be asked there is none: an old kernel, another kind of socket, a filter.
         socket::peek_offset(self.fd).is_ok_and(|offset_bytes| offset_bytes >= 0)

@@ -1,5 +1,5 @@
-//! After fork(2) parent and child have copies of the same descriptors: what either keeps for its next
-//! move must not carry the other's bytes.
+//! After fork(2) parent and child have copies of the same descriptors: what either keeps for its
+//! next move must not carry the other's bytes.
 
 mod common;
 
@@ -52,8 +52,8 @@ fn a_tee_after_fork_gets_no_byte_of_the_other_process() {
     let (mut childs_reader, childs_target) = std::io::pipe().expect("a pipe");
     let (_held, other_target) = std::io::pipe().expect("a pipe");
     let childs_source = fed(&[b'c'; LEN]);
-    // Room for a page: the other bytes stay in the pipe of the child's tee until somebody reads. The
-    // pipe is as large as the tee would make it.
+    // Room for a page: the other bytes stay in the pipe of the child's tee until somebody reads.
+    // The pipe is as large as the tee would make it.
     let size = rustix::pipe::fcntl_setpipe_size(&childs_target, 1 << 20).expect("a pipe");
     let room = size - rustix::param::page_size();
     (&childs_target).write_all(&vec![b'x'; room]).expect("room");

@@ -406,7 +406,8 @@ fn explain_and_json_tell_on_standard_error() {
     assert_eq!(records[1]["error"]["errno"], 2);
 }
 
-/// A read that goes beyond the largest offset, 2^63 - 1, is refused, also where bytes are left before it.
+/// A read that goes beyond the largest offset, 2^63 - 1, is refused, also where bytes are left
+/// before it.
 #[test]
 fn the_last_bytes_before_the_largest_offset_are_shown_with_and_without_text_flags() {
     let file = rustix::fs::memfd_create("largest", rustix::fs::MemfdFlags::CLOEXEC);

@@ -128,8 +128,9 @@ impl Ringing<'_> {
             (Piece::Writing { offset, put, .. }, Err(errno)) => {
                 stop(offset + put as u64, Call::UringWrite, Side::Target, errno)
             }
-            // A ring's 0 proves no end: FUSE answers 0 at the size it knows without asking the server, where
-            // a pread(2) asks (`fuse_direct_IO` of fs/fuse/file.c). Bytes before the 0 are written first.
+            // A ring's 0 proves no end: FUSE answers 0 at the size it knows without asking the
+            // server, where a pread(2) asks (`fuse_direct_IO` of fs/fuse/file.c). Bytes before the
+            // 0 are written first.
             (Piece::Reading { offset, got: 0, .. }, Ok(0)) => Err(Stop { offset, step: Step::Dry }),
             (Piece::Reading { offset, got, .. }, Ok(0)) => Ok(self.write(slot, offset, got, 0)),
             // Repeated, the write would answer 0 for ever (`fault::TOOK_NOTHING`).

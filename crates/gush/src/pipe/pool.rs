@@ -39,8 +39,8 @@ const DESCRIPTORS_A_PIPE: u64 = 16;
 
 /// Empty pipes, shared by threads; a clone is the same pool.
 ///
-/// A pipe that still holds bytes is closed, never kept: the next flow would get the bytes. After fork(2)
-/// the child begins with none: parent and child would put their bytes into the same pipes.
+/// A pipe that still holds bytes is closed, never kept: the next flow would get the bytes. After
+/// fork(2) the child begins with none: parent and child would put their bytes into the same pipes.
 ///
 /// ```
 /// let pool = gush::pipe::Pool::new(1 << 20, 8);
@@ -121,7 +121,8 @@ impl Pool {
     pub fn take(&self) -> Option<PipeLoan> {
         self.leave_to_parent();
         // Counted before the pipe is there: two threads must not both take the last one.
-        // The other orderings are relaxed: a count stands for nothing else, and pipes change hands under the lock of `idle`.
+        // The other orderings are relaxed: a count stands for nothing else, and pipes change hands
+        // under the lock of `idle`.
         let reserve = |used| (used < self.0.most_pipes).then_some(used + 1);
         let used =
             self.0.in_use.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve).ok()?;

@@ -41,8 +41,8 @@ impl Technique {
         }
     }
 
-    /// Lent pages pay only as huge ones, only if the kernel does not copy them after all, and only if
-    /// giving them away keeps the mapping.
+    /// Lent pages pay only as huge ones, only if the kernel does not copy them after all, and only
+    /// if giving them away keeps the mapping.
     fn where_vmsplice(vmsplice: Vmsplice) -> Self {
         let keeps_mapping = || Kernel::get().advice_drops_pages();
         if vmsplice == Vmsplice::ZeroCopy && huge_pages_may_come() && keeps_mapping() {

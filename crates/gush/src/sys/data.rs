@@ -148,8 +148,9 @@ pub(crate) unsafe fn write_raw(
     }
 }
 
-/// How many of `len` bytes from the offset on lie before the largest offset, 2^63 - 1. The kernel refuses a
-/// call that goes beyond, also where only a part is there (`rw_verify_area` of fs/read_write.c).
+/// How many of `len` bytes from the offset on lie before the largest offset, 2^63 - 1. The kernel
+/// refuses a call that goes beyond, also where only a part is there (`rw_verify_area` of
+/// fs/read_write.c).
 pub(crate) fn before_last_offset(at: Option<u64>, len: usize) -> usize {
     let room = at.map_or(u64::MAX, |at| i64::MAX.cast_unsigned().saturating_sub(at));
     len.min(usize::try_from(room).unwrap_or(usize::MAX))

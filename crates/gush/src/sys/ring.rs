@@ -158,7 +158,8 @@ mod tests {
         let is_written = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                // A moment for the drop to begin; the test passes, too, if the moment was too short.
+                // A moment for the drop to begin; the test passes, too, if the moment was too
+                // short.
                 thread::sleep(Duration::from_millis(100));
                 is_written.store(true, Ordering::Release);
                 writer.write_all(b"late").expect("a reader");

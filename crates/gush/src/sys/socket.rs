@@ -68,7 +68,8 @@ pub(crate) fn set_send_buffer(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<()
     plain(Call::SetSocketOption, || sockopt::set_socket_send_buffer_size(fd, bytes))
 }
 
-/// `SO_PEEK_OFF` (socket(7)): where a look with MSG_PEEK begins, and which each look moves on; -1 is none.
+/// `SO_PEEK_OFF` (socket(7)): where a look with MSG_PEEK begins, and which each look moves on; -1
+/// is none.
 pub(crate) fn peek_offset(fd: BorrowedFd<'_>) -> io::Result<c_int> {
     plain(Call::GetSocketOption, || {
         let (mut offset_bytes, mut len) = (-1, size_of::<c_int>() as libc::socklen_t);
