@@ -29,8 +29,10 @@ struct Far {
 /// How an end is opened, once the runtime is there.
 type Open = Box<dyn FnOnce() -> Conduit>;
 
+type End = (Open, Far);
+
 /// Lets both peers talk through a relay, and counts the polls of the relay's future while they are silent.
-fn polls_of_silence([(a, mut client), (b, mut server)]: [(Open, Far); 2]) -> u32 {
+fn polls_of_silence([(a, mut client), (b, mut server)]: [End; 2]) -> u32 {
     let polls = Arc::new(AtomicU32::new(0));
     let (silent, silence) = tokio::sync::oneshot::channel();
     let seen = Arc::clone(&polls);
@@ -67,7 +69,7 @@ fn polls_of_silence([(a, mut client), (b, mut server)]: [(Open, Far); 2]) -> u32
 }
 
 /// An end with one descriptor, whose peer has `far`.
-fn end(near: OwnedFd, far: OwnedFd, open: fn(OwnedFd) -> Conduit) -> (Open, Far) {
+fn end(near: OwnedFd, far: OwnedFd, open: fn(OwnedFd) -> Conduit) -> End {
     let read = far.try_clone().expect("a second descriptor").into();
     (Box::new(move || open(near)), Far { read, write: far.into() })
 }
@@ -76,7 +78,7 @@ fn any(fd: OwnedFd) -> Conduit {
     Conduit::new(fd).expect("an end")
 }
 
-fn socket(wire: Wire, open: fn(OwnedFd) -> Conduit) -> (Open, Far) {
+fn socket(wire: Wire, open: fn(OwnedFd) -> Conduit) -> End {
     let (far, near) = pair(wire);
     rustix::io::ioctl_fionbio(&near, true).expect("O_NONBLOCK");
     end(near.into(), far.into(), open)
@@ -86,14 +88,14 @@ fn stream(fd: OwnedFd) -> Conduit {
     Conduit::of_stream(tokio::net::UnixStream::from_std(fd.into()).expect("registered"))
 }
 
-fn pipes() -> (Open, Far) {
+fn pipes() -> End {
     let [(read, write), (far_read, far_write)] = [(); 2].map(|()| std::io::pipe().expect("a pipe"));
     let open = move || Conduit::of_two(read.into(), far_write.into()).expect("an end");
     let far = Far { write: OwnedFd::from(write).into(), read: OwnedFd::from(far_read).into() };
     (Box::new(open), far)
 }
 
-fn terminal() -> (Open, Far) {
+fn terminal() -> End {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
     let near = openpt(flags).expect("a terminal");
     grantpt(&near).expect("granted");
@@ -105,14 +107,15 @@ fn terminal() -> (Open, Far) {
     end(near, far, any)
 }
 
-fn datagrams() -> (Open, Far) {
+fn datagrams() -> End {
     let (near, far) = UnixDatagram::pair().expect("a pair");
     end(near.into(), far.into(), any)
 }
 
 #[test]
 fn an_idle_relay_sleeps() {
-    let kinds: [(&str, fn() -> (Open, Far)); 9] = [
+    type Kind = (&'static str, fn() -> End);
+    let kinds: [Kind; 9] = [
         ("TCP", || socket(Wire::Tcp, any)),
         ("accepted TCP", || socket(Wire::Tcp, Conduit::of_accepted_tcp)),
         ("connected TCP", || socket(Wire::Tcp, Conduit::of_connected_tcp)),
