@@ -80,9 +80,10 @@ impl Options {
     /// Ends the relay when no byte has moved in either direction for so long. The relay then answers
     /// `Ok` with [`Ended::Idle`](crate::Ended::Idle), and no error.
     ///
-    /// Bytes that a reader takes out of a socket's or pipe's buffer ([`gush::untaken_bytes`]) have moved,
-    /// too. The kernel is only asked now and then, so that a reader that stops taking them is left after
-    /// one to two times the limit. Bytes that came while the process was stopped move first.
+    /// Bytes that a reader takes out of a socket's or pipe's buffer ([`gush::untaken_bytes`]) have
+    /// moved, too. The kernel is only asked now and then, so that a reader that stops taking them
+    /// is left after one to two times the limit. Bytes that came while the process was stopped move
+    /// first.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), gush_net::Error> {
@@ -101,7 +102,8 @@ impl Options {
     }
 
     /// Once one end has ended: ends the relay when no byte has moved for so long, counted as by
-    /// [`Options::idle`]. Without this limit the other direction may go on, or be silent, without limit.
+    /// [`Options::idle`]. Without this limit the other direction may go on, or be silent, without
+    /// limit.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), gush_net::Error> {

@@ -54,8 +54,8 @@ pub(crate) struct Silence {
 }
 
 impl Silence {
-    /// Ready when `activity` has not changed for as long as `limit`, and neither have the bytes that
-    /// are `untaken`: a reader that takes some lives, although there is no room for more yet.
+    /// Ready when `activity` has not changed for as long as `limit`, and neither have the bytes
+    /// that are `untaken`: a reader that takes some lives, although there is no room for more yet.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -77,7 +77,8 @@ impl Silence {
                 (_, Some(last_try)) => last_try,
                 (Some(_), None) => end,
             };
-            // One timer for the whole silence: moving it at every message would cost as much as the message.
+            // One timer for the whole silence: moving it at every message would cost as much as the
+            // message.
             let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
             // A shorter limit holds from now on; a longer one is seen to when the timer fires.
             if timer.deadline() > due {

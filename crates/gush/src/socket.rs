@@ -25,8 +25,8 @@ pub fn unacknowledged_bytes(fd: &impl AsFd) -> std::io::Result<u64> {
 }
 
 /// How many of the bytes written to `fd` its reader has not taken: [`unacknowledged_bytes`] of a
-/// socket, those still to leave a terminal (`TIOCOUTQ`, ioctl_tty(2)), those in a pipe (`FIONREAD`).
-/// `None` where the kernel keeps no such count.
+/// socket, those still to leave a terminal (`TIOCOUTQ`, ioctl_tty(2)), those in a pipe
+/// (`FIONREAD`). `None` where the kernel keeps no such count.
 ///
 /// While nothing is written, another answer than the last one shows that the reader is alive,
 /// although there is no room for more yet. A Unix socket counts whole messages.

@@ -115,7 +115,8 @@ impl Account {
         self.bytes().wrapping_add(self.left_out_bytes.load(Ordering::Relaxed))
     }
 
-    /// The output is asked for its [`untaken_bytes`](Self::untaken_bytes) until [`Self::leave_output`].
+    /// The output is asked for its [`untaken_bytes`](Self::untaken_bytes) until
+    /// [`Self::leave_output`].
     pub fn watch_output(&self, output: &impl AsFd) {
         *self.output() = output.as_fd().try_clone_to_owned().ok();
     }

@@ -240,7 +240,8 @@ struct Show {
     screen: Arc<Mutex<Screen>>,
     is_used: bool,
     control: Option<Control>,
-    /// The bytes moved and those not taken by the readers, at the last change, and how long ago that was.
+    /// The bytes moved and those not taken by the readers, at the last change, and how long ago
+    /// that was.
     stalled_bytes: (u64, u64),
     stalled_for: Duration,
 }
@@ -420,8 +421,8 @@ impl Show {
     /// Has nothing moved for the time of `--stall-timeout`, of which `waited` is the last part?
     fn stalls(&mut self, waited: Duration) -> bool {
         let Some(limit) = self.plan.stall else { return false };
-        // Of both sides together: a command that reads and writes nothing yet is at work, and so is a
-        // reader that takes bytes out of a buffer which has no room for more yet.
+        // Of both sides together: a command that reads and writes nothing yet is at work, and so is
+        // a reader that takes bytes out of a buffer which has no room for more yet.
         let bytes = self.watched.iter().fold((0_u64, 0_u64), |(moved, untaken), one| {
             let untaken = untaken.wrapping_add(one.untaken_bytes());
             (moved.wrapping_add(one.stirred_bytes()), untaken)

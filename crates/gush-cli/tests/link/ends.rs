@@ -100,7 +100,8 @@ fn a_side_that_never_ends_is_ended_by_the_linger_limit() {
     assert_eq!(record(&said)["ended"], "lingered");
 }
 
-/// As by Ctrl-Z, or in a paused container: once the link goes on, the limit is over, and bytes wait.
+/// As by Ctrl-Z, or in a paused container: once the link goes on, the limit is over, and bytes
+/// wait.
 #[test]
 fn a_stop_longer_than_the_limit_ends_no_connection_whose_bytes_wait() {
     for limit in ["-T", "-t"] {

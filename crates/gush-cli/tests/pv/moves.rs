@@ -311,7 +311,8 @@ fn a_transfer_that_stalls_ends_with_an_error() {
     drop(input);
 }
 
-/// A pipe has no room for more before a whole page of it was read, nor a socket before a third of its buffer has left.
+/// A pipe has no room for more before a whole page of it was read, nor a socket before a third of
+/// its buffer has left.
 #[test]
 fn a_reader_that_takes_bytes_without_making_room_does_not_stall_the_transfer() {
     let dir = TempDir::new().unwrap();

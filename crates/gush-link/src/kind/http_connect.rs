@@ -92,9 +92,9 @@ async fn head(talk: &Talk<'_>) -> Result<Vec<u8>, OpenError> {
     Ok(head)
 }
 
-/// The status code of an answer, and the reason in words; any blanks may stand between (RFC 9112, 4).
-/// No header of an answer to CONNECT says anything about the bytes behind (RFC 9110, 9.3.6), so that a
-/// header may be wrong.
+/// The status code of an answer, and the reason in words; any blanks may stand between (RFC 9112,
+/// 4). No header of an answer to CONNECT says anything about the bytes behind (RFC 9110, 9.3.6), so
+/// that a header may be wrong.
 fn answer(head: &[u8]) -> Result<(u16, String), OpenError> {
     let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);

@@ -373,8 +373,8 @@ pub(super) async fn connected(fd: OwnedFd, limit: Duration) -> io::Result<OwnedF
     Ok(fd)
 }
 
-/// A socket that connects to a free local port may be connected to itself, where the kernel has chosen that
-/// port for the socket (simultaneous open, RFC 9293, 3.5): nobody listens there.
+/// A socket that connects to a free local port may be connected to itself, where the kernel has
+/// chosen that port for the socket (simultaneous open, RFC 9293, 3.5): nobody listens there.
 fn not_to_itself(fd: &OwnedFd) -> Result<(), Errno> {
     let internet = |address: Option<SocketAddrAny>| SocketAddr::try_from(address?).ok();
     let local = internet(rustix::net::getsockname(fd).ok());

@@ -535,8 +535,8 @@ impl Listener {
     }
 }
 
-/// Connects a socket to the sender of a datagram; the answer is another socket that is connected in its
-/// place, where that one alone answers from the address that the sender has written to.
+/// Connects a socket to the sender of a datagram; the answer is another socket that is connected in
+/// its place, where that one alone answers from the address that the sender has written to.
 fn connected(fd: &OwnedFd, route: Route) -> Result<Option<OwnedFd>, OpenError> {
     let connected = match route.is_lost_by_connecting(fd.as_fd()) {
         true => route.second_socket(fd).map(Some),
@@ -545,15 +545,16 @@ fn connected(fd: &OwnedFd, route: Route) -> Result<Option<OwnedFd>, OpenError> {
     connected.map_err(|errno| OpenError::new(format!("connect to {}", route.sender), errno))
 }
 
-/// The first sender becomes the peer with one datagram: a socket pair holds the datagram and its end, and answers go
-/// to the sender.
+/// The first sender becomes the peer with one datagram: a socket pair holds the datagram and its
+/// end, and answers go to the sender.
 fn first_datagram(fd: OwnedFd, route: Route) -> Result<End, OpenError> {
     let fail = |error: io::Error| OpenError::new("receive", error);
     let mut datagram = vec![0; DATAGRAM_BYTES];
     let (_, count) = rustix::net::recv(&fd, &mut datagram[..], RecvFlags::empty())
         .map_err(|errno| fail(errno.into()))?;
     let fd = connected(&fd, route)?.unwrap_or(fd);
-    // The one datagram waits in a socket pair, so that the mover reads it like any other; its close is the end.
+    // The one datagram waits in a socket pair, so that the mover reads it like any other; its close
+    // is the end.
     let held = || {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         // SEQPACKET, unlike DGRAM, answers 0 at the end, and keeps the datagram whole.

@@ -26,12 +26,14 @@ pub(super) struct Route {
 impl Route {
     /// Lets the kernel tell the local addresses of all datagrams that are still to come.
     pub fn ask_for_locals(socket: &impl AsFd) {
-        // Each version has an option of its own, and sockets of IPv6 may have both kinds of datagrams.
+        // Each version has an option of its own, and sockets of IPv6 may have both kinds of
+        // datagrams.
         let _ = setsockopt(socket, Ipv4PacketInfo, &true);
         let _ = setsockopt(socket, Ipv6RecvPacketInfo, &true);
     }
 
-    /// Receives a datagram, or only looks at it (`MSG_PEEK`); no route where the sender has no Internet address.
+    /// Receives a datagram, or only looks at it (`MSG_PEEK`); no route where the sender has no
+    /// Internet address.
     pub fn receive(
         socket: BorrowedFd<'_>,
         room: &mut [u8],
@@ -89,8 +91,8 @@ impl Route {
         sent.map(drop).map_err(of_nix)
     }
 
-    /// A second socket of the port of `wildcard`, bound to the local address of this route and connected
-    /// to the sender. What came before stays with `wildcard`.
+    /// A second socket of the port of `wildcard`, bound to the local address of this route and
+    /// connected to the sender. What came before stays with `wildcard`.
     pub fn second_socket(&self, wildcard: &OwnedFd) -> Result<OwnedFd, Errno> {
         let port = SocketAddr::try_from(getsockname(wildcard)?)?.port();
         let own = self::socket(self.family(), SocketType::DGRAM)?;
@@ -124,8 +126,8 @@ impl Route {
         if self.sender.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
     }
 
-    /// Would answers leave from another address than the datagram came to, once `socket` is connected
-    /// to the sender?
+    /// Would answers leave from another address than the datagram came to, once `socket` is
+    /// connected to the sender?
     pub fn is_lost_by_connecting(&self, socket: BorrowedFd<'_>) -> bool {
         let ip_of = |socket: BorrowedFd<'_>| {
             SocketAddr::try_from(getsockname(socket).ok()?).ok().map(|address| address.ip())

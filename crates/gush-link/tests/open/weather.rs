@@ -203,7 +203,8 @@ fn an_unreachable_network_is_told() {
     assert!(error.passes() && error.hint().unwrap().contains("no route"), "{error}");
 }
 
-/// The kernel gives a socket that connects the only local port there is, which is the one that it connects to.
+/// The kernel gives a socket that connects the only local port there is, which is the one that it
+/// connects to.
 #[test]
 fn a_socket_connected_to_itself_has_no_server() {
     if std::process::Command::new("ip").arg("-V").output().is_err() {

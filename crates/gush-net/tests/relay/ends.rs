@@ -254,7 +254,8 @@ fn a_source_that_the_relay_waits_for_can_be_taken_for_ended() {
     });
 }
 
-/// The reader leaves no room for more for longer than any limit, and acknowledges bytes all the time.
+/// The reader leaves no room for more for longer than any limit, and acknowledges bytes all the
+/// time.
 #[test]
 fn a_slow_reader_that_acknowledges_bytes_outlives_the_limits() {
     let limit = Duration::from_millis(800);

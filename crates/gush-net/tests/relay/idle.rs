@@ -31,7 +31,8 @@ type Open = Box<dyn FnOnce() -> Conduit>;
 
 type End = (Open, Far);
 
-/// Lets both peers talk through a relay, and counts the polls of the relay's future while they are silent.
+/// Lets both peers talk through a relay, and counts the polls of the relay's future while they are
+/// silent.
 fn polls_of_silence([(a, mut client), (b, mut server)]: [End; 2]) -> u32 {
     let polls = Arc::new(AtomicU32::new(0));
     let (silent, silence) = tokio::sync::oneshot::channel();
