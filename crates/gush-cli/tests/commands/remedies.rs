@@ -190,7 +190,7 @@ fn attributes_of_a_file_have_one_remedy() {
 fn descriptors_that_are_used_up_have_one_remedy() {
     let dir = with_files(&[("a", b"a")]);
     // The loader needs one descriptor beside the standard ones, and each of these commands two.
-    for command in ["cp a b", "tee b c", "pv -q a"] {
+    for command in ["cp a b", "tee b c", "pv -q -o b a"] {
         let closed = "3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-";
         let text = format!("exec <a >out {closed}; exec prlimit --nofile=4:4 \"$G\" {command}");
         let said = stderr(&script(dir.path(), &text));

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Stdio};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::common::{gush, noise, skipped, strace, within};
 
@@ -141,7 +142,7 @@ fn listen_fd_sets_no_flag_of_the_shared_listener() {
 #[test]
 fn two_links_share_a_blocking_listener_and_end_when_told() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut links: Vec<Child> = (0..2)
+    let links: Vec<Child> = (0..2)
         .map(|_| {
             let mut shell = gush();
             shell.args(["link", "listen-fd:3,fork", "exec:cat"]);
@@ -157,9 +158,17 @@ fn two_links_share_a_blocking_listener_and_end_when_told() {
         client.read_to_string(&mut answer).unwrap();
         assert_eq!(answer, "ping", "client {round}");
     }
-    for link in &mut links {
+    for link in &links {
         let pid = rustix::process::Pid::from_child(link);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    }
+    for mut link in links {
+        let begun = Instant::now();
+        while link.try_wait().unwrap().is_none() && begun.elapsed() < Duration::from_secs(60) {
+            thread::sleep(Duration::from_millis(20));
+        }
+        // One that is held does not end, and must not outlive its test.
+        let _ = link.kill();
         let status = link.wait().unwrap();
         assert_eq!(status.code(), Some(0), "{status}");
     }
@@ -189,7 +198,7 @@ fn a_program_that_shares_a_socket_with_a_waiting_command_writes_all_its_bytes() 
             written
         });
         let reader = thread::spawn(move || {
-            thread::sleep(std::time::Duration::from_millis(200));
+            thread::sleep(Duration::from_millis(200));
             let mut rest = Vec::new();
             far.read_to_end(&mut rest).map(|_| rest)
         });
