@@ -108,8 +108,9 @@ pub fn restore_sigpipe() {
     signal::restore_sigpipe();
 }
 
-/// Gives SIGCHLD its default action, for this process and the programs that it starts. If the parent ignored the signal, the
-/// kernel would keep no exit status: wait(2) of a child fails with `ECHILD`.
+/// Gives SIGCHLD its default action, for this process and the programs that it starts. If the
+/// parent ignored the signal, the kernel would keep no exit status: wait(2) of a child fails with
+/// `ECHILD`.
 ///
 /// ```
 /// gush_process::restore_sigchld();
@@ -419,8 +420,8 @@ pub fn in_new_session(command: &mut Command, terminal: bool) {
     inherit::in_new_session(command, terminal);
 }
 
-/// Can this process open another descriptor? A program asks while it holds descriptors that it can do without, which must not
-/// cost it its work.
+/// Can this process open another descriptor? A program asks while it holds descriptors that it can
+/// do without, which must not cost it its work.
 ///
 /// ```
 /// assert!(gush_process::has_room());

@@ -317,8 +317,8 @@ impl<'fd> Endpoint<'fd> {
         self.flags.contains(OFlags::NONBLOCK)
     }
 
-    /// Does a splice into the descriptor, or out of it, wait although it was polled? So does one of a socket without O_NONBLOCK,
-    /// if another process takes the room or the bytes in between.
+    /// Does a splice into the descriptor, or out of it, wait although it was polled? So does one of
+    /// a socket without O_NONBLOCK, if another process takes the room or the bytes in between.
     pub(crate) fn holds_splices(&self) -> bool {
         self.kind.is_socket() && !self.is_nonblocking()
     }

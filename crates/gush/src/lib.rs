@@ -63,10 +63,11 @@
 //!   last byte moved, also after a failure. With an offset the position stays. While a sparse file is read the
 //!   position moves to and fro all the same (SEEK_DATA and SEEK_HOLE of lseek(2)), which others see who share the
 //!   description; the end of the move, or of [`first_difference`], puts the position right.
-//! - *Flags.* No file status flag is set (F_SETFL of fcntl(2)): the flags belong to everybody who shares the open file. While
-//!   somebody [observes](Mover::observe) or may [cancel](Mover::cancelled_by) a move into a socket without O_NONBLOCK,
-//!   the bytes therefore pass through memory: a splice would hold the thread until all bytes have room.
-//!   A terminal is opened once more, non-blocking, by every move.
+//! - *Flags.* No file status flag is set (F_SETFL of fcntl(2)): the flags belong to everybody who
+//!   shares the open file. While somebody [observes](Mover::observe) or may
+//!   [cancel](Mover::cancelled_by) a move into a socket without O_NONBLOCK, the bytes therefore
+//!   pass through memory: a splice would hold the thread until all bytes have room. A terminal is
+//!   opened once more, non-blocking, by every move.
 //! - *Pipes grow.* A pipe at either side of a splice, of a [`pipe::Writer`], of a [`Tee`] or of a [`Repeat`], and one given to
 //!   [`pipe::enlarge`], is made as large as 1 MiB, but at most a sixteenth of the user's memory for pipes (`/proc/sys/fs/pipe-user-pages-soft`), and stays so.
 //!   No pipe grows, these or the engine's own, unless another sixteenth (at most four times `pipe-max-size`) stays free for the user's other programs.

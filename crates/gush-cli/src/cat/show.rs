@@ -74,7 +74,8 @@ impl<'a> Show<'a> {
         matches!(self, Self::Bytes(bytes) if bytes.options.method == Choice::Auto)
     }
 
-    /// An operand that is the target, too, where a read is never behind a write: only reads and writes in turn are sound.
+    /// An operand that is the target, too, where a read is never behind a write: only reads and
+    /// writes in turn are sound.
     ///
     /// # Errors
     /// As [`Show::one`].

@@ -42,8 +42,8 @@ impl Source {
         self.is_regular() && (self.stat.st_dev, self.stat.st_ino) == (stat.st_dev, stat.st_ino)
     }
 
-    /// Would bytes read from here and written to `target`, the same file, be read again? `keeps_bytes` where as many are
-    /// written as are read.
+    /// Would bytes read from here and written to `target`, the same file, be read again?
+    /// `keeps_bytes` where as many are written as are read.
     pub fn would_feed_itself(&self, target: BorrowedFd<'_>, keeps_bytes: bool) -> bool {
         let Ok(from) = tell(self) else { return false };
         from < self.stat.st_size as u64 && !(keeps_bytes && self.stays_ahead_of(target, from))

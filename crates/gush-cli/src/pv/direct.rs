@@ -1,7 +1,8 @@
 //! `-K`: a descriptor past the page cache, as long as this process uses the descriptor.
 //!
-//! The flag is set on the open file itself, as pv does, although other processes may share it: a second open file would
-//! have a position of its own, and what others write meanwhile would be overwritten. Every end but SIGKILL takes it back.
+//! The flag is set on the open file itself, as pv does, although other processes may share it: a
+//! second open file would have a position of its own, and what others write meanwhile would be
+//! overwritten. Every end but SIGKILL takes it back.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -157,8 +157,8 @@ pub struct Accounts<'a> {
 
 impl Steward {
     /// Shows the transfer of these accounts on `screen`. The thread starts by [`Late::begin`], or
-    /// now if that was called already or a stalled transfer is to be ended. Where the thread's descriptors would leave none for
-    /// an input, there is no thread: the end alone is shown.
+    /// now if that was called already or a stalled transfer is to be ended. Where the thread's
+    /// descriptors would leave none for an input, there is no thread: the end alone is shown.
     ///
     /// # Errors
     /// That of eventfd(2), or `EAGAIN` where no thread can be started now.

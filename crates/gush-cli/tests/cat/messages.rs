@@ -131,7 +131,8 @@ fn a_file_is_not_copied_to_itself() {
     }
 }
 
-/// As GNU cat since 9.7: what is written at or before the position of the input never reaches the input.
+/// As GNU cat since 9.7: what is written at or before the position of the input never reaches the
+/// input.
 #[test]
 fn cat_refuses_its_output_as_input_only_where_it_would_read_what_it_writes() {
     const REFUSED: &str = "gush: cat: %: input file is output file\n";

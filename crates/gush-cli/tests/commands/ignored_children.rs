@@ -1,5 +1,5 @@
-//! Commands that start programs under a parent that ignores SIGCHLD: the disposition is inherited (execve(2)), and the kernel
-//! then keeps no exit status (wait(2)).
+//! Commands that start programs under a parent that ignores SIGCHLD: the disposition is inherited
+//! (execve(2)), and the kernel then keeps no exit status (wait(2)).
 
 use std::process::{Command, Stdio};
 

@@ -1,4 +1,5 @@
-//! The file status flags of an inherited open file belong to everybody who shares the open file: no command sets one.
+//! The file status flags of an inherited open file belong to everybody who shares the open file: no
+//! command sets one.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,8 +15,8 @@ use crate::common::{gush, noise, skipped, strace, within};
 /// More than a socket takes at once.
 const MUCH_BYTES: usize = 3_000_001;
 
-/// Asserts that the traced `gush WORDS` sets no flag of its standard streams, which are one socket that gives `noise` as long
-/// as this and then the end, and returns what the command wrote.
+/// Asserts that the traced `gush WORDS` sets no flag of its standard streams, which are one socket
+/// that gives `noise` as long as this and then the end, and returns what the command wrote.
 fn assert_sets_none(words: &[&str]) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("trace");
@@ -138,7 +139,8 @@ fn listen_fd_sets_no_flag_of_the_shared_listener() {
     assert_untouched(&fs::read_to_string(&log).unwrap(), inode, &words);
 }
 
-/// Each sees every client, and one of them takes it: accept4(2) holds the other until the next client.
+/// Each sees every client, and one of them takes it: accept4(2) holds the other until the next
+/// client.
 #[test]
 fn two_links_share_a_blocking_listener_and_end_when_told() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -318,8 +318,9 @@ impl Listener {
         }
     }
 
-    /// The same socket for another thread; `None` for datagrams and blocking sockets, or without a descriptor for that. The name in the file system
-    /// stays with this listener, which has to outlive the other.
+    /// The same socket for another thread; `None` for datagrams and blocking sockets, or without a
+    /// descriptor for that. The name in the file system stays with this listener, which has to
+    /// outlive the other.
     pub(crate) fn second(&self) -> Option<Self> {
         let is_sharable = self.kind != SocketType::DGRAM && !self.is_blocking;
         let fd = self.fd().filter(|_| is_sharable)?;
@@ -587,8 +588,9 @@ fn received(
     }
 }
 
-/// Takes the next client of a blocking socket, without waiting here: accept4(2) has no flag for that, and waits if another
-/// process takes the client that poll(2) saw. Then a thread waits for the next client, also after the listener is dropped.
+/// Takes the next client of a blocking socket, without waiting here: accept4(2) has no flag for
+/// that, and waits if another process takes the client that poll(2) saw. Then a thread waits for
+/// the next client, also after the listener is dropped.
 async fn accept_on_a_thread(
     socket: &OwnedFd,
     under_way: &mut Option<JoinHandle<Accepted>>,

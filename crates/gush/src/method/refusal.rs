@@ -41,8 +41,8 @@ impl Refusal {
     /// The reason where each write of the target goes to its end.
     pub(super) const APPENDS: &str = "the target was opened with O_APPEND";
 
-    /// The reason where splice(2) and sendfile(2) would wait for room, which no flag of theirs prevents. The socket's own flag
-    /// belongs to everybody who shares the socket.
+    /// The reason where splice(2) and sendfile(2) would wait for room, which no flag of theirs
+    /// prevents. The socket's own flag belongs to everybody who shares the socket.
     pub(crate) const HELD_BY_SOCKET: &str =
         "the socket is shared with other processes and has no O_NONBLOCK";
 

@@ -378,8 +378,9 @@ impl<'a> Mover<'a> {
 
     /// The observer, told of progress at least ten times a second and perhaps after each step, who may stop the move.
     ///
-    /// A socket as target is then spliced and sent to only if the socket has O_NONBLOCK, because both calls would hold
-    /// the move otherwise: into any other socket the bytes pass through memory.
+    /// A socket as target is then spliced and sent to only if the socket has O_NONBLOCK, because
+    /// both calls would hold the move otherwise: into any other socket the bytes pass through
+    /// memory.
     ///
     /// ```
     /// use gush::{Control, Mover};
@@ -397,8 +398,8 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// Lets another thread end the move. As with an [observer](Mover::observe), bytes pass through memory into a
-    /// socket without O_NONBLOCK.
+    /// Lets another thread end the move. As with an [observer](Mover::observe), bytes pass through
+    /// memory into a socket without O_NONBLOCK.
     ///
     /// ```
     /// let cancel = gush::Cancel::new();

@@ -1,8 +1,9 @@
 //! No call may hold a move at a terminal (invariant 7).
 //!
-//! A terminal without O_NONBLOCK that polls writable still holds a splice or a write until all bytes are accepted. The flag
-//! belongs to everybody who shares the open file, so the terminal is opened once more, non-blocking. A terminal that cannot
-//! be opened takes less at once (`terminal.rs`).
+//! A terminal without O_NONBLOCK that polls writable still holds a splice or a write until all
+//! bytes are accepted. The flag belongs to everybody who shares the open file, so the terminal is
+//! opened once more, non-blocking. A terminal that cannot be opened takes less at once
+//! (`terminal.rs`).
 
 use std::os::fd::OwnedFd;
 
