@@ -45,7 +45,8 @@ pub struct Options {
     pub atomic: bool,
     /// The file and its directory reach stable storage before the copy returns.
     pub sync: bool,
-    /// Re-read the target and compare hashes.
+    /// Re-read the target and compare hashes. In a tree that was there before, the target becomes a
+    /// file of its own if it has several names, as with all options that promise an equal tree.
     pub verify: bool,
     /// A source that changes during the copy is a failure, not just a warning. Size and times reveal the
     /// change; stores through a shared mapping may change neither. Only a regular file that is no file of procfs or sysfs

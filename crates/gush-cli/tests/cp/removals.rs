@@ -282,6 +282,11 @@ fn a_dry_run_the_copy_and_the_trees_tell_the_same() {
             "--exclude=y.o",
             "--include=x.o",
         ]));
+        // Which name of a file is kept, and which is made a link to it, would be the threads' matter.
+        if options.contains(&"--checksum") {
+            options.retain(|option| !option.starts_with("--threads"));
+            options.push("--threads=1");
+        }
         let state = || entries(dir.path());
         let run = |more: &[&str]| cp(dir.path(), &[&options[..], more, &["a", "d"]].concat());
         let before = state();
