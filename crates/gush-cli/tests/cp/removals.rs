@@ -109,8 +109,7 @@ fn records(output: &Output) -> Vec<(String, String, String)> {
             let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
             let error = text(&record["error"]["message"]);
             let action = match record["action"].as_str().unwrap() {
-                // Which name of a file is copied, and which is linked to it, is the threads'
-                // matter.
+                // Which name of a file is copied, and which is linked, depends on the threads.
                 "hard-linked" | "symbolic-linked" | "recreated" => "copied".to_owned(),
                 action => action.to_owned(),
             };
@@ -282,7 +281,7 @@ fn a_dry_run_the_copy_and_the_trees_tell_the_same() {
             "--exclude=y.o",
             "--include=x.o",
         ]));
-        // Which name of a file is kept, and which is made a link to it, would be the threads' matter.
+        // Which name of a file is kept, and which is made a link to it, depends on the threads.
         if options.contains(&"--checksum") {
             options.retain(|option| !option.starts_with("--threads"));
             options.push("--threads=1");
@@ -314,8 +313,7 @@ fn a_dry_run_the_copy_and_the_trees_tell_the_same() {
         };
         let told = |text: String| -> Vec<String> {
             let text = text.replace("would remove", "removed").replace("would copy ", "");
-            // Which name of a hard link of the target is removed before its copy is made is the
-            // threads' matter.
+            // Which names of a linked target are removed first depends on the threads.
             let is_certain = |line: &&str| line.strip_prefix("removed ").is_none_or(is_mirrored);
             let mut lines: Vec<_> = text.lines().filter(is_certain).map(str::to_owned).collect();
             lines.sort();
