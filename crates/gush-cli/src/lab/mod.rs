@@ -1,5 +1,5 @@
-//! `gush lab`: a command for each suite, all made in the same way ([`suites`]), and those that work on runs; next to it
-//! `pipe`, `tune` and `doctor`, which the same feature brings.
+//! `gush lab`: a command for each suite, all made in the same way ([`suites`]), and those that work
+//! on runs. `pipe`, `tune` and `doctor` come with the same feature.
 
 mod compare;
 pub mod doctor;

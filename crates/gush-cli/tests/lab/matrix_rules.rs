@@ -1,4 +1,4 @@
-//! The answers of `gush lab matrix` compared with what the kernel's sources and manual pages promise.
+//! The answers of `gush lab matrix` compared with the kernel's sources and manual pages.
 
 use std::collections::BTreeMap;
 use std::fs;

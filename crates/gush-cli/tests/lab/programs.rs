@@ -37,7 +37,7 @@ fn running() -> (Child, i32) {
     }
 }
 
-/// Does the process write `gush pipe write` endlessly, and not only try a few bytes?
+/// Is this the measured writer, and not one that tries a few bytes before?
 fn is_writer(pid: &str) -> bool {
     let command = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     command.contains("pipe\0write") && computed_ticks(pid) > 5
@@ -87,7 +87,7 @@ fn a_program_that_is_killed_fails_its_case_and_not_the_lab() {
     assert!(said.contains("write-read: "), "{said}");
 }
 
-/// utime and stime, fields 14 and 15 of `/proc/PID/stat` (proc(5)); nothing of a process that is gone.
+/// utime and stime, fields 14 and 15 of `/proc/PID/stat` (proc(5)); 0 for a process that is gone.
 fn computed_ticks(pid: &str) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields = stat.rsplit(')').next().unwrap().split_whitespace().skip(11).take(2);

@@ -1,4 +1,5 @@
-//! A comparison: the commands, and how they are compared. Options, code and TOML fill the same structure.
+//! A comparison: the commands, and how they are compared. Options, code and TOML fill the same
+//! structure.
 //!
 //! ```toml
 //! [variables]                         # {NAME} in commands; --set NAME=VALUE replaces a value
@@ -84,7 +85,7 @@ pub struct Comparison {
     /// Parameters: a command that names some becomes a contender for every choice of their values.
     #[serde(deserialize_with = "parameter::of_map")]
     pub parameters: Vec<Parameter>,
-    /// This program: behind `{gush}` unless a variable has that name, and the one that counts
+    /// This program: the value of `{gush}` unless a variable has that name, and the one that counts
     /// system calls.
     #[serde(skip)]
     pub gush: Option<PathBuf>,

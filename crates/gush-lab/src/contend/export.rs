@@ -1,4 +1,4 @@
-//! Standings for other programs: Markdown, and CSV and JSON with the columns and fields of hyperfine.
+//! Standings for other programs: Markdown, and CSV and JSON with the fields of hyperfine.
 //!
 //! Fields that hyperfine has are there under its names and in the same units (seconds, bytes); more come after them.
 
@@ -11,7 +11,7 @@ use crate::cases::distinct;
 use crate::csv;
 use crate::stats::{Estimate, Interval};
 
-/// The table of the terminal in Markdown, with the reason after the name of a contender that is out.
+/// The table of the terminal in Markdown; the name of a failed contender is followed by the reason.
 #[must_use]
 pub fn markdown(standings: &[Standing], unit: Option<Unit>) -> String {
     let (heads, rows) = show::cells(standings, unit);

@@ -94,7 +94,7 @@ impl Options {
         path: &Path,
         dirs: &[TrialDir],
         time: Duration,
-        mut screen: Screen<'_>,
+        mut screen: Screen,
     ) -> Result<ExitCode, Error> {
         // Better an error now than after a minute.
         if !self.dry_run {
@@ -138,7 +138,7 @@ fn check(
     path: &Path,
     dirs: &[TrialDir],
     time: Duration,
-    mut screen: Screen<'_>,
+    mut screen: Screen,
 ) -> Result<ExitCode, Error> {
     let profile = Profile::load(path).ok_or_else(|| {
         let path = quote::if_needed(path);

@@ -9,21 +9,25 @@ use gush_lab::tune::{Answer, Checked, Comparison, Findings};
 use gush_tree::quote;
 use serde_json::{Value, json};
 
-use crate::talk::{Talker, os_text, write_line};
+use super::super::screen;
+use crate::talk::Talker;
 
 /// The width of most questions: `file on ext4 to file on tmpfs, 256 MiB`, and a little more.
 const WIDTH: usize = 40;
 
 /// Standard output for the account, standard error for progress.
-pub struct Screen<'a> {
-    talker: &'a Talker,
+pub struct Screen {
+    screen: screen::Screen,
     json: bool,
-    write_error: Option<io::Error>,
 }
 
-impl<'a> Screen<'a> {
-    pub fn new(talker: &'a Talker, json: bool) -> Self {
-        Self { talker, json, write_error: None }
+impl Screen {
+    pub fn new(talker: &Talker, json: bool) -> Self {
+        let mut screen = screen::Screen::new(talker.clone(), 0);
+        if json {
+            screen.tables_to_stderr();
+        }
+        Self { screen, json }
     }
 
     /// Shows one answered question.
@@ -126,25 +130,18 @@ impl<'a> Screen<'a> {
     /// A line of the account: on standard output, or on a terminal's standard error if standard output is for
     /// JSON.
     fn account(&mut self, line: &str) {
-        if !self.json {
-            self.print(line);
-        } else if io::stderr().is_terminal() {
-            self.talker.print(format_args!("{line}\n"));
+        if !self.json || io::stderr().is_terminal() {
+            self.screen.show(line);
         }
     }
 
     fn print(&mut self, line: &str) {
-        if self.write_error.is_none() {
-            self.write_error = write_line(line).err();
-        }
+        self.screen.print(line);
     }
 
     /// `otherwise`, unless standard output failed.
     pub fn status(self, otherwise: ExitCode) -> ExitCode {
-        match self.write_error {
-            None => otherwise,
-            Some(error) => self.talker.fail(format_args!("write error: {}", os_text(&error))),
-        }
+        self.screen.ended().err().unwrap_or(otherwise)
     }
 }
 
