@@ -52,7 +52,7 @@ impl Flow {
         if std::mem::take(&mut self.held.leaves) == Leaves::Refused {
             self.ways.advance();
         }
-        let left_bytes = self.tally.left_bytes.unwrap_or(u64::MAX);
+        let left_bytes = self.tally.left_bytes;
         let takes_more =
             self.source_state != SourceState::Over && left_bytes > 0 && may_take_bytes > 0;
         // A run is one hole however many buffers it spans, up to a size after which an observer wants to hear of it.
@@ -189,8 +189,8 @@ impl Flow {
             return None;
         }
         let Some(bytes) = self.datagram_bytes else { return Some(Next::Do(Op::Measure)) };
-        let fits = self.tally.left_bytes.is_none_or(|left| u64::from(bytes) <= left)
-            && bytes as usize <= MOST_DATAGRAM_BYTES;
+        let fits =
+            u64::from(bytes) <= self.tally.left_bytes && bytes as usize <= MOST_DATAGRAM_BYTES;
         let fault = Fault { call: Call::Recv, side: Side::Source, errno: Errno::MSGSIZE };
         (!fits).then(|| self.fail(Failure::Fault(fault)))
     }

@@ -54,8 +54,8 @@ pub(super) struct Tally {
     pub(super) delivered_bytes: u64,
     /// The delivered bytes that became holes.
     pub(super) hole_bytes: u64,
-    /// Bytes that may still be taken; `None` without a limit.
-    pub(super) left_bytes: Option<u64>,
+    /// Bytes that may still be taken; without a limit more than there can be.
+    pub(super) left_bytes: u64,
     /// Bytes still in the source, as far as the source says.
     pub(super) expected_bytes: Option<u64>,
 }
@@ -66,7 +66,7 @@ impl Tally {
             taken_bytes: 0,
             delivered_bytes: 0,
             hole_bytes: 0,
-            left_bytes: terms.length_bytes,
+            left_bytes: terms.length_bytes.unwrap_or(u64::MAX),
             expected_bytes: terms.expected_bytes,
         }
     }
@@ -74,9 +74,10 @@ impl Tally {
     #[inline]
     pub(super) fn took(&mut self, bytes: u64) {
         self.taken_bytes += bytes;
-        for left in [&mut self.left_bytes, &mut self.expected_bytes].into_iter().flatten() {
-            // Saturating: a datagram is taken whole, also past the length that was left.
-            *left = left.saturating_sub(bytes);
+        // Saturating: a datagram is taken whole, also past the length that was left.
+        self.left_bytes = self.left_bytes.saturating_sub(bytes);
+        if let Some(expected_bytes) = &mut self.expected_bytes {
+            *expected_bytes = expected_bytes.saturating_sub(bytes);
         }
     }
 }
