@@ -200,8 +200,8 @@ fn trees() -> Vec<Arg> {
             "commit-last",
             "PATTERN",
             "Copy files that fit when all else of their tree is copied and on stable storage, and not at all if something \
-             has failed: a manifest, for instance. The file appears whole; an older one of that name stays until then, and so does \
-             what --delete removes. Implies --fsync",
+             has failed: a manifest, for instance. The file appears whole; an older one of that name stays until then, and so does, \
+             with --delete, what SOURCE lacks. Implies --fsync",
         )
         .action(ArgAction::Append),
         flag(

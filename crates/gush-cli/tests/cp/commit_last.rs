@@ -100,13 +100,27 @@ fn a_mirror_that_fails_before_its_manifest_removes_nothing() {
             let output = cp(dir.path(), &[&options[..], dry].concat());
             assert_eq!(output.status.code(), Some(1), "{hindered}");
             let said = stderr(&output);
-            assert!(said.contains("d: nothing was removed: that comes last"), "{said}");
+            assert!(said.contains("d: what the source lacks was not removed: that"), "{said}");
             assert!(!stdout(&output).contains("remove"), "{}", stdout(&output));
             let after = below(&dir.path().join("d"));
             for name in &before {
                 assert!(after.contains(name), "{hindered} {name}: {said}");
             }
         }
+    }
+}
+
+/// What gives way to another kind goes before the manifest, and the copy does not deny it.
+#[test]
+fn a_mirror_that_fails_before_its_manifest_denies_no_replacement() {
+    let dir = tree(&["a/MANIFEST", "a/b", "a/z", "d/b/x", "d/old", "d/z/f.keep"]);
+    let options = ["-rTv", "--delete", "--commit-last=MANIFEST", "--exclude=*.keep", "a", "d"];
+    for (dry, removed) in [(&["--dry-run"][..], "would remove 'd/b'\n"), (&[], "removed 'd/b'\n")] {
+        let output = cp(dir.path(), &[&options[..], dry].concat());
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stdout(&output).contains(removed), "{}", stdout(&output));
+        assert!(!stdout(&output).contains("d/old"), "{}", stdout(&output));
+        assert!(!stderr(&output).contains("nothing was removed"), "{}", stderr(&output));
     }
 }
 

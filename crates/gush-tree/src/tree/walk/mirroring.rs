@@ -39,7 +39,8 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             // Relaxed: the queue's lock lies between the last copy and the first of these.
             let is_committed = !walk.is_incomplete.load(Ordering::Relaxed);
             if !is_committed {
-                let text = "nothing was removed: that comes last, and not everything was copied";
+                let text = "what the source lacks was not removed: that comes last, and not \
+                            everything was copied";
                 let mut events = &walk.listener;
                 events.warns(&Error::refusal(walk.names.1, text));
             }
@@ -103,9 +104,12 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         });
         match removed.transpose()? {
             Some(Removed::InPart) => {
-                let text =
-                    "not replaced: the filters keep something of it, or the copy ends at an error";
-                Err(Error::refusal(self.target.path(), text))
+                let path = self.target.path();
+                if self.is_stopped() {
+                    return Err(Error::refusal(path, "not replaced: the copy ends at an error"));
+                }
+                Err(Error::refusal(path, "not replaced: the filters keep something of it")
+                    .hinting("remove it by hand, or copy without these filters"))
             }
             Some(Removed::Wholly) | None => Ok(()),
         }
