@@ -601,7 +601,7 @@ impl Drop for Journal {
 
 /// The error of a journal that another process writes.
 pub(super) fn is_written(shown: &Path) -> Error {
-    Error::refusal(shown, "another copy writes this journal")
+    Error::refusal(shown, "another copy writes this journal").hinting("wait until it ends")
 }
 
 /// The copy of this source with these options. Others, such as the number of threads, may change.

@@ -222,7 +222,7 @@ fn nobody_is_told_to_remove_the_state_of_a_rank_that_runs() {
     for words in attempts {
         let said = said(words);
         let expected = match words[0] {
-            "--shard=0/2" => "another copy writes this journal\n",
+            "--shard=0/2" => "another copy writes this journal (wait until it ends)\n",
             _ => "end rank 0, which still runs, to begin anew)\n",
         };
         assert!(said.ends_with(expected), "{words:?}: {said}");
