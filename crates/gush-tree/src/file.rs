@@ -152,6 +152,11 @@ impl<'a> Job<'a> {
         }
     }
 
+    /// As [`claim`](Self::claim), of a file that was just made, and so holds no copy.
+    pub(crate) fn claim_new(&self, file: &Stat) -> Option<Claim<'a>> {
+        self.claims.map(|claims| claims.claim_new(FileId::of(file)))
+    }
+
     /// Is all known of a new file that the options ask for? Its owner matters where it is kept, and which file it is where other
     /// names may lead to it.
     pub(crate) fn knows_new_files(&self) -> bool {

@@ -128,7 +128,11 @@ impl File<'_> {
         // Before `opened` is taken apart: what stood there decides how a failure is told.
         let existing = opened.existing();
         let Opened { fd, stat, is_new } = opened;
-        let claim = stat.map(|stat| self.job.claim(&stat)).transpose()?.flatten();
+        let claim = match stat {
+            Some(stat) if is_new => self.job.claim_new(&stat),
+            Some(stat) => self.job.claim(&stat)?,
+            None => None,
+        };
         let target = Target { fd: fd.as_fd(), stat, is_just_made: is_new };
         let filled = self.fill(&target, false, events).map_err(|error| match &existing {
             Some(_) if error.is_unstable() => error.adding(
@@ -250,8 +254,8 @@ impl File<'_> {
         }
         // The inode numbers of files that are replaced are given to new ones.
         drop(old);
-        // Before the name leads there. Nobody else can have claimed it.
-        let claim = look()?.stat.and_then(|new| job.claim(&new).ok().flatten());
+        // Before the name leads there.
+        let claim = look()?.stat.and_then(|new| job.claim_new(&new));
         let fd = staged.commit(replaces).map_err(cannot)?;
         // A rename changes the file's ctime, too.
         copied.last_state = self.last_state(fd.as_fd());

@@ -109,6 +109,13 @@ impl Writers {
         self.state().claimed.insert(file).then(|| Claim { writers: self, file })
     }
 
+    /// Claims a file that was just made. A claim on its inode number is of a file that is gone: one
+    /// that was kept, and whose name then became a link to another copy.
+    pub(crate) fn claim_new(&self, file: FileId) -> Claim<'_> {
+        self.state().claimed.insert(file);
+        Claim { writers: self, file }
+    }
+
     pub(crate) fn is_claimed(&self, file: FileId) -> bool {
         self.state().claimed.contains(file)
     }
@@ -148,5 +155,8 @@ mod tests {
         assert!([0, 63, 64, u64::MAX].map(file).into_iter().all(claimed));
         assert!(![1, 62, 65, u64::MAX - 1].map(file).into_iter().any(claimed));
         assert!(!claimed(FileId { device: 2, inode: 0 }));
+        // The number of a file that is gone.
+        drop(writers.claim_new(file(63)));
+        assert!(!claimed(file(63)));
     }
 }

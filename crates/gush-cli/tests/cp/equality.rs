@@ -59,6 +59,27 @@ fn ranks_break_hard_links_of_the_target() {
     assert_eq!(found, ["one", "two two", "older"]);
 }
 
+/// A file that is kept, and then gives way to a link, leaves its inode number to new files: at once
+/// on ext4 and XFS.
+#[test]
+fn new_files_may_have_the_inode_numbers_of_files_that_became_links() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: String| dir.path().join(name);
+    ["a", "d"].into_iter().for_each(|name| fs::create_dir(at(name.into())).unwrap());
+    for pair in 0..100 {
+        fs::write(at(format!("a/{pair}")), "same").unwrap();
+        fs::write(at(format!("a/new{pair}")), "new").unwrap();
+        for name in [pair.to_string(), format!("link{pair}")] {
+            fs::write(at(format!("d/{name}")), "same").unwrap();
+        }
+        fs::hard_link(at(format!("a/{pair}")), at(format!("a/link{pair}"))).unwrap();
+    }
+    succeeds(dir.path(), &["-rdT", "--threads=1", "--checksum", "a", "d"]);
+    for pair in 0..100 {
+        assert_eq!(fs::read_to_string(at(format!("d/new{pair}"))).unwrap(), "new");
+    }
+}
+
 #[test]
 fn without_a_promise_hard_links_of_the_target_are_written_through_as_by_gnu() {
     let dir = linked_target();
