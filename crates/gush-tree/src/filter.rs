@@ -157,10 +157,18 @@ fn has_unclosed_bracket(pattern: &[u8]) -> bool {
     is_open
 }
 
-/// The line without its trailing blanks, unless a backslash keeps them.
+/// The line without its trailing blanks that no backslash escapes, as of git's trim_trailing_spaces:
+/// a tab is part of the pattern.
 fn without_last_blanks(line: &[u8]) -> &[u8] {
-    let trimmed = line.trim_ascii_end();
-    if trimmed.ends_with(b"\\") { line } else { trimmed }
+    let mut kept_bytes = 0;
+    let mut at = 0;
+    while let Some(byte) = line.get(at) {
+        at += if *byte == b'\\' { 2 } else { 1 };
+        if *byte != b' ' {
+            kept_bytes = at;
+        }
+    }
+    line.get(..kept_bytes).unwrap_or(line)
 }
 
 /// The `.gitignore` files from the tree's root to one directory.
@@ -318,6 +326,9 @@ mod tests {
             ("$x", "$x", true),
             ("x ", "x", true),
             ("x\\ ", "x ", true),
+            ("x\\\\ ", "x\\", true),
+            ("x\t", "x\t", true),
+            ("x\t ", "x", false),
             ("x\ny", "x\ny", true),
             ("{a,b}", "{a,b}", true),
             ("{a,b}", "a", false),
