@@ -59,6 +59,18 @@ fn ranks_break_hard_links_of_the_target() {
     assert_eq!(found, ["one", "two two", "older"]);
 }
 
+#[test]
+fn a_tree_replaces_the_files_of_one_copied_before() {
+    for promise in ["--verify", "--checksum", "--update=changed", "--fsync", "--stable"] {
+        let dir = linked_target();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir(at("b")).unwrap();
+        fs::write(at("b/2"), "another").unwrap();
+        succeeds(dir.path(), &["-r", promise, "a/.", "b/.", "d"]);
+        assert_eq!(texts(dir.path(), ["d/1", "d/2", "snapshot/1"]), ["one", "another", "older"]);
+    }
+}
+
 /// A file that is kept, and then gives way to a link, leaves its inode number to new files: at once
 /// on ext4 and XFS.
 #[test]

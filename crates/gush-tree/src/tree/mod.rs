@@ -59,6 +59,7 @@ use crate::open;
 use crate::options::{Dereference, Options};
 use crate::place::{FileId, Place};
 use crate::quote;
+use crate::writers::Writers;
 
 /// The directories among the operands so far.
 #[derive(Debug, Default)]
@@ -140,6 +141,9 @@ pub(crate) fn copy(
     events: &mut dyn Events,
 ) -> Result<Done, Error> {
     let options = common.options;
+    // As with GNU, a tree may replace the files of one that was copied before.
+    let writers = Writers::default();
+    let common = &Common { writers: &writers, ..*common };
     if let Some(shard) = options.shard {
         return shard::copy(common, operands, (source, source_stat), target, shard, events);
     }
