@@ -46,7 +46,7 @@ pub(crate) type Untaken = [u64; 2];
 pub(crate) struct Silence {
     seen: u64,
     since: Option<Instant>,
-    /// At the last look, none of which came before the last activity.
+    /// The least at any look since the last activity: others may write to the same file or pipe.
     untaken: Option<Untaken>,
     /// The limit is over, and the ends have until then for their events.
     last_try: Option<Instant>,
@@ -54,8 +54,9 @@ pub(crate) struct Silence {
 }
 
 impl Silence {
-    /// Ready when `activity` has not changed for as long as `limit`, and neither have the bytes
-    /// that are `untaken`: a reader that takes some lives, although there is no room for more yet.
+    /// Ready when `activity` has not changed for as long as `limit`, and the bytes that are
+    /// `untaken` have not become fewer: a reader that takes some lives, although there is no room
+    /// for more yet.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -92,14 +93,19 @@ impl Silence {
             }
             let (now, left) = (Instant::now(), untaken());
             let late = now.saturating_duration_since(due);
-            match self.untaken.replace(left) {
+            let before = self.untaken;
+            let least = before.map_or(left, |[a, b]| [a.min(left[0]), b.min(left[1])]);
+            self.untaken = Some(least);
+            match before {
+                // The process was stopped, perhaps with its peers, as in a paused container.
+                _ if late > limit / FIRST_LOOK => (self.since, self.last_try) = (Some(now), None),
                 // Nobody knows when the last of these bytes was taken.
                 None if left != [0; 2] => self.since = Some(now),
                 None => {}
-                Some(before) if before != left => (self.since, self.last_try) = (Some(now), None),
+                Some(before) if before != least => {
+                    (self.since, self.last_try) = (Some(now), None);
+                }
                 Some(_) if self.last_try.is_some() => return Poll::Ready(()),
-                // The process was stopped, perhaps with its peers, as in a paused container.
-                Some(_) if late > limit / FIRST_LOOK => self.since = Some(now),
                 Some(_) => self.last_try = Some(now + LAST_TRY),
             }
         }
@@ -149,5 +155,26 @@ mod tests {
         assert!(!is_over(), "events may still come");
         advance(LAST_TRY).await;
         assert!(is_over());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_of_a_stop_before_the_first_look_is_no_silence() {
+        let (mut silence, mut cx) = (Silence::default(), Context::from_waker(Waker::noop()));
+        let mut is_over = || silence.poll(&mut cx, 1, Some(LIMIT), || [0; 2]).is_ready();
+        assert!(!is_over());
+        // Nobody polls meanwhile.
+        advance(LIMIT).await;
+        assert!(!is_over(), "the process was stopped");
+        advance(LAST_TRY).await;
+        assert!(!is_over(), "the peers may have been stopped, too");
+    }
+
+    /// FIONREAD of a file, or of a pipe with other writers, counts what others write.
+    #[tokio::test(start_paused = true)]
+    async fn what_others_write_is_no_reader() {
+        let (mut silence, begun) = (Silence::default(), Instant::now());
+        let untaken = || [begun.elapsed().as_millis() as u64, 0];
+        poll_fn(|cx| silence.poll(cx, 1, Some(LIMIT), untaken)).await;
+        assert!(begun.elapsed() < 2 * LIMIT);
     }
 }

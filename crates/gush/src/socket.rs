@@ -28,8 +28,10 @@ pub fn unacknowledged_bytes(fd: &impl AsFd) -> std::io::Result<u64> {
 /// socket, those still to leave a terminal (`TIOCOUTQ`, ioctl_tty(2)), those in a pipe
 /// (`FIONREAD`). `None` where the kernel keeps no such count.
 ///
-/// While nothing is written, another answer than the last one shows that the reader is alive,
-/// although there is no room for more yet. A Unix socket counts whole messages.
+/// While nothing is written, a smaller answer than the last one shows that the reader is alive,
+/// although there is no room for more yet. A Unix socket counts whole messages. What other
+/// processes write to the same pipe counts as well, and so does what they write to the same file
+/// after the position of `fd`.
 ///
 /// ```
 /// use std::io::{Read, Write};
