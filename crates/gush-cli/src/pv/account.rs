@@ -118,7 +118,9 @@ impl Account {
     /// The output is asked for its [`untaken_bytes`](Self::untaken_bytes) until
     /// [`Self::leave_output`].
     pub fn watch_output(&self, output: &impl AsFd) {
-        *self.output() = output.as_fd().try_clone_to_owned().ok();
+        let second = output.as_fd().try_clone_to_owned().ok();
+        // An input needs a descriptor more than the look does.
+        *self.output() = second.filter(|_| gush_process::has_room());
     }
 
     /// The output may be closed, and its reader see the end.

@@ -571,3 +571,17 @@ fn a_transfer_needs_no_more_descriptors_than_its_input() {
         }
     }
 }
+
+/// The thread that ends a stall and the watch of signals have one each; the look at the output's
+/// reader is optional.
+#[test]
+fn a_stall_timeout_leaves_a_descriptor_for_the_input() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("source"), "some bytes").unwrap();
+    for most in 6..=9 {
+        let line = format!("(ulimit -n {most}; exec $G pv -q --stall-timeout 9 source) >got");
+        let output = shell(dir.path(), &line);
+        assert!(output.status.success(), "{line}: {}", said(&output));
+        assert_eq!(fs::read_to_string(dir.path().join("got")).unwrap(), "some bytes", "{line}");
+    }
+}
