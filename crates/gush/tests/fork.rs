@@ -4,6 +4,7 @@
 mod common;
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -96,6 +97,29 @@ fn pipes_of_the_parent_are_neither_used_nor_counted_nor_kept_by_the_child() {
     assert!(child.passed());
     // The parent's own copy of the loan has come back.
     assert_eq!((pool.usage().in_use, pool.usage().idle), (0, 2));
+}
+
+/// A lock that another thread holds at the fork is never given back in the child.
+#[test]
+fn a_child_takes_a_pipe_although_threads_of_the_parent_used_the_pool_at_the_fork() {
+    let _alone = alone();
+    let pool = Pool::new(4 << 20, 8);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    drop(pool.take());
+                }
+            });
+        }
+        let children: Vec<_> = (0..30)
+            .map(|_| forked(|| assert!(pool.take().is_some_and(|pipe| pipe.is_empty()))))
+            .collect();
+        is_over.store(true, Ordering::Relaxed);
+        let have_passed = || children.into_iter().all(|child| child.passed());
+        assert!(within(30, "the children's pipes", have_passed));
+    });
 }
 
 /// [`Technique::Socket`] passes bytes through a private socket.

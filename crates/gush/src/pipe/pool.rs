@@ -7,7 +7,7 @@
 //! past the budget there is none, and bytes go through memory instead.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::Pipe;
@@ -65,7 +65,10 @@ struct Shelves {
     /// Ordered by capacity: the largest is the next to be taken.
     idle: Mutex<Vec<Pipe>>,
     /// The process whose pipes these are.
-    generation: AtomicU32,
+    generation: u32,
+    /// The pool of a child of fork(2). A thread that the child does not have may have held the lock
+    /// of `idle`, for ever.
+    childs: OnceLock<Pool>,
 }
 
 /// The sum of a pool's pipes.
@@ -105,7 +108,8 @@ impl Pool {
             in_use: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
             idle: Mutex::new(Vec::new()),
-            generation: AtomicU32::new(generation()),
+            generation: generation(),
+            childs: OnceLock::new(),
         }))
     }
 
@@ -119,37 +123,37 @@ impl Pool {
     /// An empty pipe, or none when the budget is used up or the kernel gives only tiny ones.
     #[must_use]
     pub fn take(&self) -> Option<PipeLoan> {
-        self.leave_to_parent();
+        let pool = self.own();
         // Counted before the pipe is there: two threads must not both take the last one.
-        // The other orderings are relaxed: a count stands for nothing else, and pipes change hands
-        // under the lock of `idle`.
-        let reserve = |used| (used < self.0.most_pipes).then_some(used + 1);
+        // The orderings are relaxed: a count stands for nothing else, and pipes change hands under the lock of `idle`.
+        let reserve = |used| (used < pool.0.most_pipes).then_some(used + 1);
         let used =
-            self.0.in_use.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve).ok()?;
+            pool.0.in_use.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve).ok()?;
         // The last one is the largest, and pops without moving the others.
-        let kept = self.idle().pop();
-        let Some(pipe) = kept.or_else(|| self.make(used)) else {
-            self.0.in_use.fetch_sub(1, Ordering::Relaxed);
+        let kept = pool.idle().pop();
+        let Some(pipe) = kept.or_else(|| pool.make(used)) else {
+            pool.0.in_use.fetch_sub(1, Ordering::Relaxed);
             return None;
         };
-        let pool = Some((self.clone(), generation()));
-        Some(PipeLoan { pipe: Some(pipe), pool })
+        Some(PipeLoan { pipe: Some(pipe), pool: Some(pool.clone()) })
     }
 
-    /// After fork(2) the idle pipes are the parent's, and so are the loans that are counted.
-    fn leave_to_parent(&self) {
-        let generation = generation();
-        // Another thread that sees the new number sees the counts of the new process, too.
-        if self.0.generation.load(Ordering::Acquire) == generation {
-            return;
+    /// The pool of this process: after fork(2) the idle pipes are the parent's, and so are the loans
+    /// that are counted.
+    fn own(&self) -> &Pool {
+        let mut pool = self;
+        while pool.0.generation != generation() {
+            pool = pool.0.childs.get_or_init(|| pool.of_child());
         }
-        let mut idle = self.idle();
-        if self.0.generation.load(Ordering::Relaxed) != generation {
+        pool
+    }
+
+    fn of_child(&self) -> Self {
+        // If nobody held them at the fork, the copies of the parent's pipes are closed.
+        if let Ok(mut idle) = self.0.idle.try_lock() {
             idle.clear();
-            self.0.in_use.store(0, Ordering::Relaxed);
-            self.0.bytes.store(0, Ordering::Relaxed);
-            self.0.generation.store(generation, Ordering::Release);
         }
+        Self::of(self.0.budget_bytes, self.0.most_pipes, self.0.most_pipe_bytes)
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Pipe>> {
@@ -218,18 +222,18 @@ impl Pool {
     /// The largest size of pipes asked for at present, in bytes.
     #[must_use]
     pub fn pipe_bytes(&self) -> usize {
-        self.0.pipe_bytes.load(Ordering::Relaxed)
+        self.own().0.pipe_bytes.load(Ordering::Relaxed)
     }
 
     /// How many pipes there are, and how large they are together.
     #[must_use]
     pub fn usage(&self) -> PoolUsage {
-        self.leave_to_parent();
+        let pool = self.own();
         PoolUsage {
-            in_use: self.0.in_use.load(Ordering::Relaxed),
-            idle: self.idle().len(),
-            bytes: self.0.bytes.load(Ordering::Relaxed),
-            budget_bytes: self.0.budget_bytes,
+            in_use: pool.0.in_use.load(Ordering::Relaxed),
+            idle: pool.idle().len(),
+            bytes: pool.0.bytes.load(Ordering::Relaxed),
+            budget_bytes: pool.0.budget_bytes,
         }
     }
 }
@@ -246,8 +250,8 @@ impl Pool {
 #[derive(Debug)]
 pub struct PipeLoan {
     pipe: Option<Pipe>,
-    /// The pool, and the process that took the pipe there; none for a pipe to be closed instead.
-    pool: Option<(Pool, u32)>,
+    /// None for a pipe to be closed instead.
+    pool: Option<Pool>,
 }
 
 impl PipeLoan {
@@ -274,8 +278,8 @@ impl DerefMut for PipeLoan {
 impl Drop for PipeLoan {
     fn drop(&mut self) {
         // A child of fork(2) closes its copy of the parent's pipe.
-        if let (Some(pipe), Some((pool, taker))) = (self.pipe.take(), &self.pool)
-            && *taker == generation()
+        if let (Some(pipe), Some(pool)) = (self.pipe.take(), &self.pool)
+            && pool.0.generation == generation()
         {
             pool.give_back(pipe);
         }
