@@ -132,13 +132,37 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_reader_that_takes_nothing_is_left_soon_after_the_limit() {
-        for (untaken, longest) in [([0, 0], LIMIT), ([0, 7], LIMIT + LIMIT / FIRST_LOOK)] {
+        // Of bytes that are there at the first look, the last may have been taken just before.
+        for (untaken, least) in [([0, 0], LIMIT), ([0, 7], LIMIT + LIMIT / FIRST_LOOK)] {
             let (mut silence, begun) = (Silence::default(), Instant::now());
             poll_fn(|cx| silence.poll(cx, 1, Some(LIMIT), || untaken)).await;
             let waited = begun.elapsed();
-            let longest = longest + 2 * LAST_TRY;
-            assert!((LIMIT..longest).contains(&waited), "{untaken:?}: {waited:?}");
+            assert!((least..least + 2 * LAST_TRY).contains(&waited), "{untaken:?}: {waited:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_before_the_last_activity_says_nothing() {
+        let (mut silence, mut cx) = (Silence::default(), Context::from_waker(Waker::noop()));
+        let mut is_over =
+            |activity| silence.poll(&mut cx, activity, Some(LIMIT), || [0, 7]).is_ready();
+        assert!(!is_over(1));
+        advance(LIMIT / FIRST_LOOK).await;
+        assert!(!is_over(1), "the first look");
+        assert!(!is_over(2));
+        for wait in [LIMIT / FIRST_LOOK, LIMIT - LIMIT / FIRST_LOOK, LAST_TRY] {
+            advance(wait).await;
+            assert!(!is_over(2), "as many bytes again, of which some may have been taken");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_shorter_limit_holds_at_once() {
+        let (mut silence, begun) = (Silence::default(), Instant::now());
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(silence.poll(&mut cx, 1, Some(100 * LIMIT), || [0; 2]).is_pending());
+        poll_fn(|cx| silence.poll(cx, 1, Some(LIMIT), || [0; 2])).await;
+        assert!(begun.elapsed() < LIMIT + 2 * LAST_TRY, "{:?}", begun.elapsed());
     }
 
     #[tokio::test(start_paused = true)]
