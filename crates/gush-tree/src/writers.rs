@@ -138,7 +138,26 @@ impl Drop for Turn<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
+
+    #[test]
+    fn a_turn_is_waited_for_until_the_other_thread_has_ended_its_own() {
+        let writers = Writers::default();
+        let file = tempfile::tempfile().unwrap();
+        let stat = rustix::fs::fstat(&file).unwrap();
+        let first = writers.turn(&stat).unwrap();
+        thread::scope(|scope| {
+            let second = scope.spawn(|| writers.turn(&stat).is_some());
+            while writers.state().waiting == 0 {
+                assert!(!second.is_finished(), "two threads write at once");
+                thread::yield_now();
+            }
+            drop(first);
+            assert!(second.join().unwrap());
+        });
+    }
 
     #[test]
     fn a_claim_that_is_not_kept_ends() {

@@ -342,6 +342,14 @@ fn a_reader_that_takes_bytes_without_making_room_does_not_stall_the_transfer() {
     }
 }
 
+/// The output is asked by a second descriptor, which closes with the first.
+#[test]
+fn a_command_sees_the_end_of_its_input_although_stalls_are_watched() {
+    let dir = TempDir::new().unwrap();
+    let output = shell(dir.path(), "echo bytes | $G pv -q --stall-timeout 20 -- cat");
+    assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b"bytes\n"[..]), "{output:?}");
+}
+
 #[test]
 fn a_command_that_stalls_is_ended_and_one_that_writes_is_not() {
     let dir = TempDir::new().unwrap();

@@ -139,7 +139,19 @@ impl LentPages {
 
 #[cfg(test)]
 mod tests {
-    use super::LentPages;
+    use super::{Held, Leaves, LentPages};
+    use crate::pipe::{Pipe, PipeLoan};
+
+    #[test]
+    fn an_empty_pipe_holds_no_lent_page() {
+        let pipe = Some(PipeLoan::alone(Pipe::new(1).expect("a pipe")));
+        let mut held = Held { pipe, leaves: Leaves::Lent, ..Held::default() };
+        held.put_into_pipe(8);
+        held.gone_from_pipe(5);
+        assert_eq!(held.leaves, Leaves::Lent);
+        held.gone_from_pipe(3);
+        assert_eq!(held.leaves, Leaves::ByWay);
+    }
 
     #[test]
     fn lent_pages_are_free_once_all_of_them_were_copied() {

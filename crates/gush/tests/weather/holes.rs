@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::time::{Duration, Instant};
 
-use gush::{Call, Choice, Holes, MethodName, Mover};
+use gush::{Call, Choice, Control, Holes, MethodName, Mover};
 use rustix::fs::SeekFrom;
 
 use crate::common::{Target, TargetKind, noise, read_all};
@@ -244,6 +245,22 @@ fn holes_are_filled_when_asked() {
             assert!(allocated_bytes(&target) >= content.len() as u64, "{name}: not filled");
         }
     }
+}
+
+#[test]
+fn zeros_for_a_hole_keep_to_a_limit_and_end_when_asked() {
+    const HOLE_BYTES: u64 = 8 << 20;
+    let rate = gush::Rate::bytes_per_second(16 << 20).expect("not 0");
+    let source = File::from(file_of(b""));
+    source.set_len(HOLE_BYTES).expect("a hole");
+    let started = Instant::now();
+    let target = file_of(b"");
+    let fill = || Mover::new(&source, &target).holes(Holes::Fill).source_offset_bytes(0);
+    fill().target_offset_bytes(0).limit(rate).run().expect("a copy");
+    assert!(started.elapsed() > Duration::from_millis(300), "{:?}", started.elapsed());
+    let mut stops = |_: &gush::Progress| Control::Stop;
+    let error = fill().target_offset_bytes(0).observe(&mut stops).run().expect_err("a stop");
+    assert!(error.delivered_bytes() < HOLE_BYTES, "{error}");
 }
 
 #[test]
