@@ -191,6 +191,21 @@ fn mounted(files: &[&str], script: &str) -> Option<(String, String)> {
     Some((stdout(&output), stderr(&output)))
 }
 
+/// A subvolume has the mount of the directory above, and a device number of its own.
+#[test]
+fn a_subvolume_of_btrfs_in_the_target_is_left_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "truncate -s 120M image && mkfs.btrfs -q image >&2 && mount -o loop image m &&
+        btrfs -q subvolume create m/v >&2 && echo kept >m/v/f && mkdir a || exit 99
+        $G cp -aT --delete a m; echo $?; cat m/v/f; umount m";
+    let Some(output) = with_mounts(dir.path(), text) else { return };
+    if output.status.code() == Some(99) {
+        return skipped(&format!("mkfs.btrfs: {}", stderr(&output)));
+    }
+    assert_eq!(stdout(&output), "1\nkept\n", "{}", stderr(&output));
+    assert!(stderr(&output).contains("in another mount or volume"), "{}", stderr(&output));
+}
+
 #[test]
 fn a_bind_mount_of_the_same_file_system_keeps_what_is_in_it() {
     let files = ["a/f", "d/gone/m/x", "o/kept", "o/b/kept"];
