@@ -336,7 +336,7 @@ mod tests {
             let filter = Filter::new(&[(false, pattern)]).unwrap();
             assert_eq!(filter.excludes(Path::new(path), false), matches, "{pattern:?} {path:?}");
         }
-        for pattern in ["[", "a[b", "[]", "[!]", "x[\\]", "[a][", "[[:alpha:]", "\\\\["] {
+        for pattern in ["[", "a[b", "[]", "[!]", "[^]", "x[\\]", "[a][", "[[:alpha:]", "\\\\["] {
             assert!(Filter::new(&[(false, pattern)]).is_err(), "{pattern}");
         }
         for pattern in ["[]]", "[!]a]", "x[\\]]", "[[:alpha:]]", "\\[", "[[]z]", "]"] {

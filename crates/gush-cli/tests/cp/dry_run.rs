@@ -10,6 +10,15 @@ use crate::common::cp::{below, cp, fails, script, stderr, stdout, succeeds, tree
 use crate::common::{copied_gush, gush, nobody, skipped};
 
 #[test]
+fn a_dry_run_reports_a_target_that_goes_before_its_copy() {
+    let dir = tree(&["f", "d/f"]);
+    for (run, line) in [("--dry-run", "would remove 'd/f'\n"), ("-v", "removed 'd/f'\n")] {
+        let output = succeeds(dir.path(), &["--remove-destination", run, "f", "d"]);
+        assert!(stdout(&output).contains(line), "{run}: {}", stdout(&output));
+    }
+}
+
+#[test]
 fn a_dry_run_tells_all_and_changes_nothing() {
     let dir = tree(&["a/f", "a/b/g", "d/a/f", "d/a/old"]);
     symlink("f", dir.path().join("a/l")).unwrap();

@@ -212,6 +212,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_datagram_longer_than_the_length_leaves_nothing_to_take() {
+        let mut tally = Tally::of(&Terms { length_bytes: Some(3), ..Terms::default() });
+        tally.took(8);
+        assert_eq!((tally.taken_bytes, tally.left_bytes), (8, Some(0)));
+    }
+
+    #[test]
     fn a_false_end_is_believed_eight_times_in_a_row() {
         let mut false_ends = FalseEnds::default();
         for _ in 0..2 {
