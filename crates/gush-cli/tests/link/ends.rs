@@ -139,7 +139,8 @@ fn a_stop_longer_than_the_limit_ends_no_connection_whose_bytes_wait() {
             client.read_exact(&mut heard[..4]).expect("the link lives");
         }
         drop(speak);
-        client.shutdown(Shutdown::Write).unwrap();
+        // ENOTCONN where both directions have ended already, as with -t.
+        let _ = client.shutdown(Shutdown::Write);
         assert_eq!(client.read(&mut heard).unwrap(), 0);
         assert!(link.finish().0.success());
     }
