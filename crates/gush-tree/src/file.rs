@@ -521,12 +521,9 @@ impl<'a> Common<'a> {
     fn fate(&self, look: &Look<'_>, is_new: bool, events: &mut dyn Events) -> Result<Fate, Error> {
         let fate = look.make_room(is_new, events)?;
         if let (Fate::Newer(there), true) = (&fate, self.keeps_apart) {
-            let _until_written = self.writers.turn(there);
-            match self.writers.claim(FileId::of(there)) {
-                Some(claim) => claim.keep(),
-                // A file with several names is not written to.
-                None if there.st_nlink > 1 => {}
-                None => return look.make_room(is_new, events),
+            // A file with several names is not written to.
+            if !self.writers.claim_kept(there) && there.st_nlink == 1 {
+                return look.make_room(is_new, events);
             }
         }
         Ok(fate)

@@ -94,13 +94,25 @@ impl Writers {
             return None;
         }
         let file = FileId::of(existing);
+        self.until_free(file).busy.insert(file);
+        Some(Turn { writers: self, file })
+    }
+
+    /// Claims a target that needs no copy, for good, once no other thread writes into it. `false` if
+    /// it is claimed already.
+    pub(crate) fn claim_kept(&self, existing: &Stat) -> bool {
+        let file = FileId::of(existing);
+        self.until_free(file).claimed.insert(file)
+    }
+
+    fn until_free(&self, file: FileId) -> MutexGuard<'_, State> {
         let mut state = self.state();
-        while !state.busy.insert(file) {
+        while state.busy.contains(&file) {
             state.waiting += 1;
             state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.waiting -= 1;
         }
-        Some(Turn { writers: self, file })
+        state
     }
 
     /// Claims a file for the copy of one source, until dropped or [kept](Claim::keep). `None` if it
