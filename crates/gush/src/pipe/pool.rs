@@ -148,11 +148,10 @@ impl Pool {
         pool
     }
 
+    /// The copies of the parent's idle pipes stay open. The kernel copies descriptors before memory
+    /// (`copy_process` of kernel/fork.c), and other threads go on meanwhile, so that a number in this
+    /// list may be no descriptor of the child, or one that it has opened since.
     fn of_child(&self) -> Self {
-        // If nobody held them at the fork, the copies of the parent's pipes are closed.
-        if let Ok(mut idle) = self.0.idle.try_lock() {
-            idle.clear();
-        }
         Self::of(self.0.budget_bytes, self.0.most_pipes, self.0.most_pipe_bytes)
     }
 
