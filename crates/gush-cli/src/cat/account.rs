@@ -55,6 +55,7 @@ fn record(name: &OsStr, outcome: &Result<Shown, Trouble>) -> Value {
                 }
                 Trouble::Source { what, error, hint } => (what.clone(), Some(error), *hint),
                 Trouble::Refused(why) => (why.clone(), None, None),
+                Trouble::IsOutput => (super::IS_OUTPUT.to_owned(), None, None),
                 Trouble::Target { delivered_bytes, error, hint, .. } => {
                     record["bytes"] = (*delivered_bytes).into();
                     ("write error".to_owned(), Some(error), *hint)

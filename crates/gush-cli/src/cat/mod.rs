@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 use gush_tree::quote;
-use rustix::fs::{Stat, fstat};
+use rustix::fs::{OFlags, Stat, fcntl_getfl, fstat};
 use rustix::io::Errno;
 
 use crate::args;
@@ -58,6 +58,10 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
             Ok(()) => {}
             Err(Failure::Operand) => status = ExitCode::FAILURE,
             Err(Failure::Output) => return ExitCode::FAILURE,
+            Err(Failure::Overwriting) => {
+                status = ExitCode::FAILURE;
+                break;
+            }
         }
     }
     match show.finish().and_then(|()| close_twin(target)).inspect_err(die_if_nobody_reads) {
@@ -66,12 +70,16 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     }
 }
 
+const IS_OUTPUT: &str = "input file is output file";
+
 /// Why an operand was not shown in full. The message is already written.
 enum Failure {
     /// The operand failed: the next one may succeed.
     Operand,
     /// Standard output failed: no operand can succeed.
     Output,
+    /// The operand is the output: the next one would be written over it.
+    Overwriting,
 }
 
 struct Cat<'a> {
@@ -97,7 +105,7 @@ impl Cat<'_> {
         }
         // `cat a >>a` would read what it writes, until the disk is full.
         if source.would_feed_itself(rustix::stdio::stdout(), show.keeps_bytes()) {
-            return Err(Trouble::Refused("input file is output file".to_owned()));
+            return Err(Trouble::IsOutput);
         }
         show.one_within_its_target(&source)
     }
@@ -127,6 +135,13 @@ impl Cat<'_> {
             }
             Trouble::Refused(why) => {
                 talker.say(format_args!("{}: {why}", quote::if_needed(name.as_ref())))
+            }
+            Trouble::IsOutput => {
+                talker.say(format_args!("{}: {IS_OUTPUT}", quote::if_needed(name.as_ref())));
+                let flags = fcntl_getfl(rustix::stdio::stdout());
+                if !flags.is_ok_and(|flags| flags.contains(OFlags::APPEND)) {
+                    return Failure::Overwriting;
+                }
             }
             Trouble::Target { delivered_bytes, lost_bytes, error, hint } => {
                 // Under GNU cat's name the message is GNU cat's alone.

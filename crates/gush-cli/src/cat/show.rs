@@ -25,6 +25,8 @@ pub enum Trouble {
     Source { what: String, error: io::Error, hint: Option<&'static str> },
     /// The operand cannot be moved by these options, with the reason.
     Refused(String),
+    /// The operand would read what it writes.
+    IsOutput,
     /// Standard output failed after so many bytes of this operand; `lost_bytes` more were read in vain.
     Target { delivered_bytes: u64, lost_bytes: u64, error: io::Error, hint: Option<&'static str> },
 }

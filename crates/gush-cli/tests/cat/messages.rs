@@ -146,6 +146,10 @@ fn cat_refuses_its_output_as_input_only_where_it_would_read_what_it_writes() {
         ("$G cat fx >>fx", "x\n", "fx"),
         // A longer form of the input would feed itself.
         ("$G cat -n fx 1<>fx", "x\n", "fx"),
+        // Nothing is written over what was refused.
+        ("$G cat -n fx fy 1<>fx", "x\n", "fx"),
+        ("$G cat fy fx fy 1<>fx", "y\n", "fx"),
+        ("$G cat fx fy >>fx", "x\ny\n", "fx"),
         // One open file has one position, which moves with each read.
         ("$G cat <>fx 1<&0", "x\n", "-"),
     ];
