@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
 use std::process::Stdio;
 
 use crate::common::link::eventually;
@@ -64,21 +65,33 @@ fn blocks_of_zeros_become_holes() {
     assert!(got[..6] == *b"before" && got[6..] == bytes[..9000]);
 }
 
+/// Reports why not.
+fn takes_o_direct(out: &Path) -> bool {
+    let mut how = File::options();
+    let how = how.write(true).create(true).custom_flags(OFlags::DIRECT.bits() as i32);
+    let opened = how.open(out);
+    if let Err(error) = &opened {
+        not_applicable(&format!("no O_DIRECT here: {error}"));
+    }
+    opened.is_ok()
+}
+
+fn has_o_direct(file: &File) -> bool {
+    rustix::fs::fcntl_getfl(file).is_ok_and(|flags| flags.contains(OFlags::DIRECT))
+}
+
 #[test]
 fn the_page_cache_is_passed_by_and_the_flag_taken_back() {
     let dir = TempDir::new().unwrap();
     let out = dir.path().join("out");
-    let mut how = File::options();
-    let how = how.write(true).create(true).custom_flags(OFlags::DIRECT.bits() as i32);
-    if let Err(error) = how.open(&out) {
-        return not_applicable(&format!("no O_DIRECT here: {error}"));
+    if !takes_o_direct(&out) {
+        return;
     }
     let file = File::create(&out).unwrap();
     let mut command = gush();
     command.args(["pv", "-K", "-q"]).stdin(Stdio::piped()).stdout(file.try_clone().unwrap());
     let mut child = command.spawn().unwrap();
-    let is_direct =
-        || rustix::fs::fcntl_getfl(&file).is_ok_and(|flags| flags.contains(OFlags::DIRECT));
+    let is_direct = || has_o_direct(&file);
     eventually("O_DIRECT", is_direct);
     child.stdin.take().unwrap().write_all(&noise(10_001, 7)).unwrap();
     assert!(child.wait().unwrap().success());
@@ -91,10 +104,8 @@ fn the_page_cache_is_passed_by_and_the_flag_taken_back() {
 fn a_signal_that_ends_it_at_once_leaves_no_o_direct_behind() {
     let dir = TempDir::new().unwrap();
     let out = dir.path().join("out");
-    let mut how = File::options();
-    let how = how.write(true).create(true).custom_flags(OFlags::DIRECT.bits() as i32);
-    if let Err(error) = how.open(&out) {
-        return not_applicable(&format!("no O_DIRECT here: {error}"));
+    if !takes_o_direct(&out) {
+        return;
     }
     let fifo = dir.path().join("fifo");
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
@@ -103,8 +114,7 @@ fn a_signal_that_ends_it_at_once_leaves_no_o_direct_behind() {
     let mut command = gush();
     command.args(["pv", "-K", "-q"]).arg(&fifo).stdout(file.try_clone().unwrap());
     let mut child = command.spawn().unwrap();
-    let is_direct =
-        || rustix::fs::fcntl_getfl(&file).is_ok_and(|flags| flags.contains(OFlags::DIRECT));
+    let is_direct = || has_o_direct(&file);
     eventually("O_DIRECT", is_direct);
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
