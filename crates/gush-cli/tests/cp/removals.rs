@@ -331,3 +331,23 @@ fn a_dry_run_the_copy_and_the_trees_tell_the_same() {
     }
     assert!(with_partial_removals > 3, "{with_partial_removals}");
 }
+
+/// A link that is broken leaves a file of the same name: no record of a removal, in neither run.
+#[test]
+fn records_of_linked_targets_are_those_of_a_dry_run() {
+    for promise in ["-a", "--verify"] {
+        let dir = tree(&["a/f1", "a/f2", "d/gone"]);
+        fs::write(dir.path().join("a/f2"), "another").unwrap();
+        fs::write(dir.path().join("d/f1"), "old").unwrap();
+        fs::hard_link(dir.path().join("d/f1"), dir.path().join("d/f2")).unwrap();
+        let run = |dry: &[&str]| {
+            let options = [&["-rT", "--delete", "--json", promise][..], dry, &["a", "d"]].concat();
+            records(&cp(dir.path(), &options))
+        };
+        let dry = run(&["--dry-run"]);
+        assert_eq!(run(&[]), dry, "{promise}");
+        let removed = dry.iter().filter(|(action, ..)| action == "removed").count();
+        assert_eq!((dry.len(), removed), (4, 1), "{promise}: {dry:?}");
+        assert_eq!(fs::read_to_string(dir.path().join("d/f2")).unwrap(), "another", "{promise}");
+    }
+}
