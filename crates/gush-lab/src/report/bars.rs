@@ -2,7 +2,7 @@
 
 use super::html::{axis, rules};
 use super::markup::{Html, each, html, when};
-use super::number::{self, around, figure, plural};
+use super::number::{self, around, figure};
 use super::page::{Body, Cell, Figure, Table, Tone, numbers, words};
 use super::scale::{Scale, Tick};
 use crate::cases::distinct;
@@ -46,27 +46,23 @@ pub struct Limit {
     pub text: String,
 }
 
-/// A figure of bars with a table; both kinds of axis, the more telling one first.
+/// Bars, and a table of the same.
 pub fn figure_of(caption: impl Into<String>, unit: &str, bars: &[Bar], limits: &[Limit]) -> Figure {
     let caption = caption.into();
-    let values = || {
-        let own = bars.iter().flat_map(|bar| bar.estimate.shown());
-        let published = bars.iter().filter_map(|bar| bar.published).flat_map(|(a, b)| [a, b]);
-        own.chain(published).chain(limits.iter().map(|limit| limit.value))
-    };
-    let ends = |(a, b): (f64, f64), value: f64| (value.min(a), value.max(b));
-    let (least, most) = values().fold((f64::INFINITY, 0.0), ends);
-    let logarithmic = Scale::logarithmic(values());
-    let logarithmic = ("Logarithmic", Body::Drawn(drawn(unit, bars, limits, logarithmic)));
-    let linear = ("Linear", Body::Drawn(drawn(unit, bars, limits, Scale::linear(values()))));
-    // A short bar that cannot be seen is worse than a long one that looks too short.
-    let (first, second) =
-        if most > 200.0 * least { (logarithmic, linear) } else { (linear, logarithmic) };
     let table = table(&caption, unit, bars);
-    Figure::new(caption)
-        .with(first.0, first.1)
-        .with(second.0, second.1)
-        .with("Table", Body::Table(table))
+    Figure::new(caption).with("Bars", body(unit, bars, limits)).with("Table", Body::Table(table))
+}
+
+/// The bars on a linear scale, or on a logarithmic one where the shortest could not be seen.
+pub fn body(unit: &str, bars: &[Bar], limits: &[Limit]) -> Body {
+    let own = bars.iter().flat_map(|bar| bar.estimate.shown());
+    let published = bars.iter().filter_map(|bar| bar.published).flat_map(|(a, b)| [a, b]);
+    let values = own.chain(published).chain(limits.iter().map(|limit| limit.value));
+    let ends = |(a, b): (f64, f64), value: f64| (value.min(a), value.max(b));
+    let (min, max) = values.clone().fold((f64::INFINITY, 0.0), ends);
+    let is_wide = max > 200.0 * min;
+    let scale = if is_wide { Scale::logarithmic(values) } else { Scale::linear(values) };
+    Body::Drawn(drawn(unit, bars, limits, scale))
 }
 
 /// The bars with their axis.
@@ -113,13 +109,12 @@ fn legend(bars: &[Bar], limits: &[Tick]) -> Html {
 /// A bar before the lines `behind` it, between its name and its figures.
 fn row(bar: &Bar, unit: &str, behind: &Html, scale: Scale) -> Html {
     html!(
-        r#"<li class="row" tabindex="0">
+        r#"<li class="row">
 <span class="name"><code>{name}</code>{about}</span>
 <svg class="track" width="100%" height="40" aria-hidden="true" focusable="false">
 {behind}{bar}
 </svg>
 <span class="value"><b>{value}</b> <span class="sr">{unit}</span>{interval}{also}</span>
-<span class="tip">{facts}</span>
 </li>
 "#,
         name = bar.name,
@@ -133,7 +128,6 @@ fn row(bar: &Bar, unit: &str, behind: &Html, scale: Scale) -> Html {
             around(bar.estimate)
         )),
         also = also(bar),
-        facts = each(facts(bar), |(name, fact)| html!("<span><b>{}</b> {}</span>", name, fact)),
     )
 }
 
@@ -189,20 +183,6 @@ fn published(bar: &Bar) -> String {
         Some((_, to)) => figure(to),
         None => String::new(),
     }
-}
-
-/// The text shown when a bar is pointed at.
-fn facts(bar: &Bar) -> Vec<(String, String)> {
-    // More would fill the note beside a bar.
-    const SHOWN: usize = 12;
-    let samples = &bar.samples;
-    let mut text: Vec<String> = samples.iter().take(SHOWN).map(|sample| figure(*sample)).collect();
-    if samples.len() > SHOWN {
-        text.push("…".to_owned());
-    }
-    let mut facts = vec![(plural(samples.len(), "sample"), text.join("\u{2002}"))];
-    facts.extend(bar.facts.iter().cloned());
-    facts
 }
 
 fn table(caption: &str, unit: &str, bars: &[Bar]) -> Table {

@@ -1,12 +1,11 @@
 //! Runs as one HTML page that opens offline: figures, conclusions, and the samples themselves.
 //!
-//! Sections are data (`page.rs`), with figures in HTML and SVG (`bars.rs`, `lines.rs`); `html/` is the frame. The page
-//! makes no request, which its content security policy enforces, and needs no script to be read.
+//! Sections are data (`page.rs`) with figures in HTML and SVG (`bars.rs`); `html/` is the frame. The
+//! page makes no request, which its content security policy enforces, and has no script.
 
 mod bars;
 pub(crate) mod data;
 mod html;
-mod lines;
 mod markup;
 pub(crate) mod number;
 pub(crate) mod page;

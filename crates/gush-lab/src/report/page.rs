@@ -13,7 +13,8 @@ pub struct Page {
     /// Facts that make figures doubtful.
     pub warnings: Vec<Warning>,
     pub sections: Vec<Section>,
-    pub downloads: Vec<Download>,
+    /// The address of the runs as JSON, which is in the page.
+    pub runs_href: Option<String>,
 }
 
 /// Facts with the same remedy.
@@ -31,14 +32,6 @@ pub struct Fact {
     pub rest: String,
     /// The suites whose figures are doubtful, where the page has figures of several runs.
     pub of: String,
-}
-
-/// A file that is in the page.
-#[derive(Debug)]
-pub struct Download {
-    pub name: String,
-    pub label: String,
-    pub href: String,
 }
 
 /// A heading with the content below.
@@ -93,7 +86,7 @@ pub struct View {
 
 #[derive(Debug)]
 pub enum Body {
-    /// Bars, lines or dots.
+    /// Bars.
     Drawn(Html),
     Table(Table),
     Picture {
@@ -160,7 +153,6 @@ pub struct Cell {
     pub odd: bool,
     /// In small type, below the text.
     pub small: String,
-    pub spark: Option<Spark>,
 }
 
 impl Cell {
@@ -186,12 +178,4 @@ impl<T: Into<String>> From<T> for Cell {
     fn from(text: T) -> Self {
         Self::toned(text, Tone::PLAIN)
     }
-}
-
-/// A small line without axes, 120 wide and 24 high.
-#[derive(Clone, Debug)]
-pub struct Spark {
-    pub points: String,
-    pub last_x: f64,
-    pub last_y: f64,
 }

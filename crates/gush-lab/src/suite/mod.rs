@@ -124,8 +124,6 @@ pub struct Axis {
     pub fact: &'static str,
     /// The axis's name.
     pub label: &'static str,
-    /// The fact that names a line; of several cases of a line the best is drawn.
-    pub series: &'static str,
 }
 
 /// Bytes in a second.

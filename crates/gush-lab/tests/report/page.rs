@@ -189,10 +189,10 @@ fn a_later_run_of_less_latency_is_faster_on_the_page() {
     let page = report::html(&[run("first", 45.0), run("later", 30.0)]);
     assert!(page.contains("median_us, less is better"), "no figure of latencies");
     assert!(
-        page.contains("<b>Beside slow</b> 3.00\u{a0}times ("),
+        page.contains(">3.00\u{a0}times (") && page.contains(") slow</td>"),
         "a third is three times as good"
     );
-    let course = page.split("Newest, µs").nth(1).expect("a history");
+    let course = page.rsplit("in each run, µs").next().expect("a history");
     assert!(course.contains(">faster<") && !course.contains(">slower<"), "{course}");
 }
 
@@ -302,6 +302,7 @@ fn no_address_outside_the_page_is_in_it() {
     }
     assert!(!page.contains("@import") && !page.contains("style=\""));
     assert!(page.contains("content=\"default-src &#39;none&#39;;"));
+    assert!(!page.contains("<script"), "the policy has no place for one");
 }
 
 #[test]
@@ -309,8 +310,7 @@ fn every_chart_has_its_table() {
     let page = report::html(&runs());
     for figure in page.split("<figure").skip(1) {
         let figure = &figure[..figure.find("</figure>").unwrap()];
-        let is_chart = ["class=\"bars", "class=\"lines"].iter().any(|chart| figure.contains(chart));
-        assert!(!is_chart || figure.contains("<table"), "{figure}");
+        assert!(!figure.contains("class=\"bars") || figure.contains("<table"), "{figure}");
     }
     for table in page.split("<table").skip(1) {
         let table = &table[..table.find("</table>").unwrap()];

@@ -6,11 +6,8 @@ use super::markup::{Html, each, html, numbered, said, when};
 use super::page::{Body, Figure, Page, Section, Warning};
 use super::scale::Tick;
 
-/// The shapes that figures refer to by their ids.
-const MARKS: &str = include_str!("../templates/marks.svg");
-
-/// The whole page. `policy` limits a browser's loads; `style` and `script` are ours and are not escaped.
-pub fn page(page: &Page, policy: &str, style: &'static str, script: &'static str) -> Html {
+/// The whole page. `policy` limits a browser's loads; `style` is ours and is not escaped.
+pub fn page(page: &Page, policy: &str, style: &'static str) -> Html {
     html!(
         r##"<!doctype html>
 <html lang="en">
@@ -26,13 +23,9 @@ pub fn page(page: &Page, policy: &str, style: &'static str, script: &'static str
 </head>
 <body>
 <a class="skip" href="#main">Skip to the figures</a>
-{marks}<header>
-<div class="bar">
+<svg class="hatching" width="0" height="0" aria-hidden="true" focusable="false"><defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect class="hatch-ground" width="6" height="6"/><rect class="hatch-line" width="2.4" height="6"/></pattern></defs></svg>
+<header>
 <p class="brand"><svg width="22" height="22" viewBox="0 0 24 24" aria-hidden="true"><path class="stream" d="M2 7h8c5 0 5 10 10 10h2M2 12h6c4 0 4 7 8 7M2 17h4"/></svg>gush lab</p>
-<fieldset class="switch theme">
-<legend class="sr">Colours</legend>
-{themes}</fieldset>
-</div>
 <p class="byline">{byline}</p>
 <h1>{lead}</h1>
 {warnings}</header>
@@ -40,35 +33,17 @@ pub fn page(page: &Page, policy: &str, style: &'static str, script: &'static str
 {contents}<main id="main" tabindex="-1">
 {sections}{samples}</main>
 </div>
-<script>{script}</script>
 </body>
 </html>
 "##,
         policy = policy,
         style = Html(style.to_owned()),
-        marks = Html(MARKS.to_owned()),
-        themes = themes(),
         lead = said(&page.lead),
         byline = page.byline,
         warnings = when(!page.warnings.is_empty(), || warnings(&page.warnings)),
         contents = when(!page.sections.is_empty(), || contents(page)),
         sections = each(&page.sections, section),
-        samples = when(!page.downloads.is_empty(), || samples(page)),
-        script = Html(script.to_owned()),
-    )
-}
-
-fn themes() -> Html {
-    each(
-        [("auto", "Auto", " checked"), ("light", "Light", ""), ("dark", "Dark", "")],
-        |(id, name, checked)| {
-            html!(
-                "<input type=\"radio\" name=\"theme\" id=\"theme-{id}\" value=\"{id}\"{checked}><label for=\"theme-{id}\">{name}</label>\n",
-                id = id,
-                name = name,
-                checked = checked,
-            )
-        },
+        samples = page.runs_href.as_deref().map_or_else(Html::default, samples),
     )
 }
 
@@ -100,7 +75,7 @@ fn contents(page: &Page) -> Html {
     html!(
         "<nav aria-label=\"Contents\">\n<ol>\n{}{}</ol>\n</nav>\n",
         each(&page.sections, |section| link(section.id, &section.title)),
-        when(!page.downloads.is_empty(), || link("samples", "Samples")),
+        when(page.runs_href.is_some(), || link("samples", "Samples")),
     )
 }
 
@@ -173,25 +148,19 @@ fn body(body: &Body, caption: &str) -> Html {
     }
 }
 
-fn samples(page: &Page) -> Html {
+fn samples(href: &str) -> Html {
     html!(
         r#"<section id="samples" aria-labelledby="samples-title">
 <h2 id="samples-title">Samples</h2>
-<p class="said">Every raw sample is in this file. The JSON can be given to <code>gush lab report</code>, which makes this page of it again.</p>
-<p class="downloads">
-{}</p>
+<p class="said">Every raw sample is in this file. <code>gush lab report</code> makes this page of it again; <code>gush lab import</code> and <code>gush lab export --csv</code> make a table of it.</p>
+<p><a class="button" download="gush-lab.json" href="{}">Runs and samples as JSON</a></p>
 </section>
 "#,
-        each(&page.downloads, |file| html!(
-            "<a class=\"button\" download=\"{}\" href=\"{}\">{}</a>\n",
-            file.name,
-            file.href,
-            file.label
-        )),
+        href,
     )
 }
 
-/// The axis above rows of bars or dots.
+/// The axis above rows of bars.
 pub(super) fn axis(ticks: &[Tick], unit: &str) -> Html {
     html!(
         r#"<div class="axis" aria-hidden="true"><span></span><svg class="track" width="100%" height="20">
@@ -205,7 +174,7 @@ pub(super) fn axis(ticks: &[Tick], unit: &str) -> Html {
     )
 }
 
-/// Upright lines of a class through a row of bars or dots.
+/// Upright lines of a class through a row of bars.
 pub(super) fn rules(class: &str, ticks: &[Tick]) -> Html {
     each(ticks, |tick| {
         html!(

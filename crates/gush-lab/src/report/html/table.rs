@@ -48,18 +48,14 @@ fn data(cell: &Cell, is_number: bool) -> Html {
 
 fn content(cell: &Cell) -> Html {
     html!(
-        "{spark}{text}{odd}{small}",
-        spark = cell.spark.as_ref().map_or_else(Html::default, |spark| html!(
-            "<svg class=\"spark\" width=\"126\" height=\"30\" viewBox=\"-2 -3 126 30\" aria-hidden=\"true\" focusable=\"false\"><line class=\"grid\" x1=\"0\" x2=\"120\" y1=\"24\" y2=\"24\"/><polyline points=\"{}\"/><circle cx=\"{}\" cy=\"{}\" r=\"2.6\"/></svg>\n",
-            spark.points,
-            spark.last_x,
-            spark.last_y,
-        )),
+        "{text}{odd}{small}",
         text = match cell.tone {
             Tone::CODE => html!("<code>{}</code>", cell.text),
             _ => html!("{}", cell.text),
         },
-        odd = when(cell.odd, || html!("<span class=\"differs\"> ≠<span class=\"sr\"> differs</span></span>")),
+        odd = when(cell.odd, || html!(
+            "<span class=\"differs\"> ≠<span class=\"sr\"> differs</span></span>"
+        )),
         small = when(!cell.small.is_empty(), || html!("<small>{}</small>", cell.small)),
     )
 }

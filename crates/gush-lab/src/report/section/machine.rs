@@ -16,22 +16,15 @@ pub fn section(data: &Data<'_>) -> Option<Section> {
     }
     let machines = data.machines();
     let title = if machines.len() == 1 { "Machine and runs" } else { "Machines and runs" };
-    let facts = match machines.as_slice() {
-        [only] => facts(only),
-        several => side_by_side(several),
-    };
+    let tables = machines.into_iter().map(facts).chain([runs(&data.runs)]);
     Some(Section {
         id: "machine",
         title: title.to_owned(),
-        figures: [
-            Some(Figure::of_table(facts)),
-            Some(Figure::of_table(runs(&data.runs, machines.len() > 1))),
-            doubts(&data.runs),
-            left_out(&data.runs),
-        ]
-        .into_iter()
-        .flatten()
-        .collect(),
+        figures: tables
+            .map(Figure::of_table)
+            .chain(doubts(&data.runs))
+            .chain(left_out(&data.runs))
+            .collect(),
         ..Section::default()
     })
 }
@@ -131,7 +124,7 @@ fn label(fact: &str) -> String {
 
 fn facts(machine: &Machine) -> Table {
     let mut table =
-        Table::new("What the figures were measured on", &[words("Fact"), words("Value")]);
+        Table::new(format!("Machine {}", name(machine)), &[words("Fact"), words("Value")]);
     table.rows.push(vec!["Id".into(), Cell::code(&machine.id)]);
     let mut names: Vec<&String> = machine.facts.keys().collect();
     names.sort_by_key(|name| place(name));
@@ -143,36 +136,16 @@ fn facts(machine: &Machine) -> Table {
     table
 }
 
-fn side_by_side(machines: &[&Machine]) -> Table {
-    let mut columns = vec![words("Fact")];
-    columns.extend(machines.iter().map(|machine| words(name(machine))));
-    let mut table = Table::new("What the figures were measured on", &columns);
-    let mut names: Vec<&String> =
-        machines.iter().flat_map(|machine| machine.facts.keys()).collect();
-    names.sort();
-    names.dedup();
-    // A stable sort: facts without a place of their own stay in alphabetical order.
-    names.sort_by_key(|name| place(name));
-    for fact in names {
-        let values: Vec<Option<&String>> =
-            machines.iter().map(|machine| machine.facts.get(fact)).collect();
-        let differs = values.iter().any(|value| *value != values[0]);
-        let mut row: Vec<Cell> = vec![label(fact).into()];
-        row.extend(values.into_iter().map(|known| match known {
-            Some(text) => Cell { odd: differs, ..value(fact, text).into() },
-            None => Cell::absent(),
-        }));
-        table.rows.push(row);
-    }
-    table
-}
-
-fn runs(runs: &[&Run], several_machines: bool) -> Table {
-    let mut columns = vec![words("Run"), words("Started")];
-    if several_machines {
-        columns.push(words("Machine"));
-    }
-    columns.extend([words("Suites"), numbers("Samples"), words("Warnings"), words("Command")]);
+fn runs(runs: &[&Run]) -> Table {
+    let columns = [
+        words("Run"),
+        words("Started"),
+        words("Machine"),
+        words("Suites"),
+        numbers("Samples"),
+        words("Warnings"),
+        words("Command"),
+    ];
     let mut table = Table::new("The runs, newest first", &columns);
     for run in runs.iter().rev() {
         let suites = distinct(run.samples.iter().map(|sample| sample.suite.as_str()));
@@ -185,21 +158,16 @@ fn runs(runs: &[&Run], several_machines: bool) -> Table {
             0 => Cell::absent(),
             n => Cell::toned(plural(n, "warning"), Tone::BAD),
         };
-        let mut row = vec![
+        table.rows.push(vec![
             Cell::code(&run.id),
             Cell::from(run.started.strftime(DAY).to_string())
                 .small(format!("{}, {ended}", run.started.strftime(TIME))),
-        ];
-        if several_machines {
-            row.push(name(&run.machine).into());
-        }
-        row.extend([
+            name(&run.machine).into(),
             suites.join(", ").into(),
             count(run.samples.len() as u64).into(),
             warnings,
             Cell::code(run.command_line()).small(format!("gush {}", run.gush)),
         ]);
-        table.rows.push(row);
     }
     table
 }

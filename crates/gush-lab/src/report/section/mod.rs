@@ -30,7 +30,7 @@ pub fn page(data: &Data<'_>) -> Page {
         byline: machine::byline(data),
         warnings: warnings(data),
         sections: suites.chain(below).collect(),
-        downloads: render::downloads(&data.runs),
+        runs_href: render::runs_href(&data.runs),
     }
 }
 

@@ -7,7 +7,6 @@ use crate::cases::{CaseRun, SuiteRun, distinct};
 use crate::figures::Measure;
 use crate::report::bars::{self, Bar, Limit};
 use crate::report::data::Data;
-use crate::report::lines::{self, Point, Series};
 use crate::report::number::{around, bytes, figure, times_between};
 use crate::report::page::{Body, Cell, Column, Figure, Section, Table, numbers, words};
 use crate::stats::{self, Estimate};
@@ -144,10 +143,7 @@ fn bar(
     let estimate = stats::median(&samples)?;
     let mut facts = Vec::new();
     if let (Some((baseline, Some(times))), true) = (case.against(taken), is_compared) {
-        facts.push((format!("Beside {}", baseline.name), times_between(times)));
-    }
-    if let Some([slow, fast]) = stats::two_speeds(&samples) {
-        facts.push(("Two speeds".to_owned(), format!("{} and {}", figure(slow), figure(fast))));
+        facts.push(("Ratio".to_owned(), format!("{} {}", times_between(times), baseline.name)));
     }
     let sizes = [("Buffer", "buffer_bytes"), ("Pipe", "pipe_bytes")];
     facts.extend(
@@ -353,99 +349,59 @@ pub fn conclusions(data: &Data<'_>) -> Vec<String> {
 }
 
 /// One case of one size.
-struct Placed<'a> {
-    name: &'a str,
-    series: &'a str,
+struct Placed {
+    name: String,
     at_bytes: u64,
-    group: &'a str,
+    group: String,
     speed: Estimate,
     samples: Vec<f64>,
 }
 
-/// A figure for each group, over the axis.
+/// A figure for each group, with a view for each place on the axis.
 fn along(taken: &SuiteRun<'_>, quantity: &Quantity, axis: Axis) -> Vec<Figure> {
     let at = |case: &CaseRun<'_>| {
         let moved = case.samples.last().map(|sample| sample.measured.bytes);
         case.number(axis.fact).or(moved)
     };
-    let all: Vec<Placed<'_>> = taken
-        .cases
-        .iter()
-        .filter_map(|case| {
-            let (at_bytes, speed) = (at(case)?, case.estimate(quantity.of)?);
-            let samples = case.drawable(quantity.of);
-            let series = case.text(axis.series).unwrap_or(case.name);
-            let group = case.described.group.as_str();
-            Some(Placed { name: case.name, series, at_bytes, group, speed, samples })
-        })
-        .collect();
-    distinct(all.iter().map(|placed| placed.group))
-        .into_iter()
-        .map(|group| {
-            let own: Vec<&Placed<'_>> = all.iter().filter(|placed| placed.group == group).collect();
-            along_one(&own, group, quantity, axis)
-        })
-        .collect()
+    let placed = |case: &CaseRun<'_>| {
+        let (at_bytes, speed) = (at(case)?, case.estimate(quantity.of)?);
+        let (samples, group) = (case.drawable(quantity.of), case.described.group.clone());
+        Some(Placed { name: variant(case.name).to_owned(), at_bytes, group, speed, samples })
+    };
+    let all: Vec<Placed> = taken.cases.iter().filter_map(placed).collect();
+    let of_group = |group| {
+        let own: Vec<&Placed> = all.iter().filter(|placed| placed.group == group).collect();
+        along_one(&own, group, quantity, axis)
+    };
+    distinct(all.iter().map(|placed| placed.group.as_str())).into_iter().map(of_group).collect()
 }
 
-fn along_one(own: &[&Placed<'_>], group: &str, quantity: &Quantity, axis: Axis) -> Figure {
+fn along_one(own: &[&Placed], group: &str, quantity: &Quantity, axis: Axis) -> Figure {
     let mut sizes: Vec<u64> = own.iter().map(|placed| placed.at_bytes).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    let place = below(group);
-    if let [size] = sizes.as_slice() {
-        let bars: Vec<Bar> = own
-            .iter()
-            .map(|placed| Bar::new(variant(placed.name), placed.speed, placed.samples.clone()))
+    let caption = format!("{} by {}{}", quantity.caption, axis.label.to_lowercase(), below(group));
+    let mut figure = Figure::new(caption.clone());
+    // The largest first: there the time of opening and closing counts least.
+    for size in sizes.iter().rev() {
+        let here = own.iter().filter(|placed| placed.at_bytes == *size);
+        let bars: Vec<Bar> = here
+            .map(|placed| Bar::new(&placed.name, placed.speed, placed.samples.clone()))
             .collect();
-        let caption =
-            format!("{}, {} {}{place}", quantity.caption, axis.label.to_lowercase(), bytes(*size));
-        return bars::figure_of(caption, quantity.unit, &bars, &[]);
+        figure = figure.with(bytes(*size), bars::body(quantity.unit, &bars, &[]));
     }
-    let caption = format!("{} by {}{place}", quantity.caption, axis.label.to_lowercase());
-    let series = series(own, &sizes, quantity.less_is_better);
-    let drawn =
-        |logarithmic| Body::Drawn(lines::drawn(&series, quantity.unit, axis.label, logarithmic));
-    Figure::new(caption.clone())
-        .with("Linear", drawn(false))
-        .with("Logarithmic", drawn(true))
-        .with("Table", Body::Table(table(&caption, quantity.unit, own, &sizes)))
-}
-
-/// The best case of each line at each place.
-fn series(own: &[&Placed<'_>], sizes: &[u64], less_is_better: bool) -> Vec<Series> {
-    let score = |placed: &Placed<'_>| {
-        if less_is_better { -placed.speed.value } else { placed.speed.value }
-    };
-    distinct(own.iter().map(|placed| placed.series))
-        .into_iter()
-        .map(|name| {
-            let best = |size: &u64| {
-                let here = own
-                    .iter()
-                    .filter(|placed| placed.series == name && placed.at_bytes == *size)
-                    .max_by(|a, b| score(a).total_cmp(&score(b)))?;
-                Some(Point {
-                    x: *size as f64,
-                    x_text: bytes(*size),
-                    estimate: here.speed,
-                    about: if here.name == name { String::new() } else { here.name.to_owned() },
-                })
-            };
-            Series { name: name.to_owned(), points: sizes.iter().filter_map(best).collect() }
-        })
-        .collect()
+    figure.with("Table", Body::Table(table(&caption, quantity.unit, own, &sizes)))
 }
 
 /// Every case by place.
-fn table(caption: &str, unit: &str, own: &[&Placed<'_>], sizes: &[u64]) -> Table {
+fn table(caption: &str, unit: &str, own: &[&Placed], sizes: &[u64]) -> Table {
     let mut columns: Vec<Column> = vec![words("Case")];
     columns.extend(sizes.iter().map(|size| numbers(bytes(*size))));
     let mut table = Table::new(format!("{caption}, {unit}: median and interval"), &columns);
-    for name in distinct(own.iter().map(|placed| variant(placed.name))) {
+    for name in distinct(own.iter().map(|placed| placed.name.as_str())) {
         let here: BTreeMap<u64, &Estimate> = own
             .iter()
-            .filter(|placed| variant(placed.name) == name)
+            .filter(|placed| placed.name == name)
             .map(|placed| (placed.at_bytes, &placed.speed))
             .collect();
         let mut row = vec![Cell::code(name)];

@@ -93,7 +93,7 @@ pub static SUITE: Suite = Suite {
         "syscalls",
     ],
     quantities: &[THROUGHPUT, WORK],
-    axis: Some(Axis { fact: "size_bytes", label: "File size", series: "method" }),
+    axis: Some(Axis { fact: "size_bytes", label: "File size" }),
     notes: &[
         "The clock runs from before both files are opened until both are closed. Every way's copy was compared with its \
          source once. `reflink` clones: no bytes move.",
