@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use gush_net::{Error, Way};
+use gush_net::{Direction, Error};
 use rustix::fs::FileType;
 use tracing::info;
 
@@ -95,7 +95,7 @@ pub(crate) fn relay_failure(
     };
     match (error.call(), error.io_error()) {
         (Some(call), Some(io)) => {
-            let (forward, back) = (error.passed(Way::Forward), error.passed(Way::Back));
+            let (forward, back) = (error.passed(Direction::Forward), error.passed(Direction::Back));
             message += &format!("{call}: {}; {} bytes ", os_words(io), forward.bytes);
             if one_way {
                 message += "had gone";

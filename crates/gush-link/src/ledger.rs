@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gush::pipe::Pool;
-use gush_net::{Counts, Way};
+use gush_net::{ByteCounts, Direction};
 use prometheus::{
     Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
 };
@@ -33,17 +33,17 @@ impl Limit {
     }
 }
 
-/// Counts the connections of a link, shared by the threads, the progress display and the metrics.
+/// ByteCounts the connections of a link, shared by the threads, the progress display and the metrics.
 ///
 /// ```
 /// use gush_link::{Link, Settings, Stop};
-/// use gush_net::Way;
+/// use gush_net::Direction;
 ///
 /// let link = Link::new("exec:'echo hello'".parse()?, "null:".parse()?, Settings::default())?;
 /// link.run(&Stop::new())?;
 /// let ledger = link.ledger();
 /// assert_eq!((ledger.connections(), ledger.active(), ledger.failed()), (1, 0, 0));
-/// assert_eq!(ledger.delivered_bytes(Way::Forward), 6);
+/// assert_eq!(ledger.delivered_bytes(Direction::Forward), 6);
 /// assert!(ledger.prometheus()?.contains("gush_link_connections_accepted_total 1"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -73,7 +73,7 @@ pub struct Ledger {
 /// The connections open now, and the totals of ended ones.
 #[derive(Debug, Default)]
 struct Open {
-    counts: BTreeMap<u64, Arc<Counts>>,
+    counts: BTreeMap<u64, Arc<ByteCounts>>,
     ended_bytes: [u64; 2],
 }
 
@@ -148,7 +148,7 @@ impl Ledger {
         for limit in [Limit::Descriptors, Limit::MaxChildren] {
             ledger.waits.with_label_values(&[limit.as_str()]);
         }
-        for way in Way::ALL {
+        for way in Direction::ALL {
             ledger.bytes.with_label_values(&[way_name(way)]);
         }
         ledger.registry.register(Box::new(ledger.active.clone()))?;
@@ -170,8 +170,8 @@ impl Ledger {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a new connection, whose bytes `counts` counts. Returns the connection's number.
-    pub(crate) fn begin(&self, counts: Arc<Counts>) -> u64 {
+    /// ByteCounts a new connection, whose bytes `counts` counts. Returns the connection's number.
+    pub(crate) fn begin(&self, counts: Arc<ByteCounts>) -> u64 {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         self.accepted.inc();
         self.active.inc();
@@ -179,7 +179,7 @@ impl Ledger {
         id
     }
 
-    /// Counts the end of connection `id`, over which so many bytes went forward and back.
+    /// ByteCounts the end of connection `id`, over which so many bytes went forward and back.
     pub(crate) fn end(&self, id: u64, bytes: [u64; 2], lasted: Duration, ending: Ending) {
         let mut open = self.open();
         // Dropped behind the lock: the counts may be given back here.
@@ -209,7 +209,7 @@ impl Ledger {
         &self.dropped_datagrams
     }
 
-    /// Counts a wait, because all places are taken. Is this the first wait?
+    /// ByteCounts a wait, because all places are taken. Is this the first wait?
     pub(crate) fn waits_at(&self, limit: Limit) -> bool {
         match limit {
             Limit::Descriptors => self.descriptor_waits.fetch_add(1, Ordering::Relaxed) == 0,
@@ -243,7 +243,7 @@ impl Ledger {
     /// Bytes written one way by all connections, open ones included. Of a socket the kernel has these bytes; the peer may not have
     /// acknowledged the last ones, and loses them where the connection is reset.
     #[must_use]
-    pub fn delivered_bytes(&self, way: Way) -> u64 {
+    pub fn delivered_bytes(&self, way: Direction) -> u64 {
         let open = self.open();
         let live: u64 = open.counts.values().map(|counts| counts.delivered_bytes(way)).sum();
         open.ended_bytes[way as usize] + live
@@ -256,7 +256,7 @@ impl Ledger {
     pub fn prometheus(&self) -> Result<String, prometheus::Error> {
         // Two scrapes at once must not both add the same bytes.
         let _alone = self.scrape.lock();
-        for way in Way::ALL {
+        for way in Direction::ALL {
             let counter = self.bytes.with_label_values(&[way_name(way)]);
             counter.inc_by(self.delivered_bytes(way).saturating_sub(counter.get()));
         }
@@ -276,9 +276,9 @@ impl Ledger {
     }
 }
 
-fn way_name(way: Way) -> &'static str {
+fn way_name(way: Direction) -> &'static str {
     match way {
-        Way::Forward => "forward",
-        Way::Back => "back",
+        Direction::Forward => "forward",
+        Direction::Back => "back",
     }
 }

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use gush::Rate;
 use gush_net::{
-    Conduit, Counts, Ended, Error, Passed, Patience, Totals, Unsent, Used, Way, within,
+    ByteCounts, Conduit, Direction, Ended, Error, LingerError, LingerTimeouts, Passed, Totals,
+    Used, within,
 };
 use gush_process::with_unit;
 use rustix::event::PollFlags;
@@ -106,7 +107,7 @@ pub(crate) struct Life<'a> {
     shared: &'a Shared,
     id: u64,
     pub names: Names<'a>,
-    counts: &'a Arc<Counts>,
+    counts: &'a Arc<ByteCounts>,
     link_ending: &'a stop::Ending,
     turn: Option<Turn>,
 }
@@ -116,7 +117,7 @@ impl<'a> Life<'a> {
         shared: &'a Shared,
         id: u64,
         names: Names<'a>,
-        counts: &'a Arc<Counts>,
+        counts: &'a Arc<ByteCounts>,
         link_ending: &'a stop::Ending,
     ) -> Self {
         Self { shared, id, names, counts, link_ending, turn: None }
@@ -210,13 +211,13 @@ impl<'a> Life<'a> {
         let copies = [&settings.tee, &settings.tee_back];
         let has_full_copy = || copies.into_iter().flatten().any(|copy| copy.is_full());
         // Datagrams have no end, so silence after draining began stands for one.
-        let moved = || Way::ALL.map(|way| self.counts.delivered_bytes(way));
+        let moved = || Direction::ALL.map(|way| self.counts.delivered_bytes(way));
         let (mut before, mut was_held) = (moved(), has_full_copy());
         loop {
             // Not a sleep: what came while the process was stopped is moved before anybody looks.
             let _ = within(rest, pending::<()>()).await;
             let (now, is_held) = (moved(), has_full_copy());
-            let is_empty = Way::ALL.iter().all(|&way| self.counts.in_flight_bytes(way) == 0);
+            let is_empty = Direction::ALL.iter().all(|&way| self.counts.in_flight_bytes(way) == 0);
             if now == before && is_empty && !is_held && !was_held {
                 return;
             }
@@ -377,11 +378,11 @@ impl<'a> Life<'a> {
         }
         let closes_at_end = first.keeper.is_empty() && second.keeper.is_empty();
         if closes_at_end {
-            options = options.leave_last_end();
+            options = options.close_sends_last_fin();
         }
         // An end that cannot be told to a terminal matters only where nothing else ends the link.
         if !devices {
-            options = options.on_untold_end(match settings.is_part {
+            options = options.on_unsent_eof(match settings.is_part {
                 true => |_| warn_of_untold_end(""),
                 false => |_| warn_of_untold_end("-t TIME ends the link, and "),
             });
@@ -412,14 +413,14 @@ impl<'a> Life<'a> {
             Err(_) | Ok(Relayed::Cut(_)) => None,
             Ok(Relayed::Ended(totals)) => Some((totals.forward, totals.back)),
             Ok(Relayed::Failed(error)) => {
-                Some((error.passed(Way::Forward), error.passed(Way::Back)))
+                Some((error.passed(Direction::Forward), error.passed(Direction::Back)))
             }
         };
         let gone = match relayed {
             Err(left) => Err(self.left(left)),
             // The time for a peer's answers has passed.
             Ok(Relayed::Cut(ending)) => {
-                self.linger(&mut first, &mut second, ways, ending, Patience::none()).await
+                self.linger(&mut first, &mut second, ways, ending, LingerTimeouts::none()).await
             }
             // Most short connections: there is nobody to wait for.
             Ok(Relayed::Ended(totals))
@@ -433,9 +434,9 @@ impl<'a> Life<'a> {
             Ok(Relayed::Ended(totals)) => match self.cut_short(&totals, datagrams) {
                 None => {
                     let patience = match totals.ended {
-                        Ended::Closed => Patience::of(settings.linger),
+                        Ended::Closed => LingerTimeouts::of(settings.linger),
                         // A limit of the user's has ended it: nobody waits for what peers still might say.
-                        _ => Patience::none(),
+                        _ => LingerTimeouts::none(),
                     };
                     let ending = totals.ended.into();
                     self.linger(&mut first, &mut second, ways, ending, patience).await
@@ -522,13 +523,13 @@ impl<'a> Life<'a> {
         second: &mut End,
         ways: Ways,
         ending: Ending,
-        patience: Patience,
+        patience: LingerTimeouts,
     ) -> Result<Course, Course> {
-        let a = first.conduit.see_off(ways.used_of_first(), patience);
-        let b = second.conduit.see_off(ways.used_of_second(), patience);
+        let a = first.conduit.linger(ways.used_of_first(), patience);
+        let b = second.conduit.linger(ways.used_of_second(), patience);
         let read_limit = match self.shared.settings.linger {
             // Our own limit is over, and not the user's.
-            None if ending == Ending::Lingered => Patience::of(None),
+            None if ending == Ending::Lingered => LingerTimeouts::of(None),
             _ => patience,
         };
         let read_limit = read_limit.unsent();
@@ -551,7 +552,7 @@ impl<'a> Life<'a> {
         for (seen_off, name) in [(a, a_name), (b, b_name)] {
             if let Err(unsent) = seen_off {
                 course = Course::failed(Ending::RelayFailed, self.unsent_failure(&unsent, name));
-                if !matches!(unsent, Unsent::Late(_)) {
+                if !matches!(unsent, LingerError::Late(_)) {
                     return Err(course);
                 }
                 break;
@@ -561,9 +562,9 @@ impl<'a> Life<'a> {
         Ok(course)
     }
 
-    fn unsent_failure(&self, unsent: &Unsent, name: &Name<'_>) -> Failure {
+    fn unsent_failure(&self, unsent: &LingerError, name: &Name<'_>) -> Failure {
         match unsent {
-            Unsent::Failed(error) => {
+            LingerError::Failed(error) => {
                 let why = os_words(error);
                 let why =
                     format!("{name}: after the last byte: {why} (it may not have read all bytes)");

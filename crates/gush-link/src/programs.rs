@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gush_net::Conduit;
-use gush_net::{Error, Options, Relay, Totals, Way, within};
+use gush_net::{Direction, Error, Relay, RelayOptions, Totals, within};
 use gush_process::with_unit;
 use rustix::event::PollFlags;
 use tokio::sync::watch;
@@ -91,7 +91,7 @@ pub(crate) async fn finish_beside(
 pub(crate) async fn relayed(
     first: &mut End,
     second: &mut End,
-    options: &Options,
+    options: &RelayOptions,
 ) -> Result<Totals, Error> {
     let mut relay = Relay::new(options);
     let mut ends = [first, second];
@@ -114,7 +114,7 @@ pub(crate) async fn relayed(
         if exit.is_none() && input.is_none() {
             continue;
         }
-        relay.prove_end(to(at).opposite(), async move {
+        relay.verify_eof(to(at).opposite(), async move {
             let is_proper = match exit {
                 Some(mut exit) => {
                     let exited = within(EXIT_WAIT, exit.wait_for(Option::is_some)).await;
@@ -194,8 +194,8 @@ pub(crate) fn unread(keeper: &mut Keeper, name: &Name<'_>) -> Option<String> {
 const END: [gush_net::End; 2] = [gush_net::End::A, gush_net::End::B];
 
 /// The direction that leads to an end.
-fn to(end: usize) -> Way {
-    [Way::Back, Way::Forward][end]
+fn to(end: usize) -> Direction {
+    [Direction::Back, Direction::Forward][end]
 }
 
 /// Has nobody the other side any more? A program may have left that side to its child.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use gush_net::{Counts, Error, Passed, Way};
+use gush_net::{ByteCounts, Direction, Error, Passed};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
@@ -136,13 +136,13 @@ pub(crate) struct Names<'a> {
 pub(crate) struct Arrival {
     client: Box<End>,
     id: u64,
-    counts: Arc<Counts>,
+    counts: Arc<ByteCounts>,
     began: Instant,
     turn: Option<Turn>,
 }
 
 impl Shared {
-    /// Counts a client that has come. Whoever accepts does so at once, because connections are numbered in the order of arrival.
+    /// ByteCounts a client that has come. Whoever accepts does so at once, because connections are numbered in the order of arrival.
     ///
     /// A client with nothing to say before the other end is opened has its turn by then. Any other might never speak, and
     /// takes a turn afterwards.
@@ -150,7 +150,7 @@ impl Shared {
         let may_delay = self.settings.accept_proxy || client.wants_handshake();
         // A client that may be slow before its connection is opened takes its turn only then.
         let turn = if may_delay { None } else { self.other.turn() };
-        let counts = Arc::new(Counts::default());
+        let counts = Arc::new(ByteCounts::default());
         let id = self.ledger.begin(Arc::clone(&counts));
         Arrival { client: Box::new(client), id, counts, began: Instant::now(), turn }
     }
@@ -170,7 +170,7 @@ impl Shared {
         let course = life.run(client).await;
         let passed = course
             .passed
-            .unwrap_or_else(|| (counts.passed(Way::Forward), counts.passed(Way::Back)));
+            .unwrap_or_else(|| (counts.passed(Direction::Forward), counts.passed(Direction::Back)));
         self.tell(id, &life.names, passed, began.elapsed(), &course);
         course.failure.map_or(Ok(()), Err)
     }

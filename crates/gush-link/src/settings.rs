@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gush::{Choice, Rate};
-use gush_net::{Counts, Options, Way};
+use gush_net::{ByteCounts, Direction, RelayOptions};
 
 use crate::address::{Address, Target};
 use crate::ends;
@@ -46,7 +46,7 @@ pub struct Settings {
     /// Hands no page of a file to a socket or pipe by reference.
     pub isolated: bool,
     /// Pieces up to so many bytes are short: read and written rather than spliced
-    /// ([`Options::short_message_bytes`]).
+    /// ([`RelayOptions::short_message_bytes`]).
     pub short_message_bytes: Option<usize>,
     /// Reads a PROXY header, with the client's real address, from each client.
     pub accept_proxy: bool,
@@ -72,7 +72,7 @@ pub struct Settings {
 pub type Observe = Arc<dyn Fn(u64) -> Observer + Send + Sync>;
 
 /// Sees the bytes of one connection.
-pub type Observer = Box<dyn Fn(Way, &[u8]) + Send + Sync>;
+pub type Observer = Box<dyn Fn(Direction, &[u8]) + Send + Sync>;
 
 /// A function called with the record of every ended connection.
 ///
@@ -154,8 +154,8 @@ impl Settings {
     }
 
     /// The options of one connection's relay.
-    pub(crate) fn relay(&self, id: u64, counts: Arc<Counts>) -> Options {
-        let mut options = Options::new().counting(counts).method(self.method).sees_failures();
+    pub(crate) fn relay(&self, id: u64, counts: Arc<ByteCounts>) -> RelayOptions {
+        let mut options = RelayOptions::new().counting(counts).method(self.method).watch_errors();
         if let Some(idle) = self.idle {
             options = options.idle(idle);
         }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use gush::flow::{Flow, Op};
 use gush::{Errno, Side};
 
-use crate::counts::Way;
+use crate::counts::Direction;
 use crate::error::{End, Error};
 use crate::first;
 use crate::sides::{self, Sides, Source, Target};
@@ -25,14 +25,14 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    pub(crate) fn into_error(self, way: Way) -> Error {
+    pub(crate) fn into_error(self, direction: Direction) -> Error {
         match self {
-            Failure::Flow(error) => Error::of_flow(error, way),
-            Failure::Call(call, side, io) => Error::failed(call, End::of(way, side), io),
+            Failure::Flow(error) => Error::of_flow(error, direction),
+            Failure::Call(call, side, io) => Error::failed(call, End::of(direction, side), io),
             Failure::Cut(expected_bytes) => {
-                Error::truncated(End::of(way, Side::Source), expected_bytes)
+                Error::truncated(End::of(direction, Side::Source), expected_bytes)
             }
-            Failure::Withheld => Error::withheld(End::of(way, Side::Source)),
+            Failure::Withheld => Error::withheld(End::of(direction, Side::Source)),
         }
     }
 
@@ -60,7 +60,7 @@ pub(crate) enum Attempt {
 
 /// Makes a call: a stream by the stream's functions, a descriptor under a gate.
 pub(crate) fn call(
-    way: Way,
+    direction: Direction,
     flow: &mut Flow,
     op: Op,
     cx: &mut Context<'_>,
@@ -73,7 +73,7 @@ pub(crate) fn call(
         (Op::Write, _, Target::Stream(stream, _)) => {
             (Side::Target, "write", sides::poll_write(stream, cx, flow.pending(op)))
         }
-        _ => return attempt(way, flow, op, cx, sides),
+        _ => return attempt(direction, flow, op, cx, sides),
     };
     match polled {
         Poll::Ready(Ok(bytes)) => Ok(Attempt::Made(Ok(bytes))),
@@ -89,7 +89,7 @@ pub(crate) fn call(
 /// Makes a call under the gate of the side whose readiness an `EAGAIN` disproves. A call whose `EAGAIN`
 /// does not say which side was not ready is made once both are ready, and clears neither.
 fn attempt(
-    way: Way,
+    direction: Direction,
     flow: &mut Flow,
     op: Op,
     cx: &mut Context<'_>,
@@ -104,7 +104,7 @@ fn attempt(
         Some(Side::Source) => match op {
             Op::Read(most) => source.attempt_read(most, || {
                 // A first part that is copied goes out before the rest, and costs the peer a wake-up.
-                if was_undecided && first::may_be_long(way) {
+                if was_undecided && first::may_be_long(direction) {
                     flow.expect_bytes(source.unread_bytes());
                 }
                 match was_undecided == flow.is_undecided() {
@@ -130,7 +130,7 @@ fn attempt(
     if let (true, Op::Read(most), Ok(bytes)) = (was_undecided, op, answer)
         && (has_changed || bytes > 0)
     {
-        first::learn(way, has_changed || bytes == most);
+        first::learn(direction, has_changed || bytes == most);
     }
     Ok(if has_changed { Attempt::Changed } else { Attempt::Made(answer) })
 }

@@ -8,11 +8,11 @@ use gush::Side;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::call::Failure;
-use crate::counts::Way;
+use crate::counts::Direction;
 use crate::drive::{Driver, PassedEnd};
 use crate::ends;
 use crate::error::{End, Ended, Error, Passed, Totals};
-use crate::options::Options;
+use crate::options::RelayOptions;
 use crate::sides::{Opened, Sides};
 use crate::silence::Silence;
 
@@ -23,7 +23,7 @@ use crate::silence::Silence;
 ///
 /// # Cancellation
 /// If the future is dropped, bytes that had been taken and not delivered are lost;
-/// [`Counts::in_flight_bytes`](crate::Counts::in_flight_bytes) says how many.
+/// [`ByteCounts::in_flight_bytes`](crate::ByteCounts::in_flight_bytes) says how many.
 ///
 /// # Errors
 /// Which call failed on which end, with the bytes delivered before; or a method asked for by name that
@@ -38,7 +38,7 @@ use crate::silence::Silence;
 /// client.shutdown().await?;
 ///
 /// let ((mut source, _), (_unused, mut target)) = (near.into_split(), far.into_split());
-/// let totals = gush_net::relay_one_way(&mut source, &mut target, &gush_net::Options::new()).await?;
+/// let totals = gush_net::relay_one_way(&mut source, &mut target, &gush_net::RelayOptions::new()).await?;
 /// assert_eq!(totals.forward.bytes, 7);
 ///
 /// let mut arrived = [0; 7];
@@ -48,7 +48,7 @@ use crate::silence::Silence;
 pub async fn relay_one_way<S, T>(
     source: &mut S,
     target: &mut T,
-    options: &Options,
+    options: &RelayOptions,
 ) -> Result<Totals, Error>
 where
     S: AsyncRead + Unpin + ?Sized,
@@ -56,7 +56,7 @@ where
 {
     let source = opened(source, End::A)?;
     let target = opened(target, End::B)?;
-    drive(Driver::new(Way::Forward, options), source, target, options).await
+    drive(Driver::new(Direction::Forward, options), source, target, options).await
 }
 
 /// Copies from `reader` to `writer` until the end, and flushes the writer: has the arguments and result of `tokio::io::copy`, and
@@ -80,7 +80,7 @@ where
     R: AsyncRead + Unpin + ?Sized,
     W: AsyncWrite + Unpin + ?Sized,
 {
-    Ok(relay_one_way(reader, writer, &Options::new()).await?.forward.bytes)
+    Ok(relay_one_way(reader, writer, &RelayOptions::new()).await?.forward.bytes)
 }
 
 /// An end that a relay can be run on.
@@ -93,7 +93,7 @@ pub(crate) async fn drive<S, T>(
     mut flow: Driver,
     mut source: Opened<'_, S>,
     mut target: Opened<'_, T>,
-    options: &Options,
+    options: &RelayOptions,
 ) -> Result<Totals, Error>
 where
     S: AsyncRead + Unpin + ?Sized,
@@ -127,6 +127,6 @@ where
     let (forward, back) = (flow.passed(), Passed::default());
     match ended {
         Ok(ended) => Ok(Totals { forward, back, ended, stuck: false }),
-        Err(failure) => Err(failure.into_error(Way::Forward).after(forward, back)),
+        Err(failure) => Err(failure.into_error(Direction::Forward).after(forward, back)),
     }
 }

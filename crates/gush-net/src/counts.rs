@@ -7,32 +7,32 @@ use crate::error::Passed;
 
 /// One of the two directions of a relay between `a` and `b`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Way {
+pub enum Direction {
     /// From `a` to `b`; in a one-way copy from the source to the target.
     Forward,
     /// From `b` to `a`.
     Back,
 }
 
-impl Way {
+impl Direction {
     /// Both.
-    pub const ALL: [Way; 2] = [Way::Forward, Way::Back];
+    pub const ALL: [Direction; 2] = [Direction::Forward, Direction::Back];
 
     /// The other one.
     #[must_use]
     pub fn opposite(self) -> Self {
         match self {
-            Way::Forward => Way::Back,
-            Way::Back => Way::Forward,
+            Direction::Forward => Direction::Back,
+            Direction::Back => Direction::Forward,
         }
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for Direction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Way::Forward => "forward",
-            Way::Back => "back",
+            Direction::Forward => "forward",
+            Direction::Back => "back",
         })
     }
 }
@@ -44,13 +44,13 @@ impl fmt::Display for Way {
 /// many; a [`Relay`](crate::Relay) keeps them.
 ///
 /// ```
-/// use gush_net::{Counts, Way};
-/// let counts = Counts::default();
-/// assert_eq!(counts.delivered_bytes(Way::Forward), 0);
-/// assert_eq!(counts.in_flight_bytes(Way::Back), 0);
+/// use gush_net::{ByteCounts, Direction};
+/// let counts = ByteCounts::default();
+/// assert_eq!(counts.delivered_bytes(Direction::Forward), 0);
+/// assert_eq!(counts.in_flight_bytes(Direction::Back), 0);
 /// ```
 #[derive(Debug, Default)]
-pub struct Counts {
+pub struct ByteCounts {
     lanes: [Lane; 2],
 }
 
@@ -60,41 +60,41 @@ struct Lane {
     delivered_bytes: AtomicU64,
 }
 
-impl Counts {
-    fn lane(&self, way: Way) -> &Lane {
-        &self.lanes[way as usize]
+impl ByteCounts {
+    fn lane(&self, direction: Direction) -> &Lane {
+        &self.lanes[direction as usize]
     }
 
     /// Bytes that the kernel took for the end they go to.
-    pub fn delivered_bytes(&self, way: Way) -> u64 {
-        self.lane(way).delivered_bytes.load(Ordering::Relaxed)
+    pub fn delivered_bytes(&self, direction: Direction) -> u64 {
+        self.lane(direction).delivered_bytes.load(Ordering::Relaxed)
     }
 
     /// Bytes taken from one end and not yet delivered to the other.
-    pub fn in_flight_bytes(&self, way: Way) -> u64 {
+    pub fn in_flight_bytes(&self, direction: Direction) -> u64 {
         // Delivered is read first: a byte that is delivered in between must not count as negative.
-        let delivered = self.delivered_bytes(way);
-        self.lane(way).taken_bytes.load(Ordering::Relaxed).saturating_sub(delivered)
+        let delivered = self.delivered_bytes(direction);
+        self.lane(direction).taken_bytes.load(Ordering::Relaxed).saturating_sub(delivered)
     }
 
     /// Both, as a result tells them; by which method the bytes went is not counted here.
     ///
     /// ```
-    /// use gush_net::{Counts, Passed, Way};
-    /// assert_eq!(Counts::default().passed(Way::Forward), Passed::default());
+    /// use gush_net::{ByteCounts, Passed, Direction};
+    /// assert_eq!(ByteCounts::default().passed(Direction::Forward), Passed::default());
     /// ```
-    pub fn passed(&self, way: Way) -> Passed {
-        let in_flight_bytes = self.in_flight_bytes(way);
-        let bytes = self.delivered_bytes(way);
+    pub fn passed(&self, direction: Direction) -> Passed {
+        let in_flight_bytes = self.in_flight_bytes(direction);
+        let bytes = self.delivered_bytes(direction);
         Passed { bytes, in_flight_bytes, ..Passed::default() }
     }
 
-    pub(crate) fn take(&self, way: Way, bytes: u64) {
+    pub(crate) fn take(&self, direction: Direction, bytes: u64) {
         // Relaxed: the counts are looked at, and order nothing else.
-        self.lane(way).taken_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.lane(direction).taken_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn deliver(&self, way: Way, bytes: u64) {
-        self.lane(way).delivered_bytes.fetch_add(bytes, Ordering::Relaxed);
+    pub(crate) fn deliver(&self, direction: Direction, bytes: u64) {
+        self.lane(direction).delivered_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 }

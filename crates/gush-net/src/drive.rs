@@ -13,9 +13,9 @@ use gush::{Kind, Limiter, MethodName, Side};
 use tokio::time::Sleep;
 
 use crate::call::{Attempt, Failure, call, poll_side};
-use crate::counts::Way;
+use crate::counts::Direction;
 use crate::error::{Passed, Refused};
-use crate::options::{METHODS, Observer, Options};
+use crate::options::{METHODS, Observer, RelayOptions};
 use crate::sides::{Sides, Source, Target};
 use crate::tap::EndOfData;
 use crate::whole::Whole;
@@ -36,7 +36,7 @@ thread_local! {
 /// One direction of a relay.
 #[derive(Debug)]
 pub(crate) struct Driver {
-    way: Way,
+    direction: Direction,
     /// None until the two ends are known.
     flow: Option<Flow>,
     pub(crate) length_bytes: Option<u64>,
@@ -91,7 +91,7 @@ pub(crate) enum PassedEnd {
 const HOLD_LOOK: Duration = Duration::from_millis(10);
 
 /// Shows delivered bytes to the user's observer.
-struct Shown<'a>(Way, Option<&'a Observer>);
+struct Shown<'a>(Direction, Option<&'a Observer>);
 
 impl Eye for Shown<'_> {
     fn bytes(&mut self, bytes: &[u8]) {
@@ -104,9 +104,9 @@ impl Eye for Shown<'_> {
 }
 
 impl Driver {
-    pub(crate) fn new(way: Way, options: &Options) -> Self {
+    pub(crate) fn new(direction: Direction, options: &RelayOptions) -> Self {
         Self {
-            way,
+            direction,
             flow: None,
             length_bytes: None,
             waits_for: None,
@@ -172,7 +172,7 @@ impl Driver {
     }
 
     /// Passes the source's end on only once `proof` has come true.
-    pub(crate) fn prove_end(&mut self, proof: impl Future<Output = bool> + Send + 'static) {
+    pub(crate) fn verify_eof(&mut self, proof: impl Future<Output = bool> + Send + 'static) {
         self.proof = Some(Proof(Box::pin(proof)));
     }
 
@@ -251,7 +251,7 @@ impl Driver {
         &mut self,
         cx: &mut Context<'_>,
         sides: &mut Sides<'_, '_, '_>,
-        options: &Options,
+        options: &RelayOptions,
         end: PassedEnd,
     ) -> Poll<Result<(), Failure>> {
         let passes_end = end != PassedEnd::Not;
@@ -286,7 +286,7 @@ impl Driver {
         &mut self,
         cx: &mut Context<'_>,
         sides: &mut Sides<'_, '_, '_>,
-        options: &Options,
+        options: &RelayOptions,
         passes_end: bool,
     ) -> Poll<Result<(), Failure>> {
         if let Some(side) = self.waits_for {
@@ -336,14 +336,14 @@ impl Driver {
         &mut self,
         cx: &mut Context<'_>,
         target: &mut Target<'_, '_>,
-        options: &Options,
+        options: &RelayOptions,
     ) -> Poll<Result<(), Failure>> {
         let end = ready!(target.poll_finish(cx, &mut self.said_bytes)).map_err(|io| {
             self.send_kept(target);
             Failure::Call("shutdown", Side::Target, io)
         })?;
-        if let (EndOfData::Untold, Some(tell)) = (end, options.untold_end) {
-            tell(self.way);
+        if let (EndOfData::Untold, Some(tell)) = (end, options.unsent_eof) {
+            tell(self.direction);
         }
         Poll::Ready(Ok(()))
     }
@@ -352,7 +352,7 @@ impl Driver {
         &mut self,
         cx: &mut Context<'_>,
         sides: &mut Sides<'_, '_, '_>,
-        options: &Options,
+        options: &RelayOptions,
         shelf: &mut Shelf,
         passes_end: bool,
     ) -> Poll<Result<(), Failure>> {
@@ -384,7 +384,7 @@ impl Driver {
             let Some(flow) = &mut self.flow else { break };
             match flow.next(may_take_bytes, shelf) {
                 Next::Do(op) => {
-                    let answer = match call(self.way, flow, op, cx, sides)? {
+                    let answer = match call(self.direction, flow, op, cx, sides)? {
                         Attempt::Made(answer) => answer,
                         Attempt::NotReady(side) => {
                             self.waits_for = Some(side);
@@ -392,7 +392,7 @@ impl Driver {
                         }
                         Attempt::Changed => continue,
                     };
-                    let mut shown = Shown(self.way, options.observer.as_ref());
+                    let mut shown = Shown(self.direction, options.observer.as_ref());
                     let moved = flow.learn(op, answer, &mut shown);
                     if let (Op::Read(most), Ok(bytes)) = (op, answer)
                         && ends_at_once
@@ -431,20 +431,20 @@ impl Driver {
         Poll::Pending
     }
 
-    fn account(&mut self, moved: &Moved, options: &Options) {
+    fn account(&mut self, moved: &Moved, options: &RelayOptions) {
         if let Some(refused) = moved.refusal.as_deref().and_then(Refused::of)
             && let Some(place) = self.refused.iter_mut().find(|place| place.is_none())
         {
             *place = Some(refused);
         }
         if moved.taken_bytes > 0 {
-            options.counts.take(self.way, moved.taken_bytes);
+            options.counts.take(self.direction, moved.taken_bytes);
             if let Some(limiter) = &mut self.limiter {
                 limiter.spend(moved.taken_bytes);
             }
         }
         if moved.delivered_bytes > 0 {
-            options.counts.deliver(self.way, moved.delivered_bytes);
+            options.counts.deliver(self.direction, moved.delivered_bytes);
             // Three methods only, so a search costs less than a map.
             let of_method = |sum: &&mut (MethodName, u64)| Some(sum.0) == moved.method;
             if let Some(sum) = self.by_method.iter_mut().find(of_method) {
@@ -454,7 +454,7 @@ impl Driver {
     }
 
     /// How many bytes the next call may take.
-    fn may_take_bytes(&mut self, options: &Options) -> u64 {
+    fn may_take_bytes(&mut self, options: &RelayOptions) -> u64 {
         if self.is_held(options) {
             return 0;
         }
@@ -466,12 +466,12 @@ impl Driver {
         CALL_BYTES.min(allowed).min(left_bytes)
     }
 
-    fn is_held(&self, options: &Options) -> bool {
-        options.holder.as_ref().is_some_and(|holds| holds(self.way))
+    fn is_held(&self, options: &RelayOptions) -> bool {
+        options.holder.as_ref().is_some_and(|holds| holds(self.direction))
     }
 
     /// Waits until the rate limit, and whoever holds the direction, allow something more.
-    fn poll_allowance(&mut self, cx: &mut Context<'_>, options: &Options) -> Poll<()> {
+    fn poll_allowance(&mut self, cx: &mut Context<'_>, options: &RelayOptions) -> Poll<()> {
         loop {
             let limit = self.limiter.as_mut().map(|limiter| limiter.allowance());
             let wait = match limit {
@@ -525,8 +525,8 @@ mod tests {
             );
             let source = zeros.source().expect("a reader");
             let mut sides = Sides { source, target: null.target().expect("a writer") };
-            let options = Options::new();
-            let mut driver = Driver::new(Way::Forward, &options);
+            let options = RelayOptions::new();
+            let mut driver = Driver::new(Direction::Forward, &options);
             driver.length_bytes = Some(64 << 20);
             let mut cx = Context::from_waker(Waker::noop());
             let polled = driver.poll(&mut cx, &mut sides, &options, PassedEnd::Not);
@@ -558,8 +558,8 @@ mod tests {
                 );
                 let source = near.source().expect("a reader");
                 let mut sides = Sides { source, target: out.target().expect("a writer") };
-                let options = Options::new();
-                let mut driver = Driver::new(Way::Forward, &options);
+                let options = RelayOptions::new();
+                let mut driver = Driver::new(Direction::Forward, &options);
                 std::future::poll_fn(|cx| {
                     let polled = driver.poll(cx, &mut sides, &options, PassedEnd::Not);
                     assert!(polled.is_pending(), "the client has not ended");

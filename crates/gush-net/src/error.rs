@@ -5,7 +5,7 @@ use std::io;
 
 use gush::{Call, Errno, MethodName, Refusal, Side, errno_name};
 
-use crate::counts::Way;
+use crate::counts::Direction;
 
 /// One of the two ends of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,10 +17,10 @@ pub enum End {
 }
 
 impl End {
-    pub(crate) fn of(way: Way, side: Side) -> Self {
-        match (way, side) {
-            (Way::Forward, Side::Source) | (Way::Back, Side::Target) => End::A,
-            (Way::Forward, Side::Target) | (Way::Back, Side::Source) => End::B,
+    pub(crate) fn of(direction: Direction, side: Side) -> Self {
+        match (direction, side) {
+            (Direction::Forward, Side::Source) | (Direction::Back, Side::Target) => End::A,
+            (Direction::Forward, Side::Target) | (Direction::Back, Side::Source) => End::B,
         }
     }
 }
@@ -40,10 +40,10 @@ impl fmt::Display for End {
 pub enum Ended {
     /// Both ends had sent their last byte, and all bytes were delivered.
     Closed,
-    /// Nothing moved for as long as [`Options::idle`](crate::Options::idle) allows.
+    /// Nothing moved for as long as [`RelayOptions::idle`](crate::RelayOptions::idle) allows.
     Idle,
     /// One end had ended, and the other was silent for as long as
-    /// [`Options::linger`](crate::Options::linger) allows.
+    /// [`RelayOptions::linger`](crate::RelayOptions::linger) allows.
     Lingered,
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for Ended {
 pub struct Passed {
     /// Bytes that were delivered: written to the target, so that a socket's kernel has them, or the stream over it. The
     /// peer may not have acknowledged them all, and a reset throws away what it has not read: nothing but a good end
-    /// ([`Conduit::see_off`](crate::Conduit::see_off)) says that everything has arrived.
+    /// ([`Conduit::linger`](crate::Conduit::linger)) says that everything has arrived.
     pub bytes: u64,
     /// Bytes that were taken and not delivered: 0 unless the relay ended early.
     pub in_flight_bytes: u64,
@@ -136,7 +136,7 @@ enum Cause {
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
 /// let mut nobody_writes = gush_net::Conduit::new(std::fs::File::open("/dev/null")?.into())?;
 /// let mut full = gush_net::Conduit::new(std::fs::File::create("/dev/full")?.into())?;
-/// let options = gush_net::Options::new();
+/// let options = gush_net::RelayOptions::new();
 /// let done = gush_net::relay_one_way(&mut nobody_writes, &mut full, &options).await;
 /// assert_eq!(done.unwrap().forward.bytes, 0);
 /// let mut zeros = gush_net::Conduit::new(std::fs::File::open("/dev/zero")?.into())?;
@@ -167,11 +167,11 @@ impl Error {
     }
 
     /// The flow of one direction failed.
-    pub(crate) fn of_flow(error: gush::Error, way: Way) -> Self {
+    pub(crate) fn of_flow(error: gush::Error, direction: Direction) -> Self {
         let (io, hint) = (error.errno().map(io::Error::from), error.hint());
         let told = match (error.call(), error.side(), io) {
             (Some(call), Some(side), Some(io)) if !error.is_refused() => {
-                Self::failed(call.name(), End::of(way, side), io)
+                Self::failed(call.name(), End::of(direction, side), io)
             }
             (_, _, io) => Self::new(Cause::Refused(error), io),
         };
@@ -218,11 +218,11 @@ impl Error {
 
     /// The bytes that had gone one way until then.
     #[must_use]
-    pub fn passed(&self, way: Way) -> Passed {
+    pub fn passed(&self, direction: Direction) -> Passed {
         let [forward, back] = *self.passed;
-        match way {
-            Way::Forward => forward,
-            Way::Back => back,
+        match direction {
+            Direction::Forward => forward,
+            Direction::Back => back,
         }
     }
 

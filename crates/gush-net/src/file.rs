@@ -8,10 +8,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::conduit::Conduit;
 use crate::copy::{drive, opened};
-use crate::counts::Way;
+use crate::counts::Direction;
 use crate::drive::Driver;
 use crate::error::{End, Error, Totals};
-use crate::options::Options;
+use crate::options::RelayOptions;
 use crate::sides::Opened;
 use crate::tap::Tap;
 
@@ -19,7 +19,7 @@ use crate::tap::Tap;
 /// position is neither used nor changed; the target is left open.
 ///
 /// Pages of the file that are not in memory are read by the calling thread. Unless
-/// [`Options::isolated`] is set, a write to the file before the peer has received the bytes shows in
+/// [`RelayOptions::isolated`] is set, a write to the file before the peer has received the bytes shows in
 /// the bytes received.
 ///
 /// # Cancellation
@@ -36,7 +36,7 @@ use crate::tap::Tap;
 /// let mut file = tempfile::tempfile()?;
 /// file.write_all(b"header, body")?;
 /// let (mut near, mut far) = tokio::net::UnixStream::pair()?;
-/// let totals = gush_net::send_file(&file, 8.., &mut near, &gush_net::Options::new()).await?;
+/// let totals = gush_net::send_file(&file, 8.., &mut near, &gush_net::RelayOptions::new()).await?;
 /// assert_eq!(totals.forward.bytes, 4);
 /// drop(near);
 /// let mut arrived = String::new();
@@ -48,7 +48,7 @@ pub async fn send_file<T>(
     file: &File,
     range: impl RangeBounds<u64> + Send,
     target: &mut T,
-    options: &Options,
+    options: &RelayOptions,
 ) -> Result<Totals, Error>
 where
     T: AsyncWrite + Unpin + ?Sized,
@@ -66,7 +66,7 @@ where
     let source = Tap::file(file.as_fd(), begin).map_err(|io| Error::failed("fstat", End::A, io))?;
     let target = opened(target, End::B)?;
     let size_bytes = source.shape.size_bytes;
-    let mut flow = Driver::new(Way::Forward, options);
+    let mut flow = Driver::new(Direction::Forward, options);
     flow.length_bytes = end.map(|end| end.saturating_sub(begin));
     let expected_bytes = end.unwrap_or(size_bytes).saturating_sub(begin);
     let totals = drive(flow, by_file(source), target, options).await?;
@@ -95,7 +95,7 @@ where
 /// near.write_all(b"upload").await?;
 /// drop(near);
 /// let mut file = tempfile::tempfile()?;
-/// let totals = gush_net::recv_file(&mut far, &file, 0, &gush_net::Options::new()).await?;
+/// let totals = gush_net::recv_file(&mut far, &file, 0, &gush_net::RelayOptions::new()).await?;
 /// assert_eq!(totals.forward.bytes, 6);
 /// let mut stored = String::new();
 /// file.read_to_string(&mut stored)?;
@@ -106,7 +106,7 @@ pub async fn recv_file<S>(
     source: &mut S,
     file: &File,
     offset: u64,
-    options: &Options,
+    options: &RelayOptions,
 ) -> Result<Totals, Error>
 where
     S: AsyncRead + Unpin + ?Sized,
@@ -114,7 +114,7 @@ where
     let source = opened(source, End::A)?;
     let target =
         Tap::file(file.as_fd(), offset).map_err(|io| Error::failed("fstat", End::B, io))?;
-    drive(Driver::new(Way::Forward, options), source, by_file(target), options).await
+    drive(Driver::new(Direction::Forward, options), source, by_file(target), options).await
 }
 
 /// A file as an end.

@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 
-use crate::counts::Way;
+use crate::counts::Direction;
 
 /// So many directions in turn have to begin with a short message until nobody asks any more.
 const SHORT_ONES: u8 = 16;
@@ -18,14 +18,14 @@ thread_local! {
 }
 
 /// May the first message of a direction be a long one?
-pub(crate) fn may_be_long(way: Way) -> bool {
-    ASKED.with(|asked| asked[way as usize].get() > 0)
+pub(crate) fn may_be_long(direction: Direction) -> bool {
+    ASKED.with(|asked| asked[direction as usize].get() > 0)
 }
 
 /// Learns what the first message of a direction was.
-pub(crate) fn learn(way: Way, is_long: bool) {
+pub(crate) fn learn(direction: Direction, is_long: bool) {
     ASKED.with(|asked| {
-        let asked = &asked[way as usize];
+        let asked = &asked[direction as usize];
         asked.set(if is_long { SHORT_ONES } else { asked.get().saturating_sub(1) });
     });
 }
@@ -38,12 +38,12 @@ mod tests {
     fn short_messages_in_turn_end_the_asking_and_one_long_one_begins_it_again() {
         for _ in 0..2 {
             for nth in 0..SHORT_ONES {
-                assert!(may_be_long(Way::Forward), "{nth}");
-                learn(Way::Forward, false);
+                assert!(may_be_long(Direction::Forward), "{nth}");
+                learn(Direction::Forward, false);
             }
-            assert!(!may_be_long(Way::Forward) && may_be_long(Way::Back));
-            learn(Way::Forward, true);
+            assert!(!may_be_long(Direction::Forward) && may_be_long(Direction::Back));
+            learn(Direction::Forward, true);
         }
-        assert!(may_be_long(Way::Forward));
+        assert!(may_be_long(Direction::Forward));
     }
 }

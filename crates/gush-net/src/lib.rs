@@ -2,7 +2,7 @@
 //! programs that run on tokio.
 //!
 //! [`copy_bidirectional`] and [`copy`](copy()) have the arguments and results of tokio's functions of these names. [`relay`](relay())
-//! and [`relay_one_way`] are the same with [`Options`] and a full account; a [`Relay`] can be interrupted and go on;
+//! and [`relay_one_way`] are the same with [`RelayOptions`] and a full account; a [`Relay`] can be interrupted and go on;
 //! [`send_file`] and [`recv_file`] have a file at one side.
 //!
 //! # Which ends go by reference
@@ -12,7 +12,7 @@
 //! `Box`, a buffered reader. [`Passed::method`] tells by which method most bytes went.
 //!
 //! # What holds
-//! - Bytes are counted while they move ([`Counts`]), in the result and in the error.
+//! - Bytes are counted while they move ([`ByteCounts`]), in the result and in the error.
 //! - The end of one side's data is passed on once everything before the end is delivered.
 //! - A peer that stops reading stops the sender: at most one pipe or buffer is in flight each way.
 //! - Pipes come from one pool with a budget ([`gush::pipe::Pool::shared`]); without one, bytes are copied.
@@ -53,13 +53,13 @@ mod whole;
 
 pub use conduit::Conduit;
 pub use copy::{copy, relay_one_way};
-pub use counts::{Counts, Way};
+pub use counts::{ByteCounts, Direction};
 pub use error::{End, Ended, Error, Passed, Refused, Totals};
 pub use file::{recv_file, send_file};
 /// The engine, whose `Choice`, `Rate`, `MethodName`, `Call` and `Errno` stand in this interface.
 pub use gush;
-pub use options::Options;
-pub use part::{Patience, Unsent, Used};
+pub use options::RelayOptions;
+pub use part::{LingerError, LingerTimeouts, Used};
 pub use relay::{Relay, copy_bidirectional, relay};
 pub use silence::within;
 pub use stream::Layer;

@@ -7,30 +7,30 @@ use std::time::Duration;
 use gush::flow::Terms;
 use gush::{Choice, MethodName, Rate};
 
-use crate::counts::{Counts, Way};
+use crate::counts::{ByteCounts, Direction};
 
 /// How bytes are relayed.
 ///
 /// ```
 /// use std::time::Duration;
-/// let options = gush_net::Options::new()
+/// let options = gush_net::RelayOptions::new()
 ///     .idle(Duration::from_secs(60))
 ///     .linger(Duration::from_secs(5))
 ///     .limit(gush::Rate::bytes_per_second(1 << 20).unwrap());
 /// let live = options.counts();
-/// assert_eq!(live.delivered_bytes(gush_net::Way::Forward), 0);
+/// assert_eq!(live.delivered_bytes(gush_net::Direction::Forward), 0);
 /// ```
 #[derive(Clone, Default)]
-pub struct Options {
+pub struct RelayOptions {
     pub(crate) choice: Choice,
     pub(crate) idle: Option<Duration>,
     pub(crate) linger: Option<Duration>,
     pub(crate) limit: Option<Rate>,
-    pub(crate) counts: Arc<Counts>,
+    pub(crate) counts: Arc<ByteCounts>,
     pub(crate) isolated: bool,
-    pub(crate) sees_failures: bool,
-    pub(crate) leaves_last_end: bool,
-    pub(crate) untold_end: Option<fn(Way)>,
+    pub(crate) watch_errors: bool,
+    pub(crate) close_sends_last_fin: bool,
+    pub(crate) unsent_eof: Option<fn(Direction)>,
     pub(crate) observer: Option<Observer>,
     pub(crate) holder: Option<Holder>,
     pub(crate) short_message: ShortMessage,
@@ -59,10 +59,10 @@ impl ShortMessage {
     }
 }
 
-pub(crate) type Observer = Arc<dyn Fn(Way, &[u8]) + Send + Sync>;
-pub(crate) type Holder = Arc<dyn Fn(Way) -> bool + Send + Sync>;
+pub(crate) type Observer = Arc<dyn Fn(Direction, &[u8]) + Send + Sync>;
+pub(crate) type Holder = Arc<dyn Fn(Direction) -> bool + Send + Sync>;
 
-impl Options {
+impl RelayOptions {
     /// The fastest sound method, no limits, fresh counts.
     #[must_use]
     pub fn new() -> Self {
@@ -88,10 +88,10 @@ impl Options {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), gush_net::Error> {
     /// use std::time::Duration;
-    /// use gush_net::{Ended, Options, relay};
+    /// use gush_net::{Ended, RelayOptions, relay};
     /// let (_silent, mut a) = tokio::net::UnixStream::pair().unwrap();
     /// let (mut b, _server) = tokio::net::UnixStream::pair().unwrap();
-    /// let options = Options::new().idle(Duration::from_millis(20));
+    /// let options = RelayOptions::new().idle(Duration::from_millis(20));
     /// assert_eq!(relay(&mut a, &mut b, &options).await?.ended, Ended::Idle);
     /// # Ok(()) }
     /// ```
@@ -102,17 +102,17 @@ impl Options {
     }
 
     /// Once one end has ended: ends the relay when no byte has moved for so long, counted as by
-    /// [`Options::idle`]. Without this limit the other direction may go on, or be silent, without
+    /// [`RelayOptions::idle`]. Without this limit the other direction may go on, or be silent, without
     /// limit.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), gush_net::Error> {
     /// use std::time::Duration;
-    /// use gush_net::{Ended, Options, relay};
+    /// use gush_net::{Ended, RelayOptions, relay};
     /// let (client, mut a) = tokio::net::UnixStream::pair().unwrap();
     /// let (mut b, _says_nothing) = tokio::net::UnixStream::pair().unwrap();
     /// drop(client); // one end has ended, and the other never answers
-    /// let options = Options::new().linger(Duration::from_millis(20));
+    /// let options = RelayOptions::new().linger(Duration::from_millis(20));
     /// assert_eq!(relay(&mut a, &mut b, &options).await?.ended, Ended::Lingered);
     /// # Ok(()) }
     /// ```
@@ -126,7 +126,7 @@ impl Options {
     ///
     /// ```
     /// let rate = gush::Rate::bytes_per_second(10 << 20).unwrap();
-    /// let options = gush_net::Options::new().limit(rate);
+    /// let options = gush_net::RelayOptions::new().limit(rate);
     /// ```
     #[must_use]
     pub fn limit(mut self, rate: Rate) -> Self {
@@ -134,18 +134,18 @@ impl Options {
         self
     }
 
-    /// Counts into these, in place of new counts.
+    /// ByteCounts into these, in place of new counts.
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use gush_net::{Counts, Options, Way};
-    /// let all = Arc::new(Counts::default());
-    /// let (one, other) = (Options::new().counting(Arc::clone(&all)), Options::new().counting(all));
-    /// assert_eq!(one.counts().delivered_bytes(Way::Forward), 0); // the sum of both relays
+    /// use gush_net::{ByteCounts, RelayOptions, Direction};
+    /// let all = Arc::new(ByteCounts::default());
+    /// let (one, other) = (RelayOptions::new().counting(Arc::clone(&all)), RelayOptions::new().counting(all));
+    /// assert_eq!(one.counts().delivered_bytes(Direction::Forward), 0); // the sum of both relays
     /// # drop(other);
     /// ```
     #[must_use]
-    pub fn counting(mut self, counts: Arc<Counts>) -> Self {
+    pub fn counting(mut self, counts: Arc<ByteCounts>) -> Self {
         self.counts = counts;
         self
     }
@@ -162,29 +162,29 @@ impl Options {
     /// that has ended its data and then resets, while the server has nothing to say; nobody at a UDP port. Without this option such
     /// an end is noticed when the next bytes go there.
     #[must_use]
-    pub fn sees_failures(mut self) -> Self {
-        self.sees_failures = true;
+    pub fn watch_errors(mut self) -> Self {
+        self.watch_errors = true;
         self
     }
 
     /// Leaves the last end to whoever closes the ends, where that end goes to a TCP socket ([`Conduit::of_accepted_tcp`](crate::Conduit::of_accepted_tcp))
     /// which has ended its own data: close(2) says so, too, and shutdown(2) before would be a call for nothing. Whoever
-    /// does not close the conduit at once says the end by [`Conduit::see_off`](crate::Conduit::see_off);
+    /// does not close the conduit at once says the end by [`Conduit::linger`](crate::Conduit::linger);
     /// [`Conduit::is_seen_off`](crate::Conduit::is_seen_off) tells which of the two is due.
     ///
     /// Not for sockets with a SO_LINGER of 0: close(2) resets these instead (socket(7)). Clients inherit the option from their
     /// listener.
     #[must_use]
-    pub fn leave_last_end(mut self) -> Self {
-        self.leaves_last_end = true;
+    pub fn close_sends_last_fin(mut self) -> Self {
+        self.close_sends_last_fin = true;
         self
     }
 
     /// Calls `tell` when one direction has ended and the target cannot be told so: a raw terminal has no sign for the end
     /// of data.
     #[must_use]
-    pub fn on_untold_end(mut self, tell: fn(Way)) -> Self {
-        self.untold_end = Some(tell);
+    pub fn on_unsent_eof(mut self, tell: fn(Direction)) -> Self {
+        self.unsent_eof = Some(tell);
         self
     }
 
@@ -193,7 +193,7 @@ impl Options {
     /// and splicing a tenth less from 24 KiB on; between them the two differ by 4 %.
     ///
     /// ```
-    /// let options = gush_net::Options::new().short_message_bytes(8 << 10);
+    /// let options = gush_net::RelayOptions::new().short_message_bytes(8 << 10);
     /// ```
     #[must_use]
     pub fn short_message_bytes(mut self, bytes: usize) -> Self {
@@ -207,11 +207,11 @@ impl Options {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use std::sync::{Arc, Mutex};
-    /// use gush_net::{Options, Way, relay_one_way};
+    /// use gush_net::{RelayOptions, Direction, relay_one_way};
     /// let seen = Arc::new(Mutex::new(Vec::new()));
     /// let sink = Arc::clone(&seen);
-    /// let options = Options::new().observe(move |way, bytes| {
-    ///     assert_eq!(way, Way::Forward);
+    /// let options = RelayOptions::new().observe(move |direction, bytes| {
+    ///     assert_eq!(direction, Direction::Forward);
     ///     sink.lock().unwrap().extend_from_slice(bytes);
     /// });
     /// relay_one_way(&mut &b"shown"[..], &mut tokio::io::sink(), &options).await?;
@@ -219,7 +219,7 @@ impl Options {
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn observe(mut self, observer: impl Fn(Way, &[u8]) + Send + Sync + 'static) -> Self {
+    pub fn observe(mut self, observer: impl Fn(Direction, &[u8]) + Send + Sync + 'static) -> Self {
         self.observer = Some(Arc::new(observer));
         self
     }
@@ -233,18 +233,18 @@ impl Options {
     /// use std::sync::atomic::{AtomicBool, Ordering};
     /// let is_full = Arc::new(AtomicBool::new(false));
     /// let asked = Arc::clone(&is_full);
-    /// let options = gush_net::Options::new().hold(move |_| asked.load(Ordering::Relaxed));
+    /// let options = gush_net::RelayOptions::new().hold(move |_| asked.load(Ordering::Relaxed));
     /// ```
     #[must_use]
-    pub fn hold(mut self, holds: impl Fn(Way) -> bool + Send + Sync + 'static) -> Self {
+    pub fn hold(mut self, holds: impl Fn(Direction) -> bool + Send + Sync + 'static) -> Self {
         self.holder = Some(Arc::new(holds));
         self
     }
 
     /// The live counts. A clone of these options shares them; give each relay its own
-    /// ([`Options::counting`]) unless their sum is wanted.
+    /// ([`RelayOptions::counting`]) unless their sum is wanted.
     #[must_use]
-    pub fn counts(&self) -> Arc<Counts> {
+    pub fn counts(&self) -> Arc<ByteCounts> {
         Arc::clone(&self.counts)
     }
 }
@@ -253,7 +253,7 @@ impl Options {
 pub(crate) const METHODS: [MethodName; 3] =
     [MethodName::ReadWrite, MethodName::Splice, MethodName::Sendfile];
 
-impl Options {
+impl RelayOptions {
     /// The part of these options for the flow of one direction.
     pub(crate) fn terms(&self) -> Terms {
         Terms {
@@ -270,18 +270,18 @@ impl Options {
     }
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for RelayOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
+        f.debug_struct("RelayOptions")
             .field("choice", &self.choice)
             .field("idle", &self.idle)
             .field("linger", &self.linger)
             .field("limit", &self.limit)
             .field("counts", &self.counts)
             .field("isolated", &self.isolated)
-            .field("sees_failures", &self.sees_failures)
-            .field("leaves_last_end", &self.leaves_last_end)
-            .field("untold_end", &self.untold_end.is_some())
+            .field("watch_errors", &self.watch_errors)
+            .field("close_sends_last_fin", &self.close_sends_last_fin)
+            .field("unsent_eof", &self.unsent_eof.is_some())
             .field("observed", &self.observer.is_some())
             .field("held", &self.holder.is_some())
             .field("short_message", &self.short_message)
@@ -295,8 +295,8 @@ mod tests {
 
     #[test]
     fn a_short_message_stays_within_its_limits() {
-        let short = |bytes| Options::new().short_message_bytes(bytes).short_message.bytes();
+        let short = |bytes| RelayOptions::new().short_message_bytes(bytes).short_message.bytes();
         assert_eq!([short(0), short(8 << 10), short(usize::MAX)], [4 << 10, 8 << 10, 64 << 10]);
-        assert_eq!(Options::new().short_message.bytes(), 16 << 10);
+        assert_eq!(RelayOptions::new().short_message.bytes(), 16 << 10);
     }
 }

@@ -28,18 +28,18 @@ const DROPPED_BYTES: usize = 16 << 10;
 ///
 /// ```
 /// use std::time::Duration;
-/// let patience = gush_net::Patience::of(Some(Duration::from_secs(5)));
+/// let patience = gush_net::LingerTimeouts::of(Some(Duration::from_secs(5)));
 /// assert_eq!(patience.unsent(), Duration::from_secs(5));
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct LingerTimeouts {
     /// While the peer acknowledges nothing more.
     unsent: Duration,
     /// Once all is acknowledged, while the peer sends neither bytes nor an end.
     quiet: Duration,
 }
 
-impl Patience {
+impl LingerTimeouts {
     /// So long for the peer to acknowledge something more, and for its own end; without a limit 30 seconds and one.
     #[must_use]
     pub fn of(linger: Option<Duration>) -> Self {
@@ -65,31 +65,31 @@ impl Patience {
 /// Why nobody knows whether everything has arrived.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Unsent {
+pub enum LingerError {
     /// The peer has cut the connection, or the socket cannot be looked at.
     Failed(io::Error),
     /// So many bytes were not acknowledged in time.
     Late(u64),
 }
 
-impl fmt::Display for Unsent {
+impl fmt::Display for LingerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unsent::Failed(io) => {
+            LingerError::Failed(io) => {
                 write!(f, "after the last byte: {io} (it may not have read all bytes)")
             }
-            Unsent::Late(bytes) => {
+            LingerError::Late(bytes) => {
                 write!(f, "{bytes} bytes were not acknowledged in time")
             }
         }
     }
 }
 
-impl std::error::Error for Unsent {
+impl std::error::Error for LingerError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Unsent::Failed(io) => Some(io),
-            Unsent::Late(_) => None,
+            LingerError::Failed(io) => Some(io),
+            LingerError::Late(_) => None,
         }
     }
 }
@@ -119,28 +119,32 @@ impl Conduit {
     /// net/ipv4/tcp.c), so these bytes are read and dropped.
     ///
     /// # Errors
-    /// [`Unsent`], if the peer resets the connection or acknowledges nothing for too long.
+    /// [`LingerError`], if the peer resets the connection or acknowledges nothing for too long.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use gush_net::{Conduit, Patience, Used};
+    /// use gush_net::{Conduit, LingerTimeouts, Used};
     /// let (near, far) = std::os::unix::net::UnixStream::pair()?;
     /// let mut near = Conduit::new(near.into())?;
     /// near.finish()?;
     /// drop(far);
-    /// near.see_off(Used::WRITTEN, Patience::of(None)).await?;
+    /// near.linger(Used::WRITTEN, LingerTimeouts::of(None)).await?;
     /// # Ok(()) }
     /// ```
-    pub async fn see_off(&mut self, used: Used, patience: Patience) -> Result<(), Unsent> {
-        see_off(self, used, patience).await
+    pub async fn linger(
+        &mut self,
+        used: Used,
+        patience: LingerTimeouts,
+    ) -> Result<(), LingerError> {
+        linger(self, used, patience).await
     }
 
-    /// Would [`Conduit::see_off`] answer at once that all has arrived, also where the last end is left to the close
-    /// ([`Options::leave_last_end`](crate::Options::leave_last_end))? Then the conduit is closed now.
+    /// Would [`Conduit::linger`] answer at once that all has arrived, also where the last end is left to the close
+    /// ([`RelayOptions::close_sends_last_fin`](crate::RelayOptions::close_sends_last_fin))? Then the conduit is closed now.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use gush_net::{Conduit, Options, Used, relay};
+    /// use gush_net::{Conduit, RelayOptions, Used, relay};
     /// use std::io::{Read, Write};
     /// let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
     /// let connected = || -> std::io::Result<_> {
@@ -153,11 +157,11 @@ impl Conduit {
     /// server.write_all(b"answer")?;
     /// server.shutdown(std::net::Shutdown::Write)?;
     /// client.shutdown(std::net::Shutdown::Write)?;
-    /// relay(&mut a, &mut b, &Options::new().leave_last_end()).await?;
+    /// relay(&mut a, &mut b, &RelayOptions::new().close_sends_last_fin()).await?;
     /// for end in [a, b] {
     ///     if !end.is_seen_off(Used::BOTH_WAYS) {
     ///         let mut end = end;
-    ///         end.see_off(Used::BOTH_WAYS, gush_net::Patience::of(None)).await?;
+    ///         end.linger(Used::BOTH_WAYS, gush_net::LingerTimeouts::of(None)).await?;
     ///     }
     /// }
     /// let mut answer = String::new();
@@ -221,12 +225,16 @@ impl Conduit {
     }
 }
 
-async fn see_off(end: &mut Conduit, used: Used, patience: Patience) -> Result<(), Unsent> {
+async fn linger(
+    end: &mut Conduit,
+    used: Used,
+    patience: LingerTimeouts,
+) -> Result<(), LingerError> {
     // Nothing was sent there that could fail to arrive.
     if !used.is_written || !end.is_connection() {
         return Ok(());
     }
-    end.say_owed_end().map_err(Unsent::Failed)?;
+    end.say_owed_end().map_err(LingerError::Failed)?;
     let (mut ended, mut left_bytes) = (used.is_read && end.hears_its_peer(), u64::MAX);
     let (mut progress, mut heard, mut pause) = (Instant::now(), Instant::now(), LOOKS[0]);
     loop {
@@ -236,11 +244,11 @@ async fn see_off(end: &mut Conduit, used: Used, patience: Patience) -> Result<()
                 (ended, heard) = (came? == Came::End, Instant::now());
             }
         }
-        let bytes = unsent_bytes(end).map_err(Unsent::Failed)?;
+        let bytes = unsent_bytes(end).map_err(LingerError::Failed)?;
         // A connection that was reset keeps its count of what was not acknowledged (tcp_reset of net/ipv4/tcp_input.c).
         let error = end.stream_socket().filter(|_| bytes > 0).map(sockopt::socket_error);
         if let Some(Ok(Err(errno)) | Err(errno)) = error {
-            return Err(Unsent::Failed(errno.into()));
+            return Err(LingerError::Failed(errno.into()));
         }
         // Any progress renews the patience: a slow peer is not a dead one.
         if bytes < left_bytes {
@@ -260,7 +268,7 @@ async fn see_off(end: &mut Conduit, used: Used, patience: Patience) -> Result<()
             }
             // All has arrived; the peer's last words are read, because unread bytes make close(2) send a reset.
             0 => patience.quiet - heard.elapsed().min(patience.quiet),
-            bytes if waited >= patience.unsent => return Err(Unsent::Late(bytes)),
+            bytes if waited >= patience.unsent => return Err(LingerError::Late(bytes)),
             _ => pause,
         };
         // No event tells of an acknowledgement, so SIOCOUTQ is asked, ever more rarely.
@@ -303,7 +311,7 @@ enum Came {
 }
 
 /// Reads and drops all bytes at hand, and waits for more where there are none.
-fn poll_dropped(end: &mut Conduit, cx: &mut Context<'_>) -> Poll<Result<Came, Unsent>> {
+fn poll_dropped(end: &mut Conduit, cx: &mut Context<'_>) -> Poll<Result<Came, LingerError>> {
     let mut buffer = [0; DROPPED_BYTES];
     let mut came = false;
     // So many pieces, and the timers have their turn.
@@ -316,7 +324,7 @@ fn poll_dropped(end: &mut Conduit, cx: &mut Context<'_>) -> Poll<Result<Came, Un
             Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 return Poll::Ready(Ok(Came::End));
             }
-            Poll::Ready(Err(error)) => return Poll::Ready(Err(Unsent::Failed(error))),
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(LingerError::Failed(error))),
             Poll::Pending if came => break,
             Poll::Pending => return Poll::Pending,
         }

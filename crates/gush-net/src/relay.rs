@@ -10,11 +10,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::coop;
 
 use crate::call::Failure;
-use crate::counts::Way;
+use crate::counts::Direction;
 use crate::drive::{Driver, PassedEnd};
 use crate::ends;
 use crate::error::{End, Ended, Error, Totals};
-use crate::options::Options;
+use crate::options::RelayOptions;
 use crate::sides::{Opened, Sides, Target};
 use crate::silence::Silence;
 use crate::tap::{Failing, Tap};
@@ -31,7 +31,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 ///
 /// # Cancellation
 /// If the future is dropped, bytes that had been taken and not delivered are lost;
-/// [`Counts::in_flight_bytes`](crate::Counts::in_flight_bytes) says how many. To go on later, use a
+/// [`ByteCounts::in_flight_bytes`](crate::ByteCounts::in_flight_bytes) says how many. To go on later, use a
 /// [`Relay`].
 ///
 /// # Errors
@@ -54,7 +54,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// let (mut b, _) = listener.accept().await?;
 ///
 /// let relay = tokio::spawn(async move {
-///     gush_net::relay(&mut a, &mut b, &gush_net::Options::new()).await
+///     gush_net::relay(&mut a, &mut b, &gush_net::RelayOptions::new()).await
 /// });
 /// client.write_all(b"question").await?;
 /// client.shutdown().await?;
@@ -68,7 +68,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// assert_eq!(relay.await??.ended, gush_net::Ended::Closed);
 /// # Ok(()) }
 /// ```
-pub async fn relay<A, B>(a: &mut A, b: &mut B, options: &Options) -> Result<Totals, Error>
+pub async fn relay<A, B>(a: &mut A, b: &mut B, options: &RelayOptions) -> Result<Totals, Error>
 where
     A: AsyncRead + AsyncWrite + Unpin + ?Sized,
     B: AsyncRead + AsyncWrite + Unpin + ?Sized,
@@ -109,7 +109,7 @@ where
     A: AsyncRead + AsyncWrite + Unpin + ?Sized,
     B: AsyncRead + AsyncWrite + Unpin + ?Sized,
 {
-    let mut relay = Relay { waits_after_failure: false, ..Relay::new(&Options::new()) };
+    let mut relay = Relay { waits_after_failure: false, ..Relay::new(&RelayOptions::new()) };
     let totals = relay.run(a, b).await?;
     Ok((totals.forward.bytes, totals.back.bytes))
 }
@@ -127,7 +127,7 @@ where
 ///
 /// let (mut client, mut a) = UnixStream::pair()?;
 /// let (mut b, mut server) = UnixStream::pair()?;
-/// let mut relay = gush_net::Relay::new(&gush_net::Options::new());
+/// let mut relay = gush_net::Relay::new(&gush_net::RelayOptions::new());
 /// client.write_all(b"before").await?;
 /// let cancelled =
 ///     tokio::time::timeout(Duration::from_millis(20), relay.run(&mut a, &mut b)).await;
@@ -144,13 +144,13 @@ where
 /// ```
 #[derive(Debug)]
 pub struct Relay {
-    options: Options,
+    options: RelayOptions,
     forward: Driver,
     back: Driver,
     silence: Silence,
     /// How many directions have ended.
-    ended_ways: u32,
-    failed: Option<(Way, Failure)>,
+    ended_directions: u32,
+    failed: Option<(Direction, Failure)>,
     /// Has a target some time for its last bytes after a failure? That takes a timer, which not every runtime has.
     waits_after_failure: bool,
 }
@@ -168,77 +168,85 @@ where
     A: AsyncRead + AsyncWrite + Unpin + ?Sized,
     B: AsyncRead + AsyncWrite + Unpin + ?Sized,
 {
-    fn has(&self, way: Way) -> bool {
-        match way {
-            Way::Forward => self.a.reads() && self.b.writes(),
-            Way::Back => self.b.reads() && self.a.writes(),
+    fn has(&self, direction: Direction) -> bool {
+        match direction {
+            Direction::Forward => self.a.reads() && self.b.writes(),
+            Direction::Back => self.b.reads() && self.a.writes(),
         }
     }
 
     /// The source and the target of a direction, if both are there.
-    fn sides(&mut self, way: Way) -> Option<Sides<'_, 'a, 'a>> {
-        let (source, target) = match way {
-            Way::Forward => self.a.source().zip(self.b.target()),
-            Way::Back => self.b.source().zip(self.a.target()),
+    fn sides(&mut self, direction: Direction) -> Option<Sides<'_, 'a, 'a>> {
+        let (source, target) = match direction {
+            Direction::Forward => self.a.source().zip(self.b.target()),
+            Direction::Back => self.b.source().zip(self.a.target()),
         }?;
         Some(Sides { source, target })
     }
 
     /// The descriptors of a direction's two sides.
-    fn taps(&self, way: Way) -> (Option<&Tap<'a>>, Option<&Tap<'a>>) {
-        match way {
-            Way::Forward => (self.a.read_tap(), self.b.write_tap()),
-            Way::Back => (self.b.read_tap(), self.a.write_tap()),
+    fn taps(&self, direction: Direction) -> (Option<&Tap<'a>>, Option<&Tap<'a>>) {
+        match direction {
+            Direction::Forward => (self.a.read_tap(), self.b.write_tap()),
+            Direction::Back => (self.b.read_tap(), self.a.write_tap()),
         }
     }
 
     /// Tells when a side of a direction has failed while that side is neither read nor written.
-    fn failing(&self, way: Way, side: Side) -> Option<Failing<'a>> {
-        match (way, side) {
-            (Way::Forward, Side::Source) | (Way::Back, Side::Target) => self.a.failing(side),
-            (Way::Back, Side::Source) | (Way::Forward, Side::Target) => self.b.failing(side),
+    fn failing(&self, direction: Direction, side: Side) -> Option<Failing<'a>> {
+        match (direction, side) {
+            (Direction::Forward, Side::Source) | (Direction::Back, Side::Target) => {
+                self.a.failing(side)
+            }
+            (Direction::Back, Side::Source) | (Direction::Forward, Side::Target) => {
+                self.b.failing(side)
+            }
         }
     }
 
     /// Takes the pending error of a side of a direction, if there is one.
-    fn take_error(&self, way: Way, side: Side) -> Option<Errno> {
-        match (way, side) {
-            (Way::Forward, Side::Source) | (Way::Back, Side::Target) => self.a.take_error(side),
-            (Way::Back, Side::Source) | (Way::Forward, Side::Target) => self.b.take_error(side),
+    fn take_error(&self, direction: Direction, side: Side) -> Option<Errno> {
+        match (direction, side) {
+            (Direction::Forward, Side::Source) | (Direction::Back, Side::Target) => {
+                self.a.take_error(side)
+            }
+            (Direction::Back, Side::Source) | (Direction::Forward, Side::Target) => {
+                self.b.take_error(side)
+            }
         }
     }
 
     /// Are there bytes at a direction's source that nobody has taken yet?
-    fn has_more(&self, way: Way) -> bool {
-        self.has(way)
-            && match way {
-                Way::Forward => self.a.has_more(),
-                Way::Back => self.b.has_more(),
+    fn has_more(&self, direction: Direction) -> bool {
+        self.has(direction)
+            && match direction {
+                Direction::Forward => self.a.has_more(),
+                Direction::Back => self.b.has_more(),
             }
     }
 
     /// May a read from a direction's source wait although the source has an error?
-    fn misses_errors(&self, way: Way) -> bool {
-        match way {
-            Way::Forward => self.a.misses_errors(),
-            Way::Back => self.b.misses_errors(),
+    fn misses_errors(&self, direction: Direction) -> bool {
+        match direction {
+            Direction::Forward => self.a.misses_errors(),
+            Direction::Back => self.b.misses_errors(),
         }
     }
 
     /// Does the opposite direction read what a direction's target sends?
-    fn reads_the_target_of(&self, way: Way) -> bool {
-        self.has(way.opposite())
-            && match way {
-                Way::Forward => self.b.hears_its_peer(),
-                Way::Back => self.a.hears_its_peer(),
+    fn reads_the_target_of(&self, direction: Direction) -> bool {
+        self.has(direction.opposite())
+            && match direction {
+                Direction::Forward => self.b.hears_its_peer(),
+                Direction::Back => self.a.hears_its_peer(),
             }
     }
 
     /// At most so many bytes have come to a direction's source.
-    fn received_bytes(&self, way: Way) -> u64 {
-        match way {
-            Way::Forward => self.a.received_bytes(),
-            Way::Back => self.b.received_bytes(),
+    fn received_bytes(&self, direction: Direction) -> u64 {
+        match direction {
+            Direction::Forward => self.a.received_bytes(),
+            Direction::Back => self.b.received_bytes(),
         }
     }
 }
@@ -246,13 +254,13 @@ where
 impl Relay {
     /// A relay that has moved nothing yet.
     #[must_use]
-    pub fn new(options: &Options) -> Self {
+    pub fn new(options: &RelayOptions) -> Self {
         Self {
             options: options.clone(),
-            forward: Driver::new(Way::Forward, options),
-            back: Driver::new(Way::Back, options),
+            forward: Driver::new(Direction::Forward, options),
+            back: Driver::new(Direction::Back, options),
             silence: Silence::default(),
-            ended_ways: 0,
+            ended_directions: 0,
             failed: None,
             waits_after_failure: true,
         }
@@ -280,8 +288,8 @@ impl Relay {
 
     /// Ends one direction, though the source may go on and the target is told of no end; for a target known to
     /// read no more.
-    pub fn abandon(&mut self, way: Way) {
-        self.driver(way).abandon();
+    pub fn abandon(&mut self, direction: Direction) {
+        self.driver(direction).abandon();
     }
 
     /// Ends one direction as if the source had ended: the bytes taken so far are delivered, and the end is passed on. For a
@@ -289,43 +297,47 @@ impl Relay {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use gush_net::{Options, Relay, Way};
+    /// use gush_net::{RelayOptions, Relay, Direction};
     /// use tokio::io::AsyncReadExt;
     /// let (_silent, mut a) = tokio::net::UnixStream::pair()?;
     /// let (mut b, mut server) = tokio::io::duplex(64);
-    /// let mut relay = Relay::new(&Options::new());
-    /// relay.end(Way::Forward);
+    /// let mut relay = Relay::new(&RelayOptions::new());
+    /// relay.end(Direction::Forward);
     /// let relayed = tokio::spawn(async move { relay.run(&mut a, &mut b).await });
     /// assert_eq!(server.read(&mut [0; 8]).await?, 0);
     /// drop(server);
     /// relayed.await??;
     /// # Ok(()) }
     /// ```
-    pub fn end(&mut self, way: Way) {
-        self.driver(way).end();
+    pub fn end(&mut self, direction: Direction) {
+        self.driver(direction).end();
     }
 
     /// Passes the end of one direction on only once `proof` has come true; else the relay fails.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
-    /// use gush_net::{Options, Relay, Way};
+    /// use gush_net::{RelayOptions, Relay, Direction};
     /// let (mut a, client) = tokio::net::UnixStream::pair()?;
     /// let (mut b, _server) = tokio::net::UnixStream::pair()?;
-    /// let mut relay = Relay::new(&Options::new());
-    /// relay.prove_end(Way::Forward, async { false }); // such as a program that exits with 1
+    /// let mut relay = Relay::new(&RelayOptions::new());
+    /// relay.verify_eof(Direction::Forward, async { false }); // such as a program that exits with 1
     /// drop(client);
     /// assert!(relay.run(&mut a, &mut b).await.is_err());
     /// # Ok(()) }
     /// ```
-    pub fn prove_end(&mut self, way: Way, proof: impl Future<Output = bool> + Send + 'static) {
-        self.driver(way).prove_end(proof);
+    pub fn verify_eof(
+        &mut self,
+        direction: Direction,
+        proof: impl Future<Output = bool> + Send + 'static,
+    ) {
+        self.driver(direction).verify_eof(proof);
     }
 
-    fn driver(&mut self, way: Way) -> &mut Driver {
-        match way {
-            Way::Forward => &mut self.forward,
-            Way::Back => &mut self.back,
+    fn driver(&mut self, direction: Direction) -> &mut Driver {
+        match direction {
+            Direction::Forward => &mut self.forward,
+            Direction::Back => &mut self.back,
         }
     }
 
@@ -342,20 +354,20 @@ impl Relay {
         self.forward.begin_poll();
         self.back.begin_poll();
         let had_failed = self.failed.is_some();
-        let forward = self.poll_flow(Way::Forward, cx, ends);
-        let back = self.poll_flow(Way::Back, cx, ends);
+        let forward = self.poll_flow(Direction::Forward, cx, ends);
+        let back = self.poll_flow(Direction::Back, cx, ends);
         // Both were polled, so that neither direction waits for the other's turn.
         if forward.is_ready() && back.is_ready() {
             return Poll::Ready(self.result(Ended::Closed, |_| false));
         }
-        if self.options.sees_failures {
+        if self.options.watch_errors {
             self.poll_failing(cx, ends);
         }
         // What came before the failure goes out; without a bound a peer that goes on talking would keep the relay for ever.
         if let Some((failed, _)) = self.failed {
-            self.bound(failed.opposite(), |way| ends.received_bytes(way));
+            self.bound(failed.opposite(), |direction| ends.received_bytes(direction));
             if !self.waits_after_failure {
-                let other = if failed == Way::Forward { back } else { forward };
+                let other = if failed == Direction::Forward { back } else { forward };
                 // Without a turn left even bytes at hand have to wait, and the task is woken for another. A flush may never end.
                 let has_turn = coop::has_budget_remaining();
                 let driver = self.driver(failed.opposite());
@@ -368,15 +380,15 @@ impl Relay {
                 };
             }
         }
-        let ended_ways = u32::from(self.forward.is_done()) + u32::from(self.back.is_done());
+        let ended_directions = u32::from(self.forward.is_done()) + u32::from(self.back.is_done());
         // The silence before an end is no silence after it, and our own pauses are none of the ends'.
-        if std::mem::replace(&mut self.ended_ways, ended_ways) != ended_ways
+        if std::mem::replace(&mut self.ended_directions, ended_directions) != ended_directions
             || self.forward.is_throttled()
             || self.back.is_throttled()
         {
             self.silence.restart();
         }
-        let one_ended = ended_ways > 0;
+        let one_ended = ended_directions > 0;
         let (limit, ended) = match (self.options.idle, self.options.linger) {
             // Last words have a time of their own: the user's idle limit may be hours, or none.
             _ if self.failed.is_some() => (Some(LAST_WORDS), Ended::Closed),
@@ -389,13 +401,13 @@ impl Relay {
         let activity = self.forward.activity() + self.back.activity();
         self.silence
             .poll(cx, activity, limit, || [ends.b.untaken_bytes(), ends.a.untaken_bytes()])
-            .map(|()| self.result(ended, |way| ends.has_more(way)))
+            .map(|()| self.result(ended, |direction| ends.has_more(direction)))
     }
 
     /// Ready when nothing more will go this way.
     fn poll_flow<A, B>(
         &mut self,
-        way: Way,
+        direction: Direction,
         cx: &mut Context<'_>,
         ends: &mut Ends<'_, A, B>,
     ) -> Poll<()>
@@ -403,15 +415,15 @@ impl Relay {
         A: AsyncRead + AsyncWrite + Unpin + ?Sized,
         B: AsyncRead + AsyncWrite + Unpin + ?Sized,
     {
-        let end = self.passed_end(way, ends);
-        let Some(mut sides) = ends.sides(way) else { return Poll::Ready(()) };
+        let end = self.passed_end(direction, ends);
+        let Some(mut sides) = ends.sides(direction) else { return Poll::Ready(()) };
         // Nothing more is taken, but a stream's own buffer may hold bytes that count as delivered.
-        if self.gives_up(way) {
-            return self.poll_last_flush(way, cx, &mut sides.target);
+        if self.gives_up(direction) {
+            return self.poll_last_flush(direction, cx, &mut sides.target);
         }
-        let flow = match way {
-            Way::Forward => &mut self.forward,
-            Way::Back => &mut self.back,
+        let flow = match direction {
+            Direction::Forward => &mut self.forward,
+            Direction::Back => &mut self.back,
         };
         if flow.is_done() {
             return Poll::Ready(());
@@ -419,8 +431,8 @@ impl Relay {
         match flow.poll(cx, &mut sides, &self.options, end) {
             Poll::Ready(Ok(())) => Poll::Ready(()),
             Poll::Ready(Err(failure)) => {
-                self.fail(cx, way, failure);
-                self.poll_last_flush(way, cx, &mut sides.target)
+                self.fail(cx, direction, failure);
+                self.poll_last_flush(direction, cx, &mut sides.target)
             }
             // The task has had its turn: a stream of tokio then says "not now", even with bytes at hand.
             Poll::Pending if self.failed.is_some() && !coop::has_budget_remaining() => {
@@ -436,7 +448,7 @@ impl Relay {
         }
     }
 
-    fn passed_end<A, B>(&self, way: Way, ends: &Ends<'_, A, B>) -> PassedEnd
+    fn passed_end<A, B>(&self, direction: Direction, ends: &Ends<'_, A, B>) -> PassedEnd
     where
         A: AsyncRead + AsyncWrite + Unpin + ?Sized,
         B: AsyncRead + AsyncWrite + Unpin + ?Sized,
@@ -446,14 +458,14 @@ impl Relay {
         if self.failed.is_some() {
             return PassedEnd::Not;
         }
-        let opposite = match way {
-            Way::Forward => &self.back,
-            Way::Back => &self.forward,
+        let opposite = match direction {
+            Direction::Forward => &self.back,
+            Direction::Back => &self.forward,
         };
         // Unread bytes would make close(2) send a reset: the target itself must have told of its end.
-        let closes = self.options.leaves_last_end
+        let closes = self.options.close_sends_last_fin
             && opposite.is_done_properly()
-            && ends.reads_the_target_of(way);
+            && ends.reads_the_target_of(direction);
         if closes { PassedEnd::LeftToClose } else { PassedEnd::Told }
     }
 
@@ -461,13 +473,15 @@ impl Relay {
     /// target is not the side that failed.
     fn poll_last_flush(
         &mut self,
-        way: Way,
+        direction: Direction,
         cx: &mut Context<'_>,
         target: &mut Target<'_, '_>,
     ) -> Poll<()> {
         match &self.failed {
-            Some((failed, failure)) if *failed == way && failure.side() != Some(Side::Target) => {
-                self.driver(way).poll_flush(cx, target)
+            Some((failed, failure))
+                if *failed == direction && failure.side() != Some(Side::Target) =>
+            {
+                self.driver(direction).poll_flush(cx, target)
             }
             _ => Poll::Ready(()),
         }
@@ -480,40 +494,40 @@ impl Relay {
         A: AsyncRead + AsyncWrite + Unpin + ?Sized,
         B: AsyncRead + AsyncWrite + Unpin + ?Sized,
     {
-        for way in Way::ALL {
+        for direction in Direction::ALL {
             // A direction that moves meets errors by its own calls; only one that waits can miss them.
-            if self.failed.is_some() || !self.driver(way).waits_for_source() {
+            if self.failed.is_some() || !self.driver(direction).waits_for_source() {
                 continue;
             }
-            let opposite_goes_on = !self.driver(way.opposite()).is_done();
-            let target_is_read = opposite_goes_on && ends.reads_the_target_of(way);
+            let opposite_goes_on = !self.driver(direction.opposite()).is_done();
+            let target_is_read = opposite_goes_on && ends.reads_the_target_of(direction);
             for side in [Side::Source, Side::Target] {
                 let at = usize::from(side == Side::Target);
                 let watched = match side {
                     // A read of a stream socket tells its error; datagrams and changed ends may not.
-                    Side::Source => ends.misses_errors(way),
+                    Side::Source => ends.misses_errors(direction),
                     Side::Target => !target_is_read,
                 };
                 // Kept between polls: a registration made anew each time would forget its waker.
-                if watched && ends.failing[way as usize][at].is_none() {
-                    ends.failing[way as usize][at] = ends.failing(way, side);
+                if watched && ends.failing[direction as usize][at].is_none() {
+                    ends.failing[direction as usize][at] = ends.failing(direction, side);
                 }
-                let slot = &mut ends.failing[way as usize][at];
+                let slot = &mut ends.failing[direction as usize][at];
                 let Some(failing) = slot.as_mut().filter(|_| watched) else { continue };
                 if failing.as_mut().poll(cx).is_pending() {
                     continue;
                 }
                 *slot = None;
                 // Bytes that have come already are moved first, and meet the error by themselves.
-                let source = ends.taps(way).0;
+                let source = ends.taps(direction).0;
                 if side == Side::Target && source.is_some_and(Tap::is_readable) {
                     continue;
                 }
-                match ends.take_error(way, side) {
+                match ends.take_error(direction, side) {
                     Some(errno) => {
                         self.fail(
                             cx,
-                            way,
+                            direction,
                             Failure::Call("getsockopt(SO_ERROR)", side, errno.into()),
                         );
                     }
@@ -524,9 +538,9 @@ impl Relay {
         }
     }
 
-    fn fail(&mut self, cx: &mut Context<'_>, way: Way, failure: Failure) {
+    fn fail(&mut self, cx: &mut Context<'_>, direction: Direction, failure: Failure) {
         // The first failure is told; the second is mostly its consequence.
-        self.failed.get_or_insert((way, failure));
+        self.failed.get_or_insert((direction, failure));
         self.silence.restart();
         // The other direction is looked at once more, and gives up or has its last words.
         cx.waker().wake_by_ref();
@@ -534,41 +548,45 @@ impl Relay {
 
     /// Lets a direction take the bytes that the source has received by now, and no more. The readiness may be older, and
     /// a poll may have ended early for the sake of others or of the rate: so the kernel is asked.
-    fn bound(&mut self, way: Way, received_bytes: impl FnOnce(Way) -> u64) {
-        let driver = self.driver(way);
+    fn bound(&mut self, direction: Direction, received_bytes: impl FnOnce(Direction) -> u64) {
+        let driver = self.driver(direction);
         // Bounded once: bytes that come after the failure are not counted in again.
         if !driver.is_bounded() {
-            driver.take_at_most(received_bytes(way));
+            driver.take_at_most(received_bytes(direction));
         }
     }
 
     /// Has this direction failed, or has the other, on the end that this one writes to?
-    fn gives_up(&self, way: Way) -> bool {
+    fn gives_up(&self, direction: Direction) -> bool {
         match &self.failed {
             None => false,
             // A target that failed reads no more, and may still have sent bytes that the other end wants.
-            Some((failed, failure)) => *failed == way || failure.side() != Some(Side::Target),
+            Some((failed, failure)) => *failed == direction || failure.side() != Some(Side::Target),
         }
     }
 
     /// `has_more` says whether a direction's source has bytes that nobody has taken: where a method holds nothing in flight,
     /// bytes that are stuck are there.
-    fn result(&mut self, ended: Ended, has_more: impl Fn(Way) -> bool) -> Result<Totals, Error> {
+    fn result(
+        &mut self,
+        ended: Ended,
+        has_more: impl Fn(Direction) -> bool,
+    ) -> Result<Totals, Error> {
         let (forward, back) = (self.forward.passed(), self.back.passed());
-        let is_stuck = |way: &Way| {
-            let (driver, passed) = match way {
-                Way::Forward => (&self.forward, &forward),
-                Way::Back => (&self.back, &back),
+        let is_stuck = |direction: &Direction| {
+            let (driver, passed) = match direction {
+                Direction::Forward => (&self.forward, &forward),
+                Direction::Back => (&self.back, &back),
             };
             let has_some = passed.in_flight_bytes > 0 || driver.is_unflushed();
-            !driver.is_done() && (has_some || has_more(*way))
+            !driver.is_done() && (has_some || has_more(*direction))
         };
-        let stuck = ended != Ended::Closed && Way::ALL.iter().any(is_stuck);
+        let stuck = ended != Ended::Closed && Direction::ALL.iter().any(is_stuck);
         // A later run gives up no direction but the abandoned ones.
         self.forward.take_all();
         self.back.take_all();
         match self.failed.take() {
-            Some((way, failure)) => Err(failure.into_error(way).after(forward, back)),
+            Some((direction, failure)) => Err(failure.into_error(direction).after(forward, back)),
             None => Ok(Totals { forward, back, ended, stuck }),
         }
     }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Peer, Wire, pair, run, spawn_relay};
-use gush_net::{Conduit, Options, relay};
+use gush_net::{Conduit, RelayOptions, relay};
 use gush_test::forked;
 
 const LEN: usize = 4 << 20;
@@ -32,7 +32,7 @@ fn read_all(mut server: Peer, byte: u8) -> (usize, usize) {
 fn relayed(near: Peer, far: Peer) -> u64 {
     run(async {
         let [mut near, mut far] = [near, far].map(|end| Conduit::new(end.into()).expect("an end"));
-        relay(&mut near, &mut far, &Options::new()).await.expect("both ends").forward.bytes
+        relay(&mut near, &mut far, &RelayOptions::new()).await.expect("both ends").forward.bytes
     })
 }
 
@@ -56,7 +56,7 @@ fn a_relay_after_fork_delivers_no_byte_of_the_other_process() {
 
     let ((own_client, near), (far, own_server)) = (pair(Wire::Unix), pair(Wire::Unix));
     own_server.finish();
-    let relay = spawn_relay(near.into(), far.into(), Options::new());
+    let relay = spawn_relay(near.into(), far.into(), RelayOptions::new());
     let own_writer = write_all(own_client, b'p');
     assert_eq!(read_all(own_server, b'p'), (LEN, LEN), "the parent's bytes");
     relay.join().expect("no panic").expect("both ends");

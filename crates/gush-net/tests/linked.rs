@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::process::Command;
 
 use common::{Wire, numbered, pair, run, skipped};
-use gush_net::{Conduit, Options, relay};
+use gush_net::{Conduit, RelayOptions, relay};
 use rustix::stdio;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -50,7 +50,7 @@ async fn relays() {
         let (mut client, mut server) = (end(client), end(server));
         let mut near = if memory { Conduit::of_stream(end(near)) } else { end(near) };
         let mut far = end(far);
-        let options = Options::new();
+        let options = RelayOptions::new();
         let talk = async {
             client.write_all(numbered(0, 300_000)).await.expect("room");
             server.read_exact(&mut vec![0; 300_000]).await.expect("all");
@@ -65,7 +65,7 @@ async fn relays() {
     let mut near = Conduit::new(near.into()).expect("an end");
     let file = tempfile::tempfile().expect("a file");
     file.set_len(10_000).expect("a file system");
-    gush_net::send_file(&file, .., &mut near, &Options::new()).await.expect("room");
+    gush_net::send_file(&file, .., &mut near, &RelayOptions::new()).await.expect("room");
 }
 
 #[test]

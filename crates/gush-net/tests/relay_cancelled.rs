@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use common::{Wire, numbered, pair};
 use gush::pipe::Pool;
 use gush::{Choice, Errno, MethodName, Rate};
-use gush_net::{Conduit, Counts, Error, Options, Relay, Totals, Way};
+use gush_net::{ByteCounts, Conduit, Direction, Error, Relay, RelayOptions, Totals};
 use halting::Halting;
 use rustix::fs::{OFlags, SeekFrom};
 use rustix::net::Shutdown;
@@ -191,21 +191,21 @@ impl Kept {
     }
 }
 
-fn options(choice: Choice) -> Options {
-    Options::new().method(choice).counting(Arc::default())
+fn options(choice: Choice) -> RelayOptions {
+    RelayOptions::new().method(choice).counting(Arc::default())
 }
 
-fn delivered(counts: &Counts, way: Way) -> usize {
+fn delivered(counts: &ByteCounts, way: Direction) -> usize {
     usize::try_from(counts.delivered_bytes(way)).expect("few")
 }
 
-fn in_flight(counts: &Counts, way: Way) -> usize {
+fn in_flight(counts: &ByteCounts, way: Direction) -> usize {
     usize::try_from(counts.in_flight_bytes(way)).expect("few")
 }
 
 /// Drops the future of a run at its poll number `at`, and goes on with the same relay, at each poll or once.
 /// Answers whether the future was dropped at all.
-fn goes_on(kinds: [Kind; 2], options: &Options, at: usize, again: bool) -> bool {
+fn goes_on(kinds: [Kind; 2], options: &RelayOptions, at: usize, again: bool) -> bool {
     let ((mut a, _, client), (mut b, _, server)) = (end(kinds[0], CLIENT), end(kinds[1], SERVER));
     let (cuts, totals, peers) = on_a_thread_of_its_own(async {
         let talking = tokio::spawn(talk([client, server], Arc::default()));
@@ -226,7 +226,7 @@ fn goes_on(kinds: [Kind; 2], options: &Options, at: usize, again: bool) -> bool 
     let [client, server] = peers;
     assert!(server.arrived == client.sent, "{name}: forward {} bytes", server.arrived.len());
     assert!(client.arrived == server.sent, "{name}: back {} bytes", client.arrived.len());
-    for (way, sent) in Way::ALL.into_iter().zip([&client.sent, &server.sent]) {
+    for (way, sent) in Direction::ALL.into_iter().zip([&client.sent, &server.sent]) {
         assert_eq!(delivered(&options.counts(), way), sent.len(), "{name}: {way}");
         assert_eq!(in_flight(&options.counts(), way), 0, "{name}: {way}");
     }
@@ -270,7 +270,8 @@ fn gives_up(kinds: [Kind; 2], choice: Choice, at: usize) -> Option<usize> {
     let [client, server] = peers;
     let counts = options.counts();
     let name = |way| format!("{kinds:?}, {choice}, given up at poll {at}, {way}");
-    let both = [(Way::Forward, &client.sent, &near_a), (Way::Back, &server.sent, &near_b)];
+    let both =
+        [(Direction::Forward, &client.sent, &near_a), (Direction::Back, &server.sent, &near_b)];
     for (way, sent, near) in both {
         // Bytes in flight are lost with the future; behind them the source must go on.
         let taken = delivered(&counts, way) + in_flight(&counts, way);
@@ -278,14 +279,14 @@ fn gives_up(kinds: [Kind; 2], choice: Choice, at: usize) -> Option<usize> {
         comes(near, &mut Vec::new(), &sent[taken..], &name(way));
     }
     for (way, sent, reader) in
-        [(Way::Forward, &client.sent, &server), (Way::Back, &server.sent, &client)]
+        [(Direction::Forward, &client.sent, &server), (Direction::Back, &server.sent, &client)]
     {
         let expected = &sent[..delivered(&counts, way)];
         comes(&reader.read, &mut reader.arrived.clone(), expected, &name(way));
     }
     drop((a, b, near_a, near_b, client, server));
-    assert_eq!(Kept::now().0, kept.0, "{}: descriptors", name(Way::Forward));
-    let lost = Way::ALL.map(|way| in_flight(&counts, way)).iter().sum();
+    assert_eq!(Kept::now().0, kept.0, "{}: descriptors", name(Direction::Forward));
+    let lost = Direction::ALL.map(|way| in_flight(&counts, way)).iter().sum();
     ended.is_none().then_some(lost)
 }
 
@@ -328,8 +329,8 @@ fn gives_up_one_way(face: OneWay, kind: Kind, at: usize) -> bool {
     let [client, mut server] = peers;
     let counts = options.counts();
     let (done, taken) = (
-        delivered(&counts, Way::Forward),
-        in_flight(&counts, Way::Forward) + delivered(&counts, Way::Forward),
+        delivered(&counts, Direction::Forward),
+        in_flight(&counts, Direction::Forward) + delivered(&counts, Direction::Forward),
     );
     let sent = if face == OneWay::SendFile { content } else { &client.sent };
     assert!(taken <= sent.len(), "{name}: {taken} of {} taken", sent.len());
@@ -467,8 +468,8 @@ fn what_goes_one_way_and_is_given_up_at_any_poll_has_counted_every_byte() {
 fn a_relay_with_limits_goes_on_in_another_runtime() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let rate = gush_net::gush::Rate::bytes_per_second(100_000).unwrap();
-    let idle = Options::new().idle(Duration::from_secs(60));
-    for (name, options) in [("idle", idle), ("rate", Options::new().limit(rate))] {
+    let idle = RelayOptions::new().idle(Duration::from_secs(60));
+    for (name, options) in [("idle", idle), ("rate", RelayOptions::new().limit(rate))] {
         let (mut client, near) = UnixStream::pair().unwrap();
         let (far, mut server) = UnixStream::pair().unwrap();
         let mut a = Conduit::new(near.into()).unwrap();

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use common::{Bridge, Wire, read_numbered, settled, skipped, write_numbered};
 use gush::pipe::{Pipe, Pool};
-use gush_net::{Options, Way};
+use gush_net::{Direction, RelayOptions};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Runs one of the tests below, which are ignored in this process, in a separate process.
@@ -55,7 +55,7 @@ fn alone_relays_leave_no_descriptor_behind() {
     }
     let one_of_each = || {
         for wire in [Wire::Tcp, Wire::Unix] {
-            let bridge = Bridge::new(wire, wire, Options::new());
+            let bridge = Bridge::new(wire, wire, RelayOptions::new());
             let (mut client, mut server) = (bridge.client, bridge.server);
             let writer = std::thread::spawn(move || {
                 write_numbered(&mut client, 300_000).unwrap();
@@ -68,7 +68,7 @@ fn alone_relays_leave_no_descriptor_behind() {
             bridge.relay.join().unwrap().expect("no failure");
         }
         // A failure with bytes in flight.
-        let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new());
+        let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, RelayOptions::new());
         let server = bridge.server;
         let reader = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(5));
@@ -78,7 +78,7 @@ fn alone_relays_leave_no_descriptor_behind() {
         reader.join().unwrap();
         assert!(bridge.relay.join().unwrap().is_err());
         // An end by silence.
-        let idle = Options::new().idle(Duration::from_millis(5));
+        let idle = RelayOptions::new().idle(Duration::from_millis(5));
         Bridge::new(Wire::Tcp, Wire::Unix, idle).relay.join().unwrap().expect("no failure");
     };
     // The first rounds fill pools and start threads, which stay.
@@ -129,19 +129,19 @@ fn alone_an_idle_relay_sleeps() {
         return;
     }
     // With a limit, since a timer that ticks would wake a relay too.
-    let long = Options::new().idle(Duration::from_secs(3600));
+    let long = RelayOptions::new().idle(Duration::from_secs(3600));
     let mut quiet = Bridge::new(Wire::Tcp, Wire::Unix, long);
     // Half closed: one direction has ended, the other is silent.
-    let half_closed = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new());
+    let half_closed = Bridge::new(Wire::Tcp, Wire::Tcp, RelayOptions::new());
     half_closed.client.finish();
     // Stuck: its reader does not read.
-    let mut stuck = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new());
+    let mut stuck = Bridge::new(Wire::Tcp, Wire::Tcp, RelayOptions::new());
     let writer = std::thread::spawn(move || {
         let _reset = stuck.client.write_all(&vec![7; 64 << 20]);
     });
     quiet.client.write_all(b"hello").unwrap();
     quiet.server.read_exact(&mut [0; 5]).unwrap();
-    settled(&stuck.counts, Way::Forward);
+    settled(&stuck.counts, Direction::Forward);
 
     // On a busy machine the kernel's buffers of the stuck one fill for a while: silence comes some time.
     let is_quiet = gush_test::comes_to_rest([10, 5], || [sleeps(), ticks()]);
@@ -188,7 +188,7 @@ fn alone_a_user_without_pipes_relays_all_the_same() {
     }
 
     let bridges: Vec<_> =
-        (0..8).map(|_| Bridge::new(Wire::Tcp, Wire::Tcp, Options::new())).collect();
+        (0..8).map(|_| Bridge::new(Wire::Tcp, Wire::Tcp, RelayOptions::new())).collect();
     let players: Vec<_> = bridges
         .into_iter()
         .map(|mut bridge| {
@@ -258,7 +258,7 @@ fn alone_a_copy_that_waits_for_either_end_sleeps_whatever_the_ends_are() {
                     }
                     _ => ends(to),
                 };
-                let options = Options::new();
+                let options = RelayOptions::new();
                 if is_stuck {
                     // More than the target holds, and nobody reads: it waits for its target.
                     stuck.push(options.counts());
@@ -275,7 +275,7 @@ fn alone_a_copy_that_waits_for_either_end_sleeps_whatever_the_ends_are() {
         }
     }
     // Until nothing moves any more: two looks at the counts, some time apart, that are the same.
-    let moved = || stuck.iter().map(|counts| counts.delivered_bytes(Way::Forward)).collect();
+    let moved = || stuck.iter().map(|counts| counts.delivered_bytes(Direction::Forward)).collect();
     let mut before: Vec<u64> = Vec::new();
     while before.is_empty() || before.contains(&0) || before != moved() {
         before = moved();

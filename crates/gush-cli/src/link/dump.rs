@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gush_link::Observe;
-use gush_net::Way;
+use gush_net::Direction;
 use jiff::Zoned;
 
 use super::messages::Messages;
@@ -45,10 +45,10 @@ pub fn observe(text: bool, hexadecimal: bool, messages: &Messages) -> Option<Obs
     }))
 }
 
-fn head(way: Way, now: &Zoned, from: u64, length_bytes: u64) -> String {
+fn head(way: Direction, now: &Zoned, from: u64, length_bytes: u64) -> String {
     let sign = match way {
-        Way::Forward => '>',
-        Way::Back => '<',
+        Direction::Forward => '>',
+        Direction::Back => '<',
     };
     let time = now.strftime("%Y/%m/%d %H:%M:%S.%6f");
     // socat counts the last byte, not the one behind it.
@@ -149,8 +149,8 @@ mod tests {
     fn a_head_has_the_direction_the_time_and_the_offsets() {
         let at: Zoned = "2026-11-22T11:41:49.728236123+00:00[UTC]".parse().expect("a time");
         let line = "> 2026/11/22 11:41:49.728236  length=19 from=5 to=23\n";
-        assert_eq!(head(Way::Forward, &at, 5, 19), line);
-        assert!(head(Way::Back, &at, 0, 1).starts_with("< 2026"));
+        assert_eq!(head(Direction::Forward, &at, 5, 19), line);
+        assert!(head(Direction::Back, &at, 0, 1).starts_with("< 2026"));
     }
 
     #[test]

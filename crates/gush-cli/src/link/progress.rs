@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gush_link::Ledger;
-use gush_net::Way;
+use gush_net::Direction;
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressStyle};
 
 use super::options::When;
@@ -92,7 +92,7 @@ impl Meter {
         // Two looks at nearly the same moment must not give an infinite rate.
         let seconds = self.looked.elapsed().as_secs_f64().max(1e-3);
         self.looked = Instant::now();
-        let bytes = Way::ALL.map(|way| ledger.delivered_bytes(way));
+        let bytes = Direction::ALL.map(|way| ledger.delivered_bytes(way));
         let rate = |way: usize| {
             let new = bytes[way].saturating_sub(self.seen_bytes[way]);
             HumanBytes((new as f64 / seconds) as u64)
@@ -112,7 +112,7 @@ impl Meter {
     }
 
     fn total(&self, ledger: &Ledger) -> String {
-        let [forward, back] = Way::ALL.map(|way| HumanBytes(ledger.delivered_bytes(way)));
+        let [forward, back] = Direction::ALL.map(|way| HumanBytes(ledger.delivered_bytes(way)));
         let seconds = self.began.elapsed().as_secs_f64();
         format!("{forward} forward, {back} back, {} in all, {seconds:.3} s", ledger.connections())
     }

@@ -15,7 +15,7 @@ mod verify;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gush_net::{Conduit, Patience, Used};
+use gush_net::{Conduit, LingerTimeouts, Used};
 use rustls::ServerConfig;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use tracing::debug;
@@ -80,7 +80,7 @@ impl Tls {
 async fn part(mut socket: Conduit) {
     if socket.finish().is_ok() {
         // The peer knows, or it does not: the handshake has failed either way.
-        let _ = socket.see_off(Used::WRITTEN, Patience::of(Some(LAST_WORD))).await;
+        let _ = socket.linger(Used::WRITTEN, LingerTimeouts::of(Some(LAST_WORD))).await;
     }
 }
 

@@ -7,7 +7,7 @@
 use std::convert::Infallible;
 use std::error::Error;
 
-use gush_net::{Options, Totals, relay};
+use gush_net::{RelayOptions, Totals, relay};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -66,7 +66,7 @@ fn refusal(status: StatusCode, why: &str) -> Response<String> {
 
 /// Relays between a connection that hyper has handed over and a server.
 async fn tunnel(client: Upgraded, server: &mut TcpStream) -> Ended {
-    let options = Options::new();
+    let options = RelayOptions::new();
     match client.downcast::<TokioIo<TcpStream>>() {
         Ok(parts) => {
             server.write_all(&parts.read_buf).await?;

@@ -32,7 +32,7 @@ use crate::tap::Tap;
 /// server.shutdown(std::net::Shutdown::Write)?;
 ///
 /// let (mut a, mut b) = (gush_net::Conduit::new(a.into())?, gush_net::Conduit::new(b.into())?);
-/// let totals = gush_net::relay(&mut a, &mut b, &gush_net::Options::new()).await?;
+/// let totals = gush_net::relay(&mut a, &mut b, &gush_net::RelayOptions::new()).await?;
 /// assert_eq!((totals.forward.bytes, totals.back.bytes), (4, 4));
 ///
 /// let mut arrived = [0; 4];
@@ -80,7 +80,7 @@ impl Conduit {
     /// drop(far);
     /// let mut near = gush_net::Conduit::of_stream_socket(near.into());
     /// let mut null = gush_net::Conduit::new(std::fs::File::create("/dev/null")?.into())?;
-    /// let totals = gush_net::relay_one_way(&mut near, &mut null, &gush_net::Options::new()).await?;
+    /// let totals = gush_net::relay_one_way(&mut near, &mut null, &gush_net::RelayOptions::new()).await?;
     /// assert_eq!(totals.forward.bytes, 0);
     /// # Ok(()) }
     /// ```
@@ -104,7 +104,7 @@ impl Conduit {
     /// near.set_nonblocking(true)?;
     /// let mut near = gush_net::Conduit::of_accepted_tcp(near.into());
     /// let mut null = gush_net::Conduit::new(std::fs::File::create("/dev/null")?.into())?;
-    /// let totals = gush_net::relay_one_way(&mut near, &mut null, &gush_net::Options::new()).await?;
+    /// let totals = gush_net::relay_one_way(&mut near, &mut null, &gush_net::RelayOptions::new()).await?;
     /// assert_eq!(totals.forward.bytes, 9);
     /// # Ok(()) }
     /// ```
@@ -165,7 +165,7 @@ impl Conduit {
         Ok(Self(Means::Descriptors { read: Some(read), write }))
     }
 
-    /// A stream without a descriptor, such as one of TLS. The bytes pass through memory: [`Options::method`] refuses any
+    /// A stream without a descriptor, such as one of TLS. The bytes pass through memory: [`RelayOptions::method`] refuses any
     /// method but `read-write` by name.
     ///
     /// The end of the other side's data is passed on by `poll_shutdown`. A stream that keeps bytes back is flushed whenever
@@ -173,7 +173,7 @@ impl Conduit {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use gush_net::{Conduit, Options};
+    /// use gush_net::{Conduit, RelayOptions};
     /// use tokio::io::{AsyncReadExt, AsyncWriteExt};
     ///
     /// let (mut client, near) = tokio::io::duplex(64);
@@ -181,7 +181,7 @@ impl Conduit {
     /// client.write_all(b"through memory").await?;
     /// client.shutdown().await?;
     /// let (mut near, mut far) = (Conduit::of_stream(near), far);
-    /// let totals = gush_net::relay_one_way(&mut near, &mut far, &Options::new()).await?;
+    /// let totals = gush_net::relay_one_way(&mut near, &mut far, &RelayOptions::new()).await?;
     /// assert_eq!(totals.forward.method, Some(gush::MethodName::ReadWrite));
     ///
     /// let mut arrived = [0; 14];
@@ -190,7 +190,7 @@ impl Conduit {
     /// # Ok(()) }
     /// ```
     ///
-    /// [`Options::method`]: crate::Options::method
+    /// [`RelayOptions::method`]: crate::RelayOptions::method
     #[must_use]
     pub fn of_stream<S>(stream: S) -> Self
     where
@@ -199,7 +199,7 @@ impl Conduit {
         Self(Means::Stream(Stream::alone(stream)))
     }
 
-    /// As [`Conduit::of_stream`], for a stream over a socket that `socket` names: then [`Conduit::see_off`],
+    /// As [`Conduit::of_stream`], for a stream over a socket that `socket` names: then [`Conduit::linger`],
     /// [`Conduit::arrived`] and [`Conduit::reset_on_close`] serve as they do for the socket itself.
     ///
     /// A stream may be made over a conduit, which is an `AsyncRead` and `AsyncWrite` itself: then the socket is

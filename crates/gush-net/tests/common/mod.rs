@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use gush_net::{Conduit, Counts, Error, Options, Totals, Way};
+use gush_net::{ByteCounts, Conduit, Direction, Error, RelayOptions, Totals};
 pub use gush_test::{not_applicable, skipped};
 
 /// The kinds of stream at the ends of a relay.
@@ -112,12 +112,12 @@ impl Write for Peer {
 pub struct Bridge {
     pub client: Peer,
     pub server: Peer,
-    pub counts: Arc<Counts>,
+    pub counts: Arc<ByteCounts>,
     pub relay: JoinHandle<Result<Totals, Error>>,
 }
 
 impl Bridge {
-    pub fn new(a: Wire, b: Wire, options: Options) -> Self {
+    pub fn new(a: Wire, b: Wire, options: RelayOptions) -> Self {
         let ((client, near), (far, server)) = (pair(a), pair(b));
         let counts = options.counts();
         let relay = spawn_relay(near.into(), far.into(), options);
@@ -125,7 +125,7 @@ impl Bridge {
     }
 
     /// The same between tokio's own streams.
-    pub fn of_tokio(a: Wire, b: Wire, options: Options) -> Self {
+    pub fn of_tokio(a: Wire, b: Wire, options: RelayOptions) -> Self {
         let ((client, near), (far, server)) = (pair(a), pair(b));
         let counts = options.counts();
         let relay = spawn_tokio_relay(near, far, options);
@@ -134,7 +134,11 @@ impl Bridge {
 }
 
 /// As [`spawn_relay`], between tokio's own streams.
-pub fn spawn_tokio_relay(a: Peer, b: Peer, options: Options) -> JoinHandle<Result<Totals, Error>> {
+pub fn spawn_tokio_relay(
+    a: Peer,
+    b: Peer,
+    options: RelayOptions,
+) -> JoinHandle<Result<Totals, Error>> {
     use gush_net::relay;
     use tokio::net;
     let tcp = |stream: TcpStream| {
@@ -158,7 +162,11 @@ pub fn spawn_tokio_relay(a: Peer, b: Peer, options: Options) -> JoinHandle<Resul
 }
 
 /// Relays between two descriptors in a separate thread.
-pub fn spawn_relay(a: OwnedFd, b: OwnedFd, options: Options) -> JoinHandle<Result<Totals, Error>> {
+pub fn spawn_relay(
+    a: OwnedFd,
+    b: OwnedFd,
+    options: RelayOptions,
+) -> JoinHandle<Result<Totals, Error>> {
     std::thread::spawn(move || {
         run(async {
             let (mut a, mut b) = (Conduit::new(a).unwrap(), Conduit::new(b).unwrap());
@@ -246,7 +254,7 @@ pub fn read_numbered(input: &mut impl Read) -> std::io::Result<u64> {
 }
 
 /// Waits until nothing has gone that way for a while; answers how much has.
-pub fn settled(counts: &Counts, way: Way) -> u64 {
+pub fn settled(counts: &ByteCounts, way: Direction) -> u64 {
     let mut last = (0, Instant::now());
     while last.1.elapsed() < Duration::from_millis(500) {
         let sum = counts.delivered_bytes(way);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gush::flow::Terms;
 use gush::{Cancel, Choice, Control, Errno, MethodName, Mover, Progress, Side, Tee};
-use gush_net::{Conduit, End, Error, Options, Relay, Totals, Way};
+use gush_net::{Conduit, Direction, End, Error, Relay, RelayOptions, Totals};
 use rustix::fs::{OFlags, SeekFrom};
 
 use crate::account::{Account, Fate};
@@ -161,7 +161,7 @@ impl Hand {
     }
 
     async fn on_tokio(self, case: Case, source: &OwnedFd, target: &OwnedFd) -> Told {
-        let options = Options::new().method(case.choice);
+        let options = RelayOptions::new().method(case.choice);
         let make = match self {
             Hand::Inherited => Conduit::inherited,
             _ => Conduit::new,
@@ -184,7 +184,7 @@ impl Hand {
                     let file = File::from(source.try_clone().expect("dup"));
                     let sent = gush_net::send_file(&file, ..limit, &mut b, &options).await;
                     // It neither uses nor moves the position.
-                    let taken = counts.delivered_bytes(Way::Forward);
+                    let taken = counts.delivered_bytes(Direction::Forward);
                     rustix::fs::seek(source, SeekFrom::Start(taken)).expect("a position");
                     sent
                 }
@@ -197,7 +197,7 @@ impl Hand {
         };
         let cut = async {
             let bytes = case.limit.filter(|_| !case.from.ends());
-            while bytes != Some(counts.delivered_bytes(Way::Forward)) {
+            while bytes != Some(counts.delivered_bytes(Direction::Forward)) {
                 // Asked again and again: nothing tells an outsider that the last byte has gone.
                 tokio::time::sleep(Duration::from_micros(200)).await;
             }
@@ -209,15 +209,19 @@ impl Hand {
             ended = done => told(ended, case),
             () = cut => Told {
                 fate: Fate::Cut,
-                delivered: counts.delivered_bytes(Way::Forward),
-                in_flight: counts.in_flight_bytes(Way::Forward),
+                delivered: counts.delivered_bytes(Direction::Forward),
+                in_flight: counts.in_flight_bytes(Direction::Forward),
             },
         }
     }
 }
 
 /// Polls a relay's future once, drops it, lets others have their turn, and begins again.
-async fn interrupted(options: &Options, a: &mut Conduit, b: &mut Conduit) -> Result<Totals, Error> {
+async fn interrupted(
+    options: &RelayOptions,
+    a: &mut Conduit,
+    b: &mut Conduit,
+) -> Result<Totals, Error> {
     let mut relay = Relay::new(options);
     loop {
         let ended = {
@@ -250,7 +254,7 @@ fn told(ended: Result<Totals, Error>, case: Case) -> Told {
                 _ if error.is_refused() => Fate::Refused,
                 _ => panic!("neither side nor errno: {error}"),
             };
-            let passed = error.passed(Way::Forward);
+            let passed = error.passed(Direction::Forward);
             Told { fate, delivered: passed.bytes, in_flight: passed.in_flight_bytes }
         }
     }

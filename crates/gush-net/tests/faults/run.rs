@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gush::faults::{Plan, Verdict};
 use gush::{Call, Choice, Errno};
-use gush_net::{Conduit, End, Ended, Error, Options, Totals, Way};
+use gush_net::{Conduit, Direction, End, Ended, Error, RelayOptions, Totals};
 
 use crate::ends::{Kind, Side, file};
 
@@ -74,7 +74,7 @@ pub struct Outcome {
 impl Outcome {
     /// Every byte is in the place that the result tells, either way.
     pub fn account(&self) -> Result<(), String> {
-        for (path, way) in self.paths.iter().zip(Way::ALL) {
+        for (path, way) in self.paths.iter().zip(Direction::ALL) {
             let Path { sent, delivered, in_flight, left, arrived, end_arrived } = path;
             let taken = delivered + in_flight;
             let told = format!("{way}: {delivered} delivered, {in_flight} in flight");
@@ -86,8 +86,8 @@ impl Outcome {
             }
             let is_used = match self.face {
                 Face::Relay => true,
-                Face::SendFile => way == Way::Forward,
-                Face::ReceiveFile => way == Way::Back,
+                Face::SendFile => way == Direction::Forward,
+                Face::ReceiveFile => way == Direction::Back,
             };
             if self.fate != Fate::Closed || !is_used {
                 continue;
@@ -108,7 +108,7 @@ pub fn run(case: Case, judge: impl FnMut(Call, u64) -> Verdict + Send + 'static)
     let sides = [(case.a, 3, FORWARD_BYTES), (case.b, 5, BACK_BYTES)];
     let [mut a, mut b] = sides.map(|(kind, seed, bytes)| Side::new(kind, seed, bytes));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let options = Options::new().method(case.choice).idle(IDLE);
+    let options = RelayOptions::new().method(case.choice).idle(IDLE);
     let plan = Plan::new(judge);
     let result =
         runtime.expect("a runtime").block_on(plan.around(face(case, &mut a, &mut b, &options)));
@@ -117,7 +117,7 @@ pub fn run(case: Case, judge: impl FnMut(Call, u64) -> Verdict + Send + 'static)
         Ok(Ok(totals)) if totals.ended == Ended::Closed => Fate::Closed,
         Ok(Ok(_)) => Fate::Idle,
         Ok(Err(error)) => {
-            for way in Way::ALL {
+            for way in Direction::ALL {
                 // What the error tells is what the counts tell.
                 let passed = error.passed(way);
                 assert_eq!(passed.bytes, counts.delivered_bytes(way), "{error}");
@@ -132,7 +132,7 @@ pub fn run(case: Case, judge: impl FnMut(Call, u64) -> Verdict + Send + 'static)
         }
         Err(before) => Fate::Failed(None, Errno::from_io_error(&before).expect("an errno")),
     };
-    let path = |way: Option<Way>, from: &Side| Path {
+    let path = |way: Option<Direction>, from: &Side| Path {
         sent: from.sent.clone(),
         delivered: way.map_or(0, |way| counts.delivered_bytes(way) as usize),
         in_flight: way.map_or(0, |way| counts.in_flight_bytes(way) as usize),
@@ -141,9 +141,9 @@ pub fn run(case: Case, judge: impl FnMut(Call, u64) -> Verdict + Send + 'static)
     };
     // What goes one way only goes forward, wherever its source stands here.
     let [forward, back] = match case.face {
-        Face::Relay => [Some(Way::Forward), Some(Way::Back)],
-        Face::SendFile => [Some(Way::Forward), None],
-        Face::ReceiveFile => [None, Some(Way::Forward)],
+        Face::Relay => [Some(Direction::Forward), Some(Direction::Back)],
+        Face::SendFile => [Some(Direction::Forward), None],
+        Face::ReceiveFile => [None, Some(Direction::Forward)],
     };
     let (forward, back) = (path(forward, &a), path(back, &b));
     let ((from_b, b_ended), (from_a, a_ended)) = (a.arrived(), b.arrived());
@@ -155,7 +155,7 @@ pub fn run(case: Case, judge: impl FnMut(Call, u64) -> Verdict + Send + 'static)
 type Made = std::io::Result<Result<Totals, Error>>;
 
 /// The error outside is one of making the ends: nothing has begun.
-async fn face(case: Case, a: &mut Side, b: &mut Side, options: &Options) -> Made {
+async fn face(case: Case, a: &mut Side, b: &mut Side, options: &RelayOptions) -> Made {
     match case.face {
         Face::Relay => {
             let (mut a, mut b) = (conduit(a)?, conduit(b)?);
@@ -166,7 +166,8 @@ async fn face(case: Case, a: &mut Side, b: &mut Side, options: &Options) -> Made
             let sent = gush_net::send_file(&file(&a.read), .., &mut to, options).await;
             // It neither uses nor moves the position: what is left is behind what was taken.
             let counts = options.counts();
-            let taken = counts.delivered_bytes(Way::Forward) + counts.in_flight_bytes(Way::Forward);
+            let taken = counts.delivered_bytes(Direction::Forward)
+                + counts.in_flight_bytes(Direction::Forward);
             rustix::fs::seek(&a.read, rustix::fs::SeekFrom::Start(taken))?;
             Ok(sent)
         }

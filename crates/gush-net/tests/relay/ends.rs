@@ -10,7 +10,7 @@ use crate::common::{
     Bridge, Peer, Wire, numbered, pair, read_numbered, run, spawn_relay, write_numbered,
 };
 use gush::{Choice, MethodName};
-use gush_net::{Conduit, Counts, End, Ended, Options, Relay, Way};
+use gush_net::{ByteCounts, Conduit, Direction, End, Ended, Relay, RelayOptions};
 use rustix::net::sockopt::{
     Timeout, set_socket_recv_buffer_size, set_socket_send_buffer_size, set_socket_timeout,
 };
@@ -20,7 +20,7 @@ const METHODS: [Choice; 3] =
     [Choice::Auto, Choice::Only(MethodName::Splice), Choice::Only(MethodName::ReadWrite)];
 
 /// Writes until nobody on the way has room for more, and answers how many bytes that took.
-fn write_until_full(from: &mut Peer, counts: &Counts, way: Way) -> u64 {
+fn write_until_full(from: &mut Peer, counts: &ByteCounts, way: Direction) -> u64 {
     // A write that waits as long as this has met full buffers, unless the relay was late.
     let patience = Some(Duration::from_millis(100));
     set_socket_timeout(&*from, Timeout::Send, patience).expect("SO_SNDTIMEO");
@@ -40,11 +40,11 @@ fn write_until_full(from: &mut Peer, counts: &Counts, way: Way) -> u64 {
 }
 
 /// Everything is written, and the writing side ended, before the reader takes the first byte.
-fn half_close_with_bytes_in_flight(way: Way, wire: Wire, choice: Choice) {
-    let bridge = Bridge::new(wire, wire, Options::new().method(choice));
+fn half_close_with_bytes_in_flight(way: Direction, wire: Wire, choice: Choice) {
+    let bridge = Bridge::new(wire, wire, RelayOptions::new().method(choice));
     let (mut from, mut to) = match way {
-        Way::Forward => (bridge.client, bridge.server),
-        Way::Back => (bridge.server, bridge.client),
+        Direction::Forward => (bridge.client, bridge.server),
+        Direction::Back => (bridge.server, bridge.client),
     };
     let written_bytes = write_until_full(&mut from, &bridge.counts, way);
     from.finish();
@@ -63,7 +63,7 @@ fn half_close_with_bytes_in_flight(way: Way, wire: Wire, choice: Choice) {
 fn a_half_close_is_passed_on_behind_the_last_byte_either_way() {
     for wire in [Wire::Tcp, Wire::Unix] {
         for choice in METHODS {
-            for way in Way::ALL {
+            for way in Direction::ALL {
                 half_close_with_bytes_in_flight(way, wire, choice);
             }
         }
@@ -80,11 +80,11 @@ fn a_half_close_with_a_gibibyte_in_flight_cuts_nothing() {
     write_numbered(&mut memory, MEMORY_BYTES).unwrap();
     let memory = Arc::new(memory);
     for run in 0..runs {
-        let way = Way::ALL[run % 2];
-        let bridge = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new());
+        let way = Direction::ALL[run % 2];
+        let bridge = Bridge::new(Wire::Tcp, Wire::Tcp, RelayOptions::new());
         let (from, to) = match way {
-            Way::Forward => (bridge.client, bridge.server),
-            Way::Back => (bridge.server, bridge.client),
+            Direction::Forward => (bridge.client, bridge.server),
+            Direction::Back => (bridge.server, bridge.client),
         };
         let memory = Arc::clone(&memory);
         let writer = thread::spawn(move || {
@@ -119,7 +119,7 @@ fn a_half_close_with_a_gibibyte_in_flight_cuts_nothing() {
 #[test]
 fn a_reset_of_the_reader_is_an_error_with_the_counts_until_then() {
     for choice in METHODS {
-        let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new().method(choice));
+        let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, RelayOptions::new().method(choice));
         bridge.server.write_all(b"greeting").unwrap();
         let mut greeting = [0; 8];
         bridge.client.read_exact(&mut greeting).unwrap();
@@ -132,8 +132,8 @@ fn a_reset_of_the_reader_is_an_error_with_the_counts_until_then() {
         assert!(error.call().is_some());
         let kind = error.io_error().expect("the system said so").kind();
         assert!([ErrorKind::ConnectionReset, ErrorKind::BrokenPipe].contains(&kind), "{error}");
-        assert_eq!(error.passed(Way::Back).bytes, 8);
-        for way in Way::ALL {
+        assert_eq!(error.passed(Direction::Back).bytes, 8);
+        for way in Direction::ALL {
             assert_eq!(error.passed(way).bytes, bridge.counts.delivered_bytes(way));
             assert_eq!(error.passed(way).in_flight_bytes, bridge.counts.in_flight_bytes(way));
         }
@@ -142,27 +142,27 @@ fn a_reset_of_the_reader_is_an_error_with_the_counts_until_then() {
 
 #[test]
 fn a_reset_of_the_writer_is_an_error_of_its_end() {
-    let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new());
+    let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, RelayOptions::new());
     bridge.client.write_all(b"begin").unwrap();
     let mut begin = [0; 5];
     bridge.server.read_exact(&mut begin).unwrap();
     bridge.client.reset();
     let error = bridge.relay.join().unwrap().expect_err("a reset is no end");
-    assert_eq!((error.end(), error.passed(Way::Forward).bytes), (Some(End::A), 5), "{error}");
+    assert_eq!((error.end(), error.passed(Direction::Forward).bytes), (Some(End::A), 5), "{error}");
     let said = bridge.server.read(&mut begin);
     assert!(matches!(said, Ok(0) | Err(_)), "the other peer is let go");
 }
 
 #[test]
 fn what_a_dead_peer_sent_before_is_still_delivered() {
-    let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new());
+    let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, RelayOptions::new());
     // The client reads nothing, until the relay holds bytes that it cannot deliver.
     set_socket_timeout(&bridge.server, Timeout::Send, Some(Duration::from_millis(200))).unwrap();
     let counts = std::sync::Arc::clone(&bridge.counts);
-    let in_flight = || counts.in_flight_bytes(Way::Back);
+    let in_flight = || counts.in_flight_bytes(Direction::Back);
     // A write may also fail because the relay has not had a processor for so long.
     while bridge.server.write(&[7; 64 << 10]).is_ok() || in_flight() == 0 {}
-    let taken = bridge.counts.delivered_bytes(Way::Back) + in_flight();
+    let taken = bridge.counts.delivered_bytes(Direction::Back) + in_flight();
     bridge.server.reset();
 
     bridge.client.write_all(b"anybody there?").unwrap();
@@ -171,7 +171,7 @@ fn what_a_dead_peer_sent_before_is_still_delivered() {
         arrived += got as u64;
     }
     assert!(arrived >= taken, "{arrived} of {taken}");
-    assert_eq!(arrived, bridge.counts.delivered_bytes(Way::Back));
+    assert_eq!(arrived, bridge.counts.delivered_bytes(Direction::Back));
     let error = bridge.relay.join().unwrap().expect_err("a reset is no end");
     assert_eq!(error.end(), Some(End::B));
 }
@@ -180,7 +180,7 @@ fn what_a_dead_peer_sent_before_is_still_delivered() {
 fn a_client_that_says_nothing_is_ended_by_the_idle_limit() {
     let idle = Duration::from_millis(150);
     let begun = Instant::now();
-    let bridge = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new().idle(idle));
+    let bridge = Bridge::new(Wire::Tcp, Wire::Tcp, RelayOptions::new().idle(idle));
     let totals = bridge.relay.join().unwrap().expect("silence is no failure");
     assert_eq!(totals.ended, Ended::Idle);
     assert!(begun.elapsed() >= idle);
@@ -189,7 +189,9 @@ fn a_client_that_says_nothing_is_ended_by_the_idle_limit() {
 /// As tokio's timeout takes it.
 #[test]
 fn a_limit_beyond_the_clock_is_none() {
-    for options in [Options::new().idle(Duration::MAX), Options::new().linger(Duration::MAX)] {
+    for options in
+        [RelayOptions::new().idle(Duration::MAX), RelayOptions::new().linger(Duration::MAX)]
+    {
         let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, options);
         bridge.client.write_all(b"all").unwrap();
         bridge.client.finish();
@@ -205,7 +207,7 @@ fn a_limit_beyond_the_clock_is_none() {
 #[test]
 fn an_idle_limit_does_not_end_who_speaks_now_and_then() {
     let idle = Duration::from_secs(4);
-    let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new().idle(idle));
+    let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, RelayOptions::new().idle(idle));
     // All of it takes longer than the limit, and no pause does.
     for _ in 0..6 {
         thread::sleep(idle / 5);
@@ -222,7 +224,7 @@ fn an_idle_limit_does_not_end_who_speaks_now_and_then() {
 
 #[test]
 fn lingering_begins_only_when_one_end_has_ended() {
-    let options = Options::new().linger(Duration::from_millis(100));
+    let options = RelayOptions::new().linger(Duration::from_millis(100));
     let mut bridge = Bridge::new(Wire::Tcp, Wire::Unix, options);
     thread::sleep(Duration::from_millis(300));
     assert!(!bridge.relay.is_finished(), "both ends are open");
@@ -238,10 +240,10 @@ fn a_source_that_the_relay_waits_for_can_be_taken_for_ended() {
     run(async {
         let (_silent, mut a) = tokio::net::UnixStream::pair().expect("a pair");
         let (mut b, mut server) = tokio::net::UnixStream::pair().expect("a pair");
-        let mut relay = Relay::new(&Options::new());
+        let mut relay = Relay::new(&RelayOptions::new());
         let waits = tokio::time::timeout(Duration::from_millis(50), relay.run(&mut a, &mut b));
         waits.await.expect_err("both are silent");
-        relay.end(Way::Forward);
+        relay.end(Direction::Forward);
         let heard = async {
             let ended = tokio::io::AsyncReadExt::read(&mut server, &mut [0]).await;
             drop(server);
@@ -260,7 +262,7 @@ fn a_source_that_the_relay_waits_for_can_be_taken_for_ended() {
 fn a_slow_reader_that_acknowledges_bytes_outlives_the_limits() {
     let limit = Duration::from_millis(800);
     let chunk = 4 << 10;
-    let limits = [Options::new().idle(limit), Options::new().linger(limit)];
+    let limits = [RelayOptions::new().idle(limit), RelayOptions::new().linger(limit)];
     // With a linger limit the reader's end comes first, so that the limit counts.
     for (options, ends_first) in limits.into_iter().zip([false, true]) {
         let ((mut client, near), (far, mut server)) = (pair(Wire::Tcp), pair(Wire::Tcp));
@@ -278,7 +280,7 @@ fn a_slow_reader_that_acknowledges_bytes_outlives_the_limits() {
         while pauses < 1 {
             server.read_exact(&mut room).expect("the relay is alive");
             thread::sleep(Duration::from_millis(40));
-            let delivered_bytes = counts.delivered_bytes(Way::Forward);
+            let delivered_bytes = counts.delivered_bytes(Direction::Forward);
             if delivered_bytes != last.0 {
                 pauses += u32::from(last.0 > 0 && last.1.elapsed() > limit * 5 / 4);
                 last = (delivered_bytes, Instant::now());
@@ -294,7 +296,7 @@ fn a_slow_reader_that_acknowledges_bytes_outlives_the_limits() {
 #[test]
 fn a_silence_behind_pauses_of_the_rate_limit_ends_the_relay() {
     let (rate, soon) = (gush::Rate::bytes_per_second(20_000), Duration::from_millis(100));
-    let limited = || Options::new().limit(rate.unwrap());
+    let limited = || RelayOptions::new().limit(rate.unwrap());
     for (options, ended) in
         [(limited().idle(soon), Ended::Idle), (limited().linger(soon), Ended::Lingered)]
     {
@@ -325,7 +327,7 @@ async fn the_shorter_limit_ends_the_silence_behind_an_end() {
         let ((mut client, mut a), (mut b, _server)) =
             (tokio::io::duplex(64), tokio::io::duplex(64));
         client.shutdown().await.expect("open");
-        let options = Options::new().idle(idle).linger(linger);
+        let options = RelayOptions::new().idle(idle).linger(linger);
         let began = tokio::time::Instant::now();
         let totals = gush_net::relay(&mut a, &mut b, &options).await.expect("no failure");
         // Events may still come for a moment once the limit is over.
@@ -335,7 +337,7 @@ async fn the_shorter_limit_ends_the_silence_behind_an_end() {
 
 #[test]
 fn without_a_linger_limit_a_late_reply_is_not_cut() {
-    let options = Options::new();
+    let options = RelayOptions::new();
     // However long the reply takes: no wait of a test could show that.
     assert!(format!("{options:?}").contains("linger: None"), "{options:?}");
     let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, options);
@@ -353,15 +355,15 @@ fn without_a_linger_limit_a_late_reply_is_not_cut() {
 fn a_direction_that_is_held_takes_nothing_and_is_not_silent() {
     let held = Arc::new(AtomicBool::new(true));
     let asked = Arc::clone(&held);
-    let holds = move |way| way == Way::Forward && asked.load(Ordering::Relaxed);
-    let options = Options::new().idle(Duration::from_secs(1)).hold(holds);
+    let holds = move |way| way == Direction::Forward && asked.load(Ordering::Relaxed);
+    let options = RelayOptions::new().idle(Duration::from_secs(1)).hold(holds);
     let counts = options.counts();
     let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, options);
     bridge.client.write_all(b"question").unwrap();
     bridge.server.write_all(b"greeting").unwrap();
     bridge.client.read_exact(&mut [0; 8]).unwrap();
     thread::sleep(Duration::from_millis(1500));
-    assert_eq!(counts.passed(Way::Forward).bytes, 0);
+    assert_eq!(counts.passed(Direction::Forward).bytes, 0);
     held.store(false, Ordering::Relaxed);
     let mut question = [0; 8];
     bridge.server.read_exact(&mut question).unwrap();
@@ -370,7 +372,7 @@ fn a_direction_that_is_held_takes_nothing_and_is_not_silent() {
 
 #[test]
 fn counts_are_live_while_bytes_move() {
-    let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new());
+    let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, RelayOptions::new());
     let (mut buf, mut sum) = ([0; 1000], 0);
     for round in 1..=50 {
         bridge.client.write_all(&[9; 1000]).unwrap();
@@ -378,12 +380,12 @@ fn counts_are_live_while_bytes_move() {
         sum += 1000;
         // The relay counts what the kernel took before it goes on; give its thread that moment.
         let patience = Instant::now() + Duration::from_secs(10);
-        while bridge.counts.delivered_bytes(Way::Forward) < sum && Instant::now() < patience {
+        while bridge.counts.delivered_bytes(Direction::Forward) < sum && Instant::now() < patience {
             thread::yield_now();
         }
-        assert_eq!(bridge.counts.delivered_bytes(Way::Forward), sum, "round {round}");
+        assert_eq!(bridge.counts.delivered_bytes(Direction::Forward), sum, "round {round}");
     }
-    assert_eq!(bridge.counts.delivered_bytes(Way::Back), 0);
+    assert_eq!(bridge.counts.delivered_bytes(Direction::Back), 0);
     assert!(!bridge.relay.is_finished());
 }
 
@@ -401,7 +403,7 @@ fn stuck() -> (Conduit, Conduit, crate::common::Peer, thread::JoinHandle<()>) {
 fn a_relay_goes_on_after_its_future_was_dropped() {
     for choice in METHODS {
         let (mut near, mut far, mut server, writer) = stuck();
-        let options = Options::new().method(choice);
+        let options = RelayOptions::new().method(choice);
         let (begin, begins) = std::sync::mpsc::channel();
         let reader = thread::spawn(move || {
             begins.recv().expect("the relay was interrupted often enough");
@@ -434,12 +436,12 @@ fn a_relay_goes_on_after_its_future_was_dropped() {
 fn a_dropped_copy_says_how_much_was_in_flight() {
     for choice in METHODS {
         let (mut near, mut far, mut server, writer) = stuck();
-        let options = Options::new().method(choice);
+        let options = RelayOptions::new().method(choice);
         let counts = options.counts();
         run(async {
             let relay = gush_net::relay(&mut near, &mut far, &options);
             let something_is_in_flight = async {
-                while counts.in_flight_bytes(Way::Forward) == 0 {
+                while counts.in_flight_bytes(Direction::Forward) == 0 {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
             };
@@ -448,8 +450,8 @@ fn a_dropped_copy_says_how_much_was_in_flight() {
                 () = something_is_in_flight => {}
             }
         });
-        let lost = counts.in_flight_bytes(Way::Forward);
-        let delivered = counts.delivered_bytes(Way::Forward);
+        let lost = counts.in_flight_bytes(Direction::Forward);
+        let delivered = counts.delivered_bytes(Direction::Forward);
         drop(far);
         let mut arrived = Vec::new();
         server.read_to_end(&mut arrived).expect("an end");
@@ -457,7 +459,11 @@ fn a_dropped_copy_says_how_much_was_in_flight() {
         // The rest is still in the first connection: together they are everything.
         let rest = run(async {
             let sink = tempfile::tempfile().unwrap();
-            gush_net::recv_file(&mut near, &sink, 0, &Options::new()).await.unwrap().forward.bytes
+            gush_net::recv_file(&mut near, &sink, 0, &RelayOptions::new())
+                .await
+                .unwrap()
+                .forward
+                .bytes
         });
         assert_eq!(delivered + lost + rest, 32 << 20);
         writer.join().unwrap();
@@ -473,7 +479,7 @@ fn a_connection_in_full_flow_does_not_starve_its_neighbour() {
         run(async {
             let [mut a, mut b, mut c, mut d] =
                 [a, b, c, d].map(|peer| Conduit::new(peer.into()).unwrap());
-            let (quiet, loud) = (Options::new(), Options::new());
+            let (quiet, loud) = (RelayOptions::new(), RelayOptions::new());
             tokio::select! {
                 ended = gush_net::relay(&mut a, &mut b, &quiet) => ended,
                 ended = gush_net::relay(&mut c, &mut d, &loud) => ended,
@@ -511,7 +517,7 @@ fn an_answer_that_has_arrived_is_delivered_after_the_other_direction_fails() {
     for (choice, rate) in
         [(Choice::Auto, Some(rate)), (Choice::Auto, None), (METHODS[2], Some(rate))]
     {
-        let mut options = Options::new().method(choice);
+        let mut options = RelayOptions::new().method(choice);
         if let Some(rate) = rate {
             options = options.limit(rate);
         }
@@ -585,7 +591,7 @@ fn a_failure_waits_for_no_reader_that_takes_nothing() {
             let all_sent = server.write_all(&vec![7; 8 << 20]);
             (all_sent.is_err(), server)
         });
-        let options = Options::new();
+        let options = RelayOptions::new();
         let mut relay = Relay::new(&options);
         let filled = tokio::time::timeout(Duration::from_millis(200), relay.run(&mut a, &mut b));
         assert!(filled.await.is_err(), "nobody has ended");

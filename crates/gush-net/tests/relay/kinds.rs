@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use crate::common::{Wire, numbered, pair, read_numbered, run, spawn_relay, write_numbered};
 use gush::{Choice, MethodName};
-use gush_net::{Conduit, End, Ended, Options, Totals, Way};
+use gush_net::{Conduit, Direction, End, Ended, RelayOptions, Totals};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-fn relay(a: Conduit, b: Conduit, options: &Options) -> Result<Totals, gush_net::Error> {
+fn relay(a: Conduit, b: Conduit, options: &RelayOptions) -> Result<Totals, gush_net::Error> {
     run(async {
         let (mut a, mut b) = (a, b);
         gush_net::relay(&mut a, &mut b, options).await
@@ -39,7 +39,7 @@ fn a_child_on_two_pipes_answers_and_ends_with_the_stream() {
     let (mut client, near) = pair(Wire::Tcp);
     let relay = std::thread::spawn(move || {
         let cat = Conduit::of_two(output.into(), input.into()).unwrap();
-        relay(one(near), cat, &Options::new())
+        relay(one(near), cat, &RelayOptions::new())
     });
     // Written by a second thread: with all buffers full, writing waits for reading.
     let mut writing = client.try_clone();
@@ -71,7 +71,7 @@ fn a_long_message_that_has_come_goes_by_reference_from_its_first_byte() {
             while rustix::io::ioctl_fionread(&near).unwrap() < bytes as u64 {
                 std::thread::yield_now();
             }
-            let totals = relay(one(near), one(far), &Options::new()).expect("no failure");
+            let totals = relay(one(near), one(far), &RelayOptions::new()).expect("no failure");
             assert_eq!(totals.forward.method, Some(method), "{wire:?}, {bytes} bytes");
             let mut heard = Vec::new();
             server.read_to_end(&mut heard).unwrap();
@@ -90,7 +90,7 @@ fn a_child_on_a_pseudo_terminal_sees_the_end_as_a_user_would_type_it() {
     let slave = || File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
     let child = Command::new("cat").stdin(slave()).stdout(slave()).spawn().unwrap();
     let (mut client, near) = pair(Wire::Unix);
-    let relay = spawn_relay(near.into(), master, Options::new());
+    let relay = spawn_relay(near.into(), master, RelayOptions::new());
     client.write_all(b"typed\n").unwrap();
     client.finish();
     let mut shown = String::new();
@@ -124,7 +124,7 @@ fn a_full_terminal_is_told_the_end_once_it_has_room() {
     for bytes in (11_768..11_784).chain(4092..4100) {
         let (master, mut slave) = silent_terminal();
         let (mut client, near) = pair(Wire::Unix);
-        let options = Options::new();
+        let options = RelayOptions::new();
         let counts = options.counts();
         let relay = spawn_relay(near.into(), master, options);
         let line = [&[b'x'; 62][..], b"\n"].concat();
@@ -133,8 +133,8 @@ fn a_full_terminal_is_told_the_end_once_it_has_room() {
         client.finish();
         // Until the relay has done what it can before somebody reads.
         let mut before = None;
-        while before != Some(counts.delivered_bytes(Way::Forward)) {
-            before = Some(counts.delivered_bytes(Way::Forward));
+        while before != Some(counts.delivered_bytes(Direction::Forward)) {
+            before = Some(counts.delivered_bytes(Direction::Forward));
             std::thread::sleep(Duration::from_millis(20));
         }
         let mut seen = Vec::new();
@@ -155,7 +155,7 @@ fn files_and_devices_are_ends_too() {
     let (mut client, near) = pair(Wire::Tcp);
     // A reader beside the relay: the file is larger than a socket takes.
     let reader = std::thread::spawn(move || read_numbered(&mut client).unwrap());
-    let totals = relay(one(File::open(&path).unwrap()), one(near), &Options::new()).unwrap();
+    let totals = relay(one(File::open(&path).unwrap()), one(near), &RelayOptions::new()).unwrap();
     assert_eq!(totals.forward.method, Some(MethodName::Sendfile));
     assert_eq!(reader.join().unwrap(), 1 << 20);
 
@@ -165,7 +165,7 @@ fn files_and_devices_are_ends_too() {
     // The end of the data, without which the relay would not end.
     drop(client);
     let copy = dir.path().join("copy");
-    let totals = relay(one(near), one(File::create(&copy).unwrap()), &Options::new()).unwrap();
+    let totals = relay(one(near), one(File::create(&copy).unwrap()), &RelayOptions::new()).unwrap();
     assert_eq!((totals.forward.bytes, totals.back.bytes), (100_000, 0));
     assert!(std::fs::read(&copy).unwrap() == numbered(0, 100_000));
 
@@ -177,7 +177,7 @@ fn files_and_devices_are_ends_too() {
         client.read_exact(&mut zeros).unwrap();
         assert!(zeros.iter().all(|byte| *byte == 0));
     });
-    let error = relay(one(File::open("/dev/zero").unwrap()), one(near), &Options::new());
+    let error = relay(one(File::open("/dev/zero").unwrap()), one(near), &RelayOptions::new());
     assert_eq!(error.expect_err("the reader leaves").end(), Some(End::B));
     reader.join().unwrap();
 }
@@ -188,12 +188,15 @@ fn the_true_error_of_a_full_target_is_told() {
         let (mut client, near) = pair(Wire::Tcp);
         client.write_all(&[7; 200_000]).unwrap();
         let full = one(File::create("/dev/full").unwrap());
-        let error = relay(one(near), full, &Options::new().method(choice)).unwrap_err();
+        let error = relay(one(near), full, &RelayOptions::new().method(choice)).unwrap_err();
         let io = error.io_error().expect("the system said so");
         assert_eq!(io.kind(), std::io::ErrorKind::StorageFull, "{error}");
         // The device refuses a splice for another reason: the error told must be that of the write.
         assert_eq!((error.end(), error.call()), (Some(End::B), Some("write")));
-        assert!(error.passed(Way::Forward).in_flight_bytes > 0, "taken and not delivered: {error}");
+        assert!(
+            error.passed(Direction::Forward).in_flight_bytes > 0,
+            "taken and not delivered: {error}"
+        );
     }
 }
 
@@ -212,7 +215,7 @@ fn a_fifo_is_spliced_directly_and_its_end_is_the_end() {
     let fifo = File::open(&path).unwrap();
     let (mut client, near) = pair(Wire::Tcp);
     let reader = std::thread::spawn(move || read_numbered(&mut client).unwrap());
-    let totals = relay(one(fifo), one(near), &Options::new()).unwrap();
+    let totals = relay(one(fifo), one(near), &RelayOptions::new()).unwrap();
     assert_eq!(totals.forward.method, Some(MethodName::Splice));
     assert_eq!(reader.join().unwrap(), 4 << 20);
     writer.join().unwrap();
@@ -226,7 +229,7 @@ fn an_inherited_descriptor_keeps_its_flags_and_never_blocks_the_relay() {
     let (witness, target) = (near.try_clone().unwrap(), far.try_clone().unwrap());
     let relay = std::thread::spawn(move || {
         let (a, b) = (Conduit::inherited(near).unwrap(), Conduit::inherited(far).unwrap());
-        relay(a, b, &Options::new())
+        relay(a, b, &RelayOptions::new())
     });
     let mut writing = client.try_clone();
     let writer = std::thread::spawn(move || {
@@ -265,7 +268,7 @@ fn a_method_asked_for_by_name_is_used_or_refused() {
         [MethodName::Vmsplice, MethodName::Sendfile, MethodName::CopyFileRange, MethodName::Uring];
     for method in refused {
         let ((_client, near), (far, _server)) = (pair(Wire::Tcp), pair(Wire::Tcp));
-        let options = Options::new().method(Choice::Only(method));
+        let options = RelayOptions::new().method(Choice::Only(method));
         let error = relay(one(near), one(far), &options).expect_err("refused");
         assert!(error.is_refused() && error.to_string().contains(method.as_str()), "{error}");
         assert!(error.hint().is_some());
@@ -273,7 +276,7 @@ fn a_method_asked_for_by_name_is_used_or_refused() {
     let dir = tempfile::tempdir().unwrap();
     let append = File::options().append(true).create(true).open(dir.path().join("log")).unwrap();
     let (_client, near) = pair(Wire::Tcp);
-    let options = Options::new().method(Choice::Only(MethodName::Splice));
+    let options = RelayOptions::new().method(Choice::Only(MethodName::Splice));
     let error = relay(one(near), one(append), &options).expect_err("O_APPEND takes no splices");
     assert!(error.is_refused() && error.to_string().contains("O_APPEND"), "{error}");
 }
@@ -282,7 +285,7 @@ fn a_method_asked_for_by_name_is_used_or_refused() {
 fn an_observer_sees_every_byte_that_was_delivered() {
     let seen = Arc::new(Mutex::new([Vec::new(), Vec::new()]));
     let shared = Arc::clone(&seen);
-    let options = Options::new().observe(move |way, bytes| {
+    let options = RelayOptions::new().observe(move |way, bytes| {
         shared.lock().unwrap()[way as usize].extend_from_slice(bytes);
     });
     let ((mut client, near), (far, mut server)) = (pair(Wire::Tcp), pair(Wire::Tcp));
@@ -316,8 +319,9 @@ fn owned_halves_of_tokio_streams_are_ends_too() {
         client.write_all(numbered(0, 300_000)).await.unwrap();
         client.shutdown().await.unwrap();
         let copying = tokio::spawn(async move {
-            let totals =
-                gush_net::relay_one_way(&mut source, &mut target, &Options::new()).await.unwrap();
+            let totals = gush_net::relay_one_way(&mut source, &mut target, &RelayOptions::new())
+                .await
+                .unwrap();
             (totals, target)
         });
         let mut arrived = vec![0; 300_000];
@@ -338,7 +342,7 @@ fn a_conduit_may_go_on_on_another_runtime() {
     let (mut a, mut b) = (one(near), one(far));
     for round in 0..3_u8 {
         client.write_all(&[round; 10]).unwrap();
-        let mut relay = gush_net::Relay::new(&Options::new());
+        let mut relay = gush_net::Relay::new(&RelayOptions::new());
         let soon = Duration::from_millis(50);
         run(async { tokio::time::timeout(soon, relay.run(&mut a, &mut b)).await }).unwrap_err();
         let mut arrived = [9; 10];

@@ -13,7 +13,7 @@ use crate::common::{numbered, run};
 use crate::forwards::forwards;
 use gush::MethodName;
 use gush_net::{
-    Conduit, Error, Options, Relay, Way, copy, copy_bidirectional, relay, relay_one_way,
+    Conduit, Direction, Error, Relay, RelayOptions, copy, copy_bidirectional, relay, relay_one_way,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
@@ -63,7 +63,7 @@ macro_rules! one_way {
             let ((feeder, mut $source), (mut $target, taker)) = ($pair().await, $pair().await);
             let (_, _) = (&mut $source, &mut $target);
             let (mut from, mut to) = ($from, $to);
-            let options = Options::new();
+            let options = RelayOptions::new();
             let relayed = relay_one_way(&mut from, &mut to, &options);
             method_between(feeder, taker, relayed).await
         })
@@ -107,7 +107,7 @@ fn tokios_streams_and_halves_go_by_reference_and_what_hides_them_through_memory(
 fn in_both_directions_streams_go_by_reference_and_others_through_memory() {
     run(async {
         let ((feeder, mut a), (mut b, taker)) = (tcp().await, unix().await);
-        let options = Options::new();
+        let options = RelayOptions::new();
         let method = method_between(feeder, taker, relay(&mut a, &mut b, &options)).await;
         assert_eq!(method, Some(MethodName::Splice), "streams");
 
@@ -171,7 +171,7 @@ fn the_functions_take_whatever_tokios_do() {
         let ((mut a, peer), (mut b, _)) = (tcp().await, tokio::io::duplex(10));
         drop(peer);
         is_send(copy_bidirectional(&mut a, &mut b)).await.expect("no failure");
-        let mut relay = Relay::new(&Options::new());
+        let mut relay = Relay::new(&RelayOptions::new());
         is_send(relay.run(&mut a, &mut b)).await.expect("no failure");
         assert_eq!(is_send(copy(&mut a, &mut b)).await.expect("no failure"), 0);
     });
@@ -188,7 +188,7 @@ fn an_error_for_tokios_callers_keeps_its_kind_and_has_the_account_inside() {
         assert_eq!(error.kind(), ErrorKind::BrokenPipe);
         let inside: Error = error.downcast().expect("the relay's own error");
         assert_eq!(inside.errno(), Some(gush::Errno::PIPE));
-        assert_eq!(inside.passed(Way::Forward).in_flight_bytes, 17);
+        assert_eq!(inside.passed(Direction::Forward).in_flight_bytes, 17);
     });
 }
 
@@ -326,7 +326,7 @@ fn an_answer_at_hand_is_delivered_after_a_failure_though_a_neighbour_has_spent_t
 fn counts_outlive_a_cancelled_relay_and_a_failed_one() {
     run(async {
         for memory in [false, true] {
-            let options = Options::new();
+            let options = RelayOptions::new();
             let ((mut client, near), (mut b, mut server)) = (unix().await, unix().await);
             let mut near = match memory {
                 true => Conduit::of_stream(near),
@@ -339,14 +339,14 @@ fn counts_outlive_a_cancelled_relay_and_a_failed_one() {
                 heard = server.read_exact(&mut heard) => heard.map(|_| None).expect("five bytes"),
             };
             assert!(cancelled.is_none(), "it goes on");
-            assert_eq!(options.counts().delivered_bytes(Way::Forward), 5);
+            assert_eq!(options.counts().delivered_bytes(Direction::Forward), 5);
 
             drop(server);
             client.write_all(b"678").await.expect("room");
             let error = relay(&mut near, &mut b, &options).await.expect_err("nobody reads");
-            assert_eq!(options.counts().delivered_bytes(Way::Forward), 5);
-            assert_eq!(options.counts().in_flight_bytes(Way::Forward), 3);
-            assert_eq!(error.passed(Way::Forward).in_flight_bytes, 3);
+            assert_eq!(options.counts().delivered_bytes(Direction::Forward), 5);
+            assert_eq!(options.counts().in_flight_bytes(Direction::Forward), 3);
+            assert_eq!(error.passed(Direction::Forward).in_flight_bytes, 3);
         }
     });
 }

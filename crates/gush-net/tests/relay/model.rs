@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::common::{Bridge, Pattern, Peer, Wire};
 use gush::{Choice, MethodName};
-use gush_net::{Ended, Options, Way};
+use gush_net::{Direction, Ended, RelayOptions};
 use proptest::prelude::*;
 
 /// The acts of a peer on the writing side, in order; a half-close follows.
@@ -108,7 +108,7 @@ proptest! {
         of_tokio in any::<bool>(),
         limited in prop::option::weighted(0.1, 20_000_000_u64..400_000_000),
     ) {
-        let mut options = Options::new().method(choice);
+        let mut options = RelayOptions::new().method(choice);
         if let Some(rate) = limited {
             options = options.limit(gush::Rate::bytes_per_second(rate).unwrap());
         }
@@ -125,10 +125,10 @@ proptest! {
         prop_assert_eq!(totals.ended, Ended::Closed);
         prop_assert_eq!(totals.forward.bytes, client_wrote.len() as u64);
         prop_assert_eq!(totals.back.bytes, server_wrote.len() as u64);
-        for way in Way::ALL {
+        for way in Direction::ALL {
             prop_assert_eq!(bridge.counts.in_flight_bytes(way), 0);
         }
-        prop_assert_eq!(bridge.counts.delivered_bytes(Way::Forward), totals.forward.bytes);
+        prop_assert_eq!(bridge.counts.delivered_bytes(Direction::Forward), totals.forward.bytes);
         if let Choice::Only(method) = choice {
             for passed in [totals.forward, totals.back] {
                 prop_assert!(passed.method.is_none_or(|used| used == method));

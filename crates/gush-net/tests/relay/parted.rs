@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::common::{Peer, Wire, numbered, pair, run};
 use crate::forwards::forwards;
 use crate::halting::Halting;
-use gush_net::{Conduit, Layer, Options, Patience, Relay, Used, Way};
+use gush_net::{Conduit, Direction, Layer, LingerTimeouts, Relay, RelayOptions, Used};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// Two sockets in one end: whoever sends on one must not take the connection for ended because the other failed.
@@ -67,8 +67,8 @@ fn what_says_the_end_of_a_layer_is_no_data_that_has_not_arrived() {
             near.write_all(numbered(0, data_bytes)).await.expect("room");
             // The reset of the data may have come already.
             let _ = near.shutdown().await;
-            let patience = Patience::of(Some(Duration::from_millis(100)));
-            let seen_off = near.see_off(Used::BOTH_WAYS, patience).await;
+            let patience = LingerTimeouts::of(Some(Duration::from_millis(100)));
+            let seen_off = near.linger(Used::BOTH_WAYS, patience).await;
             assert_eq!(seen_off.is_ok(), arrives, "{data_bytes} bytes: {seen_off:?}");
         }
     });
@@ -90,8 +90,8 @@ fn a_stream_over_a_socket_is_seen_off_through_the_stream() {
         near.write_all(b"the last bytes").await.expect("room");
         near.flush().await.expect("room");
         near.shutdown().await.expect("open");
-        let patience = Patience::of(Some(Duration::from_secs(60)));
-        let (seen_off, heard) = tokio::join!(near.see_off(Used::WRITTEN, patience), async {
+        let patience = LingerTimeouts::of(Some(Duration::from_secs(60)));
+        let (seen_off, heard) = tokio::join!(near.linger(Used::WRITTEN, patience), async {
             let mut heard = String::new();
             far.read_to_string(&mut heard).await.expect("no reset");
             far.shutdown().await.expect("open");
@@ -122,8 +122,9 @@ fn a_stream_that_names_its_socket_is_parted_from_like_the_socket() {
             let written = tokio::time::timeout(Duration::from_millis(50), near.write_all(&piece));
             full = written.await.is_err();
         }
-        let late = near.see_off(Used::BOTH_WAYS, Patience::none()).await.expect_err("unread bytes");
-        assert!(matches!(late, gush_net::Unsent::Late(_)), "{late}");
+        let late =
+            near.linger(Used::BOTH_WAYS, LingerTimeouts::none()).await.expect_err("unread bytes");
+        assert!(matches!(late, gush_net::LingerError::Late(_)), "{late}");
 
         near.reset_on_close();
         drop(near);
@@ -155,11 +156,15 @@ async fn a_peer_has_half_a_minute_to_acknowledge_and_a_second_to_end_unless_told
         let far = reader.join().expect("no panic");
         tokio::time::pause();
         let began = tokio::time::Instant::now();
-        let seen_off = near.see_off(Used::WRITTEN, Patience::of(None)).await;
+        let seen_off = near.linger(Used::WRITTEN, LingerTimeouts::of(None)).await;
         let waited = began.elapsed();
         tokio::time::resume();
         assert_eq!(waited.as_secs(), seconds, "{seen_off:?}");
-        assert_eq!(matches!(seen_off, Err(gush_net::Unsent::Late(1..))), !is_read, "{seen_off:?}");
+        assert_eq!(
+            matches!(seen_off, Err(gush_net::LingerError::Late(1..))),
+            !is_read,
+            "{seen_off:?}"
+        );
         assert_eq!(seen_off.is_ok(), is_read);
         drop(far);
     }
@@ -203,7 +208,7 @@ async fn relayed_to_the_last_end(
     client.finish();
     server.write_all(b"answer").expect("room");
     server.finish();
-    let mut relay = Relay::new(&Options::new().leave_last_end());
+    let mut relay = Relay::new(&RelayOptions::new().close_sends_last_fin());
     change(&mut relay);
     relay.run(&mut a, &mut b).await.expect("both have ended");
     ([a, b], client)
@@ -234,7 +239,7 @@ fn seeing_off_says_the_end_that_was_left_to_the_close() {
     run(async {
         let ([mut a, _b], mut client) = relayed_to_the_last_end(Wire::Tcp, |_| ()).await;
         assert!(!is_told(&client));
-        a.see_off(Used::BOTH_WAYS, Patience::of(None)).await.expect("it has arrived");
+        a.linger(Used::BOTH_WAYS, LingerTimeouts::of(None)).await.expect("it has arrived");
         // The conduit is open still.
         assert_eq!(client.read(&mut [0]).expect("an end"), 0);
     });
@@ -244,10 +249,10 @@ fn seeing_off_says_the_end_that_was_left_to_the_close() {
 #[test]
 fn no_end_is_left_to_the_close_of_a_socket_that_was_not_read_to_its_end() {
     run(async {
-        let abandon = |relay: &mut Relay| relay.abandon(Way::Forward);
+        let abandon = |relay: &mut Relay| relay.abandon(Direction::Forward);
         let ([_a, _b], client) = relayed_to_the_last_end(Wire::Tcp, abandon).await;
         assert!(is_told(&client), "abandoned");
-        let end = |relay: &mut Relay| relay.end(Way::Forward);
+        let end = |relay: &mut Relay| relay.end(Direction::Forward);
         let ([_a, _b], client) = relayed_to_the_last_end(Wire::Tcp, end).await;
         assert!(is_told(&client), "taken for ended");
         let ([_a, _b], client) = relayed_to_the_last_end(Wire::Unix, |_| ()).await;
@@ -269,7 +274,7 @@ fn no_end_is_left_to_the_close_of_a_socket_that_nobody_reads() {
         let nothing = Conduit::new(nothing.into()).expect("an end");
         let (mut a, mut b) = (end(a), Conduit::joined(nothing, end(b)));
         client.write_all(b"answer").expect("room");
-        let mut relay = Relay::new(&Options::new().leave_last_end());
+        let mut relay = Relay::new(&RelayOptions::new().close_sends_last_fin());
         let client = async {
             use rustix::net::{RecvFlags, recv};
             // The other direction has ended by then.
@@ -299,8 +304,8 @@ fn what_has_not_arrived_is_not_seen_off() {
         };
         full(&a);
         assert!(!a.is_seen_off(Used::BOTH_WAYS));
-        let patience = Patience::of(Some(Duration::from_millis(50)));
-        a.see_off(Used::BOTH_WAYS, patience).await.expect_err("nobody reads");
+        let patience = LingerTimeouts::of(Some(Duration::from_millis(50)));
+        a.linger(Used::BOTH_WAYS, patience).await.expect_err("nobody reads");
         drop(client);
     });
 }

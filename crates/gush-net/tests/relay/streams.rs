@@ -12,7 +12,7 @@ use crate::common::{Wire, numbered, pair, run};
 use crate::forwards::forwards;
 use crate::halting::Halting;
 use gush::{Choice, MethodName};
-use gush_net::{Conduit, End, Ended, Options, Relay, Totals, Way};
+use gush_net::{Conduit, Direction, End, Ended, Relay, RelayOptions, Totals};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::UnixStream;
 
@@ -125,7 +125,7 @@ fn one_way(source: Scripted, target: Scripted) -> (Result<Totals, gush_net::Erro
     let (taken, log) = (Arc::clone(&target.taken), target.log.clone());
     let mut a = Conduit::of_stream(source).read_only();
     let mut b = Conduit::of_stream(target).write_only();
-    let ended = run(async { Relay::new(&Options::new()).run(&mut a, &mut b).await });
+    let ended = run(async { Relay::new(&RelayOptions::new()).run(&mut a, &mut b).await });
     // The target's bytes are unwrapped below, which takes the last owner.
     drop((a, b));
     (ended, Arc::try_unwrap(taken).expect("dropped").into_inner().expect("no panic"), log)
@@ -176,7 +176,7 @@ fn one_way_a_target_is_flushed_and_left_open() {
     let log = target.log.clone();
     let mut a = Conduit::of_stream(reads([Bytes(9)]));
     let mut b = Conduit::of_stream(target);
-    let totals = run(async { gush_net::relay_one_way(&mut a, &mut b, &Options::new()).await });
+    let totals = run(async { gush_net::relay_one_way(&mut a, &mut b, &RelayOptions::new()).await });
     assert_eq!(totals.expect("no failure").forward.bytes, 9);
     assert_eq!(log.calls(), ["write", "flush"]);
 }
@@ -208,7 +208,7 @@ fn an_error_of_a_stream_is_told_with_its_call_its_end_and_its_kind() {
             let error = ended.expect_err(call);
             assert_eq!((error.call(), error.end()), (Some(call), Some(end)), "{error}");
             assert_eq!(error.io_error().map(io::Error::kind), Some(kind), "{error}");
-            let passed = error.passed(Way::Forward);
+            let passed = error.passed(Direction::Forward);
             assert_eq!((passed.bytes, passed.in_flight_bytes), (delivered, in_flight), "{call}");
             assert_eq!(taken.len() as u64, delivered, "{call}");
             assert!(error.to_string().contains(&io::Error::from(kind).to_string()), "{error}");
@@ -234,7 +234,7 @@ fn a_stream_that_takes_nothing_of_something_has_failed() {
     let (ended, taken, _) = one_way(reads([Bytes(5)]), target);
     let error = ended.expect_err("no byte is taken any more");
     assert_eq!(error.io_error().map(io::Error::kind), Some(ErrorKind::WriteZero), "{error}");
-    assert_eq!((taken.len(), error.passed(Way::Forward).in_flight_bytes), (2, 3));
+    assert_eq!((taken.len(), error.passed(Direction::Forward).in_flight_bytes), (2, 3));
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn a_method_by_reference_is_refused_for_a_stream_and_nothing_is_touched() {
         let (_peer, near) = std::os::unix::net::UnixStream::pair().expect("a pair");
         let mut a = Conduit::of_stream(source).read_only();
         let mut b = Conduit::new(near.into()).expect("an end").write_only();
-        let options = Options::new().method(Choice::Only(method));
+        let options = RelayOptions::new().method(Choice::Only(method));
         let error = run(async { Relay::new(&options).run(&mut a, &mut b).await });
         let error = error.expect_err("no descriptor");
         assert!(error.is_refused() && error.to_string().contains("no descriptor"), "{error}");
@@ -295,7 +295,7 @@ fn questions_and_answers_pass_streams_that_keep_them_until_they_are_flushed() {
             client.read_to_string(&mut last).await.expect("no error");
             assert_eq!(last, "last words");
         };
-        let options = Options::new();
+        let options = RelayOptions::new();
         let relay = gush_net::relay(&mut a, &mut b, &options);
         let (totals, ()) = tokio::join!(relay, talk);
         assert_eq!(totals.expect("no failure").ended, Ended::Closed);
@@ -340,7 +340,7 @@ fn a_half_close_is_passed_on_through_streams_either_way() {
                 from_read.read_to_string(&mut reply).await.expect("no error");
                 assert_eq!(reply, "the reply after the end");
             };
-            let options = Options::new();
+            let options = RelayOptions::new();
             let relay = gush_net::relay(&mut a, &mut b, &options);
             let (totals, (), (), ()) = tokio::join!(relay, send, take, hear);
             let totals = totals.expect("no failure");
@@ -367,15 +367,15 @@ fn a_failure_lets_a_stream_have_its_last_words_and_waits_for_no_more() {
         let mut b = Conduit::of_stream(server);
         let mut a = Conduit::of_stream(Halting::keeping(near, 3000, 16 << 10));
         client.write_all(b"nobody reads this").await.expect("room");
-        let options = Options::new();
+        let options = RelayOptions::new();
         let failed = gush_net::relay(&mut a, &mut b, &options).await;
         let error = failed.expect_err("the target failed");
         assert_eq!((error.end(), error.call()), (Some(End::B), Some("write")), "{error}");
-        assert_eq!(error.passed(Way::Forward).in_flight_bytes, 17);
+        assert_eq!(error.passed(Direction::Forward).in_flight_bytes, 17);
         drop(a);
         let mut heard = Vec::new();
         client.read_to_end(&mut heard).await.expect("no error");
-        assert_eq!(error.passed(Way::Back).bytes, heard.len() as u64);
+        assert_eq!(error.passed(Direction::Back).bytes, heard.len() as u64);
         assert!(heard == numbered(0, 42_000), "{} bytes", heard.len());
     });
 }
@@ -389,8 +389,8 @@ fn a_failure_leaves_what_a_stream_has_only_after_a_pause() {
         ..Scripted::default()
     };
     let (mut a, mut b) = (Conduit::of_stream(reads([Bytes(1)])), Conduit::of_stream(server));
-    let failed = run(async { gush_net::relay(&mut a, &mut b, &Options::new()).await });
-    let passed_bytes = failed.expect_err("the target failed").passed(Way::Back).bytes;
+    let failed = run(async { gush_net::relay(&mut a, &mut b, &RelayOptions::new()).await });
+    let passed_bytes = failed.expect_err("the target failed").passed(Direction::Back).bytes;
     assert!((50_000..=100_000).contains(&passed_bytes), "{passed_bytes} bytes");
 }
 
@@ -414,7 +414,7 @@ fn a_failure_is_not_put_off_by_a_stream_that_never_pauses() {
     );
     run(async {
         let (mut a, mut b) = (Conduit::of_stream(reads([Bytes(1)])), Conduit::of_stream(b));
-        let error = gush_net::relay(&mut a, &mut b, &Options::new()).await;
+        let error = gush_net::relay(&mut a, &mut b, &RelayOptions::new()).await;
         let error = error.expect_err("the target failed");
         assert_eq!((error.end(), error.call()), (Some(End::B), Some("write")), "{error}");
     });
@@ -428,10 +428,10 @@ fn a_stream_sends_on_all_that_it_keeps_when_its_source_fails() {
         let (near, mut far) = UnixStream::pair().expect("a pair");
         let mut a = Conduit::of_stream(source).read_only();
         let mut b = Conduit::of_stream(Halting::keeping(near, 3000, 16 << 10)).write_only();
-        let failed = gush_net::relay(&mut a, &mut b, &Options::new()).await;
+        let failed = gush_net::relay(&mut a, &mut b, &RelayOptions::new()).await;
         let error = failed.expect_err("the source failed");
         assert_eq!((error.end(), error.call()), (Some(End::A), Some("read")), "{error}");
-        assert_eq!(error.passed(Way::Forward).bytes, 7000);
+        assert_eq!(error.passed(Direction::Forward).bytes, 7000);
         drop(b);
         let mut heard = Vec::new();
         far.read_to_end(&mut heard).await.expect("no error");
@@ -446,7 +446,11 @@ fn a_failure_waits_a_moment_for_a_stream_that_never_sends_on_what_it_keeps() {
     let target = Scripted { flushes: [Never].into(), ..Scripted::default() };
     let (ended, taken, _) = one_way(source, target);
     let error = ended.expect_err("the source failed");
-    assert_eq!((error.call(), error.passed(Way::Forward).bytes), (Some("read"), 10), "{error}");
+    assert_eq!(
+        (error.call(), error.passed(Direction::Forward).bytes),
+        (Some("read"), 10),
+        "{error}"
+    );
     assert_eq!(taken.len(), 10);
 }
 
@@ -458,7 +462,7 @@ async fn a_silence_while_a_stream_keeps_bytes_has_lost_them() {
         let target = Scripted { flushes: [flush].into(), ..Scripted::default() };
         let mut a = Conduit::of_stream(reads([Bytes(10), Never])).read_only();
         let mut b = Conduit::of_stream(target).write_only();
-        let options = Options::new().idle(Duration::from_secs(5));
+        let options = RelayOptions::new().idle(Duration::from_secs(5));
         let ended = Relay::new(&options).run(&mut a, &mut b).await;
         let totals = ended.expect("no failure");
         assert_eq!((totals.ended, totals.forward.bytes), (Ended::Idle, 10));
@@ -480,10 +484,10 @@ fn the_last_words_of_two_ends_in_one_are_those_of_the_source() {
         drop(reader);
         let b = tokio::io::join(reads([Bytes(10), Never]), Vec::new());
         let mut b = Paced(b);
-        let failed = gush_net::relay(&mut a, &mut b, &Options::new()).await;
+        let failed = gush_net::relay(&mut a, &mut b, &RelayOptions::new()).await;
         let error = failed.expect_err("the target failed");
         assert_eq!((error.end(), error.call()), (Some(End::A), Some("write")), "{error}");
-        assert_eq!(error.passed(Way::Forward).bytes, BYTES as u64);
+        assert_eq!(error.passed(Direction::Forward).bytes, BYTES as u64);
         assert!(b.0.writer() == numbered(0, BYTES));
     });
 }
@@ -508,7 +512,7 @@ fn a_turn_that_is_over_ends_no_last_words() {
         let mut heard = Vec::new();
         let (failed, _) = tokio::join!(
             async {
-                let failed = gush_net::relay(&mut a, &mut b, &Options::new()).await;
+                let failed = gush_net::relay(&mut a, &mut b, &RelayOptions::new()).await;
                 drop(a);
                 failed
             },
@@ -576,7 +580,7 @@ fn a_reset_under_a_stream_that_is_neither_read_nor_written_is_seen() {
         let (mut server, mut b) = UnixStream::pair().expect("a pair");
         let near = Conduit::new(near.into()).expect("an end");
         let mut a = Conduit::of_stream_over(near, Conduit::stream_socket);
-        let options = Options::new().sees_failures();
+        let options = RelayOptions::new().watch_errors();
         let (ended, ()) = tokio::join!(gush_net::relay(&mut a, &mut b, &options), async {
             far.finish();
             // The client's end is passed on, and the relay waits for the server alone.
@@ -609,7 +613,7 @@ fn directions_of_a_stream_can_be_left_out() {
     unread.stop_reading();
     assert!(!unread.reads() && unread.writes() && !unread.is_endless());
     let (mut a, mut b) = (both().write_only(), both());
-    let error = run(async { gush_net::relay_one_way(&mut a, &mut b, &Options::new()).await });
+    let error = run(async { gush_net::relay_one_way(&mut a, &mut b, &RelayOptions::new()).await });
     assert_eq!(error.expect_err("it cannot be read").errno(), Some(gush::Errno::BADF));
 }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::thread;
 
 use crate::common::{Peer, Wire, pair, run};
-use gush_net::{Conduit, Options, Totals, Way, relay};
+use gush_net::{Conduit, Direction, RelayOptions, Totals, relay};
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::{SendFlags, sockopt};
 use tokio::io::AsyncReadExt;
@@ -21,7 +21,7 @@ fn nonblocking(peer: Peer) -> OwnedFd {
 async fn relayed(near: Peer, far: Peer) -> Totals {
     let mut a = Conduit::of_accepted_tcp(nonblocking(near));
     let mut b = Conduit::of_connected_tcp(nonblocking(far));
-    relay(&mut a, &mut b, &Options::new()).await.expect("no failure")
+    relay(&mut a, &mut b, &RelayOptions::new()).await.expect("no failure")
 }
 
 /// A read ends at an urgent byte, with fewer bytes than it asked for, and the bytes behind cause no edge of their own.
@@ -66,12 +66,12 @@ fn bytes_behind_an_urgent_one_are_not_waited_for() {
 /// Whoever speaks first, and however late, is heard: the first call is made without a notice of readiness.
 #[test]
 fn the_first_words_of_either_side_are_heard_early_or_late() {
-    for first in Way::ALL {
+    for first in Direction::ALL {
         for late in [false, true] {
             let ((client, near), (far, server)) = (pair(Wire::Tcp), pair(Wire::Tcp));
             let (mut speaker, mut hearer) = match first {
-                Way::Forward => (client, server),
-                Way::Back => (server, client),
+                Direction::Forward => (client, server),
+                Direction::Back => (server, client),
             };
             let (begun, begins) = std::sync::mpsc::channel();
             if !late {
@@ -150,7 +150,7 @@ fn an_end_that_has_come_leaves_with_the_last_bytes() {
     let totals = run(async {
         let mut a = Conduit::of_accepted_tcp(nonblocking(near)).write_only();
         let mut b = Conduit::of_connected_tcp(nonblocking(far)).read_only();
-        let totals = relay(&mut a, &mut b, &Options::new()).await.expect("no failure");
+        let totals = relay(&mut a, &mut b, &RelayOptions::new()).await.expect("no failure");
         assert_eq!(segments_received(&client), Some(before + 1));
         totals
     });
@@ -178,8 +178,8 @@ fn last_bytes_before_a_reset_wait_for_no_end() {
     run(async {
         let mut a = Conduit::of_accepted_tcp(near).write_only();
         let mut b = Conduit::of_connected_tcp(far).read_only();
-        let error = relay(&mut a, &mut b, &Options::new()).await.expect_err("a reset");
-        assert_eq!(error.passed(Way::Back).bytes, 10);
+        let error = relay(&mut a, &mut b, &RelayOptions::new()).await.expect_err("a reset");
+        assert_eq!(error.passed(Direction::Back).bytes, 10);
         assert_eq!(segments_received(&client), Some(before + 1), "{error}");
         assert_eq!(sockopt::tcp_nodelay(&asked), Ok(false));
     });
@@ -199,7 +199,7 @@ fn last_bytes_wait_for_no_end_that_a_rate_limit_holds_back() {
         let mut a = Conduit::of_accepted_tcp(nonblocking(near)).write_only();
         let mut b = Conduit::of_connected_tcp(nonblocking(far)).read_only();
         let limit = gush::Rate::bytes_per_second(1 << 20).expect("a rate");
-        relay(&mut a, &mut b, &Options::new().limit(limit)).await.expect("no failure");
+        relay(&mut a, &mut b, &RelayOptions::new().limit(limit)).await.expect("no failure");
         assert_eq!(segments_received(&client), Some(before + 2));
     });
 }
@@ -218,7 +218,7 @@ fn last_bytes_for_a_socket_that_may_have_a_layer_wait_for_no_end() {
     run(async {
         let mut a = Conduit::of_stream_socket(nonblocking(near)).write_only();
         let mut b = Conduit::of_connected_tcp(nonblocking(far)).read_only();
-        relay(&mut a, &mut b, &Options::new()).await.expect("no failure");
+        relay(&mut a, &mut b, &RelayOptions::new()).await.expect("no failure");
         assert_eq!(segments_received(&client), Some(before + 2));
     });
 }

@@ -11,7 +11,7 @@ use crate::common::{
     Bridge, Wire, numbered, pair, read_numbered, run, settled, spawn_relay, write_numbered,
 };
 use gush::{Choice, MethodName};
-use gush_net::{Conduit, End, Options, Way};
+use gush_net::{Conduit, Direction, End, RelayOptions};
 
 const METHODS: [Choice; 3] =
     [Choice::Auto, Choice::Only(MethodName::Splice), Choice::Only(MethodName::ReadWrite)];
@@ -25,7 +25,7 @@ fn segments_of_a_byte_that_fill_every_slot_arrive() {
             client.write_all(&numbered(at as u64, 1)[..1]).unwrap();
         }
         client.finish();
-        let relay = spawn_relay(near.into(), far.into(), Options::new().method(choice));
+        let relay = spawn_relay(near.into(), far.into(), RelayOptions::new().method(choice));
         assert_eq!(read_numbered(&mut server).unwrap(), SEGMENTS as u64);
         drop((client, server));
         assert_eq!(relay.join().unwrap().expect("no failure").forward.bytes, SEGMENTS as u64);
@@ -35,7 +35,7 @@ fn segments_of_a_byte_that_fill_every_slot_arrive() {
 #[test]
 fn urgent_data_does_not_end_the_stream() {
     for choice in METHODS {
-        let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new().method(choice));
+        let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, RelayOptions::new().method(choice));
         for round in 0..20 {
             // In-band data before and behind each urgent byte, which itself is out of band: tcp(7).
             bridge.client.write_all(&vec![b'a'; 50_000]).unwrap();
@@ -60,7 +60,7 @@ fn urgent_data_does_not_stop_a_stream_into_a_pipe() {
         run(async {
             let mut near = Conduit::new(near.into()).unwrap();
             let mut input = Conduit::new(input.into()).unwrap();
-            gush_net::relay_one_way(&mut near, &mut input, &Options::new()).await
+            gush_net::relay_one_way(&mut near, &mut input, &RelayOptions::new()).await
         })
     });
     for _ in 0..20 {
@@ -78,14 +78,14 @@ fn urgent_data_does_not_stop_a_stream_into_a_pipe() {
 #[test]
 fn a_reader_that_stops_stops_the_writer_and_little_is_in_flight() {
     for choice in METHODS {
-        let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new().method(choice));
+        let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, RelayOptions::new().method(choice));
         let writer = thread::spawn(move || {
             write_numbered(&mut bridge.client, 64 << 20).expect("the reader comes back");
             bridge.client.finish();
         });
-        settled(&bridge.counts, Way::Forward);
+        settled(&bridge.counts, Direction::Forward);
         assert!(!writer.is_finished(), "64 MiB fit into no socket buffers");
-        assert!(bridge.counts.in_flight_bytes(Way::Forward) <= 1 << 20);
+        assert!(bridge.counts.in_flight_bytes(Direction::Forward) <= 1 << 20);
         assert_eq!(read_numbered(&mut bridge.server).unwrap(), 64 << 20);
         writer.join().unwrap();
     }
@@ -102,7 +102,7 @@ fn udp_pair() -> (UdpSocket, UdpSocket) {
 #[test]
 fn a_datagram_of_any_size_stays_one_datagram() {
     let ((client, near), (far, server)) = (udp_pair(), udp_pair());
-    let options = Options::new().idle(Duration::from_secs(5));
+    let options = RelayOptions::new().idle(Duration::from_secs(5));
     let relay = spawn_relay(near.into(), far.into(), options);
     let mut buf = vec![0; 70_000];
     for size in [1, 0, 100, 1472, 4097, 40_000, 65_507] {
@@ -120,7 +120,7 @@ fn a_datagram_of_any_size_stays_one_datagram() {
 fn a_unix_datagram_larger_than_any_buffer_is_not_cut() {
     let ((client, near), (far, server)) =
         (UnixDatagram::pair().unwrap(), UnixDatagram::pair().unwrap());
-    let options = Options::new().idle(Duration::from_secs(5));
+    let options = RelayOptions::new().idle(Duration::from_secs(5));
     let relay = spawn_relay(near.into(), far.into(), options);
     let mut buf = vec![0; 300_000];
     for size in [10, 64 << 10, (64 << 10) + 1, 150_000] {
@@ -143,7 +143,7 @@ fn an_empty_datagram_does_not_end_a_seqpacket_stream() {
         None,
     )
     .expect("a pair");
-    let relay = spawn_relay(near.into(), far, Options::new().idle(Duration::from_secs(5)));
+    let relay = spawn_relay(near.into(), far, RelayOptions::new().idle(Duration::from_secs(5)));
     for piece in ["one", "", "two"] {
         sender.send(piece.as_bytes()).unwrap();
     }
@@ -159,7 +159,8 @@ fn an_empty_datagram_does_not_end_a_seqpacket_stream() {
 #[test]
 fn datagrams_become_a_stream_and_a_stream_becomes_datagrams() {
     let ((sender, near), (far, mut stream)) = (udp_pair(), pair(Wire::Tcp));
-    let relay = spawn_relay(near.into(), far.into(), Options::new().idle(Duration::from_secs(5)));
+    let relay =
+        spawn_relay(near.into(), far.into(), RelayOptions::new().idle(Duration::from_secs(5)));
     for piece in ["one ", "two ", "", "three"] {
         sender.send(piece.as_bytes()).unwrap();
         thread::sleep(Duration::from_millis(5));
@@ -185,7 +186,8 @@ fn nobody_at_a_udp_port_is_an_error_of_that_end() {
     let (near, far) = udp_pair();
     drop(far);
     let (mut client, a) = pair(Wire::Unix);
-    let relay = spawn_relay(a.into(), near.into(), Options::new().idle(Duration::from_secs(5)));
+    let relay =
+        spawn_relay(a.into(), near.into(), RelayOptions::new().idle(Duration::from_secs(5)));
     // The answer to the first comes by ICMP, and is told to the second.
     while !relay.is_finished() {
         // Two that are taken at once are one datagram, and the relay closes when it has been told.
@@ -223,11 +225,11 @@ fn a_file_that_is_cut_while_it_is_sent_is_an_error() {
         });
         let error = run(async {
             let mut near = Conduit::new(near.into()).unwrap();
-            let options = Options::new().method(method);
+            let options = RelayOptions::new().method(method);
             gush_net::send_file(&file, .., &mut near, &options).await.expect_err("cut")
         });
         assert!(error.is_truncated(), "{error}");
-        assert_eq!(reader.join().unwrap(), error.passed(Way::Forward).bytes);
+        assert_eq!(reader.join().unwrap(), error.passed(Direction::Forward).bytes);
     }
 }
 
@@ -239,7 +241,7 @@ fn a_range_of_a_file_is_sent_and_its_position_stays() {
         let (near, mut far) = pair(Wire::Tcp);
         let sent = run(async {
             let mut near = Conduit::new(near.into()).unwrap();
-            let mut options = Options::new();
+            let mut options = RelayOptions::new();
             if isolated {
                 options = options.isolated();
             }
@@ -259,7 +261,7 @@ fn a_file_whose_size_lies_is_sent_to_its_end() {
     let (near, mut far) = pair(Wire::Unix);
     run(async {
         let mut near = Conduit::new(near.into()).unwrap();
-        gush_net::send_file(&file, .., &mut near, &Options::new()).await.unwrap()
+        gush_net::send_file(&file, .., &mut near, &RelayOptions::new()).await.unwrap()
     });
     let mut arrived = String::new();
     far.read_to_string(&mut arrived).unwrap();
@@ -277,7 +279,7 @@ fn a_stream_is_received_at_an_offset_or_at_the_end_of_an_append_only_file() {
         let writer = thread::spawn(move || write_numbered(&mut near, 3 << 20).unwrap());
         let got = run(async {
             let mut far = Conduit::new(far.into()).unwrap();
-            gush_net::recv_file(&mut far, &file, 4, &Options::new()).await.unwrap()
+            gush_net::recv_file(&mut far, &file, 4, &RelayOptions::new()).await.unwrap()
         });
         writer.join().unwrap();
         assert_eq!((got.forward.bytes, got.forward.method), (3 << 20, Some(method)));
