@@ -10,7 +10,7 @@ use rustix::io::retry_on_intr;
 use crate::error::Error;
 use crate::events::Events;
 use crate::file::Job;
-use crate::options::{Options, Reflink};
+use crate::options::{Moving, Options, Reflink};
 use crate::place::{kind, proc_path};
 use crate::tree::parts::Piece;
 use crate::uncached;
@@ -25,7 +25,18 @@ pub(crate) fn move_all(
     known: Option<(Endpoint<'_>, Endpoint<'_>)>,
     events: &mut dyn Events,
 ) -> Result<Report, Error> {
-    moved(job, (source, target), known, None, events)
+    let moving = &job.options.moving;
+    // GNU cp asks for a clone whatever --sparse=always says: its zeros take no space of their own.
+    if moving.holes == Holes::Make
+        && (moving.reflink, moving.choice) == (Reflink::Auto, Choice::Auto)
+    {
+        let (fds, whole) = ((source, target), (Reflink::Always, Holes::Keep));
+        match moved(job, fds, known.clone(), None, whole, events) {
+            Err(refused) if refused.is_untouched() => {}
+            ended => return ended,
+        }
+    }
+    moved(job, (source, target), known, None, (moving.reflink, moving.holes), events)
 }
 
 /// Moves one piece of `source` to the same place of `target`, where nothing is yet.
@@ -35,7 +46,8 @@ pub(crate) fn move_piece(
     piece: Piece,
     events: &mut dyn Events,
 ) -> Result<(), Error> {
-    let report = moved(job, fds, None, Some(piece), events)?;
+    let Moving { reflink, holes, .. } = job.options.moving;
+    let report = moved(job, fds, None, Some(piece), (reflink, holes), events)?;
     match report.bytes == piece.len_bytes {
         true => Ok(()),
         false => Err(Error::refusal(job.source.shown, "became shorter while being copied")
@@ -49,6 +61,7 @@ fn moved(
     (source, target): (BorrowedFd<'_>, BorrowedFd<'_>),
     known: Option<(Endpoint<'_>, Endpoint<'_>)>,
     piece: Option<Piece>,
+    (reflink, holes): (Reflink, Holes),
     events: &mut dyn Events,
 ) -> Result<Report, Error> {
     // A setter moves the whole request, which counts for each file of a tree: only those are called that change something.
@@ -81,8 +94,8 @@ fn moved(
     if moving.isolated {
         mover = mover.isolated(true);
     }
-    if moving.holes != Holes::default() {
-        mover = mover.holes(moving.holes);
+    if holes != Holes::default() {
+        mover = mover.holes(holes);
     }
     match piece {
         // Other threads copy other pieces.
@@ -93,7 +106,7 @@ fn moved(
     if space != Space::default() || moving.tuning != Tuning::default() {
         mover = mover.tuning(moving.tuning.clone().space(space));
     }
-    mover = match moving.reflink {
+    mover = match reflink {
         Reflink::Always => mover.method(Choice::Only(MethodName::Reflink)),
         Reflink::Auto if moving.choice == Choice::Auto => mover,
         Reflink::Auto => mover.method(moving.choice),
@@ -139,7 +152,7 @@ fn moved(
             // A refusal concerns the pair: an EXDEV is the fault of neither file alone.
             ours = ours.onto(job.target.shown);
         }
-        match moving.reflink {
+        match reflink {
             Reflink::Always => ours.hinting("--reflink=auto copies where nothing can be shared"),
             _ => ours,
         }

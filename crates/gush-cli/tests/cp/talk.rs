@@ -351,6 +351,34 @@ fn debug_uses_the_words_of_gnu() {
     assert_eq!(stdout(&output), lines.concat(), "{}", stderr(&output));
 }
 
+/// GNU cp asks for a clone whatever `--sparse=always` says (copy.c), and so makes no holes there.
+#[test]
+fn a_sparse_copy_is_a_clone_where_the_file_system_can_clone() {
+    for (mkfs, size) in [("mkfs.btrfs -q", "120M"), ("mkfs.xfs -q", "320M")] {
+        let dir = tempfile::tempdir().unwrap();
+        let text = format!(
+            "truncate -s {size} image && {mkfs} image >&2 && mount -o loop image m || exit 99
+            cd m && truncate -s 1M both && echo data >>both && echo data >old && truncate -s 2M old
+            for words in '--sparse=always' '--sparse=always --reflink=never' '--sparse=always -T'; do
+                case $words in *-T) copy=old;; *) copy=new;; esac
+                $G cp --debug $words both $copy | tail -n 1 && cmp both $copy || status=1
+                rm $copy
+            done
+            cd .. && umount m
+            exit ${{status-0}}"
+        );
+        let Some(output) = with_mounts(dir.path(), &text) else { return };
+        if output.status.code() == Some(99) {
+            skipped(&format!("{mkfs}: {}", stderr(&output)));
+            continue;
+        }
+        assert!(output.status.success(), "{mkfs}: {output:?}");
+        let cloned = "copy offload: unknown, reflink: yes, sparse detection: unknown\n";
+        let copied = "copy offload: avoided, reflink: no, sparse detection: SEEK_HOLE + zeros\n";
+        assert_eq!(stdout(&output), [cloned, copied, cloned].concat(), "{mkfs}");
+    }
+}
+
 #[test]
 fn explain_names_the_file_in_each_line_and_tells_what_was_not_followed() {
     let dir = with_files(&[("a", &noise(100_000, 3))]);
