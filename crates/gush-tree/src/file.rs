@@ -12,7 +12,7 @@ use crate::already_copied::{self, AlreadyCopied, Turn};
 use crate::error::Error;
 use crate::events::Events;
 use crate::metadata::{Handle, Ownership, Transfer};
-use crate::options::{Dereference, Make, Options};
+use crate::options::{Dereference, Make, Options, Specials};
 use crate::overwriting::{Fate, Look, Room};
 use crate::parents::Parents;
 use crate::place::{FileId, Place, kind, same_file};
@@ -464,6 +464,9 @@ impl<'a> Common<'a> {
             && kind(source_stat) == FileType::RegularFile
         {
             drop(open::source(&job)?);
+        }
+        if options.specials == Specials::Refuse {
+            special::refuse(&source, kind(source_stat))?;
         }
         let room = match self.fate(&look, is_new, events)? {
             Fate::Copied(room) => room,

@@ -201,6 +201,8 @@ pub enum Specials {
     Read,
     /// Special files are made anew (`-R`).
     Recreate,
+    /// Special files are errors, as for Python's `shutil.copytree`.
+    Refuse,
 }
 
 /// Which existing targets are replaced.

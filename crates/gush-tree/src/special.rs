@@ -1,4 +1,4 @@
-//! FIFOs, sockets and devices, made anew instead of read.
+//! FIFOs, sockets and devices, made anew or refused instead of read.
 
 use rustix::fs::{self, FileType, Mode};
 use rustix::io::{Errno, retry_on_intr};
@@ -26,6 +26,20 @@ pub(crate) fn recreate(job: &Job<'_>) -> Result<u32, Error> {
         other => other,
     };
     made.map(|()| withheld).map_err(|errno| not_made(&job.target, kind, errno))
+}
+
+/// # Errors
+/// The source is a FIFO, socket or device. The text is that of Python's `shutil`.
+pub(crate) fn refuse(source: &Place<'_>, kind: FileType) -> Result<(), Error> {
+    let what = match kind {
+        FileType::Fifo => "named pipe",
+        FileType::Socket => "socket",
+        FileType::BlockDevice => "block device",
+        FileType::CharacterDevice => "character device",
+        _ => return Ok(()),
+    };
+    let text = format!("`{}` is a {what}", source.shown.display());
+    Err(Error::about_both(source.shown, text))
 }
 
 pub(crate) fn not_made(target: &Place<'_>, kind: FileType, errno: Errno) -> Error {
