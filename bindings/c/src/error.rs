@@ -115,10 +115,20 @@ impl Error {
         }
     }
 
-    /// There was no memory or no descriptor to begin with.
-    pub(crate) fn beginning(errno: Errno) -> Self {
+    /// There was no memory for a buffer of a writer.
+    pub(crate) fn buffering(errno: Errno) -> Self {
         let why = std::io::Error::from(errno);
-        let message = format!("cannot begin: {why}");
+        Self {
+            os_errno: errno.raw_os_error(),
+            operation: text_of("mmap"),
+            ..Self::new(Status::Failed, &format!("cannot map memory for the buffer: {why}"))
+        }
+    }
+
+    /// The pipe of a reservoir could not be made, given its size, or filled.
+    pub(crate) fn reserving(errno: Errno) -> Self {
+        let why = std::io::Error::from(errno);
+        let message = format!("cannot make and fill the pipe of the reservoir: {why}");
         Self { os_errno: errno.raw_os_error(), ..Self::new(Status::Failed, &message) }
     }
 }

@@ -35,7 +35,7 @@ pub unsafe extern "C" fn gush_reservoir_new(
                     Errno::INVAL => {
                         Error::invalid("the pattern is empty, or the pipe cannot hold it")
                     }
-                    errno => Error::beginning(errno),
+                    errno => Error::reserving(errno),
                 })?;
             give(reservoir, Box::into_raw(Box::new(Reservoir(made))))
         })

@@ -104,7 +104,7 @@ pub unsafe extern "C" fn gush_writer_buffer(
             let writer = handle(writer)?;
             let buffer = match &mut writer.buffer {
                 Some(buffer) => buffer,
-                none => none.insert(writer.inner.buffer().map_err(Error::beginning)?),
+                none => none.insert(writer.inner.buffer().map_err(Error::buffering)?),
             };
             give(len_bytes, buffer.len())?;
             give(memory, buffer.as_mut_ptr().cast())

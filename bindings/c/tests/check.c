@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define CHECK(holds)                                                                                    \
@@ -197,8 +198,15 @@ static void reservoirs(void)
     size_t poured = 99;
     struct gush_reservoir *reservoir = NULL;
     struct gush_error error;
+    struct rlimit before, none;
 
     CHECK(pipe(ends) == 0);
+    CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = before.rlim_max};
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    CHECK(gush_reservoir_new("abc", 3, 65536, &reservoir, &error) == GUSH_STATUS_FAILED);
+    CHECK(error.os_errno == EMFILE && strstr(error.message, "the pipe of the reservoir: ") != NULL);
+    CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
     CHECK(gush_reservoir_new("abc", 3, 65536, &reservoir, &error) == GUSH_STATUS_OK);
     CHECK(gush_reservoir_held_bytes(reservoir) >= 3 && gush_reservoir_held_bytes(NULL) == 0);
     CHECK(gush_reservoir_pour(reservoir, ends[1], 4, &poured, &error) == GUSH_STATUS_OK && poured == 4);

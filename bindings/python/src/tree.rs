@@ -98,7 +98,7 @@ pub(crate) fn copy_tree(
     let mut options = Options::default();
     options.recursive = true;
     options.dereference = if symlinks { Dereference::Named } else { Dereference::Always };
-    options.specials = Specials::Recreate;
+    options.specials = Specials::Refuse;
     options.verify = verify;
     options.moving.threads = threads;
     options.moving.cancel = Some(cancel.clone());

@@ -29,7 +29,6 @@ EXPECTED = {
     },
     "copytree": {
         "TestCopyTree.test_copytree_winerror": "replaces os.chmod()",
-        "TestCopyTree.test_copytree_named_pipe": "gush.copytree makes FIFOs anew",
     },
 }
 

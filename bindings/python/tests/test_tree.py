@@ -4,6 +4,7 @@ import errno
 import inspect
 import os
 import shutil
+import socket
 import stat
 import subprocess
 import sys
@@ -174,9 +175,31 @@ class CopyTree(unittest.TestCase):
         gush.copytree(self.source, self.dir / "links", symlinks=True, ignore_dangling_symlinks=True)
         self.assertEqual({name: os.readlink(self.dir / "links" / name) for name in dangling}, dangling)
 
+    def test_special_files_are_refused_and_the_rest_is_copied(self):
+        named_pipe = self.source / "ä" / "fifo"
+        os.mkfifo(named_pipe)
+        listening = socket.socket(socket.AF_UNIX)
+        self.addCleanup(listening.close)
+        listening.bind(os.fspath(self.source / "socket"))
+        before = described(self.source)
+        with self.assertRaises(shutil.Error) as caught:
+            gush.copytree(self.source, self.target)
+        self.assertEqual(
+            sorted(text for *_, text in caught.exception.args[0]),
+            [f"`{named_pipe}` is a named pipe", f"`{self.source / 'socket'}` is a socket"],
+        )
+        special = (os.path.join("ä", "fifo"), "socket")
+        for name in special:
+            self.assertFalse(os.path.lexists(self.target / name), name)
+        # What would be replaced stays.
+        (self.target / "socket").write_text("kept")
+        with self.assertRaises(shutil.Error):
+            gush.copytree(self.source, self.target, dirs_exist_ok=True)
+        self.assertEqual((self.target / "socket").read_text(), "kept")
+        self.assertGreater(len(before), len(special))
+
     def test_only_dangling_links_are_ignored(self):
         (self.source / "dangling").symlink_to("nowhere")
-        os.mkfifo(self.source / "ä" / "fifo")
         (self.source / "again").symlink_to(".")
         with self.assertRaises(shutil.Error) as caught:
             gush.copytree(self.source, self.target, ignore_dangling_symlinks=True)

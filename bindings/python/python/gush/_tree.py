@@ -41,9 +41,10 @@ def copytree(
 ) -> PathGiven:
     """Copy a directory with all that is in it, on several threads, and return ``dst``.
 
-    As :func:`shutil.copytree`: links are followed unless ``symlinks`` is true, all entries that can be copied are, and those that
-    cannot are in one :class:`TreeError`, which is a :class:`shutil.Error`. FIFOs, sockets and devices are made anew, where
-    shutil fails. ``dst`` may be below ``src``: what the call itself makes there is not copied.
+    As :func:`shutil.copytree`: links are followed unless ``symlinks`` is true, all entries that can
+    be copied are, and those that cannot, such as FIFOs and sockets, are in one :class:`TreeError`,
+    which is a :class:`shutil.Error`. Devices are refused, where shutil reads them. ``dst`` may be
+    below ``src``: what the call itself makes there is not copied.
 
     :param ignore: called with each directory and the names in it, as by shutil, before the first is copied; returns the names to
         leave out. :func:`shutil.ignore_patterns` makes one.
