@@ -11,11 +11,11 @@ use rustix::io;
 
 use crate::error::Error;
 use crate::first_copies::{FirstCopies, Record, RecordAt};
+use crate::job::Target;
 use crate::options::{Dereference, Make, Options};
 use crate::place::{FileId, Place, kind};
 use crate::quote;
-use crate::tree::Dir;
-use crate::tree::dir::{Pair, Step, Target, descend};
+use crate::tree::dir::{Pair, Reached, Step, descend};
 
 /// The sources and targets so far. Several threads may ask and tell.
 #[derive(Debug, Default)]
@@ -32,8 +32,8 @@ struct Linked {
     first_copies: FirstCopies,
     /// The sources whose first copy is being made, one a thread at most.
     under_way: HashSet<FileId>,
-    /// Files with several names, one of which comes after the shares of all ranks.
-    in_shares: HashSet<FileId>,
+    /// Files with several names, of which other processes may make the first copy.
+    by_others: HashSet<FileId>,
 }
 
 /// An earlier successful copy of a source, under another name.
@@ -54,7 +54,7 @@ impl Earlier<'_> {
     ///
     /// # Errors
     /// ESTALE if another directory has a name by now.
-    pub(crate) fn directory(&self, base: BorrowedFd<'_>) -> io::Result<Option<Target>> {
+    pub(crate) fn directory(&self, base: BorrowedFd<'_>) -> io::Result<Option<Reached>> {
         descend(self.from.as_ref(), &self.steps, base)
     }
 
@@ -79,30 +79,26 @@ pub(crate) enum Turn<'c> {
     /// This name is copied, and no later name waits for the copy.
     Alone,
     /// This name is the first: other threads that come to another name wait.
-    First(Claim<'c>),
+    First(FirstCopy<'c>),
     /// Another name was copied earlier.
     Again(Earlier<'c>),
 }
 
-/// The first copy of a source with several names, under way. Dropped without [`made`](Self::made), the copy has
-/// failed, and the next name is the first.
-pub(crate) struct Claim<'c> {
+/// The first copy of a source with several names, under way. Dropped without [`made`](Self::made),
+/// the copy has failed, and the next name is the first.
+pub(crate) struct FirstCopy<'c> {
     copied: &'c AlreadyCopied,
     source: FileId,
 }
 
-impl Claim<'_> {
-    /// The copy is whole: other names of the source become names of this copy, which is `target` in `dir`.
-    pub(crate) fn made(
-        self,
-        place: (Option<&Arc<Dir>>, &Place<'_>),
-        (file, is_link): (FileId, bool),
-    ) {
-        lock(&self.copied.linked).first_copies.add(self.source, place, (file, is_link));
+impl FirstCopy<'_> {
+    /// The copy is whole: other names of the source become names of this copy.
+    pub(crate) fn made(self, target: Target<'_>, file: FileId, is_link: bool) {
+        lock(&self.copied.linked).first_copies.add(self.source, target, file, is_link);
     }
 }
 
-impl Drop for Claim<'_> {
+impl Drop for FirstCopy<'_> {
     fn drop(&mut self) {
         // Where the copy failed, whoever waits makes the next attempt. The lock is free before the others wake.
         lock(&self.copied.linked).under_way.remove(&self.source);
@@ -196,42 +192,37 @@ impl AlreadyCopied {
         }
     }
 
-    /// Remembers a file that rank 0 copies after the shares by one name, and that a rank may copy
-    /// by another one.
-    pub(crate) fn expect_in_shares(&self, source: &Stat) {
-        lock(&self.linked).in_shares.insert(FileId::of(source));
+    /// Remembers a file that this process copies later by one name, and that another process may
+    /// copy by another name.
+    pub(crate) fn expect_by_others(&self, source: &Stat) {
+        lock(&self.linked).by_others.insert(FileId::of(source));
     }
 
-    pub(crate) fn expects_any_in_shares(&self) -> bool {
-        !lock(&self.linked).in_shares.is_empty()
+    pub(crate) fn expects_any_by_others(&self) -> bool {
+        !lock(&self.linked).by_others.is_empty()
     }
 
-    /// Takes a file that a rank has made for the first copy of its source, if this is
-    /// [expected](Self::expect_in_shares).
-    pub(crate) fn learn_copy_of_shares(
+    /// Takes a file that another process has made for the first copy of its source, if this is
+    /// [expected](Self::expect_by_others).
+    pub(crate) fn learn_copy_by_others(
         &self,
         options: &Options,
         source: &Stat,
-        (dir, target): (&Arc<Dir>, &Place<'_>),
+        target: Target<'_>,
     ) {
-        if lock(&self.linked).in_shares.contains(&FileId::of(source))
-            && let Ok(there) = target.stat(false)
+        if lock(&self.linked).by_others.contains(&FileId::of(source))
+            && let Ok(there) = target.place.stat(false)
             && kind(&there) == kind(source)
-            && let Turn::First(claim) = self.turn(options, source, (Some(dir), target))
+            && let Turn::First(copy) = self.turn(options, source, target)
         {
-            claim
-                .made((Some(dir), target), (FileId::of(&there), kind(&there) == FileType::Symlink));
+            copy.made(target, FileId::of(&there), kind(&there) == FileType::Symlink);
         }
     }
 
     /// Whether the source is copied by this name, or linked to an earlier copy. Waits while another thread makes the
     /// first copy.
-    pub(crate) fn turn(
-        &self,
-        options: &Options,
-        source: &Stat,
-        (dir, target): (Option<&Arc<Dir>>, &Place<'_>),
-    ) -> Turn<'_> {
+    pub(crate) fn turn(&self, options: &Options, source: &Stat, target: Target<'_>) -> Turn<'_> {
+        let dir = target.dir;
         let may_return = may_return(options, source);
         let links = options.preserve.links && options.make != Make::HardLink;
         let several = self.several.is_some() || options.recursive;
@@ -247,14 +238,14 @@ impl AlreadyCopied {
         let Linked { first_copies, under_way, .. } = &mut *linked;
         let Some(at) = first_copies.get(id) else {
             under_way.insert(id);
-            return Turn::First(Claim { copied: self, source: id });
+            return Turn::First(FirstCopy { copied: self, source: id });
         };
         let Record { file, is_link, above, name, .. } = first_copies.record(at);
         let is_same_dir = match dir {
             Some(dir) => above.is_some() && dir.recorded.get().copied() == above,
             None => above.is_none(),
         };
-        if is_same_dir && name == target.name {
+        if is_same_dir && name == target.place.name {
             return Turn::Alone;
         }
         let (from, steps) = first_copies.way(above, dir);

@@ -251,9 +251,14 @@ impl<'a> Staged<'a> {
         Ok(Self { target, fd, named: Named::Temporary(named) })
     }
 
-    /// A file that is there already, in another directory of the same file system.
-    pub(crate) fn elsewhere(target: Place<'a>, fd: OwnedFd, name: Place<'a>) -> Self {
-        Self { target, fd, named: Named::Elsewhere(name) }
+    /// A file that is there already, in another directory; `None` if that is on another file
+    /// system, from which a rename is refused.
+    pub(crate) fn elsewhere(target: Place<'a>, file: Place<'a>) -> io::Result<Option<Self>> {
+        let fd = file.open(OFlags::RDWR | OFlags::NOFOLLOW, Mode::empty())?;
+        let here = retry_on_intr(|| fs::fstat(&fd))?;
+        let there = Place { name: target.parent(), ..target }.stat(true)?;
+        let is_near = here.st_dev == there.st_dev;
+        Ok(is_near.then_some(Self { target, fd, named: Named::Elsewhere(file) }))
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {

@@ -1,6 +1,7 @@
 //! The data of one file: the engine's set-up, and the verification of the target.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use gush::{Choice, Endpoint, Holes, MethodName, Mover, Report, Side, Space, Tuning};
@@ -9,10 +10,9 @@ use rustix::io::retry_on_intr;
 
 use crate::error::Error;
 use crate::events::Events;
-use crate::file::Job;
+use crate::job::Job;
 use crate::options::{Moving, Options, Reflink};
 use crate::place::{kind, proc_path};
-use crate::tree::parts::Piece;
 use crate::uncached;
 
 /// Methods that may leave blocks shared with the source.
@@ -21,47 +21,47 @@ const SHARING_BLOCKS: &[MethodName] = &[MethodName::Reflink, MethodName::CopyFil
 /// Moves everything from `source` to `target`, both at their start. What is known of both saves the engine's looks.
 pub(crate) fn move_all(
     job: &Job<'_>,
-    (source, target): (BorrowedFd<'_>, BorrowedFd<'_>),
+    source: BorrowedFd<'_>,
+    target: BorrowedFd<'_>,
     known: Option<(Endpoint<'_>, Endpoint<'_>)>,
     events: &mut dyn Events,
 ) -> Result<Report, Error> {
-    let moving = &job.options.moving;
+    let Moving { reflink, holes, choice, .. } = job.options.moving;
     // GNU cp asks for a clone whatever --sparse=always says: its zeros take no space of their own.
-    if moving.holes == Holes::Make
-        && (moving.reflink, moving.choice) == (Reflink::Auto, Choice::Auto)
-    {
-        let (fds, whole) = ((source, target), (Reflink::Always, Holes::Keep));
-        match moved(job, fds, known.clone(), None, whole, events) {
+    if holes == Holes::Make && (reflink, choice) == (Reflink::Auto, Choice::Auto) {
+        let (fds, known) = ((source, target), known.clone());
+        match moved(job, fds, known, None, Reflink::Always, Holes::Keep, events) {
             Err(refused) if refused.is_untouched() => {}
             ended => return ended,
         }
     }
-    moved(job, (source, target), known, None, (moving.reflink, moving.holes), events)
+    moved(job, (source, target), known, None, reflink, holes, events)
 }
 
-/// Moves one piece of `source` to the same place of `target`, where nothing is yet.
-pub(crate) fn move_piece(
+/// Moves a range of bytes of `source` to the same offset of `target`, where nothing is yet.
+pub(crate) fn move_range(
     job: &Job<'_>,
-    fds: (BorrowedFd<'_>, BorrowedFd<'_>),
-    piece: Piece,
+    source: BorrowedFd<'_>,
+    target: BorrowedFd<'_>,
+    range: Range<u64>,
     events: &mut dyn Events,
 ) -> Result<(), Error> {
     let Moving { reflink, holes, .. } = job.options.moving;
-    let report = moved(job, fds, None, Some(piece), (reflink, holes), events)?;
-    match report.bytes == piece.len_bytes {
+    let report = moved(job, (source, target), None, Some(&range), reflink, holes, events)?;
+    match report.bytes == range.end - range.start {
         true => Ok(()),
         false => Err(Error::refusal(job.source.shown, "became shorter while being copied")
             .hinting("copy it again")),
     }
 }
 
-/// Moves all, or one piece, with all that the options say of moving.
 fn moved(
     job: &Job<'_>,
     (source, target): (BorrowedFd<'_>, BorrowedFd<'_>),
     known: Option<(Endpoint<'_>, Endpoint<'_>)>,
-    piece: Option<Piece>,
-    (reflink, holes): (Reflink, Holes),
+    range: Option<&Range<u64>>,
+    reflink: Reflink,
+    holes: Holes,
     events: &mut dyn Events,
 ) -> Result<Report, Error> {
     // A setter moves the whole request, which counts for each file of a tree: only those are called that change something.
@@ -74,20 +74,20 @@ fn moved(
         Some((from, to)) => Mover::between(from, to),
         None => Mover::new(&source, &target),
     };
-    let mut mover = match piece {
-        // No `replace` here: other ranks have written their pieces to the same file.
-        Some(Piece { at_bytes, len_bytes, .. }) => mover
-            .source_offset_bytes(at_bytes)
-            .target_offset_bytes(at_bytes)
-            .length_bytes(len_bytes),
+    let mut mover = match range {
+        // No `replace` here: others have written their ranges to the same file.
+        Some(range) => mover
+            .source_offset_bytes(range.start)
+            .target_offset_bytes(range.start)
+            .length_bytes(range.end - range.start),
         // A file just made has nothing to be replaced.
         None if is_new => mover,
         None => mover.replace(true),
     }
     .remember(job.refusals);
-    // A reservation belongs to the whole file, which no rank writes alone.
-    let space = if piece.is_some() { Space::AsWritten } else { space(job, target) };
-    if piece.is_none() && job.options.verify && digests_in_passing(job) && !is_compared(job) {
+    // A reservation belongs to the whole file.
+    let space = if range.is_some() { Space::AsWritten } else { space(job, target) };
+    if range.is_none() && job.options.verify && digests_in_passing(job) && !is_compared(job) {
         mover = mover.digest(true);
     }
     let moving = &job.options.moving;
@@ -97,8 +97,8 @@ fn moved(
     if holes != Holes::default() {
         mover = mover.holes(holes);
     }
-    match piece {
-        // Other threads copy other pieces.
+    match range {
+        // Other threads copy other ranges.
         Some(_) => mover = mover.threads(1),
         None if moving.threads > 0 => mover = mover.threads(moving.threads),
         None => {}
@@ -123,7 +123,7 @@ fn moved(
         mover = mover.cancelled_by(cancel);
     }
     let wanted = events.wants_progress();
-    let at_bytes = piece.map_or(0, |piece| piece.at_bytes);
+    let at_bytes = range.map_or(0, |range| range.start);
     let mut passing = moving.no_cache.then(|| uncached::Passing::begin((source, target), at_bytes));
     let is_uncached = passing.is_some();
     let mut watch = |progress: &gush::Progress| {

@@ -189,7 +189,8 @@ impl GitIgnored {
     pub(crate) fn read(
         above: Option<&Arc<Self>>,
         dir: BorrowedFd<'_>,
-        (shown, path_bytes): (&Path, usize),
+        shown: &Path,
+        path_bytes: usize,
     ) -> Result<Option<Arc<Self>>, Error> {
         const NAME: &str = ".gitignore";
         let shown = shown.join(NAME);

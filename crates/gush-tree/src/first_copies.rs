@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::job::Target;
 use crate::place::{FileId, Place};
 use crate::tree::Dir;
 use crate::tree::dir::{Pair, Step};
@@ -52,17 +53,12 @@ pub(crate) struct FirstCopies {
 }
 
 impl FirstCopies {
-    /// Adds the first copy of a source. `dir` is the copy's directory in a tree.
-    pub(crate) fn add(
-        &mut self,
-        source: FileId,
-        (dir, target): (Option<&Arc<Dir>>, &Place<'_>),
-        (file, is_link): (FileId, bool),
-    ) {
-        let above = dir.and_then(|dir| self.directory(dir, target.shown));
+    /// Adds the first copy of a source.
+    pub(crate) fn add(&mut self, source: FileId, target: Target<'_>, file: FileId, is_link: bool) {
+        let Place { name, shown, .. } = target.place;
+        let above = target.dir.and_then(|dir| self.directory(dir, shown));
         let mut bytes = Vec::new();
         self.put_file(source, &mut bytes);
-        let (name, shown) = (target.name, target.shown);
         self.put(&Record { file, is_link, above, name, shown }, &mut bytes);
         let at = self.keep(&bytes);
         if (self.copies + 1) * 4 > self.slots.len() * 3 {
@@ -284,8 +280,8 @@ fn take_path<'b>(bytes: &mut &'b [u8]) -> &'b Path {
 mod tests {
     use super::*;
 
-    fn place<'p>(name: &'p Path, shown: &'p Path) -> Place<'p> {
-        Place { shown, ..Place::here(name) }
+    fn operand<'p>(name: &'p Path, shown: &'p Path) -> Target<'p> {
+        Target::operand(Place { shown, ..Place::here(name) })
     }
 
     #[test]
@@ -300,8 +296,8 @@ mod tests {
             assert_eq!(copies.get(source), None);
             let file = FileId { inode: !source.inode, ..source };
             let (name, shown) = (name(&source), format!("shown/{}", source.inode));
-            let target = place(Path::new(&name), Path::new(&shown));
-            copies.add(source, (None, &target), (file, source.inode % 3 == 0));
+            let target = operand(Path::new(&name), Path::new(&shown));
+            copies.add(source, target, file, source.inode % 3 == 0);
         }
         for source in &sources {
             let at = copies.get(*source).expect("a copy");
@@ -327,8 +323,7 @@ mod tests {
         let names = ["a".into(), "b".repeat(3 * PIECE_BYTES), "c".repeat(PIECE_BYTES), "d".into()];
         for (inode, name) in (0..).zip(&names) {
             let file = FileId { device: 1, inode };
-            let target = place(Path::new(name), Path::new("shown"));
-            copies.add(file, (None, &target), (file, false));
+            copies.add(file, operand(Path::new(name), Path::new("shown")), file, false);
         }
         for (inode, name) in (0..).zip(&names) {
             let at = copies.get(FileId { device: 1, inode }).expect("a copy");

@@ -45,6 +45,7 @@ mod atomic;
 mod backup;
 mod beneath;
 mod beside;
+mod copier;
 mod data;
 mod destination;
 mod error;
@@ -52,6 +53,7 @@ mod events;
 mod file;
 mod filter;
 mod first_copies;
+mod job;
 mod links;
 mod metadata;
 mod new_directory;
@@ -74,10 +76,10 @@ mod xattr;
 
 pub use atomic::remove_temporaries;
 pub use backup::{Backup, BackupControl};
+pub use copier::{Action, Copier, Done};
 pub use destination::{Destination, Naming, NamingError, strip_trailing_slashes};
 pub use error::Error;
 pub use events::{Counts, Events, Question};
-pub use file::{Action, Copier, Done};
 pub use filter::Filter;
 /// The engine, whose `Choice`, `Holes`, `Tuning`, `Rate`, `Cancel` and others stand in this interface.
 pub use gush;

@@ -10,7 +10,7 @@ use crate::already_copied::Earlier;
 use crate::atomic;
 use crate::error::Error;
 use crate::events::Events;
-use crate::file::Job;
+use crate::job::Job;
 use crate::place::{FileId, Place, proc_path, same_file};
 use crate::quote;
 use crate::remedy;

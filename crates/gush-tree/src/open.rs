@@ -8,7 +8,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::error::Error;
 use crate::events::Events;
-use crate::file::Job;
+use crate::job::Job;
 use crate::options::{Dereference, Options};
 use crate::place::{Place, kind, same_file};
 use crate::{quote, remedy};

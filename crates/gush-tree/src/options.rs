@@ -1,5 +1,6 @@
 //! The options of a copy: plain data, decided before the first system call.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::FileType;
@@ -162,6 +163,11 @@ impl Options {
         let breaks_links = self.preserve.links || self.promises_equality() || self.shard.is_some();
         let removes = self.remove_first || self.force || breaks_links;
         self.atomic || self.last.is_some() || (removes && self.may_be_refused())
+    }
+
+    /// Is the file of a tree with this path below the root copied after the others?
+    pub(crate) fn comes_last(&self, path: &Path) -> bool {
+        self.last.as_ref().is_some_and(|last| last.excludes_or_above(path))
     }
 
     /// Is a source of this kind opened and read, instead of linked or made anew?

@@ -9,14 +9,13 @@ use rustix::fs::{self, Access, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process;
 
-use crate::already_copied::AlreadyCopied;
 use crate::backup::BackupControl;
 use crate::error::Error;
 use crate::events::{Events, Question};
+use crate::job::Job;
 use crate::options::{Dereference, Make, Options, Update};
 use crate::place::{FileId, Place, kind, mount_of};
 use crate::same::{self, Verdict};
-use crate::writers::Writers;
 use crate::{links, open, quote, regular, rehearsal, remedy, special, uncached};
 
 /// What becomes of a source, as far as the target decides.
@@ -61,20 +60,7 @@ impl Room {
     }
 }
 
-/// One source and the intended target.
-#[derive(Clone, Copy)]
-pub(crate) struct Look<'a> {
-    pub(crate) options: &'a Options,
-    /// What earlier operands made; nothing inside a tree.
-    pub(crate) made_before: Option<&'a AlreadyCopied>,
-    pub(crate) source: Place<'a>,
-    pub(crate) source_stat: &'a Stat,
-    pub(crate) target: Place<'a>,
-    /// The claims, where no other name of the target may lead to the copy.
-    pub(crate) claims: Option<&'a Writers>,
-}
-
-impl Look<'_> {
+impl Job<'_> {
     /// Makes room, unless the source is to be skipped.
     ///
     /// With `is_new` the target's name is free, except perhaps for a dangling symbolic link.

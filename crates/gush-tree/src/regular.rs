@@ -24,13 +24,12 @@ use crate::atomic::Staged;
 use crate::data;
 use crate::error::{Error, os_text};
 use crate::events::Events;
-use crate::file::Job;
+use crate::job::Job;
 use crate::metadata::{self, Handle, Ownership, Transfer};
 use crate::open::{self, Opened};
 use crate::options::Options;
 use crate::place::{FileId, Place, kind, proc_path, same_file};
 use crate::stable;
-use crate::tree::parts;
 use crate::writers::Claim;
 
 /// The outcome of a copy of data.
@@ -215,12 +214,12 @@ impl File<'_> {
         let there = (&job.target, job.existing.is_some());
         let cannot = |errno| open::cannot_replace(job.options, there, errno);
         let assembled = match &job.assembled {
-            Some(pieces) => parts::adopt(pieces, &job.target).map_err(cannot)?.zip(job.assembled),
+            Some(file) => Staged::elsewhere(job.target, *file).map_err(cannot)?,
             None => None,
         };
         let is_filled = assembled.is_some();
         let staged = match assembled {
-            Some((fd, pieces)) => Staged::elsewhere(job.target, fd, pieces),
+            Some(staged) => staged,
             None => Staged::create(job.target, mode).map_err(cannot)?,
         };
         let look = || {
@@ -282,7 +281,6 @@ impl File<'_> {
         if !job.options.data {
             return Ok(copied);
         }
-        let fds = (self.source, target.fd);
         let report = if is_filled {
             let size_bytes = u64::try_from(self.source_stat.st_size).unwrap_or(0);
             // The last piece may end in a hole, which writes no byte: the size is set apart.
@@ -290,7 +288,7 @@ impl File<'_> {
                 .map_err(|errno| Error::os(job.target.shown, "cannot set the size", errno))?;
             None
         } else {
-            Some(data::move_all(job, fds, self.ends(target), events)?)
+            Some(data::move_all(job, self.source, target.fd, self.ends(target), events)?)
         };
         let sent = report.as_ref().and_then(|report| report.digest);
         let verified =
@@ -326,7 +324,8 @@ impl File<'_> {
         let from = Endpoint::of_opened_file(&self.source, self.source_stat, OFlags::RDONLY)
             // A file that the kernel makes up while it is read takes no offsets.
             .filter(|from| from.kind() == Kind::File)?;
-        let to = match (&target.stat, self.job.device) {
+        let device = self.job.dir.map(|dir| dir.target_stat.st_dev);
+        let to = match (&target.stat, device) {
             (Some(stat), _) => Endpoint::of_opened_file(&target.fd, stat, open::NEW)?,
             (None, device) => Endpoint::of_new_file(&target.fd, device?, open::NEW),
         };
@@ -365,7 +364,7 @@ impl File<'_> {
             },
             existing_mode: target.stat.filter(|_| !created).map(|stat| stat.st_mode),
             created,
-            may_inherit_acl: job.may_inherit_acl,
+            may_inherit_acl: job.may_inherit_acl(),
             directory_mode: None,
             provisional_bits: if created { self.provisional } else { 0 },
         };

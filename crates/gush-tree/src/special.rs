@@ -5,7 +5,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::atomic;
 use crate::error::Error;
-use crate::file::Job;
+use crate::job::Job;
 use crate::place::{Place, kind};
 use crate::remedy;
 

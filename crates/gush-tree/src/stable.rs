@@ -20,7 +20,7 @@ use rustix::fs::{self, FileType, SeekFrom, Stat};
 use rustix::io::retry_on_intr;
 
 use crate::error::Error;
-use crate::file::Job;
+use crate::job::Job;
 use crate::place::kind;
 
 /// How long a source must have stayed unchanged before the copy. Writes within one tick of the kernel's clock

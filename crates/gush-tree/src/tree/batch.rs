@@ -7,18 +7,17 @@ use rustix::fs::{FileType, RawDir};
 use rustix::io::{self, Errno};
 
 use super::dir::Pair;
-use super::division::{Entry, Owner};
-use super::shard::Shard;
+use super::partition::{DirEntry, Owner};
 use crate::options::Dereference;
 
 /// What one getdents64(2) may return: some 1,000 entries.
 const LISTED_BYTES: usize = 32 << 10;
 /// A part ends with the call behind which so many entries are listed. A directory with fewer has one part.
 const PART_ENTRIES: usize = 512;
-/// In a name's length, which takes eight bits: the entry was listed as a regular file; the entry is this rank's.
+/// In a name's length, which takes eight bits: the entry was listed as a regular file; the entry is this walk's.
 const IS_REGULAR: u16 = 1 << 15;
-const IS_OWN: u16 = 1 << 14;
-const FLAGS: u16 = IS_REGULAR | IS_OWN;
+const IS_MINE: u16 = 1 << 14;
+const FLAGS: u16 = IS_REGULAR | IS_MINE;
 
 /// An entry as its directory lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +25,8 @@ pub(crate) struct Listed<'a> {
     pub(crate) name: &'a OsStr,
     /// Something else may have the name by now.
     pub(crate) is_regular: bool,
-    /// This walk is to copy the entry; otherwise a look at the entry tells.
-    pub(crate) is_own: bool,
+    /// This walk is to copy the entry; otherwise a look at the entry decides.
+    pub(crate) is_mine: bool,
 }
 
 /// Names taken in the order of adding. A name costs its bytes and two more.
@@ -51,7 +50,7 @@ impl Batch {
         // NAME_MAX is 255, and a record of getdents64(2) has two bytes for its own length.
         let length = u16::try_from(name.len()).unwrap_or(u16::MAX).min(!FLAGS);
         let kind = if listed.is_regular { IS_REGULAR } else { 0 };
-        let owner = if listed.is_own { IS_OWN } else { 0 };
+        let owner = if listed.is_mine { IS_MINE } else { 0 };
         self.bytes.extend((length | kind | owner).to_ne_bytes());
         self.bytes.extend(&name[..usize::from(length)]);
         self.left += 1;
@@ -63,8 +62,8 @@ impl Batch {
         self.at = from + length;
         self.left -= 1;
         let name = OsStr::from_bytes(&self.bytes[from..self.at]);
-        let (is_regular, is_own) = (flags & IS_REGULAR != 0, flags & IS_OWN != 0);
-        Some(Listed { name, is_regular, is_own })
+        let (is_regular, is_mine) = (flags & IS_REGULAR != 0, flags & IS_MINE != 0);
+        Some(Listed { name, is_regular, is_mine })
     }
 
     /// The length of the name at an offset, and the flags.
@@ -75,7 +74,7 @@ impl Batch {
     }
 
     /// The same names, beginning with the one after the first `names`. None has been taken yet.
-    fn begin_after(&mut self, names: usize) {
+    pub(crate) fn begin_after(&mut self, names: usize) {
         let mut from = 0;
         for _ in 0..names {
             let Some((length, _)) = self.head(from) else { break };
@@ -132,14 +131,14 @@ pub(crate) enum Listing {
 }
 
 impl Part {
-    /// Lists where the last part ended; all that is left if `to_the_end`. `listed` is a buffer. `owner` tells whose an entry is; other
-    /// ranks' are left out.
+    /// Lists from where the last part ended; all that is left if `to_the_end`. `listed` is a buffer.
+    /// Entries that `owner` answers `Theirs` for are left out.
     pub(super) fn read(
         &mut self,
         pair: &Pair,
         listed: &mut Vec<u8>,
         to_the_end: bool,
-        mut owner: impl FnMut(Entry<'_>) -> Owner,
+        mut owner: impl FnMut(DirEntry<'_>) -> Option<Owner>,
     ) -> io::Result<Listing> {
         if !pair.is_readable {
             return Err(Errno::ACCESS);
@@ -155,11 +154,11 @@ impl Part {
             }
             let (name, kind) = (OsStr::from_bytes(name), entry.file_type());
             let is_regular = kind == FileType::RegularFile;
-            let owner = owner(Entry { name, kind, inode: entry.ino() });
-            let listed = Listed { name, is_regular, is_own: owner == Owner::This };
+            let owner = owner(DirEntry { name, kind, inode: entry.ino() });
+            let listed = Listed { name, is_regular, is_mine: owner == Some(Owner::Mine) };
             match owner {
                 // Counted all the same, so that parts of a listing have a bounded size.
-                Owner::Other => {}
+                Some(Owner::Theirs) => {}
                 _ if kind == FileType::Directory => self.directories.add(listed),
                 _ => self.files.add(listed),
             }
@@ -170,11 +169,6 @@ impl Part {
             }
         }
         Ok(Listing::Done)
-    }
-
-    /// Has each of several ranks begin with other subdirectories. Ranks that make files in one directory at the same time wait for each other.
-    pub(crate) fn begin_as(&mut self, shard: Shard) {
-        self.directories.begin_after(shard.begins_at(self.directories.len()));
     }
 }
 
@@ -190,9 +184,9 @@ mod tests {
         let long = vec![b'n'; 255];
         let names =
             [(&b"a"[..], true, false), (&b"\xff\xfe"[..], false, true), (&long[..], true, true)];
-        let listed = names.map(|(name, is_regular, is_own)| {
+        let listed = names.map(|(name, is_regular, is_mine)| {
             let name = OsStr::from_bytes(name);
-            Listed { name, is_regular, is_own }
+            Listed { name, is_regular, is_mine }
         });
         listed.iter().for_each(|&listed| batch.add(listed));
         assert_eq!(batch.len(), 3);
@@ -210,7 +204,7 @@ mod tests {
             let listed: Vec<_> =
                 (0..names).map(|number| OsString::from("n".repeat(1 + number))).collect();
             for name in &listed {
-                batch.add(Listed { name, is_regular: true, is_own: true });
+                batch.add(Listed { name, is_regular: true, is_mine: true });
             }
             let mut taken: Vec<_> =
                 batch.take().map(|first| first.name.to_owned()).into_iter().collect();
@@ -228,25 +222,21 @@ mod tests {
     }
 
     #[test]
-    fn ranks_begin_at_different_names_and_take_all() {
+    fn names_are_all_taken_whichever_comes_first() {
         let names: Vec<String> = (0..10).map(|number| "n".repeat(1 + number)).collect();
-        let mut firsts = Vec::new();
-        for rank in 0..4 {
-            let mut part = Part::default();
+        for first in [0, 2, 9] {
+            let mut batch = Batch::default();
             for name in &names {
-                let name = OsStr::new(name);
-                part.directories.add(Listed { name, is_regular: false, is_own: true });
+                batch.add(Listed { name: OsStr::new(name), is_regular: false, is_mine: true });
             }
-            part.begin_as(Shard::new(rank, 4).unwrap());
-            let taken =
-                || part.directories.take().map(|listed| listed.name.to_str().unwrap().to_owned());
+            batch.begin_after(first);
+            let taken = || batch.take().map(|listed| listed.name.to_str().unwrap().to_owned());
             let mut taken: Vec<String> = std::iter::from_fn(taken).collect();
-            firsts.push(taken[0].len());
+            assert_eq!(taken[0], names[first]);
             taken.sort();
             assert_eq!(taken, names);
         }
-        assert_eq!(firsts, [1, 3, 6, 8]);
-        Part::default().begin_as(Shard::new(1, 4).unwrap());
+        Batch::default().begin_after(1);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rustix::fs::{self, FileType, Mode, OFlags, RawDir, Stat};
 use rustix::io::{self, Errno, retry_on_intr};
 
-use super::shown::Shown;
+use super::path::TreePath;
 use crate::filter::GitIgnored;
 use crate::options::{Dereference, Options};
 use crate::place::{FileId, Place, kind};
@@ -109,7 +109,7 @@ impl Count<'_> {
         }
         let follow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let root = place.open(OFlags::RDONLY | OFlags::DIRECTORY | follow, Mode::empty())?;
-        self.walk(root, &mut Shown::new(source))
+        self.walk(root, &mut TreePath::new(source))
     }
 
     fn add_file(&mut self, stat: &Stat) {
@@ -133,7 +133,7 @@ impl Count<'_> {
     }
 
     /// Visits a directory and all below. One directory is open at a time; the way back is `..`.
-    fn walk(&mut self, root: OwnedFd, path: &mut Shown) -> io::Result<()> {
+    fn walk(&mut self, root: OwnedFd, path: &mut TreePath) -> io::Result<()> {
         let device = retry_on_intr(|| fs::fstat(&root))?.st_dev;
         let mut levels = vec![self.list(root.as_fd(), c"".to_owned(), None, path)?];
         let mut at = root;
@@ -167,14 +167,12 @@ impl Count<'_> {
         dir: BorrowedFd<'_>,
         name: CString,
         above: Option<&Arc<GitIgnored>>,
-        path: &mut Shown,
+        path: &mut TreePath,
     ) -> io::Result<Level> {
         let id = FileId::of(&retry_on_intr(|| fs::fstat(dir))?);
         let path_bytes = path.below_root().as_os_str().len();
         let ignored = match self.options.gitignore {
-            true => {
-                GitIgnored::read(above, dir, (path.path(), path_bytes)).map_err(|_| Errno::IO)?
-            }
+            true => GitIgnored::read(above, dir, path.path(), path_bytes).map_err(|_| Errno::IO)?,
             false => None,
         };
         let mut left = Vec::new();

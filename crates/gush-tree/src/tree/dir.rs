@@ -15,14 +15,13 @@ use rustix::fs::{self, Mode, OFlags, Stat};
 use rustix::io::{self, Errno, retry_on_intr};
 use rustix::process;
 
-use super::division::Rule;
 use super::entering::Entered;
 use super::journal;
 use crate::error::Error;
 use crate::filter::GitIgnored;
 use crate::first_copies::RecordAt;
 use crate::metadata::{Handle, Ownership};
-use crate::options::{ModeRule, Options};
+use crate::options::Options;
 use crate::place::{FileId, Place, same_file};
 use crate::xattr;
 
@@ -153,22 +152,22 @@ pub(crate) fn descend(
     from: Option<&Arc<Pair>>,
     steps: &[Step],
     base: BorrowedFd<'_>,
-) -> io::Result<Option<Target>> {
-    let mut target = from.map(|pair| Target::Held(Arc::clone(pair)));
+) -> io::Result<Option<Reached>> {
+    let mut target = from.map(|pair| Reached::Held(Arc::clone(pair)));
     for Step { name, follow, expected } in steps.iter().rev() {
         let above = target.as_ref().map_or(base, AsFd::as_fd);
-        target = Some(Target::Opened(again(above, name, *follow, *expected)?.0));
+        target = Some(Reached::Opened(again(above, name, *follow, *expected)?.0));
     }
     Ok(target)
 }
 
-/// The target of a directory.
-pub(crate) enum Target {
+/// The target of a directory, reopened or still held.
+pub(crate) enum Reached {
     Held(Arc<Pair>),
     Opened(OwnedFd),
 }
 
-impl AsFd for Target {
+impl AsFd for Reached {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Held(pair) => pair.target(),
@@ -190,12 +189,10 @@ pub(crate) struct Dir {
     devices: Arc<OnceLock<[u64; 2]>>,
     /// The target was made by this command: its names are free.
     pub(crate) is_new: bool,
-    /// The target was made by this command, or by another process of this user, such as another rank.
+    /// The target was made by this command, or by another process of this user.
     pub(crate) is_of_user: bool,
     pub(crate) restore_bits: Option<u32>,
     pub(crate) follows: Follows,
-    /// What names the rank of an entry.
-    pub(super) rule: Rule,
     /// A dry run made nothing.
     is_imagined: bool,
     ignored: OnceLock<Option<Arc<GitIgnored>>>,
@@ -232,7 +229,6 @@ pub(crate) struct Start {
     pub(crate) restore_bits: Option<u32>,
     pub(crate) follows: Follows,
     pub(crate) is_imagined: bool,
-    pub(super) rule: Rule,
 }
 
 impl Start {
@@ -254,7 +250,6 @@ impl Start {
             restore_bits,
             follows,
             is_imagined: is_dry && is_new,
-            rule: Rule::Paths,
         }
     }
 }
@@ -263,7 +258,7 @@ impl Dir {
     /// A directory that waits for its listing.
     pub(crate) fn start(start: Start) -> Arc<Self> {
         let Start { parent, name, pair, source_stat, target_stat, is_new, .. } = start;
-        let Start { restore_bits, follows, is_imagined, rule, .. } = start;
+        let Start { restore_bits, follows, is_imagined, .. } = start;
         let devices = |source: &Stat, target: &Stat| [source.st_dev, target.st_dev];
         let own = devices(&source_stat, &target_stat);
         let is_on_same =
@@ -282,7 +277,6 @@ impl Dir {
             is_of_user: is_new || target_stat.st_uid == process::geteuid().as_raw(),
             restore_bits,
             follows,
-            rule,
             is_imagined,
             ignored: OnceLock::new(),
             recorded: OnceLock::new(),
@@ -446,29 +440,28 @@ impl Dir {
     pub(crate) fn learn_ignored(
         &self,
         pair: &Pair,
-        (shown, path_bytes): (&Path, usize),
+        shown: &Path,
+        path_bytes: usize,
     ) -> Result<(), Error> {
         let above = self.parent.as_ref().and_then(|parent| parent.ignored.get()?.as_ref());
-        let ignored = GitIgnored::read(above, pair.source(), (shown, path_bytes))?;
+        let ignored = GitIgnored::read(above, pair.source(), shown, path_bytes)?;
         let _ = self.ignored.set(ignored);
         Ok(())
     }
 
-    /// Does a `.gitignore`, here or above, leave the entry out?
-    pub(crate) fn ignores(&self, path: &Path, is_directory: bool) -> bool {
+    /// Is an entry, with this path below the root, left out by its name?
+    pub(crate) fn leaves_out(&self, options: &Options, path: &Path, is_directory: bool) -> bool {
         let ignored = self.ignored.get().and_then(Option::as_ref);
-        ignored.is_some_and(|ignored| ignored.excludes(path, is_directory))
+        options.filter.as_ref().is_some_and(|filter| filter.excludes(path, is_directory))
+            || ignored.is_some_and(|ignored| ignored.excludes(path, is_directory))
     }
 
-    /// Asks, once a directory, whether the target has a default access control list, if the options take lists away, or ranks make large files
-    /// elsewhere.
-    pub(crate) fn learn_acl(&self, pair: &Pair, options: &Options) {
-        if options.preserve.mode != ModeRule::Umask || options.shard.is_some() {
-            self.gives_acl.get_or_init(|| {
-                let list = pair.target_handle().holder().get(xattr::DEFAULT_ACL);
-                !matches!(list, Err(errno) if xattr::is_absence(errno))
-            });
-        }
+    /// Asks, once a directory, whether the target has a default access control list.
+    pub(crate) fn learn_acl(&self, pair: &Pair) {
+        self.gives_acl.get_or_init(|| {
+            let list = pair.target_handle().holder().get(xattr::DEFAULT_ACL);
+            !matches!(list, Err(errno) if xattr::is_absence(errno))
+        });
     }
 
     pub(crate) fn may_give_acl(&self) -> bool {

@@ -143,6 +143,8 @@ pub(crate) struct Journal {
     name: PathBuf,
     done: HashSet<Fingerprint>,
     makes: HashSet<Fingerprint>,
+    /// The directories that other processes have made for the same copy.
+    made_by_others: OnceLock<HashSet<Fingerprint>>,
     goes_on: bool,
     /// Of the copy that this one goes on with.
     earlier_mark: Option<Fingerprint>,
@@ -419,6 +421,7 @@ impl Journal {
             name,
             done: HashSet::new(),
             makes: HashSet::new(),
+            made_by_others: OnceLock::new(),
             goes_on: false,
             earlier_mark: None,
             earlier_systems: None,
@@ -525,9 +528,9 @@ impl Journal {
         Ok(self.earlier_systems.is_none())
     }
 
-    /// Learns of directories that the other ranks have made.
-    pub(crate) fn learn_made(&mut self, made: HashSet<Fingerprint>) {
-        self.makes = made;
+    /// Adds the directories that other processes have made for the same copy, once.
+    pub(crate) fn add_made_by_others(&self, made: HashSet<Fingerprint>) {
+        let _ = self.made_by_others.set(made);
     }
 
     pub(crate) fn is_done(&self, file: Fingerprint) -> bool {
@@ -536,7 +539,8 @@ impl Journal {
 
     /// Was this directory made, or about to be made, by the earlier copy?
     pub(crate) fn has_made(&self, directory: Fingerprint) -> bool {
-        self.makes.contains(&directory)
+        let others = self.made_by_others.get();
+        self.makes.contains(&directory) || others.is_some_and(|made| made.contains(&directory))
     }
 
     /// Adds a file that is done. Its line may wait for others.

@@ -15,7 +15,7 @@ use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, Stat};
 use rustix::io::{self, Errno, retry_on_intr};
 
 use super::dir::Pair;
-use super::shown::Shown;
+use super::path::TreePath;
 use crate::error::Error;
 use crate::place::{FileId, Place, kind, mount_of};
 use crate::{quote, rehearsal};
@@ -138,14 +138,14 @@ pub(crate) enum Removed {
 pub(crate) type Tell<'t> = dyn FnMut(&Path, Result<(), Error>) + 't;
 
 /// Tells why the entry stays whose path is set.
-fn stays(reason: &Reason, path: &Shown, tell: &mut Tell<'_>) -> Removed {
+fn stays(reason: &Reason, path: &TreePath, tell: &mut Tell<'_>) -> Removed {
     tell(path.path(), Err(reason.error(path.path(), path.path())));
     Removed::InPart
 }
 
 impl Mirror<'_> {
     /// Removes all that is to go.
-    pub(crate) fn run(&self, target: &mut Shown, tell: &mut Tell<'_>) {
+    pub(crate) fn run(&self, target: &mut TreePath, tell: &mut Tell<'_>) {
         let mut entries = match entries(self.pair.target()) {
             Ok(entries) => entries,
             Err(errno) => {
@@ -191,7 +191,7 @@ impl Mirror<'_> {
         &self,
         name: &OsStr,
         is_directory: bool,
-        path: &mut Shown,
+        path: &mut TreePath,
         tell: &mut Tell<'_>,
     ) -> Result<Removed, Error> {
         let name = CString::new(name.as_bytes())
@@ -213,7 +213,7 @@ impl Mirror<'_> {
         first_failure(|tell| self.remove_entry(entry(), path, tell), tell)
     }
 
-    fn remove_entry(&self, entry: Entry, path: &mut Shown, tell: &mut Tell<'_>) -> Removed {
+    fn remove_entry(&self, entry: Entry, path: &mut TreePath, tell: &mut Tell<'_>) -> Removed {
         // A name that the filters leave out of the source is left alone in the target as well.
         if (self.is_protected)(path.below_root(), entry.is_directory) {
             return Removed::InPart;
@@ -242,7 +242,7 @@ impl Mirror<'_> {
     /// be removed. One directory is open at a time, at any depth; the way back is `..`, which must
     /// be the directory it was. `path` is the entry's. What goes from a directory that stays is
     /// told.
-    fn remove(&self, entry: Entry, path: &mut Shown, tell: &mut Tell<'_>) -> Removed {
+    fn remove(&self, entry: Entry, path: &mut TreePath, tell: &mut Tell<'_>) -> Removed {
         let dir = self.pair.target();
         if !entry.is_directory {
             return self.unlink_or_tell((dir, &entry.name, AtFlags::empty()), path, tell);
@@ -313,7 +313,7 @@ impl Mirror<'_> {
     fn unlink_or_tell(
         &self,
         (at, name, flags): (BorrowedFd<'_>, &CStr, AtFlags),
-        path: &Shown,
+        path: &TreePath,
         tell: &mut Tell<'_>,
     ) -> Removed {
         match self.unlink(at, name, flags) {
@@ -327,7 +327,7 @@ impl Mirror<'_> {
         &self,
         above: BorrowedFd<'_>,
         entry: Entry,
-        path: &Shown,
+        path: &TreePath,
     ) -> Result<Option<(OwnedFd, Level)>, Reason> {
         let name = entry.name.clone();
         let opened = enter(above, &name).map_err(Reason::from);
@@ -480,7 +480,7 @@ impl Level {
         }
     }
 
-    fn tell_gone(&self, path: &mut Shown, tell: &mut Tell<'_>) {
+    fn tell_gone(&self, path: &mut TreePath, tell: &mut Tell<'_>) {
         for name in self.left.gone() {
             let before = path.push(name);
             tell(path.path(), Ok(()));
@@ -490,7 +490,7 @@ impl Level {
 }
 
 /// Leaves the directories on the way down to `path` as they are, and tells what is gone from them.
-fn leave(mut levels: Vec<Level>, path: &mut Shown, tell: &mut Tell<'_>) -> Removed {
+fn leave(mut levels: Vec<Level>, path: &mut TreePath, tell: &mut Tell<'_>) -> Removed {
     while let Some(level) = levels.pop() {
         level.tell_gone(path, tell);
         if let Some(above) = levels.last_mut() {
@@ -592,7 +592,7 @@ mod tests {
         };
         let mut told = HashSet::new();
         let target = dir.path().join("target");
-        mirror.run(&mut Shown::new(&target), &mut |path, result| {
+        mirror.run(&mut TreePath::new(&target), &mut |path, result| {
             result.unwrap();
             assert!(path.parent() == Some(&old) && told.insert(path.to_path_buf()));
         });

@@ -1,8 +1,9 @@
 //! Trees: a directory and all that is in it.
 //!
-//! A [`Walk`](walk::Walk) takes tasks from a queue, on as many threads as asked for: list a directory, copy a batch of
-//! files, enter a subdirectory. Each file is copied as an operand would be, by the descriptors of its directory. A
-//! directory gets its attributes when all below are complete.
+//! A [`Walk`](walk::Walk) takes tasks from a queue, on as many threads as asked for: list a
+//! directory, copy a batch of files, enter a subdirectory. Each file is copied as an operand would
+//! be, by the descriptors of its directory. A directory gets its attributes when all below are
+//! complete.
 //!
 //! Each entry is reached by one name from the descriptors of its directory, on both sides: opened
 //! without following links, checked against the first look (device, inode), created by mkdirat(2)
@@ -18,18 +19,15 @@
 mod batch;
 mod budget;
 pub(crate) mod census;
-mod claims;
 pub(crate) mod dir;
-mod division;
 mod entering;
 pub(crate) mod journal;
 mod listener;
 mod mirror;
-pub(crate) mod parts;
+pub(crate) mod partition;
+mod path;
 mod queue;
 pub(crate) mod shard;
-mod shown;
-mod taking;
 mod walk;
 
 use std::collections::{HashMap, HashSet};
@@ -37,22 +35,22 @@ use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, Mode, Stat};
+use rustix::fs::{self, Mode};
 use rustix::io::retry_on_intr;
 
 pub(crate) use dir::Dir;
 use dir::Start;
-use division::Rule;
 use entering::{Entrance, Existing};
 use journal::Journal;
 use mirror::Limits;
-use parts::Parts;
-use shard::Share;
+use partition::Others;
 
+use crate::copier::{Action, Done};
 use crate::destination::strip_trailing_slashes;
 use crate::error::Error;
 use crate::events::Events;
-use crate::file::{Action, Common, Done};
+use crate::file::Common;
+use crate::job::{Entry, Target};
 use crate::metadata::umask;
 use crate::new_directory::DIRECTORY;
 use crate::open;
@@ -66,7 +64,7 @@ use crate::writers::Writers;
 pub(crate) struct Operands {
     /// The first target of each source: its name, and the name as the user wrote it.
     sources: HashMap<FileId, (PathBuf, PathBuf)>,
-    /// The targets: whoever finds one of them in a source would copy a directory into itself.
+    /// The targets: one of them in a source would be copied into itself.
     targets: HashSet<FileId>,
 }
 
@@ -75,18 +73,18 @@ impl Operands {
     fn remember(
         &mut self,
         options: &Options,
-        (source, stat): (&Place<'_>, &Stat),
+        source: Entry<'_>,
         target: &Place<'_>,
         events: &mut dyn Events,
     ) -> Result<bool, Error> {
-        let Some((name, shown)) = self.sources.get(&FileId::of(stat)) else {
+        let Some((name, shown)) = self.sources.get(&FileId::of(source.stat)) else {
             let names = (target.name.to_path_buf(), target.shown.to_path_buf());
-            self.sources.insert(FileId::of(stat), names);
+            self.sources.insert(FileId::of(source.stat), names);
             return Ok(true);
         };
         if (Place { name, ..*target }).is_same_entry(target) {
             let text = "warning: source directory specified more than once";
-            events.warns(&Error::refusal(source.shown, text));
+            events.warns(&Error::refusal(source.place.shown, text));
             return Ok(false);
         }
         match options.dereference {
@@ -102,42 +100,19 @@ fn twice(target: &Place<'_>, earlier: &Path) -> Error {
     Error::about_both(target.shown, text)
 }
 
-/// The part of a tree that a walk copies.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Extent<'a> {
-    Whole,
-    /// The files that are one rank's, and each directory, without its attributes.
-    Share(&'a Parts<'a>),
-    /// All that comes after the shares: the files that come last, large files whose pieces are there, and the attributes of directories.
-    Rest {
-        others_failed: bool,
-        parts: &'a Parts<'a>,
-    },
-}
-
-impl<'a> Extent<'a> {
-    /// Of a part.
-    fn parts(self) -> Option<&'a Parts<'a>> {
-        match self {
-            Self::Whole => None,
-            Self::Share(parts) | Self::Rest { parts, .. } => Some(parts),
-        }
-    }
-}
-
-/// What a walk came to.
-pub(crate) struct Walked {
-    pub(crate) complete: bool,
-    /// Counted of a share. After the shares, the files are those that were announced and whose directory is still there.
-    pub(crate) share: Share,
+/// The roots of a copy as the user wrote them.
+#[derive(Clone, Copy)]
+pub(crate) struct Roots<'a> {
+    pub(crate) source: &'a Path,
+    pub(crate) target: &'a Path,
 }
 
 /// Copies a directory that the user named.
 pub(crate) fn copy(
     common: &Common<'_>,
     operands: &mut Operands,
-    (source, source_stat): (Place<'_>, &Stat),
-    (target, is_imagined): (Place<'_>, bool),
+    source: Entry<'_>,
+    target: Target<'_>,
     events: &mut dyn Events,
 ) -> Result<Done, Error> {
     let options = common.options;
@@ -145,50 +120,50 @@ pub(crate) fn copy(
     let writers = Writers::default();
     let common = &Common { writers: &writers, ..*common };
     if let Some(shard) = options.shard {
-        return shard::copy(common, operands, (source, source_stat), target, shard, events);
+        return shard::copy(common, operands, source, target.place, shard, events);
     }
     if options.resume {
-        shard::refuse_state_of_ranks(&target)?;
+        shard::refuse_state_of_ranks(&target.place)?;
     }
     let begin = || {
-        let mut lasting = *source_stat;
-        if let Ok((fd, _)) = dir::open(&source, true) {
-            lasting.st_dev = journal::lasting_device(fd.as_fd(), source_stat.st_dev);
+        let mut lasting = *source.stat;
+        if let Ok((fd, _)) = dir::open(&source.place, true) {
+            lasting.st_dev = journal::lasting_device(fd.as_fd(), lasting.st_dev);
         }
-        Journal::open(options, &lasting, &target)
+        Journal::open(options, &lasting, &target.place)
     };
     let journal = options.resume.then(begin).transpose()?;
     let with_journal = Common { journal: journal.as_ref(), ..*common };
-    let to = (target, is_imagined);
-    let walked = walk_tree(&with_journal, operands, (source, source_stat), to, events)?;
-    let Some(Walked { complete, .. }) = walked else { return Ok(Done::new(Action::Skipped)) };
+    let complete = walk_tree(&with_journal, operands, source, target, events)?;
+    let Some(complete) = complete else { return Ok(Done::new(Action::Skipped)) };
     match journal {
-        Some(journal) if complete => journal.remove(&target)?,
+        Some(journal) if complete => journal.remove(&target.place)?,
         Some(journal) => journal.flush()?,
         None => {}
     }
     Ok(Done { complete, ..Done::new(Action::Directory) })
 }
 
-/// Walks through a tree, to a target that a dry run may only imagine; `None` if the user named the directory before, or it is its own target.
+/// Copies the entries of a tree that the partition gives to this process. Returns whether nothing
+/// failed; `None` if the user named the directory before, or it is its own target.
 fn walk_tree(
     common: &Common<'_>,
     operands: &mut Operands,
-    (source, source_stat): (Place<'_>, &Stat),
-    (target, is_imagined): (Place<'_>, bool),
+    source: Entry<'_>,
+    target: Target<'_>,
     events: &mut dyn Events,
-) -> Result<Option<Walked>, Error> {
-    let (options, journal) = (common.options, common.journal);
+) -> Result<Option<bool>, Error> {
+    let (options, journal, others) = (common.options, common.journal, common.partition.others());
+    let (from, to) = (source.place, target.place);
     // The root has no directory above that is known.
-    let made = journal.map(|journal| (journal, journal::entry(source_stat, OsStr::new(""))));
-    let is_shared = matches!(common.extent, Extent::Share(_));
+    let made = journal.map(|journal| (journal, journal::entry(source.stat, OsStr::new(""))));
     let entrance = Entrance {
         options,
-        source,
-        source_stat,
-        target,
-        is_new: is_imagined,
-        is_shared,
+        source: from,
+        source_stat: source.stat,
+        target: to,
+        is_new: target.is_new,
+        is_shared: others == Others::Working,
         made,
         replace: None,
     };
@@ -196,43 +171,40 @@ fn walk_tree(
     if let Existing::Itself = existing {
         return Ok(None);
     }
-    let is_again = matches!(common.extent, Extent::Rest { .. });
-    if !is_again && !operands.remember(options, (&source, source_stat), &target, events)? {
+    let is_first_walk = !matches!(others, Others::Finished { .. });
+    if is_first_walk && !operands.remember(options, source, &to, events)? {
         return Ok(None);
     }
     let above = match options.mirror {
-        true => Some(refuse_mirror_around_source(source, source_stat, &existing, &target)?),
+        true => Some(refuse_mirror_around_source(source, &existing, &to)?),
         false => None,
     };
     let entered = entrance.enter(&existing, &umask, events)?;
     let limits = above.map(|above| Limits::new(entered.pair.target(), &entered.target_stat, above));
-    if !is_again {
-        events.enters_tree(source.shown, target.shown);
+    if is_first_walk {
+        events.enters_tree(from.shown, to.shown);
     }
     operands.targets.insert(FileId::of(&entered.target_stat));
-    let name = strip_trailing_slashes(target.name);
-    let start = Start::of(None, name.into(), *source_stat, entered, options.dry_run);
-    let rule = common.extent.parts().map(|parts| parts.division.rule);
-    let root = Dir::start(Start { rule: rule.unwrap_or(Rule::Paths), ..start });
-    if let (Some(journal), false) = (journal, is_again)
+    let name = strip_trailing_slashes(to.name);
+    let root = Dir::start(Start::of(None, name.into(), *source.stat, entered, options.dry_run));
+    if let (Some(journal), true) = (journal, is_first_walk)
         && !journal.is_on_same(root.devices())?
     {
         let text = "warning: all files are copied again: the source or the target is on another \
                     file system than before, or its device number has changed";
-        events.warns(&Error::refusal(target.shown, text));
+        events.warns(&Error::refusal(to.shown, text));
     }
     let mut below = below_operand(options);
     below.remove_first |= journal.is_some_and(Journal::goes_on);
     // In a tree that the copy makes, no name leads to the file of another one.
     let keeps_apart = options.promises_equality() && !root.is_new;
     let common = Common { options: &below, keeps_apart, ..*common };
-    let walked =
-        walk::Walk::new(&common, (operands, limits), root, (source.shown, target.shown), events)
-            .run();
+    let roots = Roots { source: from.shown, target: to.shown };
+    let complete = walk::Walk::new(&common, operands, limits, root, roots, events).run();
     if options.sync && !options.dry_run {
-        open::sync_parent(&target)?;
+        open::sync_parent(&to)?;
     }
-    Ok(Some(walked))
+    Ok(Some(complete))
 }
 
 /// The options for what is below a directory that the user named: there, only -L follows links.
@@ -244,27 +216,27 @@ fn below_operand(options: &Options) -> Options {
     below
 }
 
-/// Refuses to remove what a source lacks from a target that the source is in. Returns the source and the directories
-/// above.
+/// Refuses to remove what a source lacks from a target that the source is in. Returns the source
+/// and the directories above.
 fn refuse_mirror_around_source(
-    source: Place<'_>,
-    source_stat: &Stat,
+    source: Entry<'_>,
     existing: &Existing,
     target: &Place<'_>,
 ) -> Result<HashSet<FileId>, Error> {
     let mut seen = HashSet::new();
     let Existing::Directory { stat: target_stat, .. } = existing else { return Ok(seen) };
-    let failed = |errno| Error::os(source.shown, "cannot look at the directories above", errno);
-    let mut at = source.open(DIRECTORY, Mode::empty()).map_err(failed)?;
-    let mut here = FileId::of(source_stat);
+    let shown = source.place.shown;
+    let failed = |errno| Error::os(shown, "cannot look at the directories above", errno);
+    let mut at = source.place.open(DIRECTORY, Mode::empty()).map_err(failed)?;
+    let mut here = FileId::of(source.stat);
     loop {
         if here == FileId::of(target_stat) {
-            let (from, to) = (quote::always(source.shown), quote::always(target.shown));
+            let (from, to) = (quote::always(shown), quote::always(target.shown));
             let text = format!("cannot mirror {from} to {to}, which it is in: it would be removed");
-            return Err(Error::about_both(source.shown, text));
+            return Err(Error::about_both(shown, text));
         }
         seen.insert(here);
-        let up = Place::below(at.as_fd(), Path::new(".."), source.shown);
+        let up = Place::below(at.as_fd(), Path::new(".."), shown);
         let up = up.open(DIRECTORY, Mode::empty()).map_err(failed)?;
         let above = FileId::of(&retry_on_intr(|| fs::fstat(&up)).map_err(failed)?);
         if above == here {

@@ -53,7 +53,7 @@ impl Shard {
     }
 
     /// Does this rank copy the file with this inode number? All names of one file are of one rank, which links them.
-    pub(crate) fn takes_inode(self, inode: u64) -> bool {
+    pub(super) fn takes_inode(self, inode: u64) -> bool {
         self.owns(&inode.to_le_bytes())
     }
 
@@ -80,19 +80,19 @@ impl Shard {
     }
 
     /// The other ranks.
-    pub(crate) fn others(self) -> impl Iterator<Item = u32> {
+    pub(super) fn others(self) -> impl Iterator<Item = u32> {
         (0..self.ranks).filter(move |rank| *rank != self.rank)
     }
 
     /// Does this rank copy the piece of a large file with this number, unless another one has come first?
-    pub(crate) fn takes_piece(self, path: &Path, number: u64) -> bool {
+    pub(super) fn takes_piece(self, path: &Path, number: u64) -> bool {
         // A path has no zero byte, so that path and number cannot run into each other.
         let key = [path.as_os_str().as_bytes(), &[0], &number.to_le_bytes()].concat();
         self.owns(&key)
     }
 
     /// With which of so many things this rank begins, so that ranks are at different ones.
-    pub(in crate::tree) fn begins_at(self, things: usize) -> usize {
+    pub(super) fn begins_at(self, things: usize) -> usize {
         // Apart from each other: ranks that begin at the same place would make the same directories at once.
         (things as u128 * u128::from(self.rank) / u128::from(self.ranks)) as usize
     }
@@ -130,6 +130,13 @@ mod tests {
             let spread = 4.0 * mean.sqrt();
             assert!(*least as f64 > mean - spread && (*most as f64) < mean + spread, "{counts:?}");
         }
+    }
+
+    #[test]
+    fn ranks_begin_at_different_places() {
+        let begins = |rank, things| Shard::new(rank, 4).unwrap().begins_at(things);
+        assert_eq!([0, 1, 2, 3].map(|rank| begins(rank, 10)), [0, 2, 5, 7]);
+        assert_eq!(begins(3, 0), 0);
     }
 
     #[test]

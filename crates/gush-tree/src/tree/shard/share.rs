@@ -1,7 +1,7 @@
 //! What a rank reports to rank 0 of its share.
 
 use super::Shard;
-use crate::tree::division::Seen;
+use super::division::Seen;
 
 /// What one rank did of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,9 +14,9 @@ pub struct Share {
     /// Nothing failed.
     pub is_complete: bool,
     /// All files seen, and the files of this share.
-    pub(crate) seen: Seen,
+    pub(super) seen: Seen,
     /// The files announced by this rank.
-    pub(crate) divided_files: u64,
+    pub(super) divided_files: u64,
 }
 
 impl Share {

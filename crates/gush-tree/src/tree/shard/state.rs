@@ -13,15 +13,15 @@ use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process;
 
-use super::{Shard, Share};
+use super::division::Division;
+use super::taking::{self, Walking};
+use super::{Shard, Share, parts};
 use crate::beside::state_beside;
 use crate::error::Error;
 use crate::file::Common;
+use crate::job::Entry;
 use crate::place::{Place, kind};
-use crate::tree::division::Division;
 use crate::tree::journal::{self, Fingerprint, Journal};
-use crate::tree::parts;
-use crate::tree::taking::{self, Walking};
 use crate::{quote, remedy};
 
 /// The end of the name of the directory of state.
@@ -202,12 +202,13 @@ impl<'a> State<'a> {
     /// If the ranks divide the tree by inode numbers, and they are others here.
     pub(super) fn division(
         &self,
-        (source, source_stat): (&Place<'_>, &Stat),
+        source: Entry<'_>,
         root: BorrowedFd<'_>,
     ) -> Result<Division, Error> {
-        let division = Division::suiting(self.shard, (root, source_stat), self.dir.as_fd())
-            .map_err(|errno| Error::os(source.shown, "cannot ask for the file system", errno))?;
-        let text = division.text(source_stat);
+        let shown = source.place.shown;
+        let division = Division::suiting(self.shard, root, source.stat, self.dir.as_fd())
+            .map_err(|errno| Error::os(shown, "cannot ask for the file system", errno))?;
+        let text = division.text(source.stat);
         let agreed = self.agreed(RULE, &text)?;
         division.agreeing(&agreed, &text).ok_or_else(|| {
             let text = "not copied: the ranks divide this tree by inode numbers, and these are others here than for the rank that began";
@@ -215,7 +216,7 @@ impl<'a> State<'a> {
                 let state = quote::always(&self.shown);
                 format!("remove {state} to begin anew, and start this rank before the others")
             });
-            Error::refusal(source.shown, text).hinting(anew)
+            Error::refusal(shown, text).hinting(anew)
         })
     }
 

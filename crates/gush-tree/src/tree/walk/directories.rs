@@ -9,10 +9,10 @@ use std::sync::atomic::Ordering;
 use rustix::fs::{self, Mode, OFlags, Stat};
 use rustix::io::{self, retry_on_intr};
 
-use super::{Walk, Worker};
+use super::{OpenDir, Walk, Worker};
+use crate::copier::{Action, Done};
 use crate::error::Error;
 use crate::events::Events;
-use crate::file::{Action, Done};
 use crate::metadata::{Ownership, Transfer};
 use crate::new_directory;
 use crate::options::{Dereference, ModeRule};
@@ -21,8 +21,9 @@ use crate::quote;
 use crate::tree::batch::{Batch, Listed};
 use crate::tree::dir::{Dir, Pair, Start, lost};
 use crate::tree::entering::{Entrance, Existing};
+use crate::tree::partition::Others;
 use crate::tree::queue::Task;
-use crate::tree::{Extent, journal, twice};
+use crate::tree::{Roots, journal, twice};
 
 impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     pub(super) fn directories(&mut self, dir: Arc<Dir>, mut batch: Batch) {
@@ -71,9 +72,9 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             source.stat(follow).map_err(|errno| Error::os(source.shown, "cannot stat", errno))?;
         let made =
             walk.common.journal.map(|journal| (journal, journal::entry(&dir.target_stat, name)));
-        let is_shared = matches!(walk.common.extent, Extent::Share(_));
+        let is_shared = self.is_shared();
         let (source_stat, is_new) = (&stat, dir.is_new && !is_shared);
-        let replace = || self.replace((dir, pair), name, false);
+        let replace = || self.replace(OpenDir { dir, pair }, name, false);
         let replace = walk.limits.is_some().then_some(&replace as &dyn Fn() -> _);
         let entrance =
             Entrance { options, source, source_stat, target, is_new, is_shared, made, replace };
@@ -81,30 +82,30 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         if operands.targets.contains(&FileId::of(&stat)) {
             return self.leave_out_target(&source).map(|()| None);
         }
-        self.refuse_second_visit(dir, (&source, &stat), &target)?;
+        self.refuse_second_visit(dir, &source, &stat, &target)?;
         if let Existing::Directory { is_link: true, .. } = existing {
             walk.common.copied.check_link_just_made(options, &source, &target)?;
         }
         let mut events = &walk.listener;
         let entered = entrance.enter(&existing, &|| walk.umask(), &mut events)?;
-        let rule = match walk.common.extent {
-            Extent::Share(parts) if stat.st_dev != dir.source_stat.st_dev => {
-                parts.division.rule_in(entered.pair.source())
-            }
-            _ => dir.rule,
-        };
         let start = Start::of(Some(Arc::clone(dir)), name.into(), stat, entered, options.dry_run);
-        Ok(Some(Dir::start(Start { rule, ..start })))
+        Ok(Some(Dir::start(start)))
     }
 
-    /// Leaves out a directory that this command copies to, which is told once a tree.
+    /// Do other processes make directories and files in this tree at the same time?
+    pub(super) fn is_shared(&self) -> bool {
+        self.walk.common.partition.others() == Others::Working
+    }
+
+    /// Leaves out a directory that this command copies to, which is an error once a tree.
     fn leave_out_target(&self, source: &Place<'_>) -> Result<(), Error> {
         let walk = self.walk;
         walk.is_incomplete.store(true, Ordering::Relaxed);
         if walk.has_told_of_circle.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
-        let (from, to) = (quote::always(walk.names.0), quote::always(walk.names.1));
+        let Roots { source: source_root, target: target_root } = walk.roots;
+        let (from, to) = (quote::always(source_root), quote::always(target_root));
         let text = format!("cannot copy a directory, {from}, into itself, {to}");
         Err(Error::about_both(source.shown, text))
     }
@@ -113,7 +114,8 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     fn refuse_second_visit(
         &self,
         dir: &Dir,
-        (source, stat): (&Place<'_>, &Stat),
+        source: &Place<'_>,
+        stat: &Stat,
         target: &Place<'_>,
     ) -> Result<(), Error> {
         let Walk { operands, common, .. } = self.walk;
@@ -129,8 +131,8 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         }
     }
 
-    /// One of the things that a directory waits for is done. The last one completes the directory, which in turn is one
-    /// thing done for the directory above.
+    /// One of the things that a directory waits for is done. The last one completes the directory,
+    /// which in turn is one thing done for the directory above.
     pub(super) fn one_done(&mut self, mut dir: Arc<Dir>) {
         // A loop, because a directory may complete its parent and so on: recursion would be as deep as the tree.
         while dir.is_complete_now() {
@@ -148,7 +150,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 }
                 return;
             };
-            if !matches!(self.walk.common.extent, Extent::Share(_)) {
+            if !self.is_shared() {
                 self.ended(&Ok(Done { complete, ..Done::new(Action::Directory) }));
             }
             dir = parent;
@@ -168,8 +170,8 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     fn finish(&self, dir: &Dir, pair: &io::Result<Arc<Pair>>) -> bool {
         let walk = self.walk;
         let options = walk.common.options;
-        // Other ranks still write below: rank 0 gives the attributes at the end.
-        if options.dry_run || matches!(walk.common.extent, Extent::Share(_)) {
+        // Others still write below: a later walk gives the attributes.
+        if options.dry_run || self.is_shared() {
             return true;
         }
         let shown = self.target.path();
@@ -184,7 +186,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let target = pair.target_handle();
         // The final mode may forbid reading, as fsync needs it.
         let synced = options.sync.then(|| open_to_sync(pair));
-        // Another rank, or the killed copy that this one goes on with, may have made it.
+        // Another process, or the killed copy that this one goes on with, may have made it.
         let is_made = dir.is_new || dir.restore_bits.is_some();
         let mut complete = Transfer {
             options,

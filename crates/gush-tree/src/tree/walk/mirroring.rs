@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use rustix::io::retry_on_intr;
 
-use super::Worker;
+use super::{OpenDir, Worker};
 use crate::error::Error;
 use crate::events::Events;
 use crate::place::kind;
@@ -42,7 +42,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 let text = "what the source lacks was not removed: that comes last, and not \
                             everything was copied";
                 let mut events = &walk.listener;
-                events.warns(&Error::refusal(walk.names.1, text));
+                events.warns(&Error::refusal(walk.roots.target, text));
             }
             is_committed
         });
@@ -94,7 +94,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     /// Removes the target of an entry, whose paths are set, for a source of another kind.
     pub(super) fn replace(
         &self,
-        (dir, pair): (&Dir, &Pair),
+        OpenDir { dir, pair }: OpenDir<'_>,
         name: &OsStr,
         is_directory: bool,
     ) -> Result<(), Error> {
@@ -118,15 +118,15 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     /// Removes what is not of the kind that the copy of a file will be, if the file can be read.
     pub(super) fn replace_other_kind(
         &self,
-        (dir, pair): (&Dir, &Pair),
+        at: OpenDir<'_>,
         name: &OsStr,
         source_stat: &Stat,
     ) -> Result<(), Error> {
-        if self.walk.limits.is_none() || dir.is_new {
+        if self.walk.limits.is_none() || at.dir.is_new {
             return Ok(());
         }
         let options = self.walk.common.options;
-        let (source, target) = self.places(pair, name);
+        let (source, target) = self.places(at.pair, name);
         let there = match target.stat(false) {
             Ok(there) if overwriting::is_of_other_kind(options, source_stat, &there) => there,
             _ => return Ok(()),
@@ -142,6 +142,6 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             _ => Ok(()),
         };
         readable.map_err(|errno| open::not_opened(&source, "cannot open for reading", errno))?;
-        self.replace((dir, pair), name, kind(&there) == FileType::Directory)
+        self.replace(at, name, kind(&there) == FileType::Directory)
     }
 }

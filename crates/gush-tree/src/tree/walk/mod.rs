@@ -1,6 +1,8 @@
 //! The walk through a tree: tasks, threads, and the listing of a directory.
 //!
-//! Below a listed directory are three jobs: its files, its subdirectories, and in a mirror the removal of what the source lacks.
+//! Below a listed directory are three jobs: its files, its subdirectories, and in a mirror the
+//! removal of what the source lacks. What of a tree this process copies, the
+//! [`Partition`](super::partition::Partition) decides.
 
 mod directories;
 mod files;
@@ -12,30 +14,30 @@ use std::mem;
 use std::num::NonZero;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{self, FileType};
-use rustix::io::{self, Errno, retry_on_intr};
+use rustix::io::{self, Errno};
 use rustix::thread::{get_keep_capabilities, set_keep_capabilities};
 
-use super::batch::{Listed, Listing, Part, may_be_directory};
+use super::batch::{Listed, Listing, Part};
 use super::budget::{Budget, Share};
 use super::dir::{Dir, Pair, lost};
-use super::division::{Entry, Owner, Rule, Seen, hash_of_directory};
 use super::listener::Listener;
 use super::mirror::Limits;
+use super::partition::Others;
+use super::path::TreePath;
 use super::queue::{Busy, Queue, Task};
-use super::shown::Shown;
-use super::{Extent, Operands, Walked, shard};
+use super::{Operands, Roots};
 use crate::atomic;
+use crate::copier::Done;
 use crate::error::Error;
 use crate::events::{Counts, Events};
-use crate::file::{Common, Done};
+use crate::file::Common;
 use crate::metadata::umask;
-use crate::options::{Dereference, Options};
+use crate::options::{ModeRule, Options};
 use crate::place::{Bounds, Place};
 
 /// A tree on its way from one root to another.
@@ -46,8 +48,7 @@ pub(crate) struct Walk<'a> {
     limits: Option<Limits>,
     /// The root's descriptors, for links within the target.
     root_pair: Arc<Pair>,
-    /// The roots as the user wrote them: source, target.
-    names: (&'a Path, &'a Path),
+    roots: Roots<'a>,
     listener: Listener<'a>,
     queue: Queue,
     budget: Budget,
@@ -59,44 +60,18 @@ pub(crate) struct Walk<'a> {
     is_stopped: AtomicBool,
     /// The directories with files that come after all the others, which are not complete before.
     with_last: Mutex<Vec<Arc<Dir>>>,
-    /// For these files, and for what rank 0 copies after the shares: each appears whole.
+    /// For these files, and for those that other processes have left: each appears whole.
     options_of_last: Option<Options>,
     /// The others are on stable storage, or the user knows why not.
     others_synced: OnceLock<()>,
     /// All is copied, and what the source lacks may be removed; known once the last files are done.
     is_committed: OnceLock<bool>,
-    share_counts: ShareCounts,
 }
 
-/// The interval in which a thread tells what it has done.
+/// The interval at which a thread reports what it has done.
 const COUNTED_EVERY: Duration = Duration::from_millis(50);
 /// The bytes of a file so large are shown while they move, under its name.
 const SHOWN_APART_BYTES: u64 = 1 << 20;
-
-/// The counts of one rank's share.
-#[derive(Default)]
-struct ShareCounts {
-    /// The sum of the hashes of all files seen, which wraps.
-    seen: AtomicU64,
-    /// The sum over this rank's own files.
-    own: AtomicU64,
-    /// How many files are this rank's own.
-    files: AtomicU64,
-    /// How many files this rank has announced, for all ranks to copy in pieces.
-    divided: AtomicU64,
-    /// The bytes of own files that are not announced.
-    bytes: AtomicU64,
-}
-
-impl ShareCounts {
-    fn add(&self, seen: Seen) {
-        if seen != Seen::default() {
-            // Sums of hashes, which wrap, as `fetch_add` does.
-            self.seen.fetch_add(seen.all, Ordering::Relaxed);
-            self.own.fetch_add(seen.own, Ordering::Relaxed);
-        }
-    }
-}
 
 /// Gives this thread credentials of its own, equal to those of the process's other threads. Each open file counts a
 /// reference to the credentials, so that threads that share them take the count from each other twice a file.
@@ -111,12 +86,13 @@ fn own_credentials() {
 impl<'a> Walk<'a> {
     pub(crate) fn new(
         common: &Common<'a>,
-        (operands, limits): (&'a Operands, Option<Limits>),
+        operands: &'a Operands,
+        limits: Option<Limits>,
         root: Arc<Dir>,
-        names: (&'a Path, &'a Path),
+        roots: Roots<'a>,
         events: &'a mut dyn Events,
     ) -> Self {
-        let options = common.options;
+        let (options, others) = (common.options, common.partition.others());
         let threads = match options.moving.threads {
             // Questions come one after the other.
             _ if options.ask => 1,
@@ -133,42 +109,27 @@ impl<'a> Walk<'a> {
             root_pair,
             budget: Budget::new(share),
             queue: Queue::start(Task::List(root, None), share.threads),
-            names,
+            roots,
             listener: Listener::new(events),
             most_threads: share.threads,
             umask: OnceLock::new(),
-            is_incomplete: AtomicBool::new(matches!(
-                common.extent,
-                Extent::Rest { others_failed: true, .. }
-            )),
+            is_incomplete: AtomicBool::new(others == Others::Finished { failed: true }),
             has_told_of_circle: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
             with_last: Mutex::default(),
-            options_of_last: (options.last.is_some()
-                || matches!(common.extent, Extent::Rest { .. }))
-            .then(|| Options { atomic: true, ..options.clone() }),
+            options_of_last: (options.last.is_some() || matches!(others, Others::Finished { .. }))
+                .then(|| Options { atomic: true, ..options.clone() }),
             others_synced: OnceLock::new(),
             is_committed: OnceLock::new(),
-            share_counts: ShareCounts::default(),
         }
     }
 
-    /// Copies everything.
-    pub(crate) fn run(self) -> Walked {
+    /// Copies everything. Returns whether nothing failed.
+    pub(crate) fn run(self) -> bool {
         // The caller's thread works too: a small tree needs no other.
         thread::scope(|scope| Worker::new(&self, scope).work());
-        self.listener.ends(self.names.1);
-        let complete = !self.is_incomplete.into_inner();
-        let ShareCounts { seen, own, files, divided, bytes } = self.share_counts;
-        let seen = Seen { all: seen.into_inner(), own: own.into_inner() };
-        let share = shard::Share {
-            files: files.into_inner(),
-            bytes: bytes.into_inner(),
-            is_complete: complete,
-            seen,
-            divided_files: divided.into_inner(),
-        };
-        Walked { complete, share }
+        self.listener.ends(self.roots.target);
+        !self.is_incomplete.into_inner()
     }
 
     fn waits_with_last(&self, dir: &Arc<Dir>) {
@@ -186,6 +147,13 @@ impl<'a> Walk<'a> {
     }
 }
 
+/// A directory, and descriptors of it.
+#[derive(Clone, Copy)]
+struct OpenDir<'a> {
+    dir: &'a Arc<Dir>,
+    pair: &'a Pair,
+}
+
 /// One thread of a walk.
 struct Worker<'s, 'env, 'w> {
     walk: &'s Walk<'w>,
@@ -194,8 +162,8 @@ struct Worker<'s, 'env, 'w> {
     listed: Vec<u8>,
     /// The directory that the paths lead to, and their lengths there.
     at: Option<(Arc<Dir>, (usize, usize))>,
-    source: Shown,
-    target: Shown,
+    source: TreePath,
+    target: TreePath,
     /// What this thread has done since it told last, and when that was.
     counts: Cell<Counts>,
     told: Cell<Instant>,
@@ -203,14 +171,14 @@ struct Worker<'s, 'env, 'w> {
 
 impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     fn new(walk: &'s Walk<'w>, scope: &'s Scope<'s, 'env>) -> Self {
-        let (source, target) = walk.names;
+        let Roots { source, target } = walk.roots;
         Self {
             walk,
             scope,
             listed: Vec::new(),
             at: None,
-            source: Shown::new(source),
-            target: Shown::new(target),
+            source: TreePath::new(source),
+            target: TreePath::new(target),
             counts: Cell::default(),
             told: Cell::new(Instant::now()),
         }
@@ -302,25 +270,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         // In a directory just made there is nothing to remove.
         let is_mirrored = walk.limits.is_some() && !dir.is_new;
         let is_first = pair.is_none();
-        // Rank 0, after the shares, looks for directories, and for files that were announced, whose names it knows.
-        // Looked at once more: every subdirectory that a share has seen is counted by now.
-        let needs_no_listing = |pair: &Pair| match walk.common.extent {
-            Extent::Rest { parts, .. } => {
-                let options = walk.common.options;
-                options.last.is_none()
-                    && options.dereference != Dereference::Always
-                    && pair.is_readable
-                    && !parts.may_miss_files()
-                    && retry_on_intr(|| fs::fstat(pair.source()))
-                        .is_ok_and(|stat| parts.division.is_leaf(&stat))
-            }
-            _ => false,
-        };
         self.go_to(&dir);
-        let announced = match walk.common.extent {
-            Extent::Rest { parts, .. } => parts.announced_in(self.source.below_root()),
-            _ => None,
-        };
         if is_first {
             self.remove_leftovers(&dir);
         }
@@ -334,23 +284,16 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             return None;
         }
         let listed = pair.map_or_else(|| self.pair(&dir), Ok).and_then(|pair| {
-            if needs_no_listing(&pair) {
+            if walk.common.partition.skips_listing(&walk.common, &pair) {
                 return Ok((pair, Listing::Done));
             }
             let to_the_end = is_mirrored || walk.budget.is_short();
             let mut buffer = mem::take(&mut self.listed);
-            let mut seen = Seen::default();
-            let directory = hash_of_directory(self.source.below_root());
-            let end = part.read(&pair, &mut buffer, to_the_end, |entry| match announced {
-                // Added below, also where the name is a directory's by now.
-                Some(names) if names.contains(entry.name) => Owner::Other,
-                _ => self.owner(&dir, entry, (directory, &mut seen)),
-            });
+            let mut owner = walk.common.partition.lister(&walk.common, &dir, &mut self.source);
+            let end = part.read(&pair, &mut buffer, to_the_end, &mut owner);
+            drop(owner);
             self.listed = buffer;
-            walk.share_counts.add(seen);
-            if let Extent::Share(parts) = walk.common.extent {
-                part.begin_as(parts.division.shard);
-            }
+            part.directories.begin_after(walk.common.partition.first_of(part.directories.len()));
             Ok((pair, end?))
         });
         let listed = match listed {
@@ -385,10 +328,10 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 errno => Error::os(self.source.path(), "cannot list", errno),
             });
         }
-        // A look at each name tells of a file that is gone.
-        for name in announced.into_iter().flatten().filter(|_| is_first) {
-            walk.share_counts.files.fetch_add(1, Ordering::Relaxed);
-            part.files.add(Listed { name, is_regular: false, is_own: true });
+        if is_first {
+            for name in walk.common.partition.known_files(self.source.below_root()) {
+                part.files.add(Listed { name, is_regular: false, is_mine: true });
+            }
         }
         if !part.directories.is_empty() {
             dir.waits_for_more(part.directories.len());
@@ -401,63 +344,13 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         next
     }
 
-    /// Whose is a listed entry of the directory that the paths lead to? `seen` counts the files of all ranks; `directory` is the directory's hash.
-    fn owner(&mut self, dir: &Dir, entry: Entry<'_>, (directory, seen): (u64, &mut Seen)) -> Owner {
-        let Common { options, extent, copied, .. } = self.walk.common;
-        let may_be_directory = may_be_directory(entry.kind, options.dereference);
-        match extent {
-            Extent::Whole => Owner::This,
-            _ if entry.kind == FileType::Directory => Owner::This,
-            Extent::Share(_) if may_be_directory => Owner::Unknown,
-            Extent::Share(parts) => {
-                let has_rules =
-                    options.filter.is_some() || options.gitignore || options.last.is_some();
-                let before = self.source.length();
-                if has_rules || dir.rule == Rule::Paths {
-                    self.source.push(entry.name);
-                }
-                let path = self.source.below_root();
-                let comes_last = has_rules && self.waits_for_the_others();
-                let is_left_out = comes_last || has_rules && self.leaves_out(dir, path, false);
-                let owner = match is_left_out {
-                    // Rank 0 copies it later, and has to know by then whether it has other names.
-                    true if comes_last
-                        && options.preserve.links
-                        && parts.division.shard.rank() == 0 =>
-                    {
-                        Owner::Unknown
-                    }
-                    true => Owner::Other,
-                    false => parts.division.owner(dir.rule, entry, (options, path)),
-                };
-                self.source.back_to(before);
-                // Ranks compare what they saw of the same files.
-                if owner != Owner::Unknown && !is_left_out {
-                    seen.add(directory, entry.name, owner);
-                }
-                owner
-            }
-            // Rank 0's second walk completes directories; a look at every file would double the work.
-            Extent::Rest { parts, .. } if may_be_directory || parts.may_miss_files() => Owner::This,
-            Extent::Rest { .. } if options.last.is_none() => Owner::Other,
-            // One of them may be another name of a file that comes last.
-            Extent::Rest { .. } if copied.expects_any_in_shares() => Owner::This,
-            Extent::Rest { .. } => {
-                let before = self.source.push(entry.name);
-                let is_last = self.waits_for_the_others();
-                self.source.back_to(before);
-                if is_last { Owner::This } else { Owner::Other }
-            }
-        }
-    }
-
     /// Removes what the killed copy that this one goes on with has left under temporary names.
     fn remove_leftovers(&self, dir: &Arc<Dir>) {
-        let Common { extent, journal, .. } = self.walk.common;
+        let Common { partition, journal, .. } = self.walk.common;
         let Some(journal) = journal else { return };
-        // After the shares rank 0 has been in every directory.
-        let is_left_alone = dir.is_new || matches!(extent, Extent::Rest { .. });
-        if !is_left_alone
+        // A second walk finds none.
+        let is_second = matches!(partition.others(), Others::Finished { .. });
+        if !(dir.is_new || is_second)
             && let Some(mark) = journal.earlier_mark()
             && let Ok(pair) = self.pair(dir)
         {
@@ -475,14 +368,24 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             return Ok(());
         }
         let path_bytes = self.source.below_root().as_os_str().len();
-        dir.learn_ignored(&pair, (self.source.path(), path_bytes))
+        dir.learn_ignored(&pair, self.source.path(), path_bytes)
     }
 
-    /// Is an entry left out by its name?
     fn leaves_out(&self, dir: &Dir, path: &Path, is_directory: bool) -> bool {
-        let filter = self.walk.common.options.filter.as_ref();
-        filter.is_some_and(|filter| filter.excludes(path, is_directory))
-            || dir.ignores(path, is_directory)
+        dir.leaves_out(self.walk.common.options, path, is_directory)
+    }
+
+    fn comes_last(&self) -> bool {
+        self.walk.common.options.comes_last(self.source.below_root())
+    }
+
+    /// Asks whether the directory gives new files an access control list, if the options take lists
+    /// away, or other processes make files of this directory elsewhere.
+    fn learn_acl(&self, dir: &Dir, pair: &Pair) {
+        let Common { options, partition, .. } = self.walk.common;
+        if options.preserve.mode != ModeRule::Umask || partition.others() != Others::Absent {
+            dir.learn_acl(pair);
+        }
     }
 
     fn is_stopped(&self) -> bool {
@@ -568,7 +471,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         self.target.back_to(target);
     }
 
-    /// Tells of the entry whose paths are set.
+    /// Reports the entry whose paths are set.
     fn ended(&self, result: &Result<Done, Error>) {
         if !result.as_ref().is_ok_and(|done| done.complete) {
             self.note_failure();
@@ -597,7 +500,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         }
     }
 
-    /// Tells what this thread has done, and names the entry whose paths are set.
+    /// Reports what this thread has done, and the entry whose paths are set.
     fn tell_counts(&self) {
         self.walk.listener.counted(&self.counts.take(), self.source.path());
         self.told.set(Instant::now());

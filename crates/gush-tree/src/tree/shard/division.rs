@@ -1,20 +1,25 @@
-//! Whose an entry of a tree is, where several ranks copy the tree: by the listing alone, without a look at what is another rank's.
+//! Which rank owns an entry of a tree, if possible by the listing alone.
 //!
-//! Two rules name the rank. The rule of inodes takes a hash of the inode number, which a listing tells with each name, so all names of a
-//! file have the same rank. This rule needs the same numbers on all ranks. The rule of paths takes a hash of the path; where
-//! links are kept, each rank then looks at each file, because a file with several names goes by its inode all the same. The rank that begins writes the rule into the ranks' state.
+//! There are two rules. By inodes, the owner is a hash of the inode number, which a listing returns
+//! with each name, so all names of a file have the same owner; this needs the same numbers on all
+//! ranks. By paths, it is a hash of the path. If links are kept, each rank then looks at each file,
+//! because a file with several names goes by its inode all the same. The rank that begins writes
+//! the rule into the ranks' state.
 
 use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{self, FileType, Stat};
 use rustix::io::{Errno, retry_on_intr};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::shard::Shard;
+use super::Shard;
 use crate::options::{Dereference, Options};
+use crate::tree::dir::Dir;
+use crate::tree::partition::{DirEntry, Owner};
 
 /// Where the ranks may be that share a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +48,8 @@ const fn counting(of: FileSystem) -> FileSystem {
     FileSystem { counts_subdirectories: true, ..of }
 }
 
-/// The numbers are those of linux/magic.h and of the file systems' sources. What is not here (FUSE, FAT, SMB) may number inodes anew at each look.
+/// The numbers are those of linux/magic.h and of the file systems' sources. What is not here (FUSE,
+/// FAT, SMB) may number inodes anew at each look.
 const FILE_SYSTEMS: [FileSystem; 11] = [
     counting(known(0xef53, Reach::Machine, true)), // ext2, ext3, ext4
     counting(known(0x5846_5342, Reach::Machine, true)), // xfs
@@ -63,9 +69,9 @@ fn file_system(of: BorrowedFd<'_>) -> Result<Option<&'static FileSystem>, Errno>
     Ok(FILE_SYSTEMS.iter().find(|known| known.magic == magic))
 }
 
-/// What names the rank of an entry.
+/// What determines the rank of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rule {
+pub(super) enum Rule {
     Inodes,
     Paths,
 }
@@ -86,57 +92,46 @@ impl Rule {
     }
 }
 
-/// Who copies an entry?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
-    This,
-    Other,
-    /// A look at the entry tells.
-    Unknown,
-}
-
-impl Owner {
-    fn this_if(is_own: bool) -> Self {
-        if is_own { Self::This } else { Self::Other }
-    }
-}
-
-/// An entry as a listing tells of it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry<'a> {
-    pub(crate) name: &'a OsStr,
-    pub(crate) kind: FileType,
-    pub(crate) inode: u64,
+fn mine_if(is_own: bool) -> Owner {
+    if is_own { Owner::Mine } else { Owner::Theirs }
 }
 
 /// How a tree is divided.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Division {
-    pub(crate) shard: Shard,
-    /// Of the tree's root.
-    pub(super) rule: Rule,
+#[derive(Debug)]
+pub(super) struct Division {
+    pub(super) shard: Shard,
+    /// Of the tree's root, on this device.
+    rule: Rule,
+    device: u64,
+    /// Of the other devices in the tree, as far as known.
+    other_rules: Mutex<Vec<(u64, Rule)>>,
     is_one_machine: bool,
-    /// Of the root's file system, where its directories count their subdirectories.
-    counting_device: Option<u64>,
+    /// The directories of the root's file system do.
+    counts_subdirectories: bool,
 }
 
 impl Division {
     /// The division that suits this source and the directory of the ranks' state.
     pub(super) fn suiting(
         shard: Shard,
-        (source, root): (BorrowedFd<'_>, &Stat),
+        source: BorrowedFd<'_>,
+        root: &Stat,
         state: BorrowedFd<'_>,
     ) -> Result<Self, Errno> {
         let (source, state) = (file_system(source)?, file_system(state)?);
-        let counts = source.is_some_and(|source| source.counts_subdirectories);
-        let is_one_machine = state.is_some_and(|state| state.reach == Reach::Machine);
-        let counting_device = counts.then_some(root.st_dev);
-        Ok(Self { shard, rule: Rule::between(source, state), is_one_machine, counting_device })
+        Ok(Self {
+            shard,
+            rule: Rule::between(source, state),
+            device: root.st_dev,
+            other_rules: Mutex::default(),
+            is_one_machine: state.is_some_and(|state| state.reach == Reach::Machine),
+            counts_subdirectories: source.is_some_and(|source| source.counts_subdirectories),
+        })
     }
 
     /// Has this directory of the source no subdirectories, as its number of names tells?
     pub(super) fn is_leaf(&self, source: &Stat) -> bool {
-        self.counting_device == Some(source.st_dev) && source.st_nlink == 2
+        self.counts_subdirectories && source.st_dev == self.device && source.st_nlink == 2
     }
 
     /// The division in the words of the ranks' state.
@@ -147,7 +142,8 @@ impl Division {
         }
     }
 
-    /// This division by the rule that was agreed on; `None` if this rank cannot keep it. `text` is the division's own.
+    /// This division by the rule that was agreed on; `None` if this rank cannot keep it. `text` is
+    /// the division's own.
     pub(super) fn agreeing(self, agreed: &str, text: &str) -> Option<Self> {
         match agreed {
             agreed if agreed == text => Some(self),
@@ -156,37 +152,46 @@ impl Division {
         }
     }
 
-    /// The rule below a directory of another file system than the one above.
-    pub(super) fn rule_in(&self, source: BorrowedFd<'_>) -> Rule {
-        match file_system(source) {
-            Ok(Some(known))
-                if self.rule == Rule::Inodes
-                    && known.has_lasting_inodes
-                    && (self.is_one_machine || known.reach == Reach::Cluster) =>
-            {
-                Rule::Inodes
-            }
-            _ => Rule::Paths,
+    /// The rule for the entries of a directory. Another file system may have another rule.
+    pub(super) fn rule_in(&self, dir: &Dir) -> Rule {
+        let device = dir.source_stat.st_dev;
+        if self.rule == Rule::Paths || device == self.device {
+            return self.rule;
         }
+        let mut known = self.other_rules.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, rule)) = known.iter().find(|(other, _)| *other == device) {
+            return *rule;
+        }
+        let Ok(found) = dir.pair().and_then(|pair| file_system(pair.source())) else {
+            return Rule::Paths;
+        };
+        let has_same_inodes = found.is_some_and(|found| {
+            found.has_lasting_inodes && (self.is_one_machine || found.reach == Reach::Cluster)
+        });
+        let rule = if has_same_inodes { Rule::Inodes } else { Rule::Paths };
+        known.push((device, rule));
+        rule
     }
 
-    /// The owner of an entry that is no directory, as far as the listing tells. `path` is the entry's, below the root.
+    /// The owner of an entry that is no directory, by its listing; `None` if a look at it decides.
+    /// `path` is the entry's, below the root.
     pub(super) fn owner(
         &self,
         rule: Rule,
-        entry: Entry<'_>,
-        (options, path): (&Options, &Path),
-    ) -> Owner {
+        entry: DirEntry<'_>,
+        options: &Options,
+        path: &Path,
+    ) -> Option<Owner> {
         match rule {
             // Perhaps a directory.
-            _ if entry.kind == FileType::Unknown => Owner::Unknown,
+            _ if entry.kind == FileType::Unknown => None,
             _ if entry.kind == FileType::Symlink && options.dereference == Dereference::Always => {
-                Owner::Unknown
+                None
             }
-            Rule::Inodes => Owner::this_if(self.shard.takes_inode(entry.inode)),
+            Rule::Inodes => Some(mine_if(self.shard.takes_inode(entry.inode))),
             // Perhaps one of several names.
-            Rule::Paths if options.preserve.links => Owner::Unknown,
-            Rule::Paths => Owner::this_if(self.shard.takes(path)),
+            Rule::Paths if options.preserve.links => None,
+            Rule::Paths => Some(mine_if(self.shard.takes(path))),
         }
     }
 
@@ -194,20 +199,23 @@ impl Division {
     pub(super) fn owner_of_seen(
         &self,
         rule: Rule,
-        (source, device): (&Stat, u64),
-        (options, path): (&Options, &Path),
+        source: &Stat,
+        device: u64,
+        options: &Options,
+        path: &Path,
     ) -> Owner {
         let is_one_of_names = options.preserve.links && source.st_nlink > 1;
         let goes_by_inode = rule == Rule::Inodes && source.st_dev == device;
-        Owner::this_if(match goes_by_inode || is_one_of_names {
+        mine_if(match goes_by_inode || is_one_of_names {
             true => self.shard.takes_inode(source.st_ino),
             false => self.shard.takes(path),
         })
     }
 }
 
-/// The files seen by a rank, and the files of its share: sums of a hash of each path. If all ranks saw the same files, and each file was taken
-/// once, the sums of the shares add up to the sum of all files seen.
+/// The files seen by a rank, and the files of its share: sums of a hash of each path. If all ranks
+/// saw the same files, and each file was taken once, the sums of the shares add up to the sum of
+/// all files seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) all: u64,
@@ -219,7 +227,7 @@ impl Seen {
     pub(super) fn add(&mut self, directory: u64, name: &OsStr, owner: Owner) {
         let mark = xxh3_64_with_seed(name.as_bytes(), directory);
         self.all = self.all.wrapping_add(mark);
-        if owner == Owner::This {
+        if owner == Owner::Mine {
             self.own = self.own.wrapping_add(mark);
         }
     }
@@ -262,7 +270,16 @@ mod tests {
 
     fn division() -> Division {
         let (shard, rule) = (Shard::new(0, 2).unwrap(), Rule::Inodes);
-        Division { shard, rule, is_one_machine: true, counting_device: Some(1) }
+        let other_rules = Mutex::default();
+        let counts_subdirectories = true;
+        Division {
+            shard,
+            rule,
+            device: 1,
+            other_rules,
+            is_one_machine: true,
+            counts_subdirectories,
+        }
     }
 
     #[test]
@@ -271,8 +288,8 @@ mod tests {
         let mut looks = |rule, kind, links, dereference| {
             options.preserve.links = links;
             options.dereference = dereference;
-            let entry = Entry { name: OsStr::new("n"), kind, inode: 7 };
-            division().owner(rule, entry, (&options, Path::new("d/n"))) == Owner::Unknown
+            let entry = DirEntry { name: OsStr::new("n"), kind, inode: 7 };
+            division().owner(rule, entry, &options, Path::new("d/n")).is_none()
         };
         let (never, always) = (Dereference::Never, Dereference::Always);
         use FileType::{Fifo, RegularFile, Symlink, Unknown};
@@ -309,11 +326,12 @@ mod tests {
         for inode in 0..100 {
             stat.st_ino = inode;
             let owner = |name: &str| {
-                let entry = Entry { name: OsStr::new(name), kind: FileType::RegularFile, inode };
-                division().owner(Rule::Inodes, entry, (&options, Path::new(name)))
+                let name = OsStr::new(name);
+                let entry = DirEntry { name, kind: FileType::RegularFile, inode };
+                division().owner(Rule::Inodes, entry, &options, Path::new(name)).unwrap()
             };
             let seen = |name: &str| {
-                division().owner_of_seen(Rule::Inodes, (&stat, 1), (&options, Path::new(name)))
+                division().owner_of_seen(Rule::Inodes, &stat, 1, &options, Path::new(name))
             };
             assert_eq!([owner("a"), owner("b"), seen("a"), seen("c")], [owner("a"); 4]);
         }
@@ -321,7 +339,7 @@ mod tests {
 
     #[test]
     fn sums_tell_a_file_that_nobody_or_two_took() {
-        use Owner::{Other, This};
+        use Owner::{Mine, Theirs};
         let sum = |files: &[(&str, &str, Owner)]| {
             let mut seen = Seen::default();
             for (directory, name, owner) in files {
@@ -330,14 +348,14 @@ mod tests {
             seen
         };
         let all = [
-            sum(&[("", "a", This), ("d", "a", Other)]),
-            sum(&[("", "a", Other), ("d", "a", This)]),
+            sum(&[("", "a", Mine), ("d", "a", Theirs)]),
+            sum(&[("", "a", Theirs), ("d", "a", Mine)]),
         ];
         assert_eq!(all[0].all, all[1].all);
         assert_eq!(all[0].own.wrapping_add(all[1].own), all[0].all);
         // As many files as there are, but one of them twice and one not at all.
-        let twice = sum(&[("", "a", This), ("d", "a", Other)]).own;
+        let twice = sum(&[("", "a", Mine), ("d", "a", Theirs)]).own;
         assert_ne!(twice.wrapping_add(twice), all[0].all);
-        assert_ne!(sum(&[("d", "a", This)]).all, sum(&[("e", "a", This)]).all);
+        assert_ne!(sum(&[("d", "a", Mine)]).all, sum(&[("e", "a", Mine)]).all);
     }
 }

@@ -17,16 +17,18 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, Mode, OFlags, Stat, flock};
 use rustix::io::{Errno, retry_on_intr};
 
+use super::Shard;
 use super::claims::Claims;
-use super::listener::Listener;
 use super::parts::{self, Parts, Piece, pieces, size_of};
-use super::shard::Shard;
 use crate::error::Error;
 use crate::events::Events;
-use crate::file::{Common, Job};
+use crate::file::Common;
+use crate::job::{Entry, Job, Target};
 use crate::open;
 use crate::options::Dereference;
 use crate::place::Place;
+use crate::tree::Roots;
+use crate::tree::listener::Listener;
 
 /// So long after its own beginning a rank waits for others to begin.
 const OTHERS_BEGIN_WITHIN: Duration = Duration::from_secs(5);
@@ -157,8 +159,7 @@ pub(super) struct Taker<'a> {
     parts: &'a Parts<'a>,
     /// The source's root.
     root: OwnedFd,
-    /// The roots as the user wrote them: source, target.
-    shown: (&'a Path, &'a Path),
+    roots: Roots<'a>,
     /// The links to the files of which this rank takes no more pieces.
     known: HashSet<PathBuf>,
     threads: usize,
@@ -172,7 +173,7 @@ impl<'a> Taker<'a> {
         common: &Common<'a>,
         parts: &'a Parts<'a>,
         root: OwnedFd,
-        shown: (&'a Path, &'a Path),
+        roots: Roots<'a>,
         is_complete: bool,
     ) -> Self {
         let threads = match common.options.moving.threads {
@@ -180,11 +181,7 @@ impl<'a> Taker<'a> {
             threads => threads,
         };
         let known = HashSet::new();
-        Self { common: *common, parts, root, shown, known, threads, bytes: 0, is_complete }
-    }
-
-    pub(super) fn into_root(self) -> OwnedFd {
-        self.root
+        Self { common: *common, parts, root, roots, known, threads, bytes: 0, is_complete }
     }
 
     /// Has the user stopped the copy, or a failure?
@@ -236,7 +233,7 @@ impl<'a> Taker<'a> {
     pub(super) fn forget_void(&self) -> Result<(), Error> {
         let failed = |errno| self.parts.unreadable(errno);
         for (name, path) in self.parts.tables().map_err(failed)? {
-            let shown = (self.shown.0.join(&path), self.shown.1.join(&path));
+            let shown = self.shown(&path);
             let link = parts::link_to(&name);
             // What cannot be opened may be there when the copy goes on.
             if let Ok(None) = self.open(&path, &link, &shown) {
@@ -251,17 +248,22 @@ impl<'a> Taker<'a> {
         events.entry_ended(&shown.0, &shown.1, &Err(error));
     }
 
+    /// The names of a file for messages: source, target.
+    fn shown(&self, path: &Path) -> (PathBuf, PathBuf) {
+        (self.roots.source.join(path), self.roots.target.join(path))
+    }
+
     /// The announced file that the link leads to; `None` where it is gone, or the source is another by now.
     fn large(&self, link: &Path) -> Result<Option<Large>, ((PathBuf, PathBuf), Error)> {
         let in_state = |errno| {
-            let shown = (self.shown.0.to_path_buf(), self.shown.1.to_path_buf());
+            let shown = (self.roots.source.to_path_buf(), self.roots.target.to_path_buf());
             (shown, self.parts.unreadable(errno))
         };
         let Some((name, claims)) = self.parts.named(link).map_err(in_state)? else {
             return Ok(None);
         };
         let path = claims.path.clone();
-        let shown = (self.shown.0.join(&path), self.shown.1.join(&path));
+        let shown = self.shown(&path);
         let opened = self.open(&path, link, &shown);
         let Some((source, stat)) = opened.map_err(|error| (shown.clone(), error))? else {
             return Ok(None);
@@ -309,17 +311,18 @@ impl<'a> Taker<'a> {
         if Parts::link(path, &stat) != link {
             return Ok(None);
         }
-        let source = open::source(&self.job((place, &stat), &shown.1))?;
+        let source = open::source(&self.job(place, &stat, &shown.1))?;
         Ok((Parts::link(path, &source.1) == link).then_some(source))
     }
 
     /// A job of the engine: the pieces go to a file of the state, and the target is only named in messages.
-    fn job<'j>(&self, source: (Place<'j>, &'j Stat), target: &'j Path) -> Job<'j>
+    fn job<'j>(&self, place: Place<'j>, stat: &'j Stat, target: &'j Path) -> Job<'j>
     where
         'a: 'j,
     {
-        let target = Place::below(source.0.dir, target, target);
-        Job { in_tree: true, ..self.common.job(source, target, None) }
+        let target = Target::operand(Place::below(place.dir, target, target));
+        let entry = Entry { place, stat, opened: None };
+        Job { in_tree: true, ..self.common.job(entry, target) }
     }
 
     fn take_of(&mut self, large: &Large, events: &mut dyn Events) -> Result<(), Error> {
@@ -367,7 +370,7 @@ impl<'a> Taker<'a> {
         let Large { path, shown, name, claims, source, stat, left } = large;
         let shard = self.parts.division.shard;
         let place = Place::below(self.root.as_fd(), path, &shown.0);
-        let job = self.job((place, stat), &shown.1);
+        let job = self.job(place, stat, &shown.1);
         while !is_stopped() {
             let earlier = left.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let number = match earlier {
@@ -382,7 +385,7 @@ impl<'a> Taker<'a> {
                 }
             };
             let Some(piece) = pieces(size_of(stat)).nth(number as usize) else { continue };
-            self.parts.copy_piece(&job, (source.as_fd(), name), piece, events)?;
+            self.parts.copy_piece(&job, source.as_fd(), name, piece, events)?;
         }
         Ok(())
     }

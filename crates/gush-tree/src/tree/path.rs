@@ -6,12 +6,12 @@ use std::path::Path;
 
 /// The root as the user wrote it, and the names below.
 #[derive(Clone)]
-pub(crate) struct Shown {
+pub(crate) struct TreePath {
     bytes: Vec<u8>,
     root_bytes: usize,
 }
 
-impl Shown {
+impl TreePath {
     pub(crate) fn new(root: &Path) -> Self {
         let bytes = root.as_os_str().as_bytes().to_vec();
         Self { root_bytes: bytes.len(), bytes }
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn names_are_added_as_gnu_adds_them() {
         for (root, shown) in [("d", "d/a/b"), ("d/", "d/a/b"), ("d/.", "d/./a/b"), ("/", "/a/b")] {
-            let mut path = Shown::new(Path::new(root));
+            let mut path = TreePath::new(Path::new(root));
             path.set(&[OsStr::new("a")]);
             let above = path.push(OsStr::new("b"));
             assert_eq!(path.path().as_os_str(), shown);

@@ -1,13 +1,14 @@
 //! Large files in pieces: the ranks copy a file's pieces together, and rank 0 puts the file in place.
 //!
-//! The rank whose file it is announces a large file in the ranks' state, and any rank copies pieces that it claims (`claims.rs`, `taking.rs`). The
-//! pieces come together in a file of the state. A symbolic link there names the file, and is named by a fingerprint of the
-//! path and of the source's size and times: a source that changes is another file. The file's own name ends with a random number, and is
-//! part of each line that a journal has of a piece. A line thus counts for the file that got the bytes, and for no later one. Rank 0
-//! removes the link and then places the file, if the journals have all of its pieces, and else copies the file whole.
+//! The rank that owns a large file announces it in the ranks' state, and any rank copies pieces
+//! that it claims (`claims.rs`, `taking.rs`). The pieces come together in a file of the state. A
+//! symbolic link there leads to this file, and is named by a fingerprint of the path and of the
+//! source's size and times: a source that changes is another file. The name of the file of pieces
+//! ends with a random number, and is part of each line that a journal has of a piece. A line thus
+//! counts for the file that got the bytes, and for no later one. Rank 0 removes the link and then
+//! places the file, if the journals have all of its pieces, and else copies the file whole.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,15 +20,16 @@ use rustix::io::{Errno, retry_on_intr};
 
 use super::claims::{self, Claims};
 use super::division::Division;
-use super::journal::{self, Fingerprint, Journal};
+use super::partition::Announced;
 use crate::data;
 use crate::error::Error;
 use crate::events::Events;
-use crate::file::Job;
+use crate::job::Job;
 use crate::metadata;
 use crate::open;
 use crate::options::{Make, Options, Reflink};
 use crate::place::{Place, kind};
+use crate::tree::journal::{self, Journal};
 
 /// The beginning of the names of such files.
 pub(super) const PREFIX: &str = "parts-";
@@ -41,48 +43,19 @@ const MOST_PIECES: u64 = 1024;
 
 /// The pieces that ranks copy together.
 #[derive(Debug)]
-pub(crate) struct Parts<'a> {
-    pub(crate) division: Division,
+pub(super) struct Parts<'a> {
+    pub(super) division: Division,
     /// The directory of state.
     dir: BorrowedFd<'a>,
     shown: &'a Path,
     journal: &'a Journal,
-    after: AfterShares,
 }
 
-/// What rank 0 knows once the shares are done.
-#[derive(Debug, Default)]
-pub(super) struct AfterShares {
-    /// The pieces that the journals of all ranks have.
-    pub(super) done: HashSet<Fingerprint>,
-    /// The files that were announced.
-    pub(super) announced: Announced,
-    /// A rank has announced a file whose table is gone.
-    pub(super) may_miss_files: bool,
-}
-
-/// Large files by their directories, all below the tree's root.
-#[derive(Debug, Default)]
-pub(super) struct Announced {
-    by_directory: BTreeMap<PathBuf, BTreeSet<OsString>>,
-    pub(super) files: u64,
-}
-
-impl Announced {
-    fn add(&mut self, path: &Path) {
-        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return };
-        let names = self.by_directory.entry(above.into()).or_default();
-        // A source that changed was announced once more.
-        self.files += u64::from(names.insert(name.into()));
-    }
-}
-
-/// One piece: number, beginning and length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(super) struct Piece {
     pub(super) number: u64,
-    pub(crate) at_bytes: u64,
-    pub(crate) len_bytes: u64,
+    pub(super) at_bytes: u64,
+    pub(super) len_bytes: u64,
 }
 
 /// The pieces of a file of this size: whole MiB, but for the last one.
@@ -124,26 +97,11 @@ pub(super) fn is_divided(options: &Options, source: &Stat) -> bool {
 impl<'a> Parts<'a> {
     pub(super) fn new(
         division: Division,
-        (dir, shown): (BorrowedFd<'a>, &'a Path),
+        dir: BorrowedFd<'a>,
+        shown: &'a Path,
         journal: &'a Journal,
-        after: AfterShares,
     ) -> Self {
-        Self { division, dir, shown, journal, after }
-    }
-
-    /// May a file be in no rank's share, because a rank gave it to all of them, and nothing tells which one it is?
-    pub(super) fn may_miss_files(&self) -> bool {
-        self.after.may_miss_files
-    }
-
-    /// The names of the files in this directory, below the tree's root, that were announced.
-    pub(super) fn announced_in(&self, directory: &Path) -> Option<&BTreeSet<OsString>> {
-        self.after.announced.by_directory.get(directory)
-    }
-
-    pub(super) fn is_announced(&self, path: &Path) -> bool {
-        let names = path.parent().and_then(|above| self.announced_in(above));
-        names.zip(path.file_name()).is_some_and(|(names, name)| names.contains(name))
+        Self { division, dir, shown, journal }
     }
 
     pub(super) fn link(path: &Path, source: &Stat) -> PathBuf {
@@ -206,7 +164,7 @@ impl<'a> Parts<'a> {
         self.unlink(name)
     }
 
-    fn unlink(&self, name: &Path) -> Result<(), Errno> {
+    pub(super) fn unlink(&self, name: &Path) -> Result<(), Errno> {
         match retry_on_intr(|| fs::unlinkat(self.dir, name, AtFlags::empty())) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(errno),
@@ -277,13 +235,15 @@ impl<'a> Parts<'a> {
     pub(super) fn copy_piece(
         &self,
         job: &Job<'_>,
-        (source, name): (BorrowedFd<'_>, &Path),
+        source: BorrowedFd<'_>,
+        name: &Path,
         piece: Piece,
         events: &mut dyn Events,
     ) -> Result<(), Error> {
         let cannot = |errno| Error::os(self.shown, "cannot open the file of pieces in", errno);
         let target = self.open(job, name, OFlags::empty()).map_err(cannot)?;
-        data::move_piece(job, (source, target.as_fd()), piece, events)?;
+        let range = piece.at_bytes..piece.at_bytes + piece.len_bytes;
+        data::move_range(job, source, target.as_fd(), range, events)?;
         if job.options.sync {
             // Before the journal says so: a piece that is noted and not on storage would be missing after a crash.
             retry_on_intr(|| fs::fdatasync(&target))
@@ -302,19 +262,8 @@ impl<'a> Parts<'a> {
         place.open(OFlags::WRONLY | OFlags::NOFOLLOW | flags, mode)
     }
 
-    /// The file of all pieces, if the journals have every one of them. The file is without a link from then on: it gets its place once.
-    pub(crate) fn whole(&self, path: &Path, source: &Stat) -> Option<PathBuf> {
-        let link = Self::link(path, source);
-        let (name, _) = self.named(&link).ok()??;
-        let done = &self.after.done;
-        let has = |piece: Piece| done.contains(&journal::piece(&name, piece.number));
-        let is_whole = pieces(size_of(source)).all(has);
-        // The link goes first: a rank started again must not write to a file that is being placed.
-        (is_whole && self.unlink(&link).is_ok()).then_some(name)
-    }
-
-    /// The place of such a file.
-    pub(crate) fn place<'p>(&self, name: &'p Path, shown: &'p Path) -> Place<'p>
+    /// The place of the file of pieces with this name.
+    pub(super) fn place<'p>(&self, name: &'p Path, shown: &'p Path) -> Place<'p>
     where
         'a: 'p,
     {
@@ -340,15 +289,6 @@ pub(super) fn names(dir: BorrowedFd<'_>) -> Result<Vec<PathBuf>, Errno> {
         entry.map(|entry| PathBuf::from(OsStr::from_bytes(entry.file_name().to_bytes())))
     });
     entries.collect()
-}
-
-/// Opens the whole file of pieces for the last steps of a copy; `None` where it is on another file system than the target.
-pub(crate) fn adopt(pieces: &Place<'_>, target: &Place<'_>) -> Result<Option<OwnedFd>, Errno> {
-    let fd = pieces.open(OFlags::RDWR | OFlags::NOFOLLOW, Mode::empty())?;
-    let here = retry_on_intr(|| fs::fstat(&fd))?;
-    let there = Place { name: target.parent(), ..*target }.stat(true)?;
-    // A rename between file systems is refused, and the file is then copied whole.
-    Ok((here.st_dev == there.st_dev).then_some(fd))
 }
 
 #[cfg(test)]

@@ -1,0 +1,286 @@
+//! The copier of a command's operands, and the outcome of each copy.
+
+use std::path::PathBuf;
+
+use gush::{Refusals, Report, SharedRate};
+use rustix::fs::{FileType, Stat};
+
+use crate::already_copied::AlreadyCopied;
+use crate::error::Error;
+use crate::events::Events;
+use crate::file::Common;
+use crate::job::{Entry, Target};
+use crate::options::{Dereference, Options};
+use crate::parents::Parents;
+use crate::place::{FileId, Place, kind};
+use crate::tree::partition::Everything;
+use crate::tree::{self, Operands};
+use crate::writers::Writers;
+
+/// Copies one file after the other, and remembers earlier copies as far as later ones depend on them.
+///
+/// ```
+/// use gush_tree::{Copier, Options, Place};
+///
+/// let dir = tempfile::tempdir()?;
+/// let [source, target] = ["a", "b"].map(|name| dir.path().join(name));
+/// std::fs::write(&source, "hello")?;
+///
+/// let options = Options::default();
+/// let done = Copier::new(&options).copy(Place::here(&source), Place::here(&target), &mut ())?;
+/// assert_eq!(done.report.unwrap().bytes, 5);
+/// assert_eq!(std::fs::read(&target)?, b"hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Copier<'o> {
+    options: &'o Options,
+    refusals: Refusals,
+    /// One limit for all files, on all threads.
+    limit: Option<SharedRate>,
+    copied: AlreadyCopied,
+    writers: Writers,
+    operands: Operands,
+}
+
+/// The outcome of a successful copy.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Done {
+    /// How the target was made.
+    pub action: Action,
+    /// The engine's report, if data moved.
+    pub report: Option<Report>,
+    /// The target was re-read, and the content equals the source's.
+    pub verified: bool,
+    /// The blake3 digest of source and target, if they were verified by hash. Files with large holes are
+    /// compared range by range instead.
+    pub digest: Option<gush::Digest>,
+    /// The new name of the old target, if there is a backup.
+    pub backup: Option<PathBuf>,
+    /// Everything required was preserved. If not, [`Events::warns`] told what is missing.
+    pub complete: bool,
+    /// The size of a regular source of which no byte had to be moved: the target is not to be replaced, or is made a link.
+    /// A further name of a file copied before adds nothing.
+    pub unmoved_bytes: Option<u64>,
+    /// The file made or written, for later names of the same source.
+    pub(crate) made: Option<FileId>,
+    /// The copy's last state, seen by its descriptor, where a journal has a line about it.
+    pub(crate) last_state: Option<Box<Stat>>,
+}
+
+/// How the target was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// A copy of the source's data or attributes.
+    Copied,
+    /// Another name of the source file, or of an earlier copy of it.
+    HardLinked,
+    /// A symbolic link to the source, or with the same text as the source.
+    SymbolicLinked,
+    /// A special file of the same kind and device number.
+    Recreated,
+    /// A directory was made, or filled if it was there.
+    Directory,
+    /// Nothing was made: the target is the source already, or is not to be replaced.
+    Skipped,
+}
+
+impl Done {
+    pub(crate) fn new(action: Action) -> Self {
+        Self {
+            action,
+            report: None,
+            verified: false,
+            digest: None,
+            backup: None,
+            complete: true,
+            unmoved_bytes: None,
+            made: None,
+            last_state: None,
+        }
+    }
+}
+
+impl<'o> Copier<'o> {
+    /// A copier for one source.
+    #[must_use]
+    pub fn new(options: &'o Options) -> Self {
+        Self {
+            options,
+            refusals: Refusals::default(),
+            limit: options.moving.limit.map(SharedRate::new),
+            copied: AlreadyCopied::default(),
+            writers: Writers::default(),
+            operands: Operands::default(),
+        }
+    }
+
+    /// A copier for several sources in one directory, which refuses to overwrite its own earlier copies.
+    ///
+    /// ```
+    /// use gush_tree::{Copier, Options, Place};
+    ///
+    /// let dir = tempfile::tempdir()?;
+    /// let [a, b, target] = ["a", "b", "target"].map(|name| dir.path().join(name));
+    /// std::fs::write(&a, "first")?;
+    /// std::fs::write(&b, "second")?;
+    ///
+    /// let options = Options::default();
+    /// let mut copier = Copier::for_several(&options);
+    /// copier.copy(Place::here(&a), Place::here(&target), &mut ())?;
+    /// let error = copier.copy(Place::here(&b), Place::here(&target), &mut ()).unwrap_err();
+    /// assert!(error.to_string().starts_with("will not overwrite just-created"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn for_several(options: &'o Options) -> Self {
+        Self { copied: AlreadyCopied::of_several(), ..Self::new(options) }
+    }
+
+    /// Copies one file; with [`Options::recursive`] also a directory and all that is in it.
+    ///
+    /// Entries of a directory that fail are reported to [`Events::entry_ended`], the others are
+    /// copied, and [`Done::complete`] is `false`.
+    ///
+    /// # Errors
+    /// When the target could not be made, or not completed. A new target may then hold the bytes
+    /// delivered so far, unless [`Options::atomic`] is set.
+    pub fn copy(
+        &mut self,
+        source: Place<'_>,
+        target: Place<'_>,
+        events: &mut dyn Events,
+    ) -> Result<Done, Error> {
+        self.copy_to(source, target, Name::Unknown, events)
+    }
+
+    /// As [`copy`](Self::copy), to a name below directories that were made, or, in a dry run, would be made.
+    ///
+    /// # Errors
+    /// As [`copy`](Self::copy).
+    ///
+    /// ```
+    /// use std::{fs::File, os::fd::AsFd};
+    /// use gush_tree::{Action, Copier, Options, Parents, Place};
+    ///
+    /// let root = tempfile::tempdir()?;
+    /// let [source, target] = ["a/file", "d"].map(|name| root.path().join(name));
+    /// std::fs::create_dir(root.path().join("a"))?;
+    /// std::fs::write(&source, "hello")?;
+    /// std::fs::create_dir(&target)?;
+    ///
+    /// let mut options = Options::default();
+    /// options.dry_run = true;
+    /// let (dir, name) = (File::open(&target)?, source.strip_prefix("/")?);
+    /// let parents = Parents::make(&options, (dir.as_fd(), &target), &source, name, &mut ())?;
+    /// let (shown, mut copier) = (target.join(name), Copier::new(&options));
+    /// let place = Place::below(dir.as_fd(), name, &shown);
+    /// let done = copier.copy_below(&parents, Place::here(&source), place, &mut ())?;
+    /// assert_eq!(done.action, Action::Copied);
+    /// assert_eq!(std::fs::read_dir(&target)?.count(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn copy_below(
+        &mut self,
+        parents: &Parents,
+        source: Place<'_>,
+        target: Place<'_>,
+        events: &mut dyn Events,
+    ) -> Result<Done, Error> {
+        let name = if parents.are_imagined { Name::Imagined } else { Name::Unknown };
+        self.copy_to(source, target, name, events)
+    }
+
+    /// As [`copy`](Self::copy), to a free name, or a dangling symbolic link.
+    ///
+    /// Saves a look at the target. A target found there after all is an error, and is not overwritten.
+    ///
+    /// # Errors
+    /// As [`copy`](Self::copy).
+    ///
+    /// ```
+    /// use gush_tree::{Copier, Options, Place};
+    ///
+    /// let dir = tempfile::tempdir()?;
+    /// let [source, target] = ["a", "b"].map(|name| dir.path().join(name));
+    /// std::fs::write(&source, "hello")?;
+    /// std::fs::write(&target, "already here")?;
+    ///
+    /// let options = Options::default();
+    /// let mut copier = Copier::new(&options);
+    /// let error = copier.copy_to_new(Place::here(&source), Place::here(&target), &mut ());
+    /// assert!(error.unwrap_err().to_string().ends_with("cannot create: File exists"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn copy_to_new(
+        &mut self,
+        source: Place<'_>,
+        target: Place<'_>,
+        events: &mut dyn Events,
+    ) -> Result<Done, Error> {
+        self.copy_to(source, target, Name::Free, events)
+    }
+
+    fn copy_to(
+        &mut self,
+        source: Place<'_>,
+        target: Place<'_>,
+        name: Name,
+        events: &mut dyn Events,
+    ) -> Result<Done, Error> {
+        let options = self.options;
+        let follow = options.dereference != Dereference::Never;
+        let source_stat =
+            // One look decides about the kind; opening checks that it is still this file.
+            source.stat(follow).map_err(|errno| Error::os(source.shown, "cannot stat", errno))?;
+        let common = Common {
+            options,
+            refusals: &self.refusals,
+            limit: self.limit.as_ref(),
+            copied: &self.copied,
+            writers: &self.writers,
+            keeps_apart: self.copied.is_of_several() && options.promises_equality(),
+            base: target.dir,
+            journal: None,
+            partition: &Everything,
+        };
+        let entry = Entry { place: source, stat: &source_stat, opened: None };
+        if kind(&source_stat) == FileType::Directory {
+            if !options.recursive {
+                let text = "omitting directory: -r copies directories";
+                return Err(Error::refusal(source.shown, text));
+            }
+            let target = Target { is_new: name == Name::Imagined, ..Target::operand(target) };
+            return tree::copy(&common, &mut self.operands, entry, target, events);
+        }
+        if options.shard.is_some() {
+            let text = "not copied: ranks divide a tree, and this is no directory";
+            return Err(Error::refusal(source.shown, text));
+        }
+        if self.copied.was_named_before(options, &source, &source_stat) {
+            events.warns(&Error::refusal(
+                source.shown,
+                "warning: source file specified more than once",
+            ));
+            return Ok(Done::new(Action::Skipped));
+        }
+        let is_new = match name {
+            Name::Unknown => false,
+            // A dry run looks for itself: the directory may be missing, too.
+            Name::Free => !options.dry_run,
+            Name::Imagined => true,
+        };
+        common.copy_file(entry, Target { is_new, ..Target::operand(target) }, events)
+    }
+}
+
+/// What is known of the name of an operand's target.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Name {
+    Unknown,
+    /// Nothing has the name, but perhaps a dangling symbolic link.
+    Free,
+    /// The name is in a directory that a dry run did not make.
+    Imagined,
+}

@@ -1,0 +1,138 @@
+//! One source on its way to one target.
+
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, OnceLock};
+
+use gush::{Refusals, SharedRate};
+use rustix::fs::{FileType, Stat};
+
+use crate::already_copied::{self, AlreadyCopied};
+use crate::error::Error;
+use crate::metadata::Ownership;
+use crate::open;
+use crate::options::Options;
+use crate::place::{FileId, Place, kind};
+use crate::tree::Dir;
+use crate::writers::{Claim, Writers};
+
+/// A source, after a look at it.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry<'a> {
+    pub(crate) place: Place<'a>,
+    pub(crate) stat: &'a Stat,
+    /// Open for reading: the stat is of this file.
+    pub(crate) opened: Option<BorrowedFd<'a>>,
+}
+
+/// Where the copy of a source goes.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pub(crate) place: Place<'a>,
+    /// The directory in a tree; `None` of an operand.
+    pub(crate) dir: Option<&'a Arc<Dir>>,
+    /// Nothing has the name, except perhaps a dangling symbolic link; or, in a dry run, the
+    /// directory was not made.
+    pub(crate) is_new: bool,
+    /// The data is there: it was copied to this file, which needs its attributes and its place.
+    pub(crate) assembled: Option<Place<'a>>,
+}
+
+impl<'a> Target<'a> {
+    pub(crate) fn operand(place: Place<'a>) -> Self {
+        Self { place, dir: None, is_new: false, assembled: None }
+    }
+}
+
+/// One source on its way to one target.
+#[derive(Clone, Copy)]
+pub(crate) struct Job<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) source: Place<'a>,
+    pub(crate) source_stat: &'a Stat,
+    pub(crate) target: Place<'a>,
+    /// The directory that the operands are copied to.
+    pub(crate) base: BorrowedFd<'a>,
+    /// The source is an entry of a tree, not an operand.
+    pub(crate) in_tree: bool,
+    /// The file at the target, if the copy writes into or replaces this file.
+    pub(crate) existing: Option<Stat>,
+    /// The target's name is taken, and the file there gives way when the new file is whole.
+    pub(crate) displaces: bool,
+    pub(crate) refusals: &'a Refusals,
+    pub(crate) limit: Option<&'a SharedRate>,
+    /// What earlier operands made; `None` in a tree.
+    pub(crate) made_before: Option<&'a AlreadyCopied>,
+    /// The directory in a tree; `None` of an operand.
+    pub(crate) dir: Option<&'a Arc<Dir>>,
+    /// The owner of new files in a directory whose files are all made by this user: that of the
+    /// first one.
+    pub(crate) new_owner: Option<&'a OnceLock<Ownership>>,
+    /// A journal has a line about the copy.
+    pub(crate) is_noted: bool,
+    /// The claims, where no other name of the target may lead to the copy.
+    pub(crate) claims: Option<&'a Writers>,
+    /// As of [`Target`].
+    pub(crate) assembled: Option<Place<'a>>,
+    /// As of [`Entry`].
+    pub(crate) opened: Option<BorrowedFd<'a>>,
+}
+
+impl<'a> Job<'a> {
+    /// Claims the file that is to hold the copy, before a byte of it is written.
+    pub(crate) fn claim(&self, file: &Stat) -> Result<Option<Claim<'a>>, Error> {
+        match self.claims {
+            Some(claims) if self.options.data && kind(file) == FileType::RegularFile => {
+                let claim = claims.claim(FileId::of(file));
+                claim.map(Some).ok_or_else(|| open::holds_a_copy(&self.target))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// As [`claim`](Self::claim), of a file that was just made, and so holds no copy.
+    pub(crate) fn claim_new(&self, file: &Stat) -> Option<Claim<'a>> {
+        let claims = self.claims.filter(|_| self.options.data)?;
+        Some(claims.claim_new(FileId::of(file)))
+    }
+
+    /// The same target, for [`AlreadyCopied`].
+    pub(crate) fn to(&self) -> Target<'a> {
+        Target { dir: self.dir, ..Target::operand(self.target) }
+    }
+
+    /// May the target's directory give a new file an access control list?
+    pub(crate) fn may_inherit_acl(&self) -> bool {
+        self.dir.is_none_or(|dir| dir.may_give_acl())
+    }
+
+    /// Is all known of a new file that the options ask for? Its owner matters if it is kept, and its
+    /// inode if other names may lead to it.
+    pub(crate) fn knows_new_files(&self) -> bool {
+        let Options { preserve, through_dangling, .. } = self.options;
+        let is_linked_again =
+            preserve.links && already_copied::may_return(self.options, self.source_stat);
+        // What is made behind a dangling link may be elsewhere.
+        self.dir.is_some()
+            && (!preserve.owner || self.owner_of_new_files().is_some())
+            && !is_linked_again
+            && self.claims.is_none()
+            && !through_dangling
+    }
+
+    /// The owner of a file made by this process in the target's directory, where one was looked at before.
+    pub(crate) fn owner_of_new_files(&self) -> Option<Ownership> {
+        self.new_owner?.get().copied()
+    }
+
+    /// Takes the owner of a file just made as that of all later ones in this directory, whose group
+    /// and mode nobody else can change.
+    pub(crate) fn learn_owner(&self, made: &Stat) {
+        if let Some(owner) = self.new_owner {
+            let _ = owner.set(Ownership::of(made));
+        }
+    }
+
+    pub(crate) fn may_replace_link(&self) -> bool {
+        self.options.force || self.displaces
+    }
+}
