@@ -1,15 +1,11 @@
-//! Why something was not measured, as a sentence for whoever asked.
+//! Why something was not measured, as a sentence.
 
 use std::io;
 
 use gush::Errno;
 
-/// The failure, and a remedy where there is one.
-///
-/// ```
-/// let error = gush_lab::Error::Refused("sizes end at 8 EiB".into());
-/// assert_eq!(error.to_string(), "sizes end at 8 EiB");
-/// ```
+/// The failure as one sentence: what failed, the operating system's answer, and the remedy if there
+/// is one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -17,7 +13,7 @@ pub enum Error {
     #[error("{0}")]
     Refused(String),
     /// A system call failed while bytes moved.
-    #[error("{what}")]
+    #[error("{what}: {}{}", os_words(source), in_brackets(*remedy))]
     Failed {
         /// The call and its object.
         what: String,
@@ -35,6 +31,10 @@ pub enum Error {
 pub(crate) fn os_words(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
+fn in_brackets(remedy: Option<&str>) -> String {
+    remedy.map(|remedy| format!(" ({remedy})")).unwrap_or_default()
 }
 
 /// The nearest of the `known` names to `name`, or all of them, as the end of a sentence.
@@ -55,7 +55,7 @@ impl Error {
     ///
     /// ```
     /// let error = gush_lab::Error::failed("cannot open 'x'", std::io::Error::from_raw_os_error(2));
-    /// assert_eq!(error.to_string(), "cannot open 'x'");
+    /// assert_eq!(error.to_string(), "cannot open 'x': No such file or directory");
     /// ```
     #[must_use]
     pub fn failed(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
@@ -96,26 +96,7 @@ impl Error {
         Self::Refused(format!("no {kind} is called '{name}'; {}", hint(name, known)))
     }
 
-    /// The whole error as one sentence: the failed call, the operating system's answer, and the remedy if there is one.
-    ///
-    /// ```
-    /// use gush_lab::Error;
-    /// let missing = std::io::Error::from_raw_os_error(2);
-    /// let error = Error::failed("cannot open 'x'", missing);
-    /// assert_eq!(error.told(), "cannot open 'x': No such file or directory");
-    /// ```
-    #[must_use]
-    pub fn told(&self) -> String {
-        match self {
-            Self::Failed { what, source, remedy } => {
-                let remedy = remedy.map(|remedy| format!(" ({remedy})")).unwrap_or_default();
-                format!("{what}: {}{remedy}", os_words(source))
-            }
-            Self::Refused(_) | Self::Corrupt(_) => self.to_string(),
-        }
-    }
-
-    /// The operating system's answer behind the error, if there is one.
+    /// The operating system's error, if there is one.
     #[must_use]
     pub fn io_error(&self) -> Option<&io::Error> {
         match self {

@@ -8,7 +8,7 @@ use crate::count::{self, Calls};
 use crate::figures::Measure;
 use crate::model::Run;
 use crate::sizes;
-use crate::stats::{self, Estimate, Interval, Summary, Verdict};
+use crate::stats::{self, Estimate, Interval, Verdict};
 use crate::suite::{Quantity, Suite};
 
 const BAR_CELLS: usize = 30;
@@ -178,10 +178,10 @@ fn interval(row: &Row<'_, '_>, suite: &Suite) -> String {
         }
         Some(_) => {
             let values = suite.quantities.first().map(|first| values(row.case, first));
-            Summary::of(&values.unwrap_or_default())
-                .map_or_else(String::new, |Summary { least, most, .. }| {
-                    format!("({} … {})", number(least), number(most))
-                })
+            let range = values.and_then(|values| stats::range(&values));
+            range.map_or_else(String::new, |[least, most]| {
+                format!("({} … {})", number(least), number(most))
+            })
         }
         None => String::new(),
     }

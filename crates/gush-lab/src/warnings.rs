@@ -5,7 +5,6 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use crate::contend::show::time;
 use crate::model::{Machine, Sample, Warning};
 use crate::probe::{Counters, Probe};
 use crate::stats;
@@ -196,17 +195,11 @@ pub fn of_slowing(before: &Counters, after: &Counters) -> Vec<Warning> {
 /// assert!(of_samples(&[sample(1, 2.0)])[0].remedy.contains("--rounds"));
 /// let odd: Vec<_> = [2.0, 2.1, 1.9, 2.0, 9.0].into_iter().zip(1..).map(|(s, r)| sample(r, s)).collect();
 /// assert!(of_samples(&odd)[0].fact.contains("pipe write-read (round 5)"));
-/// let two: Vec<_> = (1..=10).map(|round| sample(round, if round % 2 == 0 { 2.0 } else { 5.0 })).collect();
-/// assert!(of_samples(&two)[0].fact.contains("two speeds") && of_samples(&two)[0].fact.contains("(2.000 and 5.000 GiB/s)"));
 /// ```
 #[must_use]
 pub fn of_samples(samples: &[Sample]) -> Vec<Warning> {
     let mut cases: BTreeMap<(&str, &str), Vec<(u32, f64)>> = BTreeMap::new();
-    let mut with_bytes = BTreeSet::new();
     for sample in samples {
-        if sample.measured.gib_per_s.is_some() {
-            with_bytes.insert((sample.suite.as_str(), sample.case.as_str()));
-        }
         if let Some(speed) = sample.measured.speed() {
             cases.entry((&sample.suite, &sample.case)).or_default().push((sample.round, speed));
         }
@@ -241,16 +234,6 @@ pub fn of_samples(samples: &[Sample]) -> Vec<Warning> {
             "let the command wait for them: wait, in a shell",
         ));
     }
-    let two = cases.iter().filter_map(|(&(suite, case), own)| {
-        two_speeds(suite, case, own, with_bytes.contains(&(suite, case)))
-    });
-    let two: Vec<String> = two.collect();
-    if !two.is_empty() {
-        found.push(Warning::new(
-            format!("cases with two speeds, between which the median says little: {}", named(&two)),
-            "something takes turns there (processors, caches, memory): look at the single samples",
-        ));
-    }
     let odd: Vec<String> =
         cases.iter().filter_map(|(&(suite, case), own)| odd_rounds(suite, case, own)).collect();
     if !odd.is_empty() {
@@ -264,19 +247,6 @@ pub fn of_samples(samples: &[Sample]) -> Vec<Warning> {
 
 /// How many cases a warning names.
 const MOST_NAMED: usize = 6;
-
-/// Without bytes a speed is times a second: tables show the time.
-fn two_speeds(suite: &str, case: &str, own: &[(u32, f64)], has_bytes: bool) -> Option<String> {
-    let speeds: Vec<f64> = own.iter().map(|&(_, speed)| speed).collect();
-    let [slow, fast] = stats::two_speeds(&speeds)?;
-    let both = if has_bytes {
-        format!("{slow:.3} and {fast:.3} GiB/s")
-    } else {
-        let [most, least] = [slow, fast].map(|speed| time(speed.recip(), None));
-        format!("{least} and {most}")
-    };
-    Some(format!("{suite} {case} ({both})"))
-}
 
 fn odd_rounds(suite: &str, case: &str, own: &[(u32, f64)]) -> Option<String> {
     if own.len() < stats::FEWEST_SAMPLES {
@@ -302,22 +272,6 @@ fn odd_rounds(suite: &str, case: &str, own: &[(u32, f64)]) -> Option<String> {
 mod tests {
     use super::*;
     use crate::model::Measured;
-
-    #[test]
-    fn two_speeds_of_a_command_are_told_as_times() {
-        let sample = |round: u32| Sample {
-            suite: "run".into(),
-            case: "true".into(),
-            round,
-            measured: Measured {
-                wall_s: Some(if round.is_multiple_of(2) { 0.001 } else { 0.004 }),
-                ..Measured::default()
-            },
-        };
-        let samples: Vec<Sample> = (1..=10).map(sample).collect();
-        let told = &of_samples(&samples)[0].fact;
-        assert!(told.ends_with("run true (1.00 ms and 4.00 ms)"), "{told}");
-    }
 
     #[test]
     fn a_long_run_names_no_round_of_many() {

@@ -134,7 +134,7 @@ fn a_case_that_dies_is_told_of_once_and_the_others_go_on() {
 #[test]
 fn a_program_that_cannot_be_started_is_a_sentence() {
     let missing = children::start(&mut Command::new("/nowhere/at/all"));
-    let said = missing.unwrap_err().told();
+    let said = missing.unwrap_err().to_string();
     let remedy = "there is no such file, or no such program in PATH";
     assert_eq!(said, format!("cannot start /nowhere/at/all: No such file or directory ({remedy})"));
 }

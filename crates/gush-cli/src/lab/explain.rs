@@ -75,7 +75,7 @@ impl Named {
             Some((suite, case)) if is_word(suite) && is_word(case) => {
                 if suite::named(suite).is_none() {
                     let names = SUITES.iter().map(|suite| suite.name);
-                    return Err(Error::unknown("suite", suite, names).told());
+                    return Err(Error::unknown("suite", suite, names).to_string());
                 }
                 Ok(Self { suite: suite.to_owned(), case: case.to_owned() })
             }
@@ -98,7 +98,7 @@ pub fn run(options: &Options) -> ExitCode {
     let talker = Talker::new("gush lab explain");
     match options.act(&talker) {
         Ok(status) => status,
-        Err(error) => talker.fail(error.told()),
+        Err(error) => talker.fail(error),
     }
 }
 
@@ -205,7 +205,7 @@ impl Options {
         if let Some(method) = explain::trace::method_in(case).filter(|_| self.makes_files()) {
             match explain::trace::of_method(method, &self.dir) {
                 Ok(calls) => paths.push(CallPath { title: TRACED, tree: calls.tree(self.depth) }),
-                Err(error) => talker.say(format_args!("calls are not traced: {}", error.told())),
+                Err(error) => talker.say(format_args!("calls are not traced: {}", error)),
             }
         }
         paths.retain(|path| !path.tree.is_empty());
@@ -325,7 +325,7 @@ fn recorded_run(json: &[u8]) -> Result<Run, Error> {
 fn gib_per_s(run: &Run) -> Option<f64> {
     let samples: Vec<f64> =
         run.samples.iter().filter_map(|sample| sample.measured.gib_per_s).collect();
-    gush_lab::stats::Summary::of(&samples).map(|summary| summary.median)
+    gush_lab::stats::middle(&samples)
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Error> {

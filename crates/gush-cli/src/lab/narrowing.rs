@@ -39,7 +39,7 @@ impl Narrowing {
     }
 
     /// The sentence about the cases left out, if any were.
-    pub fn told(&self) -> Option<String> {
+    pub fn note(&self) -> Option<String> {
         let (round, ahead) = self.narrowed.as_ref()?;
         let (left, cases) = (ahead.len(), self.cases);
         Some(format!(
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(taken(&course).len(), 5, "everything once");
         assert!(course.goes_on(2, &samples(1)));
         assert_eq!(taken(&course), ["base", "first", "second"]);
-        assert!(course.told().unwrap().contains("from round 2 on only 3 of 5 cases"));
+        assert!(course.note().unwrap().contains("from round 2 on only 3 of 5 cases"));
         assert!(course.goes_on(9, &samples(8)) && !course.goes_on(10, &samples(9)));
     }
 
@@ -140,7 +140,7 @@ mod tests {
     fn with_time_enough_every_round_has_all_cases() {
         let mut course = course(Duration::MAX / 4);
         assert!((1..=9).all(|round| course.goes_on(round, &samples(round - 1))));
-        assert_eq!((taken(&course).len(), course.told()), (5, None));
+        assert_eq!((taken(&course).len(), course.note()), (5, None));
         assert!(!course.goes_on(10, &samples(9)));
     }
 }

@@ -65,7 +65,7 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
     match measure(matches) {
         Ok(Some(measured)) => print(&measured, &talker),
         Ok(None) => ExitCode::SUCCESS,
-        Err(error) => talker.fail(error.told()),
+        Err(error) => talker.fail(error),
     }
 }
 

@@ -52,7 +52,7 @@ pub fn run(options: &Options) -> ExitCode {
     if path == Path::new("-") {
         screen.print(report::html(&runs).trim_end());
     } else if let Err(error) = report::write(&runs, &path) {
-        return talker.fail(error.told());
+        return talker.fail(error);
     } else {
         screen.print(&quote::if_needed(&path).to_string());
     }

@@ -25,7 +25,7 @@ pub fn after(ended: &Ended, path: Option<&Path>) -> Result<PathBuf, String> {
     let mut runs =
         ended.store.as_ref().and_then(|store| earlier(store, &ended.run).ok()).unwrap_or_default();
     runs.push(ended.run.clone());
-    gush_lab::report::write(&runs, &path).map_err(|error| error.told())?;
+    gush_lab::report::write(&runs, &path).map_err(|error| error.to_string())?;
     Ok(fs::canonicalize(&path).unwrap_or(path))
 }
 

@@ -38,7 +38,7 @@ impl Screen {
             }
             Event::Failed { case, error } => {
                 self.clear();
-                self.talker.say(format_args!("{case}: {}", error.told()));
+                self.talker.say(format_args!("{case}: {}", error));
             }
         }
         None

@@ -268,14 +268,14 @@ impl Session {
             return;
         }
         if self.talker.speaks_for(suite) {
-            self.talker.say(error.told());
+            self.talker.say(error);
         } else {
-            self.talker.say(format_args!("{suite}: {}", error.told()));
+            self.talker.say(format_args!("{suite}: {}", error));
         }
         self.run.failures.push(Failure {
             suite: suite.to_owned(),
             case: "all".to_owned(),
-            error: error.told(),
+            error: error.to_string(),
         });
     }
 

@@ -128,7 +128,7 @@ pub fn run(suite: &'static Suite, matches: &ArgMatches) -> ExitCode {
     let talker = Talker::new(&format!("gush lab {}", suite.name));
     match measured(suite, matches, &talker) {
         Ok(status) => status,
-        Err(error) => talker.fail(error.told()),
+        Err(error) => talker.fail(error),
     }
 }
 

@@ -65,7 +65,7 @@ pub fn run(options: &Options) -> ExitCode {
     let talker = Talker::new("gush lab");
     let program = match this_program() {
         Ok(program) => program,
-        Err(error) => return talker.fail(error.told()),
+        Err(error) => return talker.fail(error),
     };
     if let Err(status) = options.refuse_early(&talker) {
         return status;
@@ -73,7 +73,7 @@ pub fn run(options: &Options) -> ExitCode {
     let begun = Instant::now();
     let session = match Session::begin(talker.clone(), &options.keep, Probe::take()) {
         Ok(session) => session,
-        Err(error) => return talker.fail(error.told()),
+        Err(error) => return talker.fail(error),
     };
     let screen = Screen::new(talker.clone(), options.rounds);
     let mut tour = Tour {
@@ -159,7 +159,7 @@ impl Tour<'_> {
             Narrowing::new(options.rounds, time, repeated.len(), session.run().clone());
         let limits = Limits { time: Some(time), end };
         session.measure_on(repeated, &mut course, limits, screen, |_, _| ());
-        if let Some(note) = course.told() {
+        if let Some(note) = course.note() {
             talker.say(note);
         }
         // Last: whatever the time does not suffice for is missing here, and not in the comparisons.

@@ -230,7 +230,8 @@ mod tests {
 
     #[test]
     fn what_keeps_root_from_tracing_is_told() {
-        let told = |name: &str, number| refusal(name, io::Error::from_raw_os_error(number)).told();
+        let told =
+            |name: &str, number| refusal(name, io::Error::from_raw_os_error(number)).to_string();
         assert!(told("set_ftrace_pid", 1).starts_with("even root may not trace"));
         assert!(told("set_ftrace_pid", 2).contains("CONFIG_FUNCTION_TRACER"));
         assert!(told("current_tracer", 22).contains("CONFIG_FUNCTION_GRAPH_TRACER"));

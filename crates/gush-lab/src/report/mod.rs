@@ -17,7 +17,7 @@ use std::path::Path;
 
 use crate::Error;
 use crate::model::Run;
-use crate::put;
+use crate::write_atomic;
 
 /// The page for these runs, in any order.
 ///
@@ -72,5 +72,5 @@ pub fn write(runs: &[Run], path: &Path) -> Result<(), Error> {
     let failed =
         |error| Error::failed(format!("the report cannot be written to {}", path.display()), error);
     // By a new file in the old one's place: a browser that reloads never sees half a page.
-    put::whole(path, &html(runs)).map_err(failed)
+    write_atomic(path, &html(runs)).map_err(failed)
 }

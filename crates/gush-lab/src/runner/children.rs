@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_missing_null_device_is_not_the_programs_fault() {
-        let told = |null| not_started_with(null, "cp", io::ErrorKind::NotFound.into()).told();
+        let told = |null| not_started_with(null, "cp", io::ErrorKind::NotFound.into()).to_string();
         assert!(told("/nowhere/null").starts_with("cannot open /dev/null, which cp needs: "));
         assert!(told("/dev/null").starts_with("cannot start cp: "));
     }

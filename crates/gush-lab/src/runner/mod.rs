@@ -190,7 +190,7 @@ impl<T: FnMut(Event<'_>)> Pass<'_, T> {
                     self.outcome.failures.push(Failure {
                         suite: case.suite().to_owned(),
                         case: case.name().to_owned(),
-                        error: error.told(),
+                        error: error.to_string(),
                     });
                     failed.push(index);
                 }

@@ -10,7 +10,7 @@
 use fastrand::Rng;
 use serde::Serialize;
 
-use super::{FEWEST_SAMPLES, middle};
+use super::{FEWEST_SAMPLES, middle_of};
 
 /// How sure an interval is meant to be.
 pub const CONFIDENCE: f64 = 0.95;
@@ -211,7 +211,7 @@ impl Drawn {
     }
 
     fn median(&self) -> f64 {
-        middle(self.sorted.len(), |before| self.at(before))
+        middle_of(self.sorted.len(), |before| self.at(before))
     }
 
     /// The draw with so many smaller ones before it.

@@ -5,12 +5,10 @@
 
 mod bootstrap;
 mod outliers;
-mod two_speeds;
 mod verdict;
 
 pub use bootstrap::{CONFIDENCE, Estimate, Interval, RESAMPLES, median, paired_ratio, ratio};
 pub use outliers::{OUTLIER_SCORE, modified_z_scores, outliers};
-pub use two_speeds::two_speeds;
 pub use verdict::{FEWEST_SAMPLES, MARGIN, Verdict};
 
 /// How many of so many rounds choose a winner, so that the others judge the winner by samples that had no part in the choice:
@@ -26,36 +24,33 @@ pub fn choosing_rounds(rounds: usize) -> Option<usize> {
     Some((rounds / 3).min(most))
 }
 
-/// Median and range of some samples.
+/// The least and the largest of some samples; none without samples.
 ///
 /// ```
-/// use gush_lab::stats::Summary;
-/// let summary = Summary::of(&[3.0, 1.0, 2.0, 10.0]).unwrap();
-/// assert_eq!((summary.least, summary.median, summary.most), (1.0, 2.5, 10.0));
-/// assert!(Summary::of(&[]).is_none());
+/// assert_eq!(gush_lab::stats::range(&[3.0, 1.0, 10.0]), Some([1.0, 10.0]));
+/// assert_eq!(gush_lab::stats::range(&[]), None);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Summary {
-    /// The smallest.
-    pub least: f64,
-    /// The middle one, or the mean of the two in the middle.
-    pub median: f64,
-    /// The largest.
-    pub most: f64,
+#[must_use]
+pub fn range(samples: &[f64]) -> Option<[f64; 2]> {
+    let widened = |[low, high]: [f64; 2], &sample: &f64| [low.min(sample), high.max(sample)];
+    let first = *samples.first()?;
+    Some(samples.iter().fold([first; 2], widened))
 }
 
-impl Summary {
-    /// Sums up samples in any order; none when there are none.
-    #[must_use]
-    pub fn of(samples: &[f64]) -> Option<Self> {
-        let mut sorted = samples.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        let (least, most) = (*sorted.first()?, *sorted.last()?);
-        Some(Self { least, median: middle(sorted.len(), |place| sorted[place]), most })
-    }
+/// The middle sample, or the mean of the two in the middle; none without samples.
+///
+/// ```
+/// assert_eq!(gush_lab::stats::middle(&[3.0, 1.0, 2.0, 10.0]), Some(2.5));
+/// assert_eq!(gush_lab::stats::middle(&[]), None);
+/// ```
+#[must_use]
+pub fn middle(samples: &[f64]) -> Option<f64> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    (!sorted.is_empty()).then(|| middle_of(sorted.len(), |place| sorted[place]))
 }
 
 /// The median of `count` values in order, of which `at` gives one: the middle one, or the mean of the two in the middle.
-fn middle(count: usize, at: impl Fn(usize) -> f64) -> f64 {
+fn middle_of(count: usize, at: impl Fn(usize) -> f64) -> f64 {
     f64::midpoint(at((count - 1) / 2), at(count / 2))
 }

@@ -1,6 +1,6 @@
 //! Samples that do not belong to the others.
 
-use super::Summary;
+use super::middle;
 
 /// A sample of a higher modified Z-score, either way, is an outlier: the bound that Iglewicz and Hoaglin
 /// recommend (*How to Detect and Handle Outliers*, ASQC Basic References in Quality Control 16, 1993).
@@ -22,9 +22,9 @@ const MEAN_DEVIATION_OF_NORMAL: f64 = 0.7979;
 /// ```
 #[must_use]
 pub fn modified_z_scores(samples: &[f64]) -> Vec<f64> {
-    let Some(Summary { median, .. }) = Summary::of(samples) else { return Vec::new() };
+    let Some(median) = middle(samples) else { return Vec::new() };
     let deviations: Vec<f64> = samples.iter().map(|sample| (sample - median).abs()).collect();
-    let mad = Summary::of(&deviations).map_or(0.0, |summary| summary.median);
+    let mad = middle(&deviations).unwrap_or(0.0);
     let mean = deviations.iter().sum::<f64>() / deviations.len() as f64;
     let deviation = if mad > 0.0 { mad / MAD_OF_NORMAL } else { mean / MEAN_DEVIATION_OF_NORMAL };
     let score = |sample: &f64| if deviation > 0.0 { (sample - median) / deviation } else { 0.0 };

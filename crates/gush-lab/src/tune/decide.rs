@@ -43,7 +43,7 @@ impl Comparison {
         let seconds = pairs(|spent| spent.seconds);
         let ratio = stats::paired_ratio(&seconds)?;
         let (before, after): (Vec<_>, Vec<_>) = seconds.into_iter().unzip();
-        let speed = |seconds: &[f64]| Some(gib_per_s(bytes, stats::Summary::of(seconds)?.median));
+        let speed = |seconds: &[f64]| Some(gib_per_s(bytes, stats::middle(seconds)?));
         Some(Self {
             before_gib_per_s: speed(&before)?,
             after_gib_per_s: speed(&after)?,
@@ -213,7 +213,7 @@ pub(super) fn answer(question: &Question, time: Duration) -> Result<Answer, Erro
             trial.seconds.push(bench.sample(Some(&trial.profile))?.seconds);
         }
     }
-    let median = |trial: &Trial| stats::Summary::of(&trial.seconds).map(|summary| summary.median);
+    let median = |trial: &Trial| stats::middle(&trial.seconds);
     let best = trials
         .iter()
         .filter_map(|trial| Some((trial, median(trial)?)))

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::probe::Probe;
-use crate::{Error, put};
+use crate::{Error, write_atomic};
 
 mod bench;
 mod check;
@@ -156,7 +156,7 @@ pub fn write(path: &Path, text: &str) -> Result<(), Error> {
         std::fs::create_dir_all(dir).map_err(|error| failed("make the directory", dir, error))?;
     }
     // Whole or not at all: a copy at work may read the profile meanwhile.
-    put::whole(path, text).map_err(|error| failed("write", path, error))
+    write_atomic(path, text).map_err(|error| failed("write", path, error))
 }
 
 /// Ignores SIGPIPE: a closed far end gives EPIPE to the feeder, instead of a signal that ends this process silently.

@@ -48,7 +48,7 @@ pub(super) fn messages(time: Duration) -> Result<Vec<Message>, Error> {
         }
         let ratio = stats::paired_ratio(&rounds);
         let (splices, reads): (Vec<_>, Vec<_>) = rounds.iter().copied().unzip();
-        let us = |seconds: &[f64]| stats::Summary::of(seconds).map_or(0.0, |all| all.median * 1e6);
+        let us = |seconds: &[f64]| stats::middle(seconds).map_or(0.0, |median| median * 1e6);
         all.push(Message {
             bytes,
             read_write_us: us(&reads),

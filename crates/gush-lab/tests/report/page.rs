@@ -344,7 +344,7 @@ fn a_page_that_cannot_be_written_says_why_and_leaves_nothing() {
     let path = dir.path().join("no/report.html");
     let error = report::write(&[], &path).unwrap_err();
     assert_eq!(
-        error.told(),
+        error.to_string(),
         format!("the report cannot be written to {}: No such file or directory", path.display())
     );
     let taken = dir.path().join("taken");
@@ -360,7 +360,7 @@ fn a_full_disk_leaves_the_older_report() {
     }
     let devices = tempfile::tempdir().unwrap();
     let full = gush_test::device("full", devices.path());
-    let told = report::write(&[], &full).unwrap_err().told();
+    let told = report::write(&[], &full).unwrap_err().to_string();
     assert!(told.contains(": No space left on device (") && told.contains("`df -i`"), "{told}");
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("report.html");

@@ -6,11 +6,11 @@ use std::cell::OnceCell;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use gush_lab::contend::{self, Absent, Comparison, Pace, Paced, Standing, show};
+use gush_lab::bench::{self, Absent, Comparison, Pace, Paced, Summary, show};
+use gush_lab::csv;
 use gush_lab::model::Sample;
 use gush_lab::probe::Probe;
 use gush_lab::transfer;
-use gush_lab::{Error, csv};
 use gush_tree::quote;
 use serde_json::Value;
 
@@ -31,17 +31,16 @@ pub fn run(options: &Options) -> ExitCode {
 }
 
 fn compare(options: &Options, talker: &Talker) -> Result<ExitCode, String> {
-    let told = |error: Error| error.told();
     options.check_stdout()?;
     let files = options.exports().map(|(_, path, _)| path);
     let named = files.chain(options.report.as_deref()).filter(|path| !is_stdout(path));
     for path in named {
         takes_text_in_its_directory(path)?;
     }
-    let comparisons = options.comparisons().map_err(told)?;
+    let comparisons = options.comparisons().map_err(|error| error.to_string())?;
     for comparison in &comparisons {
-        comparison.check().map_err(told)?;
-        let pace = options.pace(1, comparison.runs).map_err(told)?;
+        comparison.check().map_err(|error| error.to_string())?;
+        let pace = options.pace(1, comparison.runs).map_err(|error| error.to_string())?;
         let Comparison { entries, parameters, .. } = comparison;
         let is_alone = entries.len() < 2 && parameters.is_empty();
         if let Some(why) =
@@ -51,12 +50,12 @@ fn compare(options: &Options, talker: &Talker) -> Result<ExitCode, String> {
         }
     }
     let begun = Session::begin(talker.clone(), &options.keep, Probe::unpinned());
-    let mut session = begun.map_err(told)?;
+    let mut session = begun.map_err(|error| error.to_string())?;
     let mut screen = Screen::new(talker.clone(), 0);
     if options.exports_to_stdout() {
         screen.tables_to_stderr();
     }
-    let mut standings = Vec::new();
+    let mut summaries = Vec::new();
     if options.csv {
         screen.print(CSV_HEADER);
     }
@@ -64,14 +63,14 @@ fn compare(options: &Options, talker: &Talker) -> Result<ExitCode, String> {
         if session.is_interrupted() || screen.is_broken() {
             break;
         }
-        standings.push(measure(comparison, options, talker, &mut session, &mut screen));
+        summaries.push(measure(comparison, options, talker, &mut session, &mut screen));
     }
     let ended = session.end();
     if options.json {
         screen.print(transfer::json(std::slice::from_ref(&ended.run)).trim_end());
     }
-    let is_empty = standings.iter().all(Vec::is_empty) && !ended.run.interrupted;
-    match conclude(options, talker, &ended, &standings, screen)? {
+    let is_empty = summaries.iter().all(Vec::is_empty) && !ended.run.interrupted;
+    match conclude(options, talker, &ended, &summaries, screen)? {
         ExitCode::SUCCESS if is_empty => Err(NOTHING.to_owned()),
         status => Ok(status),
     }
@@ -98,13 +97,13 @@ fn measure(
     talker: &Talker,
     session: &mut Session,
     screen: &mut Screen,
-) -> Vec<Standing> {
+) -> Vec<Summary> {
     let suite = comparison.suite();
-    let contest = comparison.contest().and_then(|contest| {
-        let pace = options.pace(contest.cases.len(), comparison.runs)?;
-        Ok((contest, pace))
+    let prepared = comparison.prepare().and_then(|prepared| {
+        let pace = options.pace(prepared.cases.len(), comparison.runs)?;
+        Ok((prepared, pace))
     });
-    let (contest, pace) = match contest {
+    let (prepared, pace) = match prepared {
         Ok(ready) => ready,
         Err(error) => {
             session.leave_out(&suite, &error);
@@ -116,23 +115,28 @@ fn measure(
         let colon = if about.is_empty() { "" } else { ": " };
         screen.show(&format!("\n{name}{colon}{about}"));
     }
-    for Absent { label, program } in &contest.absent {
-        talker
-            .say(format_args!("{label}: {}: left out", gush_lab::contend::absence(program, label)));
+    for Absent { label, program } in &prepared.absent {
+        talker.say(format_args!("{label}: {}: left out", gush_lab::bench::absence(program, label)));
     }
-    contest.notes.iter().for_each(|note| talker.say(note));
+    prepared.notes.iter().for_each(|note| talker.say(note));
     screen.set_outlook(outlook(pace));
-    let mut course = Paced::new(pace, contest.baseline(), comparison.figures.first());
-    session.expect(&contest.cases);
-    session.measure_on(&contest.cases, &mut course, Limits::default(), screen, |screen, sample| {
-        if options.csv {
-            screen.print(&csv_row(sample));
-        }
-    });
+    let mut course = Paced::new(pace, prepared.baseline(), comparison.figures.first());
+    session.expect(&prepared.cases);
+    session.measure_on(
+        &prepared.cases,
+        &mut course,
+        Limits::default(),
+        screen,
+        |screen, sample| {
+            if options.csv {
+                screen.print(&csv_row(sample));
+            }
+        },
+    );
     // An interrupt ends the reading of an input, too, and is told in the end.
-    let agreement = if session.is_interrupted() { Ok(None) } else { contest.agreement() };
-    let measure = contest.baseline().to_owned();
-    contest.end(
+    let agreement = if session.is_interrupted() { Ok(None) } else { prepared.agreement() };
+    let measure = prepared.baseline().to_owned();
+    prepared.end(
         |error| session.leave_out(&suite, error),
         |cleanup| {
             talker.say(format_args!(
@@ -140,23 +144,23 @@ fn measure(
             ));
         },
     );
-    let standings = contend::standings(session.run(), &suite);
-    if options.shows_tables() && !standings.is_empty() {
-        let rows = options.sorted(standings.clone());
+    let summaries = bench::summaries(session.run(), &suite);
+    if options.shows_tables() && !summaries.is_empty() {
+        let rows = options.sorted(summaries.clone());
         screen.show(show::table(&rows, options.unit()).trim_end());
-        if let Some(first) = standings.first().filter(|first| first.label != measure) {
+        if let Some(first) = summaries.first().filter(|first| first.label != measure) {
             let first = &first.label;
             screen.show(&format!("{measure} has no time: {first} is the first here"));
         }
-        let aims = aims.iter().filter_map(|aim| aim.told(&standings));
-        contend::sentences(&standings).into_iter().chain(aims).for_each(|line| screen.show(&line));
+        let aims = aims.iter().filter_map(|aim| aim.verdict(&summaries));
+        bench::sentences(&summaries).into_iter().chain(aims).for_each(|line| screen.show(&line));
     }
     match agreement {
         Ok(Some(line)) if options.shows_tables() => screen.show(&line),
         Ok(_) => {}
         Err(error) => session.leave_out(&suite, &error),
     }
-    standings
+    summaries
 }
 
 const CSV_HEADER: &str = "contender,round,wall_s,user_s,system_s,peak_bytes,gib_per_s,bytes,status,signal,output,printed";
@@ -195,16 +199,16 @@ fn conclude(
     options: &Options,
     talker: &Talker,
     ended: &Ended,
-    standings: &[Vec<Standing>],
+    summaries: &[Vec<Summary>],
     mut screen: Screen,
 ) -> Result<ExitCode, String> {
-    let all = options.sorted(standings.iter().flatten().cloned().collect());
+    let all = options.sorted(summaries.iter().flatten().cloned().collect());
     let mut unwritten = Vec::new();
     for (_, path, export) in options.exports() {
         let text = export(&all, options.unit());
         if is_stdout(path) {
             screen.print(text.trim_end());
-        } else if let Err(error) = gush_lab::put::whole(path, &text) {
+        } else if let Err(error) = gush_lab::write_atomic(path, &text) {
             unwritten.push(format!(
                 "{}: cannot write: {}",
                 quote::if_needed(path),
@@ -224,7 +228,7 @@ fn conclude(
         return Ok(ExitCode::FAILURE);
     }
     match options.fail_if_slower.filter(|_| status == ExitCode::SUCCESS) {
-        Some(margin) => judged(standings, margin, talker),
+        Some(margin) => judged(summaries, margin, talker),
         None => Ok(status),
     }
 }
@@ -233,16 +237,16 @@ fn conclude(
 ///
 /// # Errors
 /// Why that cannot be said.
-fn judged(standings: &[Vec<Standing>], margin: f64, talker: &Talker) -> Result<ExitCode, String> {
+fn judged(summaries: &[Vec<Summary>], margin: f64, talker: &Talker) -> Result<ExitCode, String> {
     /// Everything was measured, and a contender is slower than permitted.
     const SLOWER: u8 = 2;
 
     let mut status = ExitCode::SUCCESS;
-    for standings in standings {
-        if let Some(why) = undecided(standings) {
+    for summaries in summaries {
+        if let Some(why) = undecided(summaries) {
             return Err(why);
         }
-        for one in contend::regressions(standings, margin) {
+        for one in bench::regressions(summaries, margin) {
             let Some(times) = one.compared().times_first else { continue };
             let Some(around) = times.interval else { continue };
             let (how, by) = match one.figures.first() {
@@ -259,7 +263,7 @@ fn judged(standings: &[Vec<Standing>], margin: f64, talker: &Talker) -> Result<E
                     ("slower", format!("it takes {value:.2} times as long (95 %: {around})"))
                 }
             };
-            let (label, first, percent) = (&one.label, &standings[0].label, margin * 100.0);
+            let (label, first, percent) = (&one.label, &summaries[0].label, margin * 100.0);
             talker.say(format_args!(
                 "{label} is {how} than {first} by more than {percent:.1} %: {by}"
             ));
@@ -270,9 +274,9 @@ fn judged(standings: &[Vec<Standing>], margin: f64, talker: &Talker) -> Result<E
 }
 
 /// The reason why nobody can say whether a contender is slower, if there is one.
-fn undecided(standings: &[Standing]) -> Option<String> {
-    let fewest = standings.iter().map(|one| one.seconds.rounds.len()).min().unwrap_or(0);
-    undecidable(standings.len() < 2, u32::try_from(fewest).unwrap_or(u32::MAX))
+fn undecided(summaries: &[Summary]) -> Option<String> {
+    let fewest = summaries.iter().map(|one| one.seconds.rounds.len()).min().unwrap_or(0);
+    undecidable(summaries.len() < 2, u32::try_from(fewest).unwrap_or(u32::MAX))
 }
 
 /// The reason why one contender alone, or so few rounds, decide nothing.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use gush_lab::Error;
-use gush_lab::contend::{Ignored, Input, Output, Pace, Shell, Standing, export, show::Unit};
+use gush_lab::bench::{Ignored, Input, Output, Pace, Shell, Summary, export, show::Unit};
 use gush_lab::model::Printed;
 
 use super::super::session::Keep;
@@ -277,12 +277,12 @@ impl Options {
         })
     }
 
-    /// The standings in the order of the rows of tables.
-    pub fn sorted(&self, mut standings: Vec<Standing>) -> Vec<Standing> {
+    /// The summaries in the order of the rows of tables.
+    pub fn sorted(&self, mut summaries: Vec<Summary>) -> Vec<Summary> {
         if self.sort == Sort::MeanTime {
-            standings.sort_by(|one, other| one.mean_s.total_cmp(&other.mean_s));
+            summaries.sort_by(|one, other| one.mean_s.total_cmp(&other.mean_s));
         }
-        standings
+        summaries
     }
 
     /// Are tables shown, and not samples or the run?
@@ -321,5 +321,5 @@ pub fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Writes standings for another program.
-pub type Export = fn(&[Standing], Option<Unit>) -> String;
+/// Writes summaries for another program.
+pub type Export = fn(&[Summary], Option<Unit>) -> String;

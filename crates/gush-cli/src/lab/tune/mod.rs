@@ -64,7 +64,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     let talker = Talker::new("gush tune");
     match options.act(&talker) {
         Ok(status) => status,
-        Err(error) => talker.fail(error.told()),
+        Err(error) => talker.fail(error),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The abilities of a pair of paths: sharing blocks, and copying inside the kernel.
 
+use std::fmt;
 use std::fs::File;
 use std::path::Path;
 
@@ -95,14 +96,9 @@ impl Trial {
     fn refused(&self, why: &Why) -> Finding {
         // Without room for the trial the kernel did not say whether the method serves.
         if let Why::Errno(Errno::NOSPC | Errno::DQUOT) = why {
-            return Finding::unknown(
-                self.topic,
-                format!("it cannot be tried: {}", why.told()),
-                UNTRIED,
-            );
+            return Finding::unknown(self.topic, format!("it cannot be tried: {}", why), UNTRIED);
         }
-        let finding =
-            Finding::absent(self.topic, format!("it is refused: {}", why.told()), self.without);
+        let finding = Finding::absent(self.topic, format!("it is refused: {}", why), self.without);
         match why {
             Why::Errno(Errno::OPNOTSUPP | Errno::XDEV) if self.method == MethodName::Reflink => {
                 finding
@@ -137,11 +133,11 @@ enum Why {
     Rule(String),
 }
 
-impl Why {
-    fn told(&self) -> String {
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Why::Errno(errno) => words(*errno),
-            Why::Rule(rule) => rule.clone(),
+            Why::Errno(errno) => f.write_str(&words(*errno)),
+            Why::Rule(rule) => f.write_str(rule),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use super::finding::Finding;
 use super::status::{Capability, Status};
-use crate::contend::found;
+use crate::bench::found;
 
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 

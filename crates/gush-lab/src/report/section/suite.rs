@@ -176,7 +176,7 @@ fn said(taken: &SuiteRun<'_>, axis: Option<Axis>) -> Vec<String> {
         let own = || of_largest(taken, axis).filter(move |case| case.described.group == group);
         let place = if group.is_empty() { String::new() } else { format!("{}: ", plain(group)) };
         match most_gained(taken, own(), Some(true)) {
-            Some(gained) => said.push(format!("{place}{}", gained.told())),
+            Some(gained) => said.push(format!("{place}{}", gained.sentence())),
             None if own().any(|case| case.described.baseline.is_some()) => {
                 said.push(format!("{place}{}.", nothing_gained(own())));
             }
@@ -277,7 +277,7 @@ fn most_gained<'s, 'a>(
 }
 
 impl Gained<'_, '_> {
-    fn told(&self) -> String {
+    fn sentence(&self) -> String {
         let Self { case, baseline, figure: own, times, is_confirmed } = self;
         let does = match case.described.does.as_str() {
             "" => String::new(),
@@ -339,7 +339,7 @@ fn headline(taken: &SuiteRun<'_>, suite: &suite::Suite) -> Option<String> {
     let gained = most_gained(taken, like_over_like(taken, suite), Some(true))?;
     let group = plain(&gained.case.described.group);
     let place = if group.is_empty() { suite.title.to_owned() } else { group };
-    Some(format!("{place}: {}", gained.told()))
+    Some(format!("{place}: {}", gained.sentence()))
 }
 
 /// For a terminal: of each suite the largest gain of like over like.

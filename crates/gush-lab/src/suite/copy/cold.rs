@@ -78,8 +78,12 @@ mod tests {
         match drop_from_cache(&file) {
             Ok(()) => assert_eq!(cached_pages(&file).unwrap(), 0),
             Err(error) => {
-                assert!(error.told().contains("of the source stay in memory"), "{}", error.told());
-                return gush_test::not_applicable(&format!("not on a disk: {}", error.told()));
+                assert!(
+                    error.to_string().contains("of the source stay in memory"),
+                    "{}",
+                    error.to_string()
+                );
+                return gush_test::not_applicable(&format!("not on a disk: {}", error));
             }
         }
         bring_into_cache(&file, 1 << 20).unwrap();

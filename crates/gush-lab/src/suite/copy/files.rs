@@ -55,7 +55,7 @@ impl Files {
         self.sources
             .borrow_mut()
             .entry(size_bytes)
-            .or_insert_with(|| self.make(size_bytes).map_err(|error| error.told()))
+            .or_insert_with(|| self.make(size_bytes).map_err(|error| error.to_string()))
             .clone()
             .map_err(Error::refused)
     }

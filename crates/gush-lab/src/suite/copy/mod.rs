@@ -181,7 +181,7 @@ fn cases(asked: &Asked, whats: &[What]) -> Result<Cases, Error> {
     // Tried once: in a container without ptrace every case would fail for the same reason.
     let traced = if counts { try_counting(program, &files) } else { Ok(()) };
     if let Err(why) = &traced {
-        all.notes.push(format!("system calls are not counted: {}", why.told()));
+        all.notes.push(format!("system calls are not counted: {}", why));
     }
     let counts = counts && traced.is_ok();
     let mut refused: BTreeMap<(&str, bool), bool> = BTreeMap::new();
@@ -189,7 +189,7 @@ fn cases(asked: &Asked, whats: &[What]) -> Result<Cases, Error> {
     for &what in whats {
         let size_bytes = what.size_bytes;
         let no_room =
-            || files.room_for(size_bytes).err().inspect(|error| all.notes.push(error.told()));
+            || files.room_for(size_bytes).err().inspect(|error| all.notes.push(error.to_string()));
         // Told once for a size, and not for each of its ways.
         if too_large.entry(size_bytes).or_insert_with(no_room).is_some() {
             continue;
@@ -199,7 +199,7 @@ fn cases(asked: &Asked, whats: &[What]) -> Result<Cases, Error> {
             && *refused.entry((what.way.name, what.cold)).or_insert_with(|| {
                 let Err(why) = try_out(&files, what) else { return false };
                 let cold = if what.cold { "+cold" } else { "" };
-                all.notes.push(format!("{}{cold} is left out: {}", what.way, why.told()));
+                all.notes.push(format!("{}{cold} is left out: {}", what.way, why));
                 true
             });
         if !is_refused {

@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn a_program_that_is_no_worker_is_told() {
         let error = Prober::start(Path::new("/bin/false"), &[]).unwrap_err();
-        assert_eq!(error.told(), "the worker of the matrix did not start: exit status 1");
+        assert_eq!(error.to_string(), "the worker of the matrix did not start: exit status 1");
         assert!(Prober::start(Path::new("/nowhere/gush"), &[]).is_err());
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::letters::Letters;
 use super::{Kind, KindPlace, Way, s4};
 use crate::model::{Measured, Sample};
-use crate::stats::Summary;
+use crate::stats;
 
 /// The matrix's tables; `places` says where files lay, and which kinds are left out.
 #[derive(Clone, Debug, Default)]
@@ -85,7 +85,7 @@ impl<'a> Cell<'a> {
     /// The median of a figure; thousands of cells need no intervals.
     pub(super) fn median(&self, of: fn(&Measured) -> Option<f64>) -> Option<f64> {
         let figures: Vec<f64> = self.0.iter().filter_map(|measured| of(measured)).collect();
-        Summary::of(&figures).map(|summary| summary.median)
+        stats::middle(&figures)
     }
 
     /// In GiB/s.

@@ -2,7 +2,7 @@
 
 use super::SUITE;
 use crate::model::Sample;
-use crate::stats::Summary;
+use crate::stats;
 
 /// The bandwidth of memory for one processor, if `samples` have all three: the medians.
 ///
@@ -35,7 +35,7 @@ pub fn limit(samples: &[Sample]) -> Option<String> {
                 && is("processors", 1.into());
             measured.gib_per_s.filter(|_| own)
         });
-        Summary::of(&speeds.collect::<Vec<f64>>()).map(|summary| summary.median)
+        stats::middle(&speeds.collect::<Vec<f64>>())
     };
     let (read, write, copy) = (median("read")?, median("write")?, median("copy")?);
     Some(format!(

@@ -124,7 +124,7 @@ fn make(asked: &Asked) -> Result<Cases, Error> {
     let mut notes = Vec::new();
     let test = gup_test();
     if let (Err(error), true) = (&test, asked.only.is_empty()) {
-        notes.push(format!("gup-test-4K and gup-test-2M are left out: {}", error.told()));
+        notes.push(format!("gup-test-4K and gup-test-2M are left out: {}", error));
     }
     let bytes = asked.size("bytes").unwrap_or(once::BYTES);
     let case = |way: &Way| -> Box<dyn Case> {

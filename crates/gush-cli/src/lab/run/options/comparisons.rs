@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use gush_lab::Error;
-use gush_lab::contend::template::names;
-use gush_lab::contend::{Comparison, Entry, Output, Parameter, Shell, Size};
+use gush_lab::bench::template::names;
+use gush_lab::bench::{Comparison, Entry, Output, Parameter, Shell, Size};
 use gush_tree::quote;
 
 use super::Options;
@@ -57,7 +57,7 @@ impl Options {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let size_of = |text: &str| size_bytes(text).map_err(|error| error.to_string());
         let all = Comparison::read(&stem, &text, &size_of)
-            .map_err(|error| Error::refused(format!("{shown} {}", error.told())))?;
+            .map_err(|error| Error::refused(format!("{shown} {}", error)))?;
         self.refuse_unused_variables(&text)?;
         let known: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
         if let Some(unknown) = self.only.iter().find(|name| !known.contains(&name.as_str())) {

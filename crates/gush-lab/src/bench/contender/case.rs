@@ -10,11 +10,11 @@ use crate::model::{Described, Measured};
 use crate::probe::Probe;
 
 /// A contender's turns in the rounds.
-pub(in super::super) struct Turn(pub(in super::super) Rc<Contender>);
+pub(in super::super) struct ContenderCase(pub(in super::super) Rc<Contender>);
 
-impl Case for Turn {
+impl Case for ContenderCase {
     fn suite(&self) -> &str {
-        &self.0.ring.suite
+        &self.0.shared.suite
     }
 
     fn name(&self) -> &str {
@@ -22,32 +22,33 @@ impl Case for Turn {
     }
 
     fn described(&self) -> Described {
-        let Contender { label, command, sides, values, ring, .. } = &*self.0;
-        let rules = &ring.rules;
-        let mut described = Described::new(&ring.suite, label).with("command", plain_text(command));
-        if let Some(baseline) = ring.baseline.get() {
+        let Contender { label, command, hooks, values, shared, .. } = &*self.0;
+        let rules = &shared.rules;
+        let mut described =
+            Described::new(&shared.suite, label).with("command", plain_text(command));
+        if let Some(baseline) = shared.baseline.get() {
             described = described.against(baseline.as_str());
         }
         described.printed.clone_from(&rules.figures);
         if let Some(figure) = rules.figures.first() {
             described.unit.clone_from(&figure.unit);
-        } else if rules.bytes().or_else(|| ring.workplace.input_bytes()).is_none() {
+        } else if rules.bytes().or_else(|| shared.workplace.input_bytes()).is_none() {
             described.unit = "1/s".to_owned();
         }
         for (name, value) in values {
             described = described.with(name, plain_text(value));
         }
         let texts =
-            [("setup", &sides.setup), ("prepare", &sides.prepare), ("conclude", &sides.conclude)];
+            [("setup", &hooks.setup), ("prepare", &hooks.prepare), ("conclude", &hooks.conclude)];
         for (name, text) in texts {
             if let Some(text) = text {
                 described = described.with(name, plain_text(text));
             }
         }
-        if let Some(bytes) = ring.workplace.input_bytes() {
+        if let Some(bytes) = shared.workplace.input_bytes() {
             described = described.with("input_bytes", bytes);
         }
-        if let Some(input) = ring.workplace.input_identity() {
+        if let Some(input) = shared.workplace.input_identity() {
             described = described.with("input", plain_text(&input));
         }
         if let Some(bytes) = rules.bytes() {
@@ -59,14 +60,14 @@ impl Case for Turn {
         for (name, value) in rules.variables.iter().filter(|(name, _)| names(command, name)) {
             described = described.with(&format!("variable {name}"), plain_text(value));
         }
-        let [file_system, device] = ring.workplace.file_system();
+        let [file_system, device] = shared.workplace.file_system();
         described
             .with("output", self.0.output().name())
             .with("stdin", rules.is_input_piped)
-            .with("ignore_failure", rules.ignored.told())
+            .with("ignore_failure", rules.ignored.to_json())
             .with(
                 "shell",
-                ring.shell.as_ref().map_or_else(|| "none".to_owned(), |words| words.join(" ")),
+                shared.shell.as_ref().map_or_else(|| "none".to_owned(), |words| words.join(" ")),
             )
             .with("file_system", file_system)
             .with("device", device)
@@ -86,14 +87,14 @@ impl Case for Turn {
         left_out(contender.missing_program())?;
         // Before the setup: one that fails in the middle has left something to clean up.
         contender.is_set_up.set(true);
-        contender.side("setup", contender.sides.setup.as_ref())?;
+        contender.side("setup", contender.hooks.setup.as_ref())?;
         left_out(contender.missing_own())?;
         if contender.rules().counts_calls { contender.count_calls() } else { Ok(()) }
     }
 
     fn warm_up(&self, _probe: &Probe) -> Result<(), Error> {
         let contender = &self.0;
-        let before = contender.ring.workplace.survey();
+        let before = contender.shared.workplace.survey();
         contender.look_at_printed()?;
         // The first output is the measure for all, so there must be one before the first sample.
         let least = u32::from(contender.sets_the_expected());
@@ -101,7 +102,7 @@ impl Case for Turn {
             .try_for_each(|_| contender.sample("warmup-").map(drop))?;
         contender.runs.set(0);
         // Of a directory, the look around each run sees only its own entries.
-        if !contender.ring.names_input() && contender.ring.workplace.survey() != before {
+        if !contender.shared.names_input() && contender.shared.workplace.survey() != before {
             return Err(contender.spoils());
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Text under a name, whole: who reads the name meanwhile sees the old text or the new one.
+//! A text file written so that readers of its name see the old text or the new one, and no part.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat};
 
-/// Puts `text` at `path`, and on the disk. A new file takes the place of an old one. A device or a FIFO is written to; a
-/// symbolic link is followed.
+/// Writes `text` to `path`, and waits until it is on the disk. A new file replaces an old one. A device
+/// or a FIFO is written to directly; a symbolic link is followed.
 ///
 /// # Errors
 /// The operating system's error; an older file is untouched.
@@ -16,12 +16,12 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat};
 /// ```
 /// let dir = tempfile::tempdir()?;
 /// let path = dir.path().join("text");
-/// gush_lab::put::whole(&path, "old")?;
-/// gush_lab::put::whole(&path, "new")?;
+/// gush_lab::write_atomic(&path, "old")?;
+/// gush_lab::write_atomic(&path, "new")?;
 /// assert_eq!(std::fs::read_to_string(path)?, "new");
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub fn whole(path: &Path, text: &str) -> io::Result<()> {
+pub fn write_atomic(path: &Path, text: &str) -> io::Result<()> {
     // A link to nothing yet has no canonical path: the file is made through the link.
     let is_link = fs::symlink_metadata(path).is_ok_and(|there| there.is_symlink());
     let target = match fs::canonicalize(path) {
@@ -32,17 +32,17 @@ pub fn whole(path: &Path, text: &str) -> io::Result<()> {
     if fs::metadata(&target).is_ok_and(|there| !there.is_file()) {
         return fs::write(&target, text);
     }
-    let mut beside = target.clone().into_os_string();
-    beside.push(format!(".{}.tmp", std::process::id()));
-    let beside = PathBuf::from(beside);
+    let mut temporary = target.clone().into_os_string();
+    temporary.push(format!(".{}.tmp", std::process::id()));
+    let temporary = PathBuf::from(temporary);
     let written = match unnamed_in(target.parent()) {
-        Some(mut file) => write(&mut file, text).and_then(|()| name(&file, &beside)),
-        None => File::create_new(&beside).and_then(|mut file| write(&mut file, text)),
+        Some(mut file) => write(&mut file, text).and_then(|()| name(&file, &temporary)),
+        None => File::create_new(&temporary).and_then(|mut file| write(&mut file, text)),
     };
-    let put = written.and_then(|()| fs::rename(&beside, &target));
+    let put = written.and_then(|()| fs::rename(&temporary, &target));
     if put.is_err() {
-        // The error to tell is that of writing, not that of tidying up.
-        let _ = fs::remove_file(&beside);
+        // The error to report is that of writing.
+        let _ = fs::remove_file(&temporary);
     }
     put
 }
@@ -52,7 +52,8 @@ fn write(file: &mut File, text: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-/// A file without a name in `dir`, which is gone when this program ends, however it ends; `None` on a file system that has none (NFS).
+/// A file without a name in `dir`, which is gone however this program ends; `None` on a file system
+/// that has none (NFS).
 fn unnamed_in(dir: Option<&Path>) -> Option<File> {
     let dir = dir.filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
@@ -82,7 +83,7 @@ mod tests {
             let path = path.clone();
             move || fs::read_to_string(path).expect("read")
         });
-        whole(&path, "text").expect("written");
+        write_atomic(&path, "text").expect("written");
         assert!(fs::metadata(&path).expect("there").file_type().is_fifo(), "the FIFO was replaced");
         assert_eq!(reader.join().expect("no panic"), "text");
     }
@@ -93,7 +94,7 @@ mod tests {
         let (link, file) = (dir.path().join("link"), dir.path().join("file"));
         symlink("file", &link).expect("a link");
         for text in ["made", "replaced"] {
-            whole(&link, text).expect("written");
+            write_atomic(&link, text).expect("written");
             assert_eq!(fs::read_to_string(&file).expect("the file"), text);
             assert!(fs::symlink_metadata(&link).expect("there").is_symlink(), "{text}: a file now");
         }

@@ -29,7 +29,7 @@ impl Parameter {
     /// [`Error::Refused`] for a name that cannot be one.
     ///
     /// ```
-    /// use gush_lab::contend::Parameter;
+    /// use gush_lab::bench::Parameter;
     /// assert_eq!(Parameter::list("x", "1,two,a\\,b")?.values, ["1", "two", "a,b"]);
     /// # Ok::<(), gush_lab::Error>(())
     /// ```
@@ -53,7 +53,7 @@ impl Parameter {
     /// [`Error::Refused`] for text that is no number, a step that leads nowhere, and more than 1000 values.
     ///
     /// ```
-    /// use gush_lab::contend::Parameter;
+    /// use gush_lab::bench::Parameter;
     /// assert_eq!(Parameter::scan("n", "1", "4", "1.5")?.values, ["1.0", "2.5", "4.0"]);
     /// assert_eq!(Parameter::scan("n", "8", "12", "2")?.values, ["8", "10", "12"]);
     /// # Ok::<(), gush_lab::Error>(())
@@ -107,7 +107,7 @@ pub(super) fn of_map<'de, D: Deserializer<'de>>(
 ) -> Result<Vec<Parameter>, D::Error> {
     let all = BTreeMap::<String, Vec<String>>::deserialize(deserializer)?;
     let all = all.into_iter().map(|(name, values)| Parameter::of(&name, values));
-    all.collect::<Result<_, _>>().map_err(|error| D::Error::custom(error.told()))
+    all.collect::<Result<_, _>>().map_err(|error| D::Error::custom(error.to_string()))
 }
 
 /// One value for each of some parameters.
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn scans_that_lead_nowhere_are_refused() {
         for [least, most, step] in [["1", "9", "0"], ["1", "9", "-1"], ["9", "1", "1"]] {
-            let said = Parameter::scan("n", least, most, step).unwrap_err().told();
+            let said = Parameter::scan("n", least, most, step).unwrap_err().to_string();
             assert!(said.contains("do not lead"), "{said}");
         }
         assert_eq!(Parameter::scan("n", "9", "7", "-1").unwrap().values, ["9", "8", "7"]);

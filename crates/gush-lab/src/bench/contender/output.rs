@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use super::super::template::names;
 use super::super::{Content, Entry, Output};
 use super::Contender;
-use super::said::{copy_of, scrap};
+use super::stderr::{copy_of, stderr_file};
 use crate::Error;
 
 /// The use of a standard output that the timed runs throw away.
@@ -25,8 +25,8 @@ enum Printing {
 impl Contender {
     /// Gives `command` its standard descriptors; answers the file that takes its messages.
     pub(super) fn wire(&self, command: &mut Command) -> Result<File, Error> {
-        let said = scrap()?;
-        let input = self.ring.workplace.input().filter(|_| self.rules().is_input_piped);
+        let said = stderr_file()?;
+        let input = self.shared.workplace.input().filter(|_| self.rules().is_input_piped);
         match input {
             Some(path) => command.stdin(opened(path)?),
             None => command.stdin(Stdio::null()),
@@ -36,7 +36,7 @@ impl Contender {
             Output::Inherit => return Ok(said),
             Output::Null => command.stdout(Stdio::null()),
             Output::Pipe => command.stdout(Stdio::piped()),
-            Output::Check => command.stdout(made(&self.ring.workplace.printed())?),
+            Output::Check => command.stdout(made(&self.shared.workplace.printed())?),
             Output::File(path) => command.stdout(made(&path)?),
         };
         command.stderr(copy_of(&said)?);
@@ -47,14 +47,14 @@ impl Contender {
     /// less work, and tar(1) and grep(1) see the device and do not even read.
     pub(super) fn output(&self) -> Output {
         let is_read = !self.rules().figures.is_empty();
-        match self.told_output() {
-            Output::Null if is_read || self.is_beside_writers() => Output::Check,
+        match self.requested_output() {
+            Output::Null if is_read || self.others_write_out() => Output::Check,
             output => output.clone(),
         }
     }
 
     /// Where standard output goes as far as the user has said.
-    pub(in super::super) fn told_output(&self) -> &Output {
+    pub(in super::super) fn requested_output(&self) -> &Output {
         &self.output
     }
 
@@ -62,11 +62,11 @@ impl Contender {
     fn is_beside_compared(&self) -> bool {
         let rules = self.rules();
         let is_compared = |entry: &Entry| *rules.output_of(entry) == Output::Check;
-        *self.told_output() != Output::Check && rules.entries.iter().any(is_compared)
+        *self.requested_output() != Output::Check && rules.entries.iter().any(is_compared)
     }
 
     /// Does this command name no `{out}`, and another one does?
-    pub(in super::super) fn is_beside_writers(&self) -> bool {
+    pub(in super::super) fn others_write_out(&self) -> bool {
         let writes = |entry: &Entry| names(&entry.command, "out");
         !names(&self.command, "out") && self.rules().entries.iter().any(writes)
     }
@@ -76,10 +76,10 @@ impl Contender {
         if self.rules().ignores_output {
             None
         } else if names(&self.command, "out") {
-            Some(self.ring.workplace.output())
+            Some(self.shared.workplace.output())
         } else {
             let is_compared = self.output() == Output::Check && self.rules().figures.is_empty();
-            is_compared.then(|| self.ring.workplace.printed())
+            is_compared.then(|| self.shared.workplace.printed())
         }
     }
 
@@ -92,9 +92,9 @@ impl Contender {
             Printing::Judged
         } else if is_shown {
             Printing::Dropped
-        } else if self.ring.expected.borrow().is_some() || self.is_beside_writers() {
+        } else if self.shared.expected.borrow().is_some() || self.others_write_out() {
             Printing::Judged
-        } else if self.ring.workplace.input().is_some() {
+        } else if self.shared.workplace.input().is_some() {
             Printing::Told
         } else {
             Printing::Dropped
@@ -112,13 +112,13 @@ impl Contender {
         let done = self.once(None);
         self.is_looked_at.set(false);
         done?;
-        let content = Content::of(&self.ring.workplace.printed())?;
-        self.side("conclude", self.sides.conclude.as_ref())?;
+        let content = Content::of(&self.shared.workplace.printed())?;
+        self.side("conclude", self.hooks.conclude.as_ref())?;
         if printing == Printing::Judged {
-            self.ring.seen_once.borrow_mut().push(self.label.clone());
-            return self.ring.judge(&self.label, content).map(drop);
+            self.shared.seen_once.borrow_mut().push(self.label.clone());
+            return self.shared.judge(&self.label, content).map(drop);
         }
-        self.ring.printed.borrow_mut().push((self.label.clone(), content));
+        self.shared.printed.borrow_mut().push((self.label.clone(), content));
         Ok(())
     }
 
@@ -128,10 +128,10 @@ impl Contender {
         let is_link = std::fs::symlink_metadata(&path).is_ok_and(|there| there.is_symlink());
         let what = if is_link {
             "a symbolic link"
-        } else if self.ring.workplace.is_input(&path) {
+        } else if self.shared.workplace.is_input(&path) {
             "the input itself, by another name"
         } else {
-            return self.ring.judge(&self.label, Content::of(&path)?).map(Some);
+            return self.shared.judge(&self.label, Content::of(&path)?).map(Some);
         };
         Err(Error::refused(format!(
             "its {{out}} is {what}: nothing was written (--no-compare measures it nevertheless)"
@@ -141,7 +141,7 @@ impl Contender {
     /// Will this contender's output be the one that all others have to equal? The answer is fixed before the rounds, whose order changes:
     /// else a wrong output that happens to come first would be the right one.
     pub(super) fn sets_the_expected(&self) -> bool {
-        self.answer_path().is_some() && self.ring.expected.borrow().is_none()
+        self.answer_path().is_some() && self.shared.expected.borrow().is_none()
     }
 }
 

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::rc::Rc;
 
-use super::contender::{Contender, Sides, Turn};
+use super::contender::{Contender, ContenderCase, Hooks};
 use super::parameter::{self, Parameter, Values};
-use super::ring::{Expected, Ring};
+use super::shared::{Expected, Shared};
 use super::workplace::Workplace;
 use super::{Comparison, Content, Entry, Output, Shell, label, template};
 use crate::Error;
@@ -24,7 +24,7 @@ pub struct Absent {
 }
 
 /// A comparison made ready: the files stay until [`end`](Self::end).
-pub struct Contest {
+pub struct Prepared {
     /// The contenders, in order.
     pub cases: Vec<Box<dyn Case>>,
     /// Contenders left out, and why.
@@ -32,7 +32,7 @@ pub struct Contest {
     /// Doubts about the comparison, as sentences.
     pub notes: Vec<String>,
     contenders: Vec<Rc<Contender>>,
-    ring: Rc<Ring>,
+    shared: Rc<Shared>,
 }
 
 impl Comparison {
@@ -40,11 +40,11 @@ impl Comparison {
     ///
     /// # Errors
     /// The contradiction in the comparison, as a sentence, or the file that cannot be made.
-    pub fn contest(&self) -> Result<Contest, Error> {
+    pub fn prepare(&self) -> Result<Prepared, Error> {
         self.check()?;
         children::make_ready();
         let workplace = Workplace::new(self.dir(), self.input.as_ref())?;
-        let ring = Rc::new(Ring {
+        let shared = Rc::new(Shared {
             shell: self.shell_words(),
             suite: self.suite(),
             rules: self.clone(),
@@ -52,11 +52,11 @@ impl Comparison {
             baseline: OnceCell::new(),
             seen_once: RefCell::default(),
             printed: RefCell::default(),
-            spoiler: OnceCell::new(),
+            changed_by: OnceCell::new(),
             workplace,
         });
         let (mut contenders, mut absent) = (Vec::new(), Vec::new());
-        let all = self.contenders(&ring)?;
+        let all = self.contenders(&shared)?;
         let measure = all.first().map_or_else(String::new, |first| first.label().to_owned());
         for contender in all {
             match contender.missing_program() {
@@ -68,13 +68,14 @@ impl Comparison {
         }
         if let Some(first) = contenders.first() {
             // Empty before: nobody else sets the cell.
-            let _ = ring.baseline.set(first.label().to_owned());
+            let _ = shared.baseline.set(first.label().to_owned());
         }
-        let case = |one: &Rc<Contender>| Box::new(Turn(Rc::clone(one))) as Box<dyn Case>;
+        let case = |one: &Rc<Contender>| Box::new(ContenderCase(Rc::clone(one))) as Box<dyn Case>;
         let cases = contenders.iter().map(case).collect();
-        let mut notes = self.notes(&ring);
-        let is_written =
-            |one: &&Rc<Contender>| one.is_beside_writers() && *one.told_output() == Output::Null;
+        let mut notes = self.notes(&shared);
+        let is_written = |one: &&Rc<Contender>| {
+            one.others_write_out() && *one.requested_output() == Output::Null
+        };
         notes.extend(contenders.iter().filter(is_written).map(|one| {
             let label = one.label();
             format!("{label}: its standard output goes into a file, because others write {{out}}")
@@ -83,7 +84,7 @@ impl Comparison {
             let other = first.label();
             notes.push(format!("{measure} is absent: {other} is the measure of the others"));
         }
-        Ok(Contest { cases, absent, notes, contenders, ring })
+        Ok(Prepared { cases, absent, notes, contenders, shared })
     }
 
     /// The shell that starts the commands, if one does.
@@ -104,11 +105,11 @@ impl Comparison {
     }
 
     /// Every entry with every choice of the parameters that the entry names, under labels that differ.
-    fn contenders(&self, ring: &Rc<Ring>) -> Result<Vec<Contender>, Error> {
+    fn contenders(&self, shared: &Rc<Shared>) -> Result<Vec<Contender>, Error> {
         let mut labels = BTreeSet::new();
         let mut found = Vec::new();
         for entry in &self.entries {
-            let sides = self.sides(entry);
+            let hooks = self.hooks(entry);
             for values in self.choices(entry) {
                 let mut label = label::of(entry, &values);
                 let mut copies = 1;
@@ -116,15 +117,15 @@ impl Comparison {
                     copies += 1;
                     label = label::numbered(&label::of(entry, &values), copies);
                 }
-                let dir = ring.workplace.own_dir(found.len() + 1)?;
-                found.push(Contender::new(entry, label, &sides, values, dir, Rc::clone(ring)));
+                let dir = shared.workplace.own_dir(found.len() + 1)?;
+                found.push(Contender::new(entry, label, &hooks, values, dir, Rc::clone(shared)));
             }
         }
         Ok(found)
     }
 
-    fn sides(&self, entry: &Entry) -> Sides {
-        Sides {
+    fn hooks(&self, entry: &Entry) -> Hooks {
+        Hooks {
             setup: self.setup.clone(),
             prepare: entry.prepare.clone().or_else(|| self.prepare.clone()),
             conclude: entry.conclude.clone().or_else(|| self.conclude.clone()),
@@ -134,9 +135,9 @@ impl Comparison {
 
     /// The values of each contender that `entry` becomes.
     fn choices(&self, entry: &Entry) -> Vec<Values> {
-        let sides = self.sides(entry);
+        let hooks = self.hooks(entry);
         let is_named = |parameter: &&Parameter| {
-            template::names(&entry.command, &parameter.name) || sides.name(&parameter.name)
+            template::names(&entry.command, &parameter.name) || hooks.name(&parameter.name)
         };
         parameter::choices(&self.parameters.iter().filter(is_named).collect::<Vec<_>>())
     }
@@ -146,9 +147,9 @@ impl Comparison {
         entry.output.as_ref().unwrap_or(&self.output)
     }
 
-    fn notes(&self, ring: &Ring) -> Vec<String> {
+    fn notes(&self, shared: &Shared) -> Vec<String> {
         let mut notes = Vec::new();
-        if let (Some(shell), Shell::Auto) = (&ring.shell, &self.shell) {
+        if let (Some(shell), Shell::Auto) = (&shared.shell, &self.shell) {
             notes.push(format!(
                 "{} starts the commands, because one of them needs a shell; its start is a part of every time",
                 shell[0]
@@ -179,11 +180,11 @@ fn printed_sentence(printed: &[(String, Content)], is_to_null: bool) -> Option<S
     }
 }
 
-impl Contest {
+impl Prepared {
     /// The label of the contender that the others are measured against.
     #[must_use]
     pub fn baseline(&self) -> &str {
-        self.ring.baseline.get().map_or("", String::as_str)
+        self.shared.baseline.get().map_or("", String::as_str)
     }
 
     /// Whether the outputs were equal, as a sentence; `None` if none was compared.
@@ -191,24 +192,27 @@ impl Contest {
     /// # Errors
     /// When the input cannot be read again.
     pub fn agreement(&self) -> Result<Option<String>, Error> {
-        let ignores_output = self.ring.rules.ignores_output;
-        if self.ring.workplace.survey() != self.ring.workplace.first_survey()
-            && !self.ring.names_input()
+        let ignores_output = self.shared.rules.ignores_output;
+        if self.shared.workplace.survey() != self.shared.workplace.first_survey()
+            && !self.shared.names_input()
         {
             return Err(Error::refused(
                 "the input changed during the rounds: the figures are of unlike inputs",
             ));
         }
         // Standard output has figures, which differ by nature.
-        let has_none = self.ring.expected.borrow().is_none() && !self.ring.rules.figures.is_empty();
+        let has_none =
+            self.shared.expected.borrow().is_none() && !self.shared.rules.figures.is_empty();
         if ignores_output || has_none {
             return Ok(None);
         }
-        let expected = self.ring.expected.borrow();
+        let expected = self.shared.expected.borrow();
         let Some(Expected { content, .. }) = &*expected else {
-            let printed = self.ring.printed.borrow();
-            let goes_to = |to: &Output| self.contenders.iter().any(|one| one.told_output() == to);
-            let is_shown = self.contenders.iter().all(|one| *one.told_output() == Output::Inherit);
+            let printed = self.shared.printed.borrow();
+            let goes_to =
+                |to: &Output| self.contenders.iter().any(|one| one.requested_output() == to);
+            let is_shown =
+                self.contenders.iter().all(|one| *one.requested_output() == Output::Inherit);
             let is_blind = printed.is_empty() && !is_shown;
             let nothing =
                 "No output was compared (--output check compares what the commands print)";
@@ -217,11 +221,11 @@ impl Contest {
                 false => printed_sentence(&printed, goes_to(&Output::Null)),
             });
         };
-        let workplace = &self.ring.workplace;
+        let workplace = &self.shared.workplace;
         let is_input = workplace.input_bytes() == Some(content.bytes)
             && workplace.input_content()?.is_some_and(|input| input == content);
         let equal = if is_input { ", equal to the input" } else { "" };
-        let once = self.ring.seen_once.borrow();
+        let once = self.shared.seen_once.borrow();
         let (which, rest) = match &once[..] {
             [] => ("Every output", String::new()),
             once if once.len() == self.contenders.len() => {
@@ -239,7 +243,7 @@ impl Contest {
     /// Runs the cleanup of every contender set up, and removes the files; `tell` learns of failures, and `tell_interrupted` of
     /// a cleanup that goes on after an interrupt.
     pub fn end(self, mut tell: impl FnMut(&Error), mut tell_interrupted: impl FnMut(&str)) {
-        let Self { cases, contenders, ring, .. } = self;
+        let Self { cases, contenders, shared, .. } = self;
         drop(cases);
         for contender in &contenders {
             if let Err(error) = contender.clean_up(&mut tell_interrupted) {
@@ -247,9 +251,9 @@ impl Contest {
             }
         }
         drop(contenders);
-        let removed = Rc::into_inner(ring).map_or(Ok(()), |ring| {
-            let Ring { workplace, spoiler, .. } = ring;
-            workplace.remove(spoiler.get().map(String::as_str))
+        let removed = Rc::into_inner(shared).map_or(Ok(()), |shared| {
+            let Shared { workplace, changed_by, .. } = shared;
+            workplace.remove(changed_by.get().map(String::as_str))
         });
         if let Err(error) = removed {
             tell(&error);

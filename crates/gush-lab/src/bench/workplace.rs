@@ -218,13 +218,13 @@ impl Workplace {
         removed.map_err(|error| Error::failed("cannot remove {out} before the next run", error))
     }
 
-    /// Removes all files, unless `spoiler` has changed an input of the user's: parts of that input may be among them.
-    pub(super) fn remove(self, spoiler: Option<&str>) -> Result<(), Error> {
-        if let Some(spoiler) = spoiler.filter(|_| self.is_own_input()) {
+    /// Removes all files, unless `changed_by` has changed an input of the user's: parts of that input may be among them.
+    pub(super) fn remove(self, changed_by: Option<&str>) -> Result<(), Error> {
+        if let Some(changed_by) = changed_by.filter(|_| self.is_own_input()) {
             let kept = self.scratch.keep();
             let kept = kept.map_err(|error| Error::failed("cannot keep the files", error))?;
             return Err(Error::refused(format!(
-                "{spoiler} changed the input: its files are kept in '{}'",
+                "{changed_by} changed the input: its files are kept in '{}'",
                 kept.display()
             )));
         }

@@ -12,7 +12,7 @@ use crate::runner::interrupt;
 /// A file's or directory's content.
 ///
 /// ```
-/// use gush_lab::contend::Content;
+/// use gush_lab::bench::Content;
 /// # let dir = tempfile::tempdir()?;
 /// std::fs::write(dir.path().join("a"), "same")?;
 /// std::fs::write(dir.path().join("b"), "same")?;
@@ -192,14 +192,14 @@ mod tests {
         rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0)
             .unwrap();
         for (path, kind) in [(&zero, "a character device"), (&fifo, "a FIFO")] {
-            let said = Content::of(path).unwrap_err().told();
+            let said = Content::of(path).unwrap_err().to_string();
             assert!(said.contains(&format!("is {kind}, and neither")), "{said}");
         }
     }
 
     #[test]
     fn nothing_there_is_told_with_its_path() {
-        let said = Content::of(Path::new("/nowhere/at/all")).unwrap_err().told();
+        let said = Content::of(Path::new("/nowhere/at/all")).unwrap_err().to_string();
         assert_eq!(said, "cannot read '/nowhere/at/all': No such file or directory");
     }
 }

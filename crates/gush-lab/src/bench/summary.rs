@@ -7,11 +7,11 @@ use serde_json::Value;
 use crate::cases::distinct;
 use crate::figures;
 use crate::model::{Described, Failure, Measured, Printed, Run, Sample};
-use crate::stats::{self, Estimate, Interval, MARGIN, Summary, Verdict};
+use crate::stats::{self, Estimate, Interval, MARGIN, Verdict};
 
 /// A contender's samples, summed up.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct Summary {
     /// The contender.
     pub label: String,
     /// The time.
@@ -122,7 +122,7 @@ impl Figure {
     pub(super) fn cost(&self, is_wanted: impl Fn(u32) -> bool) -> f64 {
         let costs = self.costs(is_wanted).into_iter();
         let costs: Vec<f64> = costs.map(|(_, cost)| cost).collect();
-        Summary::of(&costs).map_or(f64::INFINITY, |summary| summary.median)
+        stats::middle(&costs).unwrap_or(f64::INFINITY)
     }
 
     /// The costs of both in each wanted round that both have: the other's first.
@@ -143,7 +143,7 @@ impl Figure {
     }
 }
 
-impl Standing {
+impl Summary {
     /// The figure by which contenders are compared: the first that the commands print, or else the time.
     #[must_use]
     pub fn compared(&self) -> &Figure {
@@ -157,19 +157,19 @@ impl Standing {
     }
 }
 
-/// The standings of a suite's contenders that have samples, in the order in which the run describes them.
+/// The summaries of a suite's contenders that have samples, in the order in which the run describes them.
 #[must_use]
-pub fn of(run: &Run, suite: &str) -> Vec<Standing> {
+pub fn of(run: &Run, suite: &str) -> Vec<Summary> {
     let known = run.described(suite);
-    let mut standings: Vec<Standing> = known
+    let mut summaries: Vec<Summary> = known
         .iter()
         .filter_map(|described| {
             let own = |sample: &&Sample| sample.suite == suite && sample.case == described.case;
             let samples: Vec<&Sample> = run.samples.iter().filter(own).collect();
-            standing(described, &samples, run.failure_of(suite, &described.case))
+            summary(described, &samples, run.failure_of(suite, &described.case))
         })
         .collect();
-    if let Some((first, others)) = standings.split_first_mut() {
+    if let Some((first, others)) = summaries.split_first_mut() {
         for other in others {
             other.seconds.set_times_first(&first.seconds);
             for figure in &mut other.figures {
@@ -179,24 +179,23 @@ pub fn of(run: &Run, suite: &str) -> Vec<Standing> {
             }
         }
     }
-    standings
+    summaries
 }
 
-fn standing(
+fn summary(
     described: &Described,
     samples: &[&Sample],
     failure: Option<&Failure>,
-) -> Option<Standing> {
+) -> Option<Summary> {
     let time = Printed { name: String::new(), unit: "s".to_owned(), less_is_better: true };
     let time = Figure::of(time, samples, |measured| measured.wall_s)?;
     let seconds: Vec<f64> = time.rounds.iter().map(|&(_, seconds)| seconds).collect();
     let figure = |one: &Printed| Figure::of(one.clone(), samples, |measured| one.of(measured));
-    let Summary { least, most, .. } = Summary::of(&seconds)?;
     let mean_s = seconds.iter().sum::<f64>() / seconds.len() as f64;
     let squares: f64 = seconds.iter().map(|second| (second - mean_s).powi(2)).sum();
     let median = |of: fn(&Measured) -> Option<f64>| {
         let values: Vec<f64> = samples.iter().filter_map(|sample| of(&sample.measured)).collect();
-        Summary::of(&values).map(|summary| summary.median)
+        stats::middle(&values)
     };
     let number =
         |sample: &&Sample, name: &str| sample.measured.facts.get(name).and_then(Value::as_u64);
@@ -210,12 +209,12 @@ fn standing(
     let parameter = |(name, value): (&String, &Value)| {
         Some((name.strip_prefix("parameter ")?.to_owned(), value.as_str()?.to_owned()))
     };
-    Some(Standing {
+    Some(Summary {
         label: described.case.clone(),
         seconds: time,
         mean_s,
         deviation_s: (seconds.len() > 1).then(|| (squares / (seconds.len() - 1) as f64).sqrt()),
-        range_s: [least, most],
+        range_s: stats::range(&seconds)?,
         user_s: median(|measured| measured.user_s).unwrap_or(0.0),
         system_s: median(|measured| measured.system_s).unwrap_or(0.0),
         processor_s: median(|measured| Some(measured.user_s? + measured.system_s?)).unwrap_or(0.0),
@@ -241,15 +240,15 @@ fn standing(
 /// The fastest beside each of the others, as sentences, the fastest of these first. A contender that failed, or whose
 /// output is wrong, is never the fastest. The fastest of three or more is chosen by the first rounds, and judged by the others.
 #[must_use]
-pub fn sentences(standings: &[Standing]) -> Vec<String> {
-    let unfailed: Vec<&Standing> = standings.iter().filter(|one| one.failure.is_none()).collect();
+pub fn sentences(summaries: &[Summary]) -> Vec<String> {
+    let unfailed: Vec<&Summary> = summaries.iter().filter(|one| one.failure.is_none()).collect();
     let rounds = unfailed.iter().map(|one| one.seconds.rounds.len()).min().unwrap_or(0);
     // Of two contenders nobody has to be chosen.
     let choosing = stats::choosing_rounds(rounds).filter(|_| unfailed.len() > 2);
     let last = choosing.and_then(|choosing| unfailed[0].seconds.rounds.get(choosing - 1));
     let last = last.map(|&(round, _)| round);
-    let sort = |all: &mut Vec<&Standing>, is_wanted: &dyn Fn(u32) -> bool| {
-        let cost = |one: &Standing| one.compared().cost(is_wanted);
+    let sort = |all: &mut Vec<&Summary>, is_wanted: &dyn Fn(u32) -> bool| {
+        let cost = |one: &Summary| one.compared().cost(is_wanted);
         all.sort_by(|one, other| cost(one).total_cmp(&cost(other)));
     };
     let mut others = unfailed;
@@ -261,7 +260,7 @@ pub fn sentences(standings: &[Standing]) -> Vec<String> {
     sort(&mut others, &|_| true);
     let last_choosing = last.unwrap_or(0);
     let said = others.iter().filter_map(|other| sentence(fastest, other, last_choosing));
-    let unsuccessful = standings.iter().filter_map(unsuccessful);
+    let unsuccessful = summaries.iter().filter_map(unsuccessful);
     let how = choosing.map(|choosing| {
         format!(
             "{} was chosen by {}, and is judged by the others",
@@ -277,7 +276,7 @@ pub fn sentences(standings: &[Standing]) -> Vec<String> {
 }
 
 /// Tells of the runs that failed, and were measured because failures are to be ignored.
-fn unsuccessful(one: &Standing) -> Option<String> {
+fn unsuccessful(one: &Summary) -> Option<String> {
     let failed = || one.ends.iter().filter(|end| **end != ProcessEnd::Status(0));
     let (label, runs, ends) =
         (&one.label, one.ends.len(), distinct(failed().map(ProcessEnd::to_string)));
@@ -286,7 +285,7 @@ fn unsuccessful(one: &Standing) -> Option<String> {
         .then(|| format!("{label} failed in {failed} of {runs} rounds: {}", ends.join(", ")))
 }
 
-fn sentence(fastest: &Standing, other: &Standing, after: u32) -> Option<String> {
+fn sentence(fastest: &Summary, other: &Summary, after: u32) -> Option<String> {
     let (how, by) = fastest.compared().words();
     let pairs = fastest.compared().pairs(other.compared(), |round| round > after);
     let ratio = stats::paired_ratio(&pairs)?;
@@ -320,9 +319,9 @@ fn sentence(fastest: &Standing, other: &Standing, after: u32) -> Option<String> 
 
 /// The contenders that are surely slower than the first by more than the part `margin`: with the whole interval.
 #[must_use]
-pub fn regressions(standings: &[Standing], margin: f64) -> Vec<&Standing> {
-    let others = standings.iter().skip(1);
-    let verdict = |other: &Standing| Verdict::of(other.compared().times_first.as_ref(), margin);
+pub fn regressions(summaries: &[Summary], margin: f64) -> Vec<&Summary> {
+    let others = summaries.iter().skip(1);
+    let verdict = |other: &Summary| Verdict::of(other.compared().times_first.as_ref(), margin);
     others.filter(|other| verdict(other) == Verdict::Slower).collect()
 }
 
@@ -330,8 +329,8 @@ pub fn regressions(standings: &[Standing], margin: f64) -> Vec<&Standing> {
 pub(super) mod tests {
     use super::*;
 
-    /// The standings of contenders that the run does not describe.
-    pub(crate) fn judged(samples: &[Sample]) -> Vec<Standing> {
+    /// The summaries of contenders that the run does not describe.
+    pub(crate) fn judged(samples: &[Sample]) -> Vec<Summary> {
         of(&Run { samples: samples.to_vec(), ..Run::default() }, "run")
     }
 
@@ -376,9 +375,9 @@ pub(super) mod tests {
     #[test]
     fn the_fastest_is_named_with_its_interval() {
         let all = [samples("slow", &SLOW), samples("fast", &FAST)].concat();
-        let standings = judged(&all);
-        assert!((standings[1].seconds.times_first.unwrap().value - 2.0).abs() < 0.02);
-        let said = sentences(&standings);
+        let summaries = judged(&all);
+        assert!((summaries[1].seconds.times_first.unwrap().value - 2.0).abs() < 0.02);
+        let said = sentences(&summaries);
         assert_eq!(said.len(), 1);
         assert!(said[0].starts_with("fast is 2.00 times as fast as slow (95 %: "), "{said:?}");
     }
@@ -429,8 +428,8 @@ pub(super) mod tests {
     #[test]
     fn few_rounds_are_no_proof() {
         let all = [samples("slow", &SLOW[..3]), samples("fast", &FAST[..3])].concat();
-        let standings = judged(&all);
-        assert!(sentences(&standings)[0].contains("3 rounds, too few"));
+        let summaries = judged(&all);
+        assert!(sentences(&summaries)[0].contains("3 rounds, too few"));
         let turned = [samples("fast", &FAST[..3]), samples("slow", &SLOW[..3])].concat();
         assert!(regressions(&judged(&turned), 0.05).is_empty());
     }

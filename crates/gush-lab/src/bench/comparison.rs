@@ -41,7 +41,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer};
 
-use super::{Ignored, Input, Output, Parameter, Shell, Standing, parameter};
+use super::{Ignored, Input, Output, Parameter, Shell, Summary, parameter};
 use crate::Error;
 use crate::model::Printed;
 use crate::stats;
@@ -49,7 +49,7 @@ use crate::stats;
 /// The contenders of a comparison, and the manner of comparing.
 ///
 /// ```
-/// use gush_lab::contend::{Comparison, Entry, Input};
+/// use gush_lab::bench::{Comparison, Entry, Input};
 /// use gush_lab::probe::Probe;
 /// use gush_lab::runner::Runner;
 /// # let dir = tempfile::tempdir()?;
@@ -227,7 +227,7 @@ impl Comparison {
     /// [`Error::Refused`] with the place of the text that cannot be understood.
     ///
     /// ```
-    /// use gush_lab::contend::{Comparison, Input};
+    /// use gush_lab::bench::{Comparison, Input};
     /// let text = "[[comparison]]\nname = 'one'\ninput = '7'\n[[comparison.contender]]\ncommand = 'cp {in} {out}'\n";
     /// let size_of = |text: &str| text.parse::<u64>().map_err(|error| error.to_string());
     /// let all = Comparison::read("copies", text, &size_of)?;
@@ -308,12 +308,12 @@ impl Comparison {
 }
 
 impl Aim {
-    /// Whether the standings reach the aim, as a sentence; `None` where one side was not measured.
+    /// Whether the summaries reach the aim, as a sentence; `None` where one side was not measured.
     #[must_use]
-    pub fn told(&self, standings: &[Standing]) -> Option<String> {
+    pub fn verdict(&self, summaries: &[Summary]) -> Option<String> {
         let name = self.figure.as_deref();
         let measured =
-            |label: &str| standings.iter().find(|one| one.label == label && one.failure.is_none());
+            |label: &str| summaries.iter().find(|one| one.label == label && one.failure.is_none());
         let own = measured(&self.contender)?;
         let rivals = self.beside.iter().filter_map(|label| measured(label));
         let costs = rivals.filter_map(|one| Some((one, one.figure(name)?.cost(|_| true))));
@@ -336,7 +336,7 @@ impl Aim {
 
 #[cfg(test)]
 mod tests {
-    use super::super::standing::tests::{judged, samples};
+    use super::super::summary::tests::{judged, samples};
     use super::*;
 
     fn read(text: &str) -> Result<Vec<Comparison>, Error> {
@@ -346,7 +346,7 @@ mod tests {
     }
 
     fn refusal(text: &str) -> String {
-        read(text).map(drop).unwrap_err().told()
+        read(text).map(drop).unwrap_err().to_string()
     }
 
     const ONE: &str = "[[comparison]]\nname = 'one'\ninput = '7'\n";
@@ -402,13 +402,13 @@ mod tests {
         let all =
             [samples("slow", &[4.0; 6]), samples("fast", &[2.0; 6]), samples("own", &[1.0; 6])]
                 .concat();
-        let told = aim.told(&judged(&all)).unwrap();
+        let told = aim.verdict(&judged(&all)).unwrap();
         assert!(told.contains("as fast as fast: 2.000 (") && told.ends_with("reached"), "{told}");
-        let missed = Aim { times: 2.5, ..aim.clone() }.told(&judged(&all)).unwrap();
+        let missed = Aim { times: 2.5, ..aim.clone() }.verdict(&judged(&all)).unwrap();
         assert!(missed.ends_with("MISSED"), "{missed}");
-        assert_eq!(aim.told(&judged(&samples("own", &[1.0; 6]))), None);
+        assert_eq!(aim.verdict(&judged(&samples("own", &[1.0; 6]))), None);
         let few = [samples("fast", &[2.0; 2]), samples("own", &[1.0; 2])].concat();
-        let told = aim.told(&judged(&few)).unwrap();
+        let told = aim.verdict(&judged(&few)).unwrap();
         assert!(told.ends_with("2.000 (in 2 round(s), too few to be sure), reached"), "{told}");
     }
 }

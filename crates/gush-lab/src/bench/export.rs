@@ -6,25 +6,25 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::show::{self, Unit};
-use super::standing::{Figure, Standing};
+use super::summary::{Figure, Summary};
 use crate::cases::distinct;
 use crate::csv;
 use crate::stats::{Estimate, Interval};
 
 /// The table of the terminal in Markdown; the name of a failed contender is followed by the reason.
 #[must_use]
-pub fn markdown(standings: &[Standing], unit: Option<Unit>) -> String {
-    let (heads, rows) = show::cells(standings, unit);
+pub fn markdown(summaries: &[Summary], unit: Option<Unit>) -> String {
+    let (heads, rows) = show::cells(summaries, unit);
     let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let heads = [vec!["contender".to_owned()], heads.iter().map(|head| plain(head)).collect()];
     let heads = heads.concat();
     let rule = format!("|:---|{}\n", "---:|".repeat(heads.len() - 1));
     let mut text = row(heads) + &rule;
-    for (one, cells) in standings.iter().zip(rows) {
+    for (one, cells) in summaries.iter().zip(rows) {
         let out = one.failure.as_ref().map_or_else(String::new, |why| format!(" (out: {why})"));
         text += &row([vec![code(&one.label) + &plain(&out)], cells].concat());
     }
-    match show::brackets(standings) {
+    match show::brackets(summaries) {
         note if note.is_empty() => text,
         note => text + "\n" + &note,
     }
@@ -44,10 +44,10 @@ fn plain(text: &str) -> String {
 /// Always in seconds. The first columns are hyperfine's: `command,mean,stddev,median,user,system,min,max`, where `user` and `system`
 /// are means, and `parameter_NAME` for each parameter.
 #[must_use]
-pub fn csv(standings: &[Standing]) -> String {
-    let figures = standings.iter().flat_map(|one| &one.figures);
+pub fn csv(summaries: &[Summary]) -> String {
+    let figures = summaries.iter().flat_map(|one| &one.figures);
     let figures = distinct(figures.map(|figure| figure.printed.name.as_str()));
-    let parameters = standings.iter().flat_map(|one| &one.parameters);
+    let parameters = summaries.iter().flat_map(|one| &one.parameters);
     let mut parameters = distinct(parameters.map(|(name, _)| name.as_str()));
     parameters.sort_unstable();
     let mut text = String::from("command,mean,stddev,median,user,system,min,max");
@@ -60,7 +60,7 @@ pub fn csv(standings: &[Standing]) -> String {
         text += &format!(",{},{}", csv::field(name), csv::field(&format!("{name}_times_first")));
     }
     text.push('\n');
-    for one in standings {
+    for one in summaries {
         let figure = |value: f64| format!("{value:.9}");
         let maybe = |value: Option<f64>| value.map(figure).unwrap_or_default();
         let times = one.compared().times_first;
@@ -137,12 +137,12 @@ struct One<'a> {
 
 /// One JSON document, always in seconds: `{"results": [{"command", "mean", "stddev", "median", …}]}`.
 #[must_use]
-pub fn json(standings: &[Standing]) -> String {
+pub fn json(summaries: &[Summary]) -> String {
     fn ends(of: Estimate) -> Option<[f64; 2]> {
         of.interval.map(|Interval { low, high }| [low, high])
     }
-    fn one(standing: &Standing) -> One<'_> {
-        let times = standing.compared().times_first;
+    fn one(summary: &Summary) -> One<'_> {
+        let times = summary.compared().times_first;
         let parameter = |(name, value): &(String, String)| (name.clone(), value.clone().into());
         let figure = |Figure { printed, rounds, median, times_first }: &Figure| {
             let values: Vec<f64> = rounds.iter().map(|&(_, value)| value).collect();
@@ -158,29 +158,29 @@ pub fn json(standings: &[Standing]) -> String {
             (printed.name.clone(), value)
         };
         One {
-            command: &standing.label,
-            mean: standing.mean_s,
-            stddev: standing.deviation_s,
-            median: standing.seconds.median.value,
-            user: standing.mean_user_s,
-            system: standing.mean_system_s,
-            min: standing.range_s[0],
-            max: standing.range_s[1],
-            times: standing.seconds.rounds.iter().map(|&(_, seconds)| seconds).collect(),
-            memory_usage_byte: &standing.peaks_bytes,
-            exit_codes: standing.ends.iter().map(|end| end.shell_status()).collect(),
-            parameters: standing.parameters.iter().map(parameter).collect(),
-            median_interval: ends(standing.seconds.median),
+            command: &summary.label,
+            mean: summary.mean_s,
+            stddev: summary.deviation_s,
+            median: summary.seconds.median.value,
+            user: summary.mean_user_s,
+            system: summary.mean_system_s,
+            min: summary.range_s[0],
+            max: summary.range_s[1],
+            times: summary.seconds.rounds.iter().map(|&(_, seconds)| seconds).collect(),
+            memory_usage_byte: &summary.peaks_bytes,
+            exit_codes: summary.ends.iter().map(|end| end.shell_status()).collect(),
+            parameters: summary.parameters.iter().map(parameter).collect(),
+            median_interval: ends(summary.seconds.median),
             times_first: times.map(|times| times.value),
             times_first_interval: times.and_then(ends),
-            peak_bytes: standing.peak_bytes,
-            gib_per_s: standing.gib_per_s,
-            system_calls: standing.calls,
-            figures: standing.figures.iter().map(figure).collect(),
-            failure: standing.failure.as_deref(),
+            peak_bytes: summary.peak_bytes,
+            gib_per_s: summary.gib_per_s,
+            system_calls: summary.calls,
+            figures: summary.figures.iter().map(figure).collect(),
+            failure: summary.failure.as_deref(),
         }
     }
-    let results = Results { results: standings.iter().map(one).collect() };
+    let results = Results { results: summaries.iter().map(one).collect() };
     let mut text = serde_json::to_string_pretty(&results).unwrap_or_default();
     text.push('\n');
     text
@@ -188,14 +188,14 @@ pub fn json(standings: &[Standing]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::standing::tests::{judged, samples};
+    use super::super::summary::tests::{judged, samples};
     use super::*;
 
     #[test]
     fn names_with_bars_quotes_and_commas_stay_in_their_cells() {
-        let standings = judged(&samples("cat a | wc -c, \"b\"", &[0.5; 5]));
-        assert!(markdown(&standings, None).contains("\n| `cat a \\| wc -c, \"b\"` | 500.00 ms |"));
-        let csv = csv(&standings);
+        let summaries = judged(&samples("cat a | wc -c, \"b\"", &[0.5; 5]));
+        assert!(markdown(&summaries, None).contains("\n| `cat a \\| wc -c, \"b\"` | 500.00 ms |"));
+        let csv = csv(&summaries);
         let row = csv.lines().nth(1).unwrap();
         assert!(row.starts_with("\"cat a | wc -c, \"\"b\"\"\",0.500000000,0.000000000,"), "{row}");
     }
@@ -206,14 +206,14 @@ mod tests {
             samples("a", &[0.2, 0.22, 0.18, 0.2, 0.21]),
             samples("b", &[0.1, 0.13, 0.09, 0.12, 0.08]),
         ];
-        let mut standings = judged(&all.concat());
-        (standings[1].mean_user_s, standings[1].mean_system_s) = (0.25, 0.5);
-        let one = &standings[1];
+        let mut summaries = judged(&all.concat());
+        (summaries[1].mean_user_s, summaries[1].mean_system_s) = (0.25, 0.5);
+        let one = &summaries[1];
         let times = one.seconds.times_first.unwrap();
         let [median, ratio] = [one.seconds.median, times].map(|of| of.interval.unwrap());
         assert!(ratio.low < ratio.high);
-        let json: Value = serde_json::from_str(&json(&standings)).unwrap();
-        let csv = csv(&standings);
+        let json: Value = serde_json::from_str(&json(&summaries)).unwrap();
+        let csv = csv(&summaries);
         let (header, row) = (csv.lines().next().unwrap(), csv.lines().nth(2).unwrap());
         let field = |name: &str| -> f64 {
             let place = header.split(',').position(|own| own == name).expect("a column");
@@ -246,10 +246,10 @@ mod tests {
 
     #[test]
     fn tables_tell_user_and_system_apart() {
-        let mut standings = judged(&samples("a", &[0.2; 5]));
-        (standings[0].user_s, standings[0].system_s) = (0.25, 0.5);
-        standings[0].processor_s = 0.75;
-        let text = markdown(&standings, None);
+        let mut summaries = judged(&samples("a", &[0.2; 5]));
+        (summaries[0].user_s, summaries[0].system_s) = (0.25, 0.5);
+        summaries[0].processor_s = 0.75;
+        let text = markdown(&summaries, None);
         assert!(text.contains("| processor | user | system |"), "{text}");
         assert!(text.contains("| 750.00 ms | 250.00 ms | 500.00 ms |"), "{text}");
     }

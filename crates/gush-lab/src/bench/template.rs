@@ -5,7 +5,7 @@
 /// A value is taken literally: braces in a value mean nothing.
 ///
 /// ```
-/// use gush_lab::contend::template::filled;
+/// use gush_lab::bench::template::filled;
 /// let value_of = |name: &str| (name == "in").then(|| "{out}".to_owned());
 /// assert_eq!(filled("cp {in} {out} {", value_of), "cp {out} {out} {");
 /// ```
@@ -36,7 +36,7 @@ pub fn filled(text: &str, value_of: impl Fn(&str) -> Option<String>) -> String {
 /// Does `text` name `{name}`?
 ///
 /// ```
-/// use gush_lab::contend::template::names;
+/// use gush_lab::bench::template::names;
 /// assert!(names("cp {in} x", "in") && !names("cp in x", "in"));
 /// ```
 #[must_use]
@@ -51,7 +51,7 @@ const OF_AWK: [&str; 5] = ["exit", "getline", "next", "nextfile", "print"];
 /// `HEAD^{tree}`, `$seen{key}`, `%{size}` and `\{x}` stay as they are.
 ///
 /// ```
-/// use gush_lab::contend::template::unknown;
+/// use gush_lab::bench::template::unknown;
 /// let is_known = |name: &str| name == "in";
 /// assert_eq!(unknown("cp {in} {outt}", is_known), Some("outt"));
 /// assert_eq!(unknown("cp {in} ${HOME}/{a,b} | awk '{print}'", is_known), None);

@@ -9,10 +9,10 @@
 //! | `comparison` | what is compared and how, made of options, read from TOML, or written in code |
 //! | `check`, `contest` | contradictions, reported before anything starts; the comparison made ready, and its agreement |
 //! | `contender`, `label` | one command as a [`Case`](crate::case::Case): prepared, timed, counted; its name |
-//! | `ring` | the output that all contenders have to write, and who changed the input |
+//! | `shared` | the output that all contenders have to write, and who changed the input |
 //! | `pace` | how many rounds, and about how long they take |
-//! | `standing` | who is faster than whom, how surely, and who is out |
-//! | `show`, `export` | the standing for people; for Markdown, CSV and JSON as hyperfine writes them |
+//! | `summary` | who is faster than whom, how surely, and who is out |
+//! | `show`, `export` | the summary for people; for Markdown, CSV and JSON as hyperfine writes them |
 //!
 //! Rounds are interleaved: each takes every contender once, in shuffled order, so that a machine that slows down slows
 //! all of them. The clock of a sample runs from before the process is started until the process ends; everything around it
@@ -25,16 +25,16 @@ mod check;
 mod comparison;
 mod contender;
 mod content;
-mod contest;
 pub mod export;
 mod label;
 mod pace;
 mod parameter;
+mod prepare;
 mod printed;
-mod ring;
+mod shared;
 pub mod show;
-mod standing;
 mod start;
+mod summary;
 pub mod template;
 mod workplace;
 
@@ -52,11 +52,11 @@ use crate::Error;
 
 pub use comparison::{Aim, Comparison, Entry, Size};
 pub use content::Content;
-pub use contest::{Absent, Contest};
 pub use pace::{Pace, Paced};
 pub use parameter::Parameter;
-pub use standing::{Standing, of as standings, regressions, sentences};
+pub use prepare::{Absent, Prepared};
 pub use start::{Shell, found, needs_shell};
+pub use summary::{Summary, of as summaries, regressions, sentences};
 pub use workplace::Input;
 
 /// Where the standard output of the commands goes.
@@ -78,7 +78,7 @@ pub enum Output {
 /// The word of `--output`, or a path with a slash, as with hyperfine.
 ///
 /// ```
-/// use gush_lab::contend::Output;
+/// use gush_lab::bench::Output;
 /// assert_eq!("pipe".parse::<Output>()?, Output::Pipe);
 /// assert_eq!("./pipe".parse::<Output>()?, Output::File("./pipe".into()));
 /// assert!("nul".parse::<Output>().is_err());
@@ -125,7 +125,7 @@ fn from_text<'de, D: Deserializer<'de>, T: FromStr<Err = Error>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     let text = String::deserialize(deserializer)?;
-    text.parse().map_err(|error: Error| D::Error::custom(error.told()))
+    text.parse().map_err(|error: Error| D::Error::custom(error.to_string()))
 }
 
 /// The failures that put no command out.
@@ -150,7 +150,7 @@ impl From<bool> for Ignored {
 /// `all-non-zero`, or exit statuses with commas between, as with hyperfine.
 ///
 /// ```
-/// use gush_lab::contend::Ignored;
+/// use gush_lab::bench::Ignored;
 /// assert_eq!("all-non-zero".parse::<Ignored>()?, Ignored::All);
 /// assert_eq!("1,2".parse::<Ignored>()?, Ignored::Statuses(vec![1, 2]));
 /// assert!("some".parse::<Ignored>().is_err());
@@ -182,7 +182,7 @@ impl Ignored {
     }
 
     /// For the identity of a case.
-    fn told(&self) -> Value {
+    fn to_json(&self) -> Value {
         match self {
             Self::None => false.into(),
             Self::All => true.into(),

@@ -9,7 +9,7 @@ use crate::Error;
 
 /// State that all contenders of a comparison share.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(super) struct Shared {
     /// The suite's name in the stored run.
     pub(super) suite: String,
     pub(super) rules: Comparison,
@@ -24,10 +24,10 @@ pub(super) struct Ring {
     /// The label and standard output of each contender, where these outputs are only told.
     pub(super) printed: RefCell<Vec<(String, Content)>>,
     /// The contender that changed the input.
-    pub(super) spoiler: OnceCell<String>,
+    pub(super) changed_by: OnceCell<String>,
 }
 
-impl Ring {
+impl Shared {
     /// Does a command beside those of the contenders name the input, which it may make anew then?
     pub(super) fn names_input(&self) -> bool {
         let Comparison { setup, prepare, conclude, cleanup, entries, .. } = &self.rules;

@@ -12,7 +12,7 @@ use super::super::label::plain;
 use crate::Error;
 
 /// A file without a name, in memory, for the messages of a process.
-pub(super) fn scrap() -> Result<File, Error> {
+pub(super) fn stderr_file() -> Result<File, Error> {
     // In memory: no directory need be writable, and nothing is left behind.
     let made: Result<OwnedFd, _> = rustix::fs::memfd_create("stderr", MemfdFlags::CLOEXEC);
     made.map(File::from)

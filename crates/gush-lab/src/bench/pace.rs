@@ -39,7 +39,7 @@ impl Pace {
     /// As many rounds as the samples of `contenders` need: 10 to 500, and 3 s for each contender.
     ///
     /// ```
-    /// assert_eq!(gush_lab::contend::Pace::usual(2).time.as_secs(), 6);
+    /// assert_eq!(gush_lab::bench::Pace::usual(2).time.as_secs(), 6);
     /// ```
     #[must_use]
     pub fn usual(contenders: usize) -> Self {

@@ -1,6 +1,6 @@
 //! Standings as a table for people.
 
-use super::standing::{Figure, Standing};
+use super::summary::{Figure, Summary};
 use crate::columns;
 use crate::stats::{Estimate, FEWEST_SAMPLES, Interval};
 
@@ -39,7 +39,7 @@ impl Unit {
 /// Seconds in `unit`, or in the one that leaves three or four digits.
 ///
 /// ```
-/// use gush_lab::contend::show::{Unit, time};
+/// use gush_lab::bench::show::{Unit, time};
 /// assert_eq!(time(0.0123456, None), "12.35 ms");
 /// assert_eq!(time(12.5, None), "12.50 s");
 /// assert_eq!(time(0.0000042, None), "4.2 µs");
@@ -62,7 +62,7 @@ pub fn time(seconds: f64, unit: Option<Unit>) -> String {
 /// Bytes with a binary unit.
 ///
 /// ```
-/// use gush_lab::contend::show::bytes;
+/// use gush_lab::bench::show::bytes;
 /// assert_eq!([bytes(512), bytes(2048), bytes(3 << 19)], ["512 B", "2.0 KiB", "1.5 MiB"]);
 /// ```
 #[must_use]
@@ -76,7 +76,7 @@ pub fn bytes(number: u64) -> String {
 }
 
 /// The interval of the times in the unit of the median; of few samples the least and the most in brackets.
-fn interval(one: &Standing, unit: Option<Unit>) -> String {
+fn interval(one: &Summary, unit: Option<Unit>) -> String {
     let Estimate { value, interval } = one.seconds.median;
     let (factor, name) = unit.unwrap_or(Unit::of(value)).parts();
     let decimals = if value * factor < 1.0 { 4 } else { 2 };
@@ -100,10 +100,10 @@ fn times_first(times: Option<Estimate>) -> String {
 }
 
 /// A column: a heading, and the text for a contender.
-type Column = (&'static str, fn(&Standing, Option<Unit>) -> String);
+type Column = (&'static str, fn(&Summary, Option<Unit>) -> String);
 type PrintedColumn = (&'static str, fn(&Figure) -> String);
 /// The text of a column for a contender.
-type Cells<'s> = Box<dyn Fn(&Standing) -> String + 's>;
+type Cells<'s> = Box<dyn Fn(&Summary) -> String + 's>;
 
 const TIMES: &[Column] =
     &[("median", |one, unit| time(one.seconds.median.value, unit)), ("95 % interval", interval)];
@@ -124,7 +124,7 @@ const USE: &[Column] = &[
 ];
 
 /// The peak of memory, or a bound of the peak.
-fn memory(one: &Standing) -> String {
+fn memory(one: &Summary) -> String {
     let bound = || one.peak_at_most_bytes.map(|most| format!("≤ {}", bytes(most)));
     one.peak_bytes.map(bytes).or_else(bound).unwrap_or_default()
 }
@@ -148,8 +148,8 @@ const PRINTED: &[PrintedColumn] = &[
 ];
 
 /// The headings of the columns that say something of any contender, and each contender's cells; times in `unit`, if there is one.
-pub(super) fn cells(standings: &[Standing], unit: Option<Unit>) -> (Vec<String>, Vec<Vec<String>>) {
-    let figures = standings.iter().map(|one| &one.figures[..]).max_by_key(|figures| figures.len());
+pub(super) fn cells(summaries: &[Summary], unit: Option<Unit>) -> (Vec<String>, Vec<Vec<String>>) {
+    let figures = summaries.iter().map(|one| &one.figures[..]).max_by_key(|figures| figures.len());
     let figures = figures.unwrap_or_default();
     let mut columns: Vec<(&str, Cells<'_>)> = Vec::new();
     for (place, figure) in figures.iter().enumerate() {
@@ -157,7 +157,7 @@ pub(super) fn cells(standings: &[Standing], unit: Option<Unit>) -> (Vec<String>,
         // Only the figure that is compared has room for its interval.
         for (at, (head, say)) in PRINTED.iter().enumerate().filter(|(at, _)| place == 0 || *at != 1)
         {
-            let own = move |one: &Standing| {
+            let own = move |one: &Summary| {
                 one.figures
                     .iter()
                     .find(|own| own.printed.name == name)
@@ -171,15 +171,15 @@ pub(super) fn cells(standings: &[Standing], unit: Option<Unit>) -> (Vec<String>,
     for &(head, say) in TIMES.iter().chain(ratio).chain(USE) {
         columns.push((head, Box::new(move |one| say(one, unit))));
     }
-    columns.retain(|(_, say)| standings.iter().any(|one| !say(one).is_empty()));
-    let row = |one: &Standing| columns.iter().map(|(_, say)| say(one)).collect();
+    columns.retain(|(_, say)| summaries.iter().any(|one| !say(one).is_empty()));
+    let row = |one: &Summary| columns.iter().map(|(_, say)| say(one)).collect();
     let heads = columns.iter().map(|(head, _)| (*head).to_owned());
-    (heads.collect(), standings.iter().map(row).collect())
+    (heads.collect(), summaries.iter().map(row).collect())
 }
 
 /// What the brackets of a table mean; nothing where there are none.
-pub(super) fn brackets(standings: &[Standing]) -> String {
-    if standings.iter().all(|one| one.seconds.median.interval.is_some()) {
+pub(super) fn brackets(summaries: &[Summary]) -> String {
+    if summaries.iter().all(|one| one.seconds.median.interval.is_some()) {
         return String::new();
     }
     format!(
@@ -189,37 +189,37 @@ pub(super) fn brackets(standings: &[Standing]) -> String {
 
 /// A line for each contender, without the columns that say nothing of any; times in `unit`, if there is one.
 #[must_use]
-pub fn table(standings: &[Standing], unit: Option<Unit>) -> String {
-    let (heads, rows) = cells(standings, unit);
+pub fn table(summaries: &[Summary], unit: Option<Unit>) -> String {
+    let (heads, rows) = cells(summaries, unit);
     let figures = heads.into_iter().map(columns::numbers);
     let columns: Vec<_> = [columns::words("contender")]
         .into_iter()
         .chain(figures)
         .chain([columns::words("")])
         .collect();
-    let row = |(one, cells): (&Standing, Vec<String>)| {
+    let row = |(one, cells): (&Summary, Vec<String>)| {
         let out = if one.failure.is_some() { "OUT" } else { "" };
         [one.label.clone()].into_iter().chain(cells).chain([out.to_owned()]).collect()
     };
-    let rows: Vec<Vec<String>> = standings.iter().zip(rows).map(row).collect();
-    columns::text(&columns, &rows) + &brackets(standings)
+    let rows: Vec<Vec<String>> = summaries.iter().zip(rows).map(row).collect();
+    columns::text(&columns, &rows) + &brackets(summaries)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::standing::tests::{judged, samples};
+    use super::super::summary::tests::{judged, samples};
     use super::*;
 
     #[test]
     fn a_row_has_what_is_known_and_no_empty_column() {
         let all = [samples("cp", &[0.2; 6]), samples("gush cp", &[0.1; 6])].concat();
-        let standings = judged(&all);
-        let text = table(&standings, None);
+        let summaries = judged(&all);
+        let text = table(&summaries, None);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("contender ") && !lines[0].contains("GiB/s"), "{text}");
         assert!(lines[1].contains("200.00 ms") && lines[1].contains("  1  "), "{text}");
         assert!(lines[2].starts_with("gush cp") && lines[2].contains("2.000 … 2.000"), "{text}");
-        let text = table(&standings, Some(Unit::Second));
+        let text = table(&summaries, Some(Unit::Second));
         assert!(text.contains("  0.2000 s  0.2000 … 0.2000 s  "), "{text}");
         let few = [samples("cp", &[0.2, 0.3]), samples("gush cp", &[0.1, 0.1])].concat();
         let text = table(&judged(&few), None);

@@ -1,8 +1,8 @@
 //! One command: its values, the commands around it, and one run of it under the clock.
 
+mod case;
 mod output;
-mod said;
-mod turn;
+mod stderr;
 
 use std::cell::{Cell, OnceCell};
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::parameter::Values;
-use super::ring::Ring;
+use super::shared::Shared;
 use super::template::{filled, names};
 use super::{Comparison, Content, Entry, Output, printed, start};
 use crate::count::Calls;
@@ -24,19 +24,19 @@ use crate::model::Measured;
 use crate::runner::{Usage, children, start_bytes};
 use crate::{Error, count, once};
 
-use said::{copy_of, scrap, succeeded};
-pub(super) use turn::Turn;
+pub(super) use case::ContenderCase;
+use stderr::{copy_of, stderr_file, succeeded};
 
 /// The commands around a contender's own.
 #[derive(Clone, Debug)]
-pub(super) struct Sides {
+pub(super) struct Hooks {
     pub(super) setup: Option<String>,
     pub(super) prepare: Option<String>,
     pub(super) conclude: Option<String>,
     pub(super) cleanup: Option<String>,
 }
 
-impl Sides {
+impl Hooks {
     fn all(&mut self) -> [&mut Option<String>; 4] {
         [&mut self.setup, &mut self.prepare, &mut self.conclude, &mut self.cleanup]
     }
@@ -56,7 +56,7 @@ const ITERATION: &str = "HYPERFINE_ITERATION";
 pub(super) struct Contender {
     label: String,
     command: String,
-    sides: Sides,
+    hooks: Hooks,
     /// Where standard output is told to go.
     output: Output,
     values: Values,
@@ -64,7 +64,7 @@ pub(super) struct Contender {
     is_optional: bool,
     /// The directory that `{dir}` stands for: the contender's own, because all setups run before all rounds.
     dir: PathBuf,
-    ring: Rc<Ring>,
+    shared: Rc<Shared>,
     is_set_up: Cell<bool>,
     /// Standard output goes into a file now, whatever the rules say.
     is_looked_at: Cell<bool>,
@@ -77,30 +77,30 @@ impl Contender {
     pub(super) fn new(
         entry: &Entry,
         label: String,
-        sides: &Sides,
+        hooks: &Hooks,
         values: Values,
         dir: PathBuf,
-        ring: Rc<Ring>,
+        shared: Rc<Shared>,
     ) -> Self {
         let fill = |text: &str| {
             filled(text, |name| {
                 values.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone())
             })
         };
-        let mut sides = sides.clone();
-        for text in sides.all().into_iter().flatten() {
+        let mut hooks = hooks.clone();
+        for text in hooks.all().into_iter().flatten() {
             *text = fill(text);
         }
         Self {
             label,
             command: fill(&entry.command),
-            sides,
-            output: ring.rules.output_of(entry).clone(),
+            hooks,
+            output: shared.rules.output_of(entry).clone(),
             needs: entry.needs.iter().map(|program| fill(program)).collect(),
             is_optional: entry.is_optional,
             values,
             dir,
-            ring,
+            shared,
             is_set_up: Cell::new(false),
             is_looked_at: Cell::new(false),
             runs: Cell::new(0),
@@ -123,13 +123,13 @@ impl Contender {
         needed
             .find(|program| start::found(Path::new(program)).is_none())
             // A setup may build the program: it is looked for again afterwards.
-            .or_else(|| self.missing_own().filter(|_| self.sides.setup.is_none()))
+            .or_else(|| self.missing_own().filter(|_| self.hooks.setup.is_none()))
     }
 
     /// The program to be started, if execvp(3) would not find the file. For a shell's command the answer is unknown.
     fn missing_own(&self) -> Option<String> {
         // A shell has commands of its own, and says itself what it does not find.
-        if self.ring.shell.is_some() {
+        if self.shared.shell.is_some() {
             return None;
         }
         let words = start::words(&self.command, |name| self.value_of(name)).ok()?;
@@ -138,11 +138,11 @@ impl Contender {
     }
 
     fn rules(&self) -> &Comparison {
-        &self.ring.rules
+        &self.shared.rules
     }
 
     fn value_of(&self, name: &str) -> Option<OsString> {
-        let workplace = &self.ring.workplace;
+        let workplace = &self.shared.workplace;
         match name {
             "in" => workplace.input().map(Into::into),
             "out" => Some(workplace.output().into()),
@@ -166,7 +166,7 @@ impl Contender {
     fn side_process(&self, text: &str) -> Result<(Command, File), Error> {
         let shell = self.rules().shell.words_for([text]);
         let mut command = start::process(text, shell.as_deref(), |name| self.value_of(name))?;
-        let said = scrap()?;
+        let said = stderr_file()?;
         // Standard error goes to a file and not to a pipe, which a talkative command would fill.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(copy_of(&said)?);
         Ok((command, said))
@@ -176,7 +176,7 @@ impl Contender {
     /// outlives.
     pub(super) fn clean_up(&self, tell_interrupted: impl FnOnce(&str)) -> Result<(), Error> {
         // Only where its setup has run: there is nothing to clean up otherwise.
-        let Some(text) = self.sides.cleanup.as_ref().filter(|_| self.is_set_up.take()) else {
+        let Some(text) = self.hooks.cleanup.as_ref().filter(|_| self.is_set_up.take()) else {
             return Ok(());
         };
         let (mut command, said) = self.side_process(text)?;
@@ -192,13 +192,13 @@ impl Contender {
     /// Also where the command changed the input: whoever comes after it would be given another one.
     fn once(&self, iteration: Option<&str>) -> Result<(Duration, Usage, ExitStatus), Error> {
         // Everything after a changed input is measured on other bytes.
-        if let Some(label) = self.ring.spoiler.get() {
+        if let Some(label) = self.shared.changed_by.get() {
             return Err(Error::refused(format!("not measured: {label} changed the input")));
         }
         // Cheap, and made around each run: a changed input makes every later figure worthless.
-        let before = self.ring.workplace.look();
+        let before = self.shared.workplace.look();
         let done = self.run(iteration);
-        if self.ring.workplace.look() != before {
+        if self.shared.workplace.look() != before {
             return Err(self.spoils());
         }
         done
@@ -207,11 +207,11 @@ impl Contender {
     /// This contender changed the input: nobody runs after it.
     fn spoils(&self) -> Error {
         // Empty before: nobody runs after the input was changed.
-        let _ = self.ring.spoiler.set(self.label.clone());
-        let taken_back = match self.ring.workplace.take_back() {
+        let _ = self.shared.changed_by.set(self.label.clone());
+        let taken_back = match self.shared.workplace.take_back() {
             Ok(true) => ", and was moved back".to_owned(),
             Ok(false) => String::new(),
-            Err(error) => format!("; {}", error.told()),
+            Err(error) => format!("; {}", error.to_string()),
         };
         Error::refused(format!(
             "it changed the input{taken_back}, so nothing after it was measured: let it work on a copy (--prepare 'cp -r {{in}} {{dir}}/x')"
@@ -219,7 +219,7 @@ impl Contender {
     }
 
     fn run(&self, iteration: Option<&str>) -> Result<(Duration, Usage, ExitStatus), Error> {
-        let shell = self.ring.shell.as_deref();
+        let shell = self.shared.shell.as_deref();
         let mut command = start::process(&self.command, shell, |name| self.value_of(name))?;
         command.envs(iteration.map(|iteration| (ITERATION, iteration)));
         let said = self.wire(&mut command)?;
@@ -256,10 +256,10 @@ impl Contender {
             failed = failed.or(Some(status).filter(|status| !status.success()));
             answer = self.answer()?;
             if !figures.is_empty() {
-                let printed = printed::read(&self.ring.workplace.printed(), figures)?;
+                let printed = printed::read(&self.shared.workplace.printed(), figures)?;
                 sums.iter_mut().zip(printed).for_each(|(sum, value)| *sum += value);
             }
-            self.side("conclude", self.sides.conclude.as_ref())?;
+            self.side("conclude", self.hooks.conclude.as_ref())?;
         }
         let runs = f64::from(self.rules().repeat());
         let measured = self.measured(wall, used, failed, answer.as_ref());
@@ -270,9 +270,9 @@ impl Contender {
     /// Takes away the output of the run before, unless `keeps_output` is set, and runs `prepare`.
     fn freshen(&self) -> Result<(), Error> {
         if !self.rules().keeps_output {
-            self.ring.workplace.clear()?;
+            self.shared.workplace.clear()?;
         }
-        self.side("prepare", self.sides.prepare.as_ref())
+        self.side("prepare", self.hooks.prepare.as_ref())
     }
 
     fn measured(
@@ -283,7 +283,8 @@ impl Contender {
         answer: Option<&Content>,
     ) -> Measured {
         let runs = self.rules().repeat();
-        let bytes = self.rules().bytes().or_else(|| self.ring.workplace.input_bytes()).unwrap_or(0);
+        let bytes =
+            self.rules().bytes().or_else(|| self.shared.workplace.input_bytes()).unwrap_or(0);
         let wall_s = wall.as_secs_f64() / f64::from(runs);
         let (gib_per_s, wall_s) = (once::gib_per_s(bytes, wall_s), Some(wall_s));
         let measured = Measured { gib_per_s, wall_s, bytes, ..Measured::default() };
@@ -314,7 +315,7 @@ impl Contender {
     /// Counts the system calls in a run of its own, which no clock sees.
     fn count_calls(&self) -> Result<(), Error> {
         let Some(gush) = self.rules().gush.as_deref() else { return Ok(()) };
-        let shell = self.ring.shell.as_deref();
+        let shell = self.shared.shell.as_deref();
         let untraced = start::process(&self.command, shell, |name| self.value_of(name))?;
         let mut command = count::gated(gush, &untraced);
         let said = self.wire(&mut command)?;
@@ -323,12 +324,12 @@ impl Contender {
             command.stdout(Stdio::null());
         }
         self.freshen()?;
-        let before = self.ring.workplace.look();
+        let before = self.shared.workplace.look();
         let (status, calls) = count::of_tree(command)?;
-        if self.ring.workplace.look() != before {
+        if self.shared.workplace.look() != before {
             return Err(self.spoils());
         }
-        self.side("conclude", self.sides.conclude.as_ref())?;
+        self.side("conclude", self.hooks.conclude.as_ref())?;
         if !self.rules().ignored.has(status) {
             succeeded(status, &said)
                 .map_err(|why| Error::refused(format!("while its calls were counted, it {why}")))?;
@@ -343,7 +344,7 @@ impl Contender {
 /// A label that is the program's name is not said again.
 ///
 /// ```
-/// use gush_lab::contend::absence;
+/// use gush_lab::bench::absence;
 /// assert_eq!(absence("nosuch", "tool"), "nosuch is not installed");
 /// assert_eq!(absence("target/nosuch", "tool"), "target/nosuch does not exist");
 /// assert_eq!(absence("nosuch", "nosuch"), "is not installed");
