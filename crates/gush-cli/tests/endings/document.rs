@@ -33,7 +33,7 @@ fn names(found: &[&'static str]) -> String {
 
 fn made() -> String {
     let mut text =
-        String::from("| kind | its peer is told of an end by | of a failure by |\n|---|---|---|\n");
+        String::from("| kind | its peer learns of an end by | of a failure by |\n|---|---|---|\n");
     for kind in &KINDS {
         let (end, failure) = (seen(kind.of_end), seen(kind.of_failure));
         let _ = writeln!(text, "| `{}` | {end} | {failure} |", kind.name);
