@@ -8,11 +8,12 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use gush::Doing;
-use gush_tree::quote;
+use gush_text::quote;
 use rustix::io::Errno;
 
-use crate::talk::{Talker, in_brackets, os_text, remedy};
+use crate::talk::{Talker, remedy};
 use crate::{args, cat, completions, cp, manual, pv, tee, yes};
+use gush_text::{in_brackets, os_text};
 
 #[derive(Parser)]
 #[command(

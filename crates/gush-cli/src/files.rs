@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use gush_tree::quote;
+use gush_text::quote;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 /// Opens `path` as `how` says.

@@ -23,10 +23,8 @@ mod manual;
 mod method;
 mod profile;
 mod pv;
-mod size;
 mod talk;
 mod tee;
-mod time;
 mod yes;
 
 use std::env;

@@ -8,7 +8,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use gush::Doing;
-use gush_tree::{mkdir_remedy, quote};
+use gush_text::{errno_text, in_brackets, os_text, quote};
+use gush_tree::mkdir_remedy;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -280,38 +281,9 @@ pub fn remedy_to_store(path: &Path, error: &io::Error) -> Option<Cow<'static, st
     remedy(path, doing, error).map(Cow::Borrowed)
 }
 
-/// As ` (remedy)`, or nothing.
-pub fn in_brackets(remedy: Option<&str>) -> String {
-    remedy.map(|remedy| format!(" ({remedy})")).unwrap_or_default()
-}
-
-/// The OS error's text alone, without the number that Rust adds.
-pub fn os_text(error: &io::Error) -> String {
-    let text = error.to_string();
-    match error.raw_os_error() {
-        Some(number) => match text.strip_suffix(&format!(" (os error {number})")) {
-            // GNU tools say the words alone.
-            Some(words) => words.to_owned(),
-            None => text,
-        },
-        None => text,
-    }
-}
-
-/// The text of the OS error `errno`.
-pub fn errno_text(errno: Errno) -> String {
-    os_text(&errno.into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn os_errors_are_told_without_a_number() {
-        assert_eq!(errno_text(Errno::NOENT), "No such file or directory");
-        assert_eq!(os_text(&io::Error::other("odd")), "odd");
-    }
 
     #[test]
     fn control_characters_of_names_are_not_shown() {

@@ -6,9 +6,10 @@ use std::process::ExitCode;
 
 use clap::{ArgAction, CommandFactory, Parser};
 use gush::{Errno, Repeat};
+use gush_text::{errno_text, in_brackets, os_text};
 
 use crate::args;
-use crate::talk::{Talker, die_if_nobody_reads, errno_text, in_brackets, os_text};
+use crate::talk::{Talker, die_if_nobody_reads};
 
 /// Repeatedly output a line with all specified STRING(s), or 'y'
 #[derive(Debug, Parser)]

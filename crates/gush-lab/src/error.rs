@@ -3,6 +3,7 @@
 use std::io;
 
 use gush::Errno;
+use gush_text::{in_brackets, os_text};
 
 /// The failure as one sentence: what failed, the operating system's answer, and the remedy if there
 /// is one.
@@ -13,7 +14,7 @@ pub enum Error {
     #[error("{0}")]
     Refused(String),
     /// A system call failed while bytes moved.
-    #[error("{what}: {}{}", os_words(source), in_brackets(*remedy))]
+    #[error("{what}: {}{}", os_text(source), in_brackets(*remedy))]
     Failed {
         /// The call and its object.
         what: String,
@@ -25,16 +26,6 @@ pub enum Error {
     /// Bytes arrived that were never sent.
     #[error(transparent)]
     Corrupt(#[from] crate::pipe::Corruption),
-}
-
-/// The operating system's words alone: without the number that Rust adds, and the path that some crates do.
-pub(crate) fn os_words(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_owned()
-}
-
-fn in_brackets(remedy: Option<&str>) -> String {
-    remedy.map(|remedy| format!(" ({remedy})")).unwrap_or_default()
 }
 
 /// The nearest of the `known` names to `name`, or all of them, as the end of a sentence.

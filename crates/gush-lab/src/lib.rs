@@ -52,5 +52,4 @@ pub mod warnings;
 mod write_atomic;
 
 pub use error::Error;
-pub(crate) use error::os_words;
 pub use write_atomic::write_atomic;

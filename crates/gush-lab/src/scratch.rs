@@ -5,12 +5,13 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use gush_text::os_text;
 use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
+use crate::Error;
 use crate::mount::Mount;
 use crate::runner::interrupt;
-use crate::{Error, os_words};
 
 /// The beginning of the directories' names.
 const PREFIX: &str = ".gush-lab-";
@@ -118,7 +119,7 @@ pub(crate) fn cannot_make(dir: &Path, error: &io::Error) -> Error {
     Error::refused(format!(
         "cannot make files in '{}': {} (--dir names another place)",
         dir.display(),
-        os_words(error)
+        os_text(error)
     ))
 }
 

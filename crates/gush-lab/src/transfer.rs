@@ -7,13 +7,13 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use gush_text::os_text;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::error::Category;
 
 use crate::csv;
 use crate::model::Run;
-use crate::os_words;
 
 /// The format's name in the documents.
 const FORMAT: &str = "gush-lab-runs";
@@ -32,7 +32,7 @@ pub const CSV_HEADER: &str = "run,started,machine,host,processor,kernel,gush,sui
 #[non_exhaustive]
 pub enum TransferError {
     /// The file cannot be read.
-    #[error("cannot read: {}", os_words(.0))]
+    #[error("cannot read: {}", os_text(.0))]
     Unreadable(#[source] io::Error),
     /// The file is no export.
     #[error("is no export of gush lab, as gush lab export --json writes it: {0}")]

@@ -6,11 +6,12 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use gush_net::{Direction, Error};
+use gush_text::os_text;
 use rustix::fs::FileType;
 use tracing::info;
 
 use crate::address::Address;
-use crate::open::{self, End, How, Listener, OpenError, Opened, Origin, Peer, os_words};
+use crate::open::{self, End, How, Listener, OpenError, Opened, Origin, Peer};
 use crate::record::Failure;
 
 /// Opens an address that does not listen.
@@ -96,7 +97,7 @@ pub(crate) fn relay_failure(
     match (error.call(), error.io_error()) {
         (Some(call), Some(io)) => {
             let (forward, back) = (error.passed(Direction::Forward), error.passed(Direction::Back));
-            message += &format!("{call}: {}; {} bytes ", os_words(io), forward.bytes);
+            message += &format!("{call}: {}; {} bytes ", os_text(io), forward.bytes);
             if one_way {
                 message += "had gone";
             } else {

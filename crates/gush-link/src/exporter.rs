@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use gush::{Doing, Errno};
 use gush_net::within;
+use gush_text::os_text;
 use rustix::net::SocketType;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -16,7 +17,7 @@ use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
 use crate::ledger::Ledger;
-use crate::open::{Throttle, holder, os_words};
+use crate::open::{Throttle, holder};
 use crate::record::Failure;
 
 /// The most bytes of a request. A scraper's request has a few hundred bytes.
@@ -46,7 +47,7 @@ pub(crate) async fn listen(place: &str) -> Result<TcpListener, Failure> {
                 .map(|remedy| format!(" ({remedy})"))
                 .unwrap_or_default(),
         };
-        let what = format!("metrics at {place}: listen: {}{hint}", os_words(&error));
+        let what = format!("metrics at {place}: listen: {}{hint}", os_text(&error));
         Failure::new(what, error.raw_os_error())
     };
     let listener = TcpListener::bind(place).await.map_err(failed)?;

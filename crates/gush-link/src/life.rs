@@ -16,7 +16,7 @@ use gush_net::{
     ByteCounts, Conduit, Direction, Ended, Error, LingerError, LingerTimeouts, Passed, Totals,
     Used, within,
 };
-use gush_process::with_unit;
+use gush_text::with_unit;
 use rustix::event::PollFlags;
 use rustix::fs::{Dev, FileType};
 use rustix::io::ioctl_fionread;
@@ -26,13 +26,14 @@ use tokio::io::unix::AsyncFd;
 use tracing::{debug, info, warn};
 
 use crate::ends::{self, Name};
-use crate::open::{End, How, Keeper, OpenError, os_words};
+use crate::open::{End, How, Keeper, OpenError};
 use crate::programs::{self, Finish};
 use crate::proxy::{self, HEADER_LIMIT, Header};
 use crate::record::{Ending, Failure};
 use crate::session::{Names, Shared, Turn};
 use crate::stop;
 use crate::watch::watch;
+use gush_text::os_text;
 
 /// How long what was delivered before a failure may take to arrive before its socket is reset.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -230,7 +231,7 @@ impl<'a> Life<'a> {
             Left::Interrupted => Course::of(Ending::Interrupted),
             Left::HungUp(error) => {
                 let Names { client, other } = &self.names;
-                let why = os_words(&error);
+                let why = os_text(&error);
                 let why = format!("{client}: hung up before {other} was open: {why}");
                 Course::failed(Ending::OpenFailed, Failure::new(why, error.raw_os_error()))
             }
@@ -352,7 +353,7 @@ impl<'a> Life<'a> {
         let sent = self.phase(Phase::Introduce, socket, other.introduce(header, version)).await;
         let sent = sent.map_err(|left| self.left(left))?;
         sent.map_err(|error| {
-            let (other, why) = (&self.names.other, os_words(&error));
+            let (other, why) = (&self.names.other, os_text(&error));
             let what = format!("{other}: the PROXY header cannot be sent: {why}");
             Course::failed(Ending::ProxyHeader, Failure::new(what, error.raw_os_error()))
         })
@@ -565,7 +566,7 @@ impl<'a> Life<'a> {
     fn unsent_failure(&self, unsent: &LingerError, name: &Name<'_>) -> Failure {
         match unsent {
             LingerError::Failed(error) => {
-                let why = os_words(error);
+                let why = os_text(error);
                 let why =
                     format!("{name}: after the last byte: {why} (it may not have read all bytes)");
                 Failure::new(why, error.raw_os_error())

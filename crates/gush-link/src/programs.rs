@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gush_net::Conduit;
 use gush_net::{Direction, Error, Relay, RelayOptions, Totals, within};
-use gush_process::with_unit;
+use gush_text::with_unit;
 use rustix::event::PollFlags;
 use tokio::sync::watch;
 

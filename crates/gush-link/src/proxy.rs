@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gush_process::with_unit;
+use gush_text::with_unit;
 use ppp::{v1, v2};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};

@@ -6,9 +6,9 @@ use std::io;
 use std::time::Duration;
 
 use gush_net::{Ended, Passed};
+use gush_text::os_text;
 
 use crate::address::Address;
-use crate::open::os_words;
 
 /// Why a connection ended.
 ///
@@ -143,7 +143,7 @@ impl Failure {
         let mut next = Some(error);
         while let Some(error) = next {
             let io = error.downcast_ref::<io::Error>();
-            let sentence = io.map_or_else(|| error.to_string(), os_words);
+            let sentence = io.map_or_else(|| error.to_string(), os_text);
             // Some errors already end with the text of their source.
             if !message.ends_with(&sentence) {
                 message += if message.is_empty() { "" } else { ": " };

@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 
-use gush_process::with_unit;
+use gush_text::with_unit;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, mpsc, watch};
 use tracing::error;
 

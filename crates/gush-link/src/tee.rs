@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use gush_process::with_unit;
+use gush_text::with_unit;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use tracing::error;
 
-use crate::open::os_words;
+use gush_text::os_text;
 
 /// A FIFO or terminal that takes nothing for so long ends the copy.
 const MOST_STALL: Duration = Duration::from_secs(10);
@@ -143,7 +143,7 @@ impl Tee {
     pub(crate) fn failure(&self) -> Option<String> {
         let state = self.0.state();
         let failed = state.failed.as_ref();
-        failed.map(|error| format!("{}: write: {}", self.0.path.display(), os_words(error)))
+        failed.map(|error| format!("{}: write: {}", self.0.path.display(), os_text(error)))
     }
 }
 
@@ -153,7 +153,7 @@ impl Copying {
     }
 
     fn fail(&self, state: &mut State, error: io::Error) {
-        error!(path = %self.path.display(), error = %os_words(&error), "the copy ends here, the link goes on");
+        error!(path = %self.path.display(), error = %os_text(&error), "the copy ends here, the link goes on");
         self.give_up(state, error);
     }
 

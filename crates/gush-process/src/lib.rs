@@ -21,7 +21,6 @@ mod clock;
 mod closed;
 mod inherit;
 mod interrupt;
-mod length;
 mod limits;
 mod name;
 mod ordinary;
@@ -36,7 +35,6 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-pub use length::{seconds, with_unit};
 pub use name::start_of_name;
 use rustix::io;
 pub use rustix::io::Errno;

@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use gush_text::quote;
 use rustix::fs::{FileType, Stat};
 use rustix::io;
 
@@ -14,7 +15,6 @@ use crate::first_copies::{FirstCopies, Record, RecordAt};
 use crate::job::Target;
 use crate::options::{Dereference, Make, Options};
 use crate::place::{FileId, Place, kind};
-use crate::quote;
 use crate::tree::dir::{Pair, Reached, Step, descend};
 
 /// The sources and targets so far. Several threads may ask and tell.

@@ -5,12 +5,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use gush_text::quote;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::place::Place;
-use crate::quote;
 
 /// How the operands are understood.
 #[derive(Clone, Debug, Default)]

@@ -6,7 +6,7 @@ use std::{fmt, io};
 
 use rustix::io::Errno;
 
-use crate::quote;
+use gush_text::{os_text, quote};
 
 /// Why one file was not copied, or not wholly.
 ///
@@ -243,15 +243,6 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.os.as_ref().map(|os| os as _)
-    }
-}
-
-/// The OS error's text alone, as C programs print the error.
-pub(crate) fn os_text(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.rfind(" (os error ") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
     }
 }
 

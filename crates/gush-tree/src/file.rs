@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use gush::{Refusals, SharedRate};
+use gush_text::quote;
 use rustix::fs::{self, FileType, Stat};
 use rustix::io::retry_on_intr;
 
@@ -15,7 +16,6 @@ use crate::metadata::{Handle, Transfer};
 use crate::options::{Dereference, Make, Options, Specials};
 use crate::overwriting::{Fate, Room};
 use crate::place::{FileId, Place, kind, same_file};
-use crate::quote;
 use crate::tree::Dir;
 use crate::tree::journal::{self, Fingerprint, Journal, Promises};
 use crate::tree::partition::{Others, Partition};

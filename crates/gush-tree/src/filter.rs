@@ -10,13 +10,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gix_ignore::glob::{Pattern, pattern::Case, wildmatch};
+use gush_text::quote;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::open;
 use crate::place::Place;
-use crate::quote;
 
 /// Rules about the names in a tree, the first that fits decides. Without a rule that fits, an entry is copied.
 ///

@@ -62,7 +62,6 @@ mod options;
 mod overwriting;
 mod parents;
 mod place;
-pub mod quote;
 mod regular;
 mod rehearsal;
 mod remedy;

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
+use gush_text::quote;
 use rustix::fs::{self, AtFlags, CWD};
 use rustix::io::{self, Errno, retry_on_intr};
 
@@ -12,7 +13,6 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::job::Job;
 use crate::place::{FileId, Place, proc_path, same_file};
-use crate::quote;
 use crate::remedy;
 
 /// Makes `target` another name of the earlier copy. `false` if the copy is not found by its name:

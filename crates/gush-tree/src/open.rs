@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
+use gush_text::quote;
 use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 
@@ -11,7 +12,7 @@ use crate::events::Events;
 use crate::job::Job;
 use crate::options::{Dereference, Options};
 use crate::place::{Place, kind, same_file};
-use crate::{quote, remedy};
+use crate::remedy;
 
 /// Opens the source for reading. The stat is of the opened file.
 pub(crate) fn source(job: &Job<'_>) -> Result<(OwnedFd, Stat), Error> {

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use gush_text::quote;
 use rustix::fs::{self, Access, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process;
@@ -16,7 +17,7 @@ use crate::job::Job;
 use crate::options::{Dereference, Make, Options, Update};
 use crate::place::{FileId, Place, kind, mount_of};
 use crate::same::{self, Verdict};
-use crate::{links, open, quote, regular, rehearsal, remedy, special, uncached};
+use crate::{links, open, regular, rehearsal, remedy, special, uncached};
 
 /// What becomes of a source, as far as the target decides.
 pub(crate) enum Fate {

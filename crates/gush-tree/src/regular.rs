@@ -17,12 +17,13 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use gush::{Endpoint, Kind, Report};
+use gush_text::errno_text;
 use rustix::fs::{self, Access, AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::atomic::Staged;
 use crate::data;
-use crate::error::{Error, os_text};
+use crate::error::Error;
 use crate::events::Events;
 use crate::job::Job;
 use crate::metadata::{self, Handle, Ownership, Transfer};
@@ -143,7 +144,7 @@ impl File<'_> {
                 let outcome = match self.remove_new(fd.as_fd()) {
                     Ok(true) => "the new file was removed".to_owned(),
                     Ok(false) => format!("{LEFT}: its name is now another file's or a link's"),
-                    Err(errno) => format!("{LEFT}: {}", os_text(&errno.into())),
+                    Err(errno) => format!("{LEFT}: {}", errno_text(errno)),
                 };
                 error.adding(&outcome, "copy it again")
             }

@@ -4,13 +4,14 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use gush::Doing;
+use gush_text::quote;
 use rustix::fs::{self, AtFlags, Mode, Statx, StatxAttributes, StatxFlags};
 use rustix::io::{self, Errno, retry_on_intr};
 use rustix::process;
 
 use crate::error::Error;
 use crate::place::Place;
-use crate::{quote, rehearsal};
+use crate::rehearsal;
 
 /// The error of a target that cannot be removed or renamed.
 pub(crate) fn not_changed(

@@ -71,7 +71,7 @@ pub(crate) fn when_quiet(
     }
     let text = format!(
         "not copied: still changing after {LOOKS} waits of {}",
-        gush_process::with_unit(QUIET)
+        gush_text::with_unit(QUIET)
     );
     Err(Error::unstable(job.source.shown, text).hinting("copy it when nobody writes to it"))
 }

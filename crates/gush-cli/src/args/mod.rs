@@ -138,6 +138,19 @@ pub fn misuse(talker: &Talker, wrong: impl Display, as_name: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// Reads a number of threads; 0 leaves the number to the program.
+///
+/// # Errors
+/// A hint about the right form.
+pub fn threads(text: &str) -> Result<usize, &'static str> {
+    // More threads would only cost memory.
+    const MOST: usize = 1024;
+    match text.parse() {
+        Ok(number) if number <= MOST => Ok(number),
+        _ => Err("not a number of threads: write a whole number from 0 to 1024"),
+    }
+}
+
 /// The nearest of `names` to a mistyped `word`, if any is near.
 pub fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let plain = word.to_lowercase().replace('_', "-");
@@ -146,4 +159,17 @@ pub fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&
     let is_near =
         |distance, name: &str| distance <= 1.max(name.len() / 4) && distance + 1 < word.len();
     near.filter(|&(distance, name)| is_near(distance, name)).map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_a_whole_number() {
+        assert_eq!((threads("0"), threads("1024")), (Ok(0), Ok(1024)));
+        for text in ["", "-1", "x", "1.5", "1025", "99999999999999999999"] {
+            assert!(threads(text).unwrap_err().contains("whole number from 0 to 1024"), "{text}");
+        }
+    }
 }

@@ -4,11 +4,12 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use gush::Report;
+use gush_text::os_text;
 use serde_json::{Value, json};
 
 use super::options::Options;
 use super::show::{Shown, Trouble};
-use crate::talk::{Talker, os_text};
+use crate::talk::Talker;
 
 /// Writes the account of the operand `name` as `options` ask.
 pub fn tell(options: &Options, name: &OsStr, outcome: &Result<Shown, Trouble>, talker: &Talker) {

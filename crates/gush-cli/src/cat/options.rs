@@ -4,10 +4,10 @@ use std::ffi::OsString;
 
 use clap::{ArgAction, Parser, ValueHint};
 use gush::{Choice, MethodName};
+use gush_text::{buffer_bytes, pipe_bytes, rate_bytes_per_second};
 
 use super::text::{Number, Style};
 use crate::method;
-use crate::size::{buffer_bytes, pipe_bytes, rate_bytes_per_second};
 
 /// Concatenate files to standard output
 #[derive(Debug, Parser)]

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gush::{Choice, Errno, Mover, Pages, Profile, Rate, Refusals, Report, Side, Tuning};
+use gush_text::{errno_text, in_brackets, os_text};
 
 use super::options::Options;
 use super::source::Source;
 use super::stream::{self, End, Output};
 use super::text::Formatter;
 use crate::profile;
-use crate::talk::{errno_text, in_brackets, os_text};
 
 /// Bytes of text read at a time, unless the user gives a size.
 const TEXT_BUFFER_BYTES: usize = 128 << 10;

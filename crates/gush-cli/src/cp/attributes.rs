@@ -3,7 +3,8 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use gush_tree::{Dereference, Label, ModeRule, Preserve, Xattrs, quote};
+use gush_text::quote;
+use gush_tree::{Dereference, Label, ModeRule, Preserve, Xattrs};
 
 use super::choice::pick;
 use super::command::Words;
@@ -191,7 +192,7 @@ fn create_with(label: &OsStr, warnings: &mut Vec<String>) -> Result<(), String> 
     }
     std::fs::write("/proc/thread-self/attr/fscreate", label.as_bytes()).map_err(|error| {
         let shown = quote::always(Path::new(label));
-        let why = crate::talk::os_text(&error);
+        let why = gush_text::os_text(&error);
         format!("failed to set default file creation context to {shown}: {why}")
     })
 }

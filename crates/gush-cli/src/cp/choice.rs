@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use gush_tree::quote;
+use gush_text::quote;
 
 /// Finds `text` in `table`; an abbreviation is enough if only one entry begins so.
 ///

@@ -312,7 +312,7 @@ fn moving() -> Vec<Arg> {
         ),
         value("threads", "N", "Threads for one large file, and for the entries of a tree (0: the engine's choice, and one a processor). Of a copy that is killed, the more threads the \
              more may be missing, in pieces of 2 MiB. A --method of one thread, such as splice, excludes more")
-            .value_parser(crate::size::threads),
+            .value_parser(crate::args::threads),
         value("limit", "RATE", "Move at most RATE bytes a second, of all files together"),
         flag("no-cache", "Leave the page cache as it was: the copy goes to the disk at once and out of the cache, and so do pages of SOURCE that were not cached before"),
         value("buffer-size", "SIZE", "Size of one buffer or mapped window, 4M at most"),

@@ -11,7 +11,8 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use gush::Progress;
-use gush_tree::{Census, Counts, quote};
+use gush_text::quote;
+use gush_tree::{Census, Counts};
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 
 use super::settings::When;

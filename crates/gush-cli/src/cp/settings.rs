@@ -5,16 +5,17 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use gush::{Advice, Choice, Holes, MethodName, Rate, Space, Tuning};
+use gush_text::quote;
 use gush_tree::{
     Backup, BackupControl, Dereference, Filter, Make, Moving, Naming, Options, Preserve, Reflink,
-    Specials, Update, quote,
+    Specials, Update,
 };
 
 use super::attributes::Attributes;
 use super::choice::pick;
 use super::command::Words;
 use crate::args::nearest;
-use crate::{profile, size};
+use crate::profile;
 
 /// All settings of the command line.
 #[derive(Debug)]
@@ -294,7 +295,7 @@ fn filter(words: &Words) -> Result<Option<Filter>, String> {
     }
     for (place, path) in words.placed("filter-from") {
         let failed = |error: std::io::Error| {
-            let why = crate::talk::os_text(&error);
+            let why = gush_text::os_text(&error);
             format!("--filter-from {}: {why}", quote::if_needed(Path::new(path)))
         };
         let file = std::fs::File::open(path).map_err(failed)?;
@@ -442,7 +443,7 @@ fn moving(words: &Words) -> Result<Moving, String> {
         return Err(format!("--threads={} excludes --method={name}: it takes one", moving.threads));
     }
     if let Some(text) = words.text("limit") {
-        let rate = parse("--limit", text, size::rate_bytes_per_second)?;
+        let rate = parse("--limit", text, gush_text::rate_bytes_per_second)?;
         moving.limit = Rate::bytes_per_second(rate);
     }
     moving.no_cache = words.has("no-cache");
@@ -459,10 +460,10 @@ fn tuning(words: &Words) -> Result<Tuning, String> {
     let advice = choose(words, "advise", Advice::None, &ADVICE)?;
     let mut tuning = Tuning::default().gift(!words.has("no-gift")).advice(advice);
     if let Some(text) = words.text("buffer-size") {
-        tuning = tuning.buffer_bytes(parse("--buffer-size", text, size::buffer_bytes)?);
+        tuning = tuning.buffer_bytes(parse("--buffer-size", text, gush_text::buffer_bytes)?);
     }
     if let Some(text) = words.text("pipe-size") {
-        tuning = tuning.pipe_bytes(parse("--pipe-size", text, size::pipe_bytes)?);
+        tuning = tuning.pipe_bytes(parse("--pipe-size", text, gush_text::pipe_bytes)?);
     }
     Ok(tuning)
 }

@@ -12,7 +12,7 @@ use gush_lab::model::{Attachment, Run};
 use gush_lab::runner::interrupt;
 use gush_lab::suite::{self, SUITES};
 use gush_lab::{report, transfer};
-use gush_tree::quote;
+use gush_text::quote;
 use serde_json::{Value, json};
 
 use super::screen::Screen;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use gush_lab::store::Store;
 use gush_lab::transfer;
-use gush_tree::quote;
+use gush_text::quote;
 
 use super::session;
 use crate::talk::Talker;

@@ -10,9 +10,10 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use gush_lab::model::Measured;
 use gush_lab::suite::{self, Once, SUITES};
 use gush_lab::{Error, count, once};
+use gush_text::os_text;
 
 use super::suites::{arg, asked, this_program};
-use crate::talk::{Talker, os_text, write_line};
+use crate::talk::{Talker, write_line};
 
 /// The command, with a subcommand for each suite that measures in a process of its own.
 pub fn command() -> Command {

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use gush_lab::model::Sample;
 use gush_lab::runner::Event;
 
-use crate::talk::{Talker, columns, os_text, shortened, try_write_out};
+use crate::talk::{Talker, columns, shortened, try_write_out};
+use gush_text::os_text;
 
 /// Says of a round, counted from 1, how far the run is.
 pub type Outlook = Box<dyn Fn(u32) -> String>;

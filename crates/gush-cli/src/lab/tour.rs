@@ -11,7 +11,7 @@ use gush_lab::model::Sample;
 use gush_lab::probe::Probe;
 use gush_lab::suite::{Asked, Cases, Given, SUITES, Show, Suite};
 use gush_lab::{report, table, transfer};
-use gush_tree::quote;
+use gush_text::quote;
 
 use super::narrowing::Narrowing;
 use super::reporting;

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use gush_link::{Pair, PairError};
-use gush_tree::quote;
+use gush_text::quote;
 
-use crate::talk::{self, Talker, in_brackets, remedy_to_store};
+use crate::talk::{self, Talker, remedy_to_store};
+use gush_text::in_brackets;
 
 /// The names of this very machine.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
@@ -35,7 +36,7 @@ pub fn run(words: &[OsString], talker: &Talker) -> ExitCode {
     );
     match talk::write_line(&lines) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => talker.fail(format_args!("write error: {}", talk::os_text(&error))),
+        Err(error) => talker.fail(format_args!("write error: {}", gush_text::os_text(&error))),
     }
 }
 

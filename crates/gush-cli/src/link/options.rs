@@ -9,12 +9,12 @@ use clap::{ArgAction, Parser, ValueEnum, ValueHint};
 use gush::{Choice, MethodName};
 use gush_link::address::{Kind, Opt};
 use gush_link::proxy::Version;
+use gush_text::rate_bytes_per_second;
 use tracing::level_filters::LevelFilter;
 
 use crate::manual::row;
 use crate::method;
-use crate::size::rate_bytes_per_second;
-use crate::time::time;
+use gush_text::some_time;
 
 /// Where these stand, nothing is connected.
 const NO_ADDRESSES: [(&str, ArgPredicate, &str); 2] =
@@ -48,13 +48,13 @@ pub struct Options {
     #[arg(short = 'u', long)]
     pub one_way: bool,
     /// End a connection, with an error, when nothing has moved for TIME; opening and TLS handshakes have limits of their own
-    #[arg(short = 'T', long, value_name = "TIME", value_parser = time)]
+    #[arg(short = 'T', long, value_name = "TIME", value_parser = some_time)]
     pub idle: Option<Duration>,
     /// End a connection when one end has finished and nothing has moved for TIME
-    #[arg(short = 't', long, value_name = "TIME", value_parser = time)]
+    #[arg(short = 't', long, value_name = "TIME", value_parser = some_time)]
     pub linger: Option<Duration>,
     /// At SIGTERM give clients TIME to finish, 30 s if it is not said, before they are cut
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
     pub drain: Option<Duration>,
     /// Move at most RATE bytes a second, in each direction of each connection
     #[arg(long, value_name = "RATE", value_parser = rate_bytes_per_second)]
@@ -92,7 +92,7 @@ pub struct Options {
     )]
     pub proxy_protocol: Vec<ProxyProtocol>,
     /// Serve clients on at most N threads; 0, or no such option, means one a processor
-    #[arg(long, value_name = "N", value_parser = crate::size::threads)]
+    #[arg(long, value_name = "N", value_parser = crate::args::threads)]
     pub threads: Option<usize>,
 
     /// Show progress: auto (on a terminal), always, never

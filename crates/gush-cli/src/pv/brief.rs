@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::slice;
 
 use clap::ValueEnum;
+use gush_text::size_bytes;
 
 use super::extra::Extra;
 use super::hash::Algorithm;
@@ -16,8 +17,7 @@ use super::options::{
     Monitored, Options, PV, SetSize, Style, columns, hex, pid, seconds, set_buffer_size,
     set_error_skip_block, set_rate_limit, set_size,
 };
-use crate::size::size_bytes;
-use crate::time::time;
+use gush_text::some_time;
 
 /// What an option does.
 enum Take {
@@ -125,7 +125,11 @@ const ROWS: &[Row] = &[
     (NONE, "expect", Value(|options, text| put(&mut options.expect, hex(text)))),
     (NONE, "skip", Value(|options, text| put(&mut options.skip, size_bytes(text)))),
     (NONE, "seek", Value(|options, text| put(&mut options.seek, size_bytes(text)))),
-    (NONE, "stall-timeout", Value(|options, text| put(&mut options.stall_timeout, time(text)))),
+    (
+        NONE,
+        "stall-timeout",
+        Value(|options, text| put(&mut options.stall_timeout, some_time(text))),
+    ),
     (NONE, "no-boost", Flag(|options| &mut options.no_boost)),
 ];
 

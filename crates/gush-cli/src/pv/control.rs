@@ -119,7 +119,7 @@ pub fn why_unanswered(error: &io::Error) -> String {
         io::ErrorKind::UnexpectedEof
         | io::ErrorKind::ConnectionReset
         | io::ErrorKind::BrokenPipe => "it ended, or belongs to another user".to_owned(),
-        _ => crate::talk::os_text(error),
+        _ => gush_text::os_text(error),
     }
 }
 

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use gush::Errno;
 use gush_process::{Signals, Stop, Then as Fate};
+use gush_text::errno_text;
 
 use super::account::{Account, Early};
 use super::direct;
 use super::screen::Screen;
 use super::status::Status;
 use super::steward::{LATE, Late};
-use crate::talk::{Talker, errno_text};
+use crate::talk::Talker;
 
 /// How often, and how far apart, an ending process looks whether the file of `-P` is made by now, and the screen is free.
 const LOOKS: u32 = 20;

@@ -40,9 +40,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::CommandFactory;
+use gush_text::os_text;
 
 use crate::args;
-use crate::talk::{Talker, os_text};
+use crate::talk::Talker;
 use ending::Ending;
 use line::Look;
 use moving::shown;

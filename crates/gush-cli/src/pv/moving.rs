@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gush::{Control, Doing, Endpoint, Errno, Holes, Kind, Mover, Progress, Report, Side, hint_for};
-use gush_tree::quote;
+use gush_text::quote;
 use rustix::fs::{SeekFrom, fdatasync, seek};
 
 use super::account::{Account, Early};
@@ -24,7 +24,8 @@ use super::skip::Skips;
 use super::sparse;
 use super::status::Status;
 use super::turns;
-use crate::talk::{errno_text, in_brackets, os_text, remedy};
+use crate::talk::remedy;
+use gush_text::{errno_text, in_brackets, os_text};
 
 /// One transfer of all inputs to one output.
 pub struct Moving<'a> {
@@ -385,7 +386,7 @@ impl Moving<'_> {
                 let bytes = self.account.bytes();
                 self.say(format_args!(
                     "no byte has moved for {} after {bytes} bytes (--stall-timeout)",
-                    gush_process::with_unit(limit)
+                    gush_text::with_unit(limit)
                 ));
                 self.status.add(Status::TRANSFER);
             }

@@ -7,6 +7,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, FromArgMatches, Parser, ValueEnum, ValueHint};
 use gush::{Choice, MethodName, Tuning};
+use gush_text::some_time;
 use serde::{Deserialize, Serialize};
 
 use super::extra::Extra;
@@ -14,8 +15,7 @@ use super::hash::Algorithm;
 use super::process::Watched;
 
 use crate::manual::row;
-use crate::size::{SizeError, memory_bytes, size_bytes};
-use crate::time::time;
+use gush_text::{SizeError, memory_bytes, size_bytes};
 
 /// Copy FILEs, or standard input, to standard output, and show the progress on standard error
 #[derive(Clone, Debug, Default, Parser)]
@@ -138,7 +138,7 @@ pub struct Options {
     #[arg(long, value_name = "SIZE", value_parser = size_bytes, help_heading = BEYOND)]
     pub seek: Option<u64>,
     /// End with an error once no byte has moved for TIME
-    #[arg(long, value_name = "TIME", value_parser = time, help_heading = BEYOND)]
+    #[arg(long, value_name = "TIME", value_parser = some_time, help_heading = BEYOND)]
     pub stall_timeout: Option<Duration>,
     /// Leave the pipes on both sides as large as they are
     #[arg(long, help_heading = BEYOND)]
@@ -526,7 +526,7 @@ pub fn seconds(text: &str) -> Result<Duration, &'static str> {
     if is_digits && text.parse().is_ok_and(|seconds: f64| seconds > LONGEST.as_secs_f64()) {
         return Ok(LONGEST);
     }
-    gush_process::seconds(text).ok_or("not a number of seconds: write digits, such as 2 or 0.5")
+    gush_text::seconds(text).ok_or("not a number of seconds: write digits, such as 2 or 0.5")
 }
 
 pub fn columns(text: &str) -> Result<usize, &'static str> {

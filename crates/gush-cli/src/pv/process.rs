@@ -7,11 +7,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use gush_text::os_text;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
 
 use super::inputs;
-use crate::talk::os_text;
 
 /// The value of `--watchfd`, or a further operand.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,7 +13,8 @@ use super::process::Process;
 use super::screen::Screen;
 use super::status::Status;
 use super::{asked_size, plan, wishes};
-use crate::talk::{Talker, os_text};
+use crate::talk::Talker;
+use gush_text::os_text;
 
 /// How often somebody looks for a signal.
 const SLICE: Duration = Duration::from_millis(50);

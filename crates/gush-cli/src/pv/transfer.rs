@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
 use gush::{Doing, Endpoint, Errno, Kind, Rate, Throttle};
-use gush_tree::quote;
+use gush_text::quote;
 use rustix::fs::{FileType, SeekFrom, Stat, fstat, seek, stat};
 use rustix::pipe::fcntl_getpipe_size;
 use rustix::stdio::stdout;
@@ -27,7 +27,8 @@ use super::status::Status;
 use super::steward::{Accounts, Late, Plan, Steward};
 use super::{asked_size, inputs, json, keep_pid, plan, store, wishes};
 use crate::files;
-use crate::talk::{Talker, errno_text, in_brackets, os_text, remedy_to_store};
+use crate::talk::{Talker, remedy_to_store};
+use gush_text::{errno_text, in_brackets, os_text};
 
 /// State that the transfers of one command line share.
 pub struct Setting<'a> {

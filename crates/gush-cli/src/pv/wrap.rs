@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::thread;
 
 use gush::{Doing, Errno, Side, Throttle};
+use gush_text::{in_brackets, os_text};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::account::{Account, Early};
@@ -19,7 +20,7 @@ use super::seen::{Observed, Wanted};
 use super::status::Status;
 use super::steward::{Accounts, Steward};
 use super::transfer::{Setting, Stage, close, open_output};
-use crate::talk::{Talker, in_brackets, os_text, remedy};
+use crate::talk::{Talker, remedy};
 
 /// Runs the command with the inputs as its standard input, and moves the command's output to the output.
 ///
@@ -56,7 +57,7 @@ fn wrapped(options: &Options, talker: &Talker) -> Result<ExitCode, Status> {
                 true => String::new(),
                 false => in_brackets(remedy(path, Doing::Starting, &error)),
             };
-            let name = gush_tree::quote::if_needed(path);
+            let name = gush_text::quote::if_needed(path);
             talker.say(format_args!("{name}: {}{remedy}", os_text(&error)));
             // As env(1) and timeout(1) say it.
             let is_missing = error.kind() == std::io::ErrorKind::NotFound;

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 
 #[cfg(feature = "link")]
 use gush_link::address::{Address, Target};
-use gush_tree::quote;
+use gush_text::quote;
 use rustix::fs::stat;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -35,7 +35,7 @@ impl Remote {
             let name = quote::if_needed(address.as_ref());
             return Err(format!("{name}: {}", super::IS_SOURCE));
         }
-        let started = |error: io::Error| crate::talk::os_text(&error);
+        let started = |error: io::Error| gush_text::os_text(&error);
         gush_process::restore_sigchld();
         let mut command = Command::new("/proc/self/exe");
         // Standard output is inherited: an address may name it, as `-` does.

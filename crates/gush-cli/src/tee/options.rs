@@ -6,11 +6,11 @@ use std::time::Duration;
 use clap::builder::TypedValueParser;
 use clap::{ArgAction, Parser, ValueHint};
 use gush::{Choice, MethodName};
+use gush_text::some_time;
 
 use crate::listed::Listed;
 use crate::method;
-use crate::size::{buffer_bytes, memory_bytes, pipe_bytes};
-use crate::time::time;
+use gush_text::{buffer_bytes, memory_bytes, pipe_bytes};
 
 /// Copy standard input to each FILE, and also to standard output
 #[derive(Debug, Parser)]
@@ -59,7 +59,7 @@ pub struct Options {
     #[arg(long, value_name = "ADDR", action = ArgAction::Append, help_heading = BEYOND)]
     pub to: Vec<OsString>,
     /// Drop an output that holds others back for TIME without taking a byte (1 s)
-    #[arg(long, value_name = "TIME", value_parser = time, num_args = 0..=1, require_equals = true,
+    #[arg(long, value_name = "TIME", value_parser = some_time, num_args = 0..=1, require_equals = true,
         default_missing_value = "1", help_heading = BEYOND)]
     pub drop_slow: Option<Duration>,
     /// Let a slow output lag up to SIZE bytes (a page at least) behind the others, which are kept in memory

@@ -25,7 +25,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::model::Run;
-use crate::os_words;
+use gush_text::os_text;
 use index::Index;
 use log::{Lock, Log, Torn};
 
@@ -36,7 +36,7 @@ pub use record::{Recording, new_id};
 #[non_exhaustive]
 pub enum StoreError {
     /// A system call failed.
-    #[error("{path}: {what}: {answer}{remedy}", path = path.display(), answer = os_words(source))]
+    #[error("{path}: {what}: {answer}{remedy}", path = path.display(), answer = os_text(source))]
     Failed {
         /// The store's file.
         path: PathBuf,
@@ -48,7 +48,7 @@ pub enum StoreError {
         source: io::Error,
     },
     /// The directory for the store cannot be made.
-    #[error("{path}: cannot make the store's directory: {answer} (choose another place with --db, or leave it with --no-store)", path = path.display(), answer = os_words(source))]
+    #[error("{path}: cannot make the store's directory: {answer} (choose another place with --db, or leave it with --no-store)", path = path.display(), answer = os_text(source))]
     Directory {
         /// The directory.
         path: PathBuf,

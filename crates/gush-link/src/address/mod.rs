@@ -37,7 +37,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::str::FromStr;
 
 pub use error::AddressError;
-pub use gush_process::seconds;
+pub use gush_text::seconds;
 pub use options::{Opt, OptRow, Options};
 pub(crate) use parse::is_path;
 pub(crate) use parts::quoted_path;

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
 
-use gush_process::seconds;
+use gush_text::{seconds, size_bytes};
 use ipnet::{IpNet, Ipv4Net};
 
 use super::scan::quoted;
@@ -117,7 +117,7 @@ impl Value {
                 retries(text).map(Self::Retries).ok_or("takes a number, or 'forever'")
             }
             Takes::Size => {
-                size_bytes(text).map(Self::Size).ok_or("takes bytes, such as 4096, 64K or 1M")
+                offset_bytes(text).map(Self::Size).ok_or("takes bytes, such as 4096, 64K or 1.5M")
             }
             Takes::Byte => byte(text)
                 .map(Self::Byte)
@@ -219,19 +219,9 @@ fn byte(text: &str) -> Option<u8> {
     is_number.then(|| u8::from_str_radix(digits, base).ok())?
 }
 
-fn size_bytes(text: &str) -> Option<u64> {
-    let unit_start = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (digits, unit) = text.split_at(unit_start);
-    let factor = match unit.to_ascii_uppercase().as_str() {
-        "" | "B" => 1,
-        "K" | "KIB" => 1 << 10,
-        "M" | "MIB" => 1 << 20,
-        "G" | "GIB" => 1 << 30,
-        "T" | "TIB" => 1 << 40,
-        _ => return None,
-    };
-    // Larger numbers cannot be offsets of a file.
-    number::<u64>(digits)?.checked_mul(factor).filter(|&bytes| i64::try_from(bytes).is_ok())
+/// Larger numbers cannot be offsets of a file.
+fn offset_bytes(text: &str) -> Option<u64> {
+    size_bytes(text).ok().filter(|&bytes| i64::try_from(bytes).is_ok())
 }
 
 fn mode(text: &str) -> Option<u32> {

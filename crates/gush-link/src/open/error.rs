@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use gush::{Doing, Errno};
+use gush_text::os_text;
 
 /// An address that could not be opened: the address, the step, the operating system's error, and the remedy.
 ///
@@ -146,7 +147,7 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}: ", self.address, self.step)?;
         match &self.cause {
-            Cause::Io(error) => f.write_str(&os_words(error)),
+            Cause::Io(error) => f.write_str(&os_text(error)),
             Cause::Said(why) => f.write_str(why),
         }
     }
@@ -154,14 +155,6 @@ impl fmt::Display for OpenError {
 
 /// The operating system's part is in the text already.
 impl std::error::Error for OpenError {}
-
-/// The operating system's words, without the number that Rust adds, which says nothing that they do not.
-pub(crate) fn os_words(error: &io::Error) -> String {
-    let text = error.to_string();
-    let number = error.raw_os_error().map(|number| format!(" (os error {number})"));
-    let words = number.and_then(|number| text.strip_suffix(&number).map(str::to_owned));
-    words.unwrap_or(text)
-}
 
 /// Obstacles that end without the user's doing: a server that is not up yet, a network that is down, a name not yet there.
 fn passes(error: &io::Error) -> bool {

@@ -53,7 +53,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use error::OpenError;
-pub(crate) use error::os_words;
 pub(crate) use inherit::give_up_standard;
 pub use keeper::Keeper;
 pub use listener::Listener;
@@ -375,7 +374,7 @@ pub async fn open(address: &Address, how: &How) -> Result<Opened, OpenError> {
             return Err(error);
         }
         attempts = attempts.saturating_add(1);
-        tracing::info!("{error}; trying again in {}", gush_process::with_unit(interval));
+        tracing::info!("{error}; trying again in {}", gush_text::with_unit(interval));
         tokio::time::sleep(interval).await;
     }
 }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use dns_lookup::{AddrInfoHints, LookupErrorKind, getaddrinfo};
-use gush_process::with_unit;
+use gush_text::with_unit;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::error::OpenError;

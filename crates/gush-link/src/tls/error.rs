@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use gush_process::with_unit;
+use gush_text::with_unit;
 use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 
 use crate::open::OpenError;

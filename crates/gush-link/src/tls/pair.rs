@@ -5,7 +5,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::open::os_words;
+use gush_text::os_text;
 
 /// How long a pair is valid.
 const LASTS: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -34,7 +34,7 @@ pub enum PairError {
         why: String,
     },
     /// A file cannot be made; one that is there is never overwritten.
-    #[error("{}: cannot be made: {words}", path.display(), words = os_words(why))]
+    #[error("{}: cannot be made: {words}", path.display(), words = os_text(why))]
     File {
         /// Which file.
         path: PathBuf,

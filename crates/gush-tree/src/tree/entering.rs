@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use gush_text::quote;
 use rustix::fs::{self, FileType, Stat};
 use rustix::io::{Errno, retry_on_intr};
 
@@ -14,7 +15,7 @@ use crate::events::Events;
 use crate::new_directory;
 use crate::options::{Dereference, Make, Options, Update};
 use crate::place::{Place, kind, same_file};
-use crate::{quote, rehearsal, remedy};
+use crate::{rehearsal, remedy};
 
 /// A directory to be copied.
 pub(crate) struct Entrance<'a> {

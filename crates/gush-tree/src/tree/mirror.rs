@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use gush::Doing;
+use gush_text::quote;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, Stat};
 use rustix::io::{self, Errno, retry_on_intr};
 
@@ -18,7 +19,7 @@ use super::dir::Pair;
 use super::path::TreePath;
 use crate::error::Error;
 use crate::place::{FileId, Place, kind, mount_of};
-use crate::{quote, rehearsal};
+use crate::rehearsal;
 
 const LISTED_BYTES: usize = 32 << 10;
 

@@ -35,6 +35,7 @@ use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
+use gush_text::quote;
 use rustix::fs::{self, Mode};
 use rustix::io::retry_on_intr;
 
@@ -56,7 +57,6 @@ use crate::new_directory::DIRECTORY;
 use crate::open;
 use crate::options::{Dereference, Options};
 use crate::place::{FileId, Place};
-use crate::quote;
 use crate::writers::Writers;
 
 /// The directories among the operands so far.

@@ -10,9 +10,10 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 use gush_lab::probe::Probe;
 use gush_lab::probe::doctor::{Examination, examine};
+use gush_text::os_text;
 
 use crate::args;
-use crate::talk::{Talker, os_text, write_line};
+use crate::talk::{Talker, write_line};
 
 /// Say what this kernel, this process and these paths allow: fact, consequence, remedy
 #[derive(Debug, Parser)]

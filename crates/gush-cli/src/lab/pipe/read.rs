@@ -7,9 +7,9 @@ use gush_lab::Error;
 use gush_lab::pipe::{
     BUFFER_BYTES, HoldBy, ReadOptions, Reading, SPLICE_BYTES, Taking, Waiting, read,
 };
+use gush_text::size_bytes;
 
 use super::shared::{Shared, complain};
-use crate::size::size_bytes;
 use crate::talk::Talker;
 
 /// Take bytes out of the pipe on standard input, and print their rate

@@ -4,9 +4,10 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use gush_lab::Error;
 use gush_lab::pipe::{MemoryOptions, Pattern, Waiting};
+use gush_text::memory_bytes;
 
-use crate::size::memory_bytes;
-use crate::talk::{Talker, os_text};
+use crate::talk::Talker;
+use gush_text::os_text;
 
 #[derive(Debug, Args)]
 pub struct Shared {

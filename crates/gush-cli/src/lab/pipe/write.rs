@@ -6,10 +6,10 @@ use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gush_lab::Error;
 use gush_lab::pipe::{BUFFER_BYTES, Technique, WriteOptions, without_huge_pages, write};
+use gush_text::size_bytes;
 use nix::sys::resource::{UsageWho, getrusage};
 
 use super::shared::{Shared, complain};
-use crate::size::size_bytes;
 use crate::talk::Talker;
 
 /// Write into the pipe on standard output until its reader is gone

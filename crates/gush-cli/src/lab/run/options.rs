@@ -9,10 +9,10 @@ use clap::{Parser, ValueEnum};
 use gush_lab::Error;
 use gush_lab::bench::{Ignored, Input, Output, Pace, Shell, Summary, export, show::Unit};
 use gush_lab::model::Printed;
+use gush_text::some_time;
 
 use super::super::session::Keep;
-use crate::size::{self, size_bytes};
-use crate::time::time;
+use gush_text::{SizeError, size_bytes, some_bytes};
 
 /// Measure any commands side by side, in shuffled rounds, and compare their outputs
 #[derive(Debug, Parser)]
@@ -68,7 +68,7 @@ pub struct Options {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Reckon the throughput with SIZE bytes, instead of those of the input
-    #[arg(long, value_name = "SIZE", value_parser = size::some_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = some_bytes)]
     bytes: Option<u64>,
     /// Give the parameter {VAR} each of the values in turn: 1,2,4
     #[arg(short = 'L', long, value_names = ["VAR", "VALUES"], num_args = 2, allow_hyphen_values = true)]
@@ -96,7 +96,7 @@ pub struct Options {
     #[arg(short = 'M', long, value_name = "N", value_parser = at_least_one(), conflicts_with = "runs")]
     max_runs: Option<u32>,
     /// Begin no round after TIME, once the least number is taken [default: 3s for each contender]
-    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "runs")]
+    #[arg(long, value_name = "TIME", value_parser = some_time, conflicts_with = "runs")]
     time: Option<Duration>,
     /// Run each contender N times before the first round, and the first one at least once if outputs are compared [default: 1]
     #[arg(short, long, value_name = "N")]
@@ -212,7 +212,7 @@ fn input(text: &str) -> Result<Input, String> {
             Err("without --input the commands read /dev/null (./null is a file)".to_owned())
         }
         Ok(bytes) => Ok(Input::Bytes(bytes)),
-        Err(size::SizeError::NotASize) => Ok(Input::Path(text.into())),
+        Err(SizeError::NotASize) => Ok(Input::Path(text.into())),
         Err(error) => Err(error.to_string()),
     }
 }

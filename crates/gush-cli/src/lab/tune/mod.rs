@@ -13,7 +13,7 @@ use gush::Profile;
 use gush_lab::Error;
 use gush_lab::stats::Verdict;
 use gush_lab::tune::{self, Findings, TrialDir};
-use gush_tree::quote;
+use gush_text::quote;
 
 use crate::args;
 use crate::files;

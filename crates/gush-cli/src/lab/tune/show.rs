@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use gush_lab::stats::Verdict;
 use gush_lab::tune::{Answer, Checked, Comparison, Findings};
-use gush_tree::quote;
+use gush_text::quote;
 use serde_json::{Value, json};
 
 use super::super::screen;

@@ -48,7 +48,7 @@ pub fn run(arguments: &str, talker: &Talker) -> ExitCode {
         None => ExitCode::FAILURE,
         Some(command) => match talk::write_line(&command) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => talker.fail(format_args!("write error: {}", talk::os_text(&error))),
+            Err(error) => talker.fail(format_args!("write error: {}", gush_text::os_text(&error))),
         },
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD};
 
-use crate::os_words;
+use gush_text::os_text;
 
 /// The size of a trial file.
 const CONTENT_BYTES: usize = 64 << 10;
@@ -115,13 +115,13 @@ impl Found {
     /// A file to read there: the file itself, one made for it, or the first one that there is.
     pub(super) fn source(&self, path: &Path) -> Result<File, String> {
         if self.sort == Sort::File {
-            return open(path).map_err(|error| os_words(&error));
+            return open(path).map_err(|error| os_text(&error));
         }
         self.filled_scratch().or_else(|_| self.first_file())
     }
 
     fn first_file(&self) -> Result<File, String> {
-        let names = fs::read_dir(&self.dir).map_err(|error| os_words(&error))?;
+        let names = fs::read_dir(&self.dir).map_err(|error| os_text(&error))?;
         for name in names.take(MOST_NAMES).flatten() {
             let is_file = name.metadata().is_ok_and(|about| {
                 about.is_file() && about.len() > 0 && about.dev() == self.device

@@ -1,6 +1,7 @@
 //! One thing that was found out.
 
 use gush::{Errno, errno_name};
+use gush_text::errno_text;
 use serde::Serialize;
 
 /// The state of a fact for moving bytes.
@@ -82,9 +83,7 @@ impl Finding {
 
 /// An error as people read it: the words and the errno's name.
 pub(super) fn words(errno: Errno) -> String {
-    let error = std::io::Error::from(errno).to_string();
-    let words = error.split(" (os error").next().unwrap_or_default();
-    format!("{words} ({})", errno_name(errno))
+    format!("{} ({})", errno_text(errno), errno_name(errno))
 }
 
 #[cfg(test)]

@@ -5,11 +5,11 @@ use std::fs::File;
 use std::path::Path;
 
 use gush::{Choice, Errno, MethodName, Mover};
+use gush_text::os_text;
 
 use super::PairFindings;
 use super::asked_path::{AskedPath, Found};
 use super::finding::{Finding, words};
-use crate::os_words;
 
 /// Enough to be a whole number of blocks everywhere.
 const MOST_BYTES: u64 = 64 << 10;
@@ -79,7 +79,7 @@ impl Trial {
             let scratch = target.scratch();
             scratch
                 .map(|to| (file, to))
-                .map_err(|error| format!("no file can be made there: {}", os_words(&error)))
+                .map_err(|error| format!("no file can be made there: {}", os_text(&error)))
         });
         let (file, to) = match ends {
             Ok(ends) => ends,

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 
 use gush::{Errno, Pages};
+use gush_text::os_text;
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom, StatVfs, StatVfsMountFlags, StatxFlags,
 };
@@ -16,7 +17,6 @@ use super::finding::{Finding, words};
 use super::pairs;
 use super::sharing;
 use crate::mount::Mount;
-use crate::os_words;
 use crate::sizes::rounded as size;
 
 /// Facts about a file system, by the name in /proc/self/mountinfo.
@@ -48,7 +48,7 @@ pub(super) fn examine(asked: &AskedPath) -> PathFindings {
 fn missing(error: &io::Error) -> Finding {
     let finding = Finding::absent(
         "access",
-        format!("it cannot be looked at: {}", os_words(error)),
+        format!("it cannot be looked at: {}", os_text(error)),
         "nothing can be moved from or to it",
     );
     match error.kind() {
@@ -97,7 +97,7 @@ fn access(found: &Found) -> Finding {
         (true, true, Ok(())) => Finding::fine(TOPIC, "it can be read and written", "it serves as source and as target"),
         (true, true, Err(error)) => Finding::limited(
             TOPIC,
-            format!("it can be read; making a file in it fails: {}", os_words(&error)),
+            format!("it can be read; making a file in it fails: {}", os_text(&error)),
             "it serves as source only",
         )
         .remedy(
@@ -227,7 +227,7 @@ fn holes(found: &Found) -> Finding {
         Err(error) => {
             return Finding::unknown(
                 TOPIC,
-                format!("holes cannot be tried: no file can be made there: {}", os_words(&error)),
+                format!("holes cannot be tried: no file can be made there: {}", os_text(&error)),
                 "whether sparse files stay sparse shows when they are copied",
             );
         }

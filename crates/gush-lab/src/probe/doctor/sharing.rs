@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use gush::pipe::Technique;
 use gush::{Errno, Kernel, Vmsplice};
+use gush_text::os_text;
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
@@ -13,7 +14,6 @@ use super::asked_path::Found;
 use super::calls::lacking;
 use super::finding::{Finding, words};
 use super::status::Status;
-use crate::os_words;
 
 /// One page and one block, so that O_DIRECT serves too.
 const PAGE_BYTES: usize = 4096;
@@ -57,10 +57,7 @@ pub(super) fn of_files(found: &Found) -> Finding {
         Err(error) => {
             return Finding::unknown(
                 TOPIC,
-                format!(
-                    "splicing cannot be tried: no file can be made there: {}",
-                    os_words(&error)
-                ),
+                format!("splicing cannot be tried: no file can be made there: {}", os_text(&error)),
                 "gush takes it that a later write to a file can show in bytes already sent",
             );
         }
@@ -135,7 +132,7 @@ pub(super) fn short_splice(found: &Found) -> Finding {
         Err(error) => {
             return Finding::unknown(
                 TOPIC,
-                format!("no file can be made there to splice from: {}", os_words(&error)),
+                format!("no file can be made there to splice from: {}", os_text(&error)),
                 "gush counts the bytes that each splice says it moved",
             );
         }

@@ -42,7 +42,7 @@ fn pipe() -> io::Result<Ends> {
 pub(super) fn fifo(dir: &Path) -> io::Result<Ends> {
     let made = tempfile::Builder::new().prefix(".gush-lab-").tempdir_in(dir);
     // tempfile's own words hold the name, and every cell would be told another reason.
-    let dir = made.map_err(|error| io::Error::other(crate::os_words(&error)))?;
+    let dir = made.map_err(|error| io::Error::other(gush_text::os_text(&error)))?;
     let path = dir.path().join("fifo");
     rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
     let open = |flags| rustix::fs::open(&path, flags | OFlags::CLOEXEC, Mode::empty());

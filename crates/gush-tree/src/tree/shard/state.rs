@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use gush_text::quote;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process;
@@ -21,8 +22,8 @@ use crate::error::Error;
 use crate::file::Common;
 use crate::job::Entry;
 use crate::place::{Place, kind};
+use crate::remedy;
 use crate::tree::journal::{self, Fingerprint, Journal};
-use crate::{quote, remedy};
 
 /// The end of the name of the directory of state.
 const SUFFIX: &str = ".gush-shards";

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use gush_text::quote;
 use rustix::fs::{self, Mode, OFlags, Stat};
 use rustix::io::{self, retry_on_intr};
 
@@ -17,7 +18,6 @@ use crate::metadata::{Ownership, Transfer};
 use crate::new_directory;
 use crate::options::{Dereference, ModeRule};
 use crate::place::{FileId, Place};
-use crate::quote;
 use crate::tree::batch::{Batch, Listed};
 use crate::tree::dir::{Dir, Pair, Start, lost};
 use crate::tree::entering::{Entrance, Existing};

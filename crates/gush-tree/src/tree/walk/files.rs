@@ -8,6 +8,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
+use gush_text::quote;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
@@ -20,7 +21,6 @@ use crate::job::{Entry, Target};
 use crate::open;
 use crate::options::{Dereference, Make};
 use crate::place::{Place, kind};
-use crate::quote;
 use crate::tree::batch::{Batch, Listed};
 use crate::tree::dir::{Dir, Pair, lost};
 use crate::tree::journal::Journal;

@@ -9,9 +9,9 @@ use std::path::Path;
 ///
 /// ```
 /// use std::path::Path;
-/// assert_eq!(gush_tree::quote::always(Path::new("a b")).to_string(), "'a b'");
-/// assert_eq!(gush_tree::quote::always(Path::new("it's")).to_string(), "\"it's\"");
-/// assert_eq!(gush_tree::quote::always(Path::new("a\nb")).to_string(), r"'a'$'\n''b'");
+/// assert_eq!(gush_text::quote::always(Path::new("a b")).to_string(), "'a b'");
+/// assert_eq!(gush_text::quote::always(Path::new("it's")).to_string(), "\"it's\"");
+/// assert_eq!(gush_text::quote::always(Path::new("a\nb")).to_string(), r"'a'$'\n''b'");
 /// ```
 #[must_use]
 pub fn always(path: &Path) -> Quoted<'_> {
@@ -22,9 +22,9 @@ pub fn always(path: &Path) -> Quoted<'_> {
 ///
 /// ```
 /// use std::path::Path;
-/// assert_eq!(gush_tree::quote::if_needed(Path::new("a-b")).to_string(), "a-b");
-/// assert_eq!(gush_tree::quote::if_needed(Path::new("a b")).to_string(), "'a b'");
-/// assert_eq!(gush_tree::quote::if_needed(Path::new("a\tb")).to_string(), r"'a'$'\t''b'");
+/// assert_eq!(gush_text::quote::if_needed(Path::new("a-b")).to_string(), "a-b");
+/// assert_eq!(gush_text::quote::if_needed(Path::new("a b")).to_string(), "'a b'");
+/// assert_eq!(gush_text::quote::if_needed(Path::new("a\tb")).to_string(), r"'a'$'\t''b'");
 /// ```
 #[must_use]
 pub fn if_needed(path: &Path) -> Quoted<'_> {

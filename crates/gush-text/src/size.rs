@@ -153,20 +153,6 @@ pub fn rate_bytes_per_second(text: &str) -> Result<u64, SizeError> {
     some_bytes(text.strip_suffix("/s").unwrap_or(text))
 }
 
-/// Reads a number of threads; 0 leaves the number to the program.
-///
-/// # Errors
-/// A hint about the right form.
-pub fn threads(text: &str) -> Result<usize, &'static str> {
-    match text.parse() {
-        Ok(number) if number <= MOST_THREADS => Ok(number),
-        _ => Err("not a number of threads: write a whole number from 0 to 1024"),
-    }
-}
-
-/// More threads would only cost memory.
-const MOST_THREADS: usize = 1024;
-
 /// The bytes in one `unit`, or `None` for a unit that 64 bits cannot hold.
 fn unit_bytes(unit: &str) -> Result<Option<u64>, SizeError> {
     let (letter, kind) = match unit.split_at_checked(1) {
@@ -269,14 +255,6 @@ mod tests {
         assert_eq!(rate_bytes_per_second("10MB"), Ok(10_000_000));
         assert_eq!(rate_bytes_per_second("0"), Err(SizeError::Zero));
         assert_eq!(rate_bytes_per_second("/s"), Err(SizeError::NotASize));
-    }
-
-    #[test]
-    fn threads_are_a_whole_number() {
-        assert_eq!((threads("0"), threads("1024")), (Ok(0), Ok(1024)));
-        for text in ["", "-1", "x", "1.5", "1025", "99999999999999999999"] {
-            assert!(threads(text).unwrap_err().contains("whole number from 0 to 1024"), "{text}");
-        }
     }
 
     #[test]

@@ -9,8 +9,8 @@ const LONGEST_S: u64 = 100 * 366 * 24 * 3600;
 ///
 /// ```
 /// use std::time::Duration;
-/// assert_eq!(gush_process::seconds("0.5"), Some(Duration::from_millis(500)));
-/// assert_eq!(gush_process::seconds("soon"), None);
+/// assert_eq!(gush_text::seconds("0.5"), Some(Duration::from_millis(500)));
+/// assert_eq!(gush_text::seconds("soon"), None);
 /// ```
 #[must_use]
 pub fn seconds(text: &str) -> Option<Duration> {
@@ -36,13 +36,25 @@ pub fn seconds(text: &str) -> Option<Duration> {
     (duration.as_secs() <= LONGEST_S).then_some(duration)
 }
 
+/// Reads a length of time of more than zero.
+///
+/// # Errors
+/// A hint about the right form.
+pub fn some_time(text: &str) -> Result<Duration, &'static str> {
+    match seconds(text) {
+        Some(Duration::ZERO) => Err("must be more than zero"),
+        Some(time) => Ok(time),
+        None => Err("not a time: write seconds, such as 2 or 0.5, or 200ms, 5m, 1h"),
+    }
+}
+
 /// A length of time for a message: a number, a space and a unit. Exact, in the largest unit that leaves no fraction from
 /// minutes on, and else in the largest that leaves a whole part.
 ///
 /// ```
 /// use std::time::Duration;
-/// assert_eq!(gush_process::with_unit(Duration::from_millis(1500)), "1.5 s");
-/// assert_eq!(gush_process::with_unit(Duration::from_secs(120)), "2 min");
+/// assert_eq!(gush_text::with_unit(Duration::from_millis(1500)), "1.5 s");
+/// assert_eq!(gush_text::with_unit(Duration::from_secs(120)), "2 min");
 /// ```
 #[must_use]
 pub fn with_unit(time: Duration) -> String {

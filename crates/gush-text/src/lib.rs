@@ -1,0 +1,24 @@
+//! The text that all commands read and print, each idea once: sizes, lengths of time, quoting, OS errors.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("gush-text runs on Linux only");
+
+#[cfg(test)]
+use gush_test as _;
+
+/// The example of the crate's first page.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+mod error;
+pub mod quote;
+mod size;
+mod time;
+
+pub use error::{errno_text, in_brackets, os_text};
+pub use size::{
+    SizeError, buffer_bytes, memory_bytes, pipe_bytes, rate_bytes_per_second, size_bytes,
+    some_bytes,
+};
+pub use time::{seconds, some_time, with_unit};
