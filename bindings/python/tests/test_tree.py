@@ -186,7 +186,7 @@ class CopyTree(unittest.TestCase):
             gush.copytree(self.source, self.target)
         self.assertEqual(
             sorted(text for *_, text in caught.exception.args[0]),
-            [f"`{named_pipe}` is a named pipe", f"`{self.source / 'socket'}` is a socket"],
+            [f"`{self.source / 'socket'}` is a socket", f"`{named_pipe}` is a named pipe"],
         )
         special = (os.path.join("ä", "fifo"), "socket")
         for name in special:

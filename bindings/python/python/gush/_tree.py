@@ -122,8 +122,8 @@ def _pattern(path: str) -> str:
     """A path from the root of the tree as a pattern of gush, with nothing in it that means more."""
 
     def literal(found: re.Match[str]) -> str:
-        # White space at the end of a pattern is cut off, also after a backslash.
-        return f"{{{found[0]}}}" if found[0].isspace() else f"\\{found[0]}"
+        # White space at the end of a pattern is cut off, but not in brackets, which match one byte.
+        return f"[{found[0]}]" if found[0] in " \t\n\r\v\f" else f"\\{found[0]}"
 
     return re.sub(r"[^\w/\udc80-\udcff]", literal, path)
 
