@@ -73,6 +73,22 @@ mod stop;
 mod tee;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(not(feature = "tls"))]
+mod tls {
+    use gush_net::Conduit;
+
+    use crate::open::OpenError;
+
+    /// Without the feature no end has a handshake.
+    #[derive(Debug)]
+    pub(crate) enum Tls {}
+
+    impl Tls {
+        pub async fn handshake(&self, _: Conduit) -> Result<Conduit, OpenError> {
+            match *self {}
+        }
+    }
+}
 mod watch;
 mod workers;
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use super::error::{Fault, fault};
 use super::parts::{
-    Bind, Command, Family, Inherited, Local, Nothing, Remote, Through, UnixName, Vsock,
+    Bind, Command, Family, Inherited, Local, Nothing, Remote, Standard, Through, UnixName, Vsock,
 };
 use super::scan::unquoted;
 use super::value::number;
@@ -37,7 +37,7 @@ impl Argument<'_> {
         &self.text[self.piece.clone()]
     }
 
-    fn fault<T>(&self, message: impl Into<String>) -> Result<T, Fault> {
+    pub fn fault<T>(&self, message: impl Into<String>) -> Result<T, Fault> {
         fault(self.piece.clone(), message)
     }
 
@@ -70,6 +70,15 @@ impl Argument<'_> {
             true => Ok(Nothing),
             false => self.fault(format!("{} takes nothing after its colon", self.kind.name())),
         }
+    }
+
+    pub fn standard(&self) -> Result<Standard, Fault> {
+        self.nothing()?;
+        Ok(match self.form {
+            Form::Input => Standard::Input,
+            Form::Output => Standard::Output,
+            _ => Standard::Both,
+        })
     }
 
     pub fn path(&self) -> Result<PathBuf, Fault> {

@@ -44,7 +44,10 @@ fn first_of(text: &str, kind_seen: &mut Option<Kind>) -> Result<Address, Fault> 
             *kind_seen = Some(Kind::FirstOf);
             let why =
                 if row.listens { "clients come to it" } else { "it is open whoever is there" };
-            return fault(piece, format!("nothing falls back from {} or to it: {why}", row.name));
+            return fault(
+                piece,
+                format!("nothing falls back from {} or to it: {why}", choice.kind().name()),
+            );
         }
         choices.push(choice);
     }

@@ -97,6 +97,11 @@ pub struct Vsock {
     pub port: u32,
 }
 
+impl Vsock {
+    /// VMADDR_CID_ANY (vsock(7)).
+    pub(crate) const ANY: u32 = u32::MAX;
+}
+
 /// The name of a Unix socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UnixName {

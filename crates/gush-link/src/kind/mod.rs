@@ -1,41 +1,12 @@
-//! The kinds of addresses, one a file, and the table of them.
-//!
-//! A kind is a file with an [`Entry`], and one row in the table below. Its [`Row`] is the knowledge that the grammar, the messages, the help
-//! and the link have of the kind; the entry reads the argument behind the keyword's colon, shows the address, and opens it.
+//! The kinds of addresses: how the argument of each is parsed, opened and displayed.
 
-mod exec;
-mod fd;
-mod file;
-mod first_of;
-mod http_connect;
-mod joined;
-mod listen_fd;
-mod null;
-mod path;
-mod pipe;
-mod pty;
-mod shell;
+mod row;
 mod socat;
-mod socks5;
-mod stdio;
-mod tcp;
-mod tcp_listen;
-#[cfg(feature = "tls")]
-mod tls;
-#[cfg(feature = "tls")]
-mod tls_listen;
-mod udp;
-mod udp_listen;
-mod udp_recvfrom;
-mod unix;
-mod unix_listen;
-mod vsock;
-mod vsock_listen;
-mod zero;
 
 use std::fmt;
 use std::path::PathBuf;
 
+pub(crate) use row::Form;
 pub(crate) use socat::is_of_socat;
 
 use crate::address::argument::Argument;
@@ -43,102 +14,17 @@ use crate::address::error::Fault;
 use crate::address::options::SHAPES;
 use crate::address::{
     Address, Command, Inherited, Local, Nothing, Opt, Options, Remote, Standard, Through, UnixName,
-    Vsock,
+    Vsock, is_path, quoted_path,
 };
-use crate::open::{How, OpenError, Opened};
-
-/// The properties of a kind, without an address.
-#[derive(Debug)]
-pub(crate) struct Row {
-    /// The keyword.
-    pub name: &'static str,
-    /// The written form, without options.
-    pub grammar: &'static str,
-    /// The description, in a few words.
-    pub help: &'static str,
-    /// Every keyword, socat's included where they mean the same; case is ignored.
-    pub keywords: &'static [(&'static str, Form)],
-    /// The options of the kind.
-    pub options: &'static [&'static [Opt]],
-    /// May the keyword stand without a colon?
-    pub stands_alone: bool,
-    /// Does the kind wait for peers, so that a link can serve more than one?
-    pub listens: bool,
-    /// Is the kind no stream?
-    pub is_datagrams: bool,
-    /// Does the kind start a program, which is told who the client is?
-    pub is_program: bool,
-    /// How many descriptors a link holds for one end.
-    pub descriptors: u64,
-}
-
-impl Row {
-    /// The properties of most kinds: a stream that is opened.
-    const STREAM: Self = Self {
-        name: "",
-        grammar: "",
-        help: "",
-        keywords: &[],
-        options: &[],
-        stands_alone: false,
-        listens: false,
-        is_datagrams: false,
-        is_program: false,
-        descriptors: 1,
-    };
-}
-
-/// The meaning of a keyword beyond the kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
-    Plain,
-    V4,
-    V6,
-    Abstract,
-    Create,
-    Input,
-    Output,
-}
-
-impl Form {
-    /// The flags that the keyword stands for.
-    pub fn implies(self) -> &'static [Opt] {
-        match self {
-            Self::Create => &[Opt::Create, Opt::Truncate],
-            _ => &[],
-        }
-    }
-}
-
-/// How one kind of address is read, shown and opened.
-pub(crate) trait Entry {
-    /// The argument behind the colon.
-    type Argument;
-
-    /// The kind's row.
-    const ROW: Row;
-
-    /// Reads the argument behind the colon.
-    fn read(argument: &Argument<'_>) -> Result<Self::Argument, Fault>;
-
-    /// The text that reads as the same address.
-    fn show(argument: &Self::Argument, f: &mut fmt::Formatter<'_>) -> fmt::Result;
-
-    /// The port to which `bind=` may add a host.
-    fn local(_: &mut Self::Argument) -> Option<&mut Local> {
-        None
-    }
-
-    /// Opens the address, once.
-    fn open(
-        argument: &Self::Argument,
-        options: &Options,
-        how: &How,
-    ) -> impl Future<Output = Result<Opened, OpenError>> + Send;
-}
+use crate::open::proxied::{self, Protocol};
+use crate::open::{
+    How, OpenError, Opened, child, compound, connect, file, inherit, listen, pty, vsock,
+};
+#[cfg(feature = "tls")]
+use crate::tls;
 
 macro_rules! kinds {
-    ($($(#[doc = $doc:literal])+ $(#[cfg($when:meta)])? $kind:ident($argument:ty): $file:ident;)+) => {
+    ($($(#[doc = $doc:literal])+ $(#[cfg($when:meta)])? $kind:ident($argument:ty);)+) => {
         /// A kind of address.
         ///
         /// ```
@@ -153,9 +39,6 @@ macro_rules! kinds {
         }
 
         const KINDS: &[Kind] = &[$($(#[cfg($when)])? Kind::$kind),+];
-
-        /// In the order of [`Kind`].
-        const ROWS: &[Row] = &[$($(#[cfg($when)])? $file::$kind::ROW),+];
 
         /// The target that an address names, without options.
         #[derive(Debug, Clone, PartialEq, Eq)]
@@ -172,94 +55,204 @@ macro_rules! kinds {
                     $($(#[cfg($when)])? Self::$kind(_) => Kind::$kind,)+
                 }
             }
-
-            /// Reads the argument behind the colon.
-            pub(crate) fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
-                match argument.kind {
-                    $($(#[cfg($when)])? Kind::$kind => $file::$kind::read(argument).map(Self::$kind),)+
-                }
-            }
-
-            /// The port to which `bind=` may add a host.
-            pub(crate) fn local_mut(&mut self) -> Option<&mut Local> {
-                match self {
-                    $($(#[cfg($when)])? Self::$kind(argument) => $file::$kind::local(argument),)+
-                }
-            }
-
-            /// Opens the target, once.
-            pub(crate) async fn open(&self, options: &Options, how: &How) -> Result<Opened, OpenError> {
-                match self {
-                    $($(#[cfg($when)])? Self::$kind(argument) => $file::$kind::open(argument, options, how).await,)+
-                }
-            }
-        }
-
-        impl fmt::Display for Target {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self {
-                    $($(#[cfg($when)])? Self::$kind(argument) => $file::$kind::show(argument, f),)+
-                }
-            }
         }
     };
 }
 
 kinds! {
     /// Standard input, output, or both.
-    Stdio(Standard): stdio;
+    Stdio(Standard);
     /// A name in the file system, whatever is found there.
-    Path(PathBuf): path;
+    Path(PathBuf);
     /// A file or device.
-    File(PathBuf): file;
+    File(PathBuf);
     /// A FIFO, or a private pipe, which gives written bytes back.
-    Pipe(Option<PathBuf>): pipe;
+    Pipe(Option<PathBuf>);
     /// A new pseudo-terminal.
-    Pty(Nothing): pty;
+    Pty(Nothing);
     /// An inherited descriptor.
-    Fd(i32): fd;
+    Fd(i32);
     /// A program and its arguments.
-    Exec(Command): exec;
+    Exec(Command);
     /// A command line for `/bin/sh`.
-    Shell(Command): shell;
+    Shell(Command);
     /// A TCP connection to be made.
-    Tcp(Remote): tcp;
+    Tcp(Remote);
     /// A TCP listener.
-    TcpListen(Local): tcp_listen;
+    TcpListen(Local);
     /// A TLS connection to be made.
     #[cfg(feature = "tls")]
-    Tls(Remote): tls;
+    Tls(Remote);
     /// A TLS listener.
     #[cfg(feature = "tls")]
-    TlsListen(Local): tls_listen;
+    TlsListen(Local);
     /// A connection to a Unix socket.
-    Unix(UnixName): unix;
+    Unix(UnixName);
     /// A listening Unix socket.
-    UnixListen(UnixName): unix_listen;
+    UnixListen(UnixName);
     /// A UDP peer.
-    Udp(Remote): udp;
+    Udp(Remote);
     /// A UDP port that the first sender gets.
-    UdpListen(Local): udp_listen;
+    UdpListen(Local);
     /// A UDP port where each datagram begins a connection.
-    UdpRecvfrom(Local): udp_recvfrom;
+    UdpRecvfrom(Local);
     /// A connection between a virtual machine and its host.
-    Vsock(Vsock): vsock;
+    Vsock(Vsock);
     /// A listener for virtual machines, or for their host.
-    VsockListen(Vsock): vsock_listen;
+    VsockListen(Vsock);
     /// A TCP connection that a SOCKS5 proxy makes.
-    Socks5(Through): socks5;
+    Socks5(Through);
     /// A TCP connection that an HTTP proxy makes.
-    HttpConnect(Through): http_connect;
+    HttpConnect(Through);
     /// An inherited listening socket.
-    ListenFd(Inherited): listen_fd;
+    ListenFd(Inherited);
     /// Two addresses: the first is read, the second is written.
-    Joined(Box<[Address; 2]>): joined;
+    Joined(Box<[Address; 2]>);
     /// The first of several addresses that can be opened.
-    FirstOf(Vec<Address>): first_of;
+    FirstOf(Vec<Address>);
     /// Endless zeros.
-    Zero(Nothing): zero;
+    Zero(Nothing);
     /// Nothing to read, and room for everything.
-    Null(Nothing): null;
+    Null(Nothing);
+}
+
+impl Target {
+    /// Parses the argument after the colon.
+    pub(crate) fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
+        Ok(match argument.kind {
+            Kind::Stdio => Self::Stdio(argument.standard()?),
+            Kind::Path => Self::Path(argument.path()?),
+            Kind::File => Self::File(argument.path()?),
+            Kind::Pipe if argument.is_empty() => Self::Pipe(None),
+            Kind::Pipe => Self::Pipe(Some(argument.path()?)),
+            Kind::Pty => Self::Pty(argument.nothing()?),
+            Kind::Fd => Self::Fd(argument.descriptor()?),
+            Kind::Exec => Self::Exec(argument.command()?),
+            Kind::Shell => Self::Shell(argument.command()?),
+            Kind::Tcp => Self::Tcp(argument.remote()?),
+            Kind::TcpListen => Self::TcpListen(argument.local()?),
+            #[cfg(feature = "tls")]
+            Kind::Tls => Self::Tls(argument.remote()?),
+            #[cfg(feature = "tls")]
+            Kind::TlsListen => Self::TlsListen(argument.local()?),
+            Kind::Unix => Self::Unix(argument.unix_name()?),
+            Kind::UnixListen => Self::UnixListen(argument.unix_name()?),
+            Kind::Udp => Self::Udp(argument.remote()?),
+            Kind::UdpListen => Self::UdpListen(argument.local()?),
+            Kind::UdpRecvfrom => Self::UdpRecvfrom(argument.local()?),
+            Kind::Vsock => Self::Vsock(argument.vsock(None)?),
+            Kind::VsockListen => Self::VsockListen(argument.vsock(Some(Vsock::ANY))?),
+            Kind::Socks5 => Self::Socks5(argument.through()?),
+            Kind::HttpConnect => Self::HttpConnect(argument.through()?),
+            Kind::ListenFd => Self::ListenFd(argument.inherited()?),
+            Kind::Zero => Self::Zero(argument.nothing()?),
+            Kind::Null => Self::Null(argument.nothing()?),
+            Kind::Joined | Kind::FirstOf => return argument.fault("several addresses are needed"),
+        })
+    }
+
+    /// The port to which `bind=` may add a host.
+    pub(crate) fn local_mut(&mut self) -> Option<&mut Local> {
+        match self {
+            Self::TcpListen(local) | Self::UdpListen(local) | Self::UdpRecvfrom(local) => {
+                Some(local)
+            }
+            #[cfg(feature = "tls")]
+            Self::TlsListen(local) => Some(local),
+            _ => None,
+        }
+    }
+
+    /// Opens the target, once.
+    pub(crate) async fn open(&self, options: &Options, how: &How) -> Result<Opened, OpenError> {
+        match self {
+            Self::Stdio(which) => inherit::stdio(*which, options, how).map(Opened::One),
+            Self::Path(path) => file::path(path, options, how).await.map(Opened::One),
+            Self::File(path) => file::file(path, options, how).await.map(Opened::One),
+            Self::Pipe(path) => file::pipe(path.as_deref(), options, how).await.map(Opened::One),
+            Self::Pty(_) => pty::open(options).await.map(Opened::One),
+            Self::Fd(number) => inherit::numbered(*number, options, how).map(Opened::One),
+            Self::Exec(command) => child::exec(&command.words(), options, how).map(Opened::One),
+            Self::Shell(command) => child::shell(&command.line(), options, how).map(Opened::One),
+            Self::Tcp(remote) => connect::tcp(remote, options).await.map(Opened::One),
+            Self::TcpListen(local) => listen::tcp(local, options).await.map(Opened::Listener),
+            #[cfg(feature = "tls")]
+            Self::Tls(remote) => tls::connect(remote, options).await.map(Opened::One),
+            #[cfg(feature = "tls")]
+            Self::TlsListen(local) => tls::listen(local, options, how).await.map(Opened::Listener),
+            Self::Unix(name) => connect::unix(name, options).await.map(Opened::One),
+            Self::UnixListen(name) => listen::unix(name, options).await.map(Opened::Listener),
+            Self::Udp(remote) => connect::udp(remote, options).await.map(Opened::One),
+            Self::UdpListen(local) => listen::udp(local, options).await.map(Opened::Listener),
+            Self::UdpRecvfrom(local) => {
+                let listener = listen::udp(local, options).await?;
+                Ok(Opened::Listener(listener.of_datagrams()))
+            }
+            Self::Vsock(place) => vsock::connect(*place, options).await.map(Opened::One),
+            Self::VsockListen(place) => vsock::listen(*place, options).map(Opened::Listener),
+            Self::Socks5(through) => {
+                proxied::open(Protocol::Socks5, through, options).await.map(Opened::One)
+            }
+            Self::HttpConnect(through) => {
+                proxied::open(Protocol::Http, through, options).await.map(Opened::One)
+            }
+            Self::ListenFd(which) => listen::inherited(which, options).map(Opened::Listener),
+            Self::Joined(parts) => compound::joined(parts, how).await.map(Opened::One),
+            Self::FirstOf(parts) => compound::first_of(parts, how).await.map(Opened::One),
+            Self::Zero(_) => file::device("/dev/zero", how).map(Opened::One),
+            Self::Null(_) => file::device("/dev/null", how).map(Opened::One),
+        }
+    }
+}
+
+/// The text that parses as the same target.
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdio(Standard::Both) => f.write_str("-"),
+            Self::Stdio(Standard::Input) => f.write_str("stdin"),
+            Self::Stdio(Standard::Output) => f.write_str("stdout"),
+            Self::Path(path) => {
+                let text = quoted_path(path);
+                let keyword = if is_path(&text) { "" } else { "gopen:" };
+                write!(f, "{keyword}{text}")
+            }
+            Self::File(path) => write!(f, "file:{}", quoted_path(path)),
+            Self::Pipe(path) => {
+                write!(f, "pipe:{}", path.as_deref().map(quoted_path).unwrap_or_default())
+            }
+            Self::Pty(_) => f.write_str("pty"),
+            Self::Fd(number) => write!(f, "fd:{number}"),
+            Self::Exec(command) => write!(f, "exec:{}", command.as_written()),
+            Self::Shell(command) => write!(f, "shell:{}", command.as_written()),
+            Self::Tcp(remote) => write!(f, "tcp{remote}"),
+            Self::TcpListen(local) => write!(f, "tcp{local}"),
+            #[cfg(feature = "tls")]
+            Self::Tls(remote) => write!(f, "tls{remote}"),
+            #[cfg(feature = "tls")]
+            Self::TlsListen(local) => write!(f, "tls{local}"),
+            Self::Unix(name) => write!(f, "unix:{name}"),
+            Self::UnixListen(name) => write!(f, "unix-listen:{name}"),
+            Self::Udp(remote) => write!(f, "udp{remote}"),
+            Self::UdpListen(local) => write!(f, "udp{local}"),
+            Self::UdpRecvfrom(local) => {
+                f.write_str(&format!("udp{local}").replacen("-listen:", "-recvfrom:", 1))
+            }
+            Self::Vsock(Vsock { cid, port }) => write!(f, "vsock:{cid}:{port}"),
+            Self::VsockListen(Vsock { cid: Vsock::ANY, port }) => write!(f, "vsock-listen:{port}"),
+            Self::VsockListen(Vsock { cid, port }) => write!(f, "vsock-listen:{cid}:{port}"),
+            Self::Socks5(through) => write!(f, "socks5{through}"),
+            Self::HttpConnect(through) => write!(f, "http-connect{through}"),
+            Self::ListenFd(which) => write!(f, "listen-fd:{which}"),
+            Self::Joined(parts) => write!(f, "{}!!{}", parts[0], parts[1]),
+            Self::FirstOf(parts) => {
+                let texts: Vec<_> = parts.iter().map(ToString::to_string).collect();
+                f.write_str(&texts.join("|"))
+            }
+            Self::Zero(_) => f.write_str("zero:"),
+            Self::Null(_) => f.write_str("null:"),
+        }
+    }
 }
 
 impl Kind {
@@ -268,14 +261,11 @@ impl Kind {
         KINDS.iter().copied()
     }
 
-    pub(crate) fn row(self) -> &'static Row {
-        &ROWS[self as usize]
-    }
-
     /// The keyword.
     #[must_use]
     pub fn name(self) -> &'static str {
-        self.row().name
+        let grammar = self.row().grammar;
+        grammar.split_once(':').map_or(grammar, |(name, _)| name)
     }
 
     /// The written form, without options.
@@ -314,16 +304,19 @@ impl Kind {
 /// The kind that a keyword names.
 pub(crate) fn keyword(word: &str) -> Option<(Kind, Form)> {
     Kind::all().find_map(|kind| {
-        let mut keywords = kind.row().keywords.iter();
+        let mut forms = kind.row().keywords.iter();
         // socat's documentation writes keywords in upper case.
-        let found = keywords.find(|(name, _)| name.eq_ignore_ascii_case(word));
-        found.map(|&(_, form)| (kind, form))
+        let is_word = |name: &&str| name.eq_ignore_ascii_case(word);
+        forms.find(|(_, names)| names.iter().any(is_word)).map(|&(form, _)| (kind, form))
     })
 }
 
 /// Every keyword, with the kind that it names.
 pub(crate) fn keywords() -> impl Iterator<Item = (&'static str, Kind)> {
-    Kind::all().flat_map(|kind| kind.row().keywords.iter().map(move |(name, _)| (*name, kind)))
+    Kind::all().flat_map(|kind| {
+        let names = kind.row().keywords.iter().flat_map(|(_, names)| *names);
+        names.map(move |name| (*name, kind))
+    })
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::task::JoinHandle;
 
+use super::End;
 use super::descriptors::{
     SPARE, WANTING, descriptor_limit, pause_after, until_free, wait_for_room,
 };
@@ -27,8 +28,8 @@ use super::gate::Gate;
 use super::keeper::Made;
 use super::peer::Peer;
 use super::route::Route;
-use super::{End, Handshake};
 use crate::address::{Opt, Options};
+use crate::tls::Tls;
 use crate::watch::watch;
 
 /// A socket that waits for peers.
@@ -64,7 +65,7 @@ pub struct Listener {
     /// The name that clients know, if the socket has another one.
     name: Option<Peer>,
     /// What each client has to agree on with us.
-    handshake: Option<Arc<dyn Handshake>>,
+    handshake: Option<Arc<Tls>>,
     /// An accepted client that waits for room.
     waiting: Option<(OwnedFd, Peer)>,
 }
@@ -157,7 +158,7 @@ impl Listener {
 
     /// Every client's end begins with a handshake.
     #[cfg(feature = "tls")]
-    pub(crate) fn before(self, handshake: Arc<dyn Handshake>) -> Self {
+    pub(crate) fn before(self, handshake: Arc<Tls>) -> Self {
         Self { handshake: Some(handshake), ..self }
     }
 

@@ -20,6 +20,7 @@
 //! ```
 
 pub(crate) mod child;
+pub(crate) mod compound;
 pub(crate) mod connect;
 mod descriptors;
 mod environment;
@@ -45,7 +46,6 @@ mod terminal;
 mod throttle;
 pub(crate) mod vsock;
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -62,6 +62,7 @@ pub(crate) use throttle::Throttle;
 use crate::address::{Address, Opt, Options, Target};
 use crate::proxy::{self, Header, Version};
 use crate::shape::shaped;
+use crate::tls::Tls;
 use gush_net::Conduit;
 use tokio::io::AsyncWriteExt;
 
@@ -193,7 +194,7 @@ pub struct End {
     /// The address chosen, where the user gave several.
     pub(crate) chosen: Option<String>,
     /// The handshake with the peer before the first byte.
-    handshake: Option<Arc<dyn Handshake>>,
+    handshake: Option<Arc<Tls>>,
     /// Has a part of the end been told by a PROXY header where the client comes from?
     pub(crate) is_introduced: bool,
     /// Where the descriptors come from.
@@ -231,15 +232,6 @@ impl Origin {
         }
     }
 }
-
-/// The exchange of two peers before the first byte, such as the handshake of TLS.
-pub(crate) trait Handshake: fmt::Debug + Send + Sync {
-    /// Turns the conduit of a socket into the one that is relayed.
-    fn shake(&self, conduit: Conduit) -> Shaken<'_>;
-}
-
-/// A handshake under way.
-pub(crate) type Shaken<'a> = Pin<Box<dyn Future<Output = Result<Conduit, OpenError>> + Send + 'a>>;
 
 impl End {
     pub(crate) fn new(conduit: Conduit, peer: Peer) -> Self {
@@ -303,7 +295,7 @@ impl End {
 
     /// The end is relayed only after a handshake.
     #[cfg(feature = "tls")]
-    pub(crate) fn after(self, handshake: Arc<dyn Handshake>) -> Self {
+    pub(crate) fn after(self, handshake: Arc<Tls>) -> Self {
         Self { handshake: Some(handshake), ..self }
     }
 
@@ -329,7 +321,8 @@ impl End {
     /// ```
     pub async fn shaken(mut self) -> Result<Self, OpenError> {
         if let Some(handshake) = self.handshake.take() {
-            self.conduit = handshake.shake(self.conduit).await?;
+            // Boxed: large, and most ends have none.
+            self.conduit = Box::pin(handshake.handshake(self.conduit)).await?;
         }
         Ok(self)
     }

@@ -23,7 +23,7 @@ use crate::open::{How, OpenError};
 const STEP: &str = "set up TLS";
 
 /// The side that connects to `remote`.
-pub(crate) fn client(remote: &Remote, options: &Options) -> Result<Tls, OpenError> {
+pub(super) fn client(remote: &Remote, options: &Options) -> Result<Tls, OpenError> {
     Ok(Tls::new(Role::Client(shared(remote, options)?), options))
 }
 
@@ -102,7 +102,7 @@ fn read_client(remote: &Remote, options: &Options) -> Result<Client, OpenError> 
 }
 
 /// The side that accepts.
-pub(crate) fn server(options: &Options, how: &How) -> Result<Tls, OpenError> {
+pub(super) fn server(options: &Options, how: &How) -> Result<Tls, OpenError> {
     let (with, how) = (options.clone(), how.clone());
     let fresh = Fresh::of(files(options), move || read_server(&with, &how))?;
     Ok(Tls::new(Role::Server(fresh), options))

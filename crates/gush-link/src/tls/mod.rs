@@ -20,19 +20,36 @@ use rustls::ServerConfig;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use tracing::debug;
 
-pub(crate) use config::{client, server};
 use fresh::Fresh;
 pub use pair::{Pair, PairError};
 use stream::Counted;
 
-use crate::address::{Opt, Options};
-use crate::open::{Handshake, OpenError, Shaken};
+use crate::address::{Local, Opt, Options, Remote};
+use crate::open::{End, How, Listener, OpenError, connect, listen};
 
-/// How long a handshake may take, where `handshake-timeout=` does not say.
+/// The limit on a handshake, unless `handshake-timeout=` sets another.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long the peer of a handshake that failed may take to read why.
-const LAST_WORD: Duration = Duration::from_millis(500);
+/// How long the peer may take to read the alert of a failed handshake.
+const ALERT_LINGER: Duration = Duration::from_millis(500);
+
+/// Connects; the handshake is done later, when the end is used.
+pub(crate) async fn connect(remote: &Remote, options: &Options) -> Result<End, OpenError> {
+    let handshake = config::client(remote, options)?;
+    let end = connect::tcp(remote, options).await?;
+    Ok(end.after(Arc::new(handshake)))
+}
+
+/// Listens; each client's end does its handshake when it is used.
+pub(crate) async fn listen(
+    local: &Local,
+    options: &Options,
+    how: &How,
+) -> Result<Listener, OpenError> {
+    let handshake = config::server(options, how)?;
+    let listener = listen::tcp(local, options).await?;
+    Ok(listener.before(Arc::new(handshake)))
+}
 
 /// One side of a handshake.
 #[derive(Debug)]
@@ -53,8 +70,23 @@ impl Tls {
         Self { role, limit }
     }
 
-    /// The stream, or the failure and the socket that is left.
-    async fn agreed(&self, conduit: Conduit) -> Result<TlsStream<Counted>, (OpenError, Conduit)> {
+    /// Turns the conduit of a socket into that of the TLS stream over it.
+    pub async fn handshake(&self, conduit: Conduit) -> Result<Conduit, OpenError> {
+        match gush_net::within(self.limit, self.exchange(conduit)).await {
+            Ok(Ok(stream)) => {
+                log(&stream);
+                Ok(stream::conduit(stream))
+            }
+            Ok(Err((error, socket))) => {
+                linger(socket).await;
+                Err(error)
+            }
+            Err(_) => Err(error::late(self.limit)),
+        }
+    }
+
+    /// Returns the stream, or the error and the socket, for the alert to arrive.
+    async fn exchange(&self, conduit: Conduit) -> Result<TlsStream<Counted>, (OpenError, Conduit)> {
         let socket = Counted::new(conduit);
         match &self.role {
             Role::Client(fresh) => {
@@ -76,15 +108,15 @@ impl Tls {
     }
 }
 
-/// Closing a socket with unread bytes resets the connection, and the alert that says why would be lost.
-async fn part(mut socket: Conduit) {
+/// Closing a socket with unread bytes resets the connection, which would lose the alert.
+async fn linger(mut socket: Conduit) {
     if socket.finish().is_ok() {
-        // The peer knows, or it does not: the handshake has failed either way.
-        let _ = socket.linger(Used::WRITTEN, LingerTimeouts::of(Some(LAST_WORD))).await;
+        // The handshake has failed, whether or not the alert arrives.
+        let _ = socket.linger(Used::WRITTEN, LingerTimeouts::of(Some(ALERT_LINGER))).await;
     }
 }
 
-fn tell(stream: &TlsStream<Counted>) {
+fn log(stream: &TlsStream<Counted>) {
     let (_, session) = stream.get_ref();
     debug!(
         version = ?session.protocol_version(),
@@ -92,22 +124,4 @@ fn tell(stream: &TlsStream<Counted>) {
         alpn = session.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned()),
         "TLS agreed"
     );
-}
-
-impl Handshake for Tls {
-    fn shake(&self, conduit: Conduit) -> Shaken<'_> {
-        Box::pin(async move {
-            match gush_net::within(self.limit, self.agreed(conduit)).await {
-                Ok(Ok(stream)) => {
-                    tell(&stream);
-                    Ok(stream::conduit(stream))
-                }
-                Ok(Err((error, socket))) => {
-                    part(socket).await;
-                    Err(error)
-                }
-                Err(_) => Err(error::late(self.limit)),
-            }
-        })
-    }
 }

@@ -185,7 +185,7 @@ fn a_proxy_that_leaves_within_its_answer_is_told() {
             client.write_all(answer).unwrap();
         });
         let error = refused(&format!("{kind}:{place}:a:1"));
-        assert!(error.to_string().contains("before its answer was whole"), "{error}");
+        assert!(error.to_string().contains("in the middle of its answer"), "{error}");
         thread.join().unwrap();
     }
 }

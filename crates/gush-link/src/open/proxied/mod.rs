@@ -1,7 +1,10 @@
-//! Connections through somebody's proxy.
+//! Connections through a proxy.
 //!
-//! The proxy is asked, the answer is taken to the byte, and the bytes behind are the target's. Names are given to the proxy
-//! unchanged: only the proxy may know them.
+//! The answer is read to its last byte, because the target's data follows it. Names are given to the
+//! proxy unresolved: it may know hosts that this machine does not.
+
+mod http_connect;
+mod socks5;
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -17,36 +20,40 @@ use super::{End, Peer, connect};
 use crate::address::{Opt, Options, Through};
 use crate::watch::watch;
 
-/// How long the proxy may take to reach the target, where `connect-timeout=` does not say.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The limit on the proxy's answer, unless `connect-timeout=` sets another.
+const CONNECT_LIMIT: Duration = Duration::from_secs(60);
 
-/// How a proxy is asked.
-pub(crate) trait Language {
-    /// Asks for a connection to the target, and takes the whole answer.
-    fn ask(
-        talk: &Talk<'_>,
-        through: &Through,
-        credentials: Option<&Credentials>,
-    ) -> impl Future<Output = Result<(), OpenError>> + Send;
+/// The protocol spoken with a proxy.
+#[derive(Clone, Copy)]
+pub(crate) enum Protocol {
+    Socks5,
+    Http,
 }
 
 /// Connects to the proxy, and through the proxy to the target.
-pub(crate) async fn open<L: Language>(
+pub(crate) async fn open(
+    protocol: Protocol,
     through: &Through,
     options: &Options,
 ) -> Result<End, OpenError> {
     let credentials = credentials(options)?;
     let end = connect::tcp(&through.proxy, options).await?;
     let step = format!("connect to {} by {}", through.target(), end.peer);
-    let patience = options.duration(Opt::ConnectTimeout).unwrap_or(PATIENCE);
+    let limit = options.duration(Opt::ConnectTimeout).unwrap_or(CONNECT_LIMIT);
     let answer = {
         let fd = end.conduit.read_fd().ok_or_else(|| OpenError::new("connect", Errno::BADF))?;
-        let talk = Talk {
-            fd: watch(fd, Interest::READABLE | Interest::WRITABLE)
-                .map_err(|error| OpenError::new("connect", error))?,
+        let proxy = watch(fd, Interest::READABLE | Interest::WRITABLE)
+            .map(Proxy)
+            .map_err(|error| OpenError::new("connect", error))?;
+        let request = async {
+            match protocol {
+                Protocol::Socks5 => socks5::request(&proxy, through, credentials.as_ref()).await,
+                Protocol::Http => {
+                    http_connect::request(&proxy, through, credentials.as_ref()).await
+                }
+            }
         };
-        let asked = L::ask(&talk, through, credentials.as_ref());
-        gush_net::within(patience, asked).await
+        gush_net::within(limit, request).await
     };
     match answer {
         Ok(Ok(())) => Ok(End::new(end.conduit, Peer::Other(through.target()))),
@@ -55,13 +62,12 @@ pub(crate) async fn open<L: Language>(
     }
 }
 
-/// A name and a password.
-pub(crate) struct Credentials {
-    pub name: String,
-    pub password: String,
+struct Credentials {
+    name: String,
+    password: String,
 }
 
-/// Of a file, because every user sees the words of a command line.
+/// Reads `credentials=` from a file: every user can see the arguments of a process.
 fn credentials(options: &Options) -> Result<Option<Credentials>, OpenError> {
     let Some(path) = options.path(Opt::Credentials) else { return Ok(None) };
     let step = || format!("read {}", path.display());
@@ -76,16 +82,14 @@ fn credentials(options: &Options) -> Result<Option<Credentials>, OpenError> {
     Ok(Some(Credentials { name: name.to_owned(), password: password.to_owned() }))
 }
 
-/// The exchange with a proxy, not a byte beyond the answer.
-pub(crate) struct Talk<'a> {
-    fd: AsyncFd<BorrowedFd<'a>>,
-}
+/// The connection to a proxy. Reads exactly the bytes that are asked for.
+struct Proxy<'a>(AsyncFd<BorrowedFd<'a>>);
 
-impl Talk<'_> {
-    pub async fn say(&self, mut bytes: &[u8]) -> io::Result<()> {
+impl Proxy<'_> {
+    async fn send(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            let mut ready = self.fd.writable().await?;
-            match rustix::net::send(self.fd.get_ref(), bytes, SendFlags::NOSIGNAL) {
+            let mut ready = self.0.writable().await?;
+            match rustix::net::send(self.0.get_ref(), bytes, SendFlags::NOSIGNAL) {
                 Ok(sent) => bytes = &bytes[sent..],
                 Err(Errno::AGAIN) => ready.clear_ready(),
                 Err(Errno::INTR) => {}
@@ -95,19 +99,19 @@ impl Talk<'_> {
         Ok(())
     }
 
-    pub async fn hear<const N: usize>(&self) -> io::Result<[u8; N]> {
+    async fn receive<const N: usize>(&self) -> io::Result<[u8; N]> {
         let mut bytes = [0; N];
-        self.fill(&mut bytes).await?;
+        self.receive_into(&mut bytes).await?;
         Ok(bytes)
     }
 
-    pub async fn fill(&self, bytes: &mut [u8]) -> io::Result<()> {
-        let mut heard = 0;
-        while heard < bytes.len() {
-            let mut ready = self.fd.readable().await?;
-            match rustix::net::recv(self.fd.get_ref(), &mut bytes[heard..], RecvFlags::empty()) {
+    async fn receive_into(&self, bytes: &mut [u8]) -> io::Result<()> {
+        let mut received = 0;
+        while received < bytes.len() {
+            let mut ready = self.0.readable().await?;
+            match rustix::net::recv(self.0.get_ref(), &mut bytes[received..], RecvFlags::empty()) {
                 Ok((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok((count, _)) => heard += count,
+                Ok((count, _)) => received += count,
                 Err(Errno::AGAIN) => ready.clear_ready(),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
@@ -117,11 +121,11 @@ impl Talk<'_> {
     }
 }
 
-/// The proxy hung up, or the connection to it failed.
-pub(crate) fn broken(error: io::Error) -> OpenError {
+/// The proxy closed its connection, or the connection failed.
+fn broken(error: io::Error) -> OpenError {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => {
-            OpenError::said("", "the proxy closed the connection before its answer was whole")
+            OpenError::said("", "the proxy closed the connection in the middle of its answer")
                 .hinted("is it a proxy of this kind?")
         }
         _ => OpenError::new("", error),

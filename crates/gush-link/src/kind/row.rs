@@ -1,0 +1,357 @@
+//! What the grammar, the messages, the help and the link know of each kind.
+
+use super::Kind;
+use crate::address::Opt;
+#[cfg(feature = "tls")]
+use crate::address::options::TLS;
+use crate::address::options::{
+    ACCESS, BOUND, BUFFERS, CONNECTED, CONTENT, OWNED, PROGRAM, RETRIED, SERVING, TCP, TERMINAL,
+};
+
+/// The properties of a kind, without an address.
+#[derive(Debug)]
+pub(crate) struct Row {
+    /// The written form without options; the part before the colon is the kind's name.
+    pub grammar: &'static str,
+    /// The description, in a few words.
+    pub help: &'static str,
+    /// All keywords by their form, socat's included where they mean the same; case is ignored.
+    pub keywords: &'static [(Form, &'static [&'static str])],
+    /// The options of the kind.
+    pub options: &'static [&'static [Opt]],
+    /// May the colon be omitted?
+    pub stands_alone: bool,
+    /// Does the kind accept peers, so that a link can serve more than one?
+    pub listens: bool,
+    pub is_datagrams: bool,
+    /// Does the kind start a program, whose environment names the client?
+    pub is_program: bool,
+    /// How many descriptors a link holds for one end.
+    pub descriptors: u64,
+}
+
+impl Row {
+    /// The properties of most kinds: a stream that is opened.
+    const STREAM: Self = Self {
+        grammar: "",
+        help: "",
+        keywords: &[],
+        options: &[],
+        stands_alone: false,
+        listens: false,
+        is_datagrams: false,
+        is_program: false,
+        descriptors: 1,
+    };
+}
+
+/// The meaning of a keyword beyond the kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Plain,
+    V4,
+    V6,
+    Abstract,
+    Create,
+    Input,
+    Output,
+}
+
+impl Form {
+    /// The flags that the keyword implies.
+    pub fn implies(self) -> &'static [Opt] {
+        match self {
+            Self::Create => &[Opt::Create, Opt::Truncate],
+            _ => &[],
+        }
+    }
+}
+
+impl Kind {
+    /// The properties of the kind.
+    pub(crate) fn row(self) -> &'static Row {
+        match self {
+            Self::Stdio => &Row {
+                grammar: "-",
+                help: "standard input and output",
+                keywords: &[
+                    (Form::Plain, &["-", "stdio"]),
+                    (Form::Input, &["stdin"]),
+                    (Form::Output, &["stdout"]),
+                ],
+                options: &[TERMINAL],
+                stands_alone: true,
+                ..Row::STREAM
+            },
+            Self::Path => &Row {
+                grammar: "PATH",
+                help: "whatever is there: a file (written at its end), FIFO, device or Unix socket",
+                keywords: &[(Form::Plain, &["gopen"])],
+                options: &[RETRIED, CONTENT, ACCESS, OWNED, TERMINAL],
+                ..Row::STREAM
+            },
+            Self::File => &Row {
+                grammar: "file:PATH",
+                help: "a file or device, written from its start unless told otherwise",
+                keywords: &[(Form::Plain, &["file", "open"]), (Form::Create, &["create", "creat"])],
+                options: &[RETRIED, CONTENT, ACCESS, OWNED, TERMINAL],
+                ..Row::STREAM
+            },
+            Self::Pipe => &Row {
+                grammar: "pipe:[PATH]",
+                help: "a FIFO, made if it is missing and then removed; without PATH an echo",
+                keywords: &[(Form::Plain, &["pipe", "fifo", "echo"])],
+                options: &[RETRIED, ACCESS, OWNED, &[Opt::UnlinkClose]],
+                stands_alone: true,
+                descriptors: 2,
+                ..Row::STREAM
+            },
+            Self::Pty => &Row {
+                grammar: "pty",
+                help: "a new pseudo-terminal, for programs that open its other side, one after the other",
+                descriptors: 2,
+                keywords: &[(Form::Plain, &["pty"])],
+                options: &[
+                    &[Opt::Link, Opt::Unlink, Opt::UnlinkClose, Opt::WaitSlave],
+                    TERMINAL,
+                    OWNED,
+                ],
+                stands_alone: true,
+                ..Row::STREAM
+            },
+            Self::Fd => &Row {
+                grammar: "fd:N",
+                help: "an inherited descriptor",
+                keywords: &[(Form::Plain, &["fd"])],
+                options: &[ACCESS, TERMINAL],
+                ..Row::STREAM
+            },
+            Self::Exec => &Row {
+                grammar: "exec:COMMAND",
+                help: "a program, its words split as a shell does",
+                keywords: &[(Form::Plain, &["exec"])],
+                options: &[PROGRAM],
+                is_program: true,
+                descriptors: 2,
+                ..Row::STREAM
+            },
+            Self::Shell => &Row {
+                grammar: "shell:COMMAND",
+                help: "a command line for /bin/sh",
+                keywords: &[(Form::Plain, &["shell", "system"])],
+                options: &[PROGRAM],
+                is_program: true,
+                descriptors: 2,
+                ..Row::STREAM
+            },
+            Self::Tcp => &Row {
+                grammar: "tcp:HOST:PORT",
+                help: "connects; an IPv6 address stands in brackets",
+                keywords: &[
+                    (Form::Plain, &["tcp", "tcp-connect"]),
+                    (Form::V4, &["tcp4", "tcp4-connect"]),
+                    (Form::V6, &["tcp6", "tcp6-connect"]),
+                ],
+                options: &[CONNECTED, RETRIED, TCP, BUFFERS],
+                ..Row::STREAM
+            },
+            Self::TcpListen => &Row {
+                grammar: "tcp-listen:[HOST:]PORT",
+                help: "accepts TCP connections",
+                keywords: &[
+                    (Form::Plain, &["tcp-listen", "tcp-l"]),
+                    (Form::V4, &["tcp4-listen", "tcp4-l"]),
+                    (Form::V6, &["tcp6-listen", "tcp6-l"]),
+                ],
+                options: &[SERVING, BOUND, &[Opt::Backlog], RETRIED, TCP, BUFFERS],
+                listens: true,
+                ..Row::STREAM
+            },
+            #[cfg(feature = "tls")]
+            Self::Tls => &Row {
+                grammar: "tls:HOST:PORT",
+                help: "connects by TLS; the server's certificate must be HOST's",
+                keywords: &[
+                    (
+                        Form::Plain,
+                        &["tls", "tls-connect", "openssl", "openssl-connect", "ssl", "ssl-connect"],
+                    ),
+                    (Form::V4, &["tls4"]),
+                    (Form::V6, &["tls6"]),
+                ],
+                options: &[
+                    TLS,
+                    &[Opt::CommonName, Opt::Sni, Opt::NoSni],
+                    CONNECTED,
+                    RETRIED,
+                    TCP,
+                    BUFFERS,
+                ],
+                ..Row::STREAM
+            },
+            #[cfg(feature = "tls")]
+            Self::TlsListen => &Row {
+                grammar: "tls-listen:[HOST:]PORT",
+                help: "accepts TLS connections; needs cert=",
+                keywords: &[
+                    (
+                        Form::Plain,
+                        &[
+                            "tls-listen",
+                            "tls-l",
+                            "openssl-listen",
+                            "openssl-l",
+                            "ssl-listen",
+                            "ssl-l",
+                        ],
+                    ),
+                    (Form::V4, &["tls4-listen", "tls4-l"]),
+                    (Form::V6, &["tls6-listen", "tls6-l"]),
+                ],
+                options: &[TLS, SERVING, BOUND, &[Opt::Backlog], RETRIED, TCP, BUFFERS],
+                listens: true,
+                ..Row::STREAM
+            },
+            Self::Unix => &Row {
+                grammar: "unix:PATH",
+                help: "connects to a Unix socket; unix:@NAME is an abstract one",
+                keywords: &[
+                    (Form::Plain, &["unix", "unix-connect", "unix-client", "local"]),
+                    (Form::Abstract, &["abstract", "abstract-connect", "abstract-client"]),
+                ],
+                options: &[&[Opt::ConnectTimeout], RETRIED, BUFFERS],
+                ..Row::STREAM
+            },
+            Self::UnixListen => &Row {
+                grammar: "unix-listen:PATH",
+                help: "accepts on a Unix socket, removed at the end",
+                keywords: &[
+                    (Form::Plain, &["unix-listen", "unix-l"]),
+                    (Form::Abstract, &["abstract-listen"]),
+                ],
+                options: &[
+                    SERVING,
+                    &[Opt::Backlog, Opt::Unlink, Opt::UnlinkClose],
+                    OWNED,
+                    RETRIED,
+                    BUFFERS,
+                ],
+                listens: true,
+                ..Row::STREAM
+            },
+            Self::Udp => &Row {
+                grammar: "udp:HOST:PORT",
+                help: "sends and receives datagrams",
+                keywords: &[
+                    (Form::Plain, &["udp", "udp-connect"]),
+                    (Form::V4, &["udp4", "udp4-connect"]),
+                    (Form::V6, &["udp6", "udp6-connect"]),
+                ],
+                options: &[&[Opt::Bind], RETRIED, BUFFERS],
+                is_datagrams: true,
+                ..Row::STREAM
+            },
+            Self::UdpListen => &Row {
+                grammar: "udp-listen:[HOST:]PORT",
+                help: "the first sender becomes the peer; with fork each is one",
+                keywords: &[
+                    (Form::Plain, &["udp-listen", "udp-l"]),
+                    (Form::V4, &["udp4-listen", "udp4-l"]),
+                    (Form::V6, &["udp6-listen", "udp6-l"]),
+                ],
+                options: &[SERVING, BOUND, RETRIED, BUFFERS],
+                listens: true,
+                is_datagrams: true,
+                descriptors: 2,
+                ..Row::STREAM
+            },
+            Self::UdpRecvfrom => &Row {
+                grammar: "udp-recvfrom:[HOST:]PORT",
+                help: "receives one datagram, and answers its sender; with fork each datagram is a connection",
+                keywords: &[
+                    (Form::Plain, &["udp-recvfrom"]),
+                    (Form::V4, &["udp4-recvfrom"]),
+                    (Form::V6, &["udp6-recvfrom"]),
+                ],
+                options: &[SERVING, BOUND, RETRIED, BUFFERS],
+                listens: true,
+                is_datagrams: true,
+                descriptors: 2,
+                ..Row::STREAM
+            },
+            Self::Vsock => &Row {
+                grammar: "vsock:CID:PORT",
+                help: "connects from a virtual machine to its host (CID 2), or to a guest",
+                keywords: &[(Form::Plain, &["vsock", "vsock-connect"])],
+                options: &[&[Opt::ConnectTimeout], RETRIED],
+                ..Row::STREAM
+            },
+            Self::VsockListen => &Row {
+                grammar: "vsock-listen:[CID:]PORT",
+                help: "accepts connections between a virtual machine and its host",
+                keywords: &[(Form::Plain, &["vsock-listen", "vsock-l"])],
+                options: &[SERVING, &[Opt::Backlog], RETRIED],
+                listens: true,
+                ..Row::STREAM
+            },
+            Self::Socks5 => &Row {
+                grammar: "socks5:PROXY:PORT:HOST:PORT",
+                help: "connects by a SOCKS5 proxy, which looks the host up",
+                keywords: &[(Form::Plain, &["socks5", "socks5-connect"])],
+                options: &[
+                    &[Opt::Bind, Opt::ConnectTimeout, Opt::Credentials],
+                    RETRIED,
+                    TCP,
+                    BUFFERS,
+                ],
+                ..Row::STREAM
+            },
+            Self::HttpConnect => &Row {
+                grammar: "http-connect:PROXY:PORT:HOST:PORT",
+                help: "connects by an HTTP proxy (CONNECT), which looks the host up",
+                keywords: &[(Form::Plain, &["http-connect"])],
+                options: &[
+                    &[Opt::Bind, Opt::ConnectTimeout, Opt::Credentials],
+                    RETRIED,
+                    TCP,
+                    BUFFERS,
+                ],
+                ..Row::STREAM
+            },
+            Self::ListenFd => &Row {
+                grammar: "listen-fd:N|NAME",
+                help: "accepts on an inherited listening socket",
+                keywords: &[(Form::Plain, &["listen-fd", "accept-fd"])],
+                options: &[SERVING, &[Opt::Range], TCP, BUFFERS],
+                listens: true,
+                ..Row::STREAM
+            },
+            Self::Joined => &Row {
+                grammar: "ADDR!!ADDR",
+                help: "reads from the first address and writes to the second",
+                is_program: true,
+                ..Row::STREAM
+            },
+            Self::FirstOf => &Row {
+                grammar: "ADDR|ADDR...",
+                help: "the first of these that can be opened, tried in this order for each client",
+                is_program: true,
+                ..Row::STREAM
+            },
+            Self::Zero => &Row {
+                grammar: "zero:",
+                help: "endless zeros; takes everything written",
+                keywords: &[(Form::Plain, &["zero"])],
+                stands_alone: true,
+                ..Row::STREAM
+            },
+            Self::Null => &Row {
+                grammar: "null:",
+                help: "nothing to read; takes everything written",
+                keywords: &[(Form::Plain, &["null"])],
+                stands_alone: true,
+                ..Row::STREAM
+            },
+        }
+    }
+}

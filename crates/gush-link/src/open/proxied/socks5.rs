@@ -1,0 +1,122 @@
+//! SOCKS5: RFC 1928, passwords by RFC 1929.
+
+use std::net::IpAddr;
+
+use super::{Credentials, Proxy, broken};
+use crate::address::Through;
+use crate::open::OpenError;
+
+// Numbers of RFC 1928, section 3.
+const VERSION: u8 = 5;
+const NO_PASSWORD: u8 = 0;
+const PASSWORD: u8 = 2;
+const NONE_OF_THESE: u8 = 0xff;
+
+/// Requests a connection to the target, and reads the whole answer.
+pub(super) async fn request(
+    proxy: &Proxy<'_>,
+    through: &Through,
+    credentials: Option<&Credentials>,
+) -> Result<(), OpenError> {
+    let methods: &[u8] = match credentials {
+        // Both are offered: the proxy may not require a password.
+        Some(_) => &[VERSION, 2, NO_PASSWORD, PASSWORD],
+        None => &[VERSION, 1, NO_PASSWORD],
+    };
+    proxy.send(methods).await.map_err(broken)?;
+    let [version, method] = proxy.receive().await.map_err(broken)?;
+    if version != VERSION {
+        return Err(OpenError::said("", "the proxy does not answer as a SOCKS5 proxy does"));
+    }
+    match (method, credentials) {
+        (NO_PASSWORD, _) => {}
+        (PASSWORD, Some(credentials)) => log_in(proxy, credentials).await?,
+        (NONE_OF_THESE | PASSWORD, None) => {
+            return Err(OpenError::said("", "the proxy requires a name and a password")
+                .hinted("credentials=FILE names a file with NAME:PASSWORD"));
+        }
+        _ => {
+            return Err(OpenError::said("", "the proxy requires an unknown authentication method"));
+        }
+    }
+    proxy.send(&connect(through)?).await.map_err(broken)?;
+    // A proxy that refuses may send no more than that.
+    let [version, reply] = proxy.receive().await.map_err(broken)?;
+    if version != VERSION {
+        return Err(OpenError::said("", "the proxy does not answer as a SOCKS5 proxy does"));
+    }
+    if reply != 0 {
+        return Err(refusal(reply));
+    }
+    let [_, kind] = proxy.receive().await.map_err(broken)?;
+    // The address and port that the proxy connected from.
+    let rest_bytes = 2 + match kind {
+        1 => 4,
+        4 => 16,
+        // A name, with its length before it.
+        3 => usize::from(proxy.receive::<1>().await.map_err(broken)?[0]),
+        _ => {
+            return Err(OpenError::said(
+                "",
+                "the proxy answers with an address of an unknown kind",
+            ));
+        }
+    };
+    // To the last byte: the target's data follows.
+    proxy.receive_into(&mut vec![0; rest_bytes]).await.map_err(broken)
+}
+
+async fn log_in(proxy: &Proxy<'_>, credentials: &Credentials) -> Result<(), OpenError> {
+    // The version of this exchange (RFC 1929), not that of SOCKS.
+    let mut message = vec![1];
+    for field in [&credentials.name, &credentials.password] {
+        message.extend(u8::try_from(field.len()));
+        message.extend(field.as_bytes());
+    }
+    proxy.send(&message).await.map_err(broken)?;
+    match proxy.receive().await.map_err(broken)? {
+        [_, 0] => Ok(()),
+        [_, _] => Err(OpenError::said("", "the proxy refuses the name or the password")),
+    }
+}
+
+/// The request to connect to an address or a name.
+fn connect(through: &Through) -> Result<Vec<u8>, OpenError> {
+    let mut request = vec![VERSION, 1, 0];
+    match through.host.parse() {
+        Ok(IpAddr::V4(ip)) => {
+            request.push(1);
+            request.extend(ip.octets());
+        }
+        Ok(IpAddr::V6(ip)) => {
+            request.push(4);
+            request.extend(ip.octets());
+        }
+        // The proxy resolves names.
+        Err(_) => {
+            let Ok(length) = u8::try_from(through.host.len()) else {
+                return Err(OpenError::said("", "a name has at most 255 bytes"));
+            };
+            request.extend([3, length]);
+            request.extend(through.host.as_bytes());
+        }
+    }
+    request.extend(through.port.to_be_bytes());
+    Ok(request)
+}
+
+/// Why a request failed (RFC 1928, 6), and whether a retry may succeed.
+fn refusal(reply: u8) -> OpenError {
+    let (why, passes) = match reply {
+        1 => ("the proxy failed", true),
+        2 => ("the proxy's rules do not allow it", false),
+        3 => ("the proxy cannot reach the network", true),
+        4 => ("the proxy cannot reach the host", true),
+        5 => ("the proxy's connection was refused", true),
+        6 => ("the proxy gave up", true),
+        7 => ("the proxy does not connect for others", false),
+        8 => ("the proxy does not know addresses of this kind", false),
+        _ => ("the proxy refuses without a known reason", false),
+    };
+    OpenError::said("", why).passing(passes)
+}
