@@ -31,7 +31,7 @@ use crate::programs::{self, Finish};
 use crate::proxy::{self, HEADER_LIMIT, Header};
 use crate::record::{Ending, Failure};
 use crate::session::{Names, Shared, Turn};
-use crate::stop;
+use crate::stop::Cancellation;
 use crate::watch::watch;
 use gush_text::os_text;
 
@@ -109,7 +109,7 @@ pub(crate) struct Life<'a> {
     id: u64,
     pub names: Names<'a>,
     counts: &'a Arc<ByteCounts>,
-    link_ending: &'a stop::Ending,
+    cancellation: &'a Cancellation,
     turn: Option<Turn>,
 }
 
@@ -119,9 +119,9 @@ impl<'a> Life<'a> {
         id: u64,
         names: Names<'a>,
         counts: &'a Arc<ByteCounts>,
-        link_ending: &'a stop::Ending,
+        cancellation: &'a Cancellation,
     ) -> Self {
-        Self { shared, id, names, counts, link_ending, turn: None }
+        Self { shared, id, names, counts, cancellation, turn: None }
     }
 
     /// Its place among the clients that wait for the other listener is taken already.
@@ -186,7 +186,7 @@ impl<'a> Life<'a> {
                 // Work that is done counts, also where the link ends in the same moment.
                 biased;
                 done = work => Ok(done),
-                () = self.link_ending.reached() => Err(Left::Interrupted),
+                () = self.cancellation.cancelled() => Err(Left::Interrupted),
                 left = given_up => Err(left),
             }
         }

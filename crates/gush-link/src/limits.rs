@@ -9,7 +9,7 @@ use tracing::warn;
 
 use crate::address::{Address, Opt, Target};
 use crate::ledger::{Ledger, Limit};
-use crate::workers::MOST_TAKERS;
+use crate::workers::MAX_ACCEPTORS;
 
 /// Descriptors kept free for the short needs of a client with a place, beyond its own: four where a program starts (the
 /// program's ends of its sockets, and the pipe by which a failed exec(2) is told), two for a lookup, one for a request for metrics.
@@ -42,7 +42,7 @@ impl Places {
         let open = std::fs::read_dir("/proc/self/fd")
             .map(|found| (found.count() as u64).saturating_sub(1));
         let further = threads.saturating_sub(1);
-        let copies = further.min(MOST_TAKERS - 1);
+        let copies = further.min(MAX_ACCEPTORS - 1);
         let apart = open.unwrap_or(AT_START) + SPARE + EACH_THREAD * further as u64 + copies as u64;
         let enough = clients(descriptors, apart, descriptors_each(client, other));
         let (most, limit) = match most {

@@ -1,8 +1,7 @@
 //! From two addresses to connections: a single one, or one for every client.
 //!
-//! A client is accepted only if a place is free (`max-children=`, descriptors); else it stays in
-//! the kernel's queue. Everything that waits is raced against [`Stop`](crate::Stop): draining ends
-//! the waiting for clients, the end ends all.
+//! A client is accepted only if a place is free (`max-children=`, descriptors); otherwise it stays in
+//! the kernel's queue. Every wait is raced against [`Stop`](crate::Stop).
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -22,8 +21,8 @@ use crate::record::{Failure, Record};
 use crate::roles::Roles;
 use crate::session::{Arrival, EARLY_WARNINGS, Other, Shared};
 use crate::settings::Settings;
-use crate::stop::{Ending, Stop};
-use crate::workers::{self, Chair, Client, Seat, Taker, Workers};
+use crate::stop::{Cancellation, Stop};
+use crate::workers::{self, Balance, LoadGuard, Workers};
 
 /// Runs a link to its end.
 ///
@@ -46,14 +45,14 @@ pub(crate) fn run(
         }
         connect(roles, settings, ledger, stop).await
     });
-    // Not waiting: a lookup of a name may hang in getaddrinfo(3), which nobody can cancel.
+    // Without waiting: a lookup may hang in getaddrinfo(3), which cannot be cancelled.
     runtime.shutdown_background();
-    // No program started by this link is left behind.
+    // No program started by this link outlives it.
     let limit = settings.drain_limit();
     reaper::wait(|| stop.is_over(limit));
     let copies = || [&settings.tee, &settings.tee_back].into_iter().flatten();
     copies().for_each(|tee| tee.finish(|| stop.is_over(limit)));
-    // A copy that was cut is a failure of the link, though every connection went well.
+    // A cut copy is a failure of the link, even if every connection succeeded.
     let lost = copies().find_map(|tee| tee.failure());
     ran.and(lost.map_or(Ok(()), |message| Err(Failure::new(message, None))))
 }
@@ -79,13 +78,14 @@ async fn connect(
         let (Some(first), Some(second)) = (&roles.first, &roles.second) else {
             return Err(Failure::new("two addresses are needed", None));
         };
-        let Some(opened) = until(stop.ending(), open_one(first, &settings.how(true).once())).await
+        let Some(opened) =
+            until(stop.cancelled(), open_one(first, &settings.how(true).once())).await
         else {
             return Ok(());
         };
         let shared = shared(first, Other::Address(second.clone()), false);
         return match opened {
-            Ok(end) => shared.serve(shared.arrived(end), &Ending::of(stop)).await,
+            Ok(end) => shared.serve(shared.arrived(end), &Cancellation::of(stop)).await,
             Err(failure) => Err(not_opened(failure, first, second, settings, ledger)),
         };
     };
@@ -151,18 +151,20 @@ async fn until<T>(stop: impl Future<Output = ()>, work: impl Future<Output = T>)
 /// Serves the first client. The listener is closed by then.
 async fn serve_one(mut listener: Listener, shared: &Shared) -> Result<(), Failure> {
     let accepted = until(shared.stop.draining(), accept(&mut listener)).await;
-    // Closed before the connection is served: other clients are refused at once and do not wait in the queue.
+    // Other clients are refused at once, and do not wait in the queue.
     drop(listener);
     match accepted {
         None => Ok(()),
-        Some(client) => shared.serve(shared.arrived(client?), &Ending::of(&shared.stop)).await,
+        Some(client) => {
+            shared.serve(shared.arrived(client?), &Cancellation::of(&shared.stop)).await
+        }
     }
 }
 
 /// A client of a link that serves many.
-struct Accepted {
+pub(crate) struct Client {
     arrival: Arrival,
-    /// Given back at the end.
+    /// Released at the end.
     _place: Option<OwnedSemaphorePermit>,
     open: Arc<Open>,
 }
@@ -174,39 +176,43 @@ struct Open {
     _until_closed: mpsc::Sender<Infallible>,
 }
 
-impl Client for Accepted {
-    async fn served(self, seat: Seat) {
-        // The failure concerns this client alone, and is told already.
-        let _ = self.open.shared.serve(self.arrival, seat.ending()).await;
+impl Client {
+    /// Serves the client to the end.
+    pub async fn serve(self, guard: LoadGuard) {
+        // The failure is this client's alone, and logged already.
+        let _ = self.open.shared.serve(self.arrival, guard.cancellation()).await;
     }
 }
 
-/// A further thread's own access to the clients of a listener.
-struct Spare {
+/// Accepts clients on a further thread.
+pub(crate) struct Acceptor {
     listener: Listener,
     places: Arc<Places>,
     open: Arc<Open>,
-    /// Told, or closed, once no more clients are taken. Dropped last: the others' end shows that the listener is closed.
-    taking: watch::Receiver<()>,
+    /// Changes, or closes, when no more clients are accepted. Dropped after the listener, so that the
+    /// sender sees when all are closed.
+    accepting: watch::Receiver<()>,
 }
 
-impl Taker for Spare {
-    async fn take(self, chair: Chair) {
-        let Self { mut listener, places, open, mut taking } = self;
-        let place = || chair.has_fewest().then(|| places.free_now()).flatten();
+impl Acceptor {
+    /// Accepts while the link does, and only while no other thread has fewer clients.
+    pub async fn run(self, balance: Balance) {
+        let Self { mut listener, places, open, mut accepting } = self;
+        let place = || balance.has_fewest().then(|| places.free_now()).flatten();
         loop {
             let over = async {
-                let _ = taking.changed().await;
+                let _ = accepting.changed().await;
             };
-            let Some(Some((client, place))) = until(over, listener.spare(place)).await else {
+            let Some(Some((client, place))) = until(over, listener.accept_if(place)).await else {
                 break;
             };
             let arrival = open.shared.arrived(client);
-            chair.serve(Accepted { arrival, _place: Some(place), open: Arc::clone(&open) });
+            let client = Client { arrival, _place: Some(place), open: Arc::clone(&open) };
+            tokio::spawn(client.serve(balance.guard()));
             tokio::task::yield_now().await;
         }
         drop(listener);
-        drop(taking);
+        drop(accepting);
     }
 }
 
@@ -219,8 +225,7 @@ async fn serve_all(
     let threads = shared.settings.most_threads();
     let places = Places::new(max_children, &shared.client, shared.other.address(), threads);
     let places = Arc::new(places);
-    let taking = watch::Sender::new(());
-    // Without a limit senders of UDP that have gone would keep their descriptors.
+    let accepting = watch::Sender::new(());
     listener.limit_stays();
     listener.makes_room_while(places.are_short());
     let (until_closed, mut all_closed) = mpsc::channel::<Infallible>(1);
@@ -228,35 +233,34 @@ async fn serve_all(
     let mut workers = Workers::new(threads, &shared.stop);
     let mut draining = pin!(shared.stop.draining());
     let ended = loop {
-        let accepting = async {
-            // A client without a place stays in the kernel's queue, not accepted.
+        let client = async {
             let place = places.take(&shared.ledger).await;
             (accept(&mut listener).await, place)
         };
-        match until(draining.as_mut(), accepting).await {
+        match until(draining.as_mut(), client).await {
             None => break Ok(()),
             Some((Ok(client), _place)) => {
                 let arrival = shared.arrived(client);
-                workers.serve(Accepted { arrival, _place, open: Arc::clone(&open) }, || {
-                    // Two listeners bring their clients together in the order in which both came.
+                workers.serve(Client { arrival, _place, open: Arc::clone(&open) }, || {
+                    // Two listeners pair their clients in the order of arrival at both.
                     let Other::Address(_) = shared.other else { return None };
                     let (places, open) = (Arc::clone(&places), Arc::clone(&open));
-                    let (listener, taking) = (listener.second()?, taking.subscribe());
-                    Some(Spare { listener, places, open, taking })
+                    let (listener, accepting) = (listener.try_clone()?, accepting.subscribe());
+                    Some(Acceptor { listener, places, open, accepting })
                 });
-                // The next client is left to a thread that takes it while this one is served.
-                if taking.receiver_count() > 0 {
+                // Another thread may accept the next client while this one is served.
+                if accepting.receiver_count() > 0 {
                     tokio::task::yield_now().await;
                 }
             }
             Some((Err(failure), _)) => break Err(failure),
         }
     };
-    // Refused from here on, and not left in a queue that is still open elsewhere.
-    let _ = taking.send(());
-    taking.closed().await;
+    // All copies of the listener close here, so that new clients are refused and not queued.
+    let _ = accepting.send(());
+    accepting.closed().await;
     drop(listener);
-    // Our own half, which would keep the channel open for ever.
+    // It would keep the channel open.
     drop(open);
     if let Err(failure) = &ended
         && shared.ledger.active() > 0
@@ -267,12 +271,12 @@ async fn serve_all(
         let _: Option<Infallible> = all_closed.recv().await;
     };
     let drained = drained(closed, &shared).await;
-    // After the drain, because a runtime that is dropped cancels its tasks.
+    // After the drain: dropping a runtime cancels its tasks.
     workers.join();
     ended.and(drained)
 }
 
-/// Waits until all clients are served. Once the link drains, clients left after the drain limit are cut.
+/// Waits until all clients are served. Those left at the drain limit are cut.
 async fn drained(closed: impl Future<Output = ()>, shared: &Shared) -> Result<(), Failure> {
     let limit = shared.settings.drain_limit();
     let late = async {
@@ -334,7 +338,8 @@ mod tests {
             let began = Instant::now();
             shared.stop.drain();
             // Its clients go on until they are cut.
-            let failure = drained(shared.stop.ending(), &shared).await.expect_err("they are cut");
+            let failure =
+                drained(shared.stop.cancelled(), &shared).await.expect_err("they are cut");
             assert_eq!(began.elapsed().as_secs(), seconds, "{failure}");
         }
         // Clients that finish before are not.
@@ -388,8 +393,8 @@ mod tests {
         let names = Names { client: name("client"), other: name("other") };
         let counts = Arc::default();
         let began = Instant::now();
-        let ending = crate::stop::Ending::of(&shared.stop);
-        let course = Life::new(shared, 1, names, &counts, &ending).run(client).await;
+        let cancellation = Cancellation::of(&shared.stop);
+        let course = Life::new(shared, 1, names, &counts, &cancellation).run(client).await;
         drop(mute);
         (course, began.elapsed().as_secs())
     }

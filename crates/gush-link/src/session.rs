@@ -18,7 +18,7 @@ use crate::life::{Course, Life};
 use crate::open::{End, How, Listener, Opening, Origin, Throttle};
 use crate::record::{Ending, Failure, Record};
 use crate::settings::Settings;
-use crate::stop::{self, Stop};
+use crate::stop::{Cancellation, Stop};
 
 /// Warnings a second about clients that never got as far as the other end.
 pub(crate) const EARLY_WARNINGS: u32 = 5;
@@ -159,14 +159,18 @@ impl Shared {
     ///
     /// # Errors
     /// The failure of the connection, also in the record.
-    pub async fn serve(&self, arrival: Arrival, link_ending: &stop::Ending) -> Result<(), Failure> {
+    pub async fn serve(
+        &self,
+        arrival: Arrival,
+        cancellation: &Cancellation,
+    ) -> Result<(), Failure> {
         let Arrival { client, id, counts, began, turn } = arrival;
         let names = Names {
             client: ends::name(&client, &self.client),
             other: Name::Text(Cow::Borrowed(&self.other_name)),
         };
         info!(id, client = %names.client, "connected");
-        let mut life = Life::new(self, id, names, &counts, link_ending).at(turn);
+        let mut life = Life::new(self, id, names, &counts, cancellation).at(turn);
         let course = life.run(client).await;
         let passed = course
             .passed

@@ -1,4 +1,4 @@
-//! Ending a link from outside: politely, then at once.
+//! Ending a link from outside: gracefully, then at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, watch};
 
-/// How a link shall end.
+/// What a link does. Ordered: a later state is never left for an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Wish {
-    GoOn,
-    Drain,
-    Cut,
-    End,
+enum State {
+    Serves,
+    Drains,
+    /// The drain limit is over: connections still open are cut.
+    Cuts,
+    Ends,
 }
 
 /// Ends a link from another thread. All clones end the same link.
@@ -27,8 +28,8 @@ enum Wish {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Stop {
-    wish: watch::Sender<Wish>,
-    /// When draining, or the end, was first wanted.
+    state: watch::Sender<State>,
+    /// When draining, or the end, was first requested.
     since: Arc<OnceLock<Instant>>,
 }
 
@@ -39,99 +40,97 @@ impl Default for Stop {
 }
 
 impl Stop {
-    /// A stop not wanted yet: the link goes on.
+    /// Not requested yet: the link goes on.
     #[must_use]
     pub fn new() -> Self {
-        Self { wish: watch::Sender::new(Wish::GoOn), since: Arc::default() }
+        Self { state: watch::Sender::new(State::Serves), since: Arc::default() }
     }
 
-    /// Accepts no new client. Connected clients may finish within
+    /// Accepts no new clients. Connected clients may finish within
     /// [`Settings::drain`](crate::Settings::drain).
     pub fn drain(&self) {
-        self.want(Wish::Drain);
+        self.advance(State::Drains);
     }
 
     /// Ends every connection at once.
     pub fn end(&self) {
-        self.want(Wish::End);
+        self.advance(State::Ends);
     }
 
     /// Ends the connections unfinished at the drain limit.
     pub(crate) fn cut(&self) {
-        self.want(Wish::Cut);
+        self.advance(State::Cuts);
     }
 
     /// Was [`drain`](Self::drain) or [`end`](Self::end) called?
     #[must_use]
     pub fn is_wanted(&self) -> bool {
-        *self.wish.borrow() > Wish::GoOn
+        *self.state.borrow() > State::Serves
     }
 
-    fn want(&self, wish: Wish) {
-        // The first wish counts: a second SIGTERM must not give the drain its time anew.
+    fn advance(&self, state: State) {
+        // The first request counts: a second SIGTERM must not restart the drain limit.
         self.since.get_or_init(Instant::now);
-        self.wish.send_if_modified(|now| {
-            let sooner = wish > *now;
-            // Wishes only grow: a drain after an end would let clients in again.
-            *now = wish.max(*now);
-            sooner
+        self.state.send_if_modified(|now| {
+            let advances = state > *now;
+            *now = state.max(*now);
+            advances
         });
     }
 
     /// Was [`end`](Self::end) called?
     #[must_use]
     pub fn is_ending(&self) -> bool {
-        *self.wish.borrow() == Wish::End
+        *self.state.borrow() == State::Ends
     }
 
-    /// Is the end wanted, or has draining been wanted for `limit`? Then nothing more is waited for.
+    /// Was the end requested, or has the drain limit passed? Then nothing more is waited for.
     pub(crate) fn is_over(&self, limit: Duration) -> bool {
         self.is_ending() || self.since.get().is_some_and(|since| since.elapsed() >= limit)
     }
 
-    /// Waits until draining or the end is wanted.
+    /// Resolves when draining or the end is requested.
     pub(crate) async fn draining(&self) {
-        self.reached(Wish::Drain).await;
+        self.reached(State::Drains).await;
     }
 
-    /// Waits until the end is wanted, or the connections are cut.
-    pub(crate) async fn ending(&self) {
-        self.reached(Wish::Cut).await;
+    /// Resolves when the connections are to end: on request, or at the drain limit.
+    pub(crate) async fn cancelled(&self) {
+        self.reached(State::Cuts).await;
     }
 
-    async fn reached(&self, wish: Wish) {
+    async fn reached(&self, state: State) {
         // The sender lives in `self`, so waiting cannot fail.
-        let _ = self.wish.subscribe().wait_for(|now| *now >= wish).await;
+        let _ = self.state.subscribe().wait_for(|now| *now >= state).await;
     }
 }
 
-/// The end of a link as the connections of one thread wait for it. To ask the [`Stop`] itself takes locks and counters that all
-/// threads share, and a short connection pays for each of them.
+/// [`Stop::cancelled`] for the connections of one thread. The [`Stop`] itself has locks and counters
+/// that all threads share, which a short connection would pay for.
 #[derive(Debug, Default)]
-pub(crate) struct Ending {
-    is_reached: AtomicBool,
-    told: Notify,
+pub(crate) struct Cancellation {
+    is_cancelled: AtomicBool,
+    notify: Notify,
 }
 
-impl Ending {
-    /// The end by `stop`, told on the runtime of the calling thread.
+impl Cancellation {
+    /// Follows `stop` in a task of the current runtime.
     pub(crate) fn of(stop: &Stop) -> Arc<Self> {
-        let ending = Arc::new(Self::default());
-        let (stop, watched) = (stop.clone(), Arc::clone(&ending));
+        let cancellation = Arc::new(Self::default());
+        let (stop, followed) = (stop.clone(), Arc::clone(&cancellation));
         tokio::spawn(async move {
-            stop.ending().await;
-            watched.is_reached.store(true, Ordering::Release);
-            watched.told.notify_waiters();
+            stop.cancelled().await;
+            followed.is_cancelled.store(true, Ordering::Release);
+            followed.notify.notify_waiters();
         });
-        ending
+        cancellation
     }
 
-    /// Waits until the end is wanted, or the connections are cut.
-    pub(crate) async fn reached(&self) {
-        // Made before the look: an end told in between is not missed.
-        let told = self.told.notified();
-        if !self.is_reached.load(Ordering::Acquire) {
-            told.await;
+    pub(crate) async fn cancelled(&self) {
+        // Registered before the check: a notification in between is not lost.
+        let notified = self.notify.notified();
+        if !self.is_cancelled.load(Ordering::Acquire) {
+            notified.await;
         }
     }
 }
@@ -144,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    /// Long enough for every task of this thread to see a wish.
+    /// Long enough for every task of this thread to see a new state.
     async fn a_while() {
         for _ in 0..10 {
             yield_now().await;
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_soonest_wish_stays_and_the_first_one_counts() {
+    fn a_drain_after_an_end_changes_nothing_and_the_first_request_counts() {
         let stop = Stop::new();
         let (none, hour) = (Duration::ZERO, Duration::from_secs(3600));
         assert!(!stop.is_wanted() && !stop.is_over(none));
@@ -165,12 +164,12 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_heard_by_who_waits_and_by_who_comes_later() {
+    fn the_end_reaches_tasks_that_wait_already_and_those_that_wait_later() {
         crate::workers::runtime().expect("a runtime").block_on(async {
             for end in [Stop::end, Stop::cut] {
                 let stop = Stop::new();
-                let ending = Ending::of(&stop);
-                let mut waits = pin!(ending.reached());
+                let cancellation = Cancellation::of(&stop);
+                let mut waits = pin!(cancellation.cancelled());
                 stop.drain();
                 tokio::select! {
                     biased;
@@ -179,12 +178,12 @@ mod tests {
                 }
                 end(&stop);
                 waits.await;
-                for late in [&ending, &Ending::of(&stop)] {
-                    let mut late = pin!(late.reached());
+                for late in [&cancellation, &Cancellation::of(&stop)] {
+                    let mut late = pin!(late.cancelled());
                     tokio::select! {
                         biased;
                         () = late.as_mut() => {}
-                        () = a_while() => panic!("who comes later never hears"),
+                        () = a_while() => panic!("a later task never sees the end"),
                     }
                 }
             }

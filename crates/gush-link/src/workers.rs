@@ -1,11 +1,10 @@
-//! Threads that serve clients, each with a runtime of its own.
+//! Threads that serve clients, each with its own single-threaded runtime.
 //!
-//! A client's two sockets, pipe and timers stay on one thread: nothing changes threads, and a message wakes
-//! only the thread that passes it on. The accepting thread serves too, so a link with one client has one
-//! thread. It takes every client that no other thread takes, and gives the client to the thread with the fewest. To be
-//! given a client wakes a thread, and pushes aside whoever runs there, so the next threads also take clients themselves.
+//! A client stays on one thread, so that a message wakes only the thread that relays it. The main
+//! thread accepts and serves, so a link with one client has one thread. It accepts every client that no
+//! other thread accepts, and hands it to the thread with the fewest. Handing over wakes the other
+//! thread and preempts what runs there, so the first few of those accept clients themselves.
 
-use std::future::Future;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -15,104 +14,91 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tracing::warn;
 
-use crate::stop::{Ending, Stop};
+use crate::serve::{Acceptor, Client};
+use crate::stop::{Cancellation, Stop};
 
-/// A client that a thread can serve.
-pub(crate) trait Client: Send + 'static {
-    /// Serves the client to the end. The seat is kept for as long as that lasts.
-    fn served(self, seat: Seat) -> impl Future<Output = ()> + Send + 'static;
-}
-
-/// Takes clients for a further thread, besides those that the thread is given.
-pub(crate) trait Taker: Send + 'static {
-    /// Takes clients as long as the link does, each only while `chair` [has the fewest](Chair::has_fewest).
-    fn take(self, chair: Chair) -> impl Future<Output = ()> + Send + 'static;
-}
-
-/// The most threads that take clients, the accepting one included: each that sleeps is woken for each client, since tokio
-/// does not know EPOLLEXCLUSIVE (epoll_ctl(2)).
-pub(crate) const MOST_TAKERS: usize = 4;
+/// The most threads that accept, the main thread included: a new client wakes each of them that
+/// sleeps, since tokio does not use EPOLLEXCLUSIVE (epoll_ctl(2)).
+pub(crate) const MAX_ACCEPTORS: usize = 4;
 
 /// A runtime for the calling thread.
 pub(crate) fn runtime() -> io::Result<Runtime> {
-    // One thread each: tokio's other runtime moves tasks between threads, and wakes one for another.
+    // tokio's other runtime moves tasks between threads, and wakes one for another.
     Builder::new_current_thread().enable_all().build()
 }
 
 /// The threads that serve clients.
 #[derive(Debug)]
-pub(crate) struct Workers<C> {
-    most: usize,
+pub(crate) struct Workers {
+    max_threads: usize,
     stop: Stop,
-    /// The accepting thread.
-    here: Arc<Desk>,
-    others: Vec<Worker<C>>,
-    desks: Desks,
+    /// The main thread's.
+    own: Arc<Load>,
+    others: Vec<Worker>,
+    loads: Loads,
 }
 
-/// Those of all threads that have started.
-type Desks = Arc<RwLock<Vec<Arc<Desk>>>>;
+/// Of all threads that have started.
+type Loads = Arc<RwLock<Vec<Arc<Load>>>>;
 
 #[derive(Debug)]
-struct Worker<C> {
-    desk: Arc<Desk>,
-    clients: UnboundedSender<(C, Seat)>,
+struct Worker {
+    load: Arc<Load>,
+    clients: UnboundedSender<(Client, LoadGuard)>,
     thread: JoinHandle<()>,
 }
 
-/// A thread as its clients see it.
+/// How many clients a thread has, and how they learn that the link ends.
 #[derive(Debug)]
-struct Desk {
-    /// The number of clients.
-    load: AtomicUsize,
-    ending: Arc<Ending>,
+struct Load {
+    clients: AtomicUsize,
+    cancellation: Arc<Cancellation>,
 }
 
-impl Desk {
-    /// The desk of a thread that has no clients yet and whose runtime is entered.
+impl Load {
+    /// The load of a thread without clients, whose runtime must be entered.
     fn new(stop: &Stop) -> Arc<Self> {
-        Arc::new(Self { load: AtomicUsize::new(0), ending: Ending::of(stop) })
+        Arc::new(Self { clients: AtomicUsize::new(0), cancellation: Cancellation::of(stop) })
     }
 
-    fn load(&self) -> usize {
-        self.load.load(Ordering::Relaxed)
+    fn clients(&self) -> usize {
+        self.clients.load(Ordering::Relaxed)
     }
 }
 
-impl<C: Client> Workers<C> {
-    /// The accepting thread alone; further threads start as clients come, up to `most` in all.
-    pub fn new(most: usize, stop: &Stop) -> Self {
-        let here = Desk::new(stop);
-        let desks = Arc::new(RwLock::new(vec![Arc::clone(&here)]));
-        Self { most, stop: stop.clone(), here, others: Vec::new(), desks }
+impl Workers {
+    /// Starts with the main thread alone; further threads start as clients come, up to `max_threads`.
+    pub fn new(max_threads: usize, stop: &Stop) -> Self {
+        let own = Load::new(stop);
+        let loads = Arc::new(RwLock::new(vec![Arc::clone(&own)]));
+        Self { max_threads, stop: stop.clone(), own, others: Vec::new(), loads }
     }
 
-    /// Serves a client on the thread with the fewest clients, or on a new thread if all have some. A new thread has the taker
-    /// that `taker` makes.
-    pub fn serve<T: Taker>(&mut self, client: C, taker: impl FnOnce() -> Option<T>) {
-        let least = self.others.iter().min_by_key(|worker| worker.desk.load());
-        let least_load =
-            least.map_or(usize::MAX, |worker| worker.desk.load()).min(self.here.load());
+    /// Serves a client on the thread with the fewest clients, or on a new thread if all have some.
+    /// `acceptor` makes a new thread's acceptor.
+    pub fn serve(&mut self, client: Client, acceptor: impl FnOnce() -> Option<Acceptor>) {
+        let fewest = self.others.iter().map(|worker| worker.load.clients()).min();
+        let fewest = fewest.unwrap_or(usize::MAX).min(self.own.clients());
         // A thread costs descriptors and memory, so the next one starts only when all are busy.
-        if least_load > 0 && self.others.len() + 1 < self.most {
+        if fewest > 0 && self.others.len() + 1 < self.max_threads {
             let number = self.others.len() + 1;
-            let taker = if number < MOST_TAKERS { taker() } else { None };
-            match Worker::start(number, &self.stop, &self.desks, taker) {
+            let acceptor = if number < MAX_ACCEPTORS { acceptor() } else { None };
+            match Worker::start(number, &self.stop, &self.loads, acceptor) {
                 Ok(worker) => {
-                    worker.give(client);
+                    worker.serve(client);
                     return self.others.push(worker);
                 }
                 Err(error) => {
-                    warn!(%error, "no further thread can be started: serving with those there are");
-                    // Not tried again for every client: the limit on threads does not go away so soon.
-                    self.most = self.others.len() + 1;
+                    warn!(%error, "cannot start a further thread: serving with those running");
+                    // Not retried for each client: the limit on threads stays for a while.
+                    self.max_threads = self.others.len() + 1;
                 }
             }
         }
-        match self.others.iter().find(|worker| worker.desk.load() == least_load) {
-            // The accepting thread is preferred: its client needs no wake-up across processors.
-            Some(worker) if self.here.load() > least_load => worker.give(client),
-            _ => drop(tokio::spawn(client.served(Seat::at(&self.here)))),
+        match self.others.iter().find(|worker| worker.load.clients() == fewest) {
+            // The main thread is preferred: its client needs no wake-up across processors.
+            Some(worker) if self.own.clients() > fewest => worker.serve(client),
+            _ => drop(tokio::spawn(client.serve(LoadGuard::new(&self.own)))),
         }
     }
 
@@ -120,88 +106,87 @@ impl<C: Client> Workers<C> {
     pub fn join(self) {
         for Worker { clients, thread, .. } in self.others {
             drop(clients);
-            // The thread itself has told of a panic.
+            // A panic was printed by the thread itself.
             let _ = thread.join();
         }
     }
 }
 
-impl<C: Client> Worker<C> {
+impl Worker {
     fn start(
         number: usize,
         stop: &Stop,
-        desks: &Desks,
-        taker: Option<impl Taker>,
+        loads: &Loads,
+        acceptor: Option<Acceptor>,
     ) -> io::Result<Self> {
         let runtime = runtime()?;
-        let (clients, mut coming) = unbounded_channel::<(C, Seat)>();
-        let desk = {
+        let (clients, mut receiver) = unbounded_channel::<(Client, LoadGuard)>();
+        let load = {
             let _entered = runtime.enter();
-            Desk::new(stop)
+            Load::new(stop)
         };
-        let chair = Chair { desk: Arc::clone(&desk), desks: Arc::clone(desks) };
+        let balance = Balance { own: Arc::clone(&load), loads: Arc::clone(loads) };
         let thread =
             thread::Builder::new().name(format!("gush-link-{number}")).spawn(move || {
                 runtime.block_on(async {
-                    if let Some(taker) = taker {
-                        tokio::spawn(taker.take(chair));
+                    if let Some(acceptor) = acceptor {
+                        tokio::spawn(acceptor.run(balance));
                     }
-                    // The future is made here: memory taken by one thread and given back by another costs both a lock.
-                    while let Some((client, seat)) = coming.recv().await {
-                        tokio::spawn(client.served(seat));
+                    // The future is allocated here: freeing another thread's memory takes a lock.
+                    while let Some((client, guard)) = receiver.recv().await {
+                        tokio::spawn(client.serve(guard));
                     }
                 });
             })?;
-        desks.write().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&desk));
-        Ok(Self { desk, clients, thread })
+        loads.write().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&load));
+        Ok(Self { load, clients, thread })
     }
 
-    fn give(&self, client: C) {
+    fn serve(&self, client: Client) {
         // The receiving thread ends only once this sender is dropped.
-        let _ = self.clients.send((client, Seat::at(&self.desk)));
+        let _ = self.clients.send((client, LoadGuard::new(&self.load)));
     }
 }
 
-/// A further thread, as its taker sees it.
+/// A thread's load next to the others'.
 #[derive(Debug)]
-pub(crate) struct Chair {
-    desk: Arc<Desk>,
-    desks: Desks,
+pub(crate) struct Balance {
+    own: Arc<Load>,
+    loads: Loads,
 }
 
-impl Chair {
+impl Balance {
     /// Has no other thread fewer clients?
-    pub(crate) fn has_fewest(&self) -> bool {
-        let mine = self.desk.load();
-        let desks = self.desks.read().unwrap_or_else(PoisonError::into_inner);
-        desks.iter().all(|desk| desk.load() >= mine)
+    pub fn has_fewest(&self) -> bool {
+        let own = self.own.clients();
+        let loads = self.loads.read().unwrap_or_else(PoisonError::into_inner);
+        loads.iter().all(|load| load.clients() >= own)
     }
 
-    /// Serves a client on this thread, whose runtime is entered.
-    pub(crate) fn serve(&self, client: impl Client) {
-        drop(tokio::spawn(client.served(Seat::at(&self.desk))));
+    /// Counts a client of this thread.
+    pub fn guard(&self) -> LoadGuard {
+        LoadGuard::new(&self.own)
     }
 }
 
-/// A client's seat at a thread, taken from the client's arrival to the end, also when dropped.
+/// Counts a client of a thread, from its arrival until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Seat(Arc<Desk>);
+pub(crate) struct LoadGuard(Arc<Load>);
 
-impl Seat {
-    fn at(desk: &Arc<Desk>) -> Self {
-        // Counted here, before the client reaches the thread: the next client must not go there too.
-        desk.load.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(desk))
+impl LoadGuard {
+    fn new(load: &Arc<Load>) -> Self {
+        // Counted before the client reaches the thread: the next client must not go there too.
+        load.clients.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(load))
     }
 
-    /// The end of the link, as this thread is told of it.
-    pub(crate) fn ending(&self) -> &Ending {
-        &self.0.ending
+    pub fn cancellation(&self) -> &Cancellation {
+        &self.0.cancellation
     }
 }
 
-impl Drop for Seat {
+impl Drop for LoadGuard {
     fn drop(&mut self) {
-        self.0.load.fetch_sub(1, Ordering::Relaxed);
+        self.0.clients.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -319,10 +319,9 @@ impl Listener {
         }
     }
 
-    /// The same socket for another thread; `None` for datagrams and blocking sockets, or without a
-    /// descriptor for that. The name in the file system stays with this listener, which has to
-    /// outlive the other.
-    pub(crate) fn second(&self) -> Option<Self> {
+    /// The same socket for another thread; `None` for datagrams and blocking sockets, or without a free
+    /// descriptor. This listener keeps the name in the file system, and has to outlive the other.
+    pub(crate) fn try_clone(&self) -> Option<Self> {
         let is_sharable = self.kind != SocketType::DGRAM && !self.is_blocking;
         let fd = self.fd().filter(|_| is_sharable)?;
         Some(Self {
@@ -340,17 +339,18 @@ impl Listener {
         })
     }
 
-    /// Waits for a client of a stream for whom `place` finds a place at once. Clients without one, and failures to accept, are
-    /// left to the listener that this is the [`second`](Self::second) of. `None` once the socket fails for good.
-    pub(crate) async fn spare<P>(&mut self, place: impl Fn() -> Option<P>) -> Option<(End, P)> {
+    /// Accepts a client of a stream for which `place` returns a place. Other clients, and failures to
+    /// accept, are left to the listener that this is a [`try_clone`](Self::try_clone) of. `None` once
+    /// the socket fails for good.
+    pub(crate) async fn accept_if<P>(&mut self, place: impl Fn() -> Option<P>) -> Option<(End, P)> {
         loop {
             let fd = self.socket.registered().ok()?;
             let mut ready = fd.readable().await.ok()?;
-            // It listens no more, and says so for ever.
+            // It no longer listens.
             if ready.ready().is_read_closed() {
                 return None;
             }
-            // Looked at again only when another client comes: whoever is left is served by the other listener.
+            // Until the next client comes: the other listener accepts this one.
             let Some(place) = place() else {
                 ready.clear_ready();
                 continue;
