@@ -20,14 +20,14 @@ use crate::ledger::Ledger;
 use crate::open::{Throttle, holder};
 use crate::record::Failure;
 
-/// The most bytes of a request. A scraper's request has a few hundred bytes.
+/// The longest request. A scraper's has a few hundred bytes.
 const REQUEST_BYTES: usize = 8 << 10;
-/// The time limit of a request with the answer.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The most connections at once. A further one ends the oldest that has its answer, else the oldest: a scraper sends its
-/// request at once and has the answer by then.
+/// The time limit of a request and its answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The most connections at once. A further one ends the oldest that has its answer, or else the oldest:
+/// a scraper sends its request at once and has its answer by then.
 const SCRAPES: usize = 16;
-/// The pause after a failed accept, for want of descriptors for example.
+/// The pause after a failed accept, for lack of descriptors for example.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The media type of Prometheus text (prometheus.io/docs/instrumenting/exposition_formats).
@@ -66,7 +66,7 @@ struct Scrape {
 /// Answers scrapes until the future is dropped.
 pub(crate) async fn answer(listener: TcpListener, ledger: Arc<Ledger>) {
     let mut scrapes: VecDeque<Scrape> = VecDeque::with_capacity(SCRAPES);
-    let mut told = Throttle::default();
+    let mut warnings = Throttle::default();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -85,7 +85,7 @@ pub(crate) async fn answer(listener: TcpListener, ledger: Arc<Ledger>) {
                 let answered = Arc::clone(&is_answered);
                 let task = tokio::spawn(async move {
                     let exchange = exchange(stream, &ledger, &answered);
-                    if let Ok(Err(error)) = within(PATIENCE, exchange).await {
+                    if let Ok(Err(error)) = within(TIMEOUT, exchange).await {
                         debug!(%error, "a scrape of the metrics failed");
                     }
                 });
@@ -94,12 +94,8 @@ pub(crate) async fn answer(listener: TcpListener, ledger: Arc<Ledger>) {
                 tokio::task::yield_now().await;
             }
             Err(error) => {
-                match told.passes(Instant::now()) {
-                    Some(0) => warn!(%error, "the metrics' listener cannot accept"),
-                    Some(untold) => {
-                        warn!(%error, "the metrics' listener cannot accept, and {untold} times before");
-                    }
-                    None => {}
+                if let Some(suppressed) = warnings.passes(Instant::now()) {
+                    warn!(%error, "the metrics' listener cannot accept{suppressed}");
                 }
                 sleep(PAUSE).await;
             }
@@ -124,8 +120,7 @@ async fn exchange(
     stream.write_all(answer.as_bytes()).await?;
     stream.shutdown().await?;
     is_answered.store(true, Ordering::Relaxed);
-    // A close with unread bytes is a reset: the client could lose the answer (RFC 9112, 9.6). So the rest is dropped until the client
-    // closes, or the time of the exchange is over.
+    // A close with unread bytes is a reset, which could lose the answer (RFC 9112, 9.6).
     request.clear();
     while stream.read_buf(&mut request).await? > 0 {
         request.clear();
@@ -138,7 +133,6 @@ fn respond(request: &[u8], ledger: &Ledger) -> Option<String> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut head = httparse::Request::new(&mut headers);
     match head.parse(request) {
-        // More may come, up to a bound: a head of any length would fill the memory.
         Ok(status) if status.is_partial() && request.len() < REQUEST_BYTES => return None,
         Ok(status) if status.is_complete() => {}
         Ok(_) | Err(httparse::Error::TooManyHeaders) => {
@@ -167,7 +161,7 @@ fn respond(request: &[u8], ledger: &Ledger) -> Option<String> {
     })
 }
 
-/// The path of a request's target, which may name the server, too (RFC 9112, 3.2.2: a server must accept that).
+/// The path of a request's target, which may also name the server (RFC 9112, 3.2.2).
 fn path_of(target: &str) -> &str {
     let target = target.split('?').next().unwrap_or_default();
     match target.split_once("://") {

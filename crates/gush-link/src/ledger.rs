@@ -11,6 +11,7 @@ use prometheus::{
     Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
 };
 
+use crate::open::ListenerCounts;
 use crate::record::Ending;
 
 /// Upper bounds of the durations' histogram, in seconds: a request, a download, a session of a day.
@@ -61,10 +62,8 @@ pub struct Ledger {
     bytes: IntCounterVec,
     seconds: Histogram,
     pipes: [IntGauge; 4],
-    strangers: Arc<AtomicU64>,
-    descriptor_waits: Arc<AtomicU64>,
     dropped: IntCounter,
-    dropped_datagrams: Arc<AtomicU64>,
+    listener: Arc<ListenerCounts>,
     last_id: AtomicU64,
     open: Mutex<Open>,
     scrape: Mutex<()>,
@@ -132,13 +131,11 @@ impl Ledger {
                 IntGauge::new("gush_link_pipe_bytes", "Capacity of all pipes held.")?,
                 IntGauge::new("gush_link_pipe_budget_bytes", "The most that it may become.")?,
             ],
-            strangers: Arc::default(),
-            descriptor_waits: Arc::default(),
+            listener: Arc::default(),
             dropped: IntCounter::new(
                 "gush_link_datagrams_dropped_total",
                 "Datagrams that were received and had no room with their sender's flow.",
             )?,
-            dropped_datagrams: Arc::default(),
             last_id: AtomicU64::new(0),
             open: Mutex::default(),
             scrape: Mutex::default(),
@@ -194,25 +191,15 @@ impl Ledger {
         self.seconds.observe(lasted.as_secs_f64());
     }
 
-    /// The counter of clients outside `range=`, who never become connections.
-    pub(crate) fn strangers(&self) -> &Arc<AtomicU64> {
-        &self.strangers
-    }
-
-    /// The counter of waits for descriptors.
-    pub(crate) fn descriptor_waits(&self) -> &Arc<AtomicU64> {
-        &self.descriptor_waits
-    }
-
-    /// The counter of datagrams that were received and had no room.
-    pub(crate) fn dropped_datagrams(&self) -> &Arc<AtomicU64> {
-        &self.dropped_datagrams
+    /// The counts of the listener.
+    pub(crate) fn listener(&self) -> &Arc<ListenerCounts> {
+        &self.listener
     }
 
     /// ByteCounts a wait, because all places are taken. Is this the first wait?
     pub(crate) fn waits_at(&self, limit: Limit) -> bool {
         match limit {
-            Limit::Descriptors => self.descriptor_waits.fetch_add(1, Ordering::Relaxed) == 0,
+            Limit::Descriptors => self.listener.waits.fetch_add(1, Ordering::Relaxed) == 0,
             Limit::MaxChildren => {
                 let waits = self.waits.with_label_values(&[limit.as_str()]);
                 waits.inc();
@@ -261,11 +248,13 @@ impl Ledger {
             counter.inc_by(self.delivered_bytes(way).saturating_sub(counter.get()));
         }
         let refused = self.refused.with_label_values(&["range"]);
-        refused.inc_by(self.strangers.load(Ordering::Relaxed).saturating_sub(refused.get()));
         let waits = self.waits.with_label_values(&[Limit::Descriptors.as_str()]);
-        waits.inc_by(self.descriptor_waits.load(Ordering::Relaxed).saturating_sub(waits.get()));
-        let dropped = self.dropped_datagrams.load(Ordering::Relaxed);
-        self.dropped.inc_by(dropped.saturating_sub(self.dropped.get()));
+        let ListenerCounts { refused: now_refused, waits: now_waits, dropped } = &*self.listener;
+        for (counter, now) in
+            [(&refused, now_refused), (&waits, now_waits), (&self.dropped, dropped)]
+        {
+            counter.inc_by(now.load(Ordering::Relaxed).saturating_sub(counter.get()));
+        }
         let usage = Pool::shared().usage();
         for (gauge, value) in
             self.pipes.iter().zip([usage.in_use, usage.idle, usage.bytes, usage.budget_bytes])

@@ -10,86 +10,69 @@ use gush_text::os_text;
 
 use crate::address::Address;
 
-/// Why a connection ended.
-///
-/// ```
-/// use gush_link::Ending;
-/// assert_eq!(Ending::OpenFailed.as_str(), "open-failed");
-/// assert!(Ending::OpenFailed.is_failure() && !Ending::Idle.is_failure());
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Ending {
-    /// Both ends had sent their last byte, and all bytes were delivered.
-    Closed,
-    /// Nothing moved within the idle limit.
-    Idle,
-    /// One end had ended, and the other was silent for the linger limit.
-    Lingered,
-    /// A silent sender of datagrams had to make room for another, because descriptors were short.
-    MadeRoom,
-    /// The link was told to end, by a signal for example.
-    Interrupted,
-    /// The other address could not be opened.
-    OpenFailed,
-    /// The client's PROXY header was missing, late or malformed.
-    ProxyHeader,
-    /// The TLS handshake with the client failed.
-    HandshakeFailed,
-    /// Bytes could not be moved, or their arrival is unknown.
-    RelayFailed,
-    /// The program at an end exited with a status other than 0.
-    ProgramFailed,
-}
-
-impl Ending {
-    /// Every ending, in the order shown to people.
-    pub const ALL: [Ending; 10] = [
-        Ending::Closed,
-        Ending::Idle,
-        Ending::Lingered,
-        Ending::MadeRoom,
-        Ending::Interrupted,
-        Ending::OpenFailed,
-        Ending::ProxyHeader,
-        Ending::HandshakeFailed,
-        Ending::RelayFailed,
-        Ending::ProgramFailed,
-    ];
-
-    /// The ending's name in JSON and metrics.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Ending::Closed => "closed",
-            Ending::Idle => "idle",
-            Ending::Lingered => "lingered",
-            Ending::MadeRoom => "made-room",
-            Ending::Interrupted => "interrupted",
-            Ending::OpenFailed => "open-failed",
-            Ending::ProxyHeader => "proxy-header",
-            Ending::HandshakeFailed => "handshake-failed",
-            Ending::RelayFailed => "relay-failed",
-            Ending::ProgramFailed => "program-failed",
+macro_rules! endings {
+    ($($(#[doc = $doc:literal])+ $ending:ident $name:literal $text:literal $is_failure:literal;)+) => {
+        /// Why a connection ended.
+        ///
+        /// ```
+        /// use gush_link::Ending;
+        /// assert_eq!(Ending::OpenFailed.as_str(), "open-failed");
+        /// assert!(Ending::OpenFailed.is_failure() && !Ending::Idle.is_failure());
+        /// ```
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum Ending {
+            $($(#[doc = $doc])+ $ending,)+
         }
-    }
 
-    /// Is this ending a failure?
-    #[must_use]
-    pub fn is_failure(self) -> bool {
-        use Ending::{HandshakeFailed, OpenFailed, ProgramFailed, ProxyHeader, RelayFailed};
-        matches!(self, OpenFailed | ProxyHeader | HandshakeFailed | RelayFailed | ProgramFailed)
-    }
+        impl Ending {
+            /// Every ending, in declaration order.
+            pub const ALL: [Ending; [$($name),+].len()] = [$(Ending::$ending),+];
+
+            /// The ending's name in JSON and metrics.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self { $(Ending::$ending => $name,)+ }
+            }
+
+            /// Is this ending a failure?
+            #[must_use]
+            pub fn is_failure(self) -> bool {
+                match self { $(Ending::$ending => $is_failure,)+ }
+            }
+        }
+
+        /// The ending as a phrase.
+        impl fmt::Display for Ending {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(match self { $(Ending::$ending => $text,)+ })
+            }
+        }
+    };
 }
 
-// The ledger finds the counter of an ending by its place in the list.
-const _: () = {
-    let mut at = 0;
-    while at < Ending::ALL.len() {
-        assert!(Ending::ALL[at] as usize == at);
-        at += 1;
-    }
-};
+endings! {
+    /// Both ends had sent their last byte, and all bytes were delivered.
+    Closed "closed" "both ends had finished" false;
+    /// Nothing moved within the idle limit.
+    Idle "idle" "nothing moved within the idle limit" false;
+    /// One end had ended, and the other was silent for the linger limit.
+    Lingered "lingered" "one end had finished, and the other was silent for the linger limit" false;
+    /// A silent sender of datagrams was evicted for another, because descriptors were short.
+    MadeRoom "made-room" "descriptors were short, and it made room for another sender" false;
+    /// The link ended, because of a signal for example.
+    Interrupted "interrupted" "the link was told to end" false;
+    /// The other address could not be opened.
+    OpenFailed "open-failed" "the other address could not be opened" true;
+    /// The client's PROXY header was missing, late or malformed.
+    ProxyHeader "proxy-header" "no valid PROXY header came" true;
+    /// The TLS handshake with the client failed.
+    HandshakeFailed "handshake-failed" "the TLS handshake with the client failed" true;
+    /// Bytes could not be moved, or their arrival is unknown.
+    RelayFailed "relay-failed" "bytes could not be moved" true;
+    /// The program at an end exited with a status other than 0.
+    ProgramFailed "program-failed" "a program failed" true;
+}
 
 impl From<Ended> for Ending {
     fn from(ended: Ended) -> Self {
@@ -98,26 +81,6 @@ impl From<Ended> for Ending {
             Ended::Lingered => Ending::Lingered,
             _ => Ending::Closed,
         }
-    }
-}
-
-/// The ending in words, for people.
-impl fmt::Display for Ending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Ending::Closed => "both ends had finished",
-            Ending::Idle => "nothing moved within the idle limit",
-            Ending::Lingered => {
-                "one end had finished, and the other was silent for the linger limit"
-            }
-            Ending::MadeRoom => "descriptors were short, and it made room for another sender",
-            Ending::Interrupted => "the link was told to end",
-            Ending::OpenFailed => "the other address could not be opened",
-            Ending::ProxyHeader => "no valid PROXY header came",
-            Ending::HandshakeFailed => "the TLS handshake with the client failed",
-            Ending::RelayFailed => "bytes could not be moved",
-            Ending::ProgramFailed => "a program failed",
-        })
     }
 }
 

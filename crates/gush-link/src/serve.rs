@@ -72,7 +72,7 @@ async fn connect(
         other,
         flipped,
         forks: roles.forks(),
-        told: Throttle::allowing(EARLY_WARNINGS).into(),
+        early_warnings: Throttle::allowing(EARLY_WARNINGS).into(),
     };
     let (Some(server), Some(other)) = (&roles.server, roles.other()) else {
         let (Some(first), Some(second)) = (&roles.first, &roles.second) else {
@@ -104,9 +104,7 @@ async fn connect(
             return Err(not_opened(failure, first, second, settings, ledger));
         }
     };
-    listener.count_strangers_in(ledger.strangers());
-    listener.count_waits_in(ledger.descriptor_waits());
-    listener.count_drops_in(ledger.dropped_datagrams());
+    listener.count_in(ledger.listener());
     let other = match other.kind().listens() {
         false => Other::Address(other.clone()),
         // The second listener listens from the start: its clients may come before ours.
@@ -326,7 +324,7 @@ mod tests {
             other_name: "null:".into(),
             flipped: false,
             forks: true,
-            told: Throttle::allowing(EARLY_WARNINGS).into(),
+            early_warnings: Throttle::allowing(EARLY_WARNINGS).into(),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::address::{Address, Opt, Target, quoted_path};
 use crate::ends::{self, Name};
 use crate::ledger::Ledger;
 use crate::life::{Course, Life};
-use crate::open::{End, How, Listener, Opening, Origin, Throttle};
+use crate::open::{End, How, Listener, Opening, Origin, Suppressed, Throttle};
 use crate::record::{Ending, Failure, Record};
 use crate::settings::Settings;
 use crate::stop::{Cancellation, Stop};
@@ -40,8 +40,8 @@ pub(crate) struct Shared {
     pub flipped: bool,
     /// Does the link go on, so that a failure goes into the log?
     pub forks: bool,
-    /// Of warnings about clients that never got as far as the other end: strangers can cause any number.
-    pub told: StdMutex<Throttle>,
+    /// Limits warnings about clients that failed before the other end was opened: anybody can cause them.
+    pub early_warnings: StdMutex<Throttle>,
 }
 
 /// The address at the other end of each client.
@@ -274,11 +274,8 @@ impl Shared {
             // Silent clients are too common for a warning.
             Some(failure) if self.forks && ending != Ending::Idle => {
                 let client = names.client.to_string();
-                match self.untold(ending) {
-                    Some(0) => warn!(id, client, "{failure}"),
-                    Some(untold) => {
-                        warn!(id, client, "{failure}, and {untold} others before")
-                    }
+                match self.may_warn(ending) {
+                    Some(suppressed) => warn!(id, client, "{failure}{suppressed}"),
                     None => debug!(id, client, "{failure}"),
                 }
             }
@@ -293,13 +290,15 @@ impl Shared {
         }
     }
 
-    /// The number of warnings kept back before this one; `None` where this one is to be kept back.
-    fn untold(&self, ending: Ending) -> Option<u64> {
+    /// `None` if the warning is suppressed.
+    fn may_warn(&self, ending: Ending) -> Option<Suppressed> {
         match ending {
-            Ending::HandshakeFailed | Ending::ProxyHeader => {
-                self.told.lock().unwrap_or_else(PoisonError::into_inner).passes(Instant::now())
-            }
-            _ => Some(0),
+            Ending::HandshakeFailed | Ending::ProxyHeader => self
+                .early_warnings
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .passes(Instant::now()),
+            _ => Some(Suppressed::default()),
         }
     }
 }

@@ -10,7 +10,7 @@ use super::scan::{find, find_all, pieces, unquoted};
 use super::suggest;
 use super::terminal::Setting;
 use super::value::{Value, ranges};
-use crate::kind::{Form, Kind, Target, is_of_socat, keyword};
+use crate::kind::{Form, Kind, Target, keyword};
 
 /// Pairs of options that contradict each other.
 pub(super) const CONFLICTS: &[(Opt, Opt)] = &[
@@ -21,6 +21,47 @@ pub(super) const CONFLICTS: &[(Opt, Opt)] = &[
     (Opt::Pty, Opt::Pipes),
     (Opt::Cr, Opt::Crnl),
 ];
+
+// socat's keywords are a family and roles, such as `udp4-recvfrom`.
+const SOCAT_FAMILIES: &[&str] = &[
+    "abstract",
+    "dccp",
+    "dtls",
+    "if",
+    "inet",
+    "interface",
+    "ip",
+    "openssl",
+    "posixmq",
+    "proxy",
+    "pty",
+    "readline",
+    "sctp",
+    "sendto",
+    "socketpair",
+    "socks",
+    "socks4a",
+    "ssl",
+    "stderr",
+    "tun",
+    "udp",
+    "udplite",
+    "unix",
+    "vsock",
+];
+const SOCAT_ROLES: &[&str] = &[
+    "c", "client", "connect", "datagram", "dtls", "listen", "recv", "recvfrom", "send", "sendto",
+    "server",
+];
+
+/// Is `word` a keyword of socat that gush lacks?
+fn is_of_socat(word: &str) -> bool {
+    let word = word.to_ascii_lowercase();
+    let (family, roles) = word.split_once('-').unwrap_or((&word, ""));
+    let is_family = SOCAT_FAMILIES.contains(&family.trim_end_matches(['4', '6']));
+    (is_family || family == "socket" && !roles.is_empty())
+        && roles.split('-').all(|role| role.is_empty() || SOCAT_ROLES.contains(&role))
+}
 
 pub(super) fn address(text: &str) -> Result<Address, AddressError> {
     let mut kind = None;

@@ -1,13 +1,11 @@
 //! The kinds of addresses: how the argument of each is parsed, opened and displayed.
 
 mod row;
-mod socat;
 
 use std::fmt;
 use std::path::PathBuf;
 
 pub(crate) use row::Form;
-pub(crate) use socat::is_of_socat;
 
 use crate::address::argument::Argument;
 use crate::address::error::Fault;

@@ -14,13 +14,13 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::MsgFlags;
 use rustix::event::PollFlags;
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, socketpair,
 };
@@ -29,6 +29,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
+use super::gate::ListenerCounts;
 use super::route::Route;
 use super::throttle::Throttle;
 use crate::watch::watch;
@@ -90,8 +91,7 @@ impl Served {
 struct Port {
     socket: AsyncFd<OwnedFd>,
     senders: Mutex<Senders>,
-    /// Counts datagrams taken from the port and given to nobody for want of room.
-    dropped: Arc<AtomicU64>,
+    counts: Arc<ListenerCounts>,
 }
 
 /// Those whose datagrams come, by their addresses and ours.
@@ -118,11 +118,11 @@ impl Flows {
         single: bool,
         admits: impl FnMut(SocketAddr) -> bool + Send + 'static,
         short: Arc<AtomicBool>,
-        dropped: Arc<AtomicU64>,
+        counts: Arc<ListenerCounts>,
     ) -> io::Result<Self> {
         // One registration for both: epoll takes a descriptor once.
         let socket = watch(socket, Interest::READABLE | Interest::WRITABLE)?;
-        let port = Arc::new(Port { socket, senders: Mutex::default(), dropped });
+        let port = Arc::new(Port { socket, senders: Mutex::default(), counts });
         let (tell, coming) = mpsc::channel(WAITING);
         tokio::spawn(sort(Arc::clone(&port), single, admits, tell, short));
         Ok(Self { port, single, coming, next: None })
@@ -185,7 +185,7 @@ impl Port {
     }
 
     fn drops(&self) {
-        self.dropped.fetch_add(1, Ordering::Relaxed);
+        self.counts.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Forgets ended flows, and waiting ones of a port closed to new senders. Are any left?
@@ -261,7 +261,7 @@ async fn sort(
     let mut has_flows = false;
     // Whoever takes the senders takes them in time: a wait for one that does not would hold all flows back.
     let mut is_taken = true;
-    let mut told = Throttle::default();
+    let mut warnings = Throttle::default();
     loop {
         let read = tokio::select! {
             read = receive(&port.socket, &mut buffer) => read,
@@ -295,10 +295,10 @@ async fn sort(
         is_taken = place.is_some();
         let Some(place) = place else {
             port.drops();
-            if let Some(untold) = told.passes(Instant::now()) {
+            if let Some(suppressed) = warnings.passes(Instant::now()) {
+                let sender = route.sender;
                 tracing::warn!(
-                    "a datagram of {} was dropped, and {untold} others before: {WAITING} senders wait for a place",
-                    route.sender
+                    "{WAITING} senders wait for a place: dropped a datagram from {sender}{suppressed}"
                 );
             }
             continue;
@@ -406,9 +406,11 @@ async fn answer(
     loop {
         let taken = match is_last {
             // Readiness may be told later than the end: what is there is asked for until there is nothing more.
-            true => recv(near.socket.get_ref(), &mut buffer).map_err(io::Error::from),
+            true => recv(near.socket.get_ref(), &mut buffer),
             false => tokio::select! {
-                taken = take(&near.socket, &mut buffer) => taken,
+                taken = near.socket.async_io(Interest::READABLE, |near| recv(near, &mut buffer)) => {
+                    taken
+                }
                 _ = &mut is_over => {
                     is_last = true;
                     continue;
@@ -441,36 +443,20 @@ async fn receive(socket: &AsyncFd<OwnedFd>, buffer: &mut [u8]) -> io::Result<(us
     }
 }
 
-async fn take(near: &AsyncFd<OwnedFd>, buffer: &mut [u8]) -> io::Result<usize> {
-    loop {
-        let mut ready = near.readable().await?;
-        match recv(near.get_ref(), buffer) {
-            Err(Errno::AGAIN) => ready.clear_ready(),
-            taken => return taken.map_err(io::Error::from),
-        }
-    }
-}
-
-fn recv(socket: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Errno> {
-    loop {
-        match rustix::net::recv(socket, &mut *buffer, RecvFlags::empty()) {
-            Err(Errno::INTR) => {}
-            taken => return taken.map(|(_, count)| count),
-        }
-    }
+fn recv(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
+    let received = retry_on_intr(|| rustix::net::recv(socket, &mut *buffer, RecvFlags::empty()));
+    Ok(received.map(|(_, count)| count)?)
 }
 
 async fn send(socket: &AsyncFd<OwnedFd>, datagram: &[u8], route: Route) -> io::Result<()> {
-    loop {
-        let mut ready = socket.writable().await?;
-        match route.answer(socket.get_ref().as_fd(), datagram) {
-            Ok(()) => return Ok(()),
-            Err(Errno::AGAIN) => ready.clear_ready(),
+    let send = |socket: &OwnedFd| loop {
+        match route.answer(socket.as_fd(), datagram) {
             // ECONNREFUSED is about an earlier datagram.
             Err(Errno::INTR | Errno::CONNREFUSED) => {}
-            Err(errno) => return Err(errno.into()),
+            answer => return Ok(answer?),
         }
-    }
+    };
+    socket.async_io(Interest::WRITABLE, send).await
 }
 
 /// A socket from which `first` come, and then the datagrams of `socket`, which is connected. They are passed on until nobody
@@ -502,21 +488,17 @@ async fn pass_on(
         }
         match recv(socket.get_ref(), &mut buffer) {
             Ok(count) => give(&near, &buffer[..count]).await?,
-            Err(Errno::AGAIN) => ready.clear_ready(),
-            Err(Errno::CONNREFUSED) => {}
-            Err(errno) => return Err(errno.into()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+            Err(error) => return Err(error),
         }
     }
 }
 
 async fn give(near: &AsyncFd<OwnedFd>, datagram: &[u8]) -> io::Result<()> {
-    loop {
-        let mut ready = near.writable().await?;
-        match rustix::net::send(near.get_ref(), datagram, SendFlags::NOSIGNAL) {
-            Ok(_) => return Ok(()),
-            Err(Errno::AGAIN) => ready.clear_ready(),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
+    let send = |near: &OwnedFd| {
+        retry_on_intr(|| rustix::net::send(near, datagram, SendFlags::NOSIGNAL))?;
+        Ok(())
+    };
+    near.async_io(Interest::WRITABLE, send).await
 }

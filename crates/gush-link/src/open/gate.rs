@@ -1,4 +1,4 @@
-//! The check of `range=`: which peers are served.
+//! The filter of `range=`: which peers are served.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,15 +9,24 @@ use ipnet::IpNet;
 use super::peer::Peer;
 use super::throttle::Throttle;
 
-/// The check of `range=`.
+/// Events at a listener, counted for metrics.
+#[derive(Debug, Default)]
+pub(crate) struct ListenerCounts {
+    /// Peers outside `range=`.
+    pub refused: AtomicU64,
+    /// Waits for descriptors.
+    pub waits: AtomicU64,
+    /// Datagrams dropped for lack of room.
+    pub dropped: AtomicU64,
+}
+
+/// The filter of `range=`, shared by all that accept from the listener.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Gate {
-    /// The ranges of addresses that are served; all, if none is given.
+    /// All peers are served if there is none.
     ranges: Vec<IpNet>,
-    /// Counts the peers from elsewhere.
-    pub(super) strangers: Arc<AtomicU64>,
-    /// One for all who accept from the listener.
-    told: Arc<Mutex<Throttle>>,
+    pub(super) counts: Arc<ListenerCounts>,
+    warnings: Arc<Mutex<Throttle>>,
     /// The listener's address, for messages.
     pub(super) address: String,
 }
@@ -27,26 +36,19 @@ impl Gate {
         Self { ranges: ranges.to_vec(), ..Self::default() }
     }
 
-    /// Is the peer outside `range=`? A peer without an address is outside every range.
-    pub(super) fn is_stranger(&self, peer: &Peer) -> bool {
+    /// Is the peer outside `range=`? A peer without an IP address is outside every range.
+    pub(super) fn refuses(&self, peer: &Peer) -> bool {
         let ip = peer.ip();
         let is_within = |range: &IpNet| ip.is_some_and(|ip| range.contains(&ip));
-        // A peer without an IP address is within no range: the check fails closed.
         if self.ranges.is_empty() || self.ranges.iter().any(is_within) {
             return false;
         }
-        self.strangers.fetch_add(1, Ordering::Relaxed);
-        // A flood of strangers fills no log.
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(untold) = told.passes(Instant::now()) {
-            drop(told);
+        self.counts.refused.fetch_add(1, Ordering::Relaxed);
+        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(suppressed) = warnings.passes(Instant::now()) {
+            drop(warnings);
             let address = &self.address;
-            match untold {
-                0 => tracing::warn!("{address}: {peer} refused: outside range="),
-                _ => tracing::warn!(
-                    "{address}: {peer} refused: outside range=, and {untold} others before"
-                ),
-            }
+            tracing::warn!("{address}: {peer} refused: outside range={suppressed}");
         }
         true
     }

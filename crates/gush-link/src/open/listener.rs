@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gush_net::Conduit;
 use nix::sys::socket::MsgFlags;
@@ -24,7 +24,7 @@ use super::descriptors::{
 };
 use super::error::OpenError;
 use super::flows::{self, DATAGRAM_BYTES, Flows};
-use super::gate::Gate;
+use super::gate::{Gate, ListenerCounts};
 use super::keeper::Made;
 use super::peer::Peer;
 use super::route::Route;
@@ -57,9 +57,6 @@ pub struct Listener {
     has_flows: bool,
     /// Is every datagram the beginning and the end of a peer's data?
     has_single_datagrams: bool,
-    waits: Arc<AtomicU64>,
-    /// Counts datagrams dropped for want of room.
-    dropped: Arc<AtomicU64>,
     /// Are places short for want of descriptors?
     short: Arc<AtomicBool>,
     /// The name that clients know, if the socket has another one.
@@ -126,8 +123,6 @@ impl Listener {
             limit: None,
             has_flows: kind == SocketType::DGRAM && options.is_on(Opt::Fork),
             has_single_datagrams: false,
-            waits: Arc::default(),
-            dropped: Arc::default(),
             short: Arc::default(),
             name: None,
             handshake: None,
@@ -187,22 +182,12 @@ impl Listener {
     /// The number of peers from outside `range=`, which were closed at once.
     #[must_use]
     pub fn strangers(&self) -> u64 {
-        self.gate.strangers.load(Ordering::Relaxed)
+        self.gate.counts.refused.load(Ordering::Relaxed)
     }
 
-    /// Counts strangers in `counter` from now on, where others can read the number during an accept.
-    pub(crate) fn count_strangers_in(&mut self, counter: &Arc<AtomicU64>) {
-        self.gate.strangers = Arc::clone(counter);
-    }
-
-    /// Counts waits for descriptors in `counter` from now on.
-    pub(crate) fn count_waits_in(&mut self, counter: &Arc<AtomicU64>) {
-        self.waits = Arc::clone(counter);
-    }
-
-    /// Counts datagrams dropped for want of room in `counter` from now on.
-    pub(crate) fn count_drops_in(&mut self, counter: &Arc<AtomicU64>) {
-        self.dropped = Arc::clone(counter);
+    /// Counts in `counts` from now on, which others can read during an accept.
+    pub(crate) fn count_in(&mut self, counts: &Arc<ListenerCounts>) {
+        self.gate.counts = Arc::clone(counts);
     }
 
     /// While `short` is true, senders who have been silent for some time make room for others.
@@ -256,7 +241,7 @@ impl Listener {
             let number = u64::try_from(client.as_raw_fd()).unwrap_or(0);
             // Far below the limit nothing is asked: the limit costs a call for each client.
             if self.limit.is_none_or(|limit| number + SPARE >= limit / 2) {
-                wait_for_room(number, &self.waits).await;
+                wait_for_room(number, &self.gate.counts.waits).await;
             }
         }
         let Some((client, peer)) = self.waiting.take() else {
@@ -290,7 +275,7 @@ impl Listener {
             match accepted {
                 Ok((client, address)) => {
                     let peer = Peer::of_socket(address, &client);
-                    if !self.gate.is_stranger(&peer) {
+                    if !self.gate.refuses(&peer) {
                         return Ok((client, peer));
                     }
                     failures = 0;
@@ -305,7 +290,7 @@ impl Listener {
                 Err(errno) if WANTING.contains(&errno) => {
                     // Not cleared: the refused client is still in the queue, and no new edge comes for it.
                     drop(ready);
-                    until_free(1, &self.waits).await;
+                    until_free(1, &self.gate.counts.waits).await;
                     failures += 1;
                     pause_after(failures, "accept", errno, &self.gate.address).await;
                 }
@@ -328,8 +313,6 @@ impl Listener {
             _made: None,
             socket: Socket::Waiting(fd.try_clone_to_owned().ok()?),
             gate: self.gate.clone(),
-            waits: Arc::clone(&self.waits),
-            dropped: Arc::clone(&self.dropped),
             short: Arc::clone(&self.short),
             name: self.name.clone(),
             handshake: self.handshake.clone(),
@@ -364,7 +347,7 @@ impl Listener {
                 Err(_) => return None,
             };
             let peer = Peer::of_socket(address, &client);
-            if self.gate.is_stranger(&peer) {
+            if self.gate.refuses(&peer) {
                 tokio::task::yield_now().await;
                 continue;
             }
@@ -388,10 +371,10 @@ impl Listener {
         self.socket = match std::mem::replace(&mut self.socket, Socket::Given) {
             Socket::Waiting(fd) => {
                 let gate = self.gate.clone();
-                let admits = move |sender| !gate.is_stranger(&Peer::from(sender));
+                let admits = move |sender| !gate.refuses(&Peer::from(sender));
                 let single = self.has_single_datagrams;
-                let (short, dropped) = (Arc::clone(&self.short), Arc::clone(&self.dropped));
-                let flows = Flows::start(fd, single, admits, short, dropped);
+                let (short, counts) = (Arc::clone(&self.short), Arc::clone(&self.gate.counts));
+                let flows = Flows::start(fd, single, admits, short, counts);
                 Socket::Sorted(flows.map_err(fail)?)
             }
             socket => socket,
@@ -409,7 +392,7 @@ impl Listener {
             let errno = errno.ok_or(error).map_err(fail)?;
             // A flow takes two descriptors; the flag asks the sorting task to end idle flows meanwhile.
             self.short.store(true, Ordering::Relaxed);
-            until_free(2, &self.waits).await;
+            until_free(2, &self.gate.counts.waits).await;
             failures += 1;
             pause_after(failures, "receive", errno, &self.gate.address).await;
             self.short.store(false, Ordering::Relaxed);
@@ -469,7 +452,7 @@ impl Listener {
             // Only a look: an admitted sender's first datagram stays in the queue for the mover.
             match Route::receive(fd.get_ref().as_fd(), &mut nothing, MsgFlags::MSG_PEEK) {
                 Ok((_, Some(route))) => {
-                    if !self.gate.is_stranger(&Peer::from(route.sender)) {
+                    if !self.gate.refuses(&Peer::from(route.sender)) {
                         break route;
                     }
                     let fd = self.socket.registered()?;
@@ -524,7 +507,7 @@ impl Listener {
                 first.push(datagram[..count].to_vec());
                 continue;
             }
-            self.gate.is_stranger(&sender.map_or(Peer::Other("unknown".into()), Peer::from));
+            self.gate.refuses(&sender.map_or(Peer::Other("unknown".into()), Peer::from));
             others += 1;
         }
         if others > 0 {
@@ -651,7 +634,7 @@ mod tests {
             super::super::connect::socket(rustix::net::AddressFamily::INET, SocketType::STREAM)
                 .expect("a socket");
         let listener = Listener::new(fd, address.options(), None).expect("a listener");
-        assert!(listener.gate.is_stranger(&Peer::Unix { name: None, process: None }));
-        assert!(!listener.gate.is_stranger(&Peer::Ip("192.0.2.1:1".parse().expect("an address"))));
+        assert!(listener.gate.refuses(&Peer::Unix { name: None, process: None }));
+        assert!(!listener.gate.refuses(&Peer::Ip("192.0.2.1:1".parse().expect("an address"))));
     }
 }

@@ -53,11 +53,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use error::OpenError;
+pub(crate) use gate::ListenerCounts;
 pub(crate) use inherit::give_up_standard;
 pub use keeper::Keeper;
 pub use listener::Listener;
 pub use peer::Peer;
-pub(crate) use throttle::Throttle;
+pub(crate) use throttle::{Suppressed, Throttle};
 
 use crate::address::{Address, Opt, Options, Target};
 use crate::proxy::{self, Header, Version};

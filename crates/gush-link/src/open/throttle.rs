@@ -1,18 +1,32 @@
-//! Keeps a flood of strangers from becoming a flood of warnings.
+//! Limits the rate of warnings that peers can cause.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
-/// The time in which so many warnings of one kind may pass.
-const APART: Duration = Duration::from_secs(1);
+/// The period for which the limit holds.
+const PERIOD: Duration = Duration::from_secs(1);
 
 /// Lets some warnings a second pass, and counts the others.
 #[derive(Debug, Clone)]
 pub(crate) struct Throttle {
-    most: u32,
-    /// When the first of the present second passed, and how many have since.
+    limit: u32,
+    /// When the current period began, and how many have passed since.
     since: Option<Instant>,
     passed: u32,
-    untold: u64,
+    suppressed: u64,
+}
+
+/// The number of warnings suppressed before one that passes. Displays as the end of its sentence.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Suppressed(u64);
+
+impl fmt::Display for Suppressed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            count => write!(f, ", and {count} others before"),
+        }
+    }
 }
 
 impl Default for Throttle {
@@ -23,22 +37,22 @@ impl Default for Throttle {
 }
 
 impl Throttle {
-    /// `most` warnings a second.
-    pub fn allowing(most: u32) -> Self {
-        Self { most, since: None, passed: 0, untold: 0 }
+    /// At most `limit` warnings a second.
+    pub fn allowing(limit: u32) -> Self {
+        Self { limit, since: None, passed: 0, suppressed: 0 }
     }
 
-    /// The number of warnings kept back since the last one, if the next may pass at `now`.
-    pub fn passes(&mut self, now: Instant) -> Option<u64> {
-        if self.since.is_none_or(|since| now.duration_since(since) >= APART) {
+    /// May a warning pass at `now`?
+    pub fn passes(&mut self, now: Instant) -> Option<Suppressed> {
+        if self.since.is_none_or(|since| now.duration_since(since) >= PERIOD) {
             (self.since, self.passed) = (Some(now), 0);
         }
-        if self.passed == self.most {
-            self.untold += 1;
+        if self.passed == self.limit {
+            self.suppressed += 1;
             return None;
         }
         self.passed += 1;
-        Some(std::mem::take(&mut self.untold))
+        Some(Suppressed(std::mem::take(&mut self.suppressed)))
     }
 }
 
@@ -49,10 +63,10 @@ mod tests {
     #[test]
     fn one_a_second_passes_and_the_others_are_counted() {
         let (mut throttle, start) = (Throttle::default(), Instant::now());
-        assert_eq!(throttle.passes(start), Some(0));
+        assert_eq!(throttle.passes(start), Some(Suppressed(0)));
         assert!((0..5).all(|_| throttle.passes(start).is_none()));
-        assert_eq!(throttle.passes(start + APART), Some(5));
-        assert_eq!(throttle.passes(start + 2 * APART), Some(0));
+        assert_eq!(throttle.passes(start + PERIOD), Some(Suppressed(5)));
+        assert_eq!(throttle.passes(start + 2 * PERIOD), Some(Suppressed(0)));
     }
 
     #[test]
@@ -61,8 +75,8 @@ mod tests {
         let passed =
             |throttle: &mut Throttle, at| (0..5).filter_map(|_| throttle.passes(at)).collect();
         let first: Vec<_> = passed(&mut throttle, start);
-        assert_eq!(first, [0, 0, 0]);
-        let next: Vec<_> = passed(&mut throttle, start + APART);
-        assert_eq!(next, [2, 0, 0]);
+        assert_eq!(first, [0, 0, 0].map(Suppressed));
+        let next: Vec<_> = passed(&mut throttle, start + PERIOD);
+        assert_eq!(next, [2, 0, 0].map(Suppressed));
     }
 }

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendFlags};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -88,13 +88,10 @@ struct Proxy<'a>(AsyncFd<BorrowedFd<'a>>);
 impl Proxy<'_> {
     async fn send(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            let mut ready = self.0.writable().await?;
-            match rustix::net::send(self.0.get_ref(), bytes, SendFlags::NOSIGNAL) {
-                Ok(sent) => bytes = &bytes[sent..],
-                Err(Errno::AGAIN) => ready.clear_ready(),
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
+            let send = |fd: &BorrowedFd<'_>| {
+                Ok(retry_on_intr(|| rustix::net::send(fd, bytes, SendFlags::NOSIGNAL))?)
+            };
+            bytes = &bytes[self.0.async_io(Interest::WRITABLE, send).await?..];
         }
         Ok(())
     }
@@ -108,13 +105,14 @@ impl Proxy<'_> {
     async fn receive_into(&self, bytes: &mut [u8]) -> io::Result<()> {
         let mut received = 0;
         while received < bytes.len() {
-            let mut ready = self.0.readable().await?;
-            match rustix::net::recv(self.0.get_ref(), &mut bytes[received..], RecvFlags::empty()) {
-                Ok((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok((count, _)) => received += count,
-                Err(Errno::AGAIN) => ready.clear_ready(),
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
+            let rest = &mut bytes[received..];
+            let receive = |fd: &BorrowedFd<'_>| {
+                let flags = RecvFlags::empty();
+                Ok(retry_on_intr(|| rustix::net::recv(fd, &mut *rest, flags))?)
+            };
+            match self.0.async_io(Interest::READABLE, receive).await? {
+                (0, _) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                (count, _) => received += count,
             }
         }
         Ok(())
