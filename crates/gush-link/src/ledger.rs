@@ -34,7 +34,7 @@ impl Limit {
     }
 }
 
-/// ByteCounts the connections of a link, shared by the threads, the progress display and the metrics.
+/// Counts the connections of a link, shared by the threads, the progress display and the metrics.
 ///
 /// ```
 /// use gush_link::{Link, Settings, Stop};
@@ -167,7 +167,7 @@ impl Ledger {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// ByteCounts a new connection, whose bytes `counts` counts. Returns the connection's number.
+    /// Counts a new connection, whose bytes `counts` counts. Returns the connection's number.
     pub(crate) fn begin(&self, counts: Arc<ByteCounts>) -> u64 {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         self.accepted.inc();
@@ -176,7 +176,7 @@ impl Ledger {
         id
     }
 
-    /// ByteCounts the end of connection `id`, over which so many bytes went forward and back.
+    /// Counts the end of connection `id`, over which so many bytes went forward and back.
     pub(crate) fn end(&self, id: u64, bytes: [u64; 2], lasted: Duration, ending: Ending) {
         let mut open = self.open();
         // Dropped behind the lock: the counts may be given back here.
@@ -196,7 +196,7 @@ impl Ledger {
         &self.listener
     }
 
-    /// ByteCounts a wait, because all places are taken. Is this the first wait?
+    /// Counts a wait, because all places are taken. Is this the first wait?
     pub(crate) fn waits_at(&self, limit: Limit) -> bool {
         match limit {
             Limit::Descriptors => self.listener.waits.fetch_add(1, Ordering::Relaxed) == 0,

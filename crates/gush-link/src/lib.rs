@@ -54,11 +54,11 @@ use gush_test as _;
 struct Readme;
 
 pub mod address;
+mod connection;
 mod ends;
 mod exporter;
 mod kind;
 mod ledger;
-mod life;
 mod limits;
 pub mod open;
 mod programs;

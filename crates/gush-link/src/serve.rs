@@ -12,6 +12,7 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, mpsc, watch};
 use tracing::error;
 
 use crate::address::Address;
+use crate::connection;
 use crate::ends::{accept, listen, open_one};
 use crate::exporter;
 use crate::ledger::Ledger;
@@ -85,7 +86,9 @@ async fn connect(
         };
         let shared = shared(first, Other::Address(second.clone()), false);
         return match opened {
-            Ok(end) => shared.serve(shared.arrived(end), &Cancellation::of(stop)).await,
+            Ok(end) => {
+                connection::serve(&shared, shared.arrived(end), &Cancellation::of(stop)).await
+            }
             Err(failure) => Err(not_opened(failure, first, second, settings, ledger)),
         };
     };
@@ -154,7 +157,8 @@ async fn serve_one(mut listener: Listener, shared: &Shared) -> Result<(), Failur
     match accepted {
         None => Ok(()),
         Some(client) => {
-            shared.serve(shared.arrived(client?), &Cancellation::of(&shared.stop)).await
+            let client = shared.arrived(client?);
+            connection::serve(shared, client, &Cancellation::of(&shared.stop)).await
         }
     }
 }
@@ -178,7 +182,8 @@ impl Client {
     /// Serves the client to the end.
     pub async fn serve(self, guard: LoadGuard) {
         // The failure is this client's alone, and logged already.
-        let _ = self.open.shared.serve(self.arrival, guard.cancellation()).await;
+        let shared = &self.open.shared;
+        let _ = connection::serve(shared, self.arrival, guard.cancellation()).await;
     }
 }
 
@@ -306,8 +311,8 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::connection::{Connection, ConnectionResult};
     use crate::ends::Name;
-    use crate::life::{Course, Life};
     use crate::open::{End, Peer};
     use crate::proxy::Version;
     use crate::record::Ending;
@@ -352,9 +357,9 @@ mod tests {
         let second = Duration::from_secs(1);
         for (idle, seconds) in [(None, 5), (Some(3 * second), 3), (Some(60 * second), 5)] {
             let shared = shared(Settings { accept_proxy: true, idle, ..Settings::default() });
-            let (course, waited) = course_of_a_mute_client(&shared).await;
-            assert_eq!(course.ending, Ending::ProxyHeader);
-            assert_eq!(waited, seconds, "{:?}", course.failure);
+            let (result, waited) = result_of_a_mute_client(&shared).await;
+            assert_eq!(result.ending, Ending::ProxyHeader);
+            assert_eq!(waited, seconds, "{:?}", result.failure);
         }
     }
 
@@ -375,15 +380,15 @@ mod tests {
             let settings = Settings { send_proxy: Some(Version::V1), ..Settings::default() };
             let other = Other::Address(other.parse().expect("an address"));
             let shared = Shared { other, ..shared(settings) };
-            let (course, seconds) = course_of_a_mute_client(&shared).await;
-            let failure = course.failure.expect("the header stands in nobody's buffer").message;
-            assert_eq!((course.ending, seconds), (ending, 5), "{failure}");
+            let (result, seconds) = result_of_a_mute_client(&shared).await;
+            let failure = result.failure.expect("the header stands in nobody's buffer").message;
+            assert_eq!((result.ending, seconds), (ending, 5), "{failure}");
             assert!(failure.contains("the PROXY header"), "{failure}");
         }
     }
 
-    /// How the connection of a client that says nothing went on, and how many seconds it took.
-    async fn course_of_a_mute_client(shared: &Shared) -> (Course, u64) {
+    /// The result of the connection of a client that sends nothing, and how many seconds it took.
+    async fn result_of_a_mute_client(shared: &Shared) -> (ConnectionResult, u64) {
         let (client, mute) = std::os::unix::net::UnixStream::pair().expect("a pair");
         let conduit = gush_net::Conduit::new(client.into()).expect("an end");
         let client = Box::new(End::new(conduit, Peer::Other("client".into())));
@@ -392,8 +397,16 @@ mod tests {
         let counts = Arc::default();
         let began = Instant::now();
         let cancellation = Cancellation::of(&shared.stop);
-        let course = Life::new(shared, 1, names, &counts, &cancellation).run(client).await;
+        let mut connection = Connection {
+            shared,
+            id: 1,
+            names,
+            counts: &counts,
+            cancellation: &cancellation,
+            turn: None,
+        };
+        let result = connection.run(client).await;
         drop(mute);
-        (course, began.elapsed().as_secs())
+        (result, began.elapsed().as_secs())
     }
 }

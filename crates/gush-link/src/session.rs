@@ -1,33 +1,30 @@
-//! One connection, from arrival to account.
+//! What the connections of a link share, and their other ends.
 
-use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use gush_net::{ByteCounts, Direction, Error, Passed};
+use gush_net::{ByteCounts, Error};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::sleep;
-use tracing::{debug, info, warn};
 
 use crate::address::{Address, Opt, Target, quoted_path};
 use crate::ends::{self, Name};
 use crate::ledger::Ledger;
-use crate::life::{Course, Life};
 use crate::open::{End, How, Listener, Opening, Origin, Suppressed, Throttle};
-use crate::record::{Ending, Failure, Record};
+use crate::record::{Ending, Failure};
 use crate::settings::Settings;
-use crate::stop::{Cancellation, Stop};
+use crate::stop::Stop;
 
-/// Warnings a second about clients that never got as far as the other end.
+/// Warnings a second about clients that failed before the other end was opened.
 pub(crate) const EARLY_WARNINGS: u32 = 5;
 
-/// How long a client waits for descriptors in use by others, and how often it tries.
+/// How long a client waits for descriptors, and how often it tries.
 const DESCRIPTORS_WAIT: Duration = Duration::from_secs(10);
 const DESCRIPTORS_LOOK: Duration = Duration::from_millis(50);
 
-/// The state shared by all connections of a link.
+/// Shared by all connections of a link.
 pub(crate) struct Shared {
     pub settings: Arc<Settings>,
     pub ledger: Arc<Ledger>,
@@ -36,9 +33,9 @@ pub(crate) struct Shared {
     pub other: Other,
     /// The other address as messages name it.
     pub other_name: String,
-    /// Does the client stand at the second address?
+    /// Is the client at the second address?
     pub flipped: bool,
-    /// Does the link go on, so that a failure goes into the log?
+    /// Does the link serve many clients, so that a client's failure is logged?
     pub forks: bool,
     /// Limits warnings about clients that failed before the other end was opened: anybody can cause them.
     pub early_warnings: StdMutex<Throttle>,
@@ -68,17 +65,17 @@ impl Other {
         }
     }
 
-    /// Begins to open the other end, where nothing has to be waited for before.
+    /// Starts to open the other end, if that needs no lookup or wait first.
     pub(crate) fn begin<'a>(&'a self, how: &'a How) -> Option<Result<Opening<'a>, Failure>> {
         let Other::Address(address) = self else { return None };
         match Opening::begin(address, how)?.map_err(|error| ends::open_failure(&error)) {
-            // Waited for where the address is opened as ever.
+            // `open` waits for descriptors.
             Err(failure) if failure.wants_descriptors() => None,
             begun => Some(begun),
         }
     }
 
-    /// Opens the other end; `turn` is the client's, unless it takes one only now.
+    /// Opens the other end; without a `turn` the client takes one now.
     pub(crate) async fn open(&self, how: &How, turn: Option<Turn>) -> Result<End, Failure> {
         let address = match self {
             Other::Listener(_, listener) => {
@@ -90,7 +87,7 @@ impl Other {
         let mut waited = Duration::ZERO;
         loop {
             match ends::open_one(address, how).await {
-                // Other connections end all the time, and then there are descriptors again.
+                // Other connections end, and free theirs.
                 Err(failure) if failure.wants_descriptors() && waited < DESCRIPTORS_WAIT => {
                     sleep(DESCRIPTORS_LOOK).await;
                     waited += DESCRIPTORS_LOOK;
@@ -101,17 +98,17 @@ impl Other {
     }
 }
 
-/// A client's place among those that wait for a connection to the other listener.
+/// A client's place in the queue for connections to the other listener.
 pub(crate) enum Turn {
     Come(OwnedMutexGuard<Listener>),
     Waiting(Pin<Box<dyn Future<Output = OwnedMutexGuard<Listener>> + Send + Sync>>),
 }
 
 impl Turn {
-    /// Takes a place behind all that were taken before: the mutex is fair, and counts from the first poll.
+    /// Takes the last place: the mutex is fair.
     fn of(listener: &Arc<Mutex<Listener>>) -> Self {
         let mut waiting = Box::pin(Arc::clone(listener).lock_owned());
-        // Polled at once: a place in the lock's queue is taken by the first poll.
+        // The first poll takes the place.
         match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(listener) => Self::Come(listener),
             Poll::Pending => Self::Waiting(waiting),
@@ -126,70 +123,43 @@ impl Turn {
     }
 }
 
-/// The peers at the two ends, as far as they are known.
+/// The names of the peers, as far as they are known.
 pub(crate) struct Names<'a> {
     pub client: Name<'a>,
     pub other: Name<'a>,
 }
 
-/// A client that has come and is not served yet.
+/// A client that is not served yet.
 pub(crate) struct Arrival {
-    client: Box<End>,
-    id: u64,
-    counts: Arc<ByteCounts>,
-    began: Instant,
-    turn: Option<Turn>,
+    pub client: Box<End>,
+    pub id: u64,
+    pub counts: Arc<ByteCounts>,
+    pub began: Instant,
+    pub turn: Option<Turn>,
 }
 
 impl Shared {
-    /// ByteCounts a client that has come. Whoever accepts does so at once, because connections are numbered in the order of arrival.
-    ///
-    /// A client with nothing to say before the other end is opened has its turn by then. Any other might never speak, and
-    /// takes a turn afterwards.
+    /// Counts a client, in the order of arrival, and takes its turn. A client with a PROXY header or
+    /// handshake to come takes its turn afterwards, because it might never finish.
     pub fn arrived(&self, client: End) -> Arrival {
         let may_delay = self.settings.accept_proxy || client.wants_handshake();
-        // A client that may be slow before its connection is opened takes its turn only then.
         let turn = if may_delay { None } else { self.other.turn() };
         let counts = Arc::new(ByteCounts::default());
         let id = self.ledger.begin(Arc::clone(&counts));
         Arrival { client: Box::new(client), id, counts, began: Instant::now(), turn }
     }
 
-    /// Serves `client`, and tells of the connection.
-    ///
-    /// # Errors
-    /// The failure of the connection, also in the record.
-    pub async fn serve(
-        &self,
-        arrival: Arrival,
-        cancellation: &Cancellation,
-    ) -> Result<(), Failure> {
-        let Arrival { client, id, counts, began, turn } = arrival;
-        let names = Names {
-            client: ends::name(&client, &self.client),
-            other: Name::Text(Cow::Borrowed(&self.other_name)),
-        };
-        info!(id, client = %names.client, "connected");
-        let mut life = Life::new(self, id, names, &counts, cancellation).at(turn);
-        let course = life.run(client).await;
-        let passed = course
-            .passed
-            .unwrap_or_else(|| (counts.passed(Direction::Forward), counts.passed(Direction::Back)));
-        self.tell(id, &life.names, passed, began.elapsed(), &course);
-        course.failure.map_or(Ok(()), Err)
-    }
-
-    /// The values in the order of the addresses: the client's first, unless the client stands at the second
-    /// address.
+    /// The values in the order of the addresses.
     pub(crate) fn in_order<T>(&self, client: T, other: T) -> (T, T) {
         if self.flipped { (other, client) } else { (client, other) }
     }
 
-    /// Checks both ends before any byte moves between them, and gives up this process's copies.
-    pub(crate) fn ready(&self, first: &End, second: &mut End) -> Result<(), Failure> {
+    /// Checks both ends before any byte moves between them, and gives up this process's copies of
+    /// standard descriptors.
+    pub(crate) fn check(&self, first: &End, second: &mut End) -> Result<(), Failure> {
         let are_sockets =
             first.conduit.stream_socket().is_some() && second.conduit.stream_socket().is_some();
-        // Only of inherited sockets can two be the same: one accepted or connected here is new.
+        // A socket that was accepted or connected here is new.
         let are_both_inherited = first.origin.is_inherited && second.origin.is_inherited;
         let may_be_the_same = !are_sockets || are_both_inherited;
         if may_be_the_same {
@@ -201,13 +171,13 @@ impl Shared {
             && may_be_the_same
             && ends::is_same_source(first.conduit.read_fd(), second.conduit.read_fd())
         {
-            // Two readers of one stream would each get a part of the bytes.
+            // Each of two readers of one stream would get a part of the bytes.
             second.conduit.stop_reading();
         }
         Ok(())
     }
 
-    /// Gives up this process's copies of standard descriptors, if the link serves one connection alone.
+    /// Only a link with a single connection gives them up.
     fn give_up_standard(&self, first: &End, second: &End) -> Result<(), Failure> {
         if self.forks {
             return Ok(());
@@ -238,7 +208,8 @@ impl Shared {
         failure
     }
 
-    /// What to write in the place of a bare PATH, for a method that adds to no file; nothing where an address was told to append.
+    /// The address to use instead of a bare PATH, for a method that cannot append; `None` if an address
+    /// has `append`.
     fn written_anew(&self, (first, second): (&Address, &Address)) -> Option<String> {
         let may_be_written = [Some(second), (!self.settings.one_way).then_some(first)];
         let mut written = may_be_written.into_iter().flatten();
@@ -254,44 +225,8 @@ impl Shared {
         ))
     }
 
-    fn tell(
-        &self,
-        id: u64,
-        names: &Names<'_>,
-        (forward, back): (Passed, Passed),
-        lasted: Duration,
-        course: &Course,
-    ) {
-        let ending = course.ending;
-        self.ledger.end(id, [forward.bytes, back.bytes], lasted, ending);
-        if let Some(on_end) = &self.settings.on_end {
-            let (first, second) = self.in_order(&names.client, &names.other);
-            let (first, second) = (first.to_string(), second.to_string());
-            let failure = course.failure.clone();
-            on_end(&Record { id, first, second, forward, back, lasted, ending, failure });
-        }
-        match &course.failure {
-            // Silent clients are too common for a warning.
-            Some(failure) if self.forks && ending != Ending::Idle => {
-                let client = names.client.to_string();
-                match self.may_warn(ending) {
-                    Some(suppressed) => warn!(id, client, "{failure}{suppressed}"),
-                    None => debug!(id, client, "{failure}"),
-                }
-            }
-            _ => info!(
-                id,
-                forward_bytes = forward.bytes,
-                back_bytes = back.bytes,
-                seconds = lasted.as_secs_f64(),
-                ending = ending.as_str(),
-                "ended"
-            ),
-        }
-    }
-
     /// `None` if the warning is suppressed.
-    fn may_warn(&self, ending: Ending) -> Option<Suppressed> {
+    pub(crate) fn may_warn(&self, ending: Ending) -> Option<Suppressed> {
         match ending {
             Ending::HandshakeFailed | Ending::ProxyHeader => self
                 .early_warnings

@@ -134,7 +134,7 @@ impl RelayOptions {
         self
     }
 
-    /// ByteCounts into these, in place of new counts.
+    /// Counts into these, in place of new counts.
     ///
     /// ```
     /// use std::sync::Arc;

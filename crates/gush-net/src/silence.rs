@@ -111,7 +111,7 @@ impl Silence {
         }
     }
 
-    /// ByteCounts from now, without regard to earlier moves.
+    /// Counts from now, without regard to earlier moves.
     pub(crate) fn restart(&mut self) {
         self.since = None;
         // It belongs to the runtime of the last run, which may be gone.

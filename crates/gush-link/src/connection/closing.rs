@@ -1,0 +1,257 @@
+//! The phases after the relay.
+
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use gush_net::{Conduit, Ended, Error, LingerError, LingerTimeouts, Totals};
+use gush_process::with_unit;
+use tracing::{info, warn};
+
+use super::relay::{Directions, RelayEnd, Relayed};
+use super::{Connection, ConnectionResult, Phase, aborted, or_abort};
+use crate::ends::Name;
+use crate::open::{End, Keeper, os_words};
+use crate::programs::{self, Finish};
+use crate::record::{Ending, Failure};
+
+/// How long bytes delivered before a failure may take to arrive, before their socket is reset.
+const LAST_BYTES: Duration = Duration::from_secs(1);
+const WAITS_LONGER: &str = "-t TIME waits longer";
+
+impl Connection<'_> {
+    /// Lingers until all data has arrived, and waits for programs.
+    pub(super) async fn close(
+        &self,
+        mut first: Box<End>,
+        mut second: Box<End>,
+        relayed: Relayed,
+    ) -> ConnectionResult {
+        let Relayed { directions, has_datagrams, end } = relayed;
+        let (ending, timeouts) = match or_abort!(end, first, second) {
+            RelayEnd::Stopped(ending) => (ending, LingerTimeouts::none()),
+            RelayEnd::Failed(error) => {
+                let result = self.relay_failed(&error, &mut first, &mut second).await;
+                return aborted(result, [first, second]);
+            }
+            RelayEnd::Ended(totals) => {
+                if let Some(failure) = self.stalled(&totals, has_datagrams) {
+                    let result = ConnectionResult::failed(totals.ended.into(), failure);
+                    return aborted(result, [first, second]);
+                }
+                match totals.ended {
+                    Ended::Closed => {
+                        (Ending::Closed, LingerTimeouts::of(self.shared.settings.linger))
+                    }
+                    // A limit has passed: what peers may still send is not waited for.
+                    ended => (ended.into(), LingerTimeouts::none()),
+                }
+            }
+        };
+        let lingered = self.linger(&mut first, &mut second, directions, ending, timeouts).await;
+        let result = or_abort!(lingered, first, second);
+        if result.ending == Ending::Closed {
+            return self.programs(first, second).await;
+        }
+        // Before the conduits: closing a terminal hangs its program up, and discards what it has not
+        // read yet.
+        (first.keeper, second.keeper) = (Keeper::default(), Keeper::default());
+        result
+    }
+
+    /// The cause of a relay's failure. Waits for the bytes delivered before, which a reset would
+    /// overtake.
+    async fn relay_failed(
+        &self,
+        error: &Error,
+        first: &mut End,
+        second: &mut End,
+    ) -> ConnectionResult {
+        let (first_name, second_name) = self.names();
+        let failed = match error.end() {
+            Some(gush_net::End::A) => Some((&mut first.keeper, first_name)),
+            Some(gush_net::End::B) => Some((&mut second.keeper, second_name)),
+            None => None,
+        };
+        let program = match failed {
+            Some((keeper, name)) => programs::finish_of(keeper, name, Some(LAST_BYTES)).await,
+            None => Finish::Well,
+        };
+        // Programs are ended first: their input has no proper end.
+        (first.keeper, second.keeper) = (Keeper::default(), Keeper::default());
+        let arrived = async {
+            tokio::join!(first.conduit.arrived(LAST_BYTES), second.conduit.arrived(LAST_BYTES))
+        };
+        // The connection has failed, whether or not they arrive.
+        let _ = self.phase(Phase::Linger, None, arrived).await;
+        match program {
+            Finish::Failed(failure) => ConnectionResult::failed(Ending::ProgramFailed, failure),
+            Finish::Well | Finish::Late(_) => {
+                let origins = [first.origin, second.origin];
+                let failure = self.shared.relay_failure(error, &self.names, origins);
+                ConnectionResult::failed(Ending::RelayFailed, failure)
+            }
+        }
+    }
+
+    /// The failure of a relay that a time limit has ended. Datagrams have no end of data, so that
+    /// silence is their proper end.
+    fn stalled(&self, totals: &Totals, has_datagrams: bool) -> Option<Failure> {
+        let lost_bytes = totals.forward.in_flight_bytes + totals.back.in_flight_bytes;
+        let limit = match totals.ended {
+            Ended::Idle if totals.stuck || !has_datagrams => self.shared.settings.idle,
+            Ended::Lingered if totals.stuck => self.shared.settings.linger,
+            _ => return None,
+        };
+        let (first, second) = self.names();
+        let mut why = format!("{first} to {second}: nothing moved");
+        if let Some(limit) = limit {
+            why += &format!(" for {}", with_unit(limit));
+        }
+        if lost_bytes > 0 {
+            why += &format!("; {lost_bytes} bytes taken and not delivered");
+        } else if totals.stuck {
+            why += "; bytes that wait at their source were not taken";
+        }
+        Some(Failure::new(why, None))
+    }
+
+    /// Waits until all that was sent has arrived, at both ends at once, then sends the end of data where
+    /// it was not sent. A peer that acknowledges too late is not reset: the kernel goes on sending.
+    async fn linger(
+        &self,
+        first: &mut End,
+        second: &mut End,
+        directions: Directions,
+        ending: Ending,
+        timeouts: LingerTimeouts,
+    ) -> Result<ConnectionResult, ConnectionResult> {
+        let (first_used, second_used) = directions.used();
+        // Most short connections: there is nothing to wait for.
+        let is_over = ending == Ending::Closed
+            && (first.keeper.is_empty() && second.keeper.is_empty())
+            && first.conduit.is_seen_off(first_used)
+            && second.conduit.is_seen_off(second_used);
+        if is_over {
+            send_eof([first, second]);
+            return Ok(ConnectionResult::of(ending));
+        }
+        let a = first.conduit.linger(first_used, timeouts);
+        let b = second.conduit.linger(second_used, timeouts);
+        let read_timeouts = match self.shared.settings.linger {
+            // The limit that has passed is not the user's.
+            None if ending == Ending::Lingered => LingerTimeouts::of(None),
+            _ => timeouts,
+        };
+        let read_limit = read_timeouts.unsent();
+        let (a_read, b_read) =
+            (first.keeper.is_read(read_limit), second.keeper.is_read(read_limit));
+        let work = async { tokio::join!(a, b, a_read, b_read) };
+        let (a, b, a_read, b_read) = self.phase(Phase::Linger, None, work).await?;
+        let (first_name, second_name) = self.names();
+        let advice = self.shared.settings.advice(WAITS_LONGER);
+        for (read, name) in [(a_read, first_name), (b_read, second_name)] {
+            if let Err(bytes) = read {
+                // Closing the terminal discards them, so the sender's connection is reset.
+                let why =
+                    format!("{name}: {bytes} bytes or more were not read there in time{advice}");
+                let failure = Failure::new(why, None);
+                return Err(ConnectionResult::failed(Ending::RelayFailed, failure));
+            }
+        }
+        let mut result = ConnectionResult::of(ending);
+        for (lingered, name) in [(a, first_name), (b, second_name)] {
+            let failure = match lingered {
+                Ok(()) => continue,
+                Err(LingerError::Failed(error)) => {
+                    let why = os_words(&error);
+                    let why = format!(
+                        "{name}: after the last byte: {why} (it may not have read all bytes)"
+                    );
+                    let failure = Failure::new(why, error.raw_os_error());
+                    return Err(ConnectionResult::failed(Ending::RelayFailed, failure));
+                }
+                Err(late) => Failure::new(format!("{name}: {late}{advice}"), None),
+            };
+            result = ConnectionResult::failed(Ending::RelayFailed, failure);
+            break;
+        }
+        send_eof([first, second]);
+        Ok(result)
+    }
+
+    /// Waits until the programs of both ends have exited, with one limit for both. The first that fails
+    /// ends the other.
+    async fn programs(&self, first: Box<End>, second: Box<End>) -> ConnectionResult {
+        if first.keeper.process().is_none() && second.keeper.process().is_none() {
+            return ConnectionResult::of(Ending::Closed);
+        }
+        let (first_name, second_name) = self.names();
+        // In one direction the output of the second end's program is never read.
+        let second_limit = (!self.shared.settings.one_way).then_some(LAST_BYTES);
+        let finished = async {
+            tokio::try_join!(
+                self.program(first, first_name, Some(LAST_BYTES)),
+                self.program(second, second_name, second_limit)
+            )
+        };
+        let late = match self.phase(Phase::Program, None, finished).await {
+            Err(result) => return result,
+            Ok(Err(failure)) => return ConnectionResult::failed(Ending::ProgramFailed, failure),
+            Ok(Ok((first_late, second_late))) => first_late.into_iter().chain(second_late),
+        };
+        // The linger limit ends a running program without an error, the idle limit with one.
+        let mut result = ConnectionResult::of(Ending::Closed);
+        for failure in late {
+            match (self.shared.settings.linger, result.ending) {
+                (None, Ending::Closed) => result = ConnectionResult::failed(Ending::Idle, failure),
+                (Some(_), _) => {
+                    warn!(id = self.id, "{failure}");
+                    result = ConnectionResult::of(Ending::Lingered);
+                }
+                _ => warn!(id = self.id, "{failure}"),
+            }
+        }
+        result
+    }
+
+    /// Waits until the program of an end has exited, and reports what it left unread. Returns the
+    /// failure of a program that still runs at the limit. A terminal's output is dropped for
+    /// `output_limit`.
+    ///
+    /// # Errors
+    /// The failure of the program.
+    async fn program(
+        &self,
+        end: Box<End>,
+        name: &Name<'_>,
+        output_limit: Option<Duration>,
+    ) -> Result<Option<Failure>, Failure> {
+        // Any other conduit is closed here, which ends the program's input. Closing the master of a
+        // terminal is a hang-up (tty(4), SIGHUP), and discards what the program has not read yet.
+        let End { conduit, mut keeper, .. } = *end;
+        let terminal = Some(conduit).filter(Conduit::is_terminal_master);
+        let limit = self.shared.settings.linger.or(self.shared.settings.idle);
+        match programs::finish_beside(terminal, output_limit, &mut keeper, name, limit).await {
+            Finish::Well => {
+                if let Some(unread) = programs::unread(&mut keeper, name) {
+                    match self.shared.forks {
+                        // Of many clients it may be the usual end.
+                        true => info!(id = self.id, "{unread}"),
+                        false => warn!("{unread}"),
+                    }
+                }
+                Ok(None)
+            }
+            Finish::Failed(failure) => Err(failure),
+            Finish::Late(failure) => Ok(Some(failure)),
+        }
+    }
+}
+
+/// Sends the end of data to TLS peers that have not got it: after a limit, in one direction, with
+/// `shut-none`. A peer that takes nothing is not waited for.
+fn send_eof(ends: [&mut End; 2]) {
+    for end in ends {
+        let _ = end.conduit.poll_part(&mut Context::from_waker(Waker::noop()));
+    }
+}

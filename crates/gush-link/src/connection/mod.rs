@@ -1,0 +1,217 @@
+//! One connection, from the client's arrival to the record: PROXY header, handshake, open, PROXY
+//! header to the other end, handshake, relay (half-closed in the end), linger, exit of programs.
+//!
+//! A connection that fails or is cancelled in any phase is aborted: its programs are ended, and its TCP
+//! sockets are reset, so that no peer takes a part of the data for all of it. `docs/endings.md` has the
+//! table.
+
+mod closing;
+mod hang_up;
+mod opening;
+mod relay;
+
+use std::borrow::Cow;
+use std::future::{Future, pending, poll_fn};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use gush_net::{ByteCounts, Direction, Passed};
+use tracing::{debug, info, warn};
+
+use crate::ends::{self, Name};
+use crate::open::{End, os_words};
+use crate::record::{Ending, Failure, Record};
+use crate::session::{Arrival, Names, Shared, Turn};
+use crate::stop::Cancellation;
+use hang_up::Client;
+
+/// The phase of a connection. Each ends by itself, at its limit, or when the link is cancelled.
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// The client's PROXY header is read: 5 s, or the idle limit if that is shorter.
+    Header,
+    /// The client's TLS handshake: `handshake-timeout=`.
+    ClientHandshake,
+    /// The other address is resolved and connected, or its program started: `connect-timeout=`.
+    Open,
+    /// The PROXY header is sent to the other end: 5 s.
+    Introduce,
+    /// The other end's TLS handshake: `handshake-timeout=`.
+    Handshake,
+    /// Bytes are relayed, both ways or, once one end has ended, one way: the idle and linger limits.
+    Relay,
+    /// All is sent and has to arrive: the linger limit. What still comes is dropped.
+    Linger,
+    /// Programs finish: the linger limit, or else the idle limit.
+    Program,
+}
+
+/// How a connection ended.
+pub(crate) struct ConnectionResult {
+    /// `None` if the relay was interrupted; [`ByteCounts`] has the numbers then.
+    passed: Option<(Passed, Passed)>,
+    pub ending: Ending,
+    pub failure: Option<Failure>,
+}
+
+impl ConnectionResult {
+    fn of(ending: Ending) -> Self {
+        Self { passed: None, ending, failure: None }
+    }
+
+    fn failed(ending: Ending, failure: Failure) -> Self {
+        Self { passed: None, ending, failure: Some(failure) }
+    }
+}
+
+pub(crate) struct Connection<'a> {
+    pub shared: &'a Shared,
+    pub id: u64,
+    pub names: Names<'a>,
+    pub counts: &'a Arc<ByteCounts>,
+    pub cancellation: &'a Cancellation,
+    /// Its place among the clients that wait for the other listener, if taken already.
+    pub turn: Option<Turn>,
+}
+
+/// Serves a client, and writes the record.
+///
+/// # Errors
+/// The failure of the connection, which is also in the record.
+pub(crate) async fn serve(
+    shared: &Shared,
+    arrival: Arrival,
+    cancellation: &Cancellation,
+) -> Result<(), Failure> {
+    let Arrival { client, id, counts, began, turn } = arrival;
+    let names = Names {
+        client: ends::name(&client, &shared.client),
+        other: Name::Text(Cow::Borrowed(&shared.other_name)),
+    };
+    info!(id, client = %names.client, "connected");
+    let mut connection = Connection { shared, id, names, counts: &counts, cancellation, turn };
+    let result = connection.run(client).await;
+    connection.account(&result, began.elapsed());
+    result.failure.map_or(Ok(()), Err)
+}
+
+/// The value of a phase; on an error aborts the ends, and returns.
+macro_rules! or_abort {
+    ($result:expr $(, $end:ident)*) => {
+        match $result {
+            Ok(value) => value,
+            Err(result) => return $crate::connection::aborted(result, [$($end),*]),
+        }
+    };
+}
+use or_abort;
+
+impl<'a> Connection<'a> {
+    /// Runs through the phases.
+    ///
+    /// The memory of a connection is that of this future, which has room for every value that it ever
+    /// holds, often twice: so ends are boxed, and the work of each phase is while it lasts.
+    pub async fn run(&mut self, client: Box<End>) -> ConnectionResult {
+        let header = or_abort!(self.read_header(&client).await, client);
+        // Before the other address is opened: a client without a certificate costs no server a
+        // connection.
+        let client = or_abort!(self.client_handshake(client).await);
+        let mut other = or_abort!(self.open(&header, &client).await, client);
+        // The PROXY header comes before the handshake: it precedes TLS, in the clear.
+        or_abort!(self.introduce(&header, &client, &mut other).await, client, other);
+        let other = or_abort!(self.handshake(&client, other).await, client);
+        let (first, mut second) = self.shared.in_order(client, other);
+        let checked = self.shared.check(&first, &mut second);
+        let checked =
+            checked.map_err(|failure| ConnectionResult::failed(Ending::OpenFailed, failure));
+        or_abort!(checked, first, second);
+        let (first, second, relayed) = self.relay(first, second).await;
+        let passed = relayed.passed();
+        let result = self.close(first, second, relayed).await;
+        ConnectionResult { passed, ..result }
+    }
+
+    /// Does the work of one phase, unless the link is cancelled or `client` hangs up first.
+    fn phase<'p, T: Send + 'p>(
+        &'p self,
+        phase: Phase,
+        client: Option<Client<'p>>,
+        work: impl Future<Output = T> + Send + 'p,
+    ) -> impl Future<Output = Result<T, ConnectionResult>> + Send + 'p {
+        let mut work = Box::pin(work);
+        async move {
+            debug!(id = self.id, ?phase, "begins");
+            // Most phases of a short connection end at once, and need no watch.
+            if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
+                return Ok(done);
+            }
+            let hung_up: Pin<Box<dyn Future<Output = io::Error> + Send + 'p>> = match client {
+                Some(client) => Box::pin(client.hung_up()),
+                None => Box::pin(pending()),
+            };
+            tokio::select! {
+                // Completed work counts, even if the link is cancelled at the same moment.
+                biased;
+                done = work => Ok(done),
+                () = self.cancellation.cancelled() => Err(ConnectionResult::of(Ending::Interrupted)),
+                error = hung_up => {
+                    let Names { client, other } = &self.names;
+                    let why = os_words(&error);
+                    let why = format!("{client}: hung up before {other} was open: {why}");
+                    let failure = Failure::new(why, error.raw_os_error());
+                    Err(ConnectionResult::failed(Ending::OpenFailed, failure))
+                }
+            }
+        }
+    }
+
+    /// The names of the ends in the order of the addresses.
+    fn names(&self) -> (&Name<'a>, &Name<'a>) {
+        self.shared.in_order(&self.names.client, &self.names.other)
+    }
+
+    fn account(&self, result: &ConnectionResult, lasted: Duration) {
+        let Self { shared, id, ref names, counts, .. } = *self;
+        let counted = || (counts.passed(Direction::Forward), counts.passed(Direction::Back));
+        let (forward, back) = result.passed.unwrap_or_else(counted);
+        let ending = result.ending;
+        shared.ledger.end(id, [forward.bytes, back.bytes], lasted, ending);
+        if let Some(on_end) = &shared.settings.on_end {
+            let (first, second) = self.names();
+            let (first, second) = (first.to_string(), second.to_string());
+            let failure = result.failure.clone();
+            on_end(&Record { id, first, second, forward, back, lasted, ending, failure });
+        }
+        match &result.failure {
+            // Silent clients are too common for a warning.
+            Some(failure) if shared.forks && ending != Ending::Idle => {
+                let client = names.client.to_string();
+                match shared.may_warn(ending) {
+                    Some(suppressed) => warn!(id, client, "{failure}{suppressed}"),
+                    None => debug!(id, client, "{failure}"),
+                }
+            }
+            _ => info!(
+                id,
+                forward_bytes = forward.bytes,
+                back_bytes = back.bytes,
+                seconds = lasted.as_secs_f64(),
+                ending = ending.as_str(),
+                "ended"
+            ),
+        }
+    }
+}
+
+/// Ends programs, and resets TCP connections.
+fn aborted(result: ConnectionResult, ends: impl IntoIterator<Item = Box<End>>) -> ConnectionResult {
+    for end in ends {
+        let End { conduit, keeper, .. } = *end;
+        drop(keeper);
+        conduit.reset_on_close();
+    }
+    result
+}

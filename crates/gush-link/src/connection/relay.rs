@@ -1,0 +1,179 @@
+//! The relay of a connection.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gush::Rate;
+use gush_net::{Conduit, Direction, Error, Passed, Totals, Used, within};
+use rustix::fs::{Dev, FileType};
+use tracing::warn;
+
+use super::{Connection, ConnectionResult, Phase};
+use crate::open::End;
+use crate::programs;
+use crate::record::Ending;
+
+/// How long answers are waited for once one side has ended, without a linger limit, where the other
+/// side cannot be notified of the end and does not end itself: datagrams, and terminal devices.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
+/// The largest datagram of UDP, nearly (udp(7)).
+const DATAGRAM_BYTES: f64 = 65_536.0;
+/// The number of /dev/null, 1:3 (null(4)).
+const NULL_DEVICE: Dev = 0x103;
+
+/// A relay that has ended.
+pub(super) struct Relayed {
+    pub directions: Directions,
+    pub has_datagrams: bool,
+    pub end: Result<RelayEnd, ConnectionResult>,
+}
+
+pub(super) enum RelayEnd {
+    /// Both directions have ended, or a limit has passed.
+    Ended(Totals),
+    Failed(Error),
+    /// Stopped, because datagrams rest or a sender is evicted.
+    Stopped(Ending),
+}
+
+impl Relayed {
+    pub fn passed(&self) -> Option<(Passed, Passed)> {
+        match &self.end {
+            Ok(RelayEnd::Ended(totals)) => Some((totals.forward, totals.back)),
+            Ok(RelayEnd::Failed(error)) => {
+                Some((error.passed(Direction::Forward), error.passed(Direction::Back)))
+            }
+            Ok(RelayEnd::Stopped(_)) | Err(_) => None,
+        }
+    }
+}
+
+/// The directions that two ends have between them.
+#[derive(Clone, Copy)]
+pub(super) struct Directions {
+    forward: bool,
+    back: bool,
+}
+
+impl Directions {
+    fn between(a: &Conduit, b: &Conduit) -> Self {
+        Self { forward: a.reads() && b.writes(), back: b.reads() && a.writes() }
+    }
+
+    /// How the first and the second end are used.
+    pub fn used(self) -> (Used, Used) {
+        let Self { forward, back } = self;
+        (Used { is_written: back, is_read: forward }, Used { is_written: forward, is_read: back })
+    }
+}
+
+impl Connection<'_> {
+    pub(super) async fn relay(
+        &self,
+        mut first: Box<End>,
+        mut second: Box<End>,
+    ) -> (Box<End>, Box<End>, Relayed) {
+        let settings = &self.shared.settings;
+        let (a, b) = self.shared.in_order(&self.shared.client, self.shared.other.address());
+        // Before options shape the data: one may give datagrams an end, but only for one side.
+        let has_datagrams = first.is_endless() || second.is_endless();
+        let has_devices = is_terminal_device(&first) || is_terminal_device(&second);
+        let has_answers = has_devices && !is_empty(&first) && !is_empty(&second);
+        first = first.shaped(a.options());
+        second = second.shaped(b.options());
+        if settings.one_way {
+            // The bytes of the other direction are not even taken from their socket.
+            first.conduit = first.conduit.read_only();
+            second.conduit = second.conduit.write_only();
+        }
+        let mut options = settings.relay(self.id, Arc::clone(self.counts));
+        if (has_datagrams || has_answers) && settings.linger.is_none() {
+            options = options.linger(LAST_ANSWERS);
+        }
+        if first.keeper.is_empty() && second.keeper.is_empty() {
+            options = options.close_sends_last_fin();
+        }
+        // An end of data that a terminal cannot see matters only if nothing else ends the link.
+        if !has_devices {
+            options = options.on_unsent_eof(match settings.is_part {
+                true => |_| warn_of_unsent_eof(""),
+                false => |_| warn_of_unsent_eof("-t TIME ends the link, and "),
+            });
+        }
+        let directions = Directions::between(&first.conduit, &second.conduit);
+        let room = [first.keeper.makes_room(), second.keeper.makes_room()];
+        let work = async {
+            let idle = async {
+                match has_datagrams {
+                    true => self.datagrams_idle().await,
+                    false => pending().await,
+                }
+            };
+            let [first_room, second_room] = room;
+            tokio::select! {
+                biased;
+                relayed = programs::relayed(&mut first, &mut second, &options) => match relayed {
+                    Ok(totals) => RelayEnd::Ended(totals),
+                    Err(error) => RelayEnd::Failed(error),
+                },
+                () = idle => RelayEnd::Stopped(Ending::Idle),
+                () = first_room => RelayEnd::Stopped(Ending::MadeRoom),
+                () = second_room => RelayEnd::Stopped(Ending::MadeRoom),
+            }
+        };
+        let end = self.phase(Phase::Relay, None, work).await;
+        (first, second, Relayed { directions, has_datagrams, end })
+    }
+
+    /// Resolves when the link drains and nothing has moved for [`LAST_ANSWERS`]: datagrams have no end,
+    /// so silence stands for one.
+    async fn datagrams_idle(&self) {
+        self.shared.stop.draining().await;
+        let settings = &self.shared.settings;
+        // The link's own pauses are no silence: those of the rate limit, and of a full copy.
+        let pause = |rate: Rate| Duration::from_secs_f64(DATAGRAM_BYTES / rate.get() as f64);
+        let silence = LAST_ANSWERS + settings.limit.map(pause).unwrap_or_default();
+        let copies = [&settings.tee, &settings.tee_back];
+        let has_full_copy = || copies.into_iter().flatten().any(|copy| copy.is_full());
+        let moved = || Direction::ALL.map(|direction| self.counts.delivered_bytes(direction));
+        let (mut before, mut was_full) = (moved(), has_full_copy());
+        loop {
+            // Not a sleep: what came while the process was stopped is relayed first.
+            let _ = within(silence, pending::<()>()).await;
+            let (now, is_full) = (moved(), has_full_copy());
+            let in_flight = |&direction: &Direction| self.counts.in_flight_bytes(direction) > 0;
+            if now == before && !Direction::ALL.iter().any(in_flight) && !is_full && !was_full {
+                return;
+            }
+            (before, was_full) = (now, is_full);
+        }
+    }
+}
+
+/// Is the end a terminal that was opened by its name, such as a serial line, or a new one that programs
+/// may open repeatedly? No end of data passes there in either direction. A user's own terminal ends by a
+/// key, and that of a program by the program that leaves it.
+fn is_terminal_device(end: &End) -> bool {
+    end.origin.is_line && end.conduit.reads() || end.keeper.holds_a_line()
+}
+
+/// Is the end a file without bytes ahead, or the null device? Its end of data means nothing then.
+fn is_empty(end: &End) -> bool {
+    let Some(fd) = end.conduit.read_fd() else { return false };
+    let Ok(found) = rustix::fs::fstat(fd) else { return false };
+    match FileType::from_raw_mode(found.st_mode) {
+        FileType::CharacterDevice => found.st_rdev == NULL_DEVICE,
+        FileType::RegularFile => {
+            let size_bytes = u64::try_from(found.st_size).unwrap_or(0);
+            rustix::fs::tell(fd).is_ok_and(|position_bytes| position_bytes >= size_bytes)
+        }
+        _ => false,
+    }
+}
+
+fn warn_of_unsent_eof(advice: &str) {
+    warn!(
+        "a raw terminal cannot pass on the end of the input; {advice}pipes instead of pty pass the end on"
+    );
+}
