@@ -43,14 +43,13 @@ pub(crate) async fn accept(listener: &mut Listener) -> Result<End, Failure> {
     listener.accept().await.map_err(|error| open_failure(&error))
 }
 
-/// Leaves the standard streams of an open end to that end alone.
 pub(crate) fn give_up_standard(end: &End, address: &Address) -> Result<(), Failure> {
     let given_up = open::give_up_standard(end.origin);
     given_up.map_err(|error| open_failure(&error.at(address.target())))
 }
 
-/// The name of an end in records and messages. The text of a peer is made where somebody reads it: nobody does of most short
-/// connections.
+/// The name of an end in records and messages. A peer is formatted only when displayed, which most
+/// short connections are not.
 #[derive(Clone, Debug)]
 pub(crate) enum Name<'a> {
     Peer(Peer),
@@ -66,7 +65,6 @@ impl fmt::Display for Name<'_> {
     }
 }
 
-/// As records and messages name an end.
 pub(crate) fn name(end: &End, address: &Address) -> Name<'static> {
     match &end.chosen {
         Some(chosen) => Name::Text(chosen.clone().into()),
@@ -126,22 +124,22 @@ pub(crate) fn is_same_file(source: Option<BorrowedFd<'_>>, target: Option<Borrow
     file(source).is_some_and(|source| file(target) == Some(source))
 }
 
-/// Would each of two readers get only a part of what comes from there? Every reader of a device that is no terminal
-/// gets all bytes.
+/// Would each of two readers get only a part of the bytes? Of a device that is no terminal each
+/// reader gets all.
 pub(crate) fn is_same_source(a: Option<BorrowedFd<'_>>, b: Option<BorrowedFd<'_>>) -> bool {
     let source = |fd: Option<BorrowedFd<'_>>| {
         let fd = fd?;
         let found = rustix::fs::fstat(fd).ok()?;
         let is_device = FileType::from_raw_mode(found.st_mode) == FileType::CharacterDevice;
         let is_shared = !is_device || rustix::termios::isatty(fd);
-        // The masters of all pseudo-terminals have one inode (ptmx_open of drivers/tty/pty.c), and each a slave.
+        // The masters of all pseudo-terminals have one inode (ptmx_open of drivers/tty/pty.c).
         let slave = rustix::pty::ptsname(fd, Vec::new()).ok();
         is_shared.then_some((found.st_dev, found.st_ino, slave))
     };
     source(a).is_some_and(|a| source(b) == Some(a))
 }
 
-/// Is `error` about standard output, because nobody reads there any more?
+/// Is `error` the EPIPE of standard output?
 pub(crate) fn is_reader_gone(error: &Error, end: Origin) -> bool {
     end.is_output && error.io_error().is_some_and(|io| io.kind() == io::ErrorKind::BrokenPipe)
 }

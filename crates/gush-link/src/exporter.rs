@@ -24,8 +24,8 @@ use crate::record::Failure;
 const REQUEST_BYTES: usize = 8 << 10;
 /// The time limit of a request and its answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The most connections at once. A further one ends the oldest that has its answer, or else the oldest:
-/// a scraper sends its request at once and has its answer by then.
+/// The most connections at once. A further one ends the oldest that has its answer, or else the
+/// oldest: a scraper sends its request at once and has its answer by then.
 const SCRAPES: usize = 16;
 /// The pause after a failed accept, for lack of descriptors for example.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -90,7 +90,8 @@ pub(crate) async fn answer(listener: TcpListener, ledger: Arc<Ledger>) {
                     }
                 });
                 scrapes.push_back(Scrape { task, is_answered });
-                // A request that has already arrived is answered before the next connection may end this one.
+                // A request that has already arrived is answered before the next connection may end
+                // this one.
                 tokio::task::yield_now().await;
             }
             Err(error) => {

@@ -106,7 +106,7 @@ impl Ledger {
                 "How often no further client could be served, by the limit that was reached.",
                 "limit",
             )?,
-            // Looked up once: by its label a series is found through a lock and a hash.
+            // Looked up once: finding a series by its label takes a lock and a hash.
             endings: Ending::ALL.map(|ending| {
                 let series = if ending.is_failure() { &failed } else { &ended };
                 series.with_label_values(&[ending.as_str()])
@@ -140,7 +140,7 @@ impl Ledger {
             open: Mutex::default(),
             scrape: Mutex::default(),
         };
-        // A series that appears only with its first event looks like a missing one.
+        // Before their first event: a series that does not exist yet looks like a missing one.
         ledger.refused.with_label_values(&["range"]);
         for limit in [Limit::Descriptors, Limit::MaxChildren] {
             ledger.waits.with_label_values(&[limit.as_str()]);
@@ -179,7 +179,7 @@ impl Ledger {
     /// Counts the end of connection `id`, over which so many bytes went forward and back.
     pub(crate) fn end(&self, id: u64, bytes: [u64; 2], lasted: Duration, ending: Ending) {
         let mut open = self.open();
-        // Dropped behind the lock: the counts may be given back here.
+        // Dropped after the lock is released: this may free them.
         let counts = open.counts.remove(&id);
         for (sum, bytes) in open.ended_bytes.iter_mut().zip(bytes) {
             *sum += bytes;
@@ -227,8 +227,8 @@ impl Ledger {
         failures.map(|ending| self.endings[ending as usize].get()).sum()
     }
 
-    /// Bytes written one way by all connections, open ones included. Of a socket the kernel has these bytes; the peer may not have
-    /// acknowledged the last ones, and loses them where the connection is reset.
+    /// Bytes written in one direction by all connections, open ones included. A peer may not have
+    /// acknowledged the last ones, and loses them if the connection is reset.
     #[must_use]
     pub fn delivered_bytes(&self, way: Direction) -> u64 {
         let open = self.open();
@@ -241,7 +241,7 @@ impl Ledger {
     /// # Errors
     /// Never, unless a metric is malformed.
     pub fn prometheus(&self) -> Result<String, prometheus::Error> {
-        // Two scrapes at once must not both add the same bytes.
+        // Two concurrent scrapes must not both add the same bytes.
         let _alone = self.scrape.lock();
         for way in Direction::ALL {
             let counter = self.bytes.with_label_values(&[way_name(way)]);

@@ -11,13 +11,12 @@ use crate::address::{Address, Opt, Target};
 use crate::ledger::{Ledger, Limit};
 use crate::workers::MAX_ACCEPTORS;
 
-/// Descriptors kept free for the short needs of a client with a place, beyond its own: four where a program starts (the
-/// program's ends of its sockets, and the pipe by which a failed exec(2) is told), two for a lookup, one for a request for metrics.
-/// One of each at once fits.
+/// Descriptors kept free for short needs: four to start a program (its ends of the sockets, and the
+/// pipe that reports a failed exec(2)), two for a lookup, one for a request for metrics.
 const SPARE: u64 = 8;
 /// An epoll, its waker and its copies, for each further thread's runtime.
 const EACH_THREAD: u64 = 4;
-/// Descriptors open from the start, if /proc does not tell.
+/// Descriptors open from the start, if /proc is not mounted.
 const AT_START: u64 = 32;
 
 /// Places for clients.
@@ -26,19 +25,19 @@ pub(crate) struct Places {
     free: Arc<Semaphore>,
     limit: Limit,
     most: usize,
-    /// Does somebody wait for a place, because descriptors are short?
+    /// Does a client wait for a place because descriptors are short?
     short: Arc<AtomicBool>,
 }
 
 impl Places {
-    /// Raises the limit on descriptors to the hard limit. Offers `most` places, or fewer if the descriptors
-    /// do not suffice.
+    /// Raises the limit on descriptors to the hard limit. Offers `most` places, or fewer if the
+    /// descriptors do not suffice.
     pub fn new(most: Option<usize>, client: &Address, other: &Address, threads: usize) -> Self {
-        // The soft limit is often 1,024 while the hard one is a million; programs get the old one back.
+        // The soft limit is often 1,024 while the hard one is a million; programs get the old one
+        // back.
         gush_process::raise_descriptor_limit();
         let descriptors = getrlimit(Resource::Nofile).current;
-        // One of them is the directory itself.
-        // Counted, not guessed: the caller may have handed over many.
+        // Counted, since the caller may have opened many. One is the directory itself.
         let open = std::fs::read_dir("/proc/self/fd")
             .map(|found| (found.count() as u64).saturating_sub(1));
         let further = threads.saturating_sub(1);
@@ -62,10 +61,9 @@ impl Places {
         Arc::clone(&self.free).try_acquire_owned().ok()
     }
 
-    /// Waits for a place, which dropping the permit gives back. Every wait is counted, and the first one is
-    /// told.
+    /// Waits for a place, which dropping the permit releases. Every wait is counted, and the first
+    /// one is logged.
     pub async fn take(&self, ledger: &Ledger) -> Option<OwnedSemaphorePermit> {
-        // Without waiting first, so that a warning is given only where somebody has to wait.
         if let Some(place) = self.free_now() {
             return Some(place);
         }
@@ -80,7 +78,7 @@ impl Places {
                 ),
             }
         }
-        // Only this limit is helped by silent senders that make room.
+        // Evicting silent senders helps with this limit only.
         self.short.store(matches!(self.limit, Limit::Descriptors), Ordering::Relaxed);
         // The semaphore is never closed.
         let place = Arc::clone(&self.free).acquire_owned().await.ok();
@@ -89,7 +87,8 @@ impl Places {
     }
 }
 
-/// The descriptors of one client at both addresses. A pipe between them is borrowed only if there is one.
+/// The descriptors of one client at both addresses. Pipes between them come from a pool with a
+/// limit.
 fn descriptors_each(client: &Address, other: &Address) -> u64 {
     of_address(client) + of_address(other)
 }
@@ -97,7 +96,7 @@ fn descriptors_each(client: &Address, other: &Address) -> u64 {
 fn of_address(address: &Address) -> u64 {
     match address.target() {
         Target::Joined(parts) => parts.iter().map(of_address).sum(),
-        // One that failed is closed before the next is tried.
+        // A failed one is closed before the next is tried.
         Target::FirstOf(parts) => parts.iter().map(of_address).max().unwrap_or(1),
         _ => address.kind().row().descriptors + u64::from(address.options().is_on(Opt::Pipes)),
     }
@@ -106,7 +105,7 @@ fn of_address(address: &Address) -> u64 {
 fn clients(descriptors: Option<u64>, apart: u64, each: u64) -> usize {
     let Some(descriptors) = descriptors else { return Semaphore::MAX_PERMITS };
     let clients = descriptors.saturating_sub(apart) / each;
-    // At least one client: where that one fails for want of descriptors, its error says so.
+    // At least one, whose error reports a lack of descriptors.
     usize::try_from(clients).unwrap_or(usize::MAX).clamp(1, Semaphore::MAX_PERMITS)
 }
 

@@ -1,4 +1,4 @@
-//! Programs as ends of a relay: a program that has exited gets no more bytes, and its exit status counts.
+//! Programs as ends of a relay: an exited program gets no more bytes, and its exit status counts.
 
 use std::future::pending;
 use std::io;
@@ -18,12 +18,13 @@ use crate::open::input::{Input, Unread};
 use crate::open::{End, Keeper};
 use crate::record::Failure;
 
-/// The time for a program to exit once its output is closed; afterwards the end is passed on without a status.
+/// How long a program may take to exit once its output is closed. Afterwards the end of data is
+/// passed on without a status.
 const EXIT_WAIT: Duration = Duration::from_secs(1);
 
 /// How the work of an end's program ended.
 pub(crate) enum Finish {
-    /// There is no program, or the program did well, or is not judged.
+    /// There is no program, or it succeeded, or its status does not count.
     Well,
     /// By an exit status other than 0, or a signal.
     Failed(Failure),
@@ -60,19 +61,19 @@ pub(crate) async fn finish_of(
     Finish::Failed(Failure::new(format!("{name}: {why}"), None))
 }
 
-/// As [`finish_of`], while the program's output on a terminal is dropped. One that goes on writing for longer than
-/// `heed` is hung up, as a writer to a pipe that nobody reads gets SIGPIPE. One that is told of no end (`shut-none`) is ended
-/// after having read all, and is not judged.
+/// As [`finish_of`], while the program's output on a terminal is dropped. A program that still
+/// writes after `output_limit` is hung up, as a writer to a closed pipe gets SIGPIPE. One that gets
+/// no end of data (`shut-none`) is ended after it has read all, and its status does not count.
 pub(crate) async fn finish_beside(
     terminal: Option<Conduit>,
-    heed: Option<Duration>,
+    output_limit: Option<Duration>,
     keeper: &mut Keeper,
     name: &Name<'_>,
     limit: Option<Duration>,
 ) -> Finish {
     let hung_up = async {
         if let Some(mut terminal) = terminal {
-            terminal.drop_rest(heed).await;
+            terminal.drop_rest(output_limit).await;
         }
         pending().await
     };
@@ -86,8 +87,8 @@ pub(crate) async fn finish_beside(
     }
 }
 
-/// Relays until the end. Nothing goes to a program any more once it has exited; the end of its output is a proper
-/// one only with exit status 0.
+/// Relays until the end. An exited program gets no more bytes, and the end of its output is a
+/// proper one only with exit status 0.
 pub(crate) async fn relayed(
     first: &mut End,
     second: &mut End,
@@ -95,9 +96,9 @@ pub(crate) async fn relayed(
 ) -> Result<Totals, Error> {
     let mut relay = Relay::new(options);
     let mut ends = [first, second];
-    // Which programs have not exited yet.
+    // Has the end a program that has not exited yet?
     let mut runs = ends.each_ref().map(|end| end.keeper.process().is_some());
-    // No program, no watching: most connections are between sockets.
+    // Most connections are between sockets.
     if runs == [false; 2] {
         let [End { conduit: a, .. }, End { conduit: b, .. }] = &mut ends;
         return relay.run(a, b).await;
@@ -118,7 +119,7 @@ pub(crate) async fn relayed(
             let is_proper = match exit {
                 Some(mut exit) => {
                     let exited = within(EXIT_WAIT, exit.wait_for(Option::is_some)).await;
-                    // One that goes on without its output is judged by its exit later.
+                    // A program that goes on without its output is judged by its exit later.
                     let exited = exited.ok().and_then(Result::ok);
                     exited.is_none_or(|succeeded| *succeeded != Some(false))
                 }
@@ -130,7 +131,7 @@ pub(crate) async fn relayed(
             is_proper
         });
     }
-    // Of a program that has gone: was what it reads given up already?
+    // Was the direction to an exited program given up already?
     let mut given_up = [false; 2];
     loop {
         let [End { conduit: a, keeper: a_keeper, .. }, End { conduit: b, keeper: b_keeper, .. }] =
@@ -144,12 +145,12 @@ pub(crate) async fn relayed(
                     return Err(error);
                 };
                 let exited = within(EXIT_WAIT, ends[at].keeper.finished()).await;
-                // Its failure is the cause, and the error of the relay tells it.
+                // The program's failure is the cause, which the caller finds.
                 if exited.as_ref().is_ok_and(|exited| !has_succeeded(exited)) {
                     return Err(error);
                 }
                 if std::mem::replace(&mut given_up[at], true) {
-                    // It has exited and left input unread, which is told as a reset of its output.
+                    // It has left input unread, which resets its output.
                     relay.end(to(at).opposite());
                 }
                 match exited {
@@ -166,14 +167,14 @@ pub(crate) async fn relayed(
         runs[at] = false;
         given_up[at] = true;
         exits[at].send_replace(Some(has_succeeded(&exited)));
-        // A program may have left its input to another that it started, which then still reads.
+        // A process that the program started may still read its input.
         if is_left(&ends[at].conduit) {
             abandon(&mut relay, ends[at], at);
         }
     }
 }
 
-/// Nobody reads at this end any more.
+/// This end no longer has a reader.
 fn abandon(relay: &mut Relay, end: &End, at: usize) {
     if let Some(input) = &end.keeper.input {
         input.is_left(&end.conduit);
@@ -183,7 +184,7 @@ fn abandon(relay: &mut Relay, end: &End, at: usize) {
 
 /// How much of its input a program that has exited has left unread, as a sentence.
 pub(crate) fn unread(keeper: &mut Keeper, name: &Name<'_>) -> Option<String> {
-    // The relay, which had the other reference, is over.
+    // The relay, which had the other reference, has ended.
     let bytes = match Arc::into_inner(keeper.input.take()?)?.unread()? {
         Unread::Exactly(bytes) => format!("{bytes} bytes"),
         Unread::AtLeast(bytes) => format!("{bytes} bytes or more"),
@@ -198,7 +199,7 @@ fn to(end: usize) -> Direction {
     [Direction::Back, Direction::Forward][end]
 }
 
-/// Has nobody the other side any more? A program may have left that side to its child.
+/// Has no process the other side, which a program may have left to its child?
 fn is_left(conduit: &Conduit) -> bool {
     let Some(fd) = conduit.write_fd() else { return false };
     let gone = PollFlags::HUP | PollFlags::ERR;
@@ -209,8 +210,8 @@ fn has_succeeded(exited: &io::Result<Option<ExitStatus>>) -> bool {
     matches!(exited, Ok(None)) || matches!(exited, Ok(Some(status)) if status.success())
 }
 
-/// The end of an error by which the reader there has stopped, or has gone. A program there has had
-/// all that it wanted, or has failed: its exit status says which.
+/// The end whose reader is gone, by the error of the relay. The exit status says whether a program
+/// there has failed.
 fn gone_program(error: &Error) -> Option<usize> {
     use io::ErrorKind::{BrokenPipe, ConnectionReset};
     let kind = error.io_error()?.kind();

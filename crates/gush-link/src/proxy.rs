@@ -1,9 +1,7 @@
-//! The PROXY protocol: a header before the data that says where a connection really comes from.
+//! The PROXY protocol: a header by which a proxy names the client, as text (version 1) or binary
+//! (version 2): <https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>.
 //!
-//! A proxy that relays a connection hides the client's address. With this header, in its text form (version 1) or its
-//! binary one (version 2), the proxy tells the server: <https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>.
-//!
-//! A receiver believes the header, so only proxies may reach a port that accepts headers.
+//! Only proxies may reach a port that accepts headers, because the receiver trusts them.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -25,10 +23,10 @@ use crate::watch::watch;
 const V1_BYTES: usize = 107;
 /// The bytes that every header of version 2 begins with, the length field included.
 const V2_FIXED_BYTES: usize = 16;
-/// Addresses take at most 216 bytes; the rest is room for TLVs, which are skipped. HAProxy sends far less.
+/// Addresses take at most 216 bytes; the rest is for TLVs, which are skipped.
 const V2_BYTES: usize = 4096;
 
-/// How long a client may take for sending its header, and the other end for taking ours.
+/// The limit on receiving and on sending a header.
 pub(crate) const HEADER_LIMIT: Duration = Duration::from_secs(5);
 
 /// The version of the protocol.
@@ -40,7 +38,7 @@ pub enum Version {
     V2,
 }
 
-/// Where a connection comes from and the address connected to, as told by a proxy.
+/// Where a connection comes from, and the address that it was made to.
 ///
 /// ```
 /// use gush_link::open::Peer;
@@ -53,13 +51,13 @@ pub enum Version {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
-    /// Who connected. `None` when the proxy speaks for itself (LOCAL) or does not know (UNKNOWN).
+    /// The client. `None` if the proxy itself connects (LOCAL) or does not know (UNKNOWN).
     pub source: Option<Peer>,
     /// The address connected to.
     pub destination: Option<Peer>,
 }
 
-/// Why a connection has no sound header.
+/// Why a connection has no valid header.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProxyError {
@@ -84,17 +82,16 @@ impl From<Errno> for ProxyError {
 }
 
 impl Header {
-    /// A header that tells of two sockets. Only addresses that the protocol can express are told: two addresses of the
-    /// Internet, or two Unix sockets.
+    /// A header with two addresses of one kind: of the Internet, or of Unix sockets. Others cannot
+    /// be expressed, and are left out.
     #[must_use]
     pub fn new(source: Option<Peer>, destination: Option<Peer>) -> Self {
-        let is_told = matches!(
+        let are_alike = matches!(
             (&source, &destination),
             (Some(Peer::Ip(_)), Some(Peer::Ip(_)))
                 | (Some(Peer::Unix { .. }), Some(Peer::Unix { .. }))
         );
-        // A header has one kind of address: an Internet one beside a Unix one is sent as unknown.
-        if is_told {
+        if are_alike {
             Self { source, destination }
         } else {
             Self { source: None, destination: None }
@@ -146,20 +143,19 @@ impl Header {
             v2::Addresses::Unspecified => v2::Protocol::Unspecified,
             _ => v2::Protocol::Stream,
         };
-        // Never LOCAL: that says the proxy speaks for itself, as in a health check.
+        // LOCAL would mean that the proxy itself connects, as for a health check.
         let command = v2::Version::Two | v2::Command::Proxy;
-        // Building fails only on TLVs that are too long, and there are none.
+        // It fails only on TLVs that are too long, and there are none.
         v2::Builder::with_addresses(command, protocol, addresses).build().unwrap_or_default()
     }
 
-    /// Reads a header from the beginning of `bytes`: the header and its length in bytes, or `None` where more bytes
-    /// are needed to tell.
+    /// Parses a header at the start of `bytes`. Returns the header and its length in bytes, or
+    /// `None` if more bytes are needed.
     ///
     /// # Errors
-    /// [`ProxyError::Malformed`], for bytes that no further bytes can make a header.
+    /// [`ProxyError::Malformed`].
     pub fn read(bytes: &[u8]) -> Result<Option<(Self, usize)>, ProxyError> {
         let begins = |prefix: &[u8]| {
-            // A header may come byte by byte: a beginning that fits so far is not refused.
             let common = prefix.len().min(bytes.len());
             prefix[..common] == bytes[..common]
         };
@@ -173,7 +169,6 @@ impl Header {
     }
 
     fn read_text(bytes: &[u8]) -> Result<Option<(Self, usize)>, ProxyError> {
-        // The protocol gives the text form 107 bytes at most; a longer line is no header.
         let longest = &bytes[..bytes.len().min(V1_BYTES)];
         let Some(end) = longest.iter().position(|&byte| byte == b'\n') else {
             return match bytes.len() {
@@ -184,11 +179,11 @@ impl Header {
             };
         };
         let line = &bytes[..=end];
-        // The crate would call the last port wrong.
+        // The crate would blame the last port.
         if !line.ends_with(b"\r\n") {
             return Err(ProxyError::Malformed("its line does not end in CR LF".into()));
         }
-        // The crate takes a port with a plus sign.
+        // The crate accepts a port with a plus sign.
         if line.contains(&b'+') {
             return Err(ProxyError::Malformed("a port is no number".into()));
         }
@@ -210,13 +205,14 @@ impl Header {
 
     fn read_binary(bytes: &[u8]) -> Result<Option<(Self, usize)>, ProxyError> {
         let whole = v2_bytes(bytes);
-        // A length field can claim 64 KiB, and a stranger must not make us keep that much.
+        // The length field may be up to 64 KiB.
         if let Some(whole) = whole.filter(|whole| *whole > V2_BYTES) {
             return Err(ProxyError::Malformed(format!(
                 "{whole} bytes, more than the {V2_BYTES} that are taken"
             )));
         }
-        // The addresses of a LOCAL header are to be discarded, their family included, which the crate would look at.
+        // The addresses of a LOCAL header are to be ignored, even their family, which the crate
+        // checks.
         if bytes.get(12) == Some(&(v2::Version::Two | v2::Command::Local)) {
             let nobody = Self { source: None, destination: None };
             return Ok(whole.filter(|whole| *whole <= bytes.len()).map(|whole| (nobody, whole)));
@@ -244,15 +240,13 @@ impl Header {
     }
 }
 
-/// The parser's message may quote the bytes received: no control character among them reaches a log.
 fn malformed(error: impl std::fmt::Display) -> ProxyError {
-    // The crate quotes the peer's bytes: escaped, they cannot steer the terminal of whoever reads the log.
+    // Escaped: the message may quote the peer's bytes, and reach a terminal.
     ProxyError::Malformed(error.to_string().escape_debug().to_string())
 }
 
-/// The protocol has one family for both: an IPv4 address beside an IPv6 one is written as such.
+/// A header has one family: if the two differ, both become IPv6.
 fn of_one_family(one: SocketAddr, other: SocketAddr) -> (SocketAddr, SocketAddr) {
-    // A listener on [::] sees IPv4 clients too: both become IPv6, since a header has one family.
     let mapped = |address: SocketAddr| match address.ip() {
         IpAddr::V4(ip) => SocketAddr::new(ip.to_ipv6_mapped().into(), address.port()),
         IpAddr::V6(_) => address,
@@ -266,7 +260,6 @@ fn unix_field(name: Option<&UnixName>) -> [u8; 108] {
     let mut field = [0; 108];
     let (start, bytes) = match name {
         Some(UnixName::Path(path)) => (0, path.as_os_str().as_bytes()),
-        // An abstract name begins with a zero byte, as in sun_path (unix(7)).
         Some(UnixName::Abstract(name)) => (1, name.as_slice()),
         None => (0, [].as_slice()),
     };
@@ -291,25 +284,25 @@ fn unix_name(field: &[u8; 108]) -> Option<UnixName> {
     }
 }
 
-/// Takes the header from a connected stream socket, and not one byte behind it.
+/// Receives the header from a connected stream socket, without the bytes after it.
 ///
-/// The descriptor must be non-blocking and not yet registered with the runtime, as that of a fresh conduit is.
+/// The descriptor must be non-blocking and not yet registered with the runtime.
 ///
 /// # Errors
-/// [`ProxyError`]: the connection is of no use then.
+/// [`ProxyError`], after which the connection is unusable.
 pub async fn accept(socket: BorrowedFd<'_>, limit: Duration) -> Result<Header, ProxyError> {
     gush_net::within(limit, receive(socket)).await.unwrap_or(Err(ProxyError::Late(limit)))
 }
 
 async fn receive(socket: BorrowedFd<'_>) -> Result<Header, ProxyError> {
     let mut header = Vec::with_capacity(256);
-    // A header is mostly there already: the socket is registered only if it is not.
+    // The header has usually arrived; the socket is registered only if not.
     let mut watched = None;
     loop {
         let mut piece = [0; V1_BYTES];
         let wanted = wanted_bytes(&header).min(piece.len());
         let piece = &mut piece[..wanted];
-        // A line's end is found by looking first; everything before it is the header's.
+        // Peeked at, to find the end of the line.
         let seen = match rustix::net::recv(socket, &mut *piece, RecvFlags::PEEK) {
             Ok((0, _)) => return Err(ProxyError::Ended(header.len())),
             Ok((seen, _)) => seen,
@@ -320,7 +313,7 @@ async fn receive(socket: BorrowedFd<'_>) -> Result<Header, ProxyError> {
                     empty => empty.insert(watch(socket, Interest::READABLE)?),
                 };
                 let mut ready = watched.readable().await?;
-                // Only an empty queue is waited for again: what came since the look is not missed.
+                // Data may have come since.
                 if matches!(
                     rustix::net::recv(socket, &mut [0_u8; 1][..], RecvFlags::PEEK),
                     Err(Errno::AGAIN)
@@ -336,7 +329,7 @@ async fn receive(socket: BorrowedFd<'_>) -> Result<Header, ProxyError> {
         let answer = Header::read(&header)?;
         let length = answer.as_ref().map_or(header.len(), |(_, length)| *length);
         header.truncate(length);
-        // Exactly the header is taken. The data behind it stays in the socket, where splice(2) can take it.
+        // The data after the header stays in the socket, for splice(2).
         take(socket, length - known)?;
         if let Some((header, _)) = answer {
             return Ok(header);
@@ -344,26 +337,25 @@ async fn receive(socket: BorrowedFd<'_>) -> Result<Header, ProxyError> {
     }
 }
 
-/// The length in bytes of a whole header of version 2, once its length field has come.
+/// The length of a whole header of version 2, once its length field has arrived.
 fn v2_bytes(header: &[u8]) -> Option<usize> {
     let length = header.get(14..V2_FIXED_BYTES)?;
     Some(V2_FIXED_BYTES + usize::from(u16::from_be_bytes([length[0], length[1]])))
 }
 
-/// How many more bytes may be looked at. Those of version 2 say how many there are.
+/// How many more bytes to peek at.
 fn wanted_bytes(header: &[u8]) -> usize {
     match v2_bytes(header) {
-        // The binary form tells its length, so nothing behind it need be looked at.
         Some(whole) if header.starts_with(v2::PROTOCOL_PREFIX) => {
             whole.saturating_sub(header.len()).max(1)
         }
-        // The binary form begins with a carriage return, so one byte tells the two apart.
+        // The binary form begins with a carriage return.
         _ if header.first() == Some(&b'P') => V1_BYTES - header.len().min(V1_BYTES - 1),
         _ => V2_FIXED_BYTES.saturating_sub(header.len()).max(1),
     }
 }
 
-/// Removes bytes that were seen already.
+/// Consumes bytes that were peeked at.
 fn take(socket: BorrowedFd<'_>, mut count: usize) -> Result<(), Errno> {
     let mut nowhere = [0; V1_BYTES];
     while count > 0 {
@@ -380,7 +372,7 @@ fn take(socket: BorrowedFd<'_>, mut count: usize) -> Result<(), Errno> {
 
 /// Sends the header over a connected stream socket, before anything else.
 ///
-/// The descriptor must be non-blocking and not yet registered with the runtime, as that of a fresh conduit is.
+/// The descriptor must be non-blocking and not yet registered with the runtime.
 ///
 /// # Errors
 /// The error of send(2).

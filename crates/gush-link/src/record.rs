@@ -1,4 +1,4 @@
-//! The account of an ended connection.
+//! The record of an ended connection.
 
 use std::error::Error;
 use std::fmt;
@@ -100,14 +100,14 @@ impl Failure {
         Self { message: message.into(), errno, reader_gone: false }
     }
 
-    /// A failure with the sentences of `error` and all sources.
+    /// A failure with the messages of `error` and its sources.
     pub(crate) fn of(error: &(dyn Error + 'static)) -> Self {
         let (mut message, mut errno) = (String::new(), None);
         let mut next = Some(error);
         while let Some(error) = next {
             let io = error.downcast_ref::<io::Error>();
             let sentence = io.map_or_else(|| error.to_string(), os_text);
-            // Some errors already end with the text of their source.
+            // Some errors end with the text of their source.
             if !message.ends_with(&sentence) {
                 message += if message.is_empty() { "" } else { ": " };
                 message += &sentence;
@@ -133,10 +133,10 @@ impl fmt::Display for Failure {
 
 impl Error for Failure {}
 
-/// The account of one connection, complete even if the connection failed.
+/// The record of one connection, complete even if it failed.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// The connection's number, from 1 in the order of arrival; of clients that come at the same time, either may be first.
+    /// The connection's number, from 1 in the order of arrival.
     pub id: u64,
     /// The peer at the first address: the client of a listener, or the address itself.
     pub first: String,

@@ -1,11 +1,11 @@
-//! The roles of the two addresses: one may serve, the other is opened for each client.
+//! Which of the two addresses serves clients, and which is opened for each of them.
 
 use std::time::Duration;
 
 use crate::address::{Address, Opt};
 use crate::record::Failure;
 
-/// At least as long as a firewall remembers an answered flow.
+/// At least as long as firewalls track an answered UDP flow.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// The two addresses of a link by their roles.
@@ -43,7 +43,7 @@ impl Roles {
         self.server.as_ref().is_some_and(|server| server.options().is_on(Opt::Fork))
     }
 
-    /// The default idle limit: senders of datagrams come and go without a word.
+    /// The default idle limit: datagrams have no end.
     pub fn idle(&self) -> Option<Duration> {
         let is_datagrams =
             self.server.as_ref().is_some_and(|server| server.kind().row().is_datagrams);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_says_fork_serves_and_else_the_first_that_listens() {
+    fn the_address_with_fork_serves_or_else_the_first_that_listens() {
         let cases = [
             ("-", "tcp:a:1", None),
             ("tcp-listen:1", "tcp:a:1", Some("tcp-listen:1")),
@@ -82,8 +82,8 @@ mod tests {
         ];
         for (first, second, server) in cases {
             let roles = roles(first, second).expect("no contradiction");
-            let told = roles.server.as_ref().map(ToString::to_string);
-            assert_eq!(told.as_deref(), server, "{first} {second}");
+            let serves = roles.server.as_ref().map(ToString::to_string);
+            assert_eq!(serves.as_deref(), server, "{first} {second}");
             assert_eq!(roles.other().is_some(), server.is_some());
         }
         assert!(roles("tcp-listen:1,fork", "tcp-listen:2,fork").is_err());

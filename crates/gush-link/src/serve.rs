@@ -1,7 +1,7 @@
 //! From two addresses to connections: a single one, or one for every client.
 //!
-//! A client is accepted only if a place is free (`max-children=`, descriptors); otherwise it stays in
-//! the kernel's queue. Every wait is raced against [`Stop`](crate::Stop).
+//! A client is accepted only if a place is free (`max-children=`, descriptors); otherwise it stays
+//! in the kernel's queue. Every wait is raced against [`Stop`](crate::Stop).
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -192,8 +192,8 @@ pub(crate) struct Acceptor {
     listener: Listener,
     places: Arc<Places>,
     open: Arc<Open>,
-    /// Changes, or closes, when no more clients are accepted. Dropped after the listener, so that the
-    /// sender sees when all are closed.
+    /// Changes, or closes, when no more clients are accepted. Dropped after the listener, so that
+    /// the sender sees when all are closed.
     accepting: watch::Receiver<()>,
 }
 

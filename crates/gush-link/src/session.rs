@@ -37,7 +37,8 @@ pub(crate) struct Shared {
     pub flipped: bool,
     /// Does the link serve many clients, so that a client's failure is logged?
     pub forks: bool,
-    /// Limits warnings about clients that failed before the other end was opened: anybody can cause them.
+    /// Limits warnings about clients that failed before the other end was opened: anybody can cause
+    /// them.
     pub early_warnings: StdMutex<Throttle>,
 }
 
@@ -139,8 +140,8 @@ pub(crate) struct Arrival {
 }
 
 impl Shared {
-    /// Counts a client, in the order of arrival, and takes its turn. A client with a PROXY header or
-    /// handshake to come takes its turn afterwards, because it might never finish.
+    /// Counts a client, in the order of arrival, and takes its turn. A client with a PROXY header
+    /// or handshake to come takes its turn afterwards, because it might never finish.
     pub fn arrived(&self, client: End) -> Arrival {
         let may_delay = self.settings.accept_proxy || client.wants_handshake();
         let turn = if may_delay { None } else { self.other.turn() };
@@ -208,8 +209,8 @@ impl Shared {
         failure
     }
 
-    /// The address to use instead of a bare PATH, for a method that cannot append; `None` if an address
-    /// has `append`.
+    /// The address to use instead of a bare PATH, for a method that cannot append; `None` if an
+    /// address has `append`.
     fn written_anew(&self, (first, second): (&Address, &Address)) -> Option<String> {
         let may_be_written = [Some(second), (!self.settings.one_way).then_some(first)];
         let mut written = may_be_written.into_iter().flatten();

@@ -15,7 +15,7 @@ use crate::record::{Failure, Record};
 use crate::roles::Roles;
 use crate::tee::Tee;
 
-/// The time for clients to finish once the link drains, unless the settings say otherwise.
+/// The default of [`Settings::drain`].
 const DRAIN: Duration = Duration::from_secs(30);
 
 /// The behaviour of a link. The default relays both ways without limits.
@@ -30,14 +30,14 @@ const DRAIN: Duration = Duration::from_secs(30);
 pub struct Settings {
     /// Moves bytes from the first address to the second only.
     pub one_way: bool,
-    /// Advises no option of the command `gush link`: the link is a part of another command, whose user cannot say them.
+    /// The link is part of another command, so messages advise no options of `gush link`.
     pub is_part: bool,
     /// Ends a connection when nothing has moved for so long.
     pub idle: Option<Duration>,
     /// Ends a connection when one end has ended and nothing has moved for so long.
     pub linger: Option<Duration>,
-    /// How long clients may go on before they are cut, once the link drains; 30 s by default. Programs that do not end at
-    /// SIGTERM by then are killed.
+    /// How long clients may go on once the link drains, before they are cut; 30 s by default.
+    /// Programs that have not ended after SIGTERM by then are killed.
     pub drain: Option<Duration>,
     /// Limits each direction of each connection to so many bytes a second.
     pub limit: Option<Rate>,
@@ -52,8 +52,8 @@ pub struct Settings {
     pub accept_proxy: bool,
     /// Begins each connection to the other address with a PROXY header.
     pub send_proxy: Option<Version>,
-    /// Gets a copy of the bytes from the first address to the second. Where its reader is slow, 1 MiB waits for it, and then
-    /// the connections do; a reader that takes nothing for 10 s gets no more.
+    /// Gets a copy of the bytes from the first address to the second. 1 MiB waits for a slow
+    /// reader, and then the connections wait; a reader that takes nothing for 10 s gets no more.
     pub tee: Option<Arc<Tee>>,
     /// Gets a copy of the bytes from the second address to the first.
     pub tee_back: Option<Arc<Tee>>,
@@ -67,8 +67,8 @@ pub struct Settings {
     pub on_end: Option<OnEnd>,
 }
 
-/// Makes the observer of the connection with a number ([`Record::id`]). The observer sees each byte once the
-/// byte is delivered, in order. The connection waits for the observer.
+/// Makes the observer of the connection with a number ([`Record::id`]). The observer sees each byte
+/// once it is delivered, in order. The connection waits for the observer.
 pub type Observe = Arc<dyn Fn(u64) -> Observer + Send + Sync>;
 
 /// Sees the bytes of one connection.
@@ -91,7 +91,7 @@ pub type Observer = Box<dyn Fn(Direction, &[u8]) + Send + Sync>;
 pub type OnEnd = Arc<dyn Fn(&Record) + Send + Sync>;
 
 impl Settings {
-    /// What an option of `gush link` would change, in brackets behind a message.
+    /// The option of `gush link` that would help, in brackets after a message.
     pub(crate) fn advice(&self, option: &str) -> String {
         if self.is_part { String::new() } else { format!(" ({option})") }
     }
@@ -106,8 +106,8 @@ impl Settings {
         // The first of two that do not listen is the client.
         let other = roles.other().or(roles.second.as_ref()).filter(|_| self.send_proxy.is_some());
         let is_written = !self.one_way || roles.first.is_none() || roles.server.is_none();
-        let told = other.and_then(|other| datagrams(other, is_written));
-        if let Some(end) = accepted.filter(|end| end.kind().row().is_datagrams).or(told) {
+        let sent = other.and_then(|other| datagrams(other, is_written));
+        if let Some(end) = accepted.filter(|end| end.kind().row().is_datagrams).or(sent) {
             let why = format!(
                 "{}: a PROXY header begins a stream, but these are datagrams: the receiver would take the header for one",
                 end.target()
@@ -121,7 +121,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Refuses ends whose connection would read its own output for ever.
+    /// Refuses ends whose connection would read its own output.
     pub(crate) fn check_ends(&self, first: &End, second: &End) -> Result<(), Failure> {
         let (a, b) = (&first.conduit, &second.conduit);
         let back = (!self.one_way).then(|| (b.read_fd(), a.write_fd()));

@@ -105,8 +105,8 @@ impl Stop {
     }
 }
 
-/// [`Stop::cancelled`] for the connections of one thread. The [`Stop`] itself has locks and counters
-/// that all threads share, which a short connection would pay for.
+/// [`Stop::cancelled`] for the connections of one thread. The [`Stop`] itself has locks and
+/// counters that all threads share, which a short connection would pay for.
 #[derive(Debug, Default)]
 pub(crate) struct Cancellation {
     is_cancelled: AtomicBool,

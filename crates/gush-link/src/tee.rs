@@ -1,7 +1,7 @@
 //! A copy of a stream into a file.
 //!
-//! No thread with connections waits for a FIFO or terminal: what finds no room there waits in a backlog, which a thread of
-//! its own writes. Connections take nothing more in the copied direction while the backlog is full.
+//! No thread with connections waits for a FIFO or terminal: what finds no room goes to a backlog,
+//! which a separate thread writes. While the backlog is full, the copied direction stops.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -23,10 +23,10 @@ use gush_text::os_text;
 /// A FIFO or terminal that takes nothing for so long ends the copy.
 const MOST_STALL: Duration = Duration::from_secs(10);
 
-/// So many bytes wait at most, and beyond them one piece of each connection.
+/// The limit of the backlog, which one piece of each connection may exceed.
 const BACKLOG_BYTES: usize = 1 << 20;
 
-/// How often it is looked whether the end of the link still waits for the last bytes.
+/// How often [`Tee::finish`] asks whether it still may wait.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A file that gets a copy of the passing bytes. The bytes then go through memory, not by splice.
@@ -65,11 +65,12 @@ impl Tee {
     /// # Errors
     /// The error of open(2), or a sentence about a FIFO without a reader.
     pub fn append_to(path: &Path) -> io::Result<Self> {
-        // /dev/stdout behind `>&-` opens whatever got the number since.
+        // With `>&-`, /dev/stdout is whatever got the number since.
         if gush_process::closed_behind(path).is_some() {
             return Err(Errno::BADF.into());
         }
-        // Without O_NONBLOCK, opening a FIFO would silently wait for its reader (fifo(7)), and so would a write.
+        // Without O_NONBLOCK, opening a FIFO would wait for its reader (fifo(7)), and so would a
+        // write.
         let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
         let file = File::options().append(true).create(true).custom_flags(nonblocking).open(path);
         let file = file.map_err(|error| match error.raw_os_error() {
@@ -86,14 +87,15 @@ impl Tee {
         Self(Arc::new(Copying { path, file, most_stall, state, changed }))
     }
 
-    /// Appends `bytes`, without waiting for a reader. The first failure is logged and ends the copy, but not the link.
+    /// Appends `bytes`, without waiting for a reader. The first failure is logged and ends the
+    /// copy, but not the link.
     pub fn write(&self, bytes: &[u8]) {
         let mut state = self.0.state();
         if state.failed.is_some() {
             return;
         }
         let written = match state.waiting_bytes {
-            // Nothing waits, so the usual copy into a file costs no thread and no copy in memory.
+            // A copy into a regular file needs no thread.
             0 => write_now(&self.0.file, bytes),
             _ => Ok(0),
         };
@@ -102,7 +104,8 @@ impl Tee {
             Ok(written) => {
                 let is_first = state.waiting_bytes == 0;
                 state.waiting_bytes += bytes.len() - written;
-                // Taken in also beyond the bound: the bytes are delivered already, and the direction is held from now on.
+                // Also beyond the limit: the bytes are delivered, and the direction is held from
+                // now on.
                 state.pieces.push_back(bytes[written..].to_vec());
                 if is_first && let Err(error) = self.0.start() {
                     self.0.fail(&mut state, error);
@@ -121,7 +124,8 @@ impl Tee {
         self.0.file.as_fd()
     }
 
-    /// Waits until all is written, or until `hurry` returns true: what is not written by then fails the copy.
+    /// Waits until all is written, or until `hurry` returns true: what is not written by then fails
+    /// the copy.
     pub(crate) fn finish(&self, hurry: impl Fn() -> bool) {
         let mut state = self.0.state();
         while state.waiting_bytes > 0 && state.failed.is_none() {
@@ -133,7 +137,7 @@ impl Tee {
                 error!(path = %self.0.path.display(), %error, "the copy is not whole");
                 return self.0.give_up(&mut state, error);
             }
-            // With a timeout, because a second signal has no condition variable.
+            // With a timeout, because a signal notifies no condition variable.
             let waited = self.0.changed.wait_timeout(state, LOOK);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -158,7 +162,6 @@ impl Copying {
     }
 
     fn give_up(&self, state: &mut State, error: io::Error) {
-        // Freed at once: they will never be written.
         state.pieces.clear();
         state.waiting_bytes = 0;
         state.failed = Some(error);
@@ -168,16 +171,15 @@ impl Copying {
     /// Starts the thread that writes the backlog, and ends with it.
     fn start(self: &Arc<Self>) -> io::Result<()> {
         let copy = Arc::clone(self);
-        // A small stack: the thread only writes.
         let thread = std::thread::Builder::new().name("gush-tee".into()).stack_size(64 << 10);
         thread.spawn(move || copy.write_backlog()).map(drop)
     }
 
     fn write_backlog(&self) {
         loop {
-            // Looked at under the lock that says whether there is a thread: whoever comes later starts another.
+            // Under the lock that decides whether there is a thread: a later piece starts another.
             let Some(piece) = self.state().pieces.pop_front() else { return };
-            // Without the lock: connections go on adding, and look whether there is room.
+            // Without the lock: connections go on adding.
             let written = self.write_all(&piece);
             let mut state = self.state();
             if state.failed.is_some() {
@@ -214,7 +216,6 @@ fn write_now(mut file: &File, bytes: &[u8]) -> io::Result<usize> {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(more) => written += more,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // The rest waits in memory, and no connection for the reader.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
             Err(error) => return Err(error),
         }
@@ -230,7 +231,7 @@ fn wait_for_room(file: &File, most: Duration) -> io::Result<()> {
         match poll(&mut [PollFd::new(file, PollFlags::OUT)], Some(&left)) {
             Ok(0) => {
                 let before = std::mem::replace(&mut untaken, gush::untaken_bytes(file));
-                // A reader that takes less than makes room takes something.
+                // It may take less than makes room.
                 if untaken != before {
                     until = Instant::now() + most;
                     continue;

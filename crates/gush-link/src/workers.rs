@@ -1,9 +1,9 @@
 //! Threads that serve clients, each with its own single-threaded runtime.
 //!
 //! A client stays on one thread, so that a message wakes only the thread that relays it. The main
-//! thread accepts and serves, so a link with one client has one thread. It accepts every client that no
-//! other thread accepts, and hands it to the thread with the fewest. Handing over wakes the other
-//! thread and preempts what runs there, so the first few of those accept clients themselves.
+//! thread accepts and serves, so a link with one client has one thread. It accepts every client
+//! that no other thread accepts, and hands it to the thread with the fewest. Handing over wakes the
+//! other thread and preempts what runs there, so the first few of those accept clients themselves.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -67,7 +67,8 @@ impl Load {
 }
 
 impl Workers {
-    /// Starts with the main thread alone; further threads start as clients come, up to `max_threads`.
+    /// Starts with the main thread alone; further threads start as clients come, up to
+    /// `max_threads`.
     pub fn new(max_threads: usize, stop: &Stop) -> Self {
         let own = Load::new(stop);
         let loads = Arc::new(RwLock::new(vec![Arc::clone(&own)]));

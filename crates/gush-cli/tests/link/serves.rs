@@ -410,7 +410,7 @@ fn a_mode_is_never_given_through_a_link_that_has_taken_the_name() {
         fs::rename(dir.path().join("trap"), &name).unwrap();
         let (status, _, said) = link.finish();
         assert_eq!(status.code(), Some(1), "{said}");
-        assert!(said.contains("somebody has put something else in its place"), "{said}");
+        assert!(said.contains("another process has replaced it"), "{said}");
         assert_eq!(victim.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{kind}");
     }
 }

@@ -1,4 +1,4 @@
-//! The arguments behind a keyword's colon: paths, descriptors, commands, names of sockets, hosts and ports.
+//! Parses the argument after a keyword's colon.
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -14,15 +14,15 @@ use super::scan::unquoted;
 use super::value::number;
 use crate::kind::{Form, Kind};
 
-/// The bytes that fit `sun_path` beside the zero byte that ends a path or begins an abstract name (unix(7)).
+/// The length of `sun_path` without the zero byte of a path or an abstract name (unix(7)).
 const UNIX_NAME_BYTES: usize = 107;
 
-/// The argument of an address: the text behind the keyword's colon.
+/// The argument of an address: the text after the keyword's colon.
 #[derive(Debug, Clone)]
 pub(crate) struct Argument<'a> {
     /// The whole address.
     pub text: &'a str,
-    /// Where the argument stands in the text; empty at the end where there is none.
+    /// The range of the argument in the text; empty if there is none.
     pub piece: Range<usize>,
     pub kind: Kind,
     pub form: Form,
@@ -49,7 +49,7 @@ impl Argument<'_> {
         }
     }
 
-    /// `CID:PORT`; a port alone where any machine will do.
+    /// `CID:PORT`, or a port alone if there is a default CID.
     pub fn vsock(&self, any: Option<u32>) -> Result<Vsock, Fault> {
         let text = &self.text[self.piece.clone()];
         let (cid, port) = match (text.split_once(':'), any) {
@@ -113,7 +113,6 @@ impl Argument<'_> {
         let command = Command(self.as_str().to_owned());
         match shlex::split(&command.line()) {
             None => self.fault("a shell would find a quote that is never closed in this command"),
-            // A word of execve(2) ends at its zero byte: no word can hold one.
             Some(_) if self.as_str().contains('\0') => {
                 self.fault("a command cannot hold a zero byte")
             }
@@ -169,9 +168,9 @@ impl Argument<'_> {
         let target = middle + 1..self.piece.end;
         let Remote { host, port, .. } = remote(self.text, &target, None)?;
         match number(&port) {
-            // A name of a service is the proxy's to know, and its protocol has room for a number only.
+            // The protocols of proxies carry a number only.
             Some(port) => Ok(Through { proxy, host, port }),
-            None => fault(target, "the proxy is told a number as the target's port"),
+            None => fault(target, "the target's port must be a number"),
         }
     }
 
@@ -179,7 +178,7 @@ impl Argument<'_> {
         let (text, family) = (self.text, self.family());
         let (host, port) = host_and_port(text, &self.piece)?;
         let host = match host {
-            // An empty host and a star, as other programs write it, are every local address.
+            // An empty host and `*`, as in other programs, are every local address.
             Some(host) if !matches!(&text[host.clone()], "" | "*") => {
                 Some(self::host(text, &host, family)?)
             }
@@ -198,7 +197,6 @@ fn remote(text: &str, piece: &Range<usize>, family: Option<Family>) -> Result<Re
         return fault(host, "a host is missing before the colon");
     }
     let host = self::host(text, &host, family)?;
-    // To a listener port 0 means any free one; to a client it means nothing.
     if number::<u16>(&text[port.clone()]) == Some(0) {
         return fault(port, "nothing can be reached at port 0");
     }
@@ -218,14 +216,13 @@ fn host_and_port(
         let after = piece.start + end + 1;
         return match text[after..piece.end].strip_prefix(':') {
             Some(_) => Ok((Some(piece.start..after), after + 1..piece.end)),
-            None => fault(after..piece.end, "a colon and a port are needed behind the bracket"),
+            None => fault(after..piece.end, "a colon and a port are needed after the bracket"),
         };
     }
     let Some(colon) = whole.rfind(':') else {
         return Ok((None, piece.clone()));
     };
     let host = piece.start..piece.start + colon;
-    // Without brackets nobody can tell which colon stands before the port.
     if text[host.clone()].contains(':') {
         return fault(host, "an IPv6 address stands in brackets, such as [::1]:80");
     }
@@ -237,7 +234,7 @@ fn host(text: &str, piece: &Range<usize>, family: Option<Family>) -> Result<Stri
     let host = &text[piece.clone()];
     if let Some(inner) = host.strip_prefix('[') {
         let inner = inner.strip_suffix(']').unwrap_or(inner);
-        // A link-local address names its interface behind a percent sign (RFC 4007); the standard parser takes none.
+        // The zone of a link-local address (RFC 4007), which the standard parser does not accept.
         let (address, zone) = inner.split_once('%').unwrap_or((inner, "lo"));
         let is_zone = !zone.is_empty()
             && zone.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
@@ -255,7 +252,7 @@ fn host(text: &str, piece: &Range<usize>, family: Option<Family>) -> Result<Stri
         let at = piece.start + at;
         return fault(at..at + c.len_utf8(), "no host name holds this character");
     }
-    // What looks like an address and is none, as 300.1.1.1, would be asked of a name server.
+    // A mistyped address, such as 300.1.1.1, would be sent to a name server.
     let is_dotted = host.split('.').count() == 4
         && host.bytes().all(|byte| byte == b'.' || byte.is_ascii_digit());
     match host.parse::<Ipv4Addr>() {
@@ -277,7 +274,7 @@ fn port(text: &str, piece: &Range<usize>) -> Result<String, Fault> {
     }
     if port.bytes().all(|byte| byte.is_ascii_digit()) {
         return match number::<u16>(port) {
-            // Written anew, so that 0080 and 80 are one address.
+            // Normalised, so that 0080 and 80 are one address.
             Some(port) => Ok(port.to_string()),
             None => fault(piece.clone(), "ports end at 65535"),
         };

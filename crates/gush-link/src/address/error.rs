@@ -1,4 +1,4 @@
-//! The error of a text that is no address, with carets under the wrong piece.
+//! The error of parsing an address, with carets under the wrong piece.
 
 use std::fmt;
 use std::ops::Range;
@@ -8,9 +8,8 @@ use unicode_width::UnicodeWidthChar;
 use super::options;
 use crate::kind::Kind;
 
-/// A text that is no address: the mistake, the place, and the grammar of this kind of address.
-///
-/// Displays as several lines: the sentence, the address, carets under the wrong piece, and the grammar.
+/// An invalid address. Displays as several lines: the message, the address with carets under the
+/// wrong piece, and the grammar of this kind of address.
 ///
 /// ```
 /// use gush_link::address::Address;
@@ -102,7 +101,7 @@ fn listed(f: &mut fmt::Formatter<'_>, words: &[String]) -> fmt::Result {
 
 impl std::error::Error for AddressError {}
 
-/// The mistake in a piece of the text; [`AddressError`] adds the whole text.
+/// The error of a piece of the text, to which [`AddressError`] adds the whole text.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub span: Range<usize>,
@@ -113,7 +112,7 @@ pub(crate) fn fault<T>(span: Range<usize>, message: impl Into<String>) -> Result
     Err(Fault { span, message: message.into() })
 }
 
-/// The text with all control characters replaced: they would move a terminal's cursor, or worse.
+/// The text with its control characters replaced, which could control a terminal.
 fn visible(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

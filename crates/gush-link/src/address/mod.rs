@@ -1,14 +1,15 @@
-//! Addresses: the text that says which two ends to connect.
+//! The addresses of the two ends to connect.
 //!
-//! `KIND:ARGUMENT[,OPTION[=VALUE]...]`, in the manner of socat(1), whose names are understood where they mean the
-//! same. The case of keywords and option names does not matter. `-` is standard input and output, a number is an
-//! inherited descriptor, and a text with a slash before any colon, or without a colon, is a path.
+//! `KIND:ARGUMENT[,OPTION[=VALUE]...]`, as in socat(1), whose names are accepted if they mean the
+//! same. Keywords and names of options are case-insensitive. `-` is standard input and output, a
+//! number is an inherited descriptor, and a text with a slash before any colon, or without a colon,
+//! is a path.
 //!
-//! A comma that belongs to a path or a value stands within quotes or after a backslash: `file:a\,b`, `'a,b'`. Within
-//! `'…'` everything is literal; elsewhere `\c` is `c`, and `\xHH` is the byte of that number. A command keeps its
-//! quotes, for the rules of the shell split it.
+//! A comma in a path or a value is quoted or escaped: `file:a\,b`, `'a,b'`. Within `'…'` everything
+//! is literal; elsewhere `\c` is `c`, and `\xHH` is that byte. A command keeps its quotes, for the
+//! shell.
 //!
-//! Addresses may stand together: `A!!B` reads from one and writes to the other, and `A|B|C` is the first of several that
+//! `A!!B` reads from one address and writes to the other, and `A|B|C` is the first of several that
 //! can be opened. A `|` within a command belongs to the command.
 //!
 //! ```
@@ -50,7 +51,7 @@ pub use crate::kind::{Kind, Target};
 
 /// One end of a link: what to open, and with which options.
 ///
-/// It is made by parsing, and displays as a text that parses to the same address.
+/// Displays as a text that parses to the same address.
 ///
 /// ```
 /// use gush_link::address::{Address, Target};
@@ -67,7 +68,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// Reads an address that need not be UTF-8, as command lines and paths need not. Only commands must be.
+    /// Parses an address that need not be UTF-8, except for commands.
     ///
     /// # Errors
     /// [`AddressError`], which points at the wrong piece.
@@ -87,7 +88,7 @@ impl Address {
         let commands = address.commands();
         match commands.iter().find(|command| !contains(text.as_bytes(), command.as_written())) {
             None => Ok(address),
-            // The shell's rules would take the escape of a byte for letters.
+            // The shell would take the escape of a byte for letters.
             Some(command) => {
                 let start = readable.find(command.as_written()).unwrap_or(0);
                 let span = start..start + command.as_written().len();

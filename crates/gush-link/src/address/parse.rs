@@ -95,13 +95,13 @@ fn first_of(text: &str, kind_seen: &mut Option<Kind>) -> Result<Address, Fault> 
     Ok(Address { target: Target::FirstOf(choices), options: Options::default() })
 }
 
-/// The kind that a text begins with. An unclosed quote hides the ends of pieces, but not the keyword before them.
+/// The kind that a text begins with, which is known even if a quote is never closed.
 fn begun(text: &str) -> Option<Kind> {
     let word = text.split([':', ',']).next().unwrap_or_default();
     keyword(word).map(|(kind, _)| kind)
 }
 
-/// Where the pieces between `|` stand. A command has the rest: its own `|` is the shell's.
+/// The pieces between `|`. A command extends to the end: its own `|` is the shell's.
 fn alternatives(text: &str) -> Result<Vec<Range<usize>>, Fault> {
     let mut pieces = Vec::new();
     let mut start = 0;
@@ -117,7 +117,7 @@ fn alternatives(text: &str) -> Result<Vec<Range<usize>>, Fault> {
     Ok(pieces)
 }
 
-/// `A!!B`: one address is read, the other is written; or one alone, of a kind that `fits`.
+/// `A!!B`, or a single address of a kind that `fits`.
 fn joined(
     text: &str,
     kind_seen: &mut Option<Kind>,
@@ -148,7 +148,7 @@ fn joined(
     Ok(Address { target, options: Options::default() })
 }
 
-/// Reads a part of the text; a fault is told where it stands in the whole.
+/// Parses a part of the text; the span of a fault is that in the whole text.
 fn within(
     text: &str,
     piece: &Range<usize>,
@@ -161,13 +161,12 @@ fn within(
     })
 }
 
-/// One address; for a mistyped keyword one of a kind that `fits` is suggested.
+/// A single address. Suggests a keyword of a kind that `fits` for a mistyped one.
 fn parse(
     text: &str,
     kind_seen: &mut Option<Kind>,
     fits: &dyn Fn(Kind) -> bool,
 ) -> Result<Address, Fault> {
-    // Not that of the address before this one.
     *kind_seen = begun(text);
     let pieces = pieces(text)?;
     let head = classify(text, pieces[0].clone(), fits)?;
@@ -187,7 +186,7 @@ fn parse(
 struct Head {
     kind: Kind,
     form: Form,
-    /// The range of the whole argument, empty at the end of the piece if there is none.
+    /// Empty, at the end of the piece, if there is none.
     argument: Range<usize>,
     has_colon: bool,
 }
@@ -227,7 +226,7 @@ fn classify(text: &str, head: Range<usize>, fits: &dyn Fn(Kind) -> bool) -> Resu
     fault(word, message)
 }
 
-/// Why a word alone, such as `pty`, is not read as a file name.
+/// Why a bare word, such as `pipes`, is not taken for a file name.
 fn reserved(word: &str) -> Option<String> {
     let file = format!("a file of this name is written ./{word}");
     if let Some(row) = options::named(word) {
@@ -241,7 +240,7 @@ fn reserved(word: &str) -> Option<String> {
     is_of_socat(word).then(|| format!("gush has no kind of address '{word}', as socat has; {file}"))
 }
 
-/// Is this text without a keyword read as a path?
+/// Does this text without a keyword parse as a path?
 pub(crate) fn is_path(text: &str) -> bool {
     matches!(
         classify(text, 0..text.len(), &|_| true),
@@ -318,7 +317,7 @@ fn name_of(text: &str, piece: &Range<usize>) -> Range<usize> {
     piece.start..equals_of(text, piece).unwrap_or(piece.end)
 }
 
-/// A setting of a terminal, where the kind may be one and the name is no option.
+/// A terminal setting, if the kind may be a terminal and the name is no option.
 fn setting(
     text: &str,
     kind: Kind,
@@ -337,7 +336,7 @@ fn setting(
     }
 }
 
-/// `range=A,B`: no option has the name of a network, so a network after `range=` belongs to `range=`.
+/// The networks after the first comma of `range=A,B`: no option is named like a network.
 fn further_ranges(text: &str, piece: &Range<usize>, places: &Places) -> Option<Vec<ipnet::IpNet>> {
     matches!(places.last(), Some((Opt::Range, _))).then(|| ranges(&text[piece.clone()]))?
 }
@@ -386,7 +385,6 @@ fn row_for(
 fn check(kind: Kind, options: &Options, places: &Places) -> Result<(), Fault> {
     for (option, place) in places {
         let needs = option.row().needs;
-        // Of a kind that is a terminal anyway nothing more is asked.
         let asked = needs.iter().any(|&needed| kind.takes(needed));
         if asked && !needs.iter().any(|&needed| options.has(needed)) {
             let names: Vec<_> = needs.iter().map(|needed| needed.name()).collect();

@@ -91,7 +91,8 @@ pub struct Bind {
 /// One side of a connection between virtual machines and their host (vsock(7)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Vsock {
-    /// The machine: 1 is this one, 2 the host, 3 and more are guests; 4294967295 is any, to listen at.
+    /// The machine: 1 is this one, 2 the host, 3 and more are guests; 4294967295 is any, to listen
+    /// at.
     pub cid: u32,
     /// The port.
     pub port: u32,

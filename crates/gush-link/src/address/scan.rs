@@ -1,11 +1,10 @@
-//! Quotes and backslashes: where a piece of an address ends, and the text of the piece without them.
+//! Quoting: where a piece of an address ends, and its text without quotes and backslashes.
 
 use std::ops::Range;
 
 use super::error::{Fault, fault};
 
-/// Calls `each` for each byte of the text, with its offset and whether a quote or a backslash protects the
-/// byte.
+/// Calls `each` for each byte, with its offset and whether it is quoted or escaped.
 fn scan(text: &str, mut each: impl FnMut(usize, u8, bool)) -> Result<(), Fault> {
     let bytes = text.as_bytes();
     let mut open: Option<(u8, usize)> = None;
@@ -74,7 +73,7 @@ pub(super) fn find(text: &str, piece: Range<usize>, wanted: u8) -> Option<usize>
     found
 }
 
-/// The offsets of `wanted` outside of quotes and not behind a backslash.
+/// The offsets of `wanted` that are neither quoted nor escaped.
 pub(super) fn find_all(text: &str, wanted: &str) -> Result<Vec<usize>, Fault> {
     let mut found = Vec::new();
     let mut free_from = 0;
@@ -108,7 +107,7 @@ pub(super) fn unquoted(text: &str, piece: Range<usize>) -> Result<Vec<u8>, Fault
                 plain.push(byte);
                 at += 3;
             }
-            // Only the first byte is pushed here: the other bytes of a longer character follow unchanged.
+            // The other bytes of a longer character follow unchanged.
             (b'\\', None | Some(b'"')) => {
                 plain.extend(bytes.get(at + 1));
                 at += 1;
@@ -150,8 +149,8 @@ pub(super) fn quoted(bytes: &[u8]) -> String {
     text
 }
 
-/// `text` with the escape of each byte that is none of UTF-8, wherever the byte stands: within single quotes, where a backslash is
-/// a letter, the escape stands between two pieces of them, and behind a backslash it takes the place of the backslash, too.
+/// Escapes each byte that is not UTF-8. Single quotes are closed around the escape, since a
+/// backslash is literal there, and a backslash before the byte is replaced.
 pub(super) fn readable(text: &[u8]) -> String {
     let mut readable = String::with_capacity(text.len());
     let (mut open, mut is_escaped) = (None, false);

@@ -7,15 +7,17 @@ use super::value::Takes;
 use crate::address::Opt;
 use crate::kind::{Kind, keywords};
 
-/// The kind of address that `word` may mean, of those that `fits` the place, as the end of a sentence.
+/// The kind of address that `word` may mean, of those that `fits` the place, as the end of a
+/// sentence.
 pub(super) fn kind(word: &str, fits: &dyn Fn(Kind) -> bool) -> String {
-    // Of two names as near as each other the one that the manual has is meant, and no other name of the same kind.
+    // Of two names as near as each other the one that the manual has is meant, and no other name of
+    // the same kind.
     let rank = |(name, kind): (&'static str, Kind)| (u8::from(name != kind.name()), name);
     did_you_mean(word, keywords().filter(|(_, kind)| fits(*kind)).map(rank))
 }
 
-/// The option or setting that `word` may mean at an address of this kind, at which the options `standing` are, in front or behind, as the
-/// end of a sentence.
+/// The option or setting that `word` may mean at an address of this kind, at which the options
+/// `standing` are, in front or behind, as the end of a sentence.
 pub(super) fn option(word: &str, kind: Kind, standing: &[Opt]) -> String {
     let is_free = |row: &&OptRow| {
         let stands = standing.contains(&row.option) && !matches!(row.takes, Takes::Ranges);
@@ -32,8 +34,8 @@ fn contradicts(option: Opt, standing: &[Opt]) -> bool {
     })
 }
 
-/// The nearest of `names` to a mistyped `word`, as the end of a sentence, if any is near; of two that are equally near the one of the
-/// lower rank.
+/// The nearest of `names` to a mistyped `word`, as the end of a sentence, if any is near; of two
+/// that are equally near the one of the lower rank.
 fn did_you_mean<'a>(word: &str, names: impl Iterator<Item = (u8, &'a str)>) -> String {
     let word_in_lower_case = word.to_lowercase();
     let distance = |name| strsim::damerau_levenshtein(&word_in_lower_case, name);
@@ -83,7 +85,8 @@ mod tests {
         "tls-listen:1,cert=x",
     ];
 
-    /// `word` with two letters changed about, a letter left out, and one written twice, in the middle and at the end.
+    /// `word` with two letters changed about, a letter left out, and one written twice, in the
+    /// middle and at the end.
     fn mistyped(word: &str) -> Vec<String> {
         let places = [word.len() / 2, word.len() - 1];
         let at = |at: usize| {

@@ -1,4 +1,4 @@
-//! Settings of terminals and serial lines, as options of addresses: the names of stty(1) and socat(1).
+//! Settings of terminals and serial lines, by the names of stty(1) and socat(1).
 
 use std::fmt;
 
@@ -115,13 +115,12 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// Reads `name[=value]`; none where no setting has this name.
+    /// Parses `name[=value]`; `None` if no setting has this name.
     pub fn read(name: &str, value: Option<&str>) -> Option<Result<Self, &'static str>> {
         let is_on = |value| match value {
             None => Some(1),
             Some(text) => super::value::flag(text).map(u32::from),
         };
-        // `brkint` begins with the letter of a speed, too.
         if let Some(baud) = name.strip_prefix(['b', 'B']).and_then(super::value::number) {
             return Some(match value {
                 None => Ok(Self { row: &BAUD, value: baud }),
@@ -177,7 +176,7 @@ impl Setting {
     }
 }
 
-/// Names of settings are names of settings once: so two are equal where they set the same to the same.
+/// By name, which is unique.
 impl PartialEq for Setting {
     fn eq(&self, other: &Self) -> bool {
         (self.row.name, self.value) == (other.row.name, other.value)

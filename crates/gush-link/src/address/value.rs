@@ -1,4 +1,4 @@
-//! Values of options, behind the `=`.
+//! The values of options.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -244,7 +244,8 @@ fn network(text: &str) -> Option<IpNet> {
     Some(as_of_peers(net.trunc()))
 }
 
-/// Peers of IPv4 have addresses of IPv4, also at a socket of IPv6: a network of mapped ones is theirs.
+/// IPv4 peers have IPv4 addresses even on an IPv6 socket, so a network of mapped addresses becomes
+/// IPv4.
 fn as_of_peers(net: IpNet) -> IpNet {
     let IpNet::V6(six) = net else { return net };
     let mapped = six.addr().to_ipv4_mapped().zip(six.prefix_len().checked_sub(96));

@@ -4,13 +4,13 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use gush_net::{Conduit, Ended, Error, LingerError, LingerTimeouts, Totals};
-use gush_process::with_unit;
+use gush_text::{os_text, with_unit};
 use tracing::{info, warn};
 
 use super::relay::{Directions, RelayEnd, Relayed};
 use super::{Connection, ConnectionResult, Phase, aborted, or_abort};
 use crate::ends::Name;
-use crate::open::{End, Keeper, os_words};
+use crate::open::{End, Keeper};
 use crate::programs::{self, Finish};
 use crate::record::{Ending, Failure};
 
@@ -52,8 +52,8 @@ impl Connection<'_> {
         if result.ending == Ending::Closed {
             return self.programs(first, second).await;
         }
-        // Before the conduits: closing a terminal hangs its program up, and discards what it has not
-        // read yet.
+        // Before the conduits: closing a terminal hangs its program up, and discards what it has
+        // not read yet.
         (first.keeper, second.keeper) = (Keeper::default(), Keeper::default());
         result
     }
@@ -115,8 +115,9 @@ impl Connection<'_> {
         Some(Failure::new(why, None))
     }
 
-    /// Waits until all that was sent has arrived, at both ends at once, then sends the end of data where
-    /// it was not sent. A peer that acknowledges too late is not reset: the kernel goes on sending.
+    /// Waits until all that was sent has arrived, at both ends at once, then sends the end of data
+    /// where it was not sent. A peer that acknowledges too late is not reset: the kernel goes on
+    /// sending.
     async fn linger(
         &self,
         first: &mut End,
@@ -163,7 +164,7 @@ impl Connection<'_> {
             let failure = match lingered {
                 Ok(()) => continue,
                 Err(LingerError::Failed(error)) => {
-                    let why = os_words(&error);
+                    let why = os_text(&error);
                     let why = format!(
                         "{name}: after the last byte: {why} (it may not have read all bytes)"
                     );
@@ -179,8 +180,8 @@ impl Connection<'_> {
         Ok(result)
     }
 
-    /// Waits until the programs of both ends have exited, with one limit for both. The first that fails
-    /// ends the other.
+    /// Waits until the programs of both ends have exited, with one limit for both. The first that
+    /// fails ends the other.
     async fn programs(&self, first: Box<End>, second: Box<End>) -> ConnectionResult {
         if first.keeper.process().is_none() && second.keeper.process().is_none() {
             return ConnectionResult::of(Ending::Closed);

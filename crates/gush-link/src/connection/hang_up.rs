@@ -33,8 +33,9 @@ impl<'p> Client<'p> {
         Some(Self { socket, is_read, ends_by_closing: one_way && is_read })
     }
 
-    /// Resolves when the client is gone: on reset, or on a full close, which the kernel reports of Unix
-    /// sockets only. A client that closed after sending data waits for that data to be relayed.
+    /// Resolves when the client is gone: on reset, or on a full close, which the kernel reports of
+    /// Unix sockets only. A client that closed after sending data waits for that data to be
+    /// relayed.
     pub async fn hung_up(self) -> io::Error {
         if let Ok(watched) = watch(self.socket, Interest::READABLE) {
             return self.gone(watched).await;
@@ -63,7 +64,8 @@ impl<'p> Client<'p> {
                 };
             }
             if ready.is_read_closed() {
-                // The end of data stays ready; a full close also makes the socket writable (EPOLLHUP).
+                // The end of data stays ready; a full close also makes the socket writable
+                // (EPOLLHUP).
                 interest = Interest::WRITABLE | Interest::ERROR;
             }
             if ready.is_write_closed() {

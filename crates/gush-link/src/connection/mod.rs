@@ -1,9 +1,9 @@
 //! One connection, from the client's arrival to the record: PROXY header, handshake, open, PROXY
 //! header to the other end, handshake, relay (half-closed in the end), linger, exit of programs.
 //!
-//! A connection that fails or is cancelled in any phase is aborted: its programs are ended, and its TCP
-//! sockets are reset, so that no peer takes a part of the data for all of it. `docs/endings.md` has the
-//! table.
+//! A connection that fails or is cancelled in any phase is aborted: its programs are ended, and its
+//! TCP sockets are reset, so that no peer takes a part of the data for all of it. `docs/endings.md`
+//! has the table.
 
 mod closing;
 mod hang_up;
@@ -19,10 +19,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use gush_net::{ByteCounts, Direction, Passed};
+use gush_text::os_text;
 use tracing::{debug, info, warn};
 
 use crate::ends::{self, Name};
-use crate::open::{End, os_words};
+use crate::open::End;
 use crate::record::{Ending, Failure, Record};
 use crate::session::{Arrival, Names, Shared, Turn};
 use crate::stop::Cancellation;
@@ -41,7 +42,8 @@ enum Phase {
     Introduce,
     /// The other end's TLS handshake: `handshake-timeout=`.
     Handshake,
-    /// Bytes are relayed, both ways or, once one end has ended, one way: the idle and linger limits.
+    /// Bytes are relayed, both ways or, once one end has ended, one way: the idle and linger
+    /// limits.
     Relay,
     /// All is sent and has to arrive: the linger limit. What still comes is dropped.
     Linger,
@@ -112,8 +114,8 @@ use or_abort;
 impl<'a> Connection<'a> {
     /// Runs through the phases.
     ///
-    /// The memory of a connection is that of this future, which has room for every value that it ever
-    /// holds, often twice: so ends are boxed, and the work of each phase is while it lasts.
+    /// The memory of a connection is that of this future, which has room for every value that it
+    /// ever holds, often twice: so ends are boxed, and the work of each phase is while it lasts.
     pub async fn run(&mut self, client: Box<End>) -> ConnectionResult {
         let header = or_abort!(self.read_header(&client).await, client);
         // Before the other address is opened: a client without a certificate costs no server a
@@ -159,7 +161,7 @@ impl<'a> Connection<'a> {
                 () = self.cancellation.cancelled() => Err(ConnectionResult::of(Ending::Interrupted)),
                 error = hung_up => {
                     let Names { client, other } = &self.names;
-                    let why = os_words(&error);
+                    let why = os_text(&error);
                     let why = format!("{client}: hung up before {other} was open: {why}");
                     let failure = Failure::new(why, error.raw_os_error());
                     Err(ConnectionResult::failed(Ending::OpenFailed, failure))

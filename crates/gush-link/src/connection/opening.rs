@@ -1,11 +1,12 @@
 //! The phases before the relay.
 
+use gush_text::os_text;
 use tracing::debug;
 
 use super::hang_up::Client;
 use super::{Connection, ConnectionResult, Phase};
 use crate::ends::{self, Name};
-use crate::open::{End, How, OpenError, os_words};
+use crate::open::{End, How, OpenError};
 use crate::proxy::{self, HEADER_LIMIT, Header};
 use crate::record::{Ending, Failure};
 
@@ -122,7 +123,7 @@ impl Connection<'_> {
         let client = Client::of(client, self.shared);
         let sent = self.phase(Phase::Introduce, client, other.introduce(header, version)).await?;
         sent.map_err(|error| {
-            let (other, why) = (&self.names.other, os_words(&error));
+            let (other, why) = (&self.names.other, os_text(&error));
             let what = format!("{other}: the PROXY header cannot be sent: {why}");
             let failure = Failure::new(what, error.raw_os_error());
             ConnectionResult::failed(Ending::ProxyHeader, failure)

@@ -126,8 +126,8 @@ impl Connection<'_> {
         (first, second, Relayed { directions, has_datagrams, end })
     }
 
-    /// Resolves when the link drains and nothing has moved for [`LAST_ANSWERS`]: datagrams have no end,
-    /// so silence stands for one.
+    /// Resolves when the link drains and nothing has moved for [`LAST_ANSWERS`]: datagrams have no
+    /// end, so silence stands for one.
     async fn datagrams_idle(&self) {
         self.shared.stop.draining().await;
         let settings = &self.shared.settings;
@@ -151,9 +151,9 @@ impl Connection<'_> {
     }
 }
 
-/// Is the end a terminal that was opened by its name, such as a serial line, or a new one that programs
-/// may open repeatedly? No end of data passes there in either direction. A user's own terminal ends by a
-/// key, and that of a program by the program that leaves it.
+/// Is the end a terminal that was opened by its name, such as a serial line, or a new one that
+/// programs may open repeatedly? No end of data passes there in either direction. A user's own
+/// terminal ends by a key, and that of a program by the program that leaves it.
 fn is_terminal_device(end: &End) -> bool {
     end.origin.is_line && end.conduit.reads() || end.keeper.holds_a_line()
 }

@@ -56,7 +56,7 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
     });
     environment::set(&mut command, how.client);
     if let Some(directory) = options.path(Opt::Directory) {
-        // Asked first: the error of starting would not say whether the directory or the program is missing.
+        // First, because the error of spawn(3) does not say which of the two is missing.
         if let Err(error) = std::fs::metadata(directory) {
             return Err(OpenError::new(format!("change to {}", directory.display()), error));
         }
@@ -64,20 +64,20 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
     }
     // The link blocks signals for its own thread, and a mask is inherited over execve(2).
     gush_process::unblocked(&mut command);
-    // Some programs close every possible descriptor at their start, or use select(2): a raised limit hurts them.
+    // A raised limit hurts programs that close every possible descriptor, or use select(2).
     gush_process::with_given_descriptor_limit(&mut command);
     let in_new_session = pty || options.is_on(Opt::Setsid);
-    // A group in the background may not read a terminal, and ssh asks there for a password (credentials(7)).
+    // ssh asks for a password at the terminal, which a background group may not read
+    // (credentials(7)).
     let shares_terminal = !in_new_session && how.is_once() && has_terminal();
     if in_new_session {
         gush_process::in_new_session(&mut command, pty);
     } else if !shares_terminal {
-        // A group of its own, so that a signal reaches also the programs that it has started.
+        // A separate group, so that a signal also reaches the programs that it starts.
         command.process_group(0);
     }
     let child = command.spawn().map_err(|error| {
         let hint = Errno::from_io_error(&error).and_then(|errno| remedy(name, errno));
-        // A program that is not there will not be there after a pause.
         let error = OpenError::new(format!("start {name}"), error).passing(false);
         error.hinted_by(hint.as_deref())
     })?;
@@ -85,16 +85,16 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
     let number = number.ok_or_else(|| OpenError::said("start", "its process has no number"))?;
     let reach = if shares_terminal { Reach::One(number) } else { Reach::Group(number) };
     let program = Program { reach, status: None };
-    // The child's ends are closed here: only so does its end of data arrive.
+    // Closes the child's ends, without which its end of data would not arrive.
     drop(command);
     let conduit = how.narrowed(ours.map_err(plumbing)?)?;
     let mut end = End::new(conduit, Peer::Other(format!("{name} (process {})", program.id())));
     end.keeper.program = Some(program);
     if pty && options.is_on(Opt::ShutNone) {
         let master = end.conduit.write_fd().or_else(|| end.conduit.read_fd());
-        // A copy: the relay closes the master at the end of data, which would hang the program up.
+        // The relay closes the master at the end of data, which would hang the program up.
         let copy = master.map(|master| master.try_clone_to_owned()).transpose();
-        end.keeper.untold = copy.map_err(plumbing)?;
+        end.keeper.without_eof = copy.map_err(plumbing)?;
     }
     Ok(end)
 }
@@ -102,7 +102,7 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
 /// The remedy for a program that does not start.
 fn remedy(name: &str, errno: Errno) -> Option<Cow<'static, str>> {
     let remedy = gush::remedy_at(CWD, name, Doing::Starting, errno)?;
-    // A file that is there lacks its interpreter.
+    // An existing file lacks its interpreter.
     let is_there = name.contains('/') && Path::new(name).exists();
     Some(match errno {
         Errno::NOENT if !is_there => {
@@ -130,7 +130,7 @@ fn socket() -> io::Result<Ends> {
     })
 }
 
-/// In one direction, the program's other direction is not ours: the program reads nothing, or writes where we do.
+/// With one direction only, the program reads /dev/null, or writes to our standard output.
 fn pipes(how: &How) -> io::Result<Ends> {
     let pipe = || pipe_with(PipeFlags::CLOEXEC);
     let to = how.writes().then(pipe).transpose()?;
@@ -173,9 +173,8 @@ impl Program {
         self.reach.pid().as_raw_pid().unsigned_abs()
     }
 
-    /// Waits for the program's end, and leaves the zombie to be reaped: until then nobody else gets the group's number.
+    /// Waits for the program's exit, and leaves the zombie, which keeps the group's number taken.
     pub async fn finished(&mut self) -> io::Result<ExitStatus> {
-        // A process can be waited for once.
         if let Some(status) = self.status {
             return Ok(status);
         }
@@ -184,16 +183,15 @@ impl Program {
             watch(fd, Interest::READABLE)?.readable().await?.retain_ready();
         }
         loop {
-            // NOWAIT: the number stays taken until the group was signalled, so that no stranger can have it.
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
             if let Some(ended) = waitid(WaitId::Pid(pid), options)? {
-                // As waitpid(2) would say it.
+                // As by waitpid(2).
                 let code = ended.exit_status().map_or(0, |code| (code & 0xff) << 8);
                 let status = ExitStatus::from_raw(code | ended.terminating_signal().unwrap_or(0));
                 self.status = Some(status);
                 return Ok(status);
             }
-            // Only where there was no descriptor left to wait with.
+            // Only if no descriptor was left for a pidfd.
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -205,13 +203,13 @@ impl Drop for Program {
     }
 }
 
-/// Can this process ask at a terminal (tty(4))?
+/// Has this process a controlling terminal (tty(4))?
 fn has_terminal() -> bool {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     rustix::fs::open("/dev/tty", flags, Mode::empty()).is_ok()
 }
 
-/// The size of the terminal that this process is at, or that of the first ones.
+/// The size of this process's terminal, or 24 by 80.
 fn window() -> Winsize {
     let (input, output, error) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
     let ours = [output.as_fd(), input.as_fd(), error.as_fd()].map(tcgetwinsize);

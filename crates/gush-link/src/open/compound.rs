@@ -1,5 +1,5 @@
-//! Addresses of several parts: `A!!B` reads one and writes the other, `A|B` is the first that can be
-//! opened.
+//! Addresses of several parts: `A!!B` reads one and writes the other, `A|B` is the first that can
+//! be opened.
 
 use gush_net::Conduit;
 
@@ -35,7 +35,8 @@ pub(crate) async fn joined(parts: &[Address; 2], how: &How) -> Result<End, OpenE
     Ok(end)
 }
 
-/// The first part while the second is not open: its peer sees a reset if the second cannot be opened.
+/// The first part while the second is not open: its peer sees a reset if the second cannot be
+/// opened.
 struct ResetOnDrop(Option<End>);
 
 impl Drop for ResetOnDrop {
@@ -56,8 +57,8 @@ pub(crate) async fn first_of(parts: &[Address], how: &How) -> Result<End, OpenEr
                 end.chosen.get_or_insert_with(|| address.target().to_string());
                 return Ok(end);
             }
-            // Not the address's fault: a link that serves many waits for descriptors, and then tries
-            // from the first part.
+            // Not the address's fault: a link that serves many waits for descriptors, and then
+            // tries from the first part.
             Err(error) if error.wants_descriptors() => return Err(error),
             Err(error) => {
                 tracing::info!("{error}; the next one is tried");

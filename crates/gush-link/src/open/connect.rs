@@ -30,11 +30,10 @@ pub(crate) async fn udp(remote: &Remote, options: &Options) -> Result<End, OpenE
 }
 
 pub(crate) async fn unix(name: &UnixName, options: &Options) -> Result<End, OpenError> {
-    // Nobody is advised to do what has been done already.
     let retried = options.has(Opt::Retry);
     let fail = |error: io::Error| {
         let hint = match error.raw_os_error() {
-            // An abstract name is there as long as somebody listens (unix(7)).
+            // An abstract name exists only while a server listens (unix(7)).
             Some(libc::ECONNREFUSED) if matches!(name, UnixName::Abstract(_)) => None,
             Some(libc::ECONNREFUSED) if is_directory(name) => {
                 Some("this is a directory; name the socket in it")
@@ -115,13 +114,13 @@ async fn internet(remote: &Remote, options: &Options, kind: SocketType) -> Resul
     Err(failure.unwrap_or_else(|| OpenError::said("resolve", "the name has no address")))
 }
 
-/// The failure of an earlier try is told, too.
+/// Adds the failure of an earlier address.
 fn joined(before: Option<OpenError>, error: OpenError) -> OpenError {
     match before {
         Some(before) => {
-            let told = before.io_error().map(ToString::to_string).unwrap_or_default();
+            let why = before.io_error().map(ToString::to_string).unwrap_or_default();
             let passes = before.passes() || error.passes();
-            let step = format!("{}: {told}; {}", before.step(), error.step());
+            let step = format!("{}: {why}; {}", before.step(), error.step());
             error.step_is(step).passing(passes)
         }
         None => error,
@@ -136,7 +135,7 @@ async fn local_addresses(options: &Options, datagrams: bool) -> Result<Vec<Socke
     let port = port.unwrap_or_else(|| "0".to_owned());
     let any = host.is_none();
     let mut found = resolve(Name { family: None, host, port, datagrams, local: true }).await?;
-    // A port alone: whichever version the other end has decides which of the two is used.
+    // A port alone: the version of the other end decides which of the two is used.
     if any {
         found.sort_by_key(SocketAddr::is_ipv4);
     }
@@ -152,7 +151,7 @@ async fn one(
     Begun::begin(address, locals, options, kind)?.finished(options).await
 }
 
-/// A connection that was begun, and is there already or under way.
+/// A connection that is established, or in progress.
 pub(crate) struct Begun {
     fd: OwnedFd,
     address: SocketAddr,
@@ -161,7 +160,7 @@ pub(crate) struct Begun {
 }
 
 impl Begun {
-    /// A TCP connection to `remote`, where nothing has to be waited for before; else nothing.
+    /// Connects to `remote` by TCP if that needs no lookup first.
     pub(crate) fn tcp(remote: &Remote, options: &Options) -> Option<Result<Self, OpenError>> {
         let address =
             in_numbers(&remote.host, &remote.port).filter(|_| options.bind().is_none())?;
@@ -176,7 +175,7 @@ impl Begun {
     ) -> Result<Self, OpenError> {
         let fail = |errno: Errno| failure(address, errno.into(), options);
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        // A new socket for each address: after a failed connect(2) the state of one is unspecified (connect(2)).
+        // After a failed connect(2) the state of a socket is unspecified (connect(2)).
         let fd = socket(family, kind).map_err(fail)?;
         let set = || {
             set_buffers(&fd, options)?;
@@ -193,18 +192,17 @@ impl Begun {
         Ok(Self { fd, address, kind, is_connected })
     }
 
-    /// The end, if the connection is there already.
+    /// The end, if the connection is established.
     pub(crate) fn into_end(self) -> Result<Result<End, OpenError>, Self> {
         if self.is_connected { Ok(end_of(self.fd, self.address, self.kind)) } else { Err(self) }
     }
 
-    /// The end, once the connection is there.
+    /// The end, once the connection is established.
     pub(crate) async fn finished(self, options: &Options) -> Result<End, OpenError> {
         let Self { fd, address, kind, is_connected } = self;
         if is_connected {
             return end_of(fd, address, kind);
         }
-        // The kernel would try for two minutes, in which a client waits for nothing.
         let limit = options.duration(Opt::ConnectTimeout).unwrap_or(CONNECT_LIMIT);
         let fd = connected(fd, limit).await.map_err(|error| failure(address, error, options))?;
         end_of(fd, address, kind)
@@ -245,7 +243,7 @@ fn bind(
     rustix::net::bind(fd, local).map_err(fail)
 }
 
-/// The remedy; waiting is not advised to those who have `retried`.
+/// The remedy. A user that has `retried` is not advised to retry.
 fn hint(error: &io::Error, retried: bool) -> Option<String> {
     let errno = Errno::from_io_error(error)?;
     let remedy = gush::remedy(Doing::Connecting, errno)?;
@@ -258,7 +256,7 @@ fn hint(error: &io::Error, retried: bool) -> Option<String> {
     Some(format!("{remedy}{wait}"))
 }
 
-/// The option that the kernel refuses (tcp_sock_set_keepidle_locked in net/ipv4/tcp.c).
+/// The limits of options that the kernel refuses (tcp_sock_set_keepidle_locked in net/ipv4/tcp.c).
 pub(crate) fn keepalive_hint(errno: Errno, options: &Options) -> Option<&'static str> {
     let probes = [Opt::KeepIdle, Opt::KeepInterval, Opt::KeepCount, Opt::UserTimeout];
     let is_it = errno == Errno::INVAL && probes.iter().any(|&option| options.has(option));
@@ -272,7 +270,7 @@ pub(crate) fn socket(family: AddressFamily, kind: SocketType) -> Result<OwnedFd,
 }
 
 pub(crate) fn set_buffers(fd: &OwnedFd, options: &Options) -> Result<(), Errno> {
-    // The kernel takes no more than an int has, and gives at most net.core.wmem_max or rmem_max (socket(7)).
+    // An int for the kernel, which caps it at net.core.wmem_max or rmem_max (socket(7)).
     let size = |option| {
         let bytes = usize::try_from(options.size_bytes(option)?).unwrap_or(usize::MAX);
         Some(bytes.min(i32::MAX as usize))
@@ -286,14 +284,13 @@ pub(crate) fn set_buffers(fd: &OwnedFd, options: &Options) -> Result<(), Errno> 
     Ok(())
 }
 
-/// A relay passes on bytes at once: waiting for more is the sender's business.
 pub(crate) fn set_stream(fd: &OwnedFd, options: &Options) -> Result<(), Errno> {
-    // On by default: a relay passes on what it gets, and Nagle's wait would be added to every message.
+    // On by default: Nagle's algorithm would delay every message once more.
     if options.flag(Opt::NoDelay) != Some(false) {
         sockopt::set_tcp_nodelay(fd, true)?;
     }
     let probes = [Opt::KeepIdle, Opt::KeepInterval, Opt::KeepCount];
-    // Who names an interval wants probes.
+    // An interval implies keepalive.
     let said = probes.iter().any(|&option| options.has(option)).then_some(true);
     if let Some(on) = options.flag(Opt::KeepAlive).or(said) {
         sockopt::set_socket_keepalive(fd, on)?;
@@ -314,13 +311,14 @@ pub(crate) fn set_stream(fd: &OwnedFd, options: &Options) -> Result<(), Errno> {
     Ok(())
 }
 
-/// How long a Unix server with a full queue is waited for, where no `connect-timeout=` says.
+/// The limit on waiting for a Unix server with a full queue, unless `connect-timeout=` sets
+/// another.
 const QUEUE_LIMIT: Duration = Duration::from_secs(30);
 
-/// How long a host may take to answer, where no `connect-timeout=` says: the kernel alone would ask for two minutes.
+/// The limit on a host's answer, unless `connect-timeout=` sets another. The kernel's is two
+/// minutes.
 pub(super) const CONNECT_LIMIT: Duration = Duration::from_secs(30);
 
-/// A full queue answers EAGAIN, and no readiness tells when there is room (connect(2), unix(7)).
 async fn connect_queued(
     fd: OwnedFd,
     to: &SocketAddrUnix,
@@ -330,7 +328,7 @@ async fn connect_queued(
     let mut pause = Duration::from_millis(1);
     loop {
         match rustix::net::connect(&fd, to) {
-            // A full queue of a Unix listener answers EAGAIN, and no event says when there is room (unix(7)).
+            // The queue is full, and there is no event for when it has room (unix(7)).
             Err(Errno::AGAIN) if tokio::time::Instant::now() < give_up => {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_millis(50));
@@ -341,12 +339,12 @@ async fn connect_queued(
     }
 }
 
-/// Begins to connect. Is the connection there already?
+/// Starts to connect. Is the connection established already?
 fn begin_connect(fd: &OwnedFd, to: &impl SocketAddrArg) -> Result<bool, Errno> {
     let connect = || rustix::net::connect(fd, to);
     let answer = match connect() {
-        // On this very machine the connection is there already, or is refused: the same call tells
-        // (`__inet_stream_connect` of net/ipv4/af_inet.c).
+        // Within this machine a second call returns the result (`__inet_stream_connect` of
+        // net/ipv4/af_inet.c).
         Err(Errno::INPROGRESS | Errno::INTR) => connect(),
         answer => answer,
     };
@@ -357,8 +355,8 @@ fn begin_connect(fd: &OwnedFd, to: &impl SocketAddrArg) -> Result<bool, Errno> {
     }
 }
 
-/// Waits until a connection that was begun is there, at most for `limit`; the descriptor is registered with the runtime only for
-/// so long.
+/// Waits until a connection in progress is established. The descriptor is registered with the
+/// runtime only meanwhile.
 pub(super) async fn connected(fd: OwnedFd, limit: Duration) -> io::Result<OwnedFd> {
     if !is_writable(&fd)? {
         let waiting = watch(fd.as_fd(), Interest::WRITABLE)?;
@@ -367,21 +365,21 @@ pub(super) async fn connected(fd: OwnedFd, limit: Duration) -> io::Result<OwnedF
             Err(_) => return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT)),
         }
     }
-    // Writable only says that it is over: SO_ERROR says how (connect(2), EINPROGRESS).
+    // Writable means finished, and SO_ERROR is the result (connect(2), EINPROGRESS).
     sockopt::socket_error(&fd)??;
     not_to_itself(&fd)?;
     Ok(fd)
 }
 
-/// A socket that connects to a free local port may be connected to itself, where the kernel has
-/// chosen that port for the socket (simultaneous open, RFC 9293, 3.5): nobody listens there.
+/// Refuses a socket that is connected to itself, because the kernel has chosen the target's port as
+/// the local one (simultaneous open, RFC 9293, 3.5).
 fn not_to_itself(fd: &OwnedFd) -> Result<(), Errno> {
     let internet = |address: Option<SocketAddrAny>| SocketAddr::try_from(address?).ok();
     let local = internet(rustix::net::getsockname(fd).ok());
     if local.is_none() || local != internet(rustix::net::getpeername(fd).ok().flatten()) {
         return Ok(());
     }
-    // Reset, so that no TIME-WAIT keeps the port from a server that starts now. UDP has none.
+    // Reset, so that no TIME-WAIT keeps the port from a server that starts now.
     let _ = sockopt::set_socket_linger(fd, Some(Duration::ZERO));
     Err(Errno::CONNREFUSED)
 }

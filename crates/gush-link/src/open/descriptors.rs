@@ -17,11 +17,11 @@ const FAILURES: u32 = 16;
 /// The longest pause between two attempts, to accept a client or to find free descriptors.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// Errors for want of descriptors or memory, in the process or in the kernel.
-pub(super) const WANTING: [Errno; 4] = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+/// Errors for lack of descriptors or memory, in the process or in the kernel.
+pub(super) const EXHAUSTED: [Errno; 4] = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
 
-/// Yields, then pauses ever longer: a lasting refusal, such as a security module's or of a kernel without memory for sockets,
-/// repeats at once.
+/// Yields, then backs off: a persistent refusal, such as that of a security module, repeats at
+/// once.
 pub(super) async fn pause_after(failures: u32, call: &str, errno: Errno, address: &str) {
     if failures < FAILURES {
         return tokio::task::yield_now().await;
@@ -29,7 +29,6 @@ pub(super) async fn pause_after(failures: u32, call: &str, errno: Errno, address
     if failures == FAILURES {
         tracing::warn!("{address}: {call}: {errno}, again and again; trying ever less often");
     }
-    // The shift stays small: the longest pause is reached long before.
     let doubled = Duration::from_millis(1 << (failures - FAILURES).min(10));
     tokio::time::sleep(doubled.min(LONGEST_PAUSE)).await;
 }
@@ -38,10 +37,8 @@ pub(super) fn descriptor_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Waits near the limit of descriptors, where an accepted client would fail at the other end.
-///
-/// The kernel gives the lowest free `number`, so a low number means that there is room, without a further
-/// call.
+/// Waits if the descriptor `number` of an accepted client is so near the limit that its other end
+/// could not be opened.
 pub(super) async fn wait_for_room(number: u64, waits: &AtomicU64) {
     let limit = descriptor_limit();
     if number + SPARE >= limit {
@@ -50,13 +47,13 @@ pub(super) async fn wait_for_room(number: u64, waits: &AtomicU64) {
     }
 }
 
-/// Waits until `wanted` descriptors can be opened. The kernel sends no event, so the loop tries, ever less
-/// often.
+/// Waits until `wanted` descriptors can be opened. There is no event for that, so it polls and
+/// backs off.
 pub(super) async fn until_free(wanted: u64, waits: &AtomicU64) {
     let mut pause = Duration::from_millis(1);
     let mut has_waited = false;
     while !are_free(wanted) {
-        // A busy server reaches the limit with every client: warn once, and count.
+        // A busy server reaches the limit with every client: warn once.
         if !std::mem::replace(&mut has_waited, true) && waits.fetch_add(1, Ordering::Relaxed) == 0 {
             tracing::warn!(
                 "the limit of open files is reached: new peers wait (ulimit -n raises it)"
@@ -68,7 +65,7 @@ pub(super) async fn until_free(wanted: u64, waits: &AtomicU64) {
 }
 
 fn are_free(wanted: u64) -> bool {
-    // Opening is the only sure question: the limit of the process and that of the system both count.
+    // Both the limit of the process and that of the system count, so only opening answers.
     let Ok(one) = rustix::fs::open("/dev/null", OFlags::CLOEXEC, Mode::empty()) else {
         return false;
     };

@@ -1,11 +1,11 @@
-//! The variables by which a program learns of its client, and the variables removed.
+//! The environment of a program: the variables of its client.
 
 use std::net::SocketAddr;
 use std::process::Command;
 
 use super::Client;
 
-/// Of the service manager's words to us; a program that is started is not meant (sd_listen_fds(3)).
+/// Variables of the service manager for this process only (sd_listen_fds(3)).
 const NOT_FOR_CHILDREN: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 
 /// Sets the variables that socat sets, under socat's names and without socat's prefix.
@@ -24,7 +24,7 @@ pub(super) fn set(command: &mut Command, client: Option<Client>) {
     ];
     for (name, value) in variables {
         for name in [name.to_owned(), format!("SOCAT_{name}")] {
-            // One that was inherited speaks of another client.
+            // An inherited one is another client's.
             match &value {
                 Some(value) => command.env(name, value),
                 None => command.env_remove(name),

@@ -1,4 +1,4 @@
-//! The reason why an address could not be opened, as a sentence, and the remedy.
+//! The error of opening an address, with its remedy.
 
 use std::fmt;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use gush::{Doing, Errno};
 use gush_text::os_text;
 
-/// An address that could not be opened: the address, the step, the operating system's error, and the remedy.
+/// The address that could not be opened, the step that failed, why, and the remedy.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -56,7 +56,7 @@ impl OpenError {
         }
     }
 
-    /// Of several addresses none could be opened.
+    /// None of several addresses could be opened.
     pub(crate) fn of_all(failures: Vec<Self>) -> Self {
         let passes = failures.iter().any(Self::passes);
         let texts: Vec<_> = failures.iter().map(ToString::to_string).collect();
@@ -64,7 +64,7 @@ impl OpenError {
         Self { passes, hint, ..Self::said("open any", texts.join("; ")) }
     }
 
-    /// The step was this: the errno's remedy is told where no other is known.
+    /// The operation, by which a remedy for the errno is found if there is no hint.
     pub(crate) fn doing(self, doing: Doing) -> Self {
         Self { doing, ..self }
     }
@@ -115,7 +115,7 @@ impl OpenError {
         }
     }
 
-    /// May another attempt succeed by itself, as when nobody listens yet? `retry=` tries only then.
+    /// May a retry succeed, as when the server has not started yet? `retry=` retries only then.
     #[must_use]
     pub fn passes(&self) -> bool {
         self.passes
@@ -128,7 +128,7 @@ impl OpenError {
         self.hint.as_deref().or_else(by_errno)
     }
 
-    /// Has this machine no such address, or no such version of the protocol?
+    /// Does this machine lack the address, or the version of the protocol?
     pub(crate) fn is_unknown_here(&self) -> bool {
         matches!(self.errno(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL))
     }
@@ -156,7 +156,8 @@ impl fmt::Display for OpenError {
 /// The operating system's part is in the text already.
 impl std::error::Error for OpenError {}
 
-/// Obstacles that end without the user's doing: a server that is not up yet, a network that is down, a name not yet there.
+/// Errors that may pass by themselves: a server that is not up yet, a network that is down, a
+/// missing name.
 fn passes(error: &io::Error) -> bool {
     const PASSING: [i32; 13] = [
         libc::ECONNREFUSED,

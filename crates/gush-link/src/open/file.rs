@@ -25,10 +25,10 @@ use crate::watch::watch;
 
 const NO_BYTES: &str = "a directory has no bytes to move: name a file in it";
 
-/// The longest pause between two looks whether a FIFO has somebody at the other side.
+/// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Opens any kind of file: a socket is connected to, a file is written at the end, a missing file is made.
+/// Opens any kind of file: connects to a socket, appends to a file, creates a missing one.
 pub(crate) async fn path(path: &Path, options: &Options, how: &How) -> Result<End, OpenError> {
     let kind = kind(path)?;
     if kind.is_some_and(|kind| kind.is_socket()) {
@@ -36,7 +36,7 @@ pub(crate) async fn path(path: &Path, options: &Options, how: &How) -> Result<En
     }
     let mut flags = OFlags::empty();
     if how.writes() && !options.is_on(Opt::ReadOnly) {
-        // Both ways, a mistyped name would become an empty file that nobody asked for.
+        // In both directions, a mistyped name would become an empty file.
         if kind.is_none() && how.is_one_way() && options.flag(Opt::Create) != Some(false) {
             flags |= OFlags::CREATE;
         }
@@ -156,7 +156,7 @@ async fn open(
             return Err(OpenError::new("open", errno).hinted_by(call.remedy(options, errno)));
         }
     };
-    // For reading it opens, and only a read would fail, without a word on what to do.
+    // It opens for reading, and only a read would fail.
     if kind.is_some_and(|kind| kind.is_dir()) {
         return Err(OpenError::new("open", Errno::ISDIR).hinted(NO_BYTES));
     }
@@ -186,7 +186,7 @@ fn with_options(flags: OFlags, options: &Options, how: &How) -> Result<OFlags, O
         let error = OpenError::said("open", "trunc would empty a file that is only read");
         return Err(error.hinted("say trunc at the address that is written"));
     }
-    // Only a file that is written is made: one that is read would be empty.
+    // A file that is created only to be read would be empty.
     Ok(flags - (OFlags::CREATE | OFlags::EXCL))
 }
 
@@ -194,7 +194,7 @@ fn is_read_only(flags: OFlags) -> bool {
     flags & OFlags::RWMODE == OFlags::RDONLY
 }
 
-/// A call of open(2), and the owner of a file that the call makes.
+/// A call of open(2), and the owner of a file that it creates.
 struct OpenCall<'a> {
     path: &'a Path,
     flags: OFlags,
@@ -203,18 +203,18 @@ struct OpenCall<'a> {
 }
 
 impl OpenCall<'_> {
-    /// Of two that make the file at once only one does, and gives the file its owner.
+    /// Is the file created with O_EXCL, so that only its creator sets the owner?
     fn gives_owner(&self) -> bool {
         self.permissions.name_an_owner() && self.flags.contains(OFlags::CREATE)
     }
 
-    /// Opens the file, a regular one once no other process has a lease on it.
+    /// Opens the file, once no other process has a lease on it.
     async fn once_free(&self, is_regular: bool) -> Result<Result<OwnedFd, Errno>, OpenError> {
         let mut pause = Duration::from_millis(1);
         loop {
             match self.make()? {
-                // The holder of the lease (fcntl(2), F_SETLEASE) has to give it back; open(2) without O_NONBLOCK would hold up all
-                // connections until then.
+                // The holder has to release it (fcntl(2), F_SETLEASE). Without O_NONBLOCK, open(2)
+                // would block all connections until then.
                 Err(Errno::AGAIN) if is_regular => {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
@@ -234,7 +234,8 @@ impl OpenCall<'_> {
                 self.permissions.give_owner(&fd)?;
                 Ok(fd)
             }
-            // O_EXCL does not follow a link (open(2)): behind one to nothing O_CREAT would make the caller's own file.
+            // O_EXCL does not follow links (open(2)); through a dangling one, O_CREAT would create
+            // a file with this process's owner.
             Err(Errno::EXIST) if !self.flags.contains(OFlags::EXCL) => {
                 open(self.flags - OFlags::CREATE)
             }
@@ -248,9 +249,7 @@ impl OpenCall<'_> {
         match errno {
             Errno::NOENT => Some(self.remedy_if_missing(options)),
             Errno::ISDIR => Some(NO_BYTES),
-            Errno::EXIST => {
-                Some("excl takes no file that is there: leave excl out, or name another")
-            }
+            Errno::EXIST => Some("the file exists; drop excl or choose another name"),
             Errno::ACCESS | Errno::ROFS if flags.contains(OFlags::RDWR) => Some(
                 "it is opened for reading and writing; for one direction say rdonly, wronly, or `gush link -u`",
             ),
@@ -278,18 +277,17 @@ impl OpenCall<'_> {
     }
 }
 
-/// Is a device meant, by settings of a terminal or by its place?
+/// Is it a device, by its settings or its directory?
 fn names_terminal(path: &Path, options: &Options) -> bool {
     let is_device = path.parent().is_some_and(|parent| parent == Path::new("/dev"));
     is_device || TERMINAL.iter().any(|&option| options.has(option))
 }
 
-/// Is there a directory for a file of this path?
 fn has_directory(path: &Path) -> bool {
     path.parent().is_none_or(|parent| parent.as_os_str().is_empty() || parent.is_dir())
 }
 
-/// Opening a FIFO waits for the other side (fifo(7)); here the wait holds up nobody.
+/// Waits for the other side without blocking other connections, as open(2) would (fifo(7)).
 async fn fifo(path: &Path, options: &Options, how: &How) -> Result<End, OpenError> {
     let access = access(options, how);
     let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -297,7 +295,7 @@ async fn fifo(path: &Path, options: &Options, how: &How) -> Result<End, OpenErro
     let fd = loop {
         match rustix::fs::open(path, flags, Mode::empty()) {
             Ok(fd) => break fd,
-            // Nobody reads yet. No event tells when somebody does: the reader's open is itself waiting for us.
+            // No reader yet, and no event for one: its open(2) waits for ours.
             Err(Errno::NXIO) => {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
@@ -311,15 +309,15 @@ async fn fifo(path: &Path, options: &Options, how: &How) -> Result<End, OpenErro
     end(fd, &path.to_string_lossy(), options, how)
 }
 
-/// Waits until a FIFO has a writer, or had one: until then a read answers 0, as at the end.
+/// Waits until a FIFO has, or had, a writer: before, a read returns 0, as at the end of data.
 async fn writer(fifo: &OwnedFd) -> io::Result<()> {
-    // A fresh reader is not told of a hang-up before there was a writer (pipe_poll in fs/pipe.c).
+    // A new reader sees no hang-up before there was a writer (pipe_poll in fs/pipe.c).
     let waiting = watch(fifo.as_fd(), Interest::READABLE)?;
     let (_reader, scratch) = pipe_with(PipeFlags::CLOEXEC)?;
     let mut pause = Duration::from_millis(1);
     loop {
-        // tee(2) takes nothing, and answers EAGAIN only where there is a writer (ipipe_prep in fs/splice.c). A writer that
-        // comes and says nothing yet makes nothing ready.
+        // tee(2) consumes nothing, and fails with EAGAIN only if there is a writer (ipipe_prep in
+        // fs/splice.c), which causes no event before it writes.
         match rustix::pipe::tee(fifo, &scratch, 1, SpliceFlags::NONBLOCK) {
             Ok(0) => {}
             Ok(_) | Err(Errno::AGAIN) => return Ok(()),

@@ -1,4 +1,4 @@
-//! The process that holds a port or a Unix socket, as far as /proc tells.
+//! The process that holds a port or a Unix socket, by /proc.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,11 +8,11 @@ use std::path::Path;
 use super::publish;
 use rustix::net::SocketType;
 
-/// A sentence for a user about the process that holds the port.
+/// A sentence about the process that holds the port.
 pub(crate) fn of_port(port: u16, kind: SocketType) -> String {
     match holder(port, kind) {
         Some(process) if u32::try_from(process) == Ok(std::process::id()) => format!(
-            "port {port} is in use by this process itself ({}): each listener needs a port of its own",
+            "port {port} is in use by this process itself ({}): each listener needs a different port",
             named(Some(process))
         ),
         Some(process) => format!("port {port} is in use by {}", named(Some(process))),
@@ -49,7 +49,7 @@ fn named(process: Option<i32>) -> String {
     }
 }
 
-/// A process may choose any name (prctl(2)): control characters must not reach a terminal.
+/// Without control characters: a process may choose any name (prctl(2)).
 fn printable(name: &str) -> String {
     name.chars()
         .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
@@ -79,8 +79,8 @@ fn of_sockets(inodes: &[String]) -> Option<i32> {
     })
 }
 
-/// The inodes of sockets that hold a port: local address in column 2, state in 4 (0A listens), inode in 10
-/// (proc_net_tcp).
+/// The inodes of sockets that hold a port: local address in column 2, state in 4 (0A listens),
+/// inode in 10 (proc_net_tcp).
 fn inodes(table: &str, port: u16, kind: SocketType) -> Vec<String> {
     let text = fs::read_to_string(table).unwrap_or_default();
     let rows = text.lines().skip(1).filter_map(|line| {

@@ -15,7 +15,7 @@ pub(crate) fn stdio(which: Standard, options: &Options, how: &How) -> Result<End
     let reads = how.reads() && which != Standard::Output;
     let writes = how.writes() && which != Standard::Input;
     let conduit = match (reads, writes) {
-        // Inherited: O_NONBLOCK would be set for the shell and all others that share the terminal.
+        // O_NONBLOCK would be set for all processes that share the terminal.
         (true, true) => Conduit::inherited_two(standard(0)?, standard(1)?),
         (true, false) => Conduit::inherited(standard(0)?).map(Conduit::read_only),
         (false, true) => Conduit::inherited(standard(1)?).map(Conduit::write_only),
@@ -42,7 +42,6 @@ fn standard(number: usize) -> Result<OwnedFd, OpenError> {
         return Err(is_closed(number));
     }
     let copy = match number {
-        // A copy above the standard numbers, which keep their place for the messages of the program.
         0 => rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), FIRST),
         _ => rustix::io::fcntl_dupfd_cloexec(std::io::stdout(), FIRST),
     };
@@ -57,15 +56,14 @@ pub(crate) fn is_closed(number: usize) -> OpenError {
 
 const STANDARD: [&str; 3] = ["standard input", "standard output", "standard error"];
 
-/// Puts /dev/null in the place of each standard stream that an end has duplicated. Only then does the process
-/// behind the stream see our end of data, and no program started later can take bytes of the stream.
-///
-/// Called once both ends of a link are open, because the second end may name the stream of the first.
+/// Replaces each standard stream that an end has duplicated by /dev/null, once both ends are open.
+/// Only then does its other process see our end of data, and no program started later can read the
+/// stream.
 pub(crate) fn give_up_standard(origin: Origin) -> Result<(), OpenError> {
     if !origin.is_input && !origin.is_output {
         return Ok(());
     }
-    // Not merely closed: the next file opened would get number 0 or 1.
+    // Not closed, because the next opened file would get its number.
     let null = std::fs::File::options().read(true).write(true).open("/dev/null");
     let null = null.map_err(|error| OpenError::new("open /dev/null", error))?;
     for (number, used) in [(0, origin.is_input), (1, origin.is_output)] {
@@ -100,9 +98,9 @@ pub(crate) fn numbered(number: i32, options: &Options, how: &How) -> Result<End,
 }
 
 fn take(number: i32, once: bool) -> Result<OwnedFd, OpenError> {
-    // Standard error stays open for the program's own messages.
+    // Standard error stays open for messages.
     let taken = match once && number > 2 {
-        // Taken, the descriptor closes with its connection, and the other side sees the end.
+        // Then it closes with its connection, and the other side sees the end.
         true => gush_process::take_inherited(number),
         false => gush_process::duplicate_inherited(number),
     };
@@ -135,16 +133,17 @@ impl Given {
     fn from_environment() -> Self {
         let variable = |name| std::env::var(name).ok();
         let number = |name| variable(name).and_then(|text| text.parse::<u32>().ok());
-        // If LISTEN_PID is not our number, the variables are for another process (sd_listen_fds(3)).
+        // If LISTEN_PID is not our number, the variables are for another process
+        // (sd_listen_fds(3)).
         let count = match number("LISTEN_PID") == Some(std::process::id()) {
-            // Bounded: the number comes from outside, and a name is made for each.
+            // Bounded, because the number comes from outside.
             true => number("LISTEN_FDS").unwrap_or(0).min(1024) as usize,
             false => 0,
         };
-        let told = variable("LISTEN_FDNAMES").unwrap_or_default();
-        let told: Vec<_> = told.split(':').collect();
-        let names =
-            (0..count).map(|at| told.get(at).filter(|name| !name.is_empty()).unwrap_or(&"unknown"));
+        let listed = variable("LISTEN_FDNAMES").unwrap_or_default();
+        let listed: Vec<_> = listed.split(':').collect();
+        let names = (0..count)
+            .map(|at| listed.get(at).filter(|name| !name.is_empty()).unwrap_or(&"unknown"));
         Self { names: names.map(|name| (*name).to_owned()).collect() }
     }
 

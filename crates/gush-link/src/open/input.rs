@@ -1,6 +1,5 @@
-//! The pipe that a program reads: how much of its input the program has left unread.
-//!
-//! A reading end of our own tells, as [`gush_process::unread_bytes`] says: one is opened once all is written.
+//! The pipe that a program reads, and how much of it the program left unread, which a reading end
+//! of ours shows ([`gush_process::unread_bytes`]). It is opened once all is written.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
@@ -24,9 +23,9 @@ pub(crate) struct Input {
 /// What a program has not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unread {
-    /// So many bytes of all.
+    /// All was written, and this many bytes are left.
     Exactly(u64),
-    /// So many, and more had not been written.
+    /// Not all was written.
     AtLeast(u64),
 }
 
@@ -41,7 +40,8 @@ impl Input {
 
     /// All is written, and the writing end is about to be closed.
     pub fn ends(&self) {
-        // By its number, since the conduit is with the relay; the number may have become another file's.
+        // By number, since the relay has the conduit; the number may be that of another file by
+        // now.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
         let reader = open(format!("/proc/self/fd/{}", self.number), flags, Mode::empty());
         let is_ours = |reader: &OwnedFd| {
@@ -52,14 +52,14 @@ impl Input {
         }
     }
 
-    /// Nobody reads any more, and not all is written; the conduit is still open.
+    /// There is no reader any more, before all is written.
     pub fn is_left(&self, conduit: &Conduit) {
         if let Some(bytes) = conduit.write_fd().and_then(|fd| ioctl_fionread(fd).ok()) {
             let _ = self.left_bytes.set(bytes);
         }
     }
 
-    /// What nobody has read, once the program has exited; nothing where that cannot be known, as where another process still reads.
+    /// What was not read, once the program has exited. `None` also if another process still reads.
     pub fn unread(mut self) -> Option<Unread> {
         if let Some(&bytes) = self.left_bytes.get() {
             return Some(Unread::AtLeast(bytes)).filter(|_| bytes > 0);

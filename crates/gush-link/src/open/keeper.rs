@@ -1,4 +1,4 @@
-//! Removes names and ends programs when an end is no longer used.
+//! What is cleaned up when an end is no longer used: names, programs, terminals.
 
 use std::fmt;
 use std::io;
@@ -21,7 +21,7 @@ use crate::address::{Opt, Options};
 #[derive(Debug)]
 pub(crate) struct Made {
     path: PathBuf,
-    /// What was made. As long as it is open, nothing else gets its number (inode(7)).
+    /// Held open, so that no other file gets its inode number (inode(7)).
     held: OwnedFd,
 }
 
@@ -47,7 +47,6 @@ impl Made {
     }
 
     fn new(path: &Path, now_at: &Path) -> io::Result<Self> {
-        // Held open: as long as it is, no other file can get the same inode number.
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let held = rustix::fs::open(now_at, flags, Mode::empty())?;
         // The working directory may change before the end.
@@ -68,36 +67,36 @@ impl Drop for Made {
     }
 }
 
-/// Holds the belongings of an end, beside its descriptors, until the link is over.
+/// What an end owns besides its descriptors, until the connection is over.
 ///
 /// Dropping the keeper removes the end's FIFO and ends the end's program.
 #[derive(Default)]
 pub struct Keeper {
     pub(super) made: Vec<Made>,
     pub(super) program: Option<Program>,
-    /// The master of the program's terminal, where nothing tells the program of the end of its input. Behind the program:
-    /// what is dropped first is told first.
-    pub(super) untold: Option<OwnedFd>,
+    /// The master of the program's terminal, if the program gets no end of its input. Dropped after
+    /// `program`, which is signalled first.
+    pub(super) without_eof: Option<OwnedFd>,
     /// The pipe that the program reads, once bytes are relayed.
     pub(crate) input: Option<Arc<Input>>,
     pub(super) put_back: Vec<PutBack>,
     /// The names of the pseudo-terminals in `lines`, which are still open when these are dropped.
     pub(super) ours: Vec<pty::Ours>,
-    /// Pseudo-terminals that were made for programs which are not ours.
+    /// Pseudo-terminals for programs that this process did not start.
     pub(super) lines: Vec<Line>,
-    /// The sender of datagrams served here.
+    /// Of a sender of datagrams.
     pub(super) served: Option<Served>,
 }
 
 impl Keeper {
-    /// Is there nothing that has to be waited for, told or removed at the end?
+    /// Is there nothing to wait for or to remove at the end?
     pub(crate) fn is_empty(&self) -> bool {
-        let Self { made, program, untold, input, put_back, ours, lines, served } = self;
+        let Self { made, program, without_eof, input, put_back, ours, lines, served } = self;
         made.is_empty()
             && put_back.is_empty()
             && ours.is_empty()
             && lines.is_empty()
-            && (program.is_none() && untold.is_none() && input.is_none() && served.is_none())
+            && (program.is_none() && without_eof.is_none() && input.is_none() && served.is_none())
     }
 
     /// The process started for this end.
@@ -106,7 +105,7 @@ impl Keeper {
         self.program.as_ref().map(Program::id)
     }
 
-    /// Over when this end, a sender of datagrams, has to make room for another; never elsewhere.
+    /// Resolves when this end, a sender of datagrams, is evicted; never for other ends.
     pub(crate) fn makes_room(&self) -> impl Future<Output = ()> + use<> {
         let room = self.served.as_ref().map(Served::makes_room);
         async move {
@@ -117,22 +116,23 @@ impl Keeper {
         }
     }
 
-    /// What belongs to one end whose two directions were opened apart. Only one of them has a program.
+    /// The keeper of an end whose directions were opened separately. Only one has a program.
     pub(crate) fn and(self, mut later: Self) -> Self {
         later.made.extend(self.made);
         // The change that was made first is put back last.
         later.put_back.extend(self.put_back);
         later.lines.extend(self.lines);
         later.ours.extend(self.ours);
-        let (program, untold) =
-            (self.program.or(later.program.take()), self.untold.or(later.untold.take()));
-        Self { program, untold, ..later }
+        let (program, without_eof) =
+            (self.program.or(later.program.take()), self.without_eof.or(later.without_eof.take()));
+        Self { program, without_eof, ..later }
     }
 
-    /// Over once the program has had nothing to read for `long`, on a terminal that tells it of no end; never elsewhere, nor
-    /// once the program has closed that terminal. What it writes meanwhile is dropped.
+    /// Resolves when a program whose terminal gets no end of input has had nothing to read for
+    /// `long`; never for other programs, nor after it closed the terminal. What it writes meanwhile
+    /// is dropped.
     pub(crate) fn has_read(&self, long: Duration) -> impl Future<Output = ()> + use<> {
-        let master = self.untold.as_ref().and_then(|master| master.try_clone().ok());
+        let master = self.without_eof.as_ref().and_then(|master| master.try_clone().ok());
         async move {
             match master {
                 Some(master) => pty::has_read(&master, long).await,
@@ -156,7 +156,8 @@ impl Keeper {
 
     /// Waits until the program has ended by itself, if there is one.
     ///
-    /// Call this method only after dropping the conduit: a program that still has input may never end.
+    /// Call this method only after dropping the conduit: a program that still has input may never
+    /// end.
     ///
     /// # Errors
     /// The error of waitpid(2).

@@ -19,7 +19,7 @@ use super::resolve::{Name, resolve};
 use super::{Peer, holder, inherit};
 use crate::address::{Family, Inherited, Local, Opt, Options, UnixName};
 
-/// What the kernel caps at net.core.somaxconn (listen(2)): as many as it allows.
+/// The kernel caps it at net.core.somaxconn (listen(2)).
 pub(super) const BACKLOG: u32 = 4096;
 
 pub(crate) async fn tcp(local: &Local, options: &Options) -> Result<Listener, OpenError> {
@@ -69,8 +69,8 @@ fn at_path(
 ) -> Result<Option<Made>, OpenError> {
     let permissions = Permissions::of(options)?;
     if let Some(mode) = options.mode() {
-        // The file takes the permissions of its socket, less the umask (unix_bind in net/unix/af_unix.c): it never
-        // has more than asked for, not even for a moment.
+        // The file gets those of its socket, less the umask (unix_bind in net/unix/af_unix.c), so
+        // that it never has more than requested.
         rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))
             .map_err(|errno| OpenError::new("set the mode", errno))?;
     }
@@ -107,7 +107,7 @@ pub(crate) fn inherited(which: &Inherited, options: &Options) -> Result<Listener
     })?;
     let flags = rustix::fs::fcntl_getfl(&fd).map_err(|errno| OpenError::new("take over", errno))?;
     let listener = Listener::new(fd, options, None)?;
-    // The flag belongs to everybody who has the listener.
+    // The flag belongs to all processes that have the listener.
     Ok(if flags.contains(OFlags::NONBLOCK) { listener } else { listener.blocking() })
 }
 
@@ -128,8 +128,8 @@ fn in_use(error: OpenError, fd: &OwnedFd) -> OpenError {
     }
 }
 
-/// The first of the addresses that this machine has. One that another program holds is no reason to take the next:
-/// clients would meet that program there.
+/// The first of the addresses that this machine has. If another program holds it, the next one is
+/// not tried: clients would reach that program.
 async fn internet(
     local: &Local,
     options: &Options,
@@ -139,9 +139,8 @@ async fn internet(
     for address in addresses(local, kind).await? {
         match bound(address, local, options, kind) {
             Ok(fd) => return Ok(fd),
-            // An address that this machine does not know may be one version of the protocol that is off.
+            // One version of the protocol may be off.
             Err(error) if error.is_unknown_here() => failure = failure.or(Some(error)),
-            // A port that is taken is no reason for the next address: clients of the first would meet another program.
             Err(error) => return Err(error),
         }
     }
@@ -160,7 +159,7 @@ async fn addresses(local: &Local, kind: SocketType) -> Result<Vec<SocketAddr>, O
     };
     if local.host.is_some() {
         let mut found = resolve(name).await?;
-        // A client of a name tries all its addresses, but `localhost` alone is often meant as 127.0.0.1.
+        // Clients try all addresses of a name, but some take `localhost` for 127.0.0.1 only.
         found.sort_by_key(SocketAddr::is_ipv6);
         return Ok(found);
     }
@@ -170,7 +169,7 @@ async fn addresses(local: &Local, kind: SocketType) -> Result<Vec<SocketAddr>, O
     };
     let (v6, v4) = (IpAddr::from(Ipv6Addr::UNSPECIFIED), IpAddr::from(Ipv4Addr::UNSPECIFIED));
     let ips = match local.family {
-        // IPv6 first: one such socket serves both versions, where the machine has it.
+        // An IPv6 socket serves both versions, if the machine has IPv6.
         None => vec![v6, v4],
         Some(Family::V4) => vec![v4],
         Some(Family::V6) => vec![v6],
@@ -187,20 +186,20 @@ fn bound(
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let make = || {
         let fd = socket(family, kind)?;
-        // On UDP it would let everybody bind the port and take the datagrams (socket(7)).
+        // On UDP any process could bind the port and take the datagrams (socket(7)).
         let reuse = options.flag(Opt::ReuseAddr).unwrap_or(kind == SocketType::STREAM);
         if reuse {
             sockopt::set_socket_reuseaddr(&fd, true)?;
         }
         if address.is_ipv6() {
-            // An address that was named is meant alone: it must not answer for IPv4 as well.
+            // A named address must not serve IPv4 as well.
             let only = options.is_on(Opt::Ipv6Only)
                 || local.host.is_some() && !address.ip().is_unspecified();
             sockopt::set_ipv6_v6only(&fd, only)?;
         }
         set_buffers(&fd, options)?;
         if kind == SocketType::STREAM {
-            // Accepted sockets are copies of the listener, these options included (sk_clone in net/core/sock.c).
+            // Accepted sockets inherit these options (sk_clone in net/core/sock.c).
             set_stream(&fd, options)?;
         }
         rustix::net::bind(&fd, &address)?;

@@ -1,7 +1,7 @@
 //! Opening addresses: connecting, listening, starting programs, taking descriptors over.
 //!
-//! [`open`] turns an [`Address`] into an [`End`] that a relay can use, or into a [`Listener`] that gives one for
-//! each peer. Every wait may be cancelled.
+//! [`open`] turns an [`Address`] into an [`End`] that a relay can use, or into a [`Listener`] that
+//! gives one for each peer. Every wait may be cancelled.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -106,15 +106,16 @@ impl How {
         Self { unread: true, unwritten: false, ..self }
     }
 
-    /// The end is opened for one link only, so that inherited descriptors (`-`, `fd:N`) can be taken over entirely:
-    /// whoever is behind them sees when they are closed.
+    /// The end is opened for one link only, so that inherited descriptors (`-`, `fd:N`) can be
+    /// taken over entirely: whoever is behind them sees when they are closed.
     #[must_use]
     pub fn once(self) -> Self {
         Self { once: true, ..self }
     }
 
-    /// The end is opened for a client that comes from `peer` and connected to `local`: programs are told by the variables
-    /// PEERADDR, PEERPORT, SOCKADDR and SOCKPORT, and by the same names behind `SOCAT_`.
+    /// The end is opened for a client that comes from `peer` and connected to `local`: programs are
+    /// told by the variables PEERADDR, PEERPORT, SOCKADDR and SOCKPORT, and by the same names
+    /// behind `SOCAT_`.
     #[must_use]
     pub fn serving(self, peer: &Peer, local: Option<&Peer>) -> Self {
         let address = |peer: &Peer| match peer {
@@ -125,8 +126,9 @@ impl How {
         Self { client: Some(client), ..self }
     }
 
-    /// It is told by a PROXY header where the client comes from, where it is a part of an address (`A|B`, `A!!B`): the
-    /// header stands before the handshake that belongs to opening such a part. Any other end is told after it is opened.
+    /// It is told by a PROXY header where the client comes from, where it is a part of an address
+    /// (`A|B`, `A!!B`): the header stands before the handshake that belongs to opening such a part.
+    /// Any other end is told after it is opened.
     pub(crate) fn introducing(self, header: Header, version: Version) -> Self {
         Self { introduction: Some(Arc::new((header, version))), ..self }
     }
@@ -188,7 +190,8 @@ pub struct End {
     pub conduit: Conduit,
     /// Who is there.
     pub peer: Peer,
-    /// The belongings that must live as long as the link: the program that was started, the FIFO that was made.
+    /// The belongings that must live as long as the link: the program that was started, the FIFO
+    /// that was made.
     pub keeper: Keeper,
     /// The address of acceptance, if the socket's own name is another.
     local: Option<Peer>,
@@ -200,13 +203,14 @@ pub struct End {
     pub(crate) is_introduced: bool,
     /// Where the descriptors come from.
     pub(crate) origin: Origin,
-    /// The options that shape the data, where the address is the chosen one of several. They apply once both ends are checked: of a
-    /// shaped conduit neither the descriptors nor the properties are seen.
+    /// The options that shape the data, where the address is the chosen one of several. They apply
+    /// once both ends are checked: of a shaped conduit neither the descriptors nor the properties
+    /// are seen.
     shape: Option<Box<Options>>,
 }
 
-/// Facts of an end that only its opener knows. They are kept with the end, because the address may be one of several (`A|B`) or
-/// a part of another (`A!!B`).
+/// Facts of an end that only its opener knows. They are kept with the end, because the address may
+/// be one of several (`A|B`) or a part of another (`A!!B`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Origin {
     /// Was standard input duplicated?
@@ -217,7 +221,8 @@ pub(crate) struct Origin {
     pub is_inherited: bool,
     /// Was a terminal opened by its name, such as a serial line?
     pub is_line: bool,
-    /// Has what is written no end of data, as UDP has none? An option that makes the data read endless says nothing of that.
+    /// Has what is written no end of data, as UDP has none? An option that makes the data read
+    /// endless says nothing of that.
     pub is_endless: bool,
 }
 
@@ -249,7 +254,8 @@ impl End {
         }
     }
 
-    /// The end with its data in the shape that `options`, those of its address, and those of the chosen part say.
+    /// The end with its data in the shape that `options`, those of its address, and those of the
+    /// chosen part say.
     pub(crate) fn shaped(mut self: Box<Self>, options: &Options) -> Box<Self> {
         self.origin.is_endless = self.is_endless();
         if let Some(own) = self.shape.take() {
@@ -264,7 +270,8 @@ impl End {
         self.origin.is_endless || self.conduit.is_endless()
     }
 
-    /// Tells the peer by a PROXY header where the client comes from, before anything else is said; only once.
+    /// Tells the peer by a PROXY header where the client comes from, before anything else is said;
+    /// only once.
     pub(crate) async fn introduce(&mut self, header: &Header, version: Version) -> io::Result<()> {
         // Once: a part of `A|B` or a TLS address has sent the header where it belongs.
         if std::mem::replace(&mut self.is_introduced, true) {
@@ -306,7 +313,8 @@ impl End {
         self.handshake.is_some()
     }
 
-    /// Does the handshake of an end that [wants](Self::wants_handshake) one, as those of TLS do; any other end stays as it is.
+    /// Does the handshake of an end that [wants](Self::wants_handshake) one, as those of TLS do;
+    /// any other end stays as it is.
     ///
     /// # Errors
     /// [`OpenError`]; the connection is closed then.
@@ -373,7 +381,8 @@ pub async fn open(address: &Address, how: &How) -> Result<Opened, OpenError> {
     }
 }
 
-/// An address that is being opened without anything to wait for before: a TCP connection to an address in numbers.
+/// An address that is being opened without anything to wait for before: a TCP connection to an
+/// address in numbers.
 pub(crate) struct Opening<'a> {
     address: &'a Address,
     how: &'a How,
@@ -413,8 +422,8 @@ impl<'a> Opening<'a> {
     }
 }
 
-/// Opens a part of an address, which does not listen. A PROXY header and a handshake belong to that: where they fail, another
-/// address may serve.
+/// Opens a part of an address, which does not listen. A PROXY header and a handshake belong to
+/// that: where they fail, another address may serve.
 ///
 /// In a box, because one address is a part of another.
 pub(crate) fn open_one<'a>(
@@ -435,7 +444,8 @@ pub(crate) fn open_one<'a>(
                     end = end.shaken().await.map_err(|error| error.at(address.target()))?;
                     end.conduit = how.narrowed(end.conduit)?;
                 }
-                // That of a part of this address is there already: several addresses have no options beside those of each.
+                // That of a part of this address is there already: several addresses have no
+                // options beside those of each.
                 end.shape.get_or_insert_with(|| Box::new(address.options().clone()));
                 Ok(end)
             }

@@ -1,4 +1,4 @@
-//! The peer at the other end.
+//! Who is at the other end.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -15,7 +15,7 @@ use crate::address::UnixName;
 ///
 /// ```
 /// use gush_link::open::Peer;
-/// // A listener for both versions of the protocol sees IPv4 peers behind a prefix; nobody else should.
+/// // A listener for both versions of the protocol sees IPv4 peers as mapped addresses.
 /// let peer = Peer::from("[::ffff:192.0.2.1]:4000".parse::<std::net::SocketAddr>().unwrap());
 /// assert_eq!(peer.to_string(), "192.0.2.1:4000");
 /// ```
@@ -50,7 +50,7 @@ impl Peer {
             return Self::from(ip);
         }
         let name = address.and_then(|address| SocketAddrUnix::try_from(address).ok());
-        // 0 stands for a process that this one cannot see: in another namespace of process numbers, or none.
+        // 0 is a process outside this PID namespace, or none.
         let process = getsockopt(&fd, PeerCredentials)
             .ok()
             .map(|credentials| credentials.pid())

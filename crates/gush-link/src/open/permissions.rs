@@ -1,4 +1,4 @@
-//! Permissions and owners of new files, set by descriptor: the name may have become a link to somebody else's file.
+//! Permissions and owners of new files, set by descriptor: the name may have become a link.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -39,7 +39,7 @@ impl Permissions {
         self.user.is_some() || self.group.is_some()
     }
 
-    /// Gives the permissions to `path`, of whose mode the umask withheld some when the file was made.
+    /// Sets those of `path`, whose mode was reduced by the umask.
     pub fn give(&self, path: &Path, kind: FileType) -> Result<(), OpenError> {
         if self.mode.is_none() && !self.name_an_owner() {
             return Ok(());
@@ -66,7 +66,7 @@ impl Permissions {
         let found = fstat(fd)?.st_mode & 0o7777;
         match self.mode {
             Some(mode) if mode != found => {
-                // fchmod(2) refuses O_PATH. This name leads to exactly the open file (proc_pid_fd(5)).
+                // fchmod(2) refuses O_PATH. This name is exactly the open file (proc_pid_fd(5)).
                 let ours = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
                 chmodat(CWD, ours, Mode::from_raw_mode(mode), AtFlags::empty())
             }
@@ -81,7 +81,7 @@ fn refused(errno: Errno) -> OpenError {
         Errno::PERM => error.hinted(
             "giving files to another user takes root (CAP_CHOWN); to a group, being one of its members",
         ),
-        Errno::EXIST => error.hinted("somebody has put something else in its place"),
+        Errno::EXIST => error.hinted("another process has replaced it"),
         _ => error,
     }
 }

@@ -25,7 +25,7 @@ use crate::address::{Opt, Options};
 
 const FLAGS: OpenptFlags = OpenptFlags::RDWR.union(OpenptFlags::NOCTTY).union(OpenptFlags::CLOEXEC);
 
-/// The pause between looks whether somebody has opened the slave: no event tells.
+/// The pause between checks for which there is no event.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A new pseudo-terminal's master, with the settings that the options say and a window of `size`.
@@ -37,7 +37,7 @@ pub(super) fn master(options: &Options, size: Winsize) -> io::Result<OwnedFd> {
     let mut settings = tcgetattr(&master)?;
     terminal::change(&mut settings, options)?;
     tcsetattr(&master, OptionalActions::Now, &settings)?;
-    // Of 0 columns and rows, programs that fill a screen make nothing.
+    // Full-screen programs do not work with 0 columns and rows.
     tcsetwinsize(&master, size)?;
     Ok(master)
 }
@@ -79,8 +79,8 @@ pub(crate) async fn open(options: &Options) -> Result<End, OpenError> {
 
 static OURS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// The name of a pseudo-terminal of this process, known as ours until dropped. The terminal is closed later: another process may get
-/// the name of a closed one.
+/// Registers the name of a pseudo-terminal of this process, which is closed later: another process
+/// may get the name of a closed one.
 #[derive(Debug)]
 pub(super) struct Ours(PathBuf);
 
@@ -91,7 +91,6 @@ impl Ours {
     }
 
     fn all() -> MutexGuard<'static, BTreeSet<PathBuf>> {
-        // The set is whole between any two of its operations, whoever panicked.
         OURS.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -102,12 +101,12 @@ impl Drop for Ours {
     }
 }
 
-/// A pseudo-terminal for programs that are not ours.
+/// A pseudo-terminal for programs that this process did not start.
 #[derive(Debug)]
 pub(super) enum Line {
-    /// The slave: as long as we have it open, a program may close its own, and another may come.
+    /// The slave: while it is open, programs may open and close the terminal repeatedly.
     Held(OwnedFd),
-    /// A copy of the master, which is to be hung up by the program that closes the slave.
+    /// A copy of the master, which the program that closes the slave hangs up.
     Watched(OwnedFd),
 }
 
@@ -117,7 +116,7 @@ impl Line {
         matches!(self, Self::Held(_))
     }
 
-    /// How many bytes wait to be read at the slave, at least. Where the slave was closed, nobody reads any more.
+    /// How many bytes wait to be read at the slave, at least; 0 if it was closed.
     fn unread_bytes(&self) -> u64 {
         match self {
             Self::Held(slave) => unread_bytes(slave),
@@ -130,10 +129,10 @@ impl Line {
     }
 }
 
-/// How many bytes can be read from a slave, at least: of the bytes on their way, only those are counted for which its queue of
-/// 4 KiB has room.
+/// How many bytes can be read from a slave, at least: its queue of 4 KiB may be followed by more.
 fn unread_bytes(slave: &OwnedFd) -> u64 {
-    // What was written to the master comes to the queue later, but for this call (n_tty_poll of drivers/tty/n_tty.c).
+    // This call moves what was written to the master to the queue (n_tty_poll of
+    // drivers/tty/n_tty.c).
     let _ = gush::poll_now(slave, PollFlags::IN);
     ioctl_fionread(slave).unwrap_or(0)
 }
@@ -143,8 +142,8 @@ fn unread_bytes(slave: &OwnedFd) -> u64 {
 /// # Errors
 /// How many bytes were not, where for `limit` none was read.
 pub(super) async fn are_read(lines: &[Line], limit: Duration) -> Result<(), u64> {
-    // A reader empties a queue before the same read(2) lets the kernel fill that queue again (n_tty_check_unthrottle of
-    // drivers/tty/n_tty.c), and may lose the processor between the two.
+    // A read(2) empties the queue before it lets the kernel refill it (n_tty_check_unthrottle of
+    // drivers/tty/n_tty.c), and may be preempted in between.
     const EMPTY_LOOKS: u32 = 3;
     let (mut before, mut progress, mut empty_looks) = (0, Instant::now(), 0);
     loop {
@@ -159,7 +158,6 @@ pub(super) async fn are_read(lines: &[Line], limit: Duration) -> Result<(), u64>
         if unread > 0 && progress.elapsed() >= limit {
             return Err(unread);
         }
-        // No event tells of a reader.
         tokio::time::sleep(LOOK).await;
     }
 }
@@ -168,7 +166,6 @@ pub(super) async fn are_read(lines: &[Line], limit: Duration) -> Result<(), u64>
 fn link_to(slave: &Path, link: &Path, options: &Options) -> Result<Option<Made>, OpenError> {
     let unlink = options.is_on(Opt::Unlink);
     let check = |path: &Path| check(path, unlink);
-    // Asked before anything is made, and once more when the link gets its name.
     check(link)?;
     let hidden = Hidden::symlink(slave, link)?;
     let made = Made::if_removed_once_at(link, hidden.path(), options)
@@ -177,8 +174,8 @@ fn link_to(slave: &Path, link: &Path, options: &Options) -> Result<Option<Made>,
     Ok(made)
 }
 
-/// May `path` be had: is nothing there, or a link to a pseudo-terminal, given up by `unlink` or of an earlier client of this
-/// process?
+/// Refuses a `path` that exists, unless it is a link to a pseudo-terminal that `unlink` permits to
+/// replace, or one of an earlier client of this process.
 fn check(path: &Path, unlink: bool) -> Result<(), OpenError> {
     let taken = |hint: &str| {
         let error = OpenError::new("make the link", Errno::EXIST);
@@ -190,7 +187,7 @@ fn check(path: &Path, unlink: bool) -> Result<(), OpenError> {
             taken("it is a link to something else: choose another name")
         }
         Ok(_) if unlink => Ok(()),
-        // As with socat the newest client has the name: the program that opens the name is to meet the client who is there.
+        // As with socat, the newest client gets the name.
         Ok(target) if Ours::all().contains(&target) => Ok(()),
         Ok(_) => taken("it is a link to a pseudo-terminal: remove it, or say unlink"),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -201,15 +198,14 @@ fn check(path: &Path, unlink: bool) -> Result<(), OpenError> {
     }
 }
 
-/// Waits until somebody has the slave open. A master whose slave was opened and closed is told of a hang-up, until the
-/// slave is opened again (tty_open and pty_close in drivers/tty).
+/// Waits until the slave is open. A master whose slave was opened and closed shows a hang-up until
+/// the slave is opened again (tty_open and pty_close in drivers/tty).
 async fn until_opened(master: &OwnedFd) -> io::Result<()> {
-    // Before its first open a master shows no hang-up; opened and closed once, it does until somebody opens it.
+    // Before the first open it shows none.
     drop(slave(master)?);
-    // No event tells of an opened slave, so it is looked for.
     loop {
         let now = gush::poll_now(master, PollFlags::IN)?;
-        // Somebody may have been there between two looks, and have left bytes.
+        // A program may have opened and closed it between two checks, and have left bytes.
         if now.contains(PollFlags::IN) || !now.contains(PollFlags::HUP) {
             return Ok(());
         }
@@ -217,7 +213,7 @@ async fn until_opened(master: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// Waits until nobody has had anything to read at the slave for `long`. Bytes written there meanwhile are dropped.
+/// Waits until there has been nothing to read at the slave for `long`. Output is dropped meanwhile.
 pub(super) async fn has_read(master: &OwnedFd, long: Duration) {
     let (mut had_some, mut dropped) = (Instant::now(), [0; 4 << 10]);
     while had_some.elapsed() < long {
@@ -225,10 +221,10 @@ pub(super) async fn has_read(master: &OwnedFd, long: Duration) {
         let flags = PollFlags::IN;
         let now = gush::poll_now(master, flags).unwrap_or(PollFlags::HUP);
         if now.contains(PollFlags::IN) {
-            // The program's output is read and dropped: with a full terminal it would never come to read its input.
+            // With a full terminal the program would not get to read its input.
             let _ = rustix::io::read(master, &mut dropped);
         }
-        // A slave that was closed may be opened again; only a look at an open one tells what is to be read.
+        // A closed slave may be opened again; only an open one shows what is to be read.
         let is_read = !now.contains(PollFlags::HUP)
             && slave(master).is_ok_and(|slave| ioctl_fionread(slave).is_ok_and(|left| left == 0));
         if !is_read {

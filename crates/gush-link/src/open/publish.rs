@@ -1,8 +1,8 @@
-//! Unix sockets and links to pseudo-terminals with a name only once they are ready.
+//! Names of Unix sockets, and of links to pseudo-terminals, appear only once these are ready.
 //!
-//! A socket is bound under a hidden name beside the wanted one, and renamed after listen(2). A client that
-//! finds the name finds a server. If several servers start at once, none takes the name from another that
-//! already listens.
+//! A socket is bound under a hidden name in the same directory, and renamed after listen(2): a
+//! client that finds the name finds a server. Of several servers that start at once, none takes the
+//! name of one that already listens.
 
 use std::ffi::{OsStr, OsString};
 use std::hash::{DefaultHasher, Hasher};
@@ -31,24 +31,24 @@ pub(super) struct Hidden {
     path: PathBuf,
 }
 
-/// The parts of a hidden name before and behind the wanted name.
+/// The parts of a hidden name before and after the wanted name.
 const HIDDEN: (&str, &str) = (".", ".gush-");
 
-/// So much of the wanted name is in the hidden one: with the numbers of a process it is shorter than the longest name of a socket behind
+/// The most bytes of the wanted name in the hidden one, so that it fits `sun_path` after
 /// `/proc/self/fd/N/`.
-const MOST_BYTES: usize = 48;
+const MAX_BYTES: usize = 48;
 
-/// The hidden name up to the numbers. A fingerprint takes the place of the bytes that a longer name has: /proc/net/unix shows a socket
-/// under its hidden name, by which its holder is found.
+/// The hidden name up to the numbers, with a fingerprint of a longer name: /proc/net/unix shows the
+/// hidden name, by which the socket's holder is found.
 fn hidden_start(wanted: &OsStr) -> OsString {
     let mut start = OsString::from(HIDDEN.0);
-    if wanted.len() <= MOST_BYTES {
+    if wanted.len() <= MAX_BYTES {
         start.push(wanted);
     } else {
         let mut hasher = DefaultHasher::new();
         hasher.write(wanted.as_bytes());
         let fingerprint = format!("~{:016x}", hasher.finish());
-        start.push(start_of_name(wanted.as_bytes(), MOST_BYTES - fingerprint.len()));
+        start.push(start_of_name(wanted.as_bytes(), MAX_BYTES - fingerprint.len()));
         start.push(fingerprint);
     }
     start.push(HIDDEN.1);
@@ -56,12 +56,12 @@ fn hidden_start(wanted: &OsStr) -> OsString {
 }
 
 impl Hidden {
-    /// Binds `fd` beside `wanted`.
+    /// Binds `fd` in the directory of `wanted`.
     pub fn bind(fd: &OwnedFd, wanted: &Path) -> Result<Self, OpenError> {
         Self::make("bind", wanted, |path| bind(fd, path))
     }
 
-    /// Makes a symbolic link to `target` beside `wanted`.
+    /// Makes a symbolic link to `target` in the directory of `wanted`.
     pub fn symlink(target: &Path, wanted: &Path) -> Result<Self, OpenError> {
         Self::make("make the link", wanted, |path| rustix::fs::symlink(target, path))
     }
@@ -75,12 +75,11 @@ impl Hidden {
         loop {
             let number = COUNT.fetch_add(1, Ordering::Relaxed);
             let mut name = hidden_start(wanted.file_name().unwrap_or_default());
-            // The number of the process keeps servers apart that start at once, the count those of one process.
             name.push(format!("{}-{number}", std::process::id()));
             let path = wanted.with_file_name(name);
             match make(&path) {
                 Ok(()) => return Ok(Self { path }),
-                // The name was left behind by a killed process with our number.
+                // Left by a killed process with our number.
                 Err(Errno::ADDRINUSE | Errno::EXIST) => {}
                 Err(Errno::NOENT) => {
                     let directory = wanted.parent().unwrap_or(wanted).display();
@@ -107,12 +106,12 @@ impl Hidden {
         &self.path
     }
 
-    /// Gives the socket its mode, of which the umask withheld some, and its owner, before any client can connect.
+    /// Sets the socket's mode and owner, before any client can connect.
     pub fn give(&self, permissions: &Permissions) -> Result<(), OpenError> {
         permissions.give(&self.path, FileType::Socket)
     }
 
-    /// Publishes the name. `check` refuses a path whose present owner does not make room.
+    /// Publishes the name. `check` refuses a path whose owner must not be replaced.
     pub fn publish(
         self,
         wanted: &Path,
@@ -120,9 +119,10 @@ impl Hidden {
     ) -> Result<(), OpenError> {
         let fail = |errno: Errno| OpenError::new("publish the name", errno);
         loop {
-            // First without replacing: a check before the rename would be out of date by then.
+            // First without replacing: a check before the rename would be racy.
             match self.rename(wanted, RenameFlags::NOREPLACE) {
-                // Not every file system has RENAME_NOREPLACE. linkat(2) fails with EEXIST on all of them.
+                // Not every file system has RENAME_NOREPLACE. linkat(2) fails with EEXIST on all of
+                // them.
                 Err(Errno::INVAL | Errno::NOSYS) => {
                     match linkat(CWD, &self.path, CWD, wanted, AtFlags::empty()) {
                         Err(Errno::EXIST) => {}
@@ -134,13 +134,13 @@ impl Hidden {
                 answer => return answer.map_err(fail),
             }
             check(wanted)?;
-            // An exchange, since a plain rename would destroy a server's name that came after the check.
+            // A plain rename would destroy the name of a server that came after the check.
             match self.rename(wanted, RenameFlags::EXCHANGE) {
                 Ok(()) => {}
-                // The old name went meanwhile: the first way is free again.
+                // The old name is gone: try without replacing again.
                 Err(Errno::NOENT) => continue,
                 Err(Errno::INVAL | Errno::NOSYS) => {
-                    // A file system without the exchange leaves this gap; nothing better is to be had.
+                    // Without the exchange this race remains.
                     return self.rename(wanted, RenameFlags::empty()).map_err(fail);
                 }
                 Err(errno) => return Err(fail(errno)),
@@ -159,7 +159,7 @@ impl Hidden {
 
 impl Drop for Hidden {
     fn drop(&mut self) {
-        // After a rename nothing is there, or the dead socket that made room.
+        // After a rename it is missing, or the replaced dead socket.
         let _ = unlinkat(CWD, &self.path, AtFlags::empty());
     }
 }
@@ -168,8 +168,8 @@ fn bind(fd: &OwnedFd, path: &Path) -> Result<(), Errno> {
     with_address(path, |address| rustix::net::bind(fd, address))
 }
 
-/// Calls `call` with the address of a path of any length. `sun_path` has 108 bytes (unix(7)); a longer path
-/// starts from the short name of the directory's descriptor.
+/// Calls `call` with the address of a path of any length: one that does not fit `sun_path`
+/// (unix(7)) is relative to the directory's descriptor.
 fn with_address(
     path: &Path,
     call: impl FnOnce(&SocketAddrUnix) -> Result<(), Errno>,
@@ -178,7 +178,7 @@ fn with_address(
         return call(&address);
     }
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    // O_PATH needs no right to read the directory, only to search it.
+    // O_PATH requires no permission to read the directory.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = open(parent.unwrap_or(Path::new(".")), flags, Mode::empty())?;
     let mut short = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
@@ -186,10 +186,7 @@ fn with_address(
     call(&SocketAddrUnix::new(&short)?)
 }
 
-/// Refuses a path that is a directory's: what is made there needs a name.
-///
-/// # Errors
-/// [`OpenError`], with the remedy.
+/// Refuses the path of a directory.
 pub(super) fn has_last_part(step: &str, path: &Path) -> Result<(), OpenError> {
     if path.symlink_metadata().is_ok_and(|found| found.is_dir()) {
         let name = path.join("NAME");
@@ -203,12 +200,13 @@ pub(super) fn has_last_part(step: &str, path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Is the name free, or does it belong to a socket without a listener that `unlink` permits to replace?
+/// Refuses a name that exists, unless it is a socket without a listener and `unlink` permits to
+/// replace it.
 pub(super) fn check(path: &Path, unlink: bool) -> Result<(), OpenError> {
     let in_use = || OpenError::new("bind", Errno::ADDRINUSE);
     has_last_part("bind", path)?;
     match path.symlink_metadata() {
-        // Not followed if it is a link: the rename would replace the link, not what it leads to.
+        // Links are not followed: the rename would replace the link.
         Ok(found) if found.file_type().is_socket() => {}
         Ok(_) => {
             return Err(in_use()
@@ -227,7 +225,7 @@ pub(super) fn check(path: &Path, unlink: bool) -> Result<(), OpenError> {
         Ok(false) => {
             Err(in_use().hinted("nobody listens there any more: remove the file, or say unlink"))
         }
-        // The owner removed the name between the two questions.
+        // The owner has removed the name meanwhile.
         Err(Errno::NOENT) => Ok(()),
         Err(errno) => {
             Err(in_use().hinted(format!("cannot find out whether a server answers there: {errno}")))
@@ -235,11 +233,10 @@ pub(super) fn check(path: &Path, unlink: bool) -> Result<(), OpenError> {
     }
 }
 
-/// Does any process have the socket of this name?
-///
-/// A datagram socket that connects is refused because of the stream socket's type (EPROTOTYPE), or because no
-/// process has the socket (ECONNREFUSED): unix_find_bsd in net/unix/af_unix.c. The server does not notice. A
-/// probe by a stream socket would be a client, and perhaps the only one that the server accepts.
+/// Does any process have the socket of this name? A datagram socket that connects is refused
+/// because of its type (EPROTOTYPE), or because no process has the socket (ECONNREFUSED):
+/// unix_find_bsd in net/unix/af_unix.c. A stream socket would be a client, perhaps the only one
+/// that the server accepts.
 fn is_served(path: &Path) -> Result<bool, Errno> {
     let probe = socket(AddressFamily::UNIX, SocketType::DGRAM)?;
     match with_address(path, |address| rustix::net::connect(&probe, address)) {
@@ -277,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_socket_is_held_by_the_process_of_its_own_name() {
-        for len in [1, MOST_BYTES, MOST_BYTES + 1, 107, 255] {
+        for len in [1, MAX_BYTES, MAX_BYTES + 1, 107, 255] {
             let [one, other] =
                 ["a", "b"].map(|last| PathBuf::from(format!("d/{}{last}", "n".repeat(len - 1))));
             let mut bound = hidden_start(one.file_name().unwrap());

@@ -13,10 +13,10 @@ use rustix::process::{
 /// The time for a program to end before a kill.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The same time when this process itself must end: enough for a program that ends properly on a busy machine.
+/// The same when this process itself must end.
 const HASTE: Duration = Duration::from_millis(500);
 
-/// The interval of looks at a program without a pidfd, for want of descriptors.
+/// The interval of checks of a program without a pidfd, for lack of descriptors.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The processes reached by a signal for a program.
@@ -36,7 +36,7 @@ impl Reach {
     }
 
     fn signal(self, signal: Signal) {
-        // A failure means that the program is gone.
+        // An error means that the program is gone.
         let _ = match self {
             Self::Group(pid) => kill_process_group(pid, signal),
             Self::One(pid) => kill_process(pid, signal),
@@ -45,7 +45,7 @@ impl Reach {
 
     /// Reaps an ended program; `false` if the program still runs.
     fn is_reaped(self) -> bool {
-        // Any error, such as ECHILD, means that nobody is left to wait for.
+        // So does any error here, such as ECHILD.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         !matches!(waitid(WaitId::Pid(self.pid()), options), Ok(None))
     }
@@ -56,7 +56,7 @@ pub(super) fn end(program: Reach) {
     program.signal(Signal::TERM);
     // A stopped program sees SIGTERM only once it goes on.
     program.signal(Signal::CONT);
-    // Most programs have ended by themselves: no thread is started for these.
+    // Most programs have exited by themselves, and need no thread.
     if program.is_reaped() {
         return;
     }
@@ -96,7 +96,7 @@ pub(crate) fn wait(hurry: impl Fn() -> bool) {
                 wake_up(wake);
             }
         }
-        // With a limit, since `hurry` is a question that wakes nobody.
+        // With a timeout, since `hurry` wakes nobody.
         let waited = ALL_ENDED.wait_timeout(state, LOOK);
         state = waited.unwrap_or_else(PoisonError::into_inner).0;
     }
@@ -132,7 +132,7 @@ fn wake_up(wake: &OwnedFd) {
 }
 
 fn start() -> std::io::Result<Arc<OwnedFd>> {
-    // poll(2) waits for pidfds and for this one in one call; a condition variable could not.
+    // poll(2) waits for it together with pidfds, unlike for a condition variable.
     let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
     let waker = Arc::clone(&wake);
     let thread = std::thread::Builder::new().name("gush-reaper".into()).stack_size(64 << 10);
@@ -140,7 +140,7 @@ fn start() -> std::io::Result<Arc<OwnedFd>> {
     Ok(wake)
 }
 
-/// The work of the waiting thread, over when no program is left.
+/// Runs on the waiting thread until no program is left.
 fn reap(wake: &OwnedFd) {
     loop {
         let mut state = state();
@@ -153,24 +153,24 @@ fn reap(wake: &OwnedFd) {
             tracing::warn!("process {number} does not end after SIGTERM and is killed");
         }
         if state.slow.is_empty() {
-            // Set under the lock, so whoever adds a program next starts a new thread.
+            // Under the lock: the next program starts a new thread.
             state.wake = None;
             ALL_ENDED.notify_all();
             return;
         }
         let fds: Vec<_> = state.slow.iter().filter_map(|slow| slow.fd.clone()).collect();
         let sees_all = fds.len() == state.slow.len();
-        let patience =
+        let timeout =
             state.slow.iter().filter(|slow| !slow.is_killed).map(|slow| slow.give_up - now);
-        let patience = patience.chain((!sees_all).then_some(LOOK)).min();
+        let timeout = timeout.chain((!sees_all).then_some(LOOK)).min();
         // Others may add programs during the wait.
         drop(state);
         let mut polled = vec![PollFd::new(wake, PollFlags::IN)];
         polled.extend(fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
-        let patience = patience.and_then(|patience| Timespec::try_from(patience).ok());
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         // After an error, such as EINTR, the loop looks again.
-        let _ = poll(&mut polled, patience.as_ref());
-        // Taken, or the counter would end every later wait at once.
+        let _ = poll(&mut polled, timeout.as_ref());
+        // A counter that is not read would end every later wait.
         let _ = rustix::io::read(wake, &mut [0; 8]);
     }
 }

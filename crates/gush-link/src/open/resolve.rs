@@ -24,7 +24,7 @@ pub(super) struct Name {
     pub local: bool,
 }
 
-/// The time limit of a lookup, the wait for a thread included.
+/// The limit on a lookup, the wait for a thread included.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// All addresses of the name, in the system's order of preference (getaddrinfo(3), gai.conf(5)).
@@ -46,7 +46,7 @@ async fn in_time(
 ) -> Result<Vec<SocketAddr>, OpenError> {
     match gush_net::within(LIMIT, in_thread(places, look_up)).await {
         Ok(found) => found.unwrap_or_else(|error| {
-            Err(OpenError::new("", error).hinted("a lookup takes a thread of its own (ulimit -u)"))
+            Err(OpenError::new("", error).hinted("a lookup needs a thread (ulimit -u)"))
         }),
         Err(_) => {
             let why = format!("the name servers do not answer within {}", with_unit(LIMIT));
@@ -57,12 +57,10 @@ async fn in_time(
     }
 }
 
-/// The most lookups at once. A name server that does not answer holds each for half a minute; further lookups
-/// wait.
+/// The most lookups at once, each of which may take half a minute; further ones wait.
 static LOOKUPS: Semaphore = Semaphore::const_new(16);
 
-/// Runs `work`, which blocks in the C library as long as the network takes, in a thread. A caller who loses
-/// interest does not wait for the thread.
+/// Runs `work`, which blocks in the C library, on a thread. A caller may stop waiting.
 ///
 /// # Errors
 /// When no thread can be started.
@@ -71,15 +69,14 @@ async fn in_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {
     let place = places.acquire().await.map_err(io::Error::other)?;
-    let (tell, told) = oneshot::channel();
+    let (sender, result) = oneshot::channel();
     let thread = thread::Builder::new().name("gush-lookup".into());
     thread.spawn(move || {
-        // An abandoned thread keeps its place until its lookup is done.
+        // Also if the caller no longer waits.
         let _place = place;
-        // A caller who went away is no error.
-        let _ = tell.send(work());
+        let _ = sender.send(work());
     })?;
-    told.await.map_err(io::Error::other)
+    result.await.map_err(io::Error::other)
 }
 
 /// The address in numbers, which needs no thread.
@@ -94,20 +91,19 @@ pub(super) fn in_numbers(host: &str, port: &str) -> Option<SocketAddr> {
 
 fn look_up(name: &Name) -> Result<Vec<SocketAddr>, OpenError> {
     let hints = AddrInfoHints {
-        // Without a host AI_PASSIVE gives the wildcard address, its absence the loopback (getaddrinfo(3)).
+        // Without a host AI_PASSIVE means the wildcard address, not loopback (getaddrinfo(3)).
         flags: if name.local { libc::AI_PASSIVE } else { 0 },
         address: match name.family {
             None => libc::AF_UNSPEC,
             Some(Family::V4) => libc::AF_INET,
             Some(Family::V6) => libc::AF_INET6,
         },
-        // Without a type every address would come once for each.
+        // Without a type every address is returned once for each.
         socktype: if name.datagrams { libc::SOCK_DGRAM } else { libc::SOCK_STREAM },
         protocol: 0,
     };
     let found = getaddrinfo(name.host.as_deref(), Some(&name.port), Some(hints)).map_err(|error| {
         let kind = error.kind();
-        // Such a failure may pass: retry= asks again, and the name may be known by then.
         let passes = matches!(kind, LookupErrorKind::NoName | LookupErrorKind::Again | LookupErrorKind::Fail);
         match kind {
             LookupErrorKind::NoName => OpenError::said("", "no such host is known")
@@ -122,7 +118,7 @@ fn look_up(name: &Name) -> Result<Vec<SocketAddr>, OpenError> {
     })?;
     let mut addresses = Vec::new();
     for info in found.flatten() {
-        // A host with several lines in /etc/hosts gives the same address again.
+        // A host with several lines in /etc/hosts has the same address repeatedly.
         if !addresses.contains(&info.sockaddr) {
             addresses.push(info.sockaddr);
         }

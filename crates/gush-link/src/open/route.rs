@@ -15,25 +15,23 @@ use rustix::net::{AddressFamily, SocketType, getsockname, sockopt};
 
 use super::connect::socket;
 
-/// Who has sent a datagram, and to which of our addresses.
+/// The sender of a datagram, and the local address that it was sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Route {
     pub sender: SocketAddr,
-    /// None where the kernel has to choose, as for answers to multicasts.
+    /// `None` if the kernel has to choose, as for answers to multicasts.
     pub local: Option<IpAddr>,
 }
 
 impl Route {
-    /// Lets the kernel tell the local addresses of all datagrams that are still to come.
+    /// Makes the kernel report the local addresses of datagrams from here on.
     pub fn ask_for_locals(socket: &impl AsFd) {
-        // Each version has an option of its own, and sockets of IPv6 may have both kinds of
-        // datagrams.
+        // IPv6 sockets may receive both kinds of datagrams.
         let _ = setsockopt(socket, Ipv4PacketInfo, &true);
         let _ = setsockopt(socket, Ipv6RecvPacketInfo, &true);
     }
 
-    /// Receives a datagram, or only looks at it (`MSG_PEEK`); no route where the sender has no
-    /// Internet address.
+    /// Receives or peeks at a datagram; no route if the sender has no Internet address.
     pub fn receive(
         socket: BorrowedFd<'_>,
         room: &mut [u8],
@@ -47,7 +45,8 @@ impl Route {
         let mut local = None;
         for info in message.cmsgs().into_iter().flatten() {
             match info {
-                // Of a broadcast or multicast the address that an answer should come from (ip(7)).
+                // For a broadcast or multicast, the address that an answer should come from
+                // (ip(7)).
                 ControlMessageOwned::Ipv4PacketInfo(info) => {
                     local = Some(IpAddr::from(info.ipi_spec_dst.s_addr.to_ne_bytes()));
                     break;
@@ -58,7 +57,7 @@ impl Route {
                 _ => {}
             }
         }
-        // A link-local address needs an interface, by which the kernel finds the right one.
+        // A link-local address would need an interface.
         let may_answer = |ip: &IpAddr| match ip {
             IpAddr::V4(_) => !ip.is_unspecified(),
             IpAddr::V6(ip) => !ip.is_multicast() && !ip.is_unicast_link_local(),
@@ -91,8 +90,8 @@ impl Route {
         sent.map(drop).map_err(of_nix)
     }
 
-    /// A second socket of the port of `wildcard`, bound to the local address of this route and
-    /// connected to the sender. What came before stays with `wildcard`.
+    /// A second socket of the port of `wildcard`, bound to this route's local address and connected
+    /// to the sender. What came before stays with `wildcard`.
     pub fn second_socket(&self, wildcard: &OwnedFd) -> Result<OwnedFd, Errno> {
         let port = SocketAddr::try_from(getsockname(wildcard)?)?.port();
         let own = self::socket(self.family(), SocketType::DGRAM)?;
@@ -115,7 +114,7 @@ impl Route {
             sockopt::set_socket_reuseaddr(socket, true)?;
         }
         let bound = rustix::net::bind(&own, &SocketAddr::new(local, port));
-        // An inherited socket may be somebody else's as well.
+        // The socket may be shared with another process.
         sockopt::set_socket_reuseaddr(wildcard, is_shared)?;
         bound?;
         rustix::net::connect(&own, &self.sender)?;

@@ -1,4 +1,4 @@
-//! The settings of a terminal or serial line: changed as the options of its address say, and put back at the end.
+//! The settings of a terminal or serial line, restored at the end.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -8,7 +8,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 use super::error::OpenError;
 use crate::address::{Opt, Options};
 
-/// Puts the settings of a terminal back when this is dropped.
+/// Restores the settings of a terminal when dropped.
 #[derive(Debug)]
 pub(super) struct PutBack {
     terminal: OwnedFd,
@@ -17,12 +17,12 @@ pub(super) struct PutBack {
 
 impl Drop for PutBack {
     fn drop(&mut self) {
-        // A line that was unplugged has nothing to be put back.
+        // The line may have been unplugged.
         let _ = tcsetattr(&self.terminal, OptionalActions::Now, &self.before);
     }
 }
 
-/// Sets `terminal` as the options say; none if they say nothing.
+/// Sets `terminal` as the options say; `None` if there are none.
 pub(super) fn set(terminal: &impl AsFd, options: &Options) -> Result<Option<PutBack>, OpenError> {
     if ![Opt::Raw, Opt::Echo, Opt::Terminal].iter().any(|&option| options.has(option)) {
         return Ok(None);

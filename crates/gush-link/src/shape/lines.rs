@@ -19,7 +19,8 @@ pub(super) struct LineEnd {
     carriage_return: Option<u8>,
 }
 
-/// A carriage return and a line feed; every carriage return that is read is left out, alone or not, as by socat.
+/// A carriage return and a line feed; every carriage return that is read is left out, alone or not,
+/// as by socat.
 pub(super) const CRNL: LineEnd = LineEnd { written: b"\r\n", carriage_return: None };
 /// A carriage return.
 pub(super) const CR: LineEnd = LineEnd { written: b"\r", carriage_return: Some(b'\n') };

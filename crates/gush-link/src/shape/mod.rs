@@ -1,5 +1,5 @@
-//! Options that change the bytes or the ends of data of an end: each is a stream around the end's conduit. Bytes then
-//! pass through memory.
+//! Options that change the bytes or the ends of data of an end: each is a stream around the end's
+//! conduit. Bytes then pass through memory.
 
 mod escape;
 mod lines;
@@ -91,7 +91,8 @@ trait Shape: Send + Sync + Unpin + 'static {
         false
     }
 
-    /// Is the end of the data passed on? Who is not told of one may read on until the conduit is closed.
+    /// Is the end of the data passed on? Who is not told of one may read on until the conduit is
+    /// closed.
     fn passes_end(&self) -> bool {
         true
     }

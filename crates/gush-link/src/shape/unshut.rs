@@ -1,4 +1,5 @@
-//! `shut-none`: the end of the other side's data is not passed on; the end is closed with the connection.
+//! `shut-none`: the end of the other side's data is not passed on; the end is closed with the
+//! connection.
 
 use std::io;
 use std::pin::Pin;

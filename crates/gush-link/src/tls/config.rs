@@ -36,22 +36,21 @@ type Kept = (Remote, Options, Arc<Fresh<Client>>);
 /// The most addresses whose files are kept. A link has two.
 const KEPT: usize = 64;
 
-/// Every client of a link that listens connects anew: files are read for the first, and sessions resumed for the others.
+/// Shared by all clients of a link: files are read once, and sessions resumed.
 fn shared(remote: &Remote, options: &Options) -> Result<Arc<Fresh<Client>>, OpenError> {
     static READ: Mutex<VecDeque<Kept>> = Mutex::new(VecDeque::new());
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
-    // Kept: reading all authorities of the system takes milliseconds, for each client anew.
+    // Reading all authorities of the system takes milliseconds.
     let known = read.iter().find(|(whose, which, _)| whose == remote && which == options);
     if let Some((.., fresh)) = known {
         return Ok(Arc::clone(fresh));
     }
     if options.flag(Opt::Verify) == Some(false) {
-        // Once for each address, and not for each client.
-        warn!("tls{remote}: verify=0: anybody on the way can read and change all that passes");
+        warn!("tls{remote}: verify=0: an attacker on the path can read and change the data");
     }
     let (to, with) = (remote.clone(), options.clone());
     let fresh = Arc::new(Fresh::of(files(options), move || read_client(&to, &with))?);
-    // Bounded: addresses may be made up by a program that uses the library.
+    // Bounded: a program may use any number of addresses.
     if read.len() == KEPT {
         read.pop_front();
     }
@@ -87,7 +86,8 @@ fn read_client(remote: &Remote, options: &Options) -> Result<Client, OpenError> 
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(versions(options))
         .map_err(|error| OpenError::said(STEP, error.to_string()))?
-        // rustls calls every own verifier so; this one lets a chain be checked for another name, or not at all.
+        // rustls calls every custom verifier dangerous; this one checks for another name, or not at
+        // all.
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Verifier { wanted, algorithms }));
     let mut config = match identity(options)? {
@@ -126,8 +126,8 @@ fn read_server(options: &Options, how: &How) -> Result<Arc<ServerConfig>, OpenEr
         builder.with_single_cert(own.chain, own.key).map_err(|error| unfit(options, error))?;
     config.alpn_protocols = protocols(options);
     if !how.writes() {
-        // A client that only sends reads no tickets, and a socket that is closed with something unread is reset, with all
-        // that it has still to send (`tcp_close` of net/ipv4/tcp.c).
+        // A client that only sends reads no tickets, and closing a socket with unread data resets
+        // it and discards what is still to be sent (`tcp_close` of net/ipv4/tcp.c).
         config.send_tls13_tickets = 0;
     }
     Ok(Arc::new(config))
@@ -152,9 +152,8 @@ fn unfit(options: &Options, error: rustls::Error) -> OpenError {
     }
 }
 
-/// A name, or an address: its zone is of no certificate.
 fn server_name(host: &str) -> Result<ServerName<'static>, OpenError> {
-    // The zone of a link-local address is this machine's affair, and in no certificate.
+    // The zone of a link-local address is local to this machine.
     let host = host.split('%').next().unwrap_or(host);
     ServerName::try_from(host.to_owned())
         .map_err(|_| OpenError::said(STEP, format!("no certificate can have the name {host}")))

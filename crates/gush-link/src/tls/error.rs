@@ -1,4 +1,4 @@
-//! The errors of rustls, as sentences with a remedy.
+//! The errors of rustls, with remedies.
 
 use std::io;
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub(super) fn of_server(error: io::Error) -> OpenError {
 fn common(found: Option<&Error>, text: String, error: &io::Error) -> OpenError {
     match found {
         Some(found) => {
-            let (why, hint) = told(found);
+            let (why, hint) = described(found);
             OpenError::said(STEP, why).hinted_by(hint)
         }
         None if error.kind() == io::ErrorKind::UnexpectedEof => {
@@ -52,7 +52,7 @@ fn common(found: Option<&Error>, text: String, error: &io::Error) -> OpenError {
                 None => OpenError::said(STEP, text),
             };
             match error.kind() {
-                // A close with unread data is a reset, and a write after that finds no reader.
+                // A close with unread data resets the connection.
                 io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => failed.hinted(DOUBT),
                 _ => failed,
             }
@@ -60,12 +60,12 @@ fn common(found: Option<&Error>, text: String, error: &io::Error) -> OpenError {
     }
 }
 
-/// An error without a certificate of ours or the peer's to look at, and the remedy.
-fn told(error: &Error) -> (String, Option<&'static str>) {
+/// An error that is not about a certificate, and the remedy.
+fn described(error: &Error) -> (String, Option<&'static str>) {
     const ANOTHER: &str =
         "its software, or something between, does not speak TLS as the standard says";
     match error {
-        // Bytes that are no TLS at all are read as a record that makes no sense.
+        // Bytes that are not TLS are read as an invalid record.
         Error::InvalidMessage(_) | Error::InappropriateMessage { .. } => (
             "the peer does not speak TLS".into(),
             Some("for a plain connection say tcp, or tcp-listen"),
@@ -84,7 +84,6 @@ fn told(error: &Error) -> (String, Option<&'static str>) {
             "a record from the peer was altered on the way".into(),
             Some("something between changes bytes, or somebody else sends them"),
         ),
-        // The library's text has the names of variants only for the errors above.
         other => (other.to_string(), None),
     }
 }
@@ -119,9 +118,9 @@ fn incompatible(why: &PeerIncompatible) -> (String, Option<&'static str>) {
     (lack.into(), Some(hint))
 }
 
-/// `no cipher suites in common` for `NoCipherSuitesInCommon`, the form in which the library has its reasons.
+/// `no cipher suites in common` for `NoCipherSuitesInCommon`.
 fn as_words(variant: &str) -> String {
-    // A variant may have a value, which is no word.
+    // A variant may have a value.
     let name = variant.split(['(', ' ', '{']).next().unwrap_or_default();
     let mut words = String::new();
     for letter in name.chars() {
@@ -136,7 +135,7 @@ fn as_words(variant: &str) -> String {
 fn certificate(whose: &str, why: &CertificateError) -> OpenError {
     let said = |what: String| OpenError::said(STEP, format!("{whose} {what}"));
     match why {
-        // Of the certificate, where an authority of the same name signed something else, or of the handshake.
+        // Of the certificate, by another authority of the same name, or of the handshake.
         CertificateError::BadSignature => said(
             "is signed by no authority that is trusted, or is shown by somebody who has not its key".into(),
         )
@@ -197,63 +196,64 @@ const NO_PROTOCOL: &str = "no protocol of alpn= is known to both sides";
 fn alert_received(alert: AlertDescription) -> (String, Option<&'static str>) {
     use AlertDescription as Alert;
     let name = alert_name(alert);
-    let told = |what: &str| format!("{what} ({name})");
+    let with_name = |what: &str| format!("{what} ({name})");
     match alert {
-        Alert::CertificateRequired => {
-            (told("the peer wants a certificate of ours"), Some("cert=FILE,key=FILE names one"))
-        }
+        Alert::CertificateRequired => (
+            with_name("the peer wants a certificate of ours"),
+            Some("cert=FILE,key=FILE names one"),
+        ),
         Alert::UnknownCA
         | Alert::BadCertificate
         | Alert::UnsupportedCertificate
         | Alert::CertificateUnknown
         | Alert::CertificateRevoked => (
-            told("the peer refuses our certificate"),
+            with_name("the peer refuses our certificate"),
             Some("it must trust the authority, and of a server expects the name that it asked for"),
         ),
         Alert::CertificateExpired => (
-            told("the peer refuses our certificate"),
+            with_name("the peer refuses our certificate"),
             Some("it has expired for the peer: renew it; is the clock right on both sides?"),
         ),
         Alert::ProtocolVersion => (
-            told("the peer speaks no version of TLS that we do"),
+            with_name("the peer speaks no version of TLS that we do"),
             Some("1.2 and 1.3 are spoken, or what min-version= leaves of these"),
         ),
         Alert::HandshakeFailure | Alert::InsufficientSecurity => (
-            told("the peer finds nothing that both sides speak"),
+            with_name("the peer finds nothing that both sides speak"),
             Some(
                 "it may want a certificate (cert=FILE,key=FILE), or ciphers that are not safe today",
             ),
         ),
         Alert::UnrecognisedName => (
-            told("the peer serves no such name"),
+            with_name("the peer serves no such name"),
             Some("sni=NAME, or the host in the address, says which one is asked for"),
         ),
         Alert::AccessDenied => (
-            told("the peer lets our certificate in, and not us"),
+            with_name("the peer lets our certificate in, and not us"),
             Some("its rules decide that; cert=FILE,key=FILE names another certificate"),
         ),
         Alert::DecryptError => (
-            told("the peer cannot verify a signature of ours"),
+            with_name("the peer cannot verify a signature of ours"),
             Some(
                 "the key must be that of the certificate, and the peer must trust the authority that signed it",
             ),
         ),
         Alert::InternalError => {
-            (told("the peer failed by itself"), Some("its own log may say why; try again"))
+            (with_name("the peer failed by itself"), Some("its own log may say why; try again"))
         }
-        Alert::UserCanceled => (told("the peer gave the handshake up"), Some("try again")),
+        Alert::UserCanceled => (with_name("the peer gave the handshake up"), Some("try again")),
         Alert::NoApplicationProtocol => {
-            (told(NO_PROTOCOL), Some("alpn=NAME+NAME names those to offer"))
+            (with_name(NO_PROTOCOL), Some("alpn=NAME+NAME names those to offer"))
         }
         Alert::DecodeError
         | Alert::IllegalParameter
         | Alert::UnexpectedMessage
         | Alert::BadRecordMac
         | Alert::RecordOverflow => (
-            told("the peer does not take what it received"),
+            with_name("the peer does not take what it received"),
             Some("does it speak TLS at this port? something between may change bytes"),
         ),
-        _ => (told("the peer refuses"), Some("its own log may say why")),
+        _ => (with_name("the peer refuses"), Some("its own log may say why")),
     }
 }
 
@@ -264,24 +264,24 @@ fn alert_name(alert: AlertDescription) -> String {
         Alert::UnknownCA => "unknown_ca".into(),
         Alert::UnrecognisedName => "unrecognized_name".into(),
         Alert::UnknownPSKIdentity => "unknown_psk_identity".into(),
-        // Reserved since TLS 1.1 under a name with the reason in it.
+        // Reserved since TLS 1.1.
         Alert::NoCertificate => "no_certificate_RESERVED".into(),
         Alert::Unknown(number) => format!("alert {number}"),
         named => as_words(&format!("{named:?}")).replace(' ', "_"),
     }
 }
 
-/// The error of a stream that is open: in TLS 1.3 a server may refuse our certificate only then.
+/// The error of an established stream: in TLS 1.3 a server may refuse our certificate only then.
 pub(super) fn of_stream(error: io::Error) -> io::Error {
     if let Some(tls) = tls(&error) {
-        let what = match told(tls) {
+        let what = match described(tls) {
             (what, Some(hint)) => format!("TLS: {what} ({hint})"),
             (what, None) => format!("TLS: {what}"),
         };
         return io::Error::new(error.kind(), what);
     }
     match (error.kind(), error.raw_os_error()) {
-        // Without a number of the kernel's it is rustls that tells of a missing close_notify.
+        // Without an errno, it is rustls that reports a missing close_notify.
         (io::ErrorKind::UnexpectedEof, None) => io::Error::new(
             io::ErrorKind::UnexpectedEof,
             "TLS: the connection ended without close_notify, so what came may be cut",
@@ -332,7 +332,7 @@ mod tests {
             (120, "no_application_protocol"),
             (200, "alert 200"),
         ] {
-            let (what, hint) = told(&Error::AlertReceived(AlertDescription::from(number)));
+            let (what, hint) = described(&Error::AlertReceived(AlertDescription::from(number)));
             assert!(what.ends_with(&format!(" ({name})")), "{number}: {what}");
             assert!(hint.is_some(), "{number}: {what}");
         }

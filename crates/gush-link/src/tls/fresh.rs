@@ -1,4 +1,5 @@
-//! Values read from files, read again when the files change: certificates are renewed while a link serves for months.
+//! Values read from files, and again when the files change: certificates are renewed while a link
+//! serves.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -42,7 +43,8 @@ impl Stamp {
             place: (found.dev(), found.ino()),
             size_bytes: found.size(),
             modified: (found.mtime(), found.mtime_nsec()),
-            // The time of the last change too: a file put in place by a move keeps its old time of writing.
+            // The time of the last change too: a file put in place by a move keeps its old time of
+            // writing.
             changed: (found.ctime(), found.ctime_nsec()),
         })
     }
@@ -63,8 +65,8 @@ impl<T: Clone> Fresh<T> {
         Ok(Self { files, read: Box::new(read), known })
     }
 
-    /// The value of the files as they are now, or as they were when they could be used last: a new certificate may be
-    /// there a moment before its key is.
+    /// The value of the files as they are now, or as they were when they could be used last: a new
+    /// certificate may be there a moment before its key is.
     pub fn now(&self) -> T {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         // Before the files are read: what changes meanwhile is read the next time.

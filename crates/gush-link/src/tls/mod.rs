@@ -1,8 +1,8 @@
 //! TLS, by rustls: the handshake between the socket's first byte and the relay's.
 //!
-//! Certificates, keys and authorities are read again when their files change; handshakes have a deadline of their own, in the life of
-//! each connection. The end of the data is a close_notify alert and a FIN. A FIN alone means that somebody cut the stream,
-//! and fails; a failure of the other end leaves without close_notify, so that nobody takes a part for the whole (RFC 8446, 6.1).
+//! Certificates, keys and authorities are read again when their files change. The end of the data
+//! is a close_notify alert and a FIN. A FIN alone means that the stream was truncated, and is an
+//! error; after a failure of the other end no close_notify is sent (RFC 8446, 6.1).
 
 mod config;
 mod error;

@@ -1,4 +1,4 @@
-//! A certificate that signs itself, with a key, for a first try.
+//! A self-signed certificate and its key, for a first try.
 
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -44,11 +44,11 @@ pub enum PairError {
 }
 
 impl Pair {
-    /// Makes `PREFIX.crt` and `PREFIX.key`, or `gush.crt` and `gush.key` where `prefix` is a directory, for hosts of these
-    /// names and addresses, for a year.
+    /// Makes `PREFIX.crt` and `PREFIX.key`, or `gush.crt` and `gush.key` in a directory `prefix`,
+    /// for hosts of these names and addresses, valid for a year.
     ///
     /// # Errors
-    /// [`PairError`]; neither file is left behind then.
+    /// [`PairError`], and then neither file is left.
     ///
     /// ```
     /// let dir = tempfile::tempdir()?;
@@ -69,7 +69,6 @@ impl Pair {
             .map_err(|error| PairError::Name { names: names.join(", "), why: error.to_string() })?;
         write_new(&pair.key, 0o600, &key)?;
         if let Err(error) = write_new(&pair.certificate, 0o644, &certificate) {
-            // A key alone serves nobody.
             let _ = std::fs::remove_file(&pair.key);
             return Err(error);
         }
@@ -83,7 +82,7 @@ fn pems(names: &[String]) -> Result<(String, String), rcgen::Error> {
     let now = SystemTime::now();
     certificate.not_before = (now - SLACK).into();
     certificate.not_after = (now + LASTS).into();
-    // No authority of the system has this name: a client that does not trust the pair says so.
+    // No authority of the system has this name.
     let name = format!("{} (gush, for a first try)", names.join(", "));
     certificate.distinguished_name.push(rcgen::DnType::CommonName, name);
     Ok((certificate.self_signed(&key)?.pem(), key.serialize_pem()))

@@ -52,7 +52,7 @@ impl AsyncWrite for Counted {
         Poll::Ready(Ok(written_bytes))
     }
 
-    /// The last words of a handshake are two records, and rustls makes one call for them.
+    /// The last flight of a handshake is two records, which rustls writes in one call.
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -76,12 +76,11 @@ impl AsyncWrite for Counted {
     }
 }
 
-/// The errors are sentences for users of a link.
 struct Secured {
     stream: TlsStream<Counted>,
-    /// How many bytes had been written to the socket when the end of the data was to be said.
+    /// How many bytes had been written to the socket before the end of the data.
     data_bytes: Option<u64>,
-    /// Why nothing more can be read, once all that was decrypted before is.
+    /// The error to return once all decrypted data is read.
     failed: Option<io::Error>,
 }
 
@@ -104,15 +103,14 @@ impl Layer for Secured {
         self.stream.get_ref().0.conduit.stream_socket()
     }
 
-    /// A peer that has sent everything and closed answers a close_notify by a reset, but not a FIN. All of our
-    /// data has arrived all the same.
+    /// A peer that has closed answers a close_notify by a reset, although all data has arrived.
     fn end_bytes(&self) -> u64 {
         self.data_bytes.map_or(0, |data_bytes| self.written_bytes() - data_bytes)
     }
 }
 
 impl AsyncRead for Secured {
-    /// Records that were sound are read before the failure of one behind them, with which they may have come in one piece.
+    /// Valid records are read before the failure of a later one that arrived with them.
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -137,7 +135,7 @@ impl AsyncRead for Secured {
 }
 
 impl AsyncWrite for Secured {
-    /// One record: where the socket fails amid several, nobody could say how many of them were delivered.
+    /// One record at a time, so that it is known how many bytes were delivered if the socket fails.
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -153,7 +151,7 @@ impl AsyncWrite for Secured {
         Poll::Ready(ready!(Pin::new(&mut self.stream).poll_flush(cx)).map_err(error::of_stream))
     }
 
-    /// A close_notify behind all data, and then the socket's own end.
+    /// Sends a close_notify after all data, then the socket's own end.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.data_bytes.is_none() {
             ready!(self.as_mut().poll_flush(cx))?;

@@ -1,4 +1,4 @@
-//! Verifying servers otherwise than by the name that they are asked for.
+//! Verifies servers by another name than the one in SNI, or not at all.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_t
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 
-/// Which certificates of servers are taken.
+/// Which server certificates are accepted.
 #[derive(Debug)]
 pub(super) enum Wanted {
-    /// Those for `name`, whichever name the server is asked for, that `chain` finds valid.
+    /// Those for `name`, whatever the SNI, that `chain` accepts.
     Named { name: ServerName<'static>, chain: Arc<dyn ServerCertVerifier> },
     /// Any: for `verify=0`.
     Any,
 }
 
-/// Takes a wanted certificate from a server that has the key: the key is always checked.
+/// Accepts a wanted certificate; signatures are always verified.
 #[derive(Debug)]
 pub(super) struct Verifier {
     pub wanted: Wanted,

@@ -62,7 +62,7 @@ fn file_options_do_what_they_say() {
         );
         let error = write(&format!("file:{quoted},create,excl"), "x").await.unwrap_err();
         assert!(error.to_string().contains("File exists"), "{error}");
-        assert!(error.hint().unwrap().contains("leave excl out"), "{error}: {:?}", error.hint());
+        assert!(error.hint().unwrap().contains("drop excl"), "{error}: {:?}", error.hint());
 
         // From the start, leaving what is behind; at an offset; at the end; anew.
         write(&format!("file:{quoted}"), "ab").await.unwrap();

@@ -41,7 +41,8 @@ pub(super) async fn request(
     }
 }
 
-/// Reads the head of an answer, up to an empty line; byte by byte, because the target's data follows.
+/// Reads the head of an answer, up to an empty line; byte by byte, because the target's data
+/// follows.
 async fn head(proxy: &Proxy<'_>) -> Result<Vec<u8>, OpenError> {
     let mut head = Vec::new();
     // A recipient may accept a bare LF as the end of a line (RFC 9112, 2.2).

@@ -1,0 +1,282 @@
+//! The peers of UDP ports: the first sender, or with `fork` each sender.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use gush_net::Conduit;
+use nix::sys::socket::MsgFlags;
+use rustix::event::PollFlags;
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::{Listener, Socket};
+use crate::open::descriptors::{EXHAUSTED, pause_after, until_free};
+use crate::open::flows::{DATAGRAM_BYTES, Flows, recv};
+use crate::open::route::Route;
+use crate::open::{End, OpenError, Peer};
+use crate::watch::watch;
+
+/// The pause before another look at a socket whose error the relay has not taken yet.
+const ERROR_LOOK: Duration = Duration::from_millis(10);
+
+impl Listener {
+    /// Accepts the next sender, with its own flow.
+    pub(super) async fn next_sender(&mut self) -> Result<End, OpenError> {
+        let fail = |error: io::Error| OpenError::new("receive", error);
+        // Before the sorting task takes the socket.
+        if let Socket::Waiting(_) = &self.socket {
+            self.name = self.local().ok();
+        }
+        self.socket = match std::mem::replace(&mut self.socket, Socket::Given) {
+            Socket::Waiting(fd) => {
+                let gate = self.gate.clone();
+                let admits = move |sender| !gate.refuses(&Peer::from(sender));
+                let single = self.has_single_datagrams;
+                let (short, counts) = (Arc::clone(&self.short), Arc::clone(&self.gate.counts));
+                let flows = Flows::start(fd, single, admits, short, counts);
+                Socket::Sorted(flows.map_err(fail)?)
+            }
+            socket => socket,
+        };
+        let Socket::Sorted(flows) = &mut self.socket else {
+            return Err(OpenError::said("receive", "the port is no longer read"));
+        };
+        let mut failures = 0;
+        let next = loop {
+            let error = match flows.next().await {
+                Ok(next) => break next,
+                Err(error) => error,
+            };
+            let errno = Errno::from_io_error(&error).filter(|errno| EXHAUSTED.contains(errno));
+            let errno = errno.ok_or(error).map_err(fail)?;
+            // A flow takes two; the flag makes the sorting task evict idle flows meanwhile.
+            self.short.store(true, Ordering::Relaxed);
+            until_free(2, &self.gate.counts.waits).await;
+            failures += 1;
+            pause_after(failures, "receive", errno, &self.gate.address).await;
+            self.short.store(false, Ordering::Relaxed);
+        };
+        let Some((fd, route, served)) = next else {
+            return Err(OpenError::said("receive", "the port is no longer read"));
+        };
+        let mut end = End::new(Conduit::new(fd).map_err(fail)?, Peer::from(route.sender));
+        end.keeper.served = Some(served);
+        end.local = match (&self.name, route.local) {
+            (Some(Peer::Ip(name)), Some(local)) => {
+                Some(Peer::from(SocketAddr::new(local, name.port())))
+            }
+            (name, _) => name.clone(),
+        };
+        Ok(end)
+    }
+
+    /// Accepts the first sender.
+    pub(super) async fn first_of_datagrams(&mut self) -> Result<End, OpenError> {
+        let (fd, route) = self.first_peer().await?;
+        match self.has_single_datagrams {
+            true => first_datagram(fd, route),
+            false => self.first_sender(fd, route),
+        }
+    }
+
+    /// Connects the socket to the sender, whose datagram is left to read.
+    fn first_sender(&mut self, fd: OwnedFd, route: Route) -> Result<End, OpenError> {
+        let fail = |errno: Errno| OpenError::new("receive", errno);
+        let peer = route.sender;
+        // From here on the kernel delivers only this peer's datagrams; those of others came before.
+        let (fd, mut first) = match connected(&fd, route)? {
+            None => (fd, Vec::new()),
+            Some(own) => (own, self.drop_what_others_sent(&fd, peer, true).map_err(fail)?),
+        };
+        first.extend(self.drop_what_others_sent(&fd, peer, false).map_err(fail)?);
+        let accepted = || match first.is_empty() {
+            true => Conduit::new(fd),
+            false => {
+                let source = prepended(first, fd.try_clone()?)?;
+                Ok(Conduit::joined(Conduit::new(source)?, Conduit::new(fd)?))
+            }
+        };
+        let conduit = accepted().map_err(|error: io::Error| OpenError::new("accept", error))?;
+        Ok(End::new(conduit, Peer::from(peer)))
+    }
+
+    /// Waits for the first datagram of a sender within `range=`, and leaves it in the socket's
+    /// queue.
+    async fn first_peer(&mut self) -> Result<(OwnedFd, Route), OpenError> {
+        let fail = |errno: Errno| OpenError::new("receive", errno);
+        let route = loop {
+            let fd = self.socket.registered()?;
+            let mut ready =
+                fd.readable().await.map_err(|error| OpenError::new("receive", error))?;
+            let mut nothing = [0; 1];
+            match Route::receive(fd.get_ref().as_fd(), &mut nothing, MsgFlags::MSG_PEEK) {
+                Ok((_, Some(route))) => {
+                    if !self.gate.refuses(&Peer::from(route.sender)) {
+                        break route;
+                    }
+                    let fd = self.socket.registered()?;
+                    rustix::net::recv(fd.get_ref(), &mut nothing, RecvFlags::empty())
+                        .map_err(fail)?;
+                    tokio::task::yield_now().await;
+                }
+                Ok(_) => return Err(fail(Errno::AFNOSUPPORT)),
+                Err(Errno::AGAIN) => ready.clear_ready(),
+                // ECONNREFUSED is about an earlier answer.
+                Err(Errno::CONNREFUSED | Errno::INTR) => tokio::task::yield_now().await,
+                Err(errno) => return Err(fail(errno)),
+            }
+        };
+        let Socket::Registered(fd) = std::mem::replace(&mut self.socket, Socket::Given) else {
+            return Err(fail(Errno::BADF));
+        };
+        Ok((fd.into_inner(), route))
+    }
+
+    /// Drops the datagrams of other senders that were queued before the socket was connected.
+    /// Returns the peer's datagrams that were read with them: `all`, or those before the last of
+    /// another sender.
+    fn drop_what_others_sent(
+        &mut self,
+        fd: &OwnedFd,
+        peer: SocketAddr,
+        all: bool,
+    ) -> Result<Vec<Vec<u8>>, Errno> {
+        let mut nothing = [0; 1];
+        // With SO_PEEK_OFF each peek continues after the last (socket(7)); without it all is read.
+        let peeks = !all && gush::set_peek_offset(fd, Some(0)).is_ok();
+        let mut unwanted = usize::MAX;
+        if peeks {
+            let mut seen = 0;
+            unwanted = 0;
+            while let Some((_, sender)) = received(fd, &mut nothing, RecvFlags::PEEK)? {
+                seen += 1;
+                // What follows the last datagram of another sender may stay queued.
+                unwanted = if sender == Some(peer) { unwanted } else { seen };
+            }
+            // It would affect later peeks.
+            gush::set_peek_offset(fd, None)?;
+        }
+        let (mut first, mut others) = (Vec::new(), 0);
+        // Usually there is no other sender, and 64 KiB need not be cleared.
+        let mut datagram = vec![0; if unwanted > 0 { DATAGRAM_BYTES } else { 0 }];
+        for _ in 0..unwanted {
+            let Some((count, sender)) = received(fd, &mut datagram, RecvFlags::empty())? else {
+                break;
+            };
+            if sender == Some(peer) {
+                first.push(datagram[..count].to_vec());
+                continue;
+            }
+            self.gate.refuses(&sender.map_or(Peer::Other("unknown".into()), Peer::from));
+            others += 1;
+        }
+        if others > 0 {
+            tracing::warn!(
+                "{}: {others} datagrams dropped, which are not from {peer}",
+                self.gate.address
+            );
+        }
+        Ok(first)
+    }
+}
+
+/// Connects a socket to the sender of a datagram. Returns another socket, connected instead, if
+/// only that one answers from the address that the sender has written to.
+fn connected(fd: &OwnedFd, route: Route) -> Result<Option<OwnedFd>, OpenError> {
+    let connected = match route.is_lost_by_connecting(fd.as_fd()) {
+        true => route.second_socket(fd).map(Some),
+        false => rustix::net::connect(fd, &route.sender).map(|()| None),
+    };
+    connected.map_err(|errno| OpenError::new(format!("connect to {}", route.sender), errno))
+}
+
+/// A peer with a single datagram: a socket pair holds the datagram and the end after it, and
+/// answers go to the sender.
+fn first_datagram(fd: OwnedFd, route: Route) -> Result<End, OpenError> {
+    let fail = |error: io::Error| OpenError::new("receive", error);
+    let mut datagram = vec![0; DATAGRAM_BYTES];
+    let (_, count) = rustix::net::recv(&fd, &mut datagram[..], RecvFlags::empty())
+        .map_err(|errno| fail(errno.into()))?;
+    let fd = connected(&fd, route)?.unwrap_or(fd);
+    let held = || {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        // SEQPACKET keeps the datagram whole and, unlike DGRAM, has an end of data.
+        let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        rustix::net::send(&near, &datagram[..count], SendFlags::NOSIGNAL)?;
+        Ok(far)
+    };
+    let far = held().map_err(|errno: Errno| fail(errno.into()))?;
+    let (source, target) = (Conduit::new(far).map_err(fail)?, Conduit::new(fd).map_err(fail)?);
+    Ok(End::new(Conduit::joined(source, target), Peer::from(route.sender)))
+}
+
+/// The next queued datagram and its sender.
+fn received(
+    fd: &OwnedFd,
+    room: &mut [u8],
+    flags: RecvFlags,
+) -> Result<Option<(usize, Option<SocketAddr>)>, Errno> {
+    loop {
+        // With MSG_TRUNC the result is the datagram's length, not that of the buffer.
+        match rustix::net::recvfrom(fd, &mut *room, flags | RecvFlags::TRUNC) {
+            Ok((_, count, sender)) => {
+                let sender = sender.and_then(|sender| SocketAddr::try_from(sender).ok());
+                return Ok(Some((count.min(room.len()), sender)));
+            }
+            Err(Errno::AGAIN) => return Ok(None),
+            Err(Errno::CONNREFUSED | Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// A socket with the datagrams `first`, followed by those of the connected `socket`, for as long as
+/// the returned one is open.
+fn prepended(first: Vec<Vec<u8>>, socket: OwnedFd) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (near, far) = socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+    let near = watch(near, Interest::WRITABLE)?;
+    let socket = watch(socket, Interest::READABLE)?;
+    tokio::spawn(pass_on(first, socket, near));
+    Ok(far)
+}
+
+async fn pass_on(
+    first: Vec<Vec<u8>>,
+    socket: AsyncFd<OwnedFd>,
+    near: AsyncFd<OwnedFd>,
+) -> io::Result<Infallible> {
+    for datagram in &first {
+        give(&near, datagram).await?;
+    }
+    let mut buffer = vec![0; DATAGRAM_BYTES];
+    loop {
+        let mut ready = socket.readable().await?;
+        // An error of the socket is for the relay, which writes there.
+        if gush::poll_now(socket.get_ref(), PollFlags::IN)?.contains(PollFlags::ERR) {
+            tokio::time::sleep(ERROR_LOOK).await;
+            continue;
+        }
+        match recv(socket.get_ref(), &mut buffer) {
+            Ok(count) => give(&near, &buffer[..count]).await?,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+async fn give(near: &AsyncFd<OwnedFd>, datagram: &[u8]) -> io::Result<()> {
+    let send = |near: &OwnedFd| {
+        retry_on_intr(|| rustix::net::send(near, datagram, SendFlags::NOSIGNAL))?;
+        Ok(())
+    };
+    near.async_io(Interest::WRITABLE, send).await
+}
