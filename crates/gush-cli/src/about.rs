@@ -7,13 +7,11 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
-use gush::Doing;
-use gush_text::quote;
+use gush_text::{Doing, in_brackets, os_text, quote};
 use rustix::io::Errno;
 
 use crate::talk::{Talker, remedy};
 use crate::{args, cat, completions, cp, manual, pv, tee, yes};
-use gush_text::{in_brackets, os_text};
 
 #[derive(Parser)]
 #[command(

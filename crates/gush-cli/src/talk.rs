@@ -7,9 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use gush::Doing;
-use gush_text::{errno_text, in_brackets, os_text, quote};
-use gush_tree::mkdir_remedy;
+use gush_text::{Doing, errno_text, in_brackets, mkdir_remedy, os_text, quote};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -266,7 +264,7 @@ pub fn try_write_out(bytes: &[u8]) -> io::Result<()> {
 
 /// The remedy for an error of a call on `path`, if there is one.
 pub fn remedy(path: &Path, doing: Doing, error: &io::Error) -> Option<&'static str> {
-    gush::remedy_at(rustix::fs::CWD, path, doing, Errno::from_io_error(error)?)
+    gush_text::remedy_at(rustix::fs::CWD, path, doing, Errno::from_io_error(error)?)
 }
 
 /// The remedy for an output that cannot be opened, or made where it is missing.

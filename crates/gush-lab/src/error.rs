@@ -53,14 +53,15 @@ impl Error {
         let source = source.into();
         // Bytes and files of the lab's own are what a disk may have no room for.
         let remedy = Errno::from_io_error(&source)
-            .and_then(|errno| gush::remedy(gush::Doing::Making, errno));
+            .and_then(|errno| gush_text::remedy(gush_text::Doing::Making, errno));
         Self::Failed { what: what.into(), source, remedy }
     }
 
     /// A program that cannot be started.
     pub(crate) fn not_started(name: &str, source: io::Error) -> Self {
-        let remedy = Errno::from_io_error(&source)
-            .and_then(|errno| gush::remedy_at(rustix::fs::CWD, name, gush::Doing::Starting, errno));
+        let remedy = Errno::from_io_error(&source).and_then(|errno| {
+            gush_text::remedy_at(rustix::fs::CWD, name, gush_text::Doing::Starting, errno)
+        });
         Self::Failed { what: format!("cannot start {name}"), source, remedy }
     }
 

@@ -62,7 +62,7 @@ fn unnamed_in(dir: Option<&Path>) -> Option<File> {
 
 /// Gives a file that has no name the name `path` (open(2), O_TMPFILE).
 fn name(file: &File, path: &Path) -> io::Result<()> {
-    let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let own = gush_text::fd_path(file.as_raw_fd());
     Ok(linkat(CWD, own, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
 }
 

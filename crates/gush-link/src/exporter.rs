@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use gush::{Doing, Errno};
+use gush::Errno;
 use gush_net::within;
-use gush_text::os_text;
+use gush_text::{Doing, os_text};
 use rustix::net::SocketType;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -43,7 +43,7 @@ pub(crate) async fn listen(place: &str) -> Result<TcpListener, Failure> {
                 format!(" ({})", holder::of_port(port, SocketType::STREAM))
             }
             _ => Errno::from_io_error(&error)
-                .and_then(|errno| gush::remedy(Doing::Listening, errno))
+                .and_then(|errno| gush_text::remedy(Doing::Listening, errno))
                 .map(|remedy| format!(" ({remedy})"))
                 .unwrap_or_default(),
         };

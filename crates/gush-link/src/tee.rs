@@ -12,13 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use gush_text::with_unit;
+use gush_text::{os_text, with_unit};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use tracing::error;
-
-use gush_text::os_text;
 
 /// A FIFO or terminal that takes nothing for so long ends the copy.
 const MOST_STALL: Duration = Duration::from_secs(10);

@@ -273,7 +273,7 @@ impl Error {
             return Some("the peer was cut off before it had said that it was done");
         }
         // The engine's refusals know the side; of a caller's call nothing but the answer is known.
-        self.hint.or_else(|| gush::remedy(gush::Doing::Writing, answer(io)?))
+        self.hint.or_else(|| gush::hint_for(Side::Target, answer(io)?))
     }
 }
 

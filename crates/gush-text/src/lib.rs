@@ -12,11 +12,15 @@ use gush_test as _;
 struct Readme;
 
 mod error;
+mod fd;
 pub mod quote;
+mod remedy;
 mod size;
 mod time;
 
 pub use error::{errno_text, in_brackets, os_text};
+pub use fd::fd_path;
+pub use remedy::{Doing, mkdir_remedy, remedy, remedy_at};
 pub use size::{
     SizeError, buffer_bytes, memory_bytes, pipe_bytes, rate_bytes_per_second, size_bytes,
     some_bytes,

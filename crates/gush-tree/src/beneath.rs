@@ -212,9 +212,8 @@ mod tests {
                 }
                 let name = |opened: io::Result<OwnedFd>, dir: &tempfile::TempDir| {
                     opened.map(|fd| {
-                        let named = std_fs::read_link(format!(
-                            "/proc/self/fd/{}",
-                            std::os::fd::AsRawFd::as_raw_fd(&fd)
+                        let named = std_fs::read_link(gush_text::fd_path(
+                            std::os::fd::AsRawFd::as_raw_fd(&fd),
                         ));
                         let base = dir.path().canonicalize().expect("the directory");
                         let named = named.expect("a name");

@@ -66,7 +66,7 @@ impl Error {
     /// A system call on `path` failed.
     pub(crate) fn os(path: &Path, what: impl Into<Cow<'static, str>>, errno: Errno) -> Self {
         let mut error = Self::new(path, what.into(), Some(errno.into()));
-        error.0.hint = gush::remedy(gush::Doing::Other, errno).map(Into::into);
+        error.0.hint = gush_text::remedy(gush_text::Doing::Other, errno).map(Into::into);
         error
     }
 
@@ -74,8 +74,9 @@ impl Error {
     pub(crate) fn io(path: &Path, what: impl Into<Cow<'static, str>>, error: io::Error) -> Self {
         let errno = Errno::from_io_error(&error);
         let mut ours = Self::new(path, what.into(), Some(error));
-        ours.0.hint =
-            errno.and_then(|errno| gush::remedy(gush::Doing::Other, errno)).map(Into::into);
+        ours.0.hint = errno
+            .and_then(|errno| gush_text::remedy(gush_text::Doing::Other, errno))
+            .map(Into::into);
         ours
     }
 

@@ -88,7 +88,6 @@ pub use options::{
 };
 pub use parents::Parents;
 pub use place::Place;
-pub use remedy::mkdir_remedy;
 pub use tree::census::Census;
 pub use tree::journal::journal_beside;
 pub use tree::shard::{Shard, Share, shards_beside};

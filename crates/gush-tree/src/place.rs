@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use gush_text::fd_path;
 use rustix::fs::{
     self, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, StatxFlags,
 };
@@ -283,5 +284,5 @@ impl<'a> Place<'a> {
 
 /// The `/proc` path of a descriptor: by this path, calls that take only paths reach exactly this file.
 pub(crate) fn proc_path(fd: BorrowedFd<'_>) -> String {
-    format!("/proc/self/fd/{}", fd.as_raw_fd())
+    fd_path(fd.as_raw_fd())
 }

@@ -1,10 +1,8 @@
 //! Hints for the user when a target cannot be written, removed or renamed.
 
 use std::borrow::Cow;
-use std::path::Path;
 
-use gush::Doing;
-use gush_text::quote;
+use gush_text::{Doing, mkdir_remedy};
 use rustix::fs::{self, AtFlags, Mode, Statx, StatxAttributes, StatxFlags};
 use rustix::io::{self, Errno, retry_on_intr};
 use rustix::process;
@@ -23,7 +21,7 @@ pub(crate) fn not_changed(
 }
 
 fn hinted(error: Error, place: &Place<'_>, doing: Doing, errno: Errno) -> Error {
-    match gush::remedy_at(place.dir, place.name, doing, errno) {
+    match gush_text::remedy_at(place.dir, place.name, doing, errno) {
         Some(remedy) => error.hinting(remedy),
         None => error,
     }
@@ -64,18 +62,6 @@ fn not_made_below(place: &Place<'_>, what: impl Into<Cow<'static, str>>, errno: 
     }
 }
 
-/// The remedy for a name that cannot be made because its directory is missing.
-///
-/// ```
-/// use std::path::Path;
-/// let remedy = gush_tree::mkdir_remedy(Path::new("my backup"));
-/// assert_eq!(remedy, "mkdir -p 'my backup' makes the directory");
-/// ```
-#[must_use]
-pub fn mkdir_remedy(directory: &Path) -> String {
-    format!("mkdir -p {} makes the directory", quote::always(directory))
-}
-
 /// The error of a target in a tree that is a symbolic link out of this tree.
 pub(crate) fn out_of_bounds(place: &Place<'_>) -> Error {
     Error::refusal(place.shown, "not written through a symbolic link out of the target's tree")
@@ -84,7 +70,7 @@ pub(crate) fn out_of_bounds(place: &Place<'_>) -> Error {
 
 /// A hint for a file that cannot be opened for writing; `-f` only if `-f` could remove the file.
 pub(crate) fn for_writing(place: &Place<'_>, errno: Errno) -> Option<&'static str> {
-    let remedy = |errno| gush::remedy_at(place.dir, place.name, Doing::Opening, errno);
+    let remedy = |errno| gush_text::remedy_at(place.dir, place.name, Doing::Opening, errno);
     let file = about(place, AtFlags::empty()).ok()?;
     match has_attribute(&file) {
         true => remedy(Errno::PERM),

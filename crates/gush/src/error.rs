@@ -364,7 +364,7 @@ impl Error {
     pub fn hint(&self) -> Option<&'static str> {
         match *self.cause {
             Cause::Refused(ref refusal) if refusal.lacks_room() => {
-                refusal.errno.and_then(|errno| hint_for(Side::Target, errno))
+                refusal.errno.and_then(|errno| crate::hint_for(Side::Target, errno))
             }
             Cause::Refused(ref refusal) if refusal.is_of_user() => {
                 Some("leave one of the methods that serve this pair of ends")
@@ -372,7 +372,7 @@ impl Error {
             Cause::Refused(_) | Cause::FalseEnd(_) => {
                 Some("choose another method, or auto, which falls back by itself")
             }
-            Cause::Failed(fault) => hint_for(fault.side, fault.errno),
+            Cause::Failed(fault) => crate::hint_for(fault.side, fault.errno),
             Cause::SameFile => Some("name another target, or ranges that do not overlap"),
             Cause::NoOffset(Side::Source) => Some(
                 "pipes, sockets, terminals and files of /proc are read from where they are: name no offset",
@@ -435,17 +435,4 @@ impl From<Failure> for io::Error {
     fn from(failure: Failure) -> Self {
         Error::from(failure).into()
     }
-}
-
-/// The [remedy](crate::remedy()) for a failed call on one side of a move, where there is one; [`Error::hint`] for
-/// programs with calls of their own.
-///
-/// ```
-/// use gush::{Errno, Side};
-/// assert!(gush::hint_for(Side::Target, Errno::NOSPC).unwrap().contains("free some space"));
-/// assert_eq!(gush::hint_for(Side::Source, Errno::NOSPC), None);
-/// ```
-#[must_use]
-pub fn hint_for(side: Side, errno: Errno) -> Option<&'static str> {
-    crate::remedy(side.into(), errno)
 }

@@ -142,7 +142,7 @@ pub use cancel::Cancel;
 pub use digest::Digest;
 pub use endpoint::{Endpoint, Kind};
 pub use errno::errno_name;
-pub use error::{Error, hint_for};
+pub use error::Error;
 pub use fault::Fault;
 pub use file_system::file_system_id;
 pub use kernel::{FileSplice, Kernel, Vmsplice, is_refusal};
@@ -155,7 +155,7 @@ pub use port::{Port, Side};
 pub use profile::{Cgroup, Host, Profile, ProfileError};
 pub use progress::{Control, Progress};
 pub use rate::{Limiter, Rate, SharedRate, Throttle};
-pub use remedy::{Doing, remedy, remedy_at};
+pub use remedy::hint_for;
 pub use repeat::Repeat;
 pub use report::{MethodUse, Report};
 #[cfg(feature = "digest")]

@@ -12,14 +12,13 @@ use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 use clap::CommandFactory;
-use gush_text::quote;
+use gush_text::{errno_text, in_brackets, os_text, quote};
 use rustix::fs::{OFlags, Stat, fcntl_getfl, fstat};
 use rustix::io::Errno;
 
 use crate::args;
 use crate::files::close_twin;
 use crate::talk::{Talker, die_if_nobody_reads};
-use gush_text::{errno_text, in_brackets, os_text};
 use options::Options;
 use show::{Show, Shown, Trouble};
 use source::Source;

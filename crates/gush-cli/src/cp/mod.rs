@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
-use gush_text::quote;
+use gush_text::{errno_text, quote};
 use gush_tree::{
     Census, Copier, Destination, Done, Error, Naming, NamingError, Options, Parents, Place, Shard,
     journal_beside, shards_beside, strip_trailing_slashes,
@@ -18,7 +18,6 @@ use rustix::fs::FileType;
 
 use crate::args;
 use crate::talk::{Talker, die_if_nobody_reads};
-use gush_text::errno_text;
 
 mod attributes;
 mod choice;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gush::{Choice, Control, Holes, MethodName, Progress, Report};
-use gush_text::quote;
+use gush_text::{os_text, quote};
 use gush_tree::{Census, Counts, Done, Error, Events, Options, Question, Reflink, Share};
 
 use super::json::{Record, Removed, Warnings};
@@ -15,7 +15,6 @@ use super::progress;
 use super::settings::{Settings, Telling};
 use super::shard;
 use crate::talk::{Talker, write_out};
-use gush_text::os_text;
 
 /// Tells the user of one copy after the other.
 #[derive(Debug)]

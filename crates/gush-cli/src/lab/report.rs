@@ -9,13 +9,12 @@ use clap::Parser;
 use gush_lab::model::Run;
 use gush_lab::store;
 use gush_lab::{report, transfer};
-use gush_text::quote;
+use gush_text::{os_text, quote};
 
 use super::screen::Screen;
 use super::session::open_to_read;
 use crate::files::takes_text_in_its_directory;
 use crate::talk::Talker;
-use gush_text::os_text;
 
 /// Write one HTML page that shows runs: figures beside the published ones, history, machines
 #[derive(Debug, Parser)]

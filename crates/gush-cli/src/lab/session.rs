@@ -13,12 +13,11 @@ use gush_lab::probe::{self, Probe};
 use gush_lab::runner::{Course, Event, Outcome, RunEnd, Runner, interrupt};
 use gush_lab::store::{self, Recording, Store, StoreError};
 use gush_lab::warnings::Watch;
-use gush_text::quote;
+use gush_text::{os_text, quote};
 use jiff::Timestamp;
 
 use super::screen::Screen;
 use crate::talk::Talker;
-use gush_text::os_text;
 
 /// The place where a run is kept.
 #[derive(Debug, Clone, Args)]

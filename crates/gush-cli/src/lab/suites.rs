@@ -9,7 +9,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint}
 use gush_lab::probe::Probe;
 use gush_lab::suite::{Asked, Given, SUITES, Suite, Taken, Takes};
 use gush_lab::{Error, csv, explain, table, transfer};
-use gush_text::quote;
+use gush_text::{memory_bytes, quote, some_bytes};
 
 use super::limit;
 use super::reporting;
@@ -17,7 +17,6 @@ use super::screen::Screen;
 use super::session::{Keep, Limits, Session};
 use crate::files::takes_text_in_its_directory;
 use crate::talk::Talker;
-use gush_text::{memory_bytes, some_bytes};
 
 /// The options common to all suites.
 #[derive(Debug, Args)]

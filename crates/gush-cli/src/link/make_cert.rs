@@ -6,10 +6,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use gush_link::{Pair, PairError};
-use gush_text::quote;
+use gush_text::{in_brackets, quote};
 
 use crate::talk::{self, Talker, remedy_to_store};
-use gush_text::in_brackets;
 
 /// The names of this very machine.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];

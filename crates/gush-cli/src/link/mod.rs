@@ -20,12 +20,11 @@ use clap::CommandFactory;
 use gush::{Choice, Profile, Rate};
 use gush_link::address::{Address, AddressError};
 use gush_link::{Link, OnEnd, Settings, Stop, Tee};
-use gush_text::quote;
+use gush_text::{errno_text, in_brackets, os_text, quote};
 
 use crate::args;
 use crate::profile;
 use crate::talk::{Talker, remedy_to_store};
-use gush_text::{errno_text, in_brackets, os_text};
 use messages::Messages;
 use options::{Format, Options};
 use progress::Display;

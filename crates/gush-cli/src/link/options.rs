@@ -9,12 +9,11 @@ use clap::{ArgAction, Parser, ValueEnum, ValueHint};
 use gush::{Choice, MethodName};
 use gush_link::address::{Kind, Opt};
 use gush_link::proxy::Version;
-use gush_text::rate_bytes_per_second;
+use gush_text::{rate_bytes_per_second, some_time};
 use tracing::level_filters::LevelFilter;
 
 use crate::manual::row;
 use crate::method;
-use gush_text::some_time;
 
 /// Where these stand, nothing is connected.
 const NO_ADDRESSES: [(&str, ArgPredicate, &str); 2] =

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::slice;
 
 use clap::ValueEnum;
-use gush_text::size_bytes;
+use gush_text::{size_bytes, some_time};
 
 use super::extra::Extra;
 use super::hash::Algorithm;
@@ -17,7 +17,6 @@ use super::options::{
     Monitored, Options, PV, SetSize, Style, columns, hex, pid, seconds, set_buffer_size,
     set_error_skip_block, set_rate_limit, set_size,
 };
-use gush_text::some_time;
 
 /// What an option does.
 enum Take {

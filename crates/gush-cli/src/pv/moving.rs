@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use gush::{Control, Doing, Endpoint, Errno, Holes, Kind, Mover, Progress, Report, Side, hint_for};
-use gush_text::quote;
+use gush::{Control, Endpoint, Errno, Holes, Kind, Mover, Progress, Report, Side, hint_for};
+use gush_text::{Doing, errno_text, in_brackets, os_text, quote};
 use rustix::fs::{SeekFrom, fdatasync, seek};
 
 use super::account::{Account, Early};
@@ -25,7 +25,6 @@ use super::sparse;
 use super::status::Status;
 use super::turns;
 use crate::talk::remedy;
-use gush_text::{errno_text, in_brackets, os_text};
 
 /// One transfer of all inputs to one output.
 pub struct Moving<'a> {

@@ -7,7 +7,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, FromArgMatches, Parser, ValueEnum, ValueHint};
 use gush::{Choice, MethodName, Tuning};
-use gush_text::some_time;
+use gush_text::{SizeError, memory_bytes, size_bytes, some_time};
 use serde::{Deserialize, Serialize};
 
 use super::extra::Extra;
@@ -15,7 +15,6 @@ use super::hash::Algorithm;
 use super::process::Watched;
 
 use crate::manual::row;
-use gush_text::{SizeError, memory_bytes, size_bytes};
 
 /// Copy FILEs, or standard input, to standard output, and show the progress on standard error
 #[derive(Clone, Debug, Default, Parser)]

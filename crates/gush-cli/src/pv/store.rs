@@ -35,7 +35,7 @@ pub fn run(setting: &Setting<'_>, name: &OsStr, output: Output) -> Result<Moved,
     };
     // The path of a file without a name needs a descriptor that stays open.
     let kept = file.try_clone().map_err(unopened)?;
-    let path = path.unwrap_or_else(|| format!("/proc/self/fd/{}", kept.as_raw_fd()).into());
+    let path = path.unwrap_or_else(|| gush_text::fd_path(kept.as_raw_fd()).into());
     let inputs = &setting.options.files;
     let stored = setting.transfer(inputs, setting.expected, Output::File(file), Stage::Store)?;
     let closed = close(stored.output, setting.talker);

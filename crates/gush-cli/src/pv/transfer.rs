@@ -7,8 +7,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
-use gush::{Doing, Endpoint, Errno, Kind, Rate, Throttle};
-use gush_text::quote;
+use gush::{Endpoint, Errno, Kind, Rate, Throttle};
+use gush_text::{Doing, errno_text, in_brackets, os_text, quote};
 use rustix::fs::{FileType, SeekFrom, Stat, fstat, seek, stat};
 use rustix::pipe::fcntl_getpipe_size;
 use rustix::stdio::stdout;
@@ -28,7 +28,6 @@ use super::steward::{Accounts, Late, Plan, Steward};
 use super::{asked_size, inputs, json, keep_pid, plan, store, wishes};
 use crate::files;
 use crate::talk::{Talker, remedy_to_store};
-use gush_text::{errno_text, in_brackets, os_text};
 
 /// State that the transfers of one command line share.
 pub struct Setting<'a> {
@@ -244,7 +243,7 @@ impl<'a> Setting<'a> {
     }
 
     pub fn unshown(&self, errno: Errno) -> Status {
-        let remedy = gush::remedy(Doing::Other, errno).filter(|_| !self.talker.is_familiar());
+        let remedy = gush_text::remedy(Doing::Other, errno).filter(|_| !self.talker.is_familiar());
         let (why, remedy) = (errno_text(errno), in_brackets(remedy));
         failed(self.talker, Status::MISUSE, format_args!("progress cannot be shown: {why}{remedy}"))
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gush::Errno;
-use gush_text::quote;
+use gush_text::{os_text, quote};
 
 use super::account::Account;
 use super::ending::{self, Ending, lock};
@@ -19,7 +19,6 @@ use super::status::Status;
 use super::steward::Plan;
 use super::{asked_size, plan, wishes};
 use crate::talk::{self, Talker};
-use gush_text::os_text;
 
 /// How often somebody looks whether a descriptor is still the same, as pv does.
 const SLICE: Duration = Duration::from_millis(50);

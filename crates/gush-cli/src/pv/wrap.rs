@@ -8,8 +8,8 @@ use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::thread;
 
-use gush::{Doing, Errno, Side, Throttle};
-use gush_text::{in_brackets, os_text};
+use gush::{Errno, Side, Throttle};
+use gush_text::{Doing, in_brackets, os_text};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::account::{Account, Early};

@@ -86,7 +86,7 @@ fn files_of(address: &Address) -> Vec<PathBuf> {
     match address.target() {
         Target::File(path) | Target::Path(path) => vec![path.clone()],
         // The file that an inherited descriptor has open.
-        Target::Fd(number) => vec![format!("/proc/self/fd/{number}").into()],
+        Target::Fd(number) => vec![gush_text::fd_path(*number).into()],
         Target::Joined(parts) => files_of(&parts[1]),
         Target::FirstOf(choices) => choices.iter().flat_map(files_of).collect(),
         _ => Vec::new(),

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use clap::CommandFactory;
 use gush::flow::Terms;
 use gush::{Control, Loss, Tee};
-use gush_text::quote;
+use gush_text::{errno_text, in_brackets, os_text, quote};
 use rustix::fs::{FileType, OFlags, Stat, fcntl_getfl, fstat, stat};
 use rustix::io::Errno;
 
@@ -21,7 +21,6 @@ use crate::args;
 use crate::files;
 use crate::talk::Talker;
 use address::Remote;
-use gush_text::{errno_text, in_brackets, os_text};
 use options::{Mode, Options};
 
 /// The one definition behind `gush tee`: the source of help, manual page and completions.

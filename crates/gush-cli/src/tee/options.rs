@@ -6,11 +6,10 @@ use std::time::Duration;
 use clap::builder::TypedValueParser;
 use clap::{ArgAction, Parser, ValueHint};
 use gush::{Choice, MethodName};
-use gush_text::some_time;
+use gush_text::{buffer_bytes, memory_bytes, pipe_bytes, some_time};
 
 use crate::listed::Listed;
 use crate::method;
-use gush_text::{buffer_bytes, memory_bytes, pipe_bytes};
 
 /// Copy standard input to each FILE, and also to standard output
 #[derive(Debug, Parser)]

@@ -65,6 +65,6 @@ pub(super) fn size(
 ///
 /// Opening `/proc/self/fd/N` makes a new open file description (proc(5)); O_NONBLOCK is a flag of that.
 pub(super) fn non_blocking(pipe: BorrowedFd<'_>, access: OFlags) -> Result<OwnedFd, Errno> {
-    let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
+    let path = gush_text::fd_path(pipe.as_raw_fd());
     rustix::fs::open(path, access | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
 }

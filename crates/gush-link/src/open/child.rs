@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use gush::Doing;
 use gush_net::Conduit;
+use gush_text::Doing;
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -101,7 +101,7 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
 
 /// The remedy for a program that does not start.
 fn remedy(name: &str, errno: Errno) -> Option<Cow<'static, str>> {
-    let remedy = gush::remedy_at(CWD, name, Doing::Starting, errno)?;
+    let remedy = gush_text::remedy_at(CWD, name, Doing::Starting, errno)?;
     // An existing file lacks its interpreter.
     let is_there = name.contains('/') && Path::new(name).exists();
     Some(match errno {

@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::time::Duration;
 
-use gush::Doing;
 use gush_net::Conduit;
+use gush_text::Doing;
 use rustix::io::Errno;
 use rustix::net::addr::SocketAddrArg;
 use rustix::net::{
@@ -246,7 +246,7 @@ fn bind(
 /// The remedy. A user that has `retried` is not advised to retry.
 fn hint(error: &io::Error, retried: bool) -> Option<String> {
     let errno = Errno::from_io_error(error)?;
-    let remedy = gush::remedy(Doing::Connecting, errno)?;
+    let remedy = gush_text::remedy(Doing::Connecting, errno)?;
     let wait = match errno {
         _ if retried => "",
         Errno::CONNREFUSED | Errno::NETUNREACH => ", or wait for it with retry=N",

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::io;
 
-use gush::{Doing, Errno};
-use gush_text::os_text;
+use gush::Errno;
+use gush_text::{Doing, os_text};
 
 /// The address that could not be opened, the step that failed, why, and the remedy.
 ///
@@ -124,7 +124,7 @@ impl OpenError {
     /// The remedy for the user, where there is one.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
-        let by_errno = || gush::remedy(self.doing, Errno::from_io_error(self.io_error()?)?);
+        let by_errno = || gush_text::remedy(self.doing, Errno::from_io_error(self.io_error()?)?);
         self.hint.as_deref().or_else(by_errno)
     }
 

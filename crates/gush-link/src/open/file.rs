@@ -7,8 +7,8 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::Duration;
 
-use gush::Doing;
 use gush_net::Conduit;
+use gush_text::Doing;
 use rustix::fs::{CWD, Mode, OFlags, SeekFrom, mknodat};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with};
@@ -94,7 +94,7 @@ fn make_fifo(path: &Path, options: &Options) -> Result<Option<Made>, OpenError> 
     mknodat(CWD, path, rustix::fs::FileType::Fifo, wanted, 0).map_err(|errno| {
         let hint = match errno {
             Errno::NOENT => Some("make its directory first"),
-            _ => gush::remedy_at(CWD, path, Doing::Making, errno),
+            _ => gush_text::remedy_at(CWD, path, Doing::Making, errno),
         };
         fail(errno.into()).hinted_by(hint)
     })?;
@@ -253,8 +253,8 @@ impl OpenCall<'_> {
             Errno::ACCESS | Errno::ROFS if flags.contains(OFlags::RDWR) => Some(
                 "it is opened for reading and writing; for one direction say rdonly, wronly, or `gush link -u`",
             ),
-            _ if makes && !path.exists() => gush::remedy_at(CWD, path, Doing::Making, errno),
-            _ => gush::remedy_at(CWD, path, Doing::Opening, errno),
+            _ if makes && !path.exists() => gush_text::remedy_at(CWD, path, Doing::Making, errno),
+            _ => gush_text::remedy_at(CWD, path, Doing::Opening, errno),
         }
     }
 

@@ -43,7 +43,7 @@ impl Input {
         // By number, since the relay has the conduit; the number may be that of another file by
         // now.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let reader = open(format!("/proc/self/fd/{}", self.number), flags, Mode::empty());
+        let reader = open(gush_text::fd_path(self.number), flags, Mode::empty());
         let is_ours = |reader: &OwnedFd| {
             fstat(reader).is_ok_and(|found| is_pipe(&found) && inode(&found) == self.inode)
         };

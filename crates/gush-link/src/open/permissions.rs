@@ -67,7 +67,7 @@ impl Permissions {
         match self.mode {
             Some(mode) if mode != found => {
                 // fchmod(2) refuses O_PATH. This name is exactly the open file (proc_pid_fd(5)).
-                let ours = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
+                let ours = gush_text::fd_path(fd.as_fd().as_raw_fd());
                 chmodat(CWD, ours, Mode::from_raw_mode(mode), AtFlags::empty())
             }
             _ => Ok(()),

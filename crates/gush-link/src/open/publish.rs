@@ -13,8 +13,8 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use gush::Doing;
 use gush_process::start_of_name;
+use gush_text::Doing;
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, linkat, open, renameat_with, unlinkat,
 };
@@ -91,7 +91,7 @@ impl Hidden {
                         .hinted("the directory must be writable to this user"));
                 }
                 Err(errno) => {
-                    return Err(OpenError::new(step, errno).hinted_by(gush::remedy_at(
+                    return Err(OpenError::new(step, errno).hinted_by(gush_text::remedy_at(
                         CWD,
                         &path,
                         Doing::Making,
@@ -181,7 +181,7 @@ fn with_address(
     // O_PATH requires no permission to read the directory.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = open(parent.unwrap_or(Path::new(".")), flags, Mode::empty())?;
-    let mut short = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+    let mut short = PathBuf::from(gush_text::fd_path(directory.as_raw_fd()));
     short.push(path.file_name().unwrap_or_default());
     call(&SocketAddrUnix::new(&short)?)
 }

@@ -10,8 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use gush::Doing;
-use gush_text::quote;
+use gush_text::{Doing, quote};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, Stat};
 use rustix::io::{self, Errno, retry_on_intr};
 
@@ -76,7 +75,7 @@ enum Reason {
 
 impl From<Errno> for Reason {
     fn from(errno: Errno) -> Self {
-        Self::Os(errno, gush::remedy(Doing::Removing, errno))
+        Self::Os(errno, gush_text::remedy(Doing::Removing, errno))
     }
 }
 
@@ -359,7 +358,9 @@ impl Mirror<'_> {
         match removed {
             // Somebody else was faster.
             Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(Reason::Os(errno, gush::remedy_at(at, path, Doing::Removing, errno))),
+            Err(errno) => {
+                Err(Reason::Os(errno, gush_text::remedy_at(at, path, Doing::Removing, errno)))
+            }
         }
     }
 

@@ -1,11 +1,9 @@
 //! Calls on files: cloning, copying inside the kernel, size, space, advice, position.
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 
 use rustix::fs::{
-    self, Advice, AtFlags, FallocateFlags, FileType, Mode, OFlags, SeekFrom, Stat, Statx,
-    StatxFlags,
+    self, Advice, AtFlags, FallocateFlags, FileType, Mode, OFlags, SeekFrom, Stat, StatxFlags,
 };
 use rustix::io::{self, Errno};
 use rustix::termios::OutputModes;
@@ -139,20 +137,6 @@ pub(crate) fn direct_alignment(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
     let answered = StatxFlags::from_bits_retain(statx.stx_mask).contains(asked);
     // One number for both: buffers and offsets are then aligned alike.
     Ok(answered.then(|| u64::from(statx.stx_dio_offset_align.max(statx.stx_dio_mem_align))))
-}
-
-/// A name in a directory, with the attributes of chattr(1) (statx(2)).
-pub(crate) fn look_at(directory: BorrowedFd<'_>, name: &Path, follows: bool) -> io::Result<Statx> {
-    let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-    plain(Call::Statx, || fs::statx(directory, name, flags, StatxFlags::BASIC_STATS))
-}
-
-/// Has the file system of a directory no inode left, though it counts them? (statfs(2); btrfs answers 0 of 0.)
-pub(crate) fn lacks_inodes(directory: BorrowedFd<'_>, name: &Path) -> io::Result<bool> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let fd = plain(Call::Open, || fs::openat(directory, name, flags, Mode::empty()))?;
-    let found = plain(Call::Fstatfs, || fs::fstatfs(&fd))?;
-    Ok(found.f_files > 0 && found.f_ffree == 0)
 }
 
 /// `F_GETFL` (fcntl(2)).

@@ -4,10 +4,9 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use gush_lab::Error;
 use gush_lab::pipe::{MemoryOptions, Pattern, Waiting};
-use gush_text::memory_bytes;
+use gush_text::{memory_bytes, os_text};
 
 use crate::talk::Talker;
-use gush_text::os_text;
 
 #[derive(Debug, Args)]
 pub struct Shared {

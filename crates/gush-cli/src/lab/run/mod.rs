@@ -11,7 +11,7 @@ use gush_lab::csv;
 use gush_lab::model::Sample;
 use gush_lab::probe::Probe;
 use gush_lab::transfer;
-use gush_text::quote;
+use gush_text::{os_text, quote};
 use serde_json::Value;
 
 use super::reporting;
@@ -19,7 +19,6 @@ use super::screen::{Outlook, Screen};
 use super::session::{Ended, Limits, Session};
 use crate::files::takes_text_in_its_directory;
 use crate::talk::Talker;
-use gush_text::os_text;
 use options::is_stdout;
 pub use options::{Options, percent};
 

@@ -9,10 +9,9 @@ use clap::{Parser, ValueEnum};
 use gush_lab::Error;
 use gush_lab::bench::{Ignored, Input, Output, Pace, Shell, Summary, export, show::Unit};
 use gush_lab::model::Printed;
-use gush_text::some_time;
+use gush_text::{SizeError, size_bytes, some_bytes, some_time};
 
 use super::super::session::Keep;
-use gush_text::{SizeError, size_bytes, some_bytes};
 
 /// Measure any commands side by side, in shuffled rounds, and compare their outputs
 #[derive(Debug, Parser)]

@@ -61,7 +61,10 @@ fn a_server_that_cannot_be_verified_is_told_apart() {
     assert!(done, "{said}");
     let unchecked = pki.connect(&listening.place(), ",verify=0");
     let (done, _, said) = linked("null:", &unchecked);
-    assert!(done && said.contains("verify=0: an attacker on the path can read and change"), "{said}");
+    assert!(
+        done && said.contains("verify=0: an attacker on the path can read and change"),
+        "{said}"
+    );
 }
 
 /// The last words of a client are two records, of which both must leave before the connection does.

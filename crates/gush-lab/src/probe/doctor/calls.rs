@@ -105,7 +105,7 @@ pub(super) fn lacking(
     match errno {
         _ if is_switch => finding.remedy("as root: sysctl kernel.io_uring_disabled=0"),
         Errno::MFILE | Errno::NFILE => {
-            finding.remedy(gush::remedy(gush::Doing::Other, errno).unwrap_or_default())
+            finding.remedy(gush_text::remedy(gush_text::Doing::Other, errno).unwrap_or_default())
         }
         Errno::NOMEM => finding.remedy("raise the limits on memory and on locked memory (ulimit -l)"),
         _ if status.is_filtered() => {

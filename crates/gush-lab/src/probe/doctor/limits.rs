@@ -41,7 +41,8 @@ fn size_of_one() -> Finding {
                 "splice and vmsplice cannot be used between files and sockets",
             )
             .remedy(
-                gush::remedy(gush::Doing::Other, errno).unwrap_or("close pipes of other programs"),
+                gush_text::remedy(gush_text::Doing::Other, errno)
+                    .unwrap_or("close pipes of other programs"),
             );
         }
     };

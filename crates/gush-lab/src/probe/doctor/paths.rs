@@ -103,7 +103,7 @@ fn access(found: &Found) -> Finding {
         .remedy(
             Errno::from_io_error(&error)
                 .and_then(|errno| {
-                    gush::remedy_at(CWD, found.dir.join("new"), gush::Doing::Making, errno)
+                    gush_text::remedy_at(CWD, found.dir.join("new"), gush_text::Doing::Making, errno)
                 })
                 .unwrap_or("as target choose another directory"),
         ),
@@ -211,7 +211,7 @@ fn direct(path: &Path, found: &Found) -> Finding {
 }
 
 fn read_directly(file: &File) -> Result<usize, Errno> {
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let path = gush_text::fd_path(file.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let direct = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
     let mut pages = Pages::new(4096)?;

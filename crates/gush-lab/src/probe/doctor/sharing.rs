@@ -102,7 +102,7 @@ fn told(topic: &'static str, own: Result<bool, Errno>, read_only: Result<bool, E
 }
 
 fn reopened(file: &File, flags: OFlags) -> Result<File, Errno> {
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let path = gush_text::fd_path(file.as_raw_fd());
     rustix::fs::openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty()).map(File::from)
 }
 

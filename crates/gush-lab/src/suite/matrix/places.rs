@@ -119,7 +119,7 @@ fn takes_direct(dir: &Path) -> bool {
 /// Another description of the same file, at position 0, with other flags.
 pub(super) fn reopen(file: &File, flags: OFlags) -> io::Result<File> {
     use std::os::fd::AsRawFd;
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let path = gush_text::fd_path(file.as_raw_fd());
     let fd = rustix::fs::openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty())?;
     Ok(fd.into())
 }

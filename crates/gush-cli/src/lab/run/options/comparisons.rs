@@ -7,12 +7,11 @@ use std::path::Path;
 use gush_lab::Error;
 use gush_lab::bench::template::names;
 use gush_lab::bench::{Comparison, Entry, Output, Parameter, Shell, Size};
-use gush_text::quote;
+use gush_text::{quote, size_bytes};
 
 use super::Options;
 use crate::args::nearest;
 use crate::lab::suites::this_program;
-use gush_text::size_bytes;
 
 /// Characters that make a text more than a name: of the shell, and of parameters in braces.
 const OF_COMMANDS: &[char] =
