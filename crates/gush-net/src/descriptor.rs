@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use gush::flow::Stance;
+use gush::flow::PortState;
 use gush::{Endpoint, Kind};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -180,7 +180,7 @@ impl Descriptor {
     }
 
     pub(crate) fn kind(&self) -> Kind {
-        self.shape.stance.kind()
+        self.shape.state.kind()
     }
 
     pub(crate) fn is_socket(&self) -> bool {
@@ -195,13 +195,13 @@ impl Descriptor {
 impl Shape {
     /// Looks at a descriptor.
     pub(crate) fn of(fd: BorrowedFd<'_>) -> io::Result<Self> {
-        let stance = Stance::of(&fd)?;
-        let size_bytes = match stance.kind() {
+        let state = PortState::of(&fd)?;
+        let size_bytes = match state.kind() {
             // Not asked again: a link of many short connections would pay for it at each.
             Kind::Stream | Kind::Datagram => 0,
             _ => Endpoint::of(&fd)?.size_bytes(),
         };
-        Ok(Self { stance, size_bytes })
+        Ok(Self { state, size_bytes })
     }
 }
 

@@ -360,14 +360,14 @@ impl Driver {
             return Poll::Ready(Ok(()));
         }
         if self.flow.is_none() {
-            let stance = sides.source.stance();
-            let is_to_end = self.length_bytes.is_none() && stance.offset_bytes().is_none();
+            let state = sides.source.state();
+            let is_to_end = self.length_bytes.is_none() && state.offset_bytes().is_none();
             // Only a file to its end has a size to be held to.
-            if stance.kind() == Kind::File && is_to_end {
+            if state.kind() == Kind::File && is_to_end {
                 self.whole = sides.source.fd().and_then(Whole::of);
             }
             let terms = Terms { length_bytes: self.length_bytes, ..options.terms() };
-            let flow = Flow::between(stance, sides.target.stance(), &terms)
+            let flow = Flow::between(state, sides.target.state(), &terms)
                 .map_err(|refusal| Failure::Flow(refusal.into()))?;
             self.flow = Some(flow);
         }

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use gush::flow::{Fds, Stance};
+use gush::flow::{Fds, PortState};
 use gush::{Errno, Side};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
@@ -187,9 +187,9 @@ pub(crate) enum Source<'p, 'a> {
 }
 
 impl<'a> Source<'_, 'a> {
-    pub(crate) fn stance(&self) -> Stance {
+    pub(crate) fn state(&self) -> PortState {
         match self {
-            Source::Tap(tap) => tap.shape.stance,
+            Source::Tap(tap) => tap.shape.state,
             Source::Stream(_, keeps_bounds) => in_memory(*keeps_bounds),
         }
     }
@@ -266,9 +266,9 @@ pub(crate) enum Target<'p, 'a> {
 }
 
 impl<'a> Target<'_, 'a> {
-    pub(crate) fn stance(&self) -> Stance {
+    pub(crate) fn state(&self) -> PortState {
         match self {
-            Target::Tap(tap) => tap.shape.stance,
+            Target::Tap(tap) => tap.shape.state,
             Target::Stream(_, keeps_bounds) => in_memory(*keeps_bounds),
         }
     }
@@ -347,8 +347,8 @@ impl<'a> Target<'_, 'a> {
     }
 }
 
-fn in_memory(keeps_bounds: bool) -> Stance {
-    if keeps_bounds { Stance::in_memory_of_messages() } else { Stance::in_memory() }
+fn in_memory(keeps_bounds: bool) -> PortState {
+    if keeps_bounds { PortState::in_memory_of_messages() } else { PortState::in_memory() }
 }
 
 /// Reads from a stream; 0 bytes are the end.

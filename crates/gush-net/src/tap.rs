@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use gush::flow::Stance;
+use gush::flow::PortState;
 use gush::{Errno, Kind};
 use rustix::event::PollFlags;
 use rustix::io::ioctl_fionread;
@@ -23,7 +23,7 @@ use crate::descriptor::{self, Descriptor};
 /// The properties of a descriptor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
-    pub(crate) stance: Stance,
+    pub(crate) state: PortState,
     /// Of a file, at the time of the look.
     pub(crate) size_bytes: u64,
 }
@@ -83,17 +83,17 @@ impl<'a> Tap<'a> {
     /// A file, from or to an offset in bytes.
     pub(crate) fn file(fd: BorrowedFd<'a>, at: u64) -> io::Result<Self> {
         let shape = Shape::of(fd)?;
-        let stance = shape.stance.at(at);
-        Ok(Self { watch: Watch::Always(fd), shape: Shape { stance, ..shape } })
+        let state = shape.state.at(at);
+        Ok(Self { watch: Watch::Always(fd), shape: Shape { state, ..shape } })
     }
 
     pub(crate) fn kind(&self) -> Kind {
-        self.shape.stance.kind()
+        self.shape.state.kind()
     }
 
     /// Has this end no end of data, as UDP has none?
     pub(crate) fn is_endless(&self) -> bool {
-        self.kind() == Kind::Datagram && !self.shape.stance.ends_at_zero()
+        self.kind() == Kind::Datagram && !self.shape.state.ends_at_zero()
     }
 
     /// Over when a socket that is neither read nor written now has an error; none for anything else.
@@ -260,14 +260,14 @@ impl<'a> Tap<'a> {
         cx: &mut Context<'_>,
         room: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        let mut port = self.shape.stance.port(self.fd());
+        let mut port = self.shape.state.port(self.fd());
         let most = room.len();
         self.poll_call(cx, Interest::READABLE, || self.attempt_read(most, || port.read(room)))
     }
 
     /// Writes as much as there is room for.
     pub(crate) fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let mut port = self.shape.stance.port(self.fd());
+        let mut port = self.shape.state.port(self.fd());
         let interest = Interest::WRITABLE;
         self.poll_call(cx, interest, || self.attempt(interest, || port.write(bytes)))
     }
@@ -317,10 +317,10 @@ impl<'a> Tap<'a> {
     pub(crate) fn finish(&mut self, said_bytes: &mut usize) -> io::Result<EndOfData> {
         let ended = match self.kind() {
             // To close a master would hang up the terminal: its readers would lose what they have not read.
-            Kind::Terminal if self.shape.stance.is_master() => return self.end_of_file(said_bytes),
+            Kind::Terminal if self.shape.state.is_master() => return self.end_of_file(said_bytes),
             // Not closed: the other direction still reads from the same socket.
             Kind::Stream => descriptor::shut(self.fd()),
-            Kind::Datagram if self.shape.stance.ends_at_zero() => descriptor::shut(self.fd()),
+            Kind::Datagram if self.shape.state.ends_at_zero() => descriptor::shut(self.fd()),
             // A socket that may not be asked for its type, or something else without a name.
             Kind::Other => match descriptor::shut(self.fd()) {
                 Err(error) if error.raw_os_error() == Some(Errno::NOTSOCK.raw_os_error()) => {
@@ -352,7 +352,7 @@ impl<'a> Tap<'a> {
         }
         let saying: &[u8] = if keeps_lines { &[EOT, EOT] } else { &[EOT] };
         while let Some(rest) = saying.get(*said_bytes..).filter(|rest| !rest.is_empty()) {
-            let write = || self.shape.stance.port(self.fd()).write(rest);
+            let write = || self.shape.state.port(self.fd()).write(rest);
             match self.attempt(Interest::WRITABLE, write) {
                 Ok(written_bytes) => *said_bytes += written_bytes,
                 Err(Errno::INTR) => {}
@@ -411,5 +411,5 @@ fn try_io<T>(
 
 /// Of a stream socket that is non-blocking, as tokio's own are.
 pub(crate) fn stream_shape() -> Shape {
-    Shape { stance: Stance::known(Kind::Stream, true), size_bytes: 0 }
+    Shape { state: PortState::known(Kind::Stream, true), size_bytes: 0 }
 }

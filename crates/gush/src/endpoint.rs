@@ -10,7 +10,7 @@ use crate::access;
 use crate::fault::Fault;
 use crate::kernel::is_refusal;
 use crate::pages::HUGE_PAGE_BYTES;
-use crate::port::Side;
+use crate::port::{PortState, Side};
 use crate::sys::{self, Call};
 
 /// The kinds of descriptor in the plan.
@@ -77,8 +77,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug)]
 pub struct Endpoint<'fd> {
     fd: BorrowedFd<'fd>,
-    kind: Kind,
-    flags: OFlags,
+    state: PortState,
     position: Option<u64>,
     size_bytes: u64,
     allocated_bytes: u64,
@@ -87,7 +86,6 @@ pub struct Endpoint<'fd> {
     inode: u64,
     /// The device that a device node stands for (`st_rdev`).
     block_device: u64,
-    is_memory: bool,
 }
 
 impl<'fd> Endpoint<'fd> {
@@ -124,7 +122,7 @@ impl<'fd> Endpoint<'fd> {
             true => Kind::File,
             false => Kind::Pseudo,
         };
-        is_file.then(|| Self::told(fd, kind, (stat, flags), Some(0)))
+        is_file.then(|| Self::new(fd, PortState::of_kind(kind, flags), stat, Some(0)))
     }
 
     /// A regular file that the caller has just made with `O_CREAT | O_EXCL` and these flags, without any call.
@@ -147,8 +145,7 @@ impl<'fd> Endpoint<'fd> {
     pub fn of_new_file(fd: &'fd impl AsFd, device: u64, flags: OFlags) -> Self {
         Self {
             fd: fd.as_fd(),
-            kind: Kind::File,
-            flags,
+            state: PortState::of_kind(Kind::File, flags),
             position: Some(0),
             size_bytes: 0,
             allocated_bytes: 0,
@@ -158,20 +155,13 @@ impl<'fd> Endpoint<'fd> {
             // No file has this number, and no source can be the file that was made after it.
             inode: 0,
             block_device: 0,
-            is_memory: false,
         }
     }
 
-    fn told(
-        fd: BorrowedFd<'fd>,
-        kind: Kind,
-        (stat, flags): (&Stat, OFlags),
-        position: Option<u64>,
-    ) -> Self {
+    fn new(fd: BorrowedFd<'fd>, state: PortState, stat: &Stat, position: Option<u64>) -> Self {
         Self {
             fd,
-            kind,
-            flags,
+            state,
             position,
             // st_size is signed, and a negative size is none.
             size_bytes: u64::try_from(stat.st_size).unwrap_or(0),
@@ -181,7 +171,6 @@ impl<'fd> Endpoint<'fd> {
             device: stat.st_dev,
             inode: stat.st_ino,
             block_device: stat.st_rdev,
-            is_memory: is_memory_device(FileType::from_raw_mode(stat.st_mode), stat),
         }
     }
 
@@ -203,8 +192,12 @@ impl<'fd> Endpoint<'fd> {
             }
             _ => None,
         };
-        let kind = kind_of(fd, file_type, &stat, position);
-        let mut endpoint = Self::told(fd, kind, (&stat, flags), position);
+        let (kind, ends_at_zero) = kind_of(fd, file_type, &stat, position);
+        let mut state = PortState::of_kind(kind, flags);
+        state.can_idle &= !is_memory_device(file_type, &stat);
+        state.is_master = kind == Kind::Terminal && sys::file::is_terminal_master(fd);
+        state.ends_at_zero = ends_at_zero;
+        let mut endpoint = Self::new(fd, state, &stat, position);
         if kind == Kind::Block {
             // fstat(2) tells 0 for a device: without its size no progress could be shown and no range planned.
             endpoint.size_bytes = block_device_bytes(fd, position).map_err(by(Call::BlockSize))?;
@@ -220,7 +213,7 @@ impl<'fd> Endpoint<'fd> {
 
     /// Takes note of a file's present size.
     pub(crate) fn look_at_size(&mut self) -> io::Result<()> {
-        if self.kind == Kind::File {
+        if self.state.kind == Kind::File {
             self.size_bytes = sys::file::size_bytes(self.fd)?;
         }
         Ok(())
@@ -230,7 +223,7 @@ impl<'fd> Endpoint<'fd> {
     pub(crate) fn has_shrunk(&mut self) -> io::Result<bool> {
         let size_bytes = sys::file::size_bytes(self.fd)?;
         // A made-up file may tell another size at each look, which means nothing.
-        let has_shrunk = self.kind == Kind::File && size_bytes < self.size_bytes;
+        let has_shrunk = self.state.kind == Kind::File && size_bytes < self.size_bytes;
         if has_shrunk {
             self.size_bytes = size_bytes;
         }
@@ -241,10 +234,15 @@ impl<'fd> Endpoint<'fd> {
         self.fd
     }
 
+    /// What a port keeps of this look.
+    pub(crate) fn state(&self) -> PortState {
+        self.state
+    }
+
     /// The kind of file.
     #[must_use]
     pub fn kind(&self) -> Kind {
-        self.kind
+        self.state.kind
     }
 
     /// Can the descriptor be idle, so that a splice needs a poll before (invariant 5)? As [`Kind::can_idle`], but for
@@ -258,7 +256,7 @@ impl<'fd> Endpoint<'fd> {
     /// ```
     #[must_use]
     pub fn can_idle(&self) -> bool {
-        self.kind.can_idle() && !self.is_memory
+        self.state.can_idle
     }
 
     /// The file position in bytes, where there is one.
@@ -288,7 +286,7 @@ impl<'fd> Endpoint<'fd> {
     /// Was the descriptor opened with `O_APPEND`? Then every write goes to the end, and splice refuses.
     #[must_use]
     pub fn is_append(&self) -> bool {
-        self.flags.contains(OFlags::APPEND)
+        self.state.is_append()
     }
 
     /// Was the descriptor opened for writing only?
@@ -307,38 +305,40 @@ impl<'fd> Endpoint<'fd> {
     }
 
     fn is_open_for(&self, one_way: OFlags) -> bool {
-        let mode = self.flags & OFlags::RWMODE;
-        (mode == one_way || mode == OFlags::RDWR) && !self.flags.contains(OFlags::PATH)
+        let flags = self.state.flags;
+        let mode = flags & OFlags::RWMODE;
+        (mode == one_way || mode == OFlags::RDWR) && !flags.contains(OFlags::PATH)
     }
 
     /// Does the descriptor have `O_NONBLOCK`?
     #[must_use]
     pub fn is_nonblocking(&self) -> bool {
-        self.flags.contains(OFlags::NONBLOCK)
+        self.state.is_nonblocking()
     }
 
     /// Does a splice into the descriptor, or out of it, wait although it was polled? So does one of
     /// a socket without O_NONBLOCK, if another process takes the room or the bytes in between.
     pub(crate) fn holds_splices(&self) -> bool {
-        self.kind.is_socket() && !self.is_nonblocking()
+        self.state.kind.is_socket() && !self.is_nonblocking()
     }
 
     /// The same, as if without O_NONBLOCK: any process that shares the description may take the flag away at any time.
-    pub(crate) fn without_nonblock(self) -> Self {
-        Self { flags: self.flags - OFlags::NONBLOCK, ..self }
+    pub(crate) fn without_nonblock(mut self) -> Self {
+        self.state.flags -= OFlags::NONBLOCK;
+        self
     }
 
     /// Does the descriptor have `O_DIRECT`, so that addresses, offsets and lengths must be aligned?
     #[must_use]
     pub fn is_direct(&self) -> bool {
-        matches!(self.kind, Kind::File | Kind::Block) && self.flags.contains(OFlags::DIRECT)
+        self.state.is_direct()
     }
 
     /// May offsets be named (of a real file or block device)?
     #[must_use]
     pub fn has_offsets(&self) -> bool {
         // Without a position lseek(2) was refused, and pread(2) would be too.
-        matches!(self.kind, Kind::File | Kind::Block) && self.position.is_some()
+        matches!(self.state.kind, Kind::File | Kind::Block) && self.position.is_some()
     }
 
     /// Can bytes be written at a named offset? `O_APPEND` ignores offsets (pwrite(2), "BUGS").
@@ -388,7 +388,7 @@ impl<'fd> Endpoint<'fd> {
     /// the very pages of a read.
     pub(crate) fn holes(&self) -> HoleReport {
         // A compressed file has fewer blocks, too: SEEK_HOLE then finds no hole, for one call.
-        if self.kind != Kind::File || self.allocated_bytes >= self.size_bytes {
+        if self.state.kind != Kind::File || self.allocated_bytes >= self.size_bytes {
             return HoleReport::None;
         }
         let believed = match self.file_system() {
@@ -415,7 +415,7 @@ impl<'fd> Endpoint<'fd> {
     pub(crate) fn is_nameless_pipe(&self) -> bool {
         // `PIPEFS_MAGIC` of `include/uapi/linux/magic.h`. A FIFO has the number of the file system that holds its name.
         const PIPEFS: u64 = 0x5049_5045;
-        self.kind == Kind::Pipe && self.file_system() == Some(PIPEFS)
+        self.state.kind == Kind::Pipe && self.file_system() == Some(PIPEFS)
     }
 
     /// The magic number of the file system (statfs(2)).
@@ -425,7 +425,7 @@ impl<'fd> Endpoint<'fd> {
 
     /// Would bytes written here be read there? So of one regular file, and of one block device by whatever name.
     pub(crate) fn is_same_content(&self, other: &Endpoint<'_>) -> bool {
-        match (self.kind, other.kind) {
+        match (self.state.kind, other.state.kind) {
             (Kind::File, Kind::File) => self.is_same_file(other),
             (Kind::Block, Kind::Block) => self.block_device == other.block_device,
             _ => false,
@@ -501,8 +501,14 @@ fn own_position(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
     }
 }
 
-fn kind_of(fd: BorrowedFd<'_>, file_type: FileType, stat: &Stat, position: Option<u64>) -> Kind {
-    match file_type {
+/// The kind, and whether a read of 0 bytes is the end there.
+fn kind_of(
+    fd: BorrowedFd<'_>,
+    file_type: FileType,
+    stat: &Stat,
+    position: Option<u64>,
+) -> (Kind, bool) {
+    let kind = match file_type {
         // Before the next arm: a size that lies would set the goal, and cut the copy there.
         FileType::RegularFile if position.is_none() || is_pseudo(fd, stat) => Kind::Pseudo,
         FileType::RegularFile => Kind::File,
@@ -513,13 +519,13 @@ fn kind_of(fd: BorrowedFd<'_>, file_type: FileType, stat: &Stat, position: Optio
         FileType::CharacterDevice => Kind::Character,
         FileType::Socket => match sys::socket::type_of(fd) {
             Ok(SocketType::STREAM) => Kind::Stream,
-            // SOCK_SEQPACKET keeps boundaries as well, and so is one of these.
-            Ok(_) => Kind::Datagram,
+            Ok(socket_type) => return (Kind::Datagram, socket_type == SocketType::SEQPACKET),
             // A stream's end must not be taken for an empty datagram.
             Err(_) => Kind::Other,
         },
         _ => Kind::Other,
-    }
+    };
+    (kind, true)
 }
 
 /// `/dev/null`, `/dev/zero` and `/dev/full`: they have no poll method, and neither their reads nor their writes

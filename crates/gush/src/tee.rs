@@ -14,7 +14,7 @@ use crate::endpoint::{Endpoint, Kind};
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::flow::{
-    Backlog, Fan, FanFds, FanNext, Interest, Moved, NUMBERS, Shelf, Spread, Stance, Terms, Who,
+    Backlog, Fan, FanFds, FanNext, Interest, Moved, NUMBERS, PortState, Shelf, Spread, Terms, Who,
     count_targets,
 };
 use crate::method::{MethodName, Refusal};
@@ -241,20 +241,19 @@ impl<'a> Tee<'a> {
     pub fn run(mut self) -> Result<TeeReport, Error> {
         let targets = std::mem::take(&mut self.targets);
         count_targets(targets.len()).map_err(Error::refused)?;
-        let Prepared { source, source_at, targets: stances, unwritable } =
-            self.prepare(&targets)?;
-        let mut leave = stances.iter().map(|to| leaves_file(source.kind(), to.kind()));
+        let Prepared { source, source_at, targets: states, unwritable } = self.prepare(&targets)?;
+        let mut leave = states.iter().map(|to| leaves_file(source.kind(), to.kind()));
         let leaves_file = leave.any(|leaves| leaves);
         let told = match self.backlog_bytes {
             None => {
-                let fan = Fan::between(source, &stances, &self.terms).map_err(Error::refused)?;
+                let fan = Fan::between(source, &states, &self.terms).map_err(Error::refused)?;
                 self.drive(fan, &targets, unwritable, source_at)
             }
             Some(bytes) => {
                 let (call, side) = (Call::Mmap, Side::Source);
                 let ring = Pages::new(bytes)
                     .map_err(|errno| Error::failed(Fault { call, side, errno }))?;
-                let backlog = Backlog::between(source, &stances, &self.terms, ring, bytes);
+                let backlog = Backlog::between(source, &states, &self.terms, ring, bytes);
                 self.drive(backlog.map_err(Error::refused)?, &targets, unwritable, source_at)
             }
         };
@@ -358,14 +357,10 @@ impl<'a> Tee<'a> {
             }
             Ok(endpoint)
         };
-        // Looked at after its pipe was grown, whose capacity it knows.
-        let stance = |endpoint: &Endpoint<'_>, side| {
-            Stance::of_endpoint(endpoint, None).map_err(|why| failed(why, side))
-        };
         let source = look(self.source, Side::Source)?;
         access::check(&source, Side::Source).map_err(Error::failed)?;
         let mut unwritable = Vec::new();
-        let mut stances = Vec::with_capacity(targets.len());
+        let mut states = Vec::with_capacity(targets.len());
         for (number, &fd) in NUMBERS.zip(targets) {
             let target = look(fd, Side::Target)?;
             match access::check(&target, Side::Target) {
@@ -374,11 +369,12 @@ impl<'a> Tee<'a> {
                 Ok(()) if source.is_same_content(&target) => return Err(Error::same_file()),
                 Ok(()) => {}
             }
-            stances.push(stance(&target, Side::Target)?);
+            // Looked at after its pipe was grown, whose capacity it knows.
+            states.push(PortState::of_endpoint(&target, None));
         }
         let source_at = source.position().filter(|_| source.has_offsets());
-        let source = stance(&source, Side::Source)?;
-        Ok(Prepared { source, source_at, targets: stances, unwritable })
+        let source = PortState::of_endpoint(&source, None);
+        Ok(Prepared { source, source_at, targets: states, unwritable })
     }
 
     fn lost(&mut self, fan: &impl Spread, target: u16) -> Control {
@@ -461,10 +457,10 @@ impl<'a> Tee<'a> {
 
 /// The facts about the two sides before the first byte.
 struct Prepared {
-    source: Stance,
+    source: PortState,
     /// The source's position, if a file.
     source_at: Option<u64>,
-    targets: Vec<Stance>,
+    targets: Vec<PortState>,
     /// Targets that are not open for writing: lost with the first byte.
     unwritable: Vec<(u16, Fault)>,
 }

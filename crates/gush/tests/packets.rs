@@ -5,7 +5,7 @@ mod common;
 use std::os::fd::OwnedFd;
 
 use common::{STREAMS, noise, read_all, within};
-use gush::flow::{Fan, FanFds, FanNext, Shelf, Stance, Terms};
+use gush::flow::{Fan, FanFds, FanNext, PortState, Shelf, Terms};
 use gush::pipe::Pool;
 use gush::{Choice, Mover, Rate, Tee, Tuning};
 use rustix::fs::OFlags;
@@ -105,10 +105,10 @@ fn packets_are_not_cut_by_the_driver_of_a_fan() {
     for through_memory in [false, true] {
         let (source, bytes) = packets();
         let targets: [OwnedFd; 2] = [appended(), tempfile::tempfile().expect("a file").into()];
-        let stances = targets.each_ref().map(|target| Stance::of(target).expect("a stance"));
+        let states = targets.each_ref().map(|target| PortState::of(target).expect("a port state"));
         let terms = Terms { through_memory, ..Terms::default() };
-        let from = Stance::of(&source).expect("a stance");
-        let mut fan = Fan::between(from, &stances, &terms).expect("a fan");
+        let from = PortState::of(&source).expect("a port state");
+        let mut fan = Fan::between(from, &states, &terms).expect("a fan");
         let mut shelf = Shelf::new(Pool::shared().clone());
         let fds = targets.each_ref().map(AsFd::as_fd);
         let fds = FanFds { source: source.as_fd(), targets: &fds };

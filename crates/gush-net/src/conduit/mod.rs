@@ -479,7 +479,7 @@ impl Conduit {
             return stream.both.is_terminal_master();
         }
         let is_master =
-            |found: &Descriptor| found.kind() == Kind::Terminal && found.shape().stance.is_master();
+            |found: &Descriptor| found.kind() == Kind::Terminal && found.shape().state.is_master();
         self.any().is_some_and(is_master)
     }
 

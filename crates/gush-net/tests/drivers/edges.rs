@@ -7,8 +7,8 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use gush::flow::{
-    End, Failure, Fan, FanFds, FanNext, FanOp, Fds, Flow, Interest, Next, Op, Shelf, Stance, Terms,
-    Who,
+    End, Failure, Fan, FanFds, FanNext, FanOp, Fds, Flow, Interest, Next, Op, PortState, Shelf,
+    Terms, Who,
 };
 use gush::pipe::Pool;
 use gush::{Errno, Side};
@@ -95,8 +95,8 @@ fn fate_at(end: End) -> Fate {
 
 /// Drives one flow until the end.
 pub fn drive(case: Case, source: impl AsFd, target: impl AsFd) -> Result<Told, String> {
-    let stances = (Stance::of(&source), Stance::of(&target));
-    let (Ok(from), Ok(to)) = stances else { return Err("no stance".into()) };
+    let states = (PortState::of(&source), PortState::of(&target));
+    let (Ok(from), Ok(to)) = states else { return Err("no state".into()) };
     let terms = Terms { choice: case.choice, length_bytes: case.limit, ..Terms::default() };
     let mut flow = match Flow::between(from, to, &terms) {
         Ok(flow) => flow,
@@ -147,8 +147,8 @@ fn side_of(op: FanOp) -> Option<u64> {
 
 /// Drives a fan with one target until the end.
 pub fn drive_fan(case: Case, source: impl AsFd, target: impl AsFd) -> Result<Told, String> {
-    let stances = (Stance::of(&source), Stance::of(&target));
-    let (Ok(from), Ok(to)) = stances else { return Err("no stance".into()) };
+    let states = (PortState::of(&source), PortState::of(&target));
+    let (Ok(from), Ok(to)) = states else { return Err("no state".into()) };
     let terms = Terms { choice: case.choice, length_bytes: case.limit, ..Terms::default() };
     let mut fan = match Fan::between(from, &[to], &terms) {
         Ok(fan) => fan,

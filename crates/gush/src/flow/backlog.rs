@@ -23,7 +23,7 @@ use rustix::io::{self, Errno};
 
 use super::fan::{FanFds, FanNext, FanOp, Interest, Who, look};
 use super::spread::{NUMBERS, Spread};
-use super::{End, Failure, Fds, Flow, Lender, Moved, Next, Op, Stance, Terms};
+use super::{End, Failure, Fds, Flow, Lender, Moved, Next, Op, PortState, Terms};
 use crate::endpoint::Kind;
 use crate::fault::Fault;
 use crate::method::{MethodName, Refusal};
@@ -64,22 +64,22 @@ impl Backlog {
     /// # Errors
     /// The refusal of a method other than read-write asked for by name, or of datagrams on both sides.
     pub(crate) fn between(
-        source: Stance,
-        targets: &[Stance],
+        source: PortState,
+        targets: &[PortState],
         terms: &Terms,
         ring: Pages,
         ring_bytes: usize,
     ) -> Result<Self, Refusal> {
         // The ring joins whatever comes, so that the messages would come out cut elsewhere.
-        if source.keeps_boundaries() && targets.iter().any(Stance::keeps_boundaries) {
+        if source.keeps_boundaries() && targets.iter().any(PortState::keeps_boundaries) {
             let why = "a backlog keeps no boundaries of datagrams";
             return Err(Refusal::because(MethodName::ReadWrite, why));
         }
         let terms = &Terms { make_holes: false, rereads: false, ..*terms };
-        let intake = Flow::between(source, Stance::in_memory(), terms)?;
+        let intake = Flow::between(source, PortState::in_memory(), terms)?;
         let lane_terms = Terms { length_bytes: None, expected_bytes: None, ..*terms };
-        let lane = |target: &Stance| {
-            let outlet = Flow::between(Stance::in_memory(), *target, &lane_terms)?;
+        let lane = |target: &PortState| {
+            let outlet = Flow::between(PortState::in_memory(), *target, &lane_terms)?;
             Ok(Lane::new(outlet, target.kind()))
         };
         let lanes = targets.iter().map(lane).collect::<Result<_, Refusal>>()?;
@@ -390,7 +390,7 @@ mod tests {
     use crate::pipe::Pool;
 
     fn backlog(targets: usize, ring_bytes: usize) -> Backlog {
-        let pipe = Stance::known(Kind::Pipe, true);
+        let pipe = PortState::known(Kind::Pipe, true);
         let ring = Pages::new(ring_bytes).expect("memory");
         let targets = vec![pipe; targets];
         Backlog::between(pipe, &targets, &Terms::default(), ring, ring_bytes).expect("a backlog")

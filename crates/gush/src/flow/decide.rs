@@ -287,10 +287,10 @@ impl Flow {
     /// Invariant 5: a side that no flag keeps from waiting is polled first.
     fn ready_for(&mut self, op: Op) -> Next {
         let (source, target) = op.touches();
-        if source && self.source.must_be_polled(op) && !self.readiness.polled().source {
+        if source && op.must_poll(&self.source) && !self.readiness.polled().source {
             return Next::Do(Op::Ready(Side::Source));
         }
-        if target && self.target.must_be_polled(op) && !self.readiness.polled().target {
+        if target && op.must_poll(&self.target) && !self.readiness.polled().target {
             return Next::Do(Op::Ready(Side::Target));
         }
         Next::Do(op)

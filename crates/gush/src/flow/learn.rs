@@ -84,8 +84,8 @@ impl Flow {
             None => {
                 let (source, target) = op.touches();
                 let can_be_asked = Sides {
-                    source: source && self.source.can_answer_again(),
-                    target: target && self.target.can_answer_again(),
+                    source: source && self.source.can_idle,
+                    target: target && self.target.can_idle,
                 };
                 // Neither can be asked, so neither can be waited for: a `read` answers.
                 if !self.readiness.ask(can_be_asked) {

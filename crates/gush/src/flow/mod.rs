@@ -61,18 +61,17 @@ mod lend;
 mod next;
 mod op;
 mod spread;
-mod stance;
 mod state;
 mod terms;
 mod way;
 
+pub use crate::port::PortState;
 pub(crate) use backlog::Backlog;
 pub use fan::{Fan, FanFds, FanNext, FanOp, Interest, Who};
 pub use lend::{Buf, Lender, Shelf};
 pub use next::{End, Eye, Failure, Moved, Next};
 pub use op::{Fds, Op};
 pub(crate) use spread::{NUMBERS, Spread, count_targets};
-pub use stance::Stance;
 pub use terms::Terms;
 pub(crate) use way::{gains_by_own_pipe, splices_directly};
 
@@ -89,7 +88,7 @@ use crate::method::Refusal;
 /// ```
 /// use std::io::{Read, Write};
 /// use std::os::fd::AsFd;
-/// use gush::flow::{End, Fds, Flow, Next, Shelf, Stance, Terms};
+/// use gush::flow::{End, Fds, Flow, Next, Shelf, PortState, Terms};
 ///
 /// let (mut client, near) = std::os::unix::net::UnixStream::pair()?;
 /// let mut arrived = tempfile::tempfile()?;
@@ -99,7 +98,7 @@ use crate::method::Refusal;
 /// let fds = Fds { source: near.as_fd(), target: arrived.as_fd() };
 /// let mut shelf = Shelf::new(gush::pipe::Pool::shared().clone());
 /// let mut flow =
-///     Flow::between(Stance::of(&near)?, Stance::of(&arrived)?, &Terms::default()).unwrap();
+///     Flow::between(PortState::of(&near)?, PortState::of(&arrived)?, &Terms::default()).unwrap();
 /// let end = loop {
 ///     match flow.next(u64::MAX, &mut shelf) {
 ///         Next::Do(op) => {
@@ -115,8 +114,8 @@ use crate::method::Refusal;
 /// ```
 #[derive(Debug)]
 pub struct Flow {
-    source: Stance,
-    target: Stance,
+    source: PortState,
+    target: PortState,
     ways: Ways,
     fixed: FixedTerms,
     source_state: SourceState,
@@ -167,22 +166,22 @@ impl Flow {
     ///
     /// # Errors
     /// The refusal of a method asked for by name.
-    pub fn between(source: Stance, target: Stance, terms: &Terms) -> Result<Self, Refusal> {
+    pub fn between(source: PortState, target: PortState, terms: &Terms) -> Result<Self, Refusal> {
         Ok(Self::by(Ways::between(&source, &target, terms)?, source, target, terms))
     }
 
     /// The source and the target.
-    pub(crate) fn sides(&self) -> (&Stance, &Stance) {
+    pub(crate) fn sides(&self) -> (&PortState, &PortState) {
         (&self.source, &self.target)
     }
 
     /// The same, by these ways.
-    fn by(ways: Ways, source: Stance, target: Stance, terms: &Terms) -> Self {
+    fn by(ways: Ways, source: PortState, target: PortState, terms: &Terms) -> Self {
         // A size that was named is the user's to answer for.
         let call_bytes = match terms.call_bytes {
             named if named < CALL_BYTES => named,
             // A quarter of the pipe a call lets the programs at both ends work at once.
-            _ if ways.now() == Way::Direct => source.splice_bytes(&target).min(CALL_BYTES),
+            _ if ways.now() == Way::Direct => splice_bytes(&source, &target).min(CALL_BYTES),
             _ => CALL_BYTES,
         };
         Self {
@@ -216,9 +215,9 @@ impl Flow {
     /// operation is another.
     ///
     /// ```
-    /// use gush::flow::{Flow, Stance, Terms};
+    /// use gush::flow::{Flow, PortState, Terms};
     /// let (near, far) = std::os::unix::net::UnixStream::pair()?;
-    /// let mut flow = Flow::between(Stance::of(&near)?, Stance::of(&far)?, &Terms::default())?;
+    /// let mut flow = Flow::between(PortState::of(&near)?, PortState::of(&far)?, &Terms::default())?;
     /// assert!(flow.is_undecided());
     /// flow.expect_bytes(1 << 20);
     /// assert!(!flow.is_undecided());
@@ -283,5 +282,19 @@ impl Flow {
     /// Gives back empty pipes and buffers, and shrinks nearly empty ones: to be called before the driver parks.
     pub fn rest(&mut self, lender: &mut dyn Lender) {
         self.held.rest(lender);
+    }
+}
+
+/// The most bytes of one splice. From pipe to pipe whole slots change hands, which takes no time: as
+/// many as there are. Otherwise a quarter of the pipe: the kernel wakes the other side once, when the
+/// call is over (`splice_file_to_pipe` and `splice_from_pipe` of `fs/splice.c`), so that a call that
+/// fills or empties the pipe makes the two sides take turns. A part of a pipe of 64 KiB or less is not
+/// worth a call.
+fn splice_bytes(source: &PortState, target: &PortState) -> usize {
+    const PART: usize = 4;
+    const LEAST_BYTES: usize = 64 << 10;
+    match (source.pipe_bytes(), target.pipe_bytes()) {
+        (Some(capacity), None) | (None, Some(capacity)) => (capacity / PART).max(LEAST_BYTES),
+        (None, None) | (Some(_), Some(_)) => usize::MAX,
     }
 }

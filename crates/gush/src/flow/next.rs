@@ -37,14 +37,14 @@ pub enum End {
 ///
 /// ```
 /// use std::os::fd::AsFd;
-/// use gush::flow::{Fds, Flow, Next, Shelf, Stance, Terms};
+/// use gush::flow::{Fds, Flow, Next, Shelf, PortState, Terms};
 ///
 /// let source = std::fs::File::open("/proc/version")?;
 /// let full = std::fs::File::options().write(true).open("/dev/full")?;
 /// let fds = Fds { source: source.as_fd(), target: full.as_fd() };
 /// let mut shelf = Shelf::new(gush::pipe::Pool::shared().clone());
 /// let mut flow =
-///     Flow::between(Stance::of(&source)?, Stance::of(&full)?, &Terms::default()).unwrap();
+///     Flow::between(PortState::of(&source)?, PortState::of(&full)?, &Terms::default()).unwrap();
 /// let failure = loop {
 ///     match flow.next(u64::MAX, &mut shelf) {
 ///         Next::Do(op) => {

@@ -10,7 +10,7 @@ use super::{Flow, Hand, Leaves};
 use crate::endpoint::Kind;
 use crate::fault::Fault;
 use crate::kernel::page_bytes;
-use crate::port::{Port, Side};
+use crate::port::{Port, PortState, Side};
 use crate::sys::{self, Call};
 use crate::zeros;
 
@@ -69,6 +69,15 @@ impl Op {
         self.touches() == (false, false)
     }
 
+    /// Must poll(2) of `port` come first, because no flag keeps the call from waiting (invariant 5)?
+    ///
+    /// `SPLICE_F_NONBLOCK` concerns pipes, and sendfile(2) has no such flag; a socket, terminal or
+    /// device has to have O_NONBLOCK itself.
+    pub(super) fn must_poll(self, port: &PortState) -> bool {
+        let has_flag = || port.kind() == Kind::Pipe && !matches!(self, Op::Sendfile(_));
+        !port.is_nonblocking() && port.can_idle && !has_flag()
+    }
+
     /// The system call's name.
     #[must_use]
     pub fn call(self) -> Call {
@@ -122,7 +131,7 @@ pub struct Fds<'fd> {
 }
 
 impl<'fd> Fds<'fd> {
-    /// The one descriptor of a flow whose other side is in memory ([`Stance::in_memory`](super::Stance::in_memory)).
+    /// The one descriptor of a flow whose other side is in memory ([`PortState::in_memory`](super::PortState::in_memory)).
     #[must_use]
     pub fn one(fd: BorrowedFd<'fd>) -> Self {
         Self { source: fd, target: fd }
@@ -134,11 +143,11 @@ impl Flow {
     /// [`Flow::learn`] is told how many bytes there are, 0 at the end. Empty for any other call.
     ///
     /// ```
-    /// use gush::flow::{End, Flow, Next, Op, Shelf, Stance, Terms};
+    /// use gush::flow::{End, Flow, Next, Op, Shelf, PortState, Terms};
     ///
     /// let (mut source, mut target) = (&b"from memory to memory"[..], Vec::new());
     /// let mut shelf = Shelf::new(gush::pipe::Pool::shared().clone());
-    /// let memory = Stance::in_memory();
+    /// let memory = PortState::in_memory();
     /// let mut flow = Flow::between(memory, memory, &Terms::default()).unwrap();
     /// let end = loop {
     ///     match flow.next(u64::MAX, &mut shelf) {

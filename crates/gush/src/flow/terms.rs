@@ -8,9 +8,9 @@ use crate::mover::Choice;
 ///
 /// ```
 /// use gush::Kind;
-/// use gush::flow::{Flow, Next, Op, Shelf, Stance, Terms};
+/// use gush::flow::{Flow, Next, Op, Shelf, PortState, Terms};
 ///
-/// let (file, stream) = (Stance::known(Kind::File, true), Stance::known(Kind::Stream, true));
+/// let (file, stream) = (PortState::known(Kind::File, true), PortState::known(Kind::Stream, true));
 /// let mut shelf = Shelf::new(gush::pipe::Pool::shared().clone());
 /// let mut first_op = |terms: &Terms| {
 ///     Flow::between(file, stream, terms).unwrap().next(u64::MAX, &mut shelf)

@@ -1,8 +1,8 @@
 //! Ways: how a flow gets bytes from the source to the target, and which serve a pair of ports.
 
-use super::{Stance, Terms};
+use super::{PortState, Terms};
 use crate::endpoint::Kind;
-use crate::method::{MethodName, Refusal};
+use crate::method::{MethodName, Refusal, splice_obstacle};
 use crate::mover::Choice;
 use crate::plan;
 use crate::port::Side;
@@ -27,7 +27,12 @@ pub(super) enum Way {
 
 impl Way {
     /// The way that a method of the plan means between these two ports, if a flow has such a way.
-    fn of(method: MethodName, source: &Stance, target: &Stance, terms: &Terms) -> Option<Self> {
+    fn of(
+        method: MethodName,
+        source: &PortState,
+        target: &PortState,
+        terms: &Terms,
+    ) -> Option<Self> {
         let kinds = [source.kind(), target.kind()];
         let choice = terms.choice;
         Some(match method {
@@ -89,8 +94,8 @@ impl Ways {
 
     /// The plan's ways for two ports under the user's terms.
     pub(super) fn between(
-        source: &Stance,
-        target: &Stance,
+        source: &PortState,
+        target: &PortState,
         terms: &Terms,
     ) -> Result<Self, Refusal> {
         let mut ways = Self { ways: [Way::Memory; Self::MOST], len: 0, at: 0 };
@@ -154,8 +159,8 @@ const NO_WAY: &str = "a stream is moved by read-write, splice, vmsplice and, fro
 /// Why the user's terms or the ports' flags rule a method out.
 pub(super) fn refused(
     method: MethodName,
-    source: &Stance,
-    target: &Stance,
+    source: &PortState,
+    target: &PortState,
     terms: &Terms,
 ) -> Option<&'static str> {
     // First, because nothing rules it out: every plan can end.
@@ -188,7 +193,7 @@ pub(super) fn refused(
     }
     if method == MethodName::Vmsplice {
         // The source is read into memory, so only the target has to take references.
-        return target.obstacle(Side::Target, terms);
+        return obstacle(target, Side::Target, terms);
     }
     if terms.through_memory {
         return Some("the bytes are observed, so they must pass through memory");
@@ -197,5 +202,22 @@ pub(super) fn refused(
     if terms.isolated && matches!(source.kind(), Kind::File | Kind::Block) {
         return Some("the file's pages would be shared, and isolation was asked for");
     }
-    source.obstacle(Side::Source, terms).or_else(|| target.obstacle(Side::Target, terms))
+    obstacle(source, Side::Source, terms).or_else(|| obstacle(target, Side::Target, terms))
+}
+
+/// The obstacle to page references at one port, apart from the kind.
+fn obstacle(port: &PortState, side: Side, terms: &Terms) -> Option<&'static str> {
+    // By name, the kernel decides.
+    let by_name = terms.choice != Choice::Auto && !terms.never_held;
+    // A flow knows no sizes: its pieces are those of a stream.
+    let of_target = || splice_obstacle(port, true).filter(|_| side == Side::Target);
+    if by_name {
+        None
+    } else if let Some((why, _)) = of_target() {
+        Some(why)
+    } else if terms.never_held && port.kind().is_socket() && !port.is_nonblocking() {
+        Some(Refusal::HELD_BY_SOCKET)
+    } else {
+        None
+    }
 }

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::endpoint::Endpoint;
 use crate::fault::Fault;
 use crate::kernel::{Kernel, is_refusal};
-use crate::port::Side;
+use crate::port::{PortState, Side};
 use crate::sys::Call;
 
 #[cfg(any(test, not(feature = "uring")))]
@@ -210,39 +210,27 @@ fn refuse_unaligned(method: MethodName, pair: &Pair<'_>) -> Result<(), Refusal> 
     Ok(())
 }
 
-/// The facts about a target on which splices into the target depend.
-pub(crate) struct SpliceTarget {
-    /// Opened with O_APPEND: splice(2) answers EINVAL (`do_splice_from` of `fs/splice.c`), but only once the bytes are in a pipe.
-    pub(crate) is_append: bool,
-    /// Opened with O_DIRECT: each piece must be aligned.
-    pub(crate) is_direct: bool,
-    /// The bytes come from a stream, in pieces that may be odd.
-    pub(crate) has_odd_pieces: bool,
-}
-
-impl SpliceTarget {
-    /// Why splices are ruled out, and the kernel's answer to one, where splice(2) gives that reason itself.
-    pub(crate) fn obstacle(&self) -> Option<(&'static str, Option<Errno>)> {
-        const DIRECT: &str =
-            "the target was opened with O_DIRECT, and a stream's pieces are not aligned";
-        if self.is_append {
-            Some((Refusal::APPENDS, Some(Errno::INVAL)))
-        } else if self.is_direct && self.has_odd_pieces {
-            Some((DIRECT, None))
-        } else {
-            None
-        }
+/// Why splices into `target` are ruled out, and the kernel's answer to one where splice(2) gives that
+/// reason itself. `has_odd_pieces`: the bytes come from a stream, in pieces of any length.
+pub(crate) fn splice_obstacle(
+    target: &PortState,
+    has_odd_pieces: bool,
+) -> Option<(&'static str, Option<Errno>)> {
+    const DIRECT: &str =
+        "the target was opened with O_DIRECT, and a stream's pieces are not aligned";
+    if target.is_append() {
+        // EINVAL (`do_splice_from` of `fs/splice.c`), but only once the bytes are in a pipe.
+        Some((Refusal::APPENDS, Some(Errno::INVAL)))
+    } else if target.is_direct() && has_odd_pieces {
+        Some((DIRECT, None))
+    } else {
+        None
     }
 }
 
 /// Refuses a target whose flags, or whose piece, splice(2) would refuse half-way.
 fn refuse_unspliceable(method: MethodName, pair: &Pair<'_>) -> Result<(), Refusal> {
-    let target = SpliceTarget {
-        is_append: pair.target.is_append(),
-        is_direct: pair.target.is_direct(),
-        has_odd_pieces: !pair.source.has_offsets(),
-    };
-    match target.obstacle() {
+    match splice_obstacle(&pair.target.state(), !pair.source.has_offsets()) {
         Some((why, errno)) => {
             let call = errno.map(|_| Call::Splice);
             Err(Refusal { method, call, errno, why: why.into() })

@@ -3,7 +3,7 @@
 use rustix::io;
 
 use super::{MethodName, Pair, Refusal, Setup};
-use crate::flow::{Buf, Fds, Flow, Lender, Stance, Terms};
+use crate::flow::{Buf, Fds, Flow, Lender, PortState, Terms};
 use crate::mover::Choice;
 use crate::pages::Pages;
 use crate::pipe::{Pipe, PipeLoan};
@@ -61,7 +61,7 @@ impl<'fd> Streamed<'fd> {
             make_holes: setup.makes_holes,
             ..terms
         };
-        let flow = flow_between(method, pair, &terms)?;
+        let flow = flow_between(pair, &terms)?;
         let fds = Fds { source: pair.source.fd(), target: pair.target.fd() };
         Ok(Self { flow, fds, means, terms })
     }
@@ -74,9 +74,8 @@ impl<'fd> Streamed<'fd> {
 
     /// The same between other places of the same two files; `false` if that is refused.
     pub(crate) fn reposition(&mut self, pair: &Pair<'fd>) -> bool {
-        let Choice::Only(method) = self.terms.choice else { return false };
         self.flow.rest(&mut self.means);
-        match flow_between(method, pair, &self.terms) {
+        match flow_between(pair, &self.terms) {
             Ok(flow) => self.flow = flow,
             Err(_) => return false,
         }
@@ -84,13 +83,9 @@ impl<'fd> Streamed<'fd> {
     }
 }
 
-fn flow_between(method: MethodName, pair: &Pair<'_>, terms: &Terms) -> Result<Flow, Refusal> {
-    let stance = |endpoint, at| {
-        Stance::of_endpoint(endpoint, at)
-            .map_err(|(call, errno)| Refusal::by_kernel(method, call, errno))
-    };
-    let source = stance(&pair.source, pair.source_at)?;
-    let target = stance(&pair.target, pair.target_at)?;
+fn flow_between(pair: &Pair<'_>, terms: &Terms) -> Result<Flow, Refusal> {
+    let source = PortState::of_endpoint(&pair.source, pair.source_at);
+    let target = PortState::of_endpoint(&pair.target, pair.target_at);
     let lengths =
         Terms { length_bytes: pair.length_bytes, expected_bytes: pair.expected_bytes, ..*terms };
     Flow::between(source, target, &lengths)

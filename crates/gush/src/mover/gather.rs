@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::flow::Stance;
+use crate::flow::PortState;
 
 /// How long one rest is. The kernel adds up to the timer slack of the thread, 50 µs by default (PR_SET_TIMERSLACK of prctl(2)).
 pub(super) const REST: Duration = Duration::from_micros(50);
@@ -42,9 +42,12 @@ pub(super) struct Gather {
 
 impl Gather {
     /// `None` unless both sides are pipes that hold enough for a rest.
-    pub(super) fn between((source, target): (&Stance, &Stance), now: Instant) -> Option<Self> {
+    pub(super) fn between(
+        (source, target): (&PortState, &PortState),
+        now: Instant,
+    ) -> Option<Self> {
         let is_large =
-            |side: &Stance| side.pipe_bytes().is_some_and(|bytes| bytes >= LEAST_CAPACITY_BYTES);
+            |side: &PortState| side.pipe_bytes().is_some_and(|bytes| bytes >= LEAST_CAPACITY_BYTES);
         (is_large(source) && is_large(target)).then_some(Self {
             last: now,
             steps: 0,
@@ -146,8 +149,8 @@ mod tests {
         let (reader, into) = std::io::pipe().expect("a pipe");
         let (_out, writer) = std::io::pipe().expect("a pipe");
         let rests = || {
-            let source = Stance::of(&reader).expect("a pipe");
-            let target = Stance::of(&writer).expect("a pipe");
+            let source = PortState::of(&reader).expect("a pipe");
+            let target = PortState::of(&writer).expect("a pipe");
             Gather::between((&source, &target), Instant::now()).is_some()
         };
         // The kernel refuses a user whose share of pages for pipes is used up: those pipes stay small.

@@ -19,6 +19,6 @@ pub(super) fn twin_of(target: &Endpoint<'_>) -> Option<OwnedFd> {
         // A description of its own could be writable where the given one is not.
         && target.is_open_for_writing()
         // To open the master of a pseudo-terminal makes another pair (ptmx(4)).
-        && !sys::file::is_terminal_master(target.fd());
+        && !target.state().is_master();
     is_held.then(|| sys::file::reopen(target.fd(), OFlags::WRONLY | OFlags::NONBLOCK).ok())?
 }

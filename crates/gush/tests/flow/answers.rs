@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::os::fd::AsFd;
 
-use gush::flow::{End, Failure, Fds, Flow, Next, Op, Shelf, Stance, Terms};
+use gush::flow::{End, Failure, Fds, Flow, Next, Op, PortState, Shelf, Terms};
 use gush::pipe::Pool;
 use gush::{Call, Choice, Errno, Kind, MethodName, Side};
 
@@ -41,8 +41,8 @@ fn failed(flow: &mut Flow, shelf: &mut Shelf) -> (Call, Side, Errno) {
 fn a_message_that_was_cut_is_an_error_and_a_part_of_a_stream_is_none() {
     for (to, is_cut) in [(Kind::Datagram, true), (Kind::Stream, false)] {
         let (mut shelf, terms) = (shelf(), Terms { through_memory: true, ..Terms::default() });
-        let stance = |kind| Stance::known(kind, true);
-        let mut flow = Flow::between(stance(Kind::Stream), stance(to), &terms).expect("a way");
+        let state = |kind| PortState::known(kind, true);
+        let mut flow = Flow::between(state(Kind::Stream), state(to), &terms).expect("a way");
         assert!(matches!(due(&mut flow, &mut shelf), Op::Read(_)));
         flow.learn(Op::Read(100), Ok(100), &mut ());
         assert_eq!(due(&mut flow, &mut shelf), Op::Write);
@@ -64,8 +64,8 @@ fn a_message_that_was_cut_is_an_error_and_a_part_of_a_stream_is_none() {
 fn bytes_that_could_not_be_lent_are_written_before_the_refusal_is_told() {
     let bytes = Terms::default().short_bytes;
     let terms = Terms { choice: Choice::Only(MethodName::Vmsplice), ..Terms::default() };
-    let stance = Stance::known(Kind::Stream, true);
-    let (mut shelf, mut flow) = (shelf(), Flow::between(stance, stance, &terms).expect("a way"));
+    let state = PortState::known(Kind::Stream, true);
+    let (mut shelf, mut flow) = (shelf(), Flow::between(state, state, &terms).expect("a way"));
     assert!(matches!(due(&mut flow, &mut shelf), Op::Read(_)));
     flow.learn(Op::Read(bytes), Ok(bytes), &mut ());
     assert_eq!(due(&mut flow, &mut shelf), Op::Lend);
@@ -95,8 +95,8 @@ fn only_the_master_of_a_terminal_ends_with_eio() {
     assert_eq!(rustix::io::read(&master, &mut [0; 8]), Err(Errno::IO), "the kernel's own answer");
     assert_eq!(gush::Port::of(&master).expect("a terminal").read(&mut [0; 8]), Ok(0));
 
-    let terminal = Stance::known(Kind::Terminal, true);
-    let target = Stance::known(Kind::Stream, true);
+    let terminal = PortState::known(Kind::Terminal, true);
+    let target = PortState::known(Kind::Stream, true);
     let mut flow = Flow::between(terminal, target, &Terms::default()).expect("a way");
     let mut shelf = shelf();
     let read = loop {
@@ -131,8 +131,8 @@ impl Sparse {
             buffer_bytes: UNIT,
             ..Terms::default()
         };
-        let stance = |file| Stance::of(file).expect("a file").at(0);
-        let flow = Flow::between(stance(&from), stance(&to), &terms).expect("a way");
+        let state = |file| PortState::of(file).expect("a file").at(0);
+        let flow = Flow::between(state(&from), state(&to), &terms).expect("a way");
         Self { flow, shelf: shelf(), from, to }
     }
 
@@ -249,11 +249,11 @@ fn zeros_are_a_hole_before_a_flow_is_throttled() {
 /// The engine's memory is bounded for every size that a driver asks for (invariant 8).
 #[test]
 fn a_buffer_is_no_larger_than_the_engine_permits() {
-    let stance = Stance::known(Kind::File, true);
+    let state = PortState::known(Kind::File, true);
     for method in [MethodName::ReadWrite, MethodName::Vmsplice] {
         let choice = Choice::Only(method);
         let terms = Terms { choice, buffer_bytes: usize::MAX, ..Terms::default() };
-        let mut flow = Flow::between(stance, stance, &terms).expect("a way");
+        let mut flow = Flow::between(state, state, &terms).expect("a way");
         let Op::Read(bytes) = due(&mut flow, &mut shelf()) else { panic!("no read: {method}") };
         assert!(bytes <= gush::Tuning::MOST_BUFFER_BYTES, "{bytes} bytes by {method}");
     }
@@ -262,7 +262,7 @@ fn a_buffer_is_no_larger_than_the_engine_permits() {
 /// A file that grows at the end looks like this a few times; procfs does for ever.
 #[test]
 fn a_way_that_says_nothing_more_nine_times_where_a_read_finds_bytes_is_refused() {
-    let (from, to) = (Stance::known(Kind::File, true), Stance::known(Kind::Pipe, true));
+    let (from, to) = (PortState::known(Kind::File, true), PortState::known(Kind::Pipe, true));
     for method in [MethodName::Splice, MethodName::Sendfile] {
         let (terms, mut shelf) =
             (Terms { choice: Choice::Only(method), ..Terms::default() }, shelf());
@@ -291,8 +291,8 @@ fn a_way_that_says_nothing_more_nine_times_where_a_read_finds_bytes_is_refused()
 /// `EAGAIN` of a call on both sides says nothing about a file, whose bytes are always there.
 #[test]
 fn after_an_again_only_sides_that_can_have_answered_are_asked() {
-    let stance = |kind| Stance::known(kind, true);
-    let (file, stream) = (stance(Kind::File), stance(Kind::Stream));
+    let state = |kind| PortState::known(kind, true);
+    let (file, stream) = (state(Kind::File), state(Kind::Stream));
     let terms = Terms { choice: Choice::Only(MethodName::Sendfile), ..Terms::default() };
     let mut flow = Flow::between(file, stream, &terms).expect("a way");
     let mut shelf = shelf();
@@ -301,7 +301,7 @@ fn after_an_again_only_sides_that_can_have_answered_are_asked() {
     assert_eq!(due(&mut flow, &mut shelf), Op::Ready(Side::Target));
 
     let terms = Terms { choice: Choice::Only(MethodName::Splice), ..Terms::default() };
-    let mut flow = Flow::between(stance(Kind::Pipe), file, &terms).expect("a way");
+    let mut flow = Flow::between(state(Kind::Pipe), file, &terms).expect("a way");
     while let op @ Op::Ready(_) = due(&mut flow, &mut shelf) {
         flow.learn(op, Ok(0), &mut ());
     }
@@ -314,14 +314,14 @@ fn after_an_again_only_sides_that_can_have_answered_are_asked() {
 /// The source has bytes for a target that nobody reads: the refused call is told, by the name of that call.
 #[test]
 fn a_deserted_target_is_told_by_the_call_that_found_it() {
-    let stance = |kind| Stance::known(kind, true);
+    let state = |kind| PortState::known(kind, true);
     for (method, target, call) in [
         (MethodName::Sendfile, Kind::Stream, Call::Sendfile),
         (MethodName::Splice, Kind::Pipe, Call::Splice),
     ] {
         let terms = Terms { choice: Choice::Only(method), ..Terms::default() };
         let (mut flow, mut shelf) =
-            (Flow::between(stance(Kind::File), stance(target), &terms).expect("a way"), shelf());
+            (Flow::between(state(Kind::File), state(target), &terms).expect("a way"), shelf());
         let op = due(&mut flow, &mut shelf);
         flow.learn(op, Err(Errno::PIPE), &mut ());
         assert_eq!(due(&mut flow, &mut shelf), Op::AskEnd, "{method}");
@@ -341,7 +341,7 @@ fn zeros_are_written_unless_holes_are_wanted_and_can_be_made() {
             buffer_bytes: UNIT,
             ..Terms::default()
         };
-        let [source, target] = files.each_ref().map(|file| Stance::of(file).expect("a file"));
+        let [source, target] = files.each_ref().map(|file| PortState::of(file).expect("a file"));
         let target = if is_named { target.at(0) } else { target };
         let mut flow = Flow::between(source.at(0), target, &terms).expect("a way");
         let mut shelf = shelf();
@@ -355,15 +355,15 @@ fn zeros_are_written_unless_holes_are_wanted_and_can_be_made() {
 /// By reference nobody sees zeros.
 #[test]
 fn holes_are_made_of_bytes_in_memory_whatever_the_plan_says() {
-    let stance = |kind| Stance::known(kind, true);
-    let target = stance(Kind::File).at(0);
+    let state = |kind| PortState::known(kind, true);
+    let target = state(Kind::File).at(0);
     for source in [Kind::Pipe, Kind::Stream, Kind::File] {
         let terms = Terms { make_holes: true, ..Terms::default() };
-        let mut flow = Flow::between(stance(source), target, &terms).expect("a way");
+        let mut flow = Flow::between(state(source), target, &terms).expect("a way");
         assert!(matches!(due(&mut flow, &mut shelf()), Op::Read(_)), "{source:?}");
         for method in [MethodName::Splice, MethodName::Vmsplice] {
             let by_name = Terms { choice: Choice::Only(method), ..terms };
-            let refused = Flow::between(stance(source), target, &by_name);
+            let refused = Flow::between(state(source), target, &by_name);
             let why = refused.expect_err("a refusal").to_string();
             assert!(why.contains("holes"), "{why}");
         }
@@ -374,8 +374,8 @@ fn holes_are_made_of_bytes_in_memory_whatever_the_plan_says() {
 /// anyhow.
 #[test]
 fn behind_the_expected_bytes_a_read_asks_for_the_end() {
-    let stance = |kind| Stance::known(kind, true);
-    let (file, stream) = (stance(Kind::File), stance(Kind::Stream));
+    let state = |kind| PortState::known(kind, true);
+    let (file, stream) = (state(Kind::File), state(Kind::Stream));
     for (method, first, last) in [
         (MethodName::Sendfile, Op::Sendfile(1 << 30), Op::Read(4096)),
         (MethodName::ReadWrite, Op::Read(64 << 10), Op::Read(64 << 10)),
@@ -426,7 +426,8 @@ fn a_flow_that_rests_before_every_call_makes_the_same_holes() {
 #[test]
 fn a_source_without_bytes_for_a_target_without_a_reader_is_waited_for() {
     for (answer, bytes_come) in [(Ok(0), false), (Ok(1), true)] {
-        let (source, target) = (Stance::known(Kind::Stream, true), Stance::known(Kind::Pipe, true));
+        let (source, target) =
+            (PortState::known(Kind::Stream, true), PortState::known(Kind::Pipe, true));
         let mut shelf = shelf();
         let mut flow = Flow::between(source, target, &Terms::default()).expect("a way");
         flow.learn(Op::Direct(1), Err(Errno::PIPE), &mut ());

@@ -1,15 +1,15 @@
 //! The fan without a kernel: every answer to every call, on the sources and targets whose rules differ.
 
-use gush::flow::{Stance, Terms};
+use gush::flow::{PortState, Terms};
 use gush::{Choice, Kind, MethodName};
 
 use crate::fan_model;
 use crate::script::{self, Answer, Script};
 
 /// Sources and targets whose rules differ, with the terms that lead to each way.
-fn fans() -> Vec<(&'static str, Stance, Vec<Stance>, Terms)> {
-    let quick = |kind| Stance::known(kind, true);
-    let slow = |kind| Stance::known(kind, false);
+fn fans() -> Vec<(&'static str, PortState, Vec<PortState>, Terms)> {
+    let quick = |kind| PortState::known(kind, true);
+    let slow = |kind| PortState::known(kind, false);
     let auto = Terms { short_bytes: 8, buffer_bytes: 16, ..Terms::default() };
     let only = |method| Terms { choice: Choice::Only(method), ..auto };
     use Kind::{Datagram, File, Pipe, Stream, Terminal};

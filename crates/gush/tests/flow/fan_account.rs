@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use gush::flow::{FanOp, Op, Stance, Who};
+use gush::flow::{FanOp, Op, PortState, Who};
 use gush::{Errno, Kind};
 
 /// The calls and answers so far: printed where a check fails.
@@ -91,13 +91,13 @@ impl Account {
     pub fn check(
         &self,
         op: FanOp,
-        source: &Stance,
-        targets: &[Stance],
+        source: &PortState,
+        targets: &[PortState],
         straight: bool,
         story: &Story<'_>,
     ) {
-        let may_wait = |stance: &Stance| {
-            stance.kind().can_idle() && !stance.is_nonblocking() && stance.kind() != Kind::Pipe
+        let may_wait = |state: &PortState| {
+            state.kind().can_idle() && !state.is_nonblocking() && state.kind() != Kind::Pipe
         };
         match op {
             FanOp::Intake(op @ (Op::Measure | Op::Read(_) | Op::Fill(_) | Op::Ready(_))) => {
@@ -182,8 +182,8 @@ impl Account {
         &mut self,
         op: FanOp,
         answer: Result<usize, Errno>,
-        source: &Stance,
-        targets: &[Stance],
+        source: &PortState,
+        targets: &[PortState],
         straight: bool,
     ) -> (u64, u64) {
         let bytes = answer.unwrap_or(0) as u64;
@@ -242,8 +242,8 @@ impl Account {
         op: Op,
         bytes: u64,
         answer: Result<usize, Errno>,
-        source: &Stance,
-        targets: &[Stance],
+        source: &PortState,
+        targets: &[PortState],
     ) -> (u64, u64) {
         match op {
             Op::Measure => self.measured = bytes as usize,

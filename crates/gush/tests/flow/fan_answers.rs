@@ -1,6 +1,6 @@
 //! Single answers to a fan's calls, and the required next step.
 
-use gush::flow::{Buf, Fan, FanNext, FanOp, Lender, Op, Shelf, Stance, Terms};
+use gush::flow::{Buf, Fan, FanNext, FanOp, Lender, Op, PortState, Shelf, Terms};
 use gush::pipe::{PipeLoan, Pool};
 use gush::{Errno, Kind};
 
@@ -30,8 +30,8 @@ impl Lender for Counting {
 }
 
 fn fan(targets: &[Kind]) -> Fan {
-    let stances: Vec<_> = targets.iter().map(|&kind| Stance::known(kind, true)).collect();
-    Fan::between(Stance::known(Kind::Pipe, true), &stances, &Terms::default()).expect("a fan")
+    let states: Vec<_> = targets.iter().map(|&kind| PortState::known(kind, true)).collect();
+    Fan::between(PortState::known(Kind::Pipe, true), &states, &Terms::default()).expect("a fan")
 }
 
 /// The bytes of one intake here.
@@ -102,7 +102,7 @@ fn the_buffer_of_a_target_that_is_lost_comes_back() {
 /// The number of a target has 16 bits.
 #[test]
 fn a_fan_has_as_many_targets_as_it_can_number() {
-    let pipe = Stance::known(Kind::Pipe, true);
+    let pipe = PortState::known(Kind::Pipe, true);
     let between = |targets| Fan::between(pipe, &vec![pipe; targets], &Terms::default());
     assert_eq!(between(65_535).expect("a fan").targets(), 65_535);
     let refusal = between(65_536).expect_err("one too many");

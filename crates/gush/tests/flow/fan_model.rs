@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 
 use gush::flow::{
-    Buf, End, Eye, Failure, Fan, FanNext, FanOp, Interest, Lender, Op, Shelf, Stance, Terms, Who,
+    Buf, End, Eye, Failure, Fan, FanNext, FanOp, Interest, Lender, Op, PortState, Shelf, Terms, Who,
 };
 use gush::pipe::{PipeLoan, Pool};
 use gush::{Choice, Errno, Kind};
@@ -85,7 +85,7 @@ impl Seen {
 }
 
 /// The most that a call may be answered.
-fn most_of(op: FanOp, account: &Account, source: &Stance) -> usize {
+fn most_of(op: FanOp, account: &Account, source: &PortState) -> usize {
     let most = match op {
         FanOp::Intake(Op::Read(_)) if source.kind() == Kind::Datagram => account.measured as u64,
         FanOp::Intake(Op::Read(most)) => most.min(40) as u64,
@@ -110,7 +110,7 @@ fn most_of(op: FanOp, account: &Account, source: &Stance) -> usize {
 }
 
 /// The answer, as the kernel could give it to this call.
-fn given(answer: Answer, op: FanOp, most: usize, source: &Stance) -> Result<usize, Errno> {
+fn given(answer: Answer, op: FanOp, most: usize, source: &PortState) -> Result<usize, Errno> {
     match (op, answer) {
         // A datagram comes whole.
         (FanOp::Intake(Op::Read(_)), Answer::Short | Answer::One | Answer::Zero)
@@ -150,8 +150,8 @@ thread_local! {
 /// throttles, is short of pipes and leaves targets out, too.
 pub fn play(
     name: &str,
-    source: Stance,
-    targets: &[Stance],
+    source: PortState,
+    targets: &[PortState],
     terms: &Terms,
     script: &mut Script,
     random: Option<(u64, &mut Seen)>,
@@ -314,7 +314,7 @@ fn check_wait(
     fan: &mut Fan,
     account: &mut Account,
     lender: &mut Counted,
-    targets: &[Stance],
+    targets: &[PortState],
     story: &Story<'_>,
 ) {
     let mut waits = 0;

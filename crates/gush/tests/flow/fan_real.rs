@@ -8,7 +8,8 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::thread::{self, JoinHandle};
 
 use gush::flow::{
-    Buf, End, Failure, Fan, FanFds, FanNext, FanOp, Interest, Lender, Op, Shelf, Stance, Terms, Who,
+    Buf, End, Failure, Fan, FanFds, FanNext, FanOp, Interest, Lender, Op, PortState, Shelf, Terms,
+    Who,
 };
 use gush::pipe::{PipeLoan, Pool};
 use gush::{Choice, Errno, MethodName};
@@ -128,8 +129,9 @@ fn drive_with(
 }
 
 fn fan_of(source: &impl AsFd, targets: &[BorrowedFd<'_>], terms: &Terms) -> Fan {
-    let stances: Vec<_> = targets.iter().map(|fd| Stance::of(fd).expect("a stance")).collect();
-    Fan::between(Stance::of(source).expect("a stance"), &stances, terms).expect("a way")
+    let states: Vec<_> =
+        targets.iter().map(|fd| PortState::of(fd).expect("a port state")).collect();
+    Fan::between(PortState::of(source).expect("a port state"), &states, terms).expect("a way")
 }
 
 /// A pipe of one page, whose reader takes odd pieces.

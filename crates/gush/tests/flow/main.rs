@@ -19,15 +19,15 @@ mod ways;
 use std::fs::File;
 use std::os::fd::AsFd;
 
-use gush::flow::{Fds, Flow, Next, Op, Shelf, Stance, Terms};
+use gush::flow::{Fds, Flow, Next, Op, PortState, Shelf, Terms};
 use gush::pipe::Pool;
 use gush::{Choice, Errno, Kind, MethodName};
 use script::{Answer, Script};
 
 /// The pairs of ports whose rules differ, with the terms that lead to each way.
-fn pairs() -> Vec<(&'static str, Stance, Stance, Terms)> {
-    let quick = |kind| Stance::known(kind, true);
-    let slow = |kind| Stance::known(kind, false);
+fn pairs() -> Vec<(&'static str, PortState, PortState, Terms)> {
+    let quick = |kind| PortState::known(kind, true);
+    let slow = |kind| PortState::known(kind, false);
     let auto = Terms { short_bytes: 8, buffer_bytes: 16, ..Terms::default() };
     let only = |method| Terms { choice: Choice::Only(method), ..auto };
     use Kind::{Block, Character, Datagram, File, Pipe, Stream, Terminal};
@@ -161,7 +161,7 @@ fn a_flow_is_small_and_can_be_sent_to_another_thread() {
 /// A driver that keeps account of some methods only gets no other, whether the plan or the user names it.
 #[test]
 fn a_method_that_the_driver_does_not_permit_is_refused_by_name_and_left_out_by_the_plan() {
-    let (file, stream) = (Stance::known(Kind::File, true), Stance::known(Kind::Stream, true));
+    let (file, stream) = (PortState::known(Kind::File, true), PortState::known(Kind::Stream, true));
     let first_op = |terms: &Terms| {
         let mut flow = Flow::between(file, stream, terms)?;
         Ok::<_, gush::Refusal>(flow.next(u64::MAX, &mut Shelf::new(Pool::new(4 << 20, 4))))
@@ -190,9 +190,9 @@ fn a_method_that_the_driver_does_not_permit_is_refused_by_name_and_left_out_by_t
 /// A driver answers for a side in memory: no system call is made for that side, by any method.
 #[test]
 fn a_side_without_a_descriptor_is_served_by_memory_alone() {
-    let memory = Stance::in_memory();
+    let memory = PortState::in_memory();
     let kinds = [Kind::File, Kind::Pipe, Kind::Stream, Kind::Terminal, Kind::Character];
-    let others = kinds.map(|kind| Stance::known(kind, true));
+    let others = kinds.map(|kind| PortState::known(kind, true));
     let pairs = others.iter().flat_map(|&other| [(memory, other), (other, memory)]);
     let null = File::options().read(true).write(true).open("/dev/null").expect("a device");
     let mut shelf = Shelf::new(Pool::new(4 << 20, 4));
@@ -228,7 +228,7 @@ fn a_side_without_a_descriptor_is_served_by_memory_alone() {
 /// that shows that there is not.
 #[test]
 fn short_messages_pass_through_memory_and_long_ones_by_reference() {
-    let stream = Stance::known(Kind::Stream, true);
+    let stream = PortState::known(Kind::Stream, true);
     let terms = Terms { short_bytes: 16_384, ..Terms::default() };
     let mut flow = Flow::between(stream, stream, &terms).expect("a way");
     let mut shelf = Shelf::new(Pool::new(4 << 20, 4));

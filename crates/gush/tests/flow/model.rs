@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::mem::ManuallyDrop;
 
-use gush::flow::{Buf, End, Failure, Flow, Lender, Next, Op, Shelf, Stance, Terms};
+use gush::flow::{Buf, End, Failure, Flow, Lender, Next, Op, PortState, Shelf, Terms};
 use gush::pipe::{PipeLoan, Pool};
 use gush::{Choice, Errno, Kind, Side};
 
@@ -100,7 +100,7 @@ impl Account {
     }
 
     /// The bytes of the next run of data: whole units of the target are data or zeros, and the part of a unit in flight.
-    fn run_bytes(&self, target: &Stance) -> usize {
+    fn run_bytes(&self, target: &PortState) -> usize {
         let at = target.offset_bytes().expect("an offset") + self.delivered;
         let mut bytes: Vec<_> = self.zeros.iter().copied().collect();
         let head = bytes.len().min((ZEROS_UNIT - at % ZEROS_UNIT) as usize);
@@ -119,7 +119,7 @@ impl Account {
     }
 
     /// May the flow ask for this call now?
-    fn check(&self, op: Op, [source, target]: [&Stance; 2], story: &Story<'_>) {
+    fn check(&self, op: Op, [source, target]: [&PortState; 2], story: &Story<'_>) {
         // Invariant 5: nothing that can idle is spliced from or to before it was polled, unless a flag keeps
         // the call from waiting: O_NONBLOCK, or for splice(2) that one side is a pipe.
         let (touches_source, touches_target) = match op {
@@ -127,12 +127,12 @@ impl Account {
             _ => (false, false),
         };
         let is_sendfile = matches!(op, Op::Sendfile(_));
-        for (touched, stance, polled) in
+        for (touched, state, polled) in
             [(touches_source, source, self.polled[0]), (touches_target, target, self.polled[1])]
         {
-            let may_wait = stance.kind().can_idle()
-                && !stance.is_nonblocking()
-                && (is_sendfile || stance.kind() != Kind::Pipe);
+            let may_wait = state.kind().can_idle()
+                && !state.is_nonblocking()
+                && (is_sendfile || state.kind() != Kind::Pipe);
             assert!(
                 !touched || !may_wait || polled,
                 "{story} {op:?} could wait, and was not polled"
@@ -182,7 +182,13 @@ impl Account {
         }
     }
 
-    fn learn(&mut self, op: Op, answer: Result<usize, Errno>, source: &Stance, target: &Stance) {
+    fn learn(
+        &mut self,
+        op: Op,
+        answer: Result<usize, Errno>,
+        source: &PortState,
+        target: &PortState,
+    ) {
         let bytes = answer.unwrap_or(0);
         let is_gone = answer == Err(Errno::AGAIN) && op.touches().0;
         if is_gone || answer.is_ok() && matches!(op, Op::Read(_) | Op::Fill(_)) {
@@ -288,7 +294,7 @@ impl Account {
 }
 
 /// The most that a call may be answered.
-fn most_of(op: Op, account: &Account, [source, target]: [&Stance; 2], terms: &Terms) -> usize {
+fn most_of(op: Op, account: &Account, [source, target]: [&PortState; 2], terms: &Terms) -> usize {
     match op {
         Op::Read(_) if source.kind() == Kind::Datagram => account.measured.unwrap_or(0),
         Op::Read(most) | Op::Direct(most) | Op::Sendfile(most) => most.min(MOST_READ_BYTES),
@@ -311,7 +317,7 @@ fn most_of(op: Op, account: &Account, [source, target]: [&Stance; 2], terms: &Te
 const MAY_TAKE_BYTES: [u64; 3] = [u64::MAX, 7, u64::MAX];
 
 /// Nothing takes more than was permitted; only a datagram is taken whole.
-fn check_permit(op: Op, source: &Stance, may_take_bytes: u64, story: &Story<'_>) {
+fn check_permit(op: Op, source: &PortState, may_take_bytes: u64, story: &Story<'_>) {
     if let Op::Read(most) | Op::Fill(most) | Op::Direct(most) | Op::Sendfile(most) = op {
         let is_permitted = most as u64 <= may_take_bytes || source.kind() == Kind::Datagram;
         assert!(is_permitted, "{story}: {op:?}, where {may_take_bytes} bytes may be taken");
@@ -319,7 +325,7 @@ fn check_permit(op: Op, source: &Stance, may_take_bytes: u64, story: &Story<'_>)
 }
 
 /// The side that an `EAGAIN` of this call is about, where the kernel's answer leaves no other.
-fn side_of_again(op: Op, source: &Stance) -> Option<Side> {
+fn side_of_again(op: Op, source: &PortState) -> Option<Side> {
     match op {
         Op::Ready(side) => Some(side),
         Op::Measure | Op::Read(_) | Op::AskEnd => Some(Side::Source),
@@ -343,8 +349,8 @@ thread_local! {
 /// Plays a script until the script or the flow ends; returns the number of answers taken.
 pub fn play(
     name: &str,
-    source: Stance,
-    target: Stance,
+    source: PortState,
+    target: PortState,
     terms: &Terms,
     script: &mut Script,
 ) -> usize {
@@ -451,7 +457,7 @@ pub fn play(
 }
 
 /// The answer, as the kernel could give it to this call.
-fn given(answer: Answer, op: Op, most: usize, source: &Stance) -> Result<usize, Errno> {
+fn given(answer: Answer, op: Op, most: usize, source: &PortState) -> Result<usize, Errno> {
     match (op, answer) {
         // A datagram comes whole.
         (Op::Read(_), Answer::Short | Answer::One | Answer::Zero)

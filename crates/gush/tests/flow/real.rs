@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::thread;
 
-use gush::flow::{End, Eye, Fds, Flow, Next, Op, Shelf, Stance, Terms};
+use gush::flow::{End, Eye, Fds, Flow, Next, Op, PortState, Shelf, Terms};
 use gush::pipe::Pool;
 use gush::{Choice, Errno, MethodName, Side};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -140,7 +140,7 @@ fn every_pair_delivers_every_byte_in_order() {
                     // As a relay does, which asks no kernel that answers only once bytes are in a pipe.
                     let never_held = to == "append" && name == "splice";
                     let terms = Terms { choice, never_held, ..Terms::default() };
-                    let (a, b) = (Stance::of(&near).unwrap(), Stance::of(&out).unwrap());
+                    let (a, b) = (PortState::of(&near).unwrap(), PortState::of(&out).unwrap());
                     let flow = Flow::between(a, b, &terms);
                     let context = format!("{from} to {to} by {name} in steps of {step}");
                     if to == "append" && name == "splice" {
@@ -177,8 +177,8 @@ fn datagrams_stay_whole_and_empty_ones_are_datagrams() {
     let large = pattern(100_000);
     let sent: [&[u8]; 4] = [b"first", b"", &large, b"last"];
     let mut flow = Flow::between(
-        Stance::of(&near).unwrap(),
-        Stance::of(&out).unwrap(),
+        PortState::of(&near).unwrap(),
+        PortState::of(&out).unwrap(),
         // What is left behind the large one is less than the last one has.
         &Terms { length_bytes: Some(100_007), buffer_bytes: 100, ..Terms::default() },
     )
@@ -215,7 +215,7 @@ fn a_stream_becomes_datagrams_of_a_size_that_every_socket_takes() {
         }
         all
     });
-    let (a, b) = (Stance::of(&near).unwrap(), Stance::of(&out).unwrap());
+    let (a, b) = (PortState::of(&near).unwrap(), PortState::of(&out).unwrap());
     let mut flow = Flow::between(a, b, &Terms::default()).expect("a way");
     let fds = Fds { source: near.as_fd(), target: out.as_fd() };
     assert_eq!(drive(&mut flow, fds, u64::MAX), Ok(End::Proven));
@@ -237,7 +237,7 @@ fn a_reset_is_blamed_on_the_peer_that_sent_it() {
         drop(peer);
         poll(&mut [PollFd::new(&near, PollFlags::IN)], None).expect("poll");
         let (out, arrived) = target(to);
-        let (a, b) = (Stance::of(&near).unwrap(), Stance::of(&out).unwrap());
+        let (a, b) = (PortState::of(&near).unwrap(), PortState::of(&out).unwrap());
         let terms = Terms { choice: Choice::Only(MethodName::Splice), ..Terms::default() };
         let mut flow = Flow::between(a, b, &terms).expect("a way");
         let fds = Fds { source: near.as_fd(), target: out.as_fd() };
@@ -254,7 +254,7 @@ fn a_flow_that_waits_for_its_target_holds_what_is_in_flight_and_no_more() {
     let ((near, feed), (out, far)) =
         (source("stream", &pattern(BYTES)), UnixStream::pair().expect("a pair"));
     out.set_nonblocking(true).expect("a flag");
-    let (a, b) = (Stance::of(&near).unwrap(), Stance::of(&out).unwrap());
+    let (a, b) = (PortState::of(&near).unwrap(), PortState::of(&out).unwrap());
     let mut flow = Flow::between(a, b, &Terms::default()).expect("a way");
     let fds = Fds { source: near.as_fd(), target: out.as_fd() };
     loop {
@@ -301,7 +301,7 @@ fn bytes_in_a_refused_pipe_meet_the_true_error_of_a_write() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
     let (near, feed) = source("stream", b"taken");
     let terms = Terms { choice: Choice::Only(MethodName::Splice), ..Terms::default() };
-    let (a, b) = (Stance::of(&near).unwrap(), Stance::of(&full).unwrap());
+    let (a, b) = (PortState::of(&near).unwrap(), PortState::of(&full).unwrap());
     let mut flow = Flow::between(a, b, &terms).expect("a way");
     let fds = Fds { source: near.as_fd(), target: full.as_fd() };
     let failed = drive(&mut flow, fds, u64::MAX).expect_err("nothing fits");
@@ -361,7 +361,8 @@ fn runs_of_zeros_become_holes_whatever_the_buffer() {
             buffer_bytes,
             ..Terms::default()
         };
-        let (source, target) = (Stance::of(&from).unwrap().at(0), Stance::of(&to).unwrap().at(at));
+        let (source, target) =
+            (PortState::of(&from).unwrap().at(0), PortState::of(&to).unwrap().at(at));
         let mut flow = Flow::between(source, target, &terms).expect("a way");
         let mut shelf = Shelf::new(Pool::shared().clone());
         let (mut seen, mut punches) = (Seen::default(), 0);
@@ -411,7 +412,7 @@ fn a_file_that_grows_at_its_end_a_few_times_is_no_false_end() {
         let (_reader, writer) = std::io::pipe().expect("a pipe");
         let terms =
             Terms { choice: Choice::Only(method), expected_bytes: Some(1000), ..Terms::default() };
-        let (from, to) = (Stance::of(&source).unwrap().at(0), Stance::of(&writer).unwrap());
+        let (from, to) = (PortState::of(&source).unwrap().at(0), PortState::of(&writer).unwrap());
         let mut flow = Flow::between(from, to, &terms).expect("a way");
         let mut shelf = Shelf::new(Pool::shared().clone());
         let fds = Fds { source: source.as_fd(), target: writer.as_fd() };
@@ -444,7 +445,7 @@ fn idle_means_are_held_until_the_flow_rests() {
         let target = tempfile::tempfile().expect("a file");
         near.set_nonblocking(true).expect("a flag");
         feeder.write_all(b"a message").expect("room");
-        let (from, to) = (Stance::of(&near).unwrap(), Stance::of(&target).unwrap());
+        let (from, to) = (PortState::of(&near).unwrap(), PortState::of(&target).unwrap());
         let mut flow =
             Flow::between(from, to, &Terms { choice, ..Terms::default() }).expect("a way");
         let mut shelf = Shelf::new(Pool::shared().clone());
@@ -469,7 +470,7 @@ fn a_full_pipe_is_told_from_an_empty_one_without_a_read() {
         (std::io::pipe().expect("a pipe"), std::io::pipe().expect("a pipe"));
     feeder.write_all(b"waits").expect("room");
     target.write_all(&vec![7; 65536]).expect("room for all of a pipe");
-    let (from, to) = (Stance::of(&source).unwrap(), Stance::of(&target).unwrap());
+    let (from, to) = (PortState::of(&source).unwrap(), PortState::of(&target).unwrap());
     let mut flow = Flow::between(from, to, &Terms::default()).expect("a way");
     let mut shelf = Shelf::new(Pool::shared().clone());
     let fds = Fds { source: source.as_fd(), target: target.as_fd() };

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 
-use gush::flow::{Buf, Failure, Fds, Flow, Lender, Next, Op, Shelf, Stance, Terms};
+use gush::flow::{Buf, Failure, Fds, Flow, Lender, Next, Op, PortState, Shelf, Terms};
 use gush::pipe::Pool;
 use gush::{Choice, Errno, Kind, MethodName, Side};
 use rustix::fs::OFlags;
@@ -33,7 +33,7 @@ fn only(method: MethodName) -> Terms {
 
 /// The calls that take bytes, in the order in which a flow tries them while each is refused, with the sides that are
 /// polled before; or why there is no flow.
-fn calls(source: Stance, target: Stance, terms: &Terms) -> String {
+fn calls(source: PortState, target: PortState, terms: &Terms) -> String {
     let mut flow = match Flow::between(source, target, terms) {
         Ok(flow) => flow,
         Err(refusal) => return format!("refused: {}", refusal.why),
@@ -91,7 +91,7 @@ fn behind_a_read(flow: &mut Flow, shelf: &mut Shelf) -> String {
 fn each_pair_is_served_by_its_calls_in_order() {
     use Kind::{Block, Character, Datagram, File, Pipe, Pseudo, Stream, Terminal};
     use MethodName::{ReadWrite, Sendfile, Splice, Vmsplice};
-    let quick = |kind| Stance::known(kind, true);
+    let quick = |kind| PortState::known(kind, true);
     let auto = Terms::default();
     let table = [
         (Stream, Stream, auto, "read, write, fill"),
@@ -169,7 +169,7 @@ fn only_a_side_that_could_hold_a_call_is_polled_before() {
     ];
     let mut wrong = Vec::new();
     for (from, from_quick, to, to_quick, expected) in table {
-        let (source, target) = (Stance::known(from, from_quick), Stance::known(to, to_quick));
+        let (source, target) = (PortState::known(from, from_quick), PortState::known(to, to_quick));
         assert_eq!((source.is_nonblocking(), target.is_nonblocking()), (from_quick, to_quick));
         let got = calls(source, target, &only(Splice));
         if got != expected {
@@ -179,7 +179,7 @@ fn only_a_side_that_could_hold_a_call_is_polled_before() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     // sendfile(2) has no flag for pipes either.
     let by_sendfile =
-        |to| calls(Stance::known(File, true), Stance::known(to, slow), &only(Sendfile));
+        |to| calls(PortState::known(File, true), PortState::known(to, slow), &only(Sendfile));
     assert_eq!(by_sendfile(Pipe).split(", ").next(), Some("poll target"));
     assert_eq!(by_sendfile(File).split(", ").next(), Some("sendfile"));
 }
@@ -193,8 +193,8 @@ fn flags_of_a_port_rule_splicing_out() {
     let direct = tempfile::tempfile().expect("a file");
     let (near, far) = UnixStream::pair().expect("a pair");
     far.set_nonblocking(true).expect("a flag");
-    let of = |fd: &dyn AsFd| Stance::of(&fd.as_fd()).expect("a port");
-    let stream = Stance::known(Kind::Stream, true);
+    let of = |fd: &dyn AsFd| PortState::of(&fd.as_fd()).expect("a port");
+    let stream = PortState::known(Kind::Stream, true);
     let auto = Terms::default();
     let held = Terms { never_held: true, ..auto };
     let spliced = only(MethodName::Splice);
@@ -210,7 +210,7 @@ fn flags_of_a_port_rule_splicing_out() {
         (of(&near), stream, held_spliced, NOT_OURS),
         (of(&far), stream, held, "read, write, fill"),
         (stream, of(&near), held, "read, write"),
-        (Stance::known(Kind::Pipe, false), stream, held_spliced, "splice, or refused"),
+        (PortState::known(Kind::Pipe, false), stream, held_spliced, "splice, or refused"),
     ];
     if rustix::fs::fcntl_setfl(&direct, OFlags::DIRECT).is_ok() {
         table.extend([
@@ -235,18 +235,19 @@ fn flags_of_a_port_rule_splicing_out() {
 /// A quarter of the pipe, 64 KiB at least, and everything from pipe to pipe.
 #[test]
 fn one_splice_moves_a_part_of_a_large_pipe() {
-    let most = |source: Stance, target: Stance| {
+    let most = |source: PortState, target: PortState| {
         let mut flow = Flow::between(source, target, &only(MethodName::Splice)).expect("a way");
         match flow.next(u64::MAX, &mut shelf()) {
             Next::Do(Op::Direct(most)) => most,
             other => panic!("{other:?}"),
         }
     };
-    let file = Stance::known(Kind::File, true);
+    let file = PortState::known(Kind::File, true);
     for (size, part) in [(1 << 20, 256 << 10), (512 << 10, 128 << 10), (64 << 10, 64 << 10)] {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         fcntl_setpipe_size(&writer, size).expect("a size");
-        let ends = [Stance::of(&reader).expect("an end"), Stance::of(&writer).expect("an end")];
+        let ends =
+            [PortState::of(&reader).expect("an end"), PortState::of(&writer).expect("an end")];
         assert_eq!([most(ends[0], file), most(file, ends[1])], [part; 2], "{size} bytes");
         assert_eq!(most(ends[0], ends[1]), 1 << 30, "{size} bytes");
     }
@@ -269,25 +270,25 @@ fn a_port_knows_how_its_source_ends() {
     let flags = OFlags::RDWR | OFlags::NOCTTY;
     let slave = rustix::fs::open(name, flags, rustix::fs::Mode::empty()).expect("a slave");
     let told = |fd: &dyn AsFd| {
-        let stance = Stance::of(&fd.as_fd()).expect("a port");
-        (stance.kind(), stance.ends_at_zero(), stance.is_master())
+        let state = PortState::of(&fd.as_fd()).expect("a port");
+        (state.kind(), state.ends_at_zero(), state.is_master())
     };
     assert_eq!(told(&seqpacket), (Kind::Datagram, true, false));
     assert_eq!(told(&datagram), (Kind::Datagram, false, false));
     assert_eq!(told(&stream), (Kind::Stream, true, false));
     assert_eq!(told(&master), (Kind::Terminal, true, true));
     assert_eq!(told(&slave), (Kind::Terminal, true, false));
-    assert!(!Stance::known(Kind::Datagram, true).ends_at_zero());
-    assert!(Stance::known(Kind::Stream, true).ends_at_zero());
+    assert!(!PortState::known(Kind::Datagram, true).ends_at_zero());
+    assert!(PortState::known(Kind::Stream, true).ends_at_zero());
 }
 
 /// Which side an error of a call on both sides concerns.
 #[test]
 fn a_failed_splice_is_blamed_on_the_side_that_can_have_failed() {
     let told = |from, to, errno| {
-        let stance = |kind| Stance::known(kind, true);
+        let state = |kind| PortState::known(kind, true);
         let mut flow =
-            Flow::between(stance(from), stance(to), &only(MethodName::Splice)).expect("a way");
+            Flow::between(state(from), state(to), &only(MethodName::Splice)).expect("a way");
         let op = match flow.next(u64::MAX, &mut shelf()) {
             Next::Do(op @ Op::Direct(_)) => op,
             other => panic!("{other:?}"),
@@ -357,8 +358,8 @@ fn a_flow_asks_for_memory_once() {
     let zeros = File::open("/dev/zero").expect("/dev/zero");
     let null = File::options().write(true).open("/dev/null").expect("/dev/null");
     let terms = Terms { length_bytes: Some(1 << 20), ..only(MethodName::ReadWrite) };
-    let stance = |file| Stance::of(file).expect("a device");
-    let mut flow = Flow::between(stance(&zeros), stance(&null), &terms).expect("a way");
+    let state = |file| PortState::of(file).expect("a device");
+    let mut flow = Flow::between(state(&zeros), state(&null), &terms).expect("a way");
     let mut lender = Counting(shelf(), 0);
     while let Next::Do(op) = flow.next(u64::MAX, &mut lender) {
         let fds = Fds { source: zeros.as_fd(), target: null.as_fd() };

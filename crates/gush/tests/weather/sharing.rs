@@ -189,7 +189,7 @@ fn invariant_4_lent_pages_stay_as_they_were_where_a_pipe_is_called_a_file() {
     drop(pipe);
     assert!(read_to_end(reader) == content, "what was in the pipe has changed");
 
-    // By a flow, of a stance that the driver makes up.
+    // By a flow, of a state that the driver makes up.
     for is_lying in [false, true] {
         let (reader, pipe) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
         flow_to_a_pipe_that_is_called_a_file(&source, &pipe, is_lying);
@@ -202,13 +202,13 @@ fn invariant_4_lent_pages_stay_as_they_were_where_a_pipe_is_called_a_file() {
 
 /// Drives a flow by vmsplice; one that lies says of the first page that a splice has moved the page, and makes none.
 fn flow_to_a_pipe_that_is_called_a_file(source: &OwnedFd, pipe: &OwnedFd, is_lying: bool) {
-    use gush::flow::{Fds, Flow, Next, Op, Shelf, Stance, Terms};
+    use gush::flow::{Fds, Flow, Next, Op, PortState, Shelf, Terms};
     use std::os::fd::AsFd;
 
     let choice = Choice::Only(MethodName::Vmsplice);
     let terms = Terms { choice, buffer_bytes: 4096, ..Terms::default() };
-    let from = Stance::of(source).expect("a stance").at(0);
-    let to = Stance::known(gush::Kind::File, true);
+    let from = PortState::of(source).expect("a port state").at(0);
+    let to = PortState::known(gush::Kind::File, true);
     let mut flow = Flow::between(from, to, &terms).expect("a flow");
     let mut shelf = Shelf::new(gush::pipe::Pool::shared().clone());
     let fds = Fds { source: source.as_fd(), target: pipe.as_fd() };

@@ -58,7 +58,7 @@ pub use op::{FanFds, FanOp};
 
 use super::spread;
 use super::way::{self, Way, Ways};
-use super::{End, Failure, Flow, Lender, Next, Op, Stance, Terms};
+use super::{End, Failure, Flow, Lender, Next, Op, PortState, Terms};
 use crate::endpoint::Kind;
 use crate::fault::Fault;
 use crate::method::{MethodName, Refusal};
@@ -113,7 +113,7 @@ pub enum FanNext {
 /// ```
 /// use std::io::{Read, Write};
 /// use std::os::fd::AsFd;
-/// use gush::flow::{End, Fan, FanFds, FanNext, Shelf, Stance, Terms};
+/// use gush::flow::{End, Fan, FanFds, FanNext, Shelf, PortState, Terms};
 ///
 /// let (source, mut feeder) = std::io::pipe()?;
 /// let (mut reader, left) = std::io::pipe()?;
@@ -122,9 +122,9 @@ pub enum FanNext {
 /// drop(feeder);
 ///
 /// let targets = [left.as_fd(), right.as_file().as_fd()];
-/// let stances = [Stance::of(&left)?, Stance::of(right.as_file())?];
+/// let states = [PortState::of(&left)?, PortState::of(right.as_file())?];
 /// let mut shelf = Shelf::new(gush::pipe::Pool::shared().clone());
-/// let mut fan = Fan::between(Stance::of(&source)?, &stances, &Terms::default()).unwrap();
+/// let mut fan = Fan::between(PortState::of(&source)?, &states, &Terms::default()).unwrap();
 /// let end = loop {
 ///     match fan.next(u64::MAX, &mut shelf) {
 ///         FanNext::Do(op) => {
@@ -166,17 +166,21 @@ impl Fan {
     ///
     /// # Errors
     /// The refusal of a method asked for by name; more than 65,535 targets.
-    pub fn between(source: Stance, targets: &[Stance], terms: &Terms) -> Result<Self, Refusal> {
+    pub fn between(
+        source: PortState,
+        targets: &[PortState],
+        terms: &Terms,
+    ) -> Result<Self, Refusal> {
         spread::count_targets(targets.len())?;
         // Every target needs the bytes, and each is somewhere else.
         let terms = &Terms { make_holes: false, rereads: false, ..*terms };
         let named = terms.choice != Choice::Auto;
         // Known without a look: every lane takes from a pipe of ours, which never makes anybody wait.
-        let pipe = Stance::known(Kind::Pipe, true);
+        let pipe = PortState::known(Kind::Pipe, true);
         // The intake keeps to the length: a lane delivers whatever was taken.
         let lane_terms = Terms { length_bytes: None, expected_bytes: None, ..*terms };
         let mut lanes = Vec::with_capacity(targets.len());
-        let splices = |from: &Stance, to: &Stance| splices(from, to, terms);
+        let splices = |from: &PortState, to: &PortState| splices(from, to, terms);
         for &target in targets {
             let ways = match splices(&pipe, &target)? {
                 // A method asked for by name is used or refused (invariant 6): no way behind it.
@@ -503,7 +507,7 @@ impl Fan {
 }
 
 /// May pages go from one port to the other by reference, by the plan and the terms?
-fn splices(from: &Stance, to: &Stance, terms: &Terms) -> Result<bool, Refusal> {
+fn splices(from: &PortState, to: &PortState, terms: &Terms) -> Result<bool, Refusal> {
     let refused = || {
         if from.keeps_boundaries() || to.keeps_boundaries() {
             return Some("the datagrams of a fan go through memory");

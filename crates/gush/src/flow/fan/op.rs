@@ -34,7 +34,7 @@ pub enum FanOp {
 pub struct FanFds<'fd> {
     /// Where the bytes come from.
     pub source: BorrowedFd<'fd>,
-    /// Where they go, in the order of the fan's stances.
+    /// Where they go, in the order of the fan's states.
     pub targets: &'fd [BorrowedFd<'fd>],
 }
 
