@@ -162,8 +162,8 @@ impl Settings {
         if let Some(linger) = self.linger {
             options = options.linger(linger);
         }
-        if let Some(limit) = self.limit {
-            options = options.limit(limit);
+        if let Some(limit) = &self.limit {
+            options = options.limit(limit.clone());
         }
         if self.isolated {
             options = options.isolated();

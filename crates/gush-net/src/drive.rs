@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gush::flow::{Eye, Flow, Moved, Next, Op, Shelf, Terms};
 use gush::pipe::Pool;
-use gush::{Kind, Limiter, MethodName, Side};
+use gush::{Kind, MethodName, Rate, Side};
 use tokio::time::Sleep;
 
 use crate::call::{Attempt, Failure, call, poll_side};
@@ -59,7 +59,7 @@ pub(crate) struct Driver {
     last_byte: Option<u64>,
     /// The target was told of the end, or need not be.
     done: bool,
-    limiter: Option<Limiter>,
+    limiter: Option<Rate>,
     /// Nothing is taken because the rate limit, or whoever holds the direction, allows nothing yet.
     throttled: bool,
     nap: Option<Pin<Box<Sleep>>>,
@@ -118,7 +118,7 @@ impl Driver {
             said_bytes: 0,
             last_byte: None,
             done: false,
-            limiter: options.limit.map(Limiter::new),
+            limiter: options.limit.as_ref().map(Rate::separate),
             throttled: false,
             nap: None,
             by_method: METHODS.map(|name| (name, 0)),
@@ -439,7 +439,7 @@ impl Driver {
         }
         if moved.taken_bytes > 0 {
             options.counts.take(self.direction, moved.taken_bytes);
-            if let Some(limiter) = &mut self.limiter {
+            if let Some(limiter) = &self.limiter {
                 limiter.spend(moved.taken_bytes);
             }
         }
@@ -459,7 +459,7 @@ impl Driver {
             return 0;
         }
         let allowed =
-            self.limiter.as_mut().map_or(u64::MAX, |limiter| limiter.allowance().unwrap_or(0));
+            self.limiter.as_ref().map_or(u64::MAX, |limiter| limiter.allowance().unwrap_or(0));
         let left_bytes =
             self.last_byte.map_or(u64::MAX, |last| last.saturating_sub(self.taken_bytes()));
         // Bounded, so that a single splice between two fast ends does not hold the thread.
@@ -473,7 +473,7 @@ impl Driver {
     /// Waits until the rate limit, and whoever holds the direction, allow something more.
     fn poll_allowance(&mut self, cx: &mut Context<'_>, options: &RelayOptions) -> Poll<()> {
         loop {
-            let limit = self.limiter.as_mut().map(|limiter| limiter.allowance());
+            let limit = self.limiter.as_ref().map(Rate::allowance);
             let wait = match limit {
                 Some(Err(wait)) => wait,
                 _ if self.is_held(options) => HOLD_LOOK,
@@ -487,7 +487,7 @@ impl Driver {
             }
             // Told to the relay: a pause of our own is no silence of the ends.
             self.throttled = true;
-            if let Some(limiter) = &mut self.limiter {
+            if let Some(limiter) = &self.limiter {
                 limiter.begin_sleep();
             }
             ready!(nap.as_mut().poll(cx));

@@ -122,7 +122,7 @@ impl RelayOptions {
         self
     }
 
-    /// Limits each direction to so many bytes a second.
+    /// Limits each direction of each relay separately to so many bytes a second.
     ///
     /// ```
     /// let rate = gush::Rate::bytes_per_second(10 << 20).unwrap();

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use gush::{Refusals, Report, SharedRate};
+use gush::{Rate, Refusals, Report};
 use rustix::fs::{FileType, Stat};
 
 use crate::already_copied::AlreadyCopied;
@@ -37,7 +37,7 @@ pub struct Copier<'o> {
     options: &'o Options,
     refusals: Refusals,
     /// One limit for all files, on all threads.
-    limit: Option<SharedRate>,
+    limit: Option<Rate>,
     copied: AlreadyCopied,
     writers: Writers,
     operands: Operands,
@@ -109,7 +109,7 @@ impl<'o> Copier<'o> {
         Self {
             options,
             refusals: Refusals::default(),
-            limit: options.moving.limit.map(SharedRate::new),
+            limit: options.moving.limit.clone(),
             copied: AlreadyCopied::default(),
             writers: Writers::default(),
             operands: Operands::default(),

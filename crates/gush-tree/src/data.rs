@@ -117,7 +117,7 @@ fn moved(
         mover = mover.profile(profile);
     }
     if let Some(limit) = job.limit {
-        mover = mover.sharing(limit);
+        mover = mover.limit(limit.clone());
     }
     if let Some(cancel) = &moving.cancel {
         mover = mover.cancelled_by(cancel);

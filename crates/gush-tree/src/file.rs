@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use gush::{Refusals, SharedRate};
+use gush::{Rate, Refusals};
 use gush_text::quote;
 use rustix::fs::{self, FileType, Stat};
 use rustix::io::retry_on_intr;
@@ -27,7 +27,7 @@ use crate::{links, open, regular, special};
 pub(crate) struct Common<'a> {
     pub(crate) options: &'a Options,
     pub(crate) refusals: &'a Refusals,
-    pub(crate) limit: Option<&'a SharedRate>,
+    pub(crate) limit: Option<&'a Rate>,
     pub(crate) copied: &'a AlreadyCopied,
     pub(crate) writers: &'a Writers,
     /// Files that hold a copy are claimed.

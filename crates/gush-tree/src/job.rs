@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, OnceLock};
 
-use gush::{Refusals, SharedRate};
+use gush::{Rate, Refusals};
 use rustix::fs::{FileType, Stat};
 
 use crate::already_copied::{self, AlreadyCopied};
@@ -59,7 +59,7 @@ pub(crate) struct Job<'a> {
     /// The target's name is taken, and the file there gives way when the new file is whole.
     pub(crate) displaces: bool,
     pub(crate) refusals: &'a Refusals,
-    pub(crate) limit: Option<&'a SharedRate>,
+    pub(crate) limit: Option<&'a Rate>,
     /// What earlier operands made; `None` in a tree.
     pub(crate) made_before: Option<&'a AlreadyCopied>,
     /// The directory in a tree; `None` of an operand.

@@ -326,7 +326,7 @@ pub struct Moving {
     pub space: Option<gush::Space>,
     /// The user's measured profile, which may reorder the engine's methods.
     pub profile: Option<Arc<gush::Profile>>,
-    /// The rate limit, of all files that one [`Copier`](crate::Copier) copies together.
+    /// The rate limit, of all files together; a [`Copier`](crate::Copier) with a clone of it shares it.
     pub limit: Option<gush::Rate>,
     /// Leave the page cache as it was: pages that the copy brought there are taken away, after those of the target are on the disk.
     pub no_cache: bool,

@@ -154,7 +154,7 @@ pub use port::{Port, Side};
 #[cfg(feature = "profile")]
 pub use profile::{Cgroup, Host, Profile, ProfileError};
 pub use progress::{Control, Progress};
-pub use rate::{Limiter, Rate, SharedRate, Throttle};
+pub use rate::Rate;
 pub use remedy::hint_for;
 pub use repeat::Repeat;
 pub use report::{MethodUse, Report};

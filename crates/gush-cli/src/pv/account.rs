@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use gush::{Cancel, Throttle};
+use gush::{Cancel, Rate};
 
 use super::seen::{Observed, Wanted};
 
@@ -31,7 +31,7 @@ struct Stops {
 /// Shared by the moving thread, the display and the signals. Nobody waits for anybody here.
 #[derive(Debug)]
 pub struct Account {
-    pub throttle: Throttle,
+    pub rate: Rate,
     pub cancel: Cancel,
     pub observed: Observed,
     bytes: AtomicU64,
@@ -39,8 +39,6 @@ pub struct Account {
     left_out_bytes: AtomicU64,
     /// An input was opened.
     has_input: AtomicBool,
-    /// The rate holds back bytes moved by hand.
-    is_limited: AtomicBool,
     /// 0 stands for unknown.
     expected: AtomicU64,
     /// The bytes of the inputs, as long as the number of their lines is only estimated; else 0.
@@ -57,15 +55,14 @@ pub struct Account {
 }
 
 impl Account {
-    pub fn new(observed: Observed, counts_lines: bool, throttle: Throttle) -> Self {
+    pub fn new(observed: Observed, counts_lines: bool, rate: Rate) -> Self {
         Self {
-            throttle,
+            rate,
             cancel: Cancel::new(),
             observed,
             bytes: AtomicU64::new(0),
             left_out_bytes: AtomicU64::new(0),
             has_input: AtomicBool::new(false),
-            is_limited: AtomicBool::new(false),
             expected: AtomicU64::new(0),
             estimated_bytes: AtomicU64::new(0),
             started: Instant::now(),
@@ -80,7 +77,7 @@ impl Account {
 
     /// The account of a program that moves nothing itself.
     pub fn of_nothing() -> Self {
-        Self::new(Observed::new(Wanted::default()), false, Throttle::new(None))
+        Self::new(Observed::new(Wanted::default()), false, Rate::default())
     }
 
     /// Bytes that have arrived.
@@ -137,14 +134,9 @@ impl Account {
         self.output.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on the rate holds the transfer back, or does not; the engine's moves tell by their throttle.
-    pub fn set_limited(&self, is_limited: bool) {
-        self.is_limited.store(is_limited, Ordering::Relaxed);
-    }
-
     /// Does nothing move because of the rate?
     pub fn is_limited(&self) -> bool {
-        self.throttle.holds() || self.is_limited.load(Ordering::Relaxed)
+        self.rate.holds()
     }
 
     /// Bytes or lines, whichever are counted.

@@ -5,7 +5,7 @@ use gush::{Port, Side};
 use rustix::event::PollFlags;
 use rustix::fs::{SeekFrom, seek};
 
-use super::hand::{BUFFER_BYTES, Intake, Pace, delivered, unless_cancelled};
+use super::hand::{BUFFER_BYTES, Intake, allowance, delivered, unless_cancelled};
 use super::inputs::Input;
 use super::moving::{Halt, Moving};
 
@@ -16,7 +16,6 @@ use super::moving::{Halt, Moving};
 pub fn lines(moving: &Moving<'_>, input: &Input, most_lines: u64) -> Result<(), Halt> {
     let halted = |side| move |errno| Halt::by(side, errno);
     let mut target = Port::of(&moving.output).map_err(halted(Side::Target))?;
-    let mut pace = Pace::of(&moving.account);
     let buffer_bytes = moving.options.buffer_size.unwrap_or(BUFFER_BYTES).min(4 << 20);
     let mut source = Intake::of(input, buffer_bytes).map_err(halted(Side::Source))?;
     let mut left_lines = most_lines;
@@ -32,7 +31,7 @@ pub fn lines(moving: &Moving<'_>, input: &Input, most_lines: u64) -> Result<(), 
         // Every byte before `done` is delivered, and its lines are no longer among `left_lines`.
         while done < got && left_lines > 0 {
             let now = usize::try_from(left_lines).unwrap_or(usize::MAX);
-            let now = match pace.allowance(now) {
+            let now = match allowance(&moving.account, now) {
                 Ok(now) => now,
                 Err(halt) => {
                     outcome = Err(halt);
@@ -58,7 +57,7 @@ pub fn lines(moving: &Moving<'_>, input: &Input, most_lines: u64) -> Result<(), 
             left_lines -= ended;
             account.observed.show_counted(&lines[..put], ended);
             account.set_bytes(account.bytes() + put as u64);
-            pace.spend(usize::try_from(ended).unwrap_or(usize::MAX));
+            account.rate.spend(ended);
             done += put;
         }
         if done < got {

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use gush::pipe::Pipe;
-use gush::{Errno, Kind, Limiter, Pages, Port, Side, is_refusal};
+use gush::{Errno, Kind, Pages, Port, Side, is_refusal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{self, retry_on_intr};
 use rustix::param::page_size;
@@ -119,50 +119,21 @@ impl<'fd> Intake<'fd> {
     }
 }
 
-/// The rate limit, as the engine takes the limit.
-#[derive(Debug)]
-pub struct Pace<'a> {
-    account: &'a Account,
-    limiter: Option<Limiter>,
-}
-
-impl<'a> Pace<'a> {
-    pub fn of(account: &'a Account) -> Self {
-        Self { account, limiter: None }
-    }
-
-    /// Waits until bytes may pass, or lines where the account counts them; answers how many of `wanted`.
-    ///
-    /// # Errors
-    /// `ECANCELED` once the transfer is to end.
-    pub fn allowance(&mut self, wanted: usize) -> Result<usize, Halt> {
-        loop {
-            Limiter::follow(&mut self.limiter, self.account.throttle.get());
-            let Some(limiter) = &mut self.limiter else {
-                self.account.set_limited(false);
-                return Ok(wanted);
-            };
-            let allowance = limiter.allowance();
-            self.account.set_limited(allowance.is_err());
-            match allowance {
-                Ok(number) => {
-                    return Ok(usize::try_from(number).unwrap_or(wanted).clamp(1, wanted));
-                }
-                Err(pause) => {
-                    limiter.begin_sleep();
-                    std::thread::sleep(pause.min(SLICE));
-                }
-            }
-            if self.account.cancel.is_cancelled() {
-                return Err(Halt::by(Side::Source, Errno::CANCELED));
+/// Waits until bytes may pass, or lines where the account counts them; answers how many of `wanted`.
+///
+/// # Errors
+/// `ECANCELED` once the transfer is to end.
+pub fn allowance(account: &Account, wanted: usize) -> Result<usize, Halt> {
+    loop {
+        match account.rate.allowance() {
+            Ok(number) => return Ok(usize::try_from(number).unwrap_or(wanted).clamp(1, wanted)),
+            Err(pause) => {
+                account.rate.begin_sleep();
+                std::thread::sleep(pause.min(SLICE));
             }
         }
-    }
-
-    /// So many bytes or lines have passed.
-    pub fn spend(&mut self, number: usize) {
-        if let Some(limiter) = &mut self.limiter {
-            limiter.spend(number as u64);
+        if account.cancel.is_cancelled() {
+            return Err(Halt::by(Side::Source, Errno::CANCELED));
         }
     }
 }

@@ -289,7 +289,7 @@ impl Moving<'_> {
 
     /// Is a rate given, which is one of lines where lines are counted?
     fn has_rate(&self) -> bool {
-        self.account.throttle.get().is_some()
+        self.account.rate.get().is_some()
     }
 
     /// The bytes or lines that may still pass in a transfer that stops at a size.
@@ -335,7 +335,7 @@ impl Moving<'_> {
             .method(options.choice())
             .tuning(options.tuning())
             .holes(if options.sparse { Holes::Make } else { Holes::default() })
-            .throttled_by(&account.throttle)
+            .limit(account.rate.clone())
             .cancelled_by(&account.cancel)
             .observe(&mut observer);
         if let Some(bytes) = length_bytes {

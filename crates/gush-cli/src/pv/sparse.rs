@@ -4,7 +4,7 @@ use gush::{Errno, Port, Side};
 use rustix::event::PollFlags;
 use rustix::fs::{SeekFrom, fstat, ftruncate, seek};
 
-use super::hand::{BUFFER_BYTES, Intake, Pace, delivered, unless_cancelled};
+use super::hand::{BUFFER_BYTES, Intake, allowance, delivered, unless_cancelled};
 use super::inputs::Input;
 use super::moving::{Halt, Moving};
 
@@ -22,13 +22,12 @@ pub fn pass(moving: &Moving<'_>, input: &Input, most_bytes: Option<u64>) -> Resu
     let mut target = Port::of(output).map_err(at_target)?;
     let old_bytes = u64::try_from(fstat(output).map_err(at_target)?.st_size).unwrap_or(0);
     let mut at_bytes = rustix::fs::tell(output).map_err(at_target)?;
-    let mut pace = Pace::of(account);
     let buffer_bytes = moving.options.buffer_size.unwrap_or(BUFFER_BYTES).min(4 << 20);
     let mut source = Intake::of(input, buffer_bytes).map_err(halted(Side::Source))?;
     let mut left_bytes = most_bytes.unwrap_or(u64::MAX);
     while left_bytes > 0 {
         let wanted = usize::try_from(left_bytes).unwrap_or(usize::MAX).min(buffer_bytes);
-        let most = pace.allowance(wanted)?;
+        let most = allowance(account, wanted)?;
         let read = || match source.port.next_datagram_bytes() {
             // As the engine says where a datagram is longer than the rest of the length.
             Some(Ok(bytes)) if bytes as u64 > left_bytes => Err(Errno::MSGSIZE),
@@ -55,7 +54,7 @@ pub fn pass(moving: &Moving<'_>, input: &Input, most_bytes: Option<u64>) -> Resu
             })?;
             account.observed.show(&bytes[..put]);
             account.set_bytes(account.bytes() + put as u64);
-            pace.spend(put);
+            account.rate.spend(put as u64);
             (done, at_bytes) = (done + put, at_bytes + put as u64);
         }
         left_bytes -= got as u64;

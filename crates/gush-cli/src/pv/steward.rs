@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use gush::Rate;
 use nix::sys::resource::{UsageWho, getrusage};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io;
@@ -388,7 +387,7 @@ impl Show {
             self.account.expect(Some(number).filter(|&number| number > 0));
         }
         if let Some(rate) = display.rate_limit {
-            self.account.throttle.set(Rate::bytes_per_second(rate));
+            self.account.rate.set(rate);
         }
         if let Some(interval) = display.interval {
             self.plan.interval = bounded_interval(interval);
@@ -529,9 +528,11 @@ mod tests {
         // A byte begins the time anew, and while the rate holds the transfer back no time counts.
         show.account.set_bytes(1);
         assert!(!show.stalls(1000 * MS) && !show.stalls(299 * MS));
-        show.account.set_limited(true);
+        show.account.rate.set(1);
+        assert!(show.account.rate.allowance().is_err());
         assert!(!show.stalls(1000 * MS));
-        show.account.set_limited(false);
+        show.account.rate.set(0);
+        assert!(show.account.rate.allowance().is_ok());
         assert!(!show.stalls(299 * MS) && show.stalls(MS));
     }
 
@@ -541,6 +542,6 @@ mod tests {
         let words = ["-i", "3", "-L", "200k"].map(Into::into);
         show.change(brief::options(&words, false).unwrap().display, None);
         assert_eq!(show.plan.interval, 3000 * MS);
-        assert_eq!(show.account.throttle.get(), Rate::bytes_per_second(204_800));
+        assert_eq!(show.account.rate.get(), Some(204_800));
     }
 }

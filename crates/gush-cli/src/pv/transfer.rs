@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
-use gush::{Endpoint, Errno, Kind, Rate, Throttle};
+use gush::{Endpoint, Errno, Kind, Rate};
 use gush_text::{Doing, errno_text, in_brackets, os_text, quote};
 use rustix::fs::{FileType, SeekFrom, Stat, fstat, seek, stat};
 use rustix::pipe::fcntl_getpipe_size;
@@ -100,8 +100,8 @@ pub fn close(output: Output, talker: &Talker) -> Status {
 }
 
 /// The rate of `--rate-limit`, of which 0 is none.
-fn throttle(options: &Options) -> Throttle {
-    Throttle::new(options.display.rate_limit.and_then(Rate::bytes_per_second))
+fn rate(options: &Options) -> Rate {
+    options.display.rate_limit.and_then(Rate::bytes_per_second).unwrap_or_default()
 }
 
 fn failed(talker: &Talker, status: Status, what: impl Display) -> Status {
@@ -145,7 +145,7 @@ impl<'a> Setting<'a> {
             // Of what goes out: the same bytes pass twice with -U.
             checksum: options.checksum.filter(|_| stage != Stage::Store),
         });
-        let account = Arc::new(Account::new(observed, options.counts_lines(), throttle(options)));
+        let account = Arc::new(Account::new(observed, options.counts_lines(), rate(options)));
         account.expect(expected);
         if let Some(files) = self.uncounted.as_ref().filter(|_| stage != Stage::Forward) {
             account.estimate_lines_in(files.bytes);
@@ -448,9 +448,11 @@ mod tests {
 
     #[test]
     fn the_rate_of_a_transfer_is_that_of_the_option() {
-        for (rate, wanted) in [("200k", 204_800), ("7", 7), ("1.5M/s", 1_572_864), ("0", 0)] {
-            let options = brief::options(&["-L", rate].map(OsString::from), false).unwrap();
-            assert_eq!(throttle(&options).get(), Rate::bytes_per_second(wanted), "{rate}");
+        let cases =
+            [("200k", Some(204_800)), ("7", Some(7)), ("1.5M/s", Some(1_572_864)), ("0", None)];
+        for (text, wanted) in cases {
+            let options = brief::options(&["-L", text].map(OsString::from), false).unwrap();
+            assert_eq!(rate(&options).get(), wanted, "{text}");
         }
     }
 }

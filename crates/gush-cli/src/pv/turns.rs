@@ -225,7 +225,7 @@ impl Turns<'_> {
     ) -> (Result<(), End>, Option<Pages>) {
         let Block { number, memory, lines } = block;
         // The file has become shorter, or cannot be read here; or the lines have got a rate by -R.
-        let Some(lines) = lines.filter(|_| self.account.throttle.get().is_none()) else {
+        let Some(lines) = lines.filter(|_| self.account.rate.get().is_none()) else {
             return (Err(Ok(())), Some(memory));
         };
         let (done, delivered, left) = if self.block_bytes == HUGE_PAGE_BYTES {
@@ -326,7 +326,7 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    use gush::Throttle;
+    use gush::Rate;
     use tempfile::{NamedTempFile, TempDir};
 
     use super::super::seen::{Observed, Wanted};
@@ -347,7 +347,7 @@ mod tests {
         let got = NamedTempFile::new_in(&dir).unwrap();
         let output = Output::File(got.reopen().unwrap());
         let wanted = Wanted { lines: true, separator: b'\n', ..Wanted::default() };
-        let account = Account::new(Observed::new(wanted), true, Throttle::new(None));
+        let account = Account::new(Observed::new(wanted), true, Rate::default());
         let turns = Turns {
             account: &account,
             output: &output,

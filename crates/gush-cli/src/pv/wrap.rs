@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::thread;
 
-use gush::{Errno, Side, Throttle};
+use gush::{Errno, Rate, Side};
 use gush_text::{Doing, in_brackets, os_text};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -134,7 +134,7 @@ fn end(mut child: Child) {
 fn account_of_output(options: &Options) -> Account {
     let (lines, separator) = (options.counts_lines(), options.separator());
     let observed = Observed::new(Wanted { lines, separator, ..Wanted::default() });
-    Account::new(observed, lines, Throttle::new(None))
+    Account::new(observed, lines, Rate::default())
 }
 
 /// The ends of the command, of the output, and of everything else.

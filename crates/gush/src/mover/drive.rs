@@ -20,6 +20,7 @@ use crate::method::{MethodName, Pair, Refusal, Setup, Start, Streamed, Traits};
 use crate::port::Side;
 use crate::profile::Rule;
 use crate::progress::Control;
+use crate::rate::Rate;
 use crate::report::{self, MethodUse, Report};
 use crate::sys::Call;
 use crate::tuning::Measured;
@@ -67,9 +68,7 @@ impl<'a> Move<'a> {
         let cursor = Cursor::of(&request, &ends)?;
         let mut setup = Setup::of(&request.tuning, Measured::default());
         setup.eyes = Eyes::if_wanted(request.digest, request.inspector.as_ref());
-        let throttle_rate = request.throttle.and_then(|throttle| throttle.get());
-        setup.is_limited =
-            request.rate.or(throttle_rate).is_some() || request.shared_rate.is_some();
+        setup.is_limited = request.rate.as_ref().and_then(Rate::get).is_some();
         Ok(Self {
             watch: Watch::new(&request, observer),
             account: Account::new(),

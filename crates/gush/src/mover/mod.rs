@@ -13,7 +13,7 @@ use crate::plan::Refusals;
 #[cfg(feature = "profile")]
 use crate::profile::Profile;
 use crate::progress::{Control, Progress};
-use crate::rate::{Rate, SharedRate, Throttle};
+use crate::rate::Rate;
 use crate::report::Report;
 use crate::tuning::Tuning;
 use crate::wait::Wait;
@@ -320,59 +320,32 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// The most bytes a second; an unused part is made up for within a twentieth of a second.
+    /// The most bytes a second; an unused part is made up for within a twentieth of a second. Another
+    /// thread may change the rate during the move, and moves with clones of it stay below it together.
     ///
     /// ```
     /// use gush::{Mover, Rate};
     /// let (zeros, null) = (std::fs::File::open("/dev/zero")?, std::fs::File::create("/dev/null")?);
     /// let rate = Rate::bytes_per_second(1 << 20).unwrap();
-    /// let report = Mover::new(&zeros, &null).length_bytes(64 << 10).limit(rate).run()?;
-    /// assert_eq!(report.bytes, 64 << 10);
+    /// let began = std::time::Instant::now();
+    /// std::thread::scope(|scope| {
+    ///     for _ in 0..2 {
+    ///         let mover = Mover::new(&zeros, &null).length_bytes(256 << 10).limit(rate.clone());
+    ///         scope.spawn(|| mover.run());
+    ///     }
+    /// });
+    /// assert!(began.elapsed().as_secs_f64() > 0.4, "half of a second's bytes");
+    ///
+    /// rate.set(1);
+    /// let same = rate.clone();
+    /// std::thread::spawn(move || same.set(0));
+    /// let report = Mover::new(&zeros, &null).length_bytes(1 << 30).limit(rate).run()?;
+    /// assert_eq!(report.bytes, 1 << 30);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
     pub fn limit(mut self, rate: Rate) -> Self {
         self.request.rate = Some(rate);
-        self
-    }
-
-    /// A rate that another thread may change during the move. [`Mover::limit`] is the same for good; the lower of both
-    /// counts.
-    ///
-    /// ```
-    /// use gush::{Mover, Rate, Throttle};
-    /// let (zeros, null) = (std::fs::File::open("/dev/zero")?, std::fs::File::create("/dev/null")?);
-    /// let throttle = Throttle::new(Rate::bytes_per_second(1));
-    /// let free = throttle.clone();
-    /// std::thread::spawn(move || free.set(None));
-    /// let report = Mover::new(&zeros, &null).length_bytes(1 << 30).throttled_by(&throttle).run()?;
-    /// assert_eq!(report.bytes, 1 << 30);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn throttled_by(mut self, throttle: &'a Throttle) -> Self {
-        self.request.throttle = Some(throttle);
-        self
-    }
-
-    /// A rate that other moves share; the lowest of all rates counts.
-    ///
-    /// ```
-    /// use gush::{Mover, Rate, SharedRate};
-    /// let (zeros, null) = (std::fs::File::open("/dev/zero")?, std::fs::File::create("/dev/null")?);
-    /// let shared = SharedRate::new(Rate::bytes_per_second(1 << 20).unwrap());
-    /// let began = std::time::Instant::now();
-    /// std::thread::scope(|scope| {
-    ///     for _ in 0..2 {
-    ///         scope.spawn(|| Mover::new(&zeros, &null).length_bytes(256 << 10).sharing(&shared).run());
-    ///     }
-    /// });
-    /// assert!(began.elapsed().as_secs_f64() > 0.4, "half of a second's bytes");
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    #[must_use]
-    pub fn sharing(mut self, rate: &'a SharedRate) -> Self {
-        self.request.shared_rate = Some(rate);
         self
     }
 

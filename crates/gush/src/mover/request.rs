@@ -6,7 +6,7 @@ use crate::eyes::Inspector;
 use crate::method::MethodName;
 use crate::plan::Refusals;
 use crate::profile::Profile;
-use crate::rate::{Rate, SharedRate, Throttle};
+use crate::rate::Rate;
 use crate::tuning::Tuning;
 use crate::wait::Wait;
 
@@ -26,8 +26,6 @@ pub(super) struct Request<'a> {
     pub(super) wait: Option<Wait>,
     pub(super) profile: Option<&'a Profile>,
     pub(super) rate: Option<Rate>,
-    pub(super) throttle: Option<&'a Throttle>,
-    pub(super) shared_rate: Option<&'a SharedRate>,
     pub(super) cancel: Option<&'a Cancel>,
     pub(super) digest: bool,
     pub(super) inspector: Option<Inspector>,
@@ -47,6 +45,6 @@ impl Request<'_> {
 
     /// May the rate be limited, now or later?
     pub(super) fn is_limited(&self) -> bool {
-        self.rate.is_some() || self.throttle.is_some() || self.shared_rate.is_some()
+        self.rate.is_some()
     }
 }

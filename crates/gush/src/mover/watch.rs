@@ -13,14 +13,14 @@ use crate::flow::Flow;
 use crate::method::MethodName;
 use crate::port::Side;
 use crate::progress::{Control, Pace, Progress};
-use crate::rate::Brake;
+use crate::rate::Rate;
 use crate::wait::{self, SLICE, Wait, Waiter, Woken};
 
 /// The observer, the canceller and the rate of one move.
 pub(super) struct Watch<'a> {
     observer: Option<Observer<'a>>,
     cancel: Option<&'a Cancel>,
-    brake: Brake<'a>,
+    rate: Option<Rate>,
     pace: Pace,
     waiter: Waiter,
     gather: Option<Gather>,
@@ -37,7 +37,7 @@ impl<'a> Watch<'a> {
             pace: Pace::new(observer.is_some() || cancel.is_some() || request.is_limited()),
             observer,
             cancel,
-            brake: Brake::new(request.rate, request.throttle, request.shared_rate),
+            rate: request.rate.clone(),
             waiter: Waiter::new(request.wait.unwrap_or_default()),
             gather: None,
             started: now,
@@ -74,21 +74,26 @@ impl<'a> Watch<'a> {
 
     /// How many bytes may be taken now; 0 where the rate allows none yet.
     pub(super) fn allowance(&mut self) -> u64 {
-        self.brake.allowance().map_or(0, |bytes| bytes.min(self.pace.budget_bytes()))
+        let allowed = self.rate.as_ref().map_or(Ok(u64::MAX), Rate::allowance);
+        allowed.map_or(0, |bytes| bytes.min(self.pace.budget_bytes()))
     }
 
     /// Sleeps until the rate allows more, a slice at most.
     pub(super) fn pause(&mut self) {
-        if let Err(pause) = self.brake.allowance() {
+        if let Some(rate) = &self.rate
+            && let Err(pause) = rate.allowance()
+        {
             // In slices, because a rate of a few bytes a second would hold a stop for minutes (invariant 7).
-            self.brake.begin_sleep();
+            rate.begin_sleep();
             std::thread::sleep(pause.min(SLICE));
         }
     }
 
     /// Counts bytes that were taken against the rate.
     pub(super) fn spend(&mut self, taken_bytes: u64) {
-        self.brake.spend(taken_bytes);
+        if let Some(rate) = &self.rate {
+            rate.spend(taken_bytes);
+        }
     }
 
     /// The time at which a step begins, if somebody wants to know how long the step takes.

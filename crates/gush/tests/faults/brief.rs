@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use gush::faults::{Plan, Verdict};
 use gush::{
     Advice, Call, Cancel, Choice, Control, Endpoint, Errno, Error, Holes, MethodName, Mover,
-    Progress, Rate, Refusals, Report, Side, Space, Throttle, Tuning,
+    Progress, Rate, Refusals, Report, Side, Space, Tuning,
 };
 use rustix::fs::OFlags;
 
@@ -249,18 +249,14 @@ fn a_move_that_is_cancelled_begins_no_short_way() {
 
 #[test]
 fn a_limited_move_takes_no_more_than_its_rate_before_somebody_looks() {
-    let throttle = Throttle::new(Rate::bytes_per_second(1));
     let refusals = refusals_of_an_earlier_move();
-    for is_own in [true, false] {
-        let (source, target) = (file_of(&noise(1, LEN)), file_of(b""));
-        let mut stops = |_: &Progress| Control::Stop;
-        let moved = between_files((&source, &target), &refusals, |mover| match is_own {
-            true => mover.limit(Rate::bytes_per_second(1).expect("a rate")).observe(&mut stops),
-            false => mover.throttled_by(&throttle).observe(&mut stops),
-        });
-        assert!(moved.result.is_err());
-        assert!(moved.arrived.len() < LEN, "{} bytes at once", moved.arrived.len());
-    }
+    let (source, target) = (file_of(&noise(1, LEN)), file_of(b""));
+    let mut stops = |_: &Progress| Control::Stop;
+    let moved = between_files((&source, &target), &refusals, |mover| {
+        mover.limit(Rate::bytes_per_second(1).expect("a rate")).observe(&mut stops)
+    });
+    assert!(moved.result.is_err());
+    assert!(moved.arrived.len() < LEN, "{} bytes at once", moved.arrived.len());
 }
 
 #[test]
