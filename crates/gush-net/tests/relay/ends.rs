@@ -296,7 +296,7 @@ fn a_slow_reader_that_acknowledges_bytes_outlives_the_limits() {
 #[test]
 fn a_silence_behind_pauses_of_the_rate_limit_ends_the_relay() {
     let (rate, soon) = (gush::Rate::bytes_per_second(20_000), Duration::from_millis(100));
-    let limited = || RelayOptions::new().limit(rate.unwrap());
+    let limited = || RelayOptions::new().limit(rate.clone().unwrap());
     for (options, ended) in
         [(limited().idle(soon), Ended::Idle), (limited().linger(soon), Ended::Lingered)]
     {
@@ -515,11 +515,11 @@ fn an_answer_that_has_arrived_is_delivered_after_the_other_direction_fails() {
     const ANSWER_BYTES: u64 = 60_000;
     let rate = gush::Rate::bytes_per_second(40_000).expect("not 0");
     for (choice, rate) in
-        [(Choice::Auto, Some(rate)), (Choice::Auto, None), (METHODS[2], Some(rate))]
+        [(Choice::Auto, Some(&rate)), (Choice::Auto, None), (METHODS[2], Some(&rate))]
     {
         let mut options = RelayOptions::new().method(choice);
         if let Some(rate) = rate {
-            options = options.limit(rate);
+            options = options.limit(rate.clone());
         }
         let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, options);
         bridge.client.write_all(b"question").unwrap();
