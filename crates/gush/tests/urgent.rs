@@ -136,7 +136,7 @@ fn a_length_a_digest_and_a_rate_hold_across_urgent_data() {
         .into_iter()
         .filter(|choice| *choice != Choice::Only(MethodName::Sendfile))
     {
-        for (digest, rate) in [(true, None), (false, Rate::bytes_per_second(120_000))] {
+        for (digest, rate) in [(true, None), (false, Some(120_000))] {
             let name = format!("{choice}, digest {digest}, rate {rate:?}");
             let (report, took, arrived, rest) = within(30, &name, move || {
                 let (source, far) = open_source(SourceKind::Tcp).expect("a connection");
@@ -159,7 +159,7 @@ fn a_length_a_digest_and_a_rate_hold_across_urgent_data() {
                 });
                 let mut mover =
                     Mover::new(&source, &target).method(choice).digest(digest).length_bytes(LEN);
-                if let Some(rate) = rate {
+                if let Some(rate) = rate.and_then(Rate::bytes_per_second) {
                     mover = mover.limit(rate);
                 }
                 let began = std::time::Instant::now();
