@@ -133,7 +133,8 @@ impl Connection<'_> {
         let settings = &self.shared.settings;
         // The link's own pauses are no silence: those of the rate limit, and of a full copy.
         let pause = |rate: u64| Duration::from_secs_f64(DATAGRAM_BYTES / rate as f64);
-        let silence = LAST_ANSWERS + settings.limit.as_ref().and_then(Rate::get).map(pause).unwrap_or_default();
+        let silence = LAST_ANSWERS
+            + settings.limit.as_ref().and_then(Rate::get).map(pause).unwrap_or_default();
         let copies = [&settings.tee, &settings.tee_back];
         let has_full_copy = || copies.into_iter().flatten().any(|copy| copy.is_full());
         let moved = || Direction::ALL.map(|direction| self.counts.delivered_bytes(direction));
