@@ -73,7 +73,7 @@ pub(crate) async fn finish_beside(
 ) -> Finish {
     let hung_up = async {
         if let Some(mut terminal) = terminal {
-            terminal.drop_rest(output_limit).await;
+            terminal.discard(output_limit).await;
         }
         pending().await
     };

@@ -162,13 +162,12 @@ impl Record {
         second: &Address,
         failure: Failure,
     ) -> Self {
-        let nothing = Passed::default();
         Self {
             id,
             first: first.target().to_string(),
             second: second.target().to_string(),
-            forward: nothing,
-            back: nothing,
+            forward: Passed::default(),
+            back: Passed::default(),
             lasted: Duration::ZERO,
             ending: Ending::OpenFailed,
             failure: Some(failure),

@@ -159,7 +159,7 @@ impl Shared {
     /// standard descriptors.
     pub(crate) fn check(&self, first: &End, second: &mut End) -> Result<(), Failure> {
         let are_sockets =
-            first.conduit.stream_socket().is_some() && second.conduit.stream_socket().is_some();
+            first.conduit.facts().socket.is_some() && second.conduit.facts().socket.is_some();
         // A socket that was accepted or connected here is new.
         let are_both_inherited = first.origin.is_inherited && second.origin.is_inherited;
         let may_be_the_same = !are_sockets || are_both_inherited;

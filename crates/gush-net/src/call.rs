@@ -9,7 +9,9 @@ use gush::{Errno, Side};
 use crate::counts::Direction;
 use crate::error::{End, Error};
 use crate::first;
-use crate::sides::{self, Sides, Source, Target};
+use crate::half::Half;
+use crate::sides::{self, Sides};
+use crate::tap::Tap;
 
 /// Why a direction failed.
 #[derive(Debug)]
@@ -39,7 +41,7 @@ impl Failure {
     /// The side that is broken.
     pub(crate) fn side(&self) -> Option<Side> {
         match self {
-            // A refusal is about the pair: neither peer is to blame, and both are told alike.
+            // A refusal concerns the pair: neither peer is to blame.
             Failure::Flow(error) if error.is_refused() => None,
             Failure::Flow(error) => error.side(),
             Failure::Call(_, side, _) => Some(*side),
@@ -54,30 +56,30 @@ pub(crate) enum Attempt {
     Made(Result<usize, Errno>),
     /// Not made: this side is to be waited for.
     NotReady(Side),
-    /// Not made: the flow does something else now that more bytes have come than a short message has.
+    /// Not made: more bytes have come than a short message has, so that the flow decides anew.
     Changed,
 }
 
-/// Makes a call: a stream by the stream's functions, a descriptor under a gate.
+/// Makes a call: on a stream by its functions, on a descriptor if it may be ready.
 pub(crate) fn call(
     direction: Direction,
     flow: &mut Flow,
     op: Op,
     cx: &mut Context<'_>,
-    sides: &mut Sides<'_, '_, '_>,
+    sides: &mut Sides<'_, '_>,
 ) -> Result<Attempt, Failure> {
     let (side, name, polled) = match (op, &mut sides.source, &mut sides.target) {
-        (Op::Read(_), Source::Stream(stream, _), _) => {
+        (Op::Read(_), Half::Stream((stream, _)), _) => {
             (Side::Source, "read", sides::poll_read(stream, cx, flow.room(op)))
         }
-        (Op::Write, _, Target::Stream(stream, _)) => {
+        (Op::Write, _, Half::Stream((stream, _))) => {
             (Side::Target, "write", sides::poll_write(stream, cx, flow.pending(op)))
         }
         _ => return attempt(direction, flow, op, cx, sides),
     };
     match polled {
         Poll::Ready(Ok(bytes)) => Ok(Attempt::Made(Ok(bytes))),
-        // A stream of anybody's may say so; a flow takes it for a step of 0 bytes.
+        // A stream may answer this; the flow takes it for a step of 0 bytes.
         Poll::Ready(Err(io)) if io.kind() == io::ErrorKind::Interrupted => {
             Ok(Attempt::Made(Err(Errno::INTR)))
         }
@@ -86,40 +88,47 @@ pub(crate) fn call(
     }
 }
 
-/// Makes a call under the gate of the side whose readiness an `EAGAIN` disproves. A call whose `EAGAIN`
-/// does not say which side was not ready is made once both are ready, and clears neither.
+/// Makes a call on descriptors, and clears the readiness of the side that an `EAGAIN` disproves. A
+/// call whose `EAGAIN` names no side is made once both are ready, and clears neither.
 fn attempt(
     direction: Direction,
     flow: &mut Flow,
     op: Op,
     cx: &mut Context<'_>,
-    sides: &Sides<'_, '_, '_>,
+    sides: &Sides<'_, '_>,
 ) -> Result<Attempt, Failure> {
-    let (fds, Sides { source, target }) = (sides.fds(), sides);
+    let (fds, source) = (sides.fds(), &sides.source);
     if let Op::Fill(_) = op {
-        flow.expect_urgent(source.may_be_urgent());
+        flow.expect_urgent(source.tap().is_none_or(Tap::may_be_urgent));
     }
     let was_undecided = flow.is_undecided();
     let answer = match flow.clears(op) {
         Some(Side::Source) => match op {
-            Op::Read(most) => source.attempt_read(most, || {
-                // A first part that is copied goes out before the rest, and costs the peer a wake-up.
-                if was_undecided && first::may_be_long(direction) {
-                    flow.expect_bytes(source.unread_bytes());
+            Op::Read(most) => {
+                let mut read = || {
+                    // A first part that is copied leaves before the rest, and wakes the peer once
+                    // more.
+                    if was_undecided && first::may_be_long(direction) {
+                        flow.expect_bytes(source.tap().map_or(0, Tap::unread_bytes));
+                    }
+                    match was_undecided == flow.is_undecided() {
+                        true => flow.perform(op, fds),
+                        false => Ok(0),
+                    }
+                };
+                match source.tap() {
+                    Some(tap) => tap.attempt_read(most, read),
+                    None => read(),
                 }
-                match was_undecided == flow.is_undecided() {
-                    true => flow.perform(op, fds),
-                    false => Ok(0),
-                }
-            }),
-            _ => source.attempt(|| flow.perform(op, fds)),
+            }
+            _ => sides.attempt(Side::Source, || flow.perform(op, fds)),
         },
-        Some(Side::Target) => target.attempt(|| flow.perform(op, fds)),
-        // No side is named by an EAGAIN of this call, so both have to be ready before the call is made.
+        Some(Side::Target) => sides.attempt(Side::Target, || flow.perform(op, fds)),
+        // EAGAIN of this call names no side, so both have to be ready before it.
         None => {
             let (from, to) = op.touches();
             for (touched, side) in [(from, Side::Source), (to, Side::Target)] {
-                if touched && poll_side(cx, side, sides)?.is_pending() {
+                if touched && poll_ready(cx, side, sides)?.is_pending() {
                     return Ok(Attempt::NotReady(side));
                 }
             }
@@ -136,14 +145,10 @@ fn attempt(
 }
 
 /// Waits for the next edge of a side, if the last attempt there answered `EAGAIN`.
-pub(crate) fn poll_side(
+pub(crate) fn poll_ready(
     cx: &mut Context<'_>,
     side: Side,
-    sides: &Sides<'_, '_, '_>,
+    sides: &Sides<'_, '_>,
 ) -> Poll<Result<(), Failure>> {
-    let ready = match side {
-        Side::Source => sides.source.poll_ready(cx),
-        Side::Target => sides.target.poll_ready(cx),
-    };
-    ready.map_err(|io| Failure::Call("epoll_wait", side, io))
+    sides.poll_ready(cx, side).map_err(|io| Failure::Call("epoll_wait", side, io))
 }

@@ -1,4 +1,5 @@
-//! Byte counts that can be read while a relay is at work, and after the relay failed or was dropped.
+//! Byte counts that can be read while a relay is at work, and after the relay failed or was
+//! dropped.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +16,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Both.
+    /// Both directions.
     pub const ALL: [Direction; 2] = [Direction::Forward, Direction::Back];
 
     /// The other one.
@@ -37,11 +38,11 @@ impl fmt::Display for Direction {
     }
 }
 
-/// Live byte counts of one relay, or the sums of several that share it.
+/// Live byte counts of one relay, or the sums of several that share them.
 ///
 /// Bytes taken from one end are delivered to the other or in flight, in a pipe or a buffer of the
-/// relay. When the relay's future is dropped, the bytes in flight are lost, and these counts say how
-/// many; a [`Relay`](crate::Relay) keeps them.
+/// relay. When the future of a dropped [`Relay`](crate::Relay) ends with bytes in flight, they are
+/// lost, and these counts report how many.
 ///
 /// ```
 /// use gush_net::{ByteCounts, Direction};
@@ -65,22 +66,23 @@ impl ByteCounts {
         &self.lanes[direction as usize]
     }
 
-    /// Bytes that the kernel took for the end they go to.
+    /// Bytes that the kernel, or the stream, took for the end they go to.
     pub fn delivered_bytes(&self, direction: Direction) -> u64 {
         self.lane(direction).delivered_bytes.load(Ordering::Relaxed)
     }
 
     /// Bytes taken from one end and not yet delivered to the other.
     pub fn in_flight_bytes(&self, direction: Direction) -> u64 {
-        // Delivered is read first: a byte that is delivered in between must not count as negative.
+        // Delivered is read first: a byte delivered in between must not make the difference
+        // negative.
         let delivered = self.delivered_bytes(direction);
         self.lane(direction).taken_bytes.load(Ordering::Relaxed).saturating_sub(delivered)
     }
 
-    /// Both, as a result tells them; by which method the bytes went is not counted here.
+    /// Both, as in a result, but without methods.
     ///
     /// ```
-    /// use gush_net::{ByteCounts, Passed, Direction};
+    /// use gush_net::{ByteCounts, Direction, Passed};
     /// assert_eq!(ByteCounts::default().passed(Direction::Forward), Passed::default());
     /// ```
     pub fn passed(&self, direction: Direction) -> Passed {
@@ -90,7 +92,7 @@ impl ByteCounts {
     }
 
     pub(crate) fn take(&self, direction: Direction, bytes: u64) {
-        // Relaxed: the counts are looked at, and order nothing else.
+        // Relaxed: the counts order nothing else.
         self.lane(direction).taken_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 

@@ -5,24 +5,25 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
+use gush::Kind;
 use gush::flow::PortState;
-use gush::{Endpoint, Kind};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::layer::Facts;
 use crate::pause::Pause;
-use crate::tap::{self, Shape, Tap};
+use crate::tap;
 
 /// A descriptor, and the descriptor's properties.
 #[derive(Debug)]
 pub(crate) struct Descriptor {
     watched: Watched,
-    shape: Shape,
-    /// Set for a TCP socket, whose reads end early at an urgent byte alone.
+    state: PortState,
+    /// Set for a TCP socket, whose reads are short only before an urgent byte.
     is_tcp: bool,
-    /// The next read, and the next write, are made without a notice of readiness.
+    /// The next read, and the next write, are made before epoll reports.
     hopeful: [AtomicBool; 2],
-    /// The end of what was written is to be said by closing.
+    /// The end of what was written is left to close(2).
     owes_end: AtomicBool,
 }
 
@@ -38,35 +39,35 @@ enum Watched {
 
 impl Descriptor {
     pub(crate) fn new(fd: OwnedFd) -> io::Result<Self> {
-        let shape = Shape::of(fd.as_fd())?;
-        Ok(Self::with(fd, shape))
+        let state = PortState::of(&fd)?;
+        Ok(Self::with(fd, state))
     }
 
     /// A stream socket that is non-blocking: nothing is asked of it.
     pub(crate) fn of_stream_socket(socket: OwnedFd) -> Self {
-        Self::with(socket, tap::stream_shape())
+        Self::with(socket, tap::nonblocking_stream())
     }
 
-    fn with(fd: OwnedFd, shape: Shape) -> Self {
+    fn with(fd: OwnedFd, state: PortState) -> Self {
         Self {
             watched: Watched::Not(fd),
-            shape,
+            state,
             is_tcp: false,
             hopeful: Default::default(),
             owes_end: AtomicBool::default(),
         }
     }
 
-    /// The same for a TCP socket that is connected, so that there is room for the first bytes; `has_bytes` says that
+    /// The same for a connected TCP socket, which has room for the first bytes; with `has_bytes`
     /// the peer's first ones have probably come.
     pub(crate) fn of_tcp_socket(socket: OwnedFd, has_bytes: bool) -> Self {
         let hopeful = [AtomicBool::new(has_bytes), AtomicBool::new(true)];
         Self { is_tcp: true, hopeful, ..Self::of_stream_socket(socket) }
     }
 
-    /// May a call be made before the runtime has told of readiness? Once for each direction: the edge of what comes
-    /// later is told in any case.
-    pub(crate) fn takes_hope(&self, interest: Interest) -> bool {
+    /// May a call be made before epoll has reported? Once for each direction: the edge of what
+    /// comes later is reported in any case.
+    fn takes_hope(&self, interest: Interest) -> bool {
         let hopeful = match interest {
             Interest::READABLE => &self.hopeful[0],
             Interest::WRITABLE => &self.hopeful[1],
@@ -89,15 +90,16 @@ impl Descriptor {
         self.owes_end.load(Ordering::Relaxed)
     }
 
-    /// Says the end that was left to close(2), if there is one.
-    pub(crate) fn say_owed_end(&self) -> io::Result<()> {
+    /// Passes on the end that was left to close(2), if there is one.
+    pub(crate) fn pass_owed_end(&self) -> io::Result<()> {
         match self.owes_end.swap(false, Ordering::Relaxed) {
             true => shut(self.fd()),
             false => Ok(()),
         }
     }
 
-    /// Had the peer of a TCP socket ended its data by the last notice? Then a read that got less than it asked for got all.
+    /// Had the peer of a TCP socket ended its data when epoll last reported? Then a short read got
+    /// all.
     pub(crate) fn has_ended(&self, cx: &mut Context<'_>) -> bool {
         let ended = |registered: &AsyncFd<OwnedFd>| match registered.poll_read_ready(cx) {
             Poll::Ready(Ok(guard)) => guard.ready().is_read_closed(),
@@ -106,9 +108,10 @@ impl Descriptor {
         self.is_tcp && self.registered().is_some_and(ended)
     }
 
-    /// Is this a TCP socket without urgent bytes, as far as is known? Then fewer bytes than a read asked for say that there are no more
-    /// now, and so does `EAGAIN` of a splice. Urgent bytes end both (`tcp_recvmsg_locked`, `tcp_splice_read` of net/ipv4/tcp.c): those that
-    /// have come by the last notice were told with the notice (EPOLLPRI), and later ones cause another.
+    /// Is this a TCP socket without urgent bytes, as far as is known? Then a short read, or
+    /// `EAGAIN` of a splice, proves that there are no more bytes now. Urgent bytes end both too
+    /// (`tcp_recvmsg_locked`, `tcp_splice_read` of net/ipv4/tcp.c), and epoll reports them
+    /// (EPOLLPRI).
     pub(crate) fn has_nothing_urgent(&self) -> bool {
         let urgent =
             |registered: &AsyncFd<OwnedFd>| registered.try_io(Interest::PRIORITY, |_| Ok(()));
@@ -116,8 +119,7 @@ impl Descriptor {
     }
 
     /// Registers with the current runtime, unless registered there already.
-    ///
-    /// The same holds as of [`watched`].
+    // As for `watched`.
     #[allow(deprecated)]
     pub(crate) fn register(&mut self) -> io::Result<()> {
         // A missing runtime is an error here, and would be a panic in tokio.
@@ -138,7 +140,8 @@ impl Descriptor {
         let (watched, answer) = match AsyncFd::try_with_interest(fd, interest) {
             Ok(registered) => (Watched::Epoll(registered, here), Ok(())),
             Err(refused) => match refused.into_parts() {
-                // EPERM of epoll_ctl(2): a file or device without a poll operation, which never waits.
+                // EPERM of epoll_ctl(2): a file or device without a poll operation, which never
+                // waits.
                 (fd, error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     (Watched::Always(fd, Box::default(), here), Ok(()))
                 }
@@ -149,18 +152,33 @@ impl Descriptor {
         answer
     }
 
-    /// The reading side, registered with the runtime.
-    pub(crate) fn tap(slot: &mut Option<Self>) -> io::Result<Option<Tap<'_>>> {
-        let Some(found) = slot else { return Ok(None) };
-        found.register()?;
-        Ok(Some(Tap::lent(found)))
-    }
-
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         match &self.watched {
             Watched::Not(fd) | Watched::Always(fd, ..) => fd.as_fd(),
             Watched::Epoll(registered, _) => registered.get_ref().as_fd(),
             Watched::Gone => unreachable!("only while it is registered"),
+        }
+    }
+
+    /// Makes one call, unless the descriptor is known not to be ready.
+    pub(crate) fn try_io<T>(
+        &self,
+        interest: Interest,
+        call: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<T> {
+        match self.registered() {
+            Some(_) if self.takes_hope(interest) => call(),
+            Some(registered) => registered.try_io(interest, |_| call()),
+            None => {
+                // Without epoll only the call itself answers whether the descriptor is ready.
+                let answer = call();
+                if let (Err(error), Some(pause)) = (&answer, self.pause())
+                    && error.kind() == io::ErrorKind::WouldBlock
+                {
+                    pause.begin();
+                }
+                answer
+            }
         }
     }
 
@@ -179,29 +197,33 @@ impl Descriptor {
         }
     }
 
-    pub(crate) fn kind(&self) -> Kind {
-        self.shape.state.kind()
-    }
-
     pub(crate) fn is_socket(&self) -> bool {
-        matches!(self.kind(), Kind::Stream | Kind::Datagram)
+        matches!(self.state.kind(), Kind::Stream | Kind::Datagram)
     }
 
-    pub(crate) fn shape(&self) -> Shape {
-        self.shape
+    pub(crate) fn state(&self) -> PortState {
+        self.state
+    }
+
+    pub(crate) fn facts(&self) -> Facts<'_> {
+        facts(Some(self.fd()), &self.state)
     }
 }
 
-impl Shape {
-    /// Looks at a descriptor.
-    pub(crate) fn of(fd: BorrowedFd<'_>) -> io::Result<Self> {
-        let state = PortState::of(&fd)?;
-        let size_bytes = match state.kind() {
-            // Not asked again: a link of many short connections would pay for it at each.
-            Kind::Stream | Kind::Datagram => 0,
-            _ => Endpoint::of(&fd)?.size_bytes(),
-        };
-        Ok(Self { state, size_bytes })
+/// What is known of an end that is read and written through one descriptor, which may be closed.
+pub(crate) fn facts<'a>(fd: Option<BorrowedFd<'a>>, state: &PortState) -> Facts<'a> {
+    let kind = state.kind();
+    let (is_stream, is_datagram) = (kind == Kind::Stream, kind == Kind::Datagram);
+    let endless = is_datagram && !state.ends_at_zero();
+    Facts {
+        write_fd: fd,
+        error_socket: fd.filter(|_| is_stream || is_datagram),
+        endless,
+        read_messages: is_datagram,
+        write_messages: is_datagram,
+        misses_errors: endless,
+        hangs_up: kind == Kind::Terminal && state.is_master(),
+        ..Facts::over(fd.filter(|_| is_stream))
     }
 }
 
@@ -217,7 +239,7 @@ pub(crate) fn watched(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<Own
 /// Ends the writing direction of a socket.
 pub(crate) fn shut(fd: BorrowedFd<'_>) -> io::Result<()> {
     match gush::end_writing(&fd) {
-        // The peer has gone already, or a datagram socket has none: nobody is left to be told.
+        // The peer is gone already, or a datagram socket has none.
         Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
         answer => answer,
     }
@@ -233,7 +255,7 @@ mod tests {
     fn a_descriptor_without_readiness_pauses_also_on_another_runtime() {
         let zeros = std::fs::File::open("/dev/zero").expect("a device");
         let mut zeros = Descriptor::new(zeros.into()).expect("an end");
-        // Is there a pause? With `waits` its end is waited for.
+        // Has a pause begun? With `waits` its end is awaited.
         let mut asks = |waits: bool| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime").block_on(async {

@@ -1,5 +1,5 @@
-//! Drives one flow of a relay by readiness: the waiting, the clock, and the counts. The work on the
-//! bytes is the flow's ([`gush::flow`]).
+//! Drives one flow of a relay by readiness: waiting, time, and counts. The rules about bytes are
+//! the flow's ([`gush::flow`]).
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -9,19 +9,19 @@ use std::time::Duration;
 
 use gush::flow::{Eye, Flow, Moved, Next, Op, Shelf, Terms};
 use gush::pipe::Pool;
-use gush::{Kind, MethodName, Rate, Side};
+use gush::{MethodName, Rate, Refusal, Side};
 use tokio::time::Sleep;
 
-use crate::call::{Attempt, Failure, call, poll_side};
+use crate::call::{Attempt, Failure, call, poll_ready};
 use crate::counts::Direction;
-use crate::error::{Passed, Refused};
+use crate::error::Passed;
 use crate::options::{METHODS, Observer, RelayOptions};
 use crate::sides::{Sides, Source, Target};
-use crate::tap::EndOfData;
+use crate::tap::{EndOfData, Tap};
 use crate::whole::Whole;
 
-/// The most calls of one poll, and the most bytes taken and delivered: then other tasks of the thread
-/// have their turn.
+/// The most calls of one poll, and the most bytes taken and delivered, before other tasks of the
+/// thread have their turn.
 const CALLS: u32 = 128;
 const POLL_BYTES: u64 = 4 << 20;
 
@@ -29,7 +29,8 @@ const POLL_BYTES: u64 = 4 << 20;
 const CALL_BYTES: u64 = 1 << 20;
 
 thread_local! {
-    /// The buffers of this thread's relays: between two polls a flow holds a buffer only for bytes in flight.
+    /// The buffers of this thread's relays: between two polls a flow holds a buffer only for bytes
+    /// in flight.
     static SHELF: RefCell<Option<Shelf>> = const { RefCell::new(None) };
 }
 
@@ -40,35 +41,34 @@ pub(crate) struct Driver {
     /// None until the two ends are known.
     flow: Option<Flow>,
     pub(crate) length_bytes: Option<u64>,
-    /// The side that the flow waits for: a relay is polled for both directions, and a direction that waits
-    /// has nothing to do until this side is ready.
+    /// The side that the flow waits for. A relay is polled for both directions, and a direction
+    /// that waits has nothing to do until this side is ready.
     waits_for: Option<Side>,
-    /// The source's first state, if the source is a file sent to its end.
+    /// What a file that is the source has to deliver.
     whole: Option<Whole>,
     /// Has the source ended, and is everything delivered?
     is_at_end: bool,
-    /// Did the source itself tell of its end?
+    /// Did a read find the source's end?
     has_seen_end: bool,
-    /// Decides whether the source's end is a proper one.
+    /// Decides whether the source's end is passed on.
     proof: Option<Proof>,
     /// Bytes were delivered to a stream that may keep them until a flush.
     unflushed: bool,
-    /// How much of the end was passed on, where bytes say so ([`Target::poll_finish`]).
-    said_bytes: usize,
+    /// How much of the end was passed on, if it takes bytes ([`Target::poll_finish`]).
+    eof_bytes: usize,
     /// The count of taken bytes at which nothing more is taken.
     last_byte: Option<u64>,
-    /// The target was told of the end, or need not be.
+    /// The end was passed on, or needs not to be.
     done: bool,
     limiter: Option<Rate>,
-    /// Nothing is taken because the rate limit, or whoever holds the direction, allows nothing yet.
+    /// Nothing is taken because the rate limit or a hold allows nothing yet.
     throttled: bool,
     nap: Option<Pin<Box<Sleep>>>,
     by_method: [(MethodName, u64); METHODS.len()],
-    /// All methods but the last can be refused.
-    refused: [Option<Refused>; METHODS.len() - 1],
+    refused: Vec<Refusal>,
 }
 
-/// Comes true if an end of data is a proper one.
+/// Resolves to whether an end of data is a proper one.
 struct Proof(Pin<Box<dyn Future<Output = bool> + Send>>);
 
 impl std::fmt::Debug for Proof {
@@ -81,19 +81,18 @@ impl std::fmt::Debug for Proof {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PassedEnd {
     Not,
-    /// The target is told.
-    Told,
-    /// The target is told by the close(2) that follows, if that says so.
+    Sent,
+    /// By the close(2) that follows, if the target is a TCP socket.
     LeftToClose,
 }
 
-/// How often it is asked whether a direction that is held is still held.
+/// How often a direction that is held is asked whether it still is.
 const HOLD_LOOK: Duration = Duration::from_millis(10);
 
-/// Shows delivered bytes to the user's observer.
-struct Shown<'a>(Direction, Option<&'a Observer>);
+/// Passes delivered bytes to the user's observer.
+struct Observed<'a>(Direction, Option<&'a Observer>);
 
-impl Eye for Shown<'_> {
+impl Eye for Observed<'_> {
     fn bytes(&mut self, bytes: &[u8]) {
         if let Some(observer) = self.1
             && !bytes.is_empty()
@@ -115,40 +114,41 @@ impl Driver {
             has_seen_end: false,
             proof: None,
             unflushed: false,
-            said_bytes: 0,
+            eof_bytes: 0,
             last_byte: None,
             done: false,
             limiter: options.limit.as_ref().map(Rate::separate),
             throttled: false,
             nap: None,
             by_method: METHODS.map(|name| (name, 0)),
-            refused: [None; METHODS.len() - 1],
+            refused: Vec::new(),
         }
     }
 
-    /// Has everything been delivered, and the target been told?
+    /// Has everything been delivered, and the end been passed on?
     pub(crate) fn is_done(&self) -> bool {
         self.done
     }
 
-    /// Has the source told of its end, everything been delivered, and the target been told?
+    /// The same, and did a read find the source's end?
     pub(crate) fn is_done_properly(&self) -> bool {
         self.done && self.has_seen_end
     }
 
-    /// Forgets the pause of the last run, whose runtime may be gone: tokio panics where such a timer is polled.
+    /// Forgets the pause of the last run: tokio panics if a timer of a runtime that is gone is
+    /// polled.
     pub(crate) fn restart(&mut self) {
         self.nap = None;
     }
 
-    /// Is the direction over, although the source may go on? Bytes in flight stay in flight.
+    /// Gives up the direction. Bytes in flight stay in flight.
     pub(crate) fn abandon(&mut self) {
         self.done = true;
     }
 
-    /// Is the source taken for ended? Bytes in flight are still delivered, and the end is passed on.
+    /// Takes the source for ended. Bytes in flight are still delivered, and the end is passed on.
     pub(crate) fn end(&mut self) {
-        // No wait is left: the end has to be passed on at the next poll, whatever the source does.
+        // The end is passed on at the next poll, whether or not the source is ready.
         (self.is_at_end, self.waits_for) = (true, None);
     }
 
@@ -157,32 +157,32 @@ impl Driver {
         self.unflushed
     }
 
-    /// Flushes the target's stream, where nothing more will come; ready once the flush is done, or fails.
+    /// Flushes the target's stream after a failure; ready once the flush is done, or fails.
     pub(crate) fn poll_flush(
         &mut self,
         cx: &mut Context<'_>,
         target: &mut Target<'_, '_>,
     ) -> Poll<()> {
         if self.unflushed {
-            // The direction has failed already: of two failures the first is told.
+            // Of two failures the first is reported.
             let _ = ready!(target.poll_flush(cx));
             self.unflushed = false;
         }
         Poll::Ready(())
     }
 
-    /// Passes the source's end on only once `proof` has come true.
+    /// Passes on the source's end only if `proof` resolves to true.
     pub(crate) fn verify_eof(&mut self, proof: impl Future<Output = bool> + Send + 'static) {
         self.proof = Some(Proof(Box::pin(proof)));
     }
 
-    /// Takes no more than so many bytes from here on.
+    /// Takes no more than `bytes` from here on.
     pub(crate) fn take_at_most(&mut self, bytes: u64) {
-        // As a place in the stream: bytes in flight at this moment were counted as taken.
+        // Bytes in flight at this moment are counted as taken.
         self.last_byte = Some(self.taken_bytes() + bytes);
     }
 
-    /// Takes everything from the source, from here on.
+    /// Lifts the bound of [`Driver::take_at_most`].
     pub(crate) fn take_all(&mut self) {
         self.last_byte = None;
     }
@@ -191,18 +191,25 @@ impl Driver {
         self.last_byte.is_some()
     }
 
-    /// Was the last byte that may be taken taken, and delivered?
+    /// Has everything that may be taken been taken, and delivered?
     fn has_delivered_the_last(&self) -> bool {
         let all = |last_byte| self.taken_bytes() >= last_byte;
-        self.last_byte.is_some_and(all) && self.passed().in_flight_bytes == 0
+        self.last_byte.is_some_and(all) && self.in_flight_bytes() == 0
     }
 
-    /// Has a bounded direction done all that it may? Only reading tells how much a stream has received, so that for a
-    /// stream the bound is no more than a limit: the direction is over once the stream has nothing now.
+    /// Has a bounded direction done all that it may? How much a stream has received cannot be
+    /// asked, so that a stream is done once it has nothing now.
     pub(crate) fn has_had_its_last_words(&self, source: &Source<'_, '_>) -> bool {
-        // How much a stream has received cannot be asked, so "nothing now" has to do.
-        let has_nothing = source.is_stream() && self.waits_for == Some(Side::Source);
+        let has_nothing = source.fd().is_none() && self.waits_for == Some(Side::Source);
         self.is_bounded() && !self.unflushed && (has_nothing || self.has_delivered_the_last())
+    }
+
+    fn in_flight_bytes(&self) -> u64 {
+        self.flow.as_ref().map_or(0, Flow::in_flight_bytes)
+    }
+
+    fn delivered_bytes(&self) -> u64 {
+        self.flow.as_ref().map_or(0, Flow::delivered_bytes)
     }
 
     fn taken_bytes(&self) -> u64 {
@@ -219,49 +226,48 @@ impl Driver {
         self.waits_for == Some(Side::Source) && !self.done
     }
 
-    /// A poll of the relay begins: a pause of the last one may be over.
+    /// Called when a poll of the relay begins: a pause of the last one may be over.
     pub(crate) fn begin_poll(&mut self) {
         self.throttled = false;
     }
 
-    /// Does the direction wait for the rate limit or for whoever holds it, and for neither end?
+    /// Does the direction wait for the rate limit or a hold, and for neither end?
     pub(crate) fn is_throttled(&self) -> bool {
         self.throttled
     }
 
     /// Grows with every byte that is taken or delivered.
     pub(crate) fn activity(&self) -> u64 {
-        self.flow.as_ref().map_or(0, |flow| flow.taken_bytes() + flow.delivered_bytes())
+        self.taken_bytes() + self.delivered_bytes()
     }
 
     pub(crate) fn passed(&self) -> Passed {
         let most = self.by_method.iter().max_by_key(|(_, bytes)| *bytes);
-        let flow = self.flow.as_ref();
         Passed {
-            bytes: flow.map_or(0, Flow::delivered_bytes),
-            in_flight_bytes: flow.map_or(0, Flow::in_flight_bytes),
+            bytes: self.delivered_bytes(),
+            in_flight_bytes: self.in_flight_bytes(),
             method: most.filter(|(_, bytes)| *bytes > 0).map(|(name, _)| *name),
-            refused: self.refused,
+            refused: self.refused.clone(),
         }
     }
 
-    /// Moves all bytes that can be moved now. Ready when the source has ended and all of it is delivered; then
-    /// `end` says how the target has been told.
+    /// Moves all bytes that can be moved now. Ready when the source has ended, all of it is
+    /// delivered, and the end is passed on as `end` says.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        sides: &mut Sides<'_, '_, '_>,
+        sides: &mut Sides<'_, '_>,
         options: &RelayOptions,
         end: PassedEnd,
     ) -> Poll<Result<(), Failure>> {
         let passes_end = end != PassedEnd::Not;
-        // Not `ready!` yet: bytes that a stream keeps to itself are flushed also while the source is idle.
+        // Not `ready!` yet: bytes that a stream keeps are flushed also while the source is idle.
         let delivered = self.poll_delivered(cx, sides, options, passes_end);
         // A stream that takes no more now is sending already.
         if self.unflushed && self.waits_for != Some(Side::Target) {
             match sides.target.poll_flush(cx) {
                 Poll::Ready(Ok(())) => self.unflushed = false,
-                // The first failure is told.
+                // Of two failures the first is reported.
                 _ if matches!(delivered, Poll::Ready(Err(_))) => {}
                 Poll::Ready(Err(io)) => {
                     return Poll::Ready(Err(Failure::Call("flush", Side::Target, io)));
@@ -271,9 +277,9 @@ impl Driver {
         }
         ready!(delivered)?;
         if passes_end {
-            // Bytes that wait for their end leave with it: shutdown(2) sends both.
+            // Bytes kept back for their end leave with it by shutdown(2).
             let waits = self.flow.as_ref().is_some_and(Flow::expects_end);
-            if waits || end == PassedEnd::Told || !sides.target.owes_end() {
+            if waits || end == PassedEnd::Sent || !leaves_to_close(&sides.target) {
                 ready!(self.poll_finish(cx, &mut sides.target, options))?;
             }
             self.done = true;
@@ -285,12 +291,12 @@ impl Driver {
     fn poll_delivered(
         &mut self,
         cx: &mut Context<'_>,
-        sides: &mut Sides<'_, '_, '_>,
+        sides: &mut Sides<'_, '_>,
         options: &RelayOptions,
         passes_end: bool,
     ) -> Poll<Result<(), Failure>> {
         if let Some(side) = self.waits_for {
-            ready!(poll_side(cx, side, sides))?;
+            ready!(poll_ready(cx, side, sides))?;
             self.waits_for = None;
         }
         // Taken, not borrowed: an observer may drive another relay from inside.
@@ -301,11 +307,11 @@ impl Driver {
             // Before the task sleeps: thousands of idle relays would each hold a pipe otherwise.
             flow.rest(&mut shelf);
         }
-        // The end has not followed: a peer that has reset the connection behind its last bytes tells of none.
+        // Bytes kept back for an end that did not follow, such as after a reset.
         if !matches!(moved, Poll::Ready(Ok(()))) {
             self.send_kept(&sides.target);
         }
-        // Put back also after a failure; where an observer had made another shelf, that one is dropped.
+        // Also after a failure. A shelf that an observer's relay has left there is dropped.
         SHELF.set(Some(shelf));
         ready!(moved)?;
         self.is_at_end = true;
@@ -316,7 +322,7 @@ impl Driver {
                 return Poll::Ready(Err(Failure::Withheld));
             }
         }
-        let passed_bytes = self.passed().bytes;
+        let passed_bytes = self.delivered_bytes();
         let file = self.whole.as_ref().zip(sides.source.fd());
         match file.and_then(|(whole, fd)| whole.is_cut(fd, passed_bytes)) {
             Some(expected_bytes) => Poll::Ready(Err(Failure::Cut(expected_bytes))),
@@ -324,26 +330,29 @@ impl Driver {
         }
     }
 
-    /// Sends the bytes that wait in the kernel for an end that was promised.
+    /// Sends the bytes that a TCP socket keeps for an end that does not follow.
     fn send_kept(&self, target: &Target<'_, '_>) {
-        if self.flow.as_ref().is_some_and(Flow::expects_end) {
-            target.send_kept();
+        if self.flow.as_ref().is_some_and(Flow::expects_end)
+            && let Some(fd) = target.fd()
+        {
+            // Best effort: the kernel sends them by itself a little later.
+            let _ = gush::send_kept(&fd);
         }
     }
 
-    /// Tells the target that no more comes.
+    /// Passes on the end of the data.
     fn poll_finish(
         &mut self,
         cx: &mut Context<'_>,
         target: &mut Target<'_, '_>,
         options: &RelayOptions,
     ) -> Poll<Result<(), Failure>> {
-        let end = ready!(target.poll_finish(cx, &mut self.said_bytes)).map_err(|io| {
+        let end = ready!(target.poll_finish(cx, &mut self.eof_bytes)).map_err(|io| {
             self.send_kept(target);
             Failure::Call("shutdown", Side::Target, io)
         })?;
-        if let (EndOfData::Untold, Some(tell)) = (end, options.unsent_eof) {
-            tell(self.direction);
+        if let (EndOfData::Unsent, Some(report)) = (end, options.unsent_eof) {
+            report(self.direction);
         }
         Poll::Ready(Ok(()))
     }
@@ -351,7 +360,7 @@ impl Driver {
     fn move_now(
         &mut self,
         cx: &mut Context<'_>,
-        sides: &mut Sides<'_, '_, '_>,
+        sides: &mut Sides<'_, '_>,
         options: &RelayOptions,
         shelf: &mut Shelf,
         passes_end: bool,
@@ -361,11 +370,8 @@ impl Driver {
         }
         if self.flow.is_none() {
             let state = sides.source.state();
-            let is_to_end = self.length_bytes.is_none() && state.offset_bytes().is_none();
-            // Only a file to its end has a size to be held to.
-            if state.kind() == Kind::File && is_to_end {
-                self.whole = sides.source.fd().and_then(Whole::of);
-            }
+            let fd = sides.source.fd();
+            self.whole = fd.and_then(|fd| Whole::of(fd, &state, self.length_bytes));
             let terms = Terms { length_bytes: self.length_bytes, ..options.terms() };
             let flow = Flow::between(state, sides.target.state(), &terms)
                 .map_err(|refusal| Failure::Flow(refusal.into()))?;
@@ -378,7 +384,7 @@ impl Driver {
             && self.proof.is_none()
             && self.limiter.is_none()
             && options.holder.is_none()
-            && sides.target.sends_kept_bytes_with_the_end();
+            && sends_kept_bytes_with_the_end(&sides.target);
         for _ in 0..CALLS {
             let may_take_bytes = self.may_take_bytes(options);
             let Some(flow) = &mut self.flow else { break };
@@ -392,29 +398,29 @@ impl Driver {
                         }
                         Attempt::Changed => continue,
                     };
-                    let mut shown = Shown(self.direction, options.observer.as_ref());
-                    let moved = flow.learn(op, answer, &mut shown);
+                    let mut observed = Observed(self.direction, options.observer.as_ref());
+                    let moved = flow.learn(op, answer, &mut observed);
                     if let (Op::Read(most), Ok(bytes)) = (op, answer)
                         && ends_at_once
                         && (1..most).contains(&bytes)
-                        && sides.source.has_ended(cx)
+                        && sides.source.tap().is_some_and(|tap| tap.has_ended(cx))
                     {
                         flow.expect_end();
                     }
                     self.account(&moved, options);
-                    self.unflushed |= moved.delivered_bytes > 0 && sides.target.is_stream();
+                    self.unflushed |= moved.delivered_bytes > 0 && sides.target.fd().is_none();
                     if self.activity() >= enough {
                         break;
                     }
                 }
                 Next::Wait(side) => {
-                    // Ready already: the readiness may have come between the call and this poll.
-                    if poll_side(cx, side, sides)?.is_pending() {
+                    // It may have become ready between the call and this poll.
+                    if poll_ready(cx, side, sides)?.is_pending() {
                         self.waits_for = Some(side);
                         return Poll::Pending;
                     }
                 }
-                // The caller that bounded the direction sees the end.
+                // The relay that set the bound ends the direction.
                 Next::Throttled if self.has_delivered_the_last() => return Poll::Pending,
                 Next::Throttled => ready!(self.poll_allowance(cx, options)),
                 Next::Ended(_) => {
@@ -426,17 +432,15 @@ impl Driver {
                 }
             }
         }
-        // The turn is over and there is more to do: back into the queue, behind the others.
+        // There is more to do after the other tasks have had their turn.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 
     fn account(&mut self, moved: &Moved, options: &RelayOptions) {
-        if let Some(refused) = moved.refusal.as_deref().and_then(Refused::of)
-            && let Some(place) = self.refused.iter_mut().find(|place| place.is_none())
-        {
-            *place = Some(refused);
-        }
+        // A method that gave up by itself was not refused by the kernel.
+        let by_kernel = |refusal: &&Refusal| refusal.call.is_some() && refusal.errno.is_some();
+        self.refused.extend(moved.refusal.as_deref().filter(by_kernel).cloned());
         if moved.taken_bytes > 0 {
             options.counts.take(self.direction, moved.taken_bytes);
             if let Some(limiter) = &self.limiter {
@@ -445,7 +449,6 @@ impl Driver {
         }
         if moved.delivered_bytes > 0 {
             options.counts.deliver(self.direction, moved.delivered_bytes);
-            // Three methods only, so a search costs less than a map.
             let of_method = |sum: &&mut (MethodName, u64)| Some(sum.0) == moved.method;
             if let Some(sum) = self.by_method.iter_mut().find(of_method) {
                 sum.1 += moved.delivered_bytes;
@@ -462,7 +465,7 @@ impl Driver {
             self.limiter.as_ref().map_or(u64::MAX, |limiter| limiter.allowance().unwrap_or(0));
         let left_bytes =
             self.last_byte.map_or(u64::MAX, |last| last.saturating_sub(self.taken_bytes()));
-        // Bounded, so that a single splice between two fast ends does not hold the thread.
+        // A single splice between two fast ends must not hold the thread.
         CALL_BYTES.min(allowed).min(left_bytes)
     }
 
@@ -470,7 +473,7 @@ impl Driver {
         options.holder.as_ref().is_some_and(|holds| holds(self.direction))
     }
 
-    /// Waits until the rate limit, and whoever holds the direction, allow something more.
+    /// Waits until the rate limit and the hold allow something more.
     fn poll_allowance(&mut self, cx: &mut Context<'_>, options: &RelayOptions) -> Poll<()> {
         loop {
             let limit = self.limiter.as_ref().map(Rate::allowance);
@@ -485,7 +488,6 @@ impl Driver {
             if nap.is_elapsed() {
                 nap.as_mut().reset(until);
             }
-            // Told to the relay: a pause of our own is no silence of the ends.
             self.throttled = true;
             if let Some(limiter) = &self.limiter {
                 limiter.begin_sleep();
@@ -495,6 +497,18 @@ impl Driver {
         self.begin_poll();
         Poll::Ready(())
     }
+}
+
+/// Do bytes kept back (MSG_MORE) leave with an end passed on by shutdown(2)? Those of TCP itself do
+/// (`tcp_send_fin` of net/ipv4/tcp_output.c). With TLS in the kernel they stay in an open record
+/// (`tls_sw_sendmsg` of net/tls/tls_sw.c), the end is sent first, and they are lost.
+fn sends_kept_bytes_with_the_end(target: &Target<'_, '_>) -> bool {
+    target.tap().is_some_and(Tap::is_bare_tcp)
+}
+
+/// Leaves the end of the data to close(2), if the target is a TCP socket ([`Tap::owes_end`]).
+fn leaves_to_close(target: &Target<'_, '_>) -> bool {
+    target.tap().is_some_and(Tap::owes_end)
 }
 
 #[cfg(test)]

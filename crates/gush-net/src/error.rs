@@ -1,9 +1,9 @@
-//! The one error of relays, and the account of a relay that ended well.
+//! The error of a relay, and the account of one that ended well.
 
 use std::fmt;
 use std::io;
 
-use gush::{Call, Errno, MethodName, Refusal, Side, errno_name};
+use gush::{Errno, MethodName, Refusal, Side};
 
 use crate::counts::Direction;
 
@@ -34,7 +34,7 @@ impl fmt::Display for End {
     }
 }
 
-/// Why a relay ended that did not fail.
+/// Why a relay ended, if it did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Ended {
@@ -57,60 +57,35 @@ impl fmt::Display for Ended {
     }
 }
 
-/// The bytes that went one way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What went in one direction.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Passed {
-    /// Bytes that were delivered: written to the target, so that a socket's kernel has them, or the stream over it. The
-    /// peer may not have acknowledged them all, and a reset throws away what it has not read: nothing but a good end
-    /// ([`Conduit::linger`](crate::Conduit::linger)) says that everything has arrived.
+    /// Bytes that were delivered: written to the target, so that a socket's kernel or the stream
+    /// has them. The peer may not have acknowledged them all, and a reset discards what it has not
+    /// read: only
+    /// [`Conduit::linger`](crate::Conduit::linger) finds out whether everything has arrived.
     pub bytes: u64,
-    /// Bytes that were taken and not delivered: 0 unless the relay ended early.
+    /// Bytes that were taken and not delivered; 0 unless the relay ended early.
     pub in_flight_bytes: u64,
     /// The method that moved most of them, if any moved.
     pub method: Option<MethodName>,
     /// The methods that the kernel refused, in order; another moved the bytes then.
-    pub refused: [Option<Refused>; 2],
-}
-
-/// A method that the kernel refused, and the refused call.
-///
-/// The [`Display`](fmt::Display) is as in the lines of [`gush::Report::explain`]: `refused splice: splice: EPERM`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Refused {
-    /// The method.
-    pub method: MethodName,
-    /// The refused call.
-    pub call: Call,
-    /// The kernel's answer.
-    pub errno: Errno,
-}
-
-impl Refused {
-    /// None where the method gave up by itself.
-    pub(crate) fn of(refusal: &Refusal) -> Option<Self> {
-        Some(Self { method: refusal.method, call: refusal.call?, errno: refusal.errno? })
-    }
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "refused {}: {}: {}", self.method, self.call, errno_name(self.errno))
-    }
+    pub refused: Vec<Refusal>,
 }
 
 /// The account of a relay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Totals {
     /// From `a` to `b`, or from the source to the target.
     pub forward: Passed,
     /// From `b` to `a`.
     pub back: Passed,
-    /// The reason why the relay ended.
+    /// Why the relay ended.
     pub ended: Ended,
-    /// Did a time limit find bytes that could not go on: taken and not delivered, or still waiting at their source?
+    /// Did a time limit find bytes that could not go on: taken and not delivered, or still waiting
+    /// at their source?
     pub stuck: bool,
 }
 
@@ -129,30 +104,29 @@ enum Cause {
     },
 }
 
-/// A relay that failed: which call on which end, how much had gone each way, and the operating
-/// system's error as [`source`](std::error::Error::source).
+/// A relay that failed: which call on which end, how much had gone in each direction, and the
+/// operating system's error as [`source`](std::error::Error::source).
+///
+/// As an [`io::Error`] it is the operating system's error itself, if there is one, so that
+/// [`raw_os_error`](io::Error::raw_os_error) answers as that of tokio's functions does.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
-/// let mut nobody_writes = gush_net::Conduit::new(std::fs::File::open("/dev/null")?.into())?;
-/// let mut full = gush_net::Conduit::new(std::fs::File::create("/dev/full")?.into())?;
-/// let options = gush_net::RelayOptions::new();
-/// let done = gush_net::relay_one_way(&mut nobody_writes, &mut full, &options).await;
-/// assert_eq!(done.unwrap().forward.bytes, 0);
-/// let mut zeros = gush_net::Conduit::new(std::fs::File::open("/dev/zero")?.into())?;
-/// let error = gush_net::relay_one_way(&mut zeros, &mut full, &options).await.unwrap_err();
-/// assert_eq!(error.end(), Some(gush_net::End::B));
+/// use gush_net::{Conduit, End, Relay, RelayOptions};
+/// let mut zeros = Conduit::new(std::fs::File::open("/dev/zero")?.into())?;
+/// let mut full = Conduit::new(std::fs::File::create("/dev/full")?.into())?;
+/// let mut relay = Relay::new(&RelayOptions::new());
+/// let error = relay.copy(&mut zeros, &mut full).await.unwrap_err();
+/// assert_eq!((error.end(), error.call()), (Some(End::B), Some("write")));
 /// assert!(error.to_string().ends_with("more were read and not delivered: ENOSPC"));
-/// assert_eq!(error.io_error().unwrap().kind(), std::io::ErrorKind::StorageFull);
 /// let error = std::io::Error::from(error);
-/// assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
-/// assert!(error.downcast::<gush_net::Error>().is_ok());
+/// assert_eq!(error.raw_os_error(), Some(gush::Errno::NOSPC.raw_os_error()));
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
 pub struct Error {
     cause: Cause,
-    /// Forward and back. Boxed: a relay that ends well should not return a large error type.
+    /// Forward and back. Boxed, to keep the result of a relay small.
     passed: Box<[Passed; 2]>,
     io: Option<io::Error>,
     /// The engine's remedy, where there is one.
@@ -160,7 +134,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// That a call on one end failed which the caller of a relay made beside the relay, before any byte had gone.
+    /// A call on one end failed that the caller of a relay made, before any byte had gone.
     #[must_use]
     pub fn failed(call: &'static str, end: End, io: io::Error) -> Self {
         Self::new(Cause::Failed(call, end), Some(io))
@@ -169,13 +143,13 @@ impl Error {
     /// The flow of one direction failed.
     pub(crate) fn of_flow(error: gush::Error, direction: Direction) -> Self {
         let (io, hint) = (error.errno().map(io::Error::from), error.hint());
-        let told = match (error.call(), error.side(), io) {
+        let failed = match (error.call(), error.side(), io) {
             (Some(call), Some(side), Some(io)) if !error.is_refused() => {
                 Self::failed(call.name(), End::of(direction, side), io)
             }
             (_, _, io) => Self::new(Cause::Refused(error), io),
         };
-        Self { hint, ..told }
+        Self { hint, ..failed }
     }
 
     pub(crate) fn truncated(end: End, expected_bytes: u64) -> Self {
@@ -195,7 +169,7 @@ impl Error {
         self
     }
 
-    /// The end that the error concerns, where the error concerns one.
+    /// The end that failed; none if a method was refused.
     #[must_use]
     pub fn end(&self) -> Option<End> {
         match &self.cause {
@@ -206,7 +180,7 @@ impl Error {
         }
     }
 
-    /// The name of the system call that failed, where one did; of a stream without a descriptor `read`, `write`, `flush` or
+    /// The system call that failed; of a stream without a descriptor `read`, `write`, `flush` or
     /// `shutdown`, for the function that failed.
     #[must_use]
     pub fn call(&self) -> Option<&'static str> {
@@ -216,10 +190,10 @@ impl Error {
         }
     }
 
-    /// The bytes that had gone one way until then.
+    /// What had gone in one direction until then.
     #[must_use]
-    pub fn passed(&self, direction: Direction) -> Passed {
-        let [forward, back] = *self.passed;
+    pub fn passed(&self, direction: Direction) -> &Passed {
+        let [forward, back] = &*self.passed;
         match direction {
             Direction::Forward => forward,
             Direction::Back => back,
@@ -232,7 +206,8 @@ impl Error {
         matches!(self.cause, Cause::Refused(..))
     }
 
-    /// The engine's refusal of a method asked for by name; none where the method started, and then ended falsely.
+    /// The engine's refusal of a method asked for by name; none if the method started, and then
+    /// ended early.
     #[must_use]
     pub fn refusal(&self) -> Option<&Refusal> {
         match &self.cause {
@@ -241,25 +216,25 @@ impl Error {
         }
     }
 
-    /// Was a file shorter than at the beginning of sending?
+    /// Was a file cut while it was sent, or shorter than the range?
     #[must_use]
     pub fn is_truncated(&self) -> bool {
         matches!(self.cause, Cause::Truncated { .. })
     }
 
-    /// The kernel's answer to [`Error::call`], where the kernel answered.
+    /// The error number of [`Error::call`], if the kernel returned one.
     #[must_use]
     pub fn errno(&self) -> Option<gush::Errno> {
         self.io.as_ref().and_then(gush::Errno::from_io_error)
     }
 
-    /// The operating system's error, where there is one.
+    /// The operating system's error, if there is one.
     #[must_use]
     pub fn io_error(&self) -> Option<&io::Error> {
         self.io.as_ref()
     }
 
-    /// The remedy for the user, where there is one.
+    /// What the user can do, if that is known.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         if self.is_refused() {
@@ -272,12 +247,12 @@ impl Error {
         if io.kind() == io::ErrorKind::UnexpectedEof {
             return Some("the peer was cut off before it had said that it was done");
         }
-        // The engine's refusals know the side; of a caller's call nothing but the answer is known.
+        // The engine's own hint knows the side; of a caller's call only the error is known.
         self.hint.or_else(|| gush::hint_for(Side::Target, answer(io)?))
     }
 }
 
-/// The kernel's answer, or the one that a stream without a descriptor means.
+/// The error number, or the one that a stream without a descriptor means.
 fn answer(io: &io::Error) -> Option<Errno> {
     Errno::from_io_error(io).or(match io.kind() {
         io::ErrorKind::ConnectionReset => Some(Errno::CONNRESET),
@@ -321,13 +296,16 @@ impl std::error::Error for Error {
     }
 }
 
-/// Of the same kind, with this error inside; never `Interrupted`, at which the standard library begins anew.
+/// The operating system's error, if there is one; else an error with this one inside.
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match (error.io.as_ref().map(io::Error::kind), &error.cause) {
-            // std's loops take Interrupted for "call again", and the relay has ended.
+            // Not EINTR itself, at which loops of the standard library call again.
             (Some(io::ErrorKind::Interrupted), _) => io::ErrorKind::Other,
-            (Some(kind), _) => kind,
+            (Some(kind), _) => match error.errno() {
+                Some(errno) => return errno.into(),
+                None => kind,
+            },
             (None, Cause::Refused(_)) => io::ErrorKind::Unsupported,
             (None, Cause::Truncated { .. }) => io::ErrorKind::UnexpectedEof,
             (None, Cause::Failed(..) | Cause::Withheld { .. }) => io::ErrorKind::Other,

@@ -1,19 +1,19 @@
-//! What the first messages of recent directions tell of the next one.
+//! Predicts from the first messages of recent directions whether the next one is long.
 //!
-//! A first read that fills its buffer copies a part of a long message, which goes out before the rest. Asking how much has
-//! come before that read (FIONREAD) avoids this, and costs each short connection a call in each direction. So it is asked only
-//! where long messages have come of late.
+//! A first read that fills its buffer copies a part of a long message, which leaves before the rest.
+//! FIONREAD before that read avoids this, and costs each short connection a call in each direction.
+//! So it is made only while long messages have come recently.
 
 use std::cell::Cell;
 
 use crate::counts::Direction;
 
-/// So many directions in turn have to begin with a short message until nobody asks any more.
+/// After so many short first messages in a row no call is made any more.
 const SHORT_ONES: u8 = 16;
 
 thread_local! {
-    /// How many more short messages are waited for, of each direction: of all relays of this thread, as what passes here is mostly
-    /// of one kind.
+    /// Of each direction, how many short messages are left until then. Shared by all relays of the
+    /// thread, which mostly carry the same kind of traffic.
     static ASKED: [Cell<u8>; 2] = const { [Cell::new(SHORT_ONES), Cell::new(SHORT_ONES)] };
 }
 
@@ -22,7 +22,7 @@ pub(crate) fn may_be_long(direction: Direction) -> bool {
     ASKED.with(|asked| asked[direction as usize].get() > 0)
 }
 
-/// Learns what the first message of a direction was.
+/// Records the first message of a direction.
 pub(crate) fn learn(direction: Direction, is_long: bool) {
     ASKED.with(|asked| {
         let asked = &asked[direction as usize];

@@ -36,7 +36,7 @@ pub struct RelayOptions {
     pub(crate) short_message: ShortMessage,
 }
 
-/// The buffer between streams that may be spliced: bytes that fill this buffer are no short message.
+/// The buffer between streams that may be spliced; a read that fills it is no short message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ShortMessage(usize);
 
@@ -47,7 +47,7 @@ impl Default for ShortMessage {
 }
 
 impl ShortMessage {
-    /// Smaller reads cost more than they tell; larger ones are a connection's share of memory.
+    /// Smaller reads cost too many calls, larger ones too much memory.
     const LIMITS: std::ops::RangeInclusive<usize> = (4 << 10)..=(64 << 10);
 
     fn of(bytes: usize) -> Self {
@@ -70,29 +70,29 @@ impl RelayOptions {
     }
 
     /// The method: `auto`, or by name `read-write`, `splice`, or (from a file) `sendfile`. A method
-    /// that is named is used or refused, never replaced.
+    /// asked for by name is used or refused, never replaced.
     #[must_use]
     pub fn method(mut self, choice: Choice) -> Self {
         self.choice = choice;
         self
     }
 
-    /// Ends the relay when no byte has moved in either direction for so long. The relay then answers
-    /// `Ok` with [`Ended::Idle`](crate::Ended::Idle), and no error.
+    /// Ends the relay when no byte has moved in either direction for `limit`. The relay then
+    /// returns `Ok` with [`Ended::Idle`](crate::Ended::Idle).
     ///
-    /// Bytes that a reader takes out of a socket's or pipe's buffer ([`gush::untaken_bytes`]) have
-    /// moved, too. The kernel is only asked now and then, so that a reader that stops taking them
-    /// is left after one to two times the limit. Bytes that came while the process was stopped move
-    /// first.
+    /// Bytes that a reader takes out of a socket's or pipe's buffer ([`gush::untaken_bytes`]) count
+    /// as moved. The kernel is asked only now and then, so that a relay whose reader stops taking
+    /// bytes ends after one to two times the limit. Bytes that came while the process was stopped
+    /// move first.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), gush_net::Error> {
     /// use std::time::Duration;
-    /// use gush_net::{Ended, RelayOptions, relay};
+    /// use gush_net::{Ended, Relay, RelayOptions};
     /// let (_silent, mut a) = tokio::net::UnixStream::pair().unwrap();
     /// let (mut b, _server) = tokio::net::UnixStream::pair().unwrap();
     /// let options = RelayOptions::new().idle(Duration::from_millis(20));
-    /// assert_eq!(relay(&mut a, &mut b, &options).await?.ended, Ended::Idle);
+    /// assert_eq!(Relay::new(&options).run(&mut a, &mut b).await?.ended, Ended::Idle);
     /// # Ok(()) }
     /// ```
     #[must_use]
@@ -101,19 +101,18 @@ impl RelayOptions {
         self
     }
 
-    /// Once one end has ended: ends the relay when no byte has moved for so long, counted as by
-    /// [`RelayOptions::idle`]. Without this limit the other direction may go on, or be silent, without
-    /// limit.
+    /// Ends the relay when one end has ended and no byte has moved for `limit`, counted as by
+    /// [`RelayOptions::idle`]. Without this limit the other direction may go on, or be silent, for ever.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), gush_net::Error> {
     /// use std::time::Duration;
-    /// use gush_net::{Ended, RelayOptions, relay};
+    /// use gush_net::{Ended, Relay, RelayOptions};
     /// let (client, mut a) = tokio::net::UnixStream::pair().unwrap();
     /// let (mut b, _says_nothing) = tokio::net::UnixStream::pair().unwrap();
     /// drop(client); // one end has ended, and the other never answers
     /// let options = RelayOptions::new().linger(Duration::from_millis(20));
-    /// assert_eq!(relay(&mut a, &mut b, &options).await?.ended, Ended::Lingered);
+    /// assert_eq!(Relay::new(&options).run(&mut a, &mut b).await?.ended, Ended::Lingered);
     /// # Ok(()) }
     /// ```
     #[must_use]
@@ -122,7 +121,7 @@ impl RelayOptions {
         self
     }
 
-    /// Limits each direction of each relay separately to so many bytes a second.
+    /// Limits the rate of each direction of each relay.
     ///
     /// ```
     /// let rate = gush::Rate::bytes_per_second(10 << 20).unwrap();
@@ -134,13 +133,14 @@ impl RelayOptions {
         self
     }
 
-    /// Counts into these, in place of new counts.
+    /// Adds to `counts` instead of to new ones.
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use gush_net::{ByteCounts, RelayOptions, Direction};
+    /// use gush_net::{ByteCounts, Direction, RelayOptions};
     /// let all = Arc::new(ByteCounts::default());
-    /// let (one, other) = (RelayOptions::new().counting(Arc::clone(&all)), RelayOptions::new().counting(all));
+    /// let one = RelayOptions::new().counting(Arc::clone(&all));
+    /// let other = RelayOptions::new().counting(all);
     /// assert_eq!(one.counts().delivered_bytes(Direction::Forward), 0); // the sum of both relays
     /// # drop(other);
     /// ```
@@ -150,47 +150,50 @@ impl RelayOptions {
         self
     }
 
-    /// Reads files as they are now: none of their pages is handed to a socket or pipe by reference,
-    /// where a later write to the file would show.
+    /// Gives no page of a file to a socket or pipe by reference, where a later write to the file
+    /// would show.
     #[must_use]
     pub fn isolated(mut self) -> Self {
         self.isolated = true;
         self
     }
 
-    /// Ends the relay with an error as soon as a socket that the relay neither reads nor writes at the moment has failed: a client
-    /// that has ended its data and then resets, while the server has nothing to say; nobody at a UDP port. Without this option such
-    /// an end is noticed when the next bytes go there.
+    /// Ends the relay with an error as soon as a socket fails that the relay neither reads nor
+    /// writes at the moment: a client that has ended its data and then resets while the server has
+    /// nothing to send, or a UDP port that nobody listens on. Otherwise such an error is met by the
+    /// next bytes.
     #[must_use]
     pub fn watch_errors(mut self) -> Self {
         self.watch_errors = true;
         self
     }
 
-    /// Leaves the last end to whoever closes the ends, where that end goes to a TCP socket ([`Conduit::of_accepted_tcp`](crate::Conduit::of_accepted_tcp))
-    /// which has ended its own data: close(2) says so, too, and shutdown(2) before would be a call for nothing. Whoever
-    /// does not close the conduit at once says the end by [`Conduit::linger`](crate::Conduit::linger);
-    /// [`Conduit::is_seen_off`](crate::Conduit::is_seen_off) tells which of the two is due.
+    /// Leaves the last end to close(2), if it goes to a TCP socket
+    /// ([`Conduit::of_accepted_tcp`](crate::Conduit::of_accepted_tcp)) that has ended its own data:
+    /// close(2) sends a FIN too, and saves the call of shutdown(2). A caller that does not close
+    /// the conduit at once calls [`Conduit::linger`](crate::Conduit::linger);
+    /// [`Conduit::needs_linger`](crate::Conduit::needs_linger) returns which of the two is due.
     ///
-    /// Not for sockets with a SO_LINGER of 0: close(2) resets these instead (socket(7)). Clients inherit the option from their
-    /// listener.
+    /// Not for sockets with a SO_LINGER of 0, which close(2) resets (socket(7)). Accepted sockets
+    /// inherit the option from their listener.
     #[must_use]
     pub fn close_sends_last_fin(mut self) -> Self {
         self.close_sends_last_fin = true;
         self
     }
 
-    /// Calls `tell` when one direction has ended and the target cannot be told so: a raw terminal has no sign for the end
-    /// of data.
+    /// Calls `report` when one direction has ended and the end cannot be passed on: a raw terminal
+    /// has no sign for it.
     #[must_use]
-    pub fn on_unsent_eof(mut self, tell: fn(Direction)) -> Self {
-        self.unsent_eof = Some(tell);
+    pub fn on_unsent_eof(mut self, report: fn(Direction)) -> Self {
+        self.unsent_eof = Some(report);
         self
     }
 
-    /// Streams whose pieces are no longer than this are read and written, and longer ones spliced;
-    /// 16 KiB unless said, and 4 to 64 KiB in any case. On the machine of `bench/RESULTS.md` copying takes less time below 8 KiB,
-    /// and splicing a tenth less from 24 KiB on; between them the two differ by 4 %.
+    /// The length up to which messages are read and written; longer ones are spliced. 16 KiB by
+    /// default, and 4 to 64 KiB in any case. On the machine of `bench/RESULTS.md` copying takes
+    /// less time below 8 KiB, and splicing a tenth less from 24 KiB on; between them the two differ
+    /// by 4 %.
     ///
     /// ```
     /// let options = gush_net::RelayOptions::new().short_message_bytes(8 << 10);
@@ -201,20 +204,20 @@ impl RelayOptions {
         self
     }
 
-    /// Shows every delivered byte to `observer`. Bytes then pass through memory
-    /// (`read-write`), and another method asked for by name is refused.
+    /// Passes every delivered byte to `observer`. Bytes then pass through memory (`read-write`),
+    /// and another method asked for by name is refused.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use std::sync::{Arc, Mutex};
-    /// use gush_net::{RelayOptions, Direction, relay_one_way};
+    /// use gush_net::{Direction, Relay, RelayOptions};
     /// let seen = Arc::new(Mutex::new(Vec::new()));
     /// let sink = Arc::clone(&seen);
     /// let options = RelayOptions::new().observe(move |direction, bytes| {
     ///     assert_eq!(direction, Direction::Forward);
     ///     sink.lock().unwrap().extend_from_slice(bytes);
     /// });
-    /// relay_one_way(&mut &b"shown"[..], &mut tokio::io::sink(), &options).await?;
+    /// Relay::new(&options).copy(&mut &b"shown"[..], &mut tokio::io::sink()).await?;
     /// assert_eq!(*seen.lock().unwrap(), b"shown");
     /// # Ok(()) }
     /// ```
@@ -224,9 +227,10 @@ impl RelayOptions {
         self
     }
 
-    /// Takes nothing in a direction while `holds` says so, for instance while an observer has too much to do. It is asked
-    /// before each call, and every 10 ms while it holds; the clocks of [`idle`](Self::idle) and [`linger`](Self::linger)
-    /// stand still meanwhile.
+    /// Takes nothing in a direction while `holds` returns true, such as while an observer has too
+    /// much to do. It is called before each call, and every 10 ms while it holds; meanwhile the
+    /// clocks of
+    /// [`idle`](Self::idle) and [`linger`](Self::linger) stand still.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -241,7 +245,7 @@ impl RelayOptions {
         self
     }
 
-    /// The live counts. A clone of these options shares them; give each relay its own
+    /// The live counts. Clones of these options share them; give each relay its own
     /// ([`RelayOptions::counting`]) unless their sum is wanted.
     #[must_use]
     pub fn counts(&self) -> Arc<ByteCounts> {
@@ -259,9 +263,9 @@ impl RelayOptions {
         Terms {
             choice: self.choice,
             isolated: self.isolated,
-            // Bytes that are spliced never come into this process, so nobody could look at them.
+            // Spliced bytes never come into this process.
             through_memory: self.observer.is_some(),
-            // A call that waits would hold every other task of the thread.
+            // A call that waits would hold up every other task of the thread.
             never_held: true,
             permitted: &METHODS,
             short_bytes: self.short_message.bytes(),

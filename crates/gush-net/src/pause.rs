@@ -1,7 +1,7 @@
-//! A pause before a descriptor that no readiness tells of is asked again.
+//! A pause before a call is repeated on a descriptor that epoll does not take.
 //!
-//! epoll(7) refuses devices without a poll operation, and files, and poll(2) calls them ready. Some answer
-//! `EAGAIN` all the same: /dev/hwrng where the generator has nothing yet (rng_dev_read in
+//! epoll(7) refuses files, and devices without a poll operation, which poll(2) reports as ready.
+//! Some answer `EAGAIN` all the same, such as /dev/hwrng without entropy (rng_dev_read in
 //! drivers/char/hw_random/core.c). Repeating the read at once would take a whole processor.
 
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::time::{Sleep, sleep};
 
-/// As short as tokio's timers can be.
+/// The resolution of tokio's timers.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Whether the last call answered `EAGAIN`, and the pause since then.
@@ -28,12 +28,12 @@ impl Pause {
         self.refused.store(true, Ordering::Relaxed);
     }
 
-    /// Over at once, unless the last call answered `EAGAIN`.
+    /// Ready at once, unless the last call answered `EAGAIN`.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.refused.load(Ordering::Relaxed) {
             return Poll::Ready(());
         }
-        // Two directions may share the descriptor, and a poll has only `&self`.
+        // Two directions may share the descriptor.
         let mut pause = self.sleep.lock().unwrap_or_else(PoisonError::into_inner);
         ready!(pause.get_or_insert_with(|| Box::pin(sleep(PAUSE))).as_mut().poll(cx));
         *pause = None;

@@ -1,94 +1,47 @@
-//! Both directions between two ends.
+//! A relay between two ends.
 
+use std::fs::File;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::ops::{Bound, RangeBounds};
+use std::os::fd::AsFd;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use gush::{Errno, Side};
+use gush::Side;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::coop;
 
 use crate::call::Failure;
+use crate::conduit::Conduit;
 use crate::counts::Direction;
 use crate::drive::{Driver, PassedEnd};
-use crate::ends;
+use crate::ends::{self, BothWays, Ends, OneWay};
 use crate::error::{End, Ended, Error, Totals};
+use crate::half::{Half, Halves};
 use crate::options::RelayOptions;
-use crate::sides::{Opened, Sides, Target};
+use crate::sides::{Opened, Target};
 use crate::silence::Silence;
 use crate::tap::{Failing, Tap};
 
 /// After a failure: how long a target may keep the last bytes of the other direction waiting.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Relays between `a` and `b` until both have sent their last byte, passing on each end of data once
-/// everything before the end is delivered.
+/// Relays between `a` and `b` until both have sent their last byte. Takes and returns what
+/// `tokio::io::copy_bidirectional` does, and moves the bytes of sockets inside the kernel.
 ///
-/// A direction that an end has not (a file opened for reading only, say) is left out. After a failure
-/// of one direction, bytes that the other's source has received by then are still delivered, as long as the target there
-/// keeps that direction waiting no longer than a second.
-///
-/// # Cancellation
-/// If the future is dropped, bytes that had been taken and not delivered are lost;
-/// [`ByteCounts::in_flight_bytes`](crate::ByteCounts::in_flight_bytes) says how many. To go on later, use a
-/// [`Relay`].
-///
-/// # Errors
-/// Which call failed on which end, with the bytes that had gone each way; or a method asked for by name that
-/// cannot serve these ends.
-///
-/// # Panics
-/// After a failure, or with a limit of time or rate, where the runtime has no timers
-/// ([`enable_time`](tokio::runtime::Builder::enable_time)). [`copy_bidirectional`] needs none.
-///
-/// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
-/// use tokio::net::{TcpListener, TcpStream};
-///
-/// let listener = TcpListener::bind("127.0.0.1:0").await?;
-/// let mut client = TcpStream::connect(listener.local_addr()?).await?;
-/// let (mut a, _) = listener.accept().await?;
-/// let mut server = TcpStream::connect(listener.local_addr()?).await?;
-/// let (mut b, _) = listener.accept().await?;
-///
-/// let relay = tokio::spawn(async move {
-///     gush_net::relay(&mut a, &mut b, &gush_net::RelayOptions::new()).await
-/// });
-/// client.write_all(b"question").await?;
-/// client.shutdown().await?;
-/// let mut question = String::new();
-/// server.read_to_string(&mut question).await?;
-/// server.write_all(b"answer").await?;
-/// drop(server);
-/// let mut answer = String::new();
-/// client.read_to_string(&mut answer).await?;
-/// assert_eq!((question.as_str(), answer.as_str()), ("question", "answer"));
-/// assert_eq!(relay.await??.ended, gush_net::Ended::Closed);
-/// # Ok(()) }
-/// ```
-pub async fn relay<A, B>(a: &mut A, b: &mut B, options: &RelayOptions) -> Result<Totals, Error>
-where
-    A: AsyncRead + AsyncWrite + Unpin + ?Sized,
-    B: AsyncRead + AsyncWrite + Unpin + ?Sized,
-{
-    Relay::new(options).run(a, b).await
-}
-
-/// Relays between `a` and `b` until both have sent their last byte: has the arguments and result of
-/// `tokio::io::copy_bidirectional`, and moves the bytes of sockets inside the kernel.
-///
-/// After an error of one direction, what the other direction has received by then is still delivered as far as the
-/// target takes that at once; tokio's function delivers nothing more. [`relay`] waits for such a target, has options, and gives a longer
-/// account.
+/// After an error in one direction, what the other direction has received by then is still
+/// delivered as far as the target takes it at once; tokio's function delivers nothing more.
+/// [`Relay::run`] waits for such a target, has options, and returns a longer account.
 ///
 /// # Cancellation
-/// As [`relay`].
+/// If the future is dropped, bytes that were taken and not delivered are lost. A [`Relay`] keeps
+/// them.
 ///
 /// # Errors
-/// As [`relay`]; the [`Error`] is inside. The kind is that of tokio's error; only
-/// [`raw_os_error`](io::Error::raw_os_error) answers `None`, as for every wrapped error: ask [`Error::errno`].
+/// The operating system's error, as from tokio's function, with its
+/// [`raw_os_error`](io::Error::raw_os_error). [`Relay::run`] also reports the call and the end that
+/// failed.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
@@ -109,15 +62,40 @@ where
     A: AsyncRead + AsyncWrite + Unpin + ?Sized,
     B: AsyncRead + AsyncWrite + Unpin + ?Sized,
 {
-    let mut relay = Relay { waits_after_failure: false, ..Relay::new(&RelayOptions::new()) };
-    let totals = relay.run(a, b).await?;
+    let mut relay = Relay::new(&RelayOptions::new());
+    let totals = relay.run_between(opened(a, End::A)?, opened(b, End::B)?, false).await?;
     Ok((totals.forward.bytes, totals.back.bytes))
 }
 
-/// A relay that survives being interrupted: the relay owns the bytes in flight.
+/// Copies from `reader` to `writer` until the end, and flushes the writer. Takes and returns what
+/// `tokio::io::copy` does, and moves the bytes of sockets inside the kernel. [`Relay::copy`] has
+/// options, and returns a longer account.
 ///
-/// When the future of [`Relay::run`] is dropped, nothing is lost: another run with the same two
-/// ends goes on from there.
+/// # Cancellation
+/// As [`copy_bidirectional`].
+///
+/// # Errors
+/// As [`copy_bidirectional`].
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
+/// let (mut written, mut reader) = (Vec::new(), &b"from anything to anything"[..]);
+/// assert_eq!(gush_net::copy(&mut reader, &mut written).await?, 25);
+/// assert_eq!(written, b"from anything to anything");
+/// # Ok(()) }
+/// ```
+pub async fn copy<R, W>(reader: &mut R, writer: &mut W) -> io::Result<u64>
+where
+    R: AsyncRead + Unpin + ?Sized,
+    W: AsyncWrite + Unpin + ?Sized,
+{
+    Ok(Relay::new(&RelayOptions::new()).copy(reader, writer).await?.forward.bytes)
+}
+
+/// A relay with options, which owns the bytes in flight.
+///
+/// When the future of one of its functions is dropped, nothing is lost: call the same function
+/// again with the same ends, and it goes on from there.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -151,104 +129,24 @@ pub struct Relay {
     /// How many directions have ended.
     ended_directions: u32,
     failed: Option<(Direction, Failure)>,
-    /// Has a target some time for its last bytes after a failure? That takes a timer, which not every runtime has.
+    /// Has a target some time for its last bytes after a failure? That takes a timer, which not
+    /// every runtime has.
     waits_after_failure: bool,
 }
 
-/// The two ends; a direction that one of them has not is left out.
-struct Ends<'a, A: ?Sized, B: ?Sized> {
-    a: Opened<'a, A>,
-    b: Opened<'a, B>,
-    /// Of each direction that waits for the source: tells when the source, or the target, has failed meanwhile.
-    failing: [[Option<Failing<'a>>; 2]; 2],
+/// For each direction and side: resolves when that side fails while no call is made there. Kept
+/// between polls, because a registration made anew would forget its waker.
+type Watches<'a> = [[Option<Failing<'a>>; 2]; 2];
+
+/// Opens an end, or fails as the call on it that registers it with epoll.
+fn opened<E: ?Sized>(end: &mut E, name: End) -> Result<Opened<'_, E>, Error> {
+    ends::open(end).map_err(|io| Error::failed("epoll_ctl", name, io))
 }
 
-impl<'a, A, B> Ends<'a, A, B>
-where
-    A: AsyncRead + AsyncWrite + Unpin + ?Sized,
-    B: AsyncRead + AsyncWrite + Unpin + ?Sized,
-{
-    fn has(&self, direction: Direction) -> bool {
-        match direction {
-            Direction::Forward => self.a.reads() && self.b.writes(),
-            Direction::Back => self.b.reads() && self.a.writes(),
-        }
-    }
-
-    /// The source and the target of a direction, if both are there.
-    fn sides(&mut self, direction: Direction) -> Option<Sides<'_, 'a, 'a>> {
-        let (source, target) = match direction {
-            Direction::Forward => self.a.source().zip(self.b.target()),
-            Direction::Back => self.b.source().zip(self.a.target()),
-        }?;
-        Some(Sides { source, target })
-    }
-
-    /// The descriptors of a direction's two sides.
-    fn taps(&self, direction: Direction) -> (Option<&Tap<'a>>, Option<&Tap<'a>>) {
-        match direction {
-            Direction::Forward => (self.a.read_tap(), self.b.write_tap()),
-            Direction::Back => (self.b.read_tap(), self.a.write_tap()),
-        }
-    }
-
-    /// Tells when a side of a direction has failed while that side is neither read nor written.
-    fn failing(&self, direction: Direction, side: Side) -> Option<Failing<'a>> {
-        match (direction, side) {
-            (Direction::Forward, Side::Source) | (Direction::Back, Side::Target) => {
-                self.a.failing(side)
-            }
-            (Direction::Back, Side::Source) | (Direction::Forward, Side::Target) => {
-                self.b.failing(side)
-            }
-        }
-    }
-
-    /// Takes the pending error of a side of a direction, if there is one.
-    fn take_error(&self, direction: Direction, side: Side) -> Option<Errno> {
-        match (direction, side) {
-            (Direction::Forward, Side::Source) | (Direction::Back, Side::Target) => {
-                self.a.take_error(side)
-            }
-            (Direction::Back, Side::Source) | (Direction::Forward, Side::Target) => {
-                self.b.take_error(side)
-            }
-        }
-    }
-
-    /// Are there bytes at a direction's source that nobody has taken yet?
-    fn has_more(&self, direction: Direction) -> bool {
-        self.has(direction)
-            && match direction {
-                Direction::Forward => self.a.has_more(),
-                Direction::Back => self.b.has_more(),
-            }
-    }
-
-    /// May a read from a direction's source wait although the source has an error?
-    fn misses_errors(&self, direction: Direction) -> bool {
-        match direction {
-            Direction::Forward => self.a.misses_errors(),
-            Direction::Back => self.b.misses_errors(),
-        }
-    }
-
-    /// Does the opposite direction read what a direction's target sends?
-    fn reads_the_target_of(&self, direction: Direction) -> bool {
-        self.has(direction.opposite())
-            && match direction {
-                Direction::Forward => self.b.hears_its_peer(),
-                Direction::Back => self.a.hears_its_peer(),
-            }
-    }
-
-    /// At most so many bytes have come to a direction's source.
-    fn received_bytes(&self, direction: Direction) -> u64 {
-        match direction {
-            Direction::Forward => self.a.received_bytes(),
-            Direction::Back => self.b.received_bytes(),
-        }
-    }
+/// A file as an end, at an offset.
+fn file_at(file: &File, at: u64, name: End) -> Result<Opened<'_, Conduit>, Error> {
+    let tap = Tap::file(file.as_fd(), at).map_err(|io| Error::failed("fstat", name, io))?;
+    Ok(Halves::Joint(Half::Fd(tap)))
 }
 
 impl Relay {
@@ -266,34 +164,227 @@ impl Relay {
         }
     }
 
-    /// Relays as [`relay`] does; may be dropped and called again with the same ends.
+    /// Relays between `a` and `b` until both have sent their last byte, passing on each end of data
+    /// once everything before the end is delivered.
+    ///
+    /// A direction that an end does not have (of a file opened for reading only, say) is left out.
+    /// After a failure of one direction, bytes that the other's source has received by then are
+    /// still delivered, unless the target there makes no progress for a second.
     ///
     /// # Errors
-    /// As [`relay`].
+    /// Which call failed on which end, with the bytes that had gone each way; or a method asked for
+    /// by name that cannot serve these ends.
+    ///
+    /// # Panics
+    /// After a failure, or with a limit of time or rate, if the runtime has no timers
+    /// ([`enable_time`](tokio::runtime::Builder::enable_time)). [`copy_bidirectional`] needs none.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use gush_net::{Ended, Relay, RelayOptions};
+    /// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    /// use tokio::net::{TcpListener, TcpStream};
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// let mut client = TcpStream::connect(listener.local_addr()?).await?;
+    /// let (mut a, _) = listener.accept().await?;
+    /// let mut server = TcpStream::connect(listener.local_addr()?).await?;
+    /// let (mut b, _) = listener.accept().await?;
+    ///
+    /// let relay = tokio::spawn(async move {
+    ///     Relay::new(&RelayOptions::new()).run(&mut a, &mut b).await
+    /// });
+    /// client.write_all(b"question").await?;
+    /// client.shutdown().await?;
+    /// let mut question = String::new();
+    /// server.read_to_string(&mut question).await?;
+    /// server.write_all(b"answer").await?;
+    /// drop(server);
+    /// let mut answer = String::new();
+    /// client.read_to_string(&mut answer).await?;
+    /// assert_eq!((question.as_str(), answer.as_str()), ("question", "answer"));
+    /// assert_eq!(relay.await??.ended, Ended::Closed);
+    /// # Ok(()) }
+    /// ```
     pub async fn run<A, B>(&mut self, a: &mut A, b: &mut B) -> Result<Totals, Error>
     where
         A: AsyncRead + AsyncWrite + Unpin + ?Sized,
         B: AsyncRead + AsyncWrite + Unpin + ?Sized,
     {
-        // Time between two runs is none of the ends' silence.
+        self.run_between(opened(a, End::A)?, opened(b, End::B)?, true).await
+    }
+
+    async fn run_between<A, B>(
+        &mut self,
+        a: Opened<'_, A>,
+        b: Opened<'_, B>,
+        waits_after_failure: bool,
+    ) -> Result<Totals, Error>
+    where
+        A: AsyncRead + AsyncWrite + Unpin + ?Sized,
+        B: AsyncRead + AsyncWrite + Unpin + ?Sized,
+    {
+        self.waits_after_failure = waits_after_failure;
+        self.drive(BothWays { a, b }).await
+    }
+
+    /// Copies from the source to the target until the source's end, as the forward direction. The
+    /// target is left open.
+    ///
+    /// A target that keeps bytes back is flushed at the end, and whenever the source has nothing.
+    /// After a failure of the source the flush is begun, and not waited for; `tokio::io::copy`
+    /// begins none.
+    ///
+    /// # Errors
+    /// As [`Relay::run`]; `EBADF` if one of the ends was not opened for its direction.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use gush_net::{Relay, RelayOptions};
+    /// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    /// let (mut client, near) = tokio::net::UnixStream::pair()?;
+    /// let (far, mut server) = tokio::net::UnixStream::pair()?;
+    /// client.write_all(b"one way").await?;
+    /// client.shutdown().await?;
+    ///
+    /// let ((mut source, _), (_unused, mut target)) = (near.into_split(), far.into_split());
+    /// let mut relay = Relay::new(&RelayOptions::new());
+    /// assert_eq!(relay.copy(&mut source, &mut target).await?.forward.bytes, 7);
+    ///
+    /// let mut arrived = [0; 7];
+    /// server.read_exact(&mut arrived).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn copy<S, T>(&mut self, source: &mut S, target: &mut T) -> Result<Totals, Error>
+    where
+        S: AsyncRead + Unpin + ?Sized,
+        T: AsyncWrite + Unpin + ?Sized,
+    {
+        self.copy_between(opened(source, End::A)?, opened(target, End::B)?).await
+    }
+
+    async fn copy_between<S, T>(
+        &mut self,
+        source: Opened<'_, S>,
+        target: Opened<'_, T>,
+    ) -> Result<Totals, Error>
+    where
+        S: AsyncRead + Unpin + ?Sized,
+        T: AsyncWrite + Unpin + ?Sized,
+    {
+        for (there, call, end) in [
+            (source.get(Side::Source).is_some(), "read", End::A),
+            (target.get(Side::Target).is_some(), "write", End::B),
+        ] {
+            if !there {
+                return Err(Error::failed(call, end, gush::Errno::BADF.into()));
+            }
+        }
+        self.waits_after_failure = false;
+        self.drive(OneWay { source, target }).await
+    }
+
+    /// Sends a part of a file, or all (`..`), inside the kernel where possible. The file's own
+    /// position is neither used nor changed; the target is left open.
+    ///
+    /// Pages of the file that are not in memory are read by the calling thread. Unless
+    /// [`RelayOptions::isolated`] is set, a write to the file before the peer has received the bytes
+    /// shows in the bytes received.
+    ///
+    /// # Errors
+    /// As [`Relay::copy`]; and an error that [`Error::is_truncated`] if the file is shorter than
+    /// the range, or was cut while it was sent.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::io::Write;
+    /// use gush_net::{Relay, RelayOptions};
+    /// use tokio::io::AsyncReadExt;
+    /// let mut file = tempfile::tempfile()?;
+    /// file.write_all(b"header, body")?;
+    /// let (mut near, mut far) = tokio::net::UnixStream::pair()?;
+    /// let mut relay = Relay::new(&RelayOptions::new());
+    /// assert_eq!(relay.send_file(&file, 8.., &mut near).await?.forward.bytes, 4);
+    /// drop(near);
+    /// let mut arrived = String::new();
+    /// far.read_to_string(&mut arrived).await?;
+    /// assert_eq!(arrived, "body");
+    /// # Ok(()) }
+    /// ```
+    pub async fn send_file<T>(
+        &mut self,
+        file: &File,
+        range: impl RangeBounds<u64> + Send,
+        target: &mut T,
+    ) -> Result<Totals, Error>
+    where
+        T: AsyncWrite + Unpin + ?Sized,
+    {
+        let begin = match range.start_bound() {
+            Bound::Included(&at) => at,
+            Bound::Excluded(&at) => at.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&at) => Some(at.saturating_add(1)),
+            Bound::Excluded(&at) => Some(at),
+            Bound::Unbounded => None,
+        };
+        self.forward.length_bytes = end.map(|end| end.saturating_sub(begin));
+        self.copy_between(file_at(file, begin, End::A)?, opened(target, End::B)?).await
+    }
+
+    /// Receives into a file from `offset` (in bytes) on, until the source's end. The file's own
+    /// position is neither used nor changed, and bytes after the last one received are kept.
+    ///
+    /// # Errors
+    /// As [`Relay::copy`]. A file opened with O_APPEND gets the bytes at its end, not at the offset
+    /// (pwrite(2), "BUGS").
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::io::Read;
+    /// use gush_net::{Relay, RelayOptions};
+    /// use tokio::io::AsyncWriteExt;
+    /// let (mut near, mut far) = tokio::net::UnixStream::pair()?;
+    /// near.write_all(b"upload").await?;
+    /// drop(near);
+    /// let mut file = tempfile::tempfile()?;
+    /// let mut relay = Relay::new(&RelayOptions::new());
+    /// assert_eq!(relay.recv_file(&mut far, &file, 0).await?.forward.bytes, 6);
+    /// let mut stored = String::new();
+    /// file.read_to_string(&mut stored)?;
+    /// assert_eq!(stored, "upload");
+    /// # Ok(()) }
+    /// ```
+    pub async fn recv_file<S>(
+        &mut self,
+        source: &mut S,
+        file: &File,
+        offset: u64,
+    ) -> Result<Totals, Error>
+    where
+        S: AsyncRead + Unpin + ?Sized,
+    {
+        self.copy_between(opened(source, End::A)?, file_at(file, offset, End::B)?).await
+    }
+
+    async fn drive<'a>(&mut self, mut ends: impl Ends<'a>) -> Result<Totals, Error> {
+        // The time between two runs is not silence of the ends.
         self.silence.restart();
         self.forward.restart();
         self.back.restart();
-        let unregistered = |end| move |io| Error::failed("epoll_ctl", end, io);
-        let a = ends::open(a).map_err(unregistered(End::A))?;
-        let b = ends::open(b).map_err(unregistered(End::B))?;
-        let mut ends = Ends { a, b, failing: Default::default() };
-        poll_fn(|cx| self.poll(cx, &mut ends)).await
+        let mut watches = Watches::default();
+        poll_fn(|cx| self.poll(cx, &mut ends, &mut watches)).await
     }
 
-    /// Ends one direction, though the source may go on and the target is told of no end; for a target known to
-    /// read no more.
+    /// Gives up one direction without passing on an end: for a target known to read no more.
     pub fn abandon(&mut self, direction: Direction) {
         self.driver(direction).abandon();
     }
 
-    /// Ends one direction as if the source had ended: the bytes taken so far are delivered, and the end is passed on. For a
-    /// source known to have gone.
+    /// Ends one direction as if its source had ended: the bytes taken so far are delivered, and the
+    /// end is passed on. For a source known to be gone.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -313,7 +404,7 @@ impl Relay {
         self.driver(direction).end();
     }
 
-    /// Passes the end of one direction on only once `proof` has come true; else the relay fails.
+    /// Passes on the end of one direction only if `proof` resolves to true; else the relay fails.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
@@ -341,47 +432,53 @@ impl Relay {
         }
     }
 
-    fn poll<A, B>(
+    fn poll<'a>(
         &mut self,
         cx: &mut Context<'_>,
-        ends: &mut Ends<'_, A, B>,
-    ) -> Poll<Result<Totals, Error>>
-    where
-        A: AsyncRead + AsyncWrite + Unpin + ?Sized,
-        B: AsyncRead + AsyncWrite + Unpin + ?Sized,
-    {
-        // Also of a direction that is not polled any more: a pause that is told of for ever would be no limit's silence.
+        ends: &mut impl Ends<'a>,
+        watches: &mut Watches<'a>,
+    ) -> Poll<Result<Totals, Error>> {
+        // Also of a direction that is not polled any more: its last pause is no pause of this poll.
         self.forward.begin_poll();
         self.back.begin_poll();
         let had_failed = self.failed.is_some();
-        let forward = self.poll_flow(Direction::Forward, cx, ends);
-        let back = self.poll_flow(Direction::Back, cx, ends);
+        let forward = self.poll_direction(Direction::Forward, cx, ends);
+        let back = self.poll_direction(Direction::Back, cx, ends);
         // Both were polled, so that neither direction waits for the other's turn.
         if forward.is_ready() && back.is_ready() {
-            return Poll::Ready(self.result(Ended::Closed, |_| false));
+            return Poll::Ready(self.result(Ended::Closed, ends));
         }
         if self.options.watch_errors {
-            self.poll_failing(cx, ends);
+            self.poll_watches(cx, ends, watches);
         }
-        // What came before the failure goes out; without a bound a peer that goes on talking would keep the relay for ever.
+        // Without a bound a peer that goes on sending would keep a failed relay for ever.
         if let Some((failed, _)) = self.failed {
-            self.bound(failed.opposite(), |direction| ends.received_bytes(direction));
+            let opposite = failed.opposite();
+            // epoll's report may be older, and a poll may have ended early to give others their
+            // turn or for the rate limit: so the kernel is asked, once.
+            if !self.driver(opposite).is_bounded() {
+                let source = ends.view(opposite, Side::Source);
+                let received_bytes = source.map_or(0, |source| source.received_bytes());
+                self.driver(opposite).take_at_most(received_bytes);
+            }
             if !self.waits_after_failure {
                 let other = if failed == Direction::Forward { back } else { forward };
-                // Without a turn left even bytes at hand have to wait, and the task is woken for another. A flush may never end.
+                // Out of budget even bytes at hand have to wait, and the task is woken again. A
+                // flush may never end.
                 let has_turn = coop::has_budget_remaining();
-                let driver = self.driver(failed.opposite());
+                let driver = self.driver(opposite);
                 let goes_on =
                     other.is_pending() && (!has_turn || !(driver.waits() || driver.is_unflushed()));
                 return match had_failed && !goes_on {
-                    true => Poll::Ready(self.result(Ended::Closed, |_| false)),
+                    true => Poll::Ready(self.result(Ended::Closed, ends)),
                     // Woken by the failure, or by a direction that has more to do.
                     false => Poll::Pending,
                 };
             }
         }
         let ended_directions = u32::from(self.forward.is_done()) + u32::from(self.back.is_done());
-        // The silence before an end is no silence after it, and our own pauses are none of the ends'.
+        // Silence before an end does not count after it, and our own pauses are no silence of the
+        // ends.
         if std::mem::replace(&mut self.ended_directions, ended_directions) != ended_directions
             || self.forward.is_throttled()
             || self.back.is_throttled()
@@ -399,48 +496,48 @@ impl Relay {
             (idle, _) => (idle, Ended::Idle),
         };
         let activity = self.forward.activity() + self.back.activity();
+        let untaken = |direction| {
+            let target = ends.view(direction, Side::Target);
+            target.map_or(0, |target| target.untaken_bytes())
+        };
         self.silence
-            .poll(cx, activity, limit, || [ends.b.untaken_bytes(), ends.a.untaken_bytes()])
-            .map(|()| self.result(ended, |direction| ends.has_more(direction)))
+            .poll(cx, activity, limit, || Direction::ALL.map(untaken))
+            .map(|()| self.result(ended, ends))
     }
 
-    /// Ready when nothing more will go this way.
-    fn poll_flow<A, B>(
+    /// Ready when nothing more will go in this direction.
+    fn poll_direction<'a>(
         &mut self,
         direction: Direction,
         cx: &mut Context<'_>,
-        ends: &mut Ends<'_, A, B>,
-    ) -> Poll<()>
-    where
-        A: AsyncRead + AsyncWrite + Unpin + ?Sized,
-        B: AsyncRead + AsyncWrite + Unpin + ?Sized,
-    {
+        ends: &mut impl Ends<'a>,
+    ) -> Poll<()> {
         let end = self.passed_end(direction, ends);
         let Some(mut sides) = ends.sides(direction) else { return Poll::Ready(()) };
         // Nothing more is taken, but a stream's own buffer may hold bytes that count as delivered.
         if self.gives_up(direction) {
             return self.poll_last_flush(direction, cx, &mut sides.target);
         }
-        let flow = match direction {
+        let driver = match direction {
             Direction::Forward => &mut self.forward,
             Direction::Back => &mut self.back,
         };
-        if flow.is_done() {
+        if driver.is_done() {
             return Poll::Ready(());
         }
-        match flow.poll(cx, &mut sides, &self.options, end) {
+        match driver.poll(cx, &mut sides, &self.options, end) {
             Poll::Ready(Ok(())) => Poll::Ready(()),
             Poll::Ready(Err(failure)) => {
                 self.fail(cx, direction, failure);
                 self.poll_last_flush(direction, cx, &mut sides.target)
             }
-            // The task has had its turn: a stream of tokio then says "not now", even with bytes at hand.
+            // Out of budget a stream of tokio is "not ready" even with bytes at hand.
             Poll::Pending if self.failed.is_some() && !coop::has_budget_remaining() => {
                 cx.waker().wake_by_ref();
                 Poll::Pending
             }
             Poll::Pending
-                if self.failed.is_some() && flow.has_had_its_last_words(&sides.source) =>
+                if self.failed.is_some() && driver.has_had_its_last_words(&sides.source) =>
             {
                 Poll::Ready(())
             }
@@ -448,29 +545,25 @@ impl Relay {
         }
     }
 
-    fn passed_end<A, B>(&self, direction: Direction, ends: &Ends<'_, A, B>) -> PassedEnd
-    where
-        A: AsyncRead + AsyncWrite + Unpin + ?Sized,
-        B: AsyncRead + AsyncWrite + Unpin + ?Sized,
-    {
-        // Behind a failure the end of what its socket had sent may be none: the failed call took the error (SO_ERROR), and
-        // a read answers 0 now.
-        if self.failed.is_some() {
+    fn passed_end<'a>(&self, direction: Direction, ends: &impl Ends<'a>) -> PassedEnd {
+        // After a failure the source's end may be none: the failed call took the socket's error
+        // (SO_ERROR), and a read returns 0 now. A one-way copy leaves its target open.
+        if self.failed.is_some() || !ends.passes_ends() {
             return PassedEnd::Not;
         }
         let opposite = match direction {
             Direction::Forward => &self.back,
             Direction::Back => &self.forward,
         };
-        // Unread bytes would make close(2) send a reset: the target itself must have told of its end.
+        // Unread bytes would make close(2) send a reset: the target itself must have sent its end.
         let closes = self.options.close_sends_last_fin
             && opposite.is_done_properly()
-            && ends.reads_the_target_of(direction);
-        if closes { PassedEnd::LeftToClose } else { PassedEnd::Told }
+            && reads_the_target_of(direction, ends);
+        if closes { PassedEnd::LeftToClose } else { PassedEnd::Sent }
     }
 
-    /// Of a direction that has given up: bytes that the target's stream still keeps count as delivered, and are sent on if the
-    /// target is not the side that failed.
+    /// Of a direction that has given up: bytes that the target's stream still keeps count as
+    /// delivered, and are flushed unless the target is the side that failed.
     fn poll_last_flush(
         &mut self,
         direction: Direction,
@@ -487,51 +580,48 @@ impl Relay {
         }
     }
 
-    /// A direction that waits for the source makes no call, and would not learn that the target has been reset, unless
-    /// the other direction reads from there; nor does a datagram socket become readable by an error.
-    fn poll_failing<A, B>(&mut self, cx: &mut Context<'_>, ends: &mut Ends<'_, A, B>)
-    where
-        A: AsyncRead + AsyncWrite + Unpin + ?Sized,
-        B: AsyncRead + AsyncWrite + Unpin + ?Sized,
-    {
+    /// A direction that waits for the source makes no call, and would not notice a reset of the
+    /// target unless the other direction reads from there; nor does an error make a datagram socket
+    /// readable.
+    fn poll_watches<'a>(
+        &mut self,
+        cx: &mut Context<'_>,
+        ends: &impl Ends<'a>,
+        watches: &mut Watches<'a>,
+    ) {
         for direction in Direction::ALL {
-            // A direction that moves meets errors by its own calls; only one that waits can miss them.
+            // A direction that moves meets errors by its own calls.
             if self.failed.is_some() || !self.driver(direction).waits_for_source() {
                 continue;
             }
             let opposite_goes_on = !self.driver(direction.opposite()).is_done();
-            let target_is_read = opposite_goes_on && ends.reads_the_target_of(direction);
+            let target_is_read = opposite_goes_on && reads_the_target_of(direction, ends);
             for side in [Side::Source, Side::Target] {
-                let at = usize::from(side == Side::Target);
+                let Some(view) = ends.view(direction, side) else { continue };
                 let watched = match side {
-                    // A read of a stream socket tells its error; datagrams and changed ends may not.
-                    Side::Source => ends.misses_errors(direction),
+                    Side::Source => view.facts.misses_errors,
                     Side::Target => !target_is_read,
                 };
-                // Kept between polls: a registration made anew each time would forget its waker.
-                if watched && ends.failing[direction as usize][at].is_none() {
-                    ends.failing[direction as usize][at] = ends.failing(direction, side);
+                let watch = &mut watches[direction as usize][side as usize];
+                if watched && watch.is_none() {
+                    *watch = view.failing();
                 }
-                let slot = &mut ends.failing[direction as usize][at];
-                let Some(failing) = slot.as_mut().filter(|_| watched) else { continue };
+                let Some(failing) = watch.as_mut().filter(|_| watched) else { continue };
                 if failing.as_mut().poll(cx).is_pending() {
                     continue;
                 }
-                *slot = None;
+                *watch = None;
                 // Bytes that have come already are moved first, and meet the error by themselves.
-                let source = ends.taps(direction).0;
+                let source = ends.view(direction, Side::Source).and_then(|source| source.tap);
                 if side == Side::Target && source.is_some_and(Tap::is_readable) {
                     continue;
                 }
-                match ends.take_error(direction, side) {
+                match view.take_error() {
                     Some(errno) => {
-                        self.fail(
-                            cx,
-                            direction,
-                            Failure::Call("getsockopt(SO_ERROR)", side, errno.into()),
-                        );
+                        let call = "getsockopt(SO_ERROR)";
+                        self.fail(cx, direction, Failure::Call(call, side, errno.into()));
                     }
-                    // Somebody else has taken the error.
+                    // Another process has taken the error.
                     None => cx.waker().wake_by_ref(),
                 }
             }
@@ -539,49 +629,40 @@ impl Relay {
     }
 
     fn fail(&mut self, cx: &mut Context<'_>, direction: Direction, failure: Failure) {
-        // The first failure is told; the second is mostly its consequence.
+        // The first failure is reported; the second is mostly its consequence.
         self.failed.get_or_insert((direction, failure));
         self.silence.restart();
-        // The other direction is looked at once more, and gives up or has its last words.
+        // The other direction is polled once more, and gives up or has its last words.
         cx.waker().wake_by_ref();
-    }
-
-    /// Lets a direction take the bytes that the source has received by now, and no more. The readiness may be older, and
-    /// a poll may have ended early for the sake of others or of the rate: so the kernel is asked.
-    fn bound(&mut self, direction: Direction, received_bytes: impl FnOnce(Direction) -> u64) {
-        let driver = self.driver(direction);
-        // Bounded once: bytes that come after the failure are not counted in again.
-        if !driver.is_bounded() {
-            driver.take_at_most(received_bytes(direction));
-        }
     }
 
     /// Has this direction failed, or has the other, on the end that this one writes to?
     fn gives_up(&self, direction: Direction) -> bool {
         match &self.failed {
             None => false,
-            // A target that failed reads no more, and may still have sent bytes that the other end wants.
+            // A target that failed reads no more, and may still have sent bytes that the other end
+            // wants.
             Some((failed, failure)) => *failed == direction || failure.side() != Some(Side::Target),
         }
     }
 
-    /// `has_more` says whether a direction's source has bytes that nobody has taken: where a method holds nothing in flight,
-    /// bytes that are stuck are there.
-    fn result(
-        &mut self,
-        ended: Ended,
-        has_more: impl Fn(Direction) -> bool,
-    ) -> Result<Totals, Error> {
+    fn result<'a>(&mut self, ended: Ended, ends: &impl Ends<'a>) -> Result<Totals, Error> {
         let (forward, back) = (self.forward.passed(), self.back.passed());
-        let is_stuck = |direction: &Direction| {
+        let is_stuck = |direction: Direction| {
             let (driver, passed) = match direction {
                 Direction::Forward => (&self.forward, &forward),
                 Direction::Back => (&self.back, &back),
             };
-            let has_some = passed.in_flight_bytes > 0 || driver.is_unflushed();
-            !driver.is_done() && (has_some || has_more(*direction))
+            // A method that holds nothing in flight leaves bytes that are stuck at their source.
+            let has_some = || {
+                passed.in_flight_bytes > 0
+                    || driver.is_unflushed()
+                    || has(direction, ends)
+                        && ends.view(direction, Side::Source).is_some_and(|view| view.has_more())
+            };
+            !driver.is_done() && has_some()
         };
-        let stuck = ended != Ended::Closed && Direction::ALL.iter().any(is_stuck);
+        let stuck = ended != Ended::Closed && Direction::ALL.into_iter().any(is_stuck);
         // A later run gives up no direction but the abandoned ones.
         self.forward.take_all();
         self.back.take_all();
@@ -590,4 +671,16 @@ impl Relay {
             None => Ok(Totals { forward, back, ended, stuck }),
         }
     }
+}
+
+/// Have both ends what a direction needs?
+fn has<'a>(direction: Direction, ends: &impl Ends<'a>) -> bool {
+    [Side::Source, Side::Target].into_iter().all(|side| ends.view(direction, side).is_some())
+}
+
+/// Does the opposite direction read what a direction's target sends?
+fn reads_the_target_of<'a>(direction: Direction, ends: &impl Ends<'a>) -> bool {
+    let opposite = direction.opposite();
+    let source = ends.view(opposite, Side::Source);
+    has(opposite, ends) && source.is_some_and(|source| source.facts.hears_peer)
 }

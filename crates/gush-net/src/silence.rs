@@ -1,4 +1,4 @@
-//! The limit on how long nothing may move, and other limits that no timer alone decides.
+//! The limit on how long nothing may move, and other limits that a timer alone must not decide.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,18 +9,17 @@ use tokio::time::error::Elapsed;
 use tokio::time::{Instant, Sleep, timeout};
 
 /// How long events may still come once a timer has fired. A process that was stopped sees the timer
-/// first: SIGCONT ends epoll_wait(2) with EINTR (signal(7)), and what came meanwhile is reported by
-/// the next call.
+/// first: SIGCONT ends epoll_wait(2) with EINTR (signal(7)), and the next call reports what came.
 const LAST_TRY: Duration = Duration::from_millis(10);
-/// The first look at what the readers have not taken comes after this part of the limit: an earlier
-/// one would wake busy relays too often, and a later one would let dead readers live longer.
+/// The part of the limit after which the untaken bytes are first looked at: an earlier look would
+/// wake busy relays too often, a later one would keep relays with dead readers longer.
 const FIRST_LOOK: u32 = 4;
 
-/// Waits for `work`, at most for `limit`, as [`tokio::time::timeout`] does; but an event that had
-/// come by then counts, also where the process was stopped (SIGSTOP) until the limit was over.
+/// Awaits `work`, at most for `limit`, as [`tokio::time::timeout`] does; but an event that came
+/// within the limit counts, also if the process was stopped (SIGSTOP) until after it.
 ///
 /// # Errors
-/// The work is not done in time.
+/// `work` did not complete in time.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -38,25 +37,25 @@ pub async fn within<F: Future>(limit: Duration, work: F) -> Result<F::Output, El
     timeout(LAST_TRY, work).await
 }
 
-/// The bytes that the readers of both directions have not taken.
+/// The written bytes that the reader of each direction has not taken.
 pub(crate) type Untaken = [u64; 2];
 
-/// A timer that a busy relay never touches: when it fires, the last activity decides.
+/// A timer that is not moved at each activity: when it fires, the last activity decides.
 #[derive(Debug, Default)]
 pub(crate) struct Silence {
     seen: u64,
     since: Option<Instant>,
-    /// The least at any look since the last activity: others may write to the same file or pipe.
+    /// The least at any look since the last activity, as other processes may write to the same
+    /// pipe.
     untaken: Option<Untaken>,
-    /// The limit is over, and the ends have until then for their events.
+    /// Set once the limit is over: until then events may still come.
     last_try: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Silence {
-    /// Ready when `activity` has not changed for as long as `limit`, and the bytes that are
-    /// `untaken` have not become fewer: a reader that takes some lives, although there is no room
-    /// for more yet.
+    /// Ready when `activity` has not changed for `limit`, and the `untaken` bytes have not become
+    /// fewer: a reader that takes some is alive, although there is no room for more yet.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -78,15 +77,14 @@ impl Silence {
                 (_, Some(last_try)) => last_try,
                 (Some(_), None) => end,
             };
-            // One timer for the whole silence: moving it at every message would cost as much as the
-            // message.
+            // Moving the timer at every message would cost as much as the message.
             let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
-            // A shorter limit holds from now on; a longer one is seen to when the timer fires.
+            // A shorter limit holds from now on; a longer one once the timer fires.
             if timer.deadline() > due {
                 timer.as_mut().reset(due);
             }
             ready!(timer.as_mut().poll(cx));
-            // Fired early, because bytes have moved since it was set: it is set anew.
+            // Bytes have moved since the timer was set.
             if timer.deadline() < due {
                 timer.as_mut().reset(due);
                 continue;
@@ -99,7 +97,7 @@ impl Silence {
             match before {
                 // The process was stopped, perhaps with its peers, as in a paused container.
                 _ if late > limit / FIRST_LOOK => (self.since, self.last_try) = (Some(now), None),
-                // Nobody knows when the last of these bytes was taken.
+                // When the last of these bytes was taken is unknown.
                 None if left != [0; 2] => self.since = Some(now),
                 None => {}
                 Some(before) if before != least => {
@@ -111,10 +109,10 @@ impl Silence {
         }
     }
 
-    /// Counts from now, without regard to earlier moves.
+    /// Counts from now on.
     pub(crate) fn restart(&mut self) {
         self.since = None;
-        // It belongs to the runtime of the last run, which may be gone.
+        // The runtime of the last run may be gone.
         self.timer = None;
     }
 }

@@ -1,37 +1,50 @@
-//! Files that are cut while they are sent: their end comes early, which a reader cannot tell from the true one.
+//! Files that are cut while they are sent: a reader cannot tell their early end from the true one.
 
 use std::os::fd::BorrowedFd;
 
+use gush::Kind;
+use gush::flow::PortState;
 use rustix::fs::{FileType, fstat};
 
-/// A regular file, noted before the file is sent from the present position on.
+/// What a source has to deliver before its end is the true one.
 #[derive(Debug)]
 pub(crate) struct Whole {
-    size_bytes: u64,
-    left_bytes: u64,
+    expected_bytes: u64,
+    /// Of a regular file sent to its end, whose size may be wrong from the start, as in /sys: only
+    /// a file that has become smaller was cut.
+    size_bytes: Option<u64>,
 }
 
 impl Whole {
-    /// The rest of `source`, if `source` is a regular file.
-    pub(crate) fn of(source: BorrowedFd<'_>) -> Option<Self> {
-        let size_bytes = size_bytes(source)?;
-        // Bytes before the position are not to be sent, and so not missed.
-        let position = rustix::fs::tell(source).ok()?;
-        Some(Self { size_bytes, left_bytes: size_bytes.saturating_sub(position) })
+    /// Of `length_bytes` from the source, or of the rest of a regular file.
+    pub(crate) fn of(
+        fd: BorrowedFd<'_>,
+        state: &PortState,
+        length_bytes: Option<u64>,
+    ) -> Option<Self> {
+        if let Some(expected_bytes) = length_bytes {
+            return Some(Self { expected_bytes, size_bytes: None });
+        }
+        if state.kind() != Kind::File {
+            return None;
+        }
+        let size_bytes = size_bytes(fd)?;
+        let position = state.offset_bytes().or_else(|| rustix::fs::tell(fd).ok())?;
+        let expected_bytes = size_bytes.saturating_sub(position);
+        Some(Self { expected_bytes, size_bytes: Some(size_bytes) })
     }
 
-    /// How many bytes were to come, if fewer have `passed` because `source` became shorter. A size that lied from the
-    /// start, as in /sys, has not changed.
-    pub(crate) fn is_cut(&self, source: BorrowedFd<'_>, passed_bytes: u64) -> Option<u64> {
-        let shrank = size_bytes(source).is_some_and(|now| now < self.size_bytes);
-        // A file that is shorter now and was sent whole before is no failure.
-        (shrank && passed_bytes < self.left_bytes).then_some(self.left_bytes)
+    /// The expected bytes, if fewer have `passed` because the source was cut.
+    pub(crate) fn is_cut(&self, fd: BorrowedFd<'_>, passed_bytes: u64) -> Option<u64> {
+        let is_shorter = |before| size_bytes(fd).is_some_and(|now| now < before);
+        let is_cut = passed_bytes < self.expected_bytes && self.size_bytes.is_none_or(is_shorter);
+        is_cut.then_some(self.expected_bytes)
     }
 }
 
+/// The size of a regular file.
 fn size_bytes(fd: BorrowedFd<'_>) -> Option<u64> {
     let found = fstat(fd).ok()?;
-    FileType::from_raw_mode(found.st_mode)
-        .is_file()
-        .then(|| u64::try_from(found.st_size).unwrap_or(0))
+    let is_file = FileType::from_raw_mode(found.st_mode).is_file();
+    is_file.then(|| u64::try_from(found.st_size).unwrap_or(0))
 }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Peer, Wire, pair, run, spawn_relay};
-use gush_net::{Conduit, RelayOptions, relay};
+use gush_net::{Conduit, Relay, RelayOptions};
 use gush_test::forked;
 
 const LEN: usize = 4 << 20;
@@ -32,7 +32,12 @@ fn read_all(mut server: Peer, byte: u8) -> (usize, usize) {
 fn relayed(near: Peer, far: Peer) -> u64 {
     run(async {
         let [mut near, mut far] = [near, far].map(|end| Conduit::new(end.into()).expect("an end"));
-        relay(&mut near, &mut far, &RelayOptions::new()).await.expect("both ends").forward.bytes
+        Relay::new(&RelayOptions::new())
+            .run(&mut near, &mut far)
+            .await
+            .expect("both ends")
+            .forward
+            .bytes
     })
 }
 

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::process::Command;
 
 use common::{Wire, numbered, pair, run, skipped};
-use gush_net::{Conduit, RelayOptions, relay};
+use gush_net::{Conduit, Relay, RelayOptions};
 use rustix::stdio;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -58,14 +58,15 @@ async fn relays() {
             let _broken = client.write_all(numbered(0, 300_000)).await;
             drop(client);
         };
-        let (ended, ()) = tokio::join!(relay(&mut near, &mut far, &options), talk);
+        let (ended, ()) =
+            tokio::join!(async { Relay::new(&options).run(&mut near, &mut far).await }, talk);
         ended.expect_err("the reader has gone");
     }
     let (near, _far) = pair(Wire::Unix);
     let mut near = Conduit::new(near.into()).expect("an end");
     let file = tempfile::tempfile().expect("a file");
     file.set_len(10_000).expect("a file system");
-    gush_net::send_file(&file, .., &mut near, &RelayOptions::new()).await.expect("room");
+    Relay::new(&RelayOptions::new()).send_file(&file, .., &mut near).await.expect("room");
 }
 
 #[test]

@@ -262,7 +262,7 @@ fn gives_up(kinds: [Kind; 2], choice: Choice, at: usize) -> Option<usize> {
     let stop = Arc::new(AtomicBool::new(false));
     let (ended, peers) = on_a_thread_of_its_own(async {
         let talking = tokio::spawn(talk([client, server], Arc::clone(&stop)));
-        let relay = gush_net::relay(&mut a, &mut b, &options);
+        let relay = async { Relay::new(&options).run(&mut a, &mut b).await };
         let ended = polled(relay, at).await;
         stop.store(ended.is_none(), Ordering::Relaxed);
         (ended, talking.await.expect("no panic"))
@@ -317,9 +317,9 @@ fn gives_up_one_way(face: OneWay, kind: Kind, at: usize) -> bool {
         let talking = tokio::spawn(talk([client, server], Arc::clone(&stop)));
         let run = async {
             match face {
-                OneWay::Copy => gush_net::relay_one_way(&mut a, &mut b, &options).await,
-                OneWay::SendFile => gush_net::send_file(&file, .., &mut b, &options).await,
-                OneWay::ReceiveFile => gush_net::recv_file(&mut a, &file, 0, &options).await,
+                OneWay::Copy => Relay::new(&options).copy(&mut a, &mut b).await,
+                OneWay::SendFile => Relay::new(&options).send_file(&file, .., &mut b).await,
+                OneWay::ReceiveFile => Relay::new(&options).recv_file(&mut a, &file, 0).await,
             }
         };
         let ended: Option<Result<Totals, Error>> = polled(run, at).await;

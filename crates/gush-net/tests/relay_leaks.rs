@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use common::{Bridge, Wire, read_numbered, settled, skipped, write_numbered};
 use gush::pipe::{Pipe, Pool};
-use gush_net::{Direction, RelayOptions};
+use gush_net::{Direction, Relay, RelayOptions};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Runs one of the tests below, which are ignored in this process, in a separate process.
@@ -268,7 +268,7 @@ fn alone_a_copy_that_waits_for_either_end_sleeps_whatever_the_ends_are() {
                 runtime.spawn(async move {
                     let mut source = gush_net::Conduit::new(source).expect("an end").read_only();
                     let mut target = gush_net::Conduit::new(target).expect("an end").write_only();
-                    let _cut = gush_net::relay_one_way(&mut source, &mut target, &options).await;
+                    let _cut = Relay::new(&options).copy(&mut source, &mut target).await;
                 });
                 far_ends.push((feeder, taker));
             }

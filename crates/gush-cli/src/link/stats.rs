@@ -64,9 +64,10 @@ pub fn explained(record: &Record) -> String {
             None if passed.bytes > 0 => format!("{name} {} bytes", passed.bytes),
             None => format!("{name} nothing"),
         };
-        for refused in passed.refused.iter().flatten() {
+        for refusal in &passed.refused {
+            let errno = refusal.errno_name().unwrap_or_default();
             // Writing into a `String` cannot fail.
-            let _ = write!(told, " ({refused})");
+            let _ = write!(told, " (refused {}: {}: {errno})", refusal.method, refusal.why);
         }
         told
     };

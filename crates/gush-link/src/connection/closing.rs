@@ -126,18 +126,24 @@ impl Connection<'_> {
         ending: Ending,
         timeouts: LingerTimeouts,
     ) -> Result<ConnectionResult, ConnectionResult> {
-        let (first_used, second_used) = directions.used();
+        let Directions { forward, back } = directions;
+        let needs_linger =
+            |end: &Conduit, is_written, is_read| is_written && end.needs_linger(is_read);
         // Most short connections: there is nothing to wait for.
         let is_over = ending == Ending::Closed
             && (first.keeper.is_empty() && second.keeper.is_empty())
-            && first.conduit.is_seen_off(first_used)
-            && second.conduit.is_seen_off(second_used);
+            && !needs_linger(&first.conduit, back, forward)
+            && !needs_linger(&second.conduit, forward, back);
         if is_over {
             send_eof([first, second]);
             return Ok(ConnectionResult::of(ending));
         }
-        let a = first.conduit.linger(first_used, timeouts);
-        let b = second.conduit.linger(second_used, timeouts);
+        let linger = async |end: &mut Conduit, is_written: bool, is_read: bool| match is_written {
+            true => end.linger(is_read, timeouts).await,
+            false => Ok(()),
+        };
+        let a = linger(&mut first.conduit, back, forward);
+        let b = linger(&mut second.conduit, forward, back);
         let read_timeouts = match self.shared.settings.linger {
             // The limit that has passed is not the user's.
             None if ending == Ending::Lingered => LingerTimeouts::of(None),
@@ -230,7 +236,7 @@ impl Connection<'_> {
         // Any other conduit is closed here, which ends the program's input. Closing the master of a
         // terminal is a hang-up (tty(4), SIGHUP), and discards what the program has not read yet.
         let End { conduit, mut keeper, .. } = *end;
-        let terminal = Some(conduit).filter(Conduit::is_terminal_master);
+        let terminal = Some(conduit).filter(|conduit| conduit.facts().hangs_up);
         let limit = self.shared.settings.linger.or(self.shared.settings.idle);
         match programs::finish_beside(terminal, output_limit, &mut keeper, name, limit).await {
             Finish::Well => {
@@ -253,6 +259,6 @@ impl Connection<'_> {
 /// `shut-none`. A peer that takes nothing is not waited for.
 fn send_eof(ends: [&mut End; 2]) {
     for end in ends {
-        let _ = end.conduit.poll_part(&mut Context::from_waker(Waker::noop()));
+        let _ = end.conduit.poll_close(&mut Context::from_waker(Waker::noop()));
     }
 }

@@ -26,8 +26,7 @@ pub(super) struct Client<'p> {
 impl<'p> Client<'p> {
     /// `None` for a program: its output is buffered, and its exit status counts.
     pub fn of(client: &'p End, shared: &Shared) -> Option<Self> {
-        let socket =
-            client.conduit.stream_socket().filter(|_| client.keeper.process().is_none())?;
+        let socket = client.conduit.facts().socket.filter(|_| client.keeper.process().is_none())?;
         let one_way = shared.settings.one_way;
         let is_read = !one_way || !shared.flipped;
         Some(Self { socket, is_read, ends_by_closing: one_way && is_read })

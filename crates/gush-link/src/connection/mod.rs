@@ -178,9 +178,9 @@ impl<'a> Connection<'a> {
     fn account(&self, result: &ConnectionResult, lasted: Duration) {
         let Self { shared, id, ref names, counts, .. } = *self;
         let counted = || (counts.passed(Direction::Forward), counts.passed(Direction::Back));
-        let (forward, back) = result.passed.unwrap_or_else(counted);
-        let ending = result.ending;
-        shared.ledger.end(id, [forward.bytes, back.bytes], lasted, ending);
+        let (forward, back) = result.passed.clone().unwrap_or_else(counted);
+        let (ending, bytes) = (result.ending, [forward.bytes, back.bytes]);
+        shared.ledger.end(id, bytes, lasted, ending);
         if let Some(on_end) = &shared.settings.on_end {
             let (first, second) = self.names();
             let (first, second) = (first.to_string(), second.to_string());
@@ -198,8 +198,8 @@ impl<'a> Connection<'a> {
             }
             _ => info!(
                 id,
-                forward_bytes = forward.bytes,
-                back_bytes = back.bytes,
+                forward_bytes = bytes[0],
+                back_bytes = bytes[1],
                 seconds = lasted.as_secs_f64(),
                 ending = ending.as_str(),
                 "ended"

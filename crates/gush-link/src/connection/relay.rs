@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gush::Rate;
-use gush_net::{Conduit, Direction, Error, Passed, Totals, Used, within};
+use gush_net::{Conduit, Direction, Error, Passed, Totals, within};
 use rustix::fs::{Dev, FileType};
 use tracing::warn;
 
@@ -40,9 +40,9 @@ pub(super) enum RelayEnd {
 impl Relayed {
     pub fn passed(&self) -> Option<(Passed, Passed)> {
         match &self.end {
-            Ok(RelayEnd::Ended(totals)) => Some((totals.forward, totals.back)),
+            Ok(RelayEnd::Ended(totals)) => Some((totals.forward.clone(), totals.back.clone())),
             Ok(RelayEnd::Failed(error)) => {
-                Some((error.passed(Direction::Forward), error.passed(Direction::Back)))
+                Some(Direction::ALL.map(|direction| error.passed(direction).clone()).into())
             }
             Ok(RelayEnd::Stopped(_)) | Err(_) => None,
         }
@@ -52,19 +52,13 @@ impl Relayed {
 /// The directions that two ends have between them.
 #[derive(Clone, Copy)]
 pub(super) struct Directions {
-    forward: bool,
-    back: bool,
+    pub forward: bool,
+    pub back: bool,
 }
 
 impl Directions {
     fn between(a: &Conduit, b: &Conduit) -> Self {
         Self { forward: a.reads() && b.writes(), back: b.reads() && a.writes() }
-    }
-
-    /// How the first and the second end are used.
-    pub fn used(self) -> (Used, Used) {
-        let Self { forward, back } = self;
-        (Used { is_written: back, is_read: forward }, Used { is_written: forward, is_read: back })
     }
 }
 

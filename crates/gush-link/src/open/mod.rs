@@ -267,7 +267,7 @@ impl End {
 
     /// Has the end no end of data, as UDP has none, but for options that shape the data?
     pub(crate) fn is_endless(&self) -> bool {
-        self.origin.is_endless || self.conduit.is_endless()
+        self.origin.is_endless || self.conduit.facts().endless
     }
 
     /// Tells the peer by a PROXY header where the client comes from, before anything else is said;
@@ -278,7 +278,7 @@ impl End {
             return Ok(());
         }
         let sent = async {
-            match self.conduit.stream_socket() {
+            match self.conduit.facts().socket {
                 Some(socket) => proxy::send(socket, header, version).await,
                 None if !self.conduit.writes() => {
                     let why = "it is a place that can only be read";
@@ -344,7 +344,7 @@ impl End {
         }
         let conduit = &self.conduit;
         let fd =
-            conduit.stream_socket().or_else(|| conduit.read_fd()).or_else(|| conduit.write_fd())?;
+            conduit.facts().socket.or_else(|| conduit.read_fd()).or_else(|| conduit.write_fd())?;
         rustix::net::getsockname(fd).ok().map(|address| Peer::of_socket(Some(address), fd))
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use gush_net::Conduit;
+use gush_net::{Conduit, Facts};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::Shape;
@@ -34,7 +34,7 @@ impl Shape for Escape {
         let before = buf.filled().len();
         ready!(conduit.as_mut().poll_read(cx, buf))?;
         // An empty datagram is no end.
-        while buf.filled().len() == before && conduit.is_endless() {
+        while buf.filled().len() == before && conduit.facts().endless {
             ready!(conduit.as_mut().poll_read(cx, buf))?;
         }
         let met = buf.filled()[before..].iter().position(|&byte| byte == self.byte);
@@ -45,7 +45,8 @@ impl Shape for Escape {
         Poll::Ready(Ok(()))
     }
 
-    fn makes_end(&self) -> bool {
-        true
+    /// The data ends by itself, whatever the peer does.
+    fn facts<'a>(&self, facts: Facts<'a>) -> Facts<'a> {
+        Facts { endless: false, hears_peer: false, ..facts }
     }
 }

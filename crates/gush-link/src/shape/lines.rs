@@ -4,7 +4,6 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use gush::Side;
 use gush_net::Conduit;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -73,7 +72,7 @@ impl Shape for Lines {
             ready!(conduit.as_mut().poll_read(cx, buf))?;
             let read = &mut buf.filled_mut()[before..];
             if read.is_empty() {
-                match conduit.is_endless() {
+                match conduit.facts().endless {
                     // An empty datagram is no end.
                     true => continue,
                     false => return Poll::Ready(Ok(())),
@@ -104,7 +103,7 @@ impl Shape for Lines {
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_drain(conduit.as_mut(), cx))?;
         // A datagram stays one.
-        let piece_bytes = if conduit.keeps_bounds(Side::Target) { usize::MAX } else { PIECE_BYTES };
+        let piece_bytes = if conduit.facts().write_messages { usize::MAX } else { PIECE_BYTES };
         let piece = &bytes[..bytes.len().min(piece_bytes)];
         let end = self.end.written;
         for &byte in piece {

@@ -7,12 +7,10 @@ mod tail;
 mod unshut;
 
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use gush::Side;
-use gush_net::{Conduit, Layer};
+use gush_net::{Conduit, Facts, Layer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::address::{Opt, Options};
@@ -24,7 +22,7 @@ use unshut::Unshut;
 /// The conduit shaped by the address's options.
 pub(crate) fn shaped(conduit: Conduit, options: &Options) -> Conduit {
     // Datagrams have no end to be overlooked or kept back.
-    let has_end = !conduit.is_endless();
+    let has_end = !conduit.facts().endless;
     let conduit = match has_end && conduit.reads() && options.is_on(Opt::IgnoreEof) {
         true => around(conduit, Tail::default()),
         false => conduit,
@@ -81,20 +79,9 @@ trait Shape: Send + Sync + Unpin + 'static {
         conduit.poll_shutdown(cx)
     }
 
-    /// Does the data end by itself, for every conduit?
-    fn makes_end(&self) -> bool {
-        false
-    }
-
-    /// Is an end of the conduit's data overlooked? Then a read may not meet the conduit's error.
-    fn overlooks_end(&self) -> bool {
-        false
-    }
-
-    /// Is the end of the data passed on? Who is not told of one may read on until the conduit is
-    /// closed.
-    fn passes_end(&self) -> bool {
-        true
+    /// The facts of the shaped conduit, from those of the conduit.
+    fn facts<'a>(&self, facts: Facts<'a>) -> Facts<'a> {
+        facts
     }
 }
 
@@ -143,41 +130,8 @@ impl<S: Shape> AsyncWrite for Around<S> {
 }
 
 impl<S: Shape> Layer for Around<S> {
-    fn socket(&self) -> Option<BorrowedFd<'_>> {
-        self.conduit.stream_socket()
-    }
-
-    fn write_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.conduit.write_fd()
-    }
-
-    fn error_socket(&self) -> Option<BorrowedFd<'_>> {
-        self.conduit.error_socket()
-    }
-
-    fn end_bytes(&self) -> u64 {
-        self.conduit.end_bytes()
-    }
-
-    fn is_endless(&self) -> bool {
-        let endless = self.shape.overlooks_end() || self.conduit.is_endless();
-        endless && !self.shape.makes_end()
-    }
-
-    fn keeps_bounds(&self, side: Side) -> bool {
-        self.conduit.keeps_bounds(side)
-    }
-
-    fn misses_errors(&self) -> bool {
-        self.shape.overlooks_end() || self.conduit.misses_errors()
-    }
-
-    fn hears_its_peer(&self) -> bool {
-        !self.shape.makes_end() && self.conduit.hears_its_peer()
-    }
-
-    fn is_terminal_master(&self) -> bool {
-        self.shape.passes_end() && self.conduit.is_terminal_master()
+    fn facts(&self) -> Facts<'_> {
+        self.shape.facts(self.conduit.facts())
     }
 
     /// Bytes that nobody wants have no shape.
@@ -190,8 +144,8 @@ impl<S: Shape> Layer for Around<S> {
     }
 
     /// No shape keeps its conduit from closing.
-    fn poll_part(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.conduit.poll_part(cx)
+    fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.conduit.poll_close(cx)
     }
 }
 

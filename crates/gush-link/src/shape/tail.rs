@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use gush_net::Conduit;
+use gush_net::{Conduit, Facts};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
@@ -22,8 +22,9 @@ pub(super) struct Tail {
 }
 
 impl Shape for Tail {
-    fn overlooks_end(&self) -> bool {
-        true
+    /// A read that skips an end may not meet the conduit's error either.
+    fn facts<'a>(&self, facts: Facts<'a>) -> Facts<'a> {
+        Facts { endless: true, misses_errors: true, ..facts }
     }
 
     fn poll_read(

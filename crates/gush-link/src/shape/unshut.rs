@@ -5,7 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use gush_net::Conduit;
+use gush_net::{Conduit, Facts};
 use tokio::io::AsyncWrite;
 
 use super::Shape;
@@ -22,7 +22,8 @@ impl Shape for Unshut {
         conduit.poll_flush(cx)
     }
 
-    fn passes_end(&self) -> bool {
-        false
+    /// A program that is sent no end may read on until the conduit is closed.
+    fn facts<'a>(&self, facts: Facts<'a>) -> Facts<'a> {
+        Facts { hangs_up: false, ..facts }
     }
 }

@@ -15,7 +15,7 @@ mod verify;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gush_net::{Conduit, LingerTimeouts, Used};
+use gush_net::{Conduit, LingerTimeouts};
 use rustls::ServerConfig;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use tracing::debug;
@@ -112,7 +112,7 @@ impl Tls {
 async fn linger(mut socket: Conduit) {
     if socket.finish().is_ok() {
         // The handshake has failed, whether or not the alert arrives.
-        let _ = socket.linger(Used::WRITTEN, LingerTimeouts::of(Some(ALERT_LINGER))).await;
+        let _ = socket.linger(false, LingerTimeouts::of(Some(ALERT_LINGER))).await;
     }
 }
 

@@ -1,11 +1,10 @@
 //! A stream of TLS as an end of a relay.
 
 use std::io::{self, Read};
-use std::os::fd::BorrowedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use gush_net::{Conduit, Layer};
+use gush_net::{Conduit, Facts, Layer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::TlsStream;
 
@@ -99,13 +98,11 @@ impl Secured {
 }
 
 impl Layer for Secured {
-    fn socket(&self) -> Option<BorrowedFd<'_>> {
-        self.stream.get_ref().0.conduit.stream_socket()
-    }
-
     /// A peer that has closed answers a close_notify by a reset, although all data has arrived.
-    fn end_bytes(&self) -> u64 {
-        self.data_bytes.map_or(0, |data_bytes| self.written_bytes() - data_bytes)
+    fn facts(&self) -> Facts<'_> {
+        let end_bytes = self.data_bytes.map_or(0, |data_bytes| self.written_bytes() - data_bytes);
+        let inner = self.stream.get_ref().0.conduit.facts();
+        Facts { end_bytes, ..Facts::over(inner.socket) }
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::open_common::{one, one_as, run, talk};
 use gush_link::open::{End, How, OpenError};
-use gush_net::{Conduit, RelayOptions, relay_one_way};
+use gush_net::{Conduit, Relay, RelayOptions};
 
 /// Writes `text` to the address, one way.
 async fn write(address: &str, text: &str) -> Result<(), OpenError> {
@@ -17,7 +17,7 @@ async fn write(address: &str, text: &str) -> Result<(), OpenError> {
     (&write).write_all(text.as_bytes()).unwrap();
     drop(write);
     let mut source = Conduit::new(read.into()).unwrap();
-    relay_one_way(&mut source, &mut end.conduit, &RelayOptions::new()).await.unwrap();
+    Relay::new(&RelayOptions::new()).copy(&mut source, &mut end.conduit).await.unwrap();
     Ok(())
 }
 
@@ -29,7 +29,7 @@ async fn read(address: &str) -> Result<String, OpenError> {
 async fn drain(mut end: End) -> String {
     let (mut read, write) = std::io::pipe().unwrap();
     let mut target = Conduit::new(write.into()).unwrap();
-    relay_one_way(&mut end.conduit, &mut target, &RelayOptions::new()).await.unwrap();
+    Relay::new(&RelayOptions::new()).copy(&mut end.conduit, &mut target).await.unwrap();
     drop(target);
     let mut text = String::new();
     read.read_to_string(&mut text).unwrap();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use gush_link::address::Address;
 use gush_link::open::{End, How, Listener, OpenError, Opened, Peer, open};
-use gush_net::{Conduit, RelayOptions, relay};
+use gush_net::{Conduit, Relay, RelayOptions};
 pub use gush_test::{not_applicable, skipped};
 
 /// Runs `work` on a runtime of its own; what takes longer than this hangs.
@@ -71,7 +71,7 @@ pub async fn talk(conduit: &mut Conduit, bytes: &[u8]) -> Vec<u8> {
     });
     {
         let mut near = Conduit::new(near.into()).unwrap();
-        let _ = relay(&mut near, conduit, &RelayOptions::new()).await;
+        let _ = Relay::new(&RelayOptions::new()).run(&mut near, conduit).await;
     }
     sender.join().unwrap();
     receiver.join().unwrap()

@@ -7,7 +7,7 @@
 use std::convert::Infallible;
 use std::error::Error;
 
-use gush_net::{RelayOptions, Totals, relay};
+use gush_net::{Relay, RelayOptions, Totals};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -70,11 +70,11 @@ async fn tunnel(client: Upgraded, server: &mut TcpStream) -> Ended {
     match client.downcast::<TokioIo<TcpStream>>() {
         Ok(parts) => {
             server.write_all(&parts.read_buf).await?;
-            let mut totals = relay(&mut parts.io.into_inner(), server, &options).await?;
+            let mut totals = Relay::new(&options).run(&mut parts.io.into_inner(), server).await?;
             totals.forward.bytes += parts.read_buf.len() as u64;
             Ok(totals)
         }
         // What hyper has read ahead comes first by itself.
-        Err(client) => Ok(relay(&mut TokioIo::new(client), server, &options).await?),
+        Err(client) => Ok(Relay::new(&options).run(&mut TokioIo::new(client), server).await?),
     }
 }

@@ -1,17 +1,17 @@
-//! A conduit read and written as a stream of tokio, by whoever builds a layer around the conduit.
+//! A conduit read and written as a stream of tokio, by a layer around it.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use gush::Errno;
+use gush::{Errno, Side};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop;
 
-use super::{Conduit, Means};
+use super::{Conduit, Half};
 
-/// The end of the data, or bytes as they come: from descriptors by calls that never wait. As the streams of tokio, a
-/// descriptor leaves the other tasks their turn: a layer reads until it has something, and may find nothing for long.
+/// Of descriptors by calls that never wait. As the streams of tokio, a descriptor gives other tasks
+/// their turn: a layer may read for long without a byte for its own reader.
 impl AsyncRead for Conduit {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -19,10 +19,9 @@ impl AsyncRead for Conduit {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let conduit = self.get_mut();
-        if let Means::Stream(stream) = &mut conduit.0 {
-            return Pin::new(stream.both.reader()).poll_read(cx, buf);
+        if let Some(Half::Stream(layer)) = conduit.0.get_mut(Side::Source) {
+            return Pin::new(layer).poll_read(cx, buf);
         }
-        // A peer that sends without pause must not keep other tasks of the thread from their turn.
         let turn = ready!(coop::poll_proceed(cx));
         let Some(tap) = conduit.reader()? else { return Poll::Ready(Err(Errno::BADF.into())) };
         let read_bytes = ready!(tap.poll_read(cx, buf.initialize_unfilled()))?;
@@ -40,8 +39,8 @@ impl AsyncWrite for Conduit {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let conduit = self.get_mut();
-        if let Means::Stream(stream) = &mut conduit.0 {
-            return Pin::new(stream.both.writer()).poll_write(cx, bytes);
+        if let Some(Half::Stream(layer)) = conduit.0.get_mut(Side::Target) {
+            return Pin::new(layer).poll_write(cx, bytes);
         }
         match conduit.writer()? {
             Some(tap) => tap.poll_write(cx, bytes),
@@ -49,8 +48,8 @@ impl AsyncWrite for Conduit {
         }
     }
 
-    /// Short pieces go out together: rustls tries only once to write the last words of a failed handshake, which are
-    /// two records.
+    /// Short pieces leave together: rustls tries only once to write the alert of a failed
+    /// handshake, which is two records.
     fn poll_write_vectored(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -61,11 +60,11 @@ impl AsyncWrite for Conduit {
         let mut filled = pieces.iter().filter(|piece| !piece.is_empty());
         let (first, second) = (filled.next(), filled.next());
         let first = first.map_or(&[][..], |piece| piece);
-        // A long piece is worth its own call: copying it would cost more.
+        // Copying a long piece would cost more than its call.
         if second.is_none() || first.len() >= TOGETHER_BYTES {
             return self.poll_write(cx, first);
         }
-        // On the stack: a TLS record's header and body leave in one call without an allocation.
+        // On the stack, without an allocation.
         let mut together = [0; TOGETHER_BYTES];
         let mut end = 0;
         for piece in pieces {
@@ -77,16 +76,16 @@ impl AsyncWrite for Conduit {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().0 {
-            Means::Stream(stream) => Pin::new(stream.both.writer()).poll_flush(cx),
-            Means::Descriptors { .. } => Poll::Ready(Ok(())),
+        match self.get_mut().0.get_mut(Side::Target) {
+            Some(Half::Stream(layer)) => Pin::new(layer).poll_flush(cx),
+            _ => Poll::Ready(Ok(())),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let conduit = self.get_mut();
-        if let Means::Stream(stream) = &mut conduit.0 {
-            return Pin::new(stream.both.writer()).poll_shutdown(cx);
+        if let Some(Half::Stream(layer)) = conduit.0.get_mut(Side::Target) {
+            return Pin::new(layer).poll_shutdown(cx);
         }
         match conduit.writer()? {
             Some(mut tap) => tap.poll_finish(cx, &mut 0).map_ok(drop),

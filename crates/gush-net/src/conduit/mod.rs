@@ -5,24 +5,30 @@ mod bytes;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
+use std::sync::Mutex;
 use std::task::{Context, Poll, Waker, ready};
 
-use gush::{Kind, Side};
+use gush::Side;
 use rustix::fs::OFlags;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::descriptor::Descriptor;
-use crate::sides::Opened;
-use crate::stream::{Layer, Stream};
+use crate::half::{self, Halves};
+use crate::layer::{Alone, Facts, Layer, Over};
+use crate::sides::{Opened, Stream};
 use crate::tap::Tap;
+
+/// A half of a conduit.
+pub(crate) type Half = half::Half<Descriptor, Box<dyn Layer>>;
 
 /// One end of a relay: sockets, pipes, terminals, devices, files, and streams without a descriptor.
 ///
-/// A conduit may be made anywhere: a relay registers the conduit with the relay's tokio runtime. A descriptor that epoll
-/// refuses, such as a file, counts as always ready.
+/// A conduit may be made anywhere: a relay registers it with its own tokio runtime. A descriptor
+/// that epoll refuses, such as a file, counts as always ready.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use gush_net::{Conduit, Relay, RelayOptions};
 /// use std::io::{Read, Write};
 /// let (mut client, a) = std::os::unix::net::UnixStream::pair()?;
 /// let (b, mut server) = std::os::unix::net::UnixStream::pair()?;
@@ -31,8 +37,8 @@ use crate::tap::Tap;
 /// server.write_all(b"pong")?;
 /// server.shutdown(std::net::Shutdown::Write)?;
 ///
-/// let (mut a, mut b) = (gush_net::Conduit::new(a.into())?, gush_net::Conduit::new(b.into())?);
-/// let totals = gush_net::relay(&mut a, &mut b, &gush_net::RelayOptions::new()).await?;
+/// let (mut a, mut b) = (Conduit::new(a.into())?, Conduit::new(b.into())?);
+/// let totals = Relay::new(&RelayOptions::new()).run(&mut a, &mut b).await?;
 /// assert_eq!((totals.forward.bytes, totals.back.bytes), (4, 4));
 ///
 /// let mut arrived = [0; 4];
@@ -41,26 +47,12 @@ use crate::tap::Tap;
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
-pub struct Conduit(Means);
-
-#[derive(Debug)]
-enum Means {
-    Descriptors { read: Option<Descriptor>, write: Writer },
-    Stream(Stream),
-}
-
-#[derive(Debug)]
-enum Writer {
-    /// The descriptor that is read is written too.
-    Same,
-    /// Another descriptor, until that is closed.
-    Own(Option<Descriptor>),
-}
+pub struct Conduit(Halves<Half>);
 
 impl Conduit {
     /// One descriptor, used in the directions that its open(2) named.
     ///
-    /// Nobody else may use the open file description, which gets O_NONBLOCK.
+    /// The open file description gets O_NONBLOCK, so no other process may use it.
     ///
     /// # Errors
     /// `EBADF`, or the error of fcntl(2).
@@ -70,62 +62,66 @@ impl Conduit {
         Self::inherited(fd)
     }
 
-    /// A stream socket that is non-blocking already, as accept4(2) makes sockets with SOCK_NONBLOCK. Nothing is asked of the
-    /// socket, which saves each of many short connections five calls; of any other descriptor this is wrong.
+    /// A stream socket that is non-blocking already, as accept4(2) returns with SOCK_NONBLOCK. No
+    /// call is made to check this, which saves five calls for each of many short connections.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use gush_net::{Conduit, Relay, RelayOptions};
     /// let (near, far) = std::os::unix::net::UnixStream::pair()?;
     /// near.set_nonblocking(true)?;
     /// drop(far);
-    /// let mut near = gush_net::Conduit::of_stream_socket(near.into());
-    /// let mut null = gush_net::Conduit::new(std::fs::File::create("/dev/null")?.into())?;
-    /// let totals = gush_net::relay_one_way(&mut near, &mut null, &gush_net::RelayOptions::new()).await?;
+    /// let mut near = Conduit::of_stream_socket(near.into());
+    /// let mut null = Conduit::new(std::fs::File::create("/dev/null")?.into())?;
+    /// let totals = Relay::new(&RelayOptions::new()).copy(&mut near, &mut null).await?;
     /// assert_eq!(totals.forward.bytes, 0);
     /// # Ok(()) }
     /// ```
     #[must_use]
     pub fn of_stream_socket(socket: OwnedFd) -> Self {
-        let read = Some(Descriptor::of_stream_socket(socket));
-        Self(Means::Descriptors { read, write: Writer::Same })
+        Self::joint(Descriptor::of_stream_socket(socket))
     }
 
-    /// A TCP socket that was accepted and is non-blocking, as accept4(2) makes sockets with SOCK_NONBLOCK. Nothing is asked of the
-    /// socket, as by [`Conduit::of_stream_socket`]; beside, the first call is made without waiting for readiness, because the
-    /// client's first bytes have often come by now, and no read is made that would only find nothing. For a socket of another
-    /// protocol, or with one above TCP in the kernel (TLS), this is wrong.
+    /// A TCP socket that was accepted and is non-blocking, as [`Conduit::of_stream_socket`].
+    ///
+    /// The first call is made before epoll reports, because the client's first bytes have often
+    /// come, and no read is made only to find nothing. Not for a socket of another protocol, or
+    /// with a layer above TCP in the kernel (TLS).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use gush_net::{Conduit, Relay, RelayOptions};
     /// use std::io::Write;
     /// let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
     /// std::net::TcpStream::connect(listener.local_addr()?)?.write_all(b"all of it")?;
     /// let (near, _) = listener.accept()?;
     /// near.set_nonblocking(true)?;
-    /// let mut near = gush_net::Conduit::of_accepted_tcp(near.into());
-    /// let mut null = gush_net::Conduit::new(std::fs::File::create("/dev/null")?.into())?;
-    /// let totals = gush_net::relay_one_way(&mut near, &mut null, &gush_net::RelayOptions::new()).await?;
+    /// let mut near = Conduit::of_accepted_tcp(near.into());
+    /// let mut null = Conduit::new(std::fs::File::create("/dev/null")?.into())?;
+    /// let totals = Relay::new(&RelayOptions::new()).copy(&mut near, &mut null).await?;
     /// assert_eq!(totals.forward.bytes, 9);
     /// # Ok(()) }
     /// ```
     #[must_use]
     pub fn of_accepted_tcp(socket: OwnedFd) -> Self {
-        let read = Some(Descriptor::of_tcp_socket(socket, true));
-        Self(Means::Descriptors { read, write: Writer::Same })
+        Self::joint(Descriptor::of_tcp_socket(socket, true))
     }
 
-    /// As [`Conduit::of_accepted_tcp`], for a TCP socket whose connection was made by us: the peer has probably nothing to say
-    /// before the first question.
+    /// As [`Conduit::of_accepted_tcp`], for a connection made from here: the peer probably sends
+    /// nothing before the first request.
     #[must_use]
     pub fn of_connected_tcp(socket: OwnedFd) -> Self {
-        let read = Some(Descriptor::of_tcp_socket(socket, false));
-        Self(Means::Descriptors { read, write: Writer::Same })
+        Self::joint(Descriptor::of_tcp_socket(socket, false))
     }
 
-    /// Two descriptors, one to read and one to write, as of a child's two pipes. The second is closed
-    /// when the other end's data has ended.
+    fn joint(descriptor: Descriptor) -> Self {
+        Self(Halves::Joint(Half::Fd(descriptor)))
+    }
+
+    /// Two descriptors, one to read and one to write, as of a child's two pipes. The second is
+    /// closed when the other end's data has ended.
     ///
-    /// Nobody else may use their open file descriptions: they get O_NONBLOCK.
+    /// Their open file descriptions get O_NONBLOCK, so no other process may use them.
     ///
     /// # Errors
     /// `EBADF`, or the error of fcntl(2).
@@ -135,45 +131,42 @@ impl Conduit {
         Self::inherited_two(read, write)
     }
 
-    /// As [`Conduit::new`], for a descriptor that others may use too, such as standard input: its
-    /// flags stay as they are.
+    /// As [`Conduit::new`], for a descriptor that other processes may use, such as standard input:
+    /// its flags are not changed.
     ///
     /// # Errors
     /// `EBADF`.
     pub fn inherited(fd: OwnedFd) -> io::Result<Self> {
-        // A direction that open(2) did not grant would fail at the first call, in the middle of a relay.
+        // A direction that open(2) did not grant would fail at the first call, in the middle of a
+        // relay.
         let access = rustix::fs::fcntl_getfl(&fd)? & OFlags::RWMODE;
-        let descriptor = Some(Descriptor::new(fd)?);
-        let (read, write) = if access == OFlags::WRONLY {
-            (None, Writer::Own(descriptor))
-        } else if access == OFlags::RDONLY {
-            (descriptor, Writer::Own(None))
-        } else {
-            (descriptor, Writer::Same)
-        };
-        Ok(Self(Means::Descriptors { read, write }))
+        let half = Half::Fd(Descriptor::new(fd)?);
+        Ok(Self(match access {
+            OFlags::WRONLY => Halves::apart(None, Some(half)),
+            OFlags::RDONLY => Halves::apart(Some(half), None),
+            _ => Halves::Joint(half),
+        }))
     }
 
-    /// As [`Conduit::of_two`], for descriptors that others may use too, such as standard input and
-    /// output: their flags stay as they are.
+    /// As [`Conduit::of_two`], for descriptors that other processes may use, such as standard input
+    /// and output: their flags are not changed.
     ///
     /// # Errors
     /// `EBADF`.
     pub fn inherited_two(read: OwnedFd, write: OwnedFd) -> io::Result<Self> {
-        let (read, write) = (Descriptor::new(read)?, Descriptor::new(write)?);
-        let write = Writer::Own(Some(write));
-        Ok(Self(Means::Descriptors { read: Some(read), write }))
+        let [read, write] = [Descriptor::new(read)?, Descriptor::new(write)?];
+        Ok(Self(Halves::apart(Some(Half::Fd(read)), Some(Half::Fd(write)))))
     }
 
-    /// A stream without a descriptor, such as one of TLS. The bytes pass through memory: [`RelayOptions::method`] refuses any
-    /// method but `read-write` by name.
+    /// A stream without a descriptor, such as one of TLS. The bytes pass through memory:
+    /// [`RelayOptions::method`] refuses any method but `read-write` by name.
     ///
-    /// The end of the other side's data is passed on by `poll_shutdown`. A stream that keeps bytes back is flushed whenever
-    /// no more are there to be delivered.
+    /// The end of the other side's data is passed on by `poll_shutdown`, and the stream is flushed
+    /// whenever nothing more is there to be written.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use gush_net::{Conduit, RelayOptions};
+    /// use gush_net::{Conduit, Relay, RelayOptions};
     /// use tokio::io::{AsyncReadExt, AsyncWriteExt};
     ///
     /// let (mut client, near) = tokio::io::duplex(64);
@@ -181,7 +174,7 @@ impl Conduit {
     /// client.write_all(b"through memory").await?;
     /// client.shutdown().await?;
     /// let (mut near, mut far) = (Conduit::of_stream(near), far);
-    /// let totals = gush_net::relay_one_way(&mut near, &mut far, &RelayOptions::new()).await?;
+    /// let totals = Relay::new(&RelayOptions::new()).copy(&mut near, &mut far).await?;
     /// assert_eq!(totals.forward.method, Some(gush::MethodName::ReadWrite));
     ///
     /// let mut arrived = [0; 14];
@@ -196,22 +189,22 @@ impl Conduit {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        Self(Means::Stream(Stream::alone(stream)))
+        Self::of_layer(Alone(Mutex::new(stream)))
     }
 
-    /// As [`Conduit::of_stream`], for a stream over a socket that `socket` names: then [`Conduit::linger`],
-    /// [`Conduit::arrived`] and [`Conduit::reset_on_close`] serve as they do for the socket itself.
+    /// As [`Conduit::of_stream`], for a stream over the socket that `socket` returns: then
+    /// [`Conduit::linger`], [`Conduit::arrived`] and [`Conduit::reset_on_close`] serve as for the socket.
     ///
-    /// A stream may be made over a conduit, which is an `AsyncRead` and `AsyncWrite` itself: then the socket is
-    /// [`Conduit::stream_socket`].
+    /// A conduit is an `AsyncRead` and `AsyncWrite` itself, so that a stream may be made over one.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
     /// use std::os::fd::AsFd;
     /// let (near, _far) = tokio::net::UnixStream::pair()?;
     /// let buffered = tokio::io::BufStream::new(near);
-    /// let conduit = gush_net::Conduit::of_stream_over(buffered, |buffered| Some(buffered.get_ref().as_fd()));
-    /// assert!(conduit.stream_socket().is_some() && conduit.read_fd().is_none());
+    /// let conduit =
+    ///     gush_net::Conduit::of_stream_over(buffered, |stream| Some(stream.get_ref().as_fd()));
+    /// assert!(conduit.facts().socket.is_some() && conduit.read_fd().is_none());
     /// # Ok(()) }
     /// ```
     #[must_use]
@@ -219,13 +212,13 @@ impl Conduit {
     where
         S: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static,
     {
-        Self(Means::Stream(Stream::over(stream, socket)))
+        Self::of_layer(Over { stream, socket })
     }
 
-    /// As [`Conduit::of_stream_over`], for a stream that can tell more of itself.
+    /// As [`Conduit::of_stream_over`], for a stream with other facts.
     #[must_use]
     pub fn of_layer(layer: impl Layer) -> Self {
-        Self(Means::Stream(Stream::layer(layer)))
+        Self(Halves::Joint(Half::Stream(Box::new(layer))))
     }
 
     /// One end of two: `source` is read, and `target` is written.
@@ -240,153 +233,111 @@ impl Conduit {
     /// ```
     #[must_use]
     pub fn joined(source: Self, target: Self) -> Self {
-        match (source.0, target.write_only().0) {
-            (Means::Descriptors { read, .. }, Means::Descriptors { write, .. }) => {
-                Self(Means::Descriptors { read, write })
-            }
-            (source, target) => Self(Means::Stream(Stream::apart(Self(source), Self(target)))),
-        }
+        let read = source.0.into_half(Side::Source);
+        Self(Halves::apart(read, target.0.into_half(Side::Target)))
     }
 
     /// The reading direction alone: nothing will be written, and the other direction is not ended.
     #[must_use]
-    pub fn read_only(mut self) -> Self {
-        match &mut self.0 {
-            Means::Descriptors { write, .. } => *write = Writer::Own(None),
-            Means::Stream(stream) => stream.writes = false,
-        }
-        self
-    }
-
-    /// Leaves unread all bytes that the end sends.
-    pub fn stop_reading(&mut self) {
-        match &mut self.0 {
-            Means::Descriptors { read, write: Writer::Own(_) } => *read = None,
-            // One descriptor for both directions stays open for the one that is left.
-            Means::Descriptors { read, write } => *write = Writer::Own(read.take()),
-            Means::Stream(stream) => stream.reads = false,
-        }
+    pub fn read_only(self) -> Self {
+        Self(Halves::apart(self.0.into_half(Side::Source), None))
     }
 
     /// The writing direction alone.
     #[must_use]
-    pub fn write_only(mut self) -> Self {
-        self.stop_reading();
-        self
+    pub fn write_only(self) -> Self {
+        Self(Halves::apart(None, self.0.into_half(Side::Target)))
+    }
+
+    /// Leaves unread all bytes that the end sends.
+    pub fn stop_reading(&mut self) {
+        let halves = std::mem::replace(&mut self.0, Halves::apart(None, None));
+        self.0 = Self(halves).write_only().0;
     }
 
     /// Has the conduit a direction to be read?
     #[must_use]
     pub fn reads(&self) -> bool {
-        match &self.0 {
-            Means::Descriptors { read, .. } => read.is_some(),
-            Means::Stream(stream) => stream.reads,
-        }
+        self.0.get(Side::Source).is_some()
     }
 
-    /// Has the conduit a direction to be written, whose end was not said yet?
+    /// Has the conduit a direction to be written, whose end was not passed on yet?
     #[must_use]
     pub fn writes(&self) -> bool {
-        match &self.0 {
-            Means::Descriptors { write: Writer::Same, .. } => true,
-            Means::Descriptors { write: Writer::Own(own), .. } => own.is_some(),
-            Means::Stream(stream) => stream.writes,
-        }
+        self.0.get(Side::Target).is_some()
     }
 
-    /// The descriptor that is read; none where a stream has no descriptor.
+    /// The descriptor that is read; none of a stream.
     #[must_use]
     pub fn read_fd(&self) -> Option<BorrowedFd<'_>> {
-        match &self.0 {
-            Means::Descriptors { read, .. } => read.as_ref().map(Descriptor::fd),
-            Means::Stream(_) => None,
+        match self.0.get(Side::Source)? {
+            Half::Fd(descriptor) => Some(descriptor.fd()),
+            Half::Stream(_) => None,
         }
     }
 
-    /// The descriptor that is written; of a stream, the one that is known to be under the stream
-    /// ([`Layer::write_fd`]).
+    /// The descriptor that is written; of a stream [`Facts::write_fd`].
     #[must_use]
     pub fn write_fd(&self) -> Option<BorrowedFd<'_>> {
-        match &self.0 {
-            Means::Stream(stream) if stream.writes => stream.both.write_fd(),
-            _ => self.written().map(Descriptor::fd),
-        }
+        self.facts().write_fd
     }
 
-    /// Passes on the end of data by hand, as [`relay`](crate::relay()) does
-    /// by itself: `shutdown(SHUT_WR)` on a socket, the end-of-file character on a pseudo-terminal's
-    /// master (a raw one cannot be told), else closing a descriptor that is only written.
-    ///
-    /// # Errors
-    /// The error of shutdown(2) or write(2); for a stream without a descriptor `WouldBlock` when the stream cannot send its end at once:
-    /// there `poll_shutdown` serves.
-    pub fn finish(&mut self) -> io::Result<()> {
-        match &mut self.0 {
-            Means::Stream(stream) if !stream.writes => Ok(()),
-            Means::Stream(stream) => {
-                // Asked once, without a task: whoever calls this cannot wait.
-                let mut cx = Context::from_waker(Waker::noop());
-                match Pin::new(stream.both.writer()).poll_shutdown(&mut cx) {
-                    Poll::Ready(answer) => answer,
-                    Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
-                }
-            }
-            Means::Descriptors { .. } => {
-                self.writer()?.map_or(Ok(()), |mut tap| tap.finish(&mut 0).map(drop))
-            }
-        }
-    }
-
-    /// The stream socket of this conduit, if there is one; of a stream without a descriptor, the socket known to be
-    /// under the stream.
-    #[must_use]
-    pub fn stream_socket(&self) -> Option<BorrowedFd<'_>> {
-        if let Means::Stream(stream) = &self.0 {
-            return stream.both.socket();
-        }
-        self.any().and_then(stream_socket_of)
-    }
-
-    /// The stream sockets that are read and written, where these are two; else the one of [`Conduit::stream_socket`].
-    pub(crate) fn stream_sockets(&self) -> [Option<BorrowedFd<'_>>; 2] {
-        match &self.0 {
-            Means::Stream(stream) => stream.both.sockets(),
-            Means::Descriptors { read, write } => {
-                let own = match write {
-                    Writer::Same => None,
-                    Writer::Own(own) => own.as_ref(),
-                };
-                [read.as_ref(), own].map(|found| found.and_then(stream_socket_of))
-            }
-        }
-    }
-
-    /// The socket of this conduit, of a stream or of datagrams, or the one known to be under its stream: the socket's pending
-    /// error (SO_ERROR, socket(7)), such as a datagram refused by ICMP (udp(7)), is one of the conduit's.
+    /// What is known of this end. Of two halves, facts of both directions are those of the one that
+    /// is written, if there is one.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
-    /// let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
-    /// let conduit = gush_net::Conduit::new(socket.into())?;
-    /// assert!(conduit.error_socket().is_some() && conduit.stream_socket().is_none());
+    /// use gush_net::Conduit;
+    /// let datagrams = Conduit::new(std::net::UdpSocket::bind("127.0.0.1:0")?.into())?;
+    /// let facts = datagrams.facts();
+    /// assert!(facts.endless && facts.read_messages && facts.misses_errors);
+    /// assert!(facts.error_socket.is_some() && facts.socket.is_none());
+    ///
+    /// let (near, _far) = std::os::unix::net::UnixStream::pair()?;
+    /// let near = Conduit::new(near.into())?;
+    /// assert!(near.facts().hears_peer);
+    /// let other = Conduit::new(std::fs::File::open("/dev/null")?.into())?;
+    /// assert!(!Conduit::joined(other, near).facts().hears_peer);
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn error_socket(&self) -> Option<BorrowedFd<'_>> {
-        if let Means::Stream(stream) = &self.0 {
-            return stream.both.error_socket(Side::Target);
+    pub fn facts(&self) -> Facts<'_> {
+        match &self.0 {
+            Halves::Joint(half) => half.facts(),
+            Halves::Apart(halves) => {
+                let [read, write] = halves.each_ref().map(|half| half.as_ref().map(Half::facts));
+                Facts::of_two(read, write)
+            }
         }
-        let found = self.any()?;
-        matches!(found.kind(), Kind::Stream | Kind::Datagram).then(|| found.fd())
     }
 
-    /// How many bytes of the socket under a [`Layer`] have said the end of the data; 0 where nothing but the socket's own end
-    /// does.
-    #[must_use]
-    pub fn end_bytes(&self) -> u64 {
-        match &self.0 {
-            Means::Stream(stream) => stream.both.end_bytes(),
-            Means::Descriptors { .. } => 0,
+    /// Passes on the end of data as a relay does: `shutdown(SHUT_WR)` on a socket, the end-of-file
+    /// character on a pseudo-terminal's master (a raw one has none), else closing a descriptor that
+    /// is only written.
+    ///
+    /// # Errors
+    /// The error of shutdown(2) or write(2). `WouldBlock` if a stream cannot send its end at once;
+    /// await `shutdown` there.
+    pub fn finish(&mut self) -> io::Result<()> {
+        if let Some(Half::Stream(layer)) = self.0.get_mut(Side::Target) {
+            let mut cx = Context::from_waker(Waker::noop());
+            return match Pin::new(layer).poll_shutdown(&mut cx) {
+                Poll::Ready(answer) => answer,
+                Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+            };
+        }
+        self.writer()?.map_or(Ok(()), |mut tap| tap.finish(&mut 0).map(drop))
+    }
+
+    /// The facts of each half, as far as there is one.
+    pub(crate) fn facts_of_each(&self) -> impl Iterator<Item = Facts<'_>> {
+        self.0.each().map(Half::facts)
+    }
+
+    fn written(&self) -> Option<&Descriptor> {
+        match self.0.get(Side::Target)? {
+            Half::Fd(descriptor) => Some(descriptor),
+            Half::Stream(_) => None,
         }
     }
 
@@ -395,52 +346,30 @@ impl Conduit {
         self.written().is_some_and(Descriptor::owes_end)
     }
 
-    /// Says the end of what was written, if that was left to close(2).
-    pub(crate) fn say_owed_end(&self) -> io::Result<()> {
-        self.written().map_or(Ok(()), Descriptor::say_owed_end)
+    /// Passes on the end of what was written, if it was left to close(2).
+    pub(crate) fn pass_owed_end(&self) -> io::Result<()> {
+        self.written().map_or(Ok(()), Descriptor::pass_owed_end)
     }
 
-    /// Says the end of the data to the peer of a stream that has a message of its own for the end, as TLS has, in the directions that
-    /// were left out too ([`Layer::poll_part`]). For descriptors nothing is to be done: closing them says so.
-    pub fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.0 {
-            Means::Stream(stream) => stream.both.poll_part(cx),
-            Means::Descriptors { .. } => Poll::Ready(Ok(())),
-        }
-    }
-
-    /// How many bytes at most have come and wait to be read; none where nobody knows. A file has received nothing.
-    pub(crate) fn received_bytes(&self) -> Option<u64> {
-        match &self.0 {
-            Means::Stream(stream) => stream.both.received_bytes(),
-            Means::Descriptors { read, .. } => {
-                Some(read.as_ref().map_or(0, |read| Tap::lent(read).unread_bytes()))
+    /// Sends the end of the data to the peer of a stream that has a message for it, as TLS has,
+    /// also in a direction that was left out ([`Layer::poll_close`]). Descriptors need no more than
+    /// close(2).
+    pub fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Both at once: a peer that cannot be reached must not keep the other waiting.
+        let mut answer = Poll::Ready(Ok(()));
+        for half in self.0.each_mut() {
+            if let Half::Stream(layer) = half {
+                let closed = Pin::new(&mut **layer).poll_close(cx);
+                if !matches!(answer, Poll::Pending) && !matches!(closed, Poll::Ready(Ok(()))) {
+                    answer = closed;
+                }
             }
         }
+        answer
     }
 
-    /// Are there bytes that nobody has taken yet, as far as can be known without taking them?
-    pub(crate) fn has_more(&self) -> bool {
-        match &self.0 {
-            Means::Stream(stream) => stream.both.has_more(),
-            Means::Descriptors { read, .. } => {
-                read.as_ref().is_some_and(|read| Tap::lent(read).has_more())
-            }
-        }
-    }
-
-    /// Is the written descriptor a connection, whose peer says an end too?
-    pub(crate) fn is_connection(&self) -> bool {
-        match &self.0 {
-            Means::Descriptors { .. } => {
-                self.written().is_some_and(|found| found.kind() == Kind::Stream)
-            }
-            Means::Stream(stream) => stream.writes && stream.both.is_connection(),
-        }
-    }
-
-    /// Reads from the connection that is written, whether or not the conduit is read: bytes of a peer that nobody wants, and
-    /// the peer's end.
+    /// Reads from the connection that is written, whether or not the conduit is read: bytes that
+    /// nobody wants, and the peer's end.
     ///
     /// # Errors
     /// The error of read(2), or of the stream.
@@ -462,8 +391,8 @@ impl Conduit {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if let Means::Stream(stream) = &mut self.0 {
-            return stream.both.poll_read_back(cx, buf);
+        if let Some(Half::Stream(layer)) = self.0.get_mut(Side::Target) {
+            return Pin::new(&mut **layer).poll_read_back(cx, buf);
         }
         if let Some(tap) = self.writer()? {
             let read_bytes = ready!(tap.poll_read(cx, buf.initialize_unfilled()))?;
@@ -472,152 +401,76 @@ impl Conduit {
         Poll::Ready(Ok(()))
     }
 
-    /// Is this the master of a pseudo-terminal? Closing the master hangs up the slave.
-    #[must_use]
-    pub fn is_terminal_master(&self) -> bool {
-        if let Means::Stream(stream) = &self.0 {
-            return stream.both.is_terminal_master();
-        }
-        let is_master =
-            |found: &Descriptor| found.kind() == Kind::Terminal && found.shape().state.is_master();
-        self.any().is_some_and(is_master)
-    }
-
-    /// Has this end no end of data, as UDP has none?
-    #[must_use]
-    pub fn is_endless(&self) -> bool {
-        if let Means::Stream(stream) = &self.0 {
-            return stream.both.is_endless();
-        }
-        self.any().is_some_and(|found| Tap::lent(found).is_endless())
-    }
-
-    /// Is each read of this conduit, or each write, a message of its own, as those of datagrams and packets are? A reader gives room for a
-    /// whole message, and a writer writes whole ones.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
-    /// let (near, far) = std::os::unix::net::UnixDatagram::pair()?;
-    /// let conduit = gush_net::Conduit::new(near.into())?;
-    /// assert!(conduit.keeps_bounds(gush::Side::Source) && conduit.keeps_bounds(gush::Side::Target));
-    /// # drop(far);
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn keeps_bounds(&self, side: Side) -> bool {
-        let found = match (&self.0, side) {
-            (Means::Stream(stream), _) => return stream.both.keeps_bounds(side),
-            (Means::Descriptors { read, .. }, Side::Source) => read.as_ref(),
-            (Means::Descriptors { .. }, Side::Target) => self.written(),
-        };
-        found.is_some_and(|found| found.kind() == Kind::Datagram)
-    }
-
-    /// May a read wait although there is an error ([`Conduit::error_socket`])? No error makes a datagram socket readable.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
-    /// let datagrams = std::net::UdpSocket::bind("127.0.0.1:0")?;
-    /// assert!(gush_net::Conduit::new(datagrams.into())?.misses_errors());
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn misses_errors(&self) -> bool {
-        match &self.0 {
-            Means::Stream(stream) => stream.both.misses_errors(),
-            Means::Descriptors { read, .. } => {
-                read.as_ref().is_some_and(|read| Tap::lent(read).is_endless())
-            }
-        }
-    }
-
-    /// Do reads tell of the peer that is written to, of its end and of a reset? They do not where one descriptor is read and another
-    /// written, or where a stream ends its data before the peer does.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
-    /// use gush_net::Conduit;
-    /// let (near, _far) = std::os::unix::net::UnixStream::pair()?;
-    /// let near = Conduit::new(near.into())?;
-    /// assert!(near.hears_its_peer());
-    /// let news = Conduit::new(std::fs::File::open("/dev/null")?.into())?;
-    /// assert!(!Conduit::joined(news, near).hears_its_peer());
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn hears_its_peer(&self) -> bool {
-        match &self.0 {
-            Means::Stream(stream) => stream.reads && stream.both.hears_its_peer(),
-            Means::Descriptors { read, write } => read.is_some() && matches!(write, Writer::Same),
-        }
-    }
-
-    fn written(&self) -> Option<&Descriptor> {
-        match &self.0 {
-            Means::Descriptors { read, write: Writer::Same } => read.as_ref(),
-            Means::Descriptors { write: Writer::Own(own), .. } => own.as_ref(),
-            Means::Stream(_) => None,
-        }
-    }
-
-    /// The descriptor that is written, or else the one that is read.
-    fn any(&self) -> Option<&Descriptor> {
-        let Means::Descriptors { read, .. } = &self.0 else { return None };
-        self.written().or(read.as_ref())
-    }
-
-    /// Both directions, registered with the runtime.
+    /// Both halves, registered with the current runtime.
     pub(crate) fn opened<E: ?Sized>(&mut self) -> io::Result<Opened<'_, E>> {
-        match &mut self.0 {
-            Means::Stream(stream) => Ok(Opened::Stream(stream)),
-            Means::Descriptors { read: Some(read), write: Writer::Same } => {
-                read.register()?;
-                Ok(Opened::Joint(Tap::lent(read)))
+        Ok(match &mut self.0 {
+            Halves::Joint(half) => Halves::Joint(half.opened()?),
+            Halves::Apart(halves) => {
+                let [read, write] = &mut **halves;
+                let read = read.as_mut().map(Half::opened).transpose()?;
+                let write = match write {
+                    Some(Half::Stream(layer)) => Some(half::Half::Stream(Stream::Layer(layer))),
+                    write => tap_of_own(write)?.map(half::Half::Fd),
+                };
+                Halves::apart(read, write)
             }
-            Means::Descriptors { read, write } => {
-                let writer = write.tap()?;
-                Ok(Opened::Apart(Box::new([Descriptor::tap(read)?, writer])))
-            }
-        }
+        })
     }
 
+    /// The descriptor that is read, registered with the current runtime.
     fn reader(&mut self) -> io::Result<Option<Tap<'_>>> {
-        match &mut self.0 {
-            Means::Descriptors { read, .. } => Descriptor::tap(read),
-            Means::Stream(_) => Ok(None),
-        }
+        self.0.get_mut(Side::Source).map_or(Ok(None), Half::tap)
     }
 
+    /// The descriptor that is written, registered with the current runtime.
     fn writer(&mut self) -> io::Result<Option<Tap<'_>>> {
         match &mut self.0 {
-            Means::Descriptors { read, write: Writer::Same } => Descriptor::tap(read),
-            Means::Descriptors { write, .. } => write.tap(),
-            Means::Stream(_) => Ok(None),
+            Halves::Joint(half) => half.tap(),
+            Halves::Apart(halves) => tap_of_own(&mut halves[Side::Target as usize]),
         }
     }
 }
 
-impl Writer {
-    /// A descriptor for one direction, registered with the runtime.
+impl Half {
+    fn facts(&self) -> Facts<'_> {
+        match self {
+            Half::Fd(descriptor) => descriptor.facts(),
+            Half::Stream(layer) => layer.facts(),
+        }
+    }
+
     fn tap(&mut self) -> io::Result<Option<Tap<'_>>> {
-        let Writer::Own(own) = self else { return Ok(None) };
-        let Some(write) = own.as_mut() else { return Ok(None) };
-        write.register()?;
-        // The end is a shutdown; bytes of the other direction may still be read.
-        // A pipe's end of data is its close(2); a socket's other direction must survive.
-        let is_kept = write.is_socket();
-        Ok(if is_kept { own.as_ref().map(Tap::lent) } else { Tap::slot(own) })
+        let Half::Fd(descriptor) = self else { return Ok(None) };
+        descriptor.register()?;
+        Ok(Some(Tap::lent(descriptor)))
+    }
+
+    fn opened<E: ?Sized>(&mut self) -> io::Result<half::Half<Tap<'_>, Stream<'_, E>>> {
+        Ok(match self {
+            Half::Fd(descriptor) => {
+                descriptor.register()?;
+                half::Half::Fd(Tap::lent(descriptor))
+            }
+            Half::Stream(layer) => half::Half::Stream(Stream::Layer(layer)),
+        })
     }
 }
 
-fn stream_socket_of(found: &Descriptor) -> Option<BorrowedFd<'_>> {
-    (found.kind() == Kind::Stream).then(|| found.fd())
+/// A descriptor that is only written. The end of its data is close(2), except of a socket, from
+/// which bytes may still be read.
+fn tap_of_own(slot: &mut Option<Half>) -> io::Result<Option<Tap<'_>>> {
+    let Some(Half::Fd(descriptor)) = slot else { return Ok(None) };
+    descriptor.register()?;
+    if descriptor.is_socket() {
+        slot.as_mut().map_or(Ok(None), Half::tap)
+    } else {
+        Ok(Tap::slot(slot))
+    }
 }
 
-/// On files O_NONBLOCK means nothing (open(2)), so nobody need be asked.
 fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(fd)?;
-    // One call less for sockets accepted with SOCK_NONBLOCK.
+    // Sockets accepted with SOCK_NONBLOCK save a call.
     if !flags.contains(OFlags::NONBLOCK) {
         rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK)?;
     }

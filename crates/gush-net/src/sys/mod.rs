@@ -1,4 +1,4 @@
-//! A fact that the compiler does not know: that a generic type is one of tokio's own. The only `unsafe` of this crate.
+//! Recognises a generic type as one of tokio's own. The only `unsafe` of this crate.
 #![allow(unsafe_code)]
 
 use std::any::TypeId;
@@ -11,7 +11,8 @@ use crate::conduit::Conduit;
 /// A type that a generic one is compared with.
 ///
 /// # Safety
-/// `As<'r>` is one type for every `'r`, apart from lifetimes; each of these is `'r`, and the type is covariant in `'r`.
+/// `As<'r>` is one type for every `'r`, apart from lifetimes; each of these is `'r`, and the type
+/// is covariant in `'r`.
 pub(crate) unsafe trait Known {
     type As<'r>;
 }
@@ -35,10 +36,10 @@ known! {
     TcpOwnedWrite: tcp::OwnedWriteHalf, "No lifetime.";
     UnixOwnedRead: unix::OwnedReadHalf, "No lifetime.";
     UnixOwnedWrite: unix::OwnedWriteHalf, "No lifetime.";
-    TcpRead: tcp::ReadHalf<'r>, "It holds a shared reference to a stream, and is covariant (checked below).";
-    TcpWrite: tcp::WriteHalf<'r>, "It holds a shared reference to a stream, and is covariant (checked below).";
-    UnixRead: unix::ReadHalf<'r>, "It holds a shared reference to a stream, and is covariant (checked below).";
-    UnixWrite: unix::WriteHalf<'r>, "It holds a shared reference to a stream, and is covariant (checked below).";
+    TcpRead: tcp::ReadHalf<'r>, "A shared reference to a stream: covariant (checked below).";
+    TcpWrite: tcp::WriteHalf<'r>, "A shared reference to a stream: covariant (checked below).";
+    UnixRead: unix::ReadHalf<'r>, "A shared reference to a stream: covariant (checked below).";
+    UnixWrite: unix::WriteHalf<'r>, "A shared reference to a stream: covariant (checked below).";
 }
 
 /// Refused by the compiler for a type that is not covariant.
@@ -76,8 +77,9 @@ fn type_id<T: ?Sized>() -> TypeId {
         }
     }
     let of: &dyn Identified = &PhantomData::<T>;
-    // SAFETY: the two references have one layout. What lives longer than it says is a PhantomData, which holds nothing, and
-    // `id` reads nothing of it: lifetimes are gone when code is made, so the function exists for every `T`.
+    // SAFETY: the two references have one layout. The value whose lifetime is extended is a
+    // PhantomData, of which `id` reads nothing; lifetimes are erased in generated code, so that `id`
+    // exists for every `T`.
     Identified::id(unsafe {
         std::mem::transmute::<&dyn Identified, &(dyn Identified + 'static)>(of)
     })
@@ -92,8 +94,9 @@ where
     if type_id::<E>() != type_id::<K::As<'static>>() {
         return Err(end);
     }
-    // SAFETY: `E` is `K::As` with lifetimes that outlive `'r`, as `E` is borrowed for `'r`. A shared reference to a covariant
-    // type (`Known`) may be taken for one with shorter lifetimes, and it borrows all of `end` for as long.
+    // SAFETY: `E` is `K::As` with lifetimes that outlive `'r`, as `E` is borrowed for `'r`. A shared
+    // reference to a covariant type (`Known`) may be used as one with shorter lifetimes, and borrows
+    // all of `end`.
     Ok(unsafe { &*std::ptr::from_mut(end).cast::<K::As<'r>>() })
 }
 

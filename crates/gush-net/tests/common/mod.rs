@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use gush_net::{ByteCounts, Conduit, Direction, Error, RelayOptions, Totals};
+use gush_net::{ByteCounts, Conduit, Direction, Error, Relay, RelayOptions, Totals};
 pub use gush_test::{not_applicable, skipped};
 
 /// The kinds of stream at the ends of a relay.
@@ -139,7 +139,6 @@ pub fn spawn_tokio_relay(
     b: Peer,
     options: RelayOptions,
 ) -> JoinHandle<Result<Totals, Error>> {
-    use gush_net::relay;
     use tokio::net;
     let tcp = |stream: TcpStream| {
         stream.set_nonblocking(true).unwrap();
@@ -152,10 +151,18 @@ pub fn spawn_tokio_relay(
     std::thread::spawn(move || {
         run(async {
             match (a, b) {
-                (Peer::Tcp(a), Peer::Tcp(b)) => relay(&mut tcp(a), &mut tcp(b), &options).await,
-                (Peer::Tcp(a), Peer::Unix(b)) => relay(&mut tcp(a), &mut unix(b), &options).await,
-                (Peer::Unix(a), Peer::Tcp(b)) => relay(&mut unix(a), &mut tcp(b), &options).await,
-                (Peer::Unix(a), Peer::Unix(b)) => relay(&mut unix(a), &mut unix(b), &options).await,
+                (Peer::Tcp(a), Peer::Tcp(b)) => {
+                    Relay::new(&options).run(&mut tcp(a), &mut tcp(b)).await
+                }
+                (Peer::Tcp(a), Peer::Unix(b)) => {
+                    Relay::new(&options).run(&mut tcp(a), &mut unix(b)).await
+                }
+                (Peer::Unix(a), Peer::Tcp(b)) => {
+                    Relay::new(&options).run(&mut unix(a), &mut tcp(b)).await
+                }
+                (Peer::Unix(a), Peer::Unix(b)) => {
+                    Relay::new(&options).run(&mut unix(a), &mut unix(b)).await
+                }
             }
         })
     })
@@ -170,7 +177,7 @@ pub fn spawn_relay(
     std::thread::spawn(move || {
         run(async {
             let (mut a, mut b) = (Conduit::new(a).unwrap(), Conduit::new(b).unwrap());
-            gush_net::relay(&mut a, &mut b, &options).await
+            Relay::new(&options).run(&mut a, &mut b).await
         })
     })
 }

@@ -182,7 +182,7 @@ impl Hand {
             match (self, case.limit) {
                 (Hand::Copy, Some(limit)) if case.from.has_offsets() => {
                     let file = File::from(source.try_clone().expect("dup"));
-                    let sent = gush_net::send_file(&file, ..limit, &mut b, &options).await;
+                    let sent = Relay::new(&options).send_file(&file, ..limit, &mut b).await;
                     // It neither uses nor moves the position.
                     let taken = counts.delivered_bytes(Direction::Forward);
                     rustix::fs::seek(source, SeekFrom::Start(taken)).expect("a position");
@@ -192,7 +192,7 @@ impl Hand {
                     Relay::new(&options).run(&mut a, &mut b).await
                 }
                 (Hand::Interrupted, _) => interrupted(&options, &mut a, &mut b).await,
-                _ => gush_net::relay_one_way(&mut a, &mut b, &options).await,
+                _ => Relay::new(&options).copy(&mut a, &mut b).await,
             }
         };
         let cut = async {

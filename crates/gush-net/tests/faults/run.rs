@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gush::faults::{Plan, Verdict};
 use gush::{Call, Choice, Errno};
-use gush_net::{Conduit, Direction, End, Ended, Error, RelayOptions, Totals};
+use gush_net::{Conduit, Direction, End, Ended, Error, Relay, RelayOptions, Totals};
 
 use crate::ends::{Kind, Side, file};
 
@@ -159,11 +159,11 @@ async fn face(case: Case, a: &mut Side, b: &mut Side, options: &RelayOptions) ->
     match case.face {
         Face::Relay => {
             let (mut a, mut b) = (conduit(a)?, conduit(b)?);
-            Ok(gush_net::relay(&mut a, &mut b, options).await)
+            Ok(Relay::new(options).run(&mut a, &mut b).await)
         }
         Face::SendFile => {
             let mut to = conduit(b)?;
-            let sent = gush_net::send_file(&file(&a.read), .., &mut to, options).await;
+            let sent = Relay::new(options).send_file(&file(&a.read), .., &mut to).await;
             // It neither uses nor moves the position: what is left is behind what was taken.
             let counts = options.counts();
             let taken = counts.delivered_bytes(Direction::Forward)
@@ -174,7 +174,7 @@ async fn face(case: Case, a: &mut Side, b: &mut Side, options: &RelayOptions) ->
         Face::ReceiveFile => {
             let mut from = conduit(b)?;
             let to = file(a.write.as_ref().expect("a file to write"));
-            Ok(gush_net::recv_file(&mut from, &to, 0, options).await)
+            Ok(Relay::new(options).recv_file(&mut from, &to, 0).await)
         }
     }
 }

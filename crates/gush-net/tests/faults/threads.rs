@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use gush::faults::{Plan, Verdict, unplanned_calls};
-use gush_net::{Conduit, RelayOptions};
+use gush_net::{Conduit, Relay, RelayOptions};
 use tokio::sync::oneshot;
 
 use crate::common::child;
@@ -49,7 +49,7 @@ fn alone_no_thread_of_a_relay_escapes_its_plan() {
             let [(client, near), (far, server)] = pairs;
             let mut relay = Box::pin(plan.clone().around(async move {
                 let (mut a, mut b) = (Conduit::new(near.into())?, Conduit::new(far.into())?);
-                let totals = gush_net::relay(&mut a, &mut b, &RelayOptions::new()).await?;
+                let totals = Relay::new(&RelayOptions::new()).run(&mut a, &mut b).await?;
                 Ok::<_, std::io::Error>(totals.forward.bytes)
             }));
             // First on this thread, and then on others: on a busy machine one of them may do all that is left to do.

@@ -313,7 +313,7 @@ fn a_silence_behind_pauses_of_the_rate_limit_ends_the_relay() {
     let totals = run(async {
         let (mut near, mut far) =
             (Conduit::new(near.into()).unwrap(), Conduit::new(far.into()).unwrap());
-        gush_net::relay_one_way(&mut near, &mut far, &limited().idle(soon)).await
+        Relay::new(&limited().idle(soon)).copy(&mut near, &mut far).await
     });
     let totals = totals.expect("no failure");
     assert_eq!((totals.ended, totals.forward.bytes), (Ended::Idle, 4000));
@@ -329,7 +329,7 @@ async fn the_shorter_limit_ends_the_silence_behind_an_end() {
         client.shutdown().await.expect("open");
         let options = RelayOptions::new().idle(idle).linger(linger);
         let began = tokio::time::Instant::now();
-        let totals = gush_net::relay(&mut a, &mut b, &options).await.expect("no failure");
+        let totals = Relay::new(&options).run(&mut a, &mut b).await.expect("no failure");
         // Events may still come for a moment once the limit is over.
         assert_eq!((totals.ended, began.elapsed().as_secs()), (ended, short.as_secs()));
     }
@@ -439,7 +439,7 @@ fn a_dropped_copy_says_how_much_was_in_flight() {
         let options = RelayOptions::new().method(choice);
         let counts = options.counts();
         run(async {
-            let relay = gush_net::relay(&mut near, &mut far, &options);
+            let relay = async { Relay::new(&options).run(&mut near, &mut far).await };
             let something_is_in_flight = async {
                 while counts.in_flight_bytes(Direction::Forward) == 0 {
                     tokio::time::sleep(Duration::from_millis(5)).await;
@@ -459,7 +459,8 @@ fn a_dropped_copy_says_how_much_was_in_flight() {
         // The rest is still in the first connection: together they are everything.
         let rest = run(async {
             let sink = tempfile::tempfile().unwrap();
-            gush_net::recv_file(&mut near, &sink, 0, &RelayOptions::new())
+            Relay::new(&RelayOptions::new())
+                .recv_file(&mut near, &sink, 0)
                 .await
                 .unwrap()
                 .forward
@@ -481,8 +482,8 @@ fn a_connection_in_full_flow_does_not_starve_its_neighbour() {
                 [a, b, c, d].map(|peer| Conduit::new(peer.into()).unwrap());
             let (quiet, loud) = (RelayOptions::new(), RelayOptions::new());
             tokio::select! {
-                ended = gush_net::relay(&mut a, &mut b, &quiet) => ended,
-                ended = gush_net::relay(&mut c, &mut d, &loud) => ended,
+                ended = async { Relay::new(&quiet).run(&mut a, &mut b).await } => ended,
+                ended = async { Relay::new(&loud).run(&mut c, &mut d).await } => ended,
             }
         })
     });
@@ -564,7 +565,7 @@ async fn short_pieces_of_one_write_leave_together() {
 }
 
 #[tokio::test]
-async fn an_error_in_tokios_place_has_its_kind_and_the_systems_answer_behind() {
+async fn a_reset_is_reported_to_tokios_callers_by_its_number() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (mut served, _) = listener.accept().await.unwrap();
@@ -574,9 +575,46 @@ async fn an_error_in_tokios_place_has_its_kind_and_the_systems_answer_behind() {
     let (mut other, _kept) = tokio::net::UnixStream::pair().unwrap();
     let error = gush_net::copy_bidirectional(&mut served, &mut other).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-    let told = error.get_ref().and_then(|inner| inner.downcast_ref::<gush_net::Error>());
-    let answer = told.and_then(gush_net::Error::io_error).and_then(std::io::Error::raw_os_error);
-    assert_eq!(answer, Some(gush::Errno::CONNRESET.raw_os_error()), "{error}");
+    assert_eq!(error.raw_os_error(), Some(gush::Errno::CONNRESET.raw_os_error()));
+}
+
+#[test]
+fn a_file_that_is_sent_goes_on_after_its_future_was_dropped() {
+    run(async {
+        let (near, mut far) = pair(Wire::Unix);
+        let mut near = Conduit::new(near.into()).expect("an end");
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(numbered(0, 1_000_000)).expect("room");
+        let mut relay = Relay::new(&RelayOptions::new());
+        let sent = relay.send_file(&file, 5..900_000, &mut near);
+        let filled = tokio::time::timeout(Duration::from_millis(50), sent).await;
+        assert!(filled.is_err(), "nobody reads");
+        let reader = std::thread::spawn(move || {
+            let mut arrived = Vec::new();
+            far.read_to_end(&mut arrived).map(|_| arrived)
+        });
+        let totals = relay.send_file(&file, 5..900_000, &mut near).await.expect("no failure");
+        drop(near);
+        assert_eq!(totals.forward.bytes, 899_995);
+        let arrived = reader.join().expect("no panic").expect("no reset");
+        assert!(arrived == numbered(5, 899_995));
+    });
+}
+
+#[test]
+fn a_one_way_copy_that_ends_by_its_idle_limit_reports_bytes_left_at_the_source() {
+    run(async {
+        let ((mut client, near), (far, _server)) = (pair(Wire::Unix), pair(Wire::Unix));
+        let mut source = Conduit::new(near.into()).expect("an end");
+        let mut target = Conduit::new(far.into()).expect("an end");
+        let writer = std::thread::spawn(move || client.write_all(&vec![7; 8 << 20]));
+        let options = RelayOptions::new().idle(Duration::from_millis(100));
+        let totals = Relay::new(&options).copy(&mut source, &mut target).await;
+        let totals = totals.expect("no failure");
+        assert!(totals.stuck && totals.ended == Ended::Idle, "{totals:?}");
+        drop(source);
+        assert!(writer.join().expect("no panic").is_err());
+    });
 }
 
 /// The other direction has its last words, but not for as long as somebody likes who does not read them.

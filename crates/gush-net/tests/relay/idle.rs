@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use gush_net::{Conduit, RelayOptions, relay};
+use gush_net::{Conduit, Relay, RelayOptions};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 
@@ -55,7 +55,7 @@ fn polls_of_silence([(a, mut client), (b, mut server)]: [End; 2]) -> u32 {
     let counted = run(async {
         let (mut a, mut b) = (a(), b());
         let options = RelayOptions::new();
-        let mut relaying = pin!(relay(&mut a, &mut b, &options));
+        let mut relaying = pin!(async { Relay::new(&options).run(&mut a, &mut b).await });
         let relayed = poll_fn(|cx| {
             polls.fetch_add(1, Ordering::Relaxed);
             relaying.as_mut().poll(cx)

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::common::{Wire, numbered, pair, read_numbered, run, spawn_relay, write_numbered};
 use gush::{Choice, MethodName};
-use gush_net::{Conduit, Direction, End, Ended, RelayOptions, Totals};
+use gush_net::{Conduit, Direction, End, Ended, Relay, RelayOptions, Totals};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -19,7 +19,7 @@ const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 fn relay(a: Conduit, b: Conduit, options: &RelayOptions) -> Result<Totals, gush_net::Error> {
     run(async {
         let (mut a, mut b) = (a, b);
-        gush_net::relay(&mut a, &mut b, options).await
+        Relay::new(options).run(&mut a, &mut b).await
     })
 }
 
@@ -319,9 +319,8 @@ fn owned_halves_of_tokio_streams_are_ends_too() {
         client.write_all(numbered(0, 300_000)).await.unwrap();
         client.shutdown().await.unwrap();
         let copying = tokio::spawn(async move {
-            let totals = gush_net::relay_one_way(&mut source, &mut target, &RelayOptions::new())
-                .await
-                .unwrap();
+            let totals =
+                Relay::new(&RelayOptions::new()).copy(&mut source, &mut target).await.unwrap();
             (totals, target)
         });
         let mut arrived = vec![0; 300_000];
@@ -342,7 +341,7 @@ fn a_conduit_may_go_on_on_another_runtime() {
     let (mut a, mut b) = (one(near), one(far));
     for round in 0..3_u8 {
         client.write_all(&[round; 10]).unwrap();
-        let mut relay = gush_net::Relay::new(&RelayOptions::new());
+        let mut relay = Relay::new(&RelayOptions::new());
         let soon = Duration::from_millis(50);
         run(async { tokio::time::timeout(soon, relay.run(&mut a, &mut b)).await }).unwrap_err();
         let mut arrived = [9; 10];

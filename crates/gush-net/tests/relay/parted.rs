@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::common::{Peer, Wire, numbered, pair, run};
 use crate::forwards::forwards;
 use crate::halting::Halting;
-use gush_net::{Conduit, Direction, Layer, LingerTimeouts, Relay, RelayOptions, Used};
+use gush_net::{Conduit, Direction, Facts, Layer, LingerTimeouts, Relay, RelayOptions};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// Two sockets in one end: whoever sends on one must not take the connection for ended because the other failed.
@@ -18,9 +18,9 @@ fn both_sockets_of_an_end_are_reset() {
     run(async {
         let end = |socket| Conduit::new(OwnedFd::from(socket)).expect("an end");
         // As descriptors, and as streams over them.
-        for wrap in
-            [std::convert::identity, |end| Conduit::of_stream_over(end, Conduit::stream_socket)]
-        {
+        for wrap in [std::convert::identity, |end: Conduit| {
+            Conduit::of_stream_over(end, |end| end.facts().socket)
+        }] {
             let ((source, sender), (target, receiver)) = (pair(Wire::Tcp), pair(Wire::Tcp));
             let joined = Conduit::joined(wrap(end(source)), wrap(end(target)));
             joined.reset_on_close();
@@ -50,11 +50,8 @@ fn what_says_the_end_of_a_layer_is_no_data_that_has_not_arrived() {
         }
     }
     impl Layer for Worded {
-        fn socket(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-            self.0.stream_socket()
-        }
-        fn end_bytes(&self) -> u64 {
-            self.1
+        fn facts(&self) -> Facts<'_> {
+            Facts { end_bytes: self.1, ..self.0.facts() }
         }
     }
     run(async {
@@ -68,7 +65,7 @@ fn what_says_the_end_of_a_layer_is_no_data_that_has_not_arrived() {
             // The reset of the data may have come already.
             let _ = near.shutdown().await;
             let patience = LingerTimeouts::of(Some(Duration::from_millis(100)));
-            let seen_off = near.linger(Used::BOTH_WAYS, patience).await;
+            let seen_off = near.linger(true, patience).await;
             assert_eq!(seen_off.is_ok(), arrives, "{data_bytes} bytes: {seen_off:?}");
         }
     });
@@ -82,7 +79,7 @@ fn a_stream_over_a_socket_is_seen_off_through_the_stream() {
         let conduit = Conduit::new(near.into()).expect("an end");
         let stream = Halting::keeping(conduit, 3000, 16 << 10);
         let mut near = Conduit::of_stream_over(stream, |_| None);
-        assert!(near.stream_socket().is_none());
+        assert!(near.facts().socket.is_none());
         let far = OwnedFd::from(far);
         let mut far = Conduit::new(far).expect("an end");
 
@@ -91,7 +88,7 @@ fn a_stream_over_a_socket_is_seen_off_through_the_stream() {
         near.flush().await.expect("room");
         near.shutdown().await.expect("open");
         let patience = LingerTimeouts::of(Some(Duration::from_secs(60)));
-        let (seen_off, heard) = tokio::join!(near.linger(Used::WRITTEN, patience), async {
+        let (seen_off, heard) = tokio::join!(near.linger(false, patience), async {
             let mut heard = String::new();
             far.read_to_string(&mut heard).await.expect("no reset");
             far.shutdown().await.expect("open");
@@ -108,11 +105,11 @@ fn a_stream_that_names_its_socket_is_parted_from_like_the_socket() {
         let (near, far) = pair(Wire::Tcp);
         let conduit = Conduit::new(near.into()).expect("an end");
         // The reader does nothing: the kernel on the other side acknowledges what it has room for.
-        let mut near = Conduit::of_stream_over(conduit, Conduit::stream_socket);
+        let mut near = Conduit::of_stream_over(conduit, |end| end.facts().socket);
         assert!(near.read_fd().is_none() && near.write_fd().is_none());
         near.write_all(numbered(0, 50_000)).await.expect("room");
         near.arrived(Duration::from_secs(60)).await;
-        let socket = near.stream_socket().expect("a socket");
+        let socket = near.facts().socket.expect("a socket");
         assert_eq!(gush::unacknowledged_bytes(&socket).expect("a socket"), 0);
 
         // More than the two sockets hold is never acknowledged, and a patience of nothing says so.
@@ -122,8 +119,7 @@ fn a_stream_that_names_its_socket_is_parted_from_like_the_socket() {
             let written = tokio::time::timeout(Duration::from_millis(50), near.write_all(&piece));
             full = written.await.is_err();
         }
-        let late =
-            near.linger(Used::BOTH_WAYS, LingerTimeouts::none()).await.expect_err("unread bytes");
+        let late = near.linger(true, LingerTimeouts::none()).await.expect_err("unread bytes");
         assert!(matches!(late, gush_net::LingerError::Late(_)), "{late}");
 
         near.reset_on_close();
@@ -156,7 +152,7 @@ async fn a_peer_has_half_a_minute_to_acknowledge_and_a_second_to_end_unless_told
         let far = reader.join().expect("no panic");
         tokio::time::pause();
         let began = tokio::time::Instant::now();
-        let seen_off = near.linger(Used::WRITTEN, LingerTimeouts::of(None)).await;
+        let seen_off = near.linger(false, LingerTimeouts::of(None)).await;
         let waited = began.elapsed();
         tokio::time::resume();
         assert_eq!(waited.as_secs(), seconds, "{seen_off:?}");
@@ -184,7 +180,7 @@ fn nobody_waits_for_what_a_reset_socket_has_sent() {
         far.reset();
         // As a relay's write or read does, this takes the error (SO_ERROR).
         while near.write(&piece).await.is_ok() {}
-        let unacknowledged = gush::unacknowledged_bytes(&near.stream_socket().expect("a socket"));
+        let unacknowledged = gush::unacknowledged_bytes(&near.facts().socket.expect("a socket"));
         assert!(unacknowledged.expect("a socket") > 0);
         near.arrived(Duration::from_secs(24 * 60 * 60)).await;
     });
@@ -228,7 +224,7 @@ fn the_last_end_is_said_by_the_close_that_it_is_left_to() {
     run(async {
         let ([a, b], mut client) = relayed_to_the_last_end(Wire::Tcp, |_| ()).await;
         assert!(!is_told(&client), "shutdown(2) was called for nothing");
-        assert!(a.is_seen_off(Used::BOTH_WAYS) && b.is_seen_off(Used::BOTH_WAYS));
+        assert!(!a.needs_linger(true) && !b.needs_linger(true));
         drop((a, b));
         assert_eq!(client.read(&mut [0]).expect("an end, and no reset"), 0);
     });
@@ -239,7 +235,7 @@ fn seeing_off_says_the_end_that_was_left_to_the_close() {
     run(async {
         let ([mut a, _b], mut client) = relayed_to_the_last_end(Wire::Tcp, |_| ()).await;
         assert!(!is_told(&client));
-        a.linger(Used::BOTH_WAYS, LingerTimeouts::of(None)).await.expect("it has arrived");
+        a.linger(true, LingerTimeouts::of(None)).await.expect("it has arrived");
         // The conduit is open still.
         assert_eq!(client.read(&mut [0]).expect("an end"), 0);
     });
@@ -303,9 +299,9 @@ fn what_has_not_arrived_is_not_seen_off() {
             while rustix::net::send(fd, &piece, flags).is_ok() {}
         };
         full(&a);
-        assert!(!a.is_seen_off(Used::BOTH_WAYS));
+        assert!(a.needs_linger(true));
         let patience = LingerTimeouts::of(Some(Duration::from_millis(50)));
-        a.linger(Used::BOTH_WAYS, patience).await.expect_err("nobody reads");
+        a.linger(true, patience).await.expect_err("nobody reads");
         drop(client);
     });
 }

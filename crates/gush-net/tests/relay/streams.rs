@@ -176,7 +176,7 @@ fn one_way_a_target_is_flushed_and_left_open() {
     let log = target.log.clone();
     let mut a = Conduit::of_stream(reads([Bytes(9)]));
     let mut b = Conduit::of_stream(target);
-    let totals = run(async { gush_net::relay_one_way(&mut a, &mut b, &RelayOptions::new()).await });
+    let totals = run(async { Relay::new(&RelayOptions::new()).copy(&mut a, &mut b).await });
     assert_eq!(totals.expect("no failure").forward.bytes, 9);
     assert_eq!(log.calls(), ["write", "flush"]);
 }
@@ -296,7 +296,7 @@ fn questions_and_answers_pass_streams_that_keep_them_until_they_are_flushed() {
             assert_eq!(last, "last words");
         };
         let options = RelayOptions::new();
-        let relay = gush_net::relay(&mut a, &mut b, &options);
+        let relay = async { Relay::new(&options).run(&mut a, &mut b).await };
         let (totals, ()) = tokio::join!(relay, talk);
         assert_eq!(totals.expect("no failure").ended, Ended::Closed);
     });
@@ -341,7 +341,7 @@ fn a_half_close_is_passed_on_through_streams_either_way() {
                 assert_eq!(reply, "the reply after the end");
             };
             let options = RelayOptions::new();
-            let relay = gush_net::relay(&mut a, &mut b, &options);
+            let relay = async { Relay::new(&options).run(&mut a, &mut b).await };
             let (totals, (), (), ()) = tokio::join!(relay, send, take, hear);
             let totals = totals.expect("no failure");
             let (there, back) = if forward {
@@ -368,7 +368,7 @@ fn a_failure_lets_a_stream_have_its_last_words_and_waits_for_no_more() {
         let mut a = Conduit::of_stream(Halting::keeping(near, 3000, 16 << 10));
         client.write_all(b"nobody reads this").await.expect("room");
         let options = RelayOptions::new();
-        let failed = gush_net::relay(&mut a, &mut b, &options).await;
+        let failed = Relay::new(&options).run(&mut a, &mut b).await;
         let error = failed.expect_err("the target failed");
         assert_eq!((error.end(), error.call()), (Some(End::B), Some("write")), "{error}");
         assert_eq!(error.passed(Direction::Forward).in_flight_bytes, 17);
@@ -389,7 +389,7 @@ fn a_failure_leaves_what_a_stream_has_only_after_a_pause() {
         ..Scripted::default()
     };
     let (mut a, mut b) = (Conduit::of_stream(reads([Bytes(1)])), Conduit::of_stream(server));
-    let failed = run(async { gush_net::relay(&mut a, &mut b, &RelayOptions::new()).await });
+    let failed = run(async { Relay::new(&RelayOptions::new()).run(&mut a, &mut b).await });
     let passed_bytes = failed.expect_err("the target failed").passed(Direction::Back).bytes;
     assert!((50_000..=100_000).contains(&passed_bytes), "{passed_bytes} bytes");
 }
@@ -414,7 +414,7 @@ fn a_failure_is_not_put_off_by_a_stream_that_never_pauses() {
     );
     run(async {
         let (mut a, mut b) = (Conduit::of_stream(reads([Bytes(1)])), Conduit::of_stream(b));
-        let error = gush_net::relay(&mut a, &mut b, &RelayOptions::new()).await;
+        let error = Relay::new(&RelayOptions::new()).run(&mut a, &mut b).await;
         let error = error.expect_err("the target failed");
         assert_eq!((error.end(), error.call()), (Some(End::B), Some("write")), "{error}");
     });
@@ -428,7 +428,7 @@ fn a_stream_sends_on_all_that_it_keeps_when_its_source_fails() {
         let (near, mut far) = UnixStream::pair().expect("a pair");
         let mut a = Conduit::of_stream(source).read_only();
         let mut b = Conduit::of_stream(Halting::keeping(near, 3000, 16 << 10)).write_only();
-        let failed = gush_net::relay(&mut a, &mut b, &RelayOptions::new()).await;
+        let failed = Relay::new(&RelayOptions::new()).run(&mut a, &mut b).await;
         let error = failed.expect_err("the source failed");
         assert_eq!((error.end(), error.call()), (Some(End::A), Some("read")), "{error}");
         assert_eq!(error.passed(Direction::Forward).bytes, 7000);
@@ -484,7 +484,7 @@ fn the_last_words_of_two_ends_in_one_are_those_of_the_source() {
         drop(reader);
         let b = tokio::io::join(reads([Bytes(10), Never]), Vec::new());
         let mut b = Paced(b);
-        let failed = gush_net::relay(&mut a, &mut b, &RelayOptions::new()).await;
+        let failed = Relay::new(&RelayOptions::new()).run(&mut a, &mut b).await;
         let error = failed.expect_err("the target failed");
         assert_eq!((error.end(), error.call()), (Some(End::A), Some("write")), "{error}");
         assert_eq!(error.passed(Direction::Forward).bytes, BYTES as u64);
@@ -512,7 +512,7 @@ fn a_turn_that_is_over_ends_no_last_words() {
         let mut heard = Vec::new();
         let (failed, _) = tokio::join!(
             async {
-                let failed = gush_net::relay(&mut a, &mut b, &RelayOptions::new()).await;
+                let failed = Relay::new(&RelayOptions::new()).run(&mut a, &mut b).await;
                 drop(a);
                 failed
             },
@@ -579,14 +579,15 @@ fn a_reset_under_a_stream_that_is_neither_read_nor_written_is_seen() {
         let (near, far) = pair(Wire::Tcp);
         let (mut server, mut b) = UnixStream::pair().expect("a pair");
         let near = Conduit::new(near.into()).expect("an end");
-        let mut a = Conduit::of_stream_over(near, Conduit::stream_socket);
+        let mut a = Conduit::of_stream_over(near, |end| end.facts().socket);
         let options = RelayOptions::new().watch_errors();
-        let (ended, ()) = tokio::join!(gush_net::relay(&mut a, &mut b, &options), async {
-            far.finish();
-            // The client's end is passed on, and the relay waits for the server alone.
-            assert_eq!(server.read(&mut [0; 1]).await.expect("no error"), 0);
-            far.reset();
-        });
+        let (ended, ()) =
+            tokio::join!(async { Relay::new(&options).run(&mut a, &mut b).await }, async {
+                far.finish();
+                // The client's end is passed on, and the relay waits for the server alone.
+                assert_eq!(server.read(&mut [0; 1]).await.expect("no error"), 0);
+                far.reset();
+            });
         let error = ended.expect_err("a reset");
         assert_eq!(error.end(), Some(End::A), "{error}");
         let io = error.io_error().expect("the kernel's");
@@ -611,9 +612,9 @@ fn directions_of_a_stream_can_be_left_out() {
     assert!(!only_written.reads() && only_written.writes());
     let mut unread = both();
     unread.stop_reading();
-    assert!(!unread.reads() && unread.writes() && !unread.is_endless());
+    assert!(!unread.reads() && unread.writes() && !unread.facts().endless);
     let (mut a, mut b) = (both().write_only(), both());
-    let error = run(async { gush_net::relay_one_way(&mut a, &mut b, &RelayOptions::new()).await });
+    let error = run(async { Relay::new(&RelayOptions::new()).copy(&mut a, &mut b).await });
     assert_eq!(error.expect_err("it cannot be read").errno(), Some(gush::Errno::BADF));
 }
 

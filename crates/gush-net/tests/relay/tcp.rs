@@ -7,7 +7,7 @@ use std::process::Command;
 use std::thread;
 
 use crate::common::{Peer, Wire, pair, run};
-use gush_net::{Conduit, Direction, RelayOptions, Totals, relay};
+use gush_net::{Conduit, Direction, Relay, RelayOptions, Totals};
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::{SendFlags, sockopt};
 use tokio::io::AsyncReadExt;
@@ -21,7 +21,7 @@ fn nonblocking(peer: Peer) -> OwnedFd {
 async fn relayed(near: Peer, far: Peer) -> Totals {
     let mut a = Conduit::of_accepted_tcp(nonblocking(near));
     let mut b = Conduit::of_connected_tcp(nonblocking(far));
-    relay(&mut a, &mut b, &RelayOptions::new()).await.expect("no failure")
+    Relay::new(&RelayOptions::new()).run(&mut a, &mut b).await.expect("no failure")
 }
 
 /// A read ends at an urgent byte, with fewer bytes than it asked for, and the bytes behind cause no edge of their own.
@@ -150,7 +150,8 @@ fn an_end_that_has_come_leaves_with_the_last_bytes() {
     let totals = run(async {
         let mut a = Conduit::of_accepted_tcp(nonblocking(near)).write_only();
         let mut b = Conduit::of_connected_tcp(nonblocking(far)).read_only();
-        let totals = relay(&mut a, &mut b, &RelayOptions::new()).await.expect("no failure");
+        let totals =
+            Relay::new(&RelayOptions::new()).run(&mut a, &mut b).await.expect("no failure");
         assert_eq!(segments_received(&client), Some(before + 1));
         totals
     });
@@ -178,7 +179,8 @@ fn last_bytes_before_a_reset_wait_for_no_end() {
     run(async {
         let mut a = Conduit::of_accepted_tcp(near).write_only();
         let mut b = Conduit::of_connected_tcp(far).read_only();
-        let error = relay(&mut a, &mut b, &RelayOptions::new()).await.expect_err("a reset");
+        let error =
+            Relay::new(&RelayOptions::new()).run(&mut a, &mut b).await.expect_err("a reset");
         assert_eq!(error.passed(Direction::Back).bytes, 10);
         assert_eq!(segments_received(&client), Some(before + 1), "{error}");
         assert_eq!(sockopt::tcp_nodelay(&asked), Ok(false));
@@ -199,7 +201,10 @@ fn last_bytes_wait_for_no_end_that_a_rate_limit_holds_back() {
         let mut a = Conduit::of_accepted_tcp(nonblocking(near)).write_only();
         let mut b = Conduit::of_connected_tcp(nonblocking(far)).read_only();
         let limit = gush::Rate::bytes_per_second(1 << 20).expect("a rate");
-        relay(&mut a, &mut b, &RelayOptions::new().limit(limit)).await.expect("no failure");
+        Relay::new(&RelayOptions::new().limit(limit))
+            .run(&mut a, &mut b)
+            .await
+            .expect("no failure");
         assert_eq!(segments_received(&client), Some(before + 2));
     });
 }
@@ -218,7 +223,7 @@ fn last_bytes_for_a_socket_that_may_have_a_layer_wait_for_no_end() {
     run(async {
         let mut a = Conduit::of_stream_socket(nonblocking(near)).write_only();
         let mut b = Conduit::of_connected_tcp(nonblocking(far)).read_only();
-        relay(&mut a, &mut b, &RelayOptions::new()).await.expect("no failure");
+        Relay::new(&RelayOptions::new()).run(&mut a, &mut b).await.expect("no failure");
         assert_eq!(segments_received(&client), Some(before + 2));
     });
 }

@@ -11,7 +11,7 @@ use crate::common::{
     Bridge, Wire, numbered, pair, read_numbered, run, settled, spawn_relay, write_numbered,
 };
 use gush::{Choice, MethodName};
-use gush_net::{Conduit, Direction, End, RelayOptions};
+use gush_net::{Conduit, Direction, End, Relay, RelayOptions};
 
 const METHODS: [Choice; 3] =
     [Choice::Auto, Choice::Only(MethodName::Splice), Choice::Only(MethodName::ReadWrite)];
@@ -60,7 +60,7 @@ fn urgent_data_does_not_stop_a_stream_into_a_pipe() {
         run(async {
             let mut near = Conduit::new(near.into()).unwrap();
             let mut input = Conduit::new(input.into()).unwrap();
-            gush_net::relay_one_way(&mut near, &mut input, &RelayOptions::new()).await
+            Relay::new(&RelayOptions::new()).copy(&mut near, &mut input).await
         })
     });
     for _ in 0..20 {
@@ -226,7 +226,7 @@ fn a_file_that_is_cut_while_it_is_sent_is_an_error() {
         let error = run(async {
             let mut near = Conduit::new(near.into()).unwrap();
             let options = RelayOptions::new().method(method);
-            gush_net::send_file(&file, .., &mut near, &options).await.expect_err("cut")
+            Relay::new(&options).send_file(&file, .., &mut near).await.expect_err("cut")
         });
         assert!(error.is_truncated(), "{error}");
         assert_eq!(reader.join().unwrap(), error.passed(Direction::Forward).bytes);
@@ -245,7 +245,7 @@ fn a_range_of_a_file_is_sent_and_its_position_stays() {
             if isolated {
                 options = options.isolated();
             }
-            gush_net::send_file(&file, 1000..=50_999, &mut near, &options).await.unwrap()
+            Relay::new(&options).send_file(&file, 1000..=50_999, &mut near).await.unwrap()
         });
         assert_eq!((sent.forward.bytes, sent.forward.method), (50_000, Some(method)));
         let mut arrived = Vec::new();
@@ -261,7 +261,7 @@ fn a_file_whose_size_lies_is_sent_to_its_end() {
     let (near, mut far) = pair(Wire::Unix);
     run(async {
         let mut near = Conduit::new(near.into()).unwrap();
-        gush_net::send_file(&file, .., &mut near, &RelayOptions::new()).await.unwrap()
+        Relay::new(&RelayOptions::new()).send_file(&file, .., &mut near).await.unwrap()
     });
     let mut arrived = String::new();
     far.read_to_string(&mut arrived).unwrap();
@@ -279,7 +279,7 @@ fn a_stream_is_received_at_an_offset_or_at_the_end_of_an_append_only_file() {
         let writer = thread::spawn(move || write_numbered(&mut near, 3 << 20).unwrap());
         let got = run(async {
             let mut far = Conduit::new(far.into()).unwrap();
-            gush_net::recv_file(&mut far, &file, 4, &RelayOptions::new()).await.unwrap()
+            Relay::new(&RelayOptions::new()).recv_file(&mut far, &file, 4).await.unwrap()
         });
         writer.join().unwrap();
         assert_eq!((got.forward.bytes, got.forward.method), (3 << 20, Some(method)));
