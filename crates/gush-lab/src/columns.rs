@@ -9,13 +9,11 @@ pub struct Column {
     pub number: bool,
 }
 
-/// A column of words.
 #[must_use]
 pub fn words(label: impl Into<String>) -> Column {
     Column { label: label.into(), number: false }
 }
 
-/// A column of numbers.
 #[must_use]
 pub fn numbers(label: impl Into<String>) -> Column {
     Column { label: label.into(), number: true }

@@ -14,10 +14,8 @@ use crate::cases::{self, CaseRun};
 use crate::model::{Described, Failure, Run};
 use crate::stats::{self, Estimate, Verdict};
 
-/// Two runs side by side.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// The ids of both.
     pub runs: [String; 2],
     /// Differences up to this part count as none, as everywhere ([`stats::MARGIN`]), unless another part was asked for.
     pub margin: f64,
@@ -43,7 +41,6 @@ pub struct Comparison {
 /// A fact of the machines that is not the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// The fact's name.
     pub fact: String,
     /// In the first run, and in the second.
     pub values: [String; 2],
@@ -52,9 +49,7 @@ pub struct Difference {
 /// A case that was told something else in the other run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unlike {
-    /// The suite's name.
     pub suite: String,
-    /// The case's name.
     pub case: String,
     /// The parameters of the case that differ.
     pub differences: Vec<Difference>,
@@ -63,25 +58,18 @@ pub struct Unlike {
 /// A case that is out in a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Failed {
-    /// The run's id.
     pub run: String,
-    /// The case, and why.
     #[serde(flatten)]
     pub failure: Failure,
 }
 
-/// A case in both runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Compared {
-    /// The suite's name.
     pub suite: String,
-    /// The case's name.
     pub case: String,
     /// `GiB/s`, the unit of the figure that the command prints, or `1/s` where nobody knows of bytes.
     pub unit: String,
-    /// How many samples each run has.
     pub samples: [usize; 2],
-    /// The median of each.
     pub medians: [Estimate; 2],
     /// How many times as good the second run is: the second median divided by the first, or the first by the second where less
     /// is better.
@@ -150,21 +138,6 @@ pub fn runs(before: &Run, after: &Run, margin: Option<f64>) -> Comparison {
         failed: [before, after].into_iter().flat_map(failed).collect(),
         undescribed,
     }
-}
-
-/// Can the runs have a case in common that measured the same? Of a run that describes no cases nobody knows.
-#[must_use]
-pub fn may_compare(before: &Run, after: &Run) -> bool {
-    let is_undescribed = before.cases.is_empty() || after.cases.is_empty();
-    let is_in = |run: &Run, case: &Described| run.failure_of(&case.suite, &case.case).is_none();
-    is_undescribed
-        || before.cases.iter().filter(|case| is_in(before, case)).any(|case| {
-            let same = |other: &&Described| {
-                (&other.suite, &other.case, &other.identity)
-                    == (&case.suite, &case.case, &case.identity)
-            };
-            after.cases.iter().find(same).is_some_and(|other| is_in(after, other))
-        })
 }
 
 /// The cases of `run` that are out.

@@ -18,9 +18,7 @@ pub enum Error {
     Failed {
         /// The call and its object.
         what: String,
-        /// The operating system's answer.
         source: io::Error,
-        /// The remedy, where there is one.
         remedy: Option<&'static str>,
     },
     /// Bytes arrived that were never sent.
@@ -57,7 +55,6 @@ impl Error {
         Self::Failed { what: what.into(), source, remedy }
     }
 
-    /// A program that cannot be started.
     pub(crate) fn not_started(name: &str, source: io::Error) -> Self {
         let remedy = Errno::from_io_error(&source).and_then(|errno| {
             gush_text::remedy_at(rustix::fs::CWD, name, gush_text::Doing::Starting, errno)

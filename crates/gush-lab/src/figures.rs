@@ -39,7 +39,6 @@ impl<'d> Measure<'d> {
         printed.into_iter().chain(known).find(has).unwrap_or(Self::Quantity(RATE))
     }
 
-    /// The figure of a sample.
     pub fn value(&self, measured: &Measured) -> Option<f64> {
         let value = match self {
             Self::Printed(printed) => printed.of(measured),
@@ -48,7 +47,6 @@ impl<'d> Measure<'d> {
         value.filter(|value| value.is_finite())
     }
 
-    /// As the caption of a figure.
     pub fn caption(&self) -> String {
         match self {
             Self::Printed(Printed { name, less_is_better: true, .. }) => {
@@ -93,21 +91,15 @@ impl<'d> Measure<'d> {
     }
 }
 
-/// A case's figures in one run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
-    /// The suite's name.
     pub suite: String,
-    /// The case's name.
     pub case: String,
     /// `GiB/s`, the unit of the figure that the command prints, or `1/s` where nobody knows of bytes.
     pub unit: String,
-    /// Is less better?
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub less_is_better: bool,
-    /// How many samples there are.
     pub samples: usize,
-    /// The median.
     pub median: Estimate,
     /// The baseline of the case, as the run says.
     pub baseline: Option<String>,

@@ -9,6 +9,9 @@
 //! assert!(names.starts_with(&["pipe", "copy"]));
 //! ```
 
+// Only gush-cli uses this crate: where a name says it all, there is no doc.
+#![allow(missing_docs)]
+
 #[cfg(not(target_os = "linux"))]
 compile_error!("gush-lab runs on Linux only");
 

@@ -20,19 +20,14 @@ use serde_json::Value;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Throughput in GiB/s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gib_per_s: Option<f64>,
-    /// Elapsed seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall_s: Option<f64>,
-    /// Processor seconds in user space.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_s: Option<f64>,
-    /// Processor seconds in the kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_s: Option<f64>,
-    /// Bytes moved.
     #[serde(default)]
     pub bytes: u64,
     /// Values peculiar to the suite.
@@ -54,7 +49,6 @@ impl Measured {
         self.gib_per_s.or_else(|| self.wall_s.map(f64::recip)).filter(|speed| speed.is_finite())
     }
 
-    /// The same, with one more fact.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.facts.insert(name.to_owned(), value.into());
@@ -65,13 +59,11 @@ impl Measured {
 /// One case in one round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// The suite's name.
     pub suite: String,
     /// The case's name, unique in the suite.
     pub case: String,
     /// Counted from 1.
     pub round: u32,
-    /// The figures.
     #[serde(flatten)]
     pub measured: Measured,
 }
@@ -89,7 +81,6 @@ pub struct Sample {
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Described {
-    /// The suite's name.
     pub suite: String,
     /// The case's name, unique in the suite.
     pub case: String,
@@ -99,7 +90,6 @@ pub struct Described {
     /// The heading above the case, together with the cases that it can be compared with.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub group: String,
-    /// The unit of the figure.
     #[serde(default = "gib_per_s")]
     pub unit: String,
     /// The case of the same suite that is the baseline.
@@ -127,7 +117,6 @@ pub struct Printed {
     pub name: String,
     /// The unit, short enough to stand above a column.
     pub unit: String,
-    /// Is less better?
     #[serde(default)]
     pub less_is_better: bool,
 }
@@ -153,12 +142,10 @@ impl Printed {
     }
 }
 
-/// A figure that somebody published.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Published {
     /// From, in the unit of the case.
     pub from: f64,
-    /// To.
     pub to: f64,
     /// By whom, and of which machine.
     pub source: String,
@@ -200,13 +187,11 @@ impl Described {
         Self { baseline, ..self }
     }
 
-    /// The same, with a published figure.
     #[must_use]
     pub fn published(self, from: f64, to: f64, source: &str) -> Self {
         Self { published: Some(Published { from, to, source: source.to_owned() }), ..self }
     }
 
-    /// The same, with one more parameter.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.identity.insert(name.to_owned(), value.into());
@@ -217,9 +202,7 @@ impl Described {
 /// A fact that makes figures doubtful, and a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
-    /// The fact, as a sentence.
     pub fact: String,
-    /// The remedy, as a sentence.
     pub remedy: String,
 }
 
@@ -246,11 +229,8 @@ impl fmt::Display for Warning {
 /// A case that could not be measured, and was left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// The suite's name.
     pub suite: String,
-    /// The case's name.
     pub case: String,
-    /// Why, as a sentence.
     pub error: String,
 }
 
@@ -271,24 +251,19 @@ pub struct Machine {
 /// The report shows `image/svg+xml` as a picture, and anything else as text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
-    /// The suite of the explained case.
     pub suite: String,
-    /// That case.
     pub case: String,
     /// The subject, in a few words.
     pub title: String,
     /// `image/svg+xml` or `text/plain`.
     pub media_type: String,
-    /// The thing itself.
     pub text: String,
 }
 
-/// One run of the lab.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Names the run on every machine; sorts by time.
     pub id: String,
-    /// The time of the beginning.
     pub started: Timestamp,
     /// The time of the end; none for a run that goes on or was killed.
     #[serde(default)]
@@ -299,19 +274,15 @@ pub struct Run {
     /// The part of the processors' time that other programs and the hypervisor took during the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others: Option<f64>,
-    /// The version of gush.
     pub gush: String,
     /// Names the program's build: the beginning of the build's hash.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub build: String,
-    /// The command line.
     pub command: Vec<String>,
-    /// The machine of the run.
     pub machine: Machine,
     /// Facts that made figures doubtful.
     #[serde(default)]
     pub warnings: Vec<Warning>,
-    /// The cases left out.
     #[serde(default)]
     pub failures: Vec<Failure>,
     /// The cases to be measured, in the order of the suites; none in runs of an older gush.
@@ -320,7 +291,6 @@ pub struct Run {
     /// Every raw sample, in the order in which they were taken.
     #[serde(default)]
     pub samples: Vec<Sample>,
-    /// Explanations of cases.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
 }

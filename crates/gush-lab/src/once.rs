@@ -61,9 +61,7 @@ pub fn pin(processor: usize) -> Result<(), Error> {
 /// A case that is nothing but one such process.
 #[derive(Clone, Debug)]
 pub struct Single {
-    /// The suite.
     pub suite: &'static str,
-    /// This program.
     pub program: PathBuf,
     /// The arguments after `gush lab once`.
     pub words: Vec<OsString>,

@@ -52,7 +52,6 @@ impl Scratch {
         Ok(Self { dir: made, path, _lock: lock })
     }
 
-    /// The directory.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

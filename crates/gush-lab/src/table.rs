@@ -80,7 +80,6 @@ fn columns(suite: &Suite) -> Vec<Column> {
     columns
 }
 
-/// A case with samples.
 struct Row<'s, 'a> {
     case: &'s CaseRun<'a>,
     heading: String,

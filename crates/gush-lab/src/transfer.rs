@@ -15,7 +15,6 @@ use serde_json::error::Category;
 use crate::csv;
 use crate::model::Run;
 
-/// The format's name in the documents.
 const FORMAT: &str = "gush-lab-runs";
 /// The newest form of them; a later gush may add fields without a new one.
 const VERSION: u32 = 1;
@@ -31,7 +30,6 @@ pub const CSV_HEADER: &str = "run,started,machine,host,processor,kernel,gush,sui
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {
-    /// The file cannot be read.
     #[error("cannot read: {}", os_text(.0))]
     Unreadable(#[source] io::Error),
     /// The file is no export.
@@ -41,10 +39,7 @@ pub enum TransferError {
     #[error(
         "is an export of a newer gush (version {found}, this gush knows {VERSION}): update gush"
     )]
-    Newer {
-        /// The version in the file.
-        found: u64,
-    },
+    Newer { found: u64 },
 }
 
 #[derive(Serialize)]

@@ -36,7 +36,6 @@ impl Watch {
         Self { idle: [probe.counters.clone(), now()] }
     }
 
-    /// The doubts before the first measurement.
     #[must_use]
     pub fn before(&self, probe: &Probe) -> Vec<Warning> {
         let [first, second] = &self.idle;
@@ -245,7 +244,6 @@ pub fn of_samples(samples: &[Sample]) -> Vec<Warning> {
     found
 }
 
-/// How many cases a warning names.
 const MOST_NAMED: usize = 6;
 
 fn odd_rounds(suite: &str, case: &str, own: &[(u32, f64)]) -> Option<String> {

@@ -8,13 +8,12 @@ use gush_lab::columns::{self, numbers, words};
 use gush_lab::compare::{self, Compared, Comparison, Difference, Failed, Unlike};
 use gush_lab::model::Failure;
 use gush_lab::stats::Verdict;
-use gush_lab::store::{RunSummary, StoreError};
+use gush_lab::store::StoreError;
 
 use super::history::NO_INTERVAL;
 use super::run::percent;
 use super::screen::Screen;
 use super::session::open_to_read;
-use crate::args;
 use crate::talk::Talker;
 
 /// Say case by case whether the second run is faster or slower than the first
@@ -26,12 +25,12 @@ use crate::talk::Talker;
                   what other programs on the machine can have made of the difference."
 )]
 pub struct Options {
-    /// The run to compare with [default: the newest one that can be compared with the judged one]
-    #[arg(value_name = "FIRST")]
-    first: Option<String>,
-    /// The run to judge [default: the newest one that has an earlier run to be compared with]
-    #[arg(value_name = "SECOND")]
-    second: Option<String>,
+    /// The run to compare with
+    #[arg(value_name = "FIRST", default_value = "last~1")]
+    first: String,
+    /// The run to judge
+    #[arg(value_name = "SECOND", default_value = "last")]
+    second: String,
     /// Leave differences up to so many percent undecided [default: 5, and on a virtual machine 5 more]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     margin: Option<f64>,
@@ -47,10 +46,6 @@ pub fn run(options: &Options) -> ExitCode {
     let talker = Talker::new("gush lab compare");
     let comparison = match compared(&talker, options) {
         Ok(comparison) => comparison,
-        // Without a word the runs were our choice, and there was none: the help tells of other choices.
-        Err(error) if options.first.is_none() => {
-            return args::misuse(&talker, error, "gush lab compare");
-        }
         Err(error) => return talker.fail(error),
     };
     let mut screen = Screen::new(talker.clone(), 0);
@@ -70,41 +65,8 @@ pub fn run(options: &Options) -> ExitCode {
 
 fn compared(talker: &Talker, options: &Options) -> Result<Comparison, StoreError> {
     let store = open_to_read(talker, options.db.as_ref())?;
-    let [first, second] = match (&options.first, &options.second) {
-        (Some(first), Some(second)) => [store.find(first)?, store.find(second)?],
-        (first, _) => {
-            usual(&store.runs()?, first.as_ref().map(|word| store.find(word)).transpose()?)?
-        }
-    };
-    let (first, second) = (store.run(&first)?, store.run(&second)?);
-    Ok(compare::runs(&first, &second, options.margin))
-}
-
-/// The newest run that some earlier run of the same machine can be compared with, and the newest such run; `first` stands in
-/// the place of the earlier run. Two runs can be compared if a case of both measured the same.
-fn usual(entries: &[RunSummary], first: Option<String>) -> Result<[String; 2], StoreError> {
-    let is_first = |entry: &RunSummary| first.as_ref() == Some(&entry.run.id);
-    let mut measured: Vec<&RunSummary> =
-        entries.iter().filter(|entry| entry.samples > 0 && !is_first(entry)).collect();
-    // The latest first: people ask about what they have just measured.
-    measured.reverse();
-    if let (Some(first), Some(judged)) = (&first, measured.first()) {
-        return Ok([first.clone(), judged.run.id.clone()]);
-    }
-    let is_like = |before: &RunSummary, judged: &RunSummary| {
-        before.run.machine.id == judged.run.machine.id
-            && before.suites.iter().any(|suite| judged.suites.contains(suite))
-            && compare::may_compare(&before.run, &judged.run)
-    };
-    let found = measured.iter().enumerate().find_map(|(place, judged)| {
-        let before = measured[place + 1..].iter().find(|before| is_like(before, judged))?;
-        Some([before.run.id.clone(), judged.run.id.clone()])
-    });
-    found.ok_or_else(|| StoreError::NoSuchRun(
-        "there are no two runs of one machine with a case in common that measured the same: measure again, or name \
-         two runs (gush lab history lists them)"
-            .to_owned(),
-    ))
+    let run = |word: &str| store.run(&store.find(word)?);
+    Ok(compare::runs(&run(&options.first)?, &run(&options.second)?, options.margin))
 }
 
 /// If other programs took more than this part, the usual margin is wider and the user is told.

@@ -7,7 +7,7 @@ use clap::Parser;
 use gush_lab::columns::{self, numbers, words};
 use gush_lab::figures::{self, Figure};
 use gush_lab::model::Run;
-use gush_lab::store::{RunSummary, StoreError};
+use gush_lab::store::StoreError;
 use serde::Serialize;
 
 use super::screen::Screen;
@@ -43,8 +43,9 @@ pub fn run(options: &Options) -> ExitCode {
 fn text(talker: &Talker, options: &Options) -> Result<String, StoreError> {
     let store = open_to_read(talker, options.db.as_ref())?;
     let Some(word) = &options.run else {
-        let entries = store.runs()?;
-        return Ok(if options.json { json(&listed(&entries)) } else { table(&entries) });
+        let runs = store.runs()?;
+        let listed = || runs.iter().map(listed).collect::<Vec<_>>();
+        return Ok(if options.json { json(&listed()) } else { table(&runs) });
     };
     let run = store.run(&store.find(word)?)?;
     let figures = figures::of(&run);
@@ -59,7 +60,7 @@ fn text(talker: &Talker, options: &Options) -> Result<String, StoreError> {
             figures: &'a [Figure],
         }
         let Run { machine, warnings, failures, .. } = &run;
-        let shown = Shown { run: one(&run), machine, warnings, failures, figures: &figures };
+        let shown = Shown { run: listed(&run), machine, warnings, failures, figures: &figures };
         return Ok(json(&shown));
     }
     Ok(detail(&run, &figures))
@@ -81,15 +82,7 @@ struct Listed<'a> {
     command: &'a [String],
 }
 
-fn listed(entries: &[RunSummary]) -> Vec<Listed<'_>> {
-    fn line(RunSummary { run, samples, suites }: &RunSummary) -> Listed<'_> {
-        let suites = suites.iter().map(String::as_str).collect();
-        Listed { samples: *samples, suites, ..one(run) }
-    }
-    entries.iter().map(line).collect()
-}
-
-fn one(run: &Run) -> Listed<'_> {
+fn listed(run: &Run) -> Listed<'_> {
     let mut suites: Vec<&str> = run.samples.iter().map(|sample| sample.suite.as_str()).collect();
     suites.sort_unstable();
     suites.dedup();
@@ -125,14 +118,14 @@ fn state(run: &Run) -> &'static str {
     }
 }
 
-fn table(entries: &[RunSummary]) -> String {
-    if entries.is_empty() {
+fn table(runs: &[Run]) -> String {
+    if runs.is_empty() {
         return "no runs yet: gush lab, or gush lab import, makes the first".to_owned();
     }
-    let row = |RunSummary { run, samples, .. }: &RunSummary| {
+    let row = |run: &Run| {
         let [id, state, machine, kernel] =
             [&run.id, state(run), &run.machine.id, fact(run, "kernel")].map(str::to_owned);
-        vec![id, state, samples.to_string(), machine, kernel, run.command_line()]
+        vec![id, state, run.samples.len().to_string(), machine, kernel, run.command_line()]
     };
     let columns = [
         words("run"),
@@ -142,7 +135,7 @@ fn table(entries: &[RunSummary]) -> String {
         words("kernel"),
         words("command"),
     ];
-    columns::text(&columns, &entries.iter().map(row).collect::<Vec<_>>())
+    columns::text(&columns, &runs.iter().map(row).collect::<Vec<_>>())
 }
 
 fn detail(run: &Run, figures: &[Figure]) -> String {

@@ -3,7 +3,6 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -42,23 +41,7 @@ pub fn command() -> Command {
         )
         .subcommand_required(true)
         .subcommands(SUITES.iter().filter_map(part))
-        .subcommand(
-            Command::new(COMMAND)
-                .about("Become another program, to be traced by the parent process")
-                .max_term_width(100)
-                .arg(
-                    Arg::new(WORDS)
-                        .required(true)
-                        .last(true)
-                        .num_args(1..)
-                        .value_parser(clap::value_parser!(OsString))
-                        .help("The program and its arguments"),
-                ),
-        )
 }
-
-const COMMAND: &str = "command";
-const WORDS: &str = "words";
 
 /// Makes the measurement that `matches` name.
 pub fn run(matches: &ArgMatches) -> ExitCode {
@@ -71,10 +54,6 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
 }
 
 fn measure(matches: &ArgMatches) -> Result<Option<Measured>, Error> {
-    if let Some((COMMAND, matches)) = matches.subcommand() {
-        let words: Vec<OsString> = matches.get_many(WORDS).into_iter().flatten().cloned().collect();
-        match count::gate::enter(Path::new(&words[0]), &words[1..])? {}
-    }
     if matches.get_flag("traced") {
         let words: Vec<OsString> =
             std::env::args_os().skip(1).filter(|word| word != "--traced").collect();

@@ -30,14 +30,9 @@ pub fn after(ended: &Ended, path: Option<&Path>) -> Result<PathBuf, String> {
 }
 
 fn earlier(store: &Store, this: &Run) -> Result<Vec<Run>, StoreError> {
-    let entries = store.runs()?;
-    let others = entries.iter().filter(|entry| entry.run.id != this.id && entry.samples > 0);
-    let mut runs: Vec<Run> = others
-        .rev()
-        .take(EARLIER)
-        .map(|entry| store.run(&entry.run.id))
-        .collect::<Result<_, _>>()?;
-    runs.reverse();
+    let mut runs = store.runs()?;
+    runs.retain(|run| run.id != this.id && !run.samples.is_empty());
+    runs.drain(..runs.len().saturating_sub(EARLIER));
     // Thousands of cells with yes or no are no history, and would make the page huge.
     for run in &mut runs {
         run.samples.retain(|sample| sample.measured.speed().is_some());

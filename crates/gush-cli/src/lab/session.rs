@@ -315,7 +315,7 @@ pub struct Ended {
     /// The run is in the store, if there is one.
     is_kept: bool,
     /// The run could not be stored, as the user was told.
-    pub is_unstored: bool,
+    is_unstored: bool,
     /// The user named the store.
     is_store_named: bool,
     wanted: usize,

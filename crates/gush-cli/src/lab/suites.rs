@@ -11,7 +11,6 @@ use gush_lab::suite::{Asked, Given, SUITES, Suite, Taken, Takes};
 use gush_lab::{Error, csv, explain, table, transfer};
 use gush_text::{memory_bytes, quote, some_bytes};
 
-use super::limit;
 use super::reporting;
 use super::screen::Screen;
 use super::session::{Keep, Limits, Session};
@@ -169,9 +168,6 @@ fn measured(
             None => table::of(&ended.run, suite),
         };
         screen.print(shown.trim_end());
-        if let Some(limit) = limit::line(&ended) {
-            screen.print(&limit);
-        }
     }
     let written = report.as_deref().map(|path| reporting::after(&ended, Some(path)));
     let status = ended.last_words(screen);

@@ -48,26 +48,6 @@ fn one_processor_leaves_out_what_needs_several() {
 }
 
 #[test]
-fn the_physical_limit_stands_beside_the_figures_of_other_suites() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = dir.path().join("lab.jsonl");
-    let run = |words: &[&str]| {
-        let output = gush().arg("lab").args(words).arg("--db").arg(&db).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        text(&output.stdout)
-    };
-    let pages = ["pages", "--rounds", "1", "--bytes", "64M", "--only", "touched-4K"];
-    if matches!(gush::Kernel::get().vmsplice(), gush::Vmsplice::Absent(_)) {
-        return skipped("vmsplice is denied here");
-    }
-    assert!(run(&pages).contains("was not measured here yet: gush lab memory"));
-    assert!(!run(&["memory", "--rounds", "1", "--bytes", "16M"]).contains("physical limit"));
-    let said = run(&pages);
-    assert!(said.contains("The physical limit: one processor reads "), "{said}");
-    assert!(said.contains(" GiB/s of memory (run "), "{said}");
-}
-
-#[test]
 fn more_memory_than_there_is_is_refused_in_a_sentence() {
     let output = lab(&["--rounds", "1", "--bytes", "4E", "--only", "read-1"]);
     assert_eq!(output.status.code(), Some(1));

@@ -118,27 +118,6 @@ fn the_table_compares_with_the_baseline() {
         lines[3].contains("x write-read-busy") || lines[3].contains("x? write-read-busy"),
         "{text}"
     );
-    assert!(lines.last().unwrap().contains("physical limit"), "{text}");
-}
-
-/// The line of the physical limit comes from a store: without a store the line says so, unless none was wanted.
-#[test]
-fn the_table_says_why_the_physical_limit_is_not_known() {
-    let short = ["--rounds", "1", "--bytes", "1M", "--only", "write-read"];
-    let last_lines = |more: &[&str]| {
-        let mut command = gush();
-        // Not even root makes a directory there.
-        command.args(["lab", "pipe"]).args(short).args(more).env("XDG_DATA_HOME", "/proc/self");
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        let last = text(&output.stdout).lines().last().map(str::to_owned);
-        (last.expect("a table"), text(&output.stderr))
-    };
-    let (last, said) = last_lines(&[]);
-    assert_eq!(last, "The physical limit is not known: without a store, no earlier run is.");
-    assert!(said.contains("this run is not stored: /proc/self/gush: "), "{said}");
-    let (last, _) = last_lines(&["--no-store"]);
-    assert!(last.starts_with("In brackets: "), "{last}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Instant;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{not_applicable, skipped};
+use crate::common::skipped;
 use crate::run::{ended, lab};
 
 /// The intervals of the clock are parts of the whole time, and no two of them overlap, nor any of them with a preparation: on
@@ -101,43 +101,4 @@ fn the_largest_memory_of_a_command_is_told() {
     let json: Value = serde_json::from_str(&out).unwrap();
     let peak = json["runs"][0]["samples"][0]["facts"]["peak_bytes"].as_u64();
     assert!(peak.is_some_and(|bytes| (200 << 20..260 << 20).contains(&bytes)), "{peak:?}");
-}
-
-#[test]
-fn system_calls_are_counted_through_pipelines() {
-    let dir = TempDir::new().unwrap();
-    let mut command = lab(dir.path());
-    command.args(["-r", "1", "--count-calls", "--json", "--shell", "sh"]);
-    let (status, out, said) =
-        ended(command.args(["/bin/true | /bin/true", "/bin/true; /bin/true"]));
-    // Tracing is forbidden in some containers.
-    if said.contains("cannot be counted") || said.contains("cannot trace") {
-        return not_applicable(&said);
-    }
-    assert_eq!(status, Some(0), "{said}");
-    let json: Value = serde_json::from_str(&out).unwrap();
-    for sample in json["runs"][0]["samples"].as_array().unwrap() {
-        let calls = &sample["facts"]["syscalls"];
-        assert_eq!(calls["execve"], 3, "a shell and two programs: {calls}");
-    }
-}
-
-/// Nobody reads a pipe while calls are counted: it would fill, and timeout(1) would end the command that waits for room.
-#[test]
-fn system_calls_are_counted_of_a_command_that_prints_more_than_a_pipe_holds() {
-    let dir = TempDir::new().unwrap();
-    let prints = "timeout 60 head -c 1M /dev/zero";
-    for outputs in [&["--output", "pipe"][..], &["--output", "null", "--output", "pipe"]] {
-        let mut command = lab(dir.path());
-        command.args(["-r", "1", "-w", "0", "--count-calls", "--json"]).args(outputs);
-        let (status, out, said) = ended(command.args(["true", prints]));
-        if said.contains("cannot be counted") || said.contains("cannot trace") {
-            return not_applicable(&said);
-        }
-        assert_eq!(status, Some(0), "{outputs:?}: {said}");
-        let json: Value = serde_json::from_str(&out).unwrap();
-        let samples = json["runs"][0]["samples"].as_array().unwrap();
-        let of = |name| samples.iter().find(|sample| sample["case"] == name).unwrap();
-        assert!(of(prints)["facts"]["syscalls"]["write"].is_u64(), "{outputs:?}: {out}");
-    }
 }

@@ -349,7 +349,7 @@ fn a_full_disk_is_told_once_and_earlier_runs_stay() {
 /// With no room at all, with room for some samples, with room for the header alone (by the limit on file sizes), and where the
 /// file was there before; on file systems in a mount namespace that ends with the script.
 #[test]
-fn a_new_store_without_room_is_not_left_behind() {
+fn a_new_store_without_room_says_so_and_keeps_its_samples() {
     let home = TempDir::new().unwrap();
     let script = r#"
         new="$1/new.jsonl"
@@ -383,16 +383,13 @@ fn a_new_store_without_room_is_not_left_behind() {
         Err(error) => return skipped(&format!("unshare: {error}")),
     };
     let (shown, said) = (text(&output.stdout), text(&output.stderr));
-    assert!(shown.contains("rest 0: status 1: fill \n"), "{shown}\n{said}");
+    assert!(shown.contains("rest 0: status 1: fill new.jsonl \n"), "{shown}\n{said}");
     let file = format!("{}/new.jsonl: ", small.display());
     let none = format!(
-        "{file}cannot begin the store: No space left on device (the file begun was removed again: make room"
+        "{file}cannot begin the store: No space left on device (what was stored before is kept: make room"
     );
     assert!(said.contains(&none), "{said}");
-    assert!(
-        shown.contains("limit: status 1: small \n"),
-        "a header alone is no run: {shown}\n{said}"
-    );
+    assert!(shown.contains("limit: status 1: limited.jsonl small \n"), "{shown}\n{said}");
     // Samples that were stored stay, and the message says how many there are.
     assert!(shown.contains("rest 1: status 1: fill new.jsonl \n"), "{shown}\n{said}");
     let told =

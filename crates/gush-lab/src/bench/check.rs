@@ -64,7 +64,7 @@ impl Comparison {
         if let Some(path) = expected.filter(|_| !self.ignores_output) {
             Content::look(Path::new(path))?;
         }
-        Ok(())
+        self.check_outputs()
     }
 
     /// Figures are read from standard output, which nothing else can then have.
@@ -85,11 +85,34 @@ impl Comparison {
                 output.name()
             )));
         }
-        let writes = |entry: &&Entry| template::names(&entry.command, "out");
-        let writers = self.entries.iter().filter(writes).count();
-        if writers > 0 && writers < self.entries.len() {
+        Ok(())
+    }
+
+    /// Either all outputs can be compared or none is: work that nobody checks is no rival.
+    fn check_outputs(&self) -> Result<(), Error> {
+        if self.ignores_output {
+            return Ok(());
+        }
+        let is_compared = |entry: &&Entry| {
+            template::names(&entry.command, "out")
+                || *self.output_of(entry) == Output::Check && self.figures.is_empty()
+        };
+        let writes_out = |entry: &Entry| template::names(&entry.command, "out");
+        let compared = self.entries.iter().filter(is_compared).count();
+        if compared == 0 && self.expected.is_some() {
             return Err(Error::refused(
-                "with figures, every command writes {out} or none does: standard output is not compared",
+                "--expect needs an output to compare: {out}, or --output check for standard output",
+            ));
+        }
+        if compared < self.entries.len() && self.entries.iter().any(writes_out) {
+            if !self.figures.is_empty() {
+                return Err(Error::refused(
+                    "with figures, every command writes {out} or none does: standard output is not compared",
+                ));
+            }
+            return Err(Error::refused(
+                "some commands write {out} and others do not: --output check compares the standard \
+                 output of the others, --no-compare compares nothing",
             ));
         }
         Ok(())

@@ -85,8 +85,7 @@ pub struct Comparison {
     /// Parameters: a command that names some becomes a contender for every choice of their values.
     #[serde(deserialize_with = "parameter::of_map")]
     pub parameters: Vec<Parameter>,
-    /// This program: the value of `{gush}` unless a variable has that name, and the one that counts
-    /// system calls.
+    /// This program: the value of `{gush}` unless a variable has that name.
     #[serde(skip)]
     pub gush: Option<PathBuf>,
     /// Values for more names. Labels leave the names as they are.
@@ -106,7 +105,6 @@ pub struct Comparison {
     pub conclude: Option<String>,
     /// Runs once for each contender, after all rounds.
     pub cleanup: Option<String>,
-    /// What starts the commands.
     pub shell: Shell,
     /// Runs of each contender before the first round, by default one; at least one of the contender
     /// whose output is the expected one.
@@ -118,7 +116,6 @@ pub struct Comparison {
     /// Commands that fail so are measured nevertheless.
     #[serde(rename = "ignore_failure")]
     pub ignored: Ignored,
-    /// Where standard output goes.
     pub output: Output,
     /// Standard input is the input, instead of nothing.
     #[serde(rename = "stdin")]
@@ -126,25 +123,19 @@ pub struct Comparison {
     /// `{out}` of the run before is not removed.
     #[serde(rename = "keep_out")]
     pub keeps_output: bool,
-    /// Outputs are not compared.
     #[serde(rename = "no_compare")]
     pub ignores_output: bool,
     /// The right output: a file or directory, or `{in}`. Without it, the first contender's output.
     #[serde(rename = "expect")]
     pub expected: Option<String>,
-    /// Count the system calls of each contender, in one run more.
-    #[serde(skip)]
-    pub counts_calls: bool,
     /// Figures that the commands print, of which the first is compared instead of the time. Of
     /// several runs of a sample the mean counts.
     #[serde(rename = "figure", deserialize_with = "figures")]
     pub figures: Vec<Printed>,
-    /// The aims.
     #[serde(rename = "aim")]
     pub aims: Vec<Aim>,
 }
 
-/// A command in a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
@@ -161,7 +152,6 @@ pub struct Entry {
     /// Programs that the command needs besides the program started.
     #[serde(default)]
     pub needs: Vec<String>,
-    /// A missing program is no failure.
     #[serde(default, rename = "optional")]
     pub is_optional: bool,
 }
@@ -170,9 +160,7 @@ pub struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(from = "String")]
 pub enum Size {
-    /// The number.
     Bytes(u64),
-    /// The text.
     Text(String),
 }
 
@@ -186,7 +174,6 @@ impl From<String> for Size {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Aim {
-    /// The contender.
     pub contender: String,
     /// The others: the fastest of them counts.
     pub beside: Vec<String>,

@@ -24,7 +24,6 @@ use crate::runner::interrupt;
 pub struct Content {
     /// The blake3 hash in hexadecimal: of a file's bytes; of a directory's names, kinds, bytes and link targets.
     pub digest: String,
-    /// The bytes of all files.
     pub bytes: u64,
 }
 

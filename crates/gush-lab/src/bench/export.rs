@@ -54,7 +54,7 @@ pub fn csv(summaries: &[Summary]) -> String {
     for name in &parameters {
         text += &format!(",{}", csv::field(&format!("parameter_{name}")));
     }
-    text += ",median_low,median_high,times_first,times_first_low,times_first_high,memory_bytes,gib_per_s,system_calls,samples,\
+    text += ",median_low,median_high,times_first,times_first_low,times_first_high,memory_bytes,gib_per_s,samples,\
              failure";
     for name in &figures {
         text += &format!(",{},{}", csv::field(name), csv::field(&format!("{name}_times_first")));
@@ -87,7 +87,6 @@ pub fn csv(summaries: &[Summary]) -> String {
             maybe(times.and_then(|times| times.interval).map(|around| around.high)),
             whole(one.peak_bytes),
             maybe(one.gib_per_s),
-            whole(one.calls),
             one.seconds.rounds.len().to_string(),
             csv::field(one.failure.as_deref().unwrap_or_default()),
         ];
@@ -129,7 +128,6 @@ struct One<'a> {
     times_first_interval: Option<[f64; 2]>,
     peak_bytes: Option<u64>,
     gib_per_s: Option<f64>,
-    system_calls: Option<u64>,
     #[serde(skip_serializing_if = "Map::is_empty")]
     figures: Map<String, Value>,
     failure: Option<&'a str>,
@@ -175,7 +173,6 @@ pub fn json(summaries: &[Summary]) -> String {
             times_first_interval: times.and_then(ends),
             peak_bytes: summary.peak_bytes,
             gib_per_s: summary.gib_per_s,
-            system_calls: summary.calls,
             figures: summary.figures.iter().map(figure).collect(),
             failure: summary.failure.as_deref(),
         }

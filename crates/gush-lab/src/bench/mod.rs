@@ -19,7 +19,7 @@
 //! (removing the old output, `prepare`, comparing the new output) stands outside.
 //!
 //! Facts of a sample: `command`, `parameter NAME`, `printed NAME`, `status` or `signal` of a failure, `output` (digest), `peak_bytes` or
-//! `peak_at_most_bytes`, `minor_faults`, `major_faults`, `switches`, `preemptions`, `syscalls` (name → count).
+//! `peak_at_most_bytes`, `minor_faults`, `major_faults`, `switches`, `preemptions`.
 
 mod check;
 mod comparison;
@@ -135,7 +135,6 @@ pub enum Ignored {
     /// None: who fails is out.
     #[default]
     None,
-    /// Every failure.
     All,
     /// These exit statuses; 128 and the number of a signal stand for an end by this signal.
     Statuses(Vec<i32>),

@@ -12,9 +12,7 @@ use crate::{figures, stats};
 /// certain finds differences where there are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// At least so many rounds.
     pub least: u32,
-    /// At most so many rounds.
     pub most: u32,
     /// No round begins after so long, once there are [`least`](Self::least).
     pub time: Duration,
@@ -24,13 +22,11 @@ pub struct Pace {
 const LEAST_ROUNDS: u32 = 10;
 /// Drawing ten thousand times from more samples takes seconds.
 const MOST_ROUNDS: u32 = 500;
-/// The time for each contender.
 const TIME_EACH: Duration = Duration::from_secs(3);
 /// An interval whose ends differ by this part is narrow.
 const NARROW: f64 = 0.02;
 
 impl Pace {
-    /// Exactly so many rounds.
     #[must_use]
     pub fn fixed(rounds: u32) -> Self {
         Self { least: rounds, most: rounds, time: Duration::MAX }

@@ -7,12 +7,10 @@ use serde::{Deserialize, Deserializer};
 
 use crate::Error;
 
-/// A name with values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
     /// The name between the braces.
     pub name: String,
-    /// The values, in order.
     pub values: Vec<String>,
 }
 

@@ -17,17 +17,13 @@ use crate::runner::children;
 /// A contender that takes no part, because an optional program is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Absent {
-    /// The contender.
     pub label: String,
-    /// The program.
     pub program: String,
 }
 
 /// A comparison made ready: the files stay until [`end`](Self::end).
 pub struct Prepared {
-    /// The contenders, in order.
     pub cases: Vec<Box<dyn Case>>,
-    /// Contenders left out, and why.
     pub absent: Vec<Absent>,
     /// Doubts about the comparison, as sentences.
     pub notes: Vec<String>,
@@ -50,8 +46,6 @@ impl Comparison {
             rules: self.clone(),
             expected: RefCell::new(self.expectation(&workplace)?),
             baseline: OnceCell::new(),
-            seen_once: RefCell::default(),
-            printed: RefCell::default(),
             changed_by: OnceCell::new(),
             workplace,
         });
@@ -73,13 +67,6 @@ impl Comparison {
         let case = |one: &Rc<Contender>| Box::new(ContenderCase(Rc::clone(one))) as Box<dyn Case>;
         let cases = contenders.iter().map(case).collect();
         let mut notes = self.notes(&shared);
-        let is_written = |one: &&Rc<Contender>| {
-            one.others_write_out() && *one.requested_output() == Output::Null
-        };
-        notes.extend(contenders.iter().filter(is_written).map(|one| {
-            let label = one.label();
-            format!("{label}: its standard output goes into a file, because others write {{out}}")
-        }));
         if let Some(first) = contenders.first().filter(|first| first.label() != measure) {
             let other = first.label();
             notes.push(format!("{measure} is absent: {other} is the measure of the others"));
@@ -159,27 +146,6 @@ impl Comparison {
     }
 }
 
-/// Says whether standard outputs, seen once each, are the same. One alone is compared with nothing.
-fn printed_sentence(printed: &[(String, Content)], is_to_null: bool) -> Option<String> {
-    let ((_, first), rest) = printed.split_first()?;
-    let timed = match is_to_null {
-        true => "; the timed runs wrote to /dev/null, where some programs do less (--output pipe)",
-        false => "",
-    };
-    let differs = rest.iter().find(|(_, content)| content != first);
-    match differs {
-        Some((label, other)) => Some(format!(
-            "Standard output, seen once and not timed, differs: {} bytes from {}, {} bytes from {label} (--output check puts out who differs)",
-            first.bytes, printed[0].0, other.bytes
-        )),
-        None if rest.is_empty() => None,
-        None => Some(format!(
-            "Standard output was the same, seen once each and not timed: {} bytes{timed}",
-            first.bytes
-        )),
-    }
-}
-
 impl Prepared {
     /// The label of the contender that the others are measured against.
     #[must_use]
@@ -208,33 +174,23 @@ impl Prepared {
         }
         let expected = self.shared.expected.borrow();
         let Some(Expected { content, .. }) = &*expected else {
-            let printed = self.shared.printed.borrow();
-            let goes_to =
-                |to: &Output| self.contenders.iter().any(|one| one.requested_output() == to);
-            let is_shown =
-                self.contenders.iter().all(|one| *one.requested_output() == Output::Inherit);
-            let is_blind = printed.is_empty() && !is_shown;
+            let is_shown = self.contenders.iter().all(|one| one.is_shown());
             let nothing =
                 "No output was compared (--output check compares what the commands print)";
-            return Ok(match is_blind && self.contenders.len() > 1 {
-                true => Some(nothing.to_owned()),
-                false => printed_sentence(&printed, goes_to(&Output::Null)),
-            });
+            return Ok((self.contenders.len() > 1 && !is_shown).then(|| nothing.to_owned()));
         };
         let workplace = &self.shared.workplace;
         let is_input = workplace.input_bytes() == Some(content.bytes)
             && workplace.input_content()?.is_some_and(|input| input == content);
         let equal = if is_input { ", equal to the input" } else { "" };
-        let once = self.shared.seen_once.borrow();
-        let (which, rest) = match &once[..] {
-            [] => ("Every output", String::new()),
-            once if once.len() == self.contenders.len() => {
-                ("Standard output, seen once each and not timed,", String::new())
-            }
-            once => ("Every output", format!("; of {} one, not timed", once.join(", "))),
+        let left_out = self.contenders.iter().filter(|one| !one.is_compared());
+        let left_out: Vec<&str> = left_out.map(|one| one.label()).collect();
+        let which = match &left_out[..] {
+            [] => "Every output".to_owned(),
+            labels => format!("Every output but that of {}", labels.join(", ")),
         };
         Ok(Some(format!(
-            "{which} was compared: {} bytes, blake3 {}…{equal}{rest}",
+            "{which} was compared: {} bytes, blake3 {}…{equal}",
             content.bytes,
             content.short()
         )))

@@ -15,15 +15,9 @@ pub(super) struct Shared {
     pub(super) rules: Comparison,
     pub(super) shell: Option<Vec<String>>,
     pub(super) workplace: Workplace,
-    /// The first contender's label, once known.
     pub(super) baseline: OnceCell<String>,
     /// The right output: as told, or the first one that there was.
     pub(super) expected: RefCell<Option<Expected>>,
-    /// The labels of contenders with one output that was compared, of a run that was not timed.
-    pub(super) seen_once: RefCell<Vec<String>>,
-    /// The label and standard output of each contender, where these outputs are only told.
-    pub(super) printed: RefCell<Vec<(String, Content)>>,
-    /// The contender that changed the input.
     pub(super) changed_by: OnceCell<String>,
 }
 

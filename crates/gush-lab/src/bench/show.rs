@@ -4,14 +4,10 @@ use super::summary::{Figure, Summary};
 use crate::columns;
 use crate::stats::{Estimate, FEWEST_SAMPLES, Interval};
 
-/// A unit of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// µs
     Microsecond,
-    /// ms
     Millisecond,
-    /// s
     Second,
 }
 
@@ -89,7 +85,6 @@ fn interval(one: &Summary, unit: Option<Unit>) -> String {
     }
 }
 
-/// The interval of a ratio, if there is one.
 fn ratio_interval(times: Option<Estimate>) -> String {
     times.map_or_else(String::new, |times| times.around(3))
 }
@@ -119,7 +114,6 @@ const USE: &[Column] = &[
     ("system", |one, unit| time(one.system_s, unit)),
     ("memory", |one, _| memory(one)),
     ("GiB/s", |one, _| one.gib_per_s.map_or_else(String::new, |speed| format!("{speed:.2}"))),
-    ("calls", |one, _| one.calls.map_or_else(String::new, |calls| calls.to_string())),
     ("rounds", |one, _| one.seconds.rounds.len().to_string()),
 ];
 

@@ -11,7 +11,6 @@ use super::from_text;
 use super::template::filled;
 use crate::Error;
 
-/// Who starts the commands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Shell {
     /// Nobody else, unless a command needs a shell; then `sh` starts all of them, so that like meets like.

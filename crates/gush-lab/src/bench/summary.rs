@@ -9,18 +9,14 @@ use crate::figures;
 use crate::model::{Described, Failure, Measured, Printed, Run, Sample};
 use crate::stats::{self, Estimate, Interval, MARGIN, Verdict};
 
-/// A contender's samples, summed up.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// The contender.
     pub label: String,
     /// The time.
     pub seconds: Figure,
-    /// The mean of the seconds.
     pub mean_s: f64,
     /// The standard deviation; none of a single sample.
     pub deviation_s: Option<f64>,
-    /// The least and the most seconds.
     pub range_s: [f64; 2],
     /// The median of the processor seconds, user space and kernel together: the kernel's split of them means little below
     /// some 20 ms.
@@ -35,10 +31,7 @@ pub struct Summary {
     pub peak_at_most_bytes: Option<u64>,
     /// The median of the throughput, where the bytes are known.
     pub gib_per_s: Option<f64>,
-    /// The figures that the command printed.
     pub figures: Vec<Figure>,
-    /// The number of system calls, if they were counted.
-    pub calls: Option<u64>,
     /// The mean of the processor seconds in user space.
     pub mean_user_s: f64,
     /// The mean of the processor seconds in the kernel.
@@ -47,18 +40,14 @@ pub struct Summary {
     pub peaks_bytes: Vec<u64>,
     /// Every end, in the order of the rounds.
     pub ends: Vec<ProcessEnd>,
-    /// The parameters' values.
     pub parameters: Vec<(String, String)>,
     /// The reason why the contender is out, if some round failed.
     pub failure: Option<String>,
 }
 
-/// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessEnd {
-    /// With this exit status.
     Status(i64),
-    /// By this signal.
     Signal(i64),
 }
 
@@ -91,9 +80,7 @@ impl fmt::Display for ProcessEnd {
 pub struct Figure {
     /// The name, the unit, and which way is better; the time has no name.
     pub printed: Printed,
-    /// The values by round.
     pub rounds: Vec<(u32, f64)>,
-    /// The median of the values.
     pub median: Estimate,
     /// How many times as good as the first contender, from samples of the same rounds; none of the first itself.
     pub times_first: Option<Estimate>,
@@ -222,12 +209,6 @@ fn summary(
         peak_at_most_bytes: largest("peak_at_most_bytes"),
         gib_per_s: median(|measured| measured.gib_per_s),
         figures: described.printed.iter().filter_map(figure).collect(),
-        calls: newest
-            .measured
-            .facts
-            .get("syscalls")
-            .and_then(Value::as_object)
-            .map(|calls| calls.values().filter_map(Value::as_u64).sum()),
         mean_user_s: mean(|measured| measured.user_s),
         mean_system_s: mean(|measured| measured.system_s),
         peaks_bytes: peaks.unwrap_or_default(),

@@ -18,7 +18,7 @@ mod trace;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 
 use crate::Error;
 use fds::{FdRole, Files};
@@ -42,32 +42,6 @@ pub struct Count {
     pub as_c_program: Calls,
     /// Every call of the process from `execve` on, the start-up code's and the clock's included.
     pub in_all: Calls,
-}
-
-/// `command` as a process that lets itself be traced first: `gush lab once --traced command -- WORDS`, with `gush` as
-/// the program.
-#[must_use]
-pub fn gated(gush: &Path, command: &Command) -> Command {
-    let mut gated = Command::new(gush);
-    gated.args(["lab", "once", "--traced", "command", "--"]);
-    gated.arg(command.get_program()).args(command.get_args());
-    gated
-}
-
-/// Counts the calls of a [gated] command and of all processes that it starts, from `execve` on: the exit status, and
-/// the calls by name.
-///
-/// # Errors
-/// The reason why the command could not be traced.
-pub fn of_tree(command: Command) -> Result<(ExitStatus, Calls), Error> {
-    let mut calls = Calls::new();
-    let output = trace::run(command, None, |_, stop| match stop {
-        trace::Stop::Executed => add(&mut calls, "execve"),
-        trace::Stop::Calls(number, arguments) => {
-            add(&mut calls, &calls::of(number, &arguments).name);
-        }
-    })?;
-    Ok((output.status, calls))
 }
 
 /// Counts the calls of `program lab once WORDS`, which copies `source` to `target`.

@@ -9,7 +9,6 @@ pub struct Calls {
     pub function: String,
     /// The number of calls there, or the nanoseconds of samples there.
     pub times: u64,
-    /// The functions called.
     pub below: Vec<Calls>,
 }
 

@@ -12,7 +12,6 @@ impl WorkKind {
     pub(super) const ENTERING: Self = Self(13);
     /// The kernel, otherwise.
     pub(super) const ELSE: Self = Self(14);
-    /// The program itself.
     pub const PROGRAM: Self = Self(15);
 
     /// In a few words.

@@ -18,9 +18,7 @@ const SAMPLES_PER_S: &str = "1999";
 /// The output of a recorded command, and the samples as `perf script` prints them.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// Standard output of the command.
     pub stdout: Vec<u8>,
-    /// The samples.
     pub script: Vec<u8>,
 }
 

@@ -15,7 +15,6 @@ const KERNEL: &str = "_[k]";
 /// A function's part of the time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Share {
-    /// The function's name.
     pub function: String,
     /// Time in the function itself, without the functions below, in nanoseconds of processor time.
     pub cpu_ns: u64,

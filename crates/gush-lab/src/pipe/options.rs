@@ -15,7 +15,6 @@ use crate::Error;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Technique {
-    /// write(2).
     #[default]
     Write,
     /// vmsplice(2) from two buffers in turn, as published: **unsound**.
@@ -29,11 +28,9 @@ pub enum Technique {
 }
 
 impl Technique {
-    /// All of them.
     pub const ALL: [Self; 5] =
         [Self::Write, Self::Vmsplice, Self::Fresh, Self::Socket, Self::Reservoir];
 
-    /// The name on the command line.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -87,14 +84,12 @@ impl FromStr for Technique {
     }
 }
 
-/// The options of a program's buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryOptions {
     /// Ask for huge pages (`MADV_HUGEPAGE`).
     pub huge_page: bool,
     /// Make sure that they came.
     pub check_huge_page: bool,
-    /// mlock(2).
     pub lock: bool,
     /// Leave the pages as mmap(2) gave them: absent, or the zero page.
     pub dont_touch: bool,
@@ -124,9 +119,7 @@ impl MemoryOptions {
 /// ```
 #[derive(Clone, Debug)]
 pub struct WriteOptions {
-    /// The way.
     pub technique: Technique,
-    /// The buffer, in bytes.
     pub buffer_bytes: usize,
     /// The pipe's size; not together with [`Technique::Vmsplice`], where the pipe is half the buffer.
     pub pipe_bytes: Option<usize>,
@@ -136,11 +129,9 @@ pub struct WriteOptions {
     pub gift: bool,
     /// One buffer in two halves instead of two buffers.
     pub same_buffer: bool,
-    /// The options of the buffer.
     pub memory: MemoryOptions,
     /// The way of waiting while the pipe is full.
     pub waiting: Waiting,
-    /// The bytes to write.
     pub pattern: Pattern,
 }
 
@@ -217,10 +208,8 @@ pub enum HoldBy {
     Tee,
 }
 
-/// The reader's use of the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Taking {
-    /// read(2) into a buffer.
     #[default]
     Read,
     /// splice(2) to /dev/null, unread.
@@ -238,21 +227,17 @@ pub enum Taking {
 /// ```
 #[derive(Clone, Debug)]
 pub struct ReadOptions {
-    /// The use of the bytes.
     pub taking: Taking,
     /// Bytes asked for in one call.
     pub buffer_bytes: usize,
-    /// The pipe's size.
     pub pipe_bytes: Option<usize>,
     /// Bytes to take out; fewer when the writer ends before.
     pub bytes: u64,
     /// `SPLICE_F_MOVE`.
     pub gift: bool,
-    /// The options of the buffer.
     pub memory: MemoryOptions,
     /// The way of waiting while the pipe is empty; none: asleep, unless the writer is seen to be faster than any wake-up.
     pub waiting: Option<Waiting>,
-    /// The bytes that should arrive.
     pub pattern: Pattern,
     /// Compare the arriving bytes with the pattern.
     pub verify: bool,

@@ -30,10 +30,8 @@ pub(super) const CONSTANT: u8 = b'X';
 const WORD_BYTES: u64 = 8;
 
 impl Pattern {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::Constant, Self::Counter, Self::Random];
 
-    /// The name on the command line.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -32,7 +32,6 @@ const NAME: &str = "standard input";
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
-    /// Bytes taken out of the pipe.
     pub bytes: u64,
     /// From the moment when the first byte was there.
     pub elapsed: Duration,

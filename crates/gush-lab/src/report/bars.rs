@@ -8,7 +8,6 @@ use super::scale::{Scale, Tick};
 use crate::cases::distinct;
 use crate::stats::{Estimate, Interval};
 
-/// The content of a row.
 #[derive(Debug)]
 pub struct Bar {
     pub name: String,
@@ -21,7 +20,6 @@ pub struct Bar {
     pub published: Option<(f64, f64)>,
     /// Told by text and pattern; nothing is told where soundness does not apply.
     pub sound: Option<bool>,
-    /// More facts: name and value.
     pub facts: Vec<(String, String)>,
 }
 
@@ -65,7 +63,6 @@ pub fn body(unit: &str, bars: &[Bar], limits: &[Limit]) -> Body {
     Body::Drawn(drawn(unit, bars, limits, scale))
 }
 
-/// The bars with their axis.
 fn drawn(unit: &str, bars: &[Bar], limits: &[Limit], scale: Scale) -> Html {
     let limit = |limit: &Limit| Tick {
         at: scale.at(limit.value),

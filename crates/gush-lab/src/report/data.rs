@@ -11,7 +11,6 @@ use crate::suite::memory;
 #[derive(Debug)]
 pub struct Data<'a> {
     pub runs: Vec<&'a Run>,
-    /// Of all runs, in their order.
     suites: Vec<SuiteRun<'a>>,
 }
 
@@ -33,7 +32,6 @@ impl<'a> Data<'a> {
         measured.or(self.runs.last()).map(|run| &run.machine)
     }
 
-    /// The runs of this page's machine.
     pub fn own(&self) -> impl DoubleEndedIterator<Item = &'a Run> + '_ {
         let id = self.machine().map(|machine| &machine.id);
         self.runs.iter().copied().filter(move |run| Some(&run.machine.id) == id)

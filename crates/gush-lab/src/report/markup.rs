@@ -6,7 +6,6 @@ use std::fmt::{self, Display, Formatter, Write};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Html(pub(super) String);
 
-/// Something that can stand in HTML.
 pub trait Part {
     fn put(&self, out: &mut Formatter<'_>) -> fmt::Result;
 }

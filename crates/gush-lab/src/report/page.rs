@@ -3,14 +3,11 @@
 use super::markup::Html;
 pub use crate::columns::{Column, numbers, words};
 
-/// The whole.
 #[derive(Debug)]
 pub struct Page {
     /// Above everything, in large type. Sentences may mark `code` and **weight**.
     pub lead: String,
-    /// Where and when.
     pub byline: String,
-    /// Facts that make figures doubtful.
     pub warnings: Vec<Warning>,
     pub sections: Vec<Section>,
     /// The address of the runs as JSON, which is in the page.
@@ -40,7 +37,6 @@ pub struct Section {
     /// The fragment of links to this section.
     pub id: &'static str,
     pub title: String,
-    /// The conclusions.
     pub said: Vec<String>,
     pub figures: Vec<Figure>,
     /// In small type, below.
@@ -86,17 +82,10 @@ pub struct View {
 
 #[derive(Debug)]
 pub enum Body {
-    /// Bars.
     Drawn(Html),
     Table(Table),
-    Picture {
-        href: String,
-        alt: String,
-        name: String,
-    },
-    Text {
-        text: String,
-    },
+    Picture { href: String, alt: String, name: String },
+    Text { text: String },
 }
 
 /// A table; the first cell of a row is the row's heading.

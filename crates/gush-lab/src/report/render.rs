@@ -10,7 +10,6 @@ use crate::transfer;
 
 const STYLE: &str = include_str!("templates/style.css");
 
-/// The page as HTML.
 pub fn html(page: &Page) -> String {
     super::html::page(page, &policy(), STYLE).0
 }

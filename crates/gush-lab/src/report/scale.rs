@@ -66,7 +66,6 @@ impl Scale {
         if share.is_nan() { 0.0 } else { (share.clamp(0.0, 1.0) * 10_000.0).round() / 100.0 }
     }
 
-    /// The named places.
     pub fn ticks(&self) -> Vec<Tick> {
         let steps = ((self.to - self.from) / self.step + 0.001).floor() as u32;
         (0..=steps)

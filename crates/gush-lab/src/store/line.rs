@@ -9,20 +9,17 @@
 //! {"forgotten":"20261121-144355-a3f2"}
 //! ```
 
-use jiff::Timestamp;
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Run, Sample};
 
-/// The first line of every store.
 pub(super) const HEADER: &[u8] = b"{\"format\":\"gush-lab-store\",\"version\":1}\n";
 /// The newest form of the file; a later gush may add fields without a new one.
 pub(super) const VERSION: u64 = 1;
 const FORMAT: &str = "gush-lab-store";
 
-/// A line below the header. `R` is a run without samples and `S` a sample: borrowed to be written, owned or in part
-/// to be read.
+/// A line below the header. `R` is a run without samples and `S` a sample: borrowed to be written,
+/// owned when read.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Line<R, S> {
@@ -38,27 +35,8 @@ pub(super) enum Line<R, S> {
     Forgotten(String),
 }
 
-/// A line to be written.
 pub(super) type Written<'a> = Line<&'a Run, &'a Sample>;
-/// A complete line.
-pub(super) type Full = Line<Box<Run>, Sample>;
-/// A line without samples.
-pub(super) type Head = Line<Box<Run>, IgnoredAny>;
-/// The parts of a line that the index needs.
-pub(super) type Brief = Line<Name, Suite>;
-
-/// The part of a run that identifies the run.
-#[derive(Debug, Deserialize)]
-pub(super) struct Name {
-    pub id: String,
-    pub started: Timestamp,
-}
-
-/// The part of a sample that lists show.
-#[derive(Debug, Deserialize)]
-pub(super) struct Suite {
-    pub suite: String,
-}
+pub(super) type Read = Line<Box<Run>, Sample>;
 
 /// The line as bytes, with the newline. JSON writes a newline within a text as `\n`, so there is no other.
 pub(super) fn bytes(line: &Written<'_>) -> serde_json::Result<Vec<u8>> {

@@ -16,7 +16,7 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use super::line::{self, HEADER, VERSION};
-use super::{StoreError, failed, unmade};
+use super::{StoreError, failed};
 
 /// How long a process waits for another that writes.
 const BUSY: Duration = Duration::from_secs(30);
@@ -27,8 +27,6 @@ const LONGEST_HEADER: usize = 256;
 pub(super) struct Log {
     path: PathBuf,
     file: File,
-    /// This process made the file.
-    is_made: bool,
 }
 
 /// Nobody else writes while this lives.
@@ -42,7 +40,6 @@ pub(super) struct Torn {
     pub kept_in: Option<PathBuf>,
 }
 
-/// The beginning of a file.
 enum Head {
     /// Nothing, or a part of the header.
     Begun,
@@ -55,16 +52,9 @@ impl Log {
         // Asked before the file is opened: O_CREAT on a FIFO or a device would wait, or write there.
         is_file_or_missing(path)?;
         // O_APPEND: two writers can never write over each other's lines.
-        let mut how = OpenOptions::new();
-        how.read(true).append(true);
-        let (opened, is_made) = match how.create_new(true).open(path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                (how.create_new(false).create(true).open(path), false)
-            }
-            other => (other, true),
-        };
+        let opened = OpenOptions::new().read(true).append(true).create(true).open(path);
         let file = opened.map_err(|error| failed(path, "cannot open the store", error))?;
-        Ok(Self { path: path.to_owned(), file, is_made })
+        Ok(Self { path: path.to_owned(), file })
     }
 
     /// Opens the file to be read. `None` if the file is missing or empty.
@@ -74,7 +64,7 @@ impl Log {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(|error| failed(path, "cannot open the store", error))?,
         };
-        let log = Self { path: path.to_owned(), file, is_made: false };
+        let log = Self { path: path.to_owned(), file };
         Ok(match log.head()? {
             Head::Begun => None,
             Head::Ours => Some(log),
@@ -114,17 +104,21 @@ impl Log {
         is_torn.then(|| Torn { bytes: size - whole_bytes, kept_in: None })
     }
 
-    pub fn size(&self) -> Result<u64, StoreError> {
-        let there = self.file.metadata();
-        Ok(there.map_err(|error| failed(&self.path, "cannot read the store", error))?.len())
+    /// The bytes from `at` to the end of the file.
+    pub fn read_from(&self, at: u64) -> Result<Vec<u8>, StoreError> {
+        let fails = |error| failed(&self.path, "cannot read the store", error);
+        let size = self.file.metadata().map_err(fails)?.len();
+        let mut text = vec![0; usize::try_from(size.saturating_sub(at)).unwrap_or(usize::MAX)];
+        let have = self.read_at(&mut text, at)?;
+        text.truncate(have);
+        Ok(text)
     }
 
     /// Reads from `at` on, and returns how many bytes `buffer` got; fewer only at the file's end.
-    pub fn read_at(&self, buffer: &mut [u8], at: u64) -> Result<usize, StoreError> {
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> Result<usize, StoreError> {
         let mut have = 0;
         while have < buffer.len() {
             match self.file.read_at(&mut buffer[have..], at + have as u64) {
-                // The file ends within the buffer, which is no error: the caller asks how much there is.
                 Ok(0) => break,
                 Ok(read) => have += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -195,19 +189,6 @@ impl Lock<'_> {
         })
     }
 
-    /// Removes the file if this process has made it and there is no run in it; answers whether it did.
-    pub fn remove_made(&self) -> bool {
-        let Self(Log { path, file, is_made }) = self;
-        let is_ours = |there: &fs::Metadata| {
-            let named = fs::symlink_metadata(path);
-            named.is_ok_and(|named| (named.dev(), named.ino()) == (there.dev(), there.ino()))
-        };
-        let has_no_run = |there: &fs::Metadata| there.len() <= HEADER.len() as u64;
-        *is_made
-            && file.metadata().is_ok_and(|there| has_no_run(&there) && is_ours(&there))
-            && fs::remove_file(path).is_ok()
-    }
-
     fn mend(&self) -> Result<Option<Torn>, StoreError> {
         let Self(log) = self;
         let fails = |error| failed(&log.path, "cannot bring the store in order", error);
@@ -215,10 +196,8 @@ impl Lock<'_> {
         let torn = match log.head()? {
             Head::Begun => {
                 let torn = log.set_aside(0, size).map_err(fails)?;
-                self.append(HEADER).map_err(|error| match self.remove_made() {
-                    true => unmade(&log.path, "cannot begin the store", error),
-                    false => fails(error),
-                })?;
+                self.append(HEADER)
+                    .map_err(|error| failed(&log.path, "cannot begin the store", error))?;
                 torn
             }
             Head::Ours => log.set_aside(log.whole_bytes(size)?, size).map_err(fails)?,
@@ -288,33 +267,5 @@ fn is_file_or_missing(path: &Path) -> Result<(), StoreError> {
             Err(StoreError::Foreign { path: path.to_owned(), why })
         }
         _ => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_is_removed_by_its_maker_alone_and_without_a_run() {
-        let dir = tempfile::tempdir().unwrap();
-        let [path, moved] = ["lab.jsonl", "moved"].map(|name| dir.path().join(name));
-        let made = Log::open(&path).unwrap();
-        let (lock, _) = made.lock().unwrap();
-
-        fs::rename(&path, &moved).unwrap();
-        fs::write(&path, "somebody else's").unwrap();
-        assert!(!lock.remove_made(), "another file has the name");
-        assert_eq!(fs::read(&path).unwrap(), b"somebody else's");
-        fs::rename(&moved, &path).unwrap();
-
-        let end = made.size().unwrap();
-        lock.append(b"{}\n").unwrap();
-        assert!(!lock.remove_made() && path.exists(), "a line is in it");
-        made.file.set_len(end).unwrap();
-
-        let found = Log::open(&path).unwrap();
-        assert!(!Lock(&found).remove_made() && path.exists(), "another process made it");
-        assert!(lock.remove_made() && !path.exists());
     }
 }

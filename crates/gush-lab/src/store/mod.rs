@@ -5,18 +5,18 @@
 //! |---|---|
 //! | `line` | the lines: a run begun, a sample taken, a run ended, whole, or forgotten |
 //! | `log` | the file: locked for a moment, extended by whole lines; a torn line is kept beside; foreign files are left alone |
-//! | `index` | the runs of the file: which there are, and the lines that have their parts |
+//! | `runs` | the runs of the file, in memory |
 //! | `record` | a run being made: begun, samples added, ended |
 //! | `name` | which run a word means: an id, the start of one, `last`, `last~1` |
 //!
 //! Nothing here deletes or overwrites a file that cannot be read: a damaged file, a file that is no store, and a file
 //! of a newer gush are refused with a sentence, and stay as they are.
 
-mod index;
 mod line;
 mod log;
 mod name;
 mod record;
+mod runs;
 
 use std::cell::{RefCell, RefMut};
 use std::env;
@@ -26,8 +26,8 @@ use std::path::{Path, PathBuf};
 
 use crate::model::Run;
 use gush_text::os_text;
-use index::Index;
 use log::{Lock, Log, Torn};
+use runs::Runs;
 
 pub use record::{Recording, new_id};
 
@@ -35,54 +35,34 @@ pub use record::{Recording, new_id};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// A system call failed.
     #[error("{path}: {what}: {answer}{remedy}", path = path.display(), answer = os_text(source))]
     Failed {
-        /// The store's file.
         path: PathBuf,
-        /// The operation that failed.
         what: &'static str,
         /// The remedy, as ` (…)`, or nothing.
         remedy: &'static str,
-        /// The operating system's answer.
         source: io::Error,
     },
     /// The directory for the store cannot be made.
     #[error("{path}: cannot make the store's directory: {answer} (choose another place with --db, or leave it with --no-store)", path = path.display(), answer = os_text(source))]
-    Directory {
-        /// The directory.
-        path: PathBuf,
-        /// The operating system's answer.
-        source: io::Error,
-    },
+    Directory { path: PathBuf, source: io::Error },
     /// The file is none of ours, or of a newer gush.
     #[error("{path}: {why}", path = path.display())]
     Foreign {
-        /// The file.
         path: PathBuf,
         /// The kind of file found, and the remedy.
         why: String,
     },
     /// Somebody has removed the file since it was opened.
     #[error("{path}: the store was removed meanwhile (start again, or name another file with --db)", path = path.display())]
-    Removed {
-        /// The file.
-        path: PathBuf,
-    },
+    Removed { path: PathBuf },
     /// A line in the midst of the file is none of ours.
     #[error(
         "{path}: line {line} cannot be understood: {why} (the file is left as it is: take the line out, or name another file \
          with --db)",
         path = path.display()
     )]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// The line, counted from 1.
-        line: u64,
-        /// The reason.
-        why: String,
-    },
+    Damaged { path: PathBuf, line: u64, why: String },
     /// No run, or more than one, is meant by a word.
     #[error("{0}")]
     NoSuchRun(String),
@@ -92,17 +72,6 @@ pub enum StoreError {
     /// Neither of the variables that say where data belongs is set.
     #[error("nowhere to keep runs: neither XDG_DATA_HOME nor HOME is set (say --db PATH)")]
     Homeless,
-}
-
-/// A run without samples, for lists.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RunSummary {
-    /// The run; samples are left out.
-    pub run: Run,
-    /// The number of samples.
-    pub samples: u64,
-    /// The suites that they belong to, in order.
-    pub suites: Vec<String>,
 }
 
 /// The runs of one file.
@@ -123,7 +92,7 @@ pub struct RunSummary {
 #[derive(Debug)]
 pub struct Store {
     log: Log,
-    index: RefCell<Index>,
+    runs: RefCell<Runs>,
     notices: RefCell<Vec<String>>,
 }
 
@@ -173,7 +142,7 @@ impl Store {
                 .map_err(|source| StoreError::Directory { path: directory.to_owned(), source })?;
         }
         match Self::locked_once(path) {
-            // By the process that had made it, and found no room for a header.
+            // Removed between the opening and the lock.
             Err(StoreError::Removed { .. }) => Self::locked_once(path),
             other => other,
         }
@@ -181,7 +150,8 @@ impl Store {
 
     fn locked_once(path: &Path) -> Result<Self, StoreError> {
         let store = Self::of(Log::open(path)?);
-        // Locked once at the opening: a torn line is set aside before a run begins, and not in its middle.
+        // Locked once at the opening: a torn line is set aside before a run begins, and not in its
+        // middle.
         let (_, torn) = store.log.lock()?;
         store.notice(torn);
         Ok(store)
@@ -193,12 +163,11 @@ impl Store {
     /// When there is no store, or the file is damaged, no store, or a newer gush's.
     pub fn read(path: &Path) -> Result<Self, StoreError> {
         let store = Self::of(Log::open_to_read(path)?.ok_or_else(|| no_runs_yet(path))?);
-        let whole_bytes = store.index()?.whole_bytes();
+        let whole_bytes = store.catch_up()?.whole_bytes();
         store.notice(store.log.torn_after(whole_bytes));
         Ok(store)
     }
 
-    /// The file.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.log.path()
@@ -228,48 +197,47 @@ impl Store {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn runs(&self) -> Result<Vec<RunSummary>, StoreError> {
-        self.index()?.entries(&self.log)
+    pub fn runs(&self) -> Result<Vec<Run>, StoreError> {
+        Ok(self.catch_up()?.sorted().into_iter().cloned().collect())
     }
 
-    /// The run with this id, whole.
+    /// The run with this id.
     ///
     /// # Errors
     /// [`StoreError::NoSuchRun`], or when the file cannot be read.
     pub fn run(&self, id: &str) -> Result<Run, StoreError> {
-        let run = self.index()?.run(&self.log, id)?;
+        let run = self.catch_up()?.get(id).cloned();
         run.ok_or_else(|| StoreError::NoSuchRun(format!("no run is called '{id}'")))
     }
 
-    /// The runs that these words mean, whole; all of them for no words.
+    /// The runs that these words mean; all of them for no words.
     ///
     /// # Errors
     /// [`StoreError::NoSuchRun`], or when the file cannot be read.
     pub fn runs_called(&self, words: &[String]) -> Result<Vec<Run>, StoreError> {
-        let ids = match words {
-            [] => self.index()?.ids(),
-            words => words.iter().map(|word| self.find(word)).collect::<Result<_, _>>()?,
-        };
-        ids.iter().map(|id| self.run(id)).collect()
+        match words {
+            [] => self.runs(),
+            words => words.iter().map(|word| self.run(&self.find(word)?)).collect(),
+        }
     }
 
     fn of(log: Log) -> Self {
-        Self { log, index: RefCell::default(), notices: RefCell::default() }
+        Self { log, runs: RefCell::default(), notices: RefCell::default() }
     }
 
     /// The runs as the file has them now.
-    fn index(&self) -> Result<RefMut<'_, Index>, StoreError> {
-        let mut index = self.index.borrow_mut();
+    fn catch_up(&self) -> Result<RefMut<'_, Runs>, StoreError> {
+        let mut runs = self.runs.borrow_mut();
         // Other processes append meanwhile, so each question reads on from where the last one ended.
-        index.catch_up(&self.log)?;
-        Ok(index)
+        runs.catch_up(&self.log)?;
+        Ok(runs)
     }
 
     /// The same, while nobody else writes.
-    fn index_under(&self, _lock: &Lock<'_>) -> Result<RefMut<'_, Index>, StoreError> {
-        let mut index = self.index.borrow_mut();
-        index.read(&self.log)?;
-        Ok(index)
+    fn catch_up_under(&self, _lock: &Lock<'_>) -> Result<RefMut<'_, Runs>, StoreError> {
+        let mut runs = self.runs.borrow_mut();
+        runs.read(&self.log)?;
+        Ok(runs)
     }
 
     fn notice(&self, torn: Option<Torn>) {
@@ -291,12 +259,6 @@ fn no_runs_yet(path: &Path) -> StoreError {
         "{}: no runs yet: gush lab, or gush lab import, makes the first",
         path.display()
     ))
-}
-
-/// A store that could not be begun, and is not there now.
-fn unmade(path: &Path, what: &'static str, source: io::Error) -> StoreError {
-    let remedy = " (the file begun was removed again: make room, or name another place with --db)";
-    StoreError::Failed { path: path.to_owned(), what, remedy, source }
 }
 
 fn failed(path: &Path, what: &'static str, source: io::Error) -> StoreError {

@@ -8,7 +8,8 @@ impl Store {
     /// # Errors
     /// [`StoreError::NoSuchRun`] when there is none, or more than one.
     pub fn find(&self, word: &str) -> Result<String, StoreError> {
-        let ids = self.index()?.ids();
+        let runs = self.catch_up()?;
+        let ids: Vec<&String> = runs.sorted().into_iter().map(|run| &run.id).collect();
         let no_such = |why: String| Err(StoreError::NoSuchRun(why));
         if ids.is_empty() {
             return Err(no_runs_yet(self.path()));
@@ -22,10 +23,10 @@ impl Store {
                 None => no_such(format!("'{word}' is before the first of {} runs", ids.len())),
             };
         }
-        let found: Vec<&String> = ids.iter().filter(|id| id.starts_with(word)).collect();
+        let found: Vec<&&String> = ids.iter().filter(|id| id.starts_with(word)).collect();
         match found[..] {
-            [id] => Ok(id.clone()),
-            _ if ids.iter().any(|id| id == word) => Ok(word.to_owned()),
+            [id] => Ok((*id).clone()),
+            _ if ids.iter().any(|id| *id == word) => Ok(word.to_owned()),
             [] => no_such(format!("no run is called '{word}': gush lab history lists them")),
             _ => no_such(format!(
                 "'{word}' could be {} runs, {} to {}: write more of the id",

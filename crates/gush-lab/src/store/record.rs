@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::line::{self, Line, Written};
 use super::log::Lock;
-use super::{Store, StoreError, failed, unmade};
+use super::{Store, StoreError, failed};
 use crate::model::{Run, Sample};
 
 /// A new run's id: the time, so that ids sort, and four digits by chance, for runs of the same second.
@@ -34,9 +34,9 @@ impl Store {
     /// [`StoreError::Contradiction`] when another run has the same id, or when the file cannot be read or written.
     pub fn begin(self, run: &Run) -> Result<Recording, StoreError> {
         // A long file is read before others have to wait.
-        drop(self.index()?);
+        drop(self.catch_up()?);
         let lock = self.lock()?;
-        if self.index_under(&lock)?.has(&run.id) {
+        if self.catch_up_under(&lock)?.get(&run.id).is_some() {
             return Err(taken(run));
         }
         self.append(&lock, &Line::Begun(&without_samples(run)))?;
@@ -51,9 +51,9 @@ impl Store {
     /// # Errors
     /// [`StoreError::Contradiction`] when another run has the same id, or when the file cannot be read or written.
     pub fn insert(&mut self, run: &Run) -> Result<bool, StoreError> {
-        drop(self.index()?);
+        drop(self.catch_up()?);
         let lock = self.lock()?;
-        let known = self.index_under(&lock)?.run(&self.log, &run.id)?;
+        let known = self.catch_up_under(&lock)?.get(&run.id).cloned();
         match known {
             Some(known) if known == *run || run.is_part_of(&known) => return Ok(false),
             Some(known) if !known.is_part_of(run) => return Err(taken(run)),
@@ -73,10 +73,7 @@ impl Store {
 
     fn append(&self, lock: &Lock<'_>, line: &Written<'_>) -> Result<(), StoreError> {
         let written = line::bytes(line).map_err(Into::into).and_then(|line| lock.append(&line));
-        written.map_err(|error| match lock.remove_made() {
-            true => unmade(self.path(), "cannot store the run", error),
-            false => failed(self.path(), "cannot store the run", error),
-        })
+        written.map_err(|error| failed(self.path(), "cannot store the run", error))
     }
 }
 

@@ -9,7 +9,7 @@ use gush_lab::pipe::{
 };
 use gush_text::size_bytes;
 
-use super::shared::{Shared, complain};
+use super::shared::Shared;
 use crate::talk::Talker;
 
 /// Take bytes out of the pipe on standard input, and print their rate
@@ -87,10 +87,7 @@ pub fn run(options: &Options) -> ExitCode {
     let talker = Talker::new("gush pipe read");
     let (resolved, reading) = match measure(options, &talker) {
         Ok(answer) => answer,
-        Err(error) => {
-            complain(&talker, &error);
-            return ExitCode::FAILURE;
-        }
+        Err(error) => return talker.fail(error),
     };
     let line = if options.csv { csv(&resolved, &reading) } else { reading.to_string() };
     let printed = talker.page(format!("{line}\n").as_bytes());

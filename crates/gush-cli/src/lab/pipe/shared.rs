@@ -4,9 +4,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use gush_lab::Error;
 use gush_lab::pipe::{MemoryOptions, Pattern, Waiting};
-use gush_text::{memory_bytes, os_text};
-
-use crate::talk::Talker;
+use gush_text::memory_bytes;
 
 #[derive(Debug, Args)]
 pub struct Shared {
@@ -103,13 +101,5 @@ impl Shared {
                 allowed.join(", ")
             ))
         })
-    }
-}
-
-/// Tells why the program ended early: the sentence, and the OS error if there is one.
-pub fn complain(talker: &Talker, error: &Error) {
-    match error.io_error() {
-        Some(os_error) => talker.say(format_args!("{error}: {}", os_text(os_error))),
-        None => talker.say(error),
     }
 }

@@ -9,7 +9,7 @@ use gush_lab::pipe::{BUFFER_BYTES, Technique, WriteOptions, without_huge_pages, 
 use gush_text::size_bytes;
 use nix::sys::resource::{UsageWho, getrusage};
 
-use super::shared::{Shared, complain};
+use super::shared::Shared;
 use crate::talk::Talker;
 
 /// Write into the pipe on standard output until its reader is gone
@@ -78,10 +78,7 @@ pub fn run(options: &Options) -> ExitCode {
     let talker = Talker::new("gush pipe write");
     match run_or_fail(options, &talker) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            complain(&talker, &error);
-            ExitCode::FAILURE
-        }
+        Err(error) => talker.fail(error),
     }
 }
 

@@ -18,14 +18,11 @@ use super::super::session::Keep;
 #[command(
     max_term_width = 100,
     after_help = "In a COMMAND {in} is the input, {out} a path for the output, {dir} a directory for whatever --setup \
-                  makes, {gush} this program, and {NAME} a parameter. A shell starts the commands only if one of them needs one. Every {out} is compared: a contender that \
-                  writes something else than the first is out, and so is one that makes a link. Beside commands that write {out}, standard output \
-                  goes into a file and is compared with theirs. Where no command names {out} and some name {in}, the standard output of one \
-                  untimed run each is looked at, only to tell of a difference (--output check compares every run). A contender that \
+                  makes, {gush} this program, and {NAME} a parameter. A shell starts the commands only if one of them needs one. Every {out} is compared, \
+                  and with --output check the standard output of commands that name no {out}: a contender that \
+                  writes something else than the first is out, and so is one that makes a link. A contender that \
                   changes {in} is out; files of yours that it moved are kept. The processor time and memory of programs that go on after \
                   their command has ended are not counted: a warning names such commands.\n\n\
-                  Beside a command with --output check the others are compared with it, too: those whose standard output goes elsewhere by one \
-                  untimed run each.\n\n\
                   The options of hyperfine 1.20 mean the same here, but for --input (with --stdin the commands read it); --style, \
                   --export-asciidoc and --export-orgmode are missing. A command that does not name a parameter is there once, and {NAME} in \
                   --name and --prepare is the parameter's value. A command finds the number of its run in HYPERFINE_ITERATION: 0, 1, …, and \
@@ -147,9 +144,6 @@ pub struct Options {
     /// Leave {out} of the run before in its place
     #[arg(long)]
     keep_out: bool,
-    /// Count system calls, in one run of each contender that is not timed
-    #[arg(long)]
-    count_calls: bool,
     /// Compare the number NAME of the last line of JSON that each command prints, instead of the time: median_us,µs,less where less is
     /// better; once for each figure, the compared one first
     #[arg(long, value_name = "NAME[,UNIT[,less]]", value_parser = figure)]

@@ -88,14 +88,12 @@ impl Case for ContenderCase {
         // Before the setup: one that fails in the middle has left something to clean up.
         contender.is_set_up.set(true);
         contender.side("setup", contender.hooks.setup.as_ref())?;
-        left_out(contender.missing_own())?;
-        if contender.rules().counts_calls { contender.count_calls() } else { Ok(()) }
+        left_out(contender.missing_own())
     }
 
     fn warm_up(&self, _probe: &Probe) -> Result<(), Error> {
         let contender = &self.0;
         let before = contender.shared.workplace.survey();
-        contender.look_at_printed()?;
         // The first output is the measure for all, so there must be one before the first sample.
         let least = u32::from(contender.sets_the_expected());
         (0..contender.rules().warmup.unwrap_or(1).max(least))

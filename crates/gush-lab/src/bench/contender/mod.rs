@@ -4,7 +4,7 @@ mod case;
 mod output;
 mod stderr;
 
-use std::cell::{Cell, OnceCell};
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -19,15 +19,13 @@ use super::parameter::Values;
 use super::shared::Shared;
 use super::template::{filled, names};
 use super::{Comparison, Content, Entry, Output, printed, start};
-use crate::count::Calls;
 use crate::model::Measured;
 use crate::runner::{Usage, children, start_bytes};
-use crate::{Error, count, once};
+use crate::{Error, once};
 
 pub(super) use case::ContenderCase;
 use stderr::{copy_of, stderr_file, succeeded};
 
-/// The commands around a contender's own.
 #[derive(Clone, Debug)]
 pub(super) struct Hooks {
     pub(super) setup: Option<String>,
@@ -51,7 +49,6 @@ impl Hooks {
 /// The variable by which a command learns which of its runs this is, named as scripts for hyperfine know it.
 const ITERATION: &str = "HYPERFINE_ITERATION";
 
-/// A command with its values.
 #[derive(Debug)]
 pub(super) struct Contender {
     label: String,
@@ -66,11 +63,8 @@ pub(super) struct Contender {
     dir: PathBuf,
     shared: Rc<Shared>,
     is_set_up: Cell<bool>,
-    /// Standard output goes into a file now, whatever the rules say.
-    is_looked_at: Cell<bool>,
     /// The runs so far, of the warm-up or, once the rounds have begun, of the rounds.
     runs: Cell<u32>,
-    calls: OnceCell<Calls>,
 }
 
 impl Contender {
@@ -102,9 +96,7 @@ impl Contender {
             dir,
             shared,
             is_set_up: Cell::new(false),
-            is_looked_at: Cell::new(false),
             runs: Cell::new(0),
-            calls: OnceCell::new(),
         }
     }
 
@@ -190,7 +182,7 @@ impl Contender {
     ///
     /// # Errors
     /// Also where the command changed the input: whoever comes after it would be given another one.
-    fn once(&self, iteration: Option<&str>) -> Result<(Duration, Usage, ExitStatus), Error> {
+    fn once(&self, iteration: &str) -> Result<(Duration, Usage, ExitStatus), Error> {
         // Everything after a changed input is measured on other bytes.
         if let Some(label) = self.shared.changed_by.get() {
             return Err(Error::refused(format!("not measured: {label} changed the input")));
@@ -218,10 +210,10 @@ impl Contender {
         ))
     }
 
-    fn run(&self, iteration: Option<&str>) -> Result<(Duration, Usage, ExitStatus), Error> {
+    fn run(&self, iteration: &str) -> Result<(Duration, Usage, ExitStatus), Error> {
         let shell = self.shared.shell.as_deref();
         let mut command = start::process(&self.command, shell, |name| self.value_of(name))?;
-        command.envs(iteration.map(|iteration| (ITERATION, iteration)));
+        command.env(ITERATION, iteration);
         let said = self.wire(&mut command)?;
         // After pipes and files are ready: the clock is the command's.
         let begun = Instant::now();
@@ -251,7 +243,7 @@ impl Contender {
             // From here on the peak of this process is what it has now (proc_pid_clear_refs(5)); older kernels keep the old one.
             let _ = std::fs::write("/proc/self/clear_refs", "5");
             let number = self.runs.replace(self.runs.get() + 1);
-            let (time, usage, status) = self.once(Some(&format!("{kind}{number}")))?;
+            let (time, usage, status) = self.once(&format!("{kind}{number}"))?;
             (wall, used) = (wall + time, used.and(usage));
             failed = failed.or(Some(status).filter(|status| !status.success()));
             answer = self.answer()?;
@@ -305,38 +297,7 @@ impl Contender {
         if let Some(content) = answer {
             measured = measured.with("output", content.short());
         }
-        if let Some(calls) = self.calls.get() {
-            let numbers = calls.iter().map(|(name, &count)| (name.clone(), count.into()));
-            measured = measured.with("syscalls", numbers.collect::<serde_json::Map<_, _>>());
-        }
         measured
-    }
-
-    /// Counts the system calls in a run of its own, which no clock sees.
-    fn count_calls(&self) -> Result<(), Error> {
-        let Some(gush) = self.rules().gush.as_deref() else { return Ok(()) };
-        let shell = self.shared.shell.as_deref();
-        let untraced = start::process(&self.command, shell, |name| self.value_of(name))?;
-        let mut command = count::gated(gush, &untraced);
-        let said = self.wire(&mut command)?;
-        // Nobody empties a pipe here, and the traced command would wait for ever.
-        if self.output() == Output::Pipe {
-            command.stdout(Stdio::null());
-        }
-        self.freshen()?;
-        let before = self.shared.workplace.look();
-        let (status, calls) = count::of_tree(command)?;
-        if self.shared.workplace.look() != before {
-            return Err(self.spoils());
-        }
-        self.side("conclude", self.hooks.conclude.as_ref())?;
-        if !self.rules().ignored.has(status) {
-            succeeded(status, &said)
-                .map_err(|why| Error::refused(format!("while its calls were counted, it {why}")))?;
-        }
-        // Empty before: a case is prepared once.
-        let _ = self.calls.set(calls);
-        Ok(())
     }
 }
 

@@ -6,21 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::super::template::names;
-use super::super::{Content, Entry, Output};
+use super::super::{Content, Output};
 use super::Contender;
 use super::stderr::{copy_of, stderr_file};
 use crate::Error;
-
-/// The use of a standard output that the timed runs throw away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Printing {
-    /// Nobody looks.
-    Dropped,
-    /// Looked at once, untimed; a difference is told.
-    Told,
-    /// Looked at once, untimed: it has to equal the outputs of the contenders that write `{out}`.
-    Judged,
-}
 
 impl Contender {
     /// Gives `command` its standard descriptors; answers the file that takes its messages.
@@ -31,8 +20,7 @@ impl Contender {
             Some(path) => command.stdin(opened(path)?),
             None => command.stdin(Stdio::null()),
         };
-        let output = if self.is_looked_at.get() { Output::Check } else { self.output() };
-        match output {
+        match self.output() {
             Output::Inherit => return Ok(said),
             Output::Null => command.stdout(Stdio::null()),
             Output::Pipe => command.stdout(Stdio::piped()),
@@ -43,32 +31,12 @@ impl Contender {
         Ok(said)
     }
 
-    /// Where standard output goes. Beside contenders that write `{out}`, a file gets it in every run: to write into /dev/null is
-    /// less work, and tar(1) and grep(1) see the device and do not even read.
+    /// Where standard output goes: into a file where figures are read from it.
     pub(super) fn output(&self) -> Output {
-        let is_read = !self.rules().figures.is_empty();
-        match self.requested_output() {
-            Output::Null if is_read || self.others_write_out() => Output::Check,
+        match &self.output {
+            Output::Null if !self.rules().figures.is_empty() => Output::Check,
             output => output.clone(),
         }
-    }
-
-    /// Where standard output goes as far as the user has said.
-    pub(in super::super) fn requested_output(&self) -> &Output {
-        &self.output
-    }
-
-    /// Is the standard output of another command compared, and not that of this one?
-    fn is_beside_compared(&self) -> bool {
-        let rules = self.rules();
-        let is_compared = |entry: &Entry| *rules.output_of(entry) == Output::Check;
-        *self.requested_output() != Output::Check && rules.entries.iter().any(is_compared)
-    }
-
-    /// Does this command name no `{out}`, and another one does?
-    pub(in super::super) fn others_write_out(&self) -> bool {
-        let writes = |entry: &Entry| names(&entry.command, "out");
-        !names(&self.command, "out") && self.rules().entries.iter().any(writes)
     }
 
     /// The path of the output that is compared.
@@ -83,43 +51,14 @@ impl Contender {
         }
     }
 
-    fn printing(&self) -> Printing {
-        let is_dropped = self.output() != Output::Check && !self.rules().ignores_output;
-        let is_shown = self.output() == Output::Inherit;
-        if !is_dropped || names(&self.command, "out") {
-            Printing::Dropped
-        } else if self.is_beside_compared() {
-            Printing::Judged
-        } else if is_shown {
-            Printing::Dropped
-        } else if self.shared.expected.borrow().is_some() || self.others_write_out() {
-            Printing::Judged
-        } else if self.shared.workplace.input().is_some() {
-            Printing::Told
-        } else {
-            Printing::Dropped
-        }
+    /// Whether the output of each run is compared.
+    pub(in super::super) fn is_compared(&self) -> bool {
+        self.answer_path().is_some()
     }
 
-    /// Looks at the standard output of one untimed run, where the timed runs throw it away and others write the same bytes.
-    pub(super) fn look_at_printed(&self) -> Result<(), Error> {
-        let printing = self.printing();
-        if printing == Printing::Dropped {
-            return Ok(());
-        }
-        self.freshen()?;
-        self.is_looked_at.set(true);
-        let done = self.once(None);
-        self.is_looked_at.set(false);
-        done?;
-        let content = Content::of(&self.shared.workplace.printed())?;
-        self.side("conclude", self.hooks.conclude.as_ref())?;
-        if printing == Printing::Judged {
-            self.shared.seen_once.borrow_mut().push(self.label.clone());
-            return self.shared.judge(&self.label, content).map(drop);
-        }
-        self.shared.printed.borrow_mut().push((self.label.clone(), content));
-        Ok(())
+    /// Whether the output is shown to the user.
+    pub(in super::super) fn is_shown(&self) -> bool {
+        self.output == Output::Inherit
     }
 
     /// The output, if it equals the expected output.
@@ -138,8 +77,8 @@ impl Contender {
         )))
     }
 
-    /// Will this contender's output be the one that all others have to equal? The answer is fixed before the rounds, whose order changes:
-    /// else a wrong output that happens to come first would be the right one.
+    /// Whether all other outputs have to equal the output of this contender. Fixed before the rounds:
+    /// they are in random order, and a wrong output that came first would be the right one.
     pub(super) fn sets_the_expected(&self) -> bool {
         self.answer_path().is_some() && self.shared.expected.borrow().is_none()
     }

@@ -112,7 +112,6 @@ fn value(fact: &str, text: &str) -> String {
     }
 }
 
-/// A fact's name as words.
 fn label(fact: &str) -> String {
     if let Some((_, label)) = FACTS.iter().find(|(name, _)| *name == fact) {
         return (*label).to_owned();
@@ -200,7 +199,6 @@ fn left_out(runs: &[&Run]) -> Option<Figure> {
     (!table.rows.is_empty()).then(|| Figure::of_table(table))
 }
 
-/// Whole seconds.
 fn short(span: Result<jiff::Span, jiff::Error>) -> jiff::SignedDuration {
     let seconds = span.map_or(0, |span| {
         span.total(jiff::Unit::Second).map_or(0, |seconds| seconds.round() as i64)

@@ -18,7 +18,6 @@ pub use suite::{ahead, conclusions};
 const SECTIONS: &[fn(&Data<'_>) -> Option<Section>] =
     &[suite::others, calls::section, history::section, explained::section, machine::section];
 
-/// The whole page.
 pub fn page(data: &Data<'_>) -> Page {
     let suites = SUITES.iter().filter_map(|known| match known.section {
         Some(section) => section(data),

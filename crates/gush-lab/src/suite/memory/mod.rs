@@ -6,7 +6,6 @@
 //!
 //! Facts of a sample: `operation` (`read`, `write`, `copy`), `processors`.
 
-mod limit;
 mod loops;
 
 use std::ffi::OsString;
@@ -14,7 +13,6 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub use limit::limit;
 pub use loops::Operation;
 
 use super::copy::cache_sizes;

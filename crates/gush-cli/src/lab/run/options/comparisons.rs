@@ -129,7 +129,6 @@ impl Options {
         it.is_input_piped |= self.stdin;
         it.keeps_output |= self.keep_out;
         it.ignores_output |= self.no_compare;
-        it.counts_calls = self.count_calls;
         if !self.figure.is_empty() {
             it.figures.clone_from(&self.figure);
         }
