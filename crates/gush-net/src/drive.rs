@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use gush::flow::{Eye, Flow, Moved, Next, Op, Shelf, Terms};
+use gush::flow::{Flow, Inspector, Moved, Next, Op, Shelf, Terms};
 use gush::pipe::Pool;
 use gush::{MethodName, Rate, Refusal, Side};
 use tokio::time::Sleep;
@@ -92,7 +92,7 @@ const HOLD_LOOK: Duration = Duration::from_millis(10);
 /// Passes delivered bytes to the user's observer.
 struct Observed<'a>(Direction, Option<&'a Observer>);
 
-impl Eye for Observed<'_> {
+impl Inspector for Observed<'_> {
     fn bytes(&mut self, bytes: &[u8]) {
         if let Some(observer) = self.1
             && !bytes.is_empty()

@@ -1,7 +1,6 @@
 //! May a descriptor be read, as a source, or written, as a target?
 //!
-//! Asked before a move begins: poll(2) never reports a descriptor that cannot be read or written, and a program that waits for
-//! such a descriptor waits for ever.
+//! Checked before a move begins: a wait in poll(2) for such a descriptor would never end.
 //!
 //! | descriptor | asked by | refused with |
 //! |---|---|---|
@@ -16,7 +15,7 @@ use crate::fault::Fault;
 use crate::port::Side;
 use crate::sys::{Call, data, socket};
 
-/// Checks that bytes can be read from the source, or written to the target. No byte is moved, and nothing waits.
+/// Checks that the source can be read, or the target written. Moves nothing and never waits.
 pub(crate) fn check(endpoint: &Endpoint<'_>, side: Side) -> Result<(), Fault> {
     let refused = |call, errno| Err(Fault { call, side, errno });
     let is_open = match side {
@@ -31,12 +30,12 @@ pub(crate) fn check(endpoint: &Endpoint<'_>, side: Side) -> Result<(), Fault> {
     }
     let (call, answer) = match endpoint.kind() {
         Kind::Stream | Kind::Datagram => ask_listener(endpoint, side),
-        // Only a descriptor that is polled can be waited for in vain; files and pipes were judged by their flags.
+        // Only a polled descriptor can wait for ever; files and pipes were judged by their flags.
         Kind::Character | Kind::Other if endpoint.can_idle() => ask_for_nothing(endpoint, side),
         _ => return Ok(()),
     };
     match answer {
-        // Any other answer, such as a seccomp filter's EPERM, says nothing about the calls of the move.
+        // Any other answer, such as a seccomp filter's EPERM, says nothing about the move's calls.
         Err(errno @ (Errno::BADF | Errno::INVAL | Errno::NOTCONN | Errno::PIPE)) => {
             refused(call, errno)
         }
@@ -44,8 +43,8 @@ pub(crate) fn check(endpoint: &Endpoint<'_>, side: Side) -> Result<(), Fault> {
     }
 }
 
-/// A vector of no bytes is answered before the driver of the descriptor is called, after the check that there is a
-/// driver for the direction (`vfs_readv` and `vfs_writev` of `fs/read_write.c`: `FMODE_CAN_READ`, `FMODE_CAN_WRITE`).
+/// An empty vector is answered after the check that the driver has this direction, and before the
+/// driver is called (`FMODE_CAN_READ`, `FMODE_CAN_WRITE`; `vfs_readv` of `fs/read_write.c`).
 fn ask_for_nothing(endpoint: &Endpoint<'_>, side: Side) -> (Call, io::Result<usize>) {
     match side {
         Side::Source => (Call::Readv, data::read_nothing(endpoint.fd())),

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Ends the moves with this flag ([`Mover::cancelled_by`](crate::Mover::cancelled_by)), from any thread and
 /// for good; a clone ends the same moves.
 ///
-/// A move looks between two steps, and every 50 ms of a wait for either side. The bytes in flight are then delivered
-/// as far as the target takes them at once, and the move fails with an error that is
-/// [cancelled](crate::Error::is_cancelled) and counts the rest. A single call that the kernel does not come back
-/// from is waited for, such as a read of a network file system whose server is gone, or of a made-up file that has
-/// nothing yet (`/proc/kmsg`, `trace_pipe`). So is it for an [observer](crate::Mover::observe).
+/// A move checks between two steps, and every 50 ms of a wait. It then delivers the bytes in flight
+/// as far as the target takes them at once, and fails with an error that is
+/// [cancelled](crate::Error::is_cancelled) and counts the rest. A call in which the kernel itself
+/// waits is not interrupted, such as a read of a dead network file system or of `/proc/kmsg`; the
+/// same holds for an [observer](crate::Mover::observe).
 ///
 /// ```
 /// use gush::{Cancel, Mover};

@@ -99,8 +99,8 @@ impl<'fd> Endpoint<'fd> {
 
     /// A regular file that the caller has just opened and looked at, without another call.
     ///
-    /// `stat` is the answer of fstat(2) for this descriptor, and `flags` are those of open(2); the position is still 0. Of
-    /// any other file, `None`. Whoever tells something wrong gets a wrong copy.
+    /// `stat` is the answer of fstat(2) for this descriptor, and `flags` are those of open(2); the
+    /// position is still 0. `None` for any other file. Wrong arguments make a wrong copy.
     ///
     /// ```
     /// use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
@@ -125,9 +125,9 @@ impl<'fd> Endpoint<'fd> {
         is_file.then(|| Self::new(fd, PortState::of_kind(kind, flags), stat, Some(0)))
     }
 
-    /// A regular file that the caller has just made with `O_CREAT | O_EXCL` and these flags, without any call.
+    /// A regular file just created with `O_CREAT | O_EXCL` and these flags; no call is made.
     ///
-    /// `device` is the number of the file system, by fstat(2) of the directory. A wrong number costs calls, and no byte.
+    /// `device` is `st_dev` of the directory. A wrong number costs calls, and no byte.
     ///
     /// ```
     /// use std::os::unix::fs::MetadataExt;
@@ -199,13 +199,13 @@ impl<'fd> Endpoint<'fd> {
         state.ends_at_zero = ends_at_zero;
         let mut endpoint = Self::new(fd, state, &stat, position);
         if kind == Kind::Block {
-            // fstat(2) tells 0 for a device: without its size no progress could be shown and no range planned.
+            // fstat(2) answers 0 for a device: no progress could be shown and no range planned.
             endpoint.size_bytes = block_device_bytes(fd, position).map_err(by(Call::BlockSize))?;
         }
         Ok(endpoint)
     }
 
-    /// As [`Endpoint::look`], and checks that bytes can be read from a source, or written to a target.
+    /// As [`Endpoint::look`], and checks that the descriptor can be read, or written.
     pub(crate) fn look_as(fd: BorrowedFd<'fd>, side: Side) -> Result<Self, Fault> {
         let endpoint = Self::look(fd).map_err(|(call, errno)| Fault { call, side, errno })?;
         access::check(&endpoint, side).map(|()| endpoint)
@@ -245,8 +245,8 @@ impl<'fd> Endpoint<'fd> {
         self.state.kind
     }
 
-    /// Can the descriptor be idle, so that a splice needs a poll before (invariant 5)? As [`Kind::can_idle`], but for
-    /// `/dev/null`, `/dev/zero` and `/dev/full`, which are always ready.
+    /// As [`Kind::can_idle`], except that `/dev/null`, `/dev/zero` and `/dev/full` are always
+    /// ready.
     ///
     /// ```
     /// let null = std::fs::File::open("/dev/null")?;
@@ -283,7 +283,7 @@ impl<'fd> Endpoint<'fd> {
         self.device
     }
 
-    /// Was the descriptor opened with `O_APPEND`? Then every write goes to the end, and splice refuses.
+    /// Was the descriptor opened with `O_APPEND`? Every write goes to the end, and splice refuses.
     #[must_use]
     pub fn is_append(&self) -> bool {
         self.state.is_append()
@@ -294,7 +294,7 @@ impl<'fd> Endpoint<'fd> {
         self.is_open_for_writing() && !self.is_open_for_reading()
     }
 
-    /// May the descriptor be read, by the flags of open(2)? `O_PATH` and the access mode 3 allow no reading.
+    /// Is it open for reading? `O_PATH` and access mode 3 allow no reading.
     pub(crate) fn is_open_for_reading(&self) -> bool {
         self.is_open_for(OFlags::RDONLY)
     }
@@ -322,7 +322,7 @@ impl<'fd> Endpoint<'fd> {
         self.state.kind.is_socket() && !self.is_nonblocking()
     }
 
-    /// The same, as if without O_NONBLOCK: any process that shares the description may take the flag away at any time.
+    /// The same without O_NONBLOCK: any process that shares the description may clear the flag.
     pub(crate) fn without_nonblock(mut self) -> Self {
         self.state.flags -= OFlags::NONBLOCK;
         self
@@ -357,7 +357,7 @@ impl<'fd> Endpoint<'fd> {
 
     /// Is the file on a file system whose copies pass through this machine's page cache?
     pub(crate) fn is_local(&self) -> bool {
-        // The layer below an overlay may be NFS, where the server copies and threads here gain nothing.
+        // The layer below an overlay may be NFS: the server copies, and threads here gain nothing.
         self.local_file_system().is_some_and(|name| name != "overlay")
     }
 
@@ -384,8 +384,7 @@ impl<'fd> Endpoint<'fd> {
     /// The report of holes: fewer blocks than the size needs make the question worth a call.
     ///
     /// A file without any block (inline data, network file systems) is believed to be one hole only
-    /// if a second witness agrees: FIEMAP, which knows of no extent either, or tmpfs, whose blocks are
-    /// the very pages of a read.
+    /// if FIEMAP knows of no extent either, or on tmpfs, whose blocks are the pages of a read.
     pub(crate) fn holes(&self) -> HoleReport {
         // A compressed file has fewer blocks, too: SEEK_HOLE then finds no hole, for one call.
         if self.state.kind != Kind::File || self.allocated_bytes >= self.size_bytes {
@@ -400,9 +399,8 @@ impl<'fd> Endpoint<'fd> {
         if believed { HoleReport::Believed } else { HoleReport::Suspect }
     }
 
-    /// May the kernel share blocks, or copy by itself, from this file to the other? Within a device number of fstat(2),
-    /// and between two devices of a file system that spans several: the call then
-    /// says EXDEV where copying is impossible.
+    /// May the kernel share blocks or copy from this file to the other? Within one `st_dev`, and
+    /// between devices of a file system that spans several: EXDEV reports where it cannot.
     pub(crate) fn may_be_on_one_file_system(&self, other: &Endpoint<'_>) -> bool {
         let spans = |magic| SPANNING.iter().any(|(known, _)| *known == magic);
         self.device == other.device
@@ -413,7 +411,7 @@ impl<'fd> Endpoint<'fd> {
 
     /// Was this pipe made by pipe2(2), and not opened by the path of a FIFO?
     pub(crate) fn is_nameless_pipe(&self) -> bool {
-        // `PIPEFS_MAGIC` of `include/uapi/linux/magic.h`. A FIFO has the number of the file system that holds its name.
+        // `PIPEFS_MAGIC` of `include/uapi/linux/magic.h`; a FIFO has the number of its file system.
         const PIPEFS: u64 = 0x5049_5045;
         self.state.kind == Kind::Pipe && self.file_system() == Some(PIPEFS)
     }
@@ -423,7 +421,7 @@ impl<'fd> Endpoint<'fd> {
         sys::file::file_system(self.fd).ok()
     }
 
-    /// Would bytes written here be read there? So of one regular file, and of one block device by whatever name.
+    /// Would bytes written here be read there? For one regular file, and one block device.
     pub(crate) fn is_same_content(&self, other: &Endpoint<'_>) -> bool {
         match (self.state.kind, other.state.kind) {
             (Kind::File, Kind::File) => self.is_same_file(other),
@@ -455,7 +453,7 @@ pub(crate) enum HoleReport {
 /// wraps around).
 pub(crate) const UNSEEN_FROM: u64 = (1 << 63) - HUGE_PAGE_BYTES as u64;
 
-/// Does SEEK_HOLE call data a hole on a file system with this magic number, or without a magic number?
+/// Can SEEK_HOLE report data as a hole on this file system, or on an unknown one?
 ///
 /// FUSE: a virtiofs called a full file one hole. ZFS: before 2.1.14 and 2.2.2 a file just
 /// written could show holes where data were not yet on disk (openzfs issue 15526).
@@ -464,8 +462,7 @@ fn hides_data(file_system: Option<u64>) -> bool {
     file_system.is_none_or(|magic| HIDING.contains(&magic))
 }
 
-/// Magic numbers of `include/uapi/linux/magic.h`; ZFS's is of `include/os/linux/zfs/sys/zfs_vfsops_os.h`
-/// in its own sources.
+/// Magic numbers of `include/uapi/linux/magic.h`; ZFS's is in its `zfs_vfsops_os.h`.
 const FUSE_MAGIC: u64 = 0x6573_5546;
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const BTRFS_MAGIC: u64 = 0x9123_683e;
@@ -495,7 +492,7 @@ const LOCAL: &[(u64, &str)] = &[
 fn own_position(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
     match sys::file::seek(fd, SeekFrom::Current(0)) {
         Ok(position) => Ok(Some(position)),
-        // Some made-up files cannot seek; that is a property of the file, and no failure of the move.
+        // Some made-up files cannot seek, which is no failure of the move.
         Err(Errno::SPIPE | Errno::INVAL) => Ok(None),
         Err(errno) => Err(errno),
     }
@@ -528,8 +525,8 @@ fn kind_of(
     (kind, true)
 }
 
-/// `/dev/null`, `/dev/zero` and `/dev/full`: they have no poll method, and neither their reads nor their writes
-/// wait (`drivers/char/mem.c`; the numbers are of `Documentation/admin-guide/devices.txt`).
+/// `/dev/null`, `/dev/zero` and `/dev/full` have no poll method, and never wait
+/// (`drivers/char/mem.c`; numbers of `Documentation/admin-guide/devices.txt`).
 fn is_memory_device(file_type: FileType, stat: &Stat) -> bool {
     const MEMORY: u32 = 1;
     const NEVER_WAIT: [u32; 3] = [3, 5, 7];
@@ -557,8 +554,8 @@ fn is_pseudo(fd: BorrowedFd<'_>, stat: &Stat) -> bool {
         && sys::file::file_system(fd).is_ok_and(|magic| MADE_UP.contains(&magic))
 }
 
-/// fstat says 0 for a block device. Asked by ioctl(2), because the position is shared with whoever else has the description: a
-/// read there would find the end of the device while we look at that end.
+/// fstat answers 0 for a block device. Asked by ioctl(2): seeking to the end would move the
+/// position of every process that shares the description.
 fn block_device_bytes(fd: BorrowedFd<'_>, position: Option<u64>) -> io::Result<u64> {
     match sys::file::block_device_bytes(fd) {
         // A filter that denies ioctl(2) leaves the position of the end.

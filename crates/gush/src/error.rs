@@ -71,9 +71,9 @@ impl fmt::Display for Cause {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// As a [`std::io::Error`], by `?`, the error keeps text and [kind](Self::kind), and is
-/// still there as a whole. Only [`std::io::Error::raw_os_error`] answers `None`, as for every wrapped error:
-/// ask [`Error::errno`].
+/// As a [`std::io::Error`], by `?`, an error with a kernel's answer is that answer, with its
+/// [`raw_os_error`](std::io::Error::raw_os_error). Any other keeps text and [kind](Self::kind), and is
+/// still there as a whole.
 ///
 /// ```
 /// fn copy_to_a_full_disk() -> std::io::Result<()> {
@@ -84,9 +84,7 @@ impl fmt::Display for Cause {
 ///
 /// let error = copy_to_a_full_disk().unwrap_err();
 /// assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
-/// let error = error.downcast::<gush::Error>().unwrap();
-/// assert_eq!(error.errno(), Some(gush::Errno::NOSPC));
-/// assert_eq!(error.side(), Some(gush::Side::Target));
+/// assert_eq!(error.raw_os_error(), Some(gush::Errno::NOSPC.raw_os_error()));
 /// ```
 #[derive(Debug)]
 pub struct Error {
@@ -208,8 +206,8 @@ impl Error {
         &self.cause
     }
 
-    /// The text without the name of the kernel's answer, for a program that adds the answer in other words.
-    /// A refusal keeps the name, which is the reason.
+    /// The text without the errno's name, for a program that adds the answer in other words. A
+    /// refusal keeps the name, which is the reason.
     pub fn without_errno(&self) -> impl fmt::Display + '_ {
         WithoutErrno(self)
     }
@@ -261,9 +259,9 @@ impl Error {
         }
     }
 
-    /// The kind of the same error as a [`std::io::Error`]: the errno's; without one `Unsupported` for a
-    /// refusal, `InvalidInput` for a file copied onto itself and for an offset in something that has none, and `Other` for a
-    /// move that somebody ended ([`Error::is_stopped`]).
+    /// The kind of the errno; without one `Unsupported` for a refusal, `InvalidInput` for a file
+    /// copied onto itself and for an offset in something that has none, and `Other` for a move that
+    /// was stopped ([`Error::is_stopped`]).
     ///
     /// Never `Interrupted`: the standard library's loops would begin anew.
     #[must_use]
@@ -301,7 +299,7 @@ impl Error {
         self.in_flight_bytes
     }
 
-    /// Was old content of the target cut off, as [`Mover::replace`](crate::Mover::replace) asks for, before the
+    /// Was old content of the target cut off ([`Mover::replace`](crate::Mover::replace)) before the
     /// move ended?
     #[must_use]
     pub fn lost_old_content(&self) -> bool {
@@ -336,7 +334,7 @@ impl Error {
         matches!(*self.cause, Cause::Refused(_) | Cause::FalseEnd(_))
     }
 
-    /// The refusal of the method asked for by name; none where the method started, and then ended falsely.
+    /// The refusal of a named method; `None` where it started, and reported a false end.
     #[must_use]
     pub fn refusal(&self) -> Option<&Refusal> {
         match &*self.cause {
@@ -405,7 +403,11 @@ impl From<Failure> for Error {
 
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
-        io::Error::new(error.kind(), error)
+        match error.errno() {
+            // The standard library's loops would begin anew.
+            Some(Errno::INTR) | None => io::Error::new(error.kind(), error),
+            Some(errno) => errno.into(),
+        }
     }
 }
 

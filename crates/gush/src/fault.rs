@@ -8,12 +8,12 @@ use crate::errno::errno_name;
 use crate::port::Side;
 use crate::sys::Call;
 
-/// A system call that failed, and the side of the failure; a [`Flow`](crate::flow::Flow) fails with one.
+/// A system call that failed, and the side of the failure.
 ///
 /// ```
 /// let full = std::fs::File::options().write(true).open("/dev/full")?;
 /// let report = gush::Tee::new(&std::fs::File::open("/proc/version")?).to(&full).run()?;
-/// let Some(gush::flow::Failure::Fault(fault)) = report.targets[0].failure else { panic!("no room") };
+/// let Some(gush::Failure::Fault(fault)) = report.targets[0].failure else { panic!("no room") };
 /// assert_eq!(fault.to_string(), "write failed on the target: ENOSPC");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -41,6 +41,6 @@ impl std::error::Error for Fault {
 }
 
 impl Fault {
-    /// The answer that a target's 0 to a write of some bytes is taken for: repeated, the write would answer 0 for ever.
+    /// The error for a write that returned 0, which would otherwise be repeated for ever.
     pub(crate) const TOOK_NOTHING: Errno = Errno::IO;
 }

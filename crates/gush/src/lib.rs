@@ -23,8 +23,8 @@
 //!
 //! The engine knows nothing of terminals, arguments, trees or addresses, and has no async runtime.
 //! Its techniques have [names](MethodName), never wait by themselves, and cannot be extended from
-//! outside; the blocking [`Mover`] is one driver of them. A program that waits in another way drives a
-//! [`flow::Flow`], or for several targets a [`flow::Fan`].
+//! outside; the blocking [`Mover`] is one driver of them. A program that waits in another way drives
+//! a `Flow` itself, with the feature `unstable-flow`.
 //!
 //! A move may go to another thread, and be ended from another: [`Cancel`].
 //!
@@ -49,6 +49,7 @@
 //! | `digest` | `Mover::digest`, `Report::digest`, `digest_of`: blake3 | blake3 |
 //! | `profile` | `Profile`, `Mover::profile`: the measurements of `gush tune` | serde, toml |
 //! | `faults` | `faults`: a test answers the engine's system calls | |
+//! | `unstable-flow` | the module `flow` and what its drivers need; any release may change it | |
 //!
 //! # Sharing
 //! By default a file may be sent into a pipe or socket by reference: if somebody writes to the file
@@ -56,8 +57,8 @@
 //! to exclude this.
 //!
 //! # What it does to your descriptors
-//! Descriptors are borrowed: none is closed, and a move closes every descriptor of its own. Only of a [`Tee`] and of
-//! drivers that borrow from [`pipe::Pool::shared`] up to four pipes stay open, empty, for the next.
+//! Descriptors are borrowed: none is closed, and a move closes every descriptor of its own. Only of a [`Tee`] up to
+//! four pipes stay open, empty, for the next.
 //!
 //! - *Position.* Without an offset, a move begins at a descriptor's own position and leaves the position behind the
 //!   last byte moved, also after a failure. With an offset the position stays. While a sparse file is read the
@@ -84,6 +85,9 @@
 //! copying. Afterwards the previous disposition is put back, which meanwhile gets every SIGBUS that is no fault
 //! in the mapped files. A move on several threads ends those threads before returning.
 
+// Only the workspace's other crates and a driver of one's own call what the feature makes public.
+#![cfg_attr(not(feature = "unstable-flow"), allow(dead_code, unused_imports))]
+
 #[cfg(not(target_os = "linux"))]
 compile_error!("gush runs on Linux only");
 
@@ -105,14 +109,23 @@ mod digest;
 mod endpoint;
 mod errno;
 mod error;
-mod eyes;
 mod fault;
 mod file_system;
+#[cfg(not(feature = "unstable-flow"))]
+mod flow;
+#[cfg(feature = "unstable-flow")]
 pub mod flow;
+#[cfg(not(feature = "unstable-flow"))]
+mod hugepage;
+#[cfg(feature = "unstable-flow")]
 pub mod hugepage;
+mod inspectors;
 mod kernel;
 mod method;
 mod mover;
+#[cfg(not(feature = "unstable-flow"))]
+mod page_cache;
+#[cfg(feature = "unstable-flow")]
 pub mod page_cache;
 mod pages;
 pub mod pipe;
@@ -144,15 +157,15 @@ pub use endpoint::{Endpoint, Kind};
 pub use errno::errno_name;
 pub use error::Error;
 pub use fault::Fault;
-pub use file_system::file_system_id;
-pub use kernel::{FileSplice, Kernel, Vmsplice, is_refusal};
+pub use flow::Failure;
+pub use kernel::{FileSplice, Kernel, Vmsplice};
 pub use method::{MethodName, Refusal, UnknownMethod};
 pub use mover::{Choice, Holes, Mover, copy};
-pub use pages::{HUGE_PAGE_BYTES, Lent, Pages, Strip};
+pub use pages::{HUGE_PAGE_BYTES, Lent, Pages};
 pub use plan::Refusals;
-pub use port::{Port, Side};
+pub use port::Side;
 #[cfg(feature = "profile")]
-pub use profile::{Cgroup, Host, Profile, ProfileError};
+pub use profile::{Profile, ProfileError};
 pub use progress::{Control, Progress};
 pub use rate::Rate;
 pub use remedy::hint_for;
@@ -161,12 +174,28 @@ pub use report::{MethodUse, Report};
 #[cfg(feature = "digest")]
 pub use reread::digest_of;
 pub use reread::first_difference;
-pub use rustix::event::PollFlags;
 pub use rustix::io::Errno;
-pub use socket::{end_writing, send_kept, set_peek_offset, unacknowledged_bytes, untaken_bytes};
 #[cfg(feature = "faults")]
 pub use sys::faults;
-pub use sys::{Call, Counts};
+pub use sys::{Call, CallCounts};
 pub use tee::{Loss, Tee, TeeReport, TeeTarget};
 pub use tuning::{Advice, Space, Tuning};
-pub use wait::{Wait, poll_now};
+pub use wait::Wait;
+
+/// What the feature `unstable-flow` adds to the modules, in any release as it is needed.
+#[cfg(feature = "unstable-flow")]
+mod unstable {
+    pub use crate::file_system::file_system_id;
+    pub use crate::kernel::is_refusal;
+    pub use crate::pages::Strip;
+    pub use crate::port::Port;
+    #[cfg(feature = "profile")]
+    pub use crate::profile::{Cgroup, Host};
+    pub use crate::socket::{
+        end_writing, send_kept, set_peek_offset, unacknowledged_bytes, untaken_bytes,
+    };
+    pub use crate::wait::poll_now;
+    pub use rustix::event::PollFlags;
+}
+#[cfg(feature = "unstable-flow")]
+pub use unstable::*;

@@ -67,7 +67,7 @@ impl Pages {
     }
 
     /// Maps at least `len_bytes`, rounded up to whole huge pages of 2 MiB, aligned to them, and asks
-    /// for them (`MADV_HUGEPAGE`, madvise(2)). Whether they come is for [`crate::hugepage`] to say.
+    /// for them (`MADV_HUGEPAGE`, madvise(2)). They may not come.
     ///
     /// # Errors
     /// `ENOMEM` from mmap(2); `EINVAL` from a kernel without transparent huge pages.
@@ -265,7 +265,7 @@ impl Lent {
         self.0.as_slice()
     }
 
-    /// The memory, to look at: which kind of pages back it, for instance ([`crate::hugepage::count`]).
+    /// The memory, read-only.
     ///
     /// ```
     /// let lent = gush::Pages::new(4096)?.lend();

@@ -8,7 +8,7 @@ use crate::digest::Digest;
 use crate::endpoint::Kind;
 use crate::kernel::{FileSplice, Kernel, Vmsplice};
 use crate::method::{MethodName, Refusal};
-use crate::sys::Counts;
+use crate::sys::CallCounts;
 
 /// One method's part in a move.
 ///
@@ -31,7 +31,7 @@ pub struct MethodUse {
     /// Transfers at work at once: 1 unless ranges went on several threads.
     pub threads: usize,
     /// System calls made meanwhile.
-    pub calls: Counts,
+    pub calls: CallCounts,
 }
 
 /// The account of a finished move.

@@ -1,4 +1,4 @@
-//! Copies one source to several targets: the blocking driver of a [`Fan`], or of a backlog.
+//! Copies one source to several targets: the blocking driver of a fan, or of a backlog.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,6 +18,7 @@ use crate::flow::{
     count_targets,
 };
 use crate::method::{MethodName, Refusal};
+use crate::mover::Choice;
 use crate::pages::Pages;
 use crate::pipe::{self, Pool};
 use crate::port::Side;
@@ -38,8 +39,8 @@ type OnLoss<'a> = &'a mut (dyn FnMut(&Loss) -> Control + Send);
 /// and splice(2) can, and else out of one buffer.
 ///
 /// A failed target is left out, and the others go on, unless [`Tee::on_loss`] says otherwise. The slowest
-/// target holds the others back: none is ahead of the slowest by more than one buffer or one pipe
-/// ([`Fan`] has the details), and no more is kept in memory, unless [`Tee::backlog_bytes`] is given.
+/// target holds the others back: none is ahead of the slowest by more than one buffer or one pipe,
+/// and no more is kept in memory, unless [`Tee::backlog_bytes`] is given.
 ///
 /// The process should ignore SIGPIPE, as Rust's programs do: else a reader that leaves ends the process.
 ///
@@ -124,17 +125,45 @@ impl<'a> Tee<'a> {
         self
     }
 
-    /// Other terms: the method, isolation from later changes of a source file, the size of the buffer, a length.
-    /// The default has [`Terms::never_held`] set.
+    /// The method, as [`Mover::method`](crate::Mover::method) takes it.
+    #[must_use]
+    pub fn method(mut self, choice: Choice) -> Self {
+        self.terms.choice = choice;
+        self
+    }
+
+    /// Excludes methods by which later writes to a source file show in what was already sent, as
+    /// [`Mover::isolated`](crate::Mover::isolated) does.
+    #[must_use]
+    pub fn isolated(mut self, yes: bool) -> Self {
+        self.terms.isolated = yes;
+        self
+    }
+
+    /// Takes so many bytes at most.
     ///
     /// ```
-    /// use gush::flow::Terms;
     /// let (source, target) = (std::fs::File::open("/dev/zero")?, std::io::pipe()?);
-    /// let terms = Terms { length_bytes: Some(4096), never_held: true, ..Terms::default() };
-    /// let report = gush::Tee::new(&source).to(&target.1).terms(terms).run()?;
+    /// let report = gush::Tee::new(&source).to(&target.1).length_bytes(4096).run()?;
     /// assert_eq!((report.taken_bytes, report.is_complete), (4096, true));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
+    pub fn length_bytes(mut self, bytes: u64) -> Self {
+        self.terms.length_bytes = Some(bytes);
+        self
+    }
+
+    /// The size of the buffer through which bytes go that pass through memory; at most
+    /// [`Tuning::MOST_BUFFER_BYTES`](crate::Tuning::MOST_BUFFER_BYTES) is used.
+    #[must_use]
+    pub fn buffer_bytes(mut self, bytes: usize) -> Self {
+        self.terms.buffer_bytes = bytes;
+        self
+    }
+
+    /// Other terms of the flow; the default has `never_held` set.
+    #[cfg(feature = "unstable-flow")]
     #[must_use]
     pub fn terms(mut self, terms: Terms) -> Self {
         self.terms = terms;
@@ -168,14 +197,13 @@ impl<'a> Tee<'a> {
 
     /// Loses a target that holds others back for so long without taking a byte; its failure is `ETIMEDOUT`. Nobody is
     /// held back where all remaining targets lack room. A reader that takes bytes out of a socket's or pipe's buffer
-    /// ([`untaken_bytes`](crate::untaken_bytes)) takes some, also while there is no room for more.
+    /// takes some, also while there is no room for more.
     ///
     /// ```
     /// use std::time::Duration;
     /// let zeros = std::fs::File::open("/dev/zero")?;
     /// let ((_stuck, slow), whole) = (std::io::pipe()?, tempfile::NamedTempFile::new()?);
-    /// let terms = gush::flow::Terms { length_bytes: Some(4 << 20), never_held: true, ..Default::default() };
-    /// let tee = gush::Tee::new(&zeros).to(&slow).to(whole.as_file()).terms(terms);
+    /// let tee = gush::Tee::new(&zeros).to(&slow).to(whole.as_file()).length_bytes(4 << 20);
     /// let report = tee.most_stall(Duration::from_millis(10)).run()?;
     /// assert!(report.targets[0].failure.is_some());
     /// assert_eq!(report.targets[1].delivered_bytes, 4 << 20);
@@ -195,10 +223,9 @@ impl<'a> Tee<'a> {
     ///
     /// let (zeros, whole) = (std::fs::File::open("/dev/zero")?, tempfile::NamedTempFile::new()?);
     /// let (mut late, slow) = std::io::pipe()?;
-    /// let terms = gush::flow::Terms { length_bytes: Some(4 << 20), never_held: true, ..Default::default() };
     /// std::thread::scope(|scope| {
-    ///     let tee = gush::Tee::new(&zeros).to(&slow).to(whole.as_file()).terms(terms).backlog_bytes(4 << 20);
-    ///     let copied = scope.spawn(|| tee.run());
+    ///     let tee = gush::Tee::new(&zeros).to(&slow).to(whole.as_file()).length_bytes(4 << 20);
+    ///     let copied = scope.spawn(|| tee.backlog_bytes(4 << 20).run());
     ///     // Nobody reads from the pipe, and the file gets everything.
     ///     while whole.as_file().metadata()?.len() < 4 << 20 {
     ///         std::thread::yield_now();
@@ -440,7 +467,7 @@ impl<'a> Tee<'a> {
         let live = numbers(fan).filter(|&target| fan.is_live(target)).count();
         // Where all stall nobody holds the others back: they may share one stopped terminal.
         let holds_back = stalls.stalled() < live;
-        let untaken = |target| crate::untaken_bytes(&fds.targets[usize::from(target)]);
+        let untaken = |target| crate::socket::untaken_bytes(&fds.targets[usize::from(target)]);
         stalls.over(untaken, &mut |target| {
             if holds_back {
                 let (call, side) = (Call::Poll, Side::Target);

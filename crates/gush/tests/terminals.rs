@@ -187,7 +187,7 @@ fn a_tee_leaves_a_terminal_that_stalls() {
             tee.most_stall(Duration::from_millis(20)).run()
         });
         let report = report.expect(name).expect("zeros can be read");
-        let errno = report.targets[0].failure.as_ref().and_then(gush::flow::Failure::errno);
+        let errno = report.targets[0].failure.as_ref().and_then(gush::Failure::errno);
         assert_eq!(errno, Some(Errno::TIMEDOUT), "{name}");
         assert_eq!(report.targets[1].delivered_bytes, 1 << 20, "{name}");
     }

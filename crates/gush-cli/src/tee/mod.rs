@@ -11,7 +11,6 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 
 use clap::CommandFactory;
-use gush::flow::Terms;
 use gush::{Control, Loss, Tee};
 use gush_text::{errno_text, in_brackets, os_text, quote};
 use rustix::fs::{FileType, OFlags, Stat, fcntl_getfl, fstat, stat};
@@ -191,19 +190,13 @@ fn copy(outputs: &[Output<'_>], said: &mut Said<'_>) {
         return said.failure(format_args!("{what}: {why}"));
     }
     let options = said.options;
-    let defaults = Terms::default();
-    let terms = Terms {
-        choice: options.method,
-        isolated: options.isolated,
-        buffer_bytes: options.buffer_size.unwrap_or(defaults.buffer_bytes),
-        // A slow output must not hold the thread that serves the others.
-        never_held: true,
-        ..defaults
-    };
     let stdin = rustix::stdio::stdin();
-    let mut tee = Tee::new(&stdin).terms(terms);
+    let mut tee = Tee::new(&stdin).method(options.method).isolated(options.isolated);
     for output in outputs {
         tee = tee.to(output);
+    }
+    if let Some(bytes) = options.buffer_size {
+        tee = tee.buffer_bytes(bytes);
     }
     if let Some(bytes) = options.pipe_size {
         tee = tee.pipe_bytes(bytes);

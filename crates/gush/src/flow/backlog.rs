@@ -1,23 +1,23 @@
-//! The backlog: one stream of bytes from a source to several targets, where a slow target may lag behind the others.
+//! The backlog: one stream from a source to several targets, where a slow target may lag behind.
 //!
 //! ```text
 //! source ── read ──> intake ── ring ─┬─> lane ── write ──> a target
 //!                                    └─> lane ── write ──> another, further behind
 //! ```
 //!
-//! The intake is a [`Flow`] into memory, each lane a flow out of memory: how a source is read, its end proven and a target
-//! written are the flow's rules, and stand there. This file has the rules between the lanes alone.
+//! The intake is a [`Flow`] into memory, each lane a flow out of memory; they have the rules about
+//! sources and targets. This file has the rules between the lanes.
 //!
 //! # Invariants
-//! - *Each lane gets every byte once, in order.* A lane goes on in the ring behind the last byte that the lane took there.
-//! - *The bound.* The ring holds the bytes from the slowest lane's place to the last byte taken, and never more than
-//!   its size. Beside the ring, the intake and each lane hold one buffer at most.
-//! - *A lane's failure concerns no other lane.* The others go on untouched, and the ring forgets the failed lane's place.
-//! - *[`FanNext::Wait`] comes only after an `EAGAIN` about each side that [`Backlog::waits`] names* as readable or writable.
+//! - *Each lane gets every byte once, in order.* A lane resumes after the last byte that it took.
+//! - *The bound.* The ring holds the bytes from the slowest lane's place to the last byte taken,
+//!   and never more than its size. The intake and each lane have one buffer more at most.
+//! - *A lane's failure concerns no other lane.* The ring forgets the failed lane's place.
+//! - *[`FanNext::Wait`] comes only after an `EAGAIN` about each side named by [`Backlog::waits`].*
 //!
 //! # Drawbacks
-//! Every byte is copied into the ring, and for each lane out of there. A [`Fan`](super::Fan) copies less, and holds every
-//! lane to the pace of the slowest.
+//! Every byte is copied into the ring, and out of it for each lane. A [`Fan`](super::Fan) copies
+//! less, and holds every lane to the pace of the slowest.
 
 use rustix::io::{self, Errno};
 
@@ -62,7 +62,7 @@ impl Backlog {
     /// From a port to several others, through `ring`. No call is made.
     ///
     /// # Errors
-    /// The refusal of a method other than read-write asked for by name, or of datagrams on both sides.
+    /// The refusal of a named method other than read-write, or of datagrams on both sides.
     pub(crate) fn between(
         source: PortState,
         targets: &[PortState],
@@ -162,7 +162,7 @@ impl Spread for Backlog {
         self.lanes[usize::from(target)].lose(Box::new(Failure::Fault(fault)));
     }
 
-    /// Does everybody wait for this target? Only once the ring is full of bytes that this target still needs.
+    /// Do all others wait for this target? Only once the ring is full of bytes that it still needs.
     fn is_held_by(&self, target: u16) -> bool {
         let lane = self.lane(target);
         // Only the slowest lane of a full ring holds the others back.
@@ -199,7 +199,7 @@ impl Spread for Backlog {
     /// Makes the call named by [`Backlog::next`].
     ///
     /// # Errors
-    /// The kernel's answer; `EAGAIN` where a side cannot go on now.
+    /// The kernel's answer; `EAGAIN` where a side cannot go on; `EBADF` for a side in memory.
     fn perform(&mut self, op: FanOp, fds: FanFds<'_>) -> io::Result<usize> {
         let fd_of = |target: u16| fds.targets.get(usize::from(target)).copied().ok_or(Errno::BADF);
         match op {
@@ -259,7 +259,7 @@ impl Spread for Backlog {
         }
     }
 
-    /// Gives back empty buffers, and shrinks nearly empty ones: to be called before the driver parks.
+    /// Gives back empty buffers, and shrinks nearly empty ones; called before the driver parks.
     fn rest(&mut self, lender: &mut dyn Lender) {
         self.intake.rest(lender);
         self.lanes.iter_mut().for_each(|lane| lane.outlet.rest(lender));
@@ -324,7 +324,7 @@ impl Lane {
     }
 }
 
-/// The bytes of a stream from one place on, as many as have room. Places are counted from the stream's beginning.
+/// The last bytes of a stream; places are counted from the stream's beginning.
 #[derive(Debug)]
 struct Ring {
     memory: Pages,
@@ -351,8 +351,7 @@ impl Ring {
         ((place - self.origin) % self.size_bytes as u64) as usize
     }
 
-    /// Keeps as many of `bytes` as have room in one piece, and answers how many: none only where the ring is full, or
-    /// where there are none.
+    /// Keeps as many of `bytes` as fit in one piece; returns how many, 0 only if the ring is full.
     fn put(&mut self, bytes: &[u8]) -> usize {
         let at = self.at(self.end);
         // Up to the end of the memory: the rest comes with the next call, from its beginning.
@@ -403,7 +402,7 @@ mod tests {
     }
 
     impl World {
-        /// Answers a call: 0 refuses it for now, other numbers are the most bytes; a target's 7 is a failure.
+        /// The answer to a call: 0 refuses it for now, 7 fails a target, others are the most bytes.
         fn answer(&mut self, backlog: &mut Backlog, op: FanOp, say: usize) {
             let answer = match (op, say) {
                 (FanOp::Look(_), _) => Ok(0),

@@ -26,7 +26,7 @@ impl Flow {
         if let Some(failure) = &self.failed
             && !(self.held.leaves.through_memory() && self.in_flight_bytes() > 0)
         {
-            // Zeros taken before the source failed are still delivered. After a failed target none wait: zeros go there before data.
+            // Zeros taken before the source failed are delivered; a failed target's are dropped.
             return match self.held.zeros_bytes > 0 && self.makes_holes {
                 true => Next::Do(Op::Punch(self.held.zeros_bytes)),
                 false => Next::Failed(failure.clone()),
@@ -55,7 +55,7 @@ impl Flow {
         let left_bytes = self.tally.left_bytes;
         let takes_more =
             self.source_state != SourceState::Over && left_bytes > 0 && may_take_bytes > 0;
-        // A run is one hole however many buffers it spans, up to a size after which an observer wants to hear of it.
+        // A run is one hole over many buffers, up to a size that an observer waits for.
         let zeros_bytes = self.held.zeros_bytes;
         if zeros_bytes > 0 && !(takes_more && zeros_bytes < ZEROS_BYTES) {
             return Next::Do(Op::Punch(zeros_bytes));
@@ -71,7 +71,8 @@ impl Flow {
         let most =
             usize::try_from(may_take_bytes.min(left_bytes)).unwrap_or(CALL_BYTES).min(CALL_BYTES);
         let way = self.ways.now();
-        // All that the size promised is there: the next call would answer 0, and a read has to follow anyway.
+        // All that the size promised is there: the next call would return 0, and a read must
+        // follow.
         if self.tally.expected_bytes == Some(0) && !way.reads() {
             self.source_state = SourceState::Doubt;
         }
@@ -122,7 +123,7 @@ impl Flow {
         Some(self.lend(lender))
     }
 
-    /// Lends the bytes in hand to the pipe, and empties the pipe; where no pipe can be had they are written.
+    /// Lends the bytes in hand to the pipe, and empties it; writes them where no pipe can be had.
     pub(super) fn lend(&mut self, lender: &mut dyn Lender) -> Next {
         // From here on nothing can write to the buffer (invariant 4).
         let is_page = self.held.hand.buf.as_mut().is_some_and(Buf::lend);
@@ -164,14 +165,14 @@ impl Flow {
         if let Some(next) = self.measure() {
             return next;
         }
-        // Not less than 64 KiB: another datagram may stand first by now, if somebody else reads the socket too.
+        // Not less than 64 KiB: if another process reads the socket, another datagram may be first.
         let whole = self.datagram_bytes.unwrap_or(0).max(DATAGRAM_BYTES) as usize;
         self.with_buf(lender, Op::Read(whole))
     }
 
-    /// So few bytes of a pipe that a `read` could cut a packet, whose rest the kernel drops (`PIPE_BUF_FLAG_PACKET`, `pipe_read` of
-    /// `fs/pipe.c`): a splice leaves the rest in the source, and out of a pipe of our own everything is read. `None` where a
-    /// `read` may do it, or has to.
+    /// So few bytes of a pipe that a `read` could cut a packet, whose rest the kernel drops
+    /// (`pipe_read` of `fs/pipe.c`). A splice leaves the rest in the source, and a pipe of our own
+    /// is read to the end. `None` where a `read` may do it, or must.
     fn sip(&mut self, lender: &mut dyn Lender, most: usize) -> Option<Next> {
         // A packet is a page at most. The `read` of a doubt has to be one.
         let is_due = self.source.kind() == Kind::Pipe
@@ -182,7 +183,7 @@ impl Flow {
         can_sip.then(|| self.ready_for(Op::Fill(most)))
     }
 
-    /// The step before a datagram is taken whole: measured, the datagram must fit the rest of the length.
+    /// A datagram is measured before it is taken whole: it must fit the rest of the length.
     fn measure(&mut self) -> Option<Next> {
         // Nobody can be asked how long the next message is.
         if self.source.is_in_memory() {
@@ -212,7 +213,8 @@ impl Flow {
         }
         let buf = &mut self.held.hand.buf;
         if !buf.as_ref().is_some_and(|buf| buf.can_be_filled(wanted)) {
-            // Given back before the next is asked for, so that a lender with one buffer can lend it again.
+            // Returned before the next is asked for, so that a lender with one buffer can lend it
+            // again.
             if let Some(useless) = buf.take() {
                 lender.take_back(useless);
             }
@@ -227,7 +229,7 @@ impl Flow {
         Next::Do(op)
     }
 
-    /// Fills a pipe; where none can be had, bytes go through memory, unless splice was asked for by name.
+    /// Fills a pipe; without one, bytes go through memory, unless splice was asked for by name.
     fn fill(&mut self, lender: &mut dyn Lender, most: usize) -> Next {
         if let Some(pipe) = self.held.borrow_pipe(lender) {
             let room_bytes = pipe.capacity_bytes();
@@ -248,8 +250,8 @@ impl Flow {
         self.read(lender, most.min(self.fixed.buffer_bytes as usize))
     }
 
-    /// A datagram too large for the empty pipe would be cut by the splice: a slot takes a page of the datagram
-    /// (`copy_splice_read` of `fs/splice.c`), and into a unix datagram socket each slot becomes a message
+    /// A splice would cut a datagram larger than the empty pipe: each page takes a slot
+    /// (`copy_splice_read` of `fs/splice.c`), and becomes a message of a unix socket
     /// (`tests/datagrams.rs`).
     fn fill_whole(&mut self, lender: &mut dyn Lender, most: usize, room_bytes: usize) -> Next {
         if let Some(next) = self.measure() {
@@ -263,7 +265,8 @@ impl Flow {
             Some(next) => next,
             // A splice would take it and answer 0.
             None if self.datagram_bytes == Some(0) => self.read(lender, most),
-            // The whole room, because the datagram was measured to fit: a length of its size could cut the next one.
+            // The whole room: the datagram was measured to fit, and its size could cut the next
+            // one.
             None => self.ready_for(Op::Fill(room_bytes)),
         }
     }

@@ -39,7 +39,7 @@ impl Hand {
         self.run_end = self.to;
     }
 
-    /// Keeps no more memory than the bytes need; returns the earlier buffer, if another took its place.
+    /// Keeps only the memory that the bytes need; returns the earlier buffer if it was replaced.
     pub(super) fn shrink(&mut self) -> Option<Buf> {
         // As small as can be already: copying again would cost and gain nothing.
         if self.full && matches!(self.buf, Some(Buf::Rest(_))) {

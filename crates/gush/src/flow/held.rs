@@ -4,8 +4,8 @@ use super::hand::Hand;
 use super::{Lender, SPILL_BYTES};
 use crate::pipe::PipeLoan;
 
-/// The bytes in flight: zeros that become a hole, then those in hand, then those in the pipe. A buffer and a pipe stay
-/// here empty until [`Held::rest`].
+/// The bytes in flight: zeros that become a hole, then those in hand, then those in the pipe. An
+/// empty buffer and pipe stay until [`Held::rest`].
 #[derive(Debug, Default)]
 pub(super) struct Held {
     /// Zeros taken, and not yet a hole of the target.
@@ -23,9 +23,10 @@ pub(super) enum Leaves {
     /// By the calls of the way.
     #[default]
     ByWay,
-    /// As lent pages of the hand (vmsplice): the pipe holds some of these, and perhaps the rest of the last page.
+    /// As lent pages (vmsplice): the pipe holds some of these, and perhaps the rest of the last
+    /// page.
     Lent,
-    /// Through memory, because the target refused the way: the next way begins once nothing is in flight.
+    /// Through memory: the target refused the way. The next begins once nothing is in flight.
     Refused,
     /// Through memory, as a sip ([`super::Flow::sip`]): the way stays.
     Sipped,
@@ -105,8 +106,9 @@ impl Held {
     }
 }
 
-/// How many bytes of lent pages may still be read by somebody, by the calls that the flow itself has made. A driver can name a
-/// kind that a descriptor is not, and answers that no call gave; lent pages stay untouched all the same (invariant 4).
+/// How many bytes of lent pages may still be read, counted by the flow's own calls: a driver can
+/// pass a descriptor of another kind, or false answers, and lent pages stay untouched (invariant
+/// 4).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LentPages(u32);
 

@@ -4,7 +4,7 @@ use rustix::io::{self, Errno};
 
 use super::state::Sides;
 use super::way::Way;
-use super::{Eye, Failure, Flow, Leaves, Moved, Op, Readiness, SHORT_PART, SourceState};
+use super::{Failure, Flow, Inspector, Leaves, Moved, Op, Readiness, SHORT_PART, SourceState};
 use crate::endpoint::Kind;
 use crate::fault::Fault;
 use crate::kernel::is_refusal;
@@ -13,8 +13,8 @@ use crate::port::Side;
 use crate::sys::Call;
 
 impl Flow {
-    /// The side whose readiness an `EAGAIN` of this call disproves; `None` where the answer does not say:
-    /// then the flow asks each side by itself.
+    /// The side that an `EAGAIN` of this call is about; `None` if it does not say: the flow then
+    /// polls each.
     #[must_use]
     pub fn clears(&self, op: Op) -> Option<Side> {
         match op {
@@ -32,8 +32,13 @@ impl Flow {
     }
 
     /// Learns the answer of a call.
-    pub fn learn(&mut self, op: Op, answer: io::Result<usize>, eye: &mut dyn Eye) -> Moved {
-        let moved = self.learn_answer(op, answer, eye);
+    pub fn learn(
+        &mut self,
+        op: Op,
+        answer: io::Result<usize>,
+        inspector: &mut dyn Inspector,
+    ) -> Moved {
+        let moved = self.learn_answer(op, answer, inspector);
         debug_assert_eq!(self.in_flight_bytes(), self.held.bytes(), "invariant 1, after {op:?}");
         moved
     }
@@ -43,7 +48,7 @@ impl Flow {
         &mut self,
         op: Op,
         answer: io::Result<usize>,
-        eye: &mut dyn Eye,
+        inspector: &mut dyn Inspector,
     ) -> Moved {
         // Readiness is good for one call: it may have used up the room or the bytes.
         if !matches!(op, Op::Ready(_)) {
@@ -54,7 +59,7 @@ impl Flow {
             return Moved::default();
         }
         match answer {
-            Ok(bytes) => self.learn_bytes(op, bytes, eye),
+            Ok(bytes) => self.learn_bytes(op, bytes, inspector),
             Err(Errno::INTR) => {
                 // An empty record may have been taken, and the next one is as long as may be.
                 self.datagram_bytes = None;
@@ -64,7 +69,7 @@ impl Flow {
                 self.learn_again(op);
                 Moved::default()
             }
-            // The pipe holds bytes by our account: a packet was cut, and the rest of the packet is lost.
+            // The pipe should hold bytes: a packet was cut, and its rest is lost.
             Err(Errno::AGAIN) if op == Op::Spill => self.learn_error(op, Errno::IO),
             Err(errno) => self.learn_error(op, errno),
         }
@@ -123,7 +128,7 @@ impl Flow {
     fn learn_error(&mut self, op: Op, errno: Errno) -> Moved {
         let fault = op.fault(errno, self);
         if matches!(op, Op::Direct(_) | Op::Sendfile(_)) && errno == Errno::PIPE {
-            // splice(2) looks at the target first, so the source may have ended without anybody having noticed.
+            // splice(2) looks at the target first, so the source may have ended unnoticed.
             self.source_state = SourceState::Deserted;
             return Moved::default();
         }
@@ -162,7 +167,7 @@ impl Flow {
         Moved::default()
     }
 
-    /// The way is refused: the next one begins, or, where bytes are in the pipe, plain writes deliver them.
+    /// The way is refused: the next begins, once plain writes have emptied the pipe.
     pub(super) fn refuse(&mut self, op: Op, refusal: Refusal, fault: Fault) -> Moved {
         // The next way has its own idea of the end, and a fresh start.
         self.false_ends.forget();
@@ -174,7 +179,7 @@ impl Flow {
             // The hand has all of it still, and writes it.
             self.held.pipe = None;
         }
-        // A file can be read again from the old place, so the bytes in flight are given up instead of written.
+        // A file can be read again, so the bytes in flight are dropped.
         if self.fixed.rereads && !self.ways.has_next() {
             self.held.pipe = None;
             self.held.hand.clear();
@@ -194,7 +199,7 @@ impl Flow {
         Moved { refusal: Some(Box::new(refusal)), ..Moved::default() }
     }
 
-    fn learn_bytes(&mut self, op: Op, bytes: usize, eye: &mut dyn Eye) -> Moved {
+    fn learn_bytes(&mut self, op: Op, bytes: usize, inspector: &mut dyn Inspector) -> Moved {
         match op {
             Op::AskEnd => Moved::default(),
             Op::Ready(side) => {
@@ -206,12 +211,12 @@ impl Flow {
                 Moved::default()
             }
             Op::Read(_) => self.learn_read(bytes),
-            Op::Write => self.learn_write(bytes, eye),
+            Op::Write => self.learn_write(bytes, inspector),
             Op::Fill(_) | Op::Direct(_) | Op::Sendfile(_) if bytes == 0 => self.learn_nothing(op),
             Op::Fill(_) => {
                 self.datagram_bytes = None;
                 self.held.put_into_pipe(bytes);
-                // A quarter, so that a stream of middling pieces does not change its way back and forth.
+                // A quarter, so that a stream of middling pieces does not alternate.
                 self.bulk = bytes >= (self.fixed.short_bytes / SHORT_PART) as usize;
                 self.false_ends.forget();
                 let way = self.ways.now();
@@ -237,11 +242,11 @@ impl Flow {
                 if !was_lent {
                     return self.delivered(bytes, MethodName::Splice);
                 }
-                eye.bytes(&self.held.hand.held()[..bytes]);
+                inspector.bytes(&self.held.hand.held()[..bytes]);
                 self.held.hand.gone(bytes);
                 self.delivered(bytes, MethodName::Vmsplice)
             }
-            // The pipe holds bytes by our account, so a 0 can only be a broken kernel or driver: told, not repeated.
+            // The pipe holds bytes, so 0 can only be a broken kernel: reported, not repeated.
             Op::Spill | Op::Discard if bytes == 0 => self.learn_error(op, Errno::IO),
             Op::Discard => {
                 self.held.gone_from_pipe(bytes);
@@ -252,7 +257,7 @@ impl Flow {
                 self.held.zeros_bytes -= zeros_bytes;
                 self.target.skip(zeros_bytes);
                 self.tally.hole_bytes += zeros_bytes;
-                eye.gap(zeros_bytes);
+                inspector.gap(zeros_bytes);
                 self.delivered(bytes, MethodName::ReadWrite)
             }
             Op::Spill => {
@@ -301,13 +306,13 @@ impl Flow {
         self.took(bytes, method)
     }
 
-    fn learn_write(&mut self, bytes: usize, eye: &mut dyn Eye) -> Moved {
+    fn learn_write(&mut self, bytes: usize, inspector: &mut dyn Inspector) -> Moved {
         let held = self.held.hand.run();
         // write(2) of something answers 0 only where it would for ever.
         let is_stuck = bytes == 0 && !held.is_empty();
         // What is left of a message has no place in the next one.
         let is_cut = self.target.keeps_boundaries() && bytes < held.len();
-        eye.bytes(&held[..bytes]);
+        inspector.bytes(&held[..bytes]);
         self.held.hand.gone(bytes);
         if is_stuck || is_cut {
             let errno = if is_stuck { Fault::TOOK_NOTHING } else { Errno::MSGSIZE };

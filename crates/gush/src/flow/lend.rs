@@ -113,7 +113,7 @@ impl Shelf {
     pub const LEAST_BUF_BYTES: usize = 64 << 10;
     /// The most buffers on a shelf: for a flow, and for another flow driven by an observer.
     const MOST_BUFS: usize = 2;
-    /// A larger buffer is freed on return: a thread that was once asked for 8 MiB would keep it for ever.
+    /// A larger buffer is freed on return: a thread would keep 8 MiB for ever.
     const MOST_KEPT_BYTES: usize = 1 << 20;
 
     /// An empty shelf beside a pool.
@@ -130,7 +130,7 @@ impl Lender for Shelf {
 
     fn buf(&mut self, bytes: usize) -> io::Result<Buf> {
         match self.bufs.pop() {
-            // A smaller buffer goes: one of the right size takes its place, so that small ones do not pile up.
+            // A smaller buffer is freed, so that small ones do not pile up.
             Some(buf) if buf.len_bytes() >= bytes => Ok(buf),
             _ => Pages::new(bytes.max(Self::LEAST_BUF_BYTES)).map(Buf::Pages),
         }

@@ -5,7 +5,7 @@
 //! ```text
 //! loop {
 //!     match flow.next(may_take_bytes, lender) {
-//!         Next::Do(op)     => let answer = flow.perform(op, fds); flow.learn(op, answer, eye)
+//!         Next::Do(op)     => let answer = flow.perform(op, fds); flow.learn(op, answer, inspector)
 //!         Next::Wait(side) => the driver waits: poll(2), tokio's readiness, a test's script
 //!         Next::Throttled  => nothing may be taken now: the driver's clock decides
 //!         Next::Ended(end) => everything that was taken is delivered
@@ -14,37 +14,40 @@
 //! }
 //! ```
 //!
-//! Every rule about *bytes* is here, once: which way is tried in which order and when a refusal leads to
-//! the next; how the bytes in flight are delivered; how the end is proven; where datagrams begin and
-//! end; short messages through memory, long ones by reference; the counts of bytes taken and delivered.
-//! Every rule about *waiting and time* belongs to the driver.
+//! Every rule about *bytes* is here, once: which way is tried when, and when a refusal leads to the
+//! next; how bytes in flight are delivered; how the end is proven; where datagrams begin and end;
+//! short messages through memory, long ones by reference; the counts. Every rule about *waiting and
+//! time* belongs to the driver.
 //!
 //! # Invariants
-//! - *Nothing lost, nothing twice.* `taken = delivered + in flight` after every answer; nothing is taken
-//!   while anything is in flight, except more zeros behind a run of zeros that becomes a hole.
-//! - *Only a `read` that answers 0 is the end.* A 0 from splice(2) or sendfile(2) makes the next call a
-//!   short `read`, whose bytes, if there are any, are delivered. Terminals are excepted: their splice is a read, so
-//!   a 0 there is an end.
-//! - *A target without a reader is a failure only of a source that has bytes.* splice(2) answers EPIPE before looking at
-//!   the source (`splice_file_to_pipe` of `fs/splice.c`), where a `read` might find the end: the source is asked, without
-//!   taking anything where a look can tell.
-//! - *A packet is never cut.* A `read` of less than a packet of a pipe (O_DIRECT of pipe(2)) drops the rest of the packet, and nobody can ask
-//!   whether a pipe holds packets. Less than a page of a pipe is spliced into a pipe of the flow's own, and all of it read there.
+//! - *Nothing lost, nothing twice.* `taken = delivered + in flight` after every answer; nothing is
+//!   taken while anything is in flight, except zeros that extend a run that becomes a hole.
+//! - *Only a `read` that answers 0 is the end.* A 0 from splice(2) or sendfile(2) makes the next
+//!   call a short `read`, whose bytes are delivered. A terminal's splice is a read, so its 0 is an
+//!   end.
+//! - *A missing reader is a failure only if the source has bytes.* splice(2) answers EPIPE before
+//!   it looks at the source (`splice_file_to_pipe` of `fs/splice.c`), which may have ended: the
+//!   source is asked, without taking anything where that is possible.
+//! - *A packet is never cut.* A `read` of less than a packet (O_DIRECT of pipe(2)) drops the rest,
+//!   and nothing reports whether a pipe holds packets. Less than a page is spliced into a pipe of
+//!   the flow's own, and read there to the end.
 //! - *A refusal changes nothing but the way.* Bytes already in a pipe leave by `read` and
 //!   `write` before the next way begins.
 //! - *[`Next::Wait`] comes only after an `EAGAIN` about this side alone*, so that a driver may
-//!   clear the side's readiness in the same breath ([`Flow::clears`]). splice(2) between two ports which
-//!   can both idle, and splice(2) from a TCP socket, do not say which side they mean: each side is asked
-//!   by poll(2), and if both are ready a `read` decides. So the flow gets past the urgent mark of a TCP
-//!   socket, which polls readable and answers splice with `EAGAIN` (`tcp_splice_read` of `net/ipv4/tcp.c`).
+//!   clear the side's readiness at once ([`Flow::clears`]). splice(2) between two ports that can
+//!   both idle, and from a TCP socket, does not say which side it means: each is asked by poll(2),
+//!   and if both are ready a `read` decides. This also passes the urgent mark of a TCP socket,
+//!   which polls readable and answers splice with `EAGAIN` (`tcp_splice_read` of `net/ipv4/tcp.c`).
 //! - *At most [`Flow::MOST_IDLE_OPS`] calls without progress*, then the flow waits or ends.
 //!
 //! # For drivers
-//! Ops, outcomes and terms are matched and built by drivers, so that these types are exhaustive: a new one is a new major version.
+//! The feature `unstable-flow` makes this module public, and any release may change it. Ops, outcomes and
+//! terms are matched and built by drivers, so that the compiler finds what a change breaks: these types
+//! are exhaustive.
 //!
 //! # Panics
-//! A flow trusts its driver. An answer to a call that was not due, or of more bytes than the call could move, breaks the account:
-//! [`Flow::learn`] panics where the flow can tell, and elsewhere the counts are wrong from then on.
+//! A flow trusts its driver. An answer to a call that was not due, or of too many bytes, breaks the
+//! account: [`Flow::learn`] panics where the flow can tell.
 //!
 //! # Drawbacks
 //! A short message costs one pass through `next` and `learn` for each of its two calls: some twenty
@@ -67,9 +70,10 @@ mod way;
 
 pub use crate::port::PortState;
 pub(crate) use backlog::Backlog;
+#[doc(hidden)]
 pub use fan::{Fan, FanFds, FanNext, FanOp, Interest, Who};
 pub use lend::{Buf, Lender, Shelf};
-pub use next::{End, Eye, Failure, Moved, Next};
+pub use next::{End, Failure, Inspector, Moved, Next};
 pub use op::{Fds, Op};
 pub(crate) use spread::{NUMBERS, Spread, count_targets};
 pub use terms::Terms;
@@ -145,21 +149,20 @@ pub(crate) const STREAM_TO_DATAGRAM_BYTES: usize = 8192;
 const DATAGRAM_BYTES: u32 = 64 << 10;
 /// A run of zeros becomes a hole after so many bytes, so that a long run shows progress.
 const ZEROS_BYTES: u64 = 512 << 20;
-/// The most bytes of one call: above 2 GiB splice(2) answers EINVAL (`rw_verify_area` of `fs/read_write.c`).
+/// The most bytes of one call; above 2 GiB splice(2) answers EINVAL (`rw_verify_area`).
 const CALL_BYTES: usize = 1 << 30;
 /// The most bytes of a `read` that asks whether there is more.
 const DOUBT_BYTES: usize = 4096;
 const NO_PIPE: &str = "no pipe can be had: this process' share of the user's pages for pipes, or of the descriptors, is used up";
 /// The size of the pieces in which bytes leave a pipe by plain writes.
 const SPILL_BYTES: usize = 64 << 10;
-/// A splice of less than this part of a short message's limit moved a short message: the next one
-/// goes through memory again. Well below the limit, so that a stream in between does not change its way
-/// with every piece.
+/// A splice of less than this part of a short message's limit moved a short message: the next goes
+/// through memory again. Well below the limit, so that a stream does not alternate.
 const SHORT_PART: u32 = 4;
 
 impl Flow {
-    /// The most calls in turn without a byte moved or a wait: a poll of each side, a splice with the answer
-    /// `EAGAIN`, a poll of each side again, and the deciding `read`.
+    /// The most calls in turn without progress: a poll of each side, a splice with `EAGAIN`, a poll
+    /// of each side again, and the deciding `read`.
     pub const MOST_IDLE_OPS: u32 = 6;
 
     /// A flow between two ports. No call is made.
@@ -204,15 +207,15 @@ impl Flow {
         }
     }
 
-    /// Would the flow's first read find out whether the messages are short? A driver that can ask how many bytes have come says so
-    /// before ([`Flow::expect_bytes`]), and no part of a long message is copied.
+    /// Would the flow's first read decide whether messages are short? A driver that knows how many
+    /// bytes have come calls [`Flow::expect_bytes`] first, and no part of a long message is copied.
     #[must_use]
     pub fn is_undecided(&self) -> bool {
         self.ways.now() == Way::Adaptive && !self.bulk && self.tally.taken_bytes == 0
     }
 
-    /// Says that so many bytes have come to the source. If they are no short message they go by reference, and the next
-    /// operation is another.
+    /// Reports that so many bytes have come to the source. If they are no short message they go by
+    /// reference, and the next operation is another.
     ///
     /// ```
     /// use gush::flow::{Flow, PortState, Terms};
@@ -227,11 +230,11 @@ impl Flow {
         self.bulk |= bytes >= u64::from(self.fixed.short_bytes);
     }
 
-    /// Promises that the bytes in hand are the source's last, and that shutdown(2) of the target follows as soon as they are
-    /// delivered. A TCP socket then sends them and the end in one segment, which saves a packet and its receiver a wake-up
-    /// (`tcp_send_fin` of net/ipv4/tcp_output.c). After a broken promise the kernel keeps the bytes for a retransmission time-out, 200 ms
-    /// or more (MSG_MORE, `tcp_probe_timer` of net/ipv4/tcp_timer.c), unless the driver asks for them ([`Flow::expects_end`]).
-    /// Further bytes from the source take the promise back.
+    /// Promises that the bytes in hand are the source's last, and that shutdown(2) of the target
+    /// follows their delivery. A TCP socket then sends them and the end in one segment, which saves
+    /// a packet and a wake-up (`tcp_send_fin` of net/ipv4/tcp_output.c). After a broken promise the
+    /// kernel keeps the bytes for 200 ms or more (MSG_MORE), unless the driver asks for them
+    /// ([`Flow::expects_end`]). Further bytes from the source take the promise back.
     pub fn expect_end(&mut self) {
         self.end_follows = true;
     }
@@ -242,9 +245,9 @@ impl Flow {
         self.end_follows
     }
 
-    /// Says whether urgent bytes may have come to a TCP source: at their mark splice(2) answers `EAGAIN` though there are more bytes, and
-    /// only poll(2) and a `read` tell. A driver that hears of them otherwise (EPOLLPRI, epoll_ctl(2)), and has not, saves that poll.
-    /// True at first.
+    /// Reports whether urgent bytes may have come to a TCP source: at their mark splice(2) answers
+    /// `EAGAIN` with more bytes there, and only poll(2) and a `read` tell. A driver that learns of
+    /// them otherwise (EPOLLPRI) saves that poll. True at first.
     pub fn expect_urgent(&mut self, may_have_come: bool) {
         self.may_be_urgent = may_have_come;
     }
@@ -279,7 +282,8 @@ impl Flow {
         self.held.is_at_rest()
     }
 
-    /// Gives back empty pipes and buffers, and shrinks nearly empty ones: to be called before the driver parks.
+    /// Gives back empty pipes and buffers, and shrinks nearly empty ones; called before the driver
+    /// parks.
     pub fn rest(&mut self, lender: &mut dyn Lender) {
         self.held.rest(lender);
     }

@@ -128,8 +128,8 @@ pub struct Moved {
     pub refusal: Option<Box<Refusal>>,
 }
 
-/// Who looks at the bytes: digests, counts of lines, inspectors. Bytes are shown once, when delivered.
-pub trait Eye {
+/// Is shown the bytes, each once, when delivered: a digest, a count of lines.
+pub trait Inspector {
     /// The next delivered bytes. Only a flow [through memory](super::Terms::through_memory) shows all.
     fn bytes(&mut self, _bytes: &[u8]) {}
 
@@ -137,5 +137,5 @@ pub trait Eye {
     fn gap(&mut self, _zeros_bytes: u64) {}
 }
 
-/// Nobody looks.
-impl Eye for () {}
+/// Nothing is inspected.
+impl Inspector for () {}

@@ -14,7 +14,7 @@ use crate::port::{Port, PortState, Side};
 use crate::sys::{self, Call};
 use crate::zeros;
 
-/// The bytes lent beyond the data are less than a page; where a page is larger they leave the pipe in turns.
+/// The surplus of a lent page; where pages are larger it leaves the pipe in turns.
 const DISCARD_BYTES: usize = 4096;
 
 /// One call, to be made by the driver's hand ([`Flow::perform`]) under the driver's gate.
@@ -46,7 +46,7 @@ pub enum Op {
     Direct(usize),
     /// Source to target, by sendfile(2).
     Sendfile(usize),
-    /// poll(2) of one side, without waiting: `EAGAIN` unless the side is ready, so that a driver's gate sees the answer.
+    /// poll(2) of one side: `EAGAIN` unless it is ready, so that a driver's gate sees the answer.
     Ready(Side),
 }
 
@@ -107,7 +107,8 @@ impl Op {
             }
             Op::Write | Op::Lend | Op::Empty | Op::Punch(_) => Side::Target,
             Op::Ready(side) => side,
-            // A pipe has no medium and no peer that resets. Only its reader can have gone: see `learn_look`.
+            // A pipe has no medium and no peer that resets, only a reader that can leave: see
+            // `learn_look`.
             Op::Direct(_) if source != Kind::Pipe => Side::Source,
             // A socket or a pipe has no medium: the file could not be read.
             Op::Sendfile(_)
@@ -131,7 +132,7 @@ pub struct Fds<'fd> {
 }
 
 impl<'fd> Fds<'fd> {
-    /// The one descriptor of a flow whose other side is in memory ([`PortState::in_memory`](super::PortState::in_memory)).
+    /// The one descriptor of a flow whose other side is [in memory](super::PortState::in_memory).
     #[must_use]
     pub fn one(fd: BorrowedFd<'fd>) -> Self {
         Self { source: fd, target: fd }
@@ -139,8 +140,8 @@ impl<'fd> Fds<'fd> {
 }
 
 impl Flow {
-    /// The memory for the bytes of an [`Op::Read`] whose source has no descriptor: the driver fills the memory from the front, and
-    /// [`Flow::learn`] is told how many bytes there are, 0 at the end. Empty for any other call.
+    /// The memory for an [`Op::Read`] from a source without a descriptor: the driver fills it from
+    /// the front, and passes the count to [`Flow::learn`], 0 at the end. Empty for any other call.
     ///
     /// ```
     /// use gush::flow::{End, Flow, Next, Op, Shelf, PortState, Terms};
@@ -174,8 +175,8 @@ impl Flow {
         }
     }
 
-    /// The bytes that an [`Op::Write`] delivers to a target without a descriptor, as far as the target takes them; none for
-    /// any other call. [`Flow::learn`] is told how many were taken.
+    /// The bytes of an [`Op::Write`] to a target without a descriptor; the driver passes to
+    /// [`Flow::learn`] how many were taken. Empty for any other call.
     #[must_use]
     pub fn pending(&self, op: Op) -> &[u8] {
         match op {
@@ -184,13 +185,12 @@ impl Flow {
         }
     }
 
-    /// Makes the call named by [`Flow::next`]. Every call on the two sides is made here; memory and pipes are the lender's.
+    /// Makes the call named by [`Flow::next`]: every call on the two sides is made here.
     ///
     /// The answer, or the error, belongs to [`Flow::learn`].
     ///
     /// # Errors
-    /// The kernel's answer; `EAGAIN` where a side cannot go on now; `EBADF` for a side that is in memory, where the driver
-    /// answers.
+    /// The kernel's answer; `EAGAIN` where a side cannot go on; `EBADF` for a side in memory.
     pub fn perform(&mut self, op: Op, fds: Fds<'_>) -> io::Result<usize> {
         match op {
             Op::Measure => {
@@ -219,7 +219,7 @@ impl Flow {
                 let is_lent = self.held.leaves == Leaves::Lent;
                 // What is lent beyond the bytes in hand is no data.
                 let most = if is_lent { self.held.hand.held().len() as u64 } else { u64::MAX };
-                // Only a regular file copies, and the driver may lend another descriptor for each call.
+                // Only a regular file copies, and each call may come with another descriptor.
                 let copies =
                     || self.target.kind() == Kind::File && sys::file::is_regular(fds.target);
                 if is_lent && !copies() {
@@ -235,7 +235,8 @@ impl Flow {
                 };
                 let Hand { from, to, .. } = self.held.hand;
                 let end = if self.fixed.gift {
-                    // SPLICE_F_GIFT takes whole pages only (vmsplice(2)); the bytes behind the data are discarded later.
+                    // SPLICE_F_GIFT takes whole pages (vmsplice(2)); the surplus is discarded
+                    // later.
                     (to as usize).next_multiple_of(page_bytes())
                 } else {
                     to as usize
@@ -275,7 +276,7 @@ impl Flow {
 }
 
 fn ready_or_again(fd: BorrowedFd<'_>, events: PollFlags) -> io::Result<usize> {
-    // EAGAIN like a call's own: a driver such as tokio clears a side's readiness only on this answer.
+    // As a call's own EAGAIN: tokio clears a side's readiness only on this answer.
     if sys::pipe::is_ready(fd, events)? { Ok(0) } else { Err(Errno::AGAIN) }
 }
 

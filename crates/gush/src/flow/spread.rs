@@ -1,4 +1,4 @@
-//! One source and several targets, however they are tied to each other: the face that the driver of a tee knows.
+//! What the driver of a tee needs of one source with several targets.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ pub(crate) fn count_targets(targets: usize) -> Result<(), Refusal> {
     }
 }
 
-/// A [`Fan`], whose lanes keep pace with the slowest, or a [`Backlog`](super::Backlog), whose lanes may lag.
+/// A [`Fan`], whose lanes keep pace, or a [`Backlog`](super::Backlog), whose lanes may lag.
 pub(crate) trait Spread {
     fn next(&mut self, may_take_bytes: u64, lender: &mut dyn Lender) -> FanNext;
     fn perform(&mut self, op: FanOp, fds: FanFds<'_>) -> io::Result<usize>;

@@ -1,4 +1,4 @@
-//! The parts of a flow's state: what the terms fix, what is known of the source's end and of readiness, the counts.
+//! The parts of a flow's state: fixed terms, the source's end, readiness, counts.
 
 use super::Terms;
 use crate::mover::Choice;
@@ -10,7 +10,7 @@ use crate::tuning::Tuning;
 pub(super) enum SourceState {
     /// Bytes are taken by the way of the plan.
     Take,
-    /// A call other than `read` answered 0, or `EAGAIN` with both sides ready: a `read` must decide.
+    /// A call other than `read` answered 0, or both sides are ready after `EAGAIN`: `read` decides.
     Doubt,
     /// The target has no reader: the end, if the source has nothing more.
     Deserted,
@@ -82,7 +82,7 @@ impl Tally {
     }
 }
 
-/// How often in turn a way said "nothing more" where a `read` finds bytes, as at the end of a file that grows.
+/// How often in turn a way reported a false end, as at the end of a growing file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FalseEnds(u8);
 

@@ -24,8 +24,8 @@ use crate::mover::Choice;
 pub struct Terms {
     /// The plan's ways, or one method: then used or refused, never replaced (invariant 6).
     pub choice: Choice,
-    /// The methods that the driver permits beside read-write, which serves every pair: any other is left out of the
-    /// plan, and refused if asked for by name. A driver with an account of some methods only names them.
+    /// The methods that the driver permits in addition to read-write: others are left out of the
+    /// plan, and refused by name.
     pub permitted: &'static [MethodName],
     /// No page of a file may be shared with whoever reads the target.
     pub isolated: bool,
@@ -35,11 +35,12 @@ pub struct Terms {
     pub never_held: bool,
     /// Between streams: a read of so many bytes is no short message.
     pub short_bytes: usize,
-    /// The most bytes of one read through memory; at most [`Tuning::MOST_BUFFER_BYTES`](crate::Tuning::MOST_BUFFER_BYTES) is used.
+    /// The most bytes of one read through memory, bounded by
+    /// [`Tuning::MOST_BUFFER_BYTES`](crate::Tuning::MOST_BUFFER_BYTES).
     pub buffer_bytes: usize,
-    /// The most bytes of one call by reference. A value of 1 GiB or more leaves the size to the flow.
+    /// The most bytes of one call by reference; 1 GiB or more leaves the size to the flow.
     pub call_bytes: usize,
-    /// From a file into a pipe through a pipe of the flow's own. That pipe can be filled while the reader of the target works.
+    /// From a file into a pipe through the flow's own pipe, filled while the reader works.
     pub own_pipe: bool,
     /// The most bytes of one datagram made of a piece of a stream.
     pub message_bytes: usize,
@@ -48,13 +49,13 @@ pub struct Terms {
     /// The driver can go on from any last byte delivered: bytes in flight when the last way is
     /// refused are dropped, because the source still has them.
     pub rereads: bool,
-    /// Runs of zeros become holes of the target, which must be a file at an offset; the bytes then pass through memory.
-    /// A fan makes none.
+    /// Runs of zeros become holes of the target, a file at an offset; the bytes pass through
+    /// memory. A fan makes none.
     pub make_holes: bool,
     /// vmsplice gives the pages away (`SPLICE_F_GIFT`) instead of only lending them.
     pub gift: bool,
-    /// The most bytes to take, or all up to the end. A datagram is never cut: a datagram longer than the bytes that
-    /// are left stays in the socket, and is an error (`EMSGSIZE`).
+    /// The most bytes to take, or all. A datagram is never cut: one longer than the rest stays in
+    /// the socket, and is an error (`EMSGSIZE`).
     pub length_bytes: Option<u64>,
 }
 

@@ -12,8 +12,8 @@ use crate::port::Side;
 pub(super) enum Way {
     /// Through memory: read(2) and write(2). Serves every pair.
     Memory,
-    /// Between two streams: short messages through memory, where two calls are cheaper than four and
-    /// the peer's slots stay full; long ones through a pipe.
+    /// Between two streams: short messages through memory, in two calls instead of four; long ones
+    /// through a pipe.
     Adaptive,
     /// Read into memory whose pages are then lent to a pipe (vmsplice) and spliced on.
     Lent,
@@ -39,10 +39,11 @@ impl Way {
             MethodName::ReadWrite => Way::Memory,
             MethodName::Sendfile => Way::Sendfile,
             MethodName::Vmsplice => Way::Lent,
-            // First: the two kinds could be spliced directly as well, and then the reader and we would take turns.
+            // First: a direct splice would be possible too, with the reader and us taking turns.
             MethodName::Splice if terms.own_pipe && gains_by_own_pipe(kinds) => Way::Piped,
             MethodName::Splice if splices_directly(kinds) => Way::Direct,
-            // Short messages between sockets cost two calls through memory, and by a pipe two and the pipe.
+            // Between sockets a short message costs two calls through memory, and a pipe more by
+            // splice.
             MethodName::Splice if choice == Choice::Auto && kinds == [Kind::Stream; 2] => {
                 Way::Adaptive
             }
@@ -67,17 +68,17 @@ impl Way {
     }
 }
 
-/// Is there work in filling a pipe from this source, which the target's reader need not wait for? A splice into the
-/// target holds the pipe's lock while looking the file's pages up (`splice_file_to_pipe` of `fs/splice.c`), a reader holds it
-/// while copying; from a pipe of the flow's own the slots change hands at once.
+/// Is filling a pipe from this source work that the target's reader need not wait for? A splice
+/// into the target holds the pipe's lock while it looks up pages (`splice_file_to_pipe` of
+/// `fs/splice.c`), a reader while it copies; from a pipe of our own the slots change hands at once.
 pub(crate) fn gains_by_own_pipe([source, target]: [Kind; 2]) -> bool {
     matches!(source, Kind::File | Kind::Block) && target == Kind::Pipe
 }
 
-/// Is one of the two a pipe that splice(2) can use directly? One that is not empty can have room for a part of a
-/// datagram only: datagrams go through a pipe of the flow's own.
+/// Is one of the two a pipe that splice(2) can use directly? Datagrams go through an empty pipe of
+/// the flow's own, which has room for all of one.
 pub(crate) fn splices_directly(kinds: [Kind; 2]) -> bool {
-    // A datagram longer than the room in the target's pipe would be cut, so it goes through a pipe that is empty.
+    // A datagram longer than the room in the target's pipe would be cut.
     kinds.contains(&Kind::Pipe) && kinds[0] != Kind::Datagram
 }
 

@@ -14,8 +14,8 @@ use super::{
     source_offset, target_offset,
 };
 use crate::endpoint::Endpoint;
-use crate::eyes::Eyes;
 use crate::fault::Fault;
+use crate::inspectors::Inspectors;
 use crate::kernel::Kernel;
 use crate::pages::Pages;
 use crate::port::{Port, Side};
@@ -80,7 +80,7 @@ impl Method for Direct {
             begin: 0,
             end: 0,
             alignment,
-            eyes: setup.eyes.clone(),
+            inspectors: setup.inspectors.clone(),
         }))
     }
 }
@@ -106,7 +106,7 @@ struct Bypassing<'fd> {
     begin: usize,
     end: usize,
     alignment: u64,
-    eyes: Option<Eyes>,
+    inspectors: Option<Inspectors>,
 }
 
 impl Bypassing<'_> {
@@ -149,8 +149,8 @@ impl Bypassing<'_> {
         } else {
             Port::new(&self.target, Some(self.target_at)).write(pending)?
         };
-        if let Some(eyes) = &self.eyes {
-            eyes.show(&pending[..put]);
+        if let Some(inspectors) = &self.inspectors {
+            inspectors.show(&pending[..put]);
         }
         self.target_at += put as u64;
         self.begin += put;

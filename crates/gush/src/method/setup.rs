@@ -1,6 +1,6 @@
 //! The setup of a technique for a move: sizes, and who looks at the bytes.
 
-use crate::eyes::Eyes;
+use crate::inspectors::Inspectors;
 use crate::tuning::{Measured, Tuning};
 
 /// The sizes and switches of one attempt: as the user asked, else as a profile measured, else the
@@ -16,7 +16,7 @@ pub(crate) struct Setup {
     pub(crate) makes_holes: bool,
     /// The move has a rate limit.
     pub(crate) is_limited: bool,
-    pub(crate) eyes: Option<Eyes>,
+    pub(crate) inspectors: Option<Inspectors>,
 }
 
 impl Setup {
@@ -30,14 +30,14 @@ impl Setup {
             gift: tuning.gift,
             makes_holes: false,
             is_limited: false,
-            eyes: None,
+            inspectors: None,
         }
     }
 
     /// The same with other sizes: those that a profile measured for another technique.
     pub(crate) fn resized(&self, tuning: &Tuning, measured: Measured) -> Self {
-        let Self { makes_holes, is_limited, eyes, .. } = self.clone();
-        Self { makes_holes, is_limited, eyes, ..Self::of(tuning, measured) }
+        let Self { makes_holes, is_limited, inspectors, .. } = self.clone();
+        Self { makes_holes, is_limited, inspectors, ..Self::of(tuning, measured) }
     }
 
     /// The same, with buffers of at most `most_bytes` where `default_bytes` are usual.

@@ -2,7 +2,7 @@
 
 use crate::method::{MethodName, Refusal};
 use crate::report::MethodUse;
-use crate::sys::Counts;
+use crate::sys::CallCounts;
 
 /// The methods used, in order, and the refusals.
 #[derive(Clone)]
@@ -42,14 +42,14 @@ impl Account {
 }
 
 /// How many calls this thread makes from here on.
-pub(super) struct Tally(Counts);
+pub(super) struct Tally(CallCounts);
 
 impl Tally {
     pub(super) fn begin() -> Self {
-        Self(Counts::of_this_thread())
+        Self(CallCounts::of_this_thread())
     }
 
-    pub(super) fn calls(&self) -> Counts {
-        Counts::of_this_thread().since(&self.0)
+    pub(super) fn calls(&self) -> CallCounts {
+        CallCounts::of_this_thread().since(&self.0)
     }
 }

@@ -21,7 +21,7 @@ use crate::plan;
 use crate::port::{Port, Side};
 use crate::progress::{Control, Progress};
 use crate::report::{MethodUse, Report};
-use crate::sys::{self, Call, Counts};
+use crate::sys::{self, Call, CallCounts};
 use crate::tuning::{Advice, Space};
 
 /// The first step of a move that somebody looks at.
@@ -86,7 +86,8 @@ pub(super) fn copy(
         (_, true, true) => &[call, Call::Fstat],
         (_, false, _) => &[call],
     };
-    let used = || MethodUse { name: method, bytes, steps, threads: 1, calls: Counts::once(calls) };
+    let used =
+        || MethodUse { name: method, bytes, steps, threads: 1, calls: CallCounts::once(calls) };
     if !is_whole {
         return Ok(Brief::Begun(Box::new(used())));
     }

@@ -12,9 +12,9 @@ use super::watch::Watch;
 use super::{Holes, Observer};
 use crate::endpoint::{HoleReport, Kind};
 use crate::error::Error;
-use crate::eyes::Eyes;
 use crate::fault::Fault;
-use crate::flow::{End, Eye, Failure, FalseEnds, Next, Op};
+use crate::flow::{End, Failure, FalseEnds, Inspector, Next, Op};
+use crate::inspectors::Inspectors;
 use crate::kernel::{Kernel, is_refusal};
 use crate::method::{MethodName, Pair, Refusal, Setup, Start, Streamed, Traits};
 use crate::port::Side;
@@ -67,7 +67,7 @@ impl<'a> Move<'a> {
     ) -> Result<Self, Error> {
         let cursor = Cursor::of(&request, &ends)?;
         let mut setup = Setup::of(&request.tuning, Measured::default());
-        setup.eyes = Eyes::if_wanted(request.digest, request.inspector.as_ref());
+        setup.inspectors = Inspectors::if_wanted(request.digest, request.inspector.as_ref());
         setup.is_limited = request.rate.as_ref().and_then(Rate::get).is_some();
         Ok(Self {
             watch: Watch::new(&request, observer),
@@ -117,9 +117,9 @@ impl<'a> Move<'a> {
             #[cfg(feature = "digest")]
             digest: self
                 .setup
-                .eyes
+                .inspectors
                 .filter(|_| self.account.all_seen)
-                .and_then(|eyes| eyes.digest()),
+                .and_then(|inspectors| inspectors.digest()),
             methods: self.account.uses,
             refusals: self.account.refusals,
         }
@@ -354,11 +354,11 @@ impl<'a> Move<'a> {
         answer: rustix::io::Result<usize>,
     ) -> u64 {
         let holes_before_bytes = streamed.flow.hole_bytes();
-        let eye: &mut dyn Eye = match &mut self.setup.eyes {
-            Some(eyes) => eyes,
+        let inspector: &mut dyn Inspector = match &mut self.setup.inspectors {
+            Some(inspectors) => inspectors,
             None => &mut (),
         };
-        let moved = streamed.flow.learn(op, answer, eye);
+        let moved = streamed.flow.learn(op, answer, inspector);
         self.watch.spend(moved.taken_bytes);
         self.cursor.moved_bytes += moved.delivered_bytes;
         self.cursor.hole_bytes += streamed.flow.hole_bytes() - holes_before_bytes;

@@ -108,11 +108,11 @@ impl Move<'_> {
             return Ok(());
         }
         // Nobody looks, so a hole of a terabyte costs nothing.
-        let mut left_bytes = if self.setup.eyes.is_some() { bytes } else { 0 };
+        let mut left_bytes = if self.setup.inspectors.is_some() { bytes } else { 0 };
         while left_bytes > 0 {
             let part_bytes = left_bytes.min(PART_BYTES);
-            if let Some(eyes) = &self.setup.eyes {
-                eyes.show_hole(part_bytes);
+            if let Some(inspectors) = &self.setup.inspectors {
+                inspectors.show_hole(part_bytes);
             }
             left_bytes -= part_bytes;
             self.ask_if_due()?;
@@ -141,8 +141,8 @@ impl Move<'_> {
             let target = Port::new(&self.ends.target, at);
             zeros::write_zeros(&target, at.unwrap_or(0), part_bytes)
                 .map_err(|errno| self.cursor.failed(Call::Pwrite, Side::Target, errno))?;
-            if let Some(eyes) = &self.setup.eyes {
-                eyes.show_hole(part_bytes);
+            if let Some(inspectors) = &self.setup.inspectors {
+                inspectors.show_hole(part_bytes);
             }
             self.cursor.skip(part_bytes);
             self.watch.spend(part_bytes);

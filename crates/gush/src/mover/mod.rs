@@ -7,7 +7,7 @@ use std::str::FromStr;
 use crate::cancel::Cancel;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
-use crate::eyes::Inspector;
+use crate::inspectors::InspectFn;
 use crate::method::{MethodName, UnknownMethod};
 use crate::plan::Refusals;
 #[cfg(feature = "profile")]
@@ -432,7 +432,7 @@ impl<'a> Mover<'a> {
     /// ```
     #[must_use]
     pub fn inspect(mut self, look: impl FnMut(&[u8]) + Send + 'static) -> Self {
-        self.request.inspector = Some(Inspector::new(look));
+        self.request.inspector = Some(InspectFn::new(look));
         self
     }
 

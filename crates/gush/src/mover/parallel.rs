@@ -27,7 +27,7 @@ use crate::method::{Method, MethodName, Pair, Range, Setup, Start, Step, Streame
 use crate::port::Side;
 use crate::progress::Control;
 use crate::report::MethodUse;
-use crate::sys::{Call, Counts};
+use crate::sys::{Call, CallCounts};
 
 /// The piece of one worker. When the process is killed, one piece a worker at most can be
 /// missing in front of arrived ones; so pieces are small.
@@ -91,7 +91,7 @@ impl Drop for ShownOnDrop<'_> {
 #[derive(Default)]
 struct Work {
     steps: u64,
-    calls: Counts,
+    calls: CallCounts,
     halt: Option<Unfinished>,
 }
 

@@ -128,11 +128,11 @@ impl Move<'_> {
         // The piece is moved twice, and must be shown and counted once.
         let observer = self.watch.tell_nobody();
         // A hash of bytes seen twice would be wrong.
-        let eyes = self.setup.eyes.take();
+        let inspectors = self.setup.inspectors.take();
         let (account, hole_bytes) = (self.account.clone(), self.cursor.hole_bytes);
         let outcome = self.move_by(name, piece_end);
         self.watch.tell_again(observer);
-        self.setup.eyes = eyes;
+        self.setup.inspectors = inspectors;
         self.account = account;
         self.cursor.hole_bytes = hole_bytes;
         if outcome.is_ok() {

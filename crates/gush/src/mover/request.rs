@@ -2,7 +2,7 @@
 
 use super::{Choice, Holes};
 use crate::cancel::Cancel;
-use crate::eyes::Inspector;
+use crate::inspectors::InspectFn;
 use crate::method::MethodName;
 use crate::plan::Refusals;
 use crate::profile::Profile;
@@ -28,7 +28,7 @@ pub(super) struct Request<'a> {
     pub(super) rate: Option<Rate>,
     pub(super) cancel: Option<&'a Cancel>,
     pub(super) digest: bool,
-    pub(super) inspector: Option<Inspector>,
+    pub(super) inspector: Option<InspectFn>,
     pub(super) refusals: Option<&'a Refusals>,
 }
 

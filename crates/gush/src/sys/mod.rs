@@ -1,7 +1,7 @@
 //! The one seam between the engine and the kernel.
 //!
 //! Every call that moves bytes, or decides whether they may move, goes through a function of this
-//! room. Each call is counted by name ([`Call`], [`Counts`]), and with the feature `faults` a test can
+//! room. Each call is counted by name ([`Call`], [`CallCounts`]), and with the feature `faults` a test can
 //! answer the call instead of the kernel ([`faults`]). Calls that rustix lacks are here, too.
 #![allow(unsafe_code)]
 
@@ -18,4 +18,4 @@ mod seam;
 mod sigbus;
 pub(crate) mod socket;
 
-pub use seam::{Call, Counts};
+pub use seam::{Call, CallCounts};

@@ -106,11 +106,11 @@ thread_local! {
 /// How many calls of each name a thread has made; the difference of two is the calls between.
 ///
 /// ```
-/// let counts = gush::Counts::default();
+/// let counts = gush::CallCounts::default();
 /// assert_eq!(counts.iter().count(), 0);
 /// ```
 #[derive(Clone, Default)]
-pub struct Counts {
+pub struct CallCounts {
     /// Calls made once, a bit each: all that most files of a tree need. An array for each file would cost as much as a system call.
     once: u64,
     more: Option<Box<[u64; SLOTS]>>,
@@ -118,7 +118,7 @@ pub struct Counts {
 
 const _: () = assert!(SLOTS <= u64::BITS as usize, "a bit for each call");
 
-impl Counts {
+impl CallCounts {
     /// The calls of the calling thread so far.
     pub(crate) fn of_this_thread() -> Self {
         // A copy, so that a later difference is not disturbed by calls that go on.
@@ -160,15 +160,15 @@ impl Counts {
     }
 }
 
-impl PartialEq for Counts {
+impl PartialEq for CallCounts {
     fn eq(&self, other: &Self) -> bool {
         (0..SLOTS).all(|slot| self.at(slot) == other.at(slot))
     }
 }
 
-impl Eq for Counts {}
+impl Eq for CallCounts {}
 
-impl fmt::Debug for Counts {
+impl fmt::Debug for CallCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter().map(|(call, count)| (call.name(), count))).finish()
     }

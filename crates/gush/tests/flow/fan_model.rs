@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 
 use gush::flow::{
-    Buf, End, Eye, Failure, Fan, FanNext, FanOp, Interest, Lender, Op, PortState, Shelf, Terms, Who,
+    Buf, End, Failure, Fan, FanNext, FanOp, Inspector, Interest, Lender, Op, PortState, Shelf,
+    Terms, Who,
 };
 use gush::pipe::{PipeLoan, Pool};
 use gush::{Choice, Errno, Kind};
@@ -53,7 +54,7 @@ impl Lender for Counted {
 #[derive(Default)]
 struct Shown(u64);
 
-impl Eye for Shown {
+impl Inspector for Shown {
     fn bytes(&mut self, bytes: &[u8]) {
         self.0 += bytes.len() as u64;
     }

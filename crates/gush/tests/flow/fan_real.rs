@@ -591,7 +591,7 @@ fn a_stream_becomes_datagrams_at_one_target_and_a_stream_at_the_other() {
 #[test]
 fn a_fan_through_memory_shows_every_byte_once() {
     struct Shown(Vec<u8>);
-    impl gush::flow::Eye for Shown {
+    impl gush::flow::Inspector for Shown {
         fn bytes(&mut self, bytes: &[u8]) {
             self.0.extend_from_slice(bytes);
         }

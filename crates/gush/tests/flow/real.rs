@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::thread;
 
-use gush::flow::{End, Eye, Fds, Flow, Next, Op, PortState, Shelf, Terms};
+use gush::flow::{End, Fds, Flow, Inspector, Next, Op, PortState, Shelf, Terms};
 use gush::pipe::Pool;
 use gush::{Choice, Errno, MethodName, Side};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -315,7 +315,7 @@ fn bytes_in_a_refused_pipe_meet_the_true_error_of_a_write() {
 #[derive(Default)]
 struct Seen(Vec<u8>);
 
-impl Eye for Seen {
+impl Inspector for Seen {
     fn bytes(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }

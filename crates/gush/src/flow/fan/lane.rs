@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 #[derive(Debug)]
 pub(super) struct Lane {
-    /// The target with its rules, a pipe and a buffer. The outlet takes nothing: the fan puts bytes there.
+    /// The target, a pipe and a buffer. The outlet takes nothing: the fan puts bytes there.
     pub(super) outlet: Flow,
     /// How many bytes of the intake's pipe, from the head on, the lane has got.
     pub(super) ahead_bytes: u64,
@@ -42,8 +42,8 @@ impl Lane {
         }
     }
 
-    /// Do references cost fewer copies than one pass through memory? Each lane without references reads bytes
-    /// out of a pipe, and pipes and streams are spared a copy each. Bytes in a pipe are no datagram.
+    /// Do references cost fewer copies than memory? A lane without references reads bytes out of a
+    /// pipe; a pipe or stream saves a copy. Bytes in a pipe are no datagram.
     pub(super) fn take_references(lanes: &[Lane]) -> bool {
         // A slot of a pipe is not a message: boundaries survive in memory only.
         if lanes.iter().any(|lane| lane.outlet.target.keeps_boundaries()) {
@@ -67,7 +67,7 @@ impl Lane {
         self.outlet.held.leaves.through_memory() || self.outlet.ways.now() == Way::Memory
     }
 
-    /// Do bytes go from the intake's pipe to the target in one call? Else through a pipe of the lane's own.
+    /// Do bytes go from the intake's pipe to the target directly, not through the lane's pipe?
     pub(super) fn is_straight(&self) -> bool {
         self.outlet.target.kind() == Kind::Pipe && !self.is_through_memory()
     }
@@ -98,7 +98,7 @@ impl Lane {
         self.ahead_bytes = self.ahead_bytes.saturating_sub(bytes);
     }
 
-    /// The common buffer holds new bytes, up to `to`, without the first ones where the lane was ahead.
+    /// The common buffer has new bytes up to `to`; a lane that was ahead has the first of them.
     pub(super) fn hand_out(&mut self, to: u32) {
         self.written = u32::try_from(self.ahead_bytes).unwrap_or(u32::MAX).min(to);
         self.head_moved(to.into());
@@ -117,7 +117,8 @@ impl Lane {
     pub(super) fn lose(&mut self, taken_bytes: u64) {
         self.lost_at_bytes = Some(taken_bytes);
         (self.owes, self.waits, self.is_to_look) = (false, false, false);
-        // Closed with its bytes: a lane that is lost delivers nothing more, and its pipe counts for the budget.
+        // Closed with its bytes: a lost lane delivers nothing more, and its pipe counts for the
+        // budget.
         self.outlet.held.pipe = None;
         self.outlet.held.hand.clear();
     }

@@ -2,7 +2,7 @@
 
 use rustix::io::{self, Errno};
 
-use super::super::{Eye, Flow, Leaves, Moved, Op};
+use super::super::{Flow, Inspector, Leaves, Moved, Op};
 use super::lane::Lane;
 use super::{Fan, FanOp};
 use crate::fault::Fault;
@@ -12,12 +12,18 @@ use crate::port::Side;
 use crate::sys::Call;
 
 impl Fan {
-    /// Learns the answer of a call. Bytes delivered are those of the call's target. A fan [through
-    /// memory](crate::flow::Terms::through_memory) shows the eye all bytes, each byte when the first target has received that byte.
-    pub fn learn(&mut self, op: FanOp, answer: io::Result<usize>, eye: &mut dyn Eye) -> Moved {
+    /// Learns the answer of a call; delivered bytes are those of the call's target. [Through
+    /// memory](crate::flow::Terms::through_memory) the inspector is shown each byte when the first
+    /// target has it.
+    pub fn learn(
+        &mut self,
+        op: FanOp,
+        answer: io::Result<usize>,
+        inspector: &mut dyn Inspector,
+    ) -> Moved {
         match op {
             FanOp::Intake(op) => self.learn_intake(op, answer),
-            FanOp::Lane(target, op) => self.learn_lane(target, op, answer, eye),
+            FanOp::Lane(target, op) => self.learn_lane(target, op, answer, inspector),
             FanOp::Tee(target) => self.learn_shared(target, Call::Tee, answer),
             FanOp::Move(target, _) => self.learn_shared(target, Call::Splice, answer),
             FanOp::Look(target) => {
@@ -32,7 +38,7 @@ impl Fan {
     }
 
     fn learn_intake(&mut self, op: Op, answer: io::Result<usize>) -> Moved {
-        // No eye: bytes are shown when the first lane has delivered them.
+        // No inspector yet: bytes are shown when the first lane has delivered them.
         let moved = self.intake.learn_answer(op, answer, &mut ());
         if matches!(op, Op::Read(_) | Op::Spill) && self.intake.held.hand.full {
             self.shown = 0;
@@ -48,11 +54,11 @@ impl Fan {
         target: u16,
         op: Op,
         answer: io::Result<usize>,
-        eye: &mut dyn Eye,
+        inspector: &mut dyn Inspector,
     ) -> Moved {
         let moved = if self.is_common(target, op) {
             let moved = self.with_common(target, |outlet| outlet.learn(op, answer, &mut ()));
-            self.show(target, eye);
+            self.show(target, inspector);
             moved
         } else {
             self.lanes[usize::from(target)].outlet.learn_answer(op, answer, &mut ())
@@ -67,10 +73,10 @@ impl Fan {
     }
 
     /// Shows the bytes that this target is the first to have got.
-    fn show(&mut self, target: u16, eye: &mut dyn Eye) {
+    fn show(&mut self, target: u16, inspector: &mut dyn Inspector) {
         let written = self.lane(target).written;
         if let Some(buf) = self.intake.held.hand.buf.as_ref().filter(|_| written > self.shown) {
-            eye.bytes(&buf.as_slice()[self.shown as usize..written as usize]);
+            inspector.bytes(&buf.as_slice()[self.shown as usize..written as usize]);
             self.shown = written;
         }
     }
@@ -80,7 +86,7 @@ impl Fan {
         op == Op::Write && !self.lane(target).outlet.held.hand.full
     }
 
-    /// Puts the common buffer into the lane's hand for a moment, at the place up to which the lane has written.
+    /// Puts the common buffer into the lane's hand, at the place up to which the lane has written.
     pub(super) fn with_common<T>(&mut self, target: u16, act: impl FnOnce(&mut Flow) -> T) -> T {
         let lane = &mut self.lanes[usize::from(target)];
         let (from, to) = (self.intake.held.hand.from, self.intake.held.hand.to);
@@ -104,7 +110,7 @@ impl Fan {
         let errno = match answer {
             Ok(bytes) if bytes > 0 => return self.shared(target, call, bytes),
             Err(Errno::INTR) => return Moved::default(),
-            // Only a target itself can be full: a pipe of the lane is empty here, so its EAGAIN is a refusal.
+            // Only a target can be full: the lane's pipe is empty here, so its EAGAIN is a refusal.
             Err(Errno::AGAIN) if is_straight => {
                 lane.waits = true;
                 return Moved::default();

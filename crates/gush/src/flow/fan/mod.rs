@@ -1,8 +1,8 @@
 //! The fan: one stream of bytes from a source to several targets, as a value without I/O.
 //!
-//! A fan is an intake with several lanes. The intake is a [`Flow`] that only takes, each lane a flow that only
-//! delivers: how a source is read, its end proven, a refusal survived and a datagram kept whole
-//! are the flow's rules, and stand there. This file has the rules between the lanes alone.
+//! A fan is an intake with several lanes. The intake is a [`Flow`] that only takes, each lane one
+//! that only delivers; they have the rules about sources and targets. This file has the rules
+//! between the lanes.
 //!
 //! ```text
 //! through memory      source ── read ──> buffer ── write ──> each target
@@ -14,34 +14,32 @@
 //! # Invariants
 //! - *Each lane gets every byte once, in order.* Until a lane is lost, the bytes taken are the
 //!   bytes delivered to the lane and the bytes in flight for the lane.
-//! - *The bound.* Nothing is taken while anything is in flight for any lane: a lane is at most one intake
-//!   ahead of the slowest: one buffer ([`Terms::buffer_bytes`]; a datagram may be longer) or the content of one
+//! - *The bound.* Nothing is taken while anything is in flight for any lane, so a lane is at most
+//!   one intake ahead: one buffer ([`Terms::buffer_bytes`]; a datagram may be longer) or one full
 //!   pipe.
-//! - *The head moves last.* tee(2) begins at the pipe's head, so only lanes with nothing behind the head
-//!   are served; the head moves on by as much as every remaining lane has got, never by more. A lane ahead
-//!   waits for the others, and a lane behind goes on from the head.
-//! - *A lane's failure concerns no other lane.* The others go on untouched. [`FanNext::Lost`] tells of the failure once, and the
-//!   driver decides whether to go on.
-//! - *[`FanNext::Wait`] comes only after an `EAGAIN` about each side that [`Fan::waits`] names* as readable or
-//!   writable. A pipe or stream with nothing to take is named, too, by
-//!   [`Interest::HangUp`]: the reader can leave while the source idles.
+//! - *The head moves last.* tee(2) begins at the pipe's head, so only lanes that have nothing after
+//!   the head are served. The head moves on by as much as every remaining lane has.
+//! - *A lane's failure concerns no other lane.* [`FanNext::Lost`] reports it once, and the driver
+//!   decides whether to go on.
+//! - *[`FanNext::Wait`] comes only after an `EAGAIN` about each side named by [`Fan::waits`].* A
+//!   pipe or stream with nothing to take is named too ([`Interest::HangUp`]): its reader can leave
+//!   while the source idles.
 //!
 //! Ends and refusals keep the flow's invariants: only a `read` that answers 0 is the end, and a refusal
 //! changes nothing but the way.
 //!
 //! # By reference
-//! The pages behind a pipe's slots are then shared between the readers of all targets, who cannot write to
-//! them: a pipe gives a page away only while nobody else holds it (`generic_pipe_buf_try_steal` of
-//! `fs/splice.c`), and a slot made by tee(2) is not written on (`link_pipe` clears
-//! `PIPE_BUF_FLAG_CAN_MERGE`). The pages of a *file* can be written to by others before a reader has taken
-//! them, as with any splice, unless [`Terms::isolated`] is set.
+//! The readers of all targets then share the pages, and cannot write to them: a pipe gives a page
+//! away only while it alone holds it (`generic_pipe_buf_try_steal` of `fs/splice.c`), and a slot
+//! made by tee(2) is not merged into (`link_pipe`). Others can write to the pages of a *file*
+//! before a reader has taken them, unless [`Terms::isolated`] is set.
 //!
-//! - The source is spliced into a pipe of the fan's own, also where the source is a pipe: between a tee and a
-//!   splice from a shared one another reader can take bytes, and the lanes would differ.
+//! - The source is spliced into the fan's own pipe even if it is a pipe: between a tee and a splice
+//!   from a shared one another reader could take bytes, and the lanes would differ.
 //! - Datagrams, terminals and made-up files go through memory, as in every flow of the plan.
-//! - A lane whose target takes no splices (O_APPEND) reads the bytes out of a pipe again. This costs two copies
-//!   where one through memory costs one and a share of the read, so references are used while such lanes are
-//!   no more than pipes and streams, which cost none.
+//! - A lane whose target takes no splices (O_APPEND) reads the bytes out of a pipe, at two copies
+//!   instead of one and a share of the read. So references are used while such lanes are no more
+//!   than pipes and streams, which cost none.
 //! - Where tee(2) is denied, or no pipe can be had, everything goes through memory from there.
 //!
 //! # Drawbacks
@@ -83,8 +81,8 @@ pub enum Interest {
     Readable,
     /// There is room.
     Writable,
-    /// Nobody will read any more: poll(2) without events answers `POLLERR` or `POLLHUP`. A driver without need of
-    /// this event leaves it out.
+    /// The reader has gone: poll(2) without events answers `POLLERR` or `POLLHUP`. A driver may
+    /// ignore this.
     HangUp,
 }
 
@@ -97,8 +95,8 @@ pub enum FanNext {
     Wait,
     /// Nothing is in flight, and nothing may be taken now.
     Throttled,
-    /// This target is lost, [`Fan::failure`] says why. Each loss is told once; ask again to go on with the others, or
-    /// with nothing to be taken to deliver the bytes in flight for them.
+    /// This target is lost, by [`Fan::failure`]; reported once. Ask again to go on with the others,
+    /// or with nothing to be taken to deliver their bytes in flight.
     Lost(u16),
     /// Everything taken is delivered to every remaining target, and no more comes.
     Ended(End),
@@ -108,7 +106,7 @@ pub enum FanNext {
     Failed(Box<Failure>),
 }
 
-/// One stream of bytes from a source to several targets. See the [module](super) for how a flow is driven.
+/// One stream from a source to several targets. The [module](super) says how it is driven.
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -146,7 +144,7 @@ pub enum FanNext {
 /// ```
 #[derive(Debug)]
 pub struct Fan {
-    /// Takes: the intake's pipe and buffer hold the bytes of the present intake, which the lanes deliver.
+    /// Takes; its pipe and buffer hold the bytes that the lanes deliver.
     intake: Flow,
     lanes: Vec<Lane>,
     /// The source answered `EAGAIN`, and nobody has said since that the source is ready.
@@ -175,7 +173,7 @@ impl Fan {
         // Every target needs the bytes, and each is somewhere else.
         let terms = &Terms { make_holes: false, rereads: false, ..*terms };
         let named = terms.choice != Choice::Auto;
-        // Known without a look: every lane takes from a pipe of ours, which never makes anybody wait.
+        // No look needed: every lane takes from a pipe of ours, which never makes anybody wait.
         let pipe = PortState::known(Kind::Pipe, true);
         // The intake keeps to the length: a lane delivers whatever was taken.
         let lane_terms = Terms { length_bytes: None, expected_bytes: None, ..*terms };
@@ -197,8 +195,8 @@ impl Fan {
             true if Lane::take_references(&lanes) => Ways::of(&[by_reference, Way::Memory]),
             _ => Ways::of(&[Way::Memory]),
         };
-        // The intake delivers nothing. Its target stands for the lane that asks most of a read: pieces that
-        // are datagrams, and empty ones where one lane passes them on.
+        // The intake delivers nothing. Its target is that of the lane that demands most of a read:
+        // datagrams, and empty ones where a lane passes them on.
         let strictest = targets.iter().max_by_key(|to| (to.keeps_boundaries(), to.takes_empty()));
         let intake = Flow::by(ways, source, strictest.copied().unwrap_or(pipe), terms);
         Ok(Self { intake, lanes, source_waits: false, shown: 0, lacks_pipes: false, named })
@@ -240,15 +238,14 @@ impl Fan {
         self.lane(target).is_live()
     }
 
-    /// Why the target was lost; `None` for a target that is not lost, and for a target without a failure that was
-    /// [left out](Fan::abandon).
+    /// Why the target was lost; `None` if it was not, or was [left out](Fan::abandon).
     #[must_use]
     pub fn failure(&self, target: u16) -> Option<&Failure> {
         let lane = self.lane(target);
         lane.outlet.failed.as_deref().filter(|_| !lane.is_live())
     }
 
-    /// Leaves a target out from here: nothing more is delivered there, not even the bytes in flight. The others go on.
+    /// Leaves a target out: not even its bytes in flight are delivered. The others go on.
     pub fn abandon(&mut self, target: u16) {
         let taken_bytes = self.intake.tally.taken_bytes;
         let lane = &mut self.lanes[usize::from(target)];
@@ -339,8 +336,8 @@ impl Fan {
         }
     }
 
-    /// The call of a lane, if one can be made now. Pipes first: the last of the others gets the intake's own
-    /// pipe, without a call.
+    /// A lane's call, if one is due. Pipes first: the last of the others gets the intake's own
+    /// pipe.
     fn due(&mut self, lender: &mut dyn Lender) -> Option<FanOp> {
         [true, false].into_iter().find_map(|straight| {
             (0..self.lanes.len() as u16).find_map(|target| {
@@ -404,7 +401,7 @@ impl Fan {
         })
     }
 
-    /// All others have all bytes: the last lane gets the pipe itself, and the intake the lane's empty one.
+    /// All others have all bytes: the last lane swaps its empty pipe for the intake's.
     fn hand_over(&mut self, target: u16) {
         let lane = &mut self.lanes[usize::from(target)];
         std::mem::swap(&mut self.intake.held.pipe, &mut lane.outlet.held.pipe);
@@ -422,8 +419,8 @@ impl Fan {
         self.intake.held.pipe.as_ref().map_or(0, |pipe| pipe.held_bytes())
     }
 
-    /// Must the bytes in the intake's pipe go through memory? Yes where references are refused, and where
-    /// the lanes at the pipe's head were lost, so that nobody is left to move the head on.
+    /// Must the bytes in the intake's pipe go through memory? Where references are refused, and
+    /// where no lane at the pipe's head is left to move the head on.
     fn must_spill(&self) -> bool {
         let is_stuck = || {
             let refused = self.intake.held.leaves.through_memory() || self.lacks_pipes;
@@ -445,8 +442,8 @@ impl Fan {
         self.lacks_pipes &= self.piped_bytes() > 0;
     }
 
-    /// The side whose readiness an `EAGAIN` of this call disproves; `None` where the answer does not say, or
-    /// where the call is about the fan's own pipes.
+    /// The side that an `EAGAIN` of this call is about; `None` if it does not say, or is about the
+    /// fan's own pipes.
     #[must_use]
     pub fn clears(&self, op: FanOp) -> Option<Who> {
         match op {
@@ -475,20 +472,21 @@ impl Fan {
         }
     }
 
-    /// Something happened at this side: the call there is made again, and a target with nothing to take is looked
-    /// at. Waking a side too early costs a call and does no harm.
+    /// Something happened at this side: its call is made again, or a target with nothing to take is
+    /// polled. Waking a side too early costs a call.
     pub fn wake(&mut self, who: Who) {
         match who {
             Who::Source => self.source_waits = false,
             Who::Target(target) => {
                 let lane = &mut self.lanes[usize::from(target)];
-                // Woken without having waited: poll(2) told of a hang-up, which a look has to confirm.
+                // Woken without waiting: poll(2) reported a hang-up, which a look has to confirm.
                 lane.is_to_look |= !std::mem::take(&mut lane.waits);
             }
         }
     }
 
-    /// Gives back empty pipes and buffers, and shrinks nearly empty ones: to be called before the driver parks.
+    /// Gives back empty pipes and buffers, and shrinks nearly empty ones; called before the driver
+    /// parks.
     pub fn rest(&mut self, lender: &mut dyn Lender) {
         self.settle();
         for lane in &mut self.lanes {

@@ -20,12 +20,12 @@ pub enum FanOp {
     /// [`Op::Write`] to a target, or a call on the lane's own pipe: [`Op::Empty`],
     /// [`Op::Spill`], [`Op::Ready`] of the target.
     Lane(u16, Op),
-    /// The intake's pipe to a pipe as target, or to the lane's own pipe, by tee(2): the bytes stay for
-    /// the others.
+    /// The intake's pipe to a target pipe or the lane's own, by tee(2): the bytes stay for the
+    /// others.
     Tee(u16),
-    /// The same by splice(2), for the last lane in need of these bytes: they leave the intake's pipe.
+    /// The same by splice(2), for the last lane that needs the bytes.
     Move(u16, usize),
-    /// poll(2) of a target with nothing to take, without waiting: `EPIPE` if nobody reads there any more.
+    /// poll(2) of a target with nothing to take: `EPIPE` if its reader has gone.
     Look(u16),
 }
 
@@ -38,24 +38,24 @@ pub struct FanFds<'fd> {
     pub targets: &'fd [BorrowedFd<'fd>],
 }
 
-/// poll(2) of a target: `EPIPE` if nobody reads there any more. Without events poll(2) answers errors and hang-ups alone.
+/// poll(2) of a target: `EPIPE` if its reader has gone.
 ///
 /// # Errors
 /// Also that of poll(2).
 pub(in crate::flow) fn look(fd: BorrowedFd<'_>) -> io::Result<usize> {
-    // No event is asked for: POLLERR and POLLHUP are told always, and mean that the reader has left.
+    // No event is requested: POLLERR and POLLHUP are always reported, and mean that the reader has
+    // left.
     if sys::pipe::is_ready(fd, PollFlags::empty())? { Err(Errno::PIPE) } else { Ok(0) }
 }
 
 impl Fan {
     /// Makes the call named by [`Fan::next`]. Every system call of a fan is made here.
     ///
-    /// The answer, or the error, belongs to [`Fan::learn`]. The kernel sends SIGPIPE where a pipe has
-    /// no reader any more (tee(2), splice(2) and write(2) alike): to survive a lost target a program
-    /// ignores the signal, as Rust's programs do from the start.
+    /// Pass the answer to [`Fan::learn`]. The kernel sends SIGPIPE where a pipe has no reader; to
+    /// survive a lost target a program ignores the signal, as Rust's programs do.
     ///
     /// # Errors
-    /// The kernel's answer; `EAGAIN` where a side cannot go on now.
+    /// The kernel's answer; `EAGAIN` where a side cannot go on; `EBADF` for a side in memory.
     pub fn perform(&mut self, op: FanOp, fds: FanFds<'_>) -> io::Result<usize> {
         let fd_of = |target: u16| fds.targets.get(usize::from(target)).copied().ok_or(Errno::BADF);
         let fds_of = |target| fd_of(target).map(|to| Fds { source: fds.source, target: to });
@@ -73,7 +73,7 @@ impl Fan {
             }
             FanOp::Tee(target) => {
                 let Some(pipe) = &self.intake.held.pipe else { return Err(Errno::NOMEM) };
-                // All that is there: a shorter tee would have to be continued from the head, which is not possible.
+                // All that is there: a shorter tee could not be continued.
                 let most = usize::try_from(pipe.held_bytes()).unwrap_or(usize::MAX);
                 let to = self.entrance(target, fd_of(target)?);
                 sys::pipe::tee(pipe.read_end(), to, most, SpliceFlags::NONBLOCK)

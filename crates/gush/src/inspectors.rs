@@ -1,44 +1,44 @@
-//! Whoever looks at the bytes in passing: the hash, and the caller's own inspector.
+//! Those that are shown the bytes: the hash, and the caller's function.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::digest::Hasher;
-use crate::flow::Eye;
+use crate::flow::Inspector;
 
 type Look = dyn FnMut(&[u8]) + Send;
 
 /// The caller's function that is shown the bytes.
 #[derive(Clone)]
-pub(crate) struct Inspector(Arc<Mutex<Look>>);
+pub(crate) struct InspectFn(Arc<Mutex<Look>>);
 
-impl Inspector {
+impl InspectFn {
     pub(crate) fn new(look: impl FnMut(&[u8]) + Send + 'static) -> Self {
         Self(Arc::new(Mutex::new(look)))
     }
 
     fn show(&self, bytes: &[u8]) {
-        // A panic of the inspector ended its own move; another clone may still be shown bytes.
+        // A panic of the function ended its own move; another clone may still be shown bytes.
         let mut look = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         (*look)(bytes);
     }
 }
 
-impl fmt::Debug for Inspector {
+impl fmt::Debug for InspectFn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Inspector")
+        f.write_str("InspectFn")
     }
 }
 
 /// The consumers to which a method that sees the bytes shows them, in order, each byte once.
 #[derive(Clone, Debug)]
-pub(crate) struct Eyes {
+pub(crate) struct Inspectors {
     hasher: Option<Hasher>,
-    inspector: Option<Inspector>,
+    inspector: Option<InspectFn>,
 }
 
-impl Eyes {
-    pub(crate) fn if_wanted(digest: bool, inspector: Option<&Inspector>) -> Option<Self> {
+impl Inspectors {
+    pub(crate) fn if_wanted(digest: bool, inspector: Option<&InspectFn>) -> Option<Self> {
         let hasher = Hasher::if_wanted(digest);
         let inspector = inspector.cloned();
         (hasher.is_some() || inspector.is_some()).then_some(Self { hasher, inspector })
@@ -69,7 +69,7 @@ impl Eyes {
     }
 }
 
-impl Eye for Eyes {
+impl Inspector for Inspectors {
     fn bytes(&mut self, bytes: &[u8]) {
         self.show(bytes);
     }
