@@ -1,5 +1,5 @@
-//! What a command has copied already: sources named twice, targets just made, and the first copy of each file with
-//! several names.
+//! What a command has copied already: sources named twice, targets just made, and the first copy of
+//! each file with several names.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::BorrowedFd;
@@ -17,12 +17,12 @@ use crate::options::{Dereference, Make, Options};
 use crate::place::{FileId, Place, kind};
 use crate::tree::dir::{Pair, Reached, Step, descend};
 
-/// The sources and targets so far. Several threads may ask and tell.
+/// The sources and targets so far, for several threads.
 #[derive(Debug, Default)]
 pub(crate) struct AlreadyCopied {
     several: Option<Mutex<Several>>,
     linked: Mutex<Linked>,
-    /// Told whenever a first copy has ended.
+    /// Notified whenever a first copy has ended.
     ended: Condvar,
 }
 
@@ -100,7 +100,7 @@ impl FirstCopy<'_> {
 
 impl Drop for FirstCopy<'_> {
     fn drop(&mut self) {
-        // Where the copy failed, whoever waits makes the next attempt. The lock is free before the others wake.
+        // If the copy failed, a waiting thread makes the next attempt.
         lock(&self.copied.linked).under_way.remove(&self.source);
         self.copied.ended.notify_all();
     }
@@ -125,8 +125,8 @@ impl AlreadyCopied {
         self.several.is_some()
     }
 
-    /// Was this entry of a directory a source before, in any spelling (`a`, `./a`, `d/../a`)? Another link to the same
-    /// file is another source.
+    /// Was this entry of a directory a source before, in any spelling (`a`, `./a`, `d/../a`)?
+    /// Another link to the same file is another source.
     pub(crate) fn was_named_before(
         &self,
         options: &Options,
@@ -219,8 +219,8 @@ impl AlreadyCopied {
         }
     }
 
-    /// Whether the source is copied by this name, or linked to an earlier copy. Waits while another thread makes the
-    /// first copy.
+    /// Whether the source is copied by this name, or linked to an earlier copy. Waits while another
+    /// thread makes the first copy.
     pub(crate) fn turn(&self, options: &Options, source: &Stat, target: Target<'_>) -> Turn<'_> {
         let dir = target.dir;
         let may_return = may_return(options, source);

@@ -12,14 +12,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::fs::{self, Access, AtFlags, CWD, Mode, OFlags};
 use rustix::io::{self, Errno, retry_on_intr};
 
-use crate::beside::{NAME_MAX_BYTES, start_of};
 use crate::parents;
 use crate::place::{Place, proc_path, same_file};
 use crate::remedy;
+use crate::state_path::{NAME_MAX_BYTES, start_of};
 use crate::tree::journal::{self, Fingerprint, Journal};
 
-/// The temporary names that [`remove_temporaries`] must remove. Names are made, renamed and removed only
-/// while this list is locked, so each name in the list belongs to a file of ours.
+/// The temporary names that [`remove_temporaries`] must remove. Names are made, renamed and removed
+/// only while this list is locked, so each name in the list belongs to a file of ours.
 static PENDING: Mutex<Vec<Pending>> = Mutex::new(Vec::new());
 
 struct Pending {
@@ -34,7 +34,8 @@ impl Pending {
         self.dir.as_ref().map_or(CWD, AsFd::as_fd)
     }
 
-    /// Is this the name in that directory? A directory is another one's bind mount, or at the end of a link.
+    /// Is this the name in that directory? A directory is another one's bind mount, or at the end
+    /// of a link.
     fn is_at(&self, dir: BorrowedFd<'_>, name: &Path) -> bool {
         let stat = |dir, name| Place::below(dir, name, name).stat(false);
         self.name.file_name() == name.file_name()
@@ -48,12 +49,14 @@ fn pending() -> MutexGuard<'static, Vec<Pending>> {
     PENDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes every temporary name, gives the directories of [`Parents`](crate::Parents) their attributes, and keeps other
-/// threads from making more of either, for a program about to die of a signal.
+/// Removes every temporary name, gives the directories of [`Parents`](crate::Parents) their
+/// attributes, and keeps other threads from making more of either, for a program about to die of a
+/// signal.
 ///
-/// A program that copies with [`atomic`](crate::Options::atomic) or makes [`Parents`](crate::Parents) calls this function
-/// from the thread that waits for SIGINT, SIGTERM and SIGHUP. Without this call a signal may leave a file named
-/// `.NAME.gush-XXXXXX`, or a directory with a mode that was lent for the copy. An atomic copy started after this call waits
+/// A program that copies with [`atomic`](crate::Options::atomic) or makes
+/// [`Parents`](crate::Parents) calls this function from the thread that waits for SIGINT, SIGTERM
+/// and SIGHUP. Without this call a signal may leave a file named `.NAME.gush-XXXXXX`, or a
+/// directory with a mode that was lent for the copy. An atomic copy started after this call waits
 /// for ever.
 ///
 /// ```no_run
@@ -63,7 +66,7 @@ fn pending() -> MutexGuard<'static, Vec<Pending>> {
 pub fn remove_temporaries() {
     let pending = pending();
     for entry in pending.iter() {
-        // The process is about to die of a signal: nobody could be told of a failure.
+        // The process is about to die of a signal: a failure cannot be reported.
         let _ = fs::unlinkat(entry.dir(), &entry.name, AtFlags::empty());
     }
     // The lock stays held: no thread makes another name before the process has ended.
@@ -71,44 +74,45 @@ pub fn remove_temporaries() {
     parents::finish_all();
 }
 
-/// A temporary name beside a target, removed on drop.
+/// A temporary name in the directory of a target, removed on drop.
 struct Temporary<'a> {
-    beside: Place<'a>,
+    target: Place<'a>,
     name: PathBuf,
     id: u64,
 }
 
 impl<'a> Temporary<'a> {
-    /// Calls `make` with a random name, and with another while the name is taken, 100 times at most.
+    /// Calls `make` with a random name, and with another while the name is taken, 100 times at
+    /// most.
     fn make<T>(
-        beside: Place<'a>,
+        target: Place<'a>,
         mut make: impl FnMut(&Place<'_>) -> io::Result<T>,
     ) -> io::Result<(Self, T)> {
         static IDS: AtomicU64 = AtomicU64::new(0);
-        let base = beside.name.file_name().ok_or(Errno::INVAL)?;
+        let base = target.name.file_name().ok_or(Errno::INVAL)?;
         // The temporary name could be neither renamed nor removed.
-        if remedy::keeps_names(&beside) {
+        if remedy::keeps_names(&target) {
             return Err(Errno::PERM);
         }
-        let dir = match beside.dir.as_raw_fd() == CWD.as_raw_fd() {
+        let dir = match target.dir.as_raw_fd() == CWD.as_raw_fd() {
             true => None,
-            false => Some(io::fcntl_dupfd_cloexec(beside.dir, 0)?),
+            false => Some(io::fcntl_dupfd_cloexec(target.dir, 0)?),
         };
-        let mark = beside.journal.and_then(Journal::mark);
+        let mark = target.journal.and_then(Journal::mark);
         // Another program may have the name by chance, or on purpose; it cannot have a hundred.
         for number in 0..100 {
             // In the target's directory, so that the rename stays within one file system.
-            let name = beside.sibling(&match mark.filter(|_| number < MARKED) {
+            let name = target.sibling(&match mark.filter(|_| number < MARKED) {
                 Some(mark) => marked_name(base, mark, number),
                 // A name that can be guessed could be taken before us.
                 None => temporary_name(base, RandomState::new().hash_one(std::process::id())),
             });
             let mut pending = pending();
-            match make(&Place { name: &name, ..beside }) {
+            match make(&Place { name: &name, ..target }) {
                 Ok(made) => {
                     let id = IDS.fetch_add(1, Ordering::Relaxed);
                     pending.push(Pending { id, dir, name: name.clone() });
-                    return Ok((Self { beside, name, id }, made));
+                    return Ok((Self { target, name, id }, made));
                 }
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno),
@@ -118,16 +122,17 @@ impl<'a> Temporary<'a> {
     }
 
     fn place(&self) -> Place<'_> {
-        Place { name: &self.name, ..self.beside }
+        Place { name: &self.name, ..self.target }
     }
 
     fn rename_to(self, name: &Path, may_replace: bool) -> io::Result<()> {
-        // Locked around making and noting: a signal between the two would leave the name behind.
+        // Locked around making and noting: a signal between the two would leave the name.
         let mut pending = pending();
         match may_replace {
             true => {
                 self.place().rename_to(name)?;
-                // Where both names are one file's already, rename(2) does nothing, and the temporary one would stay.
+                // Where both names are one file's already, rename(2) does nothing, and the
+                // temporary one would stay.
                 let _ = self.place().unlink();
             }
             false => self.place().rename_to_new(name)?,
@@ -164,7 +169,8 @@ fn kept(base: &OsStr) -> &OsStr {
     start_of(base.as_bytes(), NAME_MAX_BYTES - ADDED_BYTES)
 }
 
-/// `.NAME.gush-XXXXXX`, with NAME cut to keep the whole name within the 255 bytes of a directory entry.
+/// `.NAME.gush-XXXXXX`, with NAME cut to keep the whole name within the 255 bytes of a directory
+/// entry.
 fn temporary_name(base: &OsStr, random: u64) -> OsString {
     let mut name = [b".", kept(base).as_bytes(), BEFORE_LETTERS].concat();
     let letter = |at| LETTERS[(random >> (5 * at) & 31) as usize];
@@ -172,7 +178,7 @@ fn temporary_name(base: &OsStr, random: u64) -> OsString {
     OsString::from_vec(name)
 }
 
-/// A temporary name that whoever has the journal knows for one of this copy.
+/// A temporary name that a copy with the same journal recognizes.
 fn marked_name(base: &OsStr, mark: Fingerprint, number: u8) -> OsString {
     temporary_name(base, mark_of(kept(base), mark, number))
 }
@@ -192,7 +198,8 @@ fn is_marked(name: &OsStr, mark: Fingerprint) -> bool {
     (0..MARKED).any(|number| temporary_name(kept, mark_of(kept, mark, number)) == name)
 }
 
-/// Removes the temporary names that a killed copy with this mark has left in a directory. A directory that cannot be listed keeps them.
+/// Removes the temporary names that a killed copy with this mark has left in a directory. A
+/// directory that cannot be listed keeps them.
 pub(crate) fn remove_leftovers(dir: BorrowedFd<'_>, mark: Fingerprint) {
     let Ok(entries) = fs::Dir::read_from(dir) else { return };
     for entry in entries.flatten() {
@@ -206,14 +213,14 @@ pub(crate) fn remove_leftovers(dir: BorrowedFd<'_>, mark: Fingerprint) {
     }
 }
 
-/// Lets `make` create an entry under a temporary name in the directory of `beside`, then renames the entry
-/// onto `onto`.
+/// Lets `make` create an entry under a temporary name in the directory of `target`, then renames
+/// the entry onto `onto`.
 pub(crate) fn replace(
-    beside: &Place<'_>,
+    target: &Place<'_>,
     onto: &Path,
     make: impl FnMut(&Place<'_>) -> io::Result<()>,
 ) -> io::Result<()> {
-    let (temporary, ()) = Temporary::make(*beside, make)?;
+    let (temporary, ()) = Temporary::make(*target, make)?;
     temporary.rename_to(onto, true)?;
     Ok(())
 }
@@ -237,7 +244,8 @@ enum Named<'a> {
 impl<'a> Staged<'a> {
     /// Creates an empty file in the directory of `target`.
     pub(crate) fn create(target: Place<'a>, mode: Mode) -> io::Result<Self> {
-        // `cp --atomic a b/`: O_TMPFILE would succeed in the directory above, and the file be named `b`.
+        // `cp --atomic a b/`: O_TMPFILE would succeed in the directory above, and the file be named
+        // `b`.
         if target.must_be_directory() {
             return Err(Errno::NOTDIR);
         }
@@ -245,7 +253,7 @@ impl<'a> Staged<'a> {
             return Ok(Self { target, fd, named: Named::Not });
         }
         let (named, fd) = Temporary::make(target, |place| {
-            // O_EXCL: a file or link that is there by that name is nobody of ours.
+            // O_EXCL: a file or link of that name is not ours.
             place.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW, mode)
         })?;
         Ok(Self { target, fd, named: Named::Temporary(named) })
@@ -280,7 +288,8 @@ impl<'a> Staged<'a> {
                     })
                 };
                 match link(target.name) {
-                    // linkat(2) replaces nothing, so the file gets a temporary name, and that is renamed.
+                    // linkat(2) replaces nothing, so the file gets a temporary name, and that is
+                    // renamed.
                     Err(Errno::EXIST) if may_replace => {
                         replace(&target, target.name, |temporary| link(temporary.name))?;
                     }
@@ -292,7 +301,8 @@ impl<'a> Staged<'a> {
     }
 }
 
-/// A file without a name (O_TMPFILE), or `None` if the file system cannot make one or /proc is missing.
+/// A file without a name (O_TMPFILE), or `None` if the file system cannot make one or /proc is
+/// missing.
 fn nameless(target: &Place<'_>, mode: Mode) -> io::Result<Option<OwnedFd>> {
     let parent = Place { name: target.parent(), ..*target };
     let fd = match parent.open(OFlags::TMPFILE | OFlags::RDWR, mode) {
@@ -394,7 +404,7 @@ mod tests {
         .unwrap();
         let ours = temporary.name.file_name().unwrap().to_owned();
         assert!(is_marked(&ours, mark));
-        // The same name in another directory is one, and so is another name beside ours.
+        // The same name in another directory is one, and so is another name in ours.
         let below = dir.path().join("below");
         std::fs::create_dir(&below).unwrap();
         let leftovers = [below.join(&ours), dir.path().join(marked_name("g".as_ref(), mark, 0))];

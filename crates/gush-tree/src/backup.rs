@@ -36,7 +36,8 @@ pub enum BackupControl {
     Simple,
 }
 
-/// The longest name that GNU cp makes of a number, or of what may get one: a byte less than a directory entry may have on Linux.
+/// The longest name that GNU cp makes of a number, or of what may get one: a byte less than a
+/// directory entry may have on Linux.
 const LONGEST_BYTES: usize = 254;
 
 struct Next {
@@ -94,7 +95,8 @@ impl Backup {
     fn simple(&self, base: &OsStr) -> (OsString, bool) {
         let name = with_end(base, &self.suffix);
         match self.control {
-            // As GNU: the suffix that the user chose is never left out, and a name too long for it has no backup.
+            // As GNU: the suffix that the user chose is never left out, and a name too long for it
+            // has no backup.
             BackupControl::Simple => (name, false),
             BackupControl::Numbered | BackupControl::Existing => cut(base, name),
         }
@@ -170,7 +172,8 @@ fn with_end(base: &OsStr, end: &OsStr) -> OsString {
     [base, end].into_iter().collect()
 }
 
-/// The backup's name as far as there is room, as GNU: else the name loses its last bytes, and ends in `~`; `true` then.
+/// The backup's name as far as there is room, as GNU: else the name loses its last bytes, and ends
+/// in `~`; `true` then.
 fn cut(base: &OsStr, name: OsString) -> (OsString, bool) {
     if name.len() <= LONGEST_BYTES {
         return (name, false);

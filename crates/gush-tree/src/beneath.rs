@@ -1,8 +1,9 @@
-//! Opens a path below a directory, one component after the other: openat2(2) with RESOLVE_BENEATH, for kernels and sandboxes
-//! that have no such call.
+//! Opens a path below a directory, one component after the other: openat2(2) with RESOLVE_BENEATH,
+//! for kernels and sandboxes that have no such call.
 //!
-//! Each directory on the way is held by a descriptor, and `..` goes back to the one held before: renames meanwhile lead
-//! nowhere else. An absolute link, and a `..` above the root, answer EXDEV, as the kernel does.
+//! Each directory on the way is held by a descriptor, and `..` goes back to the one held before:
+//! renames meanwhile lead nowhere else. An absolute link, and a `..` above the root, answer EXDEV,
+//! as the kernel does.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -33,21 +34,24 @@ pub(crate) fn open(
     loop {
         let dir = held.last().map_or(root, AsFd::as_fd);
         let Some(name) = left.pop_front() else {
-            // `..` or a slash ended the path: the directory itself is opened once more, with the flags asked for.
+            // `..` or a slash ended the path: the directory itself is opened once more, with the
+            // flags asked for.
             return open_at(dir, OsStr::new("."), flags, mode);
         };
         if name == "." {
             continue;
         }
         if name == ".." {
-            // Back by the descriptor that led here: `..` of the kernel could lead elsewhere after a rename.
+            // Back by the descriptor that led here: `..` of the kernel could lead elsewhere after a
+            // rename.
             held.pop().ok_or(Errno::XDEV)?;
             continue;
         }
         match retry_on_intr(|| fs::readlinkat(dir, name.as_os_str(), Vec::new())) {
             Ok(target) => {
                 links += 1;
-                // The kernel's own limit (path_resolution(7)), so that a circle ends in the same error.
+                // The kernel's own limit (path_resolution(7)), so that a circle ends in the same
+                // error.
                 if links > MOST_LINKS {
                     return Err(Errno::LOOP);
                 }
@@ -76,7 +80,8 @@ pub(crate) fn open(
             None if links == MOST_LINKS => return Err(Errno::LOOP),
             None => {
                 links += 1;
-                // Looked at anew as a link; counted, so that somebody who swaps names for ever is not followed for ever.
+                // Looked at anew as a link; counted, so that somebody who swaps names for ever is
+                // not followed for ever.
                 left.push_front(name);
             }
             Some(fd) if is_last => return Ok(fd),
@@ -85,7 +90,8 @@ pub(crate) fn open(
     }
 }
 
-/// The components of a path. One that ends in a slash has `.` at its end: only a directory may stand there.
+/// The components of a path. One that ends in a slash has `.` at its end: only a directory may
+/// stand there.
 fn components(path: &OsStr) -> io::Result<VecDeque<OsString>> {
     let bytes = path.as_bytes();
     match bytes.first() {
@@ -132,7 +138,7 @@ mod tests {
         OFlags::WRONLY.union(OFlags::CREATE),
     ];
 
-    /// A tree with links of every sort, and something beside it that no link may reach.
+    /// A tree with links of every sort, and a file outside that no link may reach.
     fn tree() -> tempfile::TempDir {
         let dir = tempfile::tempdir().expect("a directory");
         let at = |name: &str| dir.path().join(name);

@@ -17,7 +17,8 @@ use crate::tree::partition::Everything;
 use crate::tree::{self, Operands};
 use crate::writers::Writers;
 
-/// Copies one file after the other, and remembers earlier copies as far as later ones depend on them.
+/// Copies one file after the other, and remembers earlier copies as far as later ones depend on
+/// them.
 ///
 /// ```
 /// use gush_tree::{Copier, Options, Place};
@@ -53,15 +54,15 @@ pub struct Done {
     pub report: Option<Report>,
     /// The target was re-read, and the content equals the source's.
     pub verified: bool,
-    /// The blake3 digest of source and target, if they were verified by hash. Files with large holes are
-    /// compared range by range instead.
+    /// The blake3 digest of source and target, if they were verified by hash. Files with large
+    /// holes are compared range by range instead.
     pub digest: Option<gush::Digest>,
     /// The new name of the old target, if there is a backup.
     pub backup: Option<PathBuf>,
-    /// Everything required was preserved. If not, [`Events::warns`] told what is missing.
+    /// Everything required was preserved. If not, [`Events::warns`] reported what is missing.
     pub complete: bool,
-    /// The size of a regular source of which no byte had to be moved: the target is not to be replaced, or is made a link.
-    /// A further name of a file copied before adds nothing.
+    /// The size of a regular source of which no byte had to be moved: the target is not to be
+    /// replaced, or is made a link. A further name of a file copied before adds nothing.
     pub unmoved_bytes: Option<u64>,
     /// The file made or written, for later names of the same source.
     pub(crate) made: Option<FileId>,
@@ -116,7 +117,8 @@ impl<'o> Copier<'o> {
         }
     }
 
-    /// A copier for several sources in one directory, which refuses to overwrite its own earlier copies.
+    /// A copier for several sources in one directory, which refuses to overwrite its own earlier
+    /// copies.
     ///
     /// ```
     /// use gush_tree::{Copier, Options, Place};
@@ -155,7 +157,8 @@ impl<'o> Copier<'o> {
         self.copy_to(source, target, Name::Unknown, events)
     }
 
-    /// As [`copy`](Self::copy), to a name below directories that were made, or, in a dry run, would be made.
+    /// As [`copy`](Self::copy), to a name below directories that were made, or, in a dry run, would
+    /// be made.
     ///
     /// # Errors
     /// As [`copy`](Self::copy).
@@ -194,7 +197,8 @@ impl<'o> Copier<'o> {
 
     /// As [`copy`](Self::copy), to a free name, or a dangling symbolic link.
     ///
-    /// Saves a look at the target. A target found there after all is an error, and is not overwritten.
+    /// Saves a look at the target. A target found there after all is an error, and is not
+    /// overwritten.
     ///
     /// # Errors
     /// As [`copy`](Self::copy).

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use gush::{Choice, Endpoint, Holes, MethodName, Mover, Report, Side, Space, Tuning};
+use gush::{Choice, Endpoint, Holes, MethodName, Mover, Report, Side, Space};
 use rustix::fs::{self, Advice, FileType};
 use rustix::io::retry_on_intr;
 
@@ -18,7 +18,8 @@ use crate::uncached;
 /// Methods that may leave blocks shared with the source.
 const SHARING_BLOCKS: &[MethodName] = &[MethodName::Reflink, MethodName::CopyFileRange];
 
-/// Moves everything from `source` to `target`, both at their start. What is known of both saves the engine's looks.
+/// Moves everything from `source` to `target`, both at their start. What is known of both saves the
+/// engine's looks.
 pub(crate) fn move_all(
     job: &Job<'_>,
     source: BorrowedFd<'_>,
@@ -27,7 +28,7 @@ pub(crate) fn move_all(
     events: &mut dyn Events,
 ) -> Result<Report, Error> {
     let Moving { reflink, holes, choice, .. } = job.options.moving;
-    // GNU cp asks for a clone whatever --sparse=always says: its zeros take no space of their own.
+    // GNU cp asks for a clone whatever --sparse=always says: its zeros take no space.
     if holes == Holes::Make && (reflink, choice) == (Reflink::Auto, Choice::Auto) {
         let (fds, known) = ((source, target), known.clone());
         match moved(job, fds, known, None, Reflink::Always, Holes::Keep, events) {
@@ -64,51 +65,34 @@ fn moved(
     holes: Holes,
     events: &mut dyn Events,
 ) -> Result<Report, Error> {
-    // A setter moves the whole request, which counts for each file of a tree: only those are called that change something.
-    let is_new = known.is_some();
-    let mover = match known {
+    let mut mover = match (known, range) {
         // Nobody asks these descriptors for their positions, but for a method that takes no offset.
-        Some((from, to)) if takes_offsets(job.options) => {
+        (Some((from, to)), _) if takes_offsets(job.options) => {
             Mover::between(from, to).source_offset_bytes(0).target_offset_bytes(0)
         }
-        Some((from, to)) => Mover::between(from, to),
-        None => Mover::new(&source, &target),
-    };
-    let mut mover = match range {
-        // No `replace` here: others have written their ranges to the same file.
-        Some(range) => mover
+        (Some((from, to)), _) => Mover::between(from, to),
+        // No `replace`: others have written their ranges to the same file.
+        (None, Some(range)) => Mover::new(&source, &target)
             .source_offset_bytes(range.start)
             .target_offset_bytes(range.start)
             .length_bytes(range.end - range.start),
-        // A file just made has nothing to be replaced.
-        None if is_new => mover,
-        None => mover.replace(true),
-    }
-    .remember(job.refusals);
-    // A reservation belongs to the whole file.
-    let space = if range.is_some() { Space::AsWritten } else { space(job, target) };
-    if range.is_none() && job.options.verify && digests_in_passing(job) && !is_compared(job) {
-        mover = mover.digest(true);
-    }
+        (None, None) => Mover::new(&source, &target).replace(true),
+    };
     let moving = &job.options.moving;
-    if moving.isolated {
-        mover = mover.isolated(true);
-    }
-    if holes != Holes::default() {
-        mover = mover.holes(holes);
-    }
-    match range {
-        // Other threads copy other ranges.
-        Some(_) => mover = mover.threads(1),
-        None if moving.threads > 0 => mover = mover.threads(moving.threads),
-        None => {}
-    }
-    if space != Space::default() || moving.tuning != Tuning::default() {
-        mover = mover.tuning(moving.tuning.clone().space(space));
-    }
+    // A reservation, a hash and the number of threads are of a whole file.
+    let (space, threads) = match range {
+        Some(_) => (Space::AsWritten, 1),
+        None => (space(job, target), moving.threads),
+    };
+    mover = mover
+        .remember(job.refusals)
+        .digest(range.is_none() && digests_in_passing(job))
+        .isolated(moving.isolated)
+        .holes(holes)
+        .threads(threads)
+        .tuning(moving.tuning.clone().space(space));
     mover = match reflink {
         Reflink::Always => mover.method(Choice::Only(MethodName::Reflink)),
-        Reflink::Auto if moving.choice == Choice::Auto => mover,
         Reflink::Auto => mover.method(moving.choice),
         // copy_file_range shares blocks too, where the file system can.
         Reflink::Never => mover.method(moving.choice).exclude(SHARING_BLOCKS),
@@ -138,7 +122,7 @@ fn moved(
     let moved = mover.run();
     let stopped_by = passing.as_ref().and_then(uncached::Passing::failed);
     let lost = passing.and_then(uncached::Passing::end);
-    // A failure of the move itself tells more than one that is met behind it.
+    // A failure of the move itself comes before one after it.
     if let Some(errno) = stopped_by.or_else(|| lost.filter(|_| moved.is_ok())) {
         return Err(Error::os(job.target.shown, "cannot write to the disk", errno));
     }
@@ -166,10 +150,11 @@ pub(crate) fn takes_offsets(options: &Options) -> bool {
 
 /// When blocks are allocated for the target.
 ///
-/// ext4 writes into reserved blocks faster than it allocates them one by one (bench/copy.toml). tmpfs would
-/// zero each page first, and a clone needs no blocks at all. Blocks are reserved for new files only: when a
-/// file is replaced, by truncation or rename, ext4 flushes its delayed blocks at once, so that a crash does
-/// not leave an empty file (`auto_da_alloc`, ext4(5)). Reserved blocks would evade this safeguard.
+/// ext4 writes into reserved blocks faster than it allocates them one by one (bench/copy.toml).
+/// tmpfs would zero each page first, and a clone needs no blocks at all. Blocks are reserved for
+/// new files only: when a file is replaced, by truncation or rename, ext4 flushes its delayed
+/// blocks at once, so that a crash does not leave an empty file (`auto_da_alloc`, ext4(5)).
+/// Reserved blocks would evade this safeguard.
 fn space(job: &Job<'_>, target: BorrowedFd<'_>) -> Space {
     const WORTH_RESERVING_BYTES: i64 = 16 << 20;
     const EXT4_MAGIC: u64 = 0xEF53;
@@ -191,18 +176,20 @@ fn space(job: &Job<'_>, target: BorrowedFd<'_>) -> Space {
     if may_gain && on_ext4() { Space::TryReserve } else { Space::AsWritten }
 }
 
-/// Can the engine hash the bytes while they pass, so that the source is read once?
+/// Is the source hashed while its bytes pass, so that it is read once?
 fn digests_in_passing(job: &Job<'_>) -> bool {
     let moving = &job.options.moving;
-    match (moving.reflink, moving.choice) {
+    let can_digest = match (moving.reflink, moving.choice) {
         (Reflink::Always, _) => false,
         (_, Choice::Only(name)) => name.sees_bytes(),
         _ => true,
-    }
+    };
+    job.options.verify && can_digest && !is_compared(job)
 }
 
-/// Is the file compared range by range instead of by hash? A hash covers zeros too, and hashing a hole of 20
-/// GiB takes longer than the rest of the copy. Below 64 MiB of holes the difference is not noticeable.
+/// Is the file compared range by range instead of by hash? A hash covers zeros too, and hashing a
+/// hole of 20 GiB takes longer than the rest of the copy. Below 64 MiB of holes the difference is
+/// not noticeable.
 fn is_compared(job: &Job<'_>) -> bool {
     const HOLES_WORTH_SKIPPING_BYTES: i64 = 64 << 20;
     let stat = job.source_stat;
@@ -210,8 +197,8 @@ fn is_compared(job: &Job<'_>) -> bool {
         && stat.st_size - stat.st_blocks.saturating_mul(512) >= HOLES_WORTH_SKIPPING_BYTES
 }
 
-/// Reads the target back from storage and compares the content with the source. Returns the digest of both,
-/// or `None` for a file compared range by range, without the holes.
+/// Reads the target back from storage and compares the content with the source. Returns the digest
+/// of both, or `None` for a file compared range by range, without the holes.
 pub(crate) fn verify(
     job: &Job<'_>,
     source: BorrowedFd<'_>,
@@ -252,7 +239,8 @@ pub(crate) fn verify(
     }
     let sent = match sent {
         Some(digest) => digest,
-        // The method has not shown the bytes, or several threads have: the source is read once more.
+        // The method has not shown the bytes, or several threads have: the source is read once
+        // more.
         None => gush::digest_of(&source).map_err(|e| Error::engine(job.source.shown, &e))?,
     };
     let arrived = gush::digest_of(&again.as_fd()).map_err(|e| Error::engine(shown, &e))?;

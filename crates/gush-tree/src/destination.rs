@@ -55,8 +55,8 @@ impl Naming {
     /// Takes the target from the operands; the sources remain.
     ///
     /// # Errors
-    /// [`NamingError::Usage`] for too few or too many operands, [`NamingError::Target`] when the target must
-    /// be a directory and is none.
+    /// [`NamingError::Usage`] for too few or too many operands, [`NamingError::Target`] when the
+    /// target must be a directory and is none.
     ///
     /// ```
     /// use std::path::PathBuf;
@@ -97,7 +97,8 @@ impl Naming {
             })?;
             return Ok(Destination::Directory { path: path.clone(), dir });
         }
-        // Opened and not only looked at: all names below go by this descriptor, whatever happens to its name.
+        // Opened and not only looked at: all names below go by this descriptor, whatever happens to
+        // its name.
         match open_directory(&operands[operands.len() - 1]) {
             Ok(dir) => {
                 let path = operands.remove(operands.len() - 1);

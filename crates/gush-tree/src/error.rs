@@ -10,8 +10,8 @@ use gush_text::{os_text, quote};
 
 /// Why one file was not copied, or not wholly.
 ///
-/// Displays as `PATH: operation: OS error`, with the number of bytes delivered and a hint for the user
-/// where there are any. The OS error is also the [`source`](std::error::Error::source).
+/// Displays as `PATH: operation: OS error`, with the number of bytes delivered and a hint for the
+/// user where there are any. The OS error is also the [`source`](std::error::Error::source).
 ///
 /// ```
 /// use std::path::Path;
@@ -25,10 +25,10 @@ use gush_text::{os_text, quote};
 /// assert_eq!(error.path(), Path::new("/missing/file"));
 /// ```
 #[derive(Debug)]
-pub struct Error(Box<Parts>);
+pub struct Error(Box<Inner>);
 
 #[derive(Debug)]
-struct Parts {
+struct Inner {
     path: PathBuf,
     /// The target, where the error concerns `path` and the target together.
     onto: Option<PathBuf>,
@@ -38,7 +38,7 @@ struct Parts {
     untouched: bool,
     unstable: bool,
     delivered_bytes: Option<u64>,
-    /// A call failed that moves bytes, so that their number is told even if it is 0.
+    /// A call failed that moves bytes, so that their number is shown even if it is 0.
     counts_bytes: bool,
     lost_bytes: u64,
     hint: Option<Cow<'static, str>>,
@@ -47,7 +47,7 @@ struct Parts {
 
 impl Error {
     fn new(path: &Path, what: Cow<'static, str>, os: Option<io::Error>) -> Self {
-        Self(Box::new(Parts {
+        Self(Box::new(Inner {
             path: path.to_path_buf(),
             onto: None,
             what,
@@ -123,7 +123,8 @@ impl Error {
         ours
     }
 
-    /// The error concerns the path and `target` together: a method refused between the two, for instance.
+    /// The error concerns the path and `target` together: a method refused between the two, for
+    /// instance.
     pub(crate) fn onto(mut self, target: &Path) -> Self {
         self.0.onto = Some(target.to_path_buf());
         self
@@ -158,7 +159,7 @@ impl Error {
     }
 
     /// The answer of a file system that lacks what was asked for, whatever the file.
-    pub(crate) fn lack(&self) -> Option<Errno> {
+    pub(crate) fn unsupported(&self) -> Option<Errno> {
         let errno = self.0.os.as_ref().and_then(Errno::from_io_error);
         errno.filter(|errno| matches!(*errno, Errno::OPNOTSUPP | Errno::NOSYS))
     }

@@ -23,11 +23,12 @@ pub trait Events: Send {
     /// The source is a directory, and all that is in it comes next.
     fn enters_tree(&mut self, _source: &Path, _target: &Path) {}
 
-    /// An entry of a tree was copied, or failed, or is a directory now complete. The tree's root is none of its entries.
+    /// An entry of a tree was copied, or failed, or is a directory now complete. The tree's root is
+    /// none of its entries.
     fn entry_ended(&mut self, _source: &Path, _target: &Path, _result: &Result<Done, Error>) {}
 
-    /// Does anyone look at [`starts`](Self::starts), and at entries that end well? Asked once a tree; failed entries are
-    /// told always.
+    /// Does anyone look at [`starts`](Self::starts), and at entries that end well? Asked once a
+    /// tree; failed entries are always reported.
     fn wants_entries(&self) -> bool {
         true
     }
@@ -37,9 +38,10 @@ pub trait Events: Send {
         false
     }
 
-    /// What one thread has done of a tree since it told last; called on this thread. `source` is the entry that it is at. Threads tell some
-    /// twenty times a second, before and after a large file, and when they have nothing to do: an event a file would have them wait for each other.
-    fn counted(&mut self, _counts: &Counts, _source: &Path) {}
+    /// What one thread has done of a tree since its last report; called on this thread. `source` is
+    /// the entry that it is at. Threads report some twenty times a second, before and after a large
+    /// file, and when idle: with an event a file they would wait for each other.
+    fn counted(&mut self, _counts: &TreeCounts, _source: &Path) {}
 
     /// A directory of `--parents` was made after one of the source.
     fn made_directory(&mut self, _source: &Path, _target: &Path) {}
@@ -58,7 +60,7 @@ pub trait Events: Send {
     /// Rank 0 has waited for a while for these ranks to end their shares.
     fn waits_for_ranks(&mut self, _ranks: &[u32]) {}
 
-    /// All ranks are done, of which rank 0 alone hears.
+    /// All ranks are done. Only rank 0 is notified.
     fn ranks_ended(&mut self, _shares: &[Share]) {}
 
     /// An optional step failed: the user gets a message, and the copy goes on.
@@ -74,8 +76,9 @@ pub trait Events: Send {
         false
     }
 
-    /// Bytes are moving. Of an entry of a tree whose bytes are all there, [`counted`](Self::counted) tells instead, where
-    /// anyone [looks at counts](Self::wants_counts).
+    /// Bytes are moving. Of an entry of a tree whose bytes are all there,
+    /// [`counted`](Self::counted) is called instead, where anyone [looks at
+    /// counts](Self::wants_counts).
     fn progress(&mut self, _progress: &gush::Progress) -> gush::Control {
         gush::Control::Continue
     }
@@ -86,18 +89,18 @@ impl Events for () {}
 /// Entries of a tree that ended well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Counts {
+pub struct TreeCounts {
     /// The files of which bytes were moved, or that have none.
     pub files: u64,
     /// The bytes moved.
     pub bytes: u64,
-    /// The regular files that were done without a byte moved, as told by [`Done::unmoved_bytes`].
+    /// The regular files that were done without a byte moved ([`Done::unmoved_bytes`]).
     pub unmoved_files: u64,
     /// The sizes of these.
     pub unmoved_bytes: u64,
 }
 
-impl Counts {
+impl TreeCounts {
     pub(crate) fn add(&mut self, done: &Done) {
         if let Some(report) = &done.report {
             self.files += 1;

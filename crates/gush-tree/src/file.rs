@@ -1,4 +1,4 @@
-//! One file's whole copy: the checks, the room for the target, and the module that copies.
+//! One file's whole copy: the checks, the target's name made free, and the module that copies.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -14,7 +14,7 @@ use crate::events::Events;
 use crate::job::{Entry, Job, Target};
 use crate::metadata::{Handle, Transfer};
 use crate::options::{Dereference, Make, Options, Specials};
-use crate::overwriting::{Fate, Room};
+use crate::overwriting::{Decision, Prepared};
 use crate::place::{FileId, Place, kind, same_file};
 use crate::tree::Dir;
 use crate::tree::journal::{self, Fingerprint, Journal, Promises};
@@ -83,7 +83,7 @@ impl<'a> Common<'a> {
         let Target { place, dir, is_new, .. } = target;
         let mut job = self.job(entry, target);
         if let (Some(journal), Some(above), false) = (self.journal, dir, is_new)
-            && journal.goes_on()
+            && journal.is_resumed()
             && let Ok(there) = place.stat(false)
             && Promises::of(options)
                 .kept_by()
@@ -91,9 +91,9 @@ impl<'a> Common<'a> {
         {
             return self.keep_newer(&job, &there, events);
         }
-        // A copy that goes on removes what stands in its way, of which the earlier one may have made a part; nothing good
-        // is removed for a source that cannot be read.
-        if self.journal.is_some_and(Journal::goes_on)
+        // A copy that goes on removes what stands in its way, of which the earlier one may have
+        // made a part; nothing good is removed for a source that cannot be read.
+        if self.journal.is_some_and(Journal::is_resumed)
             && !is_new
             && kind(entry.stat) == FileType::RegularFile
         {
@@ -102,19 +102,19 @@ impl<'a> Common<'a> {
         if options.specials == Specials::Refuse {
             special::refuse(&entry.place, kind(entry.stat))?;
         }
-        let room = match self.fate(&job, is_new, events)? {
-            Fate::Copied(room) => room,
-            Fate::Skipped => return Ok(skipped(&job)),
-            Fate::Newer(existing) => return self.keep_newer(&job, &existing, events),
+        let prepared = match self.decide(&job, is_new, events)? {
+            Decision::Copy(prepared) => prepared,
+            Decision::Skip => return Ok(skipped(&job)),
+            Decision::KeepNewer(existing) => return self.keep_newer(&job, &existing, events),
         };
         if dir.is_none() || (!is_new && options.reads(kind(entry.stat))) {
             self.copied.check_link_just_made(options, &entry.place, &place)?;
         }
-        job.existing = room.existing;
-        job.displaces = room.displaces;
+        job.existing = prepared.existing;
+        job.displaces = prepared.displaces;
         self.refuse_shared(&job)?;
         // Before the copy, as `cp -v` does, so that a copy that hangs is named.
-        events.starts(entry.place.shown, place.shown, room.backup.as_deref());
+        events.starts(entry.place.shown, place.shown, prepared.backup.as_deref());
         if options.dry_run {
             return Ok(self.imagine(&job));
         }
@@ -149,21 +149,26 @@ impl<'a> Common<'a> {
             true => open::sync_directory(&job).map(|()| done),
             false => Ok(done),
         });
-        let result = self.ended(result, &room, &job, turn, events);
-        result.map(|done| Done { backup: room.backup, ..done })
+        let result = self.ended(result, &prepared, &job, turn, events);
+        result.map(|done| Done { backup: prepared.backup, ..done })
     }
 
-    /// The fate of a source. A target that is kept is claimed; one that another name has written to
-    /// meanwhile is judged once more.
-    fn fate(&self, job: &Job<'_>, is_new: bool, events: &mut dyn Events) -> Result<Fate, Error> {
-        let fate = job.make_room(is_new, events)?;
-        if let (Fate::Newer(there), true) = (&fate, self.keeps_apart) {
+    /// Decides about a source. A target that is kept is claimed; one that another name has written
+    /// to meanwhile is judged once more.
+    fn decide(
+        &self,
+        job: &Job<'_>,
+        is_new: bool,
+        events: &mut dyn Events,
+    ) -> Result<Decision, Error> {
+        let decision = job.prepare(is_new, events)?;
+        if let (Decision::KeepNewer(there), true) = (&decision, self.keeps_apart) {
             // A file with several names is not written to.
             if !self.writers.claim_kept(there) && there.st_nlink == 1 {
-                return job.make_room(is_new, events);
+                return job.prepare(is_new, events);
             }
         }
-        Ok(fate)
+        Ok(decision)
     }
 
     /// Refuses to write to a file that holds the copy of another source, or may be given one by
@@ -205,7 +210,7 @@ impl<'a> Common<'a> {
     fn ended(
         &self,
         result: Result<Done, Error>,
-        room: &Room,
+        prepared: &Prepared,
         job: &Job<'_>,
         turn: Turn<'_>,
         events: &mut dyn Events,
@@ -213,7 +218,7 @@ impl<'a> Common<'a> {
         let target = &job.target;
         match result {
             // As GNU: a copy that lacks required metadata has failed.
-            Ok(done) if !done.complete && room.undo(target, events) => {
+            Ok(done) if !done.complete && prepared.undo(target, events) => {
                 let text =
                     "not replaced: the copy lacked required metadata, and the old file is back";
                 Err(Error::refusal(target.shown, text))
@@ -234,7 +239,8 @@ impl<'a> Common<'a> {
                 {
                     events.warns(&error);
                 }
-                // An incomplete copy is no file to link to: the other names get copies of their own.
+                // An incomplete copy is no file to link to: the other names get copies of their
+                // own.
                 if let (Some(file), true, Turn::First(claim)) = (done.made, done.complete, turn) {
                     claim.made(job.to(), file, is_link);
                 }
@@ -242,14 +248,14 @@ impl<'a> Common<'a> {
             }
             Err(error) => {
                 // The backup gets its name back: a failed copy must not cost the old file.
-                room.undo(target, events);
+                prepared.undo(target, events);
                 Err(error)
             }
         }
     }
 
-    /// Leaves a newer target as it is, and remembers it as the copy of a source with several names. As GNU: if another
-    /// name was copied earlier, the newer target becomes a name of that copy.
+    /// Leaves a newer target as it is, and remembers it as the copy of a source with several names.
+    /// As GNU: if another name was copied earlier, the newer target becomes a name of that copy.
     fn keep_newer(
         &self,
         job: &Job<'_>,
@@ -291,7 +297,7 @@ fn unmoved_bytes(job: &Job<'_>) -> Option<u64> {
     is_regular.then(|| u64::try_from(job.source_stat.st_size).unwrap_or(0))
 }
 
-/// A file of a tree that is done, in the words of the journal.
+/// The journal's fingerprint of a file of a tree that is done.
 fn done_as(promises: Promises, above: &Dir, job: &Job<'_>, there: &Stat) -> Fingerprint {
     let [of_source, of_target] = above.devices();
     // A link may lead to another file system, and a file be mounted from one.
@@ -301,9 +307,15 @@ fn done_as(promises: Promises, above: &Dir, job: &Job<'_>, there: &Stat) -> Fing
         }
         stat
     };
-    let entry = (&above.target_stat, job.target.name.as_os_str());
+    let name = job.target.name.as_os_str();
     let source = lasting(*job.source_stat, &above.source_stat, of_source);
-    journal::done(promises, entry, &source, &lasting(*there, &above.target_stat, of_target))
+    journal::done(
+        promises,
+        &above.target_stat,
+        name,
+        &source,
+        &lasting(*there, &above.target_stat, of_target),
+    )
 }
 
 /// Makes the target, now that nothing stands in its way.
@@ -325,20 +337,11 @@ fn make(job: &Job<'_>, events: &mut dyn Events) -> Result<Done, Error> {
         Make::Copy => {}
     }
     if options.reads(source_kind) {
-        let copied = regular::copy(job, events)?;
-        return Ok(Done {
-            verified: options.data && options.verify,
-            report: copied.report,
-            digest: copied.digest,
-            complete: copied.complete,
-            made: copied.made,
-            last_state: copied.last_state,
-            ..Done::new(Action::Copied)
-        });
+        return regular::copy(job, events);
     }
     let is_link = source_kind == FileType::Symlink;
     let replaced = "skipped: it was replaced while being copied";
-    // With -L the name may be a link's, and the special file is behind it.
+    // With -L the name may be a link to the special file.
     let (source, _) = pin(job.source, follow, replaced, |found| same_file(found, job.source_stat))?;
     let provisional_bits = match is_link {
         true => links::copy(job, source.as_fd()).map(|()| 0)?,
@@ -369,7 +372,8 @@ fn make(job: &Job<'_>, events: &mut dyn Events) -> Result<Done, Error> {
     Ok(Done { complete, made: Some(FileId::of(&target_stat)), ..Done::new(action) })
 }
 
-/// Opens `place` with `O_PATH`, and fails with `replaced` unless `is_right` accepts the file found there.
+/// Opens `place` with `O_PATH`, and fails with `replaced` unless `is_right` accepts the file found
+/// there.
 fn pin(
     place: Place<'_>,
     follow: bool,

@@ -1,5 +1,5 @@
-//! Which entries of a tree are copied, by name: the user's rules, and the tree's own `.gitignore` files.
-//! Patterns are git's, parsed and matched by gitoxide.
+//! Which entries of a tree are copied, by name: the user's rules, and the tree's own `.gitignore`
+//! files. Patterns are git's, parsed and matched by gitoxide.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -18,11 +18,13 @@ use crate::error::Error;
 use crate::open;
 use crate::place::Place;
 
-/// Rules about the names in a tree, the first that fits decides. Without a rule that fits, an entry is copied.
+/// Rules about the names in a tree, the first that fits decides. Without a rule that fits, an entry
+/// is copied.
 ///
-/// A pattern reads as in a `.gitignore` file, from the tree's root: `*.o` fits in every directory, `/target` in the root
-/// alone, `cache/` fits directories only, and `**` any number of directories. The whole of an excluded directory is left
-/// out, and no rule brings a part of it back. Patterns and names are compared byte by byte and need not be UTF-8.
+/// A pattern reads as in a `.gitignore` file, from the tree's root: `*.o` fits in every directory,
+/// `/target` in the root alone, `cache/` fits directories only, and `**` any number of directories.
+/// The whole of an excluded directory is left out, and no rule brings a part of it back. Patterns
+/// and names are compared byte by byte and need not be UTF-8.
 ///
 /// ```
 /// use std::path::Path;
@@ -55,7 +57,8 @@ impl Filter {
             let is_sign = text.starts_with(b"!") || text.starts_with(b"#");
             let skipped = usize::from(!includes && !is_sign);
             line.extend_from_slice(text);
-            // git lets such a line match nothing, and what a typing error meant to exclude would be copied.
+            // git lets such a line match nothing, and what a typing error meant to exclude would be
+            // copied.
             if has_unclosed_bracket(text) {
                 return Err(refused("unclosed bracket (write \\[ for the character)"));
             }
@@ -66,7 +69,8 @@ impl Filter {
         Ok(Self { rules: Arc::new(Rules(patterns)) })
     }
 
-    /// Reads the lines of a file: `- PATTERN` or `PATTERN` excludes, `+ PATTERN` includes, `#` begins a comment.
+    /// Reads the lines of a file: `- PATTERN` or `PATTERN` excludes, `+ PATTERN` includes, `#`
+    /// begins a comment.
     ///
     /// ```
     /// let rules = gush_tree::Filter::read_lines("# sources\n+ *.c\n- *.o\n\ntmp/\n".as_bytes()).unwrap();
@@ -146,7 +150,7 @@ fn has_unclosed_bracket(pattern: &[u8]) -> bool {
                 // In the first place a closing bracket is a literal one.
                 bytes.next_if_eq(&b']');
             }
-            // A named class has a closing bracket of its own.
+            // A named class has its own closing bracket.
             b'[' if bytes.next_if_eq(&b':').is_some() => {
                 bytes.by_ref().find(|&byte| byte == b']');
             }
@@ -157,8 +161,8 @@ fn has_unclosed_bracket(pattern: &[u8]) -> bool {
     is_open
 }
 
-/// The line without its trailing blanks that no backslash escapes, as of git's trim_trailing_spaces:
-/// a tab is part of the pattern.
+/// The line without its trailing blanks that no backslash escapes, as of git's
+/// trim_trailing_spaces: a tab is part of the pattern.
 fn without_last_blanks(line: &[u8]) -> &[u8] {
     let mut kept_bytes = 0;
     let mut at = 0;
@@ -181,8 +185,8 @@ pub(crate) struct GitIgnored {
 }
 
 impl GitIgnored {
-    /// Reads the `.gitignore` of a directory; `path_bytes` is the length of its path from the root. As in git, a symbolic
-    /// link is not followed, and a line that is no pattern is skipped.
+    /// Reads the `.gitignore` of a directory; `path_bytes` is the length of its path from the root.
+    /// As in git, a symbolic link is not followed, and a line that is no pattern is skipped.
     ///
     /// # Errors
     /// If the file is there and cannot be read: nobody knows what it leaves out.
@@ -229,7 +233,8 @@ impl GitIgnored {
     }
 }
 
-/// A line without the byte order mark that some editors write at the beginning of a file. git passes over the mark.
+/// A line without the byte order mark that some editors write at the beginning of a file. git
+/// passes over the mark.
 fn without_mark(number: usize, mut line: Vec<u8>) -> Vec<u8> {
     const MARK: &[u8] = "\u{feff}".as_bytes();
     if number == 0 && line.starts_with(MARK) {

@@ -1,8 +1,10 @@
-//! The first copies of files with several names, in few bytes each, since a tree may have millions of them.
+//! The first copies of files with several names, in few bytes each, since a tree may have millions
+//! of them.
 //!
-//! A record has some fifteen bytes beside its name. Records lie one behind another in pieces of memory of one size, so that room for more
-//! moves none of them, and a table finds them by device and inode of the source. A directory is a record, too, once for all first
-//! copies in it: the directory's own value with its descriptors goes when the directory is complete.
+//! A record has some fifteen bytes besides its name. Records follow each other in pieces of memory
+//! of one size, so that room for more moves none of them, and a table finds them by device and
+//! inode of the source. A directory is a record, too, once for all first copies in it: the
+//! directory's own value with its descriptors goes when the directory is complete.
 
 use std::ffi::OsStr;
 use std::hash::{BuildHasher, RandomState};
@@ -17,7 +19,8 @@ use crate::tree::Dir;
 use crate::tree::dir::{Pair, Step};
 
 const PIECE_BYTES: usize = 64 << 10;
-/// A slot of the table: the place of a record, in fewer bytes than a `u64`. No memory has room for 2^40 bytes of records.
+/// A slot of the table: the place of a record, in fewer bytes than a `u64`. No memory has room for
+/// 2^40 bytes of records.
 type Slot = [u8; 5];
 const FREE: Slot = [0; 5];
 const FEWEST_SLOTS: usize = 64;
@@ -43,7 +46,7 @@ pub(crate) struct Record<'r> {
 #[derive(Debug, Default)]
 pub(crate) struct FirstCopies {
     pieces: Vec<Vec<u8>>,
-    /// By the hash of the source; the next free slot behind takes whoever finds its own taken.
+    /// By the hash of the source, with linear probing.
     slots: Vec<Slot>,
     copies: usize,
     /// Records name a device by its number here.
@@ -104,8 +107,8 @@ impl FirstCopies {
         shown
     }
 
-    /// The way to the directory `to`: the nearest directory above, or this one, that is above `from` as well and holds its descriptors, and the
-    /// steps down from there, the last one first.
+    /// The way to the directory `to`: the nearest directory above, or this one, that is above
+    /// `from` as well and holds its descriptors, and the steps down from there, the last one first.
     pub(crate) fn way(
         &self,
         mut to: Option<RecordAt>,
@@ -132,7 +135,8 @@ impl FirstCopies {
         (None, steps)
     }
 
-    /// The record of a directory, and of those above. `shown` is the name of an entry, as the user wrote it.
+    /// The record of a directory, and of those above. `shown` is the name of an entry, as the user
+    /// wrote it.
     fn directory(&mut self, dir: &Arc<Dir>, shown: &Path) -> Option<RecordAt> {
         let (mut unknown, mut above, mut next) = (Vec::new(), None, Some(dir));
         while let Some(dir) = next {

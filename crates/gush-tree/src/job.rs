@@ -56,7 +56,7 @@ pub(crate) struct Job<'a> {
     pub(crate) in_tree: bool,
     /// The file at the target, if the copy writes into or replaces this file.
     pub(crate) existing: Option<Stat>,
-    /// The target's name is taken, and the file there gives way when the new file is whole.
+    /// The target's name is taken, and the file there is replaced when the new file is whole.
     pub(crate) displaces: bool,
     pub(crate) refusals: &'a Refusals,
     pub(crate) limit: Option<&'a Rate>,
@@ -111,15 +111,15 @@ impl<'a> Job<'a> {
         let Options { preserve, through_dangling, .. } = self.options;
         let is_linked_again =
             preserve.links && already_copied::may_return(self.options, self.source_stat);
-        // What is made behind a dangling link may be elsewhere.
         self.dir.is_some()
             && (!preserve.owner || self.owner_of_new_files().is_some())
             && !is_linked_again
             && self.claims.is_none()
+            // What is made through a dangling link may be elsewhere.
             && !through_dangling
     }
 
-    /// The owner of a file made by this process in the target's directory, where one was looked at before.
+    /// The owner of files that this process makes in the target's directory, if known.
     pub(crate) fn owner_of_new_files(&self) -> Option<Ownership> {
         self.new_owner?.get().copied()
     }

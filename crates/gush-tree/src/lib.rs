@@ -1,13 +1,13 @@
 //! Copies of files: one file with name, metadata and promises.
 //!
-//! The engine below (`gush`) moves bytes between descriptors and knows nothing of names. This floor knows
-//! names: which target each source becomes ([`Naming`]), whether the two are one file, the fate of a
-//! target already there ([`Update`], [`Backup`]), how source and target are opened so that nobody can slip
-//! another file in between, which metadata follows and in what order ([`Preserve`]), and how a file appears
-//! whole or not at all ([`Options::atomic`]).
+//! The engine below (`gush`) moves bytes between descriptors and knows nothing of names. This floor
+//! knows names: which target each source becomes ([`Naming`]), whether the two are one file, the
+//! fate of a target already there ([`Update`], [`Backup`]), how source and target are opened so
+//! that nobody can slip another file in between, which metadata follows and in what order
+//! ([`Preserve`]), and how a file appears whole or not at all ([`Options::atomic`]).
 //!
-//! A [`Copier`] copies one file after the other and reports to [`Events`]. The result is [`Done`], or an
-//! [`Error`] with the failed operation, the path, and the number of bytes delivered.
+//! A [`Copier`] copies one file after the other and reports to [`Events`]. The result is [`Done`],
+//! or an [`Error`] with the failed operation, the path, and the number of bytes delivered.
 //!
 //! ```
 //! use gush_tree::{Copier, ModeRule, Options, Place};
@@ -44,7 +44,6 @@ mod already_copied;
 mod atomic;
 mod backup;
 mod beneath;
-mod beside;
 mod copier;
 mod data;
 mod destination;
@@ -68,6 +67,7 @@ mod remedy;
 mod same;
 mod special;
 mod stable;
+mod state_path;
 mod tree;
 mod uncached;
 mod writers;
@@ -78,9 +78,10 @@ pub use backup::{Backup, BackupControl};
 pub use copier::{Action, Copier, Done};
 pub use destination::{Destination, Naming, NamingError, strip_trailing_slashes};
 pub use error::Error;
-pub use events::{Counts, Events, Question};
+pub use events::{Events, Question, TreeCounts};
 pub use filter::Filter;
-/// The engine, whose `Choice`, `Holes`, `Tuning`, `Rate`, `Cancel` and others stand in this interface.
+/// The engine, whose `Choice`, `Holes`, `Tuning`, `Rate`, `Cancel` and others stand in this
+/// interface.
 pub use gush;
 pub use options::{
     Dereference, Label, Make, ModeRule, Moving, Options, Preserve, Reflink, Specials, Update,
@@ -89,5 +90,5 @@ pub use options::{
 pub use parents::Parents;
 pub use place::Place;
 pub use tree::census::Census;
-pub use tree::journal::journal_beside;
-pub use tree::shard::{Shard, Share, shards_beside};
+pub use tree::journal::journal_path;
+pub use tree::shard::{Shard, Share, shards_path};

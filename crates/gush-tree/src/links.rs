@@ -35,7 +35,8 @@ pub(crate) fn again(
         fd => fd.map_err(failed)?,
     };
     let found = retry_on_intr(|| fs::fstat(&fd)).map_err(failed)?;
-    // A link to whatever has the name by now would join files that have nothing to do with each other.
+    // A link to whatever has the name by now would join files that have nothing to do with each
+    // other.
     if FileId::of(&found) != earlier.file {
         return Ok(false);
     }
@@ -44,14 +45,14 @@ pub(crate) fn again(
         let by_path = || fs::linkat(CWD, &path, place.dir, place.name, AtFlags::SYMLINK_FOLLOW);
         let by_fd = || fs::linkat(&fd, c"", place.dir, place.name, AtFlags::EMPTY_PATH);
         match retry_on_intr(by_path) {
-            // ENOENT: there is no /proc. linkat by descriptor needs a capability or Linux 6.10 (open(2) on
-            // O_PATH).
+            // ENOENT: there is no /proc. linkat by descriptor needs a capability or Linux 6.10
+            // (open(2) on O_PATH).
             Err(Errno::NOENT) => retry_on_intr(by_fd),
             done => done,
         }
     };
     let replaced = make(&job.target, true, link).map_err(failed)?;
-    // As GNU, which tells it of this link alone, and not of those that -l makes.
+    // As GNU, which reports it for this link alone, and not for those that -l makes.
     if replaced {
         events.removed(job.target.shown);
     }
@@ -115,7 +116,8 @@ fn hinting_force(error: Error, errno: Errno) -> Error {
     if errno == Errno::EXIST { error.hinting("-f replaces it") } else { error }
 }
 
-/// Makes `target` a symbolic link with the text of the source; the descriptor `source` holds the source link.
+/// Makes `target` a symbolic link with the text of the source; the descriptor `source` holds the
+/// source link.
 pub(crate) fn copy(job: &Job<'_>, source: BorrowedFd<'_>) -> Result<(), Error> {
     let text = retry_on_intr(|| fs::readlinkat(source, c"", Vec::new()))
         .map_err(|errno| Error::os(job.source.shown, "cannot read symbolic link", errno))?;
@@ -129,7 +131,8 @@ pub(crate) fn no_copy(target: &Place<'_>, errno: Errno) -> Error {
     hinting_force(remedy::not_made(target, "cannot create symbolic link", errno), errno)
 }
 
-/// Makes a link. An existing name is replaced by one rename, never removed first; `true` where that happened.
+/// Makes a link. An existing name is replaced by one rename, never removed first; `true` where that
+/// happened.
 fn make(
     target: &Place<'_>,
     may_replace: bool,
@@ -144,12 +147,13 @@ fn make(
     }
 }
 
-/// A relative link text starts from the link's directory, and the user's name from the current directory.
+/// A relative link text starts from the link's directory, and the user's name from the current
+/// directory.
 fn is_in_current_directory(target: &Place<'_>) -> bool {
     let parent = Place { name: target.parent(), ..*target };
     match (Place::here(Path::new(".")).stat(true), parent.stat(true)) {
         (Ok(here), Ok(there)) => same_file(&here, &there),
-        // An error here will keep the link from being made, too, and is told then.
+        // An error here keeps the link from being made, too, and is reported then.
         _ => true,
     }
 }

@@ -1,7 +1,7 @@
 //! Metadata in GNU's order: times, owner, extended attributes, access control list and mode.
 //!
-//! Writing an attribute needs the old mode, and changing the owner clears set-id bits and capabilities. The
-//! mode that opens the file to others must come last, when all else is right.
+//! Writing an attribute needs the old mode, and changing the owner clears set-id bits and
+//! capabilities. The mode that opens the file to others must come last, when all else is right.
 
 use std::ffi::CString;
 use std::os::fd::BorrowedFd;
@@ -24,8 +24,8 @@ const SPECIAL_BITS: u32 = 0o7000;
 #[derive(Clone, Copy)]
 pub(crate) enum Handle<'a> {
     Open(BorrowedFd<'a>),
-    /// A symbolic link, a special file or a directory, held by an `O_PATH` descriptor: another file may have
-    /// its name by now.
+    /// A symbolic link, a special file or a directory, held by an `O_PATH` descriptor: another file
+    /// may have its name by now.
     Pinned {
         fd: BorrowedFd<'a>,
         is_link: bool,
@@ -63,8 +63,8 @@ impl<'a> Handle<'a> {
         let mode = Mode::from_bits_retain(bits & 0o7777);
         retry_on_intr(|| match self {
             Self::Open(fd) => fs::fchmod(fd, mode),
-            // fchmod(2) refuses O_PATH, and fchmodat2(2) came only with Linux 6.6. Without /proc there is no
-            // way, as in glibc's fchmodat.
+            // fchmod(2) refuses O_PATH, and fchmodat2(2) came only with Linux 6.6. Without /proc
+            // there is no way, as in glibc's fchmodat.
             Self::Pinned { fd, .. } => {
                 fs::chmod(proc_path(fd), mode).map_err(|errno| match errno {
                     Errno::NOENT => Errno::OPNOTSUPP,
@@ -100,14 +100,16 @@ pub(crate) struct Transfer<'a> {
     pub(crate) source_shown: &'a Path,
     pub(crate) target: Handle<'a>,
     pub(crate) target_shown: &'a Path,
-    /// The target's owner at the time of opening, if known: an owner that is right already is not set.
+    /// The target's owner at the time of opening, if known: an owner that is right already is not
+    /// set.
     pub(crate) target_owner: Option<Ownership>,
     /// The mode of a target that was there before, if known.
     pub(crate) existing_mode: Option<u32>,
     pub(crate) created: bool,
     /// The directory of a new file may have given it an access control list.
     pub(crate) may_inherit_acl: bool,
-    /// The mode of a directory that has it already: as it was there, or as it was made below its parent.
+    /// The mode of a directory that has it already: as it was there, or as it was made below its
+    /// parent.
     pub(crate) directory_mode: Option<u32>,
     /// Permission bits lacking in the new file, or in excess, until the final mode is set.
     pub(crate) provisional_bits: u32,
@@ -116,7 +118,7 @@ pub(crate) struct Transfer<'a> {
 /// The bits to create a file with, and the bits left for [`Transfer`] to correct.
 pub(crate) fn creation_bits(preserve: &Preserve, source_bits: u32) -> (u32, u32) {
     let wanted = source_bits & 0o777;
-    // Until the owner is right, the group would be that of whoever copies.
+    // Until the owner is right, the group is that of this process.
     let withheld = if preserve.owner { wanted & 0o077 } else { 0 };
     // Only a file with write permission for the owner takes extended attributes.
     let lent = match (preserve.xattrs, 0o200 & !wanted) {
@@ -154,7 +156,8 @@ impl Transfer<'_> {
             Xattrs::Leave => None,
             _ => Some(self.source.holder().list()),
         };
-        // Every file system that has such lists names them (`posix_acl_listxattr` of `fs/posix_acl.c`).
+        // Every file system that has such lists names them (`posix_acl_listxattr` of
+        // `fs/posix_acl.c`).
         let is_acl = |name: &CString| name.as_c_str() == xattr::ACL;
         let may_have_acl = match &names {
             Some(Ok(names)) => names.iter().any(is_acl),
@@ -266,8 +269,9 @@ impl Transfer<'_> {
         }
     }
 
-    /// As GNU cp, whose access list of three entries leaves the special bits of a directory that is to have none: those that it had,
-    /// the sticky bit that it was made with, and the set-group-ID bit of a parent that hands on its group.
+    /// As GNU cp, whose access list of three entries leaves the special bits of a directory that is
+    /// to have none: those that it had, the sticky bit that it was made with, and the set-group-ID
+    /// bit of a parent that hands on its group.
     fn with_own_special(&self, bits: u32) -> u32 {
         match self.directory_mode {
             Some(mode) if bits & SPECIAL_BITS == 0 => bits | (mode & SPECIAL_BITS),
@@ -308,8 +312,8 @@ impl Transfer<'_> {
         match self.source.holder().get(xattr::ACL) {
             Ok(acl) => {
                 if let Err(errno) = self.target.holder().set(xattr::ACL, &acl) {
-                    // The mode's group bits are the list's mask. Without the list they would grant the group
-                    // rights that the list may deny.
+                    // The mode's group bits are the list's mask. Without the list they would grant
+                    // the group rights that the list may deny.
                     let group = xattr::group_bits(&acl).unwrap_or(0) << 3;
                     self.target.set_mode(bits & (!0o070 | group))?;
                     return Err(errno);
@@ -358,8 +362,8 @@ fn drop_acl(holder: &Holder<'_>) -> io::Result<()> {
     }
 }
 
-/// The bits that the kernel takes from a file that this user writes to (`file_remove_privs` of fs/inode.c): whoever runs the file trusts the old
-/// content. Root's writes leave them.
+/// The bits that the kernel clears in a file that this user writes to (`file_remove_privs` of
+/// fs/inode.c). Writes by root leave them.
 fn bits_lost_by_writing(bits: u32) -> u32 {
     const SET_USER: u32 = 0o4000;
     const SET_GROUP: u32 = 0o2000;
@@ -405,12 +409,11 @@ pub(crate) fn times_of(stat: &Stat) -> Timestamps {
     }
 }
 
-/// The umask of this thread, read from proc(5) (since Linux 4.7). umask(2) answers only by setting a new
-/// mask, which for a moment gives files that other threads create the wrong mode.
+/// The umask of this thread, read from proc(5) (since Linux 4.7). umask(2) answers only by setting
+/// a new mask, which for a moment gives files that other threads create the wrong mode.
 pub(crate) fn umask() -> u32 {
     // Without an answer, grant no permission that the umask could withhold.
     const STRICTEST: u32 = 0o077;
-    // umask(2) can only be asked by setting it, and for a moment other threads would make files with the wrong mode.
     let status = std::fs::read("/proc/thread-self/status").unwrap_or_default();
     // The program may have been called by a name that is not UTF-8, and the name stands there too.
     let status = String::from_utf8_lossy(&status);

@@ -1,4 +1,5 @@
-//! A directory made for a copy: closed to others until complete, and writable for this process meanwhile.
+//! A directory made for a copy: closed to others until complete, and writable for this process
+//! meanwhile.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -43,7 +44,7 @@ pub(crate) fn make(
         .map_err(|errno| remedy::directory_not_made(place, errno))?;
     // Do not follow a link that took the directory's name.
     let (fd, is_readable) = dir::open(place, false).map_err(|errno| {
-        // Whoever can spare a descriptor tries again.
+        // A caller that can spare a descriptor tries again.
         if let Errno::MFILE | Errno::NFILE = errno {
             let _ = fs::unlinkat(place.dir, place.name, AtFlags::REMOVEDIR);
         }
@@ -66,7 +67,7 @@ pub(crate) fn make(
     Ok(NewDirectory { fd, is_readable, stat, restore_bits })
 }
 
-/// Gives a directory the final mode that [`NewDirectory::restore_bits`] tells, unless its mode is preserved.
+/// Gives a directory its final mode, [`NewDirectory::restore_bits`], unless its mode is preserved.
 pub(crate) fn restore(
     target: Handle<'_>,
     mode: ModeRule,

@@ -22,7 +22,7 @@ pub(crate) fn source(job: &Job<'_>) -> Result<(OwnedFd, Stat), Error> {
         Dereference::Never => OFlags::NOFOLLOW,
         _ => OFlags::empty(),
     };
-    // /dev/stdin behind `<&-` opens whatever file has got the number since.
+    // With `<&-`, /dev/stdin would open the file that has got the number since.
     refuse_closed(&place, "cannot open for reading")?;
     let flags = OFlags::RDONLY | no_follow;
     let opened = match kind(job.source_stat) {
@@ -40,8 +40,8 @@ pub(crate) fn source(job: &Job<'_>) -> Result<(OwnedFd, Stat), Error> {
     }
 }
 
-/// Opens an entry that was listed as a regular file, and looks at it by the descriptor alone. `None` where that fails, or something else
-/// has the name by now: a look at the name tells more.
+/// Opens an entry that was listed as a regular file, and stats it by the descriptor alone. `None`
+/// if that fails, or something else has the name by now.
 pub(crate) fn listed(place: &Place<'_>) -> Option<(OwnedFd, Stat)> {
     refuse_closed(place, "cannot open for reading").ok()?;
     // Neither waits for a FIFO that took the name, nor follows a link.
@@ -62,7 +62,8 @@ pub(crate) fn not_opened(place: &Place<'_>, what: &'static str, errno: Errno) ->
     }
 }
 
-/// Refuses a name of a standard descriptor that was closed when the process started: /dev/null lies there.
+/// Refuses a name of a standard descriptor that was closed when the process started: /dev/null lies
+/// there.
 fn refuse_closed(place: &Place<'_>, operation: &'static str) -> Result<(), Error> {
     match gush_process::closed_behind(place.shown) {
         Some(_) => Err(Error::os(place.shown, operation, Errno::BADF)),
@@ -73,7 +74,7 @@ fn refuse_closed(place: &Place<'_>, operation: &'static str) -> Result<(), Error
 /// An open target.
 pub(crate) struct Opened {
     pub(crate) fd: OwnedFd,
-    /// `None` of a new file of which nothing is asked that the making does not tell.
+    /// `None` of a new file of which nothing more is asked.
     pub(crate) stat: Option<Stat>,
     pub(crate) is_new: bool,
 }
@@ -88,8 +89,8 @@ impl Opened {
 /// The flags of a target that [`target`] makes, unless a dangling link is followed.
 pub(crate) const NEW: OFlags = OFlags::RDWR.union(OFlags::CREATE).union(OFlags::EXCL);
 
-/// Opens the existing target, or creates it, as plain `cp` does. An existing target keeps its content until
-/// the engine begins to replace the content.
+/// Opens the existing target, or creates it, as plain `cp` does. An existing target keeps its
+/// content until the engine begins to replace the content.
 pub(crate) fn target(
     job: &Job<'_>,
     source: &Stat,
@@ -121,8 +122,8 @@ pub(crate) fn target(
     Ok(Opened { fd, stat: Some(stat), is_new: true })
 }
 
-/// Is the target to be replaced by name, once the new file is whole? Yes where `--force` would remove a
-/// target that cannot be opened and the named method may still be refused.
+/// Is the target to be replaced by name, once the new file is whole? Yes where `--force` would
+/// remove a target that cannot be opened and the named method may still be refused.
 pub(crate) fn gives_way(job: &Job<'_>) -> bool {
     let options = job.options;
     job.existing.as_ref().is_some_and(|expected| {
@@ -136,13 +137,14 @@ pub(crate) fn gives_way(job: &Job<'_>) -> bool {
 
 fn open_existing(job: &Job<'_>, expected: &Stat) -> Result<OwnedFd, Errno> {
     let write_only = || job.target.open(OFlags::WRONLY, Mode::empty());
-    // Mapping and re-reading the target need read access. A FIFO opened for both would never wait for its
-    // reader.
+    // Mapping and re-reading the target need read access. A FIFO opened for both would never wait
+    // for its reader.
     if kind(expected) != FileType::RegularFile || !job.options.data {
         return write_only();
     }
     match job.target.open(OFlags::RDWR, Mode::empty()) {
-        // A target that may be written and not read, such as a mailbox, is served by the methods that only write.
+        // A target that may be written and not read, such as a mailbox, is served by the methods
+        // that only write.
         Err(Errno::ACCESS) => write_only(),
         opened => opened,
     }
@@ -173,7 +175,7 @@ fn create(job: &Job<'_>, mode: Mode) -> Result<OwnedFd, Error> {
         Ok(fd) => Ok(fd),
         Err(Errno::EXIST) if is_link(&job.target) => {
             if job.options.through_dangling {
-                // O_EXCL refuses every link, and POSIXLY_CORRECT asks for the file behind it.
+                // O_EXCL refuses every link, and POSIXLY_CORRECT asks for its target.
                 let opened = job.target.open(NEW - OFlags::EXCL, mode);
                 opened.map_err(|errno| cannot_create(&job.target, errno))
             } else {
@@ -267,7 +269,7 @@ pub(crate) fn are_same(job: &Job<'_>) -> Error {
     Error::about_both(job.target.shown, format!("{source} and {target} are the same file"))
 }
 
-/// Closes a target and returns the errors told by close(2) alone, such as a full quota on NFS.
+/// Closes a target and returns errors that only close(2) reports, such as a full quota on NFS.
 pub(crate) fn close(job: &Job<'_>, fd: OwnedFd) -> Result<(), Error> {
     match nix::unistd::close(fd) {
         // Linux closes the descriptor before EINTR (close(2)).

@@ -36,7 +36,7 @@ pub struct Options {
     pub force: bool,
     /// Remove each existing target first.
     pub remove_first: bool,
-    /// Create the missing file behind a dangling symbolic link at the target.
+    /// Create the missing file that a dangling symbolic link at the target leads to.
     pub through_dangling: bool,
     /// The metadata to keep.
     pub preserve: Preserve,
@@ -47,11 +47,11 @@ pub struct Options {
     /// The file and its directory reach stable storage before the copy returns.
     pub sync: bool,
     /// Re-read the target and compare hashes. In a tree that was there before, the target becomes a
-    /// file of its own if it has several names, as with all options that promise an equal tree.
+    /// separate file if it has several names, as with all options that promise an equal tree.
     pub verify: bool,
-    /// A source that changes during the copy is a failure, not just a warning. Size and times reveal the
-    /// change; stores through a shared mapping may change neither. Only a regular file that is no file of procfs or sysfs
-    /// has such times: any other source is refused.
+    /// A source that changes during the copy is a failure, not just a warning. Size and times
+    /// reveal the change; stores through a shared mapping may change neither. Only a regular file
+    /// that is no file of procfs or sysfs has such times: any other source is refused.
     pub stable: bool,
     /// Copy directories with all that is in them.
     pub recursive: bool,
@@ -65,23 +65,24 @@ pub struct Options {
     pub filter: Option<Filter>,
     /// Leave out what the `.gitignore` files of a tree name.
     pub gitignore: bool,
-    /// Remove from the target of a tree what the source lacks, and what is no file where the source has one: a symbolic link
-    /// there is followed only without [`confine`](Self::confine). What [`filter`](Self::filter) and
-    /// [`gitignore`](Self::gitignore) leave out stays, and so does each entry of another mount than the target's. Without
-    /// mount ids, which came with Linux 5.8, nothing is removed, and each entry that stays is a failure.
+    /// Remove from the target of a tree what the source lacks, and what is no file where the source
+    /// has one: a symbolic link there is followed only without [`confine`](Self::confine). What
+    /// [`filter`](Self::filter) and [`gitignore`](Self::gitignore) leave out stays, and so does
+    /// each entry of another mount than the target's. Without mount ids, which came with Linux 5.8,
+    /// nothing is removed, and each entry that stays is a failure.
     pub mirror: bool,
     /// Of a tree, the files whose names fit here are copied when all the others are, and are on
     /// stable storage, with [`sync`](Self::sync); and not at all if one of the others has failed.
     /// Each appears whole, as with [`atomic`](Self::atomic). A [`mirror`](Self::mirror) removes
     /// after them, and only if all was copied.
     pub last: Option<Filter>,
-    /// Keep a journal beside the target of a tree, and go on where an earlier copy with this journal was killed. Then an
-    /// existing target that the journal does not know is removed first.
+    /// Keep a journal next to the target of a tree, and resume where an earlier copy with this
+    /// journal was killed. Then an existing target that the journal does not know is removed first.
     pub resume: bool,
-    /// Copy one share of a tree, and as rank 0 all that comes after the shares; [`resume`](Self::resume) goes on with an
-    /// interrupted one.
+    /// Copy one share of a tree, and as rank 0 all that comes after the shares;
+    /// [`resume`](Self::resume) goes on with an interrupted one.
     pub shard: Option<Shard>,
-    /// Only tell what would be done.
+    /// Only report what would be done.
     pub dry_run: bool,
     /// End a tree at the first entry that fails.
     pub stop_at_error: bool,
@@ -147,8 +148,8 @@ impl Options {
 
     /// May a file get a temporary name meanwhile, which [`remove_temporaries`] would remove?
     ///
-    /// Atomic copies make temporary names, and so do files that come last ([`Options::last`]). So do copies that take the place of an existing target only if the
-    /// named method serves.
+    /// Atomic copies make temporary names, and so do files that come last ([`Options::last`]). So
+    /// do copies that take the place of an existing target only if the named method serves.
     ///
     /// [`remove_temporaries`]: crate::remove_temporaries
     ///
@@ -317,21 +318,23 @@ pub struct Moving {
     pub isolated: bool,
     /// The treatment of holes and zeros.
     pub holes: gush::Holes,
-    /// Threads for one large file, and for the entries of a tree; 0 means the engine's choice, and in a tree one a
-    /// processor.
+    /// Threads for one large file, and for the entries of a tree; 0 means the engine's choice, and
+    /// in a tree one a processor.
     pub threads: usize,
     /// Sizes and advice.
     pub tuning: gush::Tuning,
-    /// When blocks are allocated for the target; `None` reserves them where this makes writing faster.
+    /// When blocks are allocated for the target; `None` reserves them where this makes writing
+    /// faster.
     pub space: Option<gush::Space>,
     /// The user's measured profile, which may reorder the engine's methods.
     pub profile: Option<Arc<gush::Profile>>,
     /// The rate limit, of all files together; a [`Copier`](crate::Copier) with a clone of it shares it.
     pub limit: Option<gush::Rate>,
-    /// Leave the page cache as it was: pages that the copy brought there are taken away, after those of the target are on the disk.
+    /// Leave the page cache as it was: pages that the copy brought there are taken away, after
+    /// those of the target are on the disk.
     pub no_cache: bool,
-    /// Lets another thread end the copy: the file under way fails, as does each file after it, and a tree takes no more of
-    /// its entries.
+    /// Lets another thread end the copy: the file under way fails, as does each file after it, and
+    /// a tree takes no more of its entries.
     ///
     /// ```
     /// use gush_tree::{Copier, Options, Place};

@@ -16,25 +16,26 @@ use crate::events::{Events, Question};
 use crate::job::Job;
 use crate::options::{Dereference, Make, Options, Update};
 use crate::place::{FileId, Place, kind, mount_of};
-use crate::same::{self, Verdict};
+use crate::same::{self, Conflict};
 use crate::{links, open, regular, rehearsal, remedy, special, uncached};
 
 /// What becomes of a source, as far as the target decides.
-pub(crate) enum Fate {
+pub(crate) enum Decision {
     /// The source is copied.
-    Copied(Room),
+    Copy(Prepared),
     /// The source is skipped.
-    Skipped,
-    /// The source is skipped because this target is newer or the same (`--update`): it counts as the source's copy.
-    Newer(Stat),
+    Skip,
+    /// The source is skipped because this target is newer or the same (`--update`): it counts as
+    /// the source's copy.
+    KeepNewer(Stat),
 }
 
-/// Room made for the target.
+/// What was done about an existing target, and what is left to do.
 #[derive(Default)]
-pub(crate) struct Room {
+pub(crate) struct Prepared {
     /// The file to write into or to replace.
     pub(crate) existing: Option<Stat>,
-    /// The existing file gives way only when the new file is whole.
+    /// The existing file is replaced only when the new file is whole.
     pub(crate) displaces: bool,
     /// The existing file's backup name.
     pub(crate) backup: Option<PathBuf>,
@@ -42,7 +43,7 @@ pub(crate) struct Room {
     can_undo: bool,
 }
 
-impl Room {
+impl Prepared {
     /// Gives the backup its old name again; `false` if there is no backup or the rename failed.
     pub(crate) fn undo(&self, target: &Place<'_>, events: &mut dyn Events) -> bool {
         let Some(shown) = self.backup.as_deref().filter(|_| self.can_undo) else { return false };
@@ -62,26 +63,27 @@ impl Room {
 }
 
 impl Job<'_> {
-    /// Makes room, unless the source is to be skipped.
+    /// Makes way for the copy, unless the source is to be skipped.
     ///
     /// With `is_new` the target's name is free, except perhaps for a dangling symbolic link.
-    pub(crate) fn make_room(&self, is_new: bool, events: &mut dyn Events) -> Result<Fate, Error> {
+    pub(crate) fn prepare(&self, is_new: bool, events: &mut dyn Events) -> Result<Decision, Error> {
         if self.would_have_gone(is_new) {
-            return Ok(Fate::Copied(Room::default()));
+            return Ok(Decision::Copy(Prepared::default()));
         }
         let looks_at_link = self.looks_at_link();
-        // A directory just made has nothing at this name, and a look saved counts for every file of a tree.
+        // A directory just made has nothing at this name, and a look saved counts for every file of
+        // a tree.
         let existing = match is_new && (!looks_at_link || self.options.dry_run) {
             true => None,
             false => self.existing(looks_at_link)?,
         };
         match existing {
-            Some(existing) => self.make_room_of(&existing, events),
+            Some(existing) => self.prepare_existing(&existing, events),
             None => {
                 if self.options.dry_run {
                     self.rehearse(is_new, None)?;
                 }
-                Ok(Fate::Copied(Room::default()))
+                Ok(Decision::Copy(Prepared::default()))
             }
         }
     }
@@ -115,30 +117,34 @@ impl Job<'_> {
         }
     }
 
-    /// Decides the fate of an existing target.
-    fn make_room_of(&self, existing: &Stat, events: &mut dyn Events) -> Result<Fate, Error> {
+    /// Decides about an existing target.
+    fn prepare_existing(
+        &self,
+        existing: &Stat,
+        events: &mut dyn Events,
+    ) -> Result<Decision, Error> {
         let Self { options, source, source_stat, target, .. } = *self;
         let both = |text: String| Err(Error::about_both(target.shown, text));
         let (from, to) = (quote::always(source.shown), quote::always(target.shown));
         if !matches!(options.update, Update::None | Update::NoneFail) {
             match same::judge(options, (source, source_stat), (target, existing)) {
-                Verdict::Fine => {}
+                Conflict::None => {}
                 // As GNU cp: a link to the same file is there already, without a word.
-                Verdict::Done => return Ok(Fate::Skipped),
-                Verdict::SameFile => return both(format!("{from} and {to} are the same file")),
+                Conflict::AlreadyDone => return Ok(Decision::Skip),
+                Conflict::SameFile => return both(format!("{from} and {to} are the same file")),
             }
         }
         match options.update {
-            Update::None => return Ok(Fate::Skipped),
+            Update::None => return Ok(Decision::Skip),
             Update::NoneFail => return Err(Error::refusal(target.shown, "not replaced")),
             Update::Older if !is_older(options, existing, source_stat) => {
-                return Ok(Fate::Newer(*existing));
+                return Ok(Decision::KeepNewer(*existing));
             }
             Update::Changed if is_unchanged(options, existing, source_stat) => {
-                return Ok(Fate::Newer(*existing));
+                return Ok(Decision::KeepNewer(*existing));
             }
             Update::Different if self.has_same_bytes(existing)? => {
-                return Ok(Fate::Newer(*existing));
+                return Ok(Decision::KeepNewer(*existing));
             }
             Update::Older | Update::Changed | Update::Different | Update::All => {}
         }
@@ -157,7 +163,7 @@ impl Job<'_> {
         {
             return Err(open::holds_a_copy(&target));
         }
-        let mut room = Room { existing: Some(*existing), ..Room::default() };
+        let mut prepared = Prepared { existing: Some(*existing), ..Prepared::default() };
         if let Some(backup) = &options.backup
             && backup.would_destroy(&target, &source, source_stat)
         {
@@ -166,44 +172,45 @@ impl Job<'_> {
         if options.dry_run {
             self.rehearse(false, Some(existing))?;
             if options.backup.is_some() {
-                room.existing = None;
+                prepared.existing = None;
             } else if self.goes_first(existing) {
                 if !self.is_displaced() {
                     events.removed(target.shown);
                 }
-                room.existing = None;
+                prepared.existing = None;
             }
-            return Ok(Fate::Copied(room));
+            return Ok(Decision::Copy(prepared));
         }
         if let Some(backup) = &options.backup {
             let failed = |errno| remedy::not_changed(&target, "cannot back up", errno);
             if options.atomic && options.reads(kind(source_stat)) {
                 // The old file keeps its name until the new one is whole.
-                room.displaces = true;
-                room.backup = Some(backup.name_for(&target).map_err(failed)?);
+                prepared.displaces = true;
+                prepared.backup = Some(backup.name_for(&target).map_err(failed)?);
             } else {
-                room.backup = backup.set_aside(&target).map_err(failed)?;
+                prepared.backup = backup.set_aside(&target).map_err(failed)?;
                 // Its name is free now, so the copy makes a new file.
-                room.existing = None;
-                room.can_undo = true;
+                prepared.existing = None;
+                prepared.can_undo = true;
             }
-            room.backup = room.backup.take().map(|name| shown_beside(&target, &name));
+            prepared.backup = prepared.backup.take().map(|name| shown_sibling(&target, &name));
         } else if self.goes_first(existing) {
             if self.is_displaced() {
-                room.displaces = true;
+                prepared.displaces = true;
             } else {
                 match target.unlink() {
                     Ok(()) => events.removed(target.shown),
                     Err(Errno::NOENT) => {}
                     Err(errno) => return Err(remedy::not_changed(&target, "cannot remove", errno)),
                 }
-                room.existing = None;
+                prepared.existing = None;
             }
         }
-        Ok(Fate::Copied(room))
+        Ok(Decision::Copy(prepared))
     }
 
-    /// Refuses, in a dry run, a source that could not be read or a target that could not be made or replaced.
+    /// Refuses, in a dry run, a source that could not be read or a target that could not be made or
+    /// replaced.
     fn rehearse(&self, is_new: bool, existing: Option<&Stat>) -> Result<(), Error> {
         let Self { options, target, .. } = self;
         let is_read = options.reads(kind(self.source_stat));
@@ -235,15 +242,15 @@ impl Job<'_> {
         let is_link = options.make != Make::Copy || kind(self.source_stat) == FileType::Symlink;
         let takes_name = is_link && options.force || options.make == Make::HardLink && options.ask;
         let goes_first = self.goes_first(existing);
-        let behind;
+        let end;
         let mut target: Place<'_> = self.target;
         if options.backup.is_some() || goes_first {
             // The name itself is given to the copy.
         } else if is_read {
             regular::refuse_unkept_promises(options, &target, existing)?;
             if options.atomic {
-                behind = regular::end_of_links(&target, existing)?;
-                target.name = behind.as_deref().unwrap_or(target.name);
+                end = regular::end_of_links(&target, existing)?;
+                target.name = end.as_deref().unwrap_or(target.name);
                 regular::check_replaceable(options, &target, existing)?;
             } else {
                 match rehearsal::refuse_unwritable(&target) {
@@ -272,7 +279,8 @@ impl Job<'_> {
         self.refuse_link()
     }
 
-    /// Refuses, in a dry run, a link that could not be made wherever its directory lets names be made.
+    /// Refuses, in a dry run, a link that could not be made wherever its directory lets names be
+    /// made.
     fn refuse_link(&self) -> Result<(), Error> {
         match self.options.make {
             Make::Copy => Ok(()),
@@ -286,14 +294,15 @@ impl Job<'_> {
                 let to = mount_of(self.target.dir, self.target.parent(), AtFlags::empty());
                 match from.zip(to) {
                     Some((from, to)) if from != to => Err(self.cannot_make(Errno::XDEV)),
-                    // What cannot be looked at is told of by the next question.
+                    // What cannot be looked at is reported by the next question.
                     _ => Ok(()),
                 }
             }
         }
     }
 
-    /// The error of a copy or link that cannot be made under the target's name, in the words of the copy.
+    /// The error of a copy or link that cannot be made under the target's name, as the copy would
+    /// report it.
     fn cannot_make(&self, errno: Errno) -> Error {
         let Self { options, source, target, .. } = self;
         match (options.make, kind(self.source_stat)) {
@@ -341,8 +350,8 @@ impl Job<'_> {
         }
     }
 
-    /// Is the target removed first, so that the copy reaches no other name of the old file and does not pass
-    /// through a link?
+    /// Is the target removed first, so that the copy reaches no other name of the old file and does
+    /// not pass through a link?
     fn goes_first(&self, existing: &Stat) -> bool {
         let options = self.options;
         // Written in place, all its other names would show the new bytes.
@@ -385,7 +394,7 @@ impl Job<'_> {
     }
 }
 
-fn shown_beside(target: &Place<'_>, name: &Path) -> PathBuf {
+fn shown_sibling(target: &Place<'_>, name: &Path) -> PathBuf {
     let name = name.file_name().unwrap_or_default();
     let base = target.name.file_name().unwrap_or_default();
     // By bytes: a path taken apart and put together again loses a `./` that the user wrote.
@@ -395,8 +404,9 @@ fn shown_beside(target: &Place<'_>, name: &Path) -> PathBuf {
     }
 }
 
-/// Is a target no file of the kind that a mirror makes of the source? A link is what the user wants to have written through by `--no-confine`.
-/// Other kinds give way to links and special files without a mirror, too.
+/// Is a target no file of the kind that a mirror makes of the source? A link is what the user wants
+/// to have written through by `--no-confine`. Links and special files replace other kinds
+/// without a mirror, too.
 pub(crate) fn is_of_other_kind(options: &Options, source: &Stat, there: &Stat) -> bool {
     match kind(there) {
         FileType::Directory => true,
@@ -416,13 +426,14 @@ fn is_unchanged(options: &Options, target: &Stat, source: &Stat) -> bool {
         && (target.st_mtime_nsec <= source.st_mtime_nsec)
 }
 
-/// Is the target's content older? If a coarser file system cut the target's time, the source's time is cut
-/// alike.
+/// Is the target's content older? If a coarser file system cut the target's time, the source's time
+/// is cut alike.
 fn is_older(options: &Options, target: &Stat, source: &Stat) -> bool {
     let (mut from, to) = (source.st_mtime_nsec, target.st_mtime_nsec);
     if options.preserve.times {
-        // A file system with coarse times cuts the source's: the copy would look older for ever. Nobody sets the change time, so one that
-        // is finer tells that the user or a program chose the modification time (as `utimecmpat` of gnulib's utimecmp.c).
+        // A file system with coarse times cuts the source's: the copy would look older for ever.
+        // Nobody sets the change time, so one that is finer shows that the user or a program chose
+        // the modification time (as `utimecmpat` of gnulib's utimecmp.c).
         for unit in [1_000_000_000, 1_000_000, 1_000, 100] {
             if to.is_multiple_of(unit) && target.st_ctime_nsec.is_multiple_of(unit) {
                 from -= from % unit;
@@ -442,7 +453,8 @@ mod tests {
         let any = Place::here(Path::new("/")).stat(false).unwrap();
         let mut options = Options::default();
         options.preserve.times = true;
-        // The parts of the target's modification time and change time, and of the source's modification time.
+        // The parts of the target's modification time and change time, and of the source's
+        // modification time.
         for (to, changed, from, is_older_there) in [
             (0, 0, 250_000_000, false),
             (0, 123_456_789, 250_000_000, true),

@@ -1,4 +1,5 @@
-//! The directories of `--parents`: made like the source's, given their attributes when the file is there.
+//! The directories of `--parents`: made like the source's, given their attributes when the file is
+//! there.
 
 use std::ffi::OsString;
 use std::mem;
@@ -17,26 +18,29 @@ use crate::options::{ModeRule, Options, Xattrs};
 use crate::place::{Place, kind};
 use crate::{rehearsal, remedy};
 
-/// The directories that [`finish_all`] must give their attributes. A directory is made only while this list is locked, so none is missing.
+/// The directories that [`finish_all`] must give their attributes. A directory is made only while
+/// this list is locked, so none is missing.
 static UNFINISHED: Mutex<Vec<Arc<Waiting>>> = Mutex::new(Vec::new());
 
 fn unfinished() -> MutexGuard<'static, Vec<Arc<Waiting>>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Gives all directories their attributes, and keeps other threads from making more, for a program about to die of a signal.
+/// Gives all directories their attributes, and keeps other threads from making more, for a program
+/// about to die of a signal.
 pub(crate) fn finish_all() {
     let unfinished = unfinished();
     for waiting in unfinished.iter() {
-        // The process is about to die: nobody could be told of a failure.
+        // The process is about to die: a failure cannot be reported.
         waiting.finish(&mut ());
     }
     // The lock stays held: no thread makes another directory before the process has ended.
     mem::forget(unfinished);
 }
 
-/// Directories between the target directory and a file. Their attributes wait for [`finish`](Self::finish), or for
-/// [`remove_temporaries`](crate::remove_temporaries). In a dry run ([`Options::dry_run`]) no directory is made.
+/// Directories between the target directory and a file. Their attributes wait for
+/// [`finish`](Self::finish), or for [`remove_temporaries`](crate::remove_temporaries). In a dry run
+/// ([`Options::dry_run`]) no directory is made.
 ///
 /// ```
 /// use std::{fs::File, os::fd::AsFd};
@@ -78,8 +82,8 @@ struct Waiting {
 }
 
 impl Parents {
-    /// Makes the missing directories above `name`, which is relative to `dir`, with the modes of `source`'s
-    /// directories.
+    /// Makes the missing directories above `name`, which is relative to `dir`, with the modes of
+    /// `source`'s directories.
     ///
     /// # Errors
     /// When a source directory cannot be looked at, or a target directory cannot be made.
@@ -159,7 +163,8 @@ impl Parents {
             }
             let is_new = found.is_none();
             let waiting = {
-                // Locked around making and noting: a signal between the two would leave the mode that was lent.
+                // Locked around making and noting: a signal between the two would leave the mode
+                // that was lent.
                 let mut unfinished = unfinished();
                 let (fd, restore_bits) = match found {
                     Some(fd) => (fd, None),
@@ -188,7 +193,8 @@ impl Parents {
 
     /// Gives the directories their attributes; `false` when an attribute could not be set.
     pub fn finish(self, events: &mut dyn Events) -> bool {
-        // In any order: each is reached by its descriptor, and no attribute given below changes a time above.
+        // In any order: each is reached by its descriptor, and no attribute given below changes a
+        // time above.
         self.waiting.iter().fold(true, |complete, waiting| waiting.finish(events) & complete)
     }
 }
@@ -212,7 +218,8 @@ fn attributes(options: &Options) -> Options {
 }
 
 impl Waiting {
-    /// Gives one directory its attributes; `false` when one could not be set. To do so twice does no harm.
+    /// Gives one directory its attributes; `false` when one could not be set. To do so twice does
+    /// no harm.
     fn finish(&self, events: &mut dyn Events) -> bool {
         let target = Handle::Pinned { fd: self.fd.as_fd(), is_link: false };
         let complete = Transfer {

@@ -16,8 +16,8 @@ use crate::tree::journal::Journal;
 
 /// A file's present or future place: a name below a directory, and the path as the user wrote it.
 ///
-/// System calls go through the directory's descriptor, so renaming the directory meanwhile changes nothing.
-/// Messages show [`shown`](Self::shown).
+/// System calls go through the directory's descriptor, so renaming the directory meanwhile changes
+/// nothing. Messages show [`shown`](Self::shown).
 ///
 /// ```
 /// use std::path::Path;
@@ -34,7 +34,7 @@ pub struct Place<'a> {
     pub shown: &'a Path,
     /// In a tree: what a symbolic link with this name may not lead out of.
     pub(crate) bounds: Option<Bounds<'a>>,
-    /// In the target of a tree whose copy can go on: the journal tells which temporary names are this copy's.
+    /// In the target of a copy with a journal: it has the mark of this copy's temporary names.
     pub(crate) journal: Option<&'a Journal>,
 }
 
@@ -48,7 +48,8 @@ pub(crate) struct Bounds<'a> {
 impl Bounds<'_> {
     /// Opens the entry and follows its links, as long as none of them leads out of the root.
     fn open(&self, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
-        // The kernel answers EAGAIN where a rename anywhere leaves it in doubt about `..` (openat2(2)).
+        // The kernel answers EAGAIN where a rename anywhere leaves it in doubt about `..`
+        // (openat2(2)).
         const MOST_TRIES: usize = 1000;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let mut tries = 0;
@@ -141,7 +142,8 @@ impl<'a> Place<'a> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
         let open = |flags| retry_on_intr(|| fs::openat(self.dir, self.name, flags, mode));
         match self.bounds.filter(|_| !flags.contains(OFlags::NOFOLLOW)) {
-            // O_PATH with O_NOFOLLOW opens a link itself. Beside O_PATH openat2(2) refuses O_NOCTTY, which open(2) passes over.
+            // O_PATH with O_NOFOLLOW opens a link itself. With O_PATH openat2(2) refuses
+            // O_NOCTTY, which open(2) passes over.
             Some(bounds) if flags.contains(OFlags::PATH) => {
                 bounds.open(flags - OFlags::NOCTTY, mode)
             }
@@ -155,8 +157,9 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Opens a file that should be a regular one, without waiting for the other side of a FIFO that took the name. A lease of another process
-    /// (fcntl(2), F_SETLEASE) is waited for, as by open(2) without O_NONBLOCK.
+    /// Opens a file that should be a regular one, without waiting for the other side of a FIFO that
+    /// took the name. A lease of another process (fcntl(2), F_SETLEASE) is waited for, as by
+    /// open(2) without O_NONBLOCK.
     ///
     /// # Errors
     /// EAGAIN for a file under a lease where /proc is not mounted.
@@ -167,8 +170,8 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Opens a regular file and waits for its lease. The file is pinned and known to be regular before anything can wait: by its name, a FIFO
-    /// may have come meanwhile.
+    /// Opens a regular file and waits for its lease. The file is pinned and known to be regular
+    /// before anything can wait: by its name, a FIFO may have come meanwhile.
     fn open_leased(&self, flags: OFlags) -> io::Result<OwnedFd> {
         let pinned = self.open(OFlags::PATH | (flags & OFlags::NOFOLLOW), Mode::empty())?;
         if kind(&retry_on_intr(|| fs::fstat(&pinned))?) != FileType::RegularFile {
@@ -192,47 +195,35 @@ impl<'a> Place<'a> {
         retry_on_intr(|| fs::renameat(self.dir, self.name, self.dir, name))
     }
 
-    /// Renames to a free name; never replaces a file that appears there meanwhile.
+    /// Renames to a free name in this directory; never replaces a file that appears there.
     pub(crate) fn rename_to_new(&self, name: &Path) -> io::Result<()> {
-        let new_only = RenameFlags::NOREPLACE;
-        let rename = || fs::renameat_with(self.dir, self.name, self.dir, name, new_only);
-        match retry_on_intr(rename) {
-            // NFS, and FUSE file systems without support for RENAME_NOREPLACE (rename(2)).
-            // link(2) refuses a name that is taken as well, where renameat2 does not know the flag.
-            Err(Errno::INVAL | Errno::NOSYS) => self.link_then_unlink(name),
-            other => other,
-        }
+        self.move_to_new(&Place { name, ..*self })
     }
 
-    /// Moves the file to a free name in another directory of the same file system.
+    /// As [`rename_to_new`](Self::rename_to_new), in another directory of the same file system.
     pub(crate) fn move_to_new(&self, new: &Place<'_>) -> io::Result<()> {
         let rename =
             || fs::renameat_with(self.dir, self.name, new.dir, new.name, RenameFlags::NOREPLACE);
         match retry_on_intr(rename) {
-            // As in `rename_to_new`.
-            Err(Errno::INVAL | Errno::NOSYS) => {
-                let empty = AtFlags::empty();
-                retry_on_intr(|| fs::linkat(self.dir, self.name, new.dir, new.name, empty))?;
-                self.unlink()
-            }
+            // NFS, and FUSE file systems without support for RENAME_NOREPLACE (rename(2)).
+            Err(Errno::INVAL | Errno::NOSYS) => self.link_then_unlink(new),
             other => other,
         }
     }
 
-    /// link(2) fails where the name is taken, as RENAME_NOREPLACE does.
-    fn link_then_unlink(&self, name: &Path) -> io::Result<()> {
-        let new = Place { name, ..*self };
-        let link = || fs::linkat(self.dir, self.name, self.dir, name, AtFlags::empty());
+    /// link(2) fails if the name is taken, as RENAME_NOREPLACE does.
+    fn link_then_unlink(&self, new: &Place<'_>) -> io::Result<()> {
+        let link = || fs::linkat(self.dir, self.name, new.dir, new.name, AtFlags::empty());
         let renamed = match retry_on_intr(link) {
             Ok(()) => match self.unlink() {
                 // Another process removed the old name first: the new name may be the file's last.
                 Err(Errno::NOENT) => return Ok(()),
                 unlinked => unlinked,
             },
-            // No hard links here: reserve the name with an empty file of ours, which the rename replaces.
+            // No hard links here: an empty file reserves the name, and the rename replaces it.
             Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
                 new.open(OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, Mode::empty())?;
-                self.rename_to(name)
+                retry_on_intr(|| fs::renameat(self.dir, self.name, new.dir, new.name))
             }
             Err(errno) => return Err(errno),
         };
@@ -242,7 +233,7 @@ impl<'a> Place<'a> {
         renamed
     }
 
-    /// Holds the entry, or with `follow` the file at the end of its links, by an O_PATH descriptor, without opening the file.
+    /// Opens the entry, or with `follow` the file at the end of its links, with O_PATH.
     pub(crate) fn pin(&self, follow: bool) -> io::Result<OwnedFd> {
         let flags = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         self.open(OFlags::PATH | flags, Mode::empty())
@@ -282,7 +273,8 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The `/proc` path of a descriptor: by this path, calls that take only paths reach exactly this file.
+/// The `/proc` path of a descriptor: by this path, calls that take only paths reach exactly this
+/// file.
 pub(crate) fn proc_path(fd: BorrowedFd<'_>) -> String {
     fd_path(fd.as_raw_fd())
 }

@@ -16,12 +16,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use gush::{Endpoint, Kind, Report};
+use gush::{Endpoint, Kind};
 use gush_text::errno_text;
 use rustix::fs::{self, Access, AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::atomic::Staged;
+use crate::copier::{Action, Done};
 use crate::data;
 use crate::error::Error;
 use crate::events::Events;
@@ -33,20 +34,8 @@ use crate::place::{FileId, Place, kind, proc_path, same_file};
 use crate::stable;
 use crate::writers::Claim;
 
-/// The outcome of a copy of data.
-pub(crate) struct Copied {
-    pub(crate) report: Option<Report>,
-    pub(crate) digest: Option<gush::Digest>,
-    /// Everything required was preserved.
-    pub(crate) complete: bool,
-    /// The target's identity, for `--preserve=links`.
-    pub(crate) made: Option<FileId>,
-    /// The target after the last change, where a journal has a line about it.
-    pub(crate) last_state: Option<Box<Stat>>,
-}
-
 /// Copies the source's data and the requested metadata.
-pub(crate) fn copy(job: &Job<'_>, events: &mut dyn Events) -> Result<Copied, Error> {
+pub(crate) fn copy(job: &Job<'_>, events: &mut dyn Events) -> Result<Done, Error> {
     if let Some(existing) = job.existing.filter(|_| !job.displaces) {
         refuse_unkept_promises(job.options, &job.target, &existing)?;
     }
@@ -94,11 +83,11 @@ pub(crate) fn copy(job: &Job<'_>, events: &mut dyn Events) -> Result<Copied, Err
         let file = File { job, source, source_stat, provisional };
         return file.write_in_place(opened, events);
     }
-    let behind = match job.existing.filter(|_| !job.displaces) {
+    let end = match job.existing.filter(|_| !job.displaces) {
         Some(existing) => end_of_links(&job.target, &existing)?,
         None => None,
     };
-    let target = match &behind {
+    let target = match &end {
         Some(path) => Place { name: path, ..job.target },
         None => job.target,
     };
@@ -110,7 +99,7 @@ pub(crate) fn copy(job: &Job<'_>, events: &mut dyn Events) -> Result<Copied, Err
 /// The target, as it was opened.
 struct Target<'a> {
     fd: BorrowedFd<'a>,
-    /// `None` of a new file of which nobody asks anything.
+    /// `None` of a new file of which nothing more is asked.
     stat: Option<Stat>,
     /// The file was made under its name, and is empty.
     is_just_made: bool,
@@ -124,8 +113,8 @@ struct File<'a> {
 }
 
 impl File<'_> {
-    fn write_in_place(&self, opened: Opened, events: &mut dyn Events) -> Result<Copied, Error> {
-        // Before `opened` is taken apart: what stood there decides how a failure is told.
+    fn write_in_place(&self, opened: Opened, events: &mut dyn Events) -> Result<Done, Error> {
+        // Before `opened` is taken apart: a failure is reported by what was there.
         let existing = opened.existing();
         let Opened { fd, stat, is_new } = opened;
         let claim = match stat {
@@ -154,21 +143,22 @@ impl File<'_> {
             }
             _ => error,
         });
-        let mut copied = filled?;
-        copied.complete = self.finish(&target, is_new, events)?;
-        // After the attributes: each of them changes the change time, by which a later run knows the file.
-        copied.last_state = self.last_state(fd.as_fd());
+        let mut done = filled?;
+        done.complete = self.finish(&target, is_new, events)?;
+        // After the attributes: each of them changes the change time, by which a later run knows
+        // the file.
+        done.last_state = self.last_state(fd.as_fd());
         open::close(self.job, fd)?;
         if self.job.options.sync {
             open::sync_directory(self.job)?;
         }
         claim.into_iter().for_each(Claim::keep);
-        Ok(copied)
+        Ok(done)
     }
 
-    /// After a refusal, removes a new file and gives an existing one its modification time again: reserving
-    /// space changes the time even where it fails (`ext4_fallocate` of `fs/ext4/extents.c`). Errors here are
-    /// dropped, since the refusal is reported in any case.
+    /// After a refusal, removes a new file and gives an existing one its modification time again:
+    /// reserving space changes the time even where it fails (`ext4_fallocate` of
+    /// `fs/ext4/extents.c`). Errors here are dropped, since the refusal is reported in any case.
     fn leave_as_it_was(&self, target: BorrowedFd<'_>, existing: Option<&Stat>) {
         let Some(old) = existing else {
             let _ = self.remove_new(target);
@@ -184,8 +174,8 @@ impl File<'_> {
         }
     }
 
-    /// Removes a new file. `false` if its name belongs to another file by now, or to the symbolic link
-    /// through which the file was created.
+    /// Removes a new file. `false` if its name belongs to another file by now, or to the symbolic
+    /// link through which the file was created.
     fn remove_new(&self, target: BorrowedFd<'_>) -> Result<bool, Errno> {
         let now = retry_on_intr(|| fs::fstat(target))?;
         match self.job.target.stat(false) {
@@ -196,14 +186,14 @@ impl File<'_> {
         }
     }
 
-    fn write_atomically(&self, mode: Mode, events: &mut dyn Events) -> Result<Copied, Error> {
+    fn write_atomically(&self, mode: Mode, events: &mut dyn Events) -> Result<Done, Error> {
         let job = self.job;
         let inherited = job.existing.filter(|_| !job.displaces);
         match &inherited {
             // A rename would replace the file by its own copy, and cut other names off.
             Some(stat) if same_file(stat, self.source_stat) => return Err(open::are_same(job)),
             Some(stat) => check_replaceable(job.options, &job.target, stat)?,
-            // A rename would replace the link, where cp writes behind it.
+            // A rename would replace the link, where cp writes through it.
             None if !job.displaces && open::is_link(&job.target) => {
                 return Err(open::dangling(&job.target));
             }
@@ -228,7 +218,7 @@ impl File<'_> {
                 .map_err(|errno| Error::os(job.target.shown, "cannot stat", errno))?;
             Ok(Target { fd: staged.fd(), stat: Some(stat), is_just_made: false })
         };
-        let mut copied =
+        let mut done =
             self.fill(&look()?, is_filled, events).map_err(|error| match error.is_unstable() {
                 true => error.adding("no copy was made", "copy it again"),
                 false => error,
@@ -236,9 +226,9 @@ impl File<'_> {
         if let Some(stat) = &inherited {
             self.inherit(staged.fd(), stat)?;
         }
-        copied.complete = self.finish(&look()?, inherited.is_none(), events)?;
-        // NFS reports failed writes at a close, which must not come after the rename. Without a descriptor to
-        // spare, fsync reports them too.
+        done.complete = self.finish(&look()?, inherited.is_none(), events)?;
+        // NFS reports failed writes at a close, which must not come after the rename. Without a
+        // descriptor to spare, fsync reports them too.
         match rustix::io::fcntl_dupfd_cloexec(staged.fd(), 0) {
             Ok(again) => open::close(job, again)?,
             Err(_) => sync(job, staged.fd())?,
@@ -246,7 +236,8 @@ impl File<'_> {
         let replaces = inherited.is_some() || job.displaces;
         if let (Some(backup), true) = (&job.options.backup, job.displaces) {
             let kept = match backup.link_aside(&job.target) {
-                // A file system without hard links: a rename keeps the old file too, with a moment without the name.
+                // A file system without hard links: a rename keeps the old file too, with a moment
+                // without the name.
                 Err(Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK) => backup.set_aside(&job.target),
                 other => other,
             };
@@ -258,29 +249,30 @@ impl File<'_> {
         let claim = look()?.stat.and_then(|new| job.claim_new(&new));
         let fd = staged.commit(replaces).map_err(cannot)?;
         // A rename changes the file's ctime, too.
-        copied.last_state = self.last_state(fd.as_fd());
+        done.last_state = self.last_state(fd.as_fd());
         open::close(job, fd)?;
         if job.options.sync {
             open::sync_directory(job)?;
         }
         claim.into_iter().for_each(Claim::keep);
-        Ok(copied)
+        Ok(done)
     }
 
-    /// Moves the data, verifies the target if asked to, and checks whether the source changed meanwhile. Where all pieces are there, only
-    /// the size is missing, if the file ends with a hole.
+    /// Moves the data, verifies the target if asked to, and checks whether the source changed
+    /// meanwhile. Where all pieces are there, only the size is missing, if the file ends with a
+    /// hole.
     fn fill(
         &self,
         target: &Target<'_>,
         is_filled: bool,
         events: &mut dyn Events,
-    ) -> Result<Copied, Error> {
+    ) -> Result<Done, Error> {
         let job = self.job;
         let made = target.stat.as_ref().map(FileId::of);
-        let mut copied =
-            Copied { report: None, digest: None, complete: true, made, last_state: None };
+        let verified = job.options.data && job.options.verify;
+        let mut done = Done { made, verified, ..Done::new(Action::Copied) };
         if !job.options.data {
-            return Ok(copied);
+            return Ok(done);
         }
         let report = if is_filled {
             let size_bytes = u64::try_from(self.source_stat.st_size).unwrap_or(0);
@@ -301,7 +293,7 @@ impl File<'_> {
                 // Different bytes are explained by the change, and not by the storage.
                 return Err(error.hinting("the source changed meanwhile: copy it again"));
             }
-            (verified, None) => copied.digest = verified?.flatten(),
+            (verified, None) => done.digest = verified?.flatten(),
             (Ok(_), Some(change)) if job.options.stable => {
                 return Err(Error::unstable(job.source.shown, change));
             }
@@ -309,14 +301,15 @@ impl File<'_> {
                 let text = format!("warning: {change}; the copy holds the bytes read");
                 let warning = Error::refusal(job.source.shown, text);
                 events.warns(&warning.hinting("--stable makes this a failure"));
-                copied.digest = verified.flatten();
+                done.digest = verified.flatten();
             }
         }
-        copied.report = report;
-        Ok(copied)
+        done.report = report;
+        Ok(done)
     }
 
-    /// Both ends, where all that the engine would ask is known: two files, one opened and the other made a moment ago.
+    /// Both ends, where all that the engine would ask is known: two files, one opened and the other
+    /// made a moment ago.
     fn ends<'t>(&'t self, target: &'t Target<'_>) -> Option<(Endpoint<'t>, Endpoint<'t>)> {
         // Only a file that nobody else can have opened is known without a look.
         if !(self.job.in_tree && target.is_just_made) {
@@ -382,7 +375,8 @@ fn sync(job: &Job<'_>, target: BorrowedFd<'_>) -> Result<(), Error> {
         .map_err(|errno| Error::os(job.target.shown, "cannot sync", errno))
 }
 
-/// Refuses, before the first byte, a target that cannot be verified or synced as the options demand.
+/// Refuses, before the first byte, a target that cannot be verified or synced as the options
+/// demand.
 pub(crate) fn refuse_unkept_promises(
     options: &Options,
     target: &Place<'_>,
@@ -416,7 +410,8 @@ pub(crate) fn check_replaceable(
 ) -> Result<(), Error> {
     refuse_to_replace_other_kinds(target, stat)?;
     let writable = retry_on_intr(|| {
-        // A rename asks for the directory's permission alone: a file that is write-protected would be replaced.
+        // A rename asks for the directory's permission alone: a file that is write-protected would
+        // be replaced.
         fs::accessat(target.dir, target.name, Access::WRITE_OK, AtFlags::EACCESS)
     });
     match writable {
@@ -427,7 +422,8 @@ pub(crate) fn check_replaceable(
     }
 }
 
-/// The file at the end of the target's symbolic links. An atomic copy replaces this file, not the link.
+/// The file at the end of the target's symbolic links. An atomic copy replaces this file, not the
+/// link.
 pub(crate) fn end_of_links(target: &Place<'_>, existing: &Stat) -> Result<Option<PathBuf>, Error> {
     if !open::is_link(target) {
         return Ok(None);
@@ -435,7 +431,7 @@ pub(crate) fn end_of_links(target: &Place<'_>, existing: &Stat) -> Result<Option
     if target.bounds.is_some() {
         let text = "not replaced: a symbolic link in the target's tree";
         return Err(Error::refusal(target.shown, text)
-            .hinting("without --atomic the file behind the link is written in place"));
+            .hinting("without --atomic the target of the link is written in place"));
     }
     // A link of /proc to a pipe has a text that is no path.
     refuse_to_replace_other_kinds(target, existing)?;
@@ -445,7 +441,8 @@ pub(crate) fn end_of_links(target: &Place<'_>, existing: &Stat) -> Result<Option
         retry_on_intr(|| fs::readlink(proc_path(end.as_fd()), Vec::new())).map_err(failed)?;
     let path = PathBuf::from(OsString::from_vec(path.into_bytes()));
     match Place::here(&path).stat(false) {
-        // /proc shows a path that may have changed hands: only one that leads to the same file is used.
+        // /proc shows a path that may have changed hands: only one that leads to the same file is
+        // used.
         Ok(stat) if same_file(&stat, existing) => Ok(Some(path)),
         _ => Err(failed(Errno::NOENT)),
     }

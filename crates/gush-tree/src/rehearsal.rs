@@ -1,4 +1,5 @@
-//! What a dry run says of a copy that would be refused: it looks, opens nothing for writing, and makes nothing.
+//! What a dry run says of a copy that would be refused: it looks, opens nothing for writing, and
+//! makes nothing.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -16,7 +17,7 @@ fn may(place: &Place<'_>, access: Access) -> io::Result<()> {
     let ask = |flags| retry_on_intr(|| fs::accessat(place.dir, place.name, access, flags));
     // EACCESS asks for the effective user, who copies.
     match ask(AtFlags::EACCESS) {
-        // A filter that does not know faccessat2(2), or a file that is immutable: faccessat(2) tells.
+        // A filter that does not know faccessat2(2), or an immutable file: faccessat(2) decides.
         Err(Errno::PERM) => ask(AtFlags::empty()),
         // Before Linux 5.8, of another user than the real one.
         Err(Errno::NOSYS) => Ok(()),
@@ -27,7 +28,8 @@ fn may(place: &Place<'_>, access: Access) -> io::Result<()> {
 /// May a name be added to the directory of `target`?
 ///
 /// # Errors
-/// ENOENT for a missing directory, ENOTDIR below a file, EACCES, EPERM or EROFS where nothing can be made.
+/// ENOENT for a missing directory, ENOTDIR below a file, EACCES, EPERM or EROFS where nothing can
+/// be made.
 pub(crate) fn may_be_made(target: &Place<'_>) -> io::Result<()> {
     // Nothing has this name, so that the directory that `.` would be in is missing.
     if target.name.as_os_str().as_bytes().ends_with(b"/.") && target.stat(false).is_err() {
@@ -40,7 +42,8 @@ pub(crate) fn may_be_made(target: &Place<'_>) -> io::Result<()> {
 /// May the name `target` be removed, or given to another file?
 ///
 /// # Errors
-/// Those of [`may_be_made`], and EPERM for another's file in a sticky directory, for an immutable file and in an append-only directory.
+/// Those of [`may_be_made`], and EPERM for another's file in a sticky directory, for an immutable
+/// file and in an append-only directory.
 pub(crate) fn may_be_removed(target: &Place<'_>) -> io::Result<()> {
     may_be_made(target)?;
     match remedy::is_kept(target)? {
@@ -67,7 +70,7 @@ fn end_of_dangling(target: &Place<'_>) -> io::Result<PathBuf> {
 
 /// Refuses a source that could not be read.
 pub(crate) fn refuse_unreadable(source: &Place<'_>, source_kind: FileType) -> Result<(), Error> {
-    // A FIFO or device is told of by the copy alone.
+    // Failures of a FIFO or device only show in the copy.
     if source_kind != FileType::RegularFile {
         return Ok(());
     }
@@ -75,7 +78,8 @@ pub(crate) fn refuse_unreadable(source: &Place<'_>, source_kind: FileType) -> Re
         .map_err(|errno| open::not_opened(source, "cannot open for reading", errno))
 }
 
-/// Refuses a target with a free name, or a dangling link there, that could not be made. `cannot_make` has the words of the copy.
+/// Refuses a target with a free name, or a dangling link there, that could not be made.
+/// `cannot_make` has the words of the copy.
 pub(crate) fn refuse_new(
     (options, target): (&Options, &Place<'_>),
     cannot_make: impl Fn(Errno) -> Error,

@@ -7,11 +7,11 @@ use crate::place::{Place, kind, same_file};
 
 /// The result of comparing source and target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Conflict {
     /// The copy may go on.
-    Fine,
+    None,
     /// The target is already as wanted.
-    Done,
+    AlreadyDone,
     /// The copy would destroy the source.
     SameFile,
 }
@@ -21,12 +21,12 @@ pub(crate) fn judge(
     options: &Options,
     (source, src): (Place<'_>, &Stat),
     (target, dst): (Place<'_>, &Stat),
-) -> Verdict {
+) -> Conflict {
     let same = same_file(src, dst);
     let hard_link = options.make == Make::HardLink;
     // A link to itself is what is there already.
     if same && hard_link {
-        return Verdict::Done;
+        return Conflict::AlreadyDone;
     }
     let never = options.dereference == Dereference::Never;
     let (src_entry, dst_entry) = if never {
@@ -36,13 +36,13 @@ pub(crate) fn judge(
         (*src, *dst)
     } else {
         if !same {
-            return Verdict::Fine;
+            return Conflict::None;
         }
         let (Ok(src_entry), Ok(dst_entry)) = (source.stat(false), target.stat(false)) else {
-            return Verdict::Fine;
+            return Conflict::None;
         };
         if is_link(&src_entry) && is_link(&dst_entry) && options.remove_first {
-            return Verdict::Fine;
+            return Conflict::None;
         }
         (src_entry, dst_entry)
     };
@@ -58,36 +58,36 @@ pub(crate) fn judge(
     }
     if options.remove_first {
         if is_link(&dst_entry) {
-            return Verdict::Fine;
+            return Conflict::None;
         }
         if same_entry_file && dst_entry.st_nlink > 1 && !source.is_same_entry(&target) {
-            return Verdict::Fine;
+            return Conflict::None;
         }
     }
     if !is_link(&src_entry) && !is_link(&dst_entry) {
         if !same_entry_file {
-            return Verdict::Fine;
+            return Conflict::None;
         }
         if hard_link {
-            return Verdict::Done;
+            return Conflict::AlreadyDone;
         }
     }
     if options.make == Make::SymbolicLink && is_link(&dst_entry) {
-        return Verdict::Fine;
+        return Conflict::None;
     }
     if never {
         return behind_links(hard_link, (source, &src_entry), (target, &dst_entry));
     }
-    Verdict::SameFile
+    Conflict::SameFile
 }
 
-fn two_links(options: &Options, source: Place<'_>, target: Place<'_>, same: bool) -> Verdict {
+fn two_links(options: &Options, source: Place<'_>, target: Place<'_>, same: bool) -> Conflict {
     if source.is_same_entry(&target) {
-        Verdict::SameFile
+        Conflict::SameFile
     } else if same && options.backup.is_none() {
-        Verdict::Done
+        Conflict::AlreadyDone
     } else {
-        Verdict::Fine
+        Conflict::None
     }
 }
 
@@ -96,7 +96,7 @@ fn behind_links(
     hard_link: bool,
     (source, src): (Place<'_>, &Stat),
     (target, dst): (Place<'_>, &Stat),
-) -> Verdict {
+) -> Conflict {
     let follow = |place: Place<'_>, stat: &Stat| match is_link(stat) {
         true => place.stat(true),
         false => Ok(*stat),
@@ -104,12 +104,12 @@ fn behind_links(
     match (follow(source, src), follow(target, dst)) {
         (Ok(src_end), Ok(dst_end)) if same_file(&src_end, &dst_end) => {
             match (hard_link, is_link(dst)) {
-                (true, true) => Verdict::Fine,
-                (true, false) => Verdict::Done,
-                (false, _) => Verdict::SameFile,
+                (true, true) => Conflict::None,
+                (true, false) => Conflict::AlreadyDone,
+                (false, _) => Conflict::SameFile,
             }
         }
-        _ => Verdict::Fine,
+        _ => Conflict::None,
     }
 }
 
@@ -117,8 +117,8 @@ fn is_link(stat: &Stat) -> bool {
     kind(stat) == FileType::Symlink
 }
 
-fn fine_if(fine: bool) -> Verdict {
-    if fine { Verdict::Fine } else { Verdict::SameFile }
+fn fine_if(fine: bool) -> Conflict {
+    if fine { Conflict::None } else { Conflict::SameFile }
 }
 
 #[cfg(test)]
@@ -128,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    fn verdict(options: &Options, source: &Path, target: &Path) -> Verdict {
+    fn verdict(options: &Options, source: &Path, target: &Path) -> Conflict {
         let (source, target) = (Place::here(source), Place::here(target));
         let follow = options.dereference != Dereference::Never;
         let src = source.stat(follow).unwrap();
@@ -146,16 +146,16 @@ mod tests {
         std::fs::hard_link(&file, &hard).unwrap();
         symlink("file", &soft).unwrap();
         let mut options = Options::default();
-        assert_eq!(verdict(&options, &file, &other), Verdict::Fine);
-        assert_eq!(verdict(&options, &file, &file), Verdict::SameFile);
-        assert_eq!(verdict(&options, &file, &hard), Verdict::SameFile);
-        assert_eq!(verdict(&options, &file, &soft), Verdict::SameFile);
-        assert_eq!(verdict(&options, &soft, &file), Verdict::SameFile);
+        assert_eq!(verdict(&options, &file, &other), Conflict::None);
+        assert_eq!(verdict(&options, &file, &file), Conflict::SameFile);
+        assert_eq!(verdict(&options, &file, &hard), Conflict::SameFile);
+        assert_eq!(verdict(&options, &file, &soft), Conflict::SameFile);
+        assert_eq!(verdict(&options, &soft, &file), Conflict::SameFile);
         options.remove_first = true;
-        assert_eq!(verdict(&options, &file, &file), Verdict::SameFile);
-        assert_eq!(verdict(&options, &file, &hard), Verdict::Fine);
+        assert_eq!(verdict(&options, &file, &file), Conflict::SameFile);
+        assert_eq!(verdict(&options, &file, &hard), Conflict::None);
         options.remove_first = false;
         options.make = Make::HardLink;
-        assert_eq!(verdict(&options, &file, &hard), Verdict::Done);
+        assert_eq!(verdict(&options, &file, &hard), Conflict::AlreadyDone);
     }
 }

@@ -2,15 +2,16 @@
 //!
 //! One rule for all methods: the bytes read are copied, a warning says that the source changed, and
 //! the copy counts as done. (GNU cp does the same without a warning.) With
-//! [`Options::stable`](crate::Options::stable) a change is an error. A new change time alone is an error
-//! then, too: a process that puts the modification time back cannot put back the change time.
+//! [`Options::stable`](crate::Options::stable) a change is an error. A new change time alone is an
+//! error then, too: a process that puts the modification time back cannot put back the change time.
 //!
-//! A write sets the times when it begins (`file_update_time` of `fs/inode.c`) and may last long after that if
-//! its process gets no processor. [`let_writes_end`] waits for writes that began before the first look.
+//! A write sets the times when it begins (`file_update_time` of `fs/inode.c`) and may last long
+//! after that if its process gets no processor. [`let_writes_end`] waits for writes that began
+//! before the first look.
 //!
-//! Two changes stay unseen: stores through a shared mapping into pages that are dirty already, which change
-//! no time, and past the page cache (O_DIRECT) a single write that began more than [`QUIET`] before the first
-//! look.
+//! Two changes stay unseen: stores through a shared mapping into pages that are dirty already,
+//! which change no time, and past the page cache (O_DIRECT) a single write that began more than
+//! [`QUIET`] before the first look.
 
 use std::os::fd::BorrowedFd;
 use std::thread;
@@ -23,13 +24,14 @@ use crate::error::Error;
 use crate::job::Job;
 use crate::place::kind;
 
-/// How long a source must have stayed unchanged before the copy. Writes within one tick of the kernel's clock
-/// (10 ms at most) get the same time, so a write under way at the first look would leave no trace.
+/// How long a source must have stayed unchanged before the copy. Writes within one tick of the
+/// kernel's clock (10 ms at most) get the same time, so a write under way at the first look would
+/// leave no trace.
 pub(crate) const QUIET: Duration = Duration::from_millis(100);
 /// How often a source may be found changed before the copy fails.
 const LOOKS: usize = 5;
 
-/// Refuses, before it is opened, a source whose size and times do not tell of a change.
+/// Refuses, before it is opened, a source whose size and times do not show a change.
 pub(crate) fn refuse_unwatchable(job: &Job<'_>) -> Result<(), Error> {
     match kind(job.source_stat) {
         FileType::RegularFile => Ok(()),
@@ -38,7 +40,7 @@ pub(crate) fn refuse_unwatchable(job: &Job<'_>) -> Result<(), Error> {
 }
 
 fn unwatchable(job: &Job<'_>) -> Error {
-    let text = "cannot tell whether it changes, as --stable demands: its size and times do not say";
+    let text = "cannot detect changes, as --stable requires: its size and times do not show them";
     Error::refusal(job.source.shown, text).hinting("copy it without --stable")
 }
 
@@ -78,9 +80,9 @@ pub(crate) fn when_quiet(
 
 /// Waits until the writes already under way have ended. Writes that begin now change the times.
 ///
-/// A search for a hole takes the lock that a write holds from before it sets the times until it ends
-/// (`ext4_llseek`, `shmem_file_llseek`, `btrfs_file_llseek`). On XFS every read takes this lock. On a file
-/// system without holes this function waits for nothing.
+/// A search for a hole takes the lock that a write holds from before it sets the times until it
+/// ends (`ext4_llseek`, `shmem_file_llseek`, `btrfs_file_llseek`). On XFS every read takes this
+/// lock. On a file system without holes this function waits for nothing.
 fn let_writes_end(source: BorrowedFd<'_>) {
     if let Ok(position) = fs::seek(source, SeekFrom::Current(0)) {
         let _ = fs::seek(source, SeekFrom::Hole(0));
@@ -108,8 +110,8 @@ fn look(job: &Job<'_>, source: BorrowedFd<'_>) -> Result<Stat, Error> {
         .map_err(|errno| Error::os(job.source.shown, "cannot stat", errno))
 }
 
-/// The difference between the source now and at the time of opening, in words. `None` if there is none, or if
-/// the source is no regular file.
+/// The difference between the source now and at the time of opening, in words. `None` if there is
+/// none, or if the source is no regular file.
 pub(crate) fn change(
     job: &Job<'_>,
     source: BorrowedFd<'_>,

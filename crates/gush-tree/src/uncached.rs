@@ -8,12 +8,13 @@ use rustix::fs;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::param::page_size;
 
-/// A part of a file in which some pages were there and some not is told apart down to this size.
+/// A part of a file of which some pages were cached and some not is divided down to this size.
 const SMALLEST_BYTES: u64 = 64 << 10;
 /// The part of a large file that may stay while the next one is copied.
 const WINDOW_BYTES: u64 = 8 << 20;
 
-/// A file to be read, with the ranges of which the cache held nothing before. Dropping it takes these away again.
+/// A file to be read, with the ranges of which the cache held nothing before. Dropping it takes
+/// these away again.
 pub(crate) struct AsItWas<'f> {
     file: BorrowedFd<'f>,
     absent: Vec<Range<u64>>,
@@ -21,8 +22,9 @@ pub(crate) struct AsItWas<'f> {
 
 impl<'f> AsItWas<'f> {
     pub(crate) fn look(file: BorrowedFd<'f>) -> Self {
-        // Where no kernel can tell, as before Linux 6.5, everything goes. The pages of a file that the caller could not write
-        // are others' business (`can_do_cachestat` of mm/filemap.c): none goes.
+        // Where the kernel cannot say, as before Linux 6.5, everything goes. The pages of a file
+        // that the caller could not write are others' business (`can_do_cachestat` of
+        // mm/filemap.c): none goes.
         let cached = |at, len| match page_cache::cached_pages(&file, at, len) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::PERM) => u64::MAX,
             answer => answer.unwrap_or(0),
@@ -30,7 +32,7 @@ impl<'f> AsItWas<'f> {
         let mut absent: Vec<Range<u64>> = Vec::new();
         let mut waiting = Vec::new();
         let mut end = 0;
-        // Of most files everything is there, or nothing: one call tells.
+        // Of most files everything is cached, or nothing: one call is enough.
         let whole = cached(0, 0);
         if whole > 0 {
             let size_bytes = retry_on_intr(|| fs::fstat(file))
@@ -55,7 +57,7 @@ impl<'f> AsItWas<'f> {
                 }
             }
         }
-        // The file may grow; where nobody may tell, this is not known either.
+        // The file may grow; where the kernel does not say, this is unknown, too.
         if whole != u64::MAX {
             absent.push(end..u64::MAX);
         }
@@ -67,7 +69,8 @@ impl<'f> AsItWas<'f> {
         for absent in &self.absent {
             let (from, to) = (absent.start.max(within.start), absent.end.min(within.end));
             if from < to {
-                // A length of 0 means "to the end". Advice that the kernel does not take costs nothing but memory.
+                // A length of 0 means "to the end". Advice that the kernel does not take costs
+                // nothing but memory.
                 let len = if to == u64::MAX { 0 } else { to - from };
                 let _ = page_cache::drop_clean(&self.file, from, len);
             }
@@ -98,7 +101,8 @@ impl<'f> Passing<'f> {
         Self { source: AsItWas::look(source), target, from, at_bytes, failed: None }
     }
 
-    /// So many bytes are copied; `false` once some of them did not reach the disk. With several threads these may be other ranges: they go at the end.
+    /// So many bytes are copied; `false` once some of them did not reach the disk. With several
+    /// threads these may be other ranges: they go at the end.
     pub(crate) fn passed(&mut self, bytes: u64) -> bool {
         let to = self.at_bytes + bytes;
         let to = to - to % WINDOW_BYTES;
@@ -112,8 +116,8 @@ impl<'f> Passing<'f> {
 
     fn write_and_drop(&mut self, at_bytes: u64, len_bytes: u64) {
         let done = page_cache::write_and_drop(&self.target, at_bytes, len_bytes);
-        // Whoever has heard of bytes that are lost must say so: close(2) does not tell of them again. Other errors only mean that the target
-        // has no such pages (sync_file_range(2)).
+        // A loss of bytes must be reported here: close(2) does not report it
+        // again. Other errors only mean that the target has no such pages (sync_file_range(2)).
         let lost = done.err().and_then(|error| Errno::from_io_error(&error));
         let lost = lost.filter(|errno| matches!(*errno, Errno::IO | Errno::NOSPC | Errno::DQUOT));
         self.failed = self.failed.or(lost);

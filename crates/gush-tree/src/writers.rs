@@ -16,24 +16,24 @@ use crate::place::{FileId, kind};
 /// The existing files that are being written into.
 #[derive(Debug, Default)]
 pub(crate) struct Writers {
-    state: Mutex<State>,
-    /// Told when a file is free again that somebody waits for.
+    state: Mutex<InUse>,
+    /// Notified when a file is free again that another thread waits for.
     ended: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct InUse {
     busy: HashSet<FileId>,
     waiting: usize,
-    claimed: Files,
+    claimed: FileSet,
 }
 
 /// A set of files. One inode number is most often near another: a bit for each of 64 takes a tenth
 /// of a table of numbers.
 #[derive(Debug, Default)]
-struct Files(HashMap<FileId, u64>);
+struct FileSet(HashMap<FileId, u64>);
 
-impl Files {
+impl FileSet {
     fn place(file: FileId) -> (FileId, u64) {
         (FileId { inode: file.inode / 64, ..file }, 1 << (file.inode % 64))
     }
@@ -82,30 +82,31 @@ impl Drop for Claim<'_> {
 
 /// A thread's turn to write into a file, until dropped.
 #[derive(Debug)]
-pub(crate) struct Turn<'w> {
+pub(crate) struct WriteLock<'w> {
     writers: &'w Writers,
     file: FileId,
 }
 
 impl Writers {
-    /// Waits until no other thread writes into this file. `None` for what has no content of its own, such as a FIFO.
-    pub(crate) fn turn(&self, existing: &Stat) -> Option<Turn<'_>> {
+    /// Waits until no other thread writes into this file. `None` for what holds no content, such as
+    /// a FIFO.
+    pub(crate) fn turn(&self, existing: &Stat) -> Option<WriteLock<'_>> {
         if !matches!(kind(existing), FileType::RegularFile | FileType::BlockDevice) {
             return None;
         }
         let file = FileId::of(existing);
         self.until_free(file).busy.insert(file);
-        Some(Turn { writers: self, file })
+        Some(WriteLock { writers: self, file })
     }
 
-    /// Claims a target that needs no copy, for good, once no other thread writes into it. `false` if
-    /// it is claimed already.
+    /// Claims a target that needs no copy, for good, once no other thread writes into it. `false`
+    /// if it is claimed already.
     pub(crate) fn claim_kept(&self, existing: &Stat) -> bool {
         let file = FileId::of(existing);
         self.until_free(file).claimed.insert(file)
     }
 
-    fn until_free(&self, file: FileId) -> MutexGuard<'_, State> {
+    fn until_free(&self, file: FileId) -> MutexGuard<'_, InUse> {
         let mut state = self.state();
         while state.busy.contains(&file) {
             state.waiting += 1;
@@ -132,16 +133,16 @@ impl Writers {
         self.state().claimed.contains(file)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, InUse> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for WriteLock<'_> {
     fn drop(&mut self) {
         let mut state = self.writers.state();
         state.busy.remove(&self.file);
-        // To tell costs a system call, and hardly ever is anybody there.
+        // Notifying costs a system call, and there is hardly ever a waiter.
         if state.waiting > 0 {
             self.writers.ended.notify_all();
         }

@@ -18,9 +18,11 @@ pub(crate) const LABEL: &CStr = c"security.selinux";
 /// Attributes that grant access: copied with the mode, never as plain attributes.
 const PERMISSIONS: [&CStr; 5] =
     [ACL, DEFAULT_ACL, c"system.nfs4_acl", c"system.nfs4acl", c"system.richacl"];
-/// The beginnings of attributes that are a file system's own, which GNU cp leaves out by `/etc/xattr.conf` (attr_copy_file(3)). XFS stores access
-/// control lists as the first, and lists them for root beside the list itself (`xfs_xattr_put_listent` of fs/xfs/xfs_xattr.c): copied, they would
-/// grant access, and be stale lists once they come back from another file system. The kernel alone writes the second.
+/// The beginnings of attributes that are a file system's own, which GNU cp leaves out by
+/// `/etc/xattr.conf` (attr_copy_file(3)). XFS stores access control lists as the first, and lists
+/// them for root next to the list itself (`xfs_xattr_put_listent` of fs/xfs/xfs_xattr.c): copied,
+/// they would grant access, and be stale lists once they come back from another file system. The
+/// kernel alone writes the second.
 const OF_FILE_SYSTEMS: [&[u8]; 3] = [b"trusted.SGI_", b"security.evm", b"afs."];
 
 /// A file whose attributes are read or written.
@@ -28,8 +30,8 @@ const OF_FILE_SYSTEMS: [&[u8]; 3] = [b"trusted.SGI_", b"security.evm", b"afs."];
 pub(crate) enum Holder<'a> {
     /// An open file.
     Open(BorrowedFd<'a>),
-    /// The `/proc` path of an `O_PATH` descriptor, which the f…xattr calls refuse. The path leads to exactly
-    /// the held file, even if this is a symbolic link (proc(5) on magic links).
+    /// The `/proc` path of an `O_PATH` descriptor, which the f…xattr calls refuse. The path leads
+    /// to exactly the held file, even if this is a symbolic link (proc(5) on magic links).
     Pinned(String),
 }
 
@@ -61,7 +63,8 @@ impl Holder<'_> {
             Self::Open(fd) => fs::flistxattr(fd, buffer),
             Self::Pinned(path) => fs::listxattr(path, buffer),
         };
-        // Most files have none, and each file is asked: without memory of the heap, which would have to be cleared.
+        // Most files have none, and each file is asked: without memory of the heap, which would
+        // have to be cleared.
         let mut few = [0; 128];
         let names = match retry_on_intr(|| ask(&mut few)) {
             Ok(0) => return Ok(Vec::new()),
@@ -85,8 +88,9 @@ impl Holder<'_> {
                     buffer.truncate(length);
                     return Ok(buffer);
                 }
-                // Doubled rather than asked for: rustix answers 0 to an empty buffer. No value is longer than 64 KiB
-                // (XATTR_SIZE_MAX, XATTR_LIST_MAX of include/uapi/linux/limits.h), so this ends.
+                // Doubled rather than asked for: rustix answers 0 to an empty buffer. No value is
+                // longer than 64 KiB (XATTR_SIZE_MAX, XATTR_LIST_MAX of
+                // include/uapi/linux/limits.h), so this ends.
                 Err(Errno::RANGE) if buffer.len() <= 64 << 10 => buffer = vec![0; 2 * buffer.len()],
                 Err(errno) => return Err(errno),
             }
@@ -120,14 +124,16 @@ pub(crate) struct Lost {
     pub(crate) on_source: bool,
 }
 
-/// Copies, as far as possible, all attributes but those of the mode, and but the capabilities, which every write takes from a file.
+/// Copies, as far as possible, all attributes but those of the mode, and but the capabilities,
+/// which every write takes from a file.
 pub(crate) fn copy_to_new_content(source: &Holder<'_>, target: &Holder<'_>) {
     let names = source.list().unwrap_or_default();
     let names = names.into_iter().filter(|name| name.as_c_str() != CAPABILITIES).collect();
     copy_listed(Ok(names), (source, target), true);
 }
 
-/// Copies all attributes that [`Holder::list`] found but those of the mode, and the label only if `with_label` is true.
+/// Copies all attributes that [`Holder::list`] found but those of the mode, and the label only if
+/// `with_label` is true.
 pub(crate) fn copy_listed(
     names: io::Result<Vec<CString>>,
     (source, target): (&Holder<'_>, &Holder<'_>),

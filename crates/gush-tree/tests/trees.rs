@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use gush_test as _;
 use gush_tree::{
-    Action, Census, Copier, Counts, Dereference, Done, Error, Events, Filter, ModeRule, Options,
-    Place, Specials, Update,
+    Action, Census, Copier, Dereference, Done, Error, Events, Filter, ModeRule, Options, Place,
+    Specials, TreeCounts, Update,
 };
 
 fn recursive() -> Options {
@@ -425,7 +425,7 @@ fn a_file_done_without_a_byte_moved_tells_its_size_once() {
 fn what_the_threads_have_counted_is_all_that_was_copied() {
     #[derive(Default)]
     struct Told {
-        counts: Vec<(Counts, PathBuf)>,
+        counts: Vec<(TreeCounts, PathBuf)>,
         entries: usize,
     }
     impl Events for Told {
@@ -438,7 +438,7 @@ fn what_the_threads_have_counted_is_all_that_was_copied() {
         fn wants_counts(&self) -> bool {
             true
         }
-        fn counted(&mut self, counts: &Counts, source: &Path) {
+        fn counted(&mut self, counts: &TreeCounts, source: &Path) {
             self.counts.push((*counts, source.to_path_buf()));
         }
     }
@@ -459,7 +459,8 @@ fn what_the_threads_have_counted_is_all_that_was_copied() {
         options.update = Update::Changed;
         let done = Copier::new(&options).copy(from, to, &mut told).unwrap();
         assert!(!done.complete && told.entries == 1, "{threads}");
-        let sum = |of: fn(&Counts) -> u64| told.counts.iter().map(|(counts, _)| of(counts)).sum();
+        let sum =
+            |of: fn(&TreeCounts) -> u64| told.counts.iter().map(|(counts, _)| of(counts)).sum();
         let (files, bytes): (u64, u64) = (sum(|counts| counts.files), sum(|counts| counts.bytes));
         let unmoved: (u64, u64) =
             (sum(|counts| counts.unmoved_files), sum(|counts| counts.unmoved_bytes));

@@ -12,7 +12,7 @@ use std::time::Instant;
 use gush_text::{errno_text, quote};
 use gush_tree::{
     Census, Copier, Destination, Done, Error, Naming, NamingError, Options, Parents, Place, Shard,
-    journal_beside, shards_beside, strip_trailing_slashes,
+    journal_path, shards_path, strip_trailing_slashes,
 };
 use rustix::fs::FileType;
 
@@ -149,12 +149,12 @@ fn goes_on(options: &Options, naming: &Naming, operands: &[PathBuf]) -> bool {
     match operands {
         // Only two plain operands name the copy itself; with -t the name comes below the directory.
         [_, target] if options.shard.is_some() && naming.target_directory.is_none() => {
-            shards_beside(target).is_some_and(|state| state.is_dir())
+            shards_path(target).is_some_and(|state| state.is_dir())
         }
         [_, target] if options.resume && naming.target_directory.is_none() => {
-            journal_beside(target).is_some_and(|journal| journal.is_file())
+            journal_path(target).is_some_and(|journal| journal.is_file())
                 // Refused, which a copy below the directory would not be.
-                || shards_beside(target).is_some_and(|state| state.is_dir())
+                || shards_path(target).is_some_and(|state| state.is_dir())
         }
         _ => false,
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use gush::Progress;
 use gush_text::quote;
-use gush_tree::{Census, Counts};
+use gush_tree::{Census, TreeCounts};
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 
 use super::settings::When;
@@ -98,7 +98,7 @@ impl Sums {
     }
 
     /// Adds what this thread has done, which is not under way any more.
-    fn add(&mut self, counts: &Counts) {
+    fn add(&mut self, counts: &TreeCounts) {
         if let Some(under_way) = self.under_way.get_mut(&thread::current().id()) {
             (under_way.ended_bytes, under_way.bytes) = (0, 0);
         }
@@ -218,7 +218,7 @@ impl Display {
     }
 
     /// Adds what this thread has done of a tree, and shows the entry that it is at.
-    pub fn count(&mut self, counts: &Counts, source: &Path) {
+    pub fn count(&mut self, counts: &TreeCounts, source: &Path) {
         self.set_name(source);
         if let Some(sums) = &mut self.sums {
             sums.add(counts);
@@ -243,7 +243,7 @@ impl Display {
     pub fn end(&mut self, done_bytes: Option<u64>, unmoved_bytes: Option<u64>) {
         if let Some(sums) = &mut self.sums {
             if self.kind.is_wanted() {
-                let mut counts = Counts::default();
+                let mut counts = TreeCounts::default();
                 counts.files = done_bytes.is_some().into();
                 counts.bytes = done_bytes.unwrap_or(0);
                 counts.unmoved_files = unmoved_bytes.is_some().into();
@@ -426,7 +426,7 @@ mod tests {
             assert!(sums.bytes() >= last_bytes, "{} after {last_bytes}", sums.bytes());
             last_bytes = sums.bytes();
         }
-        let mut counts = Counts::default();
+        let mut counts = TreeCounts::default();
         (counts.files, counts.bytes) = (3, 170);
         sums.add(&counts);
         assert_eq!((last_bytes, sums.bytes()), (170, 170));
@@ -439,10 +439,10 @@ mod tests {
         let kind = Kind::Nothing;
         let mut display = Display { kind, source: PathBuf::new(), sums: None, census: None };
         display.begin_tree();
-        display.count(&Counts::default(), Path::new("large"));
+        display.count(&TreeCounts::default(), Path::new("large"));
         display.show_in_tree(1);
         thread::scope(|scope| {
-            scope.spawn(|| display.count(&Counts::default(), Path::new("small")));
+            scope.spawn(|| display.count(&TreeCounts::default(), Path::new("small")));
         });
         assert_eq!(display.source, Path::new("small"));
         display.show_in_tree(2);

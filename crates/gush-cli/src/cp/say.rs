@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use gush::{Choice, Control, Holes, MethodName, Progress, Report};
 use gush_text::{os_text, quote};
-use gush_tree::{Census, Counts, Done, Error, Events, Options, Question, Reflink, Share};
+use gush_tree::{Census, Done, Error, Events, Options, Question, Reflink, Share, TreeCounts};
 
 use super::json::{Record, Removed, Warnings};
 use super::progress;
@@ -186,7 +186,7 @@ impl Events for Teller<'_> {
         self.display.is_wanted()
     }
 
-    fn counted(&mut self, counts: &Counts, source: &Path) {
+    fn counted(&mut self, counts: &TreeCounts, source: &Path) {
         self.display.count(counts, source);
     }
 

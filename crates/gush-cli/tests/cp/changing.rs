@@ -399,7 +399,7 @@ fn with_stable_a_source_whose_times_do_not_tell_of_changes_is_refused_before_it_
             let output = cp(dir.path(), &[more, &[source, "b"]].concat());
             let said = stderr(&output);
             assert_eq!(output.status.code(), Some(1), "{source} {more:?}: {said}");
-            let text = format!("{source}: cannot tell whether it changes, as --stable demands");
+            let text = format!("{source}: cannot detect changes, as --stable requires");
             assert!(said.contains(&text), "{more:?}: {said}");
         }
     }

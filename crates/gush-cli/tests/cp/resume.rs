@@ -360,13 +360,12 @@ fn the_journal_of_another_version_is_told_from_that_of_another_copy() {
     succeeds(dir.path(), &["-a", "a", "d"]);
     fs::write(dir.path().join("d/1/1/f1"), "half").unwrap();
     let journal = dir.path().join(JOURNAL);
-    // The lines of builds before 2026-11-24, and those of some later one.
-    let earlier = "copy 1f85f98b6d9f9d2ac33c5c64d4a0a3a5 5e9dbf83\ndone 83b6e8c3f9f0bd2ac33c5c64d4a0a3a5 0e9dbf83\n";
+    let earlier = "gush-journal-2 1f85f98b6d9f9d2ac33c5c64d4a0a3a5 5e9dbf83\ndone 83b6e8c3f9f0bd2ac33c5c64d4a0a3a5 0e9dbf83\n";
     let later = "gush-journal-4 of 2031\nd/1/1/f1 done\n";
     for (lines, whose) in [(earlier, "an earlier"), (later, "a later")] {
         fs::write(&journal, lines).unwrap();
         let said = fails(dir.path(), &["-a", "--resume", "a", "d"]);
-        let what = format!("the journal of {whose} version of gush, in a format of its own");
+        let what = format!("a journal in the format of {whose} version of gush");
         let hint = "go on with the version that wrote it, or remove it to copy from the beginning, with -T if the target is there";
         assert_eq!(said, format!("gush: cp: {JOURNAL}: {what} ({hint})\n"));
         assert_eq!(fs::read_to_string(&journal).unwrap(), lines);

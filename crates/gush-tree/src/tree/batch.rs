@@ -12,9 +12,10 @@ use crate::options::Dereference;
 
 /// What one getdents64(2) may return: some 1,000 entries.
 const LISTED_BYTES: usize = 32 << 10;
-/// A part ends with the call behind which so many entries are listed. A directory with fewer has one part.
+/// A part ends with the call after which so many entries are listed.
 const PART_ENTRIES: usize = 512;
-/// In a name's length, which takes eight bits: the entry was listed as a regular file; the entry is this walk's.
+/// In a name's length, which takes eight bits: the entry was listed as a regular file; the entry is
+/// this walk's.
 const IS_REGULAR: u16 = 1 << 15;
 const IS_MINE: u16 = 1 << 14;
 const FLAGS: u16 = IS_REGULAR | IS_MINE;
@@ -106,7 +107,7 @@ impl Batch {
     }
 }
 
-/// The entries of a part of a directory. What the directory does not tell the type of is among the files.
+/// The entries of a part of a directory. Those of unknown type are among the files.
 #[derive(Debug, Default)]
 pub(crate) struct Part {
     pub(crate) directories: Batch,
@@ -131,8 +132,8 @@ pub(crate) enum Listing {
 }
 
 impl Part {
-    /// Lists from where the last part ended; all that is left if `to_the_end`. `listed` is a buffer.
-    /// Entries that `owner` answers `Theirs` for are left out.
+    /// Lists from where the last part ended; all that is left if `to_the_end`. `listed` is a
+    /// buffer. Entries that `owner` answers `Theirs` for are left out.
     pub(super) fn read(
         &mut self,
         pair: &Pair,
@@ -163,7 +164,8 @@ impl Part {
                 _ => self.files.add(listed),
             }
             number += 1;
-            // Only where the buffer is empty: entries inside would be lost, as the kernel does not give them again.
+            // Only where the buffer is empty: entries inside would be lost, as the kernel does not
+            // give them again.
             if !to_the_end && number >= PART_ENTRIES && entries.is_buffer_empty() {
                 return Ok(Listing::More);
             }

@@ -1,8 +1,8 @@
 //! The directories held open at once, so that a tree of any depth fits in the limit on descriptors.
 //!
-//! A directory is held by two descriptors. One whose listing is done, and whose subdirectories are being copied, rests:
-//! if the budget is spent, the directory that has rested longest is let go. Copies go depth first, so that is the one
-//! needed last.
+//! A directory is held by two descriptors. One whose listing is done, and whose subdirectories are
+//! being copied, rests: if the budget is spent, the directory that has rested longest is let go.
+//! Copies go depth first, so that is the one needed last.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -12,8 +12,9 @@ use rustix::process::{Resource, getrlimit};
 
 use super::dir::{Dir, Pair};
 
-/// What one thread opens beside the directories held: source, target, a pipe, the file re-read, the directory synced,
-/// both sides of the directory just entered or reopened, and of a directory shared with other threads.
+/// What one thread opens besides the directories held: source, target, a pipe, the file re-read,
+/// the directory synced, both sides of the directory just entered or reopened, and of a directory
+/// shared with other threads.
 const DESCRIPTORS_A_THREAD: usize = 14;
 /// The rest of the process may open one in so many of the free descriptors meanwhile.
 const SHARE_OF_OTHERS: usize = 4;
@@ -22,10 +23,10 @@ const FEWEST_DIRECTORIES: usize = 2;
 
 /// The directories held, and the most that may be.
 pub(crate) struct Budget {
-    state: Mutex<State>,
+    state: Mutex<Held>,
 }
 
-struct State {
+struct Held {
     most: usize,
     held: usize,
     /// The directories that rest, and may have been let go or completed since; the longest first.
@@ -34,16 +35,16 @@ struct State {
 
 /// The threads and the directories that the limit on descriptors permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Share {
+pub(crate) struct Capacity {
     pub(crate) threads: usize,
     directories: usize,
 }
 
-impl Share {
-    /// `newest` is a descriptor just opened: the kernel gives the lowest free number, so about as many are in use.
+impl Capacity {
+    /// `newest` is a descriptor just opened: the kernel assigns the lowest free number, so about as
+    /// many are in use.
     pub(crate) fn of_limit(newest: BorrowedFd<'_>, threads: usize) -> Self {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        // The kernel gives the lowest free number, so the newest tells about how many are in use.
         let in_use = newest.as_raw_fd() as usize + 1;
         Self::of(usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(in_use), threads)
     }
@@ -60,19 +61,21 @@ impl Share {
 
 impl Budget {
     /// A budget with the root held.
-    pub(crate) fn new(share: Share) -> Self {
-        let state = State { most: share.directories, held: 1, resting: VecDeque::new() };
+    pub(crate) fn new(share: Capacity) -> Self {
+        let state = Held { most: share.directories, held: 1, resting: VecDeque::new() };
         Self { state: Mutex::new(state) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Held> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Is so much of the budget spent that no directory should stay open for the rest of its listing?
+    /// Is so much of the budget spent that no directory should stay open for the rest of its
+    /// listing?
     pub(crate) fn is_short(&self) -> bool {
         let state = self.lock();
-        // Half of it: a listing that is broken off keeps its directory, which a deep tree could not afford.
+        // Half of it: a listing that is broken off keeps its directory, which a deep tree could not
+        // afford.
         state.held > state.most / 2
     }
 
@@ -81,7 +84,8 @@ impl Budget {
         self.lock().held += 1;
     }
 
-    /// Gives a directory that was reopened its descriptors back. They rest at once: the next subdirectory needs them.
+    /// Gives a directory that was reopened its descriptors back. They rest at once: the next
+    /// subdirectory needs them.
     pub(crate) fn hold(&self, dir: &Arc<Dir>, pair: &Arc<Pair>) {
         let mut state = self.lock();
         if dir.take_back(pair) {
@@ -101,19 +105,20 @@ impl Budget {
         state.held -= usize::from(dir.let_go());
     }
 
-    /// The process has no descriptor left all the same: fewer directories are held from now on. `false` if that cannot
-    /// help.
+    /// The process has no descriptor left all the same: fewer directories are held from now on.
+    /// `false` if that cannot help.
     pub(crate) fn shrink(&self) -> bool {
         let mut state = self.lock();
         let before = state.held;
-        // EMFILE came although the budget was kept: somebody else has the descriptors, so the budget is too large.
+        // EMFILE came although the budget was kept: somebody else has the descriptors, so the
+        // budget is too large.
         state.most = (before / 2).max(FEWEST_DIRECTORIES);
         state.let_the_longest_go();
         state.held < before
     }
 }
 
-impl State {
+impl Held {
     fn rest(&mut self, dir: &Arc<Dir>) {
         if dir.begins_to_rest() {
             // Weak: resting must not keep a directory that is complete.
@@ -142,11 +147,11 @@ mod tests {
 
     #[test]
     fn few_descriptors_mean_fewer_threads_and_always_some_directories() {
-        let share = |threads, directories| Share { threads, directories };
-        assert_eq!(Share::of(0, 8), share(1, 2));
-        assert_eq!(Share::of(26, 1), share(1, 3));
-        assert_eq!(Share::of(122, 8), share(3, 25));
-        assert_eq!(Share::of(1_018, 32), share(27, 193));
-        assert_eq!(Share::of(usize::MAX, 2).threads, 2);
+        let share = |threads, directories| Capacity { threads, directories };
+        assert_eq!(Capacity::of(0, 8), share(1, 2));
+        assert_eq!(Capacity::of(26, 1), share(1, 3));
+        assert_eq!(Capacity::of(122, 8), share(3, 25));
+        assert_eq!(Capacity::of(1_018, 32), share(27, 193));
+        assert_eq!(Capacity::of(usize::MAX, 2).threads, 2);
     }
 }

@@ -1,4 +1,5 @@
-//! What there is to copy: a walk through the sources that runs ahead of the copy, for the display of progress.
+//! What there is to copy: a walk through the sources that runs ahead of the copy, for the display
+//! of progress.
 
 use std::collections::HashSet;
 use std::ffi::{CString, OsStr};
@@ -57,7 +58,7 @@ struct Level {
 struct Count<'a> {
     census: &'a Census,
     options: &'a Options,
-    /// Nothing is looked at whose kind the listing tells.
+    /// Nothing is looked at whose kind the listing shows.
     names_only: bool,
     /// Files with several names, of which only the first is copied.
     known: HashSet<FileId>,
@@ -72,21 +73,23 @@ impl Census {
         self.is_complete.load(Ordering::Acquire).then(|| (load(&self.files), load(&self.bytes)))
     }
 
-    /// The names of regular files, once all are counted: the totals come later, and a file with several names counts once there.
+    /// The names of regular files, once all are counted: the totals come later, and a file with
+    /// several names counts once there.
     #[must_use]
     pub fn names(&self) -> Option<u64> {
         self.has_names.load(Ordering::Acquire).then(|| self.names.load(Ordering::Relaxed))
     }
 
-    /// Counts names, which takes a tenth of the time of [`count`](Self::count), because directories are listed and no file is looked at.
+    /// Counts names, which takes a tenth of the time of [`count`](Self::count), because directories
+    /// are listed and no file is looked at.
     pub fn count_names(&self, options: &Options, sources: &[&Path]) {
         self.has_names.store(self.walk(options, sources, true), Ordering::Release);
     }
 
-    /// Counts what a copy of these sources would copy. Without totals if links are followed everywhere, or if something
-    /// cannot be looked at.
+    /// Counts what a copy of these sources would copy. Without totals if links are followed
+    /// everywhere, or if something cannot be looked at.
     pub fn count(&self, options: &Options, sources: &[&Path]) {
-        // Whoever sees the flag sees the whole counts, too.
+        // A thread that sees the flag sees the whole counts, too.
         self.is_complete.store(self.walk(options, sources, false), Ordering::Release);
     }
 

@@ -1,9 +1,10 @@
 //! One directory of a tree under way: the pair of source and target, held by descriptors.
 //!
-//! Every entry is reached from its directory's descriptors by one name, so neither the length of a path nor the renaming
-//! of a directory above matters. A directory that only waits for its subdirectories may be let go
-//! ([`Budget`](super::budget::Budget)), and is reopened by the `..` of a subdirectory just completed, or from the nearest
-//! directory above that is still held: device and inode show that the directory is the same.
+//! Every entry is reached from its directory's descriptors by one name, so neither the length of a
+//! path nor the renaming of a directory above matters. A directory that only waits for its
+//! subdirectories may be let go ([`Budget`](super::budget::Budget)), and is reopened by the `..` of
+//! a subdirectory just completed, or from the nearest directory above that is still held: device
+//! and inode show that the directory is the same.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -53,8 +54,9 @@ impl Pair {
         handle(self.target(), self.target_is_path)
     }
 
-    /// The same directories by descriptors that no other thread uses, to reach files by. Each call counts a reference to the directory's
-    /// description, and threads that share one take the count from each other.
+    /// The same directories by descriptors that no other thread uses, to reach files by. Each call
+    /// counts a reference to the directory's description, and threads that share one take the count
+    /// from each other.
     pub(crate) fn to_reach_files(&self) -> io::Result<Self> {
         let here = Path::new(".");
         let again = |fd| {
@@ -81,7 +83,8 @@ fn handle(fd: BorrowedFd<'_>, is_path: bool) -> Handle<'_> {
     }
 }
 
-/// Opens a directory for reading, or by `O_PATH` where reading is not permitted. `true` if it can be read.
+/// Opens a directory for reading, or by `O_PATH` where reading is not permitted. `true` if it can
+/// be read.
 pub(crate) fn open(place: &Place<'_>, follow: bool) -> io::Result<(OwnedFd, bool)> {
     let no_follow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
     let flags = OFlags::DIRECTORY | no_follow;
@@ -111,10 +114,10 @@ pub(super) fn open_same(
     }
 }
 
-/// What stands for a directory that a dry run does not make: no name is below, so a call for one would fail.
+/// Stands for a directory that a dry run does not make: below a character device every lookup
+/// fails with ENOTDIR.
 pub(crate) fn nowhere() -> io::Result<OwnedFd> {
     let place = Path::new("/dev/null");
-    // Below a character device every lookup answers ENOTDIR: nothing is found, and nothing can be made.
     Place::here(place).open(OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())
 }
 
@@ -143,8 +146,8 @@ pub(crate) struct Step {
     pub(crate) expected: FileId,
 }
 
-/// Reopens the target of a directory from `from`, the nearest directory above that is held, or from `base`. The last step comes first. `None` is
-/// `base` itself.
+/// Reopens the target of a directory from `from`, the nearest directory above that is held, or from
+/// `base`. The last step comes first. `None` is `base` itself.
 ///
 /// # Errors
 /// ESTALE if another directory has a name by now.
@@ -207,7 +210,8 @@ pub(crate) struct Dir {
     gives_acl: OnceLock<bool>,
     /// The owner of files that this process makes in the target.
     pub(crate) new_owner: OnceLock<Ownership>,
-    /// The listing, the batches of files given to other threads, and the subdirectories, as far as not yet complete.
+    /// The listing, the batches of files given to other threads, and the subdirectories, as far as
+    /// not yet complete.
     waits_for: AtomicUsize,
 }
 
@@ -218,47 +222,16 @@ pub(crate) struct Follows {
     pub(crate) target: bool,
 }
 
-/// A new [`Dir`].
-pub(crate) struct Start {
-    pub(crate) parent: Option<Arc<Dir>>,
-    pub(crate) name: OsString,
-    pub(crate) pair: Pair,
-    pub(crate) source_stat: Stat,
-    pub(crate) target_stat: Stat,
-    pub(crate) is_new: bool,
-    pub(crate) restore_bits: Option<u32>,
-    pub(crate) follows: Follows,
-    pub(crate) is_imagined: bool,
-}
-
-impl Start {
-    pub(crate) fn of(
-        parent: Option<Arc<Dir>>,
+impl Dir {
+    /// A directory that waits for its listing.
+    pub(crate) fn start(
+        parent: Option<Arc<Self>>,
         name: OsString,
         source_stat: Stat,
         entered: Entered,
         is_dry: bool,
-    ) -> Self {
+    ) -> Arc<Self> {
         let Entered { pair, target_stat, is_new, restore_bits, follows } = entered;
-        Self {
-            parent,
-            name,
-            pair,
-            source_stat,
-            target_stat,
-            is_new,
-            restore_bits,
-            follows,
-            is_imagined: is_dry && is_new,
-        }
-    }
-}
-
-impl Dir {
-    /// A directory that waits for its listing.
-    pub(crate) fn start(start: Start) -> Arc<Self> {
-        let Start { parent, name, pair, source_stat, target_stat, is_new, .. } = start;
-        let Start { restore_bits, follows, is_imagined, .. } = start;
         let devices = |source: &Stat, target: &Stat| [source.st_dev, target.st_dev];
         let own = devices(&source_stat, &target_stat);
         let is_on_same =
@@ -277,7 +250,7 @@ impl Dir {
             is_of_user: is_new || target_stat.st_uid == process::geteuid().as_raw(),
             restore_bits,
             follows,
-            is_imagined,
+            is_imagined: is_dry && is_new,
             ignored: OnceLock::new(),
             recorded: OnceLock::new(),
             held: Mutex::new(Some(Arc::new(pair))),
@@ -318,7 +291,8 @@ impl Dir {
     /// ESTALE if another directory has the name by now.
     pub(crate) fn pair(&self) -> io::Result<Arc<Pair>> {
         let mut below = vec![self];
-        // Upwards to the nearest that is held, and then down again, name by name: no path is ever longer than one name.
+        // Upwards to the nearest that is held, and then down again, name by name: no path is ever
+        // longer than one name.
         let mut pair = loop {
             let dir = below[below.len() - 1];
             let held = dir.held().clone();
@@ -357,8 +331,8 @@ impl Dir {
         self.held().is_some()
     }
 
-    /// This directory, reopened from one of its subdirectories. Where a link led there, `..` is another directory, or
-    /// none.
+    /// This directory, reopened from one of its subdirectories. Where a link led there, `..` is
+    /// another directory, or none.
     ///
     /// # Errors
     /// ESTALE if `..` is another directory.
@@ -376,9 +350,9 @@ impl Dir {
         self.is_listed.store(true, Ordering::Release);
     }
 
-    /// `false` if the directory is among those that rest already. The root never rests: nothing is above to reopen it from.
+    /// `false` if the directory is among those that rest already. The root never rests: nothing is
+    /// above to reopen it from.
     pub(super) fn begins_to_rest(&self) -> bool {
-        // The root never rests: all others are reached from there.
         self.parent.is_some() && !self.rests.swap(true, Ordering::Relaxed)
     }
 
@@ -408,7 +382,7 @@ impl Dir {
 
     /// One of the things waited for is done; `true` if that was the last.
     pub(crate) fn is_complete_now(&self) -> bool {
-        // Whoever does the last thing sees all that other threads did here before.
+        // The last thread sees all that the others did here before.
         self.waits_for.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
@@ -493,7 +467,6 @@ pub(crate) fn lost(shown: &Path, errno: Errno) -> Error {
 }
 
 impl Drop for Dir {
-    /// A chain of parents thousands long is let go one after the other, not by recursion.
     fn drop(&mut self) {
         let mut parent = self.parent.take();
         while let Some(dir) = parent {

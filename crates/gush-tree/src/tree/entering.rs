@@ -57,7 +57,8 @@ pub(crate) struct Entered {
 }
 
 impl Entrance<'_> {
-    /// Opens the source and the target, which is made unless [`existing`](Self::existing) found a directory.
+    /// Opens the source and the target, which is made unless [`existing`](Self::existing) found a
+    /// directory.
     pub(crate) fn enter(
         &self,
         existing: &Existing,
@@ -65,7 +66,8 @@ impl Entrance<'_> {
         events: &mut dyn Events,
     ) -> Result<Entered, Error> {
         let source = self.open_source()?;
-        // Removed only once the source can be listed: nothing good goes for a directory that cannot be read.
+        // Removed only once the source can be listed: nothing good goes for a directory that cannot
+        // be read.
         if let (Existing::InTheWay, Some(replace)) = (existing, self.replace) {
             mirror::can_list(source.0.as_fd())
                 .map_err(|errno| Error::os(self.source.shown, "cannot list", errno))?;
@@ -90,13 +92,14 @@ impl Entrance<'_> {
                     follows,
                 });
             }
-            // The name of a directory to be made may end in a slash, behind which a link would be followed.
+            // With a slash at the end of the name, a link would be followed.
             let target = Place { name: strip_trailing_slashes(self.target.name), ..self.target };
             let preserve = &self.options.preserve;
             let bits = self.source_stat.st_mode & 0o7777;
             let withheld = new_directory::withheld_bits(preserve, bits);
             if let Some((journal, target)) = self.made {
-                // Before it is made: after a kill in between the note is harmless, and a missing note is not.
+                // Before it is made: after a kill in between the note is harmless, and a missing
+                // note is not.
                 journal.add_makes(target)?;
             }
             // All ranks need the directory before its attributes are final.

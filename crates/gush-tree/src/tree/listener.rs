@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
-use crate::events::{Counts, Events, Question};
+use crate::events::{Events, Question, TreeCounts};
 use crate::{Done, Error};
 
 /// Hands each event on while no other thread does.
@@ -15,16 +15,16 @@ pub(crate) struct Listener<'e> {
     wants_entries: bool,
     wants_counts: bool,
     wants_progress: bool,
-    lacks: Mutex<BTreeMap<String, Lack>>,
+    unsupported: Mutex<BTreeMap<String, Unsupported>>,
 }
 
-/// In a cache line of its own: whoever takes the lock makes the other processors fetch the line anew, and all of them read the
-/// fields beside it for each file.
+/// In a separate cache line: all threads read the fields next to it for each file, and a lock taken
+/// in the same line would make them fetch it anew.
 #[repr(align(64))]
 struct Apart<T>(T);
 
 /// Something that the target's file system does not have at all, such as extended attributes.
-struct Lack {
+struct Unsupported {
     errno: Errno,
     untold: u64,
 }
@@ -35,27 +35,29 @@ impl<'e> Listener<'e> {
             wants_entries: events.wants_entries(),
             wants_counts: events.wants_counts(),
             wants_progress: events.wants_progress(),
-            lacks: Mutex::default(),
+            unsupported: Mutex::default(),
             events: Apart(Mutex::new(events)),
         }
     }
 
-    /// Counts a warning about a lack; `false` for the first one of its kind, and for other warnings.
+    /// Counts a warning about a lack; `false` for the first one of its kind, and for other
+    /// warnings.
     fn is_repeated(&self, warning: &Error) -> bool {
-        let Some(errno) = warning.lack() else { return false };
-        let mut lacks = self.lacks.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(lack) = lacks.get_mut(warning.what()) {
+        let Some(errno) = warning.unsupported() else { return false };
+        let mut unsupported = self.unsupported.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lack) = unsupported.get_mut(warning.what()) {
             lack.untold += 1;
             return true;
         }
-        lacks.insert(warning.what().to_owned(), Lack { errno, untold: 0 });
+        unsupported.insert(warning.what().to_owned(), Unsupported { errno, untold: 0 });
         false
     }
 
-    /// Tells how often each warning about a lack was left out below `target`: a line a file would bury all others.
+    /// Reports how often each repeated warning was left out below `target`: a line a file would
+    /// bury all others.
     pub(crate) fn ends(&self, target: &Path) {
-        let mut lacks = self.lacks.lock().unwrap_or_else(PoisonError::into_inner);
-        for (what, Lack { errno, untold }) in std::mem::take(&mut *lacks) {
+        let mut unsupported = self.unsupported.lock().unwrap_or_else(PoisonError::into_inner);
+        for (what, Unsupported { errno, untold }) in std::mem::take(&mut *unsupported) {
             if untold > 0 {
                 let more = if untold == 1 { "entry" } else { "entries" };
                 let text = format!("{what}: the same for {untold} more {more}");
@@ -76,7 +78,7 @@ impl<'e> Listener<'e> {
         self.wants_counts
     }
 
-    pub(crate) fn counted(&self, counts: &Counts, source: &Path) {
+    pub(crate) fn counted(&self, counts: &TreeCounts, source: &Path) {
         self.lock().counted(counts, source);
     }
 
@@ -121,7 +123,8 @@ impl Events for &Listener<'_> {
     }
 
     fn progress(&mut self, progress: &gush::Progress) -> gush::Control {
-        // The thread counts the entry next. Threads that take the lock for each small file wait for each other.
+        // The thread counts the entry next. Threads that take the lock for each small file wait for
+        // each other.
         if self.wants_counts && progress.expected_bytes == Some(progress.bytes) {
             return gush::Control::Continue;
         }

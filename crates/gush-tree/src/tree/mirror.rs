@@ -1,8 +1,9 @@
 //! Removing from the target what the source lacks.
 //!
-//! Everything is done by descriptors, one name at a time, without following links: no swap of a name leads a removal out
-//! of the target's tree. A name is removed only if the source's directory, listed to its end, answers ENOENT for it, or if
-//! a source that can be read takes its place. Mounts are told apart by their ids: a bind mount has the device of its origin.
+//! Everything is done by descriptors, one name at a time, without following links: no swap of a
+//! name leads a removal out of the target's tree. A name is removed only if the source's directory,
+//! listed to its end, answers ENOENT for it, or if a source that can be read takes its place.
+//! Mounts are distinguished by their ids: a bind mount has the device of its origin.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString, OsStr};
@@ -26,7 +27,7 @@ const LISTED_BYTES: usize = 32 << 10;
 #[derive(Debug)]
 pub(crate) struct Limits {
     device: u64,
-    /// `None` if the kernel does not tell.
+    /// `None` if the kernel does not report it.
     mount: Option<u64>,
     /// The source and the directories above it.
     source: HashSet<FileId>,
@@ -46,7 +47,7 @@ impl Limits {
         if self.holds_source(stat) {
             return Err(Reason::Source);
         }
-        // A volume of btrfs has the mount of the one above, and a device of its own.
+        // A volume of btrfs has the mount of the one above, and another device.
         if stat.st_dev != self.device {
             return Err(Reason::Mounted);
         }
@@ -92,21 +93,21 @@ impl Reason {
             }
             Self::Mounted => "is in another mount or volume than the target, and is left as it is",
             Self::Source => "is the source or holds the source",
-            Self::Unknown => "may be a mount: this kernel tells no mount ids (Linux 5.8 does)",
+            Self::Unknown => "may be a mount: this kernel reports no mount ids (Linux 5.8 does)",
         };
         Error::refusal(entry, format!("cannot remove: {} {text}", quote::always(at)))
     }
 }
 
-/// The first failure of a removal, of which `tell` does not hear.
+/// The first failure of a removal, which does not go to `report`.
 fn first_failure(
-    remove: impl FnOnce(&mut Tell<'_>) -> Removed,
-    tell: &mut Tell<'_>,
+    remove: impl FnOnce(&mut Report<'_>) -> Removed,
+    report: &mut Report<'_>,
 ) -> Result<Removed, Error> {
     let mut failure = None;
     let removed = remove(&mut |path, result| match result {
         Err(error) if failure.is_none() => failure = Some(error),
-        result => tell(path, result),
+        result => report(path, result),
     });
     failure.map_or(Ok(removed), Err)
 }
@@ -118,7 +119,8 @@ pub(crate) struct Mirror<'a> {
     /// The target's directory is the source, or below it.
     pub(crate) is_in_source: bool,
     pub(crate) is_dry: bool,
-    /// Hears, in a dry run, of a directory that cannot be listed, which the copy removes if it is empty.
+    /// Called in a dry run for a directory that cannot be listed, which the copy removes if it is
+    /// empty.
     pub(crate) doubts: &'a dyn Fn(&Path),
     /// Is the entry with this path below the root, perhaps a directory, left as it is?
     pub(crate) is_protected: &'a dyn Fn(&Path, bool) -> bool,
@@ -134,22 +136,22 @@ pub(crate) enum Removed {
     InPart,
 }
 
-/// Hears of each entry that was removed, with all that was in it, or that could not be.
-pub(crate) type Tell<'t> = dyn FnMut(&Path, Result<(), Error>) + 't;
+/// Called for each entry that was removed, with all that was in it, or that could not be.
+pub(crate) type Report<'t> = dyn FnMut(&Path, Result<(), Error>) + 't;
 
-/// Tells why the entry stays whose path is set.
-fn stays(reason: &Reason, path: &TreePath, tell: &mut Tell<'_>) -> Removed {
-    tell(path.path(), Err(reason.error(path.path(), path.path())));
+/// Reports why the entry stays whose path is set.
+fn stays(reason: &Reason, path: &TreePath, report: &mut Report<'_>) -> Removed {
+    report(path.path(), Err(reason.error(path.path(), path.path())));
     Removed::InPart
 }
 
 impl Mirror<'_> {
     /// Removes all that is to go.
-    pub(crate) fn run(&self, target: &mut TreePath, tell: &mut Tell<'_>) {
+    pub(crate) fn run(&self, target: &mut TreePath, report: &mut Report<'_>) {
         let mut entries = match entries(self.pair.target()) {
             Ok(entries) => entries,
             Err(errno) => {
-                return tell(target.path(), Err(Error::os(target.path(), "cannot list", errno)));
+                return report(target.path(), Err(Error::os(target.path(), "cannot list", errno)));
             }
         };
         while let Some(entry) = entries.pop() {
@@ -159,19 +161,19 @@ impl Mirror<'_> {
             let before = target.push(entry.name());
             match self.goes(&entry.name) {
                 Ok(true) => {
-                    self.remove_entry(entry, target, tell);
+                    self.remove_entry(entry, target, report);
                 }
                 Ok(false) => {}
                 Err(errno) => {
                     let what = "not removed: cannot look for it in the source";
-                    tell(target.path(), Err(Error::os(target.path(), what, errno)));
+                    report(target.path(), Err(Error::os(target.path(), what, errno)));
                 }
             }
             target.back_to(before);
         }
     }
 
-    /// Is there anything for [`run`](Self::run) to remove or to tell?
+    /// Is there anything for [`run`](Self::run) to remove or to report?
     pub(crate) fn has_work(&self) -> bool {
         let Ok(mut entries) = entries(self.pair.target()) else { return true };
         while let Some(entry) = entries.pop() {
@@ -192,7 +194,7 @@ impl Mirror<'_> {
         name: &OsStr,
         is_directory: bool,
         path: &mut TreePath,
-        tell: &mut Tell<'_>,
+        report: &mut Report<'_>,
     ) -> Result<Removed, Error> {
         let name = CString::new(name.as_bytes())
             .map_err(|_| Error::os(path.path(), "cannot remove", Errno::INVAL))?;
@@ -201,31 +203,33 @@ impl Mirror<'_> {
         if self.is_dry || is_directory {
             let doubts = if self.is_dry { self.doubts } else { &|_: &Path| {} };
             let rehearsal = Mirror { is_dry: true, doubts, ..*self };
-            let rehearsed =
-                first_failure(|tell| rehearsal.remove_entry(entry(), path, tell), &mut |_, _| {})?;
+            let rehearsed = first_failure(
+                |report| rehearsal.remove_entry(entry(), path, report),
+                &mut |_, _| {},
+            )?;
             if self.is_dry && rehearsed == Removed::Wholly {
-                tell(path.path(), Ok(()));
+                report(path.path(), Ok(()));
             }
             if self.is_dry || rehearsed == Removed::InPart {
                 return Ok(rehearsed);
             }
         }
-        first_failure(|tell| self.remove_entry(entry(), path, tell), tell)
+        first_failure(|report| self.remove_entry(entry(), path, report), report)
     }
 
-    fn remove_entry(&self, entry: Entry, path: &mut TreePath, tell: &mut Tell<'_>) -> Removed {
+    fn remove_entry(&self, entry: Entry, path: &mut TreePath, report: &mut Report<'_>) -> Removed {
         // A name that the filters leave out of the source is left alone in the target as well.
         if (self.is_protected)(path.below_root(), entry.is_directory) {
             return Removed::InPart;
         }
         if let Err(reason) = self.check() {
             let above = path.path().parent().map_or_else(PathBuf::new, Path::to_path_buf);
-            tell(path.path(), Err(reason.error(path.path(), &above)));
+            report(path.path(), Err(reason.error(path.path(), &above)));
             return Removed::InPart;
         }
-        let removed = self.remove(entry, path, tell);
+        let removed = self.remove(entry, path, report);
         if removed == Removed::Wholly {
-            tell(path.path(), Ok(()));
+            report(path.path(), Ok(()));
         }
         removed
     }
@@ -241,23 +245,23 @@ impl Mirror<'_> {
     /// Removes an entry, a directory with all that is in it but for the protected and what cannot
     /// be removed. One directory is open at a time, at any depth; the way back is `..`, which must
     /// be the directory it was. `path` is the entry's. What goes from a directory that stays is
-    /// told.
-    fn remove(&self, entry: Entry, path: &mut TreePath, tell: &mut Tell<'_>) -> Removed {
+    /// reported.
+    fn remove(&self, entry: Entry, path: &mut TreePath, report: &mut Report<'_>) -> Removed {
         let dir = self.pair.target();
         if !entry.is_directory {
-            return self.unlink_or_tell((dir, &entry.name, AtFlags::empty()), path, tell);
+            return self.unlink_or_report((dir, &entry.name, AtFlags::empty()), path, report);
         }
         let (mut at, level) = match self.go_down(dir, entry, path) {
             Ok(Some(below)) => below,
             Ok(None) => return Removed::Wholly,
-            Err(reason) => return stays(&reason, path, tell),
+            Err(reason) => return stays(&reason, path, report),
         };
         // A list in place of recursion, and one descriptor: a tree of any depth can be removed.
         let mut levels = vec![level];
         loop {
             let Some(level) = levels.last_mut() else { return Removed::Wholly };
             if (self.is_stopped)() {
-                return leave(levels, path, tell);
+                return leave(levels, path, report);
             }
             if let Some(next) = level.left.pop() {
                 let before = path.push(next.name());
@@ -271,10 +275,10 @@ impl Mirror<'_> {
                             continue;
                         }
                         Ok(None) => Removed::Wholly,
-                        Err(reason) => stays(&reason, path, tell),
+                        Err(reason) => stays(&reason, path, report),
                     }
                 } else {
-                    self.unlink_or_tell((at.as_fd(), &next.name, AtFlags::empty()), path, tell)
+                    self.unlink_or_report((at.as_fd(), &next.name, AtFlags::empty()), path, report)
                 };
                 path.back_to(before);
                 level.ended(removed);
@@ -284,8 +288,8 @@ impl Mirror<'_> {
                 [.., above, _] => match go_up(at.as_fd(), above) {
                     Ok(up) => Some(up),
                     Err(reason) => {
-                        stays(&reason, path, tell);
-                        return leave(levels, path, tell);
+                        stays(&reason, path, report);
+                        return leave(levels, path, report);
                     }
                 },
                 _ => None,
@@ -295,12 +299,12 @@ impl Mirror<'_> {
             let removed = match level.removed {
                 Removed::Wholly => {
                     let emptied = (above, &*level.entry.name, AtFlags::REMOVEDIR);
-                    self.unlink_or_tell(emptied, path, tell)
+                    self.unlink_or_report(emptied, path, report)
                 }
                 Removed::InPart => Removed::InPart,
             };
             if removed == Removed::InPart {
-                level.tell_gone(path, tell);
+                level.report_gone(path, report);
             }
             let (Some(up), Some(above)) = (up, levels.last_mut()) else { return removed };
             above.ended(removed);
@@ -310,19 +314,20 @@ impl Mirror<'_> {
         }
     }
 
-    fn unlink_or_tell(
+    fn unlink_or_report(
         &self,
         (at, name, flags): (BorrowedFd<'_>, &CStr, AtFlags),
         path: &TreePath,
-        tell: &mut Tell<'_>,
+        report: &mut Report<'_>,
     ) -> Removed {
         match self.unlink(at, name, flags) {
             Ok(()) => Removed::Wholly,
-            Err(reason) => stays(&reason, path, tell),
+            Err(reason) => stays(&reason, path, report),
         }
     }
 
-    /// Opens and lists a directory. `None` if it was empty and is gone: rmdir(2), as of GNU rm, asks for no right to the directory itself.
+    /// Opens and lists a directory. `None` if it was empty and is gone: rmdir(2), as of GNU rm,
+    /// asks for no right to the directory itself.
     fn go_down(
         &self,
         above: BorrowedFd<'_>,
@@ -482,19 +487,20 @@ impl Level {
         }
     }
 
-    fn tell_gone(&self, path: &mut TreePath, tell: &mut Tell<'_>) {
+    fn report_gone(&self, path: &mut TreePath, report: &mut Report<'_>) {
         for name in self.left.gone() {
             let before = path.push(name);
-            tell(path.path(), Ok(()));
+            report(path.path(), Ok(()));
             path.back_to(before);
         }
     }
 }
 
-/// Leaves the directories on the way down to `path` as they are, and tells what is gone from them.
-fn leave(mut levels: Vec<Level>, path: &mut TreePath, tell: &mut Tell<'_>) -> Removed {
+/// Leaves the directories on the way down to `path` as they are, and reports what is gone from
+/// them.
+fn leave(mut levels: Vec<Level>, path: &mut TreePath, report: &mut Report<'_>) -> Removed {
     while let Some(level) = levels.pop() {
-        level.tell_gone(path, tell);
+        level.report_gone(path, report);
         if let Some(above) = levels.last_mut() {
             above.ended(Removed::InPart);
             path.pop(level.entry.name());
@@ -512,9 +518,8 @@ fn go_up(at: BorrowedFd<'_>, above: &Level) -> Result<OwnedFd, Reason> {
     }
 }
 
-/// The entries of a directory, by a descriptor of their own: the directory's position stays.
+/// The entries of a directory, by a new descriptor: the position of this one stays.
 fn entries(dir: BorrowedFd<'_>) -> io::Result<Entries> {
-    // A description of its own: listing moves a position that the copy also uses.
     let own = enter(dir, c".")?;
     let mut listed = Vec::with_capacity(LISTED_BYTES);
     let mut list = RawDir::new(&own, listed.spare_capacity_mut());
@@ -527,7 +532,7 @@ fn entries(dir: BorrowedFd<'_>) -> io::Result<Entries> {
         }
         let is_directory = match entry.file_type() {
             FileType::Unknown => {
-                // Some file systems do not tell kinds in a listing (readdir(3)).
+                // Some file systems return no types (readdir(3)).
                 look(dir, name).is_ok_and(|stat| kind(&stat) == FileType::Directory)
             }
             known => known == FileType::Directory,
@@ -592,16 +597,16 @@ mod tests {
             is_protected: &|_, _| false,
             is_stopped: &|| questions.replace(questions.get() + 1) >= QUESTIONS_BEFORE_THE_STOP,
         };
-        let mut told = HashSet::new();
+        let mut reported = HashSet::new();
         let target = dir.path().join("target");
         mirror.run(&mut TreePath::new(&target), &mut |path, result| {
             result.unwrap();
-            assert!(path.parent() == Some(&old) && told.insert(path.to_path_buf()));
+            assert!(path.parent() == Some(&old) && reported.insert(path.to_path_buf()));
         });
-        assert!(told.iter().all(|path| !path.exists()));
+        assert!(reported.iter().all(|path| !path.exists()));
         // One question comes before the directory itself.
         let left = std::fs::read_dir(old).unwrap().count();
         assert_eq!(left, FILES - (QUESTIONS_BEFORE_THE_STOP - 1));
-        assert_eq!(told.len(), FILES - left);
+        assert_eq!(reported.len(), FILES - left);
     }
 }

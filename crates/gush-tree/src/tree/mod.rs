@@ -40,7 +40,6 @@ use rustix::fs::{self, Mode};
 use rustix::io::retry_on_intr;
 
 pub(crate) use dir::Dir;
-use dir::Start;
 use entering::{Entrance, Existing};
 use journal::Journal;
 use mirror::Limits;
@@ -186,7 +185,7 @@ fn walk_tree(
     }
     operands.targets.insert(FileId::of(&entered.target_stat));
     let name = strip_trailing_slashes(to.name);
-    let root = Dir::start(Start::of(None, name.into(), *source.stat, entered, options.dry_run));
+    let root = Dir::start(None, name.into(), *source.stat, entered, options.dry_run);
     if let (Some(journal), true) = (journal, is_first_walk)
         && !journal.is_on_same(root.devices())?
     {
@@ -195,7 +194,7 @@ fn walk_tree(
         events.warns(&Error::refusal(to.shown, text));
     }
     let mut below = below_operand(options);
-    below.remove_first |= journal.is_some_and(Journal::goes_on);
+    below.remove_first |= journal.is_some_and(Journal::is_resumed);
     // In a tree that the copy makes, no name leads to the file of another one.
     let keeps_apart = options.promises_equality() && !root.is_new;
     let common = Common { options: &below, keeps_apart, ..*common };

@@ -86,7 +86,8 @@ pub(crate) trait Partition: Sync {
         false
     }
 
-    /// The files of a directory to be looked at whatever its listing shows. Called once a directory.
+    /// The files of a directory to be looked at whatever its listing shows. Called once a
+    /// directory.
     fn known_files(&self, _directory: &Path) -> Vec<&OsStr> {
         Vec::new()
     }

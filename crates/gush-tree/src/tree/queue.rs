@@ -1,6 +1,7 @@
 //! The work left in a tree, for several threads.
 //!
-//! The last task added is taken first: the tree is walked depth first, so few directories are under way at once.
+//! The last task added is taken first: the tree is walked depth first, so few directories are under
+//! way at once.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,14 +26,15 @@ pub(crate) enum Task {
 }
 
 pub(crate) struct Queue {
-    state: Mutex<State>,
+    state: Mutex<Tasks>,
     changed: Condvar,
-    /// A thread has nothing to do, or could be started, and no task is left. Asked once a file, so without the lock.
+    /// A thread has nothing to do, or could be started, and no task is left. Asked once a file, so
+    /// without the lock.
     is_hungry: AtomicBool,
 }
 
 #[derive(Default)]
-struct State {
+struct Tasks {
     tasks: Vec<Task>,
     /// The tasks that wait until no other is left.
     last: Vec<Task>,
@@ -48,20 +50,20 @@ struct State {
     most_threads: usize,
 }
 
-impl State {
+impl Tasks {
     fn is_hungry(&self) -> bool {
         self.tasks.is_empty() && (self.idle > 0 || self.threads < self.most_threads)
     }
 }
 
 impl Queue {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Tasks> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A queue with the first task, for the thread that made it.
     pub(crate) fn start(first: Task, most_threads: usize) -> Self {
-        let state = State { tasks: vec![first], threads: 1, most_threads, ..State::default() };
+        let state = Tasks { tasks: vec![first], threads: 1, most_threads, ..Tasks::default() };
         Self {
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -81,7 +83,7 @@ impl Queue {
     }
 
     /// To be called with the lock held, after each change.
-    fn note(&self, state: &State) {
+    fn note(&self, state: &Tasks) {
         let is_hungry = state.is_hungry();
         // Read first: a store would take the cache line from all threads that ask.
         if self.is_hungry.load(Ordering::Relaxed) != is_hungry {
@@ -127,7 +129,8 @@ impl Queue {
         self.note(&state);
     }
 
-    /// The next task, or `None` once all work is done. The task is under way until `Busy` is dropped.
+    /// The next task, or `None` once all work is done. The task is under way until `Busy` is
+    /// dropped.
     pub(crate) fn take(&self) -> Option<(Task, Busy<'_>)> {
         let mut state = self.lock();
         loop {
@@ -138,7 +141,8 @@ impl Queue {
             }
             // Nobody is left who could add a task.
             if state.busy == 0 {
-                // Only when all else is done: a manifest must not be there before the files that it names.
+                // Only when all else is done: a manifest must not be there before the files that it
+                // names.
                 state.tasks = mem::take(&mut state.last);
                 if state.tasks.is_empty() {
                     state.tasks = mem::take(&mut state.after_last);

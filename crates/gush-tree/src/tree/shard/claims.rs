@@ -1,8 +1,11 @@
-//! Which rank copies which piece of a large file: a table in the ranks' state, a file for each large file.
+//! Which rank copies which piece of a large file: a table in the ranks' state, a file for each
+//! large file.
 //!
-//! The table begins with the size and the path of the file, so it also announces the file to the other ranks. Behind it are four bytes a
-//! piece: 0, or one more than the rank that copies the piece. They are changed under flock(2). A network file system reads a file anew for
-//! whoever gets the lock. A claim is for ever: a lost rank finds its claims when started again, and no other rank takes them.
+//! The table begins with the size and the path of the file, so it also announces the file to the
+//! other ranks. Then come four bytes a piece: 0, or one more than the rank that copies the piece.
+//! They are changed under flock(2), and a network file system reads a file anew once it is locked.
+//! A claim is permanent: a lost rank finds its claims when started again, and no other rank takes
+//! them.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -24,7 +27,8 @@ pub(super) const SUFFIX: &str = ".claims";
 
 const ENTRY_BYTES: usize = 4;
 
-/// The first and the longest pause between two tries for the lock, which a rank holds for a few calls.
+/// The first and the longest pause between two tries for the lock, which a rank holds for a few
+/// calls.
 const FIRST_LOCK_PAUSE: Duration = Duration::from_micros(100);
 const LONGEST_LOCK_PAUSE: Duration = Duration::from_millis(20);
 
@@ -109,8 +113,9 @@ impl Claims {
         Ok(entries.iter().map(|entry| u32::from_le_bytes(*entry)).collect())
     }
 
-    /// The lock on the table; `None` if the user has stopped the copy meanwhile. A rank that was stopped, or a server that is gone, keeps the lock
-    /// for any time, and a wait in the kernel would go on after each signal.
+    /// The lock on the table; `None` if the user has stopped the copy meanwhile. A rank that was
+    /// stopped, or a server that is gone, keeps the lock for any time, and a wait in the kernel
+    /// would go on after each signal.
     fn lock(&self, is_stopped: impl Fn() -> bool) -> io::Result<Option<Locked<'_>>> {
         let mut pause = FIRST_LOCK_PAUSE;
         loop {
@@ -123,8 +128,8 @@ impl Claims {
         }
     }
 
-    /// Claims a free piece for this rank: the first that `prefers` names, or else the last of all. `None` where no piece is free, or `is_stopped`
-    /// says so before the table can be locked.
+    /// Claims a free piece for this rank: the first that `prefers` names, or else the last of all.
+    /// `None` where no piece is free, or `is_stopped` says so before the table can be locked.
     pub(super) fn claim(
         &self,
         rank: u32,
@@ -231,7 +236,7 @@ mod tests {
         assert_eq!(claims.of(0).unwrap(), [0; 0]);
     }
 
-    /// Ranks take as many pieces as they have time for, whoever was to have them, and all end within the time of one piece.
+    /// Ranks take as many pieces as they have time for, and all end within the time of one piece.
     #[test]
     fn shares_are_as_large_as_ranks_are_fast() {
         let path = Path::new("checkpoints/step-9000.bin");

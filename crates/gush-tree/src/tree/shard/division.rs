@@ -34,7 +34,8 @@ struct FileSystem {
     /// statfs(2), `f_type`.
     magic: u64,
     reach: Reach,
-    /// Every rank sees the same inode number in a listing (`d_ino`), and all names of a file have the same one.
+    /// Every rank sees the same inode number in a listing (`d_ino`), and all names of a file have
+    /// the same one.
     has_lasting_inodes: bool,
     /// A directory with two names (`.` and its own) has no subdirectories, each of which adds `..`.
     counts_subdirectories: bool,
@@ -57,7 +58,7 @@ const FILE_SYSTEMS: [FileSystem; 11] = [
     counting(known(0xf2f5_2010, Reach::Machine, true)), // f2fs
     counting(known(0x0102_1994, Reach::Machine, true)), // tmpfs
     known(0x2fc1_2fc1, Reach::Machine, true),      // zfs
-    known(0x794c_7630, Reach::Machine, false), // overlay: the listing may tell the number of a layer
+    known(0x794c_7630, Reach::Machine, false), // overlay: the listing may have the number of a layer
     known(0x6969, Reach::Cluster, true),       // NFS
     known(0x0bd0_0bd0, Reach::Cluster, true),  // Lustre
     known(0x4750_4653, Reach::Cluster, true),  // GPFS
@@ -81,7 +82,7 @@ impl Rule {
     fn between(source: Option<&FileSystem>, state: Option<&FileSystem>) -> Self {
         let is_one_machine = state.is_some_and(|state| state.reach == Reach::Machine);
         match source {
-            // Ranks on several machines may each have a source of their own on a disk of their own.
+            // Ranks on several machines may each have another source, on a local disk.
             Some(FileSystem { has_lasting_inodes: true, reach, .. })
                 if is_one_machine || *reach == Reach::Cluster =>
             {
@@ -129,12 +130,12 @@ impl Division {
         })
     }
 
-    /// Has this directory of the source no subdirectories, as its number of names tells?
+    /// Has this directory of the source no subdirectories, by its link count?
     pub(super) fn is_leaf(&self, source: &Stat) -> bool {
         self.counts_subdirectories && source.st_dev == self.device && source.st_nlink == 2
     }
 
-    /// The division in the words of the ranks' state.
+    /// The division as it is written to the ranks' state.
     pub(super) fn text(&self, root: &Stat) -> String {
         match self.rule {
             Rule::Inodes => format!("inodes-{}", root.st_ino),
@@ -256,7 +257,7 @@ mod tests {
             (nfs, nfs, Rule::Inodes),
             (nfs, ext4, Rule::Inodes),
             (nfs, fuse, Rule::Inodes),
-            // Each machine may have a source of its own.
+            // Each machine may have a different source.
             (ext4, nfs, Rule::Paths),
             (ext4, fuse, Rule::Paths),
             (overlay, ext4, Rule::Paths),
@@ -310,7 +311,7 @@ mod tests {
             (stat.st_dev, stat.st_nlink) = (device, names);
             assert_eq!(division().is_leaf(&stat), is_leaf, "{device} {names}");
         }
-        // btrfs gives each directory one name, NFS the names that a server tells of.
+        // btrfs counts one link for each directory, NFS reports the server's count.
         let counts = |magic| by_magic(magic).is_some_and(|known| known.counts_subdirectories);
         assert!(counts(0xef53) && counts(0x0102_1994));
         assert!(!counts(0x9123_683e) && !counts(0x6969) && !counts(0x794c_7630));

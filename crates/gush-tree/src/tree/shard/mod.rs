@@ -1,21 +1,22 @@
-//! One tree copied by several ranks: who copies which file, and how rank 0 learns that the others are done.
+//! One tree copied by several ranks: who copies which file, and how rank 0 learns that the others
+//! are done.
 //!
 //! Ranks send no messages. A hash of its inode number or path decides who copies a file (`rank.rs`,
 //! `division.rs`), so each rank decides alone and no list is shared. Of a large file all ranks take
-//! pieces (`parts.rs`, `taking.rs`). Every rank lists the whole tree and makes the directories that
-//! it finds missing (`partition.rs`). Next to the target is a directory of state (`state.rs`): of
-//! each rank a journal, as a resumed copy has one, and a report once its share is done
-//! (`share.rs`). Rank 0 waits for all reports; then it copies the files that come last, gives the
-//! directories their attributes, and removes the state.
+//! pieces (`piece_store.rs`, `piece_copier.rs`). Every rank lists the whole tree and makes the
+//! directories that it finds missing (`partition.rs`). Next to the target is a directory of state
+//! (`state.rs`): of each rank a journal, as a resumed copy has one, and a report once its share is
+//! done (`share.rs`). Rank 0 waits for all reports; then it copies the files that come last, gives
+//! the directories their attributes, and removes the state.
 
 mod claims;
 mod division;
 mod partition;
-mod parts;
+mod piece_copier;
+mod piece_store;
 mod rank;
 mod share;
 mod state;
-mod taking;
 
 use std::collections::HashSet;
 use std::os::fd::AsFd;
@@ -24,13 +25,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use partition::{OwnShare, Remainder};
-use parts::Parts;
+use piece_copier::{OtherWalks, PieceCopier};
+use piece_store::PieceStore;
 pub use rank::Shard;
 pub use share::Share;
-use state::State;
+use state::StateDir;
 pub(super) use state::refuse_state_of_ranks;
-pub use state::shards_beside;
-use taking::{Taker, Walkers};
+pub use state::shards_path;
 
 use super::{Operands, Roots, below_operand, dir, walk_tree};
 use crate::copier::{Action, Done};
@@ -41,7 +42,8 @@ use crate::job::{Entry, Target};
 use crate::options::Dereference;
 use crate::place::Place;
 
-/// The pause between the first looks: ranks of one small tree end within milliseconds of each other.
+/// The pause between the first looks: ranks of one small tree end within milliseconds of each
+/// other.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 /// The longest pause of a rank that waits while its looks are short.
 const LONGEST_PAUSE_OF_SHORT_LOOKS: Duration = Duration::from_millis(20);
@@ -63,52 +65,52 @@ pub(super) fn copy(
     shard: Shard,
     events: &mut dyn Events,
 ) -> Result<Done, Error> {
-    let state = State::open(shard, target)?;
+    let state = StateDir::open(shard, target)?;
     let follow = common.options.dereference != Dereference::Never;
     let (root, _) = dir::open_same(&source.place, source.stat, follow)?;
     let division = state.division(source, root.as_fd())?;
     state.agree_on_ranks()?;
-    let (walking, journal) = state.begin(common, source.stat)?;
+    let (walk_lock, journal) = state.begin(common, source.stat)?;
     state.retract(shard.rank())?;
-    let parts = Parts::new(division, state.dir.as_fd(), &state.shown, &journal);
-    let own_share = OwnShare::new(&parts);
+    let store = PieceStore::new(division, state.dir.as_fd(), &state.shown, &journal);
+    let own_share = OwnShare::new(&store);
     let of_share = Common { journal: Some(&journal), partition: &own_share, ..*common };
-    let mut walkers = Walkers::of(state.dir.as_fd(), shard);
+    let mut other_walks = OtherWalks::of(state.dir.as_fd(), shard);
     let to = Target::operand(target);
     let walked = walk_tree(&of_share, operands, source, to, events);
     // No file is announced any more.
-    drop(walking);
+    drop(walk_lock);
     let share = own_share.share(matches!(walked, Ok(Some(true))));
     let below = below_operand(common.options);
     let of_pieces = Common { options: &below, ..of_share };
     let roots = Roots { source: source.place.shown, target: target.shown };
-    let mut taker = Taker::new(&of_pieces, &parts, root, roots, share.is_complete);
+    let mut copier = PieceCopier::new(&of_pieces, &store, root, roots, share.is_complete);
     let taken = match &walked {
         // Rank 0 takes more while it waits.
-        Ok(Some(_)) if shard.rank() == 0 => taker.take(events).map(drop),
-        Ok(Some(_)) => take_all(&mut taker, &mut walkers, events),
+        Ok(Some(_)) if shard.rank() == 0 => copier.take(events).map(drop),
+        Ok(Some(_)) => take_all(&mut copier, &mut other_walks, events),
         _ => Ok(()),
     };
     let has_taken = taken.is_ok();
     // Rank 0 reads which pieces are done.
-    let report = |taker: &Taker<'_>| {
+    let report = |copier: &PieceCopier<'_>| {
         journal.flush()?;
-        let is_complete = share.is_complete && has_taken && taker.is_complete;
-        let share = Share { bytes: share.bytes + taker.bytes, is_complete, ..share };
+        let is_complete = share.is_complete && has_taken && copier.is_complete;
+        let share = Share { bytes: share.bytes + copier.bytes, is_complete, ..share };
         state.report(&share).map(|()| share)
     };
-    let reported = report(&taker)?;
+    let reported = report(&copier)?;
     walked?;
     taken?;
     let ended = |complete| Done { complete, ..Done::new(Action::Directory) };
     if shard.rank() != 0 {
         return Ok(ended(reported.is_complete));
     }
-    let mut shares = wait_for_reports(&state, shard.ranks(), &mut taker, events)?;
-    shares[0] = report(&taker)?;
+    let mut shares = wait_for_reports(&state, shard.ranks(), &mut copier, events)?;
+    shares[0] = report(&copier)?;
     journal.add_made_by_others(state.made()?);
     let others_failed = !are_whole(&shares, &source.place, events);
-    let remainder = remainder(&state, &shares, &parts, others_failed)?;
+    let remainder = remainder(&state, &shares, &store, others_failed)?;
     let of_rest = Common { partition: &remainder, ..of_share };
     let complete = walk_tree(&of_rest, operands, source, to, events)?.unwrap_or(false);
     let found_all = remainder.found.into_inner() >= remainder.announced.files;
@@ -123,7 +125,7 @@ pub(super) fn copy(
         drop(journal);
         state.remove()?;
     } else {
-        taker.forget_void()?;
+        copier.forget_void()?;
         // A rank that goes on reports anew.
         (0..shard.ranks()).try_for_each(|rank| state.retract(rank))?;
     }
@@ -145,12 +147,12 @@ fn are_whole(shares: &[Share], source: &Place<'_>, events: &mut dyn Events) -> b
 
 /// What is left to rank 0, once the shares are done.
 fn remainder<'p>(
-    state: &State<'_>,
+    state: &StateDir<'_>,
     shares: &[Share],
-    parts: &'p Parts<'p>,
+    store: &'p PieceStore<'p>,
     others_failed: bool,
 ) -> Result<Remainder<'p>, Error> {
-    let announced = parts.announced();
+    let announced = store.announced();
     let announced = announced.map_err(|errno| Error::os(&state.shown, "cannot list", errno))?;
     // A report has the number of divided files also where somebody has removed a file of pieces.
     let divided_files: u64 = shares.iter().map(|share| share.divided_files).sum();
@@ -158,14 +160,14 @@ fn remainder<'p>(
     // A line a file: nobody reads so many where no file is divided.
     let done = if announced.files > 0 { state.pieces()? } else { HashSet::new() };
     let found = AtomicU64::new(0);
-    Ok(Remainder { parts, others_failed, done, announced, may_miss_files, found })
+    Ok(Remainder { store, others_failed, done, announced, may_miss_files, found })
 }
 
 /// Waits until all ranks have reported, and takes pieces meanwhile that ranks announce late.
 fn wait_for_reports(
-    state: &State<'_>,
+    state: &StateDir<'_>,
     ranks: u32,
-    taker: &mut Taker<'_>,
+    copier: &mut PieceCopier<'_>,
     events: &mut dyn Events,
 ) -> Result<Vec<Share>, Error> {
     let began = Instant::now();
@@ -181,7 +183,7 @@ fn wait_for_reports(
         if missing.is_empty() {
             return Ok(shares);
         }
-        let look = taker.take(events)?;
+        let look = copier.take(events)?;
         let is_late = began.elapsed() >= REPORTS_AFTER;
         if is_late && !has_reported {
             events.waits_for_ranks(&missing);
@@ -193,7 +195,8 @@ fn wait_for_reports(
 }
 
 /// A part of the wait so far: nobody waits much longer than needed, and few looks are made. Long
-/// looks are made less often, since they keep the directory of state from ranks that announce files.
+/// looks are made less often, since they keep the directory of state from ranks that announce
+/// files.
 fn until_next_look(waited: Duration, look: Duration) -> Duration {
     (waited / 64)
         .clamp(FIRST_PAUSE, LONGEST_PAUSE_OF_SHORT_LOOKS)
@@ -203,16 +206,16 @@ fn until_next_look(waited: Duration, look: Duration) -> Duration {
 
 /// Takes pieces until none is free and none can come, as any rank but rank 0 does.
 fn take_all(
-    taker: &mut Taker<'_>,
-    walkers: &mut Walkers<'_>,
+    copier: &mut PieceCopier<'_>,
+    other_walks: &mut OtherWalks<'_>,
     events: &mut dyn Events,
 ) -> Result<(), Error> {
     let began = Instant::now();
     loop {
         // Asked first: the look after it sees all announcements made before the last walk ended.
-        let may_come = walkers.any();
-        let look = taker.take(events)?;
-        if !may_come || taker.is_stopped() {
+        let may_come = other_walks.any();
+        let look = copier.take(events)?;
+        if !may_come || copier.is_stopped() {
             return Ok(());
         }
         thread::sleep(until_next_look(began.elapsed(), look));

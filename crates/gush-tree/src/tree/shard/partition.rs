@@ -10,7 +10,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use super::Share;
 use super::division::{Rule, Seen, hash_of_directory};
-use super::parts::{self, Parts};
+use super::piece_store::{self, PieceStore};
 use crate::copier::Done;
 use crate::error::Error;
 use crate::events::Events;
@@ -26,7 +26,7 @@ use crate::tree::path::TreePath;
 
 /// The files that are this rank's, and each directory, without its attributes.
 pub(super) struct OwnShare<'a> {
-    parts: &'a Parts<'a>,
+    store: &'a PieceStore<'a>,
     /// The sum of the hashes of all files seen, and of this rank's own.
     seen: AtomicU64,
     own: AtomicU64,
@@ -39,9 +39,9 @@ pub(super) struct OwnShare<'a> {
 }
 
 impl<'a> OwnShare<'a> {
-    pub(super) fn new(parts: &'a Parts<'a>) -> Self {
+    pub(super) fn new(store: &'a PieceStore<'a>) -> Self {
         let [seen, own, files, divided, bytes] = [const { AtomicU64::new(0) }; 5];
-        Self { parts, seen, own, files, divided, bytes }
+        Self { store, seen, own, files, divided, bytes }
     }
 
     fn add(&self, seen: Seen) {
@@ -88,7 +88,7 @@ impl Partition for OwnShare<'_> {
         path: &'p mut TreePath,
     ) -> Lister<'p> {
         let options = common.options;
-        let division = &self.parts.division;
+        let division = &self.store.division;
         let rule = division.rule_in(dir);
         let has_rules = options.filter.is_some() || options.gitignore || options.last.is_some();
         let directory = hash_of_directory(path.below_root());
@@ -133,7 +133,7 @@ impl Partition for OwnShare<'_> {
         }
         // A file that the listing showed to be this rank's was counted then.
         if !file.is_mine {
-            let division = &self.parts.division;
+            let division = &self.store.division;
             let rule = division.rule_in(dir);
             let device = dir.source_stat.st_dev;
             let owner = division.owner_of_seen(rule, entry.stat, device, options, path);
@@ -152,19 +152,19 @@ impl Partition for OwnShare<'_> {
             return Owner::Pieces;
         }
         if kind(entry.stat) == FileType::RegularFile {
-            self.bytes.fetch_add(parts::size_of(entry.stat), Ordering::Relaxed);
+            self.bytes.fetch_add(piece_store::size_of(entry.stat), Ordering::Relaxed);
         }
         Owner::Mine
     }
 
     /// By the rule of paths only a file with several names may be another rank's after all.
     fn is_certain(&self, _dir: &Dir, path: &Path, is_mine: bool) -> bool {
-        is_mine || self.parts.division.shard.takes(path)
+        is_mine || self.store.division.shard.takes(path)
     }
 
     /// Ranks that make files in one directory at the same time wait for each other.
     fn first_of(&self, directories: usize) -> usize {
-        self.parts.division.shard.begins_at(directories)
+        self.store.division.shard.begins_at(directories)
     }
 
     /// Announces the file to all ranks.
@@ -174,7 +174,7 @@ impl Partition for OwnShare<'_> {
         file: &Found<'_>,
         _events: &mut dyn Events,
     ) -> Result<Option<Done>, Error> {
-        self.parts.announce(&common.job(file.entry, file.target), file.path)?;
+        self.store.announce(&common.job(file.entry, file.target), file.path)?;
         self.divided.fetch_add(1, Ordering::Relaxed);
         Ok(None)
     }
@@ -183,7 +183,7 @@ impl Partition for OwnShare<'_> {
 /// All that comes after the shares: the files that come last, large files whose pieces are there,
 /// and the attributes of directories.
 pub(super) struct Remainder<'a> {
-    pub(super) parts: &'a Parts<'a>,
+    pub(super) store: &'a PieceStore<'a>,
     pub(super) others_failed: bool,
     /// The pieces that the journals of all ranks have.
     pub(super) done: HashSet<Fingerprint>,
@@ -223,12 +223,12 @@ impl Remainder<'_> {
     /// The file of all pieces, if the journals have every one of them. Without its link from then
     /// on, it gets its place once.
     fn whole(&self, path: &Path, source: &Stat) -> Option<PathBuf> {
-        let link = Parts::link(path, source);
-        let (name, _) = self.parts.named(&link).ok()??;
-        let is_whole = parts::pieces(parts::size_of(source))
+        let link = PieceStore::link(path, source);
+        let (name, _) = self.store.named(&link).ok()??;
+        let is_whole = piece_store::pieces(piece_store::size_of(source))
             .all(|piece| self.done.contains(&journal::piece(&name, piece.number)));
         // The link goes first: a rank started again must not write to a file that is being placed.
-        (is_whole && self.parts.unlink(&link).is_ok()).then_some(name)
+        (is_whole && self.store.unlink(&link).is_ok()).then_some(name)
     }
 }
 
@@ -295,7 +295,7 @@ impl Partition for Remainder<'_> {
             && !self.may_miss_files
             // Asked now: every subdirectory that a share has seen is counted.
             && retry_on_intr(|| fs::fstat(pair.source()))
-                .is_ok_and(|stat| self.parts.division.is_leaf(&stat))
+                .is_ok_and(|stat| self.store.division.is_leaf(&stat))
     }
 
     fn known_files(&self, directory: &Path) -> Vec<&OsStr> {
@@ -318,10 +318,10 @@ impl Partition for Remainder<'_> {
             // The rank that failed copies its pieces when it is started again.
             return if self.others_failed { Ok(None) } else { copy_whole(events) };
         };
-        let assembled = Some(self.parts.place(&name, target.place.shown));
+        let assembled = Some(self.store.place(&name, target.place.shown));
         match common.copy_file(file.entry, Target { assembled, ..target }, events) {
             // rename(2) answers EXDEV also between two mounts of one file system, and between
-            // projects with quotas of their own.
+            // projects with separate quotas.
             Err(error) if error.is_across_devices() => copy_whole(events),
             placed => placed.map(Some),
         }
@@ -331,9 +331,10 @@ impl Partition for Remainder<'_> {
 /// May this file be copied in pieces? A directory that gives its files a group or an access control
 /// list must be the one in which they are made.
 fn is_divisible(options: &Options, dir: &Dir, source: &Stat) -> bool {
-    // `S_ISGID` of a directory: a new file gets the group of the directory it is made in (inode(7)).
+    // `S_ISGID` of a directory: a new file gets the group of the directory it is made in
+    // (inode(7)).
     const SET_GROUP: u32 = 0o2000;
-    parts::is_divided(options, source)
+    piece_store::is_divided(options, source)
         && !dir.may_give_acl()
         && dir.target_stat.st_mode & SET_GROUP == 0
 }

@@ -31,10 +31,11 @@ impl Shard {
         (rank < ranks).then_some(Self { rank, ranks, launch: None })
     }
 
-    /// This rank, started by the launch with this name, which is the same for all ranks of the launch and for no other launch.
+    /// This rank, started by the launch with this name, which is the same for all ranks of the
+    /// launch and for no other launch.
     ///
-    /// Rank 0 waits for reports of its own launch, and so not for those that a launch left which was killed. A report
-    /// counts also where rank 0 or the reporting rank knows of no launch.
+    /// Rank 0 waits for reports of its launch, and so not for those that a launch left which
+    /// was killed. A report counts also where rank 0 or the reporting rank knows of no launch.
     ///
     /// ```
     /// use gush_tree::Shard;
@@ -52,7 +53,8 @@ impl Shard {
         self.owns(path.as_os_str().as_bytes())
     }
 
-    /// Does this rank copy the file with this inode number? All names of one file are of one rank, which links them.
+    /// Does this rank copy the file with this inode number? All names of one file are of one rank,
+    /// which links them.
     pub(super) fn takes_inode(self, inode: u64) -> bool {
         self.owns(&inode.to_le_bytes())
     }
@@ -84,7 +86,8 @@ impl Shard {
         (0..self.ranks).filter(move |rank| *rank != self.rank)
     }
 
-    /// Does this rank copy the piece of a large file with this number, unless another one has come first?
+    /// Does this rank copy the piece of a large file with this number, unless another one has come
+    /// first?
     pub(super) fn takes_piece(self, path: &Path, number: u64) -> bool {
         // A path has no zero byte, so that path and number cannot run into each other.
         let key = [path.as_os_str().as_bytes(), &[0], &number.to_le_bytes()].concat();
@@ -93,12 +96,14 @@ impl Shard {
 
     /// With which of so many things this rank begins, so that ranks are at different ones.
     pub(super) fn begins_at(self, things: usize) -> usize {
-        // Apart from each other: ranks that begin at the same place would make the same directories at once.
+        // Apart from each other: ranks that begin at the same place would make the same directories
+        // at once.
         (things as u128 * u128::from(self.rank) / u128::from(self.ranks)) as usize
     }
 
     fn owns(self, key: &[u8]) -> bool {
-        // Each rank asks this of every file, so a hash of few nanoseconds: nobody gains by names that make one rank slow.
+        // Each rank asks this of every file, so a hash of few nanoseconds: nobody gains by names
+        // that make one rank slow.
         let bits = u128::from(xxh3_64(key));
         // A product instead of a remainder, which would favour the first ranks.
         (bits * u128::from(self.ranks)) >> 64 == u128::from(self.rank)

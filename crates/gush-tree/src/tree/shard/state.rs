@@ -1,4 +1,4 @@
-//! The directory beside the target in which the ranks keep their state.
+//! The directory next to the target in which the ranks keep their state.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -15,47 +15,48 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::process;
 
 use super::division::Division;
-use super::taking::{self, Walking};
-use super::{Shard, Share, parts};
-use crate::beside::state_beside;
+use super::piece_copier::{self, WalkLock};
+use super::{Shard, Share, piece_store};
 use crate::error::Error;
 use crate::file::Common;
 use crate::job::Entry;
 use crate::place::{Place, kind};
 use crate::remedy;
+use crate::state_path::state_path;
 use crate::tree::journal::{self, Fingerprint, Journal};
 
 /// The end of the name of the directory of state.
 const SUFFIX: &str = ".gush-shards";
 
-/// The symbolic link in the state that tells how the tree is divided.
+/// The symbolic link in the state that says how the tree is divided.
 const RULE: &str = "rule";
 
-/// The symbolic link in the state that tells the number of ranks.
+/// The symbolic link in the state that holds the number of ranks.
 const RANKS: &str = "ranks";
 
-/// How often the state is removed, and the pause between two tries: NFS keeps a removed file under another
-/// name (`.nfs…`) as long as a process of this machine has the file open.
+/// How often the state is removed, and the pause between two tries: NFS keeps a removed file under
+/// another name (`.nfs…`) as long as a process of this machine has the file open.
 const REMOVE_TRIES: u32 = 500;
 const REMOVE_TRIES_EVERY: Duration = Duration::from_millis(10);
 
-/// The directory in which the ranks of a copy to `target` keep their state; `None` if the path ends in `..`. Of a name too long for a
-/// directory beside it, the last bytes give way to a fingerprint.
+/// The directory in which the ranks of a copy to `target` keep their state; `None` if the path ends
+/// in `..`. For a name too long for the directory's, a fingerprint replaces the last bytes.
 ///
 /// ```
 /// use std::path::Path;
-/// let state = gush_tree::shards_beside(Path::new("backup/photos/"));
+/// let state = gush_tree::shards_path(Path::new("backup/photos/"));
 /// assert_eq!(state.as_deref(), Some(Path::new("backup/.photos.gush-shards")));
 /// ```
 #[must_use]
-pub fn shards_beside(target: &Path) -> Option<PathBuf> {
-    state_beside(target, SUFFIX)
+pub fn shards_path(target: &Path) -> Option<PathBuf> {
+    state_path(target, SUFFIX)
 }
 
-/// Refuses a copy by one process that shall go on where ranks have begun: the ranks may still write, and what they have done stands in their own journals.
+/// Refuses a copy by one process that shall go on where ranks have begun: the ranks may still
+/// write, and what they have done stands in their own journals.
 pub(in crate::tree) fn refuse_state_of_ranks(target: &Place<'_>) -> Result<(), Error> {
-    let Some(name) = shards_beside(target.name) else { return Ok(()) };
-    let shown = shards_beside(target.shown).unwrap_or_else(|| name.clone());
+    let Some(name) = shards_path(target.name) else { return Ok(()) };
+    let shown = shards_path(target.shown).unwrap_or_else(|| name.clone());
     let place = Place { name: &name, shown: &shown, ..*target };
     if !place.stat(false).is_ok_and(|stat| kind(&stat) == FileType::Directory) {
         return Ok(());
@@ -78,16 +79,16 @@ fn anew(state: BorrowedFd<'_>, own: Option<u32>, removal: impl FnOnce() -> Strin
     let running = |name: &PathBuf| {
         let number = name.to_str()?.strip_prefix("rank-")?.strip_suffix(".journal")?;
         let rank = number.parse().ok().filter(|rank| Some(*rank) != own)?;
-        taking::is_locked(&Place::below(state, name, name)).then_some(rank)
+        piece_copier::is_locked(&Place::below(state, name, name)).then_some(rank)
     };
-    match parts::names(state).unwrap_or_default().iter().find_map(running) {
+    match piece_store::names(state).unwrap_or_default().iter().find_map(running) {
         Some(rank) => format!("end rank {rank}, which still runs, to begin anew"),
         None => removal(),
     }
 }
 
 /// The directory of state, which this user made.
-pub(super) struct State<'a> {
+pub(super) struct StateDir<'a> {
     shard: Shard,
     target: Place<'a>,
     name: PathBuf,
@@ -95,12 +96,13 @@ pub(super) struct State<'a> {
     pub(super) dir: OwnedFd,
 }
 
-impl<'a> State<'a> {
+impl<'a> StateDir<'a> {
     pub(super) fn open(shard: Shard, target: Place<'a>) -> Result<Self, Error> {
-        let no_name =
-            || Error::refusal(target.shown, "has no name for the ranks' state to be beside");
-        let name = shards_beside(target.name).ok_or_else(no_name)?;
-        let shown = shards_beside(target.shown).unwrap_or_else(|| name.clone());
+        let no_name = || {
+            Error::refusal(target.shown, "has no name to derive the name of the ranks' state from")
+        };
+        let name = shards_path(target.name).ok_or_else(no_name)?;
+        let shown = shards_path(target.shown).unwrap_or_else(|| name.clone());
         let place = Place { name: &name, shown: &shown, ..target };
         let failed = |what: &'static str| {
             let shown = shown.clone();
@@ -127,7 +129,7 @@ impl<'a> State<'a> {
         (name, shown)
     }
 
-    /// Opens this rank's journal, and tells the others that the rank walks through the tree.
+    /// Opens this rank's journal, and shows the others that the rank walks through the tree.
     ///
     /// # Errors
     /// Also if an earlier copy left one, and this one shall not go on with it.
@@ -135,13 +137,13 @@ impl<'a> State<'a> {
         &self,
         common: &Common<'_>,
         source: &Stat,
-    ) -> Result<(Walking<'_>, Journal), Error> {
+    ) -> Result<(WalkLock<'_>, Journal), Error> {
         let (name, shown) = self.file(self.shard.rank(), "journal");
         let place = Place::below(self.dir.as_fd(), &name, &shown);
         let existed = place.stat(false).is_ok();
-        // Before the journal: whoever sees a journal and no walk takes the walk for ended.
-        let walking = Walking::begin(self.dir.as_fd(), self.shard.rank());
-        let walking = walking.map_err(|errno| match errno {
+        // Before the journal: a rank that sees a journal and no walk takes the walk for ended.
+        let walk_lock = WalkLock::begin(self.dir.as_fd(), self.shard.rank());
+        let walk_lock = walk_lock.map_err(|errno| match errno {
             Errno::WOULDBLOCK => journal::is_written(&shown),
             errno => Error::os(&shown, "cannot lock", errno),
         })?;
@@ -159,11 +161,11 @@ impl<'a> State<'a> {
             return Err(Error::refusal(&shown, "an earlier copy by ranks was interrupted")
                 .hinting(format!("--resume goes on with it; {anew}")));
         }
-        Ok((walking, journal))
+        Ok((walk_lock, journal))
     }
 
-    /// The text of a symbolic link in the state: `ours`, or that of the rank that began. symlinkat(2) replaces nothing, also on network
-    /// file systems, so one rank decides.
+    /// The text of a symbolic link in the state: `ours`, or that of the rank that began.
+    /// symlinkat(2) replaces nothing, also on network file systems, so one rank decides.
     fn agreed(&self, name: &str, ours: &str) -> Result<String, Error> {
         let shown = self.shown.join(name);
         let failed = |what: &'static str| move |errno| Error::os(&shown, what, errno);
@@ -233,7 +235,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Tells rank 0 that this share is done. The report has its name only when it is whole.
+    /// Reports to rank 0 that this share is done. The report has its name only when it is whole.
     pub(super) fn report(&self, share: &Share) -> Result<(), Error> {
         let rank = self.shard.rank();
         let ((new, _), (name, shown)) = (self.file(rank, "new"), self.file(rank, "done"));
@@ -296,9 +298,10 @@ impl<'a> State<'a> {
 
     /// The names of the files of pieces, of their links and tables.
     fn files_of_pieces(&self) -> Result<Vec<PathBuf>, Error> {
-        let names = parts::names(self.dir.as_fd());
+        let names = piece_store::names(self.dir.as_fd());
         let mut names = names.map_err(|errno| Error::os(&self.shown, "cannot list", errno))?;
-        names.retain(|name| name.as_os_str().as_bytes().starts_with(parts::PREFIX.as_bytes()));
+        names
+            .retain(|name| name.as_os_str().as_bytes().starts_with(piece_store::PREFIX.as_bytes()));
         Ok(names)
     }
 
@@ -348,7 +351,7 @@ mod tests {
     fn the_state_is_removed_when_nobody_has_a_file_of_it_any_more() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("copy");
-        let state = State::open(Shard::new(0, 2).unwrap(), Place::here(&target)).unwrap();
+        let state = StateDir::open(Shard::new(0, 2).unwrap(), Place::here(&target)).unwrap();
         let kept = dir.path().join(".copy.gush-shards/.nfs0001");
         std::fs::write(&kept, "").unwrap();
         thread::scope(|scope| {

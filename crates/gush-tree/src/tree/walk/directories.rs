@@ -19,7 +19,7 @@ use crate::new_directory;
 use crate::options::{Dereference, ModeRule};
 use crate::place::{FileId, Place};
 use crate::tree::batch::{Batch, Listed};
-use crate::tree::dir::{Dir, Pair, Start, lost};
+use crate::tree::dir::{Dir, Pair, lost};
 use crate::tree::entering::{Entrance, Existing};
 use crate::tree::partition::Others;
 use crate::tree::queue::Task;
@@ -88,8 +88,8 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         }
         let mut events = &walk.listener;
         let entered = entrance.enter(&existing, &|| walk.umask(), &mut events)?;
-        let start = Start::of(Some(Arc::clone(dir)), name.into(), stat, entered, options.dry_run);
-        Ok(Some(Dir::start(start)))
+        let above = Some(Arc::clone(dir));
+        Ok(Some(Dir::start(above, name.into(), stat, entered, options.dry_run)))
     }
 
     /// Do other processes make directories and files in this tree at the same time?
@@ -101,7 +101,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     fn leave_out_target(&self, source: &Place<'_>) -> Result<(), Error> {
         let walk = self.walk;
         walk.is_incomplete.store(true, Ordering::Relaxed);
-        if walk.has_told_of_circle.swap(true, Ordering::Relaxed) {
+        if walk.has_reported_cycle.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
         let Roots { source: source_root, target: target_root } = walk.roots;
@@ -134,7 +134,8 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     /// One of the things that a directory waits for is done. The last one completes the directory,
     /// which in turn is one thing done for the directory above.
     pub(super) fn one_done(&mut self, mut dir: Arc<Dir>) {
-        // A loop, because a directory may complete its parent and so on: recursion would be as deep as the tree.
+        // A loop, because a directory may complete its parent and so on: recursion would be as deep
+        // as the tree.
         while dir.is_complete_now() {
             self.go_to(&dir);
             let pair = self.pair(&dir);
@@ -157,7 +158,8 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         }
     }
 
-    /// Reopens a directory that was let go from one of its subdirectories, by two calls at any depth.
+    /// Reopens a directory that was let go from one of its subdirectories, by two calls at any
+    /// depth.
     fn hold_parent(&self, parent: &Arc<Dir>, below: &Pair) {
         if !parent.is_held()
             && let Ok(pair) = parent.reopen_from(below)

@@ -27,7 +27,7 @@ use crate::tree::journal::Journal;
 use crate::tree::partition::{Found, Others, Owner};
 use crate::tree::queue::Task;
 
-/// A file so large is no part of a batch: the files behind it need not wait.
+/// A file so large is no part of a batch: the files after it need not wait.
 const LARGE_BYTES: i64 = 4 << 20;
 /// So many files are worth waking a thread for.
 const SHARED_FILES: usize = 16;
@@ -50,8 +50,9 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                     }
                     name.clear();
                     name.push(next);
-                    // Half of the rest only where another thread has nothing else: two that make files in one directory wait for each
-                    // other, as the kernel holds the directory's lock meanwhile.
+                    // Half of the rest only where another thread has nothing else: two that make
+                    // files in one directory wait for each other, as the kernel holds the
+                    // directory's lock meanwhile.
                     if batch.len() >= SHARED_FILES && self.walk.queue.is_hungry() {
                         dir.waits_for_more(1);
                         self.give(Task::Files(Arc::clone(&dir), batch.split_off_half()));
@@ -74,9 +75,9 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         self.back_to(before);
     }
 
-    /// Copies the entry whose paths are set. `None` if the entry is left out, or is for another task
-    /// or process. A directory found here, of a file system without types in its listings or at the
-    /// end of a link, is a separate task; so are the files after a large one.
+    /// Copies the entry whose paths are set. `None` if the entry is left out, or is for another
+    /// task or process. A directory found here, of a file system without types in its listings or
+    /// at the end of a link, is a separate task; so are the files after a large one.
     fn entry(
         &self,
         at: OpenDir<'_>,
@@ -149,7 +150,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         if u64::try_from(stat.st_size).is_ok_and(|bytes| bytes >= SHOWN_APART_BYTES)
             && walk.listener.wants_counts()
         {
-            self.tell_counts();
+            self.report_counts();
         }
         Some(self.copied(at, entry, target, is_last))
     }
@@ -177,8 +178,8 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let is_link =
             || target.place.stat(false).is_ok_and(|stat| kind(&stat) == FileType::Symlink);
         match self.with_descriptors(copy) {
-            // The name was not free after all. A link is refused without EEXIST, as if nothing were
-            // behind it.
+            // The name was not free after all. A link is refused without EEXIST, like a dangling
+            // one.
             Err(error) if hopes && (error.is_about_existing() || is_link()) => {
                 self.with_descriptors(copy)
             }
@@ -214,13 +215,13 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     /// Then the few looks at names that prove to be taken come second.
     fn hopes_for_free_names(&self, dir: &Dir) -> bool {
         let Common { options, journal, .. } = self.walk.common;
-        // A listener of each file that begins would hear of it twice.
+        // A listener to each file that begins would get it twice.
         !dir.is_new
             && self.is_shared()
-            && !journal.is_some_and(Journal::goes_on)
+            && !journal.is_some_and(Journal::is_resumed)
             && !self.walk.listener.wants_entries()
             && !options.dry_run
-            // Behind a link may be a file, and nobody would have looked at it.
+            // A link may lead to a file that nobody has looked at.
             && !options.through_dangling
             // The whole file would be written before its name proved to be taken.
             && !options.atomic
@@ -271,8 +272,8 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         self.one_done(dir);
     }
 
-    /// Puts on stable storage the entries of all directories that are not complete yet: those that wait for their last
-    /// files, and the ones above.
+    /// Puts on stable storage the entries of all directories that are not complete yet: those that
+    /// wait for their last files, and the ones above.
     fn sync_others(&mut self) {
         let walk = self.walk;
         let waiting =

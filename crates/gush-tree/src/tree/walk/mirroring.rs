@@ -98,9 +98,9 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         name: &OsStr,
         is_directory: bool,
     ) -> Result<(), Error> {
-        let mut tell = |path: &Path, result| self.mirrored(path, &result);
+        let mut report = |path: &Path, result| self.mirrored(path, &result);
         let removed = self.with_mirror(dir, pair, |mirror| {
-            mirror.replace(name, is_directory, &mut self.target.clone(), &mut tell)
+            mirror.replace(name, is_directory, &mut self.target.clone(), &mut report)
         });
         match removed.transpose()? {
             Some(Removed::InPart) => {

@@ -23,7 +23,7 @@ use rustix::io::{self, Errno};
 use rustix::thread::{get_keep_capabilities, set_keep_capabilities};
 
 use super::batch::{Listed, Listing, Part};
-use super::budget::{Budget, Share};
+use super::budget::{Budget, Capacity};
 use super::dir::{Dir, Pair, lost};
 use super::listener::Listener;
 use super::mirror::Limits;
@@ -34,7 +34,7 @@ use super::{Operands, Roots};
 use crate::atomic;
 use crate::copier::Done;
 use crate::error::Error;
-use crate::events::{Counts, Events};
+use crate::events::{Events, TreeCounts};
 use crate::file::Common;
 use crate::metadata::umask;
 use crate::options::{ModeRule, Options};
@@ -55,7 +55,7 @@ pub(crate) struct Walk<'a> {
     most_threads: usize,
     umask: OnceLock<u32>,
     is_incomplete: AtomicBool,
-    has_told_of_circle: AtomicBool,
+    has_reported_cycle: AtomicBool,
     /// An entry failed, and the user wants no more of them.
     is_stopped: AtomicBool,
     /// The directories with files that come after all the others, which are not complete before.
@@ -69,15 +69,15 @@ pub(crate) struct Walk<'a> {
 }
 
 /// The interval at which a thread reports what it has done.
-const COUNTED_EVERY: Duration = Duration::from_millis(50);
+const REPORT_INTERVAL: Duration = Duration::from_millis(50);
 /// The bytes of a file so large are shown while they move, under its name.
 const SHOWN_APART_BYTES: u64 = 1 << 20;
 
-/// Gives this thread credentials of its own, equal to those of the process's other threads. Each open file counts a
-/// reference to the credentials, so that threads that share them take the count from each other twice a file.
+/// Gives this thread its own copy of the process's credentials. Each open file counts a reference
+/// to them, and threads that share them contend for the count twice a file.
 fn own_credentials() {
-    // Setting the flag to the value that it has copies the credentials (`cap_task_prctl` of security/commoncap.c). Where
-    // that is denied, they stay shared.
+    // Setting the flag to its present value copies the credentials (`cap_task_prctl` of
+    // security/commoncap.c). If that is denied, they stay shared.
     if let Ok(keeps) = get_keep_capabilities() {
         let _ = set_keep_capabilities(keeps);
     }
@@ -100,7 +100,7 @@ impl<'a> Walk<'a> {
             threads => threads,
         };
         let root_pair = root.pair().expect("a directory just opened is held");
-        let share = Share::of_limit(root_pair.target(), threads);
+        let share = Capacity::of_limit(root_pair.target(), threads);
         Self {
             common: *common,
             operands,
@@ -114,7 +114,7 @@ impl<'a> Walk<'a> {
             most_threads: share.threads,
             umask: OnceLock::new(),
             is_incomplete: AtomicBool::new(others == Others::Finished { failed: true }),
-            has_told_of_circle: AtomicBool::new(false),
+            has_reported_cycle: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
             with_last: Mutex::default(),
             options_of_last: (options.last.is_some() || matches!(others, Others::Finished { .. }))
@@ -164,9 +164,9 @@ struct Worker<'s, 'env, 'w> {
     at: Option<(Arc<Dir>, (usize, usize))>,
     source: TreePath,
     target: TreePath,
-    /// What this thread has done since it told last, and when that was.
-    counts: Cell<Counts>,
-    told: Cell<Instant>,
+    /// What this thread has done since its last report, and when that was.
+    counts: Cell<TreeCounts>,
+    reported: Cell<Instant>,
 }
 
 impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
@@ -180,7 +180,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             source: TreePath::new(source),
             target: TreePath::new(target),
             counts: Cell::default(),
-            told: Cell::new(Instant::now()),
+            reported: Cell::new(Instant::now()),
         }
     }
 
@@ -199,21 +199,21 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
 
     fn next(&self) -> Option<(Task, Busy<'s>)> {
         let walk = self.walk;
-        // Whoever waits for a task may wait for the copy of a large file.
+        // The next task may be as far away as the end of a large file.
         if self.has_counts() && !walk.queue.has_tasks() {
-            self.tell_counts();
+            self.report_counts();
         }
         let taken = walk.queue.take();
         // Another thread may have taken the last task in between.
         if taken.is_none() && self.has_counts() {
-            self.tell_counts();
+            self.report_counts();
         }
         taken
     }
 
-    /// Are there counts that nobody was told yet?
+    /// Are there counts not yet reported?
     fn has_counts(&self) -> bool {
-        self.counts.get() != Counts::default()
+        self.counts.get() != TreeCounts::default()
     }
 
     /// Leaves a task undone. A directory already made gets its attributes all the same.
@@ -260,8 +260,9 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         }
     }
 
-    /// Lists a part of a directory. The tasks that follow are taken in this order: the files, the subdirectories,
-    /// the next part. `pair` is the directory's, if another part was listed before. Returns the pair where the next part is this thread's.
+    /// Lists a part of a directory. The tasks that follow are taken in this order: the files, the
+    /// subdirectories, the next part. `pair` is the directory's, if another part was listed before.
+    /// Returns the pair where the next part is this thread's.
     fn list_part(&mut self, dir: Arc<Dir>, pair: Option<Arc<Pair>>) -> Option<Arc<Pair>> {
         let (mut part, mut next) = (Part::default(), None);
         let walk = self.walk;
@@ -299,8 +300,9 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let listed = match listed {
             Ok((pair, Listing::More)) => {
                 dir.waits_for_more(1);
-                // The kernel holds the lock of a directory while a file is made there: two threads in one directory wait for each other. So the
-                // next part is this thread's as long as others have other work. Subdirectories come first, so that few names wait.
+                // The kernel holds the lock of a directory while a file is made there: two threads
+                // in one directory wait for each other. So the next part is this thread's as long
+                // as others have other work. Subdirectories come first, so that few names wait.
                 if part.directories.is_empty() && walk.queue.has_tasks() {
                     next = Some(pair);
                 } else {
@@ -362,7 +364,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         if !self.walk.common.options.gitignore {
             return Ok(());
         }
-        // The listing tells why.
+        // The listing reports why.
         let Ok(pair) = self.pair(dir) else { return Ok(()) };
         if !pair.is_readable {
             return Ok(());
@@ -456,7 +458,8 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         Ok(pair)
     }
 
-    /// Does something again if there was no descriptor left for it, as long as directories can be let go.
+    /// Does something again if there was no descriptor left for it, as long as directories can be
+    /// let go.
     fn with_descriptors<T>(&self, act: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
         loop {
             match act() {
@@ -495,15 +498,15 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             }
             Err(_) => true,
         };
-        if is_shown_apart || self.told.get().elapsed() >= COUNTED_EVERY {
-            self.tell_counts();
+        if is_shown_apart || self.reported.get().elapsed() >= REPORT_INTERVAL {
+            self.report_counts();
         }
     }
 
     /// Reports what this thread has done, and the entry whose paths are set.
-    fn tell_counts(&self) {
+    fn report_counts(&self) {
         self.walk.listener.counted(&self.counts.take(), self.source.path());
-        self.told.set(Instant::now());
+        self.reported.set(Instant::now());
     }
 
     fn failed(&self, error: Error) {

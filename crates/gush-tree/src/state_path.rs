@@ -1,4 +1,4 @@
-//! Names of state beside a target, made of the target's own name.
+//! Names of state next to a target, derived from the target's name.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -12,8 +12,9 @@ use crate::destination::strip_trailing_slashes;
 /// The longest name of a directory entry (NAME_MAX of limits.h).
 pub(crate) const NAME_MAX_BYTES: usize = 255;
 
-/// The path of the state with this suffix beside a target; `None` where the target's path ends in no name of its own.
-pub(crate) fn state_beside(target: &Path, suffix: &str) -> Option<PathBuf> {
+/// The path of the state with this suffix next to a target; `None` if the target's path has no last
+/// name.
+pub(crate) fn state_path(target: &Path, suffix: &str) -> Option<PathBuf> {
     let target = strip_trailing_slashes(target);
     let of = target.file_name()?;
     // `a/.` has the name `a`, which is no name of `a/.` itself.
@@ -23,8 +24,8 @@ pub(crate) fn state_beside(target: &Path, suffix: &str) -> Option<PathBuf> {
     Some(target.with_file_name(hidden_name(of, suffix)))
 }
 
-/// `.NAME` with `suffix` behind. Where that is longer than a directory entry, NAME loses its last bytes, and a fingerprint of all of NAME
-/// takes their place: two long names that differ in their last bytes alone have state of their own.
+/// `.NAME` and `suffix`. If that is longer than a directory entry, a fingerprint of NAME takes the
+/// place of its last bytes: two long names that differ in these alone have different state.
 fn hidden_name(of: &OsStr, suffix: &str) -> OsString {
     let of = of.as_bytes();
     let room_bytes = NAME_MAX_BYTES - ".".len() - suffix.len();

@@ -1,7 +1,8 @@
 //! A rank whose own files are copied takes pieces of all announced large files.
 //!
-//! A rank with nothing left to take ends when no other may announce a file any more, which a rank may as long as it walks through the tree. A
-//! lock shows the walk, and ends with the process: nobody but rank 0 waits for a lost rank.
+//! A rank with nothing left to take ends when no other may announce a file any more, which a rank
+//! may as long as it walks through the tree. A lock shows the walk, and ends with the process:
+//! nobody but rank 0 waits for a lost rank.
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
@@ -19,7 +20,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use super::Shard;
 use super::claims::Claims;
-use super::parts::{self, Parts, Piece, pieces, size_of};
+use super::piece_store::{self, Piece, PieceStore, pieces, size_of};
 use crate::error::Error;
 use crate::events::Events;
 use crate::file::Common;
@@ -33,12 +34,13 @@ use crate::tree::listener::Listener;
 /// So long after its own beginning a rank waits for others to begin.
 const OTHERS_BEGIN_WITHIN: Duration = Duration::from_secs(5);
 
-/// How often the lock of a walk is tried, and the pause between two tries: other ranks hold the lock for a moment when they look at it.
+/// How often the lock of a walk is tried, and the pause between two tries: other ranks hold the
+/// lock for a moment when they look at it.
 const LOCK_TRIES: u32 = 200;
 const LOCK_TRIES_EVERY: Duration = Duration::from_millis(5);
 
 /// The sign that this rank walks through the tree, and may announce large files.
-pub(super) struct Walking<'s> {
+pub(super) struct WalkLock<'s> {
     dir: BorrowedFd<'s>,
     name: PathBuf,
     /// Locked.
@@ -49,7 +51,7 @@ pub(super) fn sign_of_walk(rank: u32) -> PathBuf {
     PathBuf::from(format!("rank-{rank}.walks"))
 }
 
-impl<'s> Walking<'s> {
+impl<'s> WalkLock<'s> {
     /// # Errors
     /// EWOULDBLOCK if another process is this rank.
     pub(super) fn begin(dir: BorrowedFd<'s>, rank: u32) -> Result<Self, Errno> {
@@ -77,20 +79,20 @@ pub(super) fn is_locked(place: &Place<'_>) -> bool {
     })
 }
 
-impl Drop for Walking<'_> {
+impl Drop for WalkLock<'_> {
     fn drop(&mut self) {
         let _ = Place::below(self.dir, &self.name, &self.name).unlink();
     }
 }
 
 /// The other ranks, as far as they may still announce a large file.
-pub(super) struct Walkers<'s> {
+pub(super) struct OtherWalks<'s> {
     dir: BorrowedFd<'s>,
     began: Instant,
     left: VecDeque<u32>,
 }
 
-impl<'s> Walkers<'s> {
+impl<'s> OtherWalks<'s> {
     pub(super) fn of(dir: BorrowedFd<'s>, shard: Shard) -> Self {
         Self { dir, began: Instant::now(), left: shard.others().collect() }
     }
@@ -112,7 +114,7 @@ impl<'s> Walkers<'s> {
         if is_locked(&place) {
             return true;
         }
-        // Whoever has a journal and no lock has ended the walk, or is lost.
+        // A rank with a journal and no lock has ended its walk, or is lost.
         let journal = PathBuf::from(format!("rank-{rank}.journal"));
         let has_begun = Place::below(self.dir, &journal, &journal).stat(false).is_ok();
         !has_begun && self.began.elapsed() < OTHERS_BEGIN_WITHIN
@@ -138,25 +140,26 @@ struct Large {
     left: Mutex<Vec<u64>>,
 }
 
-/// Looks for work, and does it. Returns how long the look took by the clock `now`: a rank's pause grows with its looks, and not with the
-/// pieces that it has copied, behind which others may be free.
+/// Looks for work, and does it. Returns how long the look took by the clock `now`: a rank's pause
+/// grows with its looks, and not with the pieces that it has copied, after which others may be
+/// free.
 fn look_and_take<T, F>(
-    taker: &mut T,
+    copier: &mut T,
     now: impl Fn() -> Instant,
     look: impl FnOnce(&T) -> Result<F, Error>,
     take: impl FnOnce(&mut T, F) -> Result<(), Error>,
 ) -> Result<Duration, Error> {
     let began = now();
-    let found = look(taker)?;
+    let found = look(copier)?;
     let looked = now().saturating_duration_since(began);
-    take(taker, found)?;
+    take(copier, found)?;
     Ok(looked)
 }
 
 /// Takes pieces of one announced file after the other.
-pub(super) struct Taker<'a> {
+pub(super) struct PieceCopier<'a> {
     common: Common<'a>,
-    parts: &'a Parts<'a>,
+    store: &'a PieceStore<'a>,
     /// The source's root.
     root: OwnedFd,
     roots: Roots<'a>,
@@ -168,10 +171,10 @@ pub(super) struct Taker<'a> {
     pub(super) is_complete: bool,
 }
 
-impl<'a> Taker<'a> {
+impl<'a> PieceCopier<'a> {
     pub(super) fn new(
         common: &Common<'a>,
-        parts: &'a Parts<'a>,
+        store: &'a PieceStore<'a>,
         root: OwnedFd,
         roots: Roots<'a>,
         is_complete: bool,
@@ -181,7 +184,7 @@ impl<'a> Taker<'a> {
             threads => threads,
         };
         let known = HashSet::new();
-        Self { common: *common, parts, root, roots, known, threads, bytes: 0, is_complete }
+        Self { common: *common, store, root, roots, known, threads, bytes: 0, is_complete }
     }
 
     /// Has the user stopped the copy, or a failure?
@@ -193,21 +196,22 @@ impl<'a> Taker<'a> {
 
     /// The links to files announced since the last look.
     fn new_links(&self) -> Result<Vec<PathBuf>, Error> {
-        let links = self.parts.links().map_err(|errno| self.parts.unreadable(errno))?;
+        let links = self.store.links().map_err(|errno| self.store.unreadable(errno))?;
         Ok(links.into_iter().filter(|link| !self.known.contains(link)).collect())
     }
 
-    /// Takes pieces of all files announced since the last call, until none is free. Returns how long the look at the state took.
+    /// Takes pieces of all files announced since the last call, until none is free. Returns how
+    /// long the look at the state took.
     ///
     /// # Errors
-    /// If the state cannot be read. What fails of a file is told to `events`.
+    /// If the state cannot be read. Failures of a file are reported to `events`.
     pub(super) fn take(&mut self, events: &mut dyn Events) -> Result<Duration, Error> {
         // Announced by a launch with other options: the owners and rank 0 copy these files whole.
-        if !parts::are_made(self.common.options) {
+        if !piece_store::are_made(self.common.options) {
             return Ok(Duration::ZERO);
         }
-        let take_of_all = |taker: &mut Self, links| taker.take_of_all(links, events);
-        look_and_take(self, Instant::now, |taker| taker.new_links(), take_of_all)
+        let take_of_all = |copier: &mut Self, links| copier.take_of_all(links, events);
+        look_and_take(self, Instant::now, |copier| copier.new_links(), take_of_all)
     }
 
     fn take_of_all(&mut self, links: Vec<PathBuf>, events: &mut dyn Events) -> Result<(), Error> {
@@ -226,18 +230,19 @@ impl<'a> Taker<'a> {
         Ok(())
     }
 
-    /// Removes announcements whose source is gone or another by now, so that a copy that goes on does not miss the file again. No rank takes pieces any more.
+    /// Removes announcements whose source is gone or another by now, so that a copy that goes on
+    /// does not miss the file again. No rank takes pieces any more.
     ///
     /// # Errors
     /// If the state cannot be read or changed.
     pub(super) fn forget_void(&self) -> Result<(), Error> {
-        let failed = |errno| self.parts.unreadable(errno);
-        for (name, path) in self.parts.tables().map_err(failed)? {
+        let failed = |errno| self.store.unreadable(errno);
+        for (name, path) in self.store.tables().map_err(failed)? {
             let shown = self.shown(&path);
-            let link = parts::link_to(&name);
+            let link = piece_store::link_to(&name);
             // What cannot be opened may be there when the copy goes on.
             if let Ok(None) = self.open(&path, &link, &shown) {
-                self.parts.forget(&link, &name).map_err(failed)?;
+                self.store.forget(&link, &name).map_err(failed)?;
             }
         }
         Ok(())
@@ -253,13 +258,14 @@ impl<'a> Taker<'a> {
         (self.roots.source.join(path), self.roots.target.join(path))
     }
 
-    /// The announced file that the link leads to; `None` where it is gone, or the source is another by now.
+    /// The announced file that the link leads to; `None` where it is gone, or the source is another
+    /// by now.
     fn large(&self, link: &Path) -> Result<Option<Large>, ((PathBuf, PathBuf), Error)> {
         let in_state = |errno| {
             let shown = (self.roots.source.to_path_buf(), self.roots.target.to_path_buf());
-            (shown, self.parts.unreadable(errno))
+            (shown, self.store.unreadable(errno))
         };
-        let Some((name, claims)) = self.parts.named(link).map_err(in_state)? else {
+        let Some((name, claims)) = self.store.named(link).map_err(in_state)? else {
             return Ok(None);
         };
         let path = claims.path.clone();
@@ -268,13 +274,14 @@ impl<'a> Taker<'a> {
         let Some((source, stat)) = opened.map_err(|error| (shown.clone(), error))? else {
             return Ok(None);
         };
-        let rank = self.parts.division.shard.rank();
+        let rank = self.store.division.shard.rank();
         let mut left = claims.of(rank).map_err(|error| in_state(errno_of(&error)))?;
-        left.retain(|piece| !self.parts.has_piece(&name, *piece));
+        left.retain(|piece| !self.store.has_piece(&name, *piece));
         Ok(Some(Large { path, shown, name, claims, source, stat, left: Mutex::new(left) }))
     }
 
-    /// Opens a source by its path below the root, one name after the other; `None` if it is not what was announced.
+    /// Opens a source by its path below the root, one name after the other; `None` if it is not
+    /// what was announced.
     fn open(
         &self,
         path: &Path,
@@ -307,15 +314,16 @@ impl<'a> Taker<'a> {
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(os("cannot stat")(errno)),
         };
-        // By size and times, which the link's name tells.
-        if Parts::link(path, &stat) != link {
+        // By size and times, which are in the link's name.
+        if PieceStore::link(path, &stat) != link {
             return Ok(None);
         }
         let source = open::source(&self.job(place, &stat, &shown.1))?;
-        Ok((Parts::link(path, &source.1) == link).then_some(source))
+        Ok((PieceStore::link(path, &source.1) == link).then_some(source))
     }
 
-    /// A job of the engine: the pieces go to a file of the state, and the target is only named in messages.
+    /// A job of the engine: the pieces go to a file of the state, and the target is only named in
+    /// messages.
     fn job<'j>(&self, place: Place<'j>, stat: &'j Stat, target: &'j Path) -> Job<'j>
     where
         'a: 'j,
@@ -348,9 +356,9 @@ impl<'a> Taker<'a> {
         if let Some(error) = failed {
             self.failed(&large.shown, error, events);
         }
-        let rank = self.parts.division.shard.rank();
+        let rank = self.store.division.shard.rank();
         let own = large.claims.of(rank);
-        let own = own.map_err(|error| self.parts.unreadable(errno_of(&error)))?;
+        let own = own.map_err(|error| self.store.unreadable(errno_of(&error)))?;
         let all: Vec<Piece> = pieces(large.claims.file_bytes).collect();
         self.bytes += own
             .iter()
@@ -368,7 +376,7 @@ impl<'a> Taker<'a> {
         events: &mut dyn Events,
     ) -> Result<(), Error> {
         let Large { path, shown, name, claims, source, stat, left } = large;
-        let shard = self.parts.division.shard;
+        let shard = self.store.division.shard;
         let place = Place::below(self.root.as_fd(), path, &shown.0);
         let job = self.job(place, stat, &shown.1);
         while !is_stopped() {
@@ -378,14 +386,14 @@ impl<'a> Taker<'a> {
                 None => {
                     let prefers = |number| shard.takes_piece(path, number);
                     let claimed = claims.claim(shard.rank(), prefers, is_stopped);
-                    match claimed.map_err(|error| self.parts.unclaimable(&error))? {
+                    match claimed.map_err(|error| self.store.unclaimable(&error))? {
                         Some(number) => number,
                         None => break,
                     }
                 }
             };
             let Some(piece) = pieces(size_of(stat)).nth(number as usize) else { continue };
-            self.parts.copy_piece(&job, source.as_fd(), name, piece, events)?;
+            self.store.copy_piece(&job, source.as_fd(), name, piece, events)?;
         }
         Ok(())
     }

@@ -1,12 +1,13 @@
-//! Large files in pieces: the ranks copy a file's pieces together, and rank 0 puts the file in place.
+//! Large files in pieces: the ranks copy a file's pieces together, and rank 0 puts the file in
+//! place.
 //!
 //! The rank that owns a large file announces it in the ranks' state, and any rank copies pieces
-//! that it claims (`claims.rs`, `taking.rs`). The pieces come together in a file of the state. A
-//! symbolic link there leads to this file, and is named by a fingerprint of the path and of the
-//! source's size and times: a source that changes is another file. The name of the file of pieces
-//! ends with a random number, and is part of each line that a journal has of a piece. A line thus
-//! counts for the file that got the bytes, and for no later one. Rank 0 removes the link and then
-//! places the file, if the journals have all of its pieces, and else copies the file whole.
+//! that it claims (`claims.rs`, `piece_copier.rs`). The pieces come together in a file of the
+//! state. A symbolic link there leads to this file, and is named by a fingerprint of the path and
+//! of the source's size and times: a source that changes is another file. The name of the file of
+//! pieces ends with a random number, and is part of each line that a journal has of a piece. A line
+//! thus counts for the file that got the bytes, and for no later one. Rank 0 removes the link and
+//! then places the file, if the journals have all of its pieces, and else copies the file whole.
 
 use std::ffi::OsStr;
 use std::hash::{BuildHasher, RandomState};
@@ -43,7 +44,7 @@ const MOST_PIECES: u64 = 1024;
 
 /// The pieces that ranks copy together.
 #[derive(Debug)]
-pub(super) struct Parts<'a> {
+pub(super) struct PieceStore<'a> {
     pub(super) division: Division,
     /// The directory of state.
     dir: BorrowedFd<'a>,
@@ -74,8 +75,8 @@ pub(super) fn size_of(source: &Stat) -> u64 {
     u64::try_from(source.st_size).unwrap_or(0)
 }
 
-/// Do ranks with these options copy files in pieces? A clone shares blocks of whole files, a source is watched by one process, and
-/// sendfile(2) takes no offset of the target.
+/// Do ranks with these options copy files in pieces? A clone shares blocks of whole files, a source
+/// is watched by one process, and sendfile(2) takes no offset of the target.
 pub(super) fn are_made(options: &Options) -> bool {
     options.data
         && options.make == Make::Copy
@@ -94,7 +95,7 @@ pub(super) fn is_divided(options: &Options, source: &Stat) -> bool {
         && size_of(source) >= WORTH_DIVIDING_BYTES
 }
 
-impl<'a> Parts<'a> {
+impl<'a> PieceStore<'a> {
     pub(super) fn new(
         division: Division,
         dir: BorrowedFd<'a>,
@@ -123,7 +124,8 @@ impl<'a> Parts<'a> {
         opened.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 
-    /// The file of pieces that `link` leads to: its name and its table. `None` where there is no link, or one of the two is gone.
+    /// The file of pieces that `link` leads to: its name and its table. `None` where there is no
+    /// link, or one of the two is gone.
     pub(super) fn named(&self, link: &Path) -> Result<Option<(PathBuf, Claims)>, Errno> {
         let name = match fs::readlinkat(self.dir, link, Vec::new()) {
             Ok(name) => PathBuf::from(OsStr::from_bytes(name.to_bytes())),
@@ -171,25 +173,28 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Announces the file of `job`, whose path is below the tree's root: the other ranks may copy pieces of it. Without effect where it was announced before.
+    /// Announces the file of `job`, whose path is below the tree's root: the other ranks may copy
+    /// pieces of it. Without effect where it was announced before.
     pub(super) fn announce(&self, job: &Job<'_>, path: &Path) -> Result<(), Error> {
         let cannot = |errno| Error::os(self.shown, "cannot announce a large file in", errno);
         let link = Self::link(path, job.source_stat);
         let file_bytes = size_of(job.source_stat);
-        // Ends: whoever makes the link in between has announced the file.
+        // Ends: a rank that makes the link in between has announced the file.
         while self.named(&link).map_err(cannot)?.is_none() {
-            // What a link without a file or a table led to was removed, with all that the journals say of its pieces.
+            // What a link without a file or a table led to was removed, with all that the journals
+            // say of its pieces.
             self.unlink(&link).map_err(cannot)?;
             let number = RandomState::new().hash_one(std::process::id());
             let name = PathBuf::from(format!("{}-{number:016x}", link.display()));
             let made = self.open(job, &name, OFlags::CREATE | OFlags::EXCL).map_err(cannot)?;
-            // All of its size from the beginning: whoever ends a piece with a hole would lengthen the file, and cut off what another rank has
-            // written behind since the look at the size.
+            // Its full size from the beginning: a rank that ends a piece with a hole would set the
+            // size, and cut off what another rank has written after it meanwhile.
             retry_on_intr(|| fs::ftruncate(&made, file_bytes)).map_err(cannot)?;
             let table = table_of(&name);
             Claims::create(&self.place_of(&table), (path, file_bytes), pieces(file_bytes).len())
                 .map_err(|error| Error::io(self.shown, "cannot announce a large file in", error))?;
-            // Last, so that the others find the file and its table whole. symlinkat(2) replaces nothing, also on network file systems.
+            // Last, so that the others find the file and its table whole. symlinkat(2) replaces
+            // nothing, also on network file systems.
             match fs::symlinkat(&name, self.dir, &link) {
                 Ok(()) => break,
                 Err(errno) => {
@@ -203,7 +208,8 @@ impl<'a> Parts<'a> {
         Ok(())
     }
 
-    /// The files that any rank has announced, by their tables: rank 0 removes a link before the file has its place.
+    /// The files that any rank has announced, by their tables: rank 0 removes a link before the
+    /// file has its place.
     pub(super) fn announced(&self) -> Result<Announced, Errno> {
         let mut announced = Announced::default();
         for (_, path) in self.tables()? {
@@ -226,7 +232,8 @@ impl<'a> Parts<'a> {
         Ok(tables)
     }
 
-    /// Was this piece of the file of pieces with this name copied before this rank was started again?
+    /// Was this piece of the file of pieces with this name copied before this rank was started
+    /// again?
     pub(super) fn has_piece(&self, name: &Path, number: u64) -> bool {
         self.journal.is_done(journal::piece(name, number))
     }
@@ -245,18 +252,20 @@ impl<'a> Parts<'a> {
         let range = piece.at_bytes..piece.at_bytes + piece.len_bytes;
         data::move_range(job, source, target.as_fd(), range, events)?;
         if job.options.sync {
-            // Before the journal says so: a piece that is noted and not on storage would be missing after a crash.
+            // Before the journal says so: a piece that is noted and not on storage would be missing
+            // after a crash.
             retry_on_intr(|| fs::fdatasync(&target))
                 .map_err(|errno| Error::os(job.target.shown, "cannot sync", errno))?;
         }
-        // A network file system tells of a failed write at the close.
+        // A network file system reports a failed write at the close.
         open::close(job, target)?;
         self.journal.add_done(journal::piece(name, piece.number))
     }
 
     fn open(&self, job: &Job<'_>, name: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         let (bits, _) = metadata::creation_bits(&job.options.preserve, job.source_stat.st_mode);
-        // The ranks write to one file, which a source without write permission makes unwritable for all but the first.
+        // The ranks write to one file, which a source without write permission makes unwritable for
+        // all but the first.
         let mode = Mode::from_bits_retain(bits | 0o200);
         let place = Place::below(self.dir, name, self.shown);
         place.open(OFlags::WRONLY | OFlags::NOFOLLOW | flags, mode)
