@@ -249,7 +249,7 @@ impl<'o> Copier<'o> {
             journal: None,
             partition: &Everything,
         };
-        let entry = Entry { place: source, stat: &source_stat, opened: None };
+        let entry = Entry::new(source, &source_stat);
         if kind(&source_stat) == FileType::Directory {
             if !options.recursive {
                 let text = "omitting directory: -r copies directories";

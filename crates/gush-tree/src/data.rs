@@ -30,8 +30,7 @@ pub(crate) fn move_all(
     let Moving { reflink, holes, choice, .. } = job.options.moving;
     // GNU cp asks for a clone whatever --sparse=always says: its zeros take no space.
     if holes == Holes::Make && (reflink, choice) == (Reflink::Auto, Choice::Auto) {
-        let (fds, known) = ((source, target), known.clone());
-        match moved(job, fds, known, None, Reflink::Always, Holes::Keep, events) {
+        match moved(job, (source, target), known, None, Reflink::Always, Holes::Keep, events) {
             Err(refused) if refused.is_untouched() => {}
             ended => return ended,
         }
@@ -108,7 +107,7 @@ fn moved(
     }
     let wanted = events.wants_progress();
     let at_bytes = range.map_or(0, |range| range.start);
-    let mut passing = moving.no_cache.then(|| uncached::Passing::begin((source, target), at_bytes));
+    let mut passing = moving.no_cache.then(|| uncached::Passing::begin(source, target, at_bytes));
     let is_uncached = passing.is_some();
     let mut watch = |progress: &gush::Progress| {
         if passing.as_mut().is_some_and(|passing| !passing.passed(progress.bytes)) {

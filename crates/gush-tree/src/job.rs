@@ -24,6 +24,12 @@ pub(crate) struct Entry<'a> {
     pub(crate) opened: Option<BorrowedFd<'a>>,
 }
 
+impl<'a> Entry<'a> {
+    pub(crate) fn new(place: Place<'a>, stat: &'a Stat) -> Self {
+        Self { place, stat, opened: None }
+    }
+}
+
 /// Where the copy of a source goes.
 #[derive(Clone, Copy)]
 pub(crate) struct Target<'a> {

@@ -213,7 +213,7 @@ impl Transfer<'_> {
         let Some(names) = names else { return true };
         let with_label = self.options.preserve.label == Label::Leave;
         let lost =
-            xattr::copy_listed(names, (&self.source.holder(), &self.target.holder()), with_label);
+            xattr::copy_listed(names, &self.source.holder(), &self.target.holder(), with_label);
         for lost in &lost {
             let silent = match effort {
                 Xattrs::Leave | Xattrs::Try => self.options.data,

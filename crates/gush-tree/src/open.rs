@@ -222,7 +222,8 @@ pub(crate) fn cannot_create(target: &Place<'_>, errno: Errno) -> Error {
 /// The error of an atomic target that could not be created or named.
 pub(crate) fn cannot_replace(
     options: &Options,
-    (target, is_there): (&Place<'_>, bool),
+    target: &Place<'_>,
+    is_there: bool,
     errno: Errno,
 ) -> Error {
     let error = cannot_create(target, errno);

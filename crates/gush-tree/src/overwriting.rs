@@ -13,7 +13,7 @@ use rustix::process;
 use crate::backup::BackupControl;
 use crate::error::Error;
 use crate::events::{Events, Question};
-use crate::job::Job;
+use crate::job::{Entry, Job};
 use crate::options::{Dereference, Make, Options, Update};
 use crate::place::{FileId, Place, kind, mount_of};
 use crate::same::{self, Conflict};
@@ -127,7 +127,11 @@ impl Job<'_> {
         let both = |text: String| Err(Error::about_both(target.shown, text));
         let (from, to) = (quote::always(source.shown), quote::always(target.shown));
         if !matches!(options.update, Update::None | Update::NoneFail) {
-            match same::judge(options, (source, source_stat), (target, existing)) {
+            match same::judge(
+                options,
+                Entry::new(source, source_stat),
+                Entry::new(target, existing),
+            ) {
                 Conflict::None => {}
                 // As GNU cp: a link to the same file is there already, without a word.
                 Conflict::AlreadyDone => return Ok(Decision::Skip),
@@ -229,7 +233,7 @@ impl Job<'_> {
             }
             None => {
                 self.refuse_link()?;
-                rehearsal::refuse_new((options, target), |errno| self.cannot_make(errno), is_read)
+                rehearsal::refuse_new(options, target, |errno| self.cannot_make(errno), is_read)
             }
             Some(existing) => self.rehearse_replacing(existing, is_read),
         }
@@ -269,7 +273,7 @@ impl Job<'_> {
         let backs_up = options.backup.is_some();
         let is_staged = is_read && (options.atomic || !backs_up && options.may_be_refused());
         rehearsal::may_be_removed(&target).map_err(|errno| match is_staged {
-            true => open::cannot_replace(options, (&target, true), errno),
+            true => open::cannot_replace(options, &target, true, errno),
             false if backs_up => remedy::not_changed(&target, "cannot back up", errno),
             false if is_read || goes_first && !options.atomic => {
                 remedy::not_changed(&target, "cannot remove", errno)

@@ -202,8 +202,8 @@ impl File<'_> {
         let old = inherited.map(|old| job.claim(&old)).transpose()?.flatten();
         // Closed to others until the old file's permissions are on it.
         let mode = if inherited.is_some() { Mode::from_bits_retain(0o600) } else { mode };
-        let there = (&job.target, job.existing.is_some());
-        let cannot = |errno| open::cannot_replace(job.options, there, errno);
+        let is_there = job.existing.is_some();
+        let cannot = |errno| open::cannot_replace(job.options, &job.target, is_there, errno);
         let assembled = match &job.assembled {
             Some(file) => Staged::elsewhere(job.target, *file).map_err(cannot)?,
             None => None,

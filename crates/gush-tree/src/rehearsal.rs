@@ -81,12 +81,13 @@ pub(crate) fn refuse_unreadable(source: &Place<'_>, source_kind: FileType) -> Re
 /// Refuses a target with a free name, or a dangling link there, that could not be made.
 /// `cannot_make` has the words of the copy.
 pub(crate) fn refuse_new(
-    (options, target): (&Options, &Place<'_>),
+    options: &Options,
+    target: &Place<'_>,
     cannot_make: impl Fn(Errno) -> Error,
     is_read: bool,
 ) -> Result<(), Error> {
     let cannot = |errno| match is_read && options.atomic {
-        true => open::cannot_replace(options, (target, false), errno),
+        true => open::cannot_replace(options, target, false, errno),
         false => cannot_make(errno),
     };
     if is_read && open::is_link(target) {

@@ -2,6 +2,7 @@
 
 use rustix::fs::{FileType, Stat};
 
+use crate::job::Entry;
 use crate::options::{Dereference, Make, Options};
 use crate::place::{Place, kind, same_file};
 
@@ -16,12 +17,10 @@ pub(crate) enum Conflict {
     SameFile,
 }
 
-/// GNU's rules. `src` and `dst` are stats, with links followed as the options say.
-pub(crate) fn judge(
-    options: &Options,
-    (source, src): (Place<'_>, &Stat),
-    (target, dst): (Place<'_>, &Stat),
-) -> Conflict {
+/// GNU's rules. The stats are of links followed as the options say.
+pub(crate) fn judge(options: &Options, source: Entry<'_>, target: Entry<'_>) -> Conflict {
+    let (src, dst) = (source.stat, target.stat);
+    let (source, target) = (source.place, target.place);
     let same = same_file(src, dst);
     let hard_link = options.make == Make::HardLink;
     // A link to itself is what is there already.
@@ -76,7 +75,11 @@ pub(crate) fn judge(
         return Conflict::None;
     }
     if never {
-        return behind_links(hard_link, (source, &src_entry), (target, &dst_entry));
+        return at_ends_of_links(
+            hard_link,
+            Entry::new(source, &src_entry),
+            Entry::new(target, &dst_entry),
+        );
     }
     Conflict::SameFile
 }
@@ -92,18 +95,14 @@ fn two_links(options: &Options, source: Place<'_>, target: Place<'_>, same: bool
 }
 
 /// Source and target differ as entries. Do they lead to one file?
-fn behind_links(
-    hard_link: bool,
-    (source, src): (Place<'_>, &Stat),
-    (target, dst): (Place<'_>, &Stat),
-) -> Conflict {
-    let follow = |place: Place<'_>, stat: &Stat| match is_link(stat) {
-        true => place.stat(true),
-        false => Ok(*stat),
+fn at_ends_of_links(hard_link: bool, source: Entry<'_>, target: Entry<'_>) -> Conflict {
+    let follow = |entry: Entry<'_>| match is_link(entry.stat) {
+        true => entry.place.stat(true),
+        false => Ok(*entry.stat),
     };
-    match (follow(source, src), follow(target, dst)) {
+    match (follow(source), follow(target)) {
         (Ok(src_end), Ok(dst_end)) if same_file(&src_end, &dst_end) => {
-            match (hard_link, is_link(dst)) {
+            match (hard_link, is_link(target.stat)) {
                 (true, true) => Conflict::None,
                 (true, false) => Conflict::AlreadyDone,
                 (false, _) => Conflict::SameFile,
@@ -133,7 +132,7 @@ mod tests {
         let follow = options.dereference != Dereference::Never;
         let src = source.stat(follow).unwrap();
         let dst = target.stat(follow && !options.remove_first).unwrap();
-        judge(options, (source, &src), (target, &dst))
+        judge(options, Entry::new(source, &src), Entry::new(target, &dst))
     }
 
     #[test]

@@ -96,7 +96,7 @@ pub(crate) struct Passing<'f> {
 }
 
 impl<'f> Passing<'f> {
-    pub(crate) fn begin((source, target): (BorrowedFd<'f>, BorrowedFd<'f>), at_bytes: u64) -> Self {
+    pub(crate) fn begin(source: BorrowedFd<'f>, target: BorrowedFd<'f>, at_bytes: u64) -> Self {
         let from = at_bytes - at_bytes % WINDOW_BYTES;
         Self { source: AsItWas::look(source), target, from, at_bytes, failed: None }
     }

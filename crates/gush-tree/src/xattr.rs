@@ -129,14 +129,15 @@ pub(crate) struct Lost {
 pub(crate) fn copy_to_new_content(source: &Holder<'_>, target: &Holder<'_>) {
     let names = source.list().unwrap_or_default();
     let names = names.into_iter().filter(|name| name.as_c_str() != CAPABILITIES).collect();
-    copy_listed(Ok(names), (source, target), true);
+    copy_listed(Ok(names), source, target, true);
 }
 
 /// Copies all attributes that [`Holder::list`] found but those of the mode, and the label only if
 /// `with_label` is true.
 pub(crate) fn copy_listed(
     names: io::Result<Vec<CString>>,
-    (source, target): (&Holder<'_>, &Holder<'_>),
+    source: &Holder<'_>,
+    target: &Holder<'_>,
     with_label: bool,
 ) -> Vec<Lost> {
     let names = match names {

@@ -249,7 +249,7 @@ impl Mirror<'_> {
     fn remove(&self, entry: Entry, path: &mut TreePath, report: &mut Report<'_>) -> Removed {
         let dir = self.pair.target();
         if !entry.is_directory {
-            return self.unlink_or_report((dir, &entry.name, AtFlags::empty()), path, report);
+            return self.unlink_or_report(dir, &entry.name, AtFlags::empty(), path, report);
         }
         let (mut at, level) = match self.go_down(dir, entry, path) {
             Ok(Some(below)) => below,
@@ -278,7 +278,7 @@ impl Mirror<'_> {
                         Err(reason) => stays(&reason, path, report),
                     }
                 } else {
-                    self.unlink_or_report((at.as_fd(), &next.name, AtFlags::empty()), path, report)
+                    self.unlink_or_report(at.as_fd(), &next.name, AtFlags::empty(), path, report)
                 };
                 path.back_to(before);
                 level.ended(removed);
@@ -298,8 +298,8 @@ impl Mirror<'_> {
             let above = up.as_ref().map_or(dir, AsFd::as_fd);
             let removed = match level.removed {
                 Removed::Wholly => {
-                    let emptied = (above, &*level.entry.name, AtFlags::REMOVEDIR);
-                    self.unlink_or_report(emptied, path, report)
+                    let (name, flags) = (&*level.entry.name, AtFlags::REMOVEDIR);
+                    self.unlink_or_report(above, name, flags, path, report)
                 }
                 Removed::InPart => Removed::InPart,
             };
@@ -316,7 +316,9 @@ impl Mirror<'_> {
 
     fn unlink_or_report(
         &self,
-        (at, name, flags): (BorrowedFd<'_>, &CStr, AtFlags),
+        at: BorrowedFd<'_>,
+        name: &CStr,
+        flags: AtFlags,
         path: &TreePath,
         report: &mut Report<'_>,
     ) -> Removed {

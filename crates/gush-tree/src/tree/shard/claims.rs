@@ -70,7 +70,8 @@ impl Claims {
     /// Makes the table of a file with so many pieces, none of which is claimed.
     pub(super) fn create(
         place: &Place<'_>,
-        (path, file_bytes): (&Path, u64),
+        path: &Path,
+        file_bytes: u64,
         pieces: usize,
     ) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
@@ -167,7 +168,7 @@ mod tests {
 
     fn table(dir: &Path, path: &str) -> PathBuf {
         let name = dir.join("table");
-        Claims::create(&Place::here(&name), (Path::new(path), 1 << 40), PIECES).unwrap();
+        Claims::create(&Place::here(&name), Path::new(path), 1 << 40, PIECES).unwrap();
         name
     }
 

@@ -329,8 +329,7 @@ impl<'a> PieceCopier<'a> {
         'a: 'j,
     {
         let target = Target::operand(Place::below(place.dir, target, target));
-        let entry = Entry { place, stat, opened: None };
-        Job { in_tree: true, ..self.common.job(entry, target) }
+        Job { in_tree: true, ..self.common.job(Entry::new(place, stat), target) }
     }
 
     fn take_of(&mut self, large: &Large, events: &mut dyn Events) -> Result<(), Error> {

@@ -191,7 +191,7 @@ impl<'a> PieceStore<'a> {
             // size, and cut off what another rank has written after it meanwhile.
             retry_on_intr(|| fs::ftruncate(&made, file_bytes)).map_err(cannot)?;
             let table = table_of(&name);
-            Claims::create(&self.place_of(&table), (path, file_bytes), pieces(file_bytes).len())
+            Claims::create(&self.place_of(&table), path, file_bytes, pieces(file_bytes).len())
                 .map_err(|error| Error::io(self.shown, "cannot announce a large file in", error))?;
             // Last, so that the others find the file and its table whole. symlinkat(2) replaces
             // nothing, also on network file systems.
