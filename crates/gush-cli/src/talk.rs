@@ -7,10 +7,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use gush_text::{Doing, errno_text, in_brackets, mkdir_remedy, os_text, quote};
+use gush_text::{Doing, errno_text, in_brackets, mkdir_remedy, os_text, quote, without_controls};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Writes one command's messages to standard error.
 #[derive(Debug, Clone)]
@@ -160,11 +159,6 @@ impl Talker {
     }
 }
 
-/// `text` with U+FFFD in the place of control characters. Line feeds stay: a message may have several lines.
-fn without_controls(text: &str) -> String {
-    text.replace(|letter: char| letter.is_control() && letter != '\n', "\u{fffd}")
-}
-
 /// The width of the terminal at standard error; 80 columns if unknown.
 pub fn columns() -> usize {
     match rustix::termios::tcgetwinsize(rustix::stdio::stderr()) {
@@ -172,52 +166,6 @@ pub fn columns() -> usize {
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => size.ws_col.into(),
         _ => 80,
     }
-}
-
-/// The columns that `text` takes on a terminal: two for a wide character, none for one that combines with another, nor for
-/// a sequence that sets colours.
-pub fn width(text: &str) -> usize {
-    let mut pieces = text.split("\x1b[");
-    let first = pieces.next().unwrap_or_default().width();
-    let behind = |piece: &str| piece.split_once('m').map_or(piece, |(_, rest)| rest).width();
-    first + pieces.map(behind).sum::<usize>()
-}
-
-/// `text` in at most `columns`, with an ellipsis in the middle of a longer text.
-pub fn shortened(text: &str, columns: usize) -> String {
-    if width(text) <= columns {
-        return text.to_owned();
-    }
-    let kept = columns.saturating_sub(1);
-    let start = start_of(text, kept / 2);
-    format!("{start}…{}", end_of(text, kept - width(start)))
-}
-
-/// As much of the beginning of `text` as has room in `columns`.
-pub fn start_of(text: &str, columns: usize) -> &str {
-    let mut left = columns;
-    let has_room = |letter: char| match left.checked_sub(letter.width().unwrap_or(0)) {
-        Some(rest) => {
-            left = rest;
-            true
-        }
-        None => false,
-    };
-    &text[..text.len() - text.trim_start_matches(has_room).len()]
-}
-
-/// As much of the end of `text` as has room in `columns`.
-pub fn end_of(text: &str, columns: usize) -> &str {
-    let (mut left, mut from) = (columns, text.len());
-    for (at, letter) in text.char_indices().rev() {
-        let Some(rest) = left.checked_sub(letter.width().unwrap_or(0)) else { break };
-        left = rest;
-        // A mark without its letter is left out.
-        if letter.width() != Some(0) {
-            from = at;
-        }
-    }
-    &text[from..]
 }
 
 /// Writes a line to standard output.
@@ -282,36 +230,6 @@ pub fn remedy_to_store(path: &Path, error: &io::Error) -> Option<Cow<'static, st
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn control_characters_of_names_are_not_shown() {
-        assert_eq!(
-            without_controls("a\x1b[31mb\r\nc\u{9b}é"),
-            "a\u{fffd}[31mb\u{fffd}\nc\u{fffd}é"
-        );
-    }
-
-    #[test]
-    fn a_long_text_keeps_its_start_and_its_end() {
-        assert_eq!(shortened("file", 4), "file");
-        assert_eq!(shortened("holiday.mkv", 7), "hol…mkv");
-        assert_eq!(shortened("abc", 1), "…");
-        assert_eq!(shortened("休日の写真", 10), "休日の写真");
-        assert_eq!(shortened("休日の写真", 8), "休…写真");
-        assert_eq!(shortened("休日の写真", 1), "…");
-    }
-
-    #[test]
-    fn columns_are_those_of_the_terminal() {
-        for (text, columns) in
-            [("", 0), ("abc", 3), ("休日", 4), ("e\u{301}", 1), ("\x1b[1;31mab\x1b[0m", 2)]
-        {
-            assert_eq!(width(text), columns, "{text:?}");
-        }
-        assert_eq!((start_of("休日の", 3), end_of("休日の", 3)), ("休", "の"));
-        assert_eq!(start_of("e\u{301}x", 1), "e\u{301}");
-        assert_eq!((end_of("ae\u{301}", 1), end_of("休\u{301}", 1)), ("e\u{301}", ""));
-    }
 
     #[test]
     fn messages_start_with_what_the_user_typed() {

@@ -3,7 +3,7 @@
 use std::io;
 
 use gush::Errno;
-use gush_text::{in_brackets, os_text};
+use gush_text::{in_brackets, os_text, unknown};
 
 /// The failure as one sentence: what failed, the operating system's answer, and the remedy if there
 /// is one.
@@ -24,19 +24,6 @@ pub enum Error {
     /// Bytes arrived that were never sent.
     #[error(transparent)]
     Corrupt(#[from] crate::pipe::Corruption),
-}
-
-/// The nearest of the `known` names to `name`, or all of them, as the end of a sentence.
-pub(crate) fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    let known: Vec<&str> = known.into_iter().collect();
-    let near = known.iter().map(|known| (strsim::damerau_levenshtein(name, known), known)).min();
-    match near {
-        // Of a short name one letter may be wrong, or two letters changed about.
-        Some((distance, near)) if distance <= (near.len() / 4).max(1) && distance < name.len() => {
-            format!("did you mean '{near}'?")
-        }
-        _ => format!("there are {}", known.join(", ")),
-    }
 }
 
 impl Error {
@@ -76,13 +63,13 @@ impl Error {
     ///
     /// ```
     /// let error = gush_lab::Error::unknown("suite", "nope", ["pipe", "copy"]);
-    /// assert_eq!(error.to_string(), "no suite is called 'nope'; there are pipe, copy");
+    /// assert_eq!(error.to_string(), "unknown suite 'nope'; choose from pipe, copy");
     /// let error = gush_lab::Error::unknown("suite", "pip", ["pipe", "copy"]);
-    /// assert_eq!(error.to_string(), "no suite is called 'pip'; did you mean 'pipe'?");
+    /// assert_eq!(error.to_string(), "unknown suite 'pip'; did you mean 'pipe'?");
     /// ```
     #[must_use]
     pub fn unknown<'a>(kind: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
-        Self::Refused(format!("no {kind} is called '{name}'; {}", hint(name, known)))
+        Self::Refused(unknown(kind, name, known))
     }
 
     /// The operating system's error, if there is one.

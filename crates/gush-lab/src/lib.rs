@@ -27,7 +27,6 @@ pub mod affinity;
 pub mod bench;
 pub mod case;
 mod cases;
-pub mod columns;
 pub mod compare;
 pub mod count;
 pub mod csv;

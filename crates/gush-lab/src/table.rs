@@ -3,13 +3,13 @@
 use serde_json::Value;
 
 use crate::cases::{self, CaseRun};
-use crate::columns::{self, Column, numbers, words};
 use crate::count::{self, Calls};
 use crate::figures::Measure;
 use crate::model::Run;
 use crate::sizes;
 use crate::stats::{self, Estimate, Interval, Verdict};
 use crate::suite::{Quantity, Suite};
+use gush_text::table::{self, Column, numbers, words};
 
 const BAR_CELLS: usize = 30;
 const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
@@ -49,7 +49,7 @@ pub fn of(run: &Run, suite: &Suite) -> String {
         return String::new();
     }
     let cells: Vec<Vec<String>> = rows.iter().map(|row| row.cells(suite, &rows)).collect();
-    let mut lines = columns::lines(&columns(suite), &cells).into_iter();
+    let mut lines = table::lines(&columns(suite), &cells).into_iter();
     let head = lines.next().unwrap_or_default() + "\n";
     let mut text = String::new();
     let mut heading = None;
@@ -255,7 +255,7 @@ fn system_calls(taken: &cases::SuiteRun<'_>, suite: &Suite) -> String {
     format!(
         "\n{}The calls that move the data, counted by ptrace in a run of their own, and one read of the loader's:\n\
          so they stand in the published table, whose programs are C. In all: every call of our process.\n",
-        columns::text(&columns, &rows)
+        table::text(&columns, &rows)
     )
 }
 

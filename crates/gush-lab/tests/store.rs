@@ -97,7 +97,7 @@ fn runs_are_found_by_id_by_its_start_and_from_the_end() {
     }
     let why = |word: &str| store.find(word).unwrap_err().to_string();
     assert!(why("2026").contains("could be 2 runs"), "{}", why("2026"));
-    assert!(why("nope").contains("no run is called 'nope'"));
+    assert!(why("nope").contains("unknown run 'nope'"));
     for word in ["last~2", "last~18446744073709551615"] {
         assert!(why(word).contains("before the first of 2 runs"), "{}", why(word));
     }

@@ -16,7 +16,10 @@ mod fd;
 pub mod quote;
 mod remedy;
 mod size;
+pub mod table;
 mod time;
+mod width;
+mod word;
 
 pub use error::{errno_text, in_brackets, os_text};
 pub use fd::fd_path;
@@ -26,3 +29,5 @@ pub use size::{
     some_bytes,
 };
 pub use time::{seconds, some_time, with_unit};
+pub use width::{end_of, shortened, start_of, width, without_controls};
+pub use word::{nearest, suggestion, unknown};

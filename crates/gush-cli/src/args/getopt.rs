@@ -6,8 +6,6 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use clap::{Arg, ArgAction, Command};
 
-use super::nearest;
-
 /// The rules for reading the words.
 #[derive(Clone, Copy, Default)]
 pub struct Reading<'a> {
@@ -214,10 +212,7 @@ fn shown_names(arg: &Arg) -> impl Iterator<Item = &str> {
 fn unrecognized(command: &Command, given: &[u8], word: &[u8]) -> String {
     let names = shown_options(command).filter_map(Arg::get_long);
     let word = String::from_utf8_lossy(word);
-    match nearest(&String::from_utf8_lossy(given), names) {
-        Some(name) => format!("unrecognized option '--{word}'; did you mean '--{name}'?"),
-        None => format!("unrecognized option '--{word}'"),
-    }
+    super::unrecognized(&format!("--{word}"), &String::from_utf8_lossy(given), names)
 }
 
 fn joined(name: &str, value: &[u8]) -> OsString {

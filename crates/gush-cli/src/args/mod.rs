@@ -138,6 +138,14 @@ pub fn misuse(talker: &Talker, wrong: impl Display, as_name: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// GNU's words about an unknown option, with the nearest of `names` to `given` if one is near.
+fn unrecognized<'a>(word: &str, given: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    match gush_text::nearest(given, names) {
+        Some(near) => format!("unrecognized option '{word}'; did you mean '--{near}'?"),
+        None => format!("unrecognized option '{word}'"),
+    }
+}
+
 /// Reads a number of threads; 0 leaves the number to the program.
 ///
 /// # Errors
@@ -149,16 +157,6 @@ pub fn threads(text: &str) -> Result<usize, &'static str> {
         Ok(number) if number <= MOST => Ok(number),
         _ => Err("not a number of threads: write a whole number from 0 to 1024"),
     }
-}
-
-/// The nearest of `names` to a mistyped `word`, if any is near.
-pub fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let plain = word.to_lowercase().replace('_', "-");
-    let near = names.map(|name| (strsim::damerau_levenshtein(&plain, name), name)).min();
-    // A word of one or two letters shares too little with any name.
-    let is_near =
-        |distance, name: &str| distance <= 1.max(name.len() / 4) && distance + 1 < word.len();
-    near.filter(|&(distance, name)| is_near(distance, name)).map(|(_, name)| name)
 }
 
 #[cfg(test)]

@@ -3,14 +3,16 @@
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::nearest;
+use gush_text::{suggestion, unknown};
+
+use super::unrecognized;
 
 /// The sentence for `error`; `parts` are the commands that help shows, and `options` the long names of the options.
 pub fn sentence(error: &Error, parts: &[String], options: &[String]) -> String {
     let told = match error.kind() {
         ErrorKind::InvalidSubcommand => unknown_command(error, parts),
         ErrorKind::MissingRequiredArgument => missing(error),
-        ErrorKind::UnknownArgument => unknown(error, options),
+        ErrorKind::UnknownArgument => unknown_argument(error, options),
         ErrorKind::InvalidValue => not_among(error),
         ErrorKind::ValueValidation => invalid(error),
         ErrorKind::ArgumentConflict => conflict(error),
@@ -21,10 +23,7 @@ pub fn sentence(error: &Error, parts: &[String], options: &[String]) -> String {
 
 fn unknown_command(error: &Error, parts: &[String]) -> Option<String> {
     let word = text(error, ContextKind::InvalidSubcommand)?;
-    Some(match nearest(&word, parts.iter().map(String::as_str)) {
-        Some(part) => format!("there is no command '{word}'; did you mean '{part}'?"),
-        None => format!("there is no command '{word}'; there are {}", parts.join(", ")),
-    })
+    Some(unknown("command", &word, parts.iter().map(String::as_str)))
 }
 
 fn missing(error: &Error) -> Option<String> {
@@ -37,14 +36,14 @@ fn missing(error: &Error) -> Option<String> {
     })
 }
 
-fn unknown(error: &Error, options: &[String]) -> Option<String> {
+fn unknown_argument(error: &Error, options: &[String]) -> Option<String> {
     let word = text(error, ContextKind::InvalidArg)?;
     Some(match word.starts_with('-') && word != "-" {
         // clap itself suggests hidden options, and takes `--rounds` for near to `--bogus`.
-        true => match nearest(word.trim_start_matches('-'), options.iter().map(String::as_str)) {
-            Some(near) => format!("unrecognized option '{word}'; did you mean '--{near}'?"),
-            None => format!("unrecognized option '{word}'"),
-        },
+        true => {
+            let names = options.iter().map(String::as_str);
+            unrecognized(&word, word.trim_start_matches('-'), names)
+        }
         false => format!("extra operand '{word}'"),
     })
 }
@@ -53,12 +52,11 @@ fn unknown(error: &Error, options: &[String]) -> Option<String> {
 fn not_among(error: &Error) -> Option<String> {
     let value = text(error, ContextKind::InvalidValue)?;
     let words = list(error, ContextKind::ValidValue)?;
-    let words = words.join(", ");
+    let words = words.iter().map(String::as_str);
     let subject = subject(error)?;
     Some(match value.is_empty() {
-        true if words.is_empty() => format!("{subject} needs a value"),
-        true => format!("{subject} needs a value: {words}"),
-        false => format!("invalid {subject} '{value}': there are {words}"),
+        true => format!("{subject} needs a value{}", suggestion("", words)),
+        false => format!("invalid {subject} '{value}'{}", suggestion(&value, words)),
     })
 }
 
@@ -93,7 +91,7 @@ fn conflict(error: &Error) -> Option<String> {
     let one = text(error, ContextKind::InvalidArg)?;
     // An option that nothing else may stand beside.
     let Some(other) = list(error, ContextKind::PriorArg) else {
-        return Some(format!("{} stands alone: no option or operand beside it", named(&one)));
+        return Some(format!("{} cannot be used with another option or operand", named(&one)));
     };
     let others: Vec<_> = other.iter().map(|name| named(name)).collect();
     Some(format!("{} cannot be used with {}", named(&one), others.join(" or ")))
@@ -166,8 +164,8 @@ mod tests {
     #[test]
     fn every_mistake_is_one_sentence() {
         for (words, expected) in [
-            (&["sotr"][..], "there is no command 'sotr'; did you mean 'sort'?"),
-            (&["nope"], "there is no command 'nope'; there are sort"),
+            (&["sotr"][..], "unknown command 'sotr'; did you mean 'sort'?"),
+            (&["nope"], "unknown command 'nope'; choose from sort"),
             (&["sort"], "missing operands: FIRST, SECOND"),
             (&["sort", "a"], "missing operand: SECOND"),
             (&["sort", "a", "b", "c"], "extra operand 'c'"),
@@ -177,11 +175,11 @@ mod tests {
                 &["sort", "--ronds", "a", "b"],
                 "unrecognized option '--ronds'; did you mean '--rounds'?",
             ),
-            (&["sort", "--by=x", "a", "b"], "invalid --by 'x': there are name, age"),
+            (&["sort", "--by=x", "a", "b"], "invalid --by 'x'; choose from name, age"),
             (&["sort", "--by=age", "--size=1", "a", "b"], "--by cannot be used with --size"),
             (
                 &["sort", "--list=x", "--size=1"],
-                "--list stands alone: no option or operand beside it",
+                "--list cannot be used with another option or operand",
             ),
             (&["sort", "--size=x", "a", "b"], "invalid --size 'x': a whole number is wanted"),
             (

@@ -313,7 +313,7 @@ impl Display {
                     ProgressBar::no_length()
                         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
                 });
-                bar.set_message(talk::shortened(&text, talk::columns()));
+                bar.set_message(gush_text::shortened(&text, talk::columns()));
             }
             Kind::Lines { talker, .. } => talker.say(text),
         }
@@ -360,8 +360,8 @@ fn new_bar(name: &str, progress: &Progress) -> ProgressBar {
     let columns = talk::columns();
     // On a narrow terminal the name keeps a third, and the figures give way.
     let name_columns = columns.saturating_sub(FIGURES_COLUMNS).max(columns / 3);
-    let name = talk::shortened(name, name_columns);
-    let bar_fits = talk::width(&name) + 1 + FIGURES_COLUMNS + BAR_COLUMNS <= columns;
+    let name = gush_text::shortened(name, name_columns);
+    let bar_fits = gush_text::width(&name) + 1 + FIGURES_COLUMNS + BAR_COLUMNS <= columns;
     let (bar, template) = match progress.expected_bytes {
         Some(bytes) => (
             ProgressBar::new(bytes),

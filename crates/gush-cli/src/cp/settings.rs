@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use gush::{Advice, Choice, Holes, MethodName, Rate, Space, Tuning};
-use gush_text::quote;
+use gush_text::{quote, suggestion};
 use gush_tree::{
     Backup, BackupControl, Dereference, Filter, Make, Moving, Naming, Options, Preserve, Reflink,
     Specials, Update,
@@ -14,7 +14,6 @@ use gush_tree::{
 use super::attributes::Attributes;
 use super::choice::pick;
 use super::command::Words;
-use crate::args::nearest;
 use crate::profile;
 
 /// All settings of the command line.
@@ -408,12 +407,11 @@ fn moving(words: &Words) -> Result<Moving, String> {
         ..Moving::default()
     };
     if let Some(text) = words.text("method") {
-        let names = MethodName::ALL.iter().map(|name| name.as_str()).chain(["auto"]);
-        moving.choice = parse("--method", text, |text| {
-            text.parse::<Choice>().map_err(|why| match nearest(text, names) {
-                Some(name) => format!("{why}; did you mean '{name}'?"),
-                None => why.to_string(),
-            })
+        let names = ["auto"].into_iter().chain(MethodName::ALL.iter().map(|name| name.as_str()));
+        let word = text.to_string_lossy();
+        moving.choice = word.parse().map_err(|_| {
+            let shown = quote::always(Path::new(text));
+            format!("invalid --method {shown}{}", suggestion(&word, names))
         })?;
     }
     let cloning = Choice::Only(MethodName::Reflink);

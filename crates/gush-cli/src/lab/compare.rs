@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use gush_lab::columns::{self, numbers, words};
 use gush_lab::compare::{self, Compared, Comparison, Difference, Failed, Unlike};
 use gush_lab::model::Failure;
 use gush_lab::stats::Verdict;
 use gush_lab::store::StoreError;
+use gush_text::table::{self, numbers, words};
 
 use super::history::NO_INTERVAL;
 use super::run::percent;
@@ -119,7 +119,7 @@ fn rows(cases: &[Compared]) -> String {
         let (name, unit, verdict) = (format!("{suite} {case}"), unit.clone(), verdict.to_string());
         vec![name, first, second, unit, times, ratio.around(3), verdict]
     };
-    columns::text(&columns, &cases.iter().map(row).collect::<Vec<_>>())
+    table::text(&columns, &cases.iter().map(row).collect::<Vec<_>>())
 }
 
 /// How many cases are faster and slower, and how far chance may have a hand in that.

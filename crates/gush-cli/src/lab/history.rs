@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use gush_lab::columns::{self, numbers, words};
 use gush_lab::figures::{self, Figure};
 use gush_lab::model::Run;
 use gush_lab::store::StoreError;
+use gush_text::table::{self, numbers, words};
 use serde::Serialize;
 
 use super::screen::Screen;
@@ -135,7 +135,7 @@ fn table(runs: &[Run]) -> String {
         words("kernel"),
         words("command"),
     ];
-    columns::text(&columns, &runs.iter().map(row).collect::<Vec<_>>())
+    table::text(&columns, &runs.iter().map(row).collect::<Vec<_>>())
 }
 
 fn detail(run: &Run, figures: &[Figure]) -> String {
@@ -176,7 +176,7 @@ fn detail(run: &Run, figures: &[Figure]) -> String {
             ]
         };
         let rows: Vec<_> = own.iter().map(row).collect();
-        text += &format!("\n{}\n{}", own[0].suite, columns::text(&columns, &rows));
+        text += &format!("\n{}\n{}", own[0].suite, table::text(&columns, &rows));
     }
     if figures.iter().any(|figure| figure.median.interval.is_none()) {
         text += NO_INTERVAL;

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use gush_lab::model::Sample;
 use gush_lab::runner::Event;
 
-use crate::talk::{Talker, columns, shortened, try_write_out};
-use gush_text::os_text;
+use crate::talk::{Talker, columns, try_write_out};
+use gush_text::{os_text, shortened};
 
 /// Says of a round, counted from 1, how far the run is.
 pub type Outlook = Box<dyn Fn(u32) -> String>;

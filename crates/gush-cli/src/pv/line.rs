@@ -11,7 +11,6 @@ use super::meter::Reading;
 use super::options::{Display, Style};
 use super::seen::Seen;
 use super::steward::Numeric;
-use crate::talk;
 
 /// How progress is shown.
 #[derive(Clone, Debug)]
@@ -224,7 +223,7 @@ impl Look {
             Part::LastLine(Some(columns)) => beside.seen.last_line(*columns),
             Part::Name => match &self.name {
                 Some(name) => {
-                    let blanks = 9_usize.saturating_sub(talk::width(name));
+                    let blanks = 9_usize.saturating_sub(gush_text::width(name));
                     format!("{}{name}:", " ".repeat(blanks))
                 }
                 None => String::new(),
@@ -239,7 +238,7 @@ impl Look {
                 ratio(reading.count, beside.out.as_ref().map_or(0, |out| out.count))
             }
         };
-        let width = talk::width(&text);
+        let width = gush_text::width(&text);
         Piece::Fixed(text, width)
     }
 

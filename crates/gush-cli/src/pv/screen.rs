@@ -90,7 +90,7 @@ impl Screen {
         if !self.is_ours() {
             return;
         }
-        let columns = talk::width(line);
+        let columns = gush_text::width(line);
         match &self.way {
             Way::Nothing => {}
             Way::Lines => put(format_args!("{line}\n")),

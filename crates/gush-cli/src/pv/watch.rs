@@ -18,7 +18,7 @@ use super::screen::Screen;
 use super::status::Status;
 use super::steward::Plan;
 use super::{asked_size, plan, wishes};
-use crate::talk::{self, Talker};
+use crate::talk::Talker;
 
 /// How often somebody looks whether a descriptor is still the same, as pv does.
 const SLICE: Duration = Duration::from_millis(50);
@@ -268,11 +268,11 @@ impl WatchedLine {
 
 /// `path` in at most `columns`, as pv shortens paths: a quarter of the beginning, and the end.
 fn fitted(path: &str, columns: usize) -> String {
-    if talk::width(path) <= columns {
+    if gush_text::width(path) <= columns {
         return path.to_owned();
     }
-    let head = talk::start_of(path, columns / 4);
-    let tail = talk::end_of(path, columns.saturating_sub(talk::width(head) + 3));
+    let head = gush_text::start_of(path, columns / 4);
+    let tail = gush_text::end_of(path, columns.saturating_sub(gush_text::width(head) + 3));
     format!("{head}...{tail}")
 }
 

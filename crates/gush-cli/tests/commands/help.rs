@@ -127,7 +127,7 @@ fn nothing_asked_is_misuse() {
     let output = gush().arg("nope").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        String::from_utf8(output.stderr).unwrap().starts_with("gush: there is no command 'nope'; ")
+        String::from_utf8(output.stderr).unwrap().starts_with("gush: unknown command 'nope'; ")
     );
 }
 

@@ -172,12 +172,72 @@ fn options_after_operands_are_operands_where_posix_is_asked_for() {
 }
 
 #[test]
-fn rates_and_sizes_may_have_a_fraction() {
+fn every_option_that_takes_a_size_takes_a_fraction_of_a_unit() {
+    let commands = [
+        "cp --limit=SIZE a b",
+        "cp --limit=SIZE/s a b",
+        "cp --buffer-size=SIZE a b",
+        "cp --pipe-size=SIZE a b",
+        "cat --limit=SIZE a",
+        "cat --buffer-size=SIZE a",
+        "cat --pipe-size=SIZE a",
+        "pv -q --size=SIZE a",
+        "pv -q --rate-limit=SIZE a",
+        "pv -q --buffer-size=SIZE a",
+        "pv -q --error-skip-block=SIZE a",
+        "pv -q --skip=SIZE a",
+        "pv -q --seek=SIZE a >b",
+        "tee --buffer=SIZE b <a",
+        "tee --buffer-size=SIZE b <a",
+        "tee --pipe-size=SIZE b <a",
+        "link -u --limit=SIZE file:a null:",
+        "link -u file:a,seek=SIZE null:",
+        "pipe write --buffer-size=SIZE --pipe-size=SIZE --bytes=SIZE | cat",
+        "pipe read --buffer-size=SIZE --bytes=SIZE <a",
+        "lab once memory --way read-1 --bytes SIZE",
+        "lab run --no-store --runs 1 --input SIZE 'cat {in}'",
+    ];
+    gush_test::side_by_side(commands, |command| {
+        let dir = with_files(&[("a", &[b'a'; 200_000])]);
+        let run = |size| {
+            let command = command.replace("SIZE", size);
+            script(dir.path(), &format!("set -o pipefail; \"$G\" {command} >out"))
+        };
+        let output = run("128.5K");
+        assert!(output.status.success(), "{command}: {}", stderr(&output));
+        assert!(!run("128.5X").status.success(), "{command} takes 128.5X");
+    });
     let dir = with_files(&[("a", b"a")]);
-    succeeds(dir.path(), &["--limit", "1.5M", "a", "b"]);
-    succeeds(dir.path(), &["--limit=0.5GiB/s", "--buffer-size=1.25M", "a", "b"]);
     let said = fails(dir.path(), &["--limit", "1.5", "a", "b"]);
     assert!(said.contains("a number of bytes has no fraction"), "{said}");
+}
+
+#[test]
+fn a_wrong_word_of_any_kind_is_answered_by_the_nearest_or_by_all() {
+    for (words, near, known) in [
+        (&["WORD"][..], ("caat", "cat"), "generate, cp, "),
+        (&["cp", "--method=WORD", "a", "b"], ("spice", "splice"), "auto, "),
+        (&["cat", "--method=WORD", "a"], ("spice", "splice"), "auto, "),
+        (&["tee", "--method=WORD", "a"], ("spice", "splice"), "auto, "),
+        (&["link", "--stats=WORD", "null:", "null:"], ("jsno", "json"), "text, json"),
+        (&["lab", "WORD"], ("matrxi", "matrix"), ""),
+        (&["lab", "pipe", "--only", "WORD"], ("write-raed", "write-read"), "write-read, "),
+        (&["lab", "matrix", "--pairs", "WORD:tcp"], ("pipee", "pipe"), "file, "),
+        (&["lab", "explain", "WORD:x"], ("pip", "pipe"), "pipe, "),
+        (&["pipe", "write", "--pattern", "WORD"], ("countr", "counter"), "constant, "),
+    ] {
+        let said = |word: &str| {
+            let words = words.iter().map(|text| text.replace("WORD", word));
+            stderr(&gush().args(words).output().unwrap())
+        };
+        let (wrong, name) = near;
+        let answer = said(wrong);
+        let wanted = format!("; did you mean '{name}'?\n");
+        assert!(answer.contains(&wanted), "{words:?}: {answer}");
+        let answer = said("zzzzzz");
+        let wanted = format!("; choose from {known}");
+        assert!(answer.contains(&wanted), "{words:?}: {answer}");
+    }
 }
 
 #[test]
@@ -195,7 +255,7 @@ fn a_wrong_word_of_a_part_points_at_the_help_of_that_part() {
         (&["lab", "--bogus"], "gush: lab: unrecognized option '--bogus'\n"),
         (
             &["lab", "pipe", "--only", "write-raed"],
-            "no case is called 'write-raed'; did you mean 'write-read'?\n",
+            "unknown case 'write-raed'; did you mean 'write-read'?\n",
         ),
         (&["generate"], "gush: a command is missing: man, completions\nTry 'gush generate --help'"),
         (&["generate", "man", "a", "b"], "Try 'gush generate man --help'"),

@@ -209,7 +209,7 @@ fn what_is_refused_here_is_left_out_with_a_reason_and_fails_when_named() {
 fn misuse_is_told_in_a_sentence() {
     let dir = disk_dir();
     for (options, said) in [
-        (&["--only", "nope"][..], "'nope'; there are stdio-char, "),
+        (&["--only", "nope"][..], "'nope'; choose from stdio-char, "),
         (&["--size", "0"], "invalid --size '0': must be more than zero"),
         (&["--size", "4P", "--only", "sendfile"], "cannot make a file of 4503599627370496 bytes"),
         (&["--advice", "nope"], "none, sequential, willneed, random"),

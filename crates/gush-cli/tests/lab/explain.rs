@@ -158,15 +158,15 @@ fn what_is_no_case_is_told() {
         ("write-read", "write SUITE:CASE, such as pipe:write-read"),
         ("pipe:", "write SUITE:CASE"),
         ("--x:y", "unrecognized option '--x:y'"),
-        ("nope:x", "no suite is called 'nope'; there are "),
-        ("report:x", "no suite is called 'report'; there are "),
+        ("nope:x", "unknown suite 'nope'; choose from "),
+        ("report:x", "unknown suite 'report'; choose from "),
     ] {
         let output = gush().args(["lab", "explain", case]).output().unwrap();
         assert!(!output.status.success() && said(&output).contains(words), "{output:?}");
     }
     for (case, words) in [
-        ("pipe:nope", "gush: lab: explain: pipe: no case is called 'nope'; there are write-read"),
-        ("copy:nope", "no case, way or method is called 'nope'"),
+        ("pipe:nope", "gush: lab: explain: pipe: unknown case 'nope'; choose from write-read"),
+        ("copy:nope", "unknown case, way or method 'nope'"),
         ("copy:sendfile", "cases, and one is explained at a time: sendfile-4096@"),
     ] {
         let output = gush().args(["lab", "explain", case, "--no-store"]).output().unwrap();

@@ -270,12 +270,9 @@ fn nothing_is_left_behind() {
 #[test]
 fn what_does_not_exist_is_refused_with_what_does() {
     for (options, told) in [
-        (
-            ["--only", "teleport"],
-            "no method is called 'teleport'; there are reflink, copy-file-range",
-        ),
+        (["--only", "teleport"], "unknown method 'teleport'; choose from reflink, copy-file-range"),
         (["--pairs", "pipe"], "'pipe' is no pair: write SOURCE:TARGET"),
-        (["--pairs", "modem:tcp"], "no kind of end is called 'modem'; there are file, ext4"),
+        (["--pairs", "modem:tcp"], "unknown kind of end 'modem'; choose from file, ext4"),
         (["--pairs", "tcp:procfs-seq"], "procfs-seq can be no target"),
         (["--bytes", "1M"], "--speed"),
         (["--bytes=0", "--speed"], "must be more than zero"),

@@ -111,7 +111,7 @@ fn what_cannot_be_shown_is_told_in_a_sentence() {
     let said = |args: &[&str]| refused(&lab(home.path(), args).output().unwrap());
     assert_eq!(
         said(&["report", "nope"]),
-        "gush: lab: report: no run is called 'nope': gush lab history lists them\n"
+        "gush: lab: report: unknown run 'nope'; gush lab history lists them\n"
     );
     assert_eq!(
         said(&["report", "/no/such.json"]),

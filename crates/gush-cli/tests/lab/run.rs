@@ -310,7 +310,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
             &["--input", "1K", "cp {in} {out}", "cp {im} {out}"],
             "{im} has no value; did you mean '{in}'?",
         ),
-        (&["-p", "rm {cache}", "true"], "there are {in}, {out}, {dir}, {gush}"),
+        (&["-p", "rm {cache}", "true"], "choose from {in}, {out}, {dir}, {gush}"),
         (&["--expect", "/nowhere/at/all", "true"], "cannot read '/nowhere/at/all': No such file"),
         (
             &["--dir", "/nowhere/at/all", "true"],

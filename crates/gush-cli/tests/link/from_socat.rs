@@ -159,16 +159,19 @@ fn what_has_no_equivalent_is_said_part_by_part_and_nothing_is_printed() {
 #[test]
 fn a_mistyped_name_of_socat_is_answered_by_the_nearest() {
     for (arguments, answer) in [
-        ("- TPC:h:1", "TPC: no such kind of address; did you mean 'TCP'?\n"),
-        ("- tcp-listn:1", "tcp-listn: no such kind of address; did you mean 'tcp-listen'?\n"),
+        ("- TPC:h:1", "unknown kind of address 'TPC'; did you mean 'TCP'?\n"),
+        ("- tcp-listn:1", "unknown kind of address 'tcp-listn'; did you mean 'tcp-listen'?\n"),
         // A listener cannot stand there.
         ("- tcp-listn:1!!-", "tcp-listn: no such kind of address\n"),
         ("- FOO:x", "FOO: no such kind of address\n"),
-        ("- TCP:h:1,tos=16", "tos=16: tcp takes no option 'tos'\n"),
-        ("- TCP-LISTEN:1,frok", "frok: tcp-listen takes no option 'frok'; did you mean 'fork'?\n"),
+        ("- TCP:h:1,tos=16", "tos=16: unknown option 'tos' of tcp\n"),
+        (
+            "- TCP-LISTEN:1,frok",
+            "frok: unknown option 'frok' of tcp-listen; did you mean 'fork'?\n",
+        ),
         ("- TCP:h:1,retry=x", "retry=x: retry takes a number, or 'forever'\n"),
-        ("- TCP:h:1,fnord", "fnord: tcp takes no option 'fnord'\n"),
-        ("--statistcs - -", "--statistcs: no such switch; did you mean '--statistics'?\n"),
+        ("- TCP:h:1,fnord", "fnord: unknown option 'fnord' of tcp\n"),
+        ("--statistcs - -", "unknown switch '--statistcs'; did you mean '--statistics'?\n"),
         ("-z - -", "-z: no such switch\n"),
     ] {
         let said = String::from_utf8(translated(arguments).stderr).unwrap();

@@ -450,7 +450,7 @@ fn settings_of_what_is_no_terminal_are_refused() {
         assert!(text.contains("set the terminal") && text.contains("no terminal:"), "{text}");
     }
     let cases = [
-        ("file:x,cs9", "takes no option 'cs9'; did you mean 'cs"),
+        ("file:x,cs9", "unknown option 'cs9' of file; did you mean 'cs"),
         ("file:x,min=300", "min takes the number of a byte"),
         ("file:x,b9600=1", "has no value"),
         ("exec:cat,b9600", "needs pty too"),

@@ -47,7 +47,7 @@ fn a_malformed_address_is_shown_with_the_piece_and_its_grammar() {
     );
     assert_eq!(
         refused(dir.path(), &["-", "tpc:localhost:80"]),
-        "gush: link: there is no kind of address 'tpc'; did you mean 'tcp'?
+        "gush: link: unknown kind of address 'tpc'; did you mean 'tcp'?
   tpc:localhost:80
   ^^^
   the kinds of addresses:
@@ -154,11 +154,11 @@ fn contradictions_are_refused() {
         (&["file:x,rdonly,append", "null:"], "contradict each other"),
         (
             &["--method", "vmsplice", "null:", "null:"],
-            "invalid --method 'vmsplice': there are auto, read-write, splice",
+            "invalid --method 'vmsplice'; choose from auto, read-write, splice",
         ),
         (&["null:"], "missing operand: ADDR2\n"),
         (&["null:", "null:", "null:"], "extra operand 'null:'\n"),
-        (&["--stats=xml", "null:", "null:"], "invalid --stats 'xml': there are text, json\n"),
+        (&["--stats=xml", "null:", "null:"], "invalid --stats 'xml'; choose from text, json\n"),
     ];
     for (args, words) in cases {
         let said = refused(dir.path(), args);

@@ -132,14 +132,14 @@ impl Comparison {
         let lower = name.to_lowercase();
         let same = NAMES.iter().find(|(_, words)| words.contains(&&*lower));
         let remedy = match same {
-            Some((own, _)) => format!("did you mean '{{{own}}}'?"),
+            Some((own, _)) => format!("; did you mean '{{{own}}}'?"),
             None => {
                 let known: Vec<String> = self.names().map(|name| format!("{{{name}}}")).collect();
-                crate::error::hint(&format!("{{{lower}}}"), known.iter().map(String::as_str))
+                gush_text::suggestion(&format!("{{{lower}}}"), known.iter().map(String::as_str))
             }
         };
         Error::refused(format!(
-            "{{{name}}} has no value; {remedy} (--set {name}=… gives one; {{ {name} }} are just braces)"
+            "{{{name}}} has no value{remedy} (--set {name}=… gives one; {{ {name} }} are just braces)"
         ))
     }
 

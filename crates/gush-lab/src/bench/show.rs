@@ -1,8 +1,8 @@
 //! Standings as a table for people.
 
 use super::summary::{Figure, Summary};
-use crate::columns;
 use crate::stats::{Estimate, FEWEST_SAMPLES, Interval};
+use gush_text::table;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
@@ -185,18 +185,15 @@ pub(super) fn brackets(summaries: &[Summary]) -> String {
 #[must_use]
 pub fn table(summaries: &[Summary], unit: Option<Unit>) -> String {
     let (heads, rows) = cells(summaries, unit);
-    let figures = heads.into_iter().map(columns::numbers);
-    let columns: Vec<_> = [columns::words("contender")]
-        .into_iter()
-        .chain(figures)
-        .chain([columns::words("")])
-        .collect();
+    let figures = heads.into_iter().map(table::numbers);
+    let columns: Vec<_> =
+        [table::words("contender")].into_iter().chain(figures).chain([table::words("")]).collect();
     let row = |(one, cells): (&Summary, Vec<String>)| {
         let out = if one.failure.is_some() { "OUT" } else { "" };
         [one.label.clone()].into_iter().chain(cells).chain([out.to_owned()]).collect()
     };
     let rows: Vec<Vec<String>> = summaries.iter().zip(rows).map(row).collect();
-    columns::text(&columns, &rows) + &brackets(summaries)
+    table::text(&columns, &rows) + &brackets(summaries)
 }
 
 #[cfg(test)]

@@ -111,7 +111,7 @@ fn run(command: &mut Command) -> Result<Output, Error> {
     started.finish()
 }
 
-/// The sentence alone of a message of this program: `gush: lab: pipe: no case is called 'x'`.
+/// The sentence alone of a message of this program: `gush: lab: pipe: unknown case 'x'`.
 fn without_prefix(line: &str) -> &str {
     let mut rest = line;
     for name in ["gush", "lab"] {

@@ -80,7 +80,9 @@ impl FromStr for Technique {
 
     fn from_str(name: &str) -> Result<Self, Error> {
         let found = Self::ALL.into_iter().find(|technique| technique.as_str() == name);
-        found.ok_or_else(|| Error::refused(format!("no technique is called '{name}'")))
+        found.ok_or_else(|| {
+            Error::unknown("technique", name, Self::ALL.iter().map(|one| one.as_str()))
+        })
     }
 }
 

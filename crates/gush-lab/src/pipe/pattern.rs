@@ -103,7 +103,9 @@ impl FromStr for Pattern {
 
     fn from_str(name: &str) -> Result<Self, Error> {
         let found = Self::ALL.into_iter().find(|pattern| pattern.as_str() == name);
-        found.ok_or_else(|| Error::refused(format!("no pattern is called '{name}'")))
+        found.ok_or_else(|| {
+            Error::unknown("pattern", name, Self::ALL.iter().map(|one| one.as_str()))
+        })
     }
 }
 

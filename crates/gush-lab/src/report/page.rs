@@ -1,7 +1,7 @@
 //! The parts of a page, as data; figures are drawn already.
 
 use super::markup::Html;
-pub use crate::columns::{Column, numbers, words};
+pub use gush_text::table::{Column, numbers, words};
 
 #[derive(Debug)]
 pub struct Page {

@@ -207,7 +207,7 @@ impl Store {
     /// [`StoreError::NoSuchRun`], or when the file cannot be read.
     pub fn run(&self, id: &str) -> Result<Run, StoreError> {
         let run = self.catch_up()?.get(id).cloned();
-        run.ok_or_else(|| StoreError::NoSuchRun(format!("no run is called '{id}'")))
+        run.ok_or_else(|| StoreError::NoSuchRun(format!("unknown run '{id}'")))
     }
 
     /// The runs that these words mean; all of them for no words.

@@ -27,7 +27,7 @@ impl Store {
         match found[..] {
             [id] => Ok((*id).clone()),
             _ if ids.iter().any(|id| *id == word) => Ok(word.to_owned()),
-            [] => no_such(format!("no run is called '{word}': gush lab history lists them")),
+            [] => no_such(format!("unknown run '{word}'; gush lab history lists them")),
             _ => no_such(format!(
                 "'{word}' could be {} runs, {} to {}: write more of the id",
                 found.len(),

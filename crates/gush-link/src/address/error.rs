@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use unicode_width::UnicodeWidthChar;
+use gush_text::{width, without_controls};
 
 use super::options;
 use crate::kind::Kind;
@@ -14,7 +14,7 @@ use crate::kind::Kind;
 /// ```
 /// use gush_link::address::Address;
 /// let error = "tcp-listen:80,frok".parse::<Address>().unwrap_err();
-/// assert_eq!(error.message(), "tcp-listen takes no option 'frok'; did you mean 'fork'?");
+/// assert_eq!(error.message(), "unknown option 'frok' of tcp-listen; did you mean 'fork'?");
 /// assert_eq!(&error.text()[error.span()], "frok");
 /// assert!(error.to_string().contains("\n  tcp-listen:80,frok\n                ^^^^\n"));
 /// ```
@@ -58,8 +58,8 @@ impl AddressError {
 
 impl fmt::Display for AddressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let before = columns(&self.text[..self.span.start]);
-        let under = columns(&self.text[self.span.clone()]).max(1);
+        let before = width(&visible(&self.text[..self.span.start]));
+        let under = width(&visible(&self.text[self.span.clone()])).max(1);
         writeln!(f, "{}", self.message)?;
         if !self.text.is_empty() {
             writeln!(f, "  {}", visible(&self.text))?;
@@ -87,14 +87,14 @@ impl fmt::Display for AddressError {
 /// Writes `words` on new lines that fit a terminal.
 fn listed(f: &mut fmt::Formatter<'_>, words: &[String]) -> fmt::Result {
     const WIDTH: usize = 79;
-    let mut width = WIDTH;
+    let mut at = WIDTH;
     for word in words {
-        if width + 1 + word.len() > WIDTH {
+        if at + 1 + word.len() > WIDTH {
             f.write_str("\n ")?;
-            width = 1;
+            at = 1;
         }
         write!(f, " {word}")?;
-        width += 1 + word.len();
+        at += 1 + word.len();
     }
     Ok(())
 }
@@ -114,9 +114,5 @@ pub(crate) fn fault<T>(span: Range<usize>, message: impl Into<String>) -> Result
 
 /// The text with its control characters replaced, which could control a terminal.
 fn visible(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
-}
-
-fn columns(text: &str) -> usize {
-    text.chars().map(|c| if c.is_control() { 1 } else { c.width().unwrap_or(0) }).sum()
+    without_controls(text).replace('\n', "\u{fffd}")
 }

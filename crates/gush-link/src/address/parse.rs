@@ -218,10 +218,8 @@ fn classify(text: &str, head: Range<usize>, fits: &dyn Fn(Kind) -> bool) -> Resu
         return Ok(path);
     }
     let message = match suggest::kind(name, fits).as_str() {
-        "" => format!(
-            "there is no kind of address '{name}'; a file of this name is written ./{whole}"
-        ),
-        hint => format!("there is no kind of address '{name}'{hint}"),
+        "" => format!("unknown kind of address '{name}'; a file of this name is written ./{whole}"),
+        hint => format!("unknown kind of address '{name}'{hint}"),
     };
     fault(word, message)
 }
@@ -377,7 +375,7 @@ fn row_for(
             let standing: Vec<Opt> =
                 pieces.iter().filter_map(named).map(|row| row.option).collect();
             let hint = suggest::option(word, kind, &standing);
-            fault(name.clone(), format!("{} takes no option '{word}'{hint}", kind.name()))
+            fault(name.clone(), format!("unknown option '{word}' of {}{hint}", kind.name()))
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The word that may be meant by a mistyped one: only a word that is taken in the same place.
 
+use gush_text::nearest;
+
 use super::options::{self, OptRow};
 use super::parse::CONFLICTS;
 use super::terminal::Setting;
@@ -12,8 +14,9 @@ use crate::kind::{Kind, keywords};
 pub(super) fn kind(word: &str, fits: &dyn Fn(Kind) -> bool) -> String {
     // Of two names as near as each other the one that the manual has is meant, and no other name of
     // the same kind.
-    let rank = |(name, kind): (&'static str, Kind)| (u8::from(name != kind.name()), name);
-    did_you_mean(word, keywords().filter(|(_, kind)| fits(*kind)).map(rank))
+    let (main, other): (Vec<_>, Vec<_>) =
+        keywords().filter(|(_, kind)| fits(*kind)).partition(|(name, kind)| *name == kind.name());
+    did_you_mean(nearest(word, main.into_iter().chain(other).map(|(name, _)| name)))
 }
 
 /// The option or setting that `word` may mean at an address of this kind, at which the options
@@ -25,7 +28,7 @@ pub(super) fn option(word: &str, kind: Kind, standing: &[Opt]) -> String {
     };
     let settings = Setting::names().filter(|_| kind.takes(Opt::Terminal));
     let names = options::taken_by(kind).filter(is_free).map(|row| row.name);
-    did_you_mean(word, names.chain(settings).map(|name| (0, name)))
+    did_you_mean(nearest(word, names.chain(settings)))
 }
 
 fn contradicts(option: Opt, standing: &[Opt]) -> bool {
@@ -34,20 +37,8 @@ fn contradicts(option: Opt, standing: &[Opt]) -> bool {
     })
 }
 
-/// The nearest of `names` to a mistyped `word`, as the end of a sentence, if any is near; of two
-/// that are equally near the one of the lower rank.
-fn did_you_mean<'a>(word: &str, names: impl Iterator<Item = (u8, &'a str)>) -> String {
-    let word_in_lower_case = word.to_lowercase();
-    let distance = |name| strsim::damerau_levenshtein(&word_in_lower_case, name);
-    match names.map(|(rank, name)| (distance(name), rank, name)).min() {
-        // A word of one or two letters shares too little with any name.
-        Some((distance, _, name))
-            if distance <= 1.max(name.len() / 4) && distance + 1 < word.len() =>
-        {
-            format!("; did you mean '{name}'?")
-        }
-        _ => String::new(),
-    }
+fn did_you_mean(near: Option<&str>) -> String {
+    near.map(|name| format!("; did you mean '{name}'?")).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -110,7 +101,7 @@ mod tests {
             "takes no option",
             "given twice",
             "contradict each other",
-            "no kind of address",
+            "unknown ",
             "clients come to it",
             "nothing falls back",
         ];
@@ -159,7 +150,7 @@ mod tests {
     #[test]
     fn an_option_that_stands_already_is_not_suggested_again() {
         let error = "file:x,rdonly,rdonl".parse::<Address>().unwrap_err();
-        assert_eq!(error.message(), "file takes no option 'rdonl'");
+        assert_eq!(error.message(), "unknown option 'rdonl' of file");
         for text in ["file:x,rdonl,rdonly", "tcp-listen:1,frok,fork", "file:x,rdonl,wronly"] {
             let error = text.parse::<Address>().unwrap_err();
             assert_eq!(suggested(&error), None, "{text}");

@@ -141,14 +141,14 @@ impl fmt::Display for MethodName {
 ///
 /// ```
 /// let unknown = "rsync".parse::<gush::MethodName>().unwrap_err();
-/// assert!(unknown.to_string().starts_with("no method is called 'rsync'; there are auto, reflink,"));
+/// assert!(unknown.to_string().starts_with("unknown method 'rsync'; choose from auto, reflink,"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownMethod(String);
 
 impl fmt::Display for UnknownMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no method is called '{}'; there are auto, {}", self.0, all_names())
+        write!(f, "unknown method '{}'; choose from auto, {}", self.0, all_names())
     }
 }
 

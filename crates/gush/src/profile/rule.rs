@@ -78,7 +78,7 @@ impl Rule {
             let known = KINDS.iter().find(|(known, _)| *known == name);
             known.map(|(_, kind)| *kind).ok_or_else(|| {
                 let names: Vec<_> = KINDS.iter().map(|(name, _)| *name).collect();
-                format!("no endpoint is called {name:?}; there are {}", names.join(", "))
+                format!("unknown endpoint '{name}'; choose from {}", names.join(", "))
             })
         };
         let (source, target) = (kind(&text.source)?, kind(&text.target)?);

@@ -92,8 +92,8 @@ fn a_rule_without_sense_is_left_out_alone() {
     let notes = profile.notes().join("\n");
     assert_eq!(profile.notes().len(), 6, "{notes}");
     for told in [
-        "rule 1 left out: no method is called 'rsync'",
-        "rule 2 left out: no endpoint is called \"terminal\"",
+        "rule 1 left out: unknown method 'rsync'",
+        "rule 2 left out: unknown endpoint 'terminal'",
         "rule 3 left out: ",
         "unknown field `colour`",
         "from file to file it must name both file systems",

@@ -136,7 +136,7 @@ fn single(text: &str, is_joined: bool, families: Families, told: &mut Told) -> O
             Some(why) => format!("; {why}"),
             None => did_you_mean(word, names(is_joined)),
         };
-        told.missing(word, &format!("no such kind of address{hint}"));
+        told.missing("", &format!("unknown kind of address '{word}'{hint}"));
         return None;
     };
     let mut options = options::Given::read(given);

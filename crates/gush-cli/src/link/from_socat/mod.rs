@@ -16,7 +16,6 @@ use std::process::ExitCode;
 use gush_link::address::{Address, AddressError, Opt, Target};
 use gush_link::{Link, Settings};
 
-use crate::args::nearest;
 use crate::talk::{self, Talker};
 
 /// A command line of socat need not be quoted: several words behind `--from-socat` are those that socat would get.
@@ -152,7 +151,7 @@ fn translated(arguments: &str, told: &mut Told) -> Option<String> {
 
 /// The nearest of socat's `names` to a mistyped `word`, as the end of a sentence, in the case of the word.
 fn did_you_mean(word: &str, names: impl Iterator<Item = &'static str>) -> String {
-    let Some(name) = nearest(word, names) else { return String::new() };
+    let Some(name) = gush_text::nearest(word, names) else { return String::new() };
     let is_upper = !word.chars().any(char::is_lowercase);
     let shown = if is_upper { name.to_uppercase() } else { name.to_owned() };
     format!("; did you mean '{shown}'?")
@@ -323,15 +322,15 @@ mod tests {
     #[test]
     fn a_part_without_an_equivalent_is_named_with_the_reason() {
         let cases = [
-            ("TUN:10.0.0.1/24 -", "TUN: no such kind of address"),
-            ("SCTP:h:1 -", "SCTP: no such kind of address"),
+            ("TUN:10.0.0.1/24 -", "unknown kind of address 'TUN'"),
+            ("SCTP:h:1 -", "unknown kind of address 'SCTP'"),
             ("SOCKS4A:p:h:1 -", "if the proxy speaks SOCKS 5"),
             ("READLINE -", "READLINE: "),
             ("-ly - -", "-ly: "),
             ("-L/run/lock - -", "-L: "),
             ("-Q - -", "-Q: "),
-            ("TCP:h:1,tos=16 -", "tos=16: tcp takes no option 'tos'"),
-            ("TCP:h:1,no-such-option -", "tcp takes no option 'no-such-option'"),
+            ("TCP:h:1,tos=16 -", "tos=16: unknown option 'tos' of tcp"),
+            ("TCP:h:1,no-such-option -", "unknown option 'no-such-option' of tcp"),
             ("TCP-LISTEN:1,su=nobody -", "su=nobody: "),
             ("TCP-LISTEN:1,range=10.0.0.0:255.0.255.0 -", "takes networks"),
             ("-u OPEN:f,seek-end=0,ignoreeof -", "exec:'tail -c 0 -f FILE'"),
@@ -343,7 +342,7 @@ mod tests {
             ("EXEC:a,wait-slave -", "which belongs to pty"),
             ("-", "two addresses"),
             ("- - -", "two addresses"),
-            ("NOSUCH:a -", "NOSUCH: "),
+            ("NOSUCH:a -", "'NOSUCH'"),
             ("TCP:h -", "TCP:h"),
             ("TCP-L:1,fork TCP-L:2,fork", "both addresses say fork"),
             ("EXEC:cat!!SYSTEM:cat -", "EXEC:cat!!SYSTEM:cat: one of the two may be a program"),
@@ -384,7 +383,7 @@ mod tests {
                 let Some(near) = suggested(&missing) else { continue };
                 let then = said(&format!("{before}{near}:x:1{after}"));
                 let is_refused =
-                    then.contains("no such kind") || then.contains("clients come to it");
+                    then.contains("unknown kind") || then.contains("clients come to it");
                 assert!(!is_refused, "{before}{wrong}{after}: {missing}\n{then}");
                 suggestions += 1;
             }

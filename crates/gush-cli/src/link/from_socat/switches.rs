@@ -142,7 +142,7 @@ pub fn read(words: Vec<String>, told: &mut Told) -> Said {
         let Some(switch) = found else {
             let has_equivalent = |switch: &&Switch| !matches!(switch.means, Means::Missing(_));
             let names = SWITCHES.iter().filter(has_equivalent).map(|switch| switch.start);
-            told.missing(&word, &format!("no such switch{}", did_you_mean(&word, names)));
+            told.missing("", &format!("unknown switch '{word}'{}", did_you_mean(&word, names)));
             continue;
         };
         let attached = &word[switch.start.len()..];

@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn what_is_no_pair_is_explained() {
         let told = |text: &str| text.parse::<Pairs>().unwrap_err().to_string();
-        assert!(told("modem:tcp").contains("no kind of end is called 'modem'"));
+        assert!(told("modem:tcp").contains("unknown kind of end 'modem'"));
         assert_eq!(told("tcp:procfs-seq"), "procfs-seq can be no target");
         assert!(told("pipe").starts_with("'pipe' is no pair: write SOURCE:TARGET"));
     }

@@ -2,7 +2,7 @@
 
 use super::view::{Cell, Cells};
 use super::{Kind, Way};
-use crate::columns::{self, Column, numbers, words};
+use gush_text::table::{self, Column, numbers, words};
 
 /// A way, and the success in 2007 on each pair of [`PAIRS`].
 pub(super) const ROWS: &[(&str, [bool; 4])] = &[
@@ -136,7 +136,7 @@ fn times(rows: &[Row<'_, '_>]) -> String {
 }
 
 fn indented(columns: &[Column], rows: &[Vec<String>]) -> String {
-    columns::lines(columns, rows).into_iter().map(|line| format!("  {line}\n")).collect()
+    table::lines(columns, rows).into_iter().map(|line| format!("  {line}\n")).collect()
 }
 
 #[cfg(test)]

@@ -7,10 +7,9 @@ use std::path::Path;
 use gush_lab::Error;
 use gush_lab::bench::template::names;
 use gush_lab::bench::{Comparison, Entry, Output, Parameter, Shell, Size};
-use gush_text::{quote, size_bytes};
+use gush_text::{quote, size_bytes, unknown};
 
 use super::Options;
-use crate::args::nearest;
 use crate::lab::suites::this_program;
 
 /// Characters that make a text more than a name: of the shell, and of parameters in braces.
@@ -59,12 +58,9 @@ impl Options {
             .map_err(|error| Error::refused(format!("{shown} {}", error)))?;
         self.refuse_unused_variables(&text)?;
         let known: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
-        if let Some(unknown) = self.only.iter().find(|name| !known.contains(&name.as_str())) {
-            let hint = match nearest(unknown, known.iter().copied()) {
-                Some(near) => format!("did you mean '{near}'?"),
-                None => format!("there are {}", known.join(", ")),
-            };
-            return Err(Error::refused(format!("{shown} has no comparison '{unknown}'; {hint}")));
+        if let Some(name) = self.only.iter().find(|name| !known.contains(&name.as_str())) {
+            let wrong = unknown("comparison", name, known);
+            return Err(Error::refused(format!("{shown}: {wrong}")));
         }
         let is_wanted = |one: &Comparison| self.only.is_empty() || self.only.contains(&one.name);
         all.into_iter().filter(is_wanted).map(|one| self.over(one)).collect()

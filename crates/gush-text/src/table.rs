@@ -1,5 +1,7 @@
 //! Rows in columns of text, for a terminal.
 
+use crate::width;
+
 /// A column: the heading, and whether the cells are numbers, which stand at the right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
@@ -9,11 +11,13 @@ pub struct Column {
     pub number: bool,
 }
 
+/// A column of words.
 #[must_use]
 pub fn words(label: impl Into<String>) -> Column {
     Column { label: label.into(), number: false }
 }
 
+/// A column of numbers, aligned to the right.
 #[must_use]
 pub fn numbers(label: impl Into<String>) -> Column {
     Column { label: label.into(), number: true }
@@ -23,25 +27,26 @@ pub fn numbers(label: impl Into<String>) -> Column {
 /// at the end, and a column without any cell is left out.
 ///
 /// ```
-/// use gush_lab::columns::{lines, numbers, words};
+/// use gush_text::table::{lines, numbers, words};
 /// let columns = [words("case"), numbers("GiB/s"), numbers("calls"), words("what")];
 /// let rows = [["fresh", "12.0", "", "fast"], ["write-read", "4.5", "", ""]].map(|row| row.map(String::from).to_vec());
 /// assert_eq!(lines(&columns, &rows), ["case        GiB/s  what", "fresh        12.0  fast", "write-read    4.5"]);
 /// ```
 #[must_use]
 pub fn lines(columns: &[Column], rows: &[Vec<String>]) -> Vec<String> {
-    let width = |place: usize| {
-        let widest = rows.iter().map(|row| row[place].chars().count()).max().unwrap_or(0);
-        if widest == 0 { 0 } else { widest.max(columns[place].label.chars().count()) }
+    let widest = |place: usize| {
+        let cells = rows.iter().map(|row| width(&row[place])).max().unwrap_or(0);
+        if cells == 0 { 0 } else { cells.max(width(&columns[place].label)) }
     };
-    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+    let widths: Vec<usize> = (0..columns.len()).map(widest).collect();
     let line = |cells: &mut dyn Iterator<Item = &str>| {
         let mut line = String::new();
-        for ((text, column), &width) in cells.zip(columns).zip(&widths).filter(|(_, w)| **w > 0) {
+        for ((text, column), widest) in cells.zip(columns).zip(&widths).filter(|(_, w)| **w > 0) {
             let between = if line.is_empty() { "" } else { "  " };
+            let blanks = " ".repeat(widest - width(text));
             line += &match column.number {
-                true => format!("{between}{text:>width$}"),
-                false => format!("{between}{text:width$}"),
+                true => format!("{between}{blanks}{text}"),
+                false => format!("{between}{text}{blanks}"),
             };
         }
         line.truncate(line.trim_end().len());
@@ -55,10 +60,22 @@ pub fn lines(columns: &[Column], rows: &[Vec<String>]) -> Vec<String> {
 /// The same as one text, with a newline after each line; nothing without rows.
 ///
 /// ```
-/// use gush_lab::columns::{text, words};
+/// use gush_text::table::{text, words};
 /// assert_eq!(text(&[words("run")], &[vec!["last".into()]]), "run\nlast\n");
 /// ```
 #[must_use]
 pub fn text(columns: &[Column], rows: &[Vec<String>]) -> String {
     if rows.is_empty() { String::new() } else { lines(columns, rows).join("\n") + "\n" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_a_terminal_shows_them() {
+        let rows = [["休日", "1"], ["e\u{301}a", "22"]].map(|row| row.map(String::from).to_vec());
+        let lines = lines(&[words("name"), numbers("n")], &rows);
+        assert_eq!(lines, ["name   n", "休日   1", "e\u{301}a    22"]);
+    }
 }
