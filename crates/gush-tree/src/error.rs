@@ -27,7 +27,7 @@ use gush_text::{os_text, quote};
 #[derive(Debug)]
 pub struct Error(Box<Inner>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Inner {
     path: PathBuf,
     /// The target, where the error concerns `path` and the target together.
@@ -47,20 +47,7 @@ struct Inner {
 
 impl Error {
     fn new(path: &Path, what: Cow<'static, str>, os: Option<io::Error>) -> Self {
-        Self(Box::new(Inner {
-            path: path.to_path_buf(),
-            onto: None,
-            what,
-            names_its_paths: false,
-            declined: false,
-            untouched: false,
-            unstable: false,
-            delivered_bytes: None,
-            counts_bytes: false,
-            lost_bytes: 0,
-            hint: None,
-            os,
-        }))
+        Self(Box::new(Inner { path: path.to_path_buf(), what, os, ..Inner::default() }))
     }
 
     /// A system call on `path` failed.
@@ -135,6 +122,10 @@ impl Error {
         self
     }
 
+    fn errno(&self) -> Option<Errno> {
+        self.0.os.as_ref().and_then(Errno::from_io_error)
+    }
+
     /// Was the method, or the requested space, refused before the first byte?
     pub(crate) fn is_untouched(&self) -> bool {
         self.0.untouched
@@ -142,26 +133,22 @@ impl Error {
 
     /// Was the name taken already?
     pub(crate) fn is_about_existing(&self) -> bool {
-        let errno = self.0.os.as_ref().and_then(Errno::from_io_error);
-        errno == Some(Errno::EXIST)
+        self.errno() == Some(Errno::EXIST)
     }
 
     /// Had the process, or the whole system, no descriptor left?
     pub(crate) fn is_out_of_descriptors(&self) -> bool {
-        let errno = self.0.os.as_ref().and_then(Errno::from_io_error);
-        matches!(errno, Some(Errno::MFILE | Errno::NFILE))
+        matches!(self.errno(), Some(Errno::MFILE | Errno::NFILE))
     }
 
     /// Are the two names on two file systems, or below two mounts?
     pub(crate) fn is_across_devices(&self) -> bool {
-        let errno = self.0.os.as_ref().and_then(Errno::from_io_error);
-        errno == Some(Errno::XDEV)
+        self.errno() == Some(Errno::XDEV)
     }
 
     /// The answer of a file system that lacks what was asked for, whatever the file.
     pub(crate) fn unsupported(&self) -> Option<Errno> {
-        let errno = self.0.os.as_ref().and_then(Errno::from_io_error);
-        errno.filter(|errno| matches!(*errno, Errno::OPNOTSUPP | Errno::NOSYS))
+        self.errno().filter(|errno| matches!(*errno, Errno::OPNOTSUPP | Errno::NOSYS))
     }
 
     /// Did the source change?

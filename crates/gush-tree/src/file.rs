@@ -146,7 +146,7 @@ impl<'a> Common<'a> {
         });
         // A copy of data syncs its directory itself, between its other steps.
         let result = result.and_then(|done| match options.sync && done.action != Action::Copied {
-            true => open::sync_directory(&job).map(|()| done),
+            true => open::sync_parent(&job.target).map(|()| done),
             false => Ok(done),
         });
         let result = self.ended(result, &prepared, &job, turn, events);

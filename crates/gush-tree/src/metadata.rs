@@ -92,7 +92,6 @@ impl Ownership {
     }
 }
 
-/// The transfer of one file's metadata.
 pub(crate) struct Transfer<'a> {
     pub(crate) options: &'a Options,
     pub(crate) source: Handle<'a>,

@@ -71,7 +71,6 @@ fn refuse_closed(place: &Place<'_>, operation: &'static str) -> Result<(), Error
     }
 }
 
-/// An open target.
 pub(crate) struct Opened {
     pub(crate) fd: OwnedFd,
     /// `None` of a new file of which nothing more is asked.
@@ -280,11 +279,6 @@ pub(crate) fn close(job: &Job<'_>, fd: OwnedFd) -> Result<(), Error> {
             Err(Error::os(job.target.shown, "cannot close", errno))
         }
     }
-}
-
-/// Puts the directory entry on stable storage.
-pub(crate) fn sync_directory(job: &Job<'_>) -> Result<(), Error> {
-    sync_parent(&job.target)
 }
 
 /// Puts the entry of a directory on stable storage.

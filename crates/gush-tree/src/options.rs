@@ -308,7 +308,7 @@ pub enum Label {
 /// options.moving.limit = gush::Rate::bytes_per_second(10_000_000);
 /// # Ok::<(), gush::UnknownMethod>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Moving {
     /// A method by name, or the engine's choice.
     pub choice: gush::Choice,
@@ -356,28 +356,11 @@ pub struct Moving {
     pub cancel: Option<gush::Cancel>,
 }
 
-impl Default for Moving {
-    fn default() -> Self {
-        Self {
-            choice: gush::Choice::Auto,
-            reflink: Reflink::Auto,
-            isolated: false,
-            holes: gush::Holes::Keep,
-            threads: 0,
-            tuning: gush::Tuning::default(),
-            space: None,
-            profile: None,
-            limit: None,
-            no_cache: false,
-            cancel: None,
-        }
-    }
-}
-
 /// Whether the copy may share blocks with the source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reflink {
     /// Share where the file system can.
+    #[default]
     Auto,
     /// Share, or fail.
     Always,

@@ -34,7 +34,6 @@ use crate::place::{FileId, Place, kind, proc_path, same_file};
 use crate::stable;
 use crate::writers::Claim;
 
-/// Copies the source's data and the requested metadata.
 pub(crate) fn copy(job: &Job<'_>, events: &mut dyn Events) -> Result<Done, Error> {
     if let Some(existing) = job.existing.filter(|_| !job.displaces) {
         refuse_unkept_promises(job.options, &job.target, &existing)?;
@@ -150,7 +149,7 @@ impl File<'_> {
         done.last_state = self.last_state(fd.as_fd());
         open::close(self.job, fd)?;
         if self.job.options.sync {
-            open::sync_directory(self.job)?;
+            open::sync_parent(&self.job.target)?;
         }
         claim.into_iter().for_each(Claim::keep);
         Ok(done)
@@ -252,7 +251,7 @@ impl File<'_> {
         done.last_state = self.last_state(fd.as_fd());
         open::close(job, fd)?;
         if job.options.sync {
-            open::sync_directory(job)?;
+            open::sync_parent(&job.target)?;
         }
         claim.into_iter().for_each(Claim::keep);
         Ok(done)

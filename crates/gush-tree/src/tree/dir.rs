@@ -312,7 +312,6 @@ impl Dir {
         Ok(pair)
     }
 
-    /// The descriptors, unless they were let go.
     pub(crate) fn if_held(&self) -> Option<Arc<Pair>> {
         self.held().clone()
     }

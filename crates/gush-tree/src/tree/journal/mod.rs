@@ -315,7 +315,6 @@ impl Journal {
         self.write(&mut unwritten)
     }
 
-    /// Writes the lines that wait.
     pub(crate) fn flush(&self) -> Result<(), Error> {
         self.write(&mut self.unwritten())
     }
@@ -336,7 +335,6 @@ impl Journal {
         written.map_err(|error| Error::io(&self.shown, "cannot write", error))
     }
 
-    /// The whole copy is done: nobody needs the journal any more.
     pub(crate) fn remove(&self, target: &Place<'_>) -> Result<(), Error> {
         let place = Place { name: Path::new(&self.name), shown: &self.shown, ..*target };
         place.unlink().map_err(|errno| remedy::not_changed(&place, "cannot remove", errno))
