@@ -204,7 +204,7 @@ impl Driver {
         self.is_bounded() && !self.unflushed && (has_nothing || self.has_delivered_the_last())
     }
 
-    fn in_flight_bytes(&self) -> u64 {
+    pub(crate) fn in_flight_bytes(&self) -> u64 {
         self.flow.as_ref().map_or(0, Flow::in_flight_bytes)
     }
 

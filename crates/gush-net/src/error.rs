@@ -47,24 +47,13 @@ pub enum Ended {
     Lingered,
 }
 
-impl fmt::Display for Ended {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Ended::Closed => "closed",
-            Ended::Idle => "idle",
-            Ended::Lingered => "lingered",
-        })
-    }
-}
-
 /// What went in one direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Passed {
     /// Bytes that were delivered: written to the target, so that a socket's kernel or the stream
     /// has them. The peer may not have acknowledged them all, and a reset discards what it has not
-    /// read: only
-    /// [`Conduit::linger`](crate::Conduit::linger) finds out whether everything has arrived.
+    /// read: [`Conduit::linger`](crate::Conduit::linger) finds out whether everything has arrived.
     pub bytes: u64,
     /// Bytes that were taken and not delivered; 0 unless the relay ended early.
     pub in_flight_bytes: u64,
@@ -89,7 +78,6 @@ pub struct Totals {
     pub stuck: bool,
 }
 
-/// The failure.
 #[derive(Debug)]
 enum Cause {
     Failed(&'static str, End),
@@ -129,7 +117,7 @@ pub struct Error {
     /// Forward and back. Boxed, to keep the result of a relay small.
     passed: Box<[Passed; 2]>,
     io: Option<io::Error>,
-    /// The engine's remedy, where there is one.
+    /// The engine's hint, if it has one.
     hint: Option<&'static str>,
 }
 
@@ -193,11 +181,7 @@ impl Error {
     /// What had gone in one direction until then.
     #[must_use]
     pub fn passed(&self, direction: Direction) -> &Passed {
-        let [forward, back] = &*self.passed;
-        match direction {
-            Direction::Forward => forward,
-            Direction::Back => back,
-        }
+        &self.passed[direction as usize]
     }
 
     /// Was a method asked for by name refused?

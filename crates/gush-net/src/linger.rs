@@ -27,18 +27,12 @@ const LOOKS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50
 const DISCARDED_BYTES: usize = 16 << 10;
 
 /// How long to wait for a peer after the end of the data.
-///
-/// ```
-/// use std::time::Duration;
-/// let timeouts = gush_net::LingerTimeouts::of(Some(Duration::from_secs(5)));
-/// assert_eq!(timeouts.unsent(), Duration::from_secs(5));
-/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct LingerTimeouts {
     /// While the peer acknowledges nothing more.
-    unsent: Duration,
+    pub unsent: Duration,
     /// Once all is acknowledged, while the peer sends neither bytes nor its end.
-    quiet: Duration,
+    pub quiet: Duration,
 }
 
 impl LingerTimeouts {
@@ -56,12 +50,6 @@ impl LingerTimeouts {
     #[must_use]
     pub fn none() -> Self {
         Self { unsent: Duration::ZERO, quiet: Duration::ZERO }
-    }
-
-    /// How long a peer may acknowledge nothing more.
-    #[must_use]
-    pub fn unsent(&self) -> Duration {
-        self.unsent
     }
 }
 

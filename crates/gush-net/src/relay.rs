@@ -123,11 +123,11 @@ where
 #[derive(Debug)]
 pub struct Relay {
     options: RelayOptions,
-    forward: Driver,
-    back: Driver,
+    /// Forward and back.
+    drivers: [Driver; 2],
     silence: Silence,
     /// How many directions have ended.
-    ended_directions: u32,
+    ended_directions: usize,
     failed: Option<(Direction, Failure)>,
     /// Has a target some time for its last bytes after a failure? That takes a timer, which not
     /// every runtime has.
@@ -155,8 +155,7 @@ impl Relay {
     pub fn new(options: &RelayOptions) -> Self {
         Self {
             options: options.clone(),
-            forward: Driver::new(Direction::Forward, options),
-            back: Driver::new(Direction::Back, options),
+            drivers: Direction::ALL.map(|direction| Driver::new(direction, options)),
             silence: Silence::default(),
             ended_directions: 0,
             failed: None,
@@ -330,7 +329,7 @@ impl Relay {
             Bound::Excluded(&at) => Some(at),
             Bound::Unbounded => None,
         };
-        self.forward.length_bytes = end.map(|end| end.saturating_sub(begin));
+        self.driver(Direction::Forward).length_bytes = end.map(|end| end.saturating_sub(begin));
         self.copy_between(file_at(file, begin, End::A)?, opened(target, End::B)?).await
     }
 
@@ -372,8 +371,7 @@ impl Relay {
     async fn drive<'a>(&mut self, mut ends: impl Ends<'a>) -> Result<Totals, Error> {
         // The time between two runs is not silence of the ends.
         self.silence.restart();
-        self.forward.restart();
-        self.back.restart();
+        self.drivers.iter_mut().for_each(Driver::restart);
         let mut watches = Watches::default();
         poll_fn(|cx| self.poll(cx, &mut ends, &mut watches)).await
     }
@@ -426,10 +424,7 @@ impl Relay {
     }
 
     fn driver(&mut self, direction: Direction) -> &mut Driver {
-        match direction {
-            Direction::Forward => &mut self.forward,
-            Direction::Back => &mut self.back,
-        }
+        &mut self.drivers[direction as usize]
     }
 
     fn poll<'a>(
@@ -439,8 +434,7 @@ impl Relay {
         watches: &mut Watches<'a>,
     ) -> Poll<Result<Totals, Error>> {
         // Also of a direction that is not polled any more: its last pause is no pause of this poll.
-        self.forward.begin_poll();
-        self.back.begin_poll();
+        self.drivers.iter_mut().for_each(Driver::begin_poll);
         let had_failed = self.failed.is_some();
         let forward = self.poll_direction(Direction::Forward, cx, ends);
         let back = self.poll_direction(Direction::Back, cx, ends);
@@ -476,12 +470,11 @@ impl Relay {
                 };
             }
         }
-        let ended_directions = u32::from(self.forward.is_done()) + u32::from(self.back.is_done());
+        let ended_directions = self.drivers.iter().filter(|driver| driver.is_done()).count();
         // Silence before an end does not count after it, and our own pauses are no silence of the
         // ends.
         if std::mem::replace(&mut self.ended_directions, ended_directions) != ended_directions
-            || self.forward.is_throttled()
-            || self.back.is_throttled()
+            || self.drivers.iter().any(Driver::is_throttled)
         {
             self.silence.restart();
         }
@@ -495,7 +488,7 @@ impl Relay {
             }
             (idle, _) => (idle, Ended::Idle),
         };
-        let activity = self.forward.activity() + self.back.activity();
+        let activity = self.drivers.iter().map(Driver::activity).sum();
         let untaken = |direction| {
             let target = ends.view(direction, Side::Target);
             target.map_or(0, |target| target.untaken_bytes())
@@ -518,10 +511,7 @@ impl Relay {
         if self.gives_up(direction) {
             return self.poll_last_flush(direction, cx, &mut sides.target);
         }
-        let driver = match direction {
-            Direction::Forward => &mut self.forward,
-            Direction::Back => &mut self.back,
-        };
+        let driver = &mut self.drivers[direction as usize];
         if driver.is_done() {
             return Poll::Ready(());
         }
@@ -551,10 +541,7 @@ impl Relay {
         if self.failed.is_some() || !ends.passes_ends() {
             return PassedEnd::Not;
         }
-        let opposite = match direction {
-            Direction::Forward => &self.back,
-            Direction::Back => &self.forward,
-        };
+        let opposite = &self.drivers[direction.opposite() as usize];
         // Unread bytes would make close(2) send a reset: the target itself must have sent its end.
         let closes = self.options.close_sends_last_fin
             && opposite.is_done_properly()
@@ -647,15 +634,11 @@ impl Relay {
     }
 
     fn result<'a>(&mut self, ended: Ended, ends: &impl Ends<'a>) -> Result<Totals, Error> {
-        let (forward, back) = (self.forward.passed(), self.back.passed());
         let is_stuck = |direction: Direction| {
-            let (driver, passed) = match direction {
-                Direction::Forward => (&self.forward, &forward),
-                Direction::Back => (&self.back, &back),
-            };
+            let driver = &self.drivers[direction as usize];
             // A method that holds nothing in flight leaves bytes that are stuck at their source.
             let has_some = || {
-                passed.in_flight_bytes > 0
+                driver.in_flight_bytes() > 0
                     || driver.is_unflushed()
                     || has(direction, ends)
                         && ends.view(direction, Side::Source).is_some_and(|view| view.has_more())
@@ -664,8 +647,8 @@ impl Relay {
         };
         let stuck = ended != Ended::Closed && Direction::ALL.into_iter().any(is_stuck);
         // A later run gives up no direction but the abandoned ones.
-        self.forward.take_all();
-        self.back.take_all();
+        self.drivers.iter_mut().for_each(Driver::take_all);
+        let [forward, back] = self.drivers.each_ref().map(Driver::passed);
         match self.failed.take() {
             Some((direction, failure)) => Err(failure.into_error(direction).after(forward, back)),
             None => Ok(Totals { forward, back, ended, stuck }),

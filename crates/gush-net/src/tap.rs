@@ -92,10 +92,7 @@ impl<'a> Tap<'a> {
     fn descriptor(&self) -> Option<&Descriptor> {
         match &self.watch {
             Watch::Lent(descriptor) => Some(descriptor),
-            Watch::Slot(slot) => match &**slot {
-                Some(Half::Fd(descriptor)) => Some(descriptor),
-                _ => None,
-            },
+            Watch::Slot(Some(Half::Fd(descriptor))) => Some(descriptor),
             _ => None,
         }
     }

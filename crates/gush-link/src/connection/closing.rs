@@ -149,7 +149,7 @@ impl Connection<'_> {
             None if ending == Ending::Lingered => LingerTimeouts::of(None),
             _ => timeouts,
         };
-        let read_limit = read_timeouts.unsent();
+        let read_limit = read_timeouts.unsent;
         let (a_read, b_read) =
             (first.keeper.is_read(read_limit), second.keeper.is_read(read_limit));
         let work = async { tokio::join!(a, b, a_read, b_read) };

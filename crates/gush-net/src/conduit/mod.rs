@@ -64,19 +64,6 @@ impl Conduit {
 
     /// A stream socket that is non-blocking already, as accept4(2) returns with SOCK_NONBLOCK. No
     /// call is made to check this, which saves five calls for each of many short connections.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use gush_net::{Conduit, Relay, RelayOptions};
-    /// let (near, far) = std::os::unix::net::UnixStream::pair()?;
-    /// near.set_nonblocking(true)?;
-    /// drop(far);
-    /// let mut near = Conduit::of_stream_socket(near.into());
-    /// let mut null = Conduit::new(std::fs::File::create("/dev/null")?.into())?;
-    /// let totals = Relay::new(&RelayOptions::new()).copy(&mut near, &mut null).await?;
-    /// assert_eq!(totals.forward.bytes, 0);
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn of_stream_socket(socket: OwnedFd) -> Self {
         Self::joint(Descriptor::of_stream_socket(socket))
@@ -373,19 +360,6 @@ impl Conduit {
     ///
     /// # Errors
     /// The error of read(2), or of the stream.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
-    /// use std::io::Write;
-    /// let (mut far, near) = std::os::unix::net::UnixStream::pair()?;
-    /// let mut near = gush_net::Conduit::new(near.into())?.write_only();
-    /// far.write_all(b"unwanted")?;
-    /// let mut room = [0; 16];
-    /// let mut room = tokio::io::ReadBuf::new(&mut room);
-    /// std::future::poll_fn(|cx| near.poll_read_back(cx, &mut room)).await?;
-    /// assert_eq!(room.filled(), b"unwanted");
-    /// # Ok(()) }
-    /// ```
     pub fn poll_read_back(
         &mut self,
         cx: &mut Context<'_>,
