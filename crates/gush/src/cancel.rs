@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Ends the moves with this flag ([`Mover::cancelled_by`](crate::Mover::cancelled_by)), from any thread and
-/// for good; a clone ends the same moves.
+/// Ends the moves with this flag ([`Mover::cancelled_by`](crate::Mover::cancelled_by)), from any
+/// thread and for good; a clone ends the same moves.
 ///
 /// A move checks between two steps, and every 50 ms of a wait. It then delivers the bytes in flight
 /// as far as the target takes them at once, and fails with an error that is

@@ -222,7 +222,7 @@ impl<'fd> Endpoint<'fd> {
     /// Looks at the size of a file again; answers whether the file is smaller now.
     pub(crate) fn has_shrunk(&mut self) -> io::Result<bool> {
         let size_bytes = sys::file::size_bytes(self.fd)?;
-        // A made-up file may tell another size at each look, which means nothing.
+        // A made-up file may report another size each time, which means nothing.
         let has_shrunk = self.state.kind == Kind::File && size_bytes < self.size_bytes;
         if has_shrunk {
             self.size_bytes = size_bytes;
@@ -442,9 +442,9 @@ impl<'fd> Endpoint<'fd> {
 pub(crate) enum HoleReport {
     /// No holes.
     None,
-    /// SEEK_DATA and SEEK_HOLE tell.
+    /// SEEK_DATA and SEEK_HOLE are believed.
     Believed,
-    /// Only the bytes tell.
+    /// Only the bytes are believed.
     Suspect,
 }
 

@@ -72,8 +72,8 @@ impl fmt::Display for Cause {
 /// ```
 ///
 /// As a [`std::io::Error`], by `?`, an error with a kernel's answer is that answer, with its
-/// [`raw_os_error`](std::io::Error::raw_os_error). Any other keeps text and [kind](Self::kind), and is
-/// still there as a whole.
+/// [`raw_os_error`](std::io::Error::raw_os_error). Any other keeps text and [kind](Self::kind), and
+/// is still there as a whole.
 ///
 /// ```
 /// fn copy_to_a_full_disk() -> std::io::Result<()> {

@@ -22,7 +22,7 @@ use crate::sys::Call;
 pub struct Fault {
     /// The call.
     pub call: Call,
-    /// The side whose descriptor the error concerns, as far as the call tells.
+    /// The side whose descriptor the error concerns, as far as the call shows.
     pub side: Side,
     /// The kernel's answer.
     pub errno: Errno,

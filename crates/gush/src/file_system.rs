@@ -9,7 +9,7 @@ use crate::sys;
 const BTRFS: u64 = 0x9123_683e;
 
 /// The own id of the file system that an open file is on: the next mount, perhaps by another device
-/// number, has the same. `None` where the file system tells none, such as NFS and FUSE. Before
+/// number, has the same. `None` where the file system has none, such as NFS and FUSE. Before
 /// Linux 6.9 the id of XFS, F2FS and FAT is that of the device.
 ///
 /// # Errors

@@ -8,8 +8,8 @@ use crate::pages::{HUGE_PAGE_BYTES, Pages};
 
 /// How many of the whole 2 MiB stretches of `pages` are huge pages, and how many there are.
 ///
-/// Looks each up in `/proc/self/pagemap` and `/proc/kpageflags` (Linux `admin-guide/mm/pagemap.rst`).
-/// Memory that was never touched has no page yet, and counts as not huge.
+/// Looks each up in `/proc/self/pagemap` and `/proc/kpageflags`. Untouched memory has no page yet,
+/// and counts as not huge.
 ///
 /// # Errors
 /// `PermissionDenied` without CAP_SYS_ADMIN: frame numbers are hidden then, and read as 0.
@@ -19,7 +19,7 @@ use crate::pages::{HUGE_PAGE_BYTES, Pages};
 /// pages.as_mut_slice()[0] = 1;
 /// match gush::hugepage::count(&pages) {
 ///     Ok((huge, all)) => assert!(huge <= all),
-///     Err(error) => eprintln!("cannot tell: {error}"),
+///     Err(error) => eprintln!("unknown: {error}"),
 /// }
 /// # Ok::<(), gush::Errno>(())
 /// ```

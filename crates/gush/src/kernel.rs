@@ -108,8 +108,8 @@ impl Kernel {
         kept(&self.vmsplice, probe_vmsplice, Vmsplice::Absent)
     }
 
-    /// As [`Kernel::vmsplice`], into a FIFO: a pipe opened by a path, which the kernel may refuse where it takes a pipe
-    /// of pipe2(2). The question needs /proc; without it the answer is that of [`Kernel::vmsplice`].
+    /// As [`Kernel::vmsplice`], into a FIFO, which the kernel may refuse where it takes a pipe of
+    /// pipe2(2). Without /proc the answer is that of [`Kernel::vmsplice`].
     ///
     /// ```
     /// use gush::{Kernel, Vmsplice};
@@ -121,12 +121,12 @@ impl Kernel {
         kept(&self.vmsplice_into_fifo, || self.probe_vmsplice_into_fifo(), Vmsplice::Absent)
     }
 
-    /// Does a later write to a file show in bytes that were spliced from the file before? Asked of a file in memory, once
-    /// open for writing and once for reading alone: [`FileSplice::Copies`] only if neither shows the write. `gush
-    /// doctor PATH` asks a file system by itself.
+    /// Does a later write to a file show in bytes spliced from it before? Probed with a file in
+    /// memory, opened for writing and read-only: [`FileSplice::Copies`] only if neither shows the
+    /// write. `gush doctor PATH` probes a file system.
     ///
-    /// The methods keep their order where the kernel copies: into pipes and local sockets a splice that copies still took 0.7 times
-    /// the time of read and write (bench/RESULTS.md).
+    /// The plan is the same where the kernel copies: into pipes and local sockets such a splice
+    /// still took 0.7 times the time of read and write (bench/RESULTS.md).
     ///
     /// ```
     /// use gush::{FileSplice, Kernel};
@@ -138,7 +138,7 @@ impl Kernel {
         kept(&self.file_splice, probe_file_splice, FileSplice::Absent)
     }
 
-    /// Does sendfile(2) into a pipe end where the pipe is full? `false` also where nobody can tell.
+    /// Does sendfile(2) into a pipe end where the pipe is full? `false` also if unknown.
     pub(crate) fn sendfile_ends_at_full_pipe(&self) -> bool {
         let probe = sys::file::sendfile_ends_at_full_pipe;
         kept(&self.sendfile_ends_at_full_pipe, probe, |_| false)
@@ -162,8 +162,8 @@ impl Kernel {
         })
     }
 
-    /// How many bytes a user without privilege may have in pipes, over all processes, before new ones get two
-    /// slots and none may grow (`/proc/sys/fs/pipe-user-pages-soft`, pipe(7)); none where there is no limit.
+    /// How many bytes an unprivileged user may have in pipes before new ones get two slots and none
+    /// may grow (`/proc/sys/fs/pipe-user-pages-soft`, pipe(7)); `None` without a limit.
     pub(crate) fn pipe_user_bytes(&self) -> Option<usize> {
         *self.pipe_user_bytes.get_or_init(|| {
             let text = std::fs::read_to_string("/proc/sys/fs/pipe-user-pages-soft").ok()?;
@@ -173,10 +173,10 @@ impl Kernel {
         })
     }
 
-    /// May this process exceed the limits on a user's pipes (`pipe_is_unprivileged_user` of fs/pipe.c)? `false` also where
-    /// nobody can tell.
+    /// May this process exceed the limits on a user's pipes (`pipe_is_unprivileged_user` of
+    /// fs/pipe.c)? `false` if unknown.
     pub(crate) fn exceeds_pipe_limits(&self) -> bool {
-        /// `PROC_USER_INIT_INO` of include/linux/proc_ns.h: capabilities of any other user namespace exceed nothing.
+        /// `PROC_USER_INIT_INO` of include/linux/proc_ns.h: other user namespaces exceed nothing.
         const INITIAL_NAMESPACE: &str = "user:[4026531837]";
         /// CAP_SYS_ADMIN and CAP_SYS_RESOURCE, by their numbers in capabilities(7)'s header.
         const EXCEEDING: u64 = 1 << 21 | 1 << 24;
@@ -190,7 +190,7 @@ impl Kernel {
         })
     }
 
-    /// An end opened by its path in /proc is opened as a FIFO (`fifo_open` of `fs/pipe.c`), and needs no directory.
+    /// An end opened by its path in /proc is a FIFO (`fifo_open` of `fs/pipe.c`).
     fn probe_vmsplice_into_fifo(&self) -> Result<Vmsplice, Errno> {
         let (read_end, write_end) = sys::pipe::pipe()?;
         match sys::file::reopen(write_end.as_fd(), OFlags::WRONLY) {
@@ -224,7 +224,7 @@ fn kept<A: Copy>(
     match probe() {
         // Not remembered: the next question may find a descriptor or memory.
         Err(errno) if is_passing(errno) => absent(errno),
-        // Another thread may have asked at the same time: the first answer stays, so that all see the same.
+        // Another thread may have asked too: the first answer stays, so that all see the same.
         answer => *known.get_or_init(|| answer.unwrap_or_else(absent)),
     }
 }
@@ -248,13 +248,14 @@ fn probe_file_splice() -> Result<FileSplice, Errno> {
     let shares = match sys::file::reopen(own.as_fd(), OFlags::RDONLY) {
         Ok(read_only) => shows_later_write(own.as_fd(), read_only.as_fd())?,
         Err(errno) if is_passing(errno) => return Err(errno),
-        // Without /proc nobody can tell, and sharing is what a user has to reckon with.
+        // Without /proc it is unknown, and sharing must be assumed.
         Err(_) => true,
     };
     Ok(if shares { FileSplice::Shares } else { FileSplice::Copies })
 }
 
-/// Splices the first byte of `source` into a pipe, changes that byte through `file`, and answers whether the pipe shows the change.
+/// Splices the first byte of `source` into a pipe, changes it through `file`, and returns whether
+/// the pipe shows the change.
 fn shows_later_write(file: BorrowedFd<'_>, source: BorrowedFd<'_>) -> Result<bool, Errno> {
     let (pipe_end, pipe) = sys::pipe::pipe()?;
     again_on_intr(|| sys::data::pwrite(file, b"a", 0))?;
@@ -262,8 +263,8 @@ fn shows_later_write(file: BorrowedFd<'_>, source: BorrowedFd<'_>) -> Result<boo
     let spliced = again_on_intr(|| sys::pipe::splice(source, Some(&mut 0), into, None, 1, flags));
     let (moved, reader) = match spliced {
         Ok(moved) => (moved, pipe_end),
-        // A filter may deny splice(2) and leave sendfile(2), which is a splice as well: into a socket, since before Linux 5.12
-        // sendfile(2) copies into a pipe (`iter_file_splice_write` of `pipefifo_fops`), and shares with sockets all the same.
+        // A filter may deny splice(2) and allow sendfile(2). Asked with a socket: before Linux 5.12
+        // sendfile(2) copies into a pipe (`pipefifo_fops`), and shares with sockets all the same.
         Err(errno) => {
             let (near, far) = sys::socket::pair().map_err(|_| errno)?;
             let sent = again_on_intr(|| sys::file::sendfile(source, Some(&mut 0), far.as_fd(), 1));

@@ -1,7 +1,7 @@
 //! Moves bytes between any two Linux file descriptors by the fastest way that is *sound* on the
 //! running kernel.
 //!
-//! [`copy`] moves everything; a [`Mover`] is told more: which method, how much, from where, how
+//! [`copy`] moves everything; a [`Mover`] takes more: which method, how much, from where, how
 //! fast, who watches. Both answer with a [`Report`], or an [`Error`] that says which
 //! call failed on which side and how many bytes had arrived.
 //!
@@ -23,14 +23,14 @@
 //!
 //! The engine knows nothing of terminals, arguments, trees or addresses, and has no async runtime.
 //! Its techniques have [names](MethodName), never wait by themselves, and cannot be extended from
-//! outside; the blocking [`Mover`] is one driver of them. A program that waits in another way drives
-//! a `Flow` itself, with the feature `unstable-flow`.
+//! outside; the blocking [`Mover`] is one driver of them. A program that waits in another way
+//! drives a `Flow` itself, with the feature `unstable-flow`.
 //!
 //! A move may go to another thread, and be ended from another: [`Cancel`].
 //!
 //! # Invariants
-//! 1. Nothing is lost and nothing arrives twice: each byte taken from the source is delivered or counted.
-//! 2. Only a `read` that answers 0 is the end. A clone of all of a file is the file as it was at one moment, and an end, too.
+//! 1. Nothing is lost and nothing arrives twice: each byte taken is delivered or counted.
+//! 2. Only a `read` that answers 0 is the end; so is a clone of all of a file.
 //! 3. Falling back happens only from an untouched position.
 //! 4. A lent page is never written again.
 //! 5. Some splices wait for an idle source with any flags. Such a source is polled first.
@@ -40,8 +40,8 @@
 //! 9. The kernel is asked, not guessed.
 //!
 //! # Features
-//! None is on by default. The method `uring` is refused without the feature `uring`, with the feature as the reason; the functions and types of
-//! the others are not there.
+//! None is on by default. Without the feature `uring` that method is refused, and says why; the
+//! items of the others are absent.
 //!
 //! | feature | brings | needs |
 //! |---|---|---|
@@ -57,33 +57,36 @@
 //! to exclude this.
 //!
 //! # What it does to your descriptors
-//! Descriptors are borrowed: none is closed, and a move closes every descriptor of its own. Only of a [`Tee`] up to
-//! four pipes stay open, empty, for the next.
+//! Descriptors are borrowed: none is closed, and a move closes its own. A [`Tee`] leaves up to four
+//! empty pipes open for the next.
 //!
-//! - *Position.* Without an offset, a move begins at a descriptor's own position and leaves the position behind the
-//!   last byte moved, also after a failure. With an offset the position stays. While a sparse file is read the
-//!   position moves to and fro all the same (SEEK_DATA and SEEK_HOLE of lseek(2)), which others see who share the
-//!   description; the end of the move, or of [`first_difference`], puts the position right.
+//! - *Position.* Without an offset, a move begins at a descriptor's position and leaves it after
+//!   the last byte moved, also after a failure. With an offset the position stays. While a sparse
+//!   file is read the position moves back and forth (SEEK_DATA and SEEK_HOLE of lseek(2)), which
+//!   others who share the description see; the end of the move, or of [`first_difference`],
+//!   restores it.
 //! - *Flags.* No file status flag is set (F_SETFL of fcntl(2)): the flags belong to everybody who
 //!   shares the open file. While somebody [observes](Mover::observe) or may
 //!   [cancel](Mover::cancelled_by) a move into a socket without O_NONBLOCK, the bytes therefore
 //!   pass through memory: a splice would hold the thread until all bytes have room. A terminal is
 //!   opened once more, non-blocking, by every move.
-//! - *Pipes grow.* A pipe at either side of a splice, of a [`pipe::Writer`], of a [`Tee`] or of a [`Repeat`], and one given to
-//!   [`pipe::enlarge`], is made as large as 1 MiB, but at most a sixteenth of the user's memory for pipes (`/proc/sys/fs/pipe-user-pages-soft`), and stays so.
-//!   No pipe grows, these or the engine's own, unless another sixteenth (at most four times `pipe-max-size`) stays free for the user's other programs.
-//!   [`Tuning::pipe_bytes`] asks for another size; 1 leaves the pipes as they are.
-//! - *Packets.* No move cuts a packet of a pipe in packet mode (O_DIRECT of pipe(2), as `dd oflag=direct` makes one). Spliced from pipe to
-//!   pipe packets stay packets: a program that reads less than one loses the rest, as from the first pipe. By `read-write` they become a stream.
-//! - *Read-ahead.* [`Advice::Sequential`] and [`Advice::Random`] hold for the source's description from then on
-//!   (posix_fadvise(2)). Without [`Tuning::advice`] none is given.
+//! - *Pipes grow.* A pipe at either side of a splice, of a [`pipe::Writer`], a [`Tee`] or a
+//!   [`Repeat`], and one given to [`pipe::enlarge`], grows to 1 MiB, but at most to a sixteenth of
+//!   the user's memory for pipes (`/proc/sys/fs/pipe-user-pages-soft`), and stays so. No pipe
+//!   grows, these or the engine's own, unless another sixteenth (at most four times
+//!   `pipe-max-size`) stays free for other programs. [`Tuning::pipe_bytes`] asks for another size;
+//!   1 leaves the pipes as they are.
+//! - *Packets.* No move cuts a packet of a pipe in packet mode (O_DIRECT of pipe(2)). From pipe to
+//!   pipe packets stay packets; by `read-write` they become a stream.
+//! - *Read-ahead.* [`Advice::Sequential`] and [`Advice::Random`] stay set on the source's
+//!   description (posix_fadvise(2)). By default no advice is given.
 //! - *Size.* A target becomes shorter only by [`Mover::replace`].
 //!
 //! # The process
-//! Linking the engine runs nothing before main, and using it changes no disposition of a signal, with one
-//! exception: the method `mmap-copy`, used only where asked for by name, borrows SIGBUS while
-//! copying. Afterwards the previous disposition is put back, which meanwhile gets every SIGBUS that is no fault
-//! in the mapped files. A move on several threads ends those threads before returning.
+//! Linking the engine runs nothing before main, and using it changes no signal disposition, except
+//! that `mmap-copy`, used only by name, borrows SIGBUS while copying: other faults still reach the
+//! previous disposition, which is restored afterwards. A move on several threads ends them before
+//! it returns.
 
 // Only the workspace's other crates and a driver of one's own call what the feature makes public.
 #![cfg_attr(not(feature = "unstable-flow"), allow(dead_code, unused_imports))]

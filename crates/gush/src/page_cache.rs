@@ -1,6 +1,6 @@
 //! The page cache: what of a file is held there, and how to take it away.
 //!
-//! For programs that read and write large files once, and leave the pages that other programs use in memory.
+//! For programs that read and write large files once, and leave other programs' pages in memory.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -9,10 +9,10 @@ use rustix::fs::Advice;
 
 use crate::sys;
 
-/// How many pages of this range of a file the page cache holds. A length of 0 means "to the end". Reads nothing.
+/// How many pages of this range the page cache holds; a length of 0 means "to the end".
 ///
 /// # Errors
-/// That of cachestat(2): ENOSYS before Linux 6.5, EPERM for a file that the caller neither owns nor may write.
+/// cachestat(2)'s: ENOSYS before Linux 6.5, EPERM for a file neither owned nor writable.
 ///
 /// ```
 /// let mut file = tempfile::tempfile()?;
@@ -38,8 +38,8 @@ pub fn drop_clean(file: &impl AsFd, at_bytes: u64, len_bytes: u64) -> io::Result
     Ok(sys::file::fadvise(file.as_fd(), at_bytes, len_bytes, Advice::DontNeed)?)
 }
 
-/// Writes a range to the disk, waits for this, and takes it out of the page cache. A length of 0 means "to the end". The file's metadata
-/// may still be missing on the disk: this is no fsync(2).
+/// Writes a range to the disk, waits, and drops it from the page cache; a length of 0 means "to the
+/// end". The file's metadata may still be missing on disk: this is no fsync(2).
 ///
 /// # Errors
 /// Those of sync_file_range(2), failed writes among them, and of posix_fadvise(2).

@@ -1,9 +1,9 @@
 //! Page-aligned memory that can be lent to the kernel and given away.
 //!
-//! vmsplice(2) hands the kernel the pages themselves, and no notice ever says when their last reader
-//! is done. The life of such memory is therefore a type: [`Pages`] can be written, [`Pages::lend`]
-//! turns it into [`Lent`], which cannot, and the way back drops the lent pages first
-//! ([`Lent::renew`]): a reader that still holds them keeps the old content (invariant 4).
+//! vmsplice(2) hands the kernel the pages themselves, and nothing reports when their last reader is
+//! done. So the life of such memory is a type: [`Pages`] can be written, [`Pages::lend`] makes it
+//! [`Lent`], which cannot, and the way back drops the lent pages first ([`Lent::renew`]): a reader
+//! keeps the old content (invariant 4).
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -46,7 +46,8 @@ pub struct Pages {
     len_bytes: usize,
 }
 
-// SAFETY: the mapping is owned, seen alike by every thread, and reached only through borrows of `self`.
+// SAFETY: the mapping is owned, seen alike by every thread, and reached only through borrows of
+// `self`.
 unsafe impl Send for Pages {}
 // SAFETY: a shared reference gives shared slices, and no way to write.
 unsafe impl Sync for Pages {}
@@ -66,8 +67,8 @@ impl Pages {
         Ok(Self { base, len_bytes })
     }
 
-    /// Maps at least `len_bytes`, rounded up to whole huge pages of 2 MiB, aligned to them, and asks
-    /// for them (`MADV_HUGEPAGE`, madvise(2)). They may not come.
+    /// Maps at least `len_bytes`, rounded up to huge pages of 2 MiB, aligned to them, and asks for
+    /// them (`MADV_HUGEPAGE`). They may not come.
     ///
     /// # Errors
     /// `ENOMEM` from mmap(2); `EINVAL` from a kernel without transparent huge pages.
@@ -80,7 +81,7 @@ impl Pages {
     pub fn huge(len_bytes: usize) -> io::Result<Self> {
         let len_bytes = len_bytes.max(1).checked_next_multiple_of(HUGE_PAGE_BYTES);
         let with_slack =
-            // One huge page more, because mmap(2) promises no alignment beyond a page; the slack goes back below.
+            // One huge page more, as mmap(2) aligns to a page; the slack goes back below.
             |len_bytes: usize| Some((len_bytes, len_bytes.checked_add(HUGE_PAGE_BYTES)?));
         let (len_bytes, mapped_bytes) = len_bytes.and_then(with_slack).ok_or(io::Errno::NOMEM)?;
         let mut pages = Self::new(mapped_bytes)?;
@@ -97,9 +98,11 @@ impl Pages {
         // The tail first: then a failure leaves one mapping that `drop` still frees as a whole.
         self.unmap_from(head + len_bytes)?;
         if head > 0 {
-            // SAFETY: the first `head` bytes are owned, and given up below; nothing refers into them.
+            // SAFETY: the first `head` bytes are owned, and given up below; nothing refers into
+            // them.
             unsafe { sys::map::unmap(self.base.as_ptr().cast(), head) }?;
-            // SAFETY: `head` is less than what is mapped, so the pointer stays in it and is not null.
+            // SAFETY: `head` is less than what is mapped, so the pointer stays in it and is not
+            // null.
             self.base = unsafe { self.base.add(head) };
             self.len_bytes = len_bytes;
         }
@@ -109,7 +112,8 @@ impl Pages {
     /// Keeps the first `len_bytes` only.
     fn unmap_from(&mut self, len_bytes: usize) -> io::Result<()> {
         if len_bytes < self.len_bytes {
-            // SAFETY: the range lies inside the owned mapping, and is given up below; nothing refers into it.
+            // SAFETY: the range lies inside the owned mapping, and is given up below; nothing
+            // refers into it.
             let tail = unsafe { self.base.add(len_bytes) };
             // SAFETY: as above.
             unsafe { sys::map::unmap(tail.as_ptr().cast(), self.len_bytes - len_bytes) }?;
@@ -153,7 +157,8 @@ impl Pages {
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.len_bytes) }
     }
 
-    /// Lends a page to the pipe, stores into the page, and answers whether the store shows at the other end.
+    /// Lends a page to the pipe, stores into it, and returns whether the store shows at the other
+    /// end.
     ///
     /// The only deliberate breach of invariant 4, on a page made, owned and freed by this function.
     ///
@@ -164,7 +169,7 @@ impl Pages {
         read_byte: impl FnOnce(&mut u8) -> io::Result<()>,
     ) -> io::Result<bool> {
         let mut pages = Self::new(1)?;
-        // Written before, so that a page of its own is there: the shared page of zeros would be lent otherwise.
+        // Written before: the shared page of zeros would be lent otherwise.
         pages.as_mut_slice()[0] = 1;
         let lent = pages.lend();
         lent.splice_into(to, 0..1, false)?;
@@ -185,8 +190,8 @@ impl Pages {
     ) -> io::Result<usize> {
         let bytes = &self.as_slice()[range];
         flags.set(SpliceFlags::GIFT, gift);
-        // SAFETY: invariant 4, upheld by `Lent` and `Strip`: nothing writes the pages until `renew` has
-        // dropped them from this mapping, or `reclaim` knows that they were copied; unmapping
+        // SAFETY: invariant 4, upheld by `Lent` and `Strip`: nothing writes the pages until `renew`
+        // has dropped them from this mapping, or `reclaim` knows that they were copied; unmapping
         // leaves the kernel's reference valid.
         unsafe { sys::pipe::vmsplice(to, bytes.as_ptr(), bytes.len(), flags) }
     }
@@ -229,7 +234,7 @@ impl Pages {
     /// let lent = pages.lend();
     /// let put = lent.splice_into(std::os::fd::AsFd::as_fd(&writer), 0..3, false)?;
     /// assert_eq!(put, 3);
-    /// let _fresh = lent.renew()?; // whoever holds the old pages keeps what was in them
+    /// let _fresh = lent.renew()?; // a holder of the old pages keeps what was in them
     /// let mut seen = [0; 3];
     /// std::io::Read::read_exact(&mut reader, &mut seen)?;
     /// assert_eq!(&seen, b"abc");
@@ -277,7 +282,8 @@ impl Lent {
         &self.0
     }
 
-    /// Puts the pages of `range` into the pipe `to` by vmsplice(2), without waiting; answers how many bytes.
+    /// Puts the pages of `range` into the pipe `to` by vmsplice(2), without waiting; returns how
+    /// many bytes.
     ///
     /// With `gift` (`SPLICE_F_GIFT`) start and length must be page-aligned.
     ///
@@ -292,7 +298,7 @@ impl Lent {
         self.0.vmsplice(to, range, gift, SpliceFlags::NONBLOCK)
     }
 
-    /// As [`Lent::splice_into`], but sleeps in the call while the pipe is full; then puts as much as fits.
+    /// As [`Lent::splice_into`], but sleeps while the pipe is full, then puts as much as fits.
     ///
     /// # Errors
     /// As [`Lent::splice_into`], without `EAGAIN`; `EINTR` when a signal came.
@@ -307,7 +313,7 @@ impl Lent {
 
     /// Gives the pages away: their holders keep the content, this memory starts afresh from zero.
     ///
-    /// `MADV_DONTNEED` (madvise(2)) on all pages; where the kernel refuses (locked memory), a new mapping.
+    /// `MADV_DONTNEED` on all pages; where the kernel refuses (locked memory), a new mapping.
     ///
     /// # Errors
     /// `ENOMEM` when the new mapping is refused.
@@ -317,13 +323,13 @@ impl Lent {
 
     /// Takes the pages back with their content although somebody may still read them.
     ///
-    /// Published speed tests reuse their buffers like this. The function exists so that the damage can be
-    /// measured and shown; nothing sound is built on it.
+    /// Published speed tests reuse their buffers like this, so that the damage can be measured;
+    /// nothing sound is built on it.
     ///
     /// # Safety
-    /// Every holder of the pages must have *copied* them, which no call can tell: bytes already out of
-    /// the pipe may have been spliced or teed onward. Writing the memory otherwise changes what the
-    /// holders see (invariant 4).
+    /// Every holder of the pages must have *copied* them, which no call reports: bytes that left
+    /// the pipe may have been spliced or teed onward. Else a write changes what the holders see
+    /// (invariant 4).
     #[must_use]
     pub unsafe fn reclaim_unchecked(self) -> Pages {
         self.0
@@ -331,8 +337,8 @@ impl Lent {
 
     /// Takes the pages back with their content, because every holder has *copied* them.
     ///
-    /// This is known only when all bytes went through a private, now empty pipe into regular files, whose
-    /// splice copies before returning (`iter_file_splice_write` of `fs/splice.c`).
+    /// This is known only if all bytes went through a private, now empty pipe into regular files,
+    /// whose splice copies (`iter_file_splice_write` of `fs/splice.c`).
     pub(crate) fn reclaim(self) -> Pages {
         self.0
     }
@@ -394,10 +400,10 @@ impl Strip {
         &mut self.pages.as_mut_slice()[self.lent_bytes..]
     }
 
-    /// Lends the next `len_bytes`, and the rest of their last page with them; answers where they stand.
+    /// Lends the next `len_bytes` and the rest of their last page; returns where they are.
     pub fn lend(&mut self, len_bytes: usize) -> Range<usize> {
         let start = self.lent_bytes;
-        // Saturating: a sum that wraps around would end before `start`, and make lent pages writable again.
+        // Saturating: a wrapped sum would make lent pages writable again.
         let end = self.pages.len_bytes().min(start.saturating_add(len_bytes));
         // The kernel refers to whole pages, so the rest of the last one must not be written either.
         self.lent_bytes = end.next_multiple_of(rustix::param::page_size());
@@ -412,7 +418,7 @@ impl Strip {
     /// # Panics
     /// When part of `range` is not lent.
     pub fn splice_into(&self, to: BorrowedFd<'_>, range: Range<usize>) -> io::Result<usize> {
-        // A panic, not an error: writing there later would break the promise to the reader without a trace.
+        // A panic, not an error: writing there would silently break the promise to the reader.
         assert!(range.end <= self.lent_bytes, "only what is lent may be put into a pipe");
         self.pages.vmsplice(to, range, false, SpliceFlags::NONBLOCK)
     }

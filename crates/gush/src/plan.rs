@@ -21,8 +21,8 @@ struct Row {
     at_least_bytes: u64,
     at_least_threads: usize,
     methods: &'static [MethodName],
-    /// The methods that a profile may put before these: sound here, and no promise to the user is given up.
-    /// So nothing maps the target, writes ahead or goes past the page cache.
+    /// The methods that a profile may put first: sound here, and within the promises to the user.
+    /// So none maps the target, writes ahead or bypasses the page cache.
     also: &'static [MethodName],
 }
 
@@ -99,9 +99,8 @@ static TABLE: &[Row] = &[
     Row::ANY,
 ];
 
-/// The methods for a pair, in the order to try them: the row's, and before them the methods that a profile
-/// prefers, as far as the row permits. Sharing blocks comes first where the row has that: the gain is a
-/// saving of space, not a question of speed.
+/// The methods for a pair, in order: the row's, and before them those that a profile prefers, as
+/// the row permits. Sharing blocks comes first: it saves space.
 pub(crate) fn methods_for(
     source: &Endpoint<'_>,
     target: &Endpoint<'_>,
@@ -133,8 +132,8 @@ pub(crate) fn methods_for(
     Cow::Owned(methods)
 }
 
-/// The methods for two kinds that move one stream of bytes, in the order to try them: rows that ask for
-/// one file system or a size are about ranges of files, which a flow does not move.
+/// The methods that move one stream between two kinds, in order: rows about one file system or a
+/// size are about ranges.
 pub(crate) fn flow_methods(source: Kind, target: Kind) -> &'static [MethodName] {
     let fits = |kinds: &[Kind], kind| kinds.is_empty() || kinds.contains(&kind);
     let row = TABLE
@@ -145,8 +144,8 @@ pub(crate) fn flow_methods(source: Kind, target: Kind) -> &'static [MethodName] 
 
 /// Refusals remembered for endpoint pairs (invariant 3), to be shared by the moves of one run.
 ///
-/// A method refused by the kernel between two file systems is not tried again between them; a method
-/// refused for one range or one file is.
+/// A method refused between two file systems is not tried again between them; one refused for a
+/// range or a file is.
 ///
 /// ```
 /// let refusals = gush::Refusals::default();
@@ -157,7 +156,7 @@ pub(crate) fn flow_methods(source: Kind, target: Kind) -> &'static [MethodName] 
 #[derive(Debug, Default)]
 pub struct Refusals(OnceLock<Box<Known>>);
 
-/// A list that only grows: whoever asks, as all threads of a tree do for each file, takes no lock.
+/// A list that only grows: reading it, as all threads of a tree do for each file, takes no lock.
 #[derive(Debug)]
 struct Known {
     refused: Refused,
@@ -189,7 +188,8 @@ impl Refused {
 }
 
 impl Refusals {
-    /// Each refusal costs every later question a comparison, and a method forgotten only a call: few pairs have more.
+    /// Each refusal costs later questions a comparison, a forgotten one a call: few pairs have
+    /// more.
     const MOST: usize = 64;
 
     pub(crate) fn knows(

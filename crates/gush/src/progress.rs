@@ -21,7 +21,7 @@ use crate::method::MethodName;
 pub struct Progress {
     /// Bytes delivered to the target so far, holes included.
     pub bytes: u64,
-    /// Bytes to be expected in all, where the source tells.
+    /// Bytes to be expected in all, if the source says.
     pub expected_bytes: Option<u64>,
     /// Time since the move began.
     pub elapsed: Duration,

@@ -4,8 +4,8 @@ use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A limit in bytes a second, or none yet (the default). A clone is the same limit: moves with clones
-/// of a rate stay below it together, and all of them follow a change within 50 ms.
+/// A limit in bytes a second, or none yet (the default). A clone is the same limit: moves with
+/// clones of a rate stay below it together, and all of them follow a change within 50 ms.
 ///
 /// A [`Mover`](crate::Mover::limit) obeys it; a program with a loop of its own asks for an
 /// [allowance](Self::allowance), and [spends](Self::spend) what moved.
@@ -46,8 +46,8 @@ impl Rate {
         separate
     }
 
-    /// Changes the rate, in bytes a second; 0 lifts the limit. Bytes that moved beyond the old rate stay
-    /// owed, and the time since the last portion counts.
+    /// Changes the rate, in bytes a second; 0 lifts the limit. Bytes that moved beyond the old rate
+    /// stay owed, and the time since the last portion counts.
     pub fn set(&self, bytes_per_second: u64) {
         self.limit().set_at(Instant::now(), bytes_per_second);
     }
@@ -58,7 +58,8 @@ impl Rate {
         self.limit().bucket.as_ref().map(|bucket| bucket.rate.get())
     }
 
-    /// Did the last question for an allowance find none? A move waits for its source or target otherwise.
+    /// Did the last question for an allowance find none? A move waits for its source or target
+    /// otherwise.
     ///
     /// ```
     /// use gush::{Cancel, Mover, Rate};
@@ -91,9 +92,9 @@ impl Rate {
         allowance
     }
 
-    /// The caller sleeps now until the refusal ends. If it wakes late, the bytes of the delay may move,
-    /// too, those of a second at most. Without this call the time after a refusal is a pause of the
-    /// caller's own, as a wait for one of its ends is.
+    /// The caller sleeps now until the refusal ends. If it wakes late, the bytes of the delay may
+    /// move, too, those of a second at most. Without this call the time after a refusal is a pause
+    /// of the caller's own, as a wait for one of its ends is.
     pub fn begin_sleep(&self) {
         if let Some(bucket) = &mut self.limit().bucket {
             bucket.begin_sleep();
@@ -199,8 +200,8 @@ impl Bucket {
     }
 }
 
-/// The longest sleep that is made up for: a stopped process sends no burst of minutes when it goes on.
-/// On a busy machine sleeps of 6 ms were seen to last 0.9 s.
+/// The longest sleep that is made up for: a stopped process sends no burst of minutes when it goes
+/// on. On a busy machine sleeps of 6 ms were seen to last 0.9 s.
 const MOST_LATE: Duration = Duration::from_secs(1);
 
 /// The longest pause, so that callers may add it to any clock; the next question gets another.
@@ -353,7 +354,8 @@ mod tests {
 
     #[test]
     fn a_debt_that_no_clock_reaches_is_a_long_pause() {
-        // The first two debts are longer than any `Duration`, and the last one is a `Duration` that no clock reaches.
+        // The first two debts are longer than any `Duration`, and the last one is a `Duration` that
+        // no clock reaches.
         for bytes_per_second in [1, 2, 4] {
             let now = Instant::now();
             let rate = per_second(bytes_per_second);

@@ -23,8 +23,8 @@ const WRITE_BYTES: usize = 128 << 10;
 
 /// Writes a pattern again and again, as yes(1) does.
 ///
-/// A pipe gets the pattern by reference, out of a [`Reservoir`], sound for every reader; any other target, and a
-/// pipe where tee(2) is denied, by writes out of memory.
+/// A pipe gets the pattern by reference from a [`Reservoir`], sound for every reader; any other
+/// target, and a pipe where tee(2) is denied, by writes.
 ///
 /// The process should ignore SIGPIPE, or be content to end when the reader leaves.
 ///
@@ -45,16 +45,16 @@ pub struct Repeat<'a> {
     length_bytes: u64,
     pipe_bytes: Option<usize>,
     cancel: Option<&'a Cancel>,
-    told: Option<Told<'a>>,
+    explain: Option<Explain<'a>>,
 }
 
-/// Who is told how the pattern is handed over.
+/// Takes the lines that explain how the pattern is handed over.
 #[derive(Clone, Copy)]
-struct Told<'a>(&'a (dyn Fn(&str) + Sync));
+struct Explain<'a>(&'a (dyn Fn(&str) + Sync));
 
-impl fmt::Debug for Told<'_> {
+impl fmt::Debug for Explain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Told")
+        f.write_str("Explain")
     }
 }
 
@@ -62,7 +62,7 @@ impl<'a> Repeat<'a> {
     /// The pattern, without end. An empty pattern has no bytes to write.
     #[must_use]
     pub fn new(pattern: &'a [u8]) -> Self {
-        Self { pattern, length_bytes: u64::MAX, pipe_bytes: None, cancel: None, told: None }
+        Self { pattern, length_bytes: u64::MAX, pipe_bytes: None, cancel: None, explain: None }
     }
 
     /// Ends after so many bytes, perhaps within a pattern.
@@ -72,8 +72,8 @@ impl<'a> Repeat<'a> {
         self
     }
 
-    /// Makes the target's pipe as large as this or as permitted, and leaves the pipe so; 1 leaves the pipe
-    /// unchanged. The default is 1 MiB, or a sixteenth of the user's memory for pipes where that is less.
+    /// Makes the target's pipe as large as this or as permitted, for good; 1 leaves it as it is.
+    /// The default is 1 MiB, or a sixteenth of the user's memory for pipes if that is less.
     #[must_use]
     pub fn pipe_bytes(mut self, bytes: usize) -> Self {
         self.pipe_bytes = Some(bytes);
@@ -87,29 +87,29 @@ impl<'a> Repeat<'a> {
         self
     }
 
-    /// Tells `tell` how the pattern is handed over, in lines as those of [`Report::explain`](crate::Report::explain): a line for
-    /// each call that was refused, and one for the way taken. The lines come before the first byte; a call that is
-    /// refused later is told then.
+    /// Passes lines as of [`Report::explain`](crate::Report::explain) to `explain`: one for each
+    /// refused call, and one for the technique. They come before the first byte, or when a call is
+    /// refused.
     ///
     /// ```
     /// let (_reader, writer) = std::io::pipe()?;
-    /// let told = std::sync::Mutex::new(String::new());
-    /// let tell = |line: &str| *told.lock().unwrap() += line;
-    /// gush::Repeat::new(b"y\n").length_bytes(10).explained_to(&tell).run(&writer)?;
-    /// assert!(told.lock().unwrap().contains("picked "));
+    /// let lines = std::sync::Mutex::new(String::new());
+    /// let explain = |line: &str| *lines.lock().unwrap() += line;
+    /// gush::Repeat::new(b"y\n").length_bytes(10).explained_to(&explain).run(&writer)?;
+    /// assert!(lines.lock().unwrap().contains("picked "));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn explained_to(mut self, tell: &'a (dyn Fn(&str) + Sync)) -> Self {
-        self.told = Some(Told(tell));
+    pub fn explained_to(mut self, explain: &'a (dyn Fn(&str) + Sync)) -> Self {
+        self.explain = Some(Explain(explain));
         self
     }
 
     /// Writes until the length is reached; answers how many bytes were written.
     ///
     /// # Errors
-    /// The target's failure, `EPIPE` when the reader has left; cancelling. [`Error::delivered_bytes`] has the bytes
-    /// written before.
+    /// The target's failure, `EPIPE` without a reader; cancelling. [`Error::delivered_bytes`]
+    /// counts.
     pub fn run(self, target: &impl AsFd) -> Result<u64, Error> {
         let failed = |(call, errno)| Error::failed(Fault { call, side: Side::Target, errno });
         let endpoint = Endpoint::look(target.as_fd()).map_err(failed)?;
@@ -160,7 +160,9 @@ impl<'a> Repeat<'a> {
                         self.tell_refused("slots of 32 KiB", call, errno);
                     }
                     let held_bytes = reservoir.held_bytes();
-                    self.tell(format_args!("picked reservoir: {held_bytes} bytes a call, by tee"));
+                    self.explain(format_args!(
+                        "picked reservoir: {held_bytes} bytes a call, by tee"
+                    ));
                     return Supply::Reservoir(reservoir);
                 }
                 Err((call, errno)) => self.tell_refused("reservoir", call, errno),
@@ -170,7 +172,7 @@ impl<'a> Repeat<'a> {
     }
 
     fn memory(&self) -> Supply {
-        self.tell(format_args!(
+        self.explain(format_args!(
             "picked write: {} KiB or more a call, out of memory",
             WRITE_BYTES >> 10
         ));
@@ -178,12 +180,12 @@ impl<'a> Repeat<'a> {
     }
 
     fn tell_refused(&self, what: &str, call: Call, errno: Errno) {
-        self.tell(format_args!("refused {what}: {call}: {}", errno_name(errno)));
+        self.explain(format_args!("refused {what}: {call}: {}", errno_name(errno)));
     }
 
-    fn tell(&self, line: fmt::Arguments<'_>) {
-        if let Some(Told(tell)) = self.told {
-            tell(&line.to_string());
+    fn explain(&self, line: fmt::Arguments<'_>) {
+        if let Some(Explain(explain)) = self.explain {
+            explain(&line.to_string());
         }
     }
 }
@@ -197,7 +199,7 @@ enum Supply {
 
 impl Supply {
     fn in_memory(pattern: &[u8]) -> Self {
-        // One pattern more than a write carries, so that a write can begin in the middle of the first.
+        // One pattern more than a write carries: a write can begin in the middle of the first.
         Self::Memory(pattern.repeat(WRITE_BYTES.div_ceil(pattern.len()) + 1))
     }
 

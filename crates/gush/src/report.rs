@@ -74,8 +74,7 @@ impl Report {
         self.methods.iter().max_by_key(|used| used.bytes).map(|used| used.name)
     }
 
-    /// The text of `--explain`: a line a method, picked or refused. The [`Display`](fmt::Display) of a report is one
-    /// line.
+    /// The text of `--explain`, a line for each method. The [`Display`](fmt::Display) is one line.
     ///
     /// ```
     /// let (a, b) = (tempfile::tempfile()?, tempfile::tempfile()?);
@@ -152,13 +151,14 @@ impl fmt::Display for Explanation<'_> {
     }
 }
 
-/// Can pages of a file wait for a reader between these two? A file that is spliced into copies, and a device is done at once.
+/// Can pages of a file wait for a reader between these two? A file copies, a device is done at
+/// once.
 pub(crate) fn leaves_file(source: Kind, target: Kind) -> bool {
     matches!(source, Kind::File | Kind::Block)
         && matches!(target, Kind::Pipe | Kind::Stream | Kind::Datagram)
 }
 
-/// What became of the pages of a file whose bytes were spliced into something else; nothing where none were.
+/// What became of the pages of a spliced file; nothing where none were.
 pub(crate) fn file_splice_line(
     leaves_file: bool,
     mut methods: impl Iterator<Item = (MethodName, u64)>,

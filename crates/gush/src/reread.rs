@@ -48,10 +48,10 @@ pub fn digest_of(fd: &impl AsFd) -> Result<Digest, Error> {
     }
 }
 
-/// Where two files first differ, as an offset in bytes; `None` if they are equal. Their positions stay.
+/// The offset of the first difference of two files, `None` if equal. Their positions stay.
 ///
 /// A hole of both is passed over without reading, where the file system's report of holes can be
-/// believed; a hole beside data is compared as zeros.
+/// believed; a hole opposite data is compared as zeros.
 ///
 /// # Errors
 /// The failed call and the side, with the bytes compared before as delivered bytes.
@@ -103,7 +103,7 @@ struct Reread<'fd> {
     side: Side,
     size_bytes: u64,
     position: Option<u64>,
-    /// SEEK_DATA tells of holes.
+    /// SEEK_DATA reports holes.
     believed: bool,
     buffer: Pages,
 }

@@ -4,9 +4,8 @@ use std::os::fd::AsFd;
 
 use crate::sys::{pipe, socket};
 
-/// How many bytes were written to a socket that the peer has not acknowledged (TCP: SIOCOUTQ, tcp(7)), or has not read
-/// (Unix sockets, with what the kernel needs to keep them). An end of data sent on a TCP connection counts as
-/// one more until acknowledged.
+/// How many bytes written to a socket the peer has not acknowledged (TCP: SIOCOUTQ, tcp(7)), or not
+/// read (Unix sockets, with overhead). A FIN on TCP counts as one until acknowledged.
 ///
 /// # Errors
 /// The error of ioctl(2): `ENOTTY` for a descriptor that is no socket.
@@ -47,7 +46,7 @@ pub fn untaken_bytes(fd: &impl AsFd) -> Option<u64> {
     socket::unacknowledged_bytes(fd).or_else(|_| pipe::unread_bytes(fd)).ok()
 }
 
-/// Ends the writing direction of a socket (shutdown(2)); the peer has an end of data behind the last byte.
+/// Ends the writing direction of a socket (shutdown(2)): the peer reads an end of data.
 ///
 /// # Errors
 /// The error of shutdown(2): `ENOTCONN` where the peer has gone already.
@@ -63,7 +62,7 @@ pub fn end_writing(fd: &impl AsFd) -> std::io::Result<()> {
     Ok(socket::end_writing(fd.as_fd())?)
 }
 
-/// Sends what a TCP socket keeps for more bytes to come (MSG_MORE, send(2)). Options stay as they were.
+/// Sends what a TCP socket holds back for more bytes (MSG_MORE). Options stay as they were.
 ///
 /// # Errors
 /// The error of setsockopt(2): `EOPNOTSUPP` for a socket of another protocol.
@@ -79,8 +78,8 @@ pub fn send_kept(fd: &impl AsFd) -> std::io::Result<()> {
     Ok(socket::send_kept(fd.as_fd())?)
 }
 
-/// Sets where a look into a socket's queue (`MSG_PEEK`) begins, so that each look goes on behind the one before;
-/// `None` lets every look begin at the head again (`SO_PEEK_OFF`, socket(7)).
+/// Sets where a look into a socket's queue (`MSG_PEEK`) begins, so that each continues after the
+/// last; `None` lets every look begin at the head (`SO_PEEK_OFF`, socket(7)).
 ///
 /// # Errors
 /// `EOPNOTSUPP` for a socket that has no such offset.

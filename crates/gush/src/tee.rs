@@ -35,14 +35,14 @@ use stalls::Stalls;
 
 type OnLoss<'a> = &'a mut (dyn FnMut(&Loss) -> Control + Send);
 
-/// Copies a source to several targets until the end: each gets every byte, in order, by reference where tee(2)
-/// and splice(2) can, and else out of one buffer.
+/// Copies a source to several targets: each gets every byte, in order, by reference where tee(2)
+/// and splice(2) can, else from one buffer.
 ///
-/// A failed target is left out, and the others go on, unless [`Tee::on_loss`] says otherwise. The slowest
-/// target holds the others back: none is ahead of the slowest by more than one buffer or one pipe,
-/// and no more is kept in memory, unless [`Tee::backlog_bytes`] is given.
+/// A failed target is left out, unless [`Tee::on_loss`] says otherwise. The slowest target holds
+/// the others back by at most one buffer or pipe, and no more is kept in memory, unless
+/// [`Tee::backlog_bytes`] is given.
 ///
-/// The process should ignore SIGPIPE, as Rust's programs do: else a reader that leaves ends the process.
+/// The process should ignore SIGPIPE, as Rust's programs do: else a lost reader ends it.
 ///
 /// ```
 /// use std::io::Write;
@@ -170,16 +170,17 @@ impl<'a> Tee<'a> {
         self
     }
 
-    /// Makes the pipes of both sides as large as this or as permitted, and leaves them so; 1 leaves them as
-    /// they are. The default is 1 MiB, or a sixteenth of the user's memory for pipes where that is less.
+    /// Makes the pipes of both sides as large as this or as permitted, for good; 1 leaves them as
+    /// they are. The default is 1 MiB, or a sixteenth of the user's memory for pipes if that is
+    /// less.
     #[must_use]
     pub fn pipe_bytes(mut self, bytes: usize) -> Self {
         self.pipe_bytes = Some(bytes);
         self
     }
 
-    /// Loses a pipe or stream as soon as nobody reads there any more, also while the source gives nothing. Without
-    /// this option the next byte sent there finds out.
+    /// Loses a pipe or stream as soon as its reader has gone, also while the source idles. Without
+    /// this the next byte sent there finds out.
     ///
     /// ```
     /// let (idle, _feeder) = std::io::pipe()?;
@@ -195,9 +196,9 @@ impl<'a> Tee<'a> {
         self
     }
 
-    /// Loses a target that holds others back for so long without taking a byte; its failure is `ETIMEDOUT`. Nobody is
-    /// held back where all remaining targets lack room. A reader that takes bytes out of a socket's or pipe's buffer
-    /// takes some, also while there is no room for more.
+    /// Loses a target that holds others back for so long without taking a byte, with `ETIMEDOUT`.
+    /// If all remaining targets lack room, none holds back others. A reader that empties a socket's
+    /// or pipe's buffer counts as taking bytes.
     ///
     /// ```
     /// use std::time::Duration;
@@ -215,8 +216,8 @@ impl<'a> Tee<'a> {
         self
     }
 
-    /// Lets a slow target lag behind the others by so many bytes and one buffer, which are kept in memory. Every byte goes
-    /// through memory then: methods by reference are refused, and so are datagrams from a source to a target.
+    /// Lets a slow target lag by so many bytes and one buffer, kept in memory. All bytes then pass
+    /// through memory: methods by reference are refused, and so are datagrams between two sockets.
     ///
     /// ```
     /// use std::io::Read;
@@ -242,8 +243,8 @@ impl<'a> Tee<'a> {
         self
     }
 
-    /// Is told of each failed target, and says whether the others go on. After [`Control::Stop`] nothing
-    /// more is taken, and the bytes in flight are delivered to the remaining targets.
+    /// Called for each failed target; says whether the others go on. After [`Control::Stop`]
+    /// nothing more is taken, and the bytes in flight are delivered to the others.
     #[must_use]
     pub fn on_loss(mut self, on_loss: &'a mut (dyn FnMut(&Loss) -> Control + Send)) -> Self {
         self.on_loss = Some(on_loss);
@@ -259,19 +260,19 @@ impl<'a> Tee<'a> {
 
     /// Copies until the source ends, no target is left, or somebody cancels.
     ///
-    /// `Ok` with [`TeeReport::is_complete`] says that the source was copied completely, to every target that did not
-    /// fail. Ask [`TeeReport::failed`] whether any target did.
+    /// `Ok` with [`TeeReport::is_complete`] means that every target that did not fail has the whole
+    /// source; [`TeeReport::failed`] names the others.
     ///
     /// # Errors
-    /// The source's failure: every remaining target has [`Error::delivered_bytes`] by then. A method
-    /// asked for by name and refused. Cancelling: the counts are the slowest target's.
+    /// The source's failure: every remaining target has [`Error::delivered_bytes`]. A refused named
+    /// method. Cancelling: the counts are the slowest target's.
     pub fn run(mut self) -> Result<TeeReport, Error> {
         let targets = std::mem::take(&mut self.targets);
         count_targets(targets.len()).map_err(Error::refused)?;
         let Prepared { source, source_at, targets: states, unwritable } = self.prepare(&targets)?;
         let mut leave = states.iter().map(|to| leaves_file(source.kind(), to.kind()));
         let leaves_file = leave.any(|leaves| leaves);
-        let told = match self.backlog_bytes {
+        let report = match self.backlog_bytes {
             None => {
                 let fan = Fan::between(source, &states, &self.terms).map_err(Error::refused)?;
                 self.drive(fan, &targets, unwritable, source_at)
@@ -284,7 +285,7 @@ impl<'a> Tee<'a> {
                 self.drive(backlog.map_err(Error::refused)?, &targets, unwritable, source_at)
             }
         };
-        told.map(|told| TeeReport { leaves_file, ..told })
+        report.map(|report| TeeReport { leaves_file, ..report })
     }
 
     fn drive(
@@ -317,13 +318,13 @@ impl<'a> Tee<'a> {
         mut unwritable: Vec<(u16, Fault)>,
     ) -> Result<bool, Error> {
         let mut shelf = Shelf::new(Pool::shared().clone());
-        // Two programs at a pipe wait for each other often, and a look spares each of them a wake-up.
+        // Two programs at a pipe wait for each other often; a look saves each a wake-up.
         let mut waiter = Waiter::new(Wait::Auto);
         let fds = FanFds { source: self.source, targets };
         let mut stalls = Stalls::new(self.most_stall, targets.len());
         let mut may_take_bytes = u64::MAX;
-        // Nothing is taken any more once `may_take_bytes` is 0: then the fan is throttled as soon as nothing is
-        // in flight, and a wait is for a target alone.
+        // At 0 nothing more is taken: the fan is throttled once nothing is in flight, and a wait is
+        // for a target alone.
         loop {
             if self.is_cancelled() {
                 may_take_bytes = 0;
@@ -337,7 +338,7 @@ impl<'a> Tee<'a> {
                         unwritable.drain(..).for_each(|(target, fault)| fan.fail(target, fault));
                     }
                 }
-                // Bytes in flight for a target that takes nothing now must not hold the end (invariant 7).
+                // Bytes in flight for a stuck target must not hold the end (invariant 7).
                 FanNext::Wait if self.is_cancelled() => return Err(Error::cancelled()),
                 FanNext::Wait => {
                     // An idle tee keeps neither pipe nor buffer from others.
@@ -357,8 +358,8 @@ impl<'a> Tee<'a> {
         }
     }
 
-    /// A file still has the bytes that nobody got: its position, from `source_at` on, is put behind the last byte that some
-    /// target has. Answers how many bytes were taken for good.
+    /// A file still has the bytes that no target got: its position is set after the last that one
+    /// has. Returns how many bytes were taken for good.
     fn put_back(&self, fan: &impl Spread, source_at: Option<u64>) -> Result<u64, Error> {
         let taken_bytes = fan.taken_bytes();
         let delivered_bytes = numbers(fan).map(|target| fan.delivered_bytes(target)).max();

@@ -1,12 +1,13 @@
-//! How much one write may carry to a terminal without O_NONBLOCK that polls writable, so that the write does not wait.
+//! How much one write to a polled terminal without O_NONBLOCK may carry without waiting.
 //!
-//! A pseudo-terminal polls writable where the other end may allocate one more buffer, and buffers have 256 bytes or a
-//! multiple (`tty_buffer_space_avail` and `TTYB_ALIGN_MASK` of drivers/tty/tty_buffer.c). Such a buffer can be the last
-//! one, and then the line discipline finds no room for a second call of the driver, although most of the buffer is free.
-//! With OPOST there is one call for a stretch of bytes that stay as they are, and one for each byte that is replaced
-//! (`process_output_block` and `do_output_char` of drivers/tty/n_tty.c): each is a separate write here.
+//! A pseudo-terminal polls writable if one more buffer of at least 256 bytes may be allocated
+//! (`tty_buffer_space_avail` of drivers/tty/tty_buffer.c). It can be the last one, and then the
+//! line discipline has no room for a second call of the driver. With OPOST there is one call for
+//! each run of unchanged bytes, and one for each replaced byte (`process_output_block` and
+//! `do_output_char` of drivers/tty/n_tty.c): each is a separate write here.
 //!
-//! Nothing helps against whoever else stops or fills the terminal between the poll and the write. Only O_NONBLOCK does.
+//! Another process may still stop or fill the terminal between poll and write: only O_NONBLOCK
+//! helps.
 
 use std::os::fd::BorrowedFd;
 
@@ -31,7 +32,7 @@ pub(crate) enum Output {
 impl Output {
     /// Asked before each write: anybody who has the terminal may change the modes.
     ///
-    /// The input of a pseudo-terminal, written to the master, is not output: the modes that a master tells are the slave's.
+    /// Input written to the master is not output: the modes of a master are the slave's.
     pub(crate) fn of(fd: BorrowedFd<'_>, is_master: bool) -> Self {
         if is_master {
             return Self::Raw;
@@ -56,7 +57,7 @@ impl Output {
         match self {
             Self::Raw => most.len(),
             Self::Lines => {
-                // A replaced byte at the front goes alone: the driver makes a call of its own for it.
+                // A replaced byte at the front goes alone, in its own call of the driver.
                 most.iter().position(is_replaced).unwrap_or(most.len()).max(1).min(most.len())
             }
             // With OLCUC any letter may be replaced, so each byte is a call of the driver.

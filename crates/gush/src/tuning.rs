@@ -67,7 +67,7 @@ impl Default for Tuning {
             pipe_bytes: None,
             advice: Advice::None,
             space: Space::AsWritten,
-            // A gift lets the kernel move a page into a file's cache; where it does not, nothing is lost.
+            // A gift lets the kernel move a page into a file's cache.
             gift: true,
         }
     }
@@ -78,7 +78,7 @@ impl Tuning {
     /// within 16 MiB (invariant 8).
     pub const MOST_BUFFER_BYTES: usize = 4 << 20;
 
-    /// Bytes of one buffer, or of one mapped window; at least 1, at most [`Self::MOST_BUFFER_BYTES`].
+    /// Bytes of one buffer or mapped window, between 1 and [`Self::MOST_BUFFER_BYTES`].
     ///
     /// ```
     /// use gush::Tuning;
@@ -87,7 +87,7 @@ impl Tuning {
     /// ```
     #[must_use]
     pub fn buffer_bytes(mut self, bytes: usize) -> Self {
-        // Clamped, not refused: a size is a wish, and the bound on memory holds for every caller (invariant 8).
+        // Clamped, not refused: the bound on memory holds for every caller (invariant 8).
         self.buffer_bytes = Some(bytes.clamp(1, Self::MOST_BUFFER_BYTES));
         self
     }

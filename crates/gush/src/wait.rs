@@ -19,13 +19,13 @@ use crate::sys;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {
-    /// Look for the peer for 50 µs, letting other programs run meanwhile, then sleep in poll(2). Looks that find
-    /// nothing, or that other programs prolong, are made ever more rarely, down to one in 64 waits. Two programs that splice through one pipe wait
-    /// for each other hundreds of times a GiB, and each sleep costs a wake-up on another processor, which a virtual
-    /// machine pays dearly for.
+    /// Poll for 50 µs, yielding to other programs, then sleep in poll(2). Looks that find nothing,
+    /// or are prolonged by other programs, become rarer, down to one in 64 waits. Two programs that
+    /// splice through one pipe wait for each other hundreds of times a GiB, and each sleep costs a
+    /// wake-up on another processor.
     ///
-    /// Between two pipes of 1 MiB or more, a [`Mover`](crate::Mover) also rests for 50 µs after several quick steps
-    /// of less than 128 KiB, so that the next step moves more.
+    /// Between two pipes of 1 MiB or more, a [`Mover`](crate::Mover) also rests for 50 µs after
+    /// several quick steps of less than 128 KiB, so that the next step moves more.
     #[default]
     Auto,
     /// Sleep in poll(2): no processor time while idle.
@@ -39,8 +39,8 @@ pub enum Wait {
 /// How long [`Wait::Auto`] looks before sleeping.
 const LOOK: Duration = Duration::from_micros(50);
 
-/// A look that took longer let another program have the processor for a whole turn. On a busy machine a program that
-/// sleeps is served before one that lets others go first: such a look counts as one that found nothing.
+/// A longer look let another program run for a whole turn, and counts as one that found nothing: on
+/// a busy machine a sleeper is served before a program that yields.
 const LONG_LOOK: Duration = Duration::from_micros(200);
 
 /// How many waits at most follow each other without a look.
@@ -54,8 +54,8 @@ pub(crate) fn longest(is_watched: bool) -> Option<Duration> {
     is_watched.then_some(SLICE)
 }
 
-/// How long to pause after so many waits in a row that POLLERR alone has ended: a message in the error queue of a
-/// socket, which nobody takes, ends every wait at once.
+/// How long to pause after so many waits in a row ended by POLLERR alone: a message in a socket's
+/// error queue that nobody takes ends every wait at once.
 fn pause_after(errors: u32) -> Duration {
     // The first ones cost nothing: mostly the next call takes the error.
     SLICE.min(Duration::from_micros(1 << errors.min(20)) - Duration::from_micros(1))
@@ -70,7 +70,7 @@ pub(crate) enum Woken {
     NotYet,
 }
 
-/// The state of a descriptor now by poll(2), without waiting: which of `events` are there, an error, or a hang-up.
+/// poll(2) without waiting: which of `events` are there, an error, or a hang-up.
 ///
 /// # Errors
 /// The error of poll(2).
@@ -131,9 +131,11 @@ impl Waiter {
         slice: Option<Duration>,
     ) -> io::Result<Woken> {
         let woken = self.wait_for_any(fds, slice);
-        let mut told = fds.iter().map(PollFd::revents).filter(|told| !told.is_empty()).peekable();
-        if told.peek().is_some() && told.all(|told| told == PollFlags::ERR) {
-            // poll(2) cannot be told to leave POLLERR out, so only a pause keeps the loop from taking a processor.
+        let events = fds.iter().map(PollFd::revents).filter(|events| !events.is_empty());
+        let mut events = events.peekable();
+        if events.peek().is_some() && events.all(|events| events == PollFlags::ERR) {
+            // poll(2) always reports POLLERR, so only a pause keeps the loop from taking a
+            // processor.
             std::thread::sleep(pause_after(self.errors));
             self.errors = self.errors.saturating_add(1);
         } else {
@@ -157,7 +159,7 @@ impl Waiter {
                 Woken::Ready => Ok(Woken::Ready),
                 Woken::NotYet => block(fds, slice),
             },
-            // The processor is offered: on a machine with few of them the peer may need the very one that looks.
+            // Yields: on a machine with few processors the peer may need this one.
             Wait::Auto => match self.look_now_and_then(fds, most(LOOK), std::thread::yield_now)? {
                 Woken::Ready => Ok(Woken::Ready),
                 Woken::NotYet => block(fds, slice),
@@ -182,15 +184,16 @@ impl Waiter {
             self.next_skip = 1;
         } else {
             self.skip = self.next_skip;
-            // Doubled, so that a peer that is always slow costs a look in 64 waits, and bounded, so that one that becomes fast is found.
+            // Doubled, so that a slow peer costs a look in 64 waits, and bounded, to find one that
+            // is fast.
             self.next_skip = (self.next_skip * 2 + 1).min(MOST_SKIPPED);
         }
         Ok(woken)
     }
 }
 
-/// Asks once, and then again and again for as long as `limit`, with `pause` between two questions. Any limit but 0 is
-/// time for a second question, however late this thread was meanwhile.
+/// Polls once, then again until `limit`, with `pause` in between; at least twice unless `limit` is
+/// 0, however late this thread was meanwhile.
 fn look(fds: &mut [PollFd<'_>], limit: Duration, mut pause: impl FnMut()) -> io::Result<Woken> {
     let began = Instant::now();
     let mut has_time = !limit.is_zero();
@@ -259,7 +262,7 @@ mod tests {
         assert_eq!(waiter.skip, 1, "a look that found something makes the others frequent again");
     }
 
-    /// Two programs wait for each other hundreds of times a GiB: a look that cannot find the peer saves nobody a sleep.
+    /// Two programs wait for each other hundreds of times a GiB: a vain look saves no sleep.
     #[test]
     fn a_peer_that_acts_during_the_look_is_found_by_it() {
         let (reader, writer) = std::io::pipe().expect("a pipe");

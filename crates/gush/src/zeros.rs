@@ -7,9 +7,8 @@ use crate::fault::Fault;
 use crate::port::Port;
 use crate::sys;
 
-/// A run of zeros is looked for in units of this size, which lie at its multiples in the target: the
-/// smallest block that file systems commonly allocate. `st_blksize` is no such unit: it is the size for
-/// fast transfers (stat(2)), 1 MiB on NFS, 2 MiB on a tmpfs with huge pages.
+/// Runs of zeros are searched in aligned units of this size, the smallest block that file systems
+/// commonly allocate; `st_blksize` is the size for fast transfers (stat(2)), 1 MiB on NFS.
 pub(crate) const UNIT_BYTES: usize = 4096;
 
 /// The first stretch of a buffer that is all data or all zeros.
@@ -42,8 +41,8 @@ fn is_zero(bytes: &[u8]) -> bool {
 /// So many zeros are shown or written before somebody may end the move (invariant 7).
 pub(crate) const PART_BYTES: u64 = 1 << 20;
 
-/// Makes `len` bytes at `at` read as zeros, or their beginning: nothing to do beyond the end of the file, else a hole is
-/// punched, or a part of the zeros is written where the file system cannot. Answers how many bytes read as zeros now.
+/// Makes the first of `len` bytes at `at` read as zeros: nothing to do beyond the end of the file,
+/// else a hole is punched, or zeros are written where that is impossible. Returns how many.
 pub(crate) fn punch(target: &Port<'_>, at: u64, len: u64) -> io::Result<u64> {
     let size_bytes = sys::file::size_bytes(target.fd)?;
     // Behind the end there is nothing to punch: a larger size alone makes that hole.

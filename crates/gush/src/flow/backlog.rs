@@ -157,7 +157,7 @@ impl Spread for Backlog {
         self.lane(target).failure.as_deref()
     }
 
-    /// Loses a target to a fault that the driver found. [`Backlog::next`] tells of the loss.
+    /// Loses a target to a fault that the driver found. [`Backlog::next`] reports the loss.
     fn fail(&mut self, target: u16, fault: Fault) {
         self.lanes[usize::from(target)].lose(Box::new(Failure::Fault(fault)));
     }
@@ -303,7 +303,7 @@ impl Lane {
                 return Some(FanNext::Do(FanOp::Look(target)));
             }
             let bytes = ring.behind(self.outlet.taken_bytes());
-            // An empty read would tell the outlet that the data has ended.
+            // An empty read would be the end for the outlet.
             if bytes.is_empty() && self.outlet.in_flight_bytes() == 0 && !is_over {
                 return None;
             }
@@ -395,7 +395,7 @@ mod tests {
         Backlog::between(pipe, &targets, &Terms::default(), ring, ring_bytes).expect("a backlog")
     }
 
-    /// A source and targets that answer as they are told, and the bytes that have arrived.
+    /// A source and targets with scripted answers, and the bytes that have arrived.
     struct World {
         source: VecDeque<u8>,
         arrived: Vec<Vec<u8>>,

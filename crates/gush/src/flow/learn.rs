@@ -105,7 +105,7 @@ impl Flow {
         self.source_state = match answer {
             // Nothing for nobody: an end, as for a program that reads before it writes.
             Ok(0) => SourceState::Over,
-            // Only a `read` tells. Its bytes, if there are any, meet the same error.
+            // Only a `read` can decide. Its bytes, if there are any, meet the same error.
             Err(Errno::OPNOTSUPP) => SourceState::Doubt,
             Err(Errno::INTR) => SourceState::Deserted,
             // Neither a byte nor the end is there yet.

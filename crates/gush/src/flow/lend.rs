@@ -116,7 +116,7 @@ impl Shelf {
     /// A larger buffer is freed on return: a thread would keep 8 MiB for ever.
     const MOST_KEPT_BYTES: usize = 1 << 20;
 
-    /// An empty shelf beside a pool.
+    /// An empty shelf over a pool.
     #[must_use]
     pub fn new(pool: Pool) -> Self {
         Self { pool, bufs: Vec::new() }

@@ -41,9 +41,9 @@
 //! - *At most [`Flow::MOST_IDLE_OPS`] calls without progress*, then the flow waits or ends.
 //!
 //! # For drivers
-//! The feature `unstable-flow` makes this module public, and any release may change it. Ops, outcomes and
-//! terms are matched and built by drivers, so that the compiler finds what a change breaks: these types
-//! are exhaustive.
+//! The feature `unstable-flow` makes this module public, and any release may change it. Ops,
+//! outcomes and terms are matched and built by drivers, so that the compiler finds what a change
+//! breaks: these types are exhaustive.
 //!
 //! # Panics
 //! A flow trusts its driver. An answer to a call that was not due, or of too many bytes, breaks the
@@ -51,7 +51,7 @@
 //!
 //! # Drawbacks
 //! A short message costs one pass through `next` and `learn` for each of its two calls: some twenty
-//! nanoseconds beside the microsecond of the calls. Several operations under way at once, as in a
+//! nanoseconds, next to the microsecond of the calls. Several operations under way at once, as in a
 //! ring, need several flows, or the ranges of [`crate::Mover`].
 
 mod backlog;
@@ -246,8 +246,8 @@ impl Flow {
     }
 
     /// Reports whether urgent bytes may have come to a TCP source: at their mark splice(2) answers
-    /// `EAGAIN` with more bytes there, and only poll(2) and a `read` tell. A driver that learns of
-    /// them otherwise (EPOLLPRI) saves that poll. True at first.
+    /// `EAGAIN` with more bytes there, which only poll(2) and a `read` show. A driver that learns
+    /// of them otherwise (EPOLLPRI) saves that poll. True at first.
     pub fn expect_urgent(&mut self, may_have_come: bool) {
         self.may_be_urgent = may_have_come;
     }
@@ -289,11 +289,11 @@ impl Flow {
     }
 }
 
-/// The most bytes of one splice. From pipe to pipe whole slots change hands, which takes no time: as
-/// many as there are. Otherwise a quarter of the pipe: the kernel wakes the other side once, when the
-/// call is over (`splice_file_to_pipe` and `splice_from_pipe` of `fs/splice.c`), so that a call that
-/// fills or empties the pipe makes the two sides take turns. A part of a pipe of 64 KiB or less is not
-/// worth a call.
+/// The most bytes of one splice. From pipe to pipe whole slots change hands, which takes no time:
+/// as many as there are. Otherwise a quarter of the pipe: the kernel wakes the other side once,
+/// when the call is over (`splice_file_to_pipe` and `splice_from_pipe` of `fs/splice.c`), so that a
+/// call that fills or empties the pipe makes the two sides take turns. A part of a pipe of 64 KiB
+/// or less is not worth a call.
 fn splice_bytes(source: &PortState, target: &PortState) -> usize {
     const PART: usize = 4;
     const LEAST_BYTES: usize = 64 << 10;

@@ -33,7 +33,8 @@ pub enum End {
     Limit,
 }
 
-/// Why a flow failed. A driver makes a [`gush::Error`](crate::Error) of the failure, and adds the counts.
+/// Why a flow failed. A driver makes a [`gush::Error`](crate::Error) of the failure, and adds the
+/// counts.
 ///
 /// ```
 /// use std::os::fd::AsFd;
@@ -130,7 +131,8 @@ pub struct Moved {
 
 /// Is shown the bytes, each once, when delivered: a digest, a count of lines.
 pub trait Inspector {
-    /// The next delivered bytes. Only a flow [through memory](super::Terms::through_memory) shows all.
+    /// The next delivered bytes. Only a flow [through memory](super::Terms::through_memory) shows
+    /// all.
     fn bytes(&mut self, _bytes: &[u8]) {}
 
     /// So many zeros, which became a hole of the target.

@@ -69,7 +69,8 @@ impl Op {
         self.touches() == (false, false)
     }
 
-    /// Must poll(2) of `port` come first, because no flag keeps the call from waiting (invariant 5)?
+    /// Must poll(2) of `port` come first, because no flag keeps the call from waiting (invariant
+    /// 5)?
     ///
     /// `SPLICE_F_NONBLOCK` concerns pipes, and sendfile(2) has no such flag; a socket, terminal or
     /// device has to have O_NONBLOCK itself.
@@ -99,7 +100,7 @@ impl Op {
         Fault { call: self.call(), side, errno }
     }
 
-    /// The side of an error, as far as the call tells.
+    /// The side of an error, as far as the call shows.
     fn blames(self, errno: Errno, source: Kind, target: Kind) -> Side {
         match self {
             Op::Measure | Op::AskEnd | Op::Read(_) | Op::Fill(_) | Op::Spill | Op::Discard => {

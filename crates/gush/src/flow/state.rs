@@ -142,7 +142,7 @@ pub(super) enum Readiness {
     Polled(Sides),
     /// A call that concerns both answered `EAGAIN`: these are to be polled.
     Asking(Sides),
-    /// The driver is to wait for one side, and to be told so once.
+    /// The driver is to wait for one side; reported once.
     Waiting { side: Side, polled: Sides },
 }
 
@@ -238,7 +238,7 @@ mod tests {
         assert!(!readiness.found(Side::Source));
         readiness.wait_for(Side::Target);
         assert_eq!(readiness.take_wait(), Some(Side::Target));
-        assert_eq!(readiness.take_wait(), None, "told once");
+        assert_eq!(readiness.take_wait(), None, "reported once");
         assert_eq!(readiness.polled(), Sides { source: true, target: false });
     }
 

@@ -27,7 +27,7 @@ pub struct Terms {
     /// The methods that the driver permits in addition to read-write: others are left out of the
     /// plan, and refused by name.
     pub permitted: &'static [MethodName],
-    /// No page of a file may be shared with whoever reads the target.
+    /// No page of a file may be shared with the readers of the target.
     pub isolated: bool,
     /// Somebody looks at the bytes, so they must pass through memory.
     pub through_memory: bool,

@@ -187,7 +187,9 @@ pub(super) fn refused(
         && matches!(source.kind(), Kind::Pseudo | Kind::Block)
     {
         // Before Linux 6.5 (`splice_eof`) nobody sends a corked datagram at the end of the source.
-        return Some("the source does not tell its size, so the last datagram could be held back");
+        return Some(
+            "the source does not report its size, so the last datagram could be held back",
+        );
     }
     if method == MethodName::Sendfile && source.keeps_boundaries() {
         return Some("it would cut a datagram that a pipe has no room for");

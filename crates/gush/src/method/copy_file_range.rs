@@ -1,9 +1,9 @@
 //! `copy-file-range`: the kernel copies, or leaves the copy to the file system or its server.
 //!
-//! Within one file system (EXDEV else; across file systems only from Linux 5.3 to 5.18, where the call
-//! could report success falsely). btrfs and xfs share blocks, NFS and SMB copy on the server, others
-//! splice through the page cache (`fs/read_write.c`). Made-up files such as those of procfs report 0
-//! and copy nothing, so 0 is a question. An O_APPEND target answers EBADF.
+//! Within one file system (EXDEV else; across file systems only from Linux 5.3 to 5.18, where it
+//! could report success falsely). btrfs and xfs share blocks, NFS and SMB copy on the server,
+//! others splice through the page cache. Made-up files such as those of procfs report 0 and copy
+//! nothing, so 0 is a question. An O_APPEND target answers EBADF.
 
 use super::{
     Method, MethodName, Pair, Range, Refusal, Setup, Start, Step, Traits, call_bytes,
@@ -59,7 +59,7 @@ impl Range for Copying<'_> {
             // Perhaps the end, perhaps a file of procfs: a `read` decides (invariant 2).
             Ok(0) => Step::Dry,
             Ok(copied) => Step::Moved(copied as u64),
-            // The call does not tell which of the two files an error is about.
+            // The call does not say which of the two files has failed.
             Err(errno) => Step::from_errno(Call::CopyFileRange, Side::Target, errno),
         }
     }

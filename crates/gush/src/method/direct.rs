@@ -1,8 +1,8 @@
 //! `direct`: reads and writes past the page cache (O_DIRECT, open(2)).
 //!
-//! Both files are opened once more with O_DIRECT, so the caller's descriptors keep their flags. Memory,
+//! Both files are opened again with O_DIRECT, so the caller's descriptors keep their flags. Memory,
 //! offsets and lengths are aligned as `statx(STATX_DIOALIGN)` says (since Linux 6.1; else to 4096).
-//! The unaligned parts, a head before the first boundary and the tail, goes through the page cache.
+//! An unaligned head and tail go through the page cache.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -113,7 +113,7 @@ impl Bypassing<'_> {
     fn fill(&mut self, budget_bytes: u64) -> Result<(), Step> {
         let head = (self.alignment - self.source_at % self.alignment) % self.alignment;
         let whole = budget_bytes - budget_bytes % self.alignment;
-        // The head brings the offset to a boundary; a rest below one unit cannot be read directly at all.
+        // The head reaches a boundary; a rest below one unit cannot be read directly.
         let answer = if head > 0 || whole == 0 {
             let most = if head > 0 { head.min(budget_bytes) } else { budget_bytes };
             let most = call_bytes(most, self.buffer.len_bytes());
@@ -135,15 +135,14 @@ impl Bypassing<'_> {
         }
     }
 
-    /// Writes the aligned part directly; a head, a tail, or the rest after an odd short write, through
-    /// the page cache.
+    /// Writes the aligned part directly, all else through the page cache.
     fn deliver(&mut self) -> io::Result<usize> {
         let pending = &self.buffer.as_slice()[self.begin..self.end];
         let unit = usize::try_from(self.alignment).unwrap_or(4096);
         let whole = pending.len() - pending.len() % unit;
         let aligned =
             self.target_at.is_multiple_of(self.alignment) && self.begin.is_multiple_of(unit);
-        // The tail of the file, and anything a short write has left unaligned, goes through the page cache.
+        // The tail, and what a short write left unaligned, goes through the page cache.
         let put = if aligned && whole > 0 {
             sys::data::pwrite(self.target_direct.as_fd(), &pending[..whole], self.target_at)?
         } else {
@@ -179,7 +178,7 @@ impl Range for Bypassing<'_> {
         while self.begin < self.end {
             match self.delivered() {
                 Step::Moved(put) if put > 0 => moved += put,
-                // The bytes that arrived are told first; the same call fails again in the next step.
+                // The bytes that arrived are reported first; the call fails again in the next step.
                 _ if moved > 0 => break,
                 step => return step,
             }

@@ -38,8 +38,7 @@ impl<'fd> MappedSource<'fd> {
         Ok(Self { endpoint: pair.source, at, window_bytes, window: None })
     }
 
-    /// The window over the next bytes, the offset inside, and the number of those bytes; `Dry` at
-    /// the end of the file.
+    /// The window over the next bytes, the offset in it, and how many bytes may be filled.
     pub(super) fn next(&mut self, budget_bytes: u64) -> Result<(&Window, usize, usize), Step> {
         if self.window.as_ref().is_none_or(|(window, used)| *used == window.len()) {
             self.window = None;
@@ -128,7 +127,7 @@ impl<'fd> MappedTarget<'fd> {
         self.readable.as_ref().map_or(self.endpoint.fd(), AsFd::as_fd)
     }
 
-    /// The window over the next bytes, the offset inside, and the number of bytes that may be filled.
+    /// The window over the next bytes, the offset in it, and how many bytes may be filled.
     pub(super) fn next(&mut self, budget_bytes: u64) -> Result<(&mut Window, usize, usize), Step> {
         if self.window.as_ref().is_none_or(|(window, used)| *used == window.len()) {
             self.window = None;

@@ -1,7 +1,7 @@
 //! `mmap-write`: the source is mapped, the target is written from the mapping.
 //!
-//! A page that a truncation took away makes `write` answer EFAULT or a short count, never SIGBUS; a
-//! file that shrank within the last page reads as zeros there, so the size is checked after each window.
+//! A truncated page makes `write` answer EFAULT or a short count, never SIGBUS; a file that shrank
+//! within its last page reads as zeros there, so the size is checked after each window.
 
 use rustix::io::Errno;
 

@@ -1,10 +1,9 @@
 //! One technique a file, all behind one trait.
 //!
-//! A [`Method`] tells whether the technique serves a pair of endpoints, and starts either a
-//! [`Flow`](crate::flow::Flow) of one way, with pipe and buffer, or a [`Range`]. A range copies between named
-//! offsets of two files and has nothing in flight between two steps: bytes taken and not delivered are
-//! still in the source. No method can be plugged in from outside: the invariants of a move rest on the
-//! methods here.
+//! A [`Method`] says whether the technique serves a pair of endpoints, and starts either a
+//! [`Flow`](crate::flow::Flow) of one way, with pipe and buffer, or a [`Range`]. A range copies
+//! between named offsets of two files, and has nothing in flight between two steps. No method can
+//! be plugged in from outside: the invariants of a move rest on these.
 
 use std::fmt;
 
@@ -92,7 +91,7 @@ pub(crate) struct Traits {
 pub(crate) enum Step {
     /// So many bytes reached the target; 0 when a signal interrupted the step.
     Moved(u64),
-    /// A call other than `read` answered 0: perhaps the end; only a `read` can prove it (invariant 2).
+    /// A call other than `read` answered 0: only a `read` can prove the end (invariant 2).
     Dry,
     /// A `read` (or `recv`) answered 0: the end.
     End,
@@ -124,8 +123,8 @@ pub(crate) trait Method: fmt::Debug + Sync {
     /// The technique's consequences for the user.
     fn traits(&self) -> Traits;
 
-    /// Can the technique move these bytes, as far as can be said without trying? By default: yes, if the offsets
-    /// needed can be named.
+    /// Can the technique move these bytes, as far as is known without trying? By default it can
+    /// where the needed offsets can be named.
     ///
     /// # Errors
     /// The refusal, with the reason; no call that changes anything was made.
@@ -140,8 +139,7 @@ pub(crate) trait Method: fmt::Debug + Sync {
         Ok(())
     }
 
-    /// Asks the kernel by a harmless call whether the technique serves; `false` where only a first step
-    /// can tell.
+    /// Asks the kernel by a harmless call; `false` where only a first step can show.
     ///
     /// # Errors
     /// The refusal.
@@ -192,9 +190,8 @@ fn target_offset(method: MethodName, pair: &Pair<'_>) -> Result<u64, Refusal> {
     })
 }
 
-/// Refuses odd pieces into a file with O_DIRECT, for methods whose own calls would be refused half-way:
-/// iomap checks the alignment of one extent after the other, and EINVAL can come after a part was
-/// written.
+/// Refuses odd pieces into a file with O_DIRECT, which the kernel could refuse half-way: iomap
+/// checks one extent after the other, and EINVAL can follow a partial write.
 fn refuse_unaligned(method: MethodName, pair: &Pair<'_>) -> Result<(), Refusal> {
     // Logical blocks of disks have 512 or 4096 bytes: a multiple of 4096 suits both.
     const ALIGNMENT: u64 = 4096;
@@ -210,8 +207,8 @@ fn refuse_unaligned(method: MethodName, pair: &Pair<'_>) -> Result<(), Refusal> 
     Ok(())
 }
 
-/// Why splices into `target` are ruled out, and the kernel's answer to one where splice(2) gives that
-/// reason itself. `has_odd_pieces`: the bytes come from a stream, in pieces of any length.
+/// Why splices into `target` are ruled out, and the kernel's answer to one where splice(2) gives
+/// that reason itself. `has_odd_pieces`: the bytes come from a stream, in pieces of any length.
 pub(crate) fn splice_obstacle(
     target: &PortState,
     has_odd_pieces: bool,

@@ -1,9 +1,9 @@
 //! `read-mmap`: the target is mapped, and the source is read straight into the mapping.
 //!
-//! Buffered writes of one file take the inode lock in turn; page faults of a mapping do not. Reading
-//! into the mapped target is therefore the copy of one file that several processors can share.
-//! A target truncated meanwhile makes `pread` answer EFAULT; there is no signal. The target has
-//! full size, and space, before the first byte: a full disk shows as ENOSPC from fallocate(2).
+//! Buffered writes of one file take turns at the inode lock; page faults of a mapping do not.
+//! Reading into the mapped target is therefore the copy of one file that scales with processors. A
+//! target truncated meanwhile makes `pread` answer EFAULT, without a signal. The target has full
+//! size and space before the first byte: a full disk is ENOSPC from fallocate(2).
 
 use rustix::io::Errno;
 

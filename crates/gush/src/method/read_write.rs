@@ -9,7 +9,7 @@ use crate::flow::Terms;
 
 /// Fits the second-level cache together with the pages of source and target.
 const BUFFER_BYTES: usize = 256 << 10;
-/// The buffer of a small file's copy: pages that are not touched cost nothing, and the file may grow.
+/// The buffer of a small file's copy: untouched pages cost nothing, and the file may grow.
 const LEAST_BUFFER_BYTES: usize = 64 << 10;
 
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! `reflink`: the target shares the source's blocks until one of them is written.
 //!
-//! FICLONE for all of a file, FICLONERANGE for so many bytes, whose ends lie on block boundaries or at the end of the source
-//! (ioctl_ficlone(2); btrfs, xfs, bcachefs, NFS 4.2, OCFS2, within one file system). Elsewhere the
-//! kernel answers EOPNOTSUPP or EXDEV, in containers also EPERM, EACCES or ENOTTY.
+//! FICLONE for all of a file, FICLONERANGE for a part that ends on block boundaries or at the end
+//! of the source (ioctl_ficlone(2); btrfs, xfs, bcachefs, NFS 4.2, OCFS2, within one file system).
+//! Elsewhere the kernel answers EOPNOTSUPP or EXDEV, in containers also EPERM, EACCES or ENOTTY.
 
 use std::os::fd::BorrowedFd;
 
@@ -35,12 +35,11 @@ impl Method for Reflink {
         }
     }
 
-    /// A clone of nothing, the range behind the source's end: every check of files and file system comes
-    /// before the check of the length (`__generic_remap_file_range_prep` of `fs/remap_range.c`). NFS servers
-    /// answer EINVAL to an empty range.
+    /// A clone of the empty range after the source's end: files and file system are checked before
+    /// the length (`__generic_remap_file_range_prep` of `fs/remap_range.c`). NFS answers EINVAL.
     fn probe(&self, pair: &Pair<'_>) -> Result<bool, Refusal> {
         let (source, target) = (pair.source.fd(), pair.target.fd());
-        // From the end of the source nothing is shared: the call only answers whether it would serve.
+        // From the end of the source nothing is shared: the call only says whether it would serve.
         match sys::file::ficlone_range(source, pair.source.size_bytes(), 0, target, 0) {
             Ok(()) => Ok(true),
             // EINVAL is about alignment, and so says that the file system knows the call.
@@ -75,8 +74,8 @@ struct Sharing<'fd> {
 }
 
 impl Sharing<'_> {
-    /// How many bytes FICLONE has brought of a source that had `len` bytes before, and may have others by now. The end of the target
-    /// tells, where the target has grown.
+    /// How many bytes FICLONE shared of a source that had `len` bytes before: the end of the target
+    /// shows, if the target has grown.
     fn brought_bytes(&self, len: u64) -> u64 {
         let now_bytes = |fd| sys::file::size_bytes(fd).ok();
         let grown_to = now_bytes(self.target).filter(|&bytes| bytes > self.target_was_bytes);
@@ -96,8 +95,8 @@ impl Range for Sharing<'_> {
         // Asked anew: a length of 0 would mean "to the end", of whatever size the file has by then.
         let left = size_bytes.saturating_sub(self.source_at);
         let len = left.min(self.length_bytes.unwrap_or(left)).min(budget_bytes);
-        // FICLONE asks for no length, and so a source that grows all the time refuses no clone. Where a length was asked for, no byte
-        // behind that may come.
+        // FICLONE takes no length, so a growing source refuses no clone. With a length, no byte
+        // after it may come.
         let is_bounded = self.length_bytes.is_some() || budget_bytes < left;
         let whole = !is_bounded && self.source_at == 0 && self.target_at == 0;
         if len == 0 {
@@ -121,17 +120,18 @@ impl Range for Sharing<'_> {
         };
         match answer {
             Ok(()) => {
-                // Of a target that was longer before nobody can ask, so the bytes behind `len` are shared once more.
+                // A target that was longer does not show it, so the bytes after `len` are shared
+                // again.
                 self.has_all = whole && self.target_was_bytes <= len;
-                // The file as it was at one moment: bytes that came later could not be shared behind a part of a block.
+                // The file at one moment: later bytes could not be shared after a part of a block.
                 let len = if self.has_all { self.brought_bytes(len) } else { len };
                 self.source_at += len;
                 self.target_at += len;
                 self.length_bytes = self.length_bytes.map(|length| length - len);
                 if len > 0 { Step::Moved(len) } else { Step::End }
             }
-            // Of the room for the tree of shared blocks, where data may have room elsewhere (`xfs_reflink_ag_has_free_space` of
-            // fs/xfs/xfs_reflink.c).
+            // Of the tree of shared blocks; data may have room elsewhere
+            // (`xfs_reflink_ag_has_free_space` of fs/xfs/xfs_reflink.c).
             Err(errno @ (Errno::NOSPC | Errno::DQUOT)) => {
                 Step::Refused(Fault { call, side: Side::Target, errno })
             }

@@ -1,11 +1,11 @@
 //! `sendfile`: the kernel splices from the source's page cache through a pipe inside the kernel.
 //!
-//! The source must support splice_read (a file, or into a pipe also a socket or terminal); the target
-//! may be anything not opened with O_APPEND (sendfile(2)). The target is always written at the descriptor's position.
-//! Into a socket the pages are shared, not copied.
+//! The source must support splice_read (a file, or into a pipe also a socket or terminal); the
+//! target may be anything without O_APPEND (sendfile(2)), written at its own position. Into a
+//! socket the pages are shared, not copied.
 //!
-//! This file says which pairs the method serves, and how much one call asks for. The flow that `start` makes decides when a call is due
-//! (`flow/decide.rs`), and `Flow::perform` makes the call (`flow/op.rs`).
+//! This file says which pairs the method serves, and how much one call asks for. The flow decides
+//! when a call is due (`flow/decide.rs`), and makes it (`flow/op.rs`).
 
 use super::streamed::{Means, Streamed};
 use super::{Method, MethodName, Pair, Refusal, Setup, Start, Traits, refuse_unaligned};

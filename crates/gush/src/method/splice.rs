@@ -1,9 +1,8 @@
-//! `splice`: page references move, not bytes. Directly where one end is a pipe, else through a private pipe. A long file goes
-//! through a private pipe also into a pipe (`gains_by_own_pipe` says why).
+//! `splice`: page references move, not bytes; through a private pipe where neither end is a pipe,
+//! and for a long file also into a pipe (`gains_by_own_pipe` says why).
 //!
-//! From a file the pages of the page cache are *shared*: a later write to the file shows in the bytes that have
-//! not been consumed yet. A target with O_APPEND, and /dev/full, answer EINVAL (splice(2),
-//! `do_splice_from` of `fs/splice.c`).
+//! From a file the pages of the page cache are *shared*: a later write to the file shows in bytes
+//! not yet consumed. O_APPEND and /dev/full answer EINVAL (`do_splice_from` of `fs/splice.c`).
 
 use super::streamed::{Means, Streamed};
 use super::{Method, MethodName, Pair, Refusal, Setup, Start, Traits, refuse_unspliceable};
@@ -13,7 +12,7 @@ use crate::kernel::Kernel;
 use crate::pipe::{self, Pipe};
 use crate::sys::Call;
 
-/// A smaller pipe of our own, as after the user's pages for pipes are used up, costs more calls than the splice saves.
+/// A smaller pipe, as past the user's limit, costs more calls than the splice saves.
 const LEAST_OWN_BYTES: usize = 256 << 10;
 
 #[derive(Debug)]
@@ -34,7 +33,8 @@ impl Method for Splice {
 
     fn start<'fd>(&self, pair: &Pair<'fd>, setup: &Setup) -> Result<Start<'fd>, Refusal> {
         let pipe_bytes = setup.pipe_or(pipe::USUAL_BYTES);
-        // Below a rate limit both ends need not work at once, and each call wakes the writer once: a whole pipe a call.
+        // Below a rate limit the ends need not overlap, and each call wakes the writer: a pipe a
+        // call.
         let call_bytes = setup.buffer_or(if setup.is_limited { pipe_bytes } else { usize::MAX });
         let ends = [pair.source, pair.target];
         let by_kernel = |errno| Refusal::by_kernel(self.name(), Call::Pipe, errno);
@@ -43,14 +43,14 @@ impl Method for Splice {
         let pipe = if direct {
             let named_bytes = setup.pipe_is_named.then_some(pipe_bytes);
             let pipe_bytes = pipe::asked_bytes(named_bytes, pipe_bytes);
-            // The caller's own pipe grows and stays so: the crate's page on descriptors tells of that.
+            // The caller's pipe grows and stays so, as the crate's page says.
             for end in ends.iter().filter(|end| end.kind() == Kind::Pipe) {
                 pipe::grow(end.fd(), pipe_bytes).map_err(by_kernel)?;
             }
             // What is filled once gains nothing.
             let is_long = pair.expected_bytes.is_some_and(|bytes| bytes > pipe::USUAL_BYTES as u64);
             (is_long && gains_by_own_pipe(kinds))
-                // Without a pipe of our own the direct splice serves as well, so a refusal is no failure.
+                // Without a pipe of our own the direct splice serves: a refusal is no failure.
                 .then(|| Pipe::new(pipe_bytes).ok())
                 .flatten()
                 .filter(|pipe| pipe.capacity_bytes() >= LEAST_OWN_BYTES)

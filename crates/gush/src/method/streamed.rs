@@ -1,4 +1,4 @@
-//! A flow made ready for a move: one way of [`crate::flow`], the two descriptors, and the flow's own pipe and buffer.
+//! A flow ready for a move, with the descriptors and its own pipe and buffer.
 
 use rustix::io;
 

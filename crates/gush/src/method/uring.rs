@@ -1,8 +1,8 @@
 //! `uring`: several reads and writes of one file under way at once (io_uring(7)).
 //!
-//! Each slot reads a piece and writes that piece; a step hands out pieces up to the budget and returns when
-//! all of them are done. Splicing by io_uring is not used: such a splice runs in a worker thread, and the length
-//! is 32 bits wide, so that 4 GiB would look like the end.
+//! Each slot reads a piece and writes it; a step submits pieces up to the budget and returns when
+//! all are done. Splicing by io_uring is not used: it runs in a worker thread, and its length has
+//! 32 bits, so that 4 GiB would look like the end.
 
 use rustix::io::{self, Errno};
 

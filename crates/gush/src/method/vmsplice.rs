@@ -1,9 +1,9 @@
 //! `vmsplice`: read into page-aligned memory, lend the pages to a private pipe, splice them on.
 //!
-//! No notice says when the last holder of a lent page is done (see `pages.rs`). A regular file copies
-//! before the splice returns, so the memory is taken back; for every other target the memory is given away.
-//! With GIFT start and length must be page-aligned: the last piece is rounded up, and the surplus is
-//! drained from the pipe, never delivered (vmsplice(2)).
+//! Nothing reports when the last holder of a lent page is done (see `pages.rs`). A regular file
+//! copies before the splice returns, and the memory is reused; for any other target it is given
+//! away. With GIFT start and length must be page-aligned: the last piece is rounded up, and the
+//! surplus drained from the pipe (vmsplice(2)).
 
 use super::streamed::{Means, Streamed};
 use super::{Method, MethodName, Pair, Refusal, Setup, Start, Traits, refuse_unspliceable};

@@ -1,10 +1,9 @@
 //! The short way of a file in a tree: one clone, or one copy_file_range(2) and the `read` that
 //! proves the end.
 //!
-//! A tree has tens of thousands of small files, and for each of them a [`Move`](super::drive::Move) costs as much as a
-//! system call. The short way makes the move's calls, where the answers to all that the move would ask are known, and
-//! nobody may end it meanwhile. Any answer but the expected one leaves the file to a move, which goes on behind the bytes
-//! that have arrived.
+//! For a small file a [`Move`](super::drive::Move) costs as much as a system call. The short way
+//! makes the move's calls where the answers to all its questions are known, and nobody may stop it
+//! meanwhile. After any unexpected answer a move goes on after the bytes that have arrived.
 
 use std::time::Instant;
 
@@ -119,8 +118,8 @@ fn copy_once(ends: &Ends<'_>, at: (u64, u64), expected_bytes: u64) -> Result<u64
     }
 }
 
-/// One clone of just so many bytes; 0 where the kernel refuses. A source that has another size by now is refused, too: EINVAL says that a
-/// part was shared (`ioctl_file_clone` of `fs/ioctl.c`), or that the end lies within a block, and a move begins anew.
+/// One clone of so many bytes; 0 where the kernel refuses. EINVAL also means that the source has
+/// another size by now (`ioctl_file_clone` of `fs/ioctl.c`), and a move begins anew.
 fn share_once(ends: &Ends<'_>, (from, to): (u64, u64), expected_bytes: u64) -> Result<u64, Error> {
     let (source, target) = (ends.source.fd(), ends.target.fd());
     match sys::file::ficlone_range(source, from, expected_bytes, target, to) {
@@ -155,7 +154,7 @@ fn is_end(ends: &Ends<'_>, at: u64, moved_bytes: u64) -> Result<bool, Error> {
     }
 }
 
-/// The method, and where both sides begin, if a move would begin with that method, and nobody sees the difference.
+/// The method and both offsets, if a move would begin so, and the difference cannot be seen.
 fn way(
     request: &Request<'_>,
     ends: &Ends<'_>,

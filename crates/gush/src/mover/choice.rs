@@ -22,7 +22,7 @@ pub(super) struct Choosing<'m, 'a> {
     pub(super) is_watched: bool,
     /// Both sides have offsets, so that ranges may be moved apart from each other.
     pub(super) has_ranges: bool,
-    /// Bytes left, as far as the source's size tells.
+    /// Bytes left, by the source's size.
     pub(super) left_bytes: u64,
 }
 
@@ -115,13 +115,13 @@ impl Choosing<'_, '_> {
 
     /// The number of threads that may share the rest; processors are only counted for a large file.
     fn threads(&self) -> usize {
-        // A hash and an inspector need the bytes in order, and one brake cannot serve several threads.
+        // A hash and an inspector need the bytes in order, and a rate serves one thread.
         let in_order = self.request.shows_bytes() || self.request.is_limited();
         if in_order || self.left_bytes < plan::PARALLEL_BYTES {
             return 1;
         }
         match (self.request.threads, self.rule.and_then(Rule::threads)) {
-            // At most four where nothing was measured: all of them take turns at the target's inode lock.
+            // At most four where nothing was measured: they take turns at the target's inode lock.
             (0, None) => Kernel::get().processors().min(4),
             (0, Some(measured)) => Kernel::get().processors().min(measured),
             (threads, _) => threads,

@@ -22,7 +22,7 @@ struct Origin {
 
 /// How far a move has come.
 ///
-/// Everything before the cursor has arrived, or was left out as a hole; no byte behind the cursor counts.
+/// Everything before the cursor has arrived or is a hole; no byte after it counts.
 pub(super) struct Cursor {
     source: Origin,
     target: Origin,
@@ -43,17 +43,17 @@ impl Cursor {
     /// At the beginning of a move.
     ///
     /// # Errors
-    /// Where an offset was given for a descriptor without offsets, or one beyond the largest of the kernel.
+    /// If an offset was given for a descriptor without, or one beyond the kernel's largest.
     pub(super) fn of(request: &Request<'_>, ends: &Ends<'_>) -> Result<Self, Error> {
         let origin =
             |offset: Option<u64>, has_offsets: bool, position: Option<u64>, side| match offset {
                 Some(_) if !has_offsets => Err(Error::no_offset(side)),
-                // The kernel's offsets are signed, and answered so by lseek(2). Smaller ones leave room for any count of bytes.
+                // The kernel's offsets are signed. Smaller ones leave room for any count of bytes.
                 Some(offset) if i64::try_from(offset).is_err() => {
                     Err(Error::failed(Fault { call: Call::Lseek, side, errno: Errno::INVAL }))
                 }
                 Some(_) => Ok(Origin { base: offset, is_named: true }),
-                // A position that cannot be set again is no base: the descriptor itself keeps count.
+                // A position that cannot be set is no base: the descriptor keeps count.
                 None => Ok(Origin { base: position.filter(|_| has_offsets), is_named: false }),
             };
         let Ends { source, target } = ends;
@@ -92,7 +92,7 @@ impl Cursor {
         self.target.base.map(|base| base + self.moved_bytes)
     }
 
-    /// How many bytes are to be expected from the beginning on, where the source or the user tells.
+    /// How many bytes are to be expected from the beginning on, if the source or the user says.
     pub(super) fn expected_bytes(&self, ends: &Ends<'_>) -> Option<u64> {
         let in_file = self.source.base.map(|base| ends.source.size_bytes().saturating_sub(base));
         match (in_file, self.length_bytes) {
@@ -102,7 +102,7 @@ impl Cursor {
         }
     }
 
-    /// Bytes between here and the goal, as far as the source's size tells.
+    /// Bytes between here and the goal, by the source's size.
     pub(super) fn known_left_bytes(&self, ends: &Ends<'_>, goal: Option<u64>) -> u64 {
         let expected = self.expected_bytes(ends).unwrap_or(0);
         goal.map_or(expected, |goal| goal.min(expected)).saturating_sub(self.moved_bytes)
@@ -134,7 +134,7 @@ impl Cursor {
         self.go_back(self.moved_bytes - bytes);
     }
 
-    /// The rest up to the goal, as a pair, with offsets named where the method or the user names them.
+    /// The rest up to the goal, with offsets where the method or the user names them.
     ///
     /// # Errors
     /// That of lseek(2), where the descriptors' own positions had to follow.
@@ -145,7 +145,7 @@ impl Cursor {
         makes_holes: bool,
         goal: Option<u64>,
     ) -> Result<Pair<'a>, Error> {
-        // Odd pieces of a file with O_DIRECT go through another description, which has a position of its own.
+        // Odd pieces of a file with O_DIRECT go through another description with its own position.
         let source_named = self.source.is_named
             || traits.needs_source_offset
             || self.source.base.is_some() && ends.source.is_direct();
@@ -229,8 +229,7 @@ impl Cursor {
         self.halted(Error::failed(fault), in_flight_bytes)
     }
 
-    /// An error with its counts. A source with offsets still has the bytes in flight: only a stream cannot give
-    /// them again.
+    /// An error with its counts. A source with offsets still has the bytes in flight.
     pub(super) fn halted(&self, error: Error, in_flight_bytes: u64) -> Error {
         error.after(self.moved_bytes, self.lost(in_flight_bytes))
     }

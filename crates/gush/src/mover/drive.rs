@@ -1,4 +1,4 @@
-//! One move from its request to its report: methods are asked in turn, driven, and made to prove the end.
+//! One move from request to report: methods are tried in turn, driven, and prove the end.
 
 use rustix::io::Errno;
 
@@ -100,7 +100,8 @@ impl<'a> Move<'a> {
         self.cursor.positions_lag |= outcome.is_err();
         let outcome = outcome.and_then(|()| self.cut_what_is_left());
         let settled = self.settle();
-        // The first error is told, with the counts of now: settling takes a hole back that could not be made.
+        // The first error is reported with the present counts: settling undoes a hole that could
+        // not be made.
         let ended = outcome.map_err(|error| self.cursor.recounted(error)).and(settled);
         let lost_old_content = self.old.is_lost();
         ended.map_err(|error| error.having_cut(lost_old_content))?;
@@ -125,8 +126,8 @@ impl<'a> Move<'a> {
         }
     }
 
-    /// A file or block device may be copied within itself where the ranges are apart; then only the bytes that are there now. A
-    /// device may also be written in place, as people do to have every block written once.
+    /// A file or block device may be copied within itself where the ranges are apart; then only the
+    /// bytes that are there now. A device may also be written in place.
     fn refuse_same_file(&mut self) -> Result<(), Error> {
         let Ends { source, target } = &self.ends;
         if !source.is_same_content(target) {
@@ -137,7 +138,7 @@ impl<'a> Move<'a> {
             return Ok(());
         }
         let length = self.cursor.expected_bytes(&self.ends).unwrap_or(0);
-        // What is to be replaced goes from `to` to the end of the file, and the source's bytes there with it.
+        // What is replaced goes from `to` to the end of the file, and the source's bytes with it.
         let replaces = self.request.replace && source.kind() == Kind::File;
         let overlap = match to {
             Some(to) if replaces => length > 0 && to < from.saturating_add(length),
@@ -197,7 +198,8 @@ impl<'a> Move<'a> {
         self.give_up()
     }
 
-    /// Tries one method; answers whether the method reached the goal. A refusal holds for the rest of the move.
+    /// Tries one method; returns whether it reached the goal. A refusal holds for the rest of the
+    /// move.
     pub(super) fn try_method(
         &mut self,
         name: MethodName,
@@ -321,7 +323,7 @@ impl<'a> Move<'a> {
         }
     }
 
-    /// Waits until the side can go on. A wait that lasts longer than a slice keeps nothing but bytes in flight.
+    /// Waits for the side. A wait longer than a slice keeps nothing but bytes in flight.
     fn wait(
         &mut self,
         name: MethodName,
@@ -365,11 +367,10 @@ impl<'a> Move<'a> {
         moved.delivered_bytes
     }
 
-    /// Delivers the bytes taken, then says who stopped the move. A target that takes nothing now must not hold
-    /// up who wants to stop: nobody waits.
+    /// Delivers the bytes taken, without waiting, then reports who stopped the move.
     fn stop(&mut self, streamed: &mut Streamed<'_>) -> Error {
         while let Next::Do(op) = streamed.flow.next(0, &mut streamed.means) {
-            // A run of zeros is long to write where no hole can be made, and the file still has it (invariant 7).
+            // A run of zeros takes long to write, and the file still has it (invariant 7).
             if matches!(op, Op::Punch(_)) && self.cursor.source_at().is_some() {
                 break;
             }
@@ -416,7 +417,7 @@ impl<'a> Move<'a> {
         })
     }
 
-    /// Tells the observer.
+    /// Reports to the observer.
     ///
     /// # Errors
     /// The observer's stop, or another thread's.

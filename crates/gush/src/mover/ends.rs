@@ -23,8 +23,8 @@ impl<'a> Ends<'a> {
     }
 
     /// Ends that the caller has looked at.
-    pub(super) fn told((source, target): (Endpoint<'a>, Endpoint<'a>)) -> Result<Self, Fault> {
-        // Told ends are checked like others: the caller may have opened the file for the other direction.
+    pub(super) fn known((source, target): (Endpoint<'a>, Endpoint<'a>)) -> Result<Self, Fault> {
+        // Known ends are checked, too: the caller may have opened the file for the other direction.
         access::check(&source, Side::Source)?;
         access::check(&target, Side::Target)?;
         Ok(Self { source, target })

@@ -23,7 +23,7 @@ pub(super) enum Extent {
     Hole(u64),
     /// Only a hole of so many bytes is left of the file.
     LastHole(u64),
-    /// The file system does not tell.
+    /// The file system does not report it.
     Unknown,
 }
 
@@ -38,9 +38,9 @@ impl Extent {
             // SEEK_DATA answers the offset itself where data is there.
             Ok(data) if data > at => Extent::Hole(data - at),
             Ok(_) => {
-                // A file system that knows no holes calls all of it data; the end is found by reading.
+                // A file system without holes reports all as data; the end is found by reading.
                 let hole = cursor.seek_source(ends, SeekFrom::Hole(at)).unwrap_or(u64::MAX);
-                // At least a byte, so that a file that changes meanwhile cannot make the walk stand still.
+                // At least a byte, so that a changing file cannot stop the walk.
                 Extent::Data(hole.saturating_sub(at).max(1))
             }
             // No data from here on.

@@ -1,33 +1,33 @@
-//! Short rests in a dense stream between two pipes, so that one call moves what would have taken many.
+//! Short rests in a dense stream between two pipes, so that one call moves what took many.
 //!
-//! A writer that fills a pipe by small pieces wakes this process for each piece, and each piece wakes the reader: two
-//! wake-ups on other processors for 8 KiB. While this process rests, the writer goes on filling its pipe, and the reader
-//! empties the other. Figures: `bench/RESULTS.md`.
+//! A writer of small pieces wakes this process for each, and each wakes the reader: two wake-ups on
+//! other processors for 8 KiB. During a rest the writer fills its pipe, and the reader empties the
+//! other. Figures: `bench/RESULTS.md`.
 
 use std::time::{Duration, Instant};
 
 use crate::flow::PortState;
 
-/// How long one rest is. The kernel adds up to the timer slack of the thread, 50 µs by default (PR_SET_TIMERSLACK of prctl(2)).
+/// One rest; the kernel adds up to the timer slack, 50 µs (PR_SET_TIMERSLACK of prctl(2)).
 pub(super) const REST: Duration = Duration::from_micros(50);
 
-/// The least that both pipes hold: a writer of 6 GB/s fills most of it during a rest, and its reader empties as much.
+/// The least that both pipes hold: a writer of 6 GB/s fills most of it during a rest.
 const LEAST_CAPACITY_BYTES: usize = 1 << 20;
 
 /// A step that moved less is short.
 const SHORT_BYTES: u64 = 128 << 10;
 
-/// Steps that follow each other within so much time make a dense stream. A rest that took longer starves the reader.
+/// Steps within so much time are a dense stream. A longer rest starves the reader.
 const DENSE: Duration = Duration::from_micros(300);
 
-/// So many short steps in turn come before a rest at first; twice as many after each rest that gathered nothing.
+/// So many short steps precede a rest; twice as many after each that gathered nothing.
 const FEWEST_STEPS: u32 = 8;
 const MOST_STEPS: u32 = 1 << 16;
 
-/// After so many rests in turn come steps without, which tell what a rest is compared with.
+/// After so many rests in turn come steps without, with which a rest is compared.
 const MOST_RESTS: u32 = 64;
 
-/// Tells when to rest.
+/// Decides when to rest.
 #[derive(Debug)]
 pub(super) struct Gather {
     last: Instant,
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(steps_to_a_rest(&mut fresh(), SHORT_BYTES, QUICK, 100), None, "long steps");
     }
 
-    /// Two programs that answer each other through the pipes gain nothing by a rest, and soon have none.
+    /// Programs that answer each other through the pipes gain nothing, and soon have no rests.
     #[test]
     fn rests_that_gather_nothing_become_rare() {
         let mut gather = fresh();
@@ -153,7 +153,7 @@ mod tests {
             let target = PortState::of(&writer).expect("a pipe");
             Gather::between((&source, &target), Instant::now()).is_some()
         };
-        // The kernel refuses a user whose share of pages for pipes is used up: those pipes stay small.
+        // Past the user's limit the pipes stay small.
         let mut are_large = [false, false];
         assert!(!rests());
         for (pipe, is_large) in [&into, &writer].into_iter().zip(0..) {

@@ -71,8 +71,8 @@ impl Move<'_> {
             .map_err(Error::refused)
     }
 
-    /// The target gets a hole only once the data behind the hole has arrived, or the end is known: a method that is
-    /// refused at the first data must have touched nothing (invariant 3).
+    /// The target gets a hole only once the data after it has arrived, or the end is known: a
+    /// method refused at the first data must have touched nothing (invariant 3).
     fn walk(&mut self, pending: &mut Option<Hole>) -> Result<(), Error> {
         let goal = self.cursor.length_bytes();
         while !self.cursor.is_at(goal) {
@@ -99,7 +99,7 @@ impl Move<'_> {
     }
 
     /// # Errors
-    /// The observer's stop, or another thread's: the zeros of a large hole are shown for a long time.
+    /// Stopped or cancelled: the zeros of a large hole take long to show.
     fn pass_over(&mut self, bytes: u64, pending: &mut Option<Hole>) -> Result<(), Error> {
         if self.request.holes == Holes::Fill {
             return self.fill(bytes);

@@ -109,9 +109,9 @@ pub(crate) type Observer<'a> = &'a mut (dyn FnMut(&Progress) -> Control + Send);
 /// positions, which are left behind the last byte moved, also after a failure. With an offset the
 /// descriptor's position is not used, and stays unchanged.
 ///
-/// A pipe whose reader has left raises SIGPIPE, as with `write`, and so does a socket where splice(2) or sendfile(2) is used, which have no
-/// flag against that (MSG_NOSIGNAL). A process that ignores the signal, as Rust's programs do
-/// from the start, gets `EPIPE`, and only where there are bytes to be lost.
+/// A pipe without a reader raises SIGPIPE, as with `write`, and so does a socket under splice(2) or
+/// sendfile(2). A process that ignores the signal, as Rust's programs do, gets `EPIPE`, and only if
+/// bytes would be lost.
 ///
 /// ```
 /// use gush::{Choice, Control, MethodName, Mover};
@@ -137,7 +137,7 @@ pub struct Mover<'a> {
     source: BorrowedFd<'a>,
     target: BorrowedFd<'a>,
     /// Both endpoints as the caller knows them.
-    told: Option<(Endpoint<'a>, Endpoint<'a>)>,
+    endpoints: Option<(Endpoint<'a>, Endpoint<'a>)>,
     request: Request<'a>,
     observer: Option<Observer<'a>>,
 }
@@ -149,10 +149,10 @@ impl<'a> Mover<'a> {
     /// A move of everything from `source` to `target`, by the plan's choice.
     pub fn new(source: &'a impl AsFd, target: &'a impl AsFd) -> Self {
         let (source, target) = (source.as_fd(), target.as_fd());
-        Self { source, target, told: None, request: Request::default(), observer: None }
+        Self { source, target, endpoints: None, request: Request::default(), observer: None }
     }
 
-    /// As [`Mover::new`], for ends that the caller has looked at already, and whose state has not changed since.
+    /// As [`Mover::new`], for ends that were looked at already, and have not changed since.
     ///
     /// ```
     /// use gush::{Endpoint, Mover};
@@ -168,7 +168,7 @@ impl<'a> Mover<'a> {
         Self {
             source: source_fd,
             target: target_fd,
-            told: Some((source, target)),
+            endpoints: Some((source, target)),
             request: Request::default(),
             observer: None,
         }
@@ -219,8 +219,8 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// The most bytes to move; without this limit, all up to the end of the source. A datagram is never cut:
-    /// a datagram longer than the rest stays in the socket, and is an error (`EMSGSIZE`).
+    /// The most bytes to move instead of all. A datagram is never cut: one longer than the rest
+    /// stays in the socket, and is an error (`EMSGSIZE`).
     #[must_use]
     pub fn length_bytes(mut self, bytes: u64) -> Self {
         self.request.length_bytes = Some(bytes);
@@ -253,11 +253,11 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// Whether the target, a file, ends where the move ends, and loses all old content from the offset on.
+    /// Whether the target, a file, ends where the move ends, losing old content from the offset on.
     ///
-    /// As if truncated before, but the refusal of a named method leaves the target
-    /// unchanged. A target with O_APPEND is only added to. Within one file nothing of the source may lie behind the target's
-    /// offset: that is an overlap, and an error.
+    /// As if truncated before, but a refused named method leaves the target unchanged. A target
+    /// with O_APPEND is only added to. Within one file nothing of the source may lie after the
+    /// target's offset: that is an overlap, and an error.
     ///
     /// ```
     /// use gush::{Choice, MethodName, Mover};
@@ -310,9 +310,8 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// The user's measured profile: a new order of the plan's methods, and sizes, threads and
-    /// spinning where nothing else was asked for. A named method is used as if there were none. With the
-    /// feature `profile`.
+    /// The user's measured profile: the order of the plan's methods, and sizes, threads and
+    /// spinning where the user named none. A named method ignores it. With the feature `profile`.
     #[cfg(feature = "profile")]
     #[must_use]
     pub fn profile(mut self, profile: &'a Profile) -> Self {
@@ -320,8 +319,9 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// The most bytes a second; an unused part is made up for within a twentieth of a second. Another
-    /// thread may change the rate during the move, and moves with clones of it stay below it together.
+    /// The most bytes a second; an unused part is made up for within a twentieth of a second.
+    /// Another thread may change the rate during the move, and moves with clones of it stay below
+    /// it together.
     ///
     /// ```
     /// use gush::{Mover, Rate};
@@ -349,7 +349,8 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// The observer, told of progress at least ten times a second and perhaps after each step, who may stop the move.
+    /// The observer is called at least ten times a second, perhaps after each step, and may stop
+    /// the move.
     ///
     /// A socket as target is then spliced and sent to only if the socket has O_NONBLOCK, because
     /// both calls would hold the move otherwise: into any other socket the bytes pass through
@@ -388,9 +389,9 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// Whether to hash the bytes (blake3); the plan then only picks methods that see the bytes. A method
-    /// asked for by name is used all the same: where the method [sees no bytes](MethodName::sees_bytes), there is no
-    /// hash in the report. With the feature `digest`.
+    /// Whether to hash the bytes (blake3); the plan then only picks methods that see them. A named
+    /// method that [sees no bytes](MethodName::sees_bytes) leaves no hash in the report. With the
+    /// feature `digest`.
     ///
     /// ```
     /// use std::os::unix::fs::FileExt;
@@ -407,11 +408,12 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// Shows every byte delivered, once and in order, to `look`; holes are shown as zeros. The plan then only picks
-    /// methods that see the bytes; a method asked for by name shows the bytes that it [sees](MethodName::sees_bytes).
+    /// Shows every delivered byte to `look`, once and in order; holes as zeros. The plan then only
+    /// picks methods that see the bytes; a named method shows those that it
+    /// [sees](MethodName::sees_bytes).
     ///
-    /// The zeros of a hole are shown before the data behind the hole. Where a move fails or is ended right there, they may have
-    /// been shown and not delivered.
+    /// The zeros of a hole are shown before the data after it. If the move ends right there, they
+    /// may not have been delivered.
     ///
     /// ```
     /// use std::os::unix::fs::FileExt;
@@ -457,14 +459,14 @@ impl<'a> Mover<'a> {
     /// Moves the bytes, waiting as needed.
     ///
     /// # Errors
-    /// The failed call, the side, and how many bytes had arrived ([`Error`]); the refusal
-    /// of a named method; the observer's stop, or another thread's. The bytes taken from the source are delivered
-    /// first, or counted in the error (invariant 1).
+    /// The failed call, the side, and how many bytes had arrived ([`Error`]); a refused named
+    /// method; a stop by the observer or another thread. The bytes taken are delivered first, or
+    /// counted in the error (invariant 1).
     pub fn run(self) -> Result<Report, Error> {
-        let Self { source, target, told, request, mut observer } = self;
+        let Self { source, target, endpoints, request, mut observer } = self;
         let is_watched = observer.is_some() || request.cancel.is_some();
-        let mut ends = match told {
-            Some(told) => Ends::told(told),
+        let mut ends = match endpoints {
+            Some(endpoints) => Ends::known(endpoints),
             None => Ends::look(source, target),
         }
         .map_err(Error::failed)?;

@@ -1,8 +1,8 @@
-//! One file on several threads: pieces are handed out in order, and the bytes that count as arrived are the part
-//! before the first incomplete piece.
+//! One file on several threads: pieces are handed out in order, and the bytes before the first
+//! incomplete piece count as arrived.
 //!
-//! The calling thread has the first piece. Nobody else begins before one step there has moved bytes, so that
-//! a refused method has touched nothing (invariant 3).
+//! The calling thread has the first piece, and must move bytes before the others begin: a refused
+//! method has touched nothing (invariant 3).
 //!
 //! Buffered writes of one file take its inode lock in turn. Two threads that read and write in
 //! pieces of 256 KiB take turns at that lock and read in between: about two thirds of the time of
@@ -32,8 +32,8 @@ use crate::sys::{Call, CallCounts};
 /// The piece of one worker. When the process is killed, one piece a worker at most can be
 /// missing in front of arrived ones; so pieces are small.
 const PIECE_BYTES: u64 = 2 << 20;
-/// The buffer of a worker that reads and writes. 512 KiB is a little faster on a fresh machine; where
-/// memory is fragmented the folios of such writes make every second copy take twice as long.
+/// The buffer of a worker. 512 KiB is a little faster on a fresh machine, and takes twice as long
+/// every second time where memory is fragmented.
 const BUFFER_BYTES: usize = 256 << 10;
 /// The window of a mapping worker: a whole piece.
 const WINDOW_BYTES: usize = 2 << 20;
@@ -63,8 +63,8 @@ struct Shared<'fd> {
     length: u64,
     next: AtomicU64,
     arrived: AtomicU64,
-    /// The lowest halt so far. Nothing is moved behind the halt, and everything before, so that the bytes
-    /// that arrived, and the cause, are the same as with one thread.
+    /// The lowest halt so far. Nothing after it is moved, and everything before it, so that counts
+    /// and cause are those of one thread.
     limit: AtomicU64,
     stopped: AtomicBool,
     /// Set once the first piece has shown whether the method serves, and if not, why.
@@ -79,7 +79,8 @@ struct ShownOnDrop<'a> {
 
 impl Drop for ShownOnDrop<'_> {
     fn drop(&mut self) {
-        // Nobody is left to hear how far the others come, and the method may not even have shown that it serves (invariant 3).
+        // Nobody hears of the others' progress, and the method may not have shown that it serves
+        // (invariant 3).
         if self.has_panicked {
             self.shared.stopped.store(true, Ordering::Relaxed);
         }
@@ -102,7 +103,7 @@ impl<'fd> Shared<'fd> {
         let mut work = Work::default();
         let mut start = None;
         while work.halt.is_none() {
-            // Relaxed: the number alone says whose piece this is, and no memory is passed on with a piece.
+            // Relaxed: only the number counts, no memory is passed on with a piece.
             let begin = self.next.fetch_add(PIECE_BYTES, Ordering::Relaxed);
             if begin >= self.length.min(self.limit.load(Ordering::Relaxed)) {
                 break;
@@ -145,7 +146,7 @@ impl<'fd> Shared<'fd> {
         }
         let mut offset = begin;
         while offset < end {
-            // Asked before the first step too: a piece that was taken is finished or told of.
+            // Asked before the first step too: a piece that was taken is finished or reported.
             if self.stopped.load(Ordering::Relaxed) {
                 return Some(Unfinished { offset, cause: Cause::Stopped });
             }
@@ -191,7 +192,7 @@ fn advance(streamed: &mut Streamed<'_>) -> Result<u64, Cause> {
         Next::Ended(End::Proven | End::Limit) => Err(Cause::Question),
         Next::Failed(failure) => Err(match *failure {
             Failure::Fault(fault) => Cause::Failed(fault),
-            // Bytes of other pieces may have arrived, so the refusal is not told as one: one thread asks again.
+            // Bytes of other pieces may have arrived, so this is no refusal: one thread asks again.
             Failure::Refused(_) | Failure::FalseEnd(_) => Cause::Question,
         }),
     }
@@ -222,8 +223,8 @@ fn share(setup: &Setup, name: MethodName, threads: usize) -> Setup {
 }
 
 impl Move<'_> {
-    /// Moves all that can be moved up to the goal, or to the source's known end, on several threads. The rest
-    /// that they leave, and whether the end is the end, is for one thread to find out.
+    /// Moves up to the goal, or to the source's known end, on several threads. One thread then
+    /// moves the rest and proves the end.
     pub(super) fn move_on_threads(
         &mut self,
         name: MethodName,
@@ -283,7 +284,7 @@ impl Move<'_> {
         let before_bytes = self.cursor.moved_bytes;
         let cancel = self.watch.canceller();
         thread::scope(|scope| {
-            // A plan goes with whoever makes the calls of the move.
+            // A plan of faults follows the calls of the move.
             #[cfg(feature = "faults")]
             let plan = crate::sys::faults::active();
             let workers: Vec<_> = (1..threads)
@@ -293,7 +294,8 @@ impl Move<'_> {
                     let body = move || {
                         #[cfg(feature = "faults")]
                         let _guard = plan.map(crate::sys::faults::Plan::install);
-                        // Nobody writes before the first piece has shown that the method serves (invariant 3).
+                        // Nobody writes before the first piece shows that the method serves
+                        // (invariant 3).
                         shared.shown.wait();
                         shared.work(|_| {
                             if cancel.is_some_and(Cancel::is_cancelled) {

@@ -1,7 +1,7 @@
 //! Driving ranges: parts of a file copied between named offsets, around the flow of a move.
 //!
-//! A range has nothing in flight between its steps, so that a refusal or a failure leaves nothing to deliver. The fact that a
-//! range cannot prove is the end: behind the last one a `read` is asked.
+//! A range has nothing in flight between its steps, so a refusal or failure leaves nothing to
+//! deliver. It cannot prove the end: a `read` is asked after the last one.
 //!
 //! A file's size says how much to ask for, and proves nothing: a `pread` of one byte follows, and
 //! only its 0 ends the move. The ring's 0 is no proof either, since FUSE answers it at the size
@@ -37,8 +37,8 @@ enum Reached {
 }
 
 impl<'a> Move<'a> {
-    /// Copies a range up to the source's known end, and asks whether more follows. Returns whether the move is
-    /// at the goal; if not, another range goes on from the cursor.
+    /// Copies a range up to the source's known end, and asks whether more follows. Returns whether
+    /// the move is at the goal; if not, another range follows.
     pub(super) fn move_by_range(
         &mut self,
         name: MethodName,
@@ -73,7 +73,7 @@ impl<'a> Move<'a> {
         let known_bytes = self.cursor.known_left_bytes(&self.ends, goal);
         let is_sized = self.cursor.source_at().is_some();
         let (before_bytes, doubts) = (self.cursor.moved_bytes, false_ends.any());
-        // A mapped target needs a size, and how far a file goes that lies about its own is not known.
+        // A mapped target needs a size, and a made-up file does not know its own.
         if doubts && known_bytes == 0 && traits.needs_target_size {
             return Err(self.false_end(name));
         }
@@ -82,7 +82,8 @@ impl<'a> Move<'a> {
         let is_whole = traits.whole && goal.is_none() && before_bytes == 0;
         if known_bytes > 0 || doubts || !is_sized || is_whole {
             let most_bytes = match known_bytes {
-                // No further than the size says: behind it a call would only answer 0, and the read has to follow anyway.
+                // No further than the size: a call there would answer 0, and the read follows
+                // anyway.
                 known_bytes if known_bytes > 0 && !traits.whole => known_bytes,
                 _ => goal.map_or(u64::MAX, |goal| goal.saturating_sub(self.cursor.moved_bytes)),
             };
@@ -123,13 +124,13 @@ impl<'a> Move<'a> {
             self.cursor.target_at().filter(|_| self.cursor.moved_bytes > before_bytes);
         // Trimmed after a failure too: a reserved size would pass for data.
         let trimmed = open_end.map_or(Ok(()), |end| end.trim(arrived_end));
-        // The first failure is the one told; trimming may have failed because of it.
+        // The first failure is reported; trimming may have failed because of it.
         let reached = outcome?;
         trimmed.map_err(|errno| self.cursor.failed(Call::Ftruncate, Side::Target, errno))?;
         Ok(reached)
     }
 
-    /// Invariant: everything before the cursor has arrived, and nothing is in flight between two steps.
+    /// Invariant: all before the cursor has arrived, and nothing is in flight between two steps.
     fn step_through(
         &mut self,
         name: MethodName,
@@ -209,8 +210,8 @@ impl<'a> Move<'a> {
         Ok(end)
     }
 
-    /// Only a `read` that answers 0 is the end (invariant 2). A source without offsets cannot be asked
-    /// without taking bytes: the method is not believed.
+    /// Only a `read` that answers 0 is the end (invariant 2). A source without offsets cannot be
+    /// asked without taking bytes: the method is not believed.
     fn has_more(&mut self, name: MethodName) -> Result<bool, Error> {
         // Without an offset a look would take the byte: the method is asked again instead.
         let Some(at) = self.cursor.source_at() else { return Ok(true) };
@@ -220,7 +221,7 @@ impl<'a> Move<'a> {
                 // The byte is read again by the method: pread(2) took nothing away.
                 Ok(got) => return Ok(got > 0),
                 Err(Errno::INTR | Errno::AGAIN) => {
-                    // A source that answers EAGAIN for ever must not hold whoever wants to stop.
+                    // A source that answers EAGAIN for ever must not prevent a stop.
                     self.ask(name)?;
                     thread::yield_now();
                 }
@@ -229,8 +230,8 @@ impl<'a> Move<'a> {
         }
     }
 
-    /// Did the call fail because the source, a mapped file, became shorter? The remaining bytes can be moved:
-    /// bytes written from behind the new end are written over, or cut off.
+    /// Did the mapped source shrink? The rest can be moved: bytes from past the new end are
+    /// overwritten or cut off.
     pub(super) fn was_cut(&mut self, fault: Fault) -> bool {
         let to = self.cursor.bases().1;
         let nothing_behind =

@@ -1,11 +1,11 @@
 //! The old content of a target that a move replaces: cut off once new content takes its place.
 //!
-//! The plan ends in read-write, which serves everything, so the old content goes before the plan's first
-//! method is tried, and before read-write by name. Another named method may be refused, and a refusal leaves the target untouched:
-//! the method first shows on a small piece, written over the old content, that the method serves. Then the
-//! target is cut, and the move begins anew, as if the target had been empty; ext4 counts on that
-//! truncation to 0 (`auto_da_alloc`, ext4(5)). A stream cannot give bytes again: the first piece
-//! stays, and the old content is cut off behind. A method refused later has failed.
+//! The plan ends in read-write, which serves everything, so the old content goes before the plan's
+//! first method, and before read-write by name. Another named method may be refused, and then
+//! leaves the target untouched: it first moves a small piece over the old content. Then the target
+//! is cut, and the move begins anew as into an empty file; ext4 relies on that truncation to 0
+//! (`auto_da_alloc`, ext4(5)). A stream cannot be read again: the first piece stays, and the old
+//! content after it is cut off.
 
 use std::cmp::Ordering;
 
@@ -26,7 +26,7 @@ const PIECE_BYTES: u64 = 64 << 10;
 pub(super) enum OldContent {
     /// Nothing, or nothing is to be replaced.
     None,
-    /// The target is empty, or ends where the move begins: as a truncation would, the move sets its times.
+    /// The target is empty, or ends where the move begins: the move sets its times.
     Empty,
     /// Still complete.
     Kept,
@@ -57,7 +57,7 @@ impl OldContent {
 impl Move<'_> {
     /// Before `name` is tried: the old content is cut off, or kept because the method is refused.
     pub(super) fn make_way(&mut self, name: MethodName, goal: Option<u64>) -> Result<(), Halt> {
-        // The plan's last method serves everything, so nothing can be refused in the end, by name neither.
+        // The plan's last method serves everything.
         if !self.request.names(name) || name == MethodName::ReadWrite {
             return Ok(self.give_way()?);
         }
@@ -84,12 +84,12 @@ impl Move<'_> {
         }
     }
 
-    /// A method of one call moves everything over the old content, whose longer rest is cut
-    /// afterwards. Only a last part of a block cannot be cloned into the middle of a file
-    /// (`generic_remap_check_len` of `fs/remap_range.c`): the whole blocks before that part come first, and show.
+    /// A method of one call moves everything over the old content, whose rest is cut afterwards. A
+    /// last part of a block cannot be cloned into the middle of a file (`generic_remap_check_len`
+    /// of `fs/remap_range.c`): the whole blocks come first.
     fn show_on_whole_blocks(&mut self, name: MethodName, goal: Option<u64>) -> Result<(), Halt> {
         let left_bytes = self.cursor.known_left_bytes(&self.ends, goal);
-        // FICLONERANGE takes a part of a block only where the source ends, and then the target must end there too.
+        // FICLONERANGE takes a part of a block only at the end of both files.
         let part_bytes = left_bytes % self.ends.target.block_bytes();
         let end_of = |at: Option<u64>| at.map(|at| at + left_bytes);
         let to_the_end = end_of(self.cursor.source_at()) == Some(self.ends.source.size_bytes());
@@ -109,8 +109,8 @@ impl Move<'_> {
         Ok(())
     }
 
-    /// A method that moves in pieces shows on the first piece that the method serves; nobody is told of that piece, which is
-    /// moved again.
+    /// A method that moves in pieces shows on the first that it serves; the observer does not hear
+    /// of that piece, which is moved again.
     fn show_on_a_piece(&mut self, name: MethodName, goal: Option<u64>) -> Result<(), Halt> {
         let before_bytes = self.cursor.moved_bytes;
         let piece_end = before_bytes + PIECE_BYTES;
@@ -126,12 +126,12 @@ impl Move<'_> {
         }
         let end = self.reserved_end(name, self.cursor.known_left_bytes(&self.ends, goal))?;
         // The piece is moved twice, and must be shown and counted once.
-        let observer = self.watch.tell_nobody();
+        let observer = self.watch.take_observer();
         // A hash of bytes seen twice would be wrong.
         let inspectors = self.setup.inspectors.take();
         let (account, hole_bytes) = (self.account.clone(), self.cursor.hole_bytes);
         let outcome = self.move_by(name, piece_end);
-        self.watch.tell_again(observer);
+        self.watch.observe_again(observer);
         self.setup.inspectors = inspectors;
         self.account = account;
         self.cursor.hole_bytes = hole_bytes;
@@ -152,7 +152,7 @@ impl Move<'_> {
     pub(super) fn cut_what_is_left(&mut self) -> Result<(), Error> {
         match self.old {
             OldContent::Kept => self.cut_old_content(self.cursor.target_at()),
-            // Bytes that are written set the times, and so does a truncation that cuts nothing off (truncate(2)).
+            // Writing sets the times, and so does a truncation that cuts nothing off (truncate(2)).
             OldContent::Empty if self.cursor.moved_bytes == 0 => {
                 self.old = OldContent::None;
                 let at = self.cursor.bases().1.unwrap_or(0);
@@ -165,7 +165,7 @@ impl Move<'_> {
 
     fn cut_old_content(&mut self, at: Option<u64>) -> Result<(), Error> {
         let Some(at) = at else { return Ok(()) };
-        // Set before the call: a truncation that failed must not be tried again at the end of the move.
+        // Set before the call: a failed truncation is not tried again at the end.
         self.old = OldContent::None;
         sys::file::ftruncate(self.ends.target.fd(), at)
             .map_err(|errno| self.cursor.failed(Call::Ftruncate, Side::Target, errno))?;

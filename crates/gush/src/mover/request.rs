@@ -33,7 +33,7 @@ pub(super) struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Was this method asked for by name? Then the method is used or refused, never replaced (invariant 6).
+    /// Was this method named? Then it is used or refused, never replaced (invariant 6).
     pub(super) fn names(&self, method: MethodName) -> bool {
         self.choice == Choice::Only(method)
     }

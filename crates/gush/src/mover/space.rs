@@ -46,7 +46,7 @@ impl<'fd> OpenEnd<'fd> {
         match sys::file::size_bytes(self.fd) {
             // Somebody else may have cut the file meanwhile, and growing it again would add zeros.
             Ok(size_bytes) if size_bytes <= end => Ok(()),
-            // Where the size cannot be told, too: `end` is not below the size that was told before.
+            // Also if the size is unknown: `end` is not below the size known before.
             _ => sys::file::ftruncate(self.fd, end),
         }
     }
@@ -90,7 +90,7 @@ impl Move<'_> {
             return Ok(());
         }
         let fd = self.ends.target.fd();
-        // KEEP_SIZE: a size that runs ahead of the bytes would show zeros to readers and after a crash.
+        // KEEP_SIZE: a size ahead of the bytes would show zeros to readers and after a crash.
         let answer = sys::file::fallocate(fd, FallocateFlags::KEEP_SIZE, at, length);
         // Noted before the answer is looked at: a failed call may have got hold of a part.
         self.loose.reserved = true;

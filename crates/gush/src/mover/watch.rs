@@ -1,4 +1,4 @@
-//! Everything about time: who is asked how often, how much may move before that, how long a wait may last.
+//! Time: who is asked how often, how much may move before that, how long a wait may last.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -83,7 +83,7 @@ impl<'a> Watch<'a> {
         if let Some(rate) = &self.rate
             && let Err(pause) = rate.allowance()
         {
-            // In slices, because a rate of a few bytes a second would hold a stop for minutes (invariant 7).
+            // In slices: a low rate would hold a stop for minutes (invariant 7).
             rate.begin_sleep();
             std::thread::sleep(pause.min(SLICE));
         }
@@ -125,7 +125,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Waits until the side can go on, a slice at most; in a wait known to be long, only where somebody watches.
+    /// Waits for the side, a slice at most; in a long wait only if somebody watches.
     ///
     /// # Errors
     /// That of poll(2).
@@ -143,7 +143,7 @@ impl<'a> Watch<'a> {
         self.asked.elapsed() >= SLICE
     }
 
-    /// Tells the observer, and answers whether the move is to go on.
+    /// Calls the observer, and returns whether the move is to go on.
     pub(super) fn ask(
         &mut self,
         bytes: u64,
@@ -163,12 +163,12 @@ impl<'a> Watch<'a> {
         if self.is_cancelled() { Control::Stop } else { Control::Continue }
     }
 
-    /// Lets nobody be told for a while; [`Watch::tell_again`] takes the observer back.
-    pub(super) fn tell_nobody(&mut self) -> Option<Observer<'a>> {
+    /// Takes the observer out for a while; [`Watch::observe_again`] puts it back.
+    pub(super) fn take_observer(&mut self) -> Option<Observer<'a>> {
         self.observer.take()
     }
 
-    pub(super) fn tell_again(&mut self, observer: Option<Observer<'a>>) {
+    pub(super) fn observe_again(&mut self, observer: Option<Observer<'a>>) {
         self.observer = observer;
     }
 }

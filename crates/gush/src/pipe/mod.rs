@@ -35,8 +35,7 @@ pub(crate) fn write_now(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     Port::new(&Endpoint::of_borrowed(fd)?, None).write(bytes)
 }
 
-/// The usual size of a pipe: as large as an unprivileged process may have (`/proc/sys/fs/pipe-max-size`), and as
-/// fast as any larger.
+/// The usual size of a pipe: the most for an unprivileged process, and as fast as any larger.
 pub(crate) const USUAL_BYTES: usize = 1 << 20;
 
 /// Of the user's memory for pipes, a pipe of somebody else gets one part in so many: the pipe stays
@@ -50,9 +49,9 @@ pub(crate) fn asked_bytes(named_bytes: Option<usize>, wanted_bytes: usize) -> us
     named_bytes.unwrap_or_else(|| wanted_bytes.min(share_bytes().unwrap_or(usize::MAX)))
 }
 
-/// Makes a pipe of somebody else as large as a move would, for bytes that are read and written by hand: 1 MiB, but at most a
-/// sixteenth of the user's memory for pipes, and only while another sixteenth of that memory stays free for the user's other
-/// programs. The pipe stays so.
+/// Makes a caller's pipe as large as a move would: 1 MiB, but at most a sixteenth of the user's
+/// memory for pipes, and only while another sixteenth stays free for other programs. The pipe stays
+/// so.
 ///
 /// ```
 /// let (reader, _writer) = std::io::pipe()?;
@@ -66,10 +65,11 @@ pub fn enlarge(pipe: &impl AsFd) -> io::Result<usize> {
     grow(pipe.as_fd(), asked_bytes(None, USUAL_BYTES))
 }
 
-/// Pages for pipes that nothing may use up: a pipe that grows beside them leaves as many to the user's other programs.
+/// Pages for pipes that stay free for the user's other programs.
 ///
-/// The kernel counts the pages of all the user's processes and tells nobody the count, but refuses F_SETPIPE_SZ past the limit
-/// (`pipe_set_size` of fs/pipe.c). So pipes of these pages are made, and closed once the other pipe has grown.
+/// The kernel does not report a user's count, but refuses F_SETPIPE_SZ past the limit
+/// (`pipe_set_size` of fs/pipe.c). So pipes of these pages are made, and closed once the other has
+/// grown.
 struct Reserve {
     _pipes: Vec<(OwnedFd, OwnedFd)>,
 }
@@ -81,7 +81,8 @@ impl Reserve {
     /// Where the limit was raised, more pipes than these would cost more time than they spare.
     const MOST_PIPES: usize = 4;
 
-    /// Holds the reserve, or answers none where the user has no such pages left. Nothing is held where no limit applies.
+    /// Holds the reserve; `None` if the user has no such pages left. Without a limit nothing is
+    /// held.
     fn hold() -> Option<Self> {
         let kernel = Kernel::get();
         let mut pipes = Vec::new();
@@ -101,7 +102,7 @@ impl Reserve {
     }
 }
 
-/// Makes any pipe as large as `wanted_bytes` or as permitted, beside the [`Reserve`]; answers the capacity.
+/// Makes any pipe as large as `wanted_bytes` or as permitted; returns the capacity.
 ///
 /// A refused size (EPERM: above `pipe-max-size` or past the user's page limit) is halved
 /// until the pipe is as large already.
@@ -122,7 +123,7 @@ pub(crate) fn grow(pipe: BorrowedFd<'_>, wanted_bytes: usize) -> io::Result<usiz
             Err(Errno::PERM) if wanted_bytes > Kernel::get().pipe_max_bytes() => {
                 wanted_bytes = Kernel::get().pipe_max_bytes();
             }
-            // The user's pages for pipes are used up, memory is short, or the pipe holds too much: less may do.
+            // The user's pages are used up, memory is short, or the pipe holds too much.
             Err(Errno::PERM | Errno::NOMEM | Errno::BUSY) => wanted_bytes /= 2,
             Err(errno) => return Err(errno),
         }

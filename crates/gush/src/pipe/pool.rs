@@ -1,10 +1,10 @@
 //! Pipes kept for their next use, under a budget.
 //!
-//! A user without privilege may have `/proc/sys/fs/pipe-user-pages-soft` pages in pipes, over all
-//! processes; past the limit a new pipe gets two slots, and none may grow (pipe(7)). No pipe of ours grows into
-//! the last sixteenth of these pages. Whoever moves bytes holds a pipe only while bytes are inside, so a few pipes serve many flows. When many pipes are held,
-//! new ones are made smaller; when the kernel refuses a size, the pool remembers and asks for half as much;
-//! past the budget there is none, and bytes go through memory instead.
+//! An unprivileged user may have `/proc/sys/fs/pipe-user-pages-soft` pages in pipes; past the limit
+//! a new pipe gets two slots, and none may grow (pipe(7)). No pipe of ours grows into the last
+//! sixteenth. A pipe is held only while bytes are inside, so a few serve many flows. When many are
+//! held, new ones are smaller; when the kernel refuses a size, the pool asks for half as much; past
+//! the budget there is none, and bytes go through memory.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,11 +17,11 @@ use crate::sys::fork::generation;
 /// How large a pipe is when so many are in use already, and no smaller than a pipe is born.
 const SIZES: [(usize, usize); 3] = [(16, 1 << 20), (64, 256 << 10), (usize::MAX, 64 << 10)];
 
-/// The slots a pipe is born with, each for a page (pipe(7)): smaller pipes are not worth sharing the limit for.
+/// The slots of a new pipe, each for a page (pipe(7)): smaller pipes are not worth it.
 const BORN_SLOTS: usize = 16;
 
-/// A pipe of fewer slots was made past the user's limit, which gives two: they move less than a copy does, since a
-/// fragment of a packet takes a slot, however large a page is.
+/// A pipe of fewer slots was made past the user's limit, and moves less than a copy does: a
+/// fragment of a packet takes a slot.
 const LEAST_SLOTS: usize = 4;
 
 /// So many quarters of the user's pages are for one process.
@@ -124,8 +124,8 @@ impl Pool {
     #[must_use]
     pub fn take(&self) -> Option<PipeLoan> {
         let pool = self.own();
-        // Counted before the pipe is there: two threads must not both take the last one.
-        // The orderings are relaxed: a count stands for nothing else, and pipes change hands under the lock of `idle`.
+        // Counted before the pipe exists: two threads must not both take the last one. Relaxed:
+        // pipes change hands under the lock of `idle`.
         let reserve = |used| (used < pool.0.most_pipes).then_some(used + 1);
         let used =
             pool.0.in_use.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve).ok()?;
@@ -138,8 +138,7 @@ impl Pool {
         Some(PipeLoan { pipe: Some(pipe), pool: Some(pool.clone()) })
     }
 
-    /// The pool of this process: after fork(2) the idle pipes are the parent's, and so are the loans
-    /// that are counted.
+    /// The pool of this process: after fork(2) idle pipes and loans are the parent's.
     fn own(&self) -> &Pool {
         let mut pool = self;
         while pool.0.generation != generation() {
@@ -149,8 +148,8 @@ impl Pool {
     }
 
     /// The copies of the parent's idle pipes stay open. The kernel copies descriptors before memory
-    /// (`copy_process` of kernel/fork.c), and other threads go on meanwhile, so that a number in this
-    /// list may be no descriptor of the child, or one that it has opened since.
+    /// (`copy_process` of kernel/fork.c) while other threads run, so a number in this list may be
+    /// another descriptor of the child.
     fn of_child(&self) -> Self {
         Self::of(self.0.budget_bytes, self.0.most_pipes, self.0.most_pipe_bytes)
     }
@@ -179,11 +178,11 @@ impl Pool {
         }
         let pipe = pipe.filter(|pipe| pipe.capacity_bytes() >= least_bytes.min(wanted_bytes));
         let granted_bytes = pipe.as_ref().map_or(0, Pipe::capacity_bytes);
-        // The kernel gave less: the user's pages are used up, and the next pipe would be refused as well.
+        // The kernel gave less: the user's pages are used up, and the next would be refused, too.
         if granted_bytes < wanted_bytes && wanted_bytes > born_bytes {
             self.0.pipe_bytes.fetch_min(born_bytes.max(wanted_bytes / 2), Ordering::Relaxed);
         }
-        // Added before the reservation goes: in between the count may be too high, and never too low.
+        // Added before the reservation goes: the count may be too high, never too low.
         self.0.bytes.fetch_add(granted_bytes, Ordering::Relaxed);
         self.0.bytes.fetch_sub(wanted_bytes, Ordering::Relaxed);
         pipe
@@ -193,13 +192,13 @@ impl Pool {
     fn give_back(&self, mut pipe: Pipe) {
         let mut closed_bytes = 0;
         let was_bytes = pipe.capacity_bytes();
-        // A pipe from better times gives its pages back to the user's limit, for those who wait for a first one.
+        // A larger pipe returns its pages to the user's limit, for a flow that waits for its first.
         pipe.shrink(self.0.pipe_bytes.load(Ordering::Relaxed));
         closed_bytes += was_bytes - pipe.capacity_bytes();
         let still_used = self.0.in_use.fetch_sub(1, Ordering::Relaxed) - 1;
         let mut idle = self.idle();
         if pipe.is_empty() {
-            // Sorted on the way in, because `take` is on the path of every message, and this is not.
+            // Sorted here, because `take` is on the path of every message.
             let place = idle.partition_point(|kept| kept.capacity_bytes() <= pipe.capacity_bytes());
             idle.insert(place, pipe);
         } else {
@@ -296,7 +295,7 @@ fn soft_limit_pages() -> usize {
 }
 
 fn budget_bytes(pages: usize) -> usize {
-    // Not all of them: past the limit every new pipe of the user has two slots, those of other programs too.
+    // Not all: past the limit every new pipe of the user has two slots.
     pages / 4 * QUARTERS * page_bytes()
 }
 

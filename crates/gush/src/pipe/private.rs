@@ -11,9 +11,8 @@ use crate::sys;
 
 /// Both ends of a private pipe, and how many bytes are inside.
 ///
-/// Capacity counts slots, not bytes (`struct pipe_buffer` of `fs/pipe.c`), and `EAGAIN` from a splice
-/// into a pipe may mean "source empty" or "pipe full". The pipe is therefore only ever filled when
-/// empty, and emptied before the next filling.
+/// Capacity counts slots, not bytes (`struct pipe_buffer` of `fs/pipe.c`), and `EAGAIN` from a
+/// splice may mean "source empty" or "pipe full". So the pipe is filled only when empty.
 ///
 /// ```
 /// let pipe = gush::pipe::Pipe::new(65536)?;
@@ -30,9 +29,9 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// A pipe of `wanted_bytes`, or of as much as the kernel permits; never smaller than a new pipe (64 KiB, pipe(7)).
+    /// A pipe of `wanted_bytes`, or as much as permitted; never less than a new one (64 KiB).
     ///
-    /// A pipe grows only while a sixteenth of the user's memory for pipes (`/proc/sys/fs/pipe-user-pages-soft`) stays free.
+    /// A pipe grows only while a sixteenth of the user's memory for pipes stays free.
     ///
     /// # Errors
     /// `EMFILE` or `ENFILE` from pipe2(2); a refused size is no error, the pipe is smaller then.
@@ -48,7 +47,8 @@ impl Pipe {
         self.capacity_bytes
     }
 
-    /// Makes an empty pipe smaller, so that the user's other pipes may be larger; answers whether the kernel agreed.
+    /// Shrinks an empty pipe, so that the user's others may grow; returns whether the kernel
+    /// agreed.
     ///
     /// Pages are counted by user, not by process (`pipe-user-pages-soft`, pipe(7)).
     ///

@@ -1,8 +1,8 @@
 //! A reservoir: constant data in a private pipe, teed into the output again and again.
 //!
-//! tee(2) copies no bytes, only slots, and slots filled through a socket hold 32 KiB each. Where sockets are
-//! denied the slots are filled by plain writes: they hold a page each, and the reservoir less. The pages
-//! are never written again, so a reader that holds them sees the poured bytes, for ever (invariant 4).
+//! tee(2) copies slots, not bytes, and slots filled through a socket hold 32 KiB each. Where
+//! sockets are denied, plain writes fill a page a slot. The pages are never written again, so a
+//! reader that holds them sees the poured bytes for ever (invariant 4).
 //!
 //! All slots refer to the same few pages: a pour then counts their references up in one cache line,
 //! and the reader down, where pages of their own would each cross over from the reader's processor.
@@ -44,15 +44,16 @@ pub struct Reservoir {
 type Denied = (Call, Errno);
 
 impl Reservoir {
-    /// Fills a private pipe of `pipe_bytes` (or as much as is permitted) with whole repetitions of `pattern`.
+    /// Fills a private pipe of `pipe_bytes`, or as much as permitted, with whole repetitions of
+    /// `pattern`.
     ///
-    /// `pipe_bytes` counts as F_SETPIPE_SZ does, a page for each slot of the pipe; no pipe is made smaller than a new pipe
-    /// (16 slots, pipe(7)). Where a slot holds 32 KiB instead,
-    /// the reservoir holds eight times as many bytes: [`Reservoir::held_bytes`] tells. The pages behind them are
-    /// shared, so the memory does not grow with them.
+    /// `pipe_bytes` counts a page a slot, as F_SETPIPE_SZ does; no pipe is smaller than a new one
+    /// (16 slots). Where a slot holds 32 KiB the reservoir holds eight times as many bytes
+    /// ([`Reservoir::held_bytes`]), in shared pages: the memory does not grow.
     ///
     /// # Errors
-    /// `EINVAL` for an empty pattern, or one that the pipe cannot hold; the errors of pipe2(2) and tee(2).
+    /// `EINVAL` for a pattern that is empty or too long for the pipe; the errors of pipe2(2),
+    /// tee(2).
     ///
     /// ```
     /// use gush::pipe::Reservoir;
@@ -67,7 +68,8 @@ impl Reservoir {
             .map_err(|(_, errno)| errno)
     }
 
-    /// As [`Reservoir::of`]; answers also the call that was denied where slots hold a page each, and names the call that failed.
+    /// As [`Reservoir::of`]; also returns the denied call where slots hold a page each, and names
+    /// the failed call.
     pub(crate) fn filled(
         pattern: &[u8],
         pipe_bytes: usize,
@@ -95,7 +97,7 @@ impl Reservoir {
                 Err(Errno::AGAIN) => break,
                 Err(errno) => return Err((Call::Tee, errno)),
             }
-            // A part of the seed was teed: the last slot ends in the middle, so another tee would break the pattern.
+            // A part of the seed was teed: another tee would break the pattern.
             if !pipe.held_bytes().is_multiple_of(wanted as u64) {
                 break;
             }
@@ -114,14 +116,13 @@ impl Reservoir {
         self.pipe.held_bytes()
     }
 
-    /// Pours at most `most` bytes into the pipe `into`, without waiting; the pattern goes on where the
-    /// last pour ended.
+    /// Pours at most `most` bytes into the pipe `into`, without waiting; the pattern continues.
     ///
-    /// After `EAGAIN` wait until poll(2) says that the pipe can be written, or call [`Reservoir::pour_blocking`],
-    /// which waits by itself.
+    /// After `EAGAIN` wait until the pipe is writable, or call [`Reservoir::pour_blocking`].
     ///
     /// # Errors
-    /// `EAGAIN` when the pipe is full; `EPIPE` when the pipe has no reader; `EINVAL` when `into` is no pipe.
+    /// `EAGAIN` when the pipe is full; `EPIPE` when the pipe has no reader; `EINVAL` when `into` is
+    /// no pipe.
     ///
     /// ```
     /// use std::io::Read;
@@ -162,7 +163,7 @@ impl Reservoir {
         loop {
             match self.pour_into(into.as_fd(), most) {
                 Err(Errno::AGAIN) => {
-                    // A new waiter each time: nothing is learned from one wait for another, as `Block` makes no looks.
+                    // A new waiter each time: `Block` learns nothing from a wait.
                     Waiter::new(Wait::Block).for_side(into.as_fd(), Side::Target, None)?;
                 }
                 Err(Errno::INTR) => {}
@@ -171,7 +172,8 @@ impl Reservoir {
         }
     }
 
-    /// The call that the next pour makes, and that a failed pour made: tee(2) from the start of the pattern, else a write.
+    /// The call of the next pour, or of a failed one: tee(2) at the start of the pattern, else
+    /// write.
     #[must_use]
     pub fn next_call(&self) -> Call {
         if self.phase == 0 { Call::Tee } else { Call::Write }
@@ -183,12 +185,12 @@ impl Reservoir {
             sys::pipe::tee(self.pipe.read_end(), into, most, SpliceFlags::NONBLOCK)?
         } else {
             let into = Endpoint::of_borrowed(into)?;
-            // tee(2) refuses what is no pipe; the rest of a pattern must not be written there either.
+            // tee(2) refuses what is no pipe; nor may the rest of a pattern be written there.
             if into.kind() != Kind::Pipe {
                 return Err(Errno::INVAL);
             }
             let rest = &self.pattern[self.phase..];
-            // The rest of a pattern is copied: slots of the reservoir cannot be taken from the middle.
+            // The rest of a pattern is copied: slots cannot be taken from the middle.
             Port::new(&into, None).write(&rest[..rest.len().min(most)])?
         };
         self.phase = (self.phase + poured) % self.pattern.len();
@@ -198,7 +200,7 @@ impl Reservoir {
 
 /// A pipe that holds `unit` and nothing else, in slots of a page.
 fn seed_by_writing(unit: &[u8], pipe_bytes: usize) -> io::Result<Pipe> {
-    // A pipe apart from the reservoir's own: this one holds the seed once, and is closed when it has been teed.
+    // A separate pipe: it holds the seed once, and is closed after the tee.
     let mut pipe = Pipe::new(pipe_bytes)?;
     let mut rest = unit;
     while !rest.is_empty() {
@@ -207,7 +209,7 @@ fn seed_by_writing(unit: &[u8], pipe_bytes: usize) -> io::Result<Pipe> {
                 pipe.put(put);
                 rest = &rest[put..];
             }
-            // The pattern is larger than the pipe, and nobody reads there: waiting would be for ever.
+            // The pattern is larger than the pipe, which nobody reads: waiting would never end.
             Err(Errno::AGAIN) => return Err(Errno::INVAL),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
@@ -238,7 +240,7 @@ mod tests {
     use super::*;
     use std::io::Read;
 
-    /// None, told, where the kernel or a filter refuses tee(2).
+    /// None, with a message, where the kernel or a filter refuses tee(2).
     fn reservoir(pattern: &[u8], bytes: usize) -> Option<Reservoir> {
         match Reservoir::of(pattern, bytes) {
             Err(Errno::NOSYS | Errno::PERM) => {

@@ -1,6 +1,6 @@
-//! Fat slots: bytes written into a Unix stream socket come out again in pieces of up to 32 KiB, one a
-//! slot, where a write into the pipe itself fills slots of 4 KiB (`UNIX_SKB_FRAGS_SZ` of
-//! `net/unix/af_unix.c`, since Linux 4.2; tee and splice between pipes keep them).
+//! Fat slots: bytes written into a Unix stream socket come out in pieces of up to 32 KiB, one a
+//! slot, instead of the 4 KiB of a write into the pipe (`UNIX_SKB_FRAGS_SZ` of
+//! `net/unix/af_unix.c`; tee and splice between pipes keep them).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -27,20 +27,20 @@ pub(crate) struct Fattener {
 
 impl Fattener {
     /// # Errors
-    /// The call that was denied, with its answer: `EMFILE`, `ENFILE`, or `EPERM` and `EACCES` where sockets are denied; the
-    /// answer of splice(2) where that is.
+    /// The denied call and its answer: `EMFILE`, `ENFILE`, or `EPERM` and `EACCES` where sockets
+    /// are denied; splice(2)'s where that is.
     pub(crate) fn new() -> Result<Self, (Call, Errno)> {
         let (into, out_of) = sys::socket::pair().map_err(|errno| (Call::Socketpair, errno))?;
         // Capped by net.core.wmem_max; less room only means more calls.
         let _ = sys::socket::set_send_buffer(into.as_fd(), SEND_BUFFER_BYTES);
         let mut fattener =
             Self { into, out_of, held_bytes: 0, generation: sys::fork::generation() };
-        // Asked at once: bytes that cannot be spliced on would have to be read out again in the middle of a stream.
+        // Asked at once: bytes that cannot be spliced on would have to be read back mid-stream.
         fattener.try_splice()?;
         Ok(fattener)
     }
 
-    /// Passes one byte on, into a pipe that nobody reads: a filter may let sockets be and deny splice(2).
+    /// Passes one byte into a private pipe: a filter may allow sockets and deny splice(2).
     fn try_splice(&mut self) -> Result<(), (Call, Errno)> {
         let (_read_end, write_end) = sys::pipe::pipe().map_err(|errno| (Call::Pipe, errno))?;
         self.take(b"?").map_err(|errno| (Call::Send, errno))?;
@@ -85,7 +85,7 @@ impl Fattener {
 
     /// Splices the socket's bytes into a pipe; `EAGAIN` when the pipe is full.
     pub(crate) fn pass_on(&mut self, pipe: BorrowedFd<'_>) -> io::Result<usize> {
-        // An empty socket would answer EAGAIN, as a full pipe does, and the caller would wait for the wrong one.
+        // An empty socket would answer EAGAIN as a full pipe does.
         if self.held_bytes == 0 {
             return Ok(0);
         }

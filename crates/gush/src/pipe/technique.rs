@@ -55,7 +55,7 @@ impl Technique {
     }
 }
 
-/// What vmsplice(2) does with this pipe, as far as its kind tells.
+/// What vmsplice(2) does with this pipe, by its kind.
 pub(super) fn lending_into(pipe: &Endpoint<'_>) -> Vmsplice {
     if pipe.is_nameless_pipe() {
         Kernel::get().vmsplice()

@@ -38,8 +38,8 @@ const LEAST_LENT_BYTES: usize = 256 << 10;
 const LEAST_SOCKET_BYTES: usize = 64 << 10;
 /// The buffer of a technique that copies.
 const COPIED_BYTES: usize = 256 << 10;
-/// The piece of a huge page lent at a time: the reader takes one while the next is being filled, and is
-/// soon done with the last, so that the page can be given away at once.
+/// The piece of a huge page lent at a time: the reader takes one while the next is filled, and is
+/// soon done with the last.
 const LENT_BYTES: usize = 512 << 10;
 
 /// How long a reader that splices takes for a full pipe of lent pages, and more.
@@ -47,14 +47,14 @@ const LOOK: Duration = Duration::from_micros(20);
 /// If the reader never empties the pipe, looking costs at most a few hundredths of the time.
 const PAGES_BETWEEN_LOOKS: u32 = 16;
 
-/// Writes into a pipe (or anything else, then by `write`) so that the committed bytes arrive unchanged:
-/// the reader may read them, splice them to a file, socket or pipe, tee them, or hold them for an hour.
+/// Writes into a pipe (or anything else, by `write`) so that the bytes arrive unchanged: the reader
+/// may read them, splice them anywhere, tee them, or hold them for an hour.
 ///
-/// The [`Write`] of this type copies once, through the socket where there is one (the slots are fat, and huge
-/// pages would be zeroed first); small pieces are collected. [`Writer::buffer`] and [`Writer::commit`]
-/// do without the copy. Dropping a writer does not flush: call [`Write::flush`], which can fail.
+/// The [`Write`] of this type copies once, through the socket if there is one; small pieces are
+/// collected. [`Writer::buffer`] and [`Writer::commit`] avoid the copy. Dropping a writer does not
+/// flush: call [`Write::flush`], which can fail.
 ///
-/// The pipe is grown as the crate's page [tells](crate#what-it-does-to-your-descriptors).
+/// The pipe grows as the crate's page [describes](crate#what-it-does-to-your-descriptors).
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -149,8 +149,8 @@ impl<P: AsFd> Writer<P> {
     /// A writer by the best technique allowed here.
     ///
     /// # Errors
-    /// With the pipe inside ([`WriterError`]): `EBADF` when the descriptor is not open for writing; `ENOMEM` when there is no
-    /// memory for a buffer.
+    /// With the pipe inside ([`WriterError`]): `EBADF` for a descriptor not open for writing;
+    /// `ENOMEM`.
     ///
     /// ```
     /// let (reading_end, _pipe) = std::io::pipe()?;
@@ -159,7 +159,7 @@ impl<P: AsFd> Writer<P> {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn new(pipe: P) -> Result<Self, WriterError<P>> {
-        // By answers that the process has asked for once: a refused vmsplice would cost the first bytes a detour.
+        // By cached answers: a refused vmsplice would cost the first bytes a detour.
         let technique = match look(pipe.as_fd()) {
             Ok(target) => Technique::of(&target),
             Err((call, errno)) => return Err(WriterError { pipe, call, errno }),
@@ -172,8 +172,8 @@ impl<P: AsFd> Writer<P> {
     /// A writer by this technique and no other.
     ///
     /// # Errors
-    /// With the pipe inside ([`WriterError`]): `EBADF` as from [`Writer::new`]; `EINVAL` when the technique needs a pipe and this is none; the error
-    /// of vmsplice, socketpair or mmap.
+    /// With the pipe inside ([`WriterError`]): `EBADF` as from [`Writer::new`]; `EINVAL` if the
+    /// technique needs a pipe; the error of vmsplice, socketpair or mmap.
     pub fn with(pipe: P, technique: Technique) -> Result<Self, WriterError<P>> {
         match Self::prepare(pipe.as_fd(), technique) {
             Ok((socket, spare)) => Ok(Self {
@@ -198,7 +198,7 @@ impl<P: AsFd> Writer<P> {
     ) -> Result<(Option<Fattener>, Pages), Failed> {
         let target = look(pipe)?;
         if target.kind() == Kind::Pipe {
-            // Grown once, at the start: later the pipe may be full of slots, which F_SETPIPE_SZ would have to move.
+            // Grown once: later F_SETPIPE_SZ would have to move the slots in use.
             grow(pipe, asked_bytes(None, USUAL_BYTES)).map_err(by(Call::SetPipeSize))?;
         } else if technique != Technique::Write {
             return Err((Call::GetPipeSize, Errno::INVAL));
@@ -225,11 +225,12 @@ impl<P: AsFd> Writer<P> {
         self
     }
 
-    /// Asks `ask` whether to go on, each time that the pipe is full and every 50 ms of the wait that follows.
+    /// Asks `ask` whether to go on when the pipe is full, and every 50 ms of the wait.
     ///
-    /// After [`Control::Stop`] the write, flush or commit fails with `EINTR`. How many of its bytes have arrived is not
-    /// known: the stream is cut, and every later call fails with `EIO`. [`Write::write_all`] takes `EINTR` for a reason to
-    /// begin anew, and so fails with `EIO`: to be told of the stop, call [`Write::write`] in a loop.
+    /// After [`Control::Stop`] the write, flush or commit fails with `EINTR`. How many of its bytes
+    /// arrived is unknown: the stream is cut, and later calls fail with `EIO`. [`Write::write_all`]
+    /// retries after `EINTR`, and so fails with `EIO`: call [`Write::write`] in a loop to see the
+    /// stop.
     ///
     /// ```
     /// use gush::{Control, Errno};
@@ -251,12 +252,12 @@ impl<P: AsFd> Writer<P> {
         self
     }
 
-    /// The technique in use. [`Technique::Fresh`] and [`Technique::Socket`] end where their calls are denied later.
+    /// The technique in use; [`Technique::Fresh`] and [`Technique::Socket`] end if denied later.
     pub fn technique(&self) -> Technique {
         self.technique
     }
 
-    /// The call whose failure has cut the stream, if one has: every later call of the writer fails with `EIO`.
+    /// The call whose failure has cut the stream: later calls of the writer fail with `EIO`.
     ///
     /// ```
     /// use std::io::Write;
@@ -279,7 +280,7 @@ impl<P: AsFd> Writer<P> {
     /// Sends the pieces collected by `write`, and gives the pipe back.
     ///
     /// # Errors
-    /// With the pipe inside, and the answer to the last write: the collected pieces have not arrived as a whole.
+    /// With the pipe inside and the last answer: the collected pieces have not all arrived.
     ///
     /// ```
     /// use std::io::{Read, Write};
@@ -322,8 +323,8 @@ impl<P: AsFd> Writer<P> {
     /// Sends the first `len_bytes` of a filled buffer, after the pieces collected by `write`.
     ///
     /// # Errors
-    /// `EINVAL` when the buffer is smaller; `EPIPE` when there is no reader; the error of vmsplice or write
-    /// else. How many bytes went before is not known to the caller: the stream is cut, and every later call fails with `EIO`.
+    /// `EINVAL` if the buffer is smaller; `EPIPE` without a reader; else that of vmsplice or write.
+    /// How many bytes arrived is unknown: the stream is cut, and later calls fail with `EIO`.
     ///
     /// ```
     /// use std::io::Read;
@@ -346,12 +347,12 @@ impl<P: AsFd> Writer<P> {
     }
 
     fn send(&mut self, buffer: Buffer, len_bytes: usize) -> Result<(), Failed> {
-        // The technique may have changed since the buffer was handed out, and any memory can be copied from.
+        // The technique may have changed meanwhile, and any memory can be copied from.
         if self.technique == Technique::Fresh && len_bytes >= LEAST_LENT_BYTES {
             let mut strip = buffer.strip;
             let range = strip.lend(len_bytes);
             self.unless_cut(|writer| writer.lend_all(&strip, range))?;
-            // Less than a piece is left: it goes away with the page, which is cheaper than a small lending.
+            // Less than a piece is left: it goes with the page, cheaper than a small lending.
             if strip.rest().len() < LENT_BYTES {
                 self.give_away(strip);
                 return Ok(());
@@ -388,11 +389,11 @@ impl<P: AsFd> Writer<P> {
 
     /// Gives lent memory away: at once if the reader is done already, with the next page if not.
     ///
-    /// The page goes to the free list of the processor of the last drop. If this is our processor, the next
-    /// fill gets the page back while our cache holds it; if not, filling other memory hides the wait.
+    /// The page goes to the free list of the processor that drops it last. If that is ours, the
+    /// next fill gets it while still cached; if not, filling other memory hides the wait.
     fn give_away(&mut self, lent: Strip) {
         let earlier = self.given_late.take();
-        // The bytes have arrived: a lack of memory is told by whoever asks for the next buffer.
+        // The bytes have arrived: the next `buffer` reports a lack of memory.
         if self.reader_is_done() {
             self.spare = lent.renew().ok();
         } else {
@@ -403,16 +404,16 @@ impl<P: AsFd> Writer<P> {
 
     /// Is the pipe empty, now or (to one who spins anyway) within a moment?
     fn reader_is_done(&mut self) -> bool {
-        // A reader that was not done at the last look will hardly be done now, and a look costs a call.
+        // A reader that was not done lately is hardly done now, and a look costs a call.
         if self.pages_until_look > 0 {
             self.pages_until_look -= 1;
             return false;
         }
-        // Whoever sleeps for room has asked for little processor time, so one question has to do.
+        // A writer that sleeps for room asks once.
         let patience = if self.waiter.way() == Wait::Block { Duration::ZERO } else { LOOK };
         let start = Instant::now();
         loop {
-            // Empty says only that the reader *took* the bytes; that is enough for speed, and soundness rests on `renew`.
+            // Empty only means that the reader *took* the bytes; soundness rests on `renew`.
             if sys::pipe::unread_bytes(self.pipe.as_fd()) == Ok(0) {
                 return true;
             }
@@ -430,8 +431,8 @@ impl<P: AsFd> Writer<P> {
                 Ok(put) => rest.start += put,
                 Err(Errno::AGAIN) => self.wait_for_room()?,
                 Err(Errno::INTR) => {}
-                // Denied after all (a filter came later, or /dev/stdout opened a pipe as a FIFO): the bytes that
-                // are left can still be written.
+                // Denied after all (a later filter, or /dev/stdout opened a FIFO): the rest can be
+                // written.
                 Err(errno) if is_denial(errno) => {
                     let has_socket = self.socket.is_some();
                     self.technique = if has_socket { Technique::Socket } else { Technique::Write };

@@ -18,7 +18,8 @@ impl Port<'_> {
         }
     }
 
-    /// The size of the next datagram, which stays in the socket; `None` where there are no boundaries.
+    /// The size of the next datagram, which stays in the socket; `None` where there are no
+    /// boundaries.
     ///
     /// ```
     /// let (near, far) = std::os::unix::net::UnixDatagram::pair()?;
@@ -59,9 +60,9 @@ impl Port<'_> {
         }
     }
 
-    /// Was a 0 from a SOCK_SEQPACKET socket the end? An empty record answers 0, too, and so does a read that
-    /// finds the last record and the close behind it come between the kernel's look at the queue and its look at
-    /// the close (`__unix_dgram_recvmsg` of `net/unix/af_unix.c`; 2 times in 4,000 in a trial).
+    /// Was a 0 from a SOCK_SEQPACKET socket the end? An empty record answers 0, too, and so does a
+    /// read while the last record and the close arrive between the kernel's checks of the queue and
+    /// of the close (`__unix_dgram_recvmsg` of `net/unix/af_unix.c`; 2 in 4,000 trials).
     ///
     /// Nothing is queued after a hang-up, and a queued record without a byte carries nothing.
     pub(super) fn has_ended(&self) -> bool {
@@ -75,7 +76,7 @@ impl Port<'_> {
     /// A pipe has ended where nobody writes and nothing is inside (`pipe_read` of `fs/pipe.c`).
     ///
     /// # Errors
-    /// `EAGAIN` where nothing is there yet; `EOPNOTSUPP` where only a `read` tells, as of a terminal or a device.
+    /// `EAGAIN` if nothing is there yet; `EOPNOTSUPP` where only a `read` shows, as of a terminal.
     pub(crate) fn look_for_end(&self) -> io::Result<usize> {
         let mut byte = [0];
         match self.state.kind {
@@ -102,7 +103,7 @@ impl Port<'_> {
                 let at = match self.state.at {
                     Some(at) => at,
                     None => {
-                        // pread(2) leaves the position alone, and so takes nothing from whoever shares the descriptor.
+                        // pread(2) leaves the position alone, which others may share.
                         file::seek(self.fd, SeekFrom::Current(0)).map_err(|_| Errno::OPNOTSUPP)?
                     }
                 };

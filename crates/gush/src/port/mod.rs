@@ -50,11 +50,11 @@ impl fmt::Display for Side {
     }
 }
 
-/// One side of a move: a descriptor, and the offset to use, or none for the descriptor's own position.
+/// One side of a move: a descriptor, and an offset or none for the descriptor's own position.
 ///
-/// The calls of a port never wait, with or without O_NONBLOCK: they answer `EAGAIN`, and whoever
-/// drives them does the waiting. Without the flag a write to a terminal carries 256 bytes at most, or the part of a line:
-/// so much has room where poll(2) says so, unless somebody else fills or stops the terminal in between.
+/// The calls of a port never wait, with or without O_NONBLOCK: they answer `EAGAIN`, and the driver
+/// waits. Without the flag a write to a terminal carries 256 bytes at most, or a part of a line,
+/// which has room after poll(2) unless another process fills or stops the terminal.
 ///
 /// ```
 /// let (end, other) = std::os::unix::net::UnixStream::pair()?;
@@ -126,7 +126,7 @@ impl<'fd> Port<'fd> {
         match self.state.kind {
             // Also where it is non-blocking: `send` with MSG_NOSIGNAL raises no SIGPIPE.
             Kind::Stream if !self.state.refuses_nowait => Nowait::Socket,
-            // No plain read tells that it has cut a datagram.
+            // A plain read cuts a datagram silently.
             Kind::Datagram => Nowait::Socket,
             _ if self.state.is_nonblocking() => Nowait::Plain,
             Kind::Pipe if !self.state.refuses_nowait => Nowait::Pipe,
@@ -134,8 +134,8 @@ impl<'fd> Port<'fd> {
         }
     }
 
-    /// Learns from an error whether the call that never waits is refused here, and answers so. The descriptor is then polled
-    /// from here on, and read and written plainly: the caller makes the call again.
+    /// Learns from an error that the call that never waits is refused here; returns whether it is.
+    /// The descriptor is then polled, and read and written plainly: the caller calls again.
     ///
     /// `RWF_NOWAIT`: named FIFOs answer EOPNOTSUPP, pipes since Linux 6.4 do not (`fifo_open` and
     /// `create_pipe_files` of `fs/pipe.c`). A kernel without preadv2 answers ENOSYS, one without
@@ -143,7 +143,7 @@ impl<'fd> Port<'fd> {
     /// ENOSYS; filters for processes with inherited sockets deny recvfrom and sendto.
     /// EBADF is about the descriptor and no flag: the descriptor is not open for this direction.
     fn learn_nowait_refused(&mut self, errno: Errno) -> bool {
-        // EBADF would be the same without the flag; the other refusals are about the flag or the call.
+        // EBADF is not about the flag; the other refusals are, or about the call.
         let is_about_flag = is_refusal(errno) && errno != Errno::BADF;
         let was_nowait = self.state.at.is_none() && self.nowait() != Nowait::Plain;
         // A datagram needs recv(2) to be whole: there is no sound call to fall back to.
@@ -153,17 +153,18 @@ impl<'fd> Port<'fd> {
         is_refused
     }
 
-    /// Reads once, without waiting: at most `buf.len()` bytes, 0 at the end. From a datagram socket 0
-    /// is an empty datagram, and only from a SOCK_SEQPACKET socket the end. Of a packet (O_DIRECT of pipe(2)) that is longer than
-    /// `buf` the kernel drops the rest; no packet is longer than a page.
+    /// Reads once, without waiting: at most `buf.len()` bytes, 0 at the end. From a datagram socket
+    /// 0 is an empty datagram, from SOCK_SEQPACKET the end. The kernel drops the rest of a packet
+    /// (O_DIRECT of pipe(2)) longer than `buf`; none is longer than a page.
     ///
     /// # Errors
-    /// `EAGAIN` when there is nothing now; `EINTR` after a signal or an empty record of a SOCK_SEQPACKET
-    /// socket: ask again; `EMSGSIZE` for a datagram longer than `buf`, whose rest is
-    /// lost, so [`Port::next_datagram_bytes`] should be asked first; else the kernel's error.
+    /// `EAGAIN` if there is nothing now; `EINTR` after a signal or an empty record of
+    /// SOCK_SEQPACKET: ask again; `EMSGSIZE` for a datagram longer than `buf`, whose rest is lost:
+    /// ask [`Port::next_datagram_bytes`] first; else the kernel's error.
     pub fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         match self.read_once(buf) {
-            // An empty record of SOCK_SEQPACKET looks like the end; "interrupted" makes the caller ask again.
+            // An empty record of SOCK_SEQPACKET looks like the end: EINTR makes the caller ask
+            // again.
             Ok(0) if !buf.is_empty() && self.state.is_seqpacket() && !self.has_ended() => {
                 Err(Errno::INTR)
             }
@@ -171,11 +172,11 @@ impl<'fd> Port<'fd> {
         }
     }
 
-    /// Reads once into `buffer`, at most `most_bytes` of a stream, and a datagram whole: a longer `buffer` takes the place of one
-    /// that is too short, up to 8 MiB. 0 is the end of the source, and nothing else.
+    /// Reads once into `buffer`, at most `most_bytes` of a stream, or a whole datagram: a buffer
+    /// that is too short is replaced, up to 8 MiB. 0 is the end, and nothing else.
     ///
-    /// The buffer begins with a page: on AMD's processors with `fsrm` the kernel takes four times as long to fill a buffer that
-    /// begins 16 bytes behind a page, as large ones of the heap do (`bench/align.c`).
+    /// The buffer begins with a page: AMD's processors with `fsrm` take four times as long to fill
+    /// one that begins 16 bytes later, as the heap's do (`bench/align.c`).
     ///
     /// ```
     /// use std::os::unix::net::UnixDatagram;
@@ -188,8 +189,8 @@ impl<'fd> Port<'fd> {
     /// ```
     ///
     /// # Errors
-    /// `EAGAIN` when there is nothing now; `EINTR` after a signal or an empty datagram: ask again; `EMSGSIZE` for a datagram
-    /// beyond 8 MiB; `ENOMEM` where no longer buffer can be had; else what the kernel answered.
+    /// `EAGAIN` if there is nothing now; `EINTR` after a signal or an empty datagram: ask again;
+    /// `EMSGSIZE` for a datagram beyond 8 MiB; `ENOMEM`; else the kernel's error.
     pub fn read_whole(&mut self, buffer: &mut Pages, most_bytes: usize) -> io::Result<usize> {
         let Some(datagram_bytes) = self.next_datagram_bytes() else {
             let most_bytes = most_bytes.min(buffer.len_bytes());
@@ -216,7 +217,7 @@ impl<'fd> Port<'fd> {
             // An offset means a file or block device, whose reads wait for nobody but the disk.
             (Some(at), _) => data::pread(self.fd, buf, at),
             (None, Nowait::Socket) if self.state.kind == Kind::Datagram => {
-                // recv(2) with MSG_TRUNC: a plain read would cut the datagram and tell nobody.
+                // recv(2) with MSG_TRUNC: a plain read would cut the datagram silently.
                 data::recv_whole(self.fd, buf)
             }
             (None, Nowait::Socket) => data::recv_nowait(self.fd, buf),
@@ -228,9 +229,11 @@ impl<'fd> Port<'fd> {
             }
         };
         let got = match got {
-            // The call that never waits is missing or denied: the plain one serves from now on, behind a poll(2).
+            // The call that never waits is missing or denied: from now on poll(2) and the plain
+            // one.
             Err(errno) if self.learn_nowait_refused(errno) => return self.read_once(buf),
-            // The unaligned tail of a file with O_DIRECT; the flag is the caller's, so a twin without it reads.
+            // The unaligned tail of a file with O_DIRECT: read through a description without the
+            // flag.
             Err(Errno::INVAL) if self.state.is_direct() => {
                 self.through_page_cache(OFlags::RDONLY, |twin, at| data::pread(twin, buf, at))
             }
@@ -241,7 +244,7 @@ impl<'fd> Port<'fd> {
     }
 
     /// Makes a call of `len` bytes at the descriptor's own position, and again of fewer where that
-    /// call would go beyond the largest offset: no error by itself tells so.
+    /// call would go beyond the largest offset: the error itself does not say so.
     pub(crate) fn before_last_offset(
         &self,
         len: usize,
@@ -293,7 +296,7 @@ impl<'fd> Port<'fd> {
         Ok(put)
     }
 
-    /// As [`Port::write`], before an end that is told at once: a socket keeps the bytes until then, and sends one segment.
+    /// As [`Port::write`], before the end: a socket keeps the bytes, and sends one segment.
     pub(crate) fn write_last(&mut self, buf: &[u8]) -> io::Result<usize> {
         if self.state.at.is_some() || self.nowait() != Nowait::Socket {
             return self.write(buf);
@@ -305,17 +308,17 @@ impl<'fd> Port<'fd> {
         }
     }
 
-    /// Splices at most `most` bytes on to the target; one of the two must be a pipe. A 0 from splice(2)
-    /// is no proof of an end.
+    /// Splices at most `most` bytes to the target; one of the two is a pipe. A 0 is no proof of an
+    /// end.
     ///
     /// Neither side is asked to wait, but a socket without O_NONBLOCK may: poll first.
     ///
     /// # Errors
-    /// `EAGAIN` when the one has nothing or the other no room, which the answer does not tell apart;
-    /// else the kernel's answer.
+    /// `EAGAIN` if one side has nothing or the other no room; else the kernel's error.
     pub(crate) fn splice_to(&mut self, target: &mut Port<'_>, most: usize) -> io::Result<usize> {
         let flags = rustix::pipe::SpliceFlags::NONBLOCK;
-        // SPLICE_F_NONBLOCK concerns the pipe alone: a terminal without O_NONBLOCK would hold a longer call.
+        // SPLICE_F_NONBLOCK concerns the pipe: a terminal without O_NONBLOCK would hold a longer
+        // call.
         let most = target.unheld_bytes(most);
         let (source, to) = (*self, target.fd);
         let spliced = source.before_last_offset(most, |most| {
@@ -328,9 +331,10 @@ impl<'fd> Port<'fd> {
     /// Sends at most `most` bytes of a file on to a target, at the target's own position. A 0 from
     /// sendfile(2) is no proof of an end.
     ///
-    /// A datagram is never asked to hold more than the file has left: the kernel corks it then (SPLICE_F_MORE,
-    /// `splice_direct_to_actor` of fs/splice.c), sums it in software, and sums the datagram wrongly where a page has an odd part of
-    /// it. The receiver drops such a datagram (UdpInCsumErrors of Linux 6.18; `tests/datagrams.rs`).
+    /// A datagram is never longer than the rest of the file: the kernel would cork it
+    /// (SPLICE_F_MORE, `splice_direct_to_actor` of fs/splice.c), and sum it wrongly where a page
+    /// has an odd part of it, so that the receiver drops it (UdpInCsumErrors of Linux 6.18;
+    /// `tests/datagrams.rs`).
     ///
     /// # Errors
     /// `EAGAIN` when a non-blocking target has no room now; else the kernel's answer.
@@ -349,7 +353,7 @@ impl<'fd> Port<'fd> {
         })
     }
 
-    /// The bytes of a file behind the position, if there are any and the file tells its size.
+    /// The bytes of a file behind the position, if there are any and the size is known.
     fn left_bytes(&self) -> Option<usize> {
         let at = match self.state.at {
             Some(at) => at,

@@ -50,7 +50,8 @@ impl Port<'_> {
         Ok(self.room_after_poll())
     }
 
-    /// The room of a side that has just polled writable; devices other than terminals never wait then.
+    /// The room of a side that has just polled writable; devices other than terminals never wait
+    /// then.
     fn room_after_poll(&self) -> Room {
         match self.state.kind {
             Kind::Pipe => Room::Bytes(PIPE_BUF),
@@ -59,8 +60,8 @@ impl Port<'_> {
         }
     }
 
-    /// How many bytes may be spliced or sent here after poll(2): a terminal without O_NONBLOCK would
-    /// wait for the rest.
+    /// How many bytes may be spliced or sent here after poll(2): a terminal without O_NONBLOCK
+    /// would wait for the rest.
     pub(crate) fn unheld_bytes(&self, most: usize) -> usize {
         match self.state.kind {
             Kind::Terminal if !self.state.is_nonblocking() => {

@@ -94,9 +94,9 @@ impl PortState {
         Self { is_in_memory: true, ..Self::known(Kind::Other, true) }
     }
 
-    /// As [`PortState::in_memory`], for a side whose messages keep their boundaries, such as a stream
-    /// made around a socket of datagrams: each read gives a message, and is given room for 64 KiB;
-    /// each write takes one whole. No message is empty, since 0 bytes are the end.
+    /// As [`PortState::in_memory`], for a side whose messages keep their boundaries, such as a
+    /// stream made around a socket of datagrams: each read gives a message, and is given room for
+    /// 64 KiB; each write takes one whole. No message is empty, since 0 bytes are the end.
     ///
     /// ```
     /// use gush::flow::{Flow, Lender, Next, Op, PortState, Shelf, Terms};
@@ -146,8 +146,8 @@ impl PortState {
         self.kind
     }
 
-    /// The offset in bytes where the next call reads or writes, unless the descriptor's own position
-    /// counts.
+    /// The offset in bytes where the next call reads or writes, unless the descriptor's own
+    /// position counts.
     #[must_use]
     pub fn offset_bytes(&self) -> Option<u64> {
         self.at
@@ -186,7 +186,8 @@ impl PortState {
         self.kind == Kind::Datagram
     }
 
-    /// Do messages have boundaries, and the stream of them an end? UDP and unix datagrams have no end.
+    /// Do messages have boundaries, and the stream of them an end? UDP and unix datagrams have no
+    /// end.
     pub(crate) fn is_seqpacket(&self) -> bool {
         self.keeps_boundaries() && self.ends_at_zero
     }

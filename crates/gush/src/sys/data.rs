@@ -20,12 +20,12 @@ pub(crate) fn pread(fd: BorrowedFd<'_>, buf: &mut [u8], at: u64) -> io::Result<u
     sized(Call::Pread, len, |len| io::pread(fd, &mut buf[..len], at))
 }
 
-/// `pread` into a mapped target, `len` bytes at `to`: memory shared with other processes, so no Rust
-/// reference to that memory is made.
+/// `pread` into a mapped target, `len` bytes at `to`: memory shared with other processes, so no
+/// Rust reference to that memory is made.
 ///
 /// # Safety
-/// `to..to + len` must be mapped for writing for the whole call, and nothing in this process may hold a
-/// reference into that range.
+/// `to..to + len` must be mapped for writing for the whole call, and nothing in this process may
+/// hold a reference into that range.
 pub(crate) unsafe fn pread_raw(
     fd: BorrowedFd<'_>,
     to: *mut u8,
@@ -34,8 +34,8 @@ pub(crate) unsafe fn pread_raw(
 ) -> io::Result<usize> {
     let at = offset(at)?;
     sized(Call::Pread, len, |len| {
-        // SAFETY: the caller promises the memory, of which `sized` asks for no more; a page that vanished
-        // (truncated target) makes the kernel answer EFAULT, it raises no signal.
+        // SAFETY: the caller promises the memory, of which `sized` asks for no more; a page that
+        // vanished (truncated target) makes the kernel answer EFAULT, it raises no signal.
         answered(unsafe { libc::pread64(fd.as_raw_fd(), to.cast(), len, at) })
     })
 }
@@ -84,7 +84,8 @@ pub(crate) fn recv_whole(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize
     sized(Call::Recv, buf.len(), |len| {
         let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
         let (_, real) = rustix::net::recv(fd, &mut buf[..len], flags)?;
-        // With MSG_TRUNC the kernel answers the datagram's whole length, also where the buffer took less.
+        // With MSG_TRUNC the kernel answers the datagram's whole length, also where the buffer took
+        // less.
         if real > len { Err(Errno::MSGSIZE) } else { Ok(real) }
     })
 }
@@ -110,8 +111,8 @@ pub(crate) fn pwrite(fd: BorrowedFd<'_>, buf: &[u8], at: u64) -> io::Result<usiz
     sized(Call::Pwrite, len, |len| io::pwrite(fd, &buf[..len], at))
 }
 
-/// Writes from a mapped source, `len` bytes at `from`: memory shared with other processes, so no Rust
-/// reference to that memory is made.
+/// Writes from a mapped source, `len` bytes at `from`: memory shared with other processes, so no
+/// Rust reference to that memory is made.
 ///
 /// # Safety
 /// `from..from + len` must be mapped for reading for the whole call.
@@ -123,8 +124,8 @@ pub(crate) unsafe fn write_raw(
     nowait: Nowait,
 ) -> io::Result<usize> {
     let (raw_fd, from) = (fd.as_raw_fd(), from.cast::<c_void>());
-    // SAFETY of all four calls: the caller promises the memory, of which `sized` asks for no more. Only
-    // the kernel reads it, which answers EFAULT for a page that a truncation took away.
+    // SAFETY of all four calls: the caller promises the memory, of which `sized` asks for no more.
+    // Only the kernel reads it, which answers EFAULT for a page that a truncation took away.
     match (at.map(offset).transpose()?, nowait) {
         (Some(at), _) => sized(Call::Pwrite, len, |len| {
             // SAFETY: above.

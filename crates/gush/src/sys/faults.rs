@@ -1,9 +1,8 @@
 //! Faults on demand: a test answers system calls instead of the kernel.
 //!
-//! A [`Plan`] is carried by whoever makes the calls: the installing thread, the workers of a move
-//! of this thread, and a task with the plan [around](Plan::around), on any polling thread.
-//! Tests therefore run side by side without seeing each other's faults. Whether a call was missed is
-//! counted: [`unplanned_calls`].
+//! A [`Plan`] applies to the installing thread, to the workers of its move, and to a task with the
+//! plan [around](Plan::around), on any polling thread: tests run side by side without seeing each
+//! other's faults. Missed calls are counted: [`unplanned_calls`].
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -26,9 +25,9 @@ pub enum Verdict {
     Zero,
     /// Answer this error without asking the kernel.
     Fail(Errno),
-    /// Of vmsplice(2): do what one development tree of 2026 does, which is an ordinary write(2), and `EOPNOTSUPP` where a FIFO is
-    /// asked not to wait. Of splice(2) from a file into a pipe: read and write, as `copy_splice_read` of `fs/splice.c`. Any other
-    /// call is made.
+    /// Of vmsplice(2): do what one development tree of 2026 does, which is an ordinary write(2),
+    /// and `EOPNOTSUPP` where a FIFO is asked not to wait. Of splice(2) from a file into a pipe:
+    /// read and write, as `copy_splice_read` of `fs/splice.c`. Any other call is made.
     Copy,
 }
 
@@ -118,8 +117,8 @@ impl Drop for Guard {
     }
 }
 
-/// How many calls were made so far by threads without a plan while some thread had one: in a process
-/// with one job, the calls missed by the plan.
+/// How many calls were made by threads without a plan while some thread had one: in a process with
+/// one job, the calls missed by the plan.
 #[must_use]
 pub fn unplanned_calls() -> u64 {
     UNPLANNED.load(Ordering::Relaxed)

@@ -26,7 +26,8 @@ struct FileCloneRange {
     dest_offset: u64,
 }
 
-/// `_IOW(0x94, 13, struct file_clone_range)`; the C library defines the number by the architecture's rules.
+/// `_IOW(0x94, 13, struct file_clone_range)`; the C library defines the number by the
+/// architecture's rules.
 const FICLONERANGE: libc::Ioctl = libc::FICLONERANGE;
 
 /// `ioctl_ficlonerange(2)`: shares `len` bytes; 0 means to the end of the source.
@@ -55,7 +56,8 @@ pub(crate) fn last_errno() -> Errno {
     std::io::Error::last_os_error().raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
 }
 
-/// `copy_file_range(2)` by the raw system call: the wrapper of glibc 2.41 and 2.42 cut the result short.
+/// `copy_file_range(2)` by the raw system call: the wrapper of glibc 2.41 and 2.42 cut the result
+/// short.
 pub(crate) fn copy_file_range(
     source: BorrowedFd<'_>,
     source_at: Option<&mut u64>,
@@ -81,9 +83,9 @@ pub(crate) fn sendfile(
     sized(Call::Sendfile, len, |len| fs::sendfile(target, source, source_at, len))
 }
 
-/// Does sendfile(2) into a pipe end where the pipe is full? Since Linux 5.12 it does, as a splice into that pipe; before, it held
-/// the caller until all bytes were accepted, and refused a socket as source (`do_sendfile` of fs/read_write.c). So a
-/// socket is asked about.
+/// Does sendfile(2) into a pipe end where the pipe is full? Since Linux 5.12 it does, as a splice
+/// into that pipe; before, it held the caller until all bytes were accepted, and refused a socket
+/// as source (`do_sendfile` of fs/read_write.c). So a socket is asked about.
 ///
 /// The question is no part of a move, so that no plan of faults sees these calls.
 pub(crate) fn sendfile_ends_at_full_pipe() -> io::Result<bool> {
@@ -112,7 +114,7 @@ pub(crate) fn fstat(fd: BorrowedFd<'_>) -> io::Result<Stat> {
     plain(Call::Fstat, || fs::fstat(fd))
 }
 
-/// Is this a regular file? `false` also where nobody can tell.
+/// Is this a regular file? `false` also if unknown.
 pub(crate) fn is_regular(fd: BorrowedFd<'_>) -> bool {
     fstat(fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
 }
@@ -128,8 +130,8 @@ pub(crate) fn file_system_fsid(fd: BorrowedFd<'_>) -> io::Result<u64> {
     plain(Call::Fstatfs, || fs::fstatvfs(fd)).map(|fs| fs.f_fsid)
 }
 
-/// `STATX_DIOALIGN`: how offsets and memory must be aligned for O_DIRECT; the kernel leaves the field out
-/// before Linux 6.1, and for files without O_DIRECT (statx(2)).
+/// `STATX_DIOALIGN`: how offsets and memory must be aligned for O_DIRECT; the kernel leaves the
+/// field out before Linux 6.1, and for files without O_DIRECT (statx(2)).
 pub(crate) fn direct_alignment(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
     let asked = StatxFlags::DIOALIGN;
     let statx = plain(Call::Statx, || fs::statx(fd, "", AtFlags::EMPTY_PATH, asked))?;
@@ -144,19 +146,21 @@ pub(crate) fn flags(fd: BorrowedFd<'_>) -> io::Result<OFlags> {
     plain(Call::GetFlags, || fs::fcntl_getfl(fd))
 }
 
-/// Only a terminal has a window size (`TIOCGWINSZ`, ioctl_tty(2)), which is how rustix's `isatty` asks.
+/// Only a terminal has a window size (`TIOCGWINSZ`, ioctl_tty(2)), which is how rustix's `isatty`
+/// asks.
 pub(crate) fn is_terminal(fd: BorrowedFd<'_>) -> bool {
     plain(Call::WindowSize, || rustix::termios::tcgetwinsize(fd)).is_ok()
 }
 
-/// The size of a file; one that cannot be told is an error, and never 0.
+/// The size of a file; one that is unknown is an error, and never 0.
 pub(crate) fn size_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
     u64::try_from(fstat(fd)?.st_size).map_err(|_| Errno::OVERFLOW)
 }
 
 /// The size of a block device (`BLKGETSIZE64` of `include/uapi/linux/fs.h`).
 pub(crate) fn block_device_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
-    // `_IOR(0x12, 114, size_t)`, although the kernel stores a u64 (`blkdev_common_ioctl` of block/ioctl.c).
+    // `_IOR(0x12, 114, size_t)`, although the kernel stores a u64 (`blkdev_common_ioctl` of
+    // block/ioctl.c).
     const BLKGETSIZE64: rustix::ioctl::Opcode = rustix::ioctl::opcode::read::<usize>(0x12, 114);
     plain(Call::BlockSize, || {
         // SAFETY: the request stores one u64, in the getter's own.
@@ -191,7 +195,8 @@ pub(crate) fn is_terminal_master(fd: BorrowedFd<'_>) -> bool {
     plain(Call::TerminalNumber, || rustix::pty::ptsname(fd, Vec::new())).is_ok()
 }
 
-/// How many descriptors this process may have (`RLIMIT_NOFILE`, getrlimit(2)); `None` without a limit.
+/// How many descriptors this process may have (`RLIMIT_NOFILE`, getrlimit(2)); `None` without a
+/// limit.
 pub(crate) fn descriptor_limit() -> Option<u64> {
     use rustix::process::{Resource, getrlimit};
     plain(Call::GetLimit, || Ok(getrlimit(Resource::Nofile).current)).ok().flatten()
@@ -223,10 +228,12 @@ pub(crate) fn fadvise(fd: BorrowedFd<'_>, at: u64, len: u64, advice: Advice) -> 
 pub(crate) fn cachestat(fd: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<u64> {
     /// The same on every architecture (`scripts/syscall.tbl`).
     const CACHESTAT: libc::c_long = 451;
-    // `struct cachestat_range` and `struct cachestat` of `include/uapi/linux/mman.h`; a length of 0 means "to the end".
+    // `struct cachestat_range` and `struct cachestat` of `include/uapi/linux/mman.h`; a length of 0
+    // means "to the end".
     let range = [at, len];
     let mut stat = [0_u64; 5];
-    // SAFETY: the kernel reads two words of `range` and writes five of `stat`, which both live longer than the call.
+    // SAFETY: the kernel reads two words of `range` and writes five of `stat`, which both live
+    // longer than the call.
     let answer = unsafe {
         libc::syscall(CACHESTAT, fd.as_raw_fd(), range.as_ptr(), stat.as_mut_ptr(), 0_u32)
     };
@@ -248,7 +255,8 @@ pub(crate) fn write_out(fd: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<()>
 pub(crate) fn reopen(fd: BorrowedFd<'_>, flags: OFlags) -> io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     plain(Call::Open, || {
-        // O_NOCTTY: a terminal opened again must not become the controlling one of a session leader.
+        // O_NOCTTY: a terminal opened again must not become the controlling one of a session
+        // leader.
         fs::openat(fs::CWD, &path, flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())
     })
 }
@@ -281,7 +289,8 @@ pub(crate) fn extent_count(fd: BorrowedFd<'_>) -> io::Result<u32> {
     let mut map = Fiemap { fm_length: u64::MAX, fm_flags: FIEMAP_FLAG_SYNC, ..Fiemap::default() };
     let request = rustix::ioctl::opcode::read_write::<Fiemap>(b'f', 11);
     plain(Call::Fiemap, || {
-        // SAFETY: the kernel reads and writes one `struct fiemap`, and no extents as the count is 0.
+        // SAFETY: the kernel reads and writes one `struct fiemap`, and no extents as the count is
+        // 0.
         let answer = unsafe { libc::ioctl(fd.as_raw_fd(), request as libc::Ioctl, &raw mut map) };
         if answer == 0 { Ok(map.fm_mapped_extents) } else { Err(last_errno()) }
     })

@@ -1,7 +1,7 @@
 //! Windows onto files: mapped memory that another process may change or truncate at any time.
 //!
-//! No reference into a window ever exists. Bytes pass through the kernel, which answers EFAULT for a
-//! page that a truncation took away, or through [`Window::copy_to`], which survives SIGBUS.
+//! No reference into a window ever exists. Bytes pass through the kernel, which answers EFAULT for
+//! a page that a truncation took away, or through [`Window::copy_to`], which survives SIGBUS.
 
 use std::ffi::c_void;
 use std::os::fd::BorrowedFd;
@@ -33,8 +33,8 @@ pub(crate) unsafe fn unmap(base: *mut c_void, len: usize) -> io::Result<()> {
 }
 
 /// # Safety
-/// The range must belong to the caller; where the advice drops content, as `MADV_DONTNEED` does, nothing
-/// may rely on the content any more (madvise(2)).
+/// The range must belong to the caller; where the advice drops content, as `MADV_DONTNEED` does,
+/// nothing may rely on the content any more (madvise(2)).
 pub(crate) unsafe fn advise(base: *mut c_void, len: usize, advice: Advice) -> io::Result<()> {
     // SAFETY: promised by the caller.
     let call = |len| unsafe { mm::madvise(base, len, advice) }.map(|()| 0);
@@ -108,7 +108,8 @@ impl Window {
                     ptr::null_mut(),
                     mapped_bytes,
                     prot,
-                    // Shared, also for a source: a private mapping may or may not show later changes (mmap(2)), and needs no less memory.
+                    // Shared, also for a source: a private mapping may or may not show later
+                    // changes (mmap(2)), and needs no less memory.
                     MapFlags::SHARED,
                     fd,
                     at - slack_bytes as u64,
@@ -157,15 +158,16 @@ impl Window {
         from: BorrowedFd<'_>,
         from_at: u64,
     ) -> io::Result<usize> {
-        // SAFETY: `at` checked the range, and the borrow keeps it mapped for the call; no reference into
-        // a window ever exists.
+        // SAFETY: `at` checked the range, and the borrow keeps it mapped for the call; no reference
+        // into a window ever exists.
         unsafe { data::pread_raw(from, self.at(offset, len), len, from_at) }
     }
 
     /// Copies `len` bytes into another window, in user space.
     ///
     /// # Errors
-    /// `EFAULT`, with the side, when either file was truncated below the range meanwhile (SIGBUS was caught).
+    /// `EFAULT`, with the side, when either file was truncated below the range meanwhile (SIGBUS
+    /// was caught).
     pub(crate) fn copy_to(
         &self,
         offset: usize,
@@ -182,9 +184,10 @@ impl Window {
                 sigbus::Guard::over(self.base as usize, self.mapped_bytes)?,
                 sigbus::Guard::over(target.base as usize, target.mapped_bytes)?,
             ];
-            // Other processes may write both ranges meanwhile, which changes bytes and nothing else.
-            // SAFETY: `at` checked both ranges, which stay mapped while both windows are borrowed, lie in different
-            // mappings, and have no reference into them; a fault at a page that was truncated finds zeros there.
+            // Other processes may write both ranges meanwhile, which changes bytes and nothing
+            // else. SAFETY: `at` checked both ranges, which stay mapped while both windows are
+            // borrowed, lie in different mappings, and have no reference into them; a fault at a
+            // page that was truncated finds zeros there.
             unsafe { libc::memcpy(to.cast(), from.cast(), len) };
             match guards.each_ref().map(sigbus::Guard::was_hit) {
                 [false, false] => Ok(len),

@@ -1,8 +1,8 @@
 //! The one seam between the engine and the kernel.
 //!
-//! Every call that moves bytes, or decides whether they may move, goes through a function of this
-//! room. Each call is counted by name ([`Call`], [`CallCounts`]), and with the feature `faults` a test can
-//! answer the call instead of the kernel ([`faults`]). Calls that rustix lacks are here, too.
+//! Every call that moves bytes, or decides whether they may move, goes through this module. It is
+//! counted by name ([`Call`], [`CallCounts`]), and with the feature `faults` a test can answer it
+//! ([`faults`]). Calls that rustix lacks are here, too.
 #![allow(unsafe_code)]
 
 pub(crate) mod data;

@@ -14,8 +14,8 @@ use super::data::before_last_offset;
 use super::seam::{plain, sized, waiting};
 
 pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    // Reads happen only where bytes are known to be inside. A read that has cut a packet (`pipe_read` of fs/pipe.c) leaves fewer
-    // than are known, and without O_NONBLOCK the next read would wait for ever.
+    // Reads happen only where bytes are known to be inside. A read that cut a packet (`pipe_read`
+    // of fs/pipe.c) leaves fewer than known, and without O_NONBLOCK the next would wait for ever.
     plain(Call::Pipe, || pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK))
 }
 
@@ -104,18 +104,18 @@ pub(crate) fn poll(fds: &mut [PollFd<'_>], timeout: Option<&Timespec>) -> io::Re
 
 /// Is one of `events` (or an error, or the end) there now?
 ///
-/// POLLERR alone can be a message in the error queue of a stream (`MSG_ZEROCOPY`, SO_TIMESTAMPING), which stays there for
-/// as long as nobody takes the message, and says nothing about bytes. Any other socket is asked by its next call.
+/// POLLERR alone can be a message in a stream's error queue (`MSG_ZEROCOPY`, SO_TIMESTAMPING),
+/// which says nothing about bytes. Any other socket is asked by its next call.
 ///
 /// # Errors
 /// That of poll(2), or of the stream.
 pub(crate) fn is_ready(fd: BorrowedFd<'_>, events: PollFlags) -> io::Result<bool> {
     match poll_now(fd, events)? {
-        // POLLERR alone may be a message in the error queue, which is neither a byte nor a hang-up; SO_ERROR tells.
+        // POLLERR alone may be a message in the error queue; SO_ERROR decides.
         PollFlags::ERR if super::socket::type_of(fd) == Ok(SocketType::STREAM) => {
             super::socket::take_error(fd).map(|()| false)
         }
-        told => Ok(!told.is_empty()),
+        events => Ok(!events.is_empty()),
     }
 }
 
@@ -143,8 +143,9 @@ mod tests {
         let near = TcpStream::connect(listener.local_addr().expect("an address")).expect("TCP");
         let (mut far, _) = listener.accept().expect("a connection");
         let (one, bytes) = (1, [1; 9000]);
-        // SAFETY: pointers and lengths are those of live locals, which the kernel only reads: they are not written after
-        // the call, and the bytes have been taken before this function returns.
+        // SAFETY: pointers and lengths are those of live locals, which the kernel only reads: they
+        // are not written after the call, and the bytes have been taken before this function
+        // returns.
         let sent = unsafe {
             let (one, len) = ((&raw const one).cast(), size_of::<libc::c_int>() as libc::socklen_t);
             let (level, name) = (libc::SOL_SOCKET, libc::SO_ZEROCOPY);
@@ -185,7 +186,7 @@ mod tests {
         while !poll_now(socket.as_fd(), PollFlags::IN).expect("poll").contains(PollFlags::ERR) {
             std::thread::yield_now();
         }
-        assert_eq!(is_ready(socket.as_fd(), PollFlags::IN), Ok(true), "the next call tells");
+        assert_eq!(is_ready(socket.as_fd(), PollFlags::IN), Ok(true), "the next call decides");
         let error = socket.recv(&mut [0]).expect_err("nobody is there");
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused, "still there");
     }
@@ -196,11 +197,13 @@ mod tests {
         let (mut reader, writer) = std::io::pipe().expect("a pipe");
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping of one page, which nobody else knows of, and which is never unmapped.
+        // SAFETY: a new mapping of one page, which nobody else knows of, and which is never
+        // unmapped.
         let page = unsafe { libc::mmap(std::ptr::null_mut(), 1, prot, flags, -1, 0) };
         assert_ne!(page, libc::MAP_FAILED);
         let slice = libc::iovec { iov_base: page, iov_len: 1 };
-        // SAFETY: the page is mapped for good; invariant 4 is broken on purpose, on a page of this test's own.
+        // SAFETY: the page is mapped for good; invariant 4 is broken on purpose, on a page of this
+        // test's own.
         let taken = unsafe {
             page.cast::<u8>().write_volatile(b'a');
             let taken = libc::vmsplice(writer.as_raw_fd(), &raw const slice, 1, 0);

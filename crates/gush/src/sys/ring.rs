@@ -1,4 +1,5 @@
-//! An io_uring with its own buffers: reads into a buffer, writes from a buffer, completions by slot.
+//! An io_uring with its own buffers: reads into a buffer, writes from a buffer, completions by
+//! slot.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -39,7 +40,7 @@ impl Ring {
 
     /// Starts reading into `into` of a slot's buffer, from the file's offset `at`.
     pub(crate) fn read(&mut self, slot: usize, fd: BorrowedFd<'_>, at: u64, into: Range<usize>) {
-        // Asked before the submission: the gate can answer a fault only for a call that has not begun.
+        // Asked before the submission: a fault can only be injected before a call has begun.
         let verdict = sized(Call::UringRead, into.len(), Ok);
         self.begin(slot, verdict, |len, buffer| {
             let start = buffer[into].as_mut_ptr();
@@ -68,12 +69,14 @@ impl Ring {
             Err(errno) => return self.refused.push_back((slot, Err(errno))),
         };
         let entry = entry(len, self.buffers[slot].as_mut_slice()).user_data(slot as u64);
-        // SAFETY: the buffer lives in `self`, whose drop waits for every operation; the caller keeps
-        // one operation a slot, so nobody else touches the buffer until its completion is taken.
+        // SAFETY: the buffer lives in `self`, whose drop waits for every operation; the caller
+        // keeps one operation a slot, so nobody else touches the buffer until its completion is
+        // taken.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         match pushed {
             Ok(()) => self.under_way += 1,
-            // Cannot happen with one operation a slot; an answer is better than an operation that is waited for in vain.
+            // Cannot happen with one operation a slot; an answer is better than an operation that
+            // is waited for in vain.
             Err(_) => self.refused.push_back((slot, Err(Errno::BUSY))),
         }
     }
@@ -116,7 +119,7 @@ impl Drop for Ring {
             {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(_) => {
-                    // Without an answer the buffers cannot be freed safely: they are left to the process.
+                    // Without an answer the buffers cannot be freed safely, and are leaked.
                     self.buffers.drain(..).for_each(std::mem::forget);
                     return;
                 }

@@ -99,7 +99,7 @@ impl fmt::Display for Call {
 const SLOTS: usize = Call::ALL.len();
 
 thread_local! {
-    // Cells of the thread: an atomic counter shared by all would bounce between processors at every call.
+    // Per thread: a shared atomic counter would bounce between processors at every call.
     static MADE: [Cell<u64>; SLOTS] = const { [const { Cell::new(0) }; SLOTS] };
 }
 
@@ -111,7 +111,8 @@ thread_local! {
 /// ```
 #[derive(Clone, Default)]
 pub struct CallCounts {
-    /// Calls made once, a bit each: all that most files of a tree need. An array for each file would cost as much as a system call.
+    /// Calls made once, a bit each: enough for most files of a tree, where an array would cost as
+    /// much as a system call.
     once: u64,
     more: Option<Box<[u64; SLOTS]>>,
 }
@@ -204,7 +205,7 @@ pub(crate) fn sized(
 
 /// Makes one call that moves no bytes itself, again for as long as a signal interrupts the call.
 ///
-/// File systems answer EINTR to more calls than their manual pages tell: tmpfs to fallocate
+/// File systems answer EINTR to more calls than their manual pages list: tmpfs to fallocate
 /// (`shmem_fallocate` of mm/shmem.c) after Ctrl-Z and `fg`, FUSE and NFS to any.
 #[inline]
 pub(crate) fn plain<T>(call: Call, mut body: impl FnMut() -> io::Result<T>) -> io::Result<T> {

@@ -5,10 +5,10 @@
 //! [`Guard::was_hit`], reports failure. (mmap(2), "SIGBUS"; the same way is used by libwayland's
 //! `wl_shm_buffer_begin_access`.)
 //!
-//! The disposition of a signal belongs to the whole process, so the disposition is only borrowed: the first guard
-//! installs the handler, the last one to go puts the previous disposition back. Every SIGBUS that is
-//! not a fault in a guarded range meets the previous disposition: faults elsewhere, signals that
-//! somebody sent, and the kernel's notices of failing memory.
+//! A signal's disposition belongs to the whole process, so it is only borrowed: the first guard
+//! installs the handler, the last restores the previous disposition. Every SIGBUS that is not a
+//! fault in a guarded range meets the previous disposition: faults elsewhere, signals sent by a
+//! process, and the kernel's notices of failing memory.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -72,7 +72,7 @@ impl Guard {
     /// `EAGAIN` when every slot is taken; `EOPNOTSUPP` where this thread blocks SIGBUS, because the
     /// kernel then ends the process at a fault (`force_sig_info_to_task` of kernel/signal.c).
     pub(super) fn over(start: usize, bytes: usize) -> io::Result<Self> {
-        // Unblocking would be simpler, and would let a signal through that the program holds back on purpose.
+        // Unblocking would let a signal through that the program holds back on purpose.
         if is_blocked_here() {
             return Err(Errno::OPNOTSUPP);
         }
@@ -133,8 +133,8 @@ fn install() -> libc::sigaction {
     Previous::of(&previous).publish();
     let mut ours = previous;
     ours.sa_sigaction = handler();
-    // The kernel itself then blocks the signals that the previous handler wants blocked, and restarts
-    // calls as it wants; without a handler there was nothing to be interrupted by.
+    // The kernel itself then blocks the signals that the previous handler wants blocked, and
+    // restarts calls as it wants; without a handler there was nothing to be interrupted by.
     let kept = match previous.sa_sigaction {
         libc::SIG_DFL | libc::SIG_IGN => libc::SA_RESTART,
         _ => previous.sa_flags & (libc::SA_RESTART | libc::SA_NODEFER),
@@ -144,8 +144,8 @@ fn install() -> libc::sigaction {
     previous
 }
 
-/// Called with [`STANDING`] locked. A handler installed over ours meanwhile stays, because that handler may pass
-/// on to ours, which passes on to the previous one.
+/// Called with [`STANDING`] locked. A handler installed over ours meanwhile stays, because that
+/// handler may pass on to ours, which passes on to the previous one.
 fn put_back(previous: &libc::sigaction) {
     if disposition().sa_sigaction != handler() {
         return;
@@ -170,7 +170,8 @@ fn disposition() -> libc::sigaction {
 /// sigaction(2) fails for SIGKILL, SIGSTOP and bad pointers only.
 fn set_disposition(to: &libc::sigaction) {
     // SAFETY: `to` is what the kernel gave, or that with our handler, which makes only calls that
-    // signal-safety(7) allows and raw system calls, and reads atomics and memory that is never freed.
+    // signal-safety(7) allows and raw system calls, and reads atomics and memory that is never
+    // freed.
     unsafe { libc::sigaction(libc::SIGBUS, to, ptr::null_mut()) };
 }
 
@@ -207,8 +208,9 @@ fn put_zero_page(address: usize) -> bool {
     let page_bytes = rustix::param::page_size();
     let page = ptr::with_exposed_provenance_mut(address & !(page_bytes - 1));
     let flags = MapFlags::PRIVATE | MapFlags::FIXED;
-    // SAFETY: the page lies inside a mapping that a guard stands over: its owner keeps it mapped, has no
-    // reference into it, and its content is already lost. The call is a raw one that leaves errno alone.
+    // SAFETY: the page lies inside a mapping that a guard stands over: its owner keeps it mapped,
+    // has no reference into it, and its content is already lost. The call is a raw one that leaves
+    // errno alone.
     unsafe { mm::mmap_anonymous(page, page_bytes, ProtFlags::READ | ProtFlags::WRITE, flags) }
         .is_ok()
 }
@@ -229,8 +231,9 @@ fn pass_on(
         // A fault cannot be ignored: the kernel ends the process.
         libc::SIG_IGN if !is_fault => {}
         libc::SIG_DFL | libc::SIG_IGN => {
-            // SAFETY: the default action is valid. Returning repeats a fault, which then ends the process;
-            // a signal that was sent is sent once more, and comes when this handler has returned.
+            // SAFETY: the default action is valid. Returning repeats a fault, which then ends the
+            // process; a signal that was sent is sent once more, and comes when this handler has
+            // returned.
             unsafe {
                 libc::signal(signal, libc::SIG_DFL);
                 if !is_fault {

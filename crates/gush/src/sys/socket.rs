@@ -22,7 +22,7 @@ pub(crate) fn type_of(fd: BorrowedFd<'_>) -> io::Result<SocketType> {
     plain(Call::GetSocketOption, || sockopt::socket_type(fd))
 }
 
-/// `SO_ERROR` (socket(7)): the error of the connection, which is told once only.
+/// `SO_ERROR` (socket(7)): the error of the connection, which is reported once.
 ///
 /// # Errors
 /// That one.
@@ -35,12 +35,13 @@ pub(crate) fn is_listening(fd: BorrowedFd<'_>) -> io::Result<bool> {
     plain(Call::GetSocketOption, || sockopt::socket_acceptconn(fd))
 }
 
-/// `SIOCOUTQ` (tcp(7), unix(7)), which has the number of `TIOCOUTQ` (`include/uapi/linux/sockios.h`).
+/// `SIOCOUTQ` (tcp(7), unix(7)), which has the number of `TIOCOUTQ`
+/// (`include/uapi/linux/sockios.h`).
 pub(crate) fn unacknowledged_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
     const SIOCOUTQ: ioctl::Opcode = libc::TIOCOUTQ as ioctl::Opcode;
     plain(Call::Unacknowledged, || {
-        // SAFETY: the request stores one `int`, in the getter's own `c_int` (`tcp_ioctl` of net/ipv4/tcp.c, `unix_ioctl`
-        // of net/unix/af_unix.c, `tty_mode_ioctl` of a terminal).
+        // SAFETY: the request stores one `int`, in the getter's own `c_int` (`tcp_ioctl` of
+        // net/ipv4/tcp.c, `unix_ioctl` of net/unix/af_unix.c, `tty_mode_ioctl` of a terminal).
         let request = unsafe { ioctl::Getter::<SIOCOUTQ, c_int>::new() };
         // SAFETY: above; nothing else of the caller's memory is touched.
         let bytes = unsafe { ioctl::ioctl(fd, request) }?;
@@ -53,7 +54,7 @@ pub(crate) fn end_writing(fd: BorrowedFd<'_>) -> io::Result<()> {
     plain(Call::Shutdown, || net::shutdown(fd, Shutdown::Write))
 }
 
-/// Setting TCP_NODELAY sends what waits for more (`__tcp_sock_set_nodelay` of net/ipv4/tcp.c); afterwards the option is as it was.
+/// Setting TCP_NODELAY sends what waits for more (`__tcp_sock_set_nodelay`); then it is restored.
 pub(crate) fn send_kept(fd: BorrowedFd<'_>) -> io::Result<()> {
     let was_set = plain(Call::GetSocketOption, || sockopt::tcp_nodelay(fd));
     plain(Call::SetSocketOption, || sockopt::set_tcp_nodelay(fd, true))?;
@@ -73,7 +74,7 @@ pub(crate) fn set_send_buffer(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<()
 pub(crate) fn peek_offset(fd: BorrowedFd<'_>) -> io::Result<c_int> {
     plain(Call::GetSocketOption, || {
         let (mut offset_bytes, mut len) = (-1, size_of::<c_int>() as libc::socklen_t);
-        // SAFETY: the pointers are those of two live locals, of the length that is told.
+        // SAFETY: the pointers are those of two live locals, of the length that is passed.
         let answer = unsafe {
             libc::getsockopt(
                 fd.as_raw_fd(),
@@ -90,7 +91,8 @@ pub(crate) fn peek_offset(fd: BorrowedFd<'_>) -> io::Result<c_int> {
 /// `SO_PEEK_OFF` (socket(7)); -1 switches the offset off.
 pub(crate) fn set_peek_offset(fd: BorrowedFd<'_>, offset_bytes: libc::c_int) -> io::Result<()> {
     plain(Call::SetSocketOption, || {
-        // SAFETY: the pointer and the length are those of a live local, which the kernel only reads.
+        // SAFETY: the pointer and the length are those of a live local, which the kernel only
+        // reads.
         let answer = unsafe {
             libc::setsockopt(
                 fd.as_raw_fd(),

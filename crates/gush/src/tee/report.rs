@@ -64,10 +64,10 @@ pub struct TeeReport {
     pub taken_bytes: u64,
     /// Each target, in the order of [`Tee::to`](crate::Tee::to).
     pub targets: Vec<TeeTarget>,
-    /// The source ended, or gave the length asked for, and every remaining target has all bytes. A failed target is
-    /// none of them: [`TeeReport::failed`] names those.
+    /// The source ended, or gave the length, and every target has all bytes but those that
+    /// [failed](TeeReport::failed).
     pub is_complete: bool,
-    /// The bytes that each method delivered, over all targets, in the order of the methods' first bytes.
+    /// The bytes that each method delivered to all targets, in the order of first use.
     pub methods: Vec<(MethodName, u64)>,
     /// The ways that the kernel refused, each once, in order.
     pub refusals: Vec<Refusal>,
@@ -76,7 +76,7 @@ pub struct TeeReport {
 }
 
 impl TeeReport {
-    /// The targets that failed, by number in the order of [`Tee::to`](crate::Tee::to), each with the cause.
+    /// The failed targets, by number in the order of [`Tee::to`](crate::Tee::to), with the cause.
     ///
     /// ```
     /// let source = std::fs::File::open("/proc/version")?;
@@ -94,7 +94,7 @@ impl TeeReport {
         numbered.filter_map(|(target, to)| Some((target, to.failure.as_ref()?)))
     }
 
-    /// The text of `gush tee --explain`: a line for each refusal, and one for each method that moved bytes.
+    /// The text of `gush tee --explain`: a line for each refusal and each method that moved bytes.
     ///
     /// ```
     /// let (source, left, right) = (std::fs::File::open("/proc/version")?, tempfile::tempfile()?, tempfile::tempfile()?);

@@ -12,7 +12,7 @@ use rustix::pipe::fcntl_setpipe_size;
 
 const CUTS: &str = "refused: it would cut a datagram that a pipe has no room for";
 const HELD_BACK: &str =
-    "refused: the source does not tell its size, so the last datagram could be held back";
+    "refused: the source does not report its size, so the last datagram could be held back";
 const NO_WAY: &str =
     "refused: a stream is moved by read-write, splice, vmsplice and, from a file, sendfile";
 const OBSERVED: &str = "refused: the bytes are observed, so they must pass through memory";

@@ -25,8 +25,8 @@
 //!   pipe or stream with nothing to take is named too ([`Interest::HangUp`]): its reader can leave
 //!   while the source idles.
 //!
-//! Ends and refusals keep the flow's invariants: only a `read` that answers 0 is the end, and a refusal
-//! changes nothing but the way.
+//! Ends and refusals keep the flow's invariants: only a `read` that answers 0 is the end, and a
+//! refusal changes nothing but the way.
 //!
 //! # By reference
 //! The readers of all targets then share the pages, and cannot write to them: a pipe gives a page
@@ -255,7 +255,7 @@ impl Fan {
         }
     }
 
-    /// Loses a target to a fault that the driver found. [`Fan::next`] tells of the loss.
+    /// Loses a target to a fault that the driver found. [`Fan::next`] reports the loss.
     pub(crate) fn fail(&mut self, target: u16, fault: Fault) {
         self.lanes[usize::from(target)].fail(fault.call, fault.errno);
     }

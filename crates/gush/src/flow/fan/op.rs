@@ -15,7 +15,8 @@ use crate::sys;
 /// Targets are counted from 0, other numbers are bytes: the most for the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FanOp {
-    /// A call on the source, into the intake's buffer or pipe; or [`Op::Spill`], from the pipe to the buffer.
+    /// A call on the source, into the intake's buffer or pipe; or [`Op::Spill`], from the pipe to
+    /// the buffer.
     Intake(Op),
     /// [`Op::Write`] to a target, or a call on the lane's own pipe: [`Op::Empty`],
     /// [`Op::Spill`], [`Op::Ready`] of the target.

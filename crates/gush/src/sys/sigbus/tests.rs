@@ -15,7 +15,8 @@ fn child(test: &str, case: &str) -> ExitStatus {
     command.stdout(std::process::Stdio::null()).status().expect("a child")
 }
 
-/// A range with a guard over the addresses. Nothing is mapped there: only the addresses matter here.
+/// A range with a guard over the addresses. Nothing is mapped there: only the addresses matter
+/// here.
 const RANGE: (usize, usize) = (0x7f00 << 32, 1 << 32);
 
 fn send_with_code(code: libc::c_int) {
@@ -25,7 +26,8 @@ fn send_with_code(code: libc::c_int) {
     info[0] = libc::SIGBUS;
     info[2] = code;
     info[5] = 0x7f00;
-    // SAFETY: the kernel reads 128 bytes of `info`; a process may send itself any code (rt_sigqueueinfo(2)).
+    // SAFETY: the kernel reads 128 bytes of `info`; a process may send itself any code
+    // (rt_sigqueueinfo(2)).
     let answer = unsafe {
         libc::syscall(
             libc::SYS_rt_tgsigqueueinfo,
