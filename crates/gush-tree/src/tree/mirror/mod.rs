@@ -5,99 +5,28 @@
 //! listed to its end, answers ENOENT for it, or if a source that can be read takes its place.
 //! Mounts are distinguished by their ids: a bind mount has the device of its origin.
 
-use std::collections::HashSet;
+mod entries;
+mod limits;
+
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use gush_text::{Doing, quote};
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, Stat};
+use gush_text::Doing;
+use rustix::fs::{self, AtFlags, OFlags};
 use rustix::io::{self, Errno, retry_on_intr};
+
+pub(crate) use entries::can_list;
+use entries::{Entries, TargetEntry, enter, entries, look, open_directory};
+pub(crate) use limits::Limits;
+use limits::Reason;
 
 use super::dir::Pair;
 use super::path::TreePath;
 use crate::error::Error;
-use crate::place::{FileId, Place, kind, mount_of};
+use crate::place::{FileId, Place};
 use crate::rehearsal;
-
-const LISTED_BYTES: usize = 32 << 10;
-
-/// The limits of a mirror: the mount that the target is in, and the source.
-#[derive(Debug)]
-pub(crate) struct Limits {
-    device: u64,
-    /// `None` if the kernel does not report it.
-    mount: Option<u64>,
-    /// The source and the directories above it.
-    source: HashSet<FileId>,
-}
-
-impl Limits {
-    pub(crate) fn new(target: BorrowedFd<'_>, stat: &Stat, source: HashSet<FileId>) -> Self {
-        Self { device: stat.st_dev, mount: mount(target), source }
-    }
-
-    pub(crate) fn holds_source(&self, directory: &Stat) -> bool {
-        self.source.contains(&FileId::of(directory))
-    }
-
-    /// May entries of this directory be removed?
-    fn check(&self, dir: BorrowedFd<'_>, stat: &Stat) -> Result<(), Reason> {
-        if self.holds_source(stat) {
-            return Err(Reason::Source);
-        }
-        // A volume of btrfs has the mount of the one above, and another device.
-        if stat.st_dev != self.device {
-            return Err(Reason::Mounted);
-        }
-        match (self.mount, mount(dir)) {
-            (Some(root), Some(here)) if root == here => Ok(()),
-            (Some(_), Some(_)) => Err(Reason::Mounted),
-            // Nothing is removed on a guess: a bind mount may lead to files outside the target.
-            _ => Err(Reason::Unknown),
-        }
-    }
-}
-
-/// The mount that an open directory was reached by.
-fn mount(dir: BorrowedFd<'_>) -> Option<u64> {
-    mount_of(dir, c"", AtFlags::EMPTY_PATH)
-}
-
-/// Why an entry stays.
-enum Reason {
-    /// The kernel's answer, and the remedy.
-    Os(Errno, Option<&'static str>),
-    Mounted,
-    Source,
-    Unknown,
-}
-
-impl From<Errno> for Reason {
-    fn from(errno: Errno) -> Self {
-        Self::Os(errno, gush_text::remedy(Doing::Removing, errno))
-    }
-}
-
-impl Reason {
-    /// The error of `entry`, which stays because of `at`: itself, or its directory.
-    fn error(&self, entry: &Path, at: &Path) -> Error {
-        let text = match self {
-            Self::Os(errno, remedy) => {
-                let error = Error::os(at, "cannot remove", *errno);
-                return match remedy {
-                    Some(remedy) => error.hinting(*remedy),
-                    None => error,
-                };
-            }
-            Self::Mounted => "is in another mount or volume than the target, and is left as it is",
-            Self::Source => "is the source or holds the source",
-            Self::Unknown => "may be a mount: this kernel reports no mount ids (Linux 5.8 does)",
-        };
-        Error::refusal(entry, format!("cannot remove: {} {text}", quote::always(at)))
-    }
-}
 
 /// The first failure of a removal, which does not go to `report`.
 fn first_failure(
@@ -198,7 +127,7 @@ impl Mirror<'_> {
     ) -> Result<Removed, Error> {
         let name = CString::new(name.as_bytes())
             .map_err(|_| Error::os(path.path(), "cannot remove", Errno::INVAL))?;
-        let entry = || Entry { name: name.clone(), is_directory };
+        let entry = || TargetEntry { name: name.clone(), is_directory };
         // A file is removed or stays, by one call.
         if self.is_dry || is_directory {
             let doubts = if self.is_dry { self.doubts } else { &|_: &Path| {} };
@@ -217,7 +146,12 @@ impl Mirror<'_> {
         first_failure(|report| self.remove_entry(entry(), path, report), report)
     }
 
-    fn remove_entry(&self, entry: Entry, path: &mut TreePath, report: &mut Report<'_>) -> Removed {
+    fn remove_entry(
+        &self,
+        entry: TargetEntry,
+        path: &mut TreePath,
+        report: &mut Report<'_>,
+    ) -> Removed {
         // A name that the filters leave out of the source is left alone in the target as well.
         if (self.is_protected)(path.below_root(), entry.is_directory) {
             return Removed::InPart;
@@ -246,7 +180,7 @@ impl Mirror<'_> {
     /// be removed. One directory is open at a time, at any depth; the way back is `..`, which must
     /// be the directory it was. `path` is the entry's. What goes from a directory that stays is
     /// reported.
-    fn remove(&self, entry: Entry, path: &mut TreePath, report: &mut Report<'_>) -> Removed {
+    fn remove(&self, entry: TargetEntry, path: &mut TreePath, report: &mut Report<'_>) -> Removed {
         let dir = self.pair.target();
         if !entry.is_directory {
             return self.unlink_or_report(dir, &entry.name, AtFlags::empty(), path, report);
@@ -333,7 +267,7 @@ impl Mirror<'_> {
     fn go_down(
         &self,
         above: BorrowedFd<'_>,
-        entry: Entry,
+        entry: TargetEntry,
         path: &TreePath,
     ) -> Result<Option<(OwnedFd, Level)>, Reason> {
         let name = entry.name.clone();
@@ -371,7 +305,7 @@ impl Mirror<'_> {
         }
     }
 
-    fn level(&self, dir: BorrowedFd<'_>, entry: Entry) -> Result<Level, Reason> {
+    fn level(&self, dir: BorrowedFd<'_>, entry: TargetEntry) -> Result<Level, Reason> {
         let stat = retry_on_intr(|| fs::fstat(dir))?;
         self.limits.check(dir, &stat)?;
         let (id, left) = (FileId::of(&stat), entries(dir)?);
@@ -392,89 +326,9 @@ impl Mirror<'_> {
     }
 }
 
-/// Reads the names of a directory to their end.
-///
-/// # Errors
-/// Also where only the last of the names could not be read.
-pub(crate) fn can_list(dir: BorrowedFd<'_>) -> io::Result<()> {
-    entries(dir).map(|_| ())
-}
-
-fn look(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<Stat> {
-    retry_on_intr(|| fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW))
-}
-
-struct Entry {
-    name: CString,
-    is_directory: bool,
-}
-
-impl Entry {
-    fn name(&self) -> &OsStr {
-        OsStr::from_bytes(self.name.to_bytes())
-    }
-}
-
-/// Entries close together, since a directory may have a million: of each the name, a NUL, and its
-/// kind, which is never 0. They are taken from the end, and what was taken is still known.
-#[derive(Default)]
-struct Entries {
-    bytes: Vec<u8>,
-    /// The end of those that are left.
-    end: usize,
-    /// The end of the one taken last.
-    last_end: usize,
-}
-
-impl Entries {
-    const DIRECTORY: u8 = b'd';
-    const OTHER: u8 = b'-';
-    /// Of an entry that was taken, and is still in its directory.
-    const STAYS: u8 = b's';
-
-    fn push(&mut self, name: &CStr, is_directory: bool) {
-        self.bytes.extend(name.to_bytes_with_nul());
-        self.bytes.push(if is_directory { Self::DIRECTORY } else { Self::OTHER });
-        self.end = self.bytes.len();
-    }
-
-    /// The entry that ends here: where it begins, its name and kind.
-    fn before(&self, end: usize) -> Option<(usize, &[u8], u8)> {
-        let [name @ .., _nul, kind] = self.bytes.get(..end)? else { return None };
-        // After the kind of the entry before, which follows a NUL.
-        let from = name.iter().rposition(|&byte| byte == 0).map_or(0, |nul| nul + 2);
-        Some((from, &name[from..], *kind))
-    }
-
-    fn pop(&mut self) -> Option<Entry> {
-        let (from, name, kind) = self.before(self.end)?;
-        let entry = Entry { name: CString::new(name).ok()?, is_directory: kind == Self::DIRECTORY };
-        (self.last_end, self.end) = (self.end, from);
-        Some(entry)
-    }
-
-    /// The entry taken last is not removed.
-    fn last_stays(&mut self) {
-        if let Some(kind) = self.bytes[..self.last_end].last_mut() {
-            *kind = Self::STAYS;
-        }
-    }
-
-    /// The names of those that were taken, but for those that stay.
-    fn gone(&self) -> impl Iterator<Item = &OsStr> {
-        let mut end = self.bytes.len();
-        let taken = std::iter::from_fn(move || {
-            let (from, name, kind) = self.before(end).filter(|_| end > self.end)?;
-            end = from;
-            Some((OsStr::from_bytes(name), kind))
-        });
-        taken.filter(|(_, kind)| *kind != Self::STAYS).map(|(name, _)| name)
-    }
-}
-
 /// A directory on the way down to what is removed.
 struct Level {
-    entry: Entry,
+    entry: TargetEntry,
     id: FileId,
     left: Entries,
     removed: Removed,
@@ -520,57 +374,14 @@ fn go_up(at: BorrowedFd<'_>, above: &Level) -> Result<OwnedFd, Reason> {
     }
 }
 
-/// The entries of a directory, by a new descriptor: the position of this one stays.
-fn entries(dir: BorrowedFd<'_>) -> io::Result<Entries> {
-    let own = enter(dir, c".")?;
-    let mut listed = Vec::with_capacity(LISTED_BYTES);
-    let mut list = RawDir::new(&own, listed.spare_capacity_mut());
-    let mut entries = Entries::default();
-    while let Some(entry) = list.next() {
-        let entry = entry?;
-        let name = entry.file_name();
-        if matches!(name.to_bytes(), b"." | b"..") {
-            continue;
-        }
-        let is_directory = match entry.file_type() {
-            FileType::Unknown => {
-                // Some file systems return no types (readdir(3)).
-                look(dir, name).is_ok_and(|stat| kind(&stat) == FileType::Directory)
-            }
-            known => known == FileType::Directory,
-        };
-        entries.push(name, is_directory);
-    }
-    Ok(entries)
-}
-
-fn enter(above: BorrowedFd<'_>, name: &CStr) -> io::Result<OwnedFd> {
-    open_directory(above, name, OFlags::RDONLY)
-}
-
-fn open_directory(above: BorrowedFd<'_>, name: &CStr, how: OFlags) -> io::Result<OwnedFd> {
-    let name = Path::new(OsStr::from_bytes(name.to_bytes()));
-    Place::below(above, name, name).open(how | OFlags::DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::collections::HashSet;
+
+    use rustix::fs::Mode;
 
     use super::*;
-
-    #[test]
-    fn entries_come_out_last_in_first_out_and_unchanged() {
-        let long = CString::new(vec![b'n'; 255]).unwrap();
-        let names = [(c"a", true), (c"\xff d", false), (&long, true), (c"-", false)];
-        let mut entries = Entries::default();
-        names.iter().for_each(|(name, is_directory)| entries.push(name, *is_directory));
-        for (name, is_directory) in names.iter().rev() {
-            let entry = entries.pop().unwrap();
-            assert_eq!((entry.name.as_c_str(), entry.is_directory), (*name, *is_directory));
-        }
-        assert!(entries.pop().is_none());
-    }
 
     /// A stop is heeded between two names of one directory, however much is in there.
     #[test]
