@@ -25,7 +25,7 @@ struct Options {
     #[arg(value_name = "STRING", default_value = "y", hide_default_value = true)]
     strings: Vec<OsString>,
 
-    /// Tell on standard error how the line is handed over, and which calls were refused
+    /// Print to standard error how the line is written, and which calls were refused
     #[arg(long, help_heading = BEYOND)]
     explain: bool,
 

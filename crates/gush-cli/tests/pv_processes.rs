@@ -220,9 +220,9 @@ fn what_cannot_be_watched_is_told() {
         (&["-d", "x"], 64, "invalid --watchfd 'x': not a process"),
         (&["-d", &closed, "file"], 64, "gush: pv: file: not a process"),
         (&["-d", &closed, "-R", "1"], 64, "--watchfd"),
-        (&["-d", "=there is no such name"], 0, "=there is no such name: no process of this name"),
+        (&["-d", "=there is no such name"], 0, "=there is no such name: no process with this name"),
         (&["-d", "@nolist"], 64, "@nolist: No such file or directory"),
-        (&["-d", "="], 64, "no name behind the ="),
+        (&["-d", "="], 64, "missing name after ="),
     ] {
         let output = pv(args).output().unwrap();
         assert_eq!(output.status.code(), Some(status), "{args:?}: {}", said(&output));
@@ -243,7 +243,7 @@ fn another_users_process_may_not_be_seen() {
         command.args(["pv", "-d", &target]).uid(uid).gid(uid).stdin(Stdio::null());
         let output = command.output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-        let words = "Permission denied (watching takes the right to trace the process: its own user, or CAP_SYS_PTRACE)\n";
+        let words = "Permission denied (watching requires permission to trace the process: the same user or CAP_SYS_PTRACE)\n";
         assert!(said(&output).ends_with(words), "{}", said(&output));
     }
 }
@@ -348,7 +348,7 @@ fn who_cannot_be_asked_is_told() {
     for option in ["-R", "-Q"] {
         for (pid, words) in [
             (NOBODY, "pv: 2147483646: No such process\n"),
-            (&own, ": no gush pv of this number runs (pv itself cannot be asked by gush pv)\n"),
+            (&own, ": no gush pv with this PID (-R and -Q work only with gush pv)\n"),
         ] {
             let output = pv(&[option, pid]).output().unwrap();
             assert_eq!(output.status.code(), Some(1), "{option} {pid}: {}", said(&output));
@@ -374,7 +374,7 @@ fn nobody_else_may_ask() {
         command.args(["pv", option, &running.pid()]).uid(uid).gid(uid).stdin(Stdio::null());
         let output = command.output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-        let words = ": it ended, or belongs to another user\n";
+        let words = ": the process ended or belongs to another user\n";
         assert!(said(&output).ends_with(words), "{}", said(&output));
     }
     drop(running.child.stdin.take());

@@ -81,19 +81,6 @@ pub fn unread_bytes(reading_end: OwnedFd) -> Option<u64> {
     unread::unread_bytes(reading_end)
 }
 
-/// Lets the calling thread read the disk only while nobody else does (`IOPRIO_CLASS_IDLE`, ioprio_set(2)).
-///
-/// # Errors
-/// That of ioprio_set(2), which a seccomp filter may deny.
-///
-/// ```
-/// std::thread::spawn(gush_process::read_disk_last).join().unwrap()?;
-/// # Ok::<(), std::io::Error>(())
-/// ```
-pub fn read_disk_last() -> io::Result<()> {
-    ordinary::read_disk_last()
-}
-
 /// Lets SIGPIPE end the process silently, as filters such as `cat` are expected to.
 ///
 /// Rust's start-up code ignores SIGPIPE, so that writes fail with `EPIPE`. If the parent ignored SIGPIPE

@@ -1,4 +1,4 @@
-//! A thread without the real-time priority of its process, and one that reads the disk last.
+//! A thread without the real-time priority of its process.
 
 use rustix::io;
 
@@ -22,31 +22,8 @@ pub(crate) fn leave_real_time() -> io::Result<()> {
     }
 }
 
-pub(crate) fn read_disk_last() -> io::Result<()> {
-    /// `IOPRIO_WHO_PROCESS` and `IOPRIO_CLASS_IDLE` behind the class's shift (`include/uapi/linux/ioprio.h`).
-    const THREAD: libc::c_int = 1;
-    const IDLE: libc::c_int = 3 << 13;
-    // SAFETY: takes numbers, where 0 is the calling thread, and touches no memory.
-    match unsafe { libc::syscall(libc::SYS_ioprio_set, THREAD, 0, IDLE) } {
-        0 => Ok(()),
-        _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::PERM)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    #[test]
-    fn the_thread_alone_reads_last() {
-        fn priority() -> i64 {
-            // SAFETY: takes numbers and touches no memory.
-            unsafe { libc::syscall(libc::SYS_ioprio_get, 1, 0) }
-        }
-        let caller = priority();
-        let within = std::thread::spawn(|| (super::read_disk_last(), priority() >> 13));
-        assert_eq!(within.join().unwrap(), (Ok(()), 3));
-        assert_eq!(priority(), caller);
-    }
-
     #[test]
     fn the_thread_alone_leaves() {
         fn policy() -> i64 {

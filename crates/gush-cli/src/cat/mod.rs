@@ -158,7 +158,7 @@ impl Cat<'_> {
                 let lost = match lost_bytes {
                     _ if !tells_more => String::new(),
                     0 => String::new(),
-                    _ => format!("; {lost_bytes} more were read and not delivered"),
+                    _ => format!("; {lost_bytes} more were read but not delivered"),
                 };
                 talker.say(format_args!("write error{after}{lost}: {}{hint}", os_text(&error)));
                 return Failure::Output;

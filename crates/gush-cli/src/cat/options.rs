@@ -18,7 +18,8 @@ use crate::method;
     disable_help_flag = true,
     disable_version_flag = true,
     after_help = "Sizes and rates: 512, 1.5M, 64K or 64KiB (1024), 64KB (1000), and so on with M, G, T, P, E.\n\
-                  If a file changes while its bytes wait in a pipe, the reader may see the change; --isolated prevents this."
+                  If a file changes while its bytes are in a pipe, the reader may see the change; \
+                  --isolated prevents this."
 )]
 pub struct Options {
     /// Files to concatenate; none, or -, is standard input
@@ -56,25 +57,25 @@ pub struct Options {
     #[arg(short = 'v', long)]
     show_nonprinting: bool,
 
-    /// Move by NAME or fail; auto picks the fastest sound method
+    /// Use method NAME or fail; auto picks the fastest sound method
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = method::parser(MethodName::ALL), help_heading = BEYOND)]
     pub method: Choice,
-    /// Tell on standard error which methods moved the bytes, and which were refused and why
+    /// Print to standard error which methods moved the bytes, and which were refused and why
     #[arg(long, help_heading = BEYOND)]
     pub explain: bool,
-    /// Tell the same as one JSON object a file on standard error
+    /// Print the same to standard error as one JSON object per file
     #[arg(long, help_heading = BEYOND)]
     pub json: bool,
-    /// Move at most RATE bytes a second
+    /// Move at most RATE bytes per second
     #[arg(long, value_name = "RATE", value_parser = rate_bytes_per_second, help_heading = BEYOND)]
     pub limit: Option<u64>,
     /// Use no method that shares pages with the source
     #[arg(long, help_heading = BEYOND)]
     pub isolated: bool,
-    /// Bytes moved at a time through memory, 4M at most
+    /// Move up to SIZE bytes at a time through memory, at most 4M
     #[arg(long, value_name = "SIZE", value_parser = buffer_bytes, help_heading = BEYOND)]
     pub buffer_size: Option<usize>,
-    /// Bytes that pipes on the way should hold: 64K or more, as far as fs.pipe-max-size allows
+    /// Size of the pipes in use: at least 64K, up to fs.pipe-max-size
     #[arg(long, value_name = "SIZE", value_parser = pipe_bytes, help_heading = BEYOND)]
     pub pipe_size: Option<usize>,
     /// Ignore the profile of gush tune (also: GUSH_NO_PROFILE=1)
@@ -133,9 +134,7 @@ impl Options {
     pub fn text_conflict(&self) -> Option<&'static str> {
         match self.method {
             Choice::Auto | Choice::Only(MethodName::ReadWrite) => None,
-            _ => Some(
-                "--method moves bytes as they are: with -A, -b, -e, -E, -n, -s, -t, -T and -v only read-write can serve",
-            ),
+            _ => Some("-A, -b, -e, -E, -n, -s, -t, -T and -v require --method=read-write"),
         }
     }
 }

@@ -27,7 +27,7 @@ pub fn pick<T: Copy + PartialEq>(
             let wrong = if fits.is_empty() { "invalid" } else { "ambiguous" };
             let names: Vec<_> = table.iter().map(|(name, _)| *name).collect();
             Err(format!(
-                "{wrong} argument {} for '{option}': valid are {}",
+                "{wrong} argument {} for '{option}': valid arguments are {}",
                 quote::always(Path::new(text)),
                 names.join(", ")
             ))
@@ -45,7 +45,8 @@ mod tests {
         let pick = |text: &str| pick("--backup", text.as_ref(), &table);
         assert_eq!(pick("none"), Ok(0));
         assert_eq!(pick("nu"), Ok(1));
-        let ambiguous = "ambiguous argument 'n' for '--backup': valid are none, off, numbered, nil";
+        let ambiguous =
+            "ambiguous argument 'n' for '--backup': valid arguments are none, off, numbered, nil";
         assert_eq!(pick("n"), Err(ambiguous.to_owned()));
         assert!(pick("x").unwrap_err().starts_with("invalid argument 'x'"));
     }

@@ -8,7 +8,7 @@ use clap::{Arg, ArgAction, Command};
 use gush::MethodName;
 
 use super::attributes::ATTRIBUTES;
-use super::settings::{ADVICE, BACKUPS, HOLES, ON_ERRORS, REFLINKS, UPDATES, WHENS};
+use super::settings::{BACKUPS, HOLES, ON_ERRORS, REFLINKS, UPDATES, WHENS};
 use crate::listed::Listed;
 use crate::manual::row;
 
@@ -16,17 +16,21 @@ const AFTER_HELP: &str = "\
 ATTR_LIST is a comma-separated list of mode (permissions and access control lists), ownership, \
 timestamps, links, context, xattr and all.
 
-PATTERN reads as a line of .gitignore, from SOURCE on: '*.o' fits in every directory, '/target' in SOURCE alone, 'cache/' fits \
-directories, '**' any number of them, and '?' any byte, also one that is no text. Of --exclude, --include and --filter-from the first rule that fits decides; without one an entry is \
-copied. An excluded directory is left out with all that is in it. SOURCE itself is always copied.
+PATTERN uses the syntax of .gitignore, relative to SOURCE: '*.o' matches in every directory, \
+'/target' only in SOURCE itself, 'cache/' only directories, '**' any number of directories, and '?' \
+any byte, even of a name that is not text. The first rule of --exclude, --include and --filter-from \
+that matches decides; an entry that none matches is copied. An excluded directory is skipped with all \
+its contents. SOURCE itself is always copied.
 
-With --delete, --verify, --resume, --checksum, --update=changed, --stable, --fsync or --commit-last a target in a tree that has other names (hard links) becomes a file of its own, and a file that two names of DEST lead to is written once: the second name is an error.
+With --delete, --verify, --resume, --checksum, --update=changed, --stable, --fsync or --commit-last, \
+a target in a tree that has other hard links is replaced by a separate file, and a file that two names \
+in DEST lead to is written once: the second name is an error.
 
-Sizes and rates read as GNU reads them: K=1024, KB=1000, KiB=1024, and so on to Q; 1.5M is fine.
+Sizes and rates use the suffixes of GNU: K=1024, KB=1000, KiB=1024, and so on to Q; 1.5M is accepted.
 
-CONTROL, also from the environment's VERSION_CONTROL, is none or off, numbered or t, existing or nil \
-(numbered if numbered backups exist, else simple), simple or never. The suffix of simple backups is \
-'~', or the text given by -S or by the environment's SIMPLE_BACKUP_SUFFIX.";
+CONTROL, which can also be set by the environment variable VERSION_CONTROL, is none or off, numbered \
+or t, existing or nil (numbered if numbered backups exist, else simple), simple or never. The suffix of \
+simple backups is '~', or the value of -S or of the environment variable SIMPLE_BACKUP_SUFFIX.";
 
 /// The long options of GNU cp.
 pub const GNU: &[&str] = &[
@@ -145,84 +149,87 @@ fn placement() -> Vec<Arg> {
             .action(ArgAction::Append)
             .value_hint(clap::ValueHint::DirPath),
         flag("no-target-directory", "Treat DEST as a normal file").short('T'),
-        flag("parents", "Make the full source name under DIRECTORY"),
+        flag("parents", "Use full source file name under DIRECTORY"),
         // An abbreviation that was unambiguous before there was --stable.
-        flag("strip-trailing-slashes", "Remove trailing slashes from each SOURCE").alias("st"),
-        flag("recursive", "Copy directories with all that is in them, make special files anew")
+        flag("strip-trailing-slashes", "Remove any trailing slashes from each SOURCE argument")
+            .alias("st"),
+        flag("recursive", "Copy directories recursively; recreate special files")
             .short('R')
             .visible_short_alias('r'),
-        flag("copy-contents", "With -R, read special files instead of making them anew"),
-        flag("one-file-system", "With -R, leave out what is in directories of other file systems")
-            .short('x'),
+        flag("copy-contents", "Copy contents of special files when recursive"),
+        flag("one-file-system", "Stay on this file system").short('x'),
         flag(
             "keep-directory-symlink",
-            "With -R, take a symbolic link to a directory, where a directory is to be made, for this directory",
+            "With -R, follow existing symbolic links to directories in the target",
         ),
         flag(
             "no-confine",
-            "With -R, write through symbolic links that lead out of the tree copied to, as GNU cp does",
+            "With -R, write through symbolic links that lead out of the target tree, as GNU cp does",
         ),
         flag("no-dereference", "Never follow symbolic links in SOURCE").short('P'),
         flag("dereference", "Always follow symbolic links in SOURCE").short('L'),
         Arg::new("H")
             .short('H')
-            .help("Follow symbolic links that are named in SOURCE")
+            .help("Follow command-line symbolic links in SOURCE")
             .action(ArgAction::SetTrue),
         Arg::new("d")
             .short('d')
             .help("Same as --no-dereference --preserve=links")
             .action(ArgAction::SetTrue),
-        flag("link", "Make hard links instead of copies").short('l'),
-        flag("symbolic-link", "Make symbolic links instead of copies").short('s'),
+        flag("link", "Make hard links instead of copying").short('l'),
+        flag("symbolic-link", "Make symbolic links instead of copying").short('s'),
         flag("attributes-only", "Copy the attributes, not the data"),
     ]
 }
 
 fn trees() -> Vec<Arg> {
     vec![
-        value("exclude", "PATTERN", "Leave out entries of a tree that fit").action(ArgAction::Append),
-        value("include", "PATTERN", "Copy entries that fit, whatever a later --exclude says")
+        value("exclude", "PATTERN", "Skip entries of a tree that match").action(ArgAction::Append),
+        value("include", "PATTERN", "Copy entries that match, even if a later --exclude matches")
             .action(ArgAction::Append),
         value(
             "filter-from",
             "FILE",
-            "Read rules from FILE: '- PATTERN' (or PATTERN) excludes, '+ PATTERN' includes, '#' begins a comment",
+            "Read rules from FILE: '- PATTERN' or PATTERN excludes, '+ PATTERN' includes, '#' starts a comment",
         )
         .action(ArgAction::Append),
-        flag("gitignore", "Leave out what the .gitignore files of the tree name"),
+        flag("gitignore", "Skip what the .gitignore files of the tree ignore"),
         flag(
             "delete",
-            "Remove from the target's tree what SOURCE lacks, and what is of another kind than in SOURCE, such as a link in \
-             the place of a file. What the filters leave out stays. Takes one SOURCE; a target that SOURCE is in is refused. \
-             A target in SOURCE gets all but itself, and the status is 1",
+            "Remove from the target's tree what SOURCE lacks or has as another type, such as a link in \
+             place of a file. Entries that the filters skip are kept. Takes one SOURCE, which must not \
+             be inside the target. A target inside SOURCE gets everything but itself, and the exit \
+             status is 1",
         ),
         value(
             "commit-last",
             "PATTERN",
-            "Copy files that fit when all else of their tree is copied and on stable storage, and not at all if something \
-             has failed: a manifest, for instance. The file appears whole; an older one of that name stays until then, and so does, \
-             with --delete, what SOURCE lacks. Implies --fsync",
+            "Copy matching files, such as a manifest, only after everything else in their tree is \
+             copied and synced, and not at all if anything failed. The file appears complete; until \
+             then an older one stays, and with --delete so does what SOURCE lacks. Implies --fsync",
         )
         .action(ArgAction::Append),
         flag(
             "resume",
-            "Keep a journal beside DEST, .NAME.gush-journal, and go on where a copy with this journal was interrupted or \
-             killed. Files not known as done are copied anew; a file that changed since is, too. Against a loss of \
-             power add --fsync",
+            "Keep a journal next to DEST, .NAME.gush-journal, and continue an interrupted copy that \
+             has one. Files that are not recorded as done or have changed since are copied again. Add \
+             --fsync to survive a power failure",
         ),
         value(
             "shard",
             "WHICH",
-            "Copy one share of the tree as one of several processes, I/N (rank I of N, from 0), or auto: as mpirun, srun or a \
-             Kubernetes indexed Job tells. Rank 0 waits for the others. State is kept beside DEST, in .NAME.gush-shards; \
-             --resume goes on with an interrupted share. What --fsync and --verify promise holds when rank 0 has succeeded: it syncs \
+            "Copy one share of the tree as one of several processes: I/N (rank I of N, from 0), or \
+             auto to take the rank from mpirun, srun or a Kubernetes indexed Job. Rank 0 waits for the \
+             others. State is kept next to DEST, in .NAME.gush-shards; --resume continues an \
+             interrupted share. --fsync and --verify hold once rank 0 has succeeded: it syncs \
              directories, and syncs and verifies files that were divided",
         ),
         listed(
             value(
                 "on-error",
                 "WHEN",
-                "After an entry that cannot be copied continue (as without this option) or stop; at the end, list all failures",
+                "After an entry that cannot be copied, continue (the default) or stop; list all \
+                 failures at the end",
             ),
             &ON_ERRORS,
         ),
@@ -231,28 +238,28 @@ fn trees() -> Vec<Arg> {
 
 fn replacement() -> Vec<Arg> {
     vec![
-        flag("force", "Remove a target that cannot be opened, and try again").short('f'),
-        flag("interactive", "Ask before replacing (overrides a previous -n)").short('i'),
+        flag("force", "If a target cannot be opened, remove it and try again").short('f'),
+        flag("interactive", "Prompt before overwriting (overrides a previous -n)").short('i'),
         flag("no-clobber", "Silently skip existing targets (overrides a previous -i)").short('n'),
         listed(
         optional(
             "update",
             "WHEN",
             "older",
-            "Which existing targets to replace: all; none; none-fail (none, and fail); older (than SOURCE); changed (of another size or \
-             modification time) [-u: older]",
+            "Which existing targets to replace: all; none; none-fail (none, and fail); older (than \
+             SOURCE); changed (different size or modification time) [-u: older]",
         ),
             &UPDATES,
         )
         .short('u'),
-        flag("checksum", "Replace only targets with other bytes; both sides are read"),
+        flag("checksum", "Replace only targets whose content differs; reads both sides"),
         flag("remove-destination", "Remove each existing target before opening it"),
         listed(
-            optional("backup", "CONTROL", "", "Keep each existing target under another name"),
+            optional("backup", "CONTROL", "", "Make a backup of each existing target"),
             &BACKUPS,
         )
         .short('b'),
-        value("suffix", "SUFFIX", "End the names of simple backups in SUFFIX").short('S'),
+        value("suffix", "SUFFIX", "Override the usual backup suffix").short('S'),
     ]
 }
 
@@ -264,14 +271,27 @@ fn metadata() -> Vec<Arg> {
             .help("Same as --preserve=mode,ownership,timestamps")
             .action(ArgAction::SetTrue),
         listed(
-            optional("preserve", "ATTR_LIST", "mode,ownership,timestamps", "Keep these attributes"),
+            optional(
+                "preserve",
+                "ATTR_LIST",
+                "mode,ownership,timestamps",
+                "Preserve the specified attributes",
+            ),
             &ATTRIBUTES,
         )
         .action(ArgAction::Append),
-        listed(value("no-preserve", "ATTR_LIST", "Do not keep these attributes"), &ATTRIBUTES)
-            .action(ArgAction::Append),
-        optional("context", "CTX", "", "Set the SELinux context to CTX, or to the default")
-            .short('Z'),
+        listed(
+            value("no-preserve", "ATTR_LIST", "Do not preserve the specified attributes"),
+            &ATTRIBUTES,
+        )
+        .action(ArgAction::Append),
+        optional(
+            "context",
+            "CTX",
+            "",
+            "Set the SELinux context of targets to CTX, or to the default type",
+        )
+        .short('Z'),
     ]
 }
 
@@ -279,19 +299,20 @@ fn promises() -> Vec<Arg> {
     vec![
         flag(
             "atomic",
-            "Show the old file or the whole new one under DEST, never less. DEST becomes a new file: hard links \
-             keep the old one, the owner may change, and the directory must be writable",
+            "Replace DEST atomically: it is the old file or the complete new one. DEST becomes a new \
+             file: hard links keep the old one, the owner may change, and the directory must be \
+             writable",
         ),
-        flag("fsync", "Put the file and its directory on stable storage before reporting success"),
+        flag("fsync", "Sync the file and its directory to stable storage before reporting success"),
         flag(
             "verify",
-            "Re-read the target from storage and compare, by blake3 hashes or around holes",
+            "Read the target back from storage and compare it, by blake3 hash or around holes",
         ),
         flag(
             "stable",
-            "Fail if the size or times of SOURCE, a regular file, change during the copy (stores through a shared mapping may change neither); with --atomic nothing is published then",
+            "Fail if the size or timestamps of SOURCE, a regular file, change during the copy (writes through a shared mapping may go unnoticed); with --atomic nothing is published then",
         ),
-        flag("isolated", "Use no method by which later writes to SOURCE can show in the copy"),
+        flag("isolated", "Use no method that lets later writes to SOURCE appear in the copy"),
     ]
 }
 
@@ -301,26 +322,25 @@ fn moving() -> Vec<Arg> {
             optional("reflink", "WHEN", "always", "Share blocks with the source: auto, always, never"),
             &REFLINKS,
         ),
-        listed(value("sparse", "WHEN", "Make holes in the target: auto, always, never"), &HOLES),
+        listed(value("sparse", "WHEN", "Create holes in the target: auto, always, never"), &HOLES),
         named(
             value(
                 "method",
                 "NAME",
-                "Move the bytes by this method or fail: auto, reflink, splice, ...",
+                "Use method NAME or fail: auto, reflink, splice, ...",
             ),
             iter::once("auto").chain(MethodName::ALL.iter().map(|name| name.as_str())).collect(),
         ),
-        value("threads", "N", "Threads for one large file, and for the entries of a tree (0: the engine's choice, and one a processor). Of a copy that is killed, the more threads the \
-             more may be missing, in pieces of 2 MiB. A --method of one thread, such as splice, excludes more")
+        value("threads", "N", "Threads for one large file, and for the entries of a tree (0: chosen by \
+             the engine, and one per processor). A killed copy with more threads may lack more pieces \
+             of 2 MiB. More than 1 cannot be used with a single-threaded --method, such as splice")
             .value_parser(crate::args::threads),
-        value("limit", "RATE", "Move at most RATE bytes a second, of all files together"),
-        flag("no-cache", "Leave the page cache as it was: the copy goes to the disk at once and out of the cache, and so do pages of SOURCE that were not cached before"),
-        value("buffer-size", "SIZE", "Size of one buffer or mapped window, 4M at most"),
-        value("pipe-size", "SIZE", "Size of the pipe that splice goes through: 64K or more, as far as fs.pipe-max-size allows"),
-        listed(value("advise", "ADVICE", "Read-ahead: none, sequential, willneed, random"), &ADVICE),
+        value("limit", "RATE", "Copy at most RATE bytes per second, over all files"),
+        flag("no-cache", "Leave the page cache as it was: write the copy to disk at once, and drop its pages and those of SOURCE that were not cached before"),
+        value("buffer-size", "SIZE", "Size of a buffer or mapped window, at most 4M"),
+        value("pipe-size", "SIZE", "Size of the pipe that splice uses: at least 64K, up to fs.pipe-max-size"),
         flag("preallocate", "Reserve the target's space before copying"),
         flag("no-profile", "Ignore the profile of gush tune (also: GUSH_NO_PROFILE=1)"),
-        flag("no-gift", "Only lend pages to vmsplice, do not give them away"),
     ]
 }
 
@@ -328,11 +348,11 @@ fn telling() -> Vec<Arg> {
     vec![
         flag(
             "dry-run",
-            "Tell what would be copied and removed, as -v or --json, and change nothing",
+            "Print what would be copied and removed, as -v or --json do, without changing anything",
         ),
-        flag("verbose", "Tell of each copy").short('v'),
-        flag("debug", "Tell how each file is copied, as GNU cp does; implies -v"),
-        flag("explain", "Tell on standard error which methods were picked and refused, and why"),
+        flag("verbose", "Print each copy").short('v'),
+        flag("debug", "Explain how each file is copied, as GNU cp does; implies -v"),
+        flag("explain", "Print to standard error which methods were used and refused, and why"),
         listed(
             optional(
                 "progress",
@@ -344,8 +364,8 @@ fn telling() -> Vec<Arg> {
         ),
         flag(
             "json",
-            "Print one JSON object for each file and directory, failed ones too, on standard output, which then cannot be DEST; the \
-             lines of -v go to standard error",
+            "Print one JSON object per file and directory, failed ones included, to standard output, \
+             which then cannot be DEST; the lines of -v go to standard error",
         ),
         Arg::new("help").long("help").help("Print help").action(ArgAction::Help),
         Arg::new("version").long("version").help("Print version").action(ArgAction::Version),

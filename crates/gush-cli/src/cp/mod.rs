@@ -79,7 +79,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     };
     if let Some(target) = mixed_with_records(&settings, &destination) {
         return misuse(format!(
-            "{}: this is standard output, where --json writes its records: the copy needs another place",
+            "{}: is standard output, which --json uses for its records; choose another target",
             quote::if_needed(&target)
         ));
     }

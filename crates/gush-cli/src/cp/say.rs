@@ -357,19 +357,19 @@ fn unused_threads(options: &Options, report: &Report) -> Option<String> {
     let used = report.methods.iter().map(|used| used.threads).max()?;
     (wanted > 1 && used <= 1).then(|| {
         let name = report.main_method().filter(|name| !name.is_parallel());
-        let why = name
-            .map_or("the file is too small, or the bytes must pass in order".to_owned(), |name| {
-                format!("{name} takes one")
-            });
-        format!("--threads {wanted} was not followed: {why}")
+        let why = name.map_or(
+            "the file is too small, or its bytes must be moved in order".to_owned(),
+            |name| format!("{name} is single-threaded"),
+        );
+        format!("--threads {wanted} had no effect: {why}")
     })
 }
 
 /// The result of `--verify`.
 fn verification(done: &Done) -> Option<String> {
     done.verified.then(|| match done.digest {
-        Some(digest) => format!("verified: the target was read again; blake3 {digest}"),
-        None => "verified: the target was read again and compared with the source".to_owned(),
+        Some(digest) => format!("verified: read back, blake3 {digest}"),
+        None => "verified: read back and compared with the source".to_owned(),
     })
 }
 

@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use gush::{Advice, Choice, Holes, MethodName, Rate, Space, Tuning};
+use gush::{Choice, Holes, MethodName, Rate, Space, Tuning};
 use gush_text::{quote, suggestion};
 use gush_tree::{
     Backup, BackupControl, Dereference, Filter, Make, Moving, Naming, Options, Preserve, Reflink,
@@ -79,13 +79,6 @@ pub const REFLINKS: [(&str, Reflink); 3] =
 pub const HOLES: [(&str, Holes); 3] =
     [("auto", Holes::Keep), ("always", Holes::Make), ("never", Holes::Fill)];
 
-pub const ADVICE: [(&str, Advice); 4] = [
-    ("none", Advice::None),
-    ("sequential", Advice::Sequential),
-    ("willneed", Advice::WillNeed),
-    ("random", Advice::Random),
-];
-
 impl Settings {
     /// Reads the words.
     ///
@@ -136,17 +129,13 @@ impl Settings {
         options.stable = words.has("stable");
         // A promise that cannot be kept is refused rather than dropped in silence.
         if options.verify && (!options.data || options.make != Make::Copy) {
-            return Err(
-                "--verify needs data to compare: it excludes --attributes-only, -l and -s".into()
-            );
+            return Err("--verify cannot be used with --attributes-only, -l or -s".into());
         }
         if options.stable && (!options.data || options.make != Make::Copy) {
-            return Err(
-                "--stable needs data to copy: it excludes --attributes-only, -l and -s".into()
-            );
+            return Err("--stable cannot be used with --attributes-only, -l or -s".into());
         }
         if options.atomic && !options.data {
-            return Err("--atomic replaces a file whole: it excludes --attributes-only".into());
+            return Err("--atomic cannot be used with --attributes-only".into());
         }
         options.recursive = recursive;
         options.one_file_system = words.has("one-file-system");
@@ -180,20 +169,20 @@ impl Settings {
 /// Options that need each other, or that would destroy files which the user did not mean.
 fn refuse_contradictions(options: &Options, words: &Words) -> Result<(), String> {
     let of_trees = [
-        ("--exclude, --include and --filter-from concern", options.filter.is_some()),
-        ("--gitignore concerns", options.gitignore),
-        ("--delete concerns", options.mirror),
-        ("--resume concerns", options.resume),
-        ("--commit-last concerns", options.last.is_some()),
-        ("--shard concerns", words.text("shard").is_some()),
+        ("--exclude, --include and --filter-from require", options.filter.is_some()),
+        ("--gitignore requires", options.gitignore),
+        ("--delete requires", options.mirror),
+        ("--resume requires", options.resume),
+        ("--commit-last requires", options.last.is_some()),
+        ("--shard requires", words.text("shard").is_some()),
     ];
     if let Some((words, _)) = of_trees.iter().find(|(_, is_given)| *is_given && !options.recursive)
     {
-        return Err(format!("{words} trees: -r copies trees"));
+        return Err(format!("{words} -r"));
     }
     // An answer would decide about nothing, and the user might take it for a decision.
     if options.dry_run && options.ask {
-        return Err("--dry-run asks nothing: it excludes -i".into());
+        return Err("--dry-run cannot be used with -i".into());
     }
     if options.resume {
         refuse_beside_resume(options)?;
@@ -213,7 +202,7 @@ fn refuse_contradictions(options: &Options, words: &Words) -> Result<(), String>
 /// Refuses the first of the other options that is given beside `option`.
 fn exclude(option: &str, others: &[(&str, bool)]) -> Result<(), String> {
     match others.iter().find(|(_, is_given)| *is_given) {
-        Some((names, _)) => Err(format!("{option} excludes {names}")),
+        Some((names, _)) => Err(format!("{option} cannot be used with {names}")),
         None => Ok(()),
     }
 }
@@ -221,14 +210,14 @@ fn exclude(option: &str, others: &[(&str, bool)]) -> Result<(), String> {
 fn refuse_beside_resume(options: &Options) -> Result<(), String> {
     let keeps = matches!(options.update, Update::None | Update::NoneFail | Update::Older);
     let others = [
-        ("-u and -n, which would keep a file that was half copied", keeps),
+        ("-u or -n, which could keep a half-copied file", keeps),
         (
-            "--checksum and --update=changed, which would keep a file without all its attributes",
+            "--checksum or --update=changed, which could keep a file without all its attributes",
             matches!(options.update, Update::Changed | Update::Different),
         ),
         ("-i", options.ask),
         ("--backup", options.backup.is_some()),
-        ("-l and -s", options.make != Make::Copy),
+        ("-l or -s", options.make != Make::Copy),
         ("--dry-run", options.dry_run),
     ];
     exclude("--resume", &others)
@@ -236,7 +225,7 @@ fn refuse_beside_resume(options: &Options) -> Result<(), String> {
 
 fn refuse_beside_shard(options: &Options, words: &Words, sources: usize) -> Result<(), String> {
     let others = [
-        ("--delete: mirror by one process, behind the copy", options.mirror),
+        ("--delete; mirror with one process after the copy", options.mirror),
         ("--parents", words.has("parents")),
         ("-i", options.ask),
         ("--dry-run", options.dry_run),
@@ -250,25 +239,25 @@ fn refuse_beside_shard(options: &Options, words: &Words, sources: usize) -> Resu
 
 fn refuse_beside_delete(options: &Options, words: &Words, sources: usize) -> Result<(), String> {
     let others = [
-        ("--backup: what is removed has no backup", options.backup.is_some()),
+        ("--backup, because removed files have no backup", options.backup.is_some()),
         ("--parents", words.has("parents")),
         ("-i", options.ask),
         ("-n", matches!(options.update, Update::None | Update::NoneFail)),
         (
-            "--keep-directory-symlink: two directories could become one, and remove each other's files",
+            "--keep-directory-symlink, because two directories could become one and remove each other's files",
             options.keep_directory_symlink,
         ),
-        ("-l and -s", options.make != Make::Copy),
+        ("-l or -s", options.make != Make::Copy),
         ("--attributes-only", !options.data),
         (
-            "-L: a link may lead into the target, and the file behind it would be removed",
+            "-L, because a link may lead into the target, and the file it leads to would be removed",
             options.dereference == Dereference::Always,
         ),
     ];
     exclude("--delete", &others)?;
     match sources {
         0 | 1 => Ok(()),
-        _ => Err("--delete takes one SOURCE: what another one copied would be removed".into()),
+        _ => Err("--delete takes one SOURCE; it would remove what another one copied".into()),
     }
 }
 
@@ -277,7 +266,7 @@ fn pattern(option: &str, text: &OsStr) -> Result<OsString, String> {
     let shown = || quote::always(Path::new(text));
     // As an unset variable of a script: what was to be left out would be copied.
     match text.to_string_lossy().trim().trim_matches('/').is_empty() {
-        true => Err(format!("invalid --{option} {}: fits no name", shown())),
+        true => Err(format!("invalid --{option} {}: matches no name", shown())),
         false => Ok(text.to_owned()),
     }
 }
@@ -368,7 +357,7 @@ fn replacing(words: &Words) -> Result<(Update, bool), String> {
     let mut update = choose(words, "update", Update::All, &UPDATES)?;
     if words.has("checksum") {
         if !matches!(update, Update::All | Update::Changed) || words.has("no-clobber") {
-            return Err("--checksum decides what is replaced: it excludes -u and -n".into());
+            return Err("--checksum cannot be used with -u or -n".into());
         }
         update = Update::Different;
     }
@@ -423,14 +412,14 @@ fn moving(words: &Words) -> Result<Moving, String> {
             return Err("--method=reflink can be used only with --sparse=auto".into());
         }
         (Reflink::Never, _) if moving.choice == cloning => {
-            return Err("--reflink=never excludes --method=reflink".into());
+            return Err("--reflink=never cannot be used with --method=reflink".into());
         }
         // A clone shares the holes of the source, and would not fill them.
         (Reflink::Auto, Holes::Fill) => moving.reflink = Reflink::Never,
         _ => {}
     }
     if moving.reflink == Reflink::Always && ![Choice::Auto, cloning].contains(&moving.choice) {
-        return Err(format!("--reflink=always excludes --method={}", moving.choice));
+        return Err(format!("--reflink=always cannot be used with --method={}", moving.choice));
     }
     moving.isolated = words.has("isolated");
     moving.threads = words.0.get_one("threads").copied().unwrap_or(0);
@@ -438,7 +427,10 @@ fn moving(words: &Words) -> Result<Moving, String> {
         && moving.threads > 1
         && !name.is_parallel()
     {
-        return Err(format!("--threads={} excludes --method={name}: it takes one", moving.threads));
+        return Err(format!(
+            "--threads={} cannot be used with --method={name}, which is single-threaded",
+            moving.threads
+        ));
     }
     if let Some(text) = words.text("limit") {
         let rate = parse("--limit", text, gush_text::rate_bytes_per_second)?;
@@ -455,8 +447,7 @@ fn moving(words: &Words) -> Result<Moving, String> {
 }
 
 fn tuning(words: &Words) -> Result<Tuning, String> {
-    let advice = choose(words, "advise", Advice::None, &ADVICE)?;
-    let mut tuning = Tuning::default().gift(!words.has("no-gift")).advice(advice);
+    let mut tuning = Tuning::default();
     if let Some(text) = words.text("buffer-size") {
         tuning = tuning.buffer_bytes(parse("--buffer-size", text, gush_text::buffer_bytes)?);
     }

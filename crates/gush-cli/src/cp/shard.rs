@@ -54,7 +54,7 @@ pub fn read(text: &str) -> Result<Option<Shard>, String> {
         _ => {
             let numbers = text.split_once('/');
             let numbers = numbers.and_then(|(rank, ranks)| number(rank).zip(number(ranks)));
-            let (rank, ranks) = numbers.ok_or("valid are auto and I/N, such as 0/4")?;
+            let (rank, ranks) = numbers.ok_or("expected auto or I/N, such as 0/4")?;
             one_of(rank, ranks)
         }
     }
@@ -65,10 +65,12 @@ fn from(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Shard>, Stri
         let Launcher { rank: rank_name, ranks: ranks_name, .. } = launcher;
         let Some(rank) = variable(rank_name) else { continue };
         let ranks = variable(ranks_name)
-            .ok_or_else(|| format!("{rank_name} is set, and {ranks_name} is not"))?;
+            .ok_or_else(|| format!("{rank_name} is set but {ranks_name} is not"))?;
         let numbers = number(&rank).zip(number(&ranks));
         let (rank, ranks) = numbers.ok_or_else(|| {
-            format!("{rank_name} and {ranks_name} are '{rank}' and '{ranks}', no numbers")
+            format!(
+                "{rank_name} and {ranks_name} are '{rank}' and '{ranks}', which are not numbers"
+            )
         })?;
         let shard = one_of(rank, ranks)?;
         let launch = launcher.launch(&variable);
@@ -78,7 +80,7 @@ fn from(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Shard>, Stri
         }));
     }
     Err(format!(
-        "none of {} is set; start the ranks by srun or mpirun, or name each as I/N",
+        "none of {} is set; start the ranks with srun or mpirun, or pass I/N to each",
         LAUNCHERS.map(|launcher| launcher.rank).join(", ")
     ))
 }
@@ -87,7 +89,7 @@ fn from(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Shard>, Stri
 pub fn interrupted(shard: Shard) -> String {
     let (rank, ranks) = (shard.rank(), shard.ranks());
     format!(
-        "rank {rank} of {ranks} was interrupted: to go on, start all {ranks} ranks again, with --resume"
+        "rank {rank} of {ranks} was interrupted; to continue, restart all {ranks} ranks with --resume"
     )
 }
 
@@ -115,7 +117,7 @@ fn number(text: &str) -> Option<u32> {
 
 fn one_of(rank: u32, ranks: u32) -> Result<Option<Shard>, String> {
     let shard = Shard::new(rank, ranks)
-        .ok_or_else(|| format!("no rank {rank} of {ranks}: ranks count from 0"))?;
+        .ok_or_else(|| format!("no rank {rank} of {ranks}; ranks start at 0"))?;
     Ok(Some(shard).filter(|_| ranks > 1))
 }
 
@@ -133,8 +135,8 @@ mod tests {
             assert_eq!(given(&[(rank, "2"), (ranks, "3")]), Ok(Shard::new(2, 3)), "{rank}");
             assert_eq!(given(&[(rank, "0"), (ranks, "1")]), Ok(None));
             assert!(given(&[(rank, "3"), (ranks, "3")]).unwrap_err().contains("no rank 3 of 3"));
-            assert!(given(&[(rank, "x"), (ranks, "3")]).unwrap_err().contains("no numbers"));
-            let why = format!("{rank} is set, and {ranks} is not");
+            assert!(given(&[(rank, "x"), (ranks, "3")]).unwrap_err().contains("not numbers"));
+            let why = format!("{rank} is set but {ranks} is not");
             assert_eq!(given(&[(rank, "0")]), Err(why));
         }
         let slurm = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8")];

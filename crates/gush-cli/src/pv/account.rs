@@ -41,7 +41,7 @@ pub struct Account {
     has_input: AtomicBool,
     /// 0 stands for unknown.
     expected: AtomicU64,
-    /// The bytes of the inputs, as long as the number of their lines is only estimated; else 0.
+    /// The bytes of the inputs, while the number of their lines is estimated; else 0.
     estimated_bytes: AtomicU64,
     started: Instant,
     stops: Mutex<Stops>,
@@ -154,9 +154,9 @@ impl Account {
         self.expected.store(expected.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Until the lines are known, their number is estimated: inputs of so many bytes are counted beside the transfer.
-    pub fn estimate_lines_in(&self, bytes: u64) {
-        self.estimated_bytes.store(bytes, Ordering::Relaxed);
+    /// Until all lines have passed, their number is estimated from the bytes of the inputs.
+    pub fn estimate_lines_in(&self, bytes: Option<u64>) {
+        self.estimated_bytes.store(bytes.unwrap_or(0), Ordering::Relaxed);
     }
 
     /// All the lines, if those to come are as long as those that have passed.
@@ -168,16 +168,11 @@ impl Account {
         (all > 0).then(|| u64::try_from(estimate).unwrap_or(u64::MAX).max(1))
     }
 
-    /// The lines were counted, and are known from now on, unless `-R` has told a size meanwhile.
-    pub fn know_lines(&self, lines: u64) {
-        let _ = self.expected.compare_exchange(0, lines, Ordering::Relaxed, Ordering::Relaxed);
-        self.estimated_bytes.store(0, Ordering::Relaxed);
-    }
-
-    /// Everything has passed: the lines are those that have.
+    /// Everything has passed: the lines are those that have, unless `-R` has set a size.
     pub fn end_estimate(&self) {
-        if self.estimated_bytes.load(Ordering::Relaxed) > 0 {
-            self.know_lines(self.observed.lines());
+        if self.estimated_bytes.swap(0, Ordering::Relaxed) > 0 {
+            let lines = self.observed.lines();
+            let _ = self.expected.compare_exchange(0, lines, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 

@@ -124,12 +124,7 @@ const ROWS: &[Row] = &[
     (NONE, "expect", Value(|options, text| put(&mut options.expect, hex(text)))),
     (NONE, "skip", Value(|options, text| put(&mut options.skip, size_bytes(text)))),
     (NONE, "seek", Value(|options, text| put(&mut options.seek, size_bytes(text)))),
-    (
-        NONE,
-        "stall-timeout",
-        Value(|options, text| put(&mut options.stall_timeout, some_time(text))),
-    ),
-    (NONE, "no-boost", Flag(|options| &mut options.no_boost)),
+    (NONE, "stall-timeout", Value(|options, text| put(&mut options.stall_timeout, some_time(text)))),
 ];
 
 /// Second names of options, each behind the first, with which it begins.

@@ -112,13 +112,13 @@ pub fn ask(pid: i32, request: &Request) -> io::Result<Answer> {
 pub fn why_unanswered(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => {
-            "no gush pv of this number runs (pv itself cannot be asked by gush pv)".to_owned()
+            "no gush pv with this PID (-R and -Q work only with gush pv)".to_owned()
         }
-        io::ErrorKind::PermissionDenied => "another process answers in its place".to_owned(),
-        io::ErrorKind::WouldBlock => "no answer within 30 s: is it stopped?".to_owned(),
+        io::ErrorKind::PermissionDenied => "the socket belongs to another process".to_owned(),
+        io::ErrorKind::WouldBlock => "no answer within 30 s; is it stopped?".to_owned(),
         io::ErrorKind::UnexpectedEof
         | io::ErrorKind::ConnectionReset
-        | io::ErrorKind::BrokenPipe => "it ended, or belongs to another user".to_owned(),
+        | io::ErrorKind::BrokenPipe => "the process ended or belongs to another user".to_owned(),
         _ => gush_text::os_text(error),
     }
 }

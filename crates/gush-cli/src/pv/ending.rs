@@ -161,7 +161,7 @@ impl Ending {
 
 /// Tells why signals cannot be watched.
 pub fn untold(errno: Errno, talker: &Talker) -> Status {
-    talker.say(format_args!("signals cannot be watched: {}", errno_text(errno)));
+    talker.say(format_args!("cannot watch for signals: {}", errno_text(errno)));
     Status::MISUSE
 }
 

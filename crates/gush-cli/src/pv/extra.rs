@@ -41,7 +41,7 @@ impl Extra {
         let mut extra = Self { format, ..Self::default() };
         for word in places.split(',') {
             let place = PLACES.iter().find(|(name, _)| *name == word);
-            let (_, place) = place.ok_or("the places are windowtitle and processtitle")?;
+            let (_, place) = place.ok_or("expected windowtitle or processtitle")?;
             match place {
                 Place::Window => extra.window = true,
                 Place::Process => extra.process = true,

@@ -73,58 +73,6 @@ pub fn total_bytes<'a>(names: impl Iterator<Item = &'a OsStr>) -> Option<u64> {
     Some(total).filter(|&total| total > 0)
 }
 
-/// Regular files whose lines can be counted before they pass, or beside that.
-#[derive(Clone, Debug)]
-pub struct Countable {
-    /// The names, each with the position at which the transfer begins.
-    files: Vec<(OsString, u64)>,
-    /// Of all files together.
-    pub bytes: u64,
-}
-
-impl Countable {
-    /// The files of these names; none where one of them cannot be read twice.
-    pub fn new<'a>(names: impl Iterator<Item = &'a OsStr>) -> Option<Self> {
-        let (mut files, mut bytes) = (Vec::new(), 0_u64);
-        for name in lasting(names) {
-            let (position, left) = if name == "-" {
-                let stdin = rustix::stdio::stdin();
-                let end = Endpoint::of(&stdin).ok().filter(|end| end.kind() == Kind::File)?;
-                (end.position()?, left_bytes(&stdin)?)
-            } else {
-                // Looked at, and not opened: the writer of a FIFO would take this for the reader.
-                (0, Path::new(name).metadata().ok().filter(Metadata::is_file)?.len())
-            };
-            files.push((name.to_owned(), position));
-            bytes = bytes.saturating_add(left);
-        }
-        Some(Self { files, bytes })
-    }
-
-    /// Counts the lines, as long as `goes_on`; none where there are none, or a file cannot be read.
-    pub fn lines(&self, separator: u8, mut goes_on: impl FnMut() -> bool) -> Option<u64> {
-        let mut total = 0_u64;
-        // Pages: the kernel fills a buffer of the heap at a quarter of the speed (`Port::read_whole`).
-        let mut buffer = Pages::new(BUFFER_BYTES).ok()?;
-        for (name, position) in &self.files {
-            let input = Input::open(name).ok()?;
-            let mut at = *position;
-            loop {
-                let got = retry_on_intr(|| pread(&input, buffer.as_mut_slice(), at)).ok()?;
-                if got == 0 {
-                    break;
-                }
-                if !goes_on() {
-                    return None;
-                }
-                total += memchr::memchr_iter(separator, &buffer.as_slice()[..got]).count() as u64;
-                at += got as u64;
-            }
-        }
-        Some(total).filter(|&total| total > 0)
-    }
-}
-
 /// The bytes behind the position of a file or block device.
 pub fn left_bytes(fd: &impl AsFd) -> Option<u64> {
     let endpoint = Endpoint::of(fd).ok()?;

@@ -1,6 +1,7 @@
 //! `gush pv`: pv's command line. The engine moves the bytes, and a thread of its own shows the progress of all but the shortest transfers.
 
 mod account;
+mod ahead;
 mod bar;
 mod brief;
 mod control;
@@ -30,7 +31,6 @@ mod status;
 mod steward;
 mod store;
 mod transfer;
-mod turns;
 mod watch;
 mod wrap;
 
@@ -77,7 +77,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
         options.files.append(&mut options.command);
         options.command = std::mem::take(&mut options.files);
         if options.command.is_empty() {
-            talker.say("--monitor: no command is there to be run");
+            talker.say("--monitor requires a command");
             return Status::MISUSE.into();
         }
     } else if talker.is_familiar() || is_posix {
@@ -124,7 +124,7 @@ fn targets(options: &Options, talker: &Talker) -> Result<Vec<Target>, Status> {
         match watched.targets() {
             Ok(more) => {
                 if let (Watched::Listed(list), true) = (&watched, more.is_empty()) {
-                    talker.say(format_args!("@{}: no line names a process", list.display()));
+                    talker.say(format_args!("@{}: lists no process", list.display()));
                 }
                 targets.extend(more);
             }
@@ -192,7 +192,6 @@ fn plan(options: &Options, look: Look) -> Plan {
         delay: options.delay_start.unwrap_or_default(),
         statistics: options.stats,
         stall: options.stall_timeout,
-        uncounted: None,
     }
 }
 

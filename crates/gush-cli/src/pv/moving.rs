@@ -13,6 +13,7 @@ use gush_text::{Doing, errno_text, in_brackets, os_text, quote};
 use rustix::fs::{SeekFrom, fdatasync, seek};
 
 use super::account::{Account, Early};
+use super::ahead;
 use super::cut;
 use super::direct::Direct;
 use super::ending::lock;
@@ -23,7 +24,6 @@ use super::screen::Screen;
 use super::skip::Skips;
 use super::sparse;
 use super::status::Status;
-use super::turns;
 use crate::talk::remedy;
 
 /// One transfer of all inputs to one output.
@@ -116,7 +116,7 @@ impl Moving<'_> {
         }
         if self.left_out_bytes > 0 {
             let missing = self.left_out_bytes;
-            self.say(format_args!("the input ended {missing} bytes before the end of --skip"));
+            self.say(format_args!("input ended {missing} bytes short of --skip"));
             self.status.add(Status::TRANSFER);
         }
     }
@@ -153,7 +153,7 @@ impl Moving<'_> {
             return Then::End;
         }
         self.account.set_input();
-        let pipe = if self.options.no_boost { None } else { pipes::boost(&input) };
+        let pipe = pipes::boost(&input);
         let direct = self.options.direct_io.then(|| Direct::set(&input));
         let then = self.move_one(name, &input);
         drop((direct, pipe));
@@ -168,19 +168,16 @@ impl Moving<'_> {
                 return Then::End;
             }
             let moved = self.leave_out(input);
-            let moved = moved.and_then(|()| self.pass_in_turns(name, input, left));
+            let moved = moved.and_then(|()| self.pass_ahead(name, input, left));
             let moved = moved.and_then(|()| match left {
                 left if self.cuts_lines(left) => {
                     let moved = self.synced(cut::lines(self, input, left.unwrap_or(u64::MAX)));
-                    moved.inspect(|()| {
-                        self.explain(shown(name), "read and written: whole lines are counted")
-                    })
+                    moved
+                        .inspect(|()| self.explain(shown(name), "read-write, counting whole lines"))
                 }
                 left if self.makes_holes_of(input) => {
                     let moved = self.synced(sparse::pass(self, input, left));
-                    moved.inspect(|()| {
-                        self.explain(shown(name), "read and written: zeros are looked for")
-                    })
+                    moved.inspect(|()| self.explain(shown(name), "read-write, looking for zeros"))
                 }
                 left => {
                     self.pass(input, left).map(|report| self.explain(shown(name), report.explain()))
@@ -217,18 +214,15 @@ impl Moving<'_> {
         moved.and(flushed.map_err(|errno| Halt::by(Side::Target, errno)))
     }
 
-    /// Moves the blocks of a file by two threads, where lines are counted and nothing ends or limits the transfer. What is
-    /// behind them is still to be moved.
-    fn pass_in_turns(&self, name: &OsStr, input: &Input, left: Option<u64>) -> Result<(), Halt> {
+    /// Moves the whole blocks of a file by two threads, where lines are counted and nothing ends or
+    /// limits the transfer. The rest is still to be moved.
+    fn pass_ahead(&self, name: &OsStr, input: &Input, left: Option<u64>) -> Result<(), Halt> {
         if !self.options.counts_lines() || left.is_some() || self.has_rate() {
             return Ok(());
         }
-        let blocks = turns::pass(self, input)?;
+        let blocks = ahead::pass(self, input)?;
         if blocks > 0 {
-            self.explain(
-                shown(name),
-                format_args!("read and written by two threads in turn: {blocks} blocks"),
-            );
+            self.explain(shown(name), format_args!("read-write by two threads: {blocks} blocks"));
         }
         Ok(())
     }
@@ -384,7 +378,7 @@ impl Moving<'_> {
                 let limit = self.options.stall_timeout.unwrap_or_default();
                 let bytes = self.account.bytes();
                 self.say(format_args!(
-                    "no byte has moved for {} after {bytes} bytes (--stall-timeout)",
+                    "no byte moved for {} after {bytes} bytes (--stall-timeout)",
                     gush_text::with_unit(limit)
                 ));
                 self.status.add(Status::TRANSFER);
@@ -419,7 +413,7 @@ impl Moving<'_> {
 
     fn tell_loss(&self, halt: &Halt) {
         if halt.lost_bytes > 0 {
-            self.say(format_args!("{} bytes were read and not delivered", halt.lost_bytes));
+            self.say(format_args!("{} bytes were read but not delivered", halt.lost_bytes));
         }
     }
 

@@ -16,7 +16,7 @@ use super::process::Watched;
 
 use crate::manual::row;
 
-/// Copy FILEs, or standard input, to standard output, and show the progress on standard error
+/// Copy FILEs, or standard input, to standard output, and show progress on standard error
 #[derive(Clone, Debug, Default, Parser)]
 #[command(
     name = "pv",
@@ -30,85 +30,85 @@ pub struct Options {
     /// Files to copy; - is standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub files: Vec<OsString>,
-    /// Run CMD with the input, and write what CMD writes; show both, and their ratio
+    /// Pipe the input through CMD; show the bytes in, the bytes out and their ratio
     #[arg(value_name = "CMD", last = true, value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
 
     #[command(flatten)]
     pub display: Display,
 
-    /// Show nothing until the first byte has arrived
+    /// Show nothing until the first byte has been transferred
     #[arg(short = 'W', long, help_heading = OUTPUT)]
     pub wait: bool,
     /// Show nothing until SEC seconds have passed
     #[arg(short = 'D', long, value_name = "SEC", value_parser = seconds, help_heading = OUTPUT)]
     pub delay_start: Option<Duration>,
-    /// Show progress in a title, too: windowtitle, processtitle or both with a comma; behind a colon may stand a FORMAT of theirs
+    /// Also show progress in a title: windowtitle, processtitle, or both separated by a comma; :FORMAT after them sets its format
     #[arg(short = 'x', long, value_name = "SPEC", value_parser = Extra::parse, conflicts_with_all = ["watchfd", "query"], help_heading = OUTPUT)]
     pub extra_display: Option<Extra>,
-    /// Count lines; without -s, files are read again for their number
+    /// Count lines instead of bytes; without -s, their total is estimated from the bytes of the inputs
     #[arg(short, long, help_heading = OUTPUT)]
     pub line_mode: bool,
-    /// Count lines that end with a null byte
+    /// Lines end with a null byte; implies -l
     #[arg(short = '0', long, help_heading = OUTPUT)]
     pub null: bool,
-    /// Show progress even if standard error is no terminal
+    /// Show progress even if standard error is not a terminal
     #[arg(short, long, help_heading = OUTPUT)]
     pub force: bool,
-    /// Say at the end what the lowest, mean and highest rate was, and their deviation
+    /// Print the minimum, mean and maximum rate and their standard deviation at the end
     #[arg(short = 'v', long, help_heading = OUTPUT)]
     pub stats: bool,
 
-    /// Write to FILE, which is emptied first
+    /// Write to FILE, truncating it first
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::AnyPath, help_heading = TRANSFER)]
     pub output: Option<OsString>,
-    /// Bytes moved at a time through memory, 4M at most; turns --no-splice on
+    /// Move up to SIZE bytes at a time through memory, at most 4M; implies --no-splice
     #[arg(short = 'B', long, value_name = "SIZE", value_parser = memory_bytes, help_heading = TRANSFER)]
     pub buffer_size: Option<usize>,
-    /// Read and write, and use no other method
+    /// Use read and write only
     #[arg(short = 'C', long, help_heading = TRANSFER)]
     pub no_splice: bool,
-    /// Write zeros where the input cannot be read; given twice, tell of one failure a file
+    /// Write zeros where the input cannot be read; given twice, report only the first error of each file
     #[arg(short = 'E', long, action = ArgAction::Count, help_heading = TRANSFER)]
     pub skip_errors: u8,
-    /// Skip as many bytes at each failure of reading [default: 1 at first, up to 512 at many failures in a row]
+    /// Skip SIZE bytes at each read error [default: 1 at first, up to 512 after many errors in a row]
     #[arg(short = 'Z', long, value_name = "SIZE", value_parser = memory_bytes, help_heading = TRANSFER)]
     pub error_skip_block: Option<usize>,
-    /// Stop once --size bytes have passed
+    /// Stop after --size bytes
     #[arg(short = 'S', long, help_heading = TRANSFER)]
     pub stop_at_size: bool,
-    /// Count bytes once they are on the disk (fdatasync)
+    /// Count bytes only once they are on disk (fdatasync)
     #[arg(short = 'Y', long, help_heading = TRANSFER)]
     pub sync: bool,
-    /// Read and write past the page cache (O_DIRECT), where the file system can
+    /// Bypass the page cache (O_DIRECT) where the file system supports it
     #[arg(short = 'K', long, help_heading = TRANSFER)]
     pub direct_io: bool,
-    /// Make holes of blocks of zeros, in an output that is a file
+    /// Write blocks of zeros as holes, if the output is a file
     #[arg(short = 'O', long, visible_alias = "sparse-output", help_heading = TRANSFER)]
     pub sparse: bool,
-    /// Write nothing: the input is read and thrown away
+    /// Discard the input instead of writing it
     #[arg(short = 'X', long, help_heading = TRANSFER)]
     pub discard: bool,
-    /// Store the whole input in FILE first, then write FILE out; - is a file that goes away
+    /// Store the whole input in FILE first, then write FILE to the output; - is a temporary file
     #[arg(short = 'U', long, value_name = "FILE", value_hint = ValueHint::AnyPath, help_heading = TRANSFER)]
     pub store_and_forward: Option<OsString>,
 
-    /// Move nothing: show how far descriptor FD of process PID is, or all its files; =NAME is all processes of that name,
-    /// @LIST a file with one of these a line; more operands, and -d again, are more of them
+    /// Transfer nothing; show the position of descriptor FD of process PID, or of all its files. =NAME stands for all
+    /// processes of that name, @LIST for a file that lists one of these per line. Operands, and -d again, add more
     #[arg(short = 'd', long, value_name = "PID[:FD]", help_heading = OTHERS)]
     pub watchfd: Vec<Watched>,
-    /// Give the gush pv with the number PID these display options, -L and -s
+    /// Send these display options, -L and -s to the gush pv with this PID
     #[arg(short = 'R', long, value_name = "PID", value_parser = pid, conflicts_with_all = ["watchfd", "query"], help_heading = OTHERS)]
     pub remote: Option<i32>,
-    /// Show the progress of the gush pv with the number PID
+    /// Show the progress of the gush pv with this PID
     #[arg(short = 'Q', long, value_name = "PID", value_parser = pid, conflicts_with = "watchfd", help_heading = OTHERS)]
     pub query: Option<i32>,
 
-    /// Run the command that the operands are, and show what goes in, what comes out, or both: in, out, both
+    /// Run the operands as a command, and show its input, its output, or both: in, out, both
     #[arg(short = 'M', long, value_name = "SIDE", value_parser = Monitored::parse, conflicts_with_all = ["watchfd", "remote", "query"], help_heading = OTHERS)]
     pub monitor: Option<Monitored>,
 
-    /// Keep the number of this process in FILE meanwhile
+    /// Write the PID of this process to FILE, and remove FILE at the end
     #[arg(short = 'P', long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub pidfile: Option<OsString>,
     /// Print help
@@ -118,30 +118,27 @@ pub struct Options {
     #[arg(short = 'V', long, action = ArgAction::Version)]
     version: Option<bool>,
 
-    /// Print progress as a line of JSON
+    /// Print progress as one JSON object per line
     #[arg(long, help_heading = BEYOND)]
     pub json: bool,
-    /// Tell after each input which methods moved the bytes, and which were refused and why
+    /// After each input, print which methods moved the bytes, and which were refused and why
     #[arg(long, help_heading = BEYOND)]
     pub explain: bool,
-    /// Print a checksum of what has passed at the end
+    /// Print a checksum of the transferred bytes at the end
     #[arg(long, value_name = "NAME", value_enum, help_heading = BEYOND)]
     pub checksum: Option<Algorithm>,
-    /// Fail if the checksum is another than HEX
+    /// Fail unless the checksum is HEX
     #[arg(long, value_name = "HEX", requires = "checksum", value_parser = hex, help_heading = BEYOND)]
     pub expect: Option<String>,
-    /// Leave out the first SIZE bytes of the input
+    /// Skip the first SIZE bytes of the input
     #[arg(long, value_name = "SIZE", value_parser = size_bytes, help_heading = BEYOND)]
     pub skip: Option<u64>,
-    /// Write SIZE bytes further on in the output, and keep what --output has before
+    /// Skip SIZE bytes of the output before writing; --output keeps what it holds there
     #[arg(long, value_name = "SIZE", value_parser = size_bytes, help_heading = BEYOND)]
     pub seek: Option<u64>,
-    /// End with an error once no byte has moved for TIME
+    /// Fail once no byte moved for TIME
     #[arg(long, value_name = "TIME", value_parser = some_time, help_heading = BEYOND)]
     pub stall_timeout: Option<Duration>,
-    /// Leave the pipes on both sides as large as they are
-    #[arg(long, help_heading = BEYOND)]
-    pub no_boost: bool,
 }
 
 /// What is shown, and how: also what `--remote` sends.
@@ -150,75 +147,75 @@ pub struct Display {
     /// Show a progress bar
     #[arg(short, long, help_heading = DISPLAY)]
     pub progress: bool,
-    /// Show the time since the start
+    /// Show the elapsed time
     #[arg(short, long, help_heading = DISPLAY)]
     pub timer: bool,
-    /// Show how long the rest will take
+    /// Show the estimated time left
     #[arg(short, long, help_heading = DISPLAY)]
     pub eta: bool,
-    /// Show when everything will have arrived
+    /// Show the estimated time of completion
     #[arg(short = 'I', long, help_heading = DISPLAY)]
     pub fineta: bool,
-    /// Show the rate of now
+    /// Show the current rate
     #[arg(short, long, help_heading = DISPLAY)]
     pub rate: bool,
-    /// Show the rate of the last SEC seconds (see -m)
+    /// Show the average rate (see -m)
     #[arg(short, long, help_heading = DISPLAY)]
     pub average_rate: bool,
-    /// Show how much has arrived
+    /// Show the amount transferred
     #[arg(short, long, help_heading = DISPLAY)]
     pub bytes: bool,
-    /// Show how full the pipe at the output is
+    /// Show how full the output pipe is
     #[arg(short = 'T', long, help_heading = DISPLAY)]
     pub buffer_percent: bool,
     /// Show the last NUM bytes written
     #[arg(short = 'A', long, value_name = "NUM", value_parser = columns, help_heading = DISPLAY)]
     pub last_written: Option<usize>,
-    /// Show what FORMAT says, instead of -p, -t, -e, -I, -r, -a, -b, -T and -A
+    /// Show FORMAT instead of -p, -t, -e, -I, -r, -a, -b, -T and -A
     #[arg(short = 'F', long, value_name = "FORMAT", help_heading = DISPLAY)]
     pub format: Option<String>,
-    /// Print a number a line: percent, or with -b the bytes, after the seconds with -t, before the rate with -r; with -F, what
-    /// FORMAT says with bare numbers
+    /// Print a line of bare numbers: the percentage, or with -b the bytes and with -r the rate, after the seconds with -t;
+    /// with -F, FORMAT with bare numbers
     #[arg(short, long, help_heading = DISPLAY)]
     pub numeric: bool,
     /// Show nothing
     #[arg(short, long, help_heading = DISPLAY)]
     pub quiet: bool,
 
-    /// Show bits instead of bytes; turns -b on
+    /// Show bits instead of bytes; implies -b
     #[arg(short = '8', long, help_heading = OUTPUT)]
     pub bits: bool,
-    /// Show multiples of 1000 (kB) instead of 1024 (KiB), and read those in the sizes behind this option
+    /// Use multiples of 1000 (kB) instead of 1024 (KiB), also in the sizes given after this option
     #[arg(short = 'k', long, help_heading = OUTPUT)]
     pub si: bool,
-    /// Expect SIZE bytes, or lines with -l; @PATH is the size of a file, a device, or a directory's files
+    /// Expect SIZE bytes, or lines with -l; @PATH uses the size of a file, a device, or a directory's files
     #[arg(short, long, value_name = "SIZE", value_parser = Expected::parse, help_heading = OUTPUT)]
     pub size: Option<Expected>,
-    /// Where the size is not known, let the bar show the rate as a part of the highest, which stands behind
+    /// If the size is unknown, show the current rate relative to the maximum, printed after the bar
     #[arg(short, long, help_heading = OUTPUT)]
     pub gauge: bool,
-    /// Show progress every SEC seconds [default: 1]
+    /// Update every SEC seconds [default: 1]
     #[arg(short, long, value_name = "SEC", value_parser = seconds, help_heading = OUTPUT)]
     pub interval: Option<Duration>,
     /// Average the rate over SEC seconds [default: 30]
     #[arg(short = 'm', long, value_name = "SEC", value_parser = seconds, help_heading = OUTPUT)]
     pub average_rate_window: Option<Duration>,
-    /// Show WIDTH columns
+    /// Assume a terminal of WIDTH columns
     #[arg(short, long, value_name = "WIDTH", value_parser = columns, help_heading = OUTPUT)]
     pub width: Option<usize>,
-    /// Taken for pv's sake: no display of gush needs the height
+    /// Accepted for compatibility with pv; has no effect
     #[arg(short = 'H', long, value_name = "HEIGHT", value_parser = columns, help_heading = OUTPUT)]
     pub height: Option<usize>,
-    /// Show NAME before everything else
+    /// Prefix the display with NAME
     #[arg(short = 'N', long, value_name = "NAME", value_parser = shown_name(), help_heading = OUTPUT)]
     pub name: Option<String>,
     /// Draw the bar in STYLE
     #[arg(short = 'u', long, value_name = "STYLE", value_enum, help_heading = OUTPUT)]
     pub bar_style: Option<Style>,
-    /// Move the cursor, so that several pv in one terminal have a line each
+    /// Position the cursor, so that several pv can share a terminal, one line each
     #[arg(short, long, help_heading = OUTPUT)]
     pub cursor: bool,
-    /// Move at most RATE bytes a second, or lines with -l; 0 lifts the limit
+    /// Move at most RATE bytes per second, or lines with -l; 0 lifts the limit
     #[arg(short = 'L', long, value_name = "RATE", value_parser = rate, help_heading = TRANSFER)]
     pub rate_limit: Option<u64>,
 }
@@ -226,11 +223,6 @@ pub struct Display {
 impl Options {
     pub fn counts_lines(&self) -> bool {
         self.line_mode || self.null
-    }
-
-    /// May the display show which part of all has arrived?
-    pub fn shows_share(&self) -> bool {
-        !self.display.quiet || self.stop_at_size || self.extra_display.is_some()
     }
 
     /// The byte that ends a line.
@@ -245,12 +237,10 @@ impl Options {
     }
 
     pub fn tuning(&self) -> Tuning {
-        let tuning = Tuning::default();
-        let tuning = match self.buffer_size {
-            Some(bytes) => tuning.buffer_bytes(bytes),
-            None => tuning,
-        };
-        if self.no_boost { tuning.pipe_bytes(1) } else { tuning }
+        match self.buffer_size {
+            Some(bytes) => Tuning::default().buffer_bytes(bytes),
+            None => Tuning::default(),
+        }
     }
 }
 
@@ -302,7 +292,7 @@ impl Monitored {
             "in" | "0" => Ok(Self::Input),
             "out" | "1" => Ok(Self::Output),
             "both" | "2" => Ok(Self::Both),
-            _ => Err("the sides are in, out and both"),
+            _ => Err("expected in, out or both"),
         }
     }
 }
@@ -454,62 +444,65 @@ fn after_help() -> String {
 }
 
 const FORMAT: &str = "\
-Without any option of Display the display is that of -p -t -e -r -b.
+Without any option of Display, the default is -p -t -e -r -b.
 
-FORMAT is text with sequences. A number between % and the letter or brace of a bar is the width of the bar:";
+FORMAT is text with sequences. A number between % and the letter or brace of a bar sets its width:";
 
 const SEQUENCES: [(&str, &str); 18] = [
     ("%p, %{progress}", "bar with percentage"),
-    ("%{progress-bar-only}", "bar alone"),
-    ("%{progress-amount-only}", "percentage alone"),
-    ("%{bar-STYLE}", "bar alone in this style: plain, block, granular, shaded"),
-    ("%t, %{timer}", "time since the start"),
-    ("%e, %{eta}", "time left"),
-    ("%I, %{fineta}", "time of arrival"),
-    ("%r, %{rate}", "rate of now"),
+    ("%{progress-bar-only}", "bar only"),
+    ("%{progress-amount-only}", "percentage only"),
+    ("%{bar-STYLE}", "bar only, in STYLE: plain, block, granular, shaded"),
+    ("%t, %{timer}", "elapsed time"),
+    ("%e, %{eta}", "estimated time left"),
+    ("%I, %{fineta}", "estimated time of completion"),
+    ("%r, %{rate}", "current rate"),
     ("%a, %{average-rate}", "average rate"),
-    ("%b, %{bytes}", "amount"),
-    ("%T, %{buffer-percent}", "how full the pipe at the output is"),
+    ("%b, %{bytes}", "amount transferred"),
+    ("%T, %{buffer-percent}", "how full the output pipe is"),
     ("%nA, %n{last-written}", "last n bytes"),
     ("%nL, %n{previous-line}", "last line, in n columns"),
     ("%N, %{name}", "name"),
     ("%%", "percent sign"),
-    ("%{sgr:bold,red}", "colours from here on"),
-    ("%{ratio}", "with CMD: the ratio of the two sides; gush's own %{out-bytes} and %{out-rate}"),
-    ("%{sparkline}", "gush's own: the rates of the last minute"),
+    ("%{sgr:bold,red}", "colours and weights"),
+    ("%{ratio}", "with CMD, the ratio of input to output; gush adds %{out-bytes} and %{out-rate}"),
+    ("%{sparkline}", "gush only: the rates of the last minute"),
 ];
 
 const STATUS: &str = "\
-Exit status: 0, or the sum of 2 (a file could not be opened), 4 (an input file is the output), 8 (close failed), 16 (reading or \
-writing failed, or another checksum than that of --expect), 32 (ended by a signal); 64 for a wrong command line, 1 where FILE of \
--P cannot be written or PID of -R and -Q does not answer. With CMD that of the command, unless that is 0 or its output could not \
-be written.";
+Exit status: 0, or the sum of 2 (a file could not be opened), 4 (an input file is the output file), \
+8 (close failed), 16 (a read or write failed, or the checksum differs from --expect), 32 (ended by a \
+signal); 64 for a usage error; 1 if FILE of -P cannot be written or PID of -R or -Q does not answer. \
+With CMD, the exit status of CMD, unless that is 0 or its output could not be written.";
 
 const UNLIKE_PV: &str = "\
-Unlike pv: the size of a partly read input is that of the rest. %T is about the pipe at the output, since nothing stays in a \
-buffer of gush's; %nA and %nL show what has passed also where nothing was left in a buffer.
+Differences from pv: the size of a partly read input is that of its rest. %T refers to the output \
+pipe, as gush has no transfer buffer; %nA and %nL show the last bytes even without a buffer.
 
-A line is never wider than the terminal: parts that have no room are left out. The last line comes after a failed write, too, \
-since it says how much has arrived. Each skip past a read error has its line, and no warning comes before the first.
+A line is never wider than the terminal: parts that do not fit are left out. The last line is printed \
+even after a failed write, since it shows how much was transferred. Each skip over a read error is \
+reported, without a warning before the first.
 
-A digit is rounded as an amount of 64 bits is, and pv's have 80: 2065 lines may be 2.06k or 2.07k. A ratio from 10000 on is a \
-whole number and no power of ten. Sizes have the units of all of gush: 64KiB, 64KB, 1P.
+Amounts have 64 bits, in pv 80, so a last digit may be rounded differently: 2065 lines may be 2.06k \
+or 2.07k. A ratio of 10000 or more is a whole number, not a power of ten. Sizes accept all units of \
+gush: 64KiB, 64KB, 1P.
 
--c needs no reply of the terminal and no shared memory, and shows its line also where -f is given and no terminal is there. -M \
-shows both sides in one line. A title of the process is as long as the command line at most, and -x goes with a transfer only.
+-c neither queries the terminal nor uses shared memory, and also draws its line with -f and no \
+terminal. -M shows both sides on one line. A process title is at most as long as the command line, \
+and -x works only with a transfer.
 
--d also ends where nobody has waited for the process yet, and says that no process has NAME.
+-d also ends when the process is a zombie, and reports it when no process is called NAME.
 
--R and -Q reach gush pv only, by a socket instead of a signal that would end another program. -R keeps -8, -k, -s, -L, -i, -m \
-and -w where it does not name them, and leaves -n and -q as they are, as pv does. It leaves -B, too, as the engine's buffer is \
-that of a whole move. Its -L is one of lines where lines are counted, except that a transfer with -O or -Y and without -L from \
-the start goes on with one of bytes.
+-R and -Q reach only gush pv, through a socket instead of a signal, which would end another program. \
+-R keeps -8, -k, -s, -L, -i, -m and -w unless it sets them, and never changes -n and -q, as in pv, \
+nor -B, since the engine's buffer is fixed for a transfer. Its -L counts lines where lines are \
+counted; a transfer with -O or -Y that started without -L counts bytes instead.
 
-An unknown STYLE or place of -x, and -B 0 and -Z 0, are refused.
+An unknown STYLE or -x place, -B 0 and -Z 0 are errors.
 
-`gush pv ... -- CMD` runs CMD. Where CMD leaves a part of its input unread, the display tells how much CMD has read: on a \
-terminal, with -f or with --json; nothing is told with -n or -q. Called by the name pv, or where POSIXLY_CORRECT is set, the words \
-after -- are files.";
+`gush pv ... -- CMD` runs CMD. If CMD leaves part of its input unread, how much it has read is \
+reported on a terminal, with -f and with --json, but not with -n or -q. When invoked as pv, or if \
+POSIXLY_CORRECT is set, the arguments after -- are files.";
 
 /// A name to be shown is most often that of a file, which may be any bytes.
 fn shown_name() -> impl TypedValueParser<Value = String> {
@@ -525,20 +518,20 @@ pub fn seconds(text: &str) -> Result<Duration, &'static str> {
     if is_digits && text.parse().is_ok_and(|seconds: f64| seconds > LONGEST.as_secs_f64()) {
         return Ok(LONGEST);
     }
-    gush_text::seconds(text).ok_or("not a number of seconds: write digits, such as 2 or 0.5")
+    gush_text::seconds(text).ok_or("expected a number of seconds, such as 2 or 0.5")
 }
 
 pub fn columns(text: &str) -> Result<usize, &'static str> {
     match text.parse() {
         Ok(number @ 0..=100_000) => Ok(number),
-        _ => Err("not a number from 0 to 100000"),
+        _ => Err("expected a number from 0 to 100000"),
     }
 }
 
 pub fn pid(text: &str) -> Result<i32, &'static str> {
     match text.parse() {
         Ok(number @ 1..) => Ok(number),
-        _ => Err("not the number of a process"),
+        _ => Err("not a valid PID"),
     }
 }
 

@@ -28,8 +28,8 @@ impl FromStr for Watched {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match (text.strip_prefix('='), text.strip_prefix('@')) {
-            (Some(""), _) => Err("no name behind the ="),
-            (_, Some("")) => Err("no file behind the @"),
+            (Some(""), _) => Err("missing name after ="),
+            (_, Some("")) => Err("missing file after @"),
             (Some(name), _) => Ok(Self::Named(name.to_owned())),
             (_, Some(path)) => Ok(Self::Listed(path.into())),
             (None, None) => text.parse().map(Self::Target),
@@ -61,7 +61,7 @@ fn listed(path: &Path) -> Result<Vec<Target>, String> {
         }
         let more = match line.parse() {
             // Lists could name each other in a circle.
-            Ok(Watched::Listed(_)) => Err("a list in a list".to_owned()),
+            Ok(Watched::Listed(_)) => Err("lists cannot be nested".to_owned()),
             // As with pv, that a program does not run is no failure.
             Ok(named @ Watched::Named(_)) => Ok(named.targets().unwrap_or_default()),
             Ok(watched) => watched.targets(),
@@ -81,7 +81,7 @@ fn named(name: &str) -> Result<Vec<Target>, String> {
     let mut pids: Vec<i32> = numbers.filter(|pid| *pid != own && is_called(*pid, name)).collect();
     pids.sort_unstable();
     match pids.is_empty() {
-        true => Err("no process of this name".to_owned()),
+        true => Err("no process with this name".to_owned()),
         false => Ok(pids.into_iter().map(|pid| Target { pid, fd: None }).collect()),
     }
 }
@@ -111,7 +111,7 @@ impl FromStr for Target {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const FORM: &str = "not a process: write its number, 1234:5 for its descriptor 5, =NAME, or @FILE with a list";
+        const FORM: &str = "expected PID, PID:FD, =NAME or @LIST";
         let (pid, fd) = match text.split_once(':') {
             Some((pid, fd)) => (pid, Some(fd.parse().ok().filter(|fd| *fd >= 0).ok_or(FORM)?)),
             None => (text, None),
@@ -271,7 +271,7 @@ mod tests {
             assert_eq!(targets(nobody), Ok(Vec::new()), "{nobody}");
         }
         for (text, words) in
-            [("3\nx\n", "line 2: not a process"), ("@other", "line 1: a list in a list")]
+            [("3\nx\n", "line 2: expected PID"), ("@other", "line 1: lists cannot be nested")]
         {
             let why = targets(text).unwrap_err();
             assert!(why.contains(words), "{why}");

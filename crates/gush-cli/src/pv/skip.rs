@@ -78,7 +78,7 @@ impl Skips {
             )),
             _ if self.number == 1 => {
                 moving.say(format_args!(
-                    "{file}: read errors are skipped, the first at {position}: {cause}"
+                    "{file}: skipping read errors, the first at {position}: {cause}"
                 ));
             }
             _ => {}

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use nix::sys::resource::{UsageWho, getrusage};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io;
 use rustix::stdio::stdout;
@@ -18,7 +17,6 @@ use super::account::{Account, Early};
 use super::control::{Answer, Control, Request, State};
 use super::ending::lock;
 use super::extra::Extra;
-use super::inputs::Countable;
 use super::json;
 use super::line::{Beside, Look, ROW_COLUMNS, Subject};
 use super::meter::{Meter, Reading};
@@ -40,8 +38,6 @@ pub struct Plan {
     pub delay: Duration,
     pub statistics: bool,
     pub stall: Option<Duration>,
-    /// Files whose lines are counted once the display has begun.
-    pub uncounted: Option<Countable>,
 }
 
 /// The form of a reading.
@@ -257,9 +253,6 @@ enum Woken {
 impl Show {
     fn run(&mut self) {
         let Some(bell) = self.bell.clone() else { return };
-        if let Some(files) = self.plan.uncounted.take() {
-            count_beside(files, &self.account);
-        }
         // Where nothing is shown or measured, the thread sleeps until somebody asks.
         let mut due = if self.reads() { self.plan.interval } else { Duration::MAX };
         loop {
@@ -433,42 +426,6 @@ impl Show {
         self.stalled_for += waited;
         self.stalled_for >= limit
     }
-}
-
-/// Counts the lines of `files` from a thread that takes little time where somebody else wants the processor. Nobody waits for
-/// the number: the thread ends with the process.
-///
-/// With SCHED_IDLE the thread would take no such time at all, and the process ends only when each of its threads has had the
-/// processor once more: that took up to seconds beside busy programs.
-fn count_beside(files: Countable, account: &Arc<Account>) {
-    let account = Arc::clone(account);
-    let count = move || {
-        // Where that is denied the count takes its share of the processors, and of the disk.
-        let _ = gush_process::leave_real_time();
-        let _ = gush_process::read_disk_last();
-        let mut pushed_aside = times_pushed_aside();
-        let goes_on = || {
-            let times = times_pushed_aside();
-            if times > std::mem::replace(&mut pushed_aside, times) {
-                std::thread::sleep(REST);
-            }
-            !account.cancel.is_cancelled()
-        };
-        if let Some(lines) = files.lines(account.observed.separator(), goes_on) {
-            account.know_lines(lines);
-        }
-    };
-    // Without a thread the number stays an estimate until the end.
-    let _ = std::thread::Builder::new().name("gush-pv-lines".into()).spawn(count);
-}
-
-/// The rest of the count once somebody else has got its processor: ten times as long as the kernel leaves a processor to one of
-/// several threads.
-const REST: Duration = Duration::from_millis(30);
-
-/// How often this thread has lost its processor to another one.
-fn times_pushed_aside() -> i64 {
-    getrusage(UsageWho::RUSAGE_THREAD).map_or(0, |usage| usage.involuntary_context_switches())
 }
 
 /// How often a stalled transfer is looked for.

@@ -46,7 +46,7 @@ pub fn run(setting: &Setting<'_>, name: &OsStr, output: Output) -> Result<Moved,
         let lost_bytes = stored_bytes.saturating_sub(passed_bytes);
         if name.as_encoded_bytes() == b"-" && lost_bytes > 0 {
             lock(&setting.screen)
-                .say(format_args!("{lost_bytes} bytes were stored and not delivered"));
+                .say(format_args!("{lost_bytes} bytes were stored but not delivered"));
         }
     };
     if stored.is_cut || closed != Status::default() {

@@ -16,7 +16,6 @@ use rustix::stdio::stdout;
 use super::account::Account;
 use super::direct::Direct;
 use super::ending::{self, Ending, lock};
-use super::inputs::Countable;
 use super::line::{Look, Subject};
 use super::moving::{Moving, Output, shown};
 use super::options::Options;
@@ -24,7 +23,7 @@ use super::pipes::{self, Kept};
 use super::screen::Screen;
 use super::seen::{Observed, Wanted};
 use super::status::Status;
-use super::steward::{Accounts, Late, Plan, Steward};
+use super::steward::{Accounts, Late, Steward};
 use super::{asked_size, inputs, json, keep_pid, plan, store, wishes};
 use crate::files;
 use crate::talk::{Talker, remedy_to_store};
@@ -38,8 +37,8 @@ pub struct Setting<'a> {
     pub late: Arc<Late>,
     /// The size of the inputs, known or expected.
     pub expected: Option<u64>,
-    /// The inputs, where their lines are to be counted beside the transfer.
-    uncounted: Option<Countable>,
+    /// The bytes of the inputs, where the number of their lines is estimated.
+    estimated_bytes: Option<u64>,
     /// The output's device has so many bytes, and no more can be written.
     pub device_bytes: Option<u64>,
     /// The output, if it is a pipe.
@@ -113,23 +112,35 @@ impl<'a> Setting<'a> {
     /// # Errors
     /// The status of a failure; the message has been written already.
     pub fn new(options: &'a Options, talker: &'a Talker, output: &Output) -> Result<Self, Status> {
-        let total = total(options).map_err(|why| failed(talker, Status::MISUSE, why))?;
-        let (expected, uncounted) = match total {
-            Total::Known(expected) => (expected, None),
-            Total::Uncounted(files) => (None, Some(files)),
-        };
-        let device_bytes = inputs::device_bytes(output).filter(|_| expected.is_none());
+        let asked = asked_size(&options.display);
+        let asked = asked.map_err(|why| failed(talker, Status::MISUSE, why))?;
+        // As with pv, a size of 0 is that of the inputs.
+        let total = asked.or_else(|| total_bytes(options));
+        let is_estimate = options.counts_lines() && asked.is_none();
+        let (expected, estimated_bytes) = if is_estimate { (None, total) } else { (total, None) };
+        let is_free = total.is_none() && !options.counts_lines();
+        let device_bytes = inputs::device_bytes(output).filter(|_| is_free);
         let screen = Arc::new(Mutex::new(Screen::new(wishes(options), talker)));
         let late = Arc::new(Late::default());
         let ending =
             Ending::begin(&screen, Some(&late)).map_err(|errno| ending::untold(errno, talker))?;
-        let is_pipe = !options.no_boost && fcntl_getpipe_size(output).is_ok();
+        let is_pipe = fcntl_getpipe_size(output).is_ok();
         let twin = is_pipe.then(|| output.as_fd().try_clone_to_owned().ok()).flatten();
         let pipe = twin.filter(|_| gush_process::has_room()).and_then(pipes::boost);
         if let Some(name) = &options.pidfile {
             keep_pid(&ending, name, talker)?;
         }
-        Ok(Self { options, talker, screen, ending, late, expected, uncounted, device_bytes, pipe })
+        Ok(Self {
+            options,
+            talker,
+            screen,
+            ending,
+            late,
+            expected,
+            estimated_bytes,
+            device_bytes,
+            pipe,
+        })
     }
 
     /// An account that signals concern.
@@ -147,9 +158,7 @@ impl<'a> Setting<'a> {
         });
         let account = Arc::new(Account::new(observed, options.counts_lines(), rate(options)));
         account.expect(expected);
-        if let Some(files) = self.uncounted.as_ref().filter(|_| stage != Stage::Forward) {
-            account.estimate_lines_in(files.bytes);
-        }
+        account.estimate_lines_in(self.estimated_bytes.filter(|_| stage != Stage::Forward));
         self.ending.concerns(&account);
         account
     }
@@ -158,15 +167,9 @@ impl<'a> Setting<'a> {
     pub fn look(&self, expected: Option<u64>, name: Option<&str>, has_out: bool) -> Look {
         let mut display = self.options.display.clone();
         display.name = name.map(str::to_owned).or(display.name);
-        let is_sized = expected.is_some() || self.uncounted.is_some();
+        let is_sized = expected.is_some() || self.estimated_bytes.is_some();
         let counts_lines = self.options.counts_lines();
         Look::new(&display, Subject { counts_lines, is_sized, has_out })
-    }
-
-    /// The plan of a display, which also lets lines be counted where they are not yet.
-    pub fn plan(&self, look: Look, stage: Stage) -> Plan {
-        let uncounted = self.uncounted.clone().filter(|_| stage != Stage::Forward);
-        Plan { uncounted, ..plan(self.options, look) }
     }
 
     /// Moves `files` to `output`, and shows that.
@@ -184,7 +187,7 @@ impl<'a> Setting<'a> {
         let name = (stage == Stage::Store).then_some("(input)");
         let look = self.look(expected, name, false);
         let account = self.account(expected, &look, stage);
-        let plan = self.plan(look, stage);
+        let plan = plan(self.options, look);
         let accounts = Accounts { shown: &account, out: None, watched: &[&account] };
         let steward = Steward::start(plan, &accounts, &self.screen, &self.late);
         let steward = steward.map_err(|errno| self.unshown(errno))?;
@@ -192,7 +195,7 @@ impl<'a> Setting<'a> {
         let mut moving = self.moving(files, &account, output);
         if let (Stage::Store, Some(name)) = (stage, &self.options.store_and_forward) {
             moving.output_name = match name.as_encoded_bytes() {
-                b"-" => "the file of -U".to_owned(),
+                b"-" => "the -U file".to_owned(),
                 _ => format!("{} (-U)", quote::if_needed(name.as_ref())),
             };
         }
@@ -209,7 +212,7 @@ impl<'a> Setting<'a> {
         Ok(Moved { status, output, is_cut, bytes, count })
     }
 
-    /// Is the transfer cut at its size? Counted lines are only a guess at that: the last one may have no end, and the file may grow.
+    /// Is the transfer cut at its size? A number of lines that is estimated ends nothing.
     fn stops_at_size(&self) -> bool {
         let options = self.options;
         options.stop_at_size && (options.display.size.is_some() || !options.counts_lines())
@@ -245,7 +248,7 @@ impl<'a> Setting<'a> {
     pub fn unshown(&self, errno: Errno) -> Status {
         let remedy = gush_text::remedy(Doing::Other, errno).filter(|_| !self.talker.is_familiar());
         let (why, remedy) = (errno_text(errno), in_brackets(remedy));
-        failed(self.talker, Status::MISUSE, format_args!("progress cannot be shown: {why}{remedy}"))
+        failed(self.talker, Status::MISUSE, format_args!("cannot show progress: {why}{remedy}"))
     }
 
     /// The bytes of the inputs, as far as they are known.
@@ -269,9 +272,9 @@ impl<'a> Setting<'a> {
         let name = quote::if_needed(options.command[0].as_ref());
         match all_bytes {
             Some(all) => {
-                screen.say(format_args!("{name}: left after reading {read_bytes} of {all} bytes"))
+                screen.say(format_args!("{name}: exited after reading {read_bytes} of {all} bytes"))
             }
-            None => screen.say(format_args!("{name}: left after reading {read_bytes} bytes")),
+            None => screen.say(format_args!("{name}: exited after reading {read_bytes} bytes")),
         }
     }
 
@@ -359,15 +362,12 @@ fn cut_behind(output: &Output, bytes: u64) -> Result<(), String> {
 
 fn seek_on(output: &Output, bytes: u64) -> Result<(), String> {
     if Endpoint::of(output).is_ok_and(|end| end.is_append()) {
-        return Err("opened for appending, where every byte is written at the end".to_owned());
+        return Err("in append mode, every byte is written at the end".to_owned());
     }
     let offset = i64::try_from(bytes).map_err(|_| errno_text(Errno::INVAL))?;
     seek(output, SeekFrom::Current(offset)).map(drop).map_err(|errno| match errno {
         Errno::SPIPE => {
-            format!(
-                "{} (only a file can be written further on: --output names one)",
-                errno_text(errno)
-            )
+            format!("{} (--seek requires a file; use --output)", errno_text(errno))
         }
         _ => errno_text(errno),
     })
@@ -403,42 +403,12 @@ fn is_same_file(one: &Stat, other: &Stat) -> bool {
         && (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 
-/// How much will pass.
-enum Total {
-    /// So much, or nobody knows.
-    Known(Option<u64>),
-    /// The lines of these files.
-    Uncounted(Countable),
-}
-
-/// Lines of files up to this size are counted before the transfer, in less time than a thread for that would take.
-const COUNTED_FIRST_BYTES: u64 = 16 << 20;
-
-/// The size from the options or the inputs.
-fn total(options: &Options) -> Result<Total, String> {
-    // As with pv, a size of 0 is that of the inputs.
-    if let Some(asked) = asked_size(&options.display)? {
-        return Ok(Total::Known(Some(asked)));
-    }
+/// The bytes of the inputs, as far as they are known.
+fn total_bytes(options: &Options) -> Option<u64> {
     let stdin = [OsString::from("-")];
     let files = if options.files.is_empty() { &stdin } else { &options.files[..] };
-    let names = files.iter().map(OsString::as_os_str);
-    if options.counts_lines() {
-        // As pv: the files are read for that, and only where the number is shown.
-        let is_wanted = options.shows_share() && options.skip.is_none();
-        let Some(countable) = is_wanted.then(|| Countable::new(names)).flatten() else {
-            return Ok(Total::Known(None));
-        };
-        // A transfer that ends behind so many lines has to know them.
-        let is_due = countable.bytes <= COUNTED_FIRST_BYTES || options.stop_at_size;
-        return Ok(match is_due {
-            true => Total::Known(countable.lines(options.separator(), || true)),
-            false => Total::Uncounted(countable),
-        });
-    }
-    let total = inputs::total_bytes(names);
-    let skipped = options.skip.unwrap_or(0);
-    Ok(Total::Known(total.map(|total| total.saturating_sub(skipped)).filter(|&left| left > 0)))
+    let total = inputs::total_bytes(files.iter().map(OsString::as_os_str))?;
+    Some(total.saturating_sub(options.skip.unwrap_or(0))).filter(|&left| left > 0)
 }
 
 #[cfg(test)]

@@ -87,7 +87,7 @@ fn text(why: &Unwatched) -> String {
     match why {
         Unwatched::Unseen(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             format!(
-                "{} (watching takes the right to trace the process: its own user, or CAP_SYS_PTRACE)",
+                "{} (watching requires permission to trace the process: the same user or CAP_SYS_PTRACE)",
                 os_text(error)
             )
         }

@@ -13,13 +13,13 @@ use gush_text::{Doing, in_brackets, os_text};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::account::{Account, Early};
-use super::asked_size;
 use super::moving::{Halt, Moving, Output};
 use super::options::{Monitored, Options};
 use super::seen::{Observed, Wanted};
 use super::status::Status;
 use super::steward::{Accounts, Steward};
 use super::transfer::{Setting, Stage, close, open_output};
+use super::{asked_size, plan};
 use crate::talk::{Talker, remedy};
 
 /// Runs the command with the inputs as its standard input, and moves the command's output to the output.
@@ -35,7 +35,7 @@ pub fn run(options: &Options, talker: &Talker) -> ExitCode {
 
 fn wrapped(options: &Options, talker: &Talker) -> Result<ExitCode, Status> {
     if options.store_and_forward.is_some() {
-        talker.say("-U cannot be used with a command: store its output by -o");
+        talker.say("-U cannot be used with a command; use -o to store its output");
         return Err(Status::MISUSE);
     }
     let output = open_output(options, talker)?;
@@ -74,8 +74,7 @@ fn wrapped(options: &Options, talker: &Talker) -> Result<ExitCode, Status> {
         out.expect(asked_size(&options.display).unwrap_or_default());
         out.set_input();
     }
-    let stage = if side == Monitored::Output { Stage::Forward } else { Stage::Whole };
-    let plan = setting.plan(look, stage);
+    let plan = plan(options, look);
     let accounts = Accounts { shown, out: beside, watched: &[&into, &out] };
     let steward = match Steward::start(plan, &accounts, &setting.screen, &setting.late) {
         Ok(steward) => steward,
@@ -89,7 +88,10 @@ fn wrapped(options: &Options, talker: &Talker) -> Result<ExitCode, Status> {
     let Moved { ended, output, mut status, is_written, unread_bytes } = match moved {
         Ok(moved) => moved,
         Err(error) => {
-            talker.say(format_args!("no thread can feed the command: {}", os_text(&error)));
+            talker.say(format_args!(
+                "cannot start a thread to feed the command: {}",
+                os_text(&error)
+            ));
             return Err(Status::MISUSE);
         }
     };

@@ -324,9 +324,7 @@ impl Said<'_> {
         match (remote.finish(), output.left_after_bytes.get()) {
             (false, _) => self.failed = true,
             (true, Some(bytes)) if !spared => {
-                self.failure(format_args!(
-                    "{name}: left before the end ({bytes} bytes were written)"
-                ));
+                self.failure(format_args!("{name}: exited early ({bytes} bytes were written)"));
             }
             (true, _) => {}
         }

@@ -19,21 +19,24 @@ use crate::method;
     max_term_width = 100,
     disable_help_flag = true,
     disable_version_flag = true,
-    after_help = "MODE says what a failed write leads to:\n  \
+    after_help = "MODE determines behavior with write errors on the outputs:\n  \
                   warn         diagnose errors writing to any output\n  \
                   warn-nopipe  diagnose errors writing to any output not a pipe\n  \
                   exit         exit on error writing to any output\n  \
                   exit-nopipe  exit on error writing to any output not a pipe\n\
-                  Without -p and --output-error, tee ends when the reader of a pipe has left, and diagnoses errors \
-                  writing to other outputs. A program of --to that has left ends nothing then: the others get everything, and the \
-                  program is diagnosed.\n\n\
-                  The slowest output holds the others back: they are ahead by at most one pipe or one buffer, or by SIZE bytes \
-                  with --buffer. With --drop-slow as well, an output is dropped only once its SIZE bytes are full. The last output is never \
-                  dropped: it holds nobody back but the source.\n\
+                  By default, tee exits when the reader of a pipe is gone, and diagnoses errors \
+                  writing to other outputs. A program of --to that exits early does not end tee: \
+                  the other outputs get everything, and the program is diagnosed.\n\n\
+                  The slowest output limits the others, which can be ahead of it by one pipe or one \
+                  buffer, or by SIZE bytes with --buffer. With --drop-slow as well, an output is \
+                  dropped only once its SIZE bytes are full. The last output is never dropped, as it \
+                  blocks no other.\n\
                   TIME is a number of seconds, such as 2 or 0.5, or has a unit: 200ms, 5m, 1h.\n\n\
-                  Unlike GNU tee: an output that is the file at standard input is left out, since it would be emptied, or grow for ever. \
-                  Where tee ends early, the other outputs get the bytes taken before. An output that does not block is waited for. The pipes \
-                  on both sides hold up to 1 MiB from then on (see --pipe-size), so that tee and its neighbours wait less often."
+                  Unlike GNU tee: an output that is also the file at standard input is skipped, since \
+                  it would be truncated or grow without end. If tee exits early, the other outputs \
+                  still get the bytes read so far. Full non-blocking outputs are waited for. Pipes on \
+                  both sides are enlarged to 1 MiB (see --pipe-size), so that tee and its neighbours \
+                  wait less often."
 )]
 pub struct Options {
     /// Files to write, besides standard output
@@ -54,29 +57,29 @@ pub struct Options {
         default_missing_value = "warn-nopipe", overrides_with = "nopipe")]
     output_error: Option<Mode>,
 
-    /// Write to an address of gush link, too, such as tcp:host:9000; may be given several times. To the MODEs with -nopipe a program (exec:, shell:) is a pipe
+    /// Also write to an address of gush link, such as tcp:host:9000; can be repeated. The -nopipe MODEs treat a program (exec:, shell:) as a pipe
     #[arg(long, value_name = "ADDR", action = ArgAction::Append, help_heading = BEYOND)]
     pub to: Vec<OsString>,
-    /// Drop an output that holds others back for TIME without taking a byte (1 s)
+    /// Drop an output that blocks the others for TIME without accepting a byte [default: 1 s]
     #[arg(long, value_name = "TIME", value_parser = some_time, num_args = 0..=1, require_equals = true,
         default_missing_value = "1", help_heading = BEYOND)]
     pub drop_slow: Option<Duration>,
-    /// Let a slow output lag up to SIZE bytes (a page at least) behind the others, which are kept in memory
+    /// Let a slow output lag by up to SIZE bytes, at least a page, which are kept in memory
     #[arg(long, value_name = "SIZE", value_parser = memory_bytes, help_heading = BEYOND)]
     pub buffer: Option<usize>,
-    /// Move by NAME or fail; auto picks the fastest sound method
+    /// Use method NAME or fail; auto picks the fastest sound method
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = method::parser(&METHODS), help_heading = BEYOND)]
     pub method: Choice,
     /// Use no method that shares pages with the source
     #[arg(long, help_heading = BEYOND)]
     pub isolated: bool,
-    /// Bytes moved at a time through memory, 4M at most
+    /// Move up to SIZE bytes at a time through memory, at most 4M
     #[arg(long, value_name = "SIZE", value_parser = buffer_bytes, help_heading = BEYOND)]
     pub buffer_size: Option<usize>,
-    /// Bytes that pipes on the way should hold: 64K or more, as far as fs.pipe-max-size allows
+    /// Size of the pipes in use: at least 64K, up to fs.pipe-max-size
     #[arg(long, value_name = "SIZE", value_parser = pipe_bytes, help_heading = BEYOND)]
     pub pipe_size: Option<usize>,
-    /// Tell on standard error which methods were picked and refused, and why
+    /// Print to standard error which methods were used and refused, and why
     #[arg(long, help_heading = BEYOND)]
     pub explain: bool,
 
@@ -127,7 +130,7 @@ fn mode(word: &str) -> Result<Mode, String> {
     let mut begun = MODES.iter().filter(|(name, _)| !word.is_empty() && name.starts_with(word));
     match (named, begun.next(), begun.next()) {
         (Some(&(_, mode)), ..) | (None, Some(&(_, mode)), None) => Ok(mode),
-        _ => Err(format!("the modes are {}", MODES.map(|(name, _)| name).join(", "))),
+        _ => Err(format!("valid modes are {}", MODES.map(|(name, _)| name).join(", "))),
     }
 }
 

@@ -247,7 +247,7 @@ fn every_byte_of_a_full_disk_is_delivered_counted_or_left() {
         let rest: usize =
             fs::read_to_string(dir.path().join("rest")).unwrap().trim().parse().unwrap();
         let delivered = number_before(&said, " bytes: No space");
-        let lost = number_before(&said, " bytes were read and not delivered");
+        let lost = number_before(&said, " bytes were read but not delivered");
         assert!(arrived.len() == delivered && arrived == bytes[..delivered], "{words}: {said}");
         assert!(delivered > 500_000, "{words}: {said}");
         assert_eq!(delivered + lost + rest, MUCH_BYTES, "{words}: {said}");

@@ -150,15 +150,21 @@ fn a_mirror_that_would_destroy_is_refused() {
     for (options, why) in [
         (&["-r", "--delete", "a/b", "c", "a"][..], "takes one SOURCE"),
         (&["-r", "--delete", "-t", "a", "a/b", "c"], "takes one SOURCE"),
-        (&["--delete", "a/kept", "a/b"], "--delete concerns trees"),
-        (&["-rL", "--delete", "c", "a"], "excludes -L: a link may lead into the target"),
-        (&["-rb", "--delete", "c", "a"], "excludes --backup"),
-        (&["-rl", "--delete", "c", "a"], "excludes -l"),
-        (&["-ri", "--delete", "c", "a"], "excludes -i"),
-        (&["-rn", "--delete", "c", "a"], "excludes -n"),
-        (&["-r", "--update=none-fail", "--delete", "c", "a"], "excludes -n"),
-        (&["-r", "--keep-directory-symlink", "--delete", "c", "a"], "excludes --keep-directory"),
-        (&["-r", "--parents", "--delete", "c", "a"], "excludes --parents"),
+        (&["--delete", "a/kept", "a/b"], "--delete requires -r"),
+        (
+            &["-rL", "--delete", "c", "a"],
+            "cannot be used with -L, because a link may lead into the target",
+        ),
+        (&["-rb", "--delete", "c", "a"], "cannot be used with --backup"),
+        (&["-rl", "--delete", "c", "a"], "cannot be used with -l"),
+        (&["-ri", "--delete", "c", "a"], "cannot be used with -i"),
+        (&["-rn", "--delete", "c", "a"], "cannot be used with -n"),
+        (&["-r", "--update=none-fail", "--delete", "c", "a"], "cannot be used with -n"),
+        (
+            &["-r", "--keep-directory-symlink", "--delete", "c", "a"],
+            "cannot be used with --keep-directory",
+        ),
+        (&["-r", "--parents", "--delete", "c", "a"], "cannot be used with --parents"),
     ] {
         let said = fails(dir.path(), options);
         assert!(said.contains(why), "{options:?}: {said}");

@@ -210,14 +210,14 @@ fn the_journal_of_another_copy_is_refused() {
     assert_eq!(said, format!("gush: cp: {JOURNAL}: {what} {hint}\n"));
     assert_eq!(fs::read(dir.path().join(JOURNAL)).unwrap(), b"my shopping list\n");
     for (options, why) in [
-        (&["-au"][..], "-u and -n"),
-        (&["-an"], "-u and -n"),
+        (&["-au"][..], "-u or -n"),
+        (&["-an"], "-u or -n"),
         (&["-a", "--checksum"], "--checksum"),
         (&["-a", "--update=changed"], "--checksum"),
         (&["-ab"], "--backup"),
-        (&["-al"], "-l and -s"),
+        (&["-al"], "-l or -s"),
         (&["-a", "--dry-run"], "--dry-run"),
-        (&[], "--resume concerns trees"),
+        (&[], "--resume requires -r"),
     ] {
         let said = fails(dir.path(), &[options, &["--resume", "a", "e"]].concat());
         assert!(said.contains(why), "{options:?}: {said}");

@@ -216,15 +216,15 @@ fn share_of(dir: &Path, rank: u32, ranks: u32) -> impl Fn(&str) -> bool + use<> 
 fn what_ranks_cannot_do_is_refused() {
     let dir = tree();
     for (words, why) in [
-        (&["--shard=0/2", "a/f1", "d"][..], "--shard concerns trees"),
+        (&["--shard=0/2", "a/f1", "d"][..], "--shard requires -r"),
         (&["-r", "--shard=0/2", "a/f1", "d"], "not copied: ranks divide a tree"),
-        (&["-r", "--shard=0/2", "--delete", "a", "d"], "--shard excludes --delete"),
-        (&["-r", "--shard=0/2", "-i", "a", "d"], "--shard excludes -i"),
-        (&["-r", "--shard=0/2", "--dry-run", "a", "d"], "--shard excludes --dry-run"),
-        (&["-r", "--shard=0/2", "--parents", "a", "."], "--shard excludes --parents"),
+        (&["-r", "--shard=0/2", "--delete", "a", "d"], "--shard cannot be used with --delete"),
+        (&["-r", "--shard=0/2", "-i", "a", "d"], "--shard cannot be used with -i"),
+        (&["-r", "--shard=0/2", "--dry-run", "a", "d"], "--shard cannot be used with --dry-run"),
+        (&["-r", "--shard=0/2", "--parents", "a", "."], "--shard cannot be used with --parents"),
         (&["-r", "--shard=0/2", "a", "a/b", "."], "--shard takes one SOURCE"),
         (&["-r", "--shard=2/2", "a", "d"], "invalid --shard '2/2': no rank 2 of 2"),
-        (&["-r", "--shard=two", "a", "d"], "invalid --shard 'two': valid are auto and I/N"),
+        (&["-r", "--shard=two", "a", "d"], "invalid --shard 'two': expected auto or I/N"),
     ] {
         let said = fails(dir.path(), words);
         assert!(said.contains(why), "{words:?}: {said}");

@@ -295,7 +295,7 @@ fn what_cannot_be_left_out_is_told() {
             16,
             "the input ended 3 bytes before the end of --skip\n".into(),
         ),
-        (&largest, 16, format!("the input ended {missing} bytes before the end of --skip\n")),
+        (&largest, 16, format!("input ended {missing} bytes short of --skip\n")),
         (
             "$G pv --seek 5 source | cat; exit ${PIPESTATUS[0]}",
             16,
@@ -304,7 +304,7 @@ fn what_cannot_be_left_out_is_told() {
         (
             "$G pv --seek 5 source >>got",
             16,
-            "opened for appending, where every byte is written at the end\n".into(),
+            "in append mode, every byte is written at the end\n".into(),
         ),
         ("$G pv --seek 9223372036854775808 source -o got", 16, "got: --seek: ".into()),
         (

@@ -110,15 +110,15 @@ fn a_command_that_leaves_a_part_unread_is_told_of_where_progress_is_shown() {
     for (line, words) in [
         (
             format!("$G pv -f source -- {dd}"),
-            format!("gush: pv: dd: left after reading 3000 of {all} bytes\n"),
+            format!("gush: pv: dd: exited after reading 3000 of {all} bytes\n"),
         ),
-        (format!("$G pv -f --no-boost source source -- {dd}"), format!("of {} bytes\n", 2 * all)),
-        (format!("$G pv -f -s 5 source -- {dd}"), "dd: left after reading 3000 bytes\n".into()),
-        (format!("cat source | $G pv -f -- {dd}"), "dd: left after reading 3000 bytes\n".into()),
-        (format!("$G pv -fl source -- {dd}"), "dd: left after reading 3000 bytes\n".into()),
+        (format!("$G pv -f source source -- {dd}"), format!("of {} bytes\n", 2 * all)),
+        (format!("$G pv -f -s 5 source -- {dd}"), "dd: exited after reading 3000 bytes\n".into()),
+        (format!("cat source | $G pv -f -- {dd}"), "dd: exited after reading 3000 bytes\n".into()),
+        (format!("$G pv -fl source -- {dd}"), "dd: exited after reading 3000 bytes\n".into()),
         (
             "$G pv -f source -- sh -c 'exec <&-; exit 3'".to_owned(),
-            format!("sh: left after reading 0 of {all} bytes\n"),
+            format!("sh: exited after reading 0 of {all} bytes\n"),
         ),
         (
             format!("$G pv --json source -- {dd}"),
@@ -127,11 +127,11 @@ fn a_command_that_leaves_a_part_unread_is_told_of_where_progress_is_shown() {
         // All of it fits into the pipe, so pv has ended its part before the command reads.
         (
             format!("head -c 20000 source >small; $G pv -f small -- sh -c 'sleep 0.1; exec {dd}'"),
-            "sh: left after reading 3000 of 20000 bytes\n".into(),
+            "sh: exited after reading 3000 of 20000 bytes\n".into(),
         ),
         (
             "printf abcdef | $G pv -f -- sh -c 'sleep 0.1; exec head -c 4'".into(),
-            "sh: left after reading 4 bytes\n".into(),
+            "sh: exited after reading 4 bytes\n".into(),
         ),
         // Nothing was left, though pv may not have seen the end of its input.
         ("for n in 1 2 3 4 5 6 7 8 9; do $G pv -f -- true </dev/null; done".into(), String::new()),
@@ -160,14 +160,14 @@ fn a_transfer_that_is_ended_here_blames_no_command() {
         (
             "$G pv -f --stall-timeout 0.3 source -- sleep 600",
             16,
-            "no byte has moved for 300 ms after 0 bytes (--stall-timeout)",
+            "no byte moved for 300 ms after 0 bytes (--stall-timeout)",
         ),
         ("$G pv -f source -- sh -c 'kill -INT $PPID; exec sleep 600'", 32, ""),
     ] {
         let output = shell(dir.path(), line);
         assert_eq!(output.status.code(), Some(status), "{line}: {}", said(&output));
         assert!(said(&output).contains(words), "{line}: {}", said(&output));
-        assert!(!said(&output).contains("left after reading"), "{line}: {}", said(&output));
+        assert!(!said(&output).contains("exited after reading"), "{line}: {}", said(&output));
     }
 }
 
@@ -225,7 +225,7 @@ fn a_command_that_has_read_all_and_closed_its_input_is_not_blamed() {
         "(printf 123456789; until [ -e closed ]; do sleep 0.01; done) | $G pv -f -- sh ./command";
     let output = shell(dir.path(), line);
     assert!(output.status.success(), "{}", said(&output));
-    assert!(!said(&output).contains("left after reading"), "{}", said(&output));
+    assert!(!said(&output).contains("exited after reading"), "{}", said(&output));
 }
 
 #[test]

@@ -135,7 +135,7 @@ fn a_program_that_leaves_early_is_told_as_the_mode_says() {
         let said = said(&output);
         assert_eq!(output.status.code(), Some(status), "{line}: {said}");
         let sent = said
-            .strip_prefix(&format!("gush: tee: '{program}': left before the end ("))
+            .strip_prefix(&format!("gush: tee: '{program}': exited early ("))
             .and_then(|rest| rest.strip_suffix(" bytes were written)\n"));
         assert_eq!((sent.is_some(), said.is_empty()), (status == 1, status == 0), "{line}: {said}");
         // The program has had a byte before it left.

@@ -190,8 +190,8 @@ fn a_rank_that_is_interrupted_says_how_to_go_on() {
         kill_process(Pid::from_child(&child), signal).unwrap();
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.signal(), Some(signal.as_raw()), "{}", stderr(&output));
-        let how = "to go on, start all 2 ranks again, with --resume";
-        let said = format!("gush: cp: rank {rank} of 2 was interrupted: {how}\n");
+        let how = "to continue, restart all 2 ranks with --resume";
+        let said = format!("gush: cp: rank {rank} of 2 was interrupted; {how}\n");
         assert_eq!(stderr(&output), said);
     }
     let ranks = [0, 1].map(|rank| start(dir.path(), &format!("{rank}/2"), &words));
