@@ -1,9 +1,9 @@
 //! `-l` of a file: a second thread reads and counts blocks ahead of the thread that delivers them.
 //!
 //! Most of the time goes to the kernel's copy into memory, which two processors make in half the
-//! time. The lines are counted in the very bytes that are delivered: to splice the file and count it
-//! separately would be faster still, and wrong for a file that is written to meanwhile. A pipe gets
-//! the pages themselves ([`gush::Lent`]), which saves a second copy.
+//! time. The lines are counted in the very bytes that are delivered: to splice the file and count
+//! it separately would be faster still, and wrong for a file that is written to meanwhile. A pipe
+//! gets the pages themselves ([`gush::Lent`]), which saves a second copy.
 //!
 //! The delivering thread never waits for the other one, which may have lost its processor: a block
 //! that the other has begun but not finished is read once more.
@@ -21,12 +21,13 @@ use rustix::event::PollFlags;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::{self, pread};
 
-use super::account::Account;
-use super::hand::unless_cancelled;
 use super::inputs::{Input, left_bytes};
 use super::moving::{Halt, Moving, Output};
+use super::rw::unless_cancelled;
+use super::state::TransferState;
 
-/// Half of the second-level cache of most processors, where the bytes stay from the copy to the count.
+/// Half of the second-level cache of most processors, where the bytes stay from the copy to the
+/// count.
 const BLOCK_BYTES: usize = 512 << 10;
 
 /// Read and counted at a time, for the same reason.
@@ -46,7 +47,7 @@ pub fn pass(moving: &Moving<'_>, input: &Input) -> Result<u64, Halt> {
     // A huge page is emptied by one call, and filled anew by one fault.
     let block_bytes = if takes_pages { HUGE_PAGE_BYTES } else { BLOCK_BYTES };
     let blocks = Blocks {
-        account: &moving.account,
+        state: &moving.state,
         output: &moving.output,
         input,
         start,
@@ -81,7 +82,7 @@ fn start(moving: &Moving<'_>, input: &Input) -> Option<u64> {
 /// The blocks of a file.
 #[derive(Debug)]
 struct Blocks<'a> {
-    account: &'a Account,
+    state: &'a TransferState,
     output: &'a Output,
     input: &'a Input,
     start: u64,
@@ -118,8 +119,8 @@ impl Blocks<'_> {
         for next in 0..self.number {
             let block = loop {
                 ready.extend(ahead.try_iter());
-                while let Some(late) = ready.iter().position(|block| block.number < next) {
-                    self.recycle(ready.swap_remove(late).memory);
+                while let Some(delayed) = ready.iter().position(|block| block.number < next) {
+                    self.recycle(ready.swap_remove(delayed).memory);
                 }
                 if let Some(at) = ready.iter().position(|block| block.number == next) {
                     break ready.swap_remove(at);
@@ -129,7 +130,7 @@ impl Blocks<'_> {
                 ready.push(block);
             };
             // -R may have given the lines a rate, which is not kept here.
-            if self.account.rate.get().is_some() {
+            if self.state.rate.get().is_some() {
                 return Ok(next);
             }
             self.deliver_block(block, &mut target)?;
@@ -158,10 +159,10 @@ impl Blocks<'_> {
             let piece = &mut memory.as_mut_slice()[got..end];
             let more = match pread(self.input, &mut *piece, self.at(number) + got as u64) {
                 // The end of a transfer interrupts a read that waits.
-                Err(Errno::INTR) if !self.account.cancel.is_cancelled() => continue,
+                Err(Errno::INTR) if !self.state.cancel.is_cancelled() => continue,
                 more => more.ok().filter(|&more| more > 0)?,
             };
-            lines += self.account.observed.count(&piece[..more]);
+            lines += self.state.inspector.count(&piece[..more]);
             got += more;
         }
         Some(Block { number, memory, lines })
@@ -186,12 +187,13 @@ impl Blocks<'_> {
             self.recycle(memory);
             delivered
         };
-        // For others that look at the position (pv -d), and for the engine, which goes on there.
+        // For others that layout at the position (pv -d), and for the engine, which goes on there.
         let moved_on = seek(self.input, SeekFrom::Start(self.at(number) + done as u64));
         delivered.and(moved_on.map(drop).map_err(|errno| Halt::by(Side::Source, errno)))
     }
 
-    /// Puts the pages from the offset `from` on into the pipe; writes the bytes where that is denied.
+    /// Puts the pages from the offset `from` on into the pipe; writes the bytes where that is
+    /// denied.
     fn put_pages(&self, lent: &Lent, from: usize, target: &mut Port<'_>) -> io::Result<usize> {
         match lent.splice_into(self.output.as_fd(), from..self.block_bytes, false) {
             answer @ (Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::PIPE)) => answer,
@@ -208,10 +210,10 @@ impl Blocks<'_> {
         target: &mut Port<'_>,
         call: impl Fn(&mut Port<'_>, usize) -> io::Result<usize>,
     ) -> (usize, Result<(), Halt>) {
-        let (account, mut done, mut counted) = (self.account, 0, 0);
+        let (state, mut done, mut counted) = (self.state, 0, 0);
         while done < bytes.len() {
             let put = || call(target, done);
-            let more = match unless_cancelled(account, PollFlags::OUT, self.output, put) {
+            let more = match unless_cancelled(state, PollFlags::OUT, self.output, put) {
                 Ok(more) => more,
                 Err(errno) => return (done, Err(Halt::by(Side::Target, errno))),
             };
@@ -219,11 +221,11 @@ impl Blocks<'_> {
             done += more;
             let ended = match done == bytes.len() {
                 true => lines - counted,
-                false => account.observed.count(delivered),
+                false => state.inspector.count(delivered),
             };
             counted += ended;
-            account.observed.show_counted(delivered, ended);
-            account.set_bytes(account.bytes() + more as u64);
+            state.inspector.inspect_counted(delivered, ended);
+            state.set_bytes(state.bytes() + more as u64);
         }
         (done, Ok(()))
     }
@@ -236,7 +238,7 @@ mod tests {
     use gush::Rate;
     use tempfile::{NamedTempFile, TempDir};
 
-    use super::super::seen::{Observed, Wanted};
+    use super::super::inspect::{Inspect, Inspector};
     use super::*;
 
     const BLOCKS: usize = 9;
@@ -254,10 +256,10 @@ mod tests {
         let input = Input::open(dir.path().join("source").as_os_str()).unwrap();
         let got = NamedTempFile::new_in(&dir).unwrap();
         let output = Output::File(got.reopen().unwrap());
-        let wanted = Wanted { lines: true, separator: b'\n', ..Wanted::default() };
-        let account = Account::new(Observed::new(wanted), true, Rate::default());
+        let wanted = Inspect { lines: true, separator: b'\n', ..Inspect::default() };
+        let state = TransferState::new(Inspector::new(wanted), true, Rate::default());
         let blocks = Blocks {
-            account: &account,
+            state: &state,
             output: &output,
             input: &input,
             start: 0,
@@ -268,7 +270,7 @@ mod tests {
         };
         assert_eq!(test(&blocks).unwrap(), BLOCKS as u64);
         assert!(fs::read(got.path()).unwrap() == bytes);
-        assert_eq!(account.observed.lines(), (1..=BLOCKS as u64).sum());
+        assert_eq!(state.inspector.lines(), (1..=BLOCKS as u64).sum::<u64>());
     }
 
     #[test]

@@ -1,13 +1,13 @@
-//! The bar: how much is done, or that something moves.
+//! The progress bar.
 
 use super::options::Style;
 
 /// How far the bar is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Progress {
-    /// Percent of the known size, more than 100 where more came.
+    /// Percent of the known size; more than 100 if more came.
     Percent(f64),
-    /// Nobody knows the size: a mark swings between the ends, from 0 to 199 and around.
+    /// The size is unknown: a mark swings between the ends, from 0 to 199 and around.
     Swing(u32),
 }
 
@@ -17,7 +17,7 @@ const MARK: &str = "<=>";
 /// The fewest columns of a bar with sides.
 const FEWEST_COLUMNS: usize = 6;
 
-/// The bar in at most `columns`, with brackets and the figure `number` behind; nothing where no bar fits.
+/// The bar in at most `columns`, in brackets and followed by `number`; empty if no bar fits.
 pub fn bar(progress: Progress, number: &str, style: Style, columns: usize) -> String {
     let inner = columns.checked_sub(2 + number.len()).filter(|_| columns >= FEWEST_COLUMNS);
     inner.map_or_else(String::new, |inner| format!("[{}]{number}", bare(progress, style, inner)))
@@ -31,7 +31,7 @@ pub fn bare(progress: Progress, style: Style, columns: usize) -> String {
     }
 }
 
-/// The percentage behind the bar: `  33%`; nothing of an unknown size.
+/// The percentage after the bar: `  33%`; empty if the size is unknown.
 pub fn number(progress: Progress) -> String {
     match progress {
         Progress::Percent(percent) => format!(" {:3}%", percent as u64),
@@ -44,7 +44,7 @@ fn filled(percent: f64, style: Style, inner: usize) -> String {
     let share = (percent / 100.0).clamp(0.0, 1.0);
     match style {
         Style::Plain => {
-            // The arrow leaves the bar once more than everything has come.
+            // Beyond 100 % the arrow leaves the bar.
             let before = ((percent * inner as f64 / 100.0) as usize).saturating_sub(1);
             let arrow = if before < inner { ">" } else { "" };
             format!("{:inner$}", "=".repeat(before.min(inner)) + if inner > 0 { arrow } else { "" })

@@ -1,8 +1,8 @@
 //! Correct command lines, read by a table: building clap's tree of pv's sixty options takes a third
 //! of the start of the shipped program (`bench/RESULTS.md`).
 //!
-//! The grammar is that of getopt_long(3), as `args` lays it over clap. clap answers every mistake, and those who ask for help or
-//! the version. Tests hold both readings against each other, for every option that clap knows.
+//! The grammar is that of getopt_long(3), as in `args`. clap reports errors and prints help and
+//! version. Tests compare both parsers for every option that clap knows.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -24,11 +24,11 @@ enum Take {
     Flag(fn(&mut Options) -> &mut bool),
     /// Counts how often it is given.
     Count(fn(&mut Options) -> &mut u8),
-    /// Reads its value; nothing where that is wrong.
+    /// Reads its value; none if that is invalid.
     Value(fn(&mut Options, &str) -> Option<()>),
     /// Keeps its value, which need not be text.
     Path(fn(&mut Options) -> &mut Option<OsString>),
-    /// Answers with a page, which is clap's.
+    /// Prints a page, which is clap's.
     Page,
 }
 
@@ -124,10 +124,14 @@ const ROWS: &[Row] = &[
     (NONE, "expect", Value(|options, text| put(&mut options.expect, hex(text)))),
     (NONE, "skip", Value(|options, text| put(&mut options.skip, size_bytes(text)))),
     (NONE, "seek", Value(|options, text| put(&mut options.seek, size_bytes(text)))),
-    (NONE, "stall-timeout", Value(|options, text| put(&mut options.stall_timeout, some_time(text)))),
+    (
+        NONE,
+        "stall-timeout",
+        Value(|options, text| put(&mut options.stall_timeout, some_time(text))),
+    ),
 ];
 
-/// Second names of options, each behind the first, with which it begins.
+/// Aliases of options, each of which begins with the option's name.
 const ALIASES: [(&str, &str); 1] = [("sparse", "sparse-output")];
 
 fn put<T, E>(field: &mut Option<T>, value: Result<T, E>) -> Option<()> {
@@ -135,19 +139,19 @@ fn put<T, E>(field: &mut Option<T>, value: Result<T, E>) -> Option<()> {
     Some(())
 }
 
-/// One more value of an option that may be given again and again.
+/// Adds a value of an option that can be repeated.
 fn add<T, E>(field: &mut Vec<T>, value: Result<T, E>) -> Option<()> {
     field.push(value.ok()?);
     Some(())
 }
 
-/// Sets an option to a size, behind `--si` or before.
+/// Sets an option to a size, after `--si` or not.
 fn sized(options: &mut Options, text: &str, set: SetSize) -> Option<()> {
     set(options, text, options.display.si)
 }
 
-/// The options of a right command line, whose first operand ends them where POSIX is asked for; nothing where `words` need
-/// clap.
+/// The options of a correct command line; none if `words` need clap. With `operands_end_options`,
+/// the first operand ends the options, as POSIX requires.
 pub fn options(words: &[OsString], operands_end_options: bool) -> Option<Options> {
     let mut options = Options::default();
     let mut words = words.iter();
@@ -181,7 +185,7 @@ fn long_option(
     }
 }
 
-/// The option of this name, or the only one that begins so; one of pv's before gush's own.
+/// The option with this name or unique prefix; pv's options take precedence over gush's own.
 fn named(name: &str) -> Option<&'static Row> {
     let is_alias =
         |(first, alias): &&(&str, &str)| name.starts_with(first) && alias.starts_with(name);
@@ -214,7 +218,7 @@ fn short_options(
     Some(())
 }
 
-/// Does what the option does, with the value in its own word, or else with the next word.
+/// Applies the option, with the value attached to it or the next word.
 fn apply(
     take: &Take,
     attached: Option<&[u8]>,
@@ -235,7 +239,7 @@ fn apply(
     Some(())
 }
 
-/// Is every option there with those that it may stand beside, as `options` tells clap?
+/// Whether the options can be combined, by the rules that `options` gives to clap.
 fn goes_together(options: &Options) -> bool {
     let modes = [
         !options.watchfd.is_empty(),
@@ -261,7 +265,7 @@ mod tests {
     use super::*;
     use crate::args::AsGnu;
 
-    /// Right and wrong values of all kinds. Each option with a value has a right one here.
+    /// Valid and invalid values; each option with a value has a valid one here.
     const VALUES: [&str; 40] = [
         "1",
         "0",
@@ -316,7 +320,7 @@ mod tests {
             Self { by_clap: AsGnu::new(command(), PV, operands_end_options), read: 0 }
         }
 
-        /// The options as text, or none where clap has to tell something.
+        /// The options as text; none if clap reports an error or prints a page.
         fn agree_on(&mut self, words: &[OsString]) -> Option<String> {
             let read = options(words, self.by_clap.operands_end_options());
             let read = read.map(|options| format!("{options:?}"));
@@ -351,8 +355,8 @@ mod tests {
         words
     }
 
-    /// `words` with what the option needs beside itself.
-    fn beside<'a>(arg: &Arg, words: &[&'a str]) -> Vec<&'a str> {
+    /// `words` with the options that this one requires.
+    fn with_required<'a>(arg: &Arg, words: &[&'a str]) -> Vec<&'a str> {
         let needed: &[&str] = if arg.get_id() == "expect" { &["--checksum=xxh3"] } else { &[] };
         [needed, words].concat()
     }
@@ -365,17 +369,17 @@ mod tests {
             let long = format!("--{}", arg.get_long().unwrap());
             let value = VALUES
                 .iter()
-                .find(|value| both.agree(&beside(&arg, &[&format!("{long}={value}")])));
+                .find(|value| both.agree(&with_required(&arg, &[&format!("{long}={value}")])));
             assert_eq!(value.is_some(), takes_value(&arg), "{long}: a right value is in the list");
             let value = value.copied().unwrap_or("a");
             for word in spellings(&arg) {
-                let is_read = both.agree(&beside(&arg, &[&word, value, "b"]));
+                let is_read = both.agree(&with_required(&arg, &[&word, value, "b"]));
                 // An abbreviation may be one of two options; the full name and the letter are not.
                 let is_full = word == long || !word.starts_with("--");
                 assert!(!is_full || is_read != is_page, "{word}");
-                both.agree(&beside(&arg, &[&format!("{word}={value}"), "b"]));
-                both.agree(&beside(&arg, &[&format!("{word}{value}")]));
-                both.agree(&beside(&arg, &[&word]));
+                both.agree(&with_required(&arg, &[&format!("{word}={value}"), "b"]));
+                both.agree(&with_required(&arg, &[&format!("{word}{value}")]));
+                both.agree(&with_required(&arg, &[&word]));
             }
             let Some(letter) = arg.get_short() else { continue };
             both.agree(&[&format!("-q{letter}"), value]);
@@ -403,7 +407,7 @@ mod tests {
         assert_eq!(known, rows);
     }
 
-    /// Options beside each other, operands between them, and everything that can be wrong there.
+    /// Several options, operands between them, and every kind of error.
     #[test]
     fn random_lines_are_read_as_by_clap() {
         let mut chance = fastrand::Rng::with_seed(13);
@@ -421,7 +425,7 @@ mod tests {
                         2 => words.push("-".into()),
                         3 => words.push("--".into()),
                         4 => words.push(OsStr::from_bytes(b"\xff").to_owned()),
-                        // Of two --si clap tells the second place alone.
+                        // Of two --si, clap reports the place of the second.
                         _ if arg.get_id() == "si" && std::mem::replace(&mut has_si, true) => {}
                         _ => {
                             words.push(chance.choice(spellings(arg)).unwrap().into());
@@ -458,7 +462,7 @@ mod tests {
         };
         assert_eq!(size("-L 1k -k -B 1k", &mut both), (Some(1024), Some(1000)));
         assert_eq!(size("-k -L 1KiB -B 1k -B 2", &mut both), (Some(1024), Some(2)));
-        // As pv: the first one counts.
+        // As in pv, the first one counts.
         let twice = ["-k", "-L", "1k", "--si"].map(OsString::from);
         assert_eq!(options(&twice, false).unwrap().display.rate_limit, Some(1000));
     }

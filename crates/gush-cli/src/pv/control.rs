@@ -1,8 +1,9 @@
-//! `-R` and `-Q`: a running `gush pv` is asked through a socket of that process.
+//! `-R` and `-Q` ask a running `gush pv` through a socket of that process.
 //!
-//! The socket has a name of the kernel's (unix(7), abstract), which goes with the process: nothing is left behind, and no
-//! signal is sent to a process that does not expect one. Anybody may connect, so each side asks the kernel who the other
-//! is: the process answers its own user and root only, and the asking side believes only the process that was meant.
+//! The socket has an abstract name (unix(7)), which vanishes with the process, and no signal goes
+//! to a process that may not expect one. Any process can connect, so each side asks the kernel for
+//! the other's credentials: the process answers only its own user and root, and the asking side
+//! accepts only the process it meant.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -20,22 +21,21 @@ use super::options::Display;
 /// The requests to a running `gush pv`.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Request {
-    /// How far is the transfer?
-    State,
-    /// Show progress like this from now on, also in these titles, and keep this rate and this size, if there is one.
+    Snapshot,
+    /// Use these display options, titles, rate limit and size.
     Show(Box<Display>, Option<Extra>),
 }
 
 /// The answers of a running `gush pv`.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
-    State(State),
+    Snapshot(Snapshot),
     Done,
 }
 
-/// How far a transfer is.
+/// The progress of a transfer.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct State {
+pub struct Snapshot {
     pub elapsed: Duration,
     /// Bytes, or lines where lines are counted.
     pub count: u64,
@@ -45,35 +45,35 @@ pub struct State {
 
 /// The longest request or answer.
 const MOST_BYTES: u64 = 64 << 10;
-/// How long the display waits for somebody who has connected and says nothing.
+/// How long the display waits for a peer that has connected and sends nothing.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long a running `gush pv` may take to answer: one that is stopped takes for ever.
+/// How long to wait for an answer: a stopped process never sends one.
 const LONGEST_ANSWER: Duration = Duration::from_secs(30);
 
-/// The end of a running `gush pv` that is asked.
+/// The listening socket of a running `gush pv`.
 #[derive(Debug)]
 pub struct Control(UnixListener);
 
 impl Control {
-    /// Nothing where the kernel permits no such socket: then nobody can ask.
+    /// None if the kernel refuses the socket; `-R` and `-Q` then fail.
     pub fn listen() -> Option<Self> {
         let name = name(std::process::id()).ok()?;
         let listener = UnixListener::bind_addr(&name).ok()?;
-        // An asker that leaves between poll(2) and accept(2) must not hold the display.
+        // A peer that leaves between poll(2) and accept(2) must not block the display.
         listener.set_nonblocking(true).ok()?;
         Some(Self(listener))
     }
 
-    /// Answers a connected process, if that process may ask.
+    /// Answers a connected process, if it has permission.
     ///
     /// # Errors
     /// Those of accepting, reading and writing.
     pub fn answer(&self, answer: impl FnOnce(Request) -> Answer) -> io::Result<()> {
         let (asker, _) = self.0.accept()?;
-        // Bounded by the time limits below instead.
+        // The timeouts below bound it instead.
         asker.set_nonblocking(false)?;
         let uid = socket_peercred(&asker)?.uid;
-        // The kernel's answer, which nobody can make up (unix(7), SO_PEERCRED).
+        // From the kernel, so it cannot be forged (unix(7), SO_PEERCRED).
         if uid != geteuid() && !uid.is_root() {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
@@ -90,15 +90,16 @@ impl AsFd for Control {
     }
 }
 
-/// Asks the `gush pv` with the number `pid`.
+/// Sends a request to the `gush pv` with the PID `pid`.
 ///
 /// # Errors
-/// `ConnectionRefused` where no `gush pv` of that number runs, `PermissionDenied` where another process answers instead,
-/// `WouldBlock` where no answer comes, `UnexpectedEof` where the other side does not answer this user.
+/// `ConnectionRefused` if no `gush pv` has that PID, `PermissionDenied` if the socket belongs to
+/// another process, `WouldBlock` if no answer comes, `UnexpectedEof` if the process refuses this
+/// user.
 pub fn ask(pid: i32, request: &Request) -> io::Result<Answer> {
     let stream = UnixStream::connect_addr(&name(pid.unsigned_abs())?)?;
     let peer = socket_peercred(&stream)?;
-    // Anybody may have taken the name of a process that is not there.
+    // Any process can bind the name of a process that does not exist.
     if peer.pid.as_raw_nonzero().get() != pid {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
@@ -108,7 +109,7 @@ pub fn ask(pid: i32, request: &Request) -> io::Result<Answer> {
     receive(&stream)
 }
 
-/// The reason for a failure of [`ask`], and a way out.
+/// The message for a failure of [`ask`].
 pub fn why_unanswered(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => {
@@ -123,9 +124,9 @@ pub fn why_unanswered(error: &io::Error) -> String {
     }
 }
 
-/// The numbers of processes repeat in each container, names of sockets do not.
+/// The name of the socket of process `pid`.
 fn name(pid: u32) -> io::Result<SocketAddr> {
-    // Containers share abstract names with the host, but not process numbers.
+    // Containers share abstract names with the host, but not PIDs.
     let space = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     SocketAddr::from_abstract_name(format!("gush-pv/{}/{pid}", space.display()))
 }

@@ -1,8 +1,8 @@
-//! `-K`: a descriptor past the page cache, as long as this process uses the descriptor.
+//! `-K`: O_DIRECT on a descriptor while this process uses it.
 //!
 //! The flag is set on the open file itself, as pv does, although other processes may share it: a
-//! second open file would have a position of its own, and what others write meanwhile would be
-//! overwritten. Every end but SIGKILL takes it back.
+//! second open file description would have a separate position, and overwrite what others write. It
+//! is cleared again unless the process is killed by SIGKILL.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,22 +18,23 @@ fn set() -> MutexGuard<'static, Vec<(OwnedFd, OFlags)>> {
     SET.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An open file with O_DIRECT, whose earlier flags are restored.
+/// Restores the earlier flags of an open file on drop.
 #[derive(Debug)]
 pub struct Direct(Option<RawFd>);
 
 impl Direct {
-    /// Where the file system has no such access, or no file is there, nothing changes.
+    /// No effect if the file system does not support O_DIRECT, or `fd` is not a file or block
+    /// device.
     pub fn set(fd: &impl AsFd) -> Self {
-        // On a pipe the flag keeps the limits of writes, which nobody has asked for (pipe(2)).
+        // On a pipe the flag means packet mode (pipe(2)).
         let is_file =
             Endpoint::of(fd).is_ok_and(|end| matches!(end.kind(), Kind::File | Kind::Block));
         let before = fcntl_getfl(fd).ok().filter(|flags| !flags.contains(OFlags::DIRECT));
         let (true, Some(before)) = (is_file, before) else { return Self(None) };
-        // A copy, since the transfer may have closed its own descriptor by the end.
+        // A duplicate, since the transfer may have closed its descriptor by the end.
         let Ok(copy) = fcntl_dupfd_cloexec(fd, 3) else { return Self(None) };
         let number = copy.as_raw_fd();
-        // Held while the flag is set: a signal that comes now takes it back, or finds none.
+        // Locked while the flag is set, so that a signal handler clears it or finds none.
         let mut all = set();
         if fcntl_setfl(&copy, before | OFlags::DIRECT).is_err() {
             return Self(None);
@@ -49,12 +50,11 @@ impl Drop for Direct {
     }
 }
 
-/// Before the process dies of a signal.
 pub fn restore_all() {
     set().drain(..).for_each(restore);
 }
 
 fn restore((fd, flags): (OwnedFd, OFlags)) {
-    // No one is left to be told of a failure: the open file then keeps O_DIRECT.
+    // On failure the open file keeps O_DIRECT, and nothing can be done about it.
     let _ = fcntl_setfl(fd, flags);
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::line::{Look, Subject};
+use super::line::{Layout, Subject};
 use super::options::Display;
 use super::screen::Screen;
 
@@ -11,7 +11,7 @@ use super::screen::Screen;
 pub struct Extra {
     window: bool,
     process: bool,
-    /// That of the usual display without one.
+    /// The format of the usual display if none.
     format: Option<String>,
 }
 
@@ -32,7 +32,7 @@ const PLACES: [(&str, Place); 6] = [
 
 impl Extra {
     /// # Errors
-    /// Which places there are.
+    /// The valid places.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let (places, format) = match text.split_once(':') {
             Some((places, format)) => (places, Some(format.to_owned())),
@@ -50,14 +50,14 @@ impl Extra {
         Ok(extra)
     }
 
-    /// The look of the titles, beside `look` of the usual display.
-    pub fn look(&self, display: &Display, look: &Look) -> Look {
+    /// The layout of the titles, given that of the usual display.
+    pub fn layout(&self, display: &Display, layout: &Layout) -> Layout {
         match &self.format {
-            None => look.clone(),
+            None => layout.clone(),
             Some(format) => {
                 let display = Display { format: Some(format.clone()), ..display.clone() };
-                let counts_lines = look.unit.lines;
-                Look::new(&display, Subject { counts_lines, ..Subject::default() })
+                let counts_lines = layout.unit.lines;
+                Layout::new(&display, Subject { counts_lines, ..Subject::default() })
             }
         }
     }

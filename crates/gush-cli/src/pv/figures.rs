@@ -1,4 +1,4 @@
-//! Figures as text: amounts with a unit, rates, times.
+//! Amounts with a unit, rates and times as text.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// `amount` in three digits with a unit, as pv writes amounts: `1.00KiB`, `97.7KiB`, ` 100KiB`, `1.00k` lines.
+    /// `amount` in three digits with a unit, as pv prints it: `1.00KiB`, ` 100KiB`, `1.00k` lines.
     pub fn amount(self, amount: f64) -> String {
-        // Two blanks stand for `Ki`: an amount keeps its width.
+        // Two blanks in place of `Ki`, so that an amount keeps its width.
         let (base, prefixes) = match self.lines || self.decimal {
             true => (1000.0, [" ", "k", "M", "G", "T", "P", "E", "Z"]),
             false => (1024.0, ["  ", "K", "M", "G", "T", "P", "E", "Z"]),
@@ -47,7 +47,7 @@ impl Unit {
         format!("({}/s)", self.amount(per_second))
     }
 
-    /// The unit's name in plain figures.
+    /// The unit's symbol.
     pub fn name(self) -> &'static str {
         match (self.lines, self.bits) {
             (true, _) => "l",
@@ -57,7 +57,7 @@ impl Unit {
     }
 }
 
-/// Three significant digits in four columns; from 100 on whole numbers, not rounded.
+/// Three significant digits in four columns; whole numbers, not rounded, from 100 on.
 fn three_digits(value: f64) -> String {
     match value {
         _ if value > 99.9 => format!("{:4}", value as u64),
@@ -67,7 +67,7 @@ fn three_digits(value: f64) -> String {
     }
 }
 
-/// `0:01:02`, and from a day on `1:00:01:02`.
+/// `0:01:02`, or with days `1:00:01:02`.
 pub fn clock(time: Duration) -> String {
     let seconds = time.as_secs();
     let (days, hours) = (seconds / 86_400, seconds / 3600 % 24);

@@ -1,4 +1,4 @@
-//! The language of `-F`: text, and sequences that stand for figures.
+//! The syntax of `-F`: text with sequences.
 
 use super::options::Style;
 
@@ -6,7 +6,7 @@ use super::options::Style;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
     Text(String),
-    /// The bar between brackets, with the percentage; all that is left without a number of columns.
+    /// The bar in brackets, with the percentage; fills the line without a number of columns.
     Bar(Option<usize>),
     /// The bar alone.
     BareBar(Option<Style>, Option<usize>),
@@ -18,11 +18,11 @@ pub enum Part {
     Rate,
     Average,
     Amount,
-    /// How full the pipe at the output is.
+    /// How full the output pipe is.
     Buffer,
-    /// The last bytes written, as many as here.
+    /// The last bytes written.
     LastWritten(usize),
-    /// The last line written, in as many columns; all that is left without a number.
+    /// The last line written; fills the line without a number of columns.
     LastLine(Option<usize>),
     Name,
     /// The rates of the last minute as a row of small bars.
@@ -35,7 +35,7 @@ pub enum Part {
     Colour(String),
 }
 
-/// Letters and names of the sequences without a number.
+/// Letters and names of the sequences that take no number.
 const PLAIN: [(char, &[&str], Part); 12] = [
     ('t', &["timer"], Part::Timer),
     ('e', &["eta"], Part::Eta),
@@ -51,7 +51,7 @@ const PLAIN: [(char, &[&str], Part); 12] = [
     ('\0', &["ratio"], Part::Ratio),
 ];
 
-/// Names of the bars without sides.
+/// Names of the bars without brackets.
 const BARE_BARS: [(&str, Option<Style>); 5] = [
     ("progress-bar-only", None),
     ("bar-plain", Some(Style::Plain)),
@@ -60,10 +60,10 @@ const BARE_BARS: [(&str, Option<Style>); 5] = [
     ("bar-shaded", Some(Style::Shaded)),
 ];
 
-/// The most bytes or columns that a sequence may ask for.
+/// The maximum number in a sequence.
 const MOST: usize = 4096;
 
-/// Reads a format. Characters that are no sequence are text.
+/// Parses a format. What is not a sequence is text.
 pub fn parse(format: &str) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut text = String::new();
@@ -92,8 +92,8 @@ pub fn parse(format: &str) -> Vec<Part> {
     parts
 }
 
-/// The part behind a percent sign, and the length of the part's text. A number says how wide the part is, where parts of its
-/// kind have a width; before others the number means nothing.
+/// The part after a percent sign, and the length of its text. A number is the width of the part if
+/// it has one, and is ignored otherwise.
 fn sequence(after: &str) -> Option<(Part, usize)> {
     let digits = after.find(|c: char| !c.is_ascii_digit())?;
     let number = after[..digits].parse().ok().map(|number: usize| number.min(MOST));
@@ -152,7 +152,8 @@ const CODES: [(&str, u32); 18] = [
     ("bg-default", 49),
 ];
 
-/// Names of colours and weights as numbers: `bold,red` is `1;31`, `bg-blue` is `44`. Unknown words are left out.
+/// Colours and weights as numbers: `bold,red` is `1;31`, `bg-blue` is `44`. Unknown words are
+/// ignored.
 fn sgr(words: &str) -> String {
     let code = |word: &str| {
         let brown = |name: &str| if name == "brown" { 3 } else { COLOURS.len() };

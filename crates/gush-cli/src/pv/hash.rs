@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::Xxh3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Algorithm {
     Blake3,
-    // The one of 64 bits.
+    // The 64-bit variant.
     Xxh3,
     Sha256,
 }
@@ -33,7 +33,6 @@ impl Algorithm {
     }
 }
 
-/// The checksum of all bytes so far.
 #[derive(Clone)]
 pub enum Hasher {
     Blake3(Box<blake3::Hasher>),
@@ -78,7 +77,7 @@ mod tests {
 
     #[test]
     fn checksums_are_the_published_ones() {
-        for (algorithm, of_nothing, of_abc) in [
+        for (algorithm, idle, of_abc) in [
             (
                 Algorithm::Blake3,
                 "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262",
@@ -92,7 +91,7 @@ mod tests {
             ),
         ] {
             let mut hasher = algorithm.start();
-            assert_eq!(hasher.text(), of_nothing);
+            assert_eq!(hasher.text(), idle);
             hasher.add(b"a");
             hasher.add(b"bc");
             assert_eq!(hasher.text(), of_abc);

@@ -1,17 +1,14 @@
-//! The files to copy: opening them, and how much is in them.
+//! The files to copy, and their sizes.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use gush::{Endpoint, Errno, Kind, Pages};
+use gush::{Endpoint, Errno, Kind};
 use rustix::fs::{FileType, fstat};
-use rustix::io::{pread, retry_on_intr};
-
-use super::hand::BUFFER_BYTES;
 
 /// An open input.
 #[derive(Debug)]
@@ -32,7 +29,7 @@ impl Input {
         Ok(Self { file: if is_stdin { None } else { Some(File::open(name)?) } })
     }
 
-    /// Is this the regular file that is written to?
+    /// Whether this is the regular file that is written to.
     pub fn is_output(&self, output: &impl AsFd) -> bool {
         let (Ok(own), Ok(other)) = (fstat(self), fstat(output)) else { return false };
         FileType::from_raw_mode(own.st_mode) == FileType::RegularFile
@@ -46,20 +43,21 @@ impl AsFd for Input {
     }
 }
 
-/// Every name that has something to give: standard input has passed at its first `-`.
+/// The names without a repeated `-`: standard input is consumed by the first.
 fn lasting<'a>(names: impl Iterator<Item = &'a OsStr>) -> impl Iterator<Item = &'a OsStr> {
     let mut has_passed = false;
     names.filter(move |name| *name != "-" || !std::mem::replace(&mut has_passed, true))
 }
 
-/// The bytes in all the files together; none where one of them does not tell, or nothing is there.
+/// The size of all files together; none if one has no size, or all are empty.
 pub fn total_bytes<'a>(names: impl Iterator<Item = &'a OsStr>) -> Option<u64> {
     let mut total = 0_u64;
     for name in lasting(names) {
         let bytes = if name == "-" {
             left_bytes(&rustix::stdio::stdin())?
         } else {
-            // As with pv, of a transfer with a file that cannot be looked at nobody knows the size; the failure is told later.
+            // As in pv, a file whose metadata cannot be read makes the size unknown; the error is
+            // reported later.
             let metadata = Path::new(name).metadata().ok()?;
             let has_size = metadata.is_file() || metadata.file_type().is_block_device();
             match metadata.is_dir() {
@@ -67,13 +65,13 @@ pub fn total_bytes<'a>(names: impl Iterator<Item = &'a OsStr>) -> Option<u64> {
                 false => has_size.then(|| bytes_at(Path::new(name)).unwrap_or(0))?,
             }
         };
-        // Sparse files can claim more than 64 bits together.
+        // The sizes of sparse files can add up to more than 64 bits.
         total = total.saturating_add(bytes);
     }
     Some(total).filter(|&total| total > 0)
 }
 
-/// The bytes behind the position of a file or block device.
+/// The bytes after the position of a file or block device.
 pub fn left_bytes(fd: &impl AsFd) -> Option<u64> {
     let endpoint = Endpoint::of(fd).ok()?;
     let has_size = matches!(endpoint.kind(), Kind::File | Kind::Block);
@@ -87,10 +85,10 @@ pub fn device_bytes(fd: &impl AsFd) -> Option<u64> {
     (endpoint.kind() == Kind::Block).then(|| endpoint.size_bytes()).filter(|&bytes| bytes > 0)
 }
 
-/// The size of the file at `path`, in bytes: a file, a block device, or all files below a directory.
+/// The size of a file, a block device, or all files in a directory tree.
 ///
 /// # Errors
-/// The error of the first path that cannot be looked at.
+/// That of the first path whose metadata cannot be read.
 pub fn bytes_at(path: &Path) -> io::Result<u64> {
     let metadata = path.metadata()?;
     if metadata.is_dir() {
@@ -99,25 +97,25 @@ pub fn bytes_at(path: &Path) -> io::Result<u64> {
     Ok(bytes_of(path, &metadata)?.unwrap_or(metadata.len()))
 }
 
-/// The bytes of the file or block device at `path`, which has this metadata; none where that is something else.
+/// The size of the file or block device with this metadata; none for other kinds.
 ///
 /// # Errors
 /// Those of opening a device.
 pub fn bytes_of(path: &Path, metadata: &Metadata) -> io::Result<Option<u64>> {
     if metadata.file_type().is_block_device() {
-        // The metadata of a device tells 0; the end of the open device is its size.
+        // A device has size 0 in its metadata; its end is its size.
         return File::open(path)?.seek(SeekFrom::End(0)).map(Some);
     }
     Ok(metadata.is_file().then_some(metadata.len()))
 }
 
 fn bytes_below(dir: &Path) -> io::Result<u64> {
-    // A list in the place of recursion: a deep tree cannot overflow the stack.
+    // A list instead of recursion, so that a deep tree cannot overflow the stack.
     let (mut total, mut dirs) = (0_u64, vec![dir.to_owned()]);
     while let Some(dir) = dirs.pop() {
         for entry in dir.read_dir()? {
             let entry = entry?;
-            // Of the entry itself: a link followed could lead round in a circle.
+            // Of the entry itself: following links could loop.
             let metadata = entry.metadata()?;
             if metadata.is_dir() {
                 dirs.push(entry.path());

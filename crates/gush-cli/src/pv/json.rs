@@ -25,7 +25,7 @@ struct Line<'a> {
     ended: bool,
 }
 
-/// The line of `reading`, and of the bytes that a command has written, if one runs.
+/// The line of `reading`, with the bytes that a command has written, if one runs.
 pub fn line(name: Option<&str>, reading: &Reading, unit: Unit, out_bytes: Option<u64>) -> String {
     let count = |lines| (unit.lines == lines).then_some(reading.count);
     let line = Line {
@@ -41,16 +41,16 @@ pub fn line(name: Option<&str>, reading: &Reading, unit: Unit, out_bytes: Option
         out_bytes,
         ended: reading.ended,
     };
-    // Numbers and one name always have a form in JSON.
+    // Numbers and a name always serialize.
     serde_json::to_string(&line).unwrap_or_default()
 }
 
-/// The line of a command that has left a part of its input unread, behind the last reading.
+/// The line of a command that left part of its input unread, after the last reading.
 pub fn unread(read_bytes: u64, all_bytes: Option<u64>) -> String {
     serde_json::json!({ "read_bytes": read_bytes, "of_bytes": all_bytes }).to_string()
 }
 
-/// The line of a checksum, behind the last reading.
+/// The line of a checksum, after the last reading.
 pub fn checksum(algorithm: &str, digest: &str) -> String {
     serde_json::json!({ "checksum": algorithm, "digest": digest }).to_string()
 }

@@ -1,20 +1,20 @@
-//! One line of progress: the parts of a format, filled in and fitted into the columns.
+//! A line of progress: the parts of a format, filled in and fitted to the columns.
 
 use std::time::{Duration, SystemTime};
 
 use gush_process::{LocalTime, local_time};
 
 use super::bar::{self, Progress};
+use super::display::Numeric;
 use super::figures::{Unit, clock};
 use super::format::{self, Part};
+use super::inspect::Tail;
 use super::meter::Reading;
 use super::options::{Display, Style};
-use super::seen::Seen;
-use super::steward::Numeric;
 
 /// How progress is shown.
 #[derive(Clone, Debug)]
-pub struct Look {
+pub struct Layout {
     parts: Vec<Part>,
     pub unit: Unit,
     style: Style,
@@ -24,35 +24,34 @@ pub struct Look {
     has_format: bool,
 }
 
-/// The facts about a transfer on which its look depends.
+/// The facts about a transfer that its layout depends on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Subject {
-    /// Lines are counted, and no bytes.
+    /// Lines are counted instead of bytes.
     pub counts_lines: bool,
-    /// How much will come is known.
+    /// The size is known.
     pub is_sized: bool,
-    /// A command makes an output of the bytes, which is shown, too.
+    /// The output of a command is shown, too.
     pub has_out: bool,
 }
 
-/// The content of a line beside the reading.
+/// The content of a line besides the reading.
 #[derive(Clone, Debug, Default)]
-pub struct Beside {
-    /// How full the pipe at the output is, in percent.
+pub struct Extras {
+    /// How full the output pipe is, in percent.
     pub buffer_percent: Option<u32>,
     /// The last bytes and the last line.
-    pub seen: Seen,
-    /// Rates of the last minute, in the order of time; none where nothing was measured.
+    pub tail: Tail,
+    /// Rates of the last minute, the oldest first; none where nothing was measured.
     pub row: Vec<Option<f64>>,
-    /// The output that a command has made of the bytes.
+    /// The output of a command.
     pub out: Option<Reading>,
 }
 
-/// Small bars of a row.
-pub const ROW_COLUMNS: usize = 20;
+/// The columns of a sparkline.
+pub const SPARKLINE_COLUMNS: usize = 20;
 
-impl Look {
-    /// The look that these options ask for.
+impl Layout {
     pub fn new(display: &Display, subject: Subject) -> Self {
         let parts = match &display.format {
             Some(format) => format::parse(format),
@@ -64,20 +63,20 @@ impl Look {
         Self { parts, unit, style, name: display.name.clone(), gauge, has_format }
     }
 
-    /// The same look under another name, which is shown first unless the format has a place for a name.
+    /// The same layout under another name, which comes first unless the format has a place for it.
     pub fn named(&self, name: String) -> Self {
-        let mut look = Self { name: Some(name), ..self.clone() };
-        if !look.parts.contains(&Part::Name) {
-            look.parts.splice(0..0, [Part::Name, Part::Text(" ".to_owned())]);
+        let mut layout = Self { name: Some(name), ..self.clone() };
+        if !layout.parts.contains(&Part::Name) {
+            layout.parts.splice(0..0, [Part::Name, Part::Text(" ".to_owned())]);
         }
-        look
+        layout
     }
 
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// The most last bytes that a part shows.
+    /// The number of last bytes that are shown.
     pub fn last_bytes(&self) -> usize {
         let wanted = |part: &Part| match part {
             Part::LastWritten(bytes) => *bytes,
@@ -90,7 +89,7 @@ impl Look {
         self.parts.iter().any(|part| matches!(part, Part::LastLine(_)))
     }
 
-    pub fn has_row(&self) -> bool {
+    pub fn has_sparkline(&self) -> bool {
         self.parts.contains(&Part::Sparkline)
     }
 
@@ -98,7 +97,7 @@ impl Look {
     pub fn numbers(
         &self,
         reading: &Reading,
-        beside: &Beside,
+        extras: &Extras,
         wanted: Numeric,
         columns: usize,
     ) -> String {
@@ -107,10 +106,10 @@ impl Look {
                 columns,
                 |part| match self.number(part, reading) {
                     Some(number) => Piece::Fixed(number, 0),
-                    None => self.piece(part, reading, beside),
+                    None => self.piece(part, reading, extras),
                 },
                 reading,
-                beside,
+                extras,
             );
         }
         let wanted = [
@@ -124,7 +123,7 @@ impl Look {
         numbers.collect::<Vec<_>>().join(" ")
     }
 
-    /// A figure without unit and blanks; none of a part that is no figure.
+    /// A figure without unit and blanks; none if the part is no figure.
     fn number(&self, part: &Part, reading: &Reading) -> Option<String> {
         let bits = if self.unit.bits { 8 } else { 1 };
         Some(match part {
@@ -132,7 +131,7 @@ impl Look {
             Part::Amount => reading.count.saturating_mul(bits).to_string(),
             Part::Rate => format!("{:.4}", reading.rate * bits as f64),
             Part::Average => format!("{:.4}", reading.average * bits as f64),
-            // As pv, of a gauge, too.
+            // As in pv, also for a gauge.
             Part::Percent => match share(reading) {
                 Progress::Percent(percent) => format!("{percent:.0}"),
                 Progress::Swing(at) => at.to_string(),
@@ -146,24 +145,25 @@ impl Look {
     }
 
     /// The line in at most `columns`.
-    pub fn line(&self, reading: &Reading, beside: &Beside, columns: usize) -> String {
-        self.fitted(columns, |part| self.piece(part, reading, beside), reading, beside)
+    pub fn line(&self, reading: &Reading, extras: &Extras, columns: usize) -> String {
+        self.fitted(columns, |part| self.piece(part, reading, extras), reading, extras)
     }
 
-    /// The parts as pieces side by side; wide ones share the columns that the others leave.
+    /// Joins the parts; wide ones share the columns that the others leave.
     fn fitted(
         &self,
         columns: usize,
         piece_of: impl Fn(&Part) -> Piece,
         reading: &Reading,
-        beside: &Beside,
+        extras: &Extras,
     ) -> String {
         let mut pieces = Vec::with_capacity(self.parts.len());
         let mut used = 0;
         for part in &self.parts {
             let piece = piece_of(part);
             if let Piece::Fixed(_, width) = piece {
-                // A part that has no room ends the line; a name or other text is left out alone, so that the figures stay.
+                // A part that does not fit ends the line; names and text are skipped alone, so that
+                // figures stay.
                 if used + width > columns {
                     match part {
                         Part::Text(_) | Part::Name => continue,
@@ -178,7 +178,7 @@ impl Look {
         let mut wide = pieces.iter().filter(|(_, piece)| is_wide(piece)).count();
         let mut left = columns - used;
         let mut line = String::new();
-        // Nothing behind the line has its colours.
+        // Reset colours at the end of the line.
         let colour = pieces.iter().rev().find_map(|(part, _)| match part {
             Part::Colour(codes) if !codes.is_empty() => Some(codes.as_str()),
             _ => None,
@@ -190,24 +190,24 @@ impl Look {
                 Piece::Wide => {
                     let share = left / wide;
                     (left, wide) = (left - share, wide - 1);
-                    line.push_str(&self.wide(part, reading, beside, share));
+                    line.push_str(&self.wide(part, reading, extras, share));
                 }
             }
         }
         line + reset
     }
 
-    fn piece(&self, part: &Part, reading: &Reading, beside: &Beside) -> Piece {
+    fn piece(&self, part: &Part, reading: &Reading, extras: &Extras) -> Piece {
         let unit = self.unit;
         let text = match part {
             Part::Colour(codes) if codes.is_empty() => return Piece::Fixed(String::new(), 0),
             Part::Colour(codes) => return Piece::Fixed(format!("\x1b[{codes}m"), 0),
             Part::LastLine(None) | Part::Bar(None) | Part::BareBar(_, None) => return Piece::Wide,
             Part::Bar(Some(columns)) | Part::BareBar(_, Some(columns)) => {
-                self.wide(part, reading, beside, *columns)
+                self.wide(part, reading, extras, *columns)
             }
-            // As pv, without the blank or slash that stands before the figure behind a bar.
-            Part::Percent => self.behind_bar(reading).chars().skip(1).collect(),
+            // As in pv, without the blank or slash before the figure after a bar.
+            Part::Percent => self.after_bar(reading).chars().skip(1).collect(),
             Part::Text(text) => text.clone(),
             Part::Timer => clock(reading.elapsed),
             Part::Eta => eta(reading),
@@ -215,12 +215,12 @@ impl Look {
             Part::Rate => unit.rate(reading.rate),
             Part::Average => unit.average(reading.average),
             Part::Amount => unit.amount(reading.count as f64),
-            Part::Buffer => match beside.buffer_percent {
+            Part::Buffer => match extras.buffer_percent {
                 Some(percent) => format!("{{{percent:3}%}}"),
                 None => "{----}".to_owned(),
             },
-            Part::LastWritten(bytes) => beside.seen.last(*bytes),
-            Part::LastLine(Some(columns)) => beside.seen.last_line(*columns),
+            Part::LastWritten(bytes) => extras.tail.last(*bytes),
+            Part::LastLine(Some(columns)) => extras.tail.last_line(*columns),
             Part::Name => match &self.name {
                 Some(name) => {
                     let blanks = 9_usize.saturating_sub(gush_text::width(name));
@@ -228,30 +228,30 @@ impl Look {
                 }
                 None => String::new(),
             },
-            Part::Sparkline => sparkline(&beside.row),
+            Part::Sparkline => sparkline(&extras.row),
             Part::OutAmount => {
-                beside.out.as_ref().map_or(String::new(), |out| unit.amount(out.count as f64))
+                extras.out.as_ref().map_or(String::new(), |out| unit.amount(out.count as f64))
             }
-            Part::OutRate => beside.out.as_ref().map_or(String::new(), |out| unit.rate(out.rate)),
+            Part::OutRate => extras.out.as_ref().map_or(String::new(), |out| unit.rate(out.rate)),
             Part::Ratio => {
-                // As pv, which counts nothing on the other side without a command.
-                ratio(reading.count, beside.out.as_ref().map_or(0, |out| out.count))
+                // As in pv, the output is 0 without a command.
+                ratio(reading.count, extras.out.as_ref().map_or(0, |out| out.count))
             }
         };
         let width = gush_text::width(&text);
         Piece::Fixed(text, width)
     }
 
-    fn wide(&self, part: &Part, reading: &Reading, beside: &Beside, columns: usize) -> String {
+    fn wide(&self, part: &Part, reading: &Reading, extras: &Extras, columns: usize) -> String {
         match part {
             Part::Bar(_) => {
-                let number = self.behind_bar(reading);
+                let number = self.after_bar(reading);
                 bar::bar(self.progress(reading), &number, self.style, columns)
             }
             Part::BareBar(style, _) => {
                 bar::bare(self.progress(reading), style.unwrap_or(self.style), columns)
             }
-            _ => beside.seen.last_line(columns),
+            _ => extras.tail.last_line(columns),
         }
     }
 
@@ -267,8 +267,8 @@ impl Look {
         self.gauge && reading.expected.is_none()
     }
 
-    /// The figure behind the bar: the percentage, or as in pv the highest rate of a gauge, which is full there.
-    fn behind_bar(&self, reading: &Reading) -> String {
+    /// The figure after the bar: the percentage, or the highest rate of a gauge, where it is full.
+    fn after_bar(&self, reading: &Reading) -> String {
         match self.is_gauge(reading) {
             true => format!("/{}/s", self.unit.amount(reading.most_rate)),
             false => bar::number(share(reading)),
@@ -276,15 +276,15 @@ impl Look {
     }
 }
 
-/// The part of the whole that has arrived.
+/// The share that has arrived.
 fn share(reading: &Reading) -> Progress {
     reading.percent().map_or(Progress::Swing(reading.swing), Progress::Percent)
 }
 
 enum Piece {
-    /// A text, and the width in columns.
+    /// A text and its width in columns.
     Fixed(String, usize),
-    /// As wide as there is room.
+    /// As wide as the room left.
     Wide,
 }
 
@@ -309,7 +309,7 @@ fn default_parts(display: &Display, subject: Subject) -> Vec<Part> {
         (display.rate || !any, Part::Rate),
         (display.average_rate, Part::Average),
         (display.progress || !any, bar),
-        // Nobody knows when something of unknown size ends.
+        // A transfer of unknown size has no known end.
         ((display.eta || !any) && is_sized, Part::Eta),
         (display.fineta && is_sized, Part::EtaClock),
         (display.last_written.is_some(), Part::LastWritten(display.last_written.unwrap_or(0))),
@@ -328,7 +328,7 @@ fn default_parts(display: &Display, subject: Subject) -> Vec<Part> {
     parts
 }
 
-/// The time left. At the end blanks of the same width keep everything else in place.
+/// The time left. At the end blanks of the same width keep the rest in place.
 fn eta(reading: &Reading) -> String {
     if reading.expected.is_none() {
         return String::new();
@@ -340,13 +340,13 @@ fn eta(reading: &Reading) -> String {
     if reading.ended { " ".repeat(text.len()) } else { text }
 }
 
-/// The time of arrival; with the date, if that is more than six hours away.
+/// The time of completion; with the date, if it is more than six hours away.
 fn eta_clock(reading: &Reading) -> String {
     if reading.expected.is_none() {
         return String::new();
     }
     let then = reading.left().and_then(|left| SystemTime::now().checked_add(left));
-    // A year of five digits would move everything behind.
+    // A year of five digits would shift the rest.
     let then = then.and_then(local_time).filter(|then| then.year <= 9999);
     let (Some(left), Some(then)) = (reading.left(), then) else {
         return "FIN --:--:--".to_owned();
@@ -359,7 +359,7 @@ fn eta_clock(reading: &Reading) -> String {
     }
 }
 
-/// How many times as much went in as came out, or the other way round: `3.407:1`, `1:2.5`.
+/// The ratio of input to output: `3.407:1`, `1:2.5`.
 fn ratio(count: u64, out: u64) -> String {
     let (count, out) = (count as f64, out as f64);
     match count.min(out) > 0.0 {
@@ -369,7 +369,7 @@ fn ratio(count: u64, out: u64) -> String {
     }
 }
 
-/// Four significant digits without zeros at the end, as pv writes a ratio; from 1000 on a whole number.
+/// Four significant digits without trailing zeros, as in pv; a whole number from 1000 on.
 fn four_digits(value: f64) -> String {
     let decimals = match value {
         _ if value < 9.9995 => 3,
@@ -420,8 +420,8 @@ mod tests {
 
     fn line(words: &[&str], reading: &Reading, columns: usize) -> String {
         let subject = Subject { is_sized: reading.expected.is_some(), ..Subject::default() };
-        let look = Look::new(&display(words), subject);
-        look.line(reading, &Beside::default(), columns)
+        let layout = Layout::new(&display(words), subject);
+        layout.line(reading, &Extras::default(), columns)
     }
 
     #[test]
@@ -444,7 +444,7 @@ mod tests {
         let half = reading(1 << 20, Some(3 << 20));
         assert_eq!(line(&[], &half, 20), "1.00MiB 0:00:02 ");
         assert_eq!(line(&[], &half, 1), "");
-        // A name hides no figure.
+        // A name that does not fit hides no figure.
         let named = line(&["-b", "-N", "a name that is wide"], &reading(42, None), 12);
         assert_eq!(named.trim(), "42.0  B");
     }
@@ -472,8 +472,8 @@ mod tests {
     fn the_time_of_arrival_has_a_date_where_that_is_far() {
         let soon = reading(1 << 20, Some(2 << 20));
         assert_eq!(line(&["-I"], &soon, 80).len(), "FIN 01:02:03".len());
-        let late = reading(1, Some(1 << 30));
-        assert_eq!(line(&["-I"], &late, 80).len(), "FIN 2026-01-02 03:04:05".len());
+        let delayed = reading(1, Some(1 << 30));
+        assert_eq!(line(&["-I"], &delayed, 80).len(), "FIN 2026-01-02 03:04:05".len());
         assert_eq!(line(&["-Ie"], &reading(0, Some(1)), 80), "ETA -:--:-- FIN --:--:--");
     }
 
@@ -490,12 +490,12 @@ mod tests {
     #[test]
     fn what_a_command_makes_of_it_has_a_ratio() {
         let subject = Subject { has_out: true, ..Subject::default() };
-        let look = Look::new(&display(&["-b"]), subject);
+        let layout = Layout::new(&display(&["-b"]), subject);
         let (whole, out) = (reading(3 << 20, None), reading(1 << 20, None));
-        let beside = Beside { out: Some(out), ..Beside::default() };
+        let extras = Extras { out: Some(out), ..Extras::default() };
         let shown = "3.00MiB -> 1.00MiB [ 512KiB/s] 3:1";
-        assert_eq!(look.line(&whole, &beside, 80), shown);
-        // Each as pv 1.11 writes the ratio, up to 9999 times as much.
+        assert_eq!(layout.line(&whole, &extras, 80), shown);
+        // As pv 1.11 prints ratios up to 9999.
         for (count, out, text) in [
             (2, 5, "1:2.5"),
             (0, 5, "-:-"),
@@ -514,8 +514,8 @@ mod tests {
         let half = reading(1 << 20, Some(2 << 20));
         let named = |words: &[&str]| {
             let subject = Subject { is_sized: true, ..Subject::default() };
-            let look = Look::new(&display(words), subject).named("   3:x".to_owned());
-            look.line(&half, &Beside::default(), 40)
+            let layout = Layout::new(&display(words), subject).named("   3:x".to_owned());
+            layout.line(&half, &Extras::default(), 40)
         };
         assert_eq!(named(&["-b"]), "      3:x: 1.00MiB");
         assert_eq!(named(&["-F", "%b %N"]), "1.00MiB       3:x:");
@@ -532,13 +532,13 @@ mod tests {
         let reading = Reading { most_rate: 2.0 * f64::from(1 << 19), ..reading(1 << 20, None) };
         assert_eq!(line(&["-pg"], &reading, 17), "[=>   ]/1.00MiB/s");
         assert_eq!(line(&["-8pg"], &reading, 20), "[===>    ]/8.00Mib/s");
-        let look = ["-g", "-F", "%{progress-amount-only}|%6{bar-plain}|"];
-        assert_eq!(line(&look, &reading, 20), "1.00MiB/s|==>   |");
+        let layout = ["-g", "-F", "%{progress-amount-only}|%6{bar-plain}|"];
+        assert_eq!(line(&layout, &reading, 20), "1.00MiB/s|==>   |");
         let nothing = Reading { rate: 0.0, most_rate: 0.0, ..reading };
         assert_eq!(line(&["-pg"], &nothing, 17), "[>    ]/0.00  B/s");
-        let look = Look::new(&display(&["-ng"]), Subject::default());
+        let layout = Layout::new(&display(&["-ng"]), Subject::default());
         let numeric = Numeric { timer: false, amount: false, rate: false };
-        assert_eq!(look.numbers(&nothing, &Beside::default(), numeric, 80), "2");
+        assert_eq!(layout.numbers(&nothing, &Extras::default(), numeric, 80), "2");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Counts over time: the rate of now, the average of a window, the time that the rest will take.
+//! Counts over time: the current rate, the average over a window, the time left.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,33 +6,33 @@ use std::time::Duration;
 /// The state of a transfer at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
-    /// Bytes or lines that have arrived.
+    /// Bytes or lines transferred.
     pub count: u64,
-    /// How many there will be, if anybody knows.
+    /// The total, if known.
     pub expected: Option<u64>,
     pub elapsed: Duration,
-    /// A second, since the reading before; over the whole time at the end.
+    /// Per second, since the previous reading; over the whole time at the end.
     pub rate: f64,
-    /// A second, over the window; over the whole time at the end.
+    /// Per second, over the window; over the whole time at the end.
     pub average: f64,
     /// The highest rate of all readings.
     pub most_rate: f64,
-    /// Steps of a bar that swings.
+    /// The position of a bar that swings.
     pub swing: u32,
-    /// Nothing more will come.
+    /// This is the last reading.
     pub ended: bool,
 }
 
 impl Reading {
-    /// The part of the expected amount that has arrived, in percent, up to [`MOST_PERCENT`].
+    /// The share of the expected amount, in percent, up to [`MOST_PERCENT`].
     pub fn percent(&self) -> Option<f64> {
         let expected = self.expected?;
         Some((self.count as f64 * 100.0 / expected as f64).min(MOST_PERCENT))
     }
 
-    /// How long the rest will take at the average rate, where that can be known.
+    /// The time left at the average rate, if it can be known.
     pub fn left(&self) -> Option<Duration> {
-        // 100,000 hours: pv shows no longer time either.
+        // 100,000 hours, the maximum in pv.
         const MOST: Duration = Duration::from_secs(360_000_000);
         let left = self.expected?.saturating_sub(self.count);
         match left {
@@ -45,22 +45,21 @@ impl Reading {
     }
 }
 
-/// pv shows no more percent.
+/// The maximum in pv.
 const MOST_PERCENT: f64 = 100_000.0;
-/// The shortest time over which a rate means something.
+/// Avoids dividing by zero.
 const SHORTEST: Duration = Duration::from_micros(1);
-/// The shortest part of an interval with a rate of its own, as in pv.
+/// The shortest part of an interval with a separate rate, as in pv.
 const SHORTEST_PART: Duration = Duration::from_millis(10);
-/// The fewest and the most readings that the average looks back on.
+/// The most readings that the average layouts back on.
 const MOST_KEPT: usize = 600;
-/// How long the row of small bars looks back.
+/// How far the sparkline layouts back.
 const ROW: Duration = Duration::from_secs(60);
 
-/// Makes readings of counts.
 #[derive(Clone, Debug)]
 pub struct Meter {
     window: Duration,
-    /// The count that the transfer began with.
+    /// The count at the start.
     first: u64,
     /// Times and counts, the oldest first; never empty.
     kept: VecDeque<(Duration, u64)>,
@@ -70,7 +69,7 @@ pub struct Meter {
     statistics: Statistics,
 }
 
-/// The rates of all readings, a second.
+/// The rates of all readings, per second.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Statistics {
     /// The last rate, which may still grow by a part too short for a separate rate.
@@ -83,13 +82,12 @@ pub struct Statistics {
 }
 
 impl Meter {
-    /// A meter of a transfer that begins now.
     pub fn new(window: Duration) -> Self {
-        Self::behind(window, 0)
+        Self::starting_at(window, 0)
     }
 
-    /// A meter of a transfer that goes on now, behind the count `first`.
-    pub fn behind(window: Duration, first: u64) -> Self {
+    /// A meter of a transfer that has already reached the count `first`.
+    pub fn starting_at(window: Duration, first: u64) -> Self {
         Self {
             window,
             first,
@@ -100,7 +98,6 @@ impl Meter {
         }
     }
 
-    /// From now on the average is that of another window.
     pub fn set_window(&mut self, window: Duration) {
         self.window = window;
     }
@@ -119,7 +116,7 @@ impl Meter {
             self.row.pop_front();
         }
         self.kept.push_back((elapsed, count));
-        // One reading from before the window stays, for the window to begin at.
+        // Keep one reading from before the window, where the window begins.
         while self.kept.len() > 2
             && (elapsed.saturating_sub(self.kept[1].0) >= self.window
                 || self.kept.len() > MOST_KEPT)
@@ -131,18 +128,18 @@ impl Meter {
         Reading { rate, average, ..self.reading(count, elapsed, expected) }
     }
 
-    /// The last reading: both rates are those of the whole time.
+    /// The last reading: both rates are over the whole time.
     pub fn end(&mut self, count: u64, elapsed: Duration, expected: Option<u64>) -> Reading {
         self.add_last_part(count, elapsed);
         let rate = per_second(count.saturating_sub(self.first), elapsed);
-        // As pv, which takes the rate of the whole time for that of the last moment.
+        // As in pv, which uses the rate of the whole time here.
         if rate > 0.0 {
             self.swing = (self.swing + 2) % 200;
         }
         Reading { rate, average: rate, ended: true, ..self.reading(count, elapsed, expected) }
     }
 
-    /// The statistics have the part behind the last reading, too: by itself, or as a part of the last interval.
+    /// Adds the time after the last reading to the statistics: separately, or to the last interval.
     fn add_last_part(&mut self, count: u64, elapsed: Duration) {
         let last = self.kept.len() - 1;
         let is_short = elapsed.saturating_sub(self.kept[last].0) <= SHORTEST_PART;
@@ -171,7 +168,8 @@ impl Meter {
         self.statistics
     }
 
-    /// The rates of the last minute in so many equal spans, the oldest first; each is the mean of the readings there.
+    /// The rates of the last minute in `spans` equal spans, the oldest first; each is a mean of
+    /// readings.
     pub fn row(&self, spans: usize) -> Vec<Option<f64>> {
         let now = self.row.back().map_or(Duration::ZERO, |(elapsed, _)| *elapsed);
         let mut sums = vec![(0.0, 0_u32); spans];
@@ -201,7 +199,7 @@ impl Statistics {
         self.last.map_or(self.most, |last| last.max(self.most))
     }
 
-    /// The last rate grows no more.
+    /// Includes the last rate, which is now final.
     fn close(&mut self) {
         let Some(rate) = self.last.take() else { return };
         self.least = if self.number == 0 { rate } else { self.least.min(rate) };
@@ -211,7 +209,7 @@ impl Statistics {
         self.squares += rate * rate;
     }
 
-    /// The line of `--stats`, in whole units a second of the name `unit`.
+    /// The line of `--stats`, in `unit` per second.
     pub fn line(mut self, unit: &str) -> String {
         self.close();
         if self.number == 0 {
@@ -272,7 +270,7 @@ mod tests {
 
     #[test]
     fn what_was_there_before_has_no_rate() {
-        let mut meter = Meter::behind(S, 1000);
+        let mut meter = Meter::starting_at(S, 1000);
         let reading = meter.read(1500, S, Some(2000));
         assert_eq!((reading.rate, reading.average, reading.percent()), (500.0, 500.0, Some(75.0)));
         assert_eq!(meter.end(2000, 2 * S, Some(2000)).rate, 500.0);
@@ -296,7 +294,7 @@ mod tests {
         for (end, line) in [
             ((10, 3 * S), "2.000/3.333/4.000/0.943"),
             ((10, 4 * S), "2.000/2.667/4.000/0.943"),
-            // Too short for a rate of its own: the last interval is that much longer.
+            // Too short for a separate rate: the last interval is that much longer.
             ((10, 2 * S + S / 200), "2.000/4.980/7.960/2.980"),
             ((6, 2 * S), "2.000/3.000/4.000/1.000"),
         ] {

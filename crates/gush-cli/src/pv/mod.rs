@@ -1,34 +1,35 @@
-//! `gush pv`: pv's command line. The engine moves the bytes, and a thread of its own shows the progress of all but the shortest transfers.
+//! `gush pv`: pv's command line. The engine moves the bytes, and a separate thread shows the
+//! progress of all but the shortest transfers.
 
-mod account;
 mod ahead;
 mod bar;
 mod brief;
 mod control;
-mod cut;
+mod cursor;
 mod direct;
-mod ending;
+mod display;
 mod extra;
 mod figures;
 mod format;
-mod hand;
 mod hash;
 mod inputs;
+mod inspect;
 mod json;
 mod line;
+mod lines;
 mod meter;
 mod moving;
 mod options;
 mod pipes;
 mod process;
 mod query;
+mod rw;
 mod screen;
-mod seen;
+mod signals;
 mod skip;
-mod slot;
 mod sparse;
+mod state;
 mod status;
-mod steward;
 mod store;
 mod transfer;
 mod watch;
@@ -44,16 +45,16 @@ use gush_text::os_text;
 
 use crate::args;
 use crate::talk::Talker;
-use ending::Ending;
-use line::Look;
+use display::{Form, Numeric, Plan, bounded_interval};
+use line::Layout;
 use moving::shown;
 use options::{Display, Expected, Options, Ordered};
 use process::{Target, Watched};
-use screen::Wishes;
+use screen::ScreenOptions;
+use signals::SignalHandler;
 use status::Status;
-use steward::{Form, Numeric, Plan, bounded_interval};
 
-/// The one definition behind `gush pv`: the source of help, manual page and completions.
+/// The definition of `gush pv`, from which help, manual page and completions are made.
 pub fn command() -> clap::Command {
     Options::command()
 }
@@ -70,7 +71,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
             Err(_) => return Status::MISUSE.into(),
         },
     };
-    // Before -R sends the options: bits that the other process has shown are no amount that is asked for.
+    // Before -R sends the options: bits shown by the other process do not ask for an amount.
     options.display.bytes |= options.display.bits;
     let talker = Talker::new(as_name);
     if options.monitor.is_some() {
@@ -81,12 +82,12 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
             return Status::MISUSE.into();
         }
     } else if talker.is_familiar() || is_posix {
-        // As pv, and where POSIX is asked for, `--` ends the options only.
+        // As pv, and with POSIXLY_CORRECT, `--` only ends the options.
         options.files.append(&mut options.command);
     }
-    // A reader that leaves is told by EPIPE: the end is shown first.
+    // A write then fails with EPIPE, and the last line is still shown.
     gush_process::ignore_sigpipe();
-    // So is a limit on file sizes (ulimit -f) by EFBIG.
+    // Likewise EFBIG at the limit on file sizes (ulimit -f).
     if talker.outlives_file_size_limit().is_err() {
         return Status::TRANSFER.into();
     }
@@ -107,7 +108,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     }
 }
 
-/// The targets that the values of `-d` and the operands name.
+/// The targets of `-d` and of the operands.
 fn targets(options: &Options, talker: &Talker) -> Result<Vec<Target>, Status> {
     let mut watched = options.watchfd.clone();
     for word in &options.files {
@@ -128,7 +129,7 @@ fn targets(options: &Options, talker: &Talker) -> Result<Vec<Target>, Status> {
                 }
                 targets.extend(more);
             }
-            // As with pv, that a program does not run is no failure.
+            // As in pv, it is no failure that a program is not running.
             Err(why) if matches!(watched, Watched::Named(_)) => talker.say(why),
             Err(why) => {
                 talker.say(why);
@@ -139,7 +140,7 @@ fn targets(options: &Options, talker: &Talker) -> Result<Vec<Target>, Status> {
     Ok(targets)
 }
 
-/// The value of `--size`; none where the option says nothing, or 0.
+/// The value of `--size`; none without the option, or if it is 0.
 fn asked_size(display: &Display) -> Result<Option<u64>, String> {
     match &display.size {
         None => Ok(None),
@@ -153,29 +154,29 @@ fn asked_size(display: &Display) -> Result<Option<u64>, String> {
     }
 }
 
-/// Keeps the number of this process in the file of `-P`.
-fn keep_pid(ending: &Ending, name: &OsStr, talker: &Talker) -> Result<(), Status> {
-    ending.keep_pid_in(name).map_err(|error| {
+/// Writes the PID of this process to the file of `-P`.
+fn write_pid(signals: &SignalHandler, name: &OsStr, talker: &Talker) -> Result<(), Status> {
+    signals.write_pid(name).map_err(|error| {
         talker.say(transfer::unopened(talker, name, &error));
         Status::OTHER
     })
 }
 
-fn wishes(options: &Options) -> Wishes {
+fn screen_options(options: &Options) -> ScreenOptions {
     let display = &options.display;
     let (quiet, numeric, cursor) = (display.quiet, display.numeric || options.json, display.cursor);
-    Wishes { quiet, numeric, force: options.force, cursor }
+    ScreenOptions { quiet, numeric, force: options.force, cursor }
 }
 
-fn plan(options: &Options, look: Look) -> Plan {
+fn plan(options: &Options, layout: Layout) -> Plan {
     let display = &options.display;
     let extra = options.extra_display.clone().map(|extra| {
-        let look = extra.look(display, &look);
-        (extra, look)
+        let layout = extra.layout(display, &layout);
+        (extra, layout)
     });
     let numbers = Numeric { timer: display.timer, amount: display.bytes, rate: display.rate };
     Plan {
-        look,
+        layout,
         extra,
         form: if options.json {
             Form::Json
@@ -184,7 +185,7 @@ fn plan(options: &Options, look: Look) -> Plan {
         } else {
             Form::Line
         },
-        // As with pv, 0 is the terminal's width.
+        // As in pv, 0 is the terminal's width.
         columns: display.width.filter(|&columns| columns > 0),
         interval: bounded_interval(display.interval.unwrap_or(Duration::from_secs(1))),
         window: display.average_rate_window.unwrap_or(Duration::from_secs(30)),
@@ -209,7 +210,7 @@ mod tests {
     fn the_times_of_a_display_are_those_of_the_options() {
         let times = |words: &[&str]| {
             let options = read(words);
-            let plan = plan(&options, Look::new(&options.display, Subject::default()));
+            let plan = plan(&options, Layout::new(&options.display, Subject::default()));
             (plan.interval, plan.window, plan.delay, plan.stall)
         };
         let (ms, s) = (Duration::from_millis, Duration::from_secs);

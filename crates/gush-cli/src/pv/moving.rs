@@ -1,4 +1,4 @@
-//! The moving: one input after the other, each by the engine.
+//! Moves one input after the other to the output.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
@@ -12,38 +12,38 @@ use gush::{Control, Endpoint, Errno, Holes, Kind, Mover, Progress, Report, Side,
 use gush_text::{Doing, errno_text, in_brackets, os_text, quote};
 use rustix::fs::{SeekFrom, fdatasync, seek};
 
-use super::account::{Account, Early};
 use super::ahead;
-use super::cut;
 use super::direct::Direct;
-use super::ending::lock;
 use super::inputs::{Input, left_bytes};
+use super::lines;
 use super::options::Options;
 use super::pipes;
 use super::screen::Screen;
+use super::signals::lock;
 use super::skip::Skips;
 use super::sparse;
+use super::state::{StopReason, TransferState};
 use super::status::Status;
 use crate::talk::remedy;
 
 /// One transfer of all inputs to one output.
 pub struct Moving<'a> {
     pub options: &'a Options,
-    /// Standard input without any.
+    /// Standard input if empty.
     pub files: &'a [OsString],
-    /// The bytes of the inputs still to be left out.
-    pub left_out_bytes: u64,
-    pub account: Arc<Account>,
+    /// The bytes still to be skipped.
+    pub skip_bytes: u64,
+    pub state: Arc<TransferState>,
     pub screen: Arc<Mutex<Screen>>,
     pub output: Output,
     pub status: Status,
-    /// The output has failed, or somebody has ended the transfer.
-    pub is_cut: bool,
-    /// End once as much as is expected has arrived.
+    /// The output has failed, or the transfer was stopped.
+    pub is_stopped: bool,
+    /// End once the expected amount has arrived.
     pub stops_at_size: bool,
     /// The output's name in messages.
     pub output_name: String,
-    /// Called by pv's own name: messages are pv's.
+    /// Invoked as pv: messages are pv's.
     pub is_familiar: bool,
 }
 
@@ -63,7 +63,7 @@ impl AsFd for Output {
     }
 }
 
-/// Does the transfer go on after an input?
+/// Whether the transfer goes on after an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     NextInput,
@@ -77,7 +77,7 @@ pub struct Halt {
     pub errno: Option<Errno>,
     /// The cause in words.
     pub cause: String,
-    /// Bytes read and not delivered.
+    /// Bytes read but not delivered.
     pub lost_bytes: u64,
 }
 
@@ -98,7 +98,7 @@ impl From<gush::Error> for Halt {
     }
 }
 
-/// How often at most `--sync` waits for the disk.
+/// The minimum time between two syncs of `--sync`.
 const SYNC_EVERY: Duration = Duration::from_millis(100);
 
 impl Moving<'_> {
@@ -112,22 +112,22 @@ impl Moving<'_> {
             }
         }
         if self.status == Status::default() {
-            self.account.end_estimate();
+            self.state.end_estimate();
         }
-        if self.left_out_bytes > 0 {
-            let missing = self.left_out_bytes;
+        if self.skip_bytes > 0 {
+            let missing = self.skip_bytes;
             self.say(format_args!("input ended {missing} bytes short of --skip"));
             self.status.add(Status::TRANSFER);
         }
     }
 
     fn move_named(&mut self, name: &OsStr) -> Then {
-        // Opening a FIFO waits for its writer, and a signal has to end that wait.
-        let input = match self.account.held_by(|| Input::open(name)) {
+        // Opening a FIFO blocks until it has a writer, and a signal has to end that.
+        let input = match self.state.blocking(|| Input::open(name)) {
             Some(Ok(input)) => input,
             None => {
-                self.is_cut = true;
-                if self.account.ended_early() == Some(Early::Signal) {
+                self.is_stopped = true;
+                if self.state.stop_reason() == Some(StopReason::Signal) {
                     self.status.add(Status::SIGNAL);
                 }
                 return Then::End;
@@ -145,15 +145,15 @@ impl Moving<'_> {
                 return Then::NextInput;
             }
         };
-        // Before anything is read: such an input would grow with what is written, for ever.
+        // Before anything is read: such an input would grow for ever.
         if input.is_output(&self.output) {
             self.say(format_args!("input file is output file: {}", shown(name)));
             self.status.add(Status::SAME_FILE);
-            // As pv: a further input would overwrite the one that was to be kept.
+            // As in pv: a further input would overwrite this one.
             return Then::End;
         }
-        self.account.set_input();
-        let pipe = pipes::boost(&input);
+        self.state.set_input();
+        let pipe = pipes::enlarge(&input);
         let direct = self.options.direct_io.then(|| Direct::set(&input));
         let then = self.move_one(name, &input);
         drop((direct, pipe));
@@ -167,11 +167,11 @@ impl Moving<'_> {
             if left == Some(0) {
                 return Then::End;
             }
-            let moved = self.leave_out(input);
+            let moved = self.skip(input);
             let moved = moved.and_then(|()| self.pass_ahead(name, input, left));
             let moved = moved.and_then(|()| match left {
                 left if self.cuts_lines(left) => {
-                    let moved = self.synced(cut::lines(self, input, left.unwrap_or(u64::MAX)));
+                    let moved = self.synced(lines::pass(self, input, left.unwrap_or(u64::MAX)));
                     moved
                         .inspect(|()| self.explain(shown(name), "read-write, counting whole lines"))
                 }
@@ -183,33 +183,32 @@ impl Moving<'_> {
                     self.pass(input, left).map(|report| self.explain(shown(name), report.explain()))
                 }
             });
-            // Moved to its end: the next input goes on where this one stopped.
             let Err(halt) = moved else { return Then::NextInput };
-            self.is_cut = self.account.cancel.is_cancelled() || halt.side == Side::Target;
-            if self.account.cancel.is_cancelled() {
-                self.tell_early_end(&halt);
+            self.is_stopped = self.state.cancel.is_cancelled() || halt.side == Side::Target;
+            if self.state.cancel.is_cancelled() {
+                self.report_stop(&halt);
                 return Then::End;
             }
             match halt.side {
-                // -E: the part that cannot be read has been passed over, and the loop goes on behind it.
+                // -E: continue after the part that cannot be read.
                 Side::Source if skips.skip(self, name, input, &halt) => {}
                 Side::Source => {
-                    self.tell_failure(format_args!("{}: read failed", shown(name)), &halt);
+                    self.report_failure(format_args!("{}: read failed", shown(name)), &halt);
                     return Then::NextInput;
                 }
-                // A reader that has enough ends a pipeline without a word.
+                // A reader that has had enough ends a pipeline silently.
                 Side::Target if halt.errno == Some(Errno::PIPE) => return Then::End,
                 Side::Target => {
-                    self.tell_failed_write(&halt);
+                    self.report_failed_write(&halt);
                     return Then::End;
                 }
             }
         }
     }
 
-    /// Flushes bytes moved by hand to the disk, with `--sync`.
+    /// With `--sync`, flushes bytes that the engine has not moved.
     fn synced(&self, moved: Result<(), Halt>) -> Result<(), Halt> {
-        // Also after a failure: the bytes that went before it are to be on storage.
+        // Also after a failure: earlier bytes must be on storage.
         let flushed = if self.options.sync { flush(&self.output) } else { Ok(()) };
         moved.and(flushed.map_err(|errno| Halt::by(Side::Target, errno)))
     }
@@ -227,11 +226,12 @@ impl Moving<'_> {
         Ok(())
     }
 
-    /// Are lines read and written here? The engine's rate is one of bytes, and `-R` may give a rate at any time.
+    /// Whether lines are read and written here: the engine's rate limit is in bytes, and `-R` can
+    /// set one at any time.
     fn cuts_lines(&self, left: Option<u64>) -> bool {
         let options = self.options;
         let is_limited = left.is_some() || self.has_rate();
-        // The engine counts bytes once they are on storage, and makes holes of files; and knows how much a datagram takes.
+        // Only the engine syncs, makes holes of files, and knows the size of a datagram.
         let needs_engine = || {
             let is_datagram =
                 Endpoint::of(&self.output).is_ok_and(|end| end.kind() == Kind::Datagram);
@@ -240,7 +240,7 @@ impl Moving<'_> {
         options.counts_lines() && (is_limited || !needs_engine())
     }
 
-    /// Is every byte of the input to be looked at here, because the engine makes holes of files alone?
+    /// Whether zeros are searched here, because the engine makes holes only of files.
     fn makes_holes_of(&self, input: &Input) -> bool {
         let takes_holes = Endpoint::of(&self.output)
             .is_ok_and(|end| end.kind() == Kind::File && !end.is_append());
@@ -248,55 +248,54 @@ impl Moving<'_> {
         self.options.sparse && takes_holes && !is_file
     }
 
-    /// Leaves out the bytes still to be left out: by a seek, or by reading.
-    fn leave_out(&mut self, input: &Input) -> Result<(), Halt> {
-        let wanted = self.left_out_bytes;
+    /// Skips the bytes of `--skip`, by a seek or by reading.
+    fn skip(&mut self, input: &Input) -> Result<(), Halt> {
+        let wanted = self.skip_bytes;
         if wanted == 0 {
             return Ok(());
         }
         let left_out = match left_bytes(input) {
-            // Files of /proc have no size, and bytes all the same.
+            // Files of /proc have content, but no size.
             Some(left) if left > 0 => {
                 let bytes = left.min(wanted);
                 let moved = seek(input, SeekFrom::Current(bytes as i64));
                 moved.map(|_| bytes).map_err(|errno| Halt::by(Side::Source, errno))
             }
-            _ => self.read_away(input, wanted),
+            _ => self.discard(input, wanted),
         };
-        self.left_out_bytes -= left_out?;
+        self.skip_bytes -= left_out?;
         Ok(())
     }
 
-    fn read_away(&self, input: &Input, most_bytes: u64) -> Result<u64, Halt> {
-        // A pipe cannot seek: its bytes go to /dev/null, by splice where that is possible.
+    fn discard(&self, input: &Input, most_bytes: u64) -> Result<u64, Halt> {
+        // A pipe cannot seek: its bytes go to /dev/null, by splice where possible.
         let nowhere = File::options().write(true).open("/dev/null");
         let nowhere = nowhere.map_err(|_| Halt::by(Side::Target, Errno::NOENT))?;
-        let account = &self.account;
+        let state = &self.state;
         let mut observer = |progress: &Progress| {
-            account.set_left_out(progress.bytes);
+            state.set_skipped(progress.bytes);
             Control::Continue
         };
         let moved = Mover::new(input, &nowhere).length_bytes(most_bytes);
-        let moved = moved.cancelled_by(&account.cancel).observe(&mut observer).run();
+        let moved = moved.cancelled_by(&state.cancel).observe(&mut observer).run();
         moved.map(|report| report.bytes).map_err(Halt::from)
     }
 
-    /// Is a rate given, which is one of lines where lines are counted?
     fn has_rate(&self) -> bool {
-        self.account.rate.get().is_some()
+        self.state.rate.get().is_some()
     }
 
-    /// The bytes or lines that may still pass in a transfer that stops at a size.
+    /// The bytes or lines left in a transfer that stops at a size.
     fn left(&self) -> Option<u64> {
         let options = self.options;
-        let expected = self.account.expected();
-        // As pv, of a size of 0 where no input has a size either.
+        let expected = self.state.expected();
+        // As in pv, if --size is 0 and no input has a size.
         let is_none = options.display.size.is_some() && expected.is_none();
         if options.stop_at_size && is_none && !options.counts_lines() {
             return Some(0);
         }
         let expected = expected.filter(|_| self.stops_at_size)?;
-        Some(expected.saturating_sub(self.account.count()))
+        Some(expected.saturating_sub(self.state.count()))
     }
 
     /// Moves to the end of `source`, or at most `length_bytes`.
@@ -304,14 +303,14 @@ impl Moving<'_> {
     /// # Errors
     /// As [`Mover::run`], and where the flush of `--sync` fails.
     pub fn pass(&self, source: &impl AsFd, length_bytes: Option<u64>) -> Result<Report, Halt> {
-        let (account, output, options) = (&self.account, &self.output, self.options);
-        let before_bytes = account.bytes();
+        let (state, output, options) = (&self.state, &self.output, self.options);
+        let before_bytes = state.bytes();
         let mut synced = Instant::now();
         let mut sync_failed = None;
         let mut observer = |progress: &Progress| {
             let arrived_bytes = before_bytes + progress.bytes;
-            if options.sync && arrived_bytes > account.bytes() {
-                // A sync after every step would take more time than the moving.
+            if options.sync && arrived_bytes > state.bytes() {
+                // A sync after every step would take longer than the move.
                 if synced.elapsed() < SYNC_EVERY {
                     return Control::Continue;
                 }
@@ -321,24 +320,23 @@ impl Moving<'_> {
                 }
                 synced = Instant::now();
             }
-            // With --sync a byte counts once it is on storage.
-            account.set_bytes(arrived_bytes);
+            state.set_bytes(arrived_bytes);
             Control::Continue
         };
         let mut mover = Mover::new(source, output)
             .method(options.choice())
             .tuning(options.tuning())
             .holes(if options.sparse { Holes::Make } else { Holes::default() })
-            .limit(account.rate.clone())
-            .cancelled_by(&account.cancel)
+            .limit(state.rate.clone())
+            .cancelled_by(&state.cancel)
             .observe(&mut observer);
         if let Some(bytes) = length_bytes {
             mover = mover.length_bytes(bytes);
         }
-        // Looking at the bytes rules splices out, so nobody looks who does not have to.
-        if account.observed.is_needed() {
-            let shown = Arc::clone(account);
-            mover = mover.inspect(move |bytes| shown.observed.show(bytes));
+        // Inspecting the bytes rules out splice.
+        if state.inspector.is_needed() {
+            let shown = Arc::clone(state);
+            mover = mover.inspect(move |bytes| shown.inspector.inspect(bytes));
         }
         let moved = mover.run();
         let arrived_bytes = match &moved {
@@ -351,53 +349,53 @@ impl Moving<'_> {
         if let Some(errno) = sync_failed {
             return Err(Halt::by(Side::Target, errno));
         }
-        account.set_bytes(before_bytes + arrived_bytes);
+        state.set_bytes(before_bytes + arrived_bytes);
         moved.map_err(Halt::from)
     }
 
-    /// Tells how an input was moved, with `--explain`.
+    /// With `--explain`, prints how an input was moved.
     pub fn explain(&self, input: impl Display, how: impl Display) {
         if self.options.explain {
             how.to_string().lines().for_each(|line| self.say(format_args!("{input}: {line}")));
         }
     }
 
-    /// Tells why moving a command's output has ended early.
-    pub fn tell_end(&mut self, halt: &Halt) {
+    /// Reports why moving a command's output ended early.
+    pub fn report_end(&mut self, halt: &Halt) {
         match halt.side {
-            _ if self.account.cancel.is_cancelled() => self.tell_early_end(halt),
+            _ if self.state.cancel.is_cancelled() => self.report_stop(halt),
             Side::Target if halt.errno == Some(Errno::PIPE) => {}
-            Side::Target => self.tell_failed_write(halt),
-            Side::Source => self.tell_failure("the command's output: read failed", halt),
+            Side::Target => self.report_failed_write(halt),
+            Side::Source => self.report_failure("the command's output: read failed", halt),
         }
     }
 
-    fn tell_early_end(&mut self, halt: &Halt) {
-        match self.account.ended_early() {
-            Some(Early::Stall) => {
+    fn report_stop(&mut self, halt: &Halt) {
+        match self.state.stop_reason() {
+            Some(StopReason::Stall) => {
                 let limit = self.options.stall_timeout.unwrap_or_default();
-                let bytes = self.account.bytes();
+                let bytes = self.state.bytes();
                 self.say(format_args!(
                     "no byte moved for {} after {bytes} bytes (--stall-timeout)",
                     gush_text::with_unit(limit)
                 ));
                 self.status.add(Status::TRANSFER);
             }
-            Some(Early::Reader) => return,
-            Some(Early::Signal) | None => self.status.add(Status::SIGNAL),
+            Some(StopReason::Reader) => return,
+            Some(StopReason::Signal) | None => self.status.add(Status::SIGNAL),
         }
-        self.tell_loss(halt);
+        self.report_loss(halt);
     }
 
-    fn tell_failed_write(&mut self, halt: &Halt) {
+    fn report_failed_write(&mut self, halt: &Halt) {
         if self.is_familiar {
-            return self.tell_failure("write failed", halt);
+            return self.report_failure("write failed", halt);
         }
         let what = format!("{}: write failed", self.output_name);
-        self.tell_failure(what, halt);
+        self.report_failure(what, halt);
     }
 
-    fn tell_failure(&mut self, what: impl Display, halt: &Halt) {
+    fn report_failure(&mut self, what: impl Display, halt: &Halt) {
         let cause = &halt.cause;
         self.status.add(Status::TRANSFER);
         if self.is_familiar {
@@ -405,13 +403,13 @@ impl Moving<'_> {
         } else {
             let hint = halt.errno.and_then(|errno| hint_for(halt.side, errno));
             let hint = in_brackets(hint);
-            let bytes = self.account.bytes();
+            let bytes = self.state.bytes();
             self.say(format_args!("{what} after {bytes} bytes: {cause}{hint}"));
         }
-        self.tell_loss(halt);
+        self.report_loss(halt);
     }
 
-    fn tell_loss(&self, halt: &Halt) {
+    fn report_loss(&self, halt: &Halt) {
         if halt.lost_bytes > 0 {
             self.say(format_args!("{} bytes were read but not delivered", halt.lost_bytes));
         }
@@ -422,10 +420,10 @@ impl Moving<'_> {
     }
 }
 
-/// Waits until the disk has the written bytes. Only files and block devices have a disk.
+/// Waits until the written bytes are on disk, if the output is a file or block device.
 fn flush(output: &Output) -> Result<(), Errno> {
     match fdatasync(output) {
-        // A pipe or terminal has no storage to be flushed to (fdatasync(2)).
+        // A pipe or terminal cannot be synced (fdatasync(2)).
         Err(Errno::INVAL | Errno::ROFS) | Ok(()) => Ok(()),
         Err(errno) => Err(errno),
     }

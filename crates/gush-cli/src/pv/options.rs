@@ -43,10 +43,12 @@ pub struct Options {
     /// Show nothing until SEC seconds have passed
     #[arg(short = 'D', long, value_name = "SEC", value_parser = seconds, help_heading = OUTPUT)]
     pub delay_start: Option<Duration>,
-    /// Also show progress in a title: windowtitle, processtitle, or both separated by a comma; :FORMAT after them sets its format
+    /// Also show progress in a title: windowtitle, processtitle, or both separated by a comma;
+    /// :FORMAT after them sets its format
     #[arg(short = 'x', long, value_name = "SPEC", value_parser = Extra::parse, conflicts_with_all = ["watchfd", "query"], help_heading = OUTPUT)]
     pub extra_display: Option<Extra>,
-    /// Count lines instead of bytes; without -s, their total is estimated from the bytes of the inputs
+    /// Count lines instead of bytes; without -s, their total is estimated from the bytes of the
+    /// inputs
     #[arg(short, long, help_heading = OUTPUT)]
     pub line_mode: bool,
     /// Lines end with a null byte; implies -l
@@ -68,10 +70,12 @@ pub struct Options {
     /// Use read and write only
     #[arg(short = 'C', long, help_heading = TRANSFER)]
     pub no_splice: bool,
-    /// Write zeros where the input cannot be read; given twice, report only the first error of each file
+    /// Write zeros where the input cannot be read; given twice, report only the first error of each
+    /// file
     #[arg(short = 'E', long, action = ArgAction::Count, help_heading = TRANSFER)]
     pub skip_errors: u8,
-    /// Skip SIZE bytes at each read error [default: 1 at first, up to 512 after many errors in a row]
+    /// Skip SIZE bytes at each read error [default: 1 at first, up to 512 after many errors in a
+    /// row]
     #[arg(short = 'Z', long, value_name = "SIZE", value_parser = memory_bytes, help_heading = TRANSFER)]
     pub error_skip_block: Option<usize>,
     /// Stop after --size bytes
@@ -93,8 +97,9 @@ pub struct Options {
     #[arg(short = 'U', long, value_name = "FILE", value_hint = ValueHint::AnyPath, help_heading = TRANSFER)]
     pub store_and_forward: Option<OsString>,
 
-    /// Transfer nothing; show the position of descriptor FD of process PID, or of all its files. =NAME stands for all
-    /// processes of that name, @LIST for a file that lists one of these per line. Operands, and -d again, add more
+    /// Transfer nothing; show the position of descriptor FD of process PID, or of all its files.
+    /// =NAME stands for all processes of that name, @LIST for a file that lists one of these per
+    /// line. Operands, and -d again, add more
     #[arg(short = 'd', long, value_name = "PID[:FD]", help_heading = OTHERS)]
     pub watchfd: Vec<Watched>,
     /// Send these display options, -L and -s to the gush pv with this PID
@@ -141,7 +146,7 @@ pub struct Options {
     pub stall_timeout: Option<Duration>,
 }
 
-/// What is shown, and how: also what `--remote` sends.
+/// The display options, which `--remote` sends.
 #[derive(Clone, Debug, Default, Parser, Serialize, Deserialize)]
 pub struct Display {
     /// Show a progress bar
@@ -174,8 +179,8 @@ pub struct Display {
     /// Show FORMAT instead of -p, -t, -e, -I, -r, -a, -b, -T and -A
     #[arg(short = 'F', long, value_name = "FORMAT", help_heading = DISPLAY)]
     pub format: Option<String>,
-    /// Print a line of bare numbers: the percentage, or with -b the bytes and with -r the rate, after the seconds with -t;
-    /// with -F, FORMAT with bare numbers
+    /// Print a line of bare numbers: the percentage, or with -b the bytes and with -r the rate,
+    /// after the seconds with -t; with -F, FORMAT with bare numbers
     #[arg(short, long, help_heading = DISPLAY)]
     pub numeric: bool,
     /// Show nothing
@@ -188,7 +193,8 @@ pub struct Display {
     /// Use multiples of 1000 (kB) instead of 1024 (KiB), also in the sizes given after this option
     #[arg(short = 'k', long, help_heading = OUTPUT)]
     pub si: bool,
-    /// Expect SIZE bytes, or lines with -l; @PATH uses the size of a file, a device, or a directory's files
+    /// Expect SIZE bytes, or lines with -l; @PATH uses the size of a file, a device, or a
+    /// directory's files
     #[arg(short, long, value_name = "SIZE", value_parser = Expected::parse, help_heading = OUTPUT)]
     pub size: Option<Expected>,
     /// If the size is unknown, show the current rate relative to the maximum, printed after the bar
@@ -225,12 +231,11 @@ impl Options {
         self.line_mode || self.null
     }
 
-    /// The byte that ends a line.
     pub fn separator(&self) -> u8 {
         if self.null { 0 } else { b'\n' }
     }
 
-    /// The engine's method: the plan's choice, or reading and writing where pv has to do that, too.
+    /// The engine's method: its choice, or read-write where the options require it.
     pub fn choice(&self) -> Choice {
         let through_memory = self.no_splice || self.buffer_size.is_some() || self.skip_errors > 0;
         if through_memory { Choice::Only(MethodName::ReadWrite) } else { Choice::Auto }
@@ -244,7 +249,7 @@ impl Options {
     }
 }
 
-/// The options of a command line, whose order counts for the sizes behind `--si`.
+/// Options that were read in order, which matters for sizes after `--si`.
 #[derive(Debug)]
 pub struct Ordered(pub Options);
 
@@ -254,9 +259,9 @@ impl FromArgMatches for Ordered {
         let is_given = matches.value_source("si") == Some(ValueSource::CommandLine);
         let si = matches.index_of("si").filter(|_| is_given);
         for (name, set) in SIZES {
-            let is_behind = matches.index_of(name).zip(si).is_some_and(|(at, si)| at > si);
-            let text = matches.get_raw(name).filter(|_| is_behind).and_then(Iterator::last);
-            // clap has read the same text without a complaint.
+            let is_after = matches.index_of(name).zip(si).is_some_and(|(at, si)| at > si);
+            let text = matches.get_raw(name).filter(|_| is_after).and_then(Iterator::last);
+            // clap has accepted the same text.
             let _ = text.and_then(OsStr::to_str).map(|text| set(&mut options, text, true));
         }
         Ok(Self(options))
@@ -301,7 +306,7 @@ impl Monitored {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Expected {
     Number(u64),
-    /// As large as what is at this path.
+    /// The size of the file at this path.
     AsLargeAs(String),
 }
 
@@ -314,8 +319,8 @@ impl Expected {
     }
 }
 
-/// Sets an option to a size. As with pv, the unit of a size behind `--si` is a power of 1000.
-pub type SetSize = fn(&mut Options, &str, is_behind_si: bool) -> Option<()>;
+/// Sets an option to a size. As in pv, units after `--si` are powers of 1000.
+pub type SetSize = fn(&mut Options, &str, is_after_si: bool) -> Option<()>;
 
 /// The options that are sizes, by clap's names.
 pub const SIZES: [(&str, SetSize); 4] = [
@@ -325,42 +330,43 @@ pub const SIZES: [(&str, SetSize); 4] = [
     ("error_skip_block", set_error_skip_block),
 ];
 
-pub fn set_size(options: &mut Options, text: &str, is_behind_si: bool) -> Option<()> {
-    let decimal = decimal(text, is_behind_si).map(Expected::Number);
+pub fn set_size(options: &mut Options, text: &str, is_after_si: bool) -> Option<()> {
+    let decimal = decimal(text, is_after_si).map(Expected::Number);
     options.display.size = Some(decimal.or_else(|| Expected::parse(text).ok())?);
     Some(())
 }
 
-pub fn set_rate_limit(options: &mut Options, text: &str, is_behind_si: bool) -> Option<()> {
-    let decimal = decimal(text, is_behind_si);
+pub fn set_rate_limit(options: &mut Options, text: &str, is_after_si: bool) -> Option<()> {
+    let decimal = decimal(text, is_after_si);
     options.display.rate_limit = Some(decimal.or_else(|| rate(text).ok())?);
     Some(())
 }
 
-pub fn set_buffer_size(options: &mut Options, text: &str, is_behind_si: bool) -> Option<()> {
-    options.buffer_size = Some(memory(text, is_behind_si)?);
+pub fn set_buffer_size(options: &mut Options, text: &str, is_after_si: bool) -> Option<()> {
+    options.buffer_size = Some(memory(text, is_after_si)?);
     Some(())
 }
 
-pub fn set_error_skip_block(options: &mut Options, text: &str, is_behind_si: bool) -> Option<()> {
-    options.error_skip_block = Some(memory(text, is_behind_si)?);
+pub fn set_error_skip_block(options: &mut Options, text: &str, is_after_si: bool) -> Option<()> {
+    options.error_skip_block = Some(memory(text, is_after_si)?);
     Some(())
 }
 
-fn memory(text: &str, is_behind_si: bool) -> Option<usize> {
-    // The bounds are those of the size without `--si`.
+fn memory(text: &str, is_after_si: bool) -> Option<usize> {
+    // The bounds apply to the size without `--si`.
     let bytes = memory_bytes(text).ok()?;
-    let decimal = decimal(text, is_behind_si).and_then(|bytes| usize::try_from(bytes).ok());
+    let decimal = decimal(text, is_after_si).and_then(|bytes| usize::try_from(bytes).ok());
     Some(decimal.unwrap_or(bytes))
 }
 
-/// The size `text` behind `--si`, if its unit is one letter: `1k`, and not `1KiB`.
-fn decimal(text: &str, is_behind_si: bool) -> Option<u64> {
+/// The size `text` after `--si`, if its unit is one letter: `1k`, but not `1KiB`.
+fn decimal(text: &str, is_after_si: bool) -> Option<u64> {
     let has_letter = text.ends_with(|end: char| end.is_ascii_alphabetic() && end != 'B');
-    (is_behind_si && has_letter).then(|| size_bytes(&format!("{text}B")).ok())?
+    (is_after_si && has_letter).then(|| size_bytes(&format!("{text}B")).ok())?
 }
 
-/// A size as pv reads one: a comma is a point, a fraction of a byte is dropped, and digits for a larger number than any are the largest.
+/// A size as in pv: a comma is a decimal point, fractions of a byte are dropped, and a number that
+/// is too large is the largest.
 fn as_pv_reads(text: &str) -> Result<u64, SizeError> {
     let pointed = text.replacen(',', ".", 1);
     let (whole, fraction) = pointed.split_once('.').unwrap_or((&pointed, ""));
@@ -371,7 +377,7 @@ fn as_pv_reads(text: &str) -> Result<u64, SizeError> {
     };
     match read {
         Err(SizeError::Fraction) => size_bytes(whole),
-        // pv knows no unit for sizes that fit nowhere, and refuses such a size.
+        // With a unit, pv refuses such a size.
         Err(SizeError::TooLarge) if text.bytes().all(|byte| byte.is_ascii_digit()) => Ok(u64::MAX),
         answer => answer,
     }
@@ -437,7 +443,6 @@ const TRANSFER: &str = "Transfer";
 const OTHERS: &str = "Other processes";
 const BEYOND: &str = "Beyond pv";
 
-/// The text below the options in the help.
 fn after_help() -> String {
     let rows: String = SEQUENCES.iter().map(|(sequence, shown)| row(sequence, shown)).collect();
     format!("{FORMAT}\n{rows}\n{STATUS}\n\n{UNLIKE_PV}")
@@ -504,15 +509,15 @@ An unknown STYLE or -x place, -B 0 and -Z 0 are errors.
 reported on a terminal, with -f and with --json, but not with -n or -q. When invoked as pv, or if \
 POSIXLY_CORRECT is set, the arguments after -- are files.";
 
-/// A name to be shown is most often that of a file, which may be any bytes.
+/// The name is often that of a file, so it may be any bytes.
 fn shown_name() -> impl TypedValueParser<Value = String> {
     OsStringValueParser::new().map(|name| name.to_string_lossy().into_owned())
 }
 
-/// Longer than any transfer, and no sum with another time overflows.
+/// Longer than any transfer, and sums with other times do not overflow.
 const LONGEST: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 
-/// A number of seconds, such as 2 or 0.5; 0 is allowed, and digits for a longer time than [`LONGEST`] are that, as pv bounds them.
+/// A number of seconds, such as 2 or 0.5; at most [`LONGEST`].
 pub fn seconds(text: &str) -> Result<Duration, &'static str> {
     let is_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if is_digits && text.parse().is_ok_and(|seconds: f64| seconds > LONGEST.as_secs_f64()) {
@@ -540,7 +545,7 @@ pub fn hex(text: &str) -> Result<String, &'static str> {
     if is_hex { Ok(text.to_ascii_lowercase()) } else { Err("not a hexadecimal number") }
 }
 
-/// A rate as pv reads one, in bytes or lines a second.
+/// A rate as in pv, in bytes or lines per second.
 pub fn rate(text: &str) -> Result<u64, SizeError> {
     as_pv_reads(text.strip_suffix("/s").unwrap_or(text))
 }

@@ -1,28 +1,28 @@
-//! The pipes around a transfer: enlarged, and made as small again as they were.
+//! Enlarges the pipes at both ends of a transfer, and restores their size.
 
 use std::os::fd::AsFd;
 
 use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 
-/// A pipe's size, given back on drop. A pipe that holds more bytes than the old size keeps the new size.
+/// A pipe whose size is restored on drop, unless it holds more bytes than that.
 #[derive(Debug)]
-pub struct Kept<Fd: AsFd> {
+pub struct Enlarged<Fd: AsFd> {
     fd: Fd,
     bytes: usize,
 }
 
-/// Enlarges a pipe, whichever way the bytes go, and keeps the present size; none for anything else.
-pub fn boost<Fd: AsFd>(fd: Fd) -> Option<Kept<Fd>> {
+/// Enlarges a pipe until the value is dropped; none if `fd` is not a pipe.
+pub fn enlarge<Fd: AsFd>(fd: Fd) -> Option<Enlarged<Fd>> {
     let bytes = fcntl_getpipe_size(&fd).ok()?;
-    // Refused, the pipe stays as large as it is.
+    // If refused, the pipe keeps its size.
     let _ = gush::pipe::enlarge(&fd);
-    Some(Kept { fd, bytes })
+    Some(Enlarged { fd, bytes })
 }
 
-impl<Fd: AsFd> Drop for Kept<Fd> {
+impl<Fd: AsFd> Drop for Enlarged<Fd> {
     fn drop(&mut self) {
         if fcntl_getpipe_size(&self.fd) != Ok(self.bytes) {
-            // A pipe with more bytes than the old size holds refuses (EBUSY, fcntl(2)), and keeps the new size.
+            // A pipe with more bytes than that refuses with EBUSY (fcntl(2)).
             let _ = fcntl_setpipe_size(&self.fd, self.bytes);
         }
     }

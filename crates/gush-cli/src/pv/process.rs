@@ -1,4 +1,4 @@
-//! The files that another process has open, as /proc tells (proc_pid_fdinfo(5)).
+//! The open files of another process, from /proc (proc_pid_fdinfo(5)).
 
 use std::fs;
 use std::io;
@@ -19,7 +19,7 @@ pub enum Watched {
     Target(Target),
     /// `=NAME`: all processes of that name.
     Named(String),
-    /// `@FILE`: each line of the file is one of the two others.
+    /// `@FILE`: each line of the file is one of the above.
     Listed(PathBuf),
 }
 
@@ -38,10 +38,10 @@ impl FromStr for Watched {
 }
 
 impl Watched {
-    /// All that is meant, in order.
     ///
     /// # Errors
-    /// A sentence where no process has the name, or where the file cannot be read or has an odd line. A list may name nobody.
+    /// A message if no process has the name, or the file cannot be read or has an invalid line. A
+    /// list may be empty.
     pub fn targets(&self) -> Result<Vec<Target>, String> {
         match self {
             Self::Target(target) => Ok(vec![*target]),
@@ -60,9 +60,9 @@ fn listed(path: &Path) -> Result<Vec<Target>, String> {
             continue;
         }
         let more = match line.parse() {
-            // Lists could name each other in a circle.
+            // Lists could name each other in a loop.
             Ok(Watched::Listed(_)) => Err("lists cannot be nested".to_owned()),
-            // As with pv, that a program does not run is no failure.
+            // As in pv, it is no failure that a program is not running.
             Ok(named @ Watched::Named(_)) => Ok(named.targets().unwrap_or_default()),
             Ok(watched) => watched.targets(),
             Err(why) => Err(why.to_owned()),
@@ -72,11 +72,11 @@ fn listed(path: &Path) -> Result<Vec<Target>, String> {
     Ok(targets)
 }
 
-/// The processes whose program has this name, but for this one, in the order of their numbers.
+/// The other processes with this name, in order of PID.
 fn named(name: &str) -> Result<Vec<Target>, String> {
     let entries = fs::read_dir("/proc").map_err(|error| os_text(&error))?;
     let own = i32::try_from(std::process::id()).unwrap_or(0);
-    // Whatever is no number in /proc is no process.
+    // Entries of /proc that are not numbers are no processes.
     let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let mut pids: Vec<i32> = numbers.filter(|pid| *pid != own && is_called(*pid, name)).collect();
     pids.sort_unstable();
@@ -86,7 +86,7 @@ fn named(name: &str) -> Result<Vec<Target>, String> {
     }
 }
 
-/// The kernel keeps 15 bytes of a name (proc_pid_comm(5)): a longer one is that of the command line.
+/// Whether process `pid` has this name.
 fn is_called(pid: i32, name: &str) -> bool {
     const KEPT_BYTES: usize = 15;
     let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
@@ -103,7 +103,7 @@ fn is_called(pid: i32, name: &str) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     pub pid: i32,
-    /// All descriptors without one.
+    /// All descriptors if none.
     pub fd: Option<i32>,
 }
 
@@ -121,7 +121,7 @@ impl FromStr for Target {
     }
 }
 
-/// A process that may end, and whose number another may have then.
+/// A process, which is not confused with a later one of the same PID.
 #[derive(Debug)]
 pub struct Process {
     pub pid: i32,
@@ -131,10 +131,10 @@ pub struct Process {
 
 impl Process {
     /// # Errors
-    /// `ESRCH` where no such process is.
+    /// `ESRCH` if there is no such process.
     pub fn find(pid: i32) -> io::Result<Self> {
         let number = Pid::from_raw(pid).ok_or(rustix::io::Errno::SRCH)?;
-        // A descriptor of the process: its number may be another's after it has ended.
+        // A pidfd, since the PID can be reused.
         let handle = match pidfd_open(number, PidfdFlags::empty()) {
             Ok(handle) => Some(handle),
             Err(error @ rustix::io::Errno::SRCH) => return Err(error.into()),
@@ -142,12 +142,12 @@ impl Process {
         };
         match test_kill_process(number) {
             Err(error @ rustix::io::Errno::SRCH) => Err(error.into()),
-            // A process of another user is one, too.
+            // EPERM is a process, too, of another user.
             _ => Ok(Self { pid, handle }),
         }
     }
 
-    /// A process that nobody has waited for has ended, too.
+    /// Also true for a zombie.
     pub fn has_ended(&self) -> bool {
         match (&self.handle, Pid::from_raw(self.pid)) {
             (Some(handle), _) => {
@@ -160,10 +160,10 @@ impl Process {
         }
     }
 
-    /// The numbers of the process's descriptors, in order.
+    /// The process's descriptors, in order.
     ///
     /// # Errors
-    /// `EACCES` where the process may not be looked at.
+    /// `EACCES` without permission to inspect the process.
     pub fn descriptors(&self) -> io::Result<Vec<i32>> {
         let entries = fs::read_dir(format!("/proc/{}/fd", self.pid))?;
         let mut numbers: Vec<i32> =
@@ -177,7 +177,7 @@ impl Process {
 #[derive(Debug)]
 pub enum Unwatched {
     Unseen(io::Error),
-    /// Neither a regular file nor a block device: nothing there has a position.
+    /// Neither a regular file nor a block device, so without a position.
     NoFile(PathBuf),
 }
 
@@ -186,29 +186,28 @@ pub enum Unwatched {
 pub struct Descriptor {
     link: PathBuf,
     info: PathBuf,
-    /// The file that the descriptor leads to.
+    /// The file that the descriptor refers to.
     pub path: PathBuf,
     /// Device, inode, and the mode that the descriptor was opened with.
     identity: (u64, u64, u32),
-    /// The size of a file read there: a file being written has no final size yet.
+    /// The size of a file that is read; a file being written has no final size yet.
     pub size_bytes: Option<u64>,
 }
 
 impl Descriptor {
     /// # Errors
-    /// Why nothing can be watched there.
+    /// Why the descriptor cannot be watched.
     pub fn of(pid: i32, fd: i32) -> Result<Self, Unwatched> {
         let link = PathBuf::from(format!("/proc/{pid}/fd/{fd}"));
         let path = fs::read_link(&link).map_err(Unwatched::Unseen)?;
         let identity = identity(&link).map_err(Unwatched::Unseen)?;
         let file = fs::metadata(&link).map_err(Unwatched::Unseen)?;
-        // A file that is being written has no size to be a part of: it grows.
         let is_read_only = identity.2 & 0o200 == 0;
         let size_bytes = match inputs::bytes_of(&link, &file) {
             Ok(Some(bytes)) if is_read_only || !file.is_file() => Some(bytes),
             Ok(Some(_)) => None,
             Ok(None) => return Err(Unwatched::NoFile(path)),
-            // A device that may not be opened has a position all the same.
+            // A device without permission to open it still has a position.
             Err(_) => None,
         };
         let info = format!("/proc/{pid}/fdinfo/{fd}").into();
@@ -216,9 +215,9 @@ impl Descriptor {
         Ok(Self { link, info, path, identity, size_bytes })
     }
 
-    /// The descriptor's offset in the file; none once the descriptor was closed, or leads elsewhere.
+    /// The descriptor's offset in the file; none once it was closed or refers to another file.
     pub fn position(&self) -> Option<u64> {
-        // The number may have been closed and opened for another file meanwhile.
+        // The number may have been reused for another file.
         if identity(&self.link).ok()? != self.identity {
             return None;
         }
@@ -227,10 +226,10 @@ impl Descriptor {
     }
 }
 
-/// The identity of an open file, different also for a file of the same name, opened another way.
+/// The identity of an open file; differs for the same file opened with another mode.
 fn identity(link: &Path) -> io::Result<(u64, u64, u32)> {
     let file = fs::metadata(link)?;
-    // The mode of the link is how the file was opened.
+    // The mode of the link is that of the open file.
     let opened = fs::symlink_metadata(link)?.mode();
     Ok((file.dev(), file.ino(), opened))
 }
@@ -293,7 +292,6 @@ mod tests {
         assert_eq!((watched.size_bytes, watched.position()), (Some(10), Some(0)));
         read.read_exact(&mut [0; 4]).unwrap();
         assert_eq!(watched.position(), Some(4));
-        // Another file under the same number is another descriptor.
         let mut replaced = OwnedFd::from(read);
         rustix::io::dup3(&written, &mut replaced, rustix::io::DupFlags::CLOEXEC).unwrap();
         assert_eq!(watched.position(), None);

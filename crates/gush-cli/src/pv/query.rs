@@ -1,28 +1,28 @@
-//! `-R` gives another `gush pv` new display options, `-Q` shows that one's progress.
+//! `-R` sends display options to another `gush pv`, `-Q` shows its progress.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::account::Account;
-use super::control::{self, Answer, Request, State};
-use super::ending::{self, Ending, lock};
-use super::line::{Beside, Look, ROW_COLUMNS, Subject};
+use super::control::{self, Answer, Request, Snapshot};
+use super::line::{Extras, Layout, SPARKLINE_COLUMNS, Subject};
 use super::meter::Meter;
 use super::options::{Expected, Options};
 use super::process::Process;
 use super::screen::Screen;
+use super::signals::{self, SignalHandler, lock};
+use super::state::TransferState;
 use super::status::Status;
-use super::{asked_size, plan, wishes};
+use super::{asked_size, plan, screen_options};
 use crate::talk::Talker;
 use gush_text::os_text;
 
-/// How often somebody looks for a signal.
+/// How often to check for a signal.
 const SLICE: Duration = Duration::from_millis(50);
 
 /// Sends the display options.
 ///
 /// # Errors
-/// The status, told already.
+/// The status; the error has been reported.
 pub fn change(options: &Options, pid: i32, talker: &Talker) -> Result<Status, Status> {
     find(pid, talker)?;
     let mut display = options.display.clone();
@@ -34,67 +34,69 @@ pub fn change(options: &Options, pid: i32, talker: &Talker) -> Result<Status, St
     let request = Request::Show(Box::new(display), options.extra_display.clone());
     match control::ask(pid, &request) {
         Ok(Answer::Done) => Ok(Status::default()),
-        Ok(answer) => Err(told(pid, format_args!("unexpected answer: {answer:?}"), talker)),
-        Err(error) => Err(told(pid, control::why_unanswered(&error), talker)),
+        Ok(answer) => Err(fail(pid, format_args!("unexpected answer: {answer:?}"), talker)),
+        Err(error) => Err(fail(pid, control::why_unanswered(&error), talker)),
     }
 }
 
-/// Shows the progress until that process ends.
+/// Shows the progress of the process until it ends.
 ///
 /// # Errors
-/// The status where the process cannot be asked; the message has been written already.
+/// The status; the error has been reported.
 pub fn run(options: &Options, pid: i32, talker: &Talker) -> Result<Status, Status> {
     let process = find(pid, talker)?;
-    let mut state = ask(pid).map_err(|why| told(pid, why, talker))?;
-    let screen = Arc::new(Mutex::new(Screen::new(wishes(options), talker)));
-    let account = Arc::new(Account::of_nothing());
-    let ending = Ending::begin(&screen, None).map_err(|errno| ending::untold(errno, talker))?;
-    ending.concerns(&account);
+    let mut snapshot = ask(pid).map_err(|why| fail(pid, why, talker))?;
+    let screen = Arc::new(Mutex::new(Screen::new(screen_options(options), talker)));
+    let state = Arc::new(TransferState::idle());
+    let signals = SignalHandler::begin(&screen, None)
+        .map_err(|errno| signals::cannot_handle(errno, talker))?;
+    signals.add(&state);
     let subject = Subject {
-        counts_lines: state.counts_lines,
-        is_sized: state.expected.is_some(),
+        counts_lines: snapshot.counts_lines,
+        is_sized: snapshot.expected.is_some(),
         has_out: false,
     };
-    let look = Look::new(&options.display, subject);
-    let plan = plan(options, look);
+    let layout = Layout::new(&options.display, subject);
+    let plan = plan(options, layout);
     let mut meter = Meter::new(plan.window);
     loop {
-        let reading = meter.read(state.count, state.elapsed, state.expected);
-        let row = if plan.look.has_row() { meter.row(ROW_COLUMNS) } else { Vec::new() };
-        let beside = Beside { row, ..Beside::default() };
+        let reading = meter.read(snapshot.count, snapshot.elapsed, snapshot.expected);
+        let row =
+            if plan.layout.has_sparkline() { meter.row(SPARKLINE_COLUMNS) } else { Vec::new() };
+        let extras = Extras { row, ..Extras::default() };
         let mut shown = lock(&screen);
         let columns = plan.columns.unwrap_or_else(|| shown.columns());
-        shown.show(&plan.line(&plan.look, &reading, &beside, columns));
+        shown.show(&plan.line(&plan.layout, &reading, &extras, columns));
         drop(shown);
         let asked = Instant::now();
         while asked.elapsed() < plan.interval && !process.has_ended() {
-            if account.ended_early().is_some() {
+            if state.stop_reason().is_some() {
                 lock(&screen).close();
                 return Ok(Status::SIGNAL);
             }
             std::thread::sleep(SLICE.min(plan.interval));
         }
-        // Once it has ended, the last answer stays on the screen.
+        // The last answer stays on the screen.
         let Ok(next) = ask(pid) else { break };
-        state = next;
+        snapshot = next;
     }
     lock(&screen).close();
     Ok(Status::default())
 }
 
 fn find(pid: i32, talker: &Talker) -> Result<Process, Status> {
-    Process::find(pid).map_err(|error| told(pid, os_text(&error), talker))
+    Process::find(pid).map_err(|error| fail(pid, os_text(&error), talker))
 }
 
-fn ask(pid: i32) -> Result<State, String> {
-    match control::ask(pid, &Request::State) {
-        Ok(Answer::State(state)) => Ok(state),
+fn ask(pid: i32) -> Result<Snapshot, String> {
+    match control::ask(pid, &Request::Snapshot) {
+        Ok(Answer::Snapshot(snapshot)) => Ok(snapshot),
         Ok(answer) => Err(format!("unexpected answer: {answer:?}")),
         Err(error) => Err(control::why_unanswered(&error)),
     }
 }
 
-fn told(pid: i32, why: impl std::fmt::Display, talker: &Talker) -> Status {
+fn fail(pid: i32, why: impl std::fmt::Display, talker: &Talker) -> Status {
     talker.say(format_args!("{pid}: {why}"));
     Status::OTHER
 }

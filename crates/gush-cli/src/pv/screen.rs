@@ -1,4 +1,4 @@
-//! Standard error: lines of progress over each other, and messages between them.
+//! Standard error: lines of progress that replace each other, and messages between them.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write, stderr};
@@ -7,40 +7,38 @@ use rustix::process::getpgrp;
 use rustix::stdio::stderr as stderr_fd;
 use rustix::termios::{tcgetpgrp, tcgetwinsize};
 
-use super::slot::Slot;
+use super::cursor::CursorLine;
 use crate::talk::{self, Talker};
 
-/// How progress is put on the screen.
+/// How progress is shown.
 #[derive(Debug)]
 enum Way {
     Nothing,
     /// Each reading on a separate line.
     Lines,
-    /// Each line over the one before.
+    /// Each line replaces the previous one.
     Over,
-    /// In a line that the cursor is moved to.
-    Slot(Slot),
+    /// On a line that the cursor is moved to (`-c`).
+    CursorLine(CursorLine),
 }
 
-/// Standard error, as the display uses that descriptor.
 #[derive(Debug)]
 pub struct Screen {
     way: Way,
     talker: Talker,
     is_terminal: bool,
-    /// Shown even where no terminal is.
+    /// Shown even without a terminal.
     is_forced: bool,
-    /// The columns of the line that is not ended yet.
+    /// The columns of the current line, if it has not ended.
     open_columns: Option<usize>,
-    /// The terminal keeps the title of before.
+    /// The terminal has saved its earlier title.
     has_title: bool,
-    /// The lines of a block, which the cursor is on top of.
+    /// The lines of the current block; the cursor is on the first.
     block_lines: usize,
 }
 
-/// The options for the screen.
 #[derive(Clone, Copy, Debug)]
-pub struct Wishes {
+pub struct ScreenOptions {
     pub quiet: bool,
     pub numeric: bool,
     pub force: bool,
@@ -48,28 +46,30 @@ pub struct Wishes {
 }
 
 impl Screen {
-    pub fn new(wishes: Wishes, talker: &Talker) -> Self {
+    pub fn new(screen_options: ScreenOptions, talker: &Talker) -> Self {
         let is_terminal = stderr().is_terminal();
-        let way = match wishes {
-            Wishes { quiet: true, .. } => Way::Nothing,
-            Wishes { numeric: true, .. } => Way::Lines,
-            _ if !is_terminal && !wishes.force => Way::Nothing,
-            // Without a place of its own the line is drawn as without -c.
-            Wishes { cursor: true, .. } if is_terminal => Slot::take().map_or(Way::Over, Way::Slot),
+        let way = match screen_options {
+            ScreenOptions { quiet: true, .. } => Way::Nothing,
+            ScreenOptions { numeric: true, .. } => Way::Lines,
+            _ if !is_terminal && !screen_options.force => Way::Nothing,
+            // Without a reserved line, as without -c.
+            ScreenOptions { cursor: true, .. } if is_terminal => {
+                CursorLine::take().map_or(Way::Over, Way::CursorLine)
+            }
             _ => Way::Over,
         };
         Self {
             way,
             talker: talker.clone(),
             is_terminal,
-            is_forced: wishes.force,
+            is_forced: screen_options.force,
             open_columns: None,
             has_title: false,
             block_lines: 0,
         }
     }
 
-    /// Will anything be shown?
+    /// Whether anything is shown.
     pub fn is_used(&self) -> bool {
         !matches!(self.way, Way::Nothing)
     }
@@ -79,13 +79,13 @@ impl Screen {
         talk::columns()
     }
 
-    /// May something be written now? A program in the background leaves the terminal to others; a terminal of another
-    /// session has no background.
+    /// Whether this process may write now: a background process leaves the terminal to others. A
+    /// terminal of another session has no background.
     fn is_ours(&self) -> bool {
         !self.is_terminal || tcgetpgrp(stderr_fd()).map_or(true, |group| group == getpgrp())
     }
 
-    /// Shows `line` in the place of the line before.
+    /// Shows `line` in place of the previous one.
     pub fn show(&mut self, line: &str) {
         if !self.is_ours() {
             return;
@@ -96,16 +96,18 @@ impl Screen {
             Way::Lines => put(format_args!("{line}\n")),
             Way::Over => {
                 let before = self.open_columns.replace(columns).unwrap_or(0);
-                // Blanks over the rest of the longer line before; unlike an escape sequence every terminal knows them.
+                // Blanks over the rest of a longer line work on every terminal, unlike an escape
+                // sequence.
                 let blanks = " ".repeat(before.saturating_sub(columns));
-                // One write for the whole line: another program's output cannot come into the middle.
+                // One write, so that no other program's output gets into the line.
                 put(format_args!("{line}{blanks}\r"));
             }
-            Way::Slot(slot) => slot.show(line),
+            Way::CursorLine(cursor) => cursor.show(line),
         }
     }
 
-    /// Shows `lines` in the place of the block before: as many as the terminal has rows, and none to remove the block.
+    /// Shows as many of `lines` as the terminal has rows in place of the previous block; none
+    /// removes it.
     pub fn show_block(&mut self, lines: &[String]) {
         if !self.is_ours() {
             return;
@@ -113,16 +115,16 @@ impl Screen {
         match &self.way {
             Way::Nothing => {}
             Way::Lines => put(lines.iter().map(|line| format!("{line}\n")).collect::<String>()),
-            Way::Over | Way::Slot(_) => {
+            Way::Over | Way::CursorLine(_) => {
                 let rows = tcgetwinsize(stderr_fd()).map_or(25, |size| usize::from(size.ws_row));
-                // A block as high as the terminal would scroll, and the cursor would miss its top.
+                // A block as high as the terminal would scroll.
                 let lines = &lines[..lines.len().min(rows.max(2) - 1)];
-                // Lines that the shorter block no longer has are emptied.
+                // Empty the lines that a shorter block no longer has.
                 let height = lines.len().max(self.block_lines);
                 let line = |at: usize| lines.get(at).map_or("", String::as_str);
                 let mut text: Vec<String> =
                     (0..height).map(|at| format!("{}\x1b[K", line(at))).collect();
-                // Back to the top, so that the next block is drawn over this one.
+                // Back to the top, where the next block is drawn.
                 if let (Some(last), Some(up @ 1..)) = (text.last_mut(), height.checked_sub(1)) {
                     last.push_str(&format!("\r\x1b[{up}A"));
                 }
@@ -132,13 +134,14 @@ impl Screen {
         }
     }
 
-    /// Gives the window a title, which [`Self::close`] takes back (XTWINOPS of xterm's control sequences).
+    /// Sets the window title, which [`Self::close`] restores (XTWINOPS of xterm's control
+    /// sequences).
     pub fn show_title(&mut self, text: &str) {
         if !(self.is_terminal || self.is_forced) || !self.is_ours() {
             return;
         }
         let keeps = self.is_terminal && !std::mem::replace(&mut self.has_title, true);
-        // Kept once: a second time would keep our own title.
+        // Save once: a second time would save our own title.
         let keep = if keeps { "\x1b[22;2t" } else { "" };
         put(format_args!("{keep}\x1b]2;{text}\x1b\\"));
     }
@@ -155,13 +158,13 @@ impl Screen {
         put(format_args!("{line}\n"));
     }
 
-    /// Shows nothing more, and leaves the line among those of several `pv -c` to others.
+    /// Ends the display, and gives up the line of `-c`.
     pub fn leave(&mut self) {
         self.close();
         self.way = Way::Nothing;
     }
 
-    /// Ends the line of progress, if one is open, or removes the block, and gives the window back the earlier title.
+    /// Ends the current line, or removes the block, and restores the window title.
     pub fn close(&mut self) {
         if std::mem::take(&mut self.has_title) {
             put("\x1b[23;2t");
@@ -175,7 +178,7 @@ impl Screen {
     }
 }
 
-/// Writes to standard error at once. A failure is ignored, because nowhere is left to report it.
+/// Writes to standard error. A failure is ignored, as it cannot be reported.
 pub fn put(text: impl Display) {
     let _ = stderr().lock().write_all(text.to_string().as_bytes());
 }

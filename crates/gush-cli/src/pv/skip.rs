@@ -17,7 +17,7 @@ pub struct Skips {
     /// The size of `--error-skip-block`.
     asked_bytes: Option<u64>,
     number: u64,
-    /// Failures with no byte between them, and where the input stands behind the last of them.
+    /// Consecutive failures, and the offset after the last of them.
     in_a_row: u32,
     next: u64,
 }
@@ -28,8 +28,8 @@ impl Skips {
         Self { asked_bytes: asked, number: 0, in_a_row: 0, next: 0 }
     }
 
-    /// Bytes skipped at a failure, up to the next multiple of as many. As pv: a few at first, so that no byte is lost that can be
-    /// read.
+    /// Bytes to skip, up to the next multiple of that. As in pv: few at first, so that no readable
+    /// byte is lost.
     fn block_bytes(&self) -> u64 {
         self.asked_bytes.unwrap_or(match self.in_a_row {
             0..5 => 1,
@@ -39,8 +39,8 @@ impl Skips {
         })
     }
 
-    /// Writes zeros for the block that failed, and puts the input behind that block. Answers whether the input can
-    /// be gone on with: a directory cannot, a pipe has no position, and not everything is skipped.
+    /// Writes zeros for the block that failed, and seeks after it. Returns whether reading can go
+    /// on: not in a directory, a pipe, or without `-E`.
     pub fn skip(
         &mut self,
         moving: &mut Moving<'_>,
@@ -55,16 +55,16 @@ impl Skips {
             return false;
         };
         let Ok(position) = rustix::fs::tell(input) else { return false };
-        // A bad sector is a block of the device: behind its boundary reading may go on.
+        // A bad sector is a block of the device: reading may succeed after its boundary.
         let is_in_row = self.in_a_row > 0 && position == self.next;
         self.in_a_row = if is_in_row { self.in_a_row.saturating_add(1) } else { 1 };
         let block_bytes = self.block_bytes();
         let to_boundary = block_bytes - position % block_bytes;
         let skipped_bytes = to_boundary.min(left_bytes);
         let next = position + skipped_bytes;
-        // From a file, so that zeros take the same way as data: counted, paced and checked.
+        // From a file, so that zeros are counted, limited and hashed as data.
         let Ok(zeros) = File::open("/dev/zero") else { return false };
-        // Before anything is written: zeros without the step forward would be read over again.
+        // Before anything is written: zeros without the seek would be written again.
         if seek(input, SeekFrom::Start(next)).is_err() {
             return false;
         }
@@ -85,7 +85,7 @@ impl Skips {
         }
         match moving.pass(&zeros, Some(skipped_bytes)) {
             Ok(_) => true,
-            // The next round meets the same failure at the output.
+            // The next round meets the same error at the output.
             Err(halt) => halt.side == Side::Target,
         }
     }

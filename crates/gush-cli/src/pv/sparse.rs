@@ -4,62 +4,61 @@ use gush::{Errno, Port, Side};
 use rustix::event::PollFlags;
 use rustix::fs::{SeekFrom, fstat, ftruncate, seek};
 
-use super::hand::{BUFFER_BYTES, Intake, allowance, delivered, unless_cancelled};
 use super::inputs::Input;
 use super::moving::{Halt, Moving};
+use super::rw::{BUFFER_BYTES, Reader, allowance, unless_cancelled, write_some};
 
 /// The smallest block that file systems commonly allocate.
 const BLOCK_BYTES: usize = 4096;
 
-/// Moves everything, or at most `most_bytes`, into a file. Zeros over old content of the file are written.
+/// Moves everything, or at most `most_bytes`, into a file. Zeros over old content are written.
 ///
 /// # Errors
 /// The failed call, and the side.
 pub fn pass(moving: &Moving<'_>, input: &Input, most_bytes: Option<u64>) -> Result<(), Halt> {
     let halted = |side| move |errno| Halt::by(side, errno);
     let at_target = halted(Side::Target);
-    let (account, output) = (&moving.account, &moving.output);
+    let (state, output) = (&moving.state, &moving.output);
     let mut target = Port::of(output).map_err(at_target)?;
     let old_bytes = u64::try_from(fstat(output).map_err(at_target)?.st_size).unwrap_or(0);
     let mut at_bytes = rustix::fs::tell(output).map_err(at_target)?;
     let buffer_bytes = moving.options.buffer_size.unwrap_or(BUFFER_BYTES).min(4 << 20);
-    let mut source = Intake::of(input, buffer_bytes).map_err(halted(Side::Source))?;
+    let mut source = Reader::of(input, buffer_bytes).map_err(halted(Side::Source))?;
     let mut left_bytes = most_bytes.unwrap_or(u64::MAX);
     while left_bytes > 0 {
         let wanted = usize::try_from(left_bytes).unwrap_or(usize::MAX).min(buffer_bytes);
-        let most = allowance(account, wanted)?;
+        let most = allowance(state, wanted)?;
         let read = || match source.port.next_datagram_bytes() {
-            // As the engine says where a datagram is longer than the rest of the length.
+            // As the engine, if a datagram is longer than the rest.
             Some(Ok(bytes)) if bytes as u64 > left_bytes => Err(Errno::MSGSIZE),
             _ => source.read(most),
         };
         let got =
-            unless_cancelled(account, PollFlags::IN, input, read).map_err(halted(Side::Source))?;
+            unless_cancelled(state, PollFlags::IN, input, read).map_err(halted(Side::Source))?;
         if got == 0 {
             break;
         }
         let mut done = 0;
         while done < got {
             let run = first_run(&source.taken(got)[done..], at_bytes);
-            // Over old content zeros have to be written: a hole is only where nothing was.
             let is_hole = run.is_hole && at_bytes >= old_bytes;
             let bytes = &source.taken(got)[done..done + run.bytes];
             let put = match is_hole {
                 true => seek(output, SeekFrom::Current(run.bytes as i64)).map(|_| run.bytes),
-                false => delivered(account, &mut target, output, bytes),
+                false => write_some(state, &mut target, output, bytes),
             };
             let put = put.map_err(|errno| Halt {
                 lost_bytes: (got - done) as u64,
                 ..Halt::by(Side::Target, errno)
             })?;
-            account.observed.show(&bytes[..put]);
-            account.set_bytes(account.bytes() + put as u64);
-            account.rate.spend(put as u64);
+            state.inspector.inspect(&bytes[..put]);
+            state.set_bytes(state.bytes() + put as u64);
+            state.rate.spend(put as u64);
             (done, at_bytes) = (done + put, at_bytes + put as u64);
         }
         left_bytes -= got as u64;
     }
-    // A hole at the end is no write, and makes no file longer.
+    // A hole at the end does not extend the file.
     let size = u64::try_from(fstat(output).map_err(at_target)?.st_size).unwrap_or(0);
     if size < at_bytes { ftruncate(output, at_bytes).map_err(at_target) } else { Ok(()) }
 }
@@ -71,8 +70,8 @@ struct Run {
     is_hole: bool,
 }
 
-/// The first run of `bytes`, which go to the offset `at_bytes`. Of the two blocks at the ends, only the bytes given here count: pieces
-/// come as long as a pipe gives them, and a block is held once a byte of the block is written.
+/// The first run of `bytes`, which go to the offset `at_bytes`. Of a block at either end only the
+/// bytes given here count.
 fn first_run(bytes: &[u8], at_bytes: u64) -> Run {
     let into_block = usize::try_from(at_bytes % BLOCK_BYTES as u64).unwrap_or(0);
     let (head, rest) = bytes.split_at(bytes.len().min(BLOCK_BYTES - into_block));

@@ -1,28 +1,28 @@
-//! `-U`: everything is stored in a file first, and written out from there.
+//! `-U`: stores everything in a file first, and writes the output from there.
 
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 
-use super::ending::lock;
 use super::moving::Output;
+use super::signals::lock;
 use super::status::Status;
-use super::transfer::{Moved, Setting, Stage, close, refuse_input, unopened};
+use super::transfer::{Moved, Session, Stage, close, refuse_input, unopened};
 use crate::files;
 
-/// Moves the inputs to the file `name`, and that to `output`. `-` is a file that nobody else sees.
+/// Moves the inputs to the file `name`, and that to `output`. `-` is an unnamed temporary file.
 ///
-/// An input that cannot be read is left out, as without `-U`. Where the file could not be written, or a signal has
-/// come, nothing is passed on.
+/// An input that cannot be read is skipped, as without `-U`. If the file cannot be written, or on a
+/// signal, nothing is passed on.
 ///
 /// # Errors
-/// The status of a failure before the first byte; the message has been written already.
-pub fn run(setting: &Setting<'_>, name: &OsStr, output: Output) -> Result<Moved, Status> {
-    // First, since creating the file would empty it.
-    refuse_input(setting.options, setting.talker, name)?;
+/// The status; the error has been reported.
+pub fn run(session: &Session<'_>, name: &OsStr, output: Output) -> Result<Moved, Status> {
+    // First, since creating the file would truncate it.
+    refuse_input(session.options, session.talker, name)?;
     let unopened = |error: std::io::Error| {
-        setting.talker.say(unopened(setting.talker, name, &error));
+        session.talker.say(unopened(session.talker, name, &error));
         Status::UNOPENED
     };
     let (file, path) = match name.as_encoded_bytes() {
@@ -33,46 +33,46 @@ pub fn run(setting: &Setting<'_>, name: &OsStr, output: Output) -> Result<Moved,
             (file.map_err(unopened)?, Some(name.to_owned()))
         }
     };
-    // The path of a file without a name needs a descriptor that stays open.
+    // The path of an unnamed file needs an open descriptor.
     let kept = file.try_clone().map_err(unopened)?;
     let path = path.unwrap_or_else(|| gush_text::fd_path(kept.as_raw_fd()).into());
-    let inputs = &setting.options.files;
-    let stored = setting.transfer(inputs, setting.expected, Output::File(file), Stage::Store)?;
-    let closed = close(stored.output, setting.talker);
+    let inputs = &session.options.files;
+    let stored = session.transfer(inputs, session.expected, Output::File(file), Stage::Store)?;
+    let closed = close(stored.output, session.talker);
     let mut status = stored.status;
     status.add(closed);
-    // A file without a name goes with the process, and so do the bytes there that are not passed on.
-    let tell_loss = |stored_bytes: u64, passed_bytes: u64| {
+    // An unnamed file vanishes with the process, and so do its bytes that are not passed on.
+    let report_loss = |stored_bytes: u64, passed_bytes: u64| {
         let lost_bytes = stored_bytes.saturating_sub(passed_bytes);
         if name.as_encoded_bytes() == b"-" && lost_bytes > 0 {
-            lock(&setting.screen)
+            lock(&session.screen)
                 .say(format_args!("{lost_bytes} bytes were stored but not delivered"));
         }
     };
-    if stored.is_cut || closed != Status::default() {
-        tell_loss(stored.bytes, 0);
-        return Ok(Moved { status, output, is_cut: true, bytes: 0, count: 0 });
+    if stored.is_stopped || closed != Status::default() {
+        report_loss(stored.bytes, 0);
+        return Ok(Moved { status, output, is_stopped: true, bytes: 0, count: 0 });
     }
     let bytes = kept.metadata().ok().map(|file| file.len()).filter(|&bytes| bytes > 0);
-    let expected = match setting.options.counts_lines() {
+    let expected = match session.options.counts_lines() {
         true => Some(stored.count).filter(|&lines| lines > 0),
         false => bytes,
     };
-    let mut forwarded = setting.transfer(&[path], expected, output, Stage::Forward)?;
+    let mut forwarded = session.transfer(&[path], expected, output, Stage::Forward)?;
     if forwarded.status != Status::default() {
-        tell_loss(bytes.unwrap_or(0), forwarded.bytes);
+        report_loss(bytes.unwrap_or(0), forwarded.bytes);
     }
     forwarded.status.add(status);
     Ok(forwarded)
 }
 
-/// A file whose name is gone already.
+/// An unnamed file.
 fn own_file() -> std::io::Result<File> {
     let path = std::env::temp_dir().join(format!("gush-pv-{}", std::process::id()));
     let mut how = File::options();
-    // O_EXCL follows no link that somebody put into /tmp under this name.
+    // O_EXCL follows no link that another user put there.
     let file = how.read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-    // The name went, the file stays as long as the descriptor: even a kill leaves nothing behind.
+    // Unlinked, so that even SIGKILL leaves no file.
     std::fs::remove_file(&path)?;
     Ok(file)
 }

@@ -13,39 +13,39 @@ use rustix::fs::{FileType, SeekFrom, Stat, fstat, seek, stat};
 use rustix::pipe::fcntl_getpipe_size;
 use rustix::stdio::stdout;
 
-use super::account::Account;
 use super::direct::Direct;
-use super::ending::{self, Ending, lock};
-use super::line::{Look, Subject};
+use super::display::{DelayedStart, DisplayHandle, Transfers};
+use super::inspect::{Inspect, Inspector};
+use super::line::{Layout, Subject};
 use super::moving::{Moving, Output, shown};
 use super::options::Options;
-use super::pipes::{self, Kept};
+use super::pipes::{self, Enlarged};
 use super::screen::Screen;
-use super::seen::{Observed, Wanted};
+use super::signals::{self, SignalHandler, lock};
+use super::state::TransferState;
 use super::status::Status;
-use super::steward::{Accounts, Late, Steward};
-use super::{asked_size, inputs, json, keep_pid, plan, store, wishes};
+use super::{asked_size, inputs, json, plan, screen_options, store, write_pid};
 use crate::files;
 use crate::talk::{Talker, remedy_to_store};
 
-/// State that the transfers of one command line share.
-pub struct Setting<'a> {
+/// State shared by the transfers of one command line.
+pub struct Session<'a> {
     pub options: &'a Options,
     pub talker: &'a Talker,
     pub screen: Arc<Mutex<Screen>>,
-    pub ending: Arc<Ending>,
-    pub late: Arc<Late>,
-    /// The size of the inputs, known or expected.
+    pub signals: Arc<SignalHandler>,
+    pub delayed: Arc<DelayedStart>,
+    /// The expected size of the inputs.
     pub expected: Option<u64>,
-    /// The bytes of the inputs, where the number of their lines is estimated.
+    /// The size of the inputs, if the number of their lines is estimated.
     estimated_bytes: Option<u64>,
-    /// The output's device has so many bytes, and no more can be written.
+    /// The size of the output, if it is a block device.
     pub device_bytes: Option<u64>,
     /// The output, if it is a pipe.
-    pipe: Option<Kept<OwnedFd>>,
+    pipe: Option<Enlarged<OwnedFd>>,
 }
 
-/// A transfer from the inputs to the output, or one half of that.
+/// A transfer from the inputs to the output, or a half of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     Whole,
@@ -60,9 +60,8 @@ pub enum Stage {
 pub struct Moved {
     pub status: Status,
     pub output: Output,
-    /// The output has failed, or somebody has ended the transfer.
-    pub is_cut: bool,
-    /// Bytes that have arrived.
+    /// The output has failed, or the transfer was stopped.
+    pub is_stopped: bool,
     pub bytes: u64,
     /// Bytes or lines, whichever are counted.
     pub count: u64,
@@ -71,20 +70,20 @@ pub struct Moved {
 /// Moves the inputs to the output.
 ///
 /// # Errors
-/// The status of a failure before the first byte; the message has been written already.
+/// The status; the error has been reported.
 pub fn run(options: &Options, talker: &Talker) -> Result<Status, Status> {
     let output = open_output(options, talker)?;
-    let setting = Setting::new(options, talker, &output)?;
+    let session = Session::new(options, talker, &output)?;
     let moved = match &options.store_and_forward {
-        Some(name) => store::run(&setting, name, output),
-        None => setting.transfer(&options.files, setting.expected, output, Stage::Whole),
+        Some(name) => store::run(&session, name, output),
+        None => session.transfer(&options.files, session.expected, output, Stage::Whole),
     };
     let Moved { mut status, output, .. } = moved?;
     status.add(close(output, talker));
     Ok(status)
 }
 
-/// Closes an output, for errors that only close(2) tells, such as a full quota on NFS.
+/// Closes an output, for errors that only close(2) returns, such as a full quota on NFS.
 pub fn close(output: Output, talker: &Talker) -> Status {
     let closed = match output {
         Output::File(file) => files::close(file),
@@ -108,34 +107,34 @@ fn failed(talker: &Talker, status: Status, what: impl Display) -> Status {
     status
 }
 
-impl<'a> Setting<'a> {
+impl<'a> Session<'a> {
     /// # Errors
-    /// The status of a failure; the message has been written already.
+    /// The status; the error has been reported.
     pub fn new(options: &'a Options, talker: &'a Talker, output: &Output) -> Result<Self, Status> {
         let asked = asked_size(&options.display);
         let asked = asked.map_err(|why| failed(talker, Status::MISUSE, why))?;
-        // As with pv, a size of 0 is that of the inputs.
+        // As in pv, a size of 0 is that of the inputs.
         let total = asked.or_else(|| total_bytes(options));
         let is_estimate = options.counts_lines() && asked.is_none();
         let (expected, estimated_bytes) = if is_estimate { (None, total) } else { (total, None) };
         let is_free = total.is_none() && !options.counts_lines();
         let device_bytes = inputs::device_bytes(output).filter(|_| is_free);
-        let screen = Arc::new(Mutex::new(Screen::new(wishes(options), talker)));
-        let late = Arc::new(Late::default());
-        let ending =
-            Ending::begin(&screen, Some(&late)).map_err(|errno| ending::untold(errno, talker))?;
+        let screen = Arc::new(Mutex::new(Screen::new(screen_options(options), talker)));
+        let delayed = Arc::new(DelayedStart::default());
+        let signals = SignalHandler::begin(&screen, Some(&delayed))
+            .map_err(|errno| signals::cannot_handle(errno, talker))?;
         let is_pipe = fcntl_getpipe_size(output).is_ok();
         let twin = is_pipe.then(|| output.as_fd().try_clone_to_owned().ok()).flatten();
-        let pipe = twin.filter(|_| gush_process::has_room()).and_then(pipes::boost);
+        let pipe = twin.filter(|_| gush_process::has_room()).and_then(pipes::enlarge);
         if let Some(name) = &options.pidfile {
-            keep_pid(&ending, name, talker)?;
+            write_pid(&signals, name, talker)?;
         }
         Ok(Self {
             options,
             talker,
             screen,
-            ending,
-            late,
+            signals,
+            delayed,
             expected,
             estimated_bytes,
             device_bytes,
@@ -143,39 +142,45 @@ impl<'a> Setting<'a> {
         })
     }
 
-    /// An account that signals concern.
-    pub fn account(&self, expected: Option<u64>, look: &Look, stage: Stage) -> Arc<Account> {
+    /// The state of a transfer, which signals can stop.
+    pub fn state(
+        &self,
+        expected: Option<u64>,
+        layout: &Layout,
+        stage: Stage,
+    ) -> Arc<TransferState> {
         let options = self.options;
-        let titles = options.extra_display.as_ref().map(|extra| extra.look(&options.display, look));
-        let looks = [Some(look), titles.as_ref()].into_iter().flatten();
-        let observed = Observed::new(Wanted {
+        let titles =
+            options.extra_display.as_ref().map(|extra| extra.layout(&options.display, layout));
+        let layouts = [Some(layout), titles.as_ref()].into_iter().flatten();
+        let inspector = Inspector::new(Inspect {
             lines: options.counts_lines(),
             separator: options.separator(),
-            last_bytes: looks.clone().map(Look::last_bytes).max().unwrap_or(0),
-            last_line: { looks }.any(Look::has_last_line),
-            // Of what goes out: the same bytes pass twice with -U.
+            last_bytes: layouts.clone().map(Layout::last_bytes).max().unwrap_or(0),
+            last_line: { layouts }.any(Layout::has_last_line),
+            // Of the output: with -U the bytes pass twice.
             checksum: options.checksum.filter(|_| stage != Stage::Store),
         });
-        let account = Arc::new(Account::new(observed, options.counts_lines(), rate(options)));
-        account.expect(expected);
-        account.estimate_lines_in(self.estimated_bytes.filter(|_| stage != Stage::Forward));
-        self.ending.concerns(&account);
-        account
+        let state = Arc::new(TransferState::new(inspector, options.counts_lines(), rate(options)));
+        state.expect(expected);
+        state.estimate_lines_in(self.estimated_bytes.filter(|_| stage != Stage::Forward));
+        self.signals.add(&state);
+        state
     }
 
-    /// A look of the display options; `name` stands in the place of that of `--name`.
-    pub fn look(&self, expected: Option<u64>, name: Option<&str>, has_out: bool) -> Look {
+    /// The layout of the display options; `name` replaces that of `--name`.
+    pub fn layout(&self, expected: Option<u64>, name: Option<&str>, has_out: bool) -> Layout {
         let mut display = self.options.display.clone();
         display.name = name.map(str::to_owned).or(display.name);
         let is_sized = expected.is_some() || self.estimated_bytes.is_some();
         let counts_lines = self.options.counts_lines();
-        Look::new(&display, Subject { counts_lines, is_sized, has_out })
+        Layout::new(&display, Subject { counts_lines, is_sized, has_out })
     }
 
     /// Moves `files` to `output`, and shows that.
     ///
     /// # Errors
-    /// The status where the display cannot start, told already.
+    /// The status if the display cannot start; the error has been reported.
     pub fn transfer(
         &self,
         files: &[OsString],
@@ -185,14 +190,14 @@ impl<'a> Setting<'a> {
     ) -> Result<Moved, Status> {
         let expected = expected.or(self.device_bytes);
         let name = (stage == Stage::Store).then_some("(input)");
-        let look = self.look(expected, name, false);
-        let account = self.account(expected, &look, stage);
-        let plan = plan(self.options, look);
-        let accounts = Accounts { shown: &account, out: None, watched: &[&account] };
-        let steward = Steward::start(plan, &accounts, &self.screen, &self.late);
-        let steward = steward.map_err(|errno| self.unshown(errno))?;
+        let layout = self.layout(expected, name, false);
+        let state = self.state(expected, &layout, stage);
+        let plan = plan(self.options, layout);
+        let transfers = Transfers { shown: &state, out: None, watched: &[&state] };
+        let display = DisplayHandle::start(plan, &transfers, &self.screen, &self.delayed);
+        let display = display.map_err(|errno| self.cannot_show(errno))?;
         let direct = self.options.direct_io.then(|| Direct::set(&output));
-        let mut moving = self.moving(files, &account, output);
+        let mut moving = self.moving(files, &state, output);
         if let (Stage::Store, Some(name)) = (stage, &self.options.store_and_forward) {
             moving.output_name = match name.as_encoded_bytes() {
                 b"-" => "the -U file".to_owned(),
@@ -200,19 +205,19 @@ impl<'a> Setting<'a> {
             };
         }
         if stage == Stage::Forward {
-            // What is to be left out is not in the file, nor what is behind the size.
-            (moving.left_out_bytes, moving.stops_at_size) = (0, false);
+            // The file has neither the skipped bytes nor those after the size.
+            (moving.skip_bytes, moving.stops_at_size) = (0, false);
         }
         moving.run();
         drop(direct);
-        steward.finish(stage != Stage::Store);
-        let Moving { output, mut status, is_cut, .. } = moving;
-        status.add(self.tell_checksum(&account));
-        let (bytes, count) = (account.bytes(), account.count());
-        Ok(Moved { status, output, is_cut, bytes, count })
+        display.finish(stage != Stage::Store);
+        let Moving { output, mut status, is_stopped, .. } = moving;
+        status.add(self.report_checksum(&state));
+        let (bytes, count) = (state.bytes(), state.count());
+        Ok(Moved { status, output, is_stopped, bytes, count })
     }
 
-    /// Is the transfer cut at its size? A number of lines that is estimated ends nothing.
+    /// Whether the transfer ends at its size, which an estimated number of lines does not.
     fn stops_at_size(&self) -> bool {
         let options = self.options;
         options.stop_at_size && (options.display.size.is_some() || !options.counts_lines())
@@ -221,21 +226,21 @@ impl<'a> Setting<'a> {
     pub fn moving<'b>(
         &'b self,
         files: &'b [OsString],
-        account: &Arc<Account>,
+        state: &Arc<TransferState>,
         output: Output,
     ) -> Moving<'b> {
         if self.options.stall_timeout.is_some() {
-            account.watch_output(&output);
+            state.watch_output(&output);
         }
         Moving {
             options: self.options,
             files,
-            left_out_bytes: self.options.skip.unwrap_or(0),
-            account: Arc::clone(account),
+            skip_bytes: self.options.skip.unwrap_or(0),
+            state: Arc::clone(state),
             screen: Arc::clone(&self.screen),
             output,
             status: Status::default(),
-            is_cut: false,
+            is_stopped: false,
             stops_at_size: self.stops_at_size() || self.device_bytes.is_some(),
             output_name: match &self.options.output {
                 Some(name) => quote::if_needed(name.as_ref()).to_string(),
@@ -245,7 +250,7 @@ impl<'a> Setting<'a> {
         }
     }
 
-    pub fn unshown(&self, errno: Errno) -> Status {
+    pub fn cannot_show(&self, errno: Errno) -> Status {
         let remedy = gush_text::remedy(Doing::Other, errno).filter(|_| !self.talker.is_familiar());
         let (why, remedy) = (errno_text(errno), in_brackets(remedy));
         failed(self.talker, Status::MISUSE, format_args!("cannot show progress: {why}{remedy}"))
@@ -253,15 +258,15 @@ impl<'a> Setting<'a> {
 
     /// The bytes of the inputs, as far as they are known.
     pub fn input_bytes(&self) -> Option<u64> {
-        // A size by --size is what the user expects.
+        // --size is only what the user expects.
         let is_known = !self.options.counts_lines() && self.options.display.size.is_none();
         self.expected.filter(|_| is_known)
     }
 
-    /// Tells that a command has read so many bytes, and left the others.
-    pub fn tell_unread(&self, read_bytes: u64) {
+    /// Reports that a command has read only part of its input.
+    pub fn report_unread(&self, read_bytes: u64) {
         let (options, mut screen) = (self.options, lock(&self.screen));
-        // A number a line is for programs, which expect nothing else.
+        // Readers of --numeric expect only numbers.
         if !screen.is_used() || (options.display.numeric && !options.json) {
             return;
         }
@@ -278,9 +283,9 @@ impl<'a> Setting<'a> {
         }
     }
 
-    /// Prints the checksum, if one was asked for, and compares.
-    pub fn tell_checksum(&self, account: &Account) -> Status {
-        let Some((algorithm, digest)) = account.observed.checksum() else {
+    /// Prints the checksum and compares it, if requested.
+    pub fn report_checksum(&self, state: &TransferState) -> Status {
+        let Some((algorithm, digest)) = state.inspector.checksum() else {
             return Status::default();
         };
         let mut screen = lock(&self.screen);
@@ -301,19 +306,19 @@ impl<'a> Setting<'a> {
     }
 }
 
-impl Drop for Setting<'_> {
-    /// The pipe has its size again, the line of `-c` is free, and the file of `-P` goes.
+impl Drop for Session<'_> {
+    /// Restores the pipe, gives up the line of `-c`, and removes the file of `-P`.
     fn drop(&mut self) {
         drop(self.pipe.take());
         lock(&self.screen).leave();
-        self.ending.tidy();
+        self.signals.clean_up();
     }
 }
 
 /// Standard output, `--output`, or /dev/null for `--discard`.
 ///
 /// # Errors
-/// The status, told already.
+/// The status; the error has been reported.
 pub fn open_output(options: &Options, talker: &Talker) -> Result<Output, Status> {
     let fail = |status, what: String| failed(talker, status, what);
     let name = match (&options.output, options.discard) {
@@ -337,13 +342,13 @@ pub fn open_output(options: &Options, talker: &Talker) -> Result<Output, Status>
     let file = file.map_err(|error| fail(Status::UNOPENED, unopened(talker, name, &error)))?;
     let output = Output::File(file);
     if let Some(bytes) = options.seek {
-        let cut = cut_behind(&output, bytes).and_then(|()| seek_on(&output, bytes));
+        let cut = truncate(&output, bytes).and_then(|()| seek_on(&output, bytes));
         cut.map_err(|why| fail(Status::TRANSFER, format!("{}: --seek: {why}", shown(name))))?;
     }
     Ok(output)
 }
 
-/// That a file cannot be opened or made, for writing; under pv's own name in pv's words alone.
+/// The message for an output that cannot be opened; pv's when invoked as pv.
 pub fn unopened(talker: &Talker, name: &OsStr, error: &io::Error) -> String {
     let (name, why, path) = (shown(name), os_text(error), name.as_ref());
     if talker.is_familiar() {
@@ -352,8 +357,8 @@ pub fn unopened(talker: &Talker, name: &OsStr, error: &io::Error) -> String {
     format!("{name}: open failed: {why}{}", in_brackets(remedy_to_store(path, error).as_deref()))
 }
 
-/// Cuts the file behind so many bytes.
-fn cut_behind(output: &Output, bytes: u64) -> Result<(), String> {
+/// Truncates the file after `bytes`.
+fn truncate(output: &Output, bytes: u64) -> Result<(), String> {
     match Endpoint::of(output).map(|end| end.kind()) {
         Ok(Kind::File) => rustix::fs::ftruncate(output, bytes).map_err(errno_text),
         _ => Ok(()),
@@ -373,7 +378,7 @@ fn seek_on(output: &Output, bytes: u64) -> Result<(), String> {
     })
 }
 
-/// Refuses to write to an input: opening the file for writing would empty the input.
+/// Refuses to write to an input, which opening would truncate.
 pub fn refuse_input(options: &Options, talker: &Talker, name: &OsStr) -> Result<(), Status> {
     match input_at(options, name) {
         Some(input) => {

@@ -1,4 +1,4 @@
-//! `-d`: the progress of other processes through their files. Nothing is moved.
+//! `-d`: shows the progress of other processes through their files.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,54 +8,55 @@ use std::time::Duration;
 use gush::Errno;
 use gush_text::{os_text, quote};
 
-use super::account::Account;
-use super::ending::{self, Ending, lock};
-use super::line::{Beside, Look, ROW_COLUMNS, Subject};
+use super::display::Plan;
+use super::line::{Extras, Layout, SPARKLINE_COLUMNS, Subject};
 use super::meter::Meter;
 use super::options::Options;
 use super::process::{Descriptor, Process, Target, Unwatched};
 use super::screen::Screen;
+use super::signals::{self, SignalHandler, lock};
+use super::state::TransferState;
 use super::status::Status;
-use super::steward::Plan;
-use super::{asked_size, plan, wishes};
+use super::{asked_size, plan, screen_options};
 use crate::talk::Talker;
 
-/// How often somebody looks whether a descriptor is still the same, as pv does.
+/// How often to check the descriptors, as in pv.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// Shows the descriptors that `targets` name, until all of them are closed or their processes have ended. A target that cannot
-/// be watched from the start is told, and the others are watched all the same.
+/// Shows the descriptors of `targets` until all are closed or their processes have ended. A target
+/// that cannot be watched is reported, and the others are watched.
 ///
 /// # Errors
-/// The status where nothing can be watched, told already.
+/// The status if nothing can be watched; the error has been reported.
 pub fn run(options: &Options, targets: &[Target], talker: &Talker) -> Result<Status, Status> {
-    let mut wishes = wishes(options);
-    // The lines of several descriptors need the cursor for themselves.
-    wishes.cursor = false;
-    let screen = Arc::new(Mutex::new(Screen::new(wishes, talker)));
-    let account = Arc::new(Account::of_nothing());
-    let ending = Ending::begin(&screen, None).map_err(|errno| ending::untold(errno, talker))?;
-    ending.concerns(&account);
+    let mut screen_options = screen_options(options);
+    // The lines of several descriptors use the cursor.
+    screen_options.cursor = false;
+    let screen = Arc::new(Mutex::new(Screen::new(screen_options, talker)));
+    let state = Arc::new(TransferState::idle());
+    let signals = SignalHandler::begin(&screen, None)
+        .map_err(|errno| signals::cannot_handle(errno, talker))?;
+    signals.add(&state);
     let asked = asked_size(&options.display).map_err(|why| {
         talker.say(why);
         Status::MISUSE
     })?;
-    let look = Look::new(&options.display, Subject { is_sized: true, ..Subject::default() });
+    let layout = Layout::new(&options.display, Subject { is_sized: true, ..Subject::default() });
     let mut watch = Watch {
-        plan: plan(options, look),
+        plan: plan(options, layout),
         options,
         // A size is that of one descriptor.
         asked_bytes: asked.filter(|_| is_single(targets)),
         is_single: is_single(targets),
         has_several: targets.iter().any(|target| target.pid != targets[0].pid),
-        account,
+        state,
         groups: Vec::new(),
     };
     let mut status = Status::default();
     for target in targets {
         let columns = watch.columns(&screen);
         if let Err(why) = watch.begin(*target, columns) {
-            // A process that is not there has no descriptors to name.
+            // A process that does not exist has no descriptors to name.
             let is_there = !matches!(&why, Unwatched::Unseen(error)
                 if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()));
             let fd = target.fd.filter(|_| is_there).map(|fd| format!(" fd {fd}:"));
@@ -68,17 +69,17 @@ pub fn run(options: &Options, targets: &[Target], talker: &Talker) -> Result<Sta
         return Err(status);
     }
     if let Some(name) = &options.pidfile {
-        super::keep_pid(&ending, name, talker)?;
+        super::write_pid(&signals, name, talker)?;
     }
     watch.run(&screen);
-    ending.tidy();
-    if watch.account.ended_early().is_some() {
+    signals.clean_up();
+    if watch.state.stop_reason().is_some() {
         status.add(Status::SIGNAL);
     }
     Ok(status)
 }
 
-/// One descriptor, whose line stays at the end.
+/// A single descriptor, whose line stays at the end.
 fn is_single(targets: &[Target]) -> bool {
     matches!(targets, [Target { fd: Some(_), .. }])
 }
@@ -106,23 +107,22 @@ struct Watch<'a> {
     /// More than one process.
     has_several: bool,
     /// The clock of the display, and the end by a signal.
-    account: Arc<Account>,
+    state: Arc<TransferState>,
     groups: Vec<Group>,
 }
 
 /// The watched descriptors of one process.
 struct Group {
     process: Process,
-    /// This descriptor alone.
+    /// Only this descriptor.
     only: Option<i32>,
     shown: BTreeMap<i32, WatchedLine>,
 }
 
-/// One descriptor and the line that shows it.
 struct WatchedLine {
     descriptor: Descriptor,
     expected: Option<u64>,
-    look: Look,
+    layout: Layout,
     meter: Meter,
     began: Duration,
     position: u64,
@@ -137,7 +137,7 @@ impl Watch<'_> {
                 shown.insert(fd, self.line_of(target.pid, fd, columns)?);
             }
             None => {
-                // Descriptors are looked for again and again; whether that is permitted shows now.
+                // Check the permission now; descriptors are searched repeatedly later.
                 process.descriptors().map_err(Unwatched::Unseen)?;
             }
         }
@@ -151,11 +151,11 @@ impl Watch<'_> {
         let position = descriptor.position().ok_or_else(closed)?;
         let expected = self.asked_bytes.or(descriptor.size_bytes);
         let subject = Subject { is_sized: expected.is_some(), ..Subject::default() };
-        let look = Look::new(&self.options.display, subject);
-        let look = if self.is_single {
-            look
+        let layout = Layout::new(&self.options.display, subject);
+        let layout = if self.is_single {
+            layout
         } else {
-            // As pv shortens paths: those below the working directory are relative.
+            // As in pv, paths in the working directory are relative.
             let path = std::env::current_dir().ok();
             let path = path.and_then(|dir| descriptor.path.strip_prefix(dir).ok());
             let path = quote::if_needed(path.unwrap_or(&descriptor.path)).to_string();
@@ -164,21 +164,21 @@ impl Watch<'_> {
                 false => (String::new(), 6),
             };
             let path = fitted(&path, (columns / 2).saturating_sub(taken));
-            look.named(format!("{number}{fd:4}:{path}"))
+            layout.named(format!("{number}{fd:4}:{path}"))
         };
-        let meter = Meter::behind(self.plan.window, position);
-        let began = self.account.elapsed();
-        Ok(WatchedLine { descriptor, expected, look, meter, began, position })
+        let meter = Meter::starting_at(self.plan.window, position);
+        let began = self.state.elapsed();
+        Ok(WatchedLine { descriptor, expected, layout, meter, began, position })
     }
 
     fn run(&mut self, screen: &Mutex<Screen>) {
         let mut due = self.plan.interval;
-        while self.account.ended_early().is_none() {
+        while self.state.stop_reason().is_none() {
             self.forget_what_is_gone();
             if self.has_ended() {
                 break;
             }
-            let now = self.account.elapsed();
+            let now = self.state.elapsed();
             if now < due {
                 std::thread::sleep(SLICE.min(due - now));
                 continue;
@@ -204,7 +204,7 @@ impl Watch<'_> {
         })
     }
 
-    /// The line of a single descriptor is shown once more at the end.
+    /// Keeps the line of a single descriptor, which is shown again at the end.
     fn forget_what_is_gone(&mut self) {
         let is_single = self.is_single;
         for group in &mut self.groups {
@@ -219,7 +219,7 @@ impl Watch<'_> {
                 continue;
             }
             let pid = group.process.pid;
-            // The process may have ended since the last look, which the next one notices.
+            // The process may have ended, which the next check notices.
             let descriptors = group.process.descriptors().unwrap_or_default();
             let new = descriptors.into_iter().filter(|fd| !group.shown.contains_key(fd));
             // Pipes and sockets have no progress.
@@ -232,8 +232,8 @@ impl Watch<'_> {
     fn show(&mut self, screen: &Mutex<Screen>, ended: bool) {
         let columns = self.columns(screen);
         let mut screen = lock(screen);
-        // One time for all lines, so that their rates are of the same moment.
-        let now = self.account.elapsed();
+        // One time for all lines, so that their rates are comparable.
+        let now = self.state.elapsed();
         let mut lines = Vec::new();
         for shown in self.groups.iter_mut().flat_map(|group| group.shown.values_mut()) {
             let elapsed = now.saturating_sub(shown.began);
@@ -241,9 +241,13 @@ impl Watch<'_> {
                 true => shown.meter.end(shown.position, elapsed, shown.expected),
                 false => shown.meter.read(shown.position, elapsed, shown.expected),
             };
-            let row = if shown.look.has_row() { shown.meter.row(ROW_COLUMNS) } else { Vec::new() };
-            let beside = Beside { row, ..Beside::default() };
-            lines.push(self.plan.line(&shown.look, &reading, &beside, columns));
+            let row = if shown.layout.has_sparkline() {
+                shown.meter.row(SPARKLINE_COLUMNS)
+            } else {
+                Vec::new()
+            };
+            let extras = Extras { row, ..Extras::default() };
+            lines.push(self.plan.line(&shown.layout, &reading, &extras, columns));
         }
         if self.is_single {
             lines.iter().for_each(|line| screen.show(line));
@@ -254,7 +258,7 @@ impl Watch<'_> {
 }
 
 impl WatchedLine {
-    /// Looks where the descriptor is; answers whether there is one still.
+    /// Updates the position; returns whether the descriptor is still open.
     fn follow(&mut self) -> bool {
         let position = self.descriptor.position();
         self.position = position.unwrap_or(self.position);
@@ -266,7 +270,7 @@ impl WatchedLine {
     }
 }
 
-/// `path` in at most `columns`, as pv shortens paths: a quarter of the beginning, and the end.
+/// Shortens `path` to `columns` as pv does: a quarter from the beginning, and the end.
 fn fitted(path: &str, columns: usize) -> String {
     if gush_text::width(path) <= columns {
         return path.to_owned();

@@ -285,21 +285,13 @@ fn what_cannot_be_left_out_is_told() {
     let missing = u64::MAX - MUCH_BYTES as u64;
     let largest = format!("$G pv --skip {} source", u64::MAX);
     for (line, status, words) in [
-        (
-            "$G pv --skip 3000020 source",
-            16,
-            "the input ended 3 bytes before the end of --skip\n".to_owned(),
-        ),
-        (
-            "cat source | $G pv --skip 3000020",
-            16,
-            "the input ended 3 bytes before the end of --skip\n".into(),
-        ),
+        ("$G pv --skip 3000020 source", 16, "input ended 3 bytes short of --skip\n".to_owned()),
+        ("cat source | $G pv --skip 3000020", 16, "input ended 3 bytes short of --skip\n".into()),
         (&largest, 16, format!("input ended {missing} bytes short of --skip\n")),
         (
             "$G pv --seek 5 source | cat; exit ${PIPESTATUS[0]}",
             16,
-            "standard output: --seek: Illegal seek (only a file can be written further on: --output".into(),
+            "standard output: --seek: Illegal seek (--seek requires a file; use --output".into(),
         ),
         (
             "$G pv --seek 5 source >>got",

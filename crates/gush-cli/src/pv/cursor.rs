@@ -1,11 +1,13 @@
 //! `-c`: several pv in one terminal, each with a separate line.
 //!
-//! All of them share a file under a lock, with the process of each line from top to bottom. Whenever nobody holds the lock,
-//! the cursor is at the beginning of the line below the last of them. A new line is made by a line feed from there, so that
-//! a terminal whose cursor is on the last row scrolls by itself, and moving is relative: the terminal is asked nothing.
+//! They share a locked file with the PID of each line, from top to bottom. While the lock is free,
+//! the cursor is at the beginning of the line below the last one. A line feed from there makes a
+//! new line, so that the terminal scrolls by itself. All movement is relative: the terminal is
+//! never queried.
 //!
-//! The last one removes the file, under the lock. So a file that was waited for may have lost its name, and whoever gets the lock looks for
-//! that: two files at a time would be two ideas of who has which line.
+//! The last process removes the file while it holds the lock. So after a lock is acquired the file
+//! may have been removed, which is checked: with two files, processes would disagree about the
+//! lines.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -21,40 +23,39 @@ use super::screen::put;
 
 /// One line of the terminal.
 #[derive(Debug)]
-pub struct Slot {
+pub struct CursorLine {
     lines: File,
     path: PathBuf,
     at: usize,
 }
 
-impl Slot {
-    /// A new line at the bottom; nothing where no file can be shared.
+impl CursorLine {
+    /// A new line at the bottom; none if no file can be shared.
     pub fn take() -> Option<Self> {
         let path = shared_path().ok()?;
-        let mut slot = Self { lines: open_locked(&path).ok()?, path, at: 0 };
-        let mut owners = slot.owners();
-        // Left over from processes that were killed: the lines begin anew.
+        let mut cursor = Self { lines: open_locked(&path).ok()?, path, at: 0 };
+        let mut owners = cursor.owners();
+        // Left over from processes that were killed: start over.
         if !owners.iter().any(|owner| is_alive(*owner)) {
             owners.clear();
         }
         owners.push(getpid().as_raw_nonzero().get());
-        slot.at = owners.len() - 1;
-        slot.write(&owners);
-        // Under the lock, so that the cursor is where all the others expect it.
+        cursor.at = owners.len() - 1;
+        cursor.write(&owners);
+        // While locked, so that the cursor is where the others expect it.
         put("\n");
-        let _ = flock(&slot.lines, FlockOperation::Unlock);
-        Some(slot)
+        let _ = flock(&cursor.lines, FlockOperation::Unlock);
+        Some(cursor)
     }
 
-    /// Writes `line` into the slot.
     pub fn show(&self, line: &str) {
         let mut lines = &self.lines;
         if flock(&self.lines, FlockOperation::LockExclusive).is_err() {
             return;
         }
-        // Others may have come since: the line is further up by as many.
+        // Lines that were added since moved this one up.
         let up = read(&mut lines).len().saturating_sub(self.at);
-        // A line that has left the terminal at the top stays as it was.
+        // A line that has scrolled off the terminal stays as it was.
         let rows = tcgetwinsize(stderr_fd()).map_or(25, |size| usize::from(size.ws_row));
         if (1..rows.max(2)).contains(&up) {
             put(format_args!("\x1b[{up}A\r{line}\x1b[K\r\x1b[{up}B"));
@@ -66,7 +67,7 @@ impl Slot {
         read(&mut &self.lines)
     }
 
-    /// A failed write changes no other process's line.
+    /// A failed write affects no other process's line.
     fn write(&mut self, owners: &[i32]) {
         let text: String = owners.iter().map(|owner| format!("{owner}\n")).collect();
         let written = self.lines.rewind().and_then(|()| self.lines.set_len(0));
@@ -74,7 +75,7 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for CursorLine {
     fn drop(&mut self) {
         if flock(&self.lines, FlockOperation::LockExclusive).is_err() {
             return;
@@ -86,7 +87,8 @@ impl Drop for Slot {
         }
         match owners.iter().any(|owner| is_alive(*owner)) {
             true => self.write(&owners),
-            // Under the lock: whoever waits for it finds the name gone, and makes a new file.
+            // While locked: a process that waits for the lock finds the file removed, and creates a
+            // new one.
             false if has_name(&self.lines, &self.path) => drop(std::fs::remove_file(&self.path)),
             false => {}
         }
@@ -100,9 +102,9 @@ fn read(lines: &mut &File) -> Vec<i32> {
     read.map_or(Vec::new(), |_| text.lines().map(|line| line.parse().unwrap_or(0)).collect())
 }
 
-/// A line whose process is gone has the number 0.
+/// A line whose process has ended has PID 0.
 fn is_alive(owner: i32) -> bool {
-    // EPERM is a living process, too: of another user.
+    // EPERM is a process, too, of another user.
     Pid::from_raw(owner).is_some_and(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
@@ -116,7 +118,7 @@ fn shared_path() -> io::Result<PathBuf> {
 
 /// Opens a file that only this user can have made, and locks it.
 fn open_locked(path: &Path) -> io::Result<File> {
-    // Each try in vain is another process that came and went.
+    // Each failed try is another process that came and went.
     const MOST_TRIES: usize = 1000;
     for _ in 0..MOST_TRIES {
         let file = File::options()
@@ -125,10 +127,9 @@ fn open_locked(path: &Path) -> io::Result<File> {
             .create(true)
             .truncate(false)
             .mode(0o600)
-            // In a directory where everybody may write, the name can be somebody's link.
+            // In a world-writable directory, the name could be another user's link.
             .custom_flags(OFlags::NOFOLLOW.bits() as i32)
             .open(path)?;
-        // Another user's file could make this process write its lines anywhere.
         if file.metadata()?.uid() != getuid().as_raw() {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
@@ -140,7 +141,7 @@ fn open_locked(path: &Path) -> io::Result<File> {
     Err(io::ErrorKind::ResourceBusy.into())
 }
 
-/// Is this file still the one with the name?
+/// Whether the file still has this name.
 fn has_name(file: &File, path: &Path) -> bool {
     let (held, named) = (file.metadata(), std::fs::symlink_metadata(path));
     held.is_ok_and(|held| {
@@ -156,7 +157,7 @@ mod tests {
     fn the_file_of_another_user_is_not_used() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lines");
-        // Of root, and for everybody to write.
+        // Owned by root and world-writable.
         let mut others = Path::new("/dev/null");
         if getuid().is_root() {
             std::fs::write(&path, "1\n").unwrap();
@@ -183,11 +184,11 @@ mod tests {
     fn the_last_one_removes_no_file_but_that_of_its_line() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lines");
-        let slot = Slot { lines: open_locked(&path).unwrap(), path: path.clone(), at: 0 };
-        flock(&slot.lines, FlockOperation::Unlock).unwrap();
+        let cursor = CursorLine { lines: open_locked(&path).unwrap(), path: path.clone(), at: 0 };
+        flock(&cursor.lines, FlockOperation::Unlock).unwrap();
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "1\n").unwrap();
-        drop(slot);
+        drop(cursor);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "1\n");
     }
 
@@ -205,7 +206,7 @@ mod tests {
                         assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
                         std::thread::yield_now();
                         inside.fetch_sub(1, Ordering::SeqCst);
-                        // The last thing done under the lock, as in `drop` of a slot.
+                        // The last thing while locked, as on drop.
                         std::fs::remove_file(&path).unwrap();
                         drop(file);
                     }

@@ -7,61 +7,62 @@ use std::time::{Duration, Instant};
 
 use gush::{Cancel, Rate};
 
-use super::seen::{Observed, Wanted};
+use super::inspect::{Inspect, Inspector};
 
-/// The reason why a transfer is to end before the input does.
+/// Why a transfer ends before its input does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Early {
+pub enum StopReason {
     Signal = 1,
     Stall = 2,
     /// The command that was to get the bytes has ended.
     Reader = 3,
 }
 
-/// When SIGTSTP had stopped the process.
+/// The times in which SIGTSTP had stopped the process.
 #[derive(Debug, Default)]
 struct Stops {
-    /// Stops that have ended, together.
+    /// The length of all stops that have ended.
     before: Duration,
-    /// The beginning of the stop that has not ended.
+    /// The beginning of the current stop.
     since: Option<Instant>,
 }
 
-/// Shared by the moving thread, the display and the signals. Nobody waits for anybody here.
+/// Shared by the moving thread, the display and the signal handlers. No lock here is held for long.
 #[derive(Debug)]
-pub struct Account {
+pub struct TransferState {
     pub rate: Rate,
     pub cancel: Cancel,
-    pub observed: Observed,
+    pub inspector: Inspector,
     bytes: AtomicU64,
-    /// Bytes read and left out.
-    left_out_bytes: AtomicU64,
+    /// Bytes of `--skip` that were read.
+    skip_bytes: AtomicU64,
     /// An input was opened.
     has_input: AtomicBool,
-    /// 0 stands for unknown.
+    /// 0 is unknown.
     expected: AtomicU64,
     /// The bytes of the inputs, while the number of their lines is estimated; else 0.
     estimated_bytes: AtomicU64,
     started: Instant,
     stops: Mutex<Stops>,
     first: OnceLock<Duration>,
-    /// A second descriptor of the output, where it is asked whether the reader lives.
+    /// A duplicate of the output, to ask for its unread bytes.
     output: Mutex<Option<OwnedFd>>,
     early: AtomicU8,
-    /// The moving thread waits in a call that only a death ends, such as the opening of a FIFO.
-    is_held: AtomicBool,
+    /// The moving thread is in a call that only the end of the process interrupts, such as opening
+    /// a FIFO.
+    is_blocking: AtomicBool,
     counts_lines: bool,
 }
 
-impl Account {
-    pub fn new(observed: Observed, counts_lines: bool, rate: Rate) -> Self {
+impl TransferState {
+    pub fn new(inspector: Inspector, counts_lines: bool, rate: Rate) -> Self {
         Self {
             rate,
             cancel: Cancel::new(),
-            observed,
+            inspector,
             bytes: AtomicU64::new(0),
-            left_out_bytes: AtomicU64::new(0),
+            skip_bytes: AtomicU64::new(0),
             has_input: AtomicBool::new(false),
             expected: AtomicU64::new(0),
             estimated_bytes: AtomicU64::new(0),
@@ -70,14 +71,14 @@ impl Account {
             first: OnceLock::new(),
             output: Mutex::default(),
             early: AtomicU8::new(0),
-            is_held: AtomicBool::new(false),
+            is_blocking: AtomicBool::new(false),
             counts_lines,
         }
     }
 
-    /// The account of a program that moves nothing itself.
-    pub fn of_nothing() -> Self {
-        Self::new(Observed::new(Wanted::default()), false, Rate::default())
+    /// The state of a process that moves nothing itself.
+    pub fn idle() -> Self {
+        Self::new(Inspector::new(Inspect::default()), false, Rate::default())
     }
 
     /// Bytes that have arrived.
@@ -85,7 +86,6 @@ impl Account {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// From now on so many bytes have arrived.
     pub fn set_bytes(&self, bytes: u64) {
         if bytes > 0 && self.first.get().is_none() {
             let _ = self.first.set(self.elapsed());
@@ -93,7 +93,6 @@ impl Account {
         self.bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// An input was opened, so that there is a transfer to show.
     pub fn set_input(&self) {
         self.has_input.store(true, Ordering::Relaxed);
     }
@@ -102,31 +101,29 @@ impl Account {
         self.has_input.load(Ordering::Relaxed)
     }
 
-    /// From now on so many bytes were read and left out.
-    pub fn set_left_out(&self, bytes: u64) {
-        self.left_out_bytes.store(bytes, Ordering::Relaxed);
+    pub fn set_skipped(&self, bytes: u64) {
+        self.skip_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Grows with every byte that moves, delivered or left out.
-    pub fn stirred_bytes(&self) -> u64 {
-        self.bytes().wrapping_add(self.left_out_bytes.load(Ordering::Relaxed))
+    /// Grows with every byte that moves, delivered or skipped.
+    pub fn moved_bytes(&self) -> u64 {
+        self.bytes().wrapping_add(self.skip_bytes.load(Ordering::Relaxed))
     }
 
-    /// The output is asked for its [`untaken_bytes`](Self::untaken_bytes) until
-    /// [`Self::leave_output`].
+    /// Makes [`Self::unread_output_bytes`] ask the output, until [`Self::unwatch_output`].
     pub fn watch_output(&self, output: &impl AsFd) {
         let second = output.as_fd().try_clone_to_owned().ok();
-        // An input needs a descriptor more than the look does.
+        // Inputs need the last free descriptor more.
         *self.output() = second.filter(|_| gush_process::has_room());
     }
 
-    /// The output may be closed, and its reader see the end.
-    pub fn leave_output(&self) {
+    /// Closes the duplicate, so that the reader sees the end once the output is closed.
+    pub fn unwatch_output(&self) {
         *self.output() = None;
     }
 
     /// The bytes in the output's buffer, as far as the kernel counts them.
-    pub fn untaken_bytes(&self) -> u64 {
+    pub fn unread_output_bytes(&self) -> u64 {
         self.output().as_ref().and_then(gush::untaken_bytes).unwrap_or(0)
     }
 
@@ -134,14 +131,14 @@ impl Account {
         self.output.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does nothing move because of the rate?
+    /// Whether the rate limit holds the transfer back.
     pub fn is_limited(&self) -> bool {
         self.rate.holds()
     }
 
     /// Bytes or lines, whichever are counted.
     pub fn count(&self) -> u64 {
-        if self.counts_lines { self.observed.lines() } else { self.bytes() }
+        if self.counts_lines { self.inspector.lines() } else { self.bytes() }
     }
 
     /// The amount known or estimated beforehand.
@@ -154,38 +151,38 @@ impl Account {
         self.expected.store(expected.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Until all lines have passed, their number is estimated from the bytes of the inputs.
+    /// Estimates the number of lines from the bytes of the inputs until all have passed.
     pub fn estimate_lines_in(&self, bytes: Option<u64>) {
         self.estimated_bytes.store(bytes.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// All the lines, if those to come are as long as those that have passed.
+    /// The number of lines, if the rest are as long as those so far.
     fn estimate(&self) -> Option<u64> {
         let all = self.estimated_bytes.load(Ordering::Relaxed);
-        let (passed, lines) = (self.bytes(), self.observed.lines());
+        let (passed, lines) = (self.bytes(), self.inspector.lines());
         let estimate = u128::from(lines) * u128::from(all) / u128::from(passed.max(1));
-        // One line at least: nothing has passed of an unknown number, and that is 0 %.
+        // At least one line, so that the display starts at 0 %.
         (all > 0).then(|| u64::try_from(estimate).unwrap_or(u64::MAX).max(1))
     }
 
-    /// Everything has passed: the lines are those that have, unless `-R` has set a size.
+    /// Replaces the estimate by the lines that have passed, unless `-R` has set a size.
     pub fn end_estimate(&self) {
         if self.estimated_bytes.swap(0, Ordering::Relaxed) > 0 {
-            let lines = self.observed.lines();
+            let lines = self.inspector.lines();
             let _ = self.expected.compare_exchange(0, lines, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// The time since the start, but for that in which the process was stopped.
+    /// The time since the start, without that in which the process was stopped.
     pub fn elapsed(&self) -> Duration {
         let stops = self.stops();
-        // A thread that goes on before the end of the stop is told sees the clock as it stood.
+        // A thread that continues before SIGCONT is handled sees the paused clock.
         let now = stops.since.unwrap_or_else(Instant::now);
         now.duration_since(self.started).saturating_sub(stops.before)
     }
 
-    /// The clock stands from now on, or goes on.
-    pub fn stop_clock(&self, stands: bool) {
+    /// Pauses or resumes [`Self::elapsed`].
+    pub fn pause_clock(&self, stands: bool) {
         let mut stops = self.stops();
         let since = std::mem::replace(&mut stops.since, stands.then(Instant::now));
         stops.before += since.map_or(Duration::ZERO, |since| since.elapsed());
@@ -200,30 +197,31 @@ impl Account {
         self.first.get().copied()
     }
 
-    /// Makes a call that may wait without looking whether the transfer is to end; nothing once the transfer is to end.
-    pub fn held_by<T>(&self, call: impl FnOnce() -> T) -> Option<T> {
-        // In one order with `end_early`: either this thread sees the end, or the other sees that this one is held.
-        self.is_held.store(true, Ordering::SeqCst);
-        let answer = self.ended_early().is_none().then(call);
-        self.is_held.store(false, Ordering::SeqCst);
+    /// Makes a call that may block without being cancelled; none once the transfer is to end.
+    pub fn blocking<T>(&self, call: impl FnOnce() -> T) -> Option<T> {
+        // Sequentially consistent with `stop`: this thread sees the stop, or the stopping one sees
+        // the call.
+        self.is_blocking.store(true, Ordering::SeqCst);
+        let answer = self.stop_reason().is_none().then(call);
+        self.is_blocking.store(false, Ordering::SeqCst);
         answer
     }
 
-    pub fn is_held(&self) -> bool {
-        self.is_held.load(Ordering::SeqCst)
+    pub fn is_blocking(&self) -> bool {
+        self.is_blocking.load(Ordering::SeqCst)
     }
 
-    /// Ends the transfer. The first reason counts.
-    pub fn end_early(&self, why: Early) {
+    /// Ends the transfer. The first reason is kept.
+    pub fn stop(&self, why: StopReason) {
         let _ = self.early.compare_exchange(0, why as u8, Ordering::SeqCst, Ordering::SeqCst);
         self.cancel.cancel();
     }
 
-    pub fn ended_early(&self) -> Option<Early> {
+    pub fn stop_reason(&self) -> Option<StopReason> {
         match self.early.load(Ordering::SeqCst) {
-            1 => Some(Early::Signal),
-            2 => Some(Early::Stall),
-            3 => Some(Early::Reader),
+            1 => Some(StopReason::Signal),
+            2 => Some(StopReason::Stall),
+            3 => Some(StopReason::Reader),
             _ => None,
         }
     }

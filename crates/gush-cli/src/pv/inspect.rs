@@ -1,4 +1,4 @@
-//! The memory of the bytes that passed: lines counted, the last bytes, the last line, a checksum.
+//! Inspects the bytes that pass: counts lines, keeps the last bytes and line, computes a checksum.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,21 +6,21 @@ use std::sync::{Mutex, PoisonError};
 
 use super::hash::{Algorithm, Hasher};
 
-/// The longest line that is remembered.
+/// The longest line that is kept.
 const MOST_LINE_BYTES: usize = 4096;
 
-/// The last bytes and lines.
+/// The last bytes and the last line.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct Tail {
     last: VecDeque<u8>,
     line: Vec<u8>,
-    /// The line that is not ended yet.
+    /// The current line, which has not ended.
     begun: Vec<u8>,
 }
 
-impl Seen {
-    fn add(&mut self, bytes: &[u8], wanted: &Wanted) {
-        // Only the last of a large block: the rest would be pushed out at once.
+impl Tail {
+    fn add(&mut self, bytes: &[u8], wanted: &Inspect) {
+        // Only the end of a large block: the rest would be dropped at once.
         let new = &bytes[bytes.len().saturating_sub(wanted.last_bytes)..];
         self.last.extend(new);
         let surplus = self.last.len().saturating_sub(wanted.last_bytes);
@@ -30,7 +30,7 @@ impl Seen {
                 Some(end) => {
                     let start = memchr::memrchr(wanted.separator, &bytes[..end]);
                     self.line =
-                        // The only end in this block ends the line that an earlier block began.
+                        // The only line end here ends a line that began in an earlier block.
                         if start.is_some() { Vec::new() } else { std::mem::take(&mut self.begun) };
                     extend(&mut self.line, &bytes[start.map_or(0, |start| start + 1)..end]);
                     self.begun.clear();
@@ -41,7 +41,7 @@ impl Seen {
         }
     }
 
-    /// The last `number` bytes; dots stand for bytes that cannot be shown, and for bytes that there are not yet.
+    /// The last `number` bytes; dots replace missing and unprintable ones.
     pub fn last(&self, number: usize) -> String {
         let skipped = self.last.len().saturating_sub(number);
         let missing = number.saturating_sub(self.last.len());
@@ -57,19 +57,19 @@ impl Seen {
 }
 
 fn extend(line: &mut Vec<u8>, bytes: &[u8]) {
-    // Input without line ends must not fill the memory.
+    // Input without line ends must not fill memory.
     let room = MOST_LINE_BYTES.saturating_sub(line.len());
     line.extend_from_slice(&bytes[..bytes.len().min(room)]);
 }
 
 fn plain(byte: u8) -> char {
-    // Bytes of the data must not steer the terminal.
+    // Data must not control the terminal.
     if byte.is_ascii_graphic() || byte == b' ' { char::from(byte) } else { '.' }
 }
 
-/// The facts to be remembered.
+/// What to keep of the bytes.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct Inspect {
     pub lines: bool,
     /// The byte that ends a line.
     pub separator: u8,
@@ -78,38 +78,33 @@ pub struct Wanted {
     pub checksum: Option<Algorithm>,
 }
 
-/// Shown the bytes in passing, asked by the display.
+/// Inspects the bytes for the display.
 #[derive(Debug)]
-pub struct Observed {
-    wanted: Wanted,
+pub struct Inspector {
+    wanted: Inspect,
     lines: AtomicU64,
-    seen: Mutex<Seen>,
+    tail: Mutex<Tail>,
     hasher: Option<Mutex<Hasher>>,
 }
 
-impl Observed {
-    pub fn new(wanted: Wanted) -> Self {
+impl Inspector {
+    pub fn new(wanted: Inspect) -> Self {
         let hasher = wanted.checksum.map(|algorithm| Mutex::new(algorithm.start()));
-        Self { wanted, lines: AtomicU64::new(0), seen: Mutex::default(), hasher }
+        Self { wanted, lines: AtomicU64::new(0), tail: Mutex::default(), hasher }
     }
 
-    /// The byte that ends a line.
-    pub fn separator(&self) -> u8 {
-        self.wanted.separator
-    }
-
-    /// Must the bytes be seen at all?
+    /// Whether the bytes have to be inspected at all.
     pub fn is_needed(&self) -> bool {
-        self.wanted.lines || self.has_memory() || self.hasher.is_some()
+        self.wanted.lines || self.keeps_tail() || self.hasher.is_some()
     }
 
-    fn has_memory(&self) -> bool {
+    fn keeps_tail(&self) -> bool {
         self.wanted.last_bytes > 0 || self.wanted.last_line
     }
 
-    pub fn show(&self, bytes: &[u8]) {
+    pub fn inspect(&self, bytes: &[u8]) {
         let lines = if self.wanted.lines { self.count(bytes) } else { 0 };
-        self.show_counted(bytes, lines);
+        self.inspect_counted(bytes, lines);
     }
 
     /// The lines that end in `bytes`.
@@ -117,12 +112,12 @@ impl Observed {
         memchr::memchr_iter(self.wanted.separator, bytes).count() as u64
     }
 
-    /// Shows bytes whose lines were counted already.
-    pub fn show_counted(&self, bytes: &[u8], lines: u64) {
-        // Relaxed: the display reads a number, and nothing else depends on it.
+    /// Inspects bytes whose lines were counted already.
+    pub fn inspect_counted(&self, bytes: &[u8], lines: u64) {
+        // Relaxed: nothing else depends on the number.
         self.lines.fetch_add(lines, Ordering::Relaxed);
-        if self.has_memory() {
-            self.seen.lock().unwrap_or_else(PoisonError::into_inner).add(bytes, &self.wanted);
+        if self.keeps_tail() {
+            self.tail.lock().unwrap_or_else(PoisonError::into_inner).add(bytes, &self.wanted);
         }
         if let Some(hasher) = &self.hasher {
             hasher.lock().unwrap_or_else(PoisonError::into_inner).add(bytes);
@@ -140,8 +135,8 @@ impl Observed {
         self.lines.load(Ordering::Relaxed)
     }
 
-    pub fn seen(&self) -> Seen {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn tail(&self) -> Tail {
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -150,44 +145,44 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn observed(pieces: &[&[u8]]) -> Observed {
-        let wanted = Wanted {
+    fn inspector(pieces: &[&[u8]]) -> Inspector {
+        let wanted = Inspect {
             lines: true,
             separator: b'\n',
             last_bytes: 5,
             last_line: true,
             checksum: Some(Algorithm::Xxh3),
         };
-        let observed = Observed::new(wanted);
-        pieces.iter().for_each(|piece| observed.show(piece));
-        observed
+        let inspector = Inspector::new(wanted);
+        pieces.iter().for_each(|piece| inspector.inspect(piece));
+        inspector
     }
 
     #[test]
     fn the_last_bytes_and_lines_are_remembered() {
-        let observed = observed(&[b"one\ntw", b"o", b"\nthr", b"ee"]);
-        let seen = observed.seen();
-        assert_eq!(observed.lines(), 2);
-        assert_eq!((seen.last(4), seen.last(7)), ("hree".to_owned(), "..three".to_owned()));
-        assert_eq!(seen.last_line(5), "two  ");
-        assert_eq!(seen.last_line(2), "tw");
+        let inspector = inspector(&[b"one\ntw", b"o", b"\nthr", b"ee"]);
+        let tail = inspector.tail();
+        assert_eq!(inspector.lines(), 2);
+        assert_eq!((tail.last(4), tail.last(7)), ("hree".to_owned(), "..three".to_owned()));
+        assert_eq!(tail.last_line(5), "two  ");
+        assert_eq!(tail.last_line(2), "tw");
     }
 
     #[test]
     fn what_is_no_plain_letter_is_a_dot() {
-        assert_eq!(observed(&[b"a\x1b\n\xffb"]).seen().last(6), ".a...b");
+        assert_eq!(inspector(&[b"a\x1b\n\xffb"]).tail().last(6), ".a...b");
     }
 
     proptest! {
         #[test]
         fn pieces_do_not_matter(text in proptest::collection::vec(0_u8..12, 0..200), cut in 0_usize..200) {
             let cut = cut.min(text.len());
-            let whole = observed(&[&text]);
-            let parts = observed(&[&text[..cut], &text[cut..]]);
+            let whole = inspector(&[&text]);
+            let parts = inspector(&[&text[..cut], &text[cut..]]);
             prop_assert_eq!(whole.lines(), parts.lines());
             prop_assert_eq!(whole.checksum(), parts.checksum());
-            prop_assert_eq!(whole.seen().last(5), parts.seen().last(5));
-            prop_assert_eq!(whole.seen().last_line(50), parts.seen().last_line(50));
+            prop_assert_eq!(whole.tail().last(5), parts.tail().last(5));
+            prop_assert_eq!(whole.tail().last_line(50), parts.tail().last_line(50));
         }
     }
 }
