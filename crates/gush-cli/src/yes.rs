@@ -1,4 +1,4 @@
-//! `gush yes`: GNU yes' command line, out of the engine's [`Repeat`].
+//! `gush yes`: GNU yes' command line, by the engine's [`Repeat`].
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -39,7 +39,7 @@ struct Options {
 
 const BEYOND: &str = "Beyond GNU yes";
 
-/// The one definition behind `gush yes`: the source of help, manual page and completions.
+/// The definition of `gush yes`, from which help, manual page and completions are made.
 pub fn command() -> clap::Command {
     Options::command()
 }
@@ -67,7 +67,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     match repeat.run(&rustix::stdio::stdout()) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
-            // A write to a socket raises no SIGPIPE here.
+            // The write to a socket raises no SIGPIPE.
             error.io_error().into_iter().for_each(die_if_nobody_reads);
             let cause = error.io_error().map(os_text).unwrap_or_else(|| error.to_string());
             if talker.is_familiar() {

@@ -1,5 +1,5 @@
-//! The glyph of each byte value under `-v`, `-T` and `-vE`: the byte itself, `^X`, `M-x`, `M-^X`, or `$` and
-//! a line end.
+//! The glyph of each byte value under `-v`, `-T` and `-vE`: the byte itself, `^X`, `M-x`, `M-^X`,
+//! or `$` and a line end.
 
 use super::text::Style;
 
@@ -34,7 +34,8 @@ impl Glyphs {
                 glyphs.lengths[usize::from(byte)] = caret(byte, shape);
             }
         }
-        // Without -v this cannot be a glyph: a line end also turns a carriage return before it into `^M`.
+        // Without -v this cannot be a glyph: a line end also turns a carriage return before it into
+        // `^M`.
         if style.ends && style.nonprinting {
             glyphs.shapes[usize::from(b'\n')][..2].copy_from_slice(b"$\n");
             glyphs.lengths[usize::from(b'\n')] = 2;
@@ -62,8 +63,8 @@ impl Glyphs {
         let mut shown = [0; (BLOCK_BYTES + 1) * MOST_GLYPH_BYTES];
         let mut shown_bytes = 0;
         for &byte in block {
-            // All four bytes, regardless of the length: the next glyph overwrites the surplus. As an array, because a slice
-            // of four bytes is copied by a call of memmove in some divisions of the crate for the compiler.
+            // All four bytes: the next glyph overwrites the surplus. As an array, since a slice may
+            // be copied by a call of memmove.
             if let Some(place) = shown[shown_bytes..].first_chunk_mut() {
                 *place = self.shapes[usize::from(byte)];
             }

@@ -1,8 +1,8 @@
-//! `gush cat`: GNU cat's command line. The engine moves bytes; with text flags our own formatter does.
+//! `gush cat`: GNU cat's command line. The engine moves bytes; text flags use a formatter.
 
-mod account;
 mod glyphs;
 mod options;
+mod report;
 mod show;
 mod source;
 mod stream;
@@ -20,10 +20,10 @@ use crate::args;
 use crate::files::close_twin;
 use crate::talk::{Talker, die_if_nobody_reads};
 use options::Options;
-use show::{Show, Shown, Trouble};
+use show::{Moved, Show, Trouble};
 use source::Source;
 
-/// The one definition behind `gush cat`: the source of help, manual page and completions.
+/// The definition of `gush cat`, from which help, manual page and completions are made.
 pub fn command() -> clap::Command {
     Options::command()
 }
@@ -34,7 +34,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
         Ok(options) => options,
         Err(status) => return status,
     };
-    // A reader that has left is told by EPIPE, and only of bytes that there are.
+    // Writing without a reader then fails with EPIPE, and only if there are bytes.
     gush_process::ignore_sigpipe();
     let talker = Talker::new(as_name).ending_unread(|| {});
     if let Err(status) = talker.outlives_file_size_limit() {
@@ -72,13 +72,13 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
 
 const IS_OUTPUT: &str = "input file is output file";
 
-/// Why an operand was not shown in full. The message is already written.
+/// Why an operand was not shown in full. It has been reported.
 enum Failure {
     /// The operand failed: the next one may succeed.
     Operand,
     /// Standard output failed: no operand can succeed.
     Output,
-    /// The operand is the output: the next one would be written over it.
+    /// The operand is the output, which the next one would overwrite.
     Overwriting,
 }
 
@@ -94,26 +94,25 @@ impl Cat<'_> {
         if let Err(Trouble::Target { error, .. }) = &outcome {
             die_if_nobody_reads(error);
         }
-        account::tell(self.options, name, &outcome, self.talker);
-        outcome.map(|_| ()).map_err(|trouble| self.complain(name, trouble))
+        report::print(self.options, name, &outcome, self.talker);
+        outcome.map(|_| ()).map_err(|trouble| self.report(name, trouble))
     }
 
-    fn show(&self, name: &OsStr, show: &mut Show<'_>) -> Result<Shown, Trouble> {
+    fn show(&self, name: &OsStr, show: &mut Show<'_>) -> Result<Moved, Trouble> {
         let source = Source::open(name).map_err(Trouble::Unopened)?;
         if !source.is(&self.target_stat) {
             return show.one(&source);
         }
-        // `cat a >>a` would read what it writes, until the disk is full.
+        // `cat a >>a` would read its own output until the disk is full.
         if source.would_feed_itself(rustix::stdio::stdout(), show.keeps_bytes()) {
             return Err(Trouble::IsOutput);
         }
         show.one_within_its_target(&source)
     }
 
-    fn complain(&self, name: &OsStr, trouble: Trouble) -> Failure {
+    fn report(&self, name: &OsStr, trouble: Trouble) -> Failure {
         let talker = self.talker;
         match trouble {
-            // Standard input is open, or nothing could open it.
             Trouble::Unopened(error) if name == "-" && !talker.is_familiar() => {
                 talker.say(format_args!(
                     "standard input: read failed after 0 bytes: {}",
@@ -121,7 +120,7 @@ impl Cat<'_> {
                 ));
             }
             Trouble::Unopened(error) => talker.say_failed_open(name, &error),
-            // GNU cat has the same words for a file that cannot be opened and one that cannot be read.
+            // GNU cat does not distinguish open and read errors.
             Trouble::Source { error, .. } if talker.is_familiar() => {
                 talker.say_failed_open(name, &error);
             }
@@ -144,7 +143,7 @@ impl Cat<'_> {
                 }
             }
             Trouble::Target { delivered_bytes, lost_bytes, error, hint } => {
-                // Under GNU cat's name the message is GNU cat's alone.
+                // When invoked as cat, exactly GNU cat's message.
                 let tells_more = !talker.is_familiar();
                 let hint = hint.filter(|_| tells_more);
                 let hint = in_brackets(hint);

@@ -111,7 +111,7 @@ impl Options {
         &self.files
     }
 
-    /// The style that the text flags give together.
+    /// The style of all text flags.
     pub fn style(&self) -> Style {
         Style {
             number: match (self.number_nonblank, self.number) {
@@ -129,8 +129,7 @@ impl Options {
         }
     }
 
-    /// Why `--method` contradicts the text flags, if there is a contradiction: a method asked for by name is used or refused,
-    /// never replaced.
+    /// Why `--method` cannot be used with the text flags, if it cannot.
     pub fn text_conflict(&self) -> Option<&'static str> {
         match self.method {
             Choice::Auto | Choice::Only(MethodName::ReadWrite) => None,

@@ -1,4 +1,4 @@
-//! Operands on their way to standard output, one after the other: as bytes, or as text.
+//! Moves operands to standard output, as bytes or as text.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,32 +14,32 @@ use super::stream::{self, End, Output};
 use super::text::Formatter;
 use crate::profile;
 
-/// Bytes of text read at a time, unless the user gives a size.
+/// The default buffer size for text.
 const TEXT_BUFFER_BYTES: usize = 128 << 10;
 
 /// Why an operand did not arrive in full.
 pub enum Trouble {
     /// The operand could not be opened.
     Unopened(io::Error),
-    /// The operand failed: the operation, the OS error, and a hint for the user if there is any.
+    /// The operand failed: the operation, the OS error, and a hint.
     Source { what: String, error: io::Error, hint: Option<&'static str> },
-    /// The operand cannot be moved by these options, with the reason.
+    /// The operand cannot be moved by these options.
     Refused(String),
-    /// The operand would read what it writes.
+    /// The operand would read its own output.
     IsOutput,
-    /// Standard output failed after so many bytes of this operand; `lost_bytes` more were read in vain.
+    /// Standard output failed; `lost_bytes` more were read but not delivered.
     Target { delivered_bytes: u64, lost_bytes: u64, error: io::Error, hint: Option<&'static str> },
 }
 
 /// An operand that arrived in full.
-pub struct Shown {
+pub struct Moved {
     pub bytes: u64,
     pub elapsed: Duration,
     /// The engine's report, if the engine moved the operand.
     pub report: Option<Report>,
 }
 
-/// Standard output, and the form in which operands arrive there.
+/// How operands are moved to standard output.
 pub enum Show<'a> {
     Bytes(Bytes<'a>),
     Text(Box<Text<'a>>),
@@ -47,7 +47,7 @@ pub enum Show<'a> {
 
 impl<'a> Show<'a> {
     /// # Errors
-    /// Why `options` cannot be followed.
+    /// Why the options cannot be used.
     pub fn new(options: &'a Options, target: BorrowedFd<'a>) -> Result<Self, String> {
         if !options.style().changes_bytes() {
             let profile = (options.method == Choice::Auto)
@@ -64,24 +64,24 @@ impl<'a> Show<'a> {
 
     /// # Errors
     /// The end that failed, the OS error, and the number of bytes delivered.
-    pub fn one(&mut self, source: &Source) -> Result<Shown, Trouble> {
+    pub fn one(&mut self, source: &Source) -> Result<Moved, Trouble> {
         match self {
             Self::Bytes(bytes) => bytes.one(source),
             Self::Text(text) => text.one(source),
         }
     }
 
-    /// Are as many bytes written as are read, by any method?
+    /// Whether as many bytes are written as are read, by any method.
     pub fn keeps_bytes(&self) -> bool {
         matches!(self, Self::Bytes(bytes) if bytes.options.method == Choice::Auto)
     }
 
-    /// An operand that is the target, too, where a read is never behind a write: only reads and
-    /// writes in turn are sound.
+    /// Moves an operand that is also the target, where reads stay ahead of writes: only alternating
+    /// reads and writes are sound.
     ///
     /// # Errors
     /// As [`Show::one`].
-    pub fn one_within_its_target(&mut self, source: &Source) -> Result<Shown, Trouble> {
+    pub fn one_within_its_target(&mut self, source: &Source) -> Result<Moved, Trouble> {
         match self {
             Self::Bytes(bytes) => Text::new(bytes.options, bytes.target)
                 .map_err(Trouble::Refused)
@@ -90,7 +90,7 @@ impl<'a> Show<'a> {
         }
     }
 
-    /// Writes the bytes held back for lack of a next byte.
+    /// Writes the bytes held back until the next byte.
     ///
     /// # Errors
     /// The OS error of standard output.
@@ -111,7 +111,7 @@ pub struct Bytes<'a> {
 }
 
 impl Bytes<'_> {
-    fn one(&self, source: &Source) -> Result<Shown, Trouble> {
+    fn one(&self, source: &Source) -> Result<Moved, Trouble> {
         let mut tuning = Tuning::default();
         if let Some(bytes) = self.options.buffer_size {
             tuning = tuning.buffer_bytes(bytes);
@@ -131,7 +131,7 @@ impl Bytes<'_> {
             mover = mover.profile(profile);
         }
         let report = mover.run().map_err(|error| trouble(&error, source))?;
-        Ok(Shown { bytes: report.bytes, elapsed: report.elapsed, report: Some(report) })
+        Ok(Moved { bytes: report.bytes, elapsed: report.elapsed, report: Some(report) })
     }
 }
 
@@ -188,14 +188,14 @@ impl<'a> Text<'a> {
         })
     }
 
-    fn one(&mut self, source: &Source) -> Result<Shown, Trouble> {
+    fn one(&mut self, source: &Source) -> Result<Moved, Trouble> {
         let start = Instant::now();
         let before_bytes = self.output.delivered_bytes();
         let Self { formatter, output, buffer, buffer_bytes } = self;
         let ended = stream::format(source.as_fd(), formatter, output, buffer, *buffer_bytes);
         let bytes = self.output.delivered_bytes() - before_bytes;
         match ended {
-            Ok(()) => Ok(Shown { bytes, elapsed: start.elapsed(), report: None }),
+            Ok(()) => Ok(Moved { bytes, elapsed: start.elapsed(), report: None }),
             Err(End::Source(error)) => {
                 let what = format!("read failed after {bytes} bytes");
                 let errno = gush::Errno::from_io_error(&error);

@@ -32,25 +32,25 @@ impl Source {
         Ok(Self { file, stat })
     }
 
-    /// Is the operand a regular file, whose bytes can be read again?
+    /// Whether the operand is a regular file.
     pub fn is_regular(&self) -> bool {
         FileType::from_raw_mode(self.stat.st_mode) == FileType::RegularFile
     }
 
-    /// Is the operand the regular file of `stat`?
+    /// Whether the operand is the regular file of `stat`.
     pub fn is(&self, stat: &Stat) -> bool {
         self.is_regular() && (self.stat.st_dev, self.stat.st_ino) == (stat.st_dev, stat.st_ino)
     }
 
-    /// Would bytes read from here and written to `target`, the same file, be read again?
-    /// `keeps_bytes` where as many are written as are read.
+    /// Whether bytes written to `target`, the same file, would be read again. `keeps_bytes` if as
+    /// many are written as are read.
     pub fn would_feed_itself(&self, target: BorrowedFd<'_>, keeps_bytes: bool) -> bool {
         let Ok(from) = tell(self) else { return false };
         from < self.stat.st_size as u64 && !(keeps_bytes && self.stays_ahead_of(target, from))
     }
 
     fn stays_ahead_of(&self, target: BorrowedFd<'_>, from: u64) -> bool {
-        // Opened for reading alone, it shares no position with a target that is written.
+        // If it is read-only, it shares no position with the target.
         let reads_only =
             fcntl_getfl(self).is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDONLY);
         let appends = fcntl_getfl(target).is_ok_and(|flags| flags.contains(OFlags::APPEND));

@@ -1,22 +1,21 @@
-//! Text from one descriptor to another: read, format, write. A finished line is written before the source is
-//! waited for.
+//! Text from one descriptor to another: read, format, write. A finished line is written before a
+//! wait for the source.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
 
-use gush::{Kind, Pages, Port};
+use gush::{Kind, Pages, Port, Rate};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::param::page_size;
 
 use super::text::Formatter;
 
-/// Formatted bytes are written once there are so many, or when the source has no more for now.
+/// Formatted bytes are written once there are this many, or when the source has no more for now.
 const ENOUGH_BYTES: usize = 128 << 10;
 
-/// The end that failed, with the OS error.
+/// The side that failed, with the OS error.
 #[derive(Debug)]
 pub enum End {
     Source(io::Error),
@@ -27,13 +26,8 @@ pub enum End {
 pub struct Output<'fd> {
     fd: BorrowedFd<'fd>,
     waiting: Vec<u8>,
-    pace: Option<Pace>,
+    rate: Rate,
     delivered_bytes: u64,
-}
-
-struct Pace {
-    bytes_per_second: u64,
-    next: Instant,
 }
 
 impl<'fd> Output<'fd> {
@@ -41,8 +35,7 @@ impl<'fd> Output<'fd> {
         Self {
             fd,
             waiting: Vec::with_capacity(ENOUGH_BYTES + ENOUGH_BYTES / 4),
-            pace: limit_bytes_per_second
-                .map(|bytes_per_second| Pace { bytes_per_second, next: Instant::now() }),
+            rate: limit_bytes_per_second.and_then(Rate::bytes_per_second).unwrap_or_default(),
             delivered_bytes: 0,
         }
     }
@@ -55,8 +48,7 @@ impl<'fd> Output<'fd> {
     /// Writes the bytes held back by the formatter, and all waiting bytes.
     ///
     /// # Errors
-    /// The OS error of write(2). Interrupted writes are repeated, and full non-blocking targets are waited
-    /// for.
+    /// That of write(2), other than EINTR and EAGAIN.
     pub fn finish(&mut self, formatter: &mut Formatter) -> io::Result<()> {
         formatter.finish(&mut self.waiting);
         self.flush()
@@ -66,17 +58,14 @@ impl<'fd> Output<'fd> {
         let mut done_bytes = 0;
         while done_bytes < self.waiting.len() {
             let rest = &self.waiting[done_bytes..];
-            let allowed_bytes =
-                self.pace.as_ref().map_or(rest.len(), |pace| pace.allow(rest.len()));
+            let allowed_bytes = allowance(&self.rate, rest.len());
             match rustix::io::write(self.fd, &rest[..allowed_bytes]) {
-                // As the engine takes it: asked again, the target would answer 0 for ever.
+                // As in the engine: a retry could return 0 for ever.
                 Ok(0) => return Err(Errno::IO.into()),
                 Ok(written_bytes) => {
                     done_bytes += written_bytes;
                     self.delivered_bytes += written_bytes as u64;
-                    if let Some(pace) = &mut self.pace {
-                        pace.passed(written_bytes);
-                    }
+                    self.rate.spend(written_bytes as u64);
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => wait(self.fd, PollFlags::OUT)?,
@@ -88,30 +77,26 @@ impl<'fd> Output<'fd> {
     }
 }
 
-impl Pace {
-    /// Waits until bytes may pass. Returns how many of `wanted_bytes` may: at most those of a twentieth of a
-    /// second.
-    fn allow(&self, wanted_bytes: usize) -> usize {
-        // Slept before and not after the write: the last bytes wait for nobody.
-        sleep(self.next.saturating_duration_since(Instant::now()));
-        // A twentieth of a second at a time, so that the rate is even.
-        let share_bytes = usize::try_from(self.bytes_per_second / 20).unwrap_or(usize::MAX);
-        wanted_bytes.min(share_bytes.max(1))
-    }
-
-    /// Counts bytes that passed. Time in which the source was idle is not made up for: no burst follows a
-    /// pause.
-    fn passed(&mut self, bytes: usize) {
-        let taken = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second as f64);
-        self.next = self.next.max(Instant::now()) + taken;
+/// Waits until bytes may pass, and returns how many of `wanted_bytes`.
+fn allowance(rate: &Rate, wanted_bytes: usize) -> usize {
+    loop {
+        match rate.allowance() {
+            Ok(bytes) => {
+                return usize::try_from(bytes).unwrap_or(wanted_bytes).clamp(1, wanted_bytes);
+            }
+            Err(pause) => {
+                rate.begin_sleep();
+                sleep(pause);
+            }
+        }
     }
 }
 
 /// Formats all of `source` into `output`.
 ///
 /// # Errors
-/// The end that failed. Bytes formatted before a failure of the source are still written. Read are `buffer_bytes` at a time; a longer buffer takes the
-/// place of `buffer` for a longer datagram.
+/// The side that failed. Bytes formatted before a read error are still written. Reads
+/// `buffer_bytes` at a time; `buffer` is replaced for a longer datagram.
 pub fn format(
     source: BorrowedFd<'_>,
     formatter: &mut Formatter,
@@ -121,7 +106,7 @@ pub fn format(
 ) -> Result<(), End> {
     let failed = |errno: Errno| End::Source(errno.into());
     let mut port = Port::of(&source).map_err(failed)?;
-    // The kernel drops the rest of a packet (O_DIRECT of pipe(2)), a page at most, that a read has cut.
+    // A short read drops the rest of a packet (O_DIRECT of pipe(2)), which is at most a page.
     let buffer_bytes = match port.kind() {
         Kind::Pipe => buffer_bytes.max(page_size()),
         _ => buffer_bytes,
@@ -130,7 +115,7 @@ pub fn format(
         *buffer = Pages::new(buffer_bytes).map_err(failed)?;
     }
     loop {
-        // A finished line is shown before a wait, and small ones are collected while more is at hand.
+        // Write finished lines before a wait; collect small ones while there is more.
         if !output.waiting.is_empty() && !is_ready(source) {
             output.flush().map_err(End::Target)?;
         }
@@ -138,7 +123,7 @@ pub fn format(
             Kind::Datagram => port.read_whole(buffer, usize::MAX),
             // As a plain read, but up to the largest offset.
             Kind::File | Kind::Block => port.read(&mut buffer.as_mut_slice()[..buffer_bytes]),
-            // A plain read waits by itself, which saves a call.
+            // A blocking read saves a call.
             _ => rustix::io::read(source, &mut buffer.as_mut_slice()[..buffer_bytes]),
         };
         let read_bytes = match read {
@@ -150,7 +135,7 @@ pub fn format(
                 continue;
             }
             Err(errno) => {
-                // What was read before the failure is shown, as GNU cat does.
+                // As GNU cat, write what was read before the failure.
                 output.flush().map_err(End::Target)?;
                 return Err(End::Source(errno.into()));
             }
@@ -166,7 +151,7 @@ pub fn format(
     }
 }
 
-/// Would a read return at once, with data, the end, or an error?
+/// Whether a read would return at once.
 fn is_ready(fd: BorrowedFd<'_>) -> bool {
     let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -28,18 +28,17 @@ pub struct Style {
 }
 
 impl Style {
-    /// Does any flag change bytes?
     pub fn changes_bytes(self) -> bool {
         self != Self::default()
     }
 
-    /// Does the output depend on more than each single byte?
+    /// Whether the output depends on more than each single byte.
     fn looks_at_lines(self) -> bool {
         self.number != Number::None || self.squeeze || (self.ends && !self.nonprinting)
     }
 }
 
-/// Formats a stream that arrives in pieces and from several files. All state is carried on, as in GNU cat.
+/// Formats a stream in pieces from several files. As in GNU cat, all state is kept between them.
 #[derive(Debug)]
 pub struct Formatter {
     style: Style,
@@ -65,8 +64,8 @@ impl Formatter {
 
     /// Appends the formatted `input` to `out`, and returns the number of input bytes used.
     ///
-    /// Stops early once `out` holds `enough_bytes`. `out` exceeds this size by at most one line, four bytes a
-    /// byte.
+    /// Stops early once `out` holds `enough_bytes`. `out` exceeds this size by at most one line,
+    /// four bytes a byte.
     pub fn feed(&mut self, input: &[u8], out: &mut Vec<u8>, enough_bytes: usize) -> usize {
         if !self.style.looks_at_lines() {
             self.glyphs.append(input, out);
@@ -91,7 +90,7 @@ impl Formatter {
         at
     }
 
-    /// Appends the carriage return held back for lack of a next byte.
+    /// Appends the carriage return held back until the next byte.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         if std::mem::take(&mut self.held_return) {
             out.push(b'\r');
@@ -130,7 +129,8 @@ impl Formatter {
     fn line_content(&mut self, content: &[u8], out: &mut Vec<u8>) {
         if self.style.ends && !self.style.nonprinting && content.last() == Some(&b'\r') {
             self.glyphs.append(&content[..content.len() - 1], out);
-            // With -E only a CR before the line feed is shown as ^M, and the line feed may come with the next buffer.
+            // With -E only a CR before a line feed is shown as ^M, and that may be in the next
+            // buffer.
             self.held_return = true;
             return;
         }
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// GNU cat's rules byte by byte, written only to be right.
+    /// GNU cat's rules, byte by byte.
     fn model(style: Style, input: &[u8]) -> Vec<u8> {
         let (mut out, mut lines, mut blank_run, mut line_start) = (Vec::new(), 0_u64, 0, true);
         for (i, &byte) in input.iter().enumerate() {

@@ -14,7 +14,7 @@ use super::command::Words;
 pub struct Attributes {
     pub preserve: Preserve,
     pub dereference: Option<Dereference>,
-    /// `-a`: lost extended attributes are not all warned of.
+    /// `-a`: not all lost extended attributes are warned of.
     quiet: bool,
     requires_xattrs: bool,
     has_xattrs: bool,
@@ -152,7 +152,7 @@ impl Attributes {
         };
     }
 
-    /// The SELinux label. The kernel is asked only if an option concerns the label.
+    /// The SELinux label. The kernel is asked only if an option requires it.
     pub fn label(&self, words: &Words, warnings: &mut Vec<String>) -> Result<Label, String> {
         let set = words.text("context");
         if set.is_none() && !self.context && !self.archive {

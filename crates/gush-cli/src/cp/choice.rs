@@ -1,14 +1,14 @@
-//! Words with a fixed set of values: `--sparse=WHEN`, `--preserve=LIST`, `--backup=CONTROL`.
+//! Options with a fixed set of values: `--sparse=WHEN`, `--preserve=LIST`, `--backup=CONTROL`.
 
 use std::ffi::OsStr;
 use std::path::Path;
 
 use gush_text::quote;
 
-/// Finds `text` in `table`; an abbreviation is enough if only one entry begins so.
+/// Finds `text`, or the only meaning that it abbreviates, in `table`.
 ///
 /// # Errors
-/// A message for the user: the option, the wrong text, and all valid ones.
+/// A message with the option, the invalid text, and all valid ones.
 pub fn pick<T: Copy + PartialEq>(
     option: &str,
     text: &OsStr,

@@ -66,7 +66,6 @@ pub const GNU: &[&str] = &[
     "version",
 ];
 
-/// The notes, and a line on each method.
 fn after_help() -> String {
     let rows = gush::MethodName::ALL.iter().map(|name| row(&name.to_string(), name.summary()));
     format!(
@@ -75,7 +74,7 @@ fn after_help() -> String {
     )
 }
 
-/// The definition of `gush cp`, for a user who called the command `as_name`.
+/// The definition of `gush cp`, invoked as `as_name`.
 pub fn command(as_name: &str) -> Command {
     Command::new("cp")
         .about("Copy files by the fastest sound way")
@@ -103,7 +102,7 @@ pub fn command(as_name: &str) -> Command {
         .next_help_heading("Methods and sizes")
         .args(moving())
         .next_help_heading("Messages")
-        .args(telling())
+        .args(messages())
 }
 
 fn operands() -> Arg {
@@ -344,7 +343,7 @@ fn moving() -> Vec<Arg> {
     ]
 }
 
-fn telling() -> Vec<Arg> {
+fn messages() -> Vec<Arg> {
     vec![
         flag(
             "dry-run",
@@ -399,12 +398,12 @@ impl Words {
         self.0.get_many(name).unwrap_or_default()
     }
 
-    /// The index of a flag's last use.
+    /// The index of the last use of a flag.
     pub fn place_of(&self, name: &str) -> Option<usize> {
         self.has(name).then(|| self.0.indices_of(name)?.next_back()).flatten()
     }
 
-    /// The values of an option, each with the index on the command line.
+    /// The values of an option with their indices.
     pub fn placed(&self, name: &str) -> impl Iterator<Item = (usize, &OsString)> {
         self.0.indices_of(name).into_iter().flatten().zip(self.texts(name))
     }

@@ -1,4 +1,4 @@
-//! One JSON object a file: action, methods, errors.
+//! One JSON object per file: action, methods, errors.
 
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
@@ -8,18 +8,17 @@ use std::thread::{self, ThreadId};
 use gush_tree::{Action, Done, Error};
 use serde::Serialize;
 
-/// One file's record. The field names are a promise to scripts.
+/// The record of one file. Scripts rely on the field names.
 #[derive(Debug, Serialize)]
 pub struct Record {
     source: String,
-    /// The name in hexadecimal, if not valid UTF-8 and `source` is only similar.
+    /// The name in hexadecimal, if it is not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     source_bytes: Option<String>,
     target: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     target_bytes: Option<String>,
     action: &'static str,
-    /// Nothing was done.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
     bytes: u64,
@@ -68,7 +67,7 @@ impl Removed {
     }
 }
 
-/// The warnings of the files under way, of which each thread copies one.
+/// The warnings of the files being copied, one per thread.
 #[derive(Debug, Default)]
 pub struct Warnings(HashMap<ThreadId, Vec<String>>);
 

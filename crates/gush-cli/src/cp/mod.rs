@@ -1,4 +1,4 @@
-//! `gush cp`: GNU cp's command line for files and trees, and further promises.
+//! `gush cp`: GNU cp's command line for files and trees, with further guarantees.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -30,12 +30,12 @@ mod shard;
 
 use command::Words;
 pub use command::command;
-use say::Teller;
+use say::Reporter;
 use settings::Settings;
 
-/// Copies as `words` say. Messages start with `as_name`.
+/// Runs `cp` with the arguments `words`. Messages start with `as_name`.
 pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
-    // Even a death because nobody reads the messages leaves no temporary file behind.
+    // Leave no temporary files, even on EPIPE on standard error.
     let talker = Talker::new(as_name).ending_unread(gush_tree::remove_temporaries);
     let words: Words = match args::parse_as_gnu(command(as_name), command::GNU, words, as_name) {
         Ok(words) => words,
@@ -46,9 +46,9 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
         talker.print(format_args!("Try '{as_name} --help' for more information.\n"));
         ExitCode::FAILURE
     };
-    // The reader of a FIFO that has left is told by EPIPE, and only of bytes that there are.
+    // A FIFO without a reader then fails with EPIPE, and only if there are bytes to write.
     gush_process::ignore_sigpipe();
-    // A file above the limit on file sizes (ulimit -f) is told, and leaves no temporary name behind.
+    // EFBIG at the limit on file sizes (ulimit -f) is reported, and leaves no temporary file.
     if let Err(status) = talker.outlives_file_size_limit() {
         return status;
     }
@@ -60,13 +60,13 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
         talker.say(warning);
     }
     if goes_on(&settings.options, &settings.naming, &settings.operands) {
-        // The directory was made by the first attempt: copying into it would begin anew, below.
+        // The first attempt created the directory: copying into it would start a new copy.
         settings.naming.no_target_directory = true;
     }
-    // Finding the destination takes the target off the operands, and that may have to be done twice.
+    // Finding the destination removes the target from the operands, and may be repeated below.
     let operands = settings.operands.clone();
     let mut destination = settings.naming.destination(&mut settings.operands);
-    // Another rank may have made the directory between the two looks.
+    // Another rank may have created the directory since.
     if settings.options.shard.is_some() && goes_on(&settings.options, &settings.naming, &operands) {
         settings.naming.no_target_directory = true;
         settings.operands = operands;
@@ -83,38 +83,39 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
             quote::if_needed(&target)
         ));
     }
-    // Only then: a copy that leaves nothing to tidy up dies of a signal by default, as GNU cp does.
+    // A copy without anything to clean up dies of a signal by default, as GNU cp does.
     let shard = settings.options.shard;
     if (settings.options.makes_temporaries() || settings.naming.parents || shard.is_some())
-        && let Err(errno) = gush_process::on_termination(tidy(shard, talker.clone()))
+        && let Err(errno) = gush_process::on_termination(clean_up(shard, talker.clone()))
     {
         let why = errno_text(errno);
         return talker.fail(format_args!("cannot watch for signals: {why}"));
     }
     if settings.options.recursive {
-        // A deep tree takes two descriptors for many of its levels.
+        // A deep tree needs up to two descriptors per level.
         gush_process::raise_descriptor_limit();
     }
-    let mut teller = Teller::new(as_name, &talker, &settings);
-    // One rank of several copies a part only, and the total of all would mislead.
-    if settings.options.recursive && settings.options.shard.is_none() && teller.shows_progress() {
-        teller.expect(count_ahead(&settings));
+    let mut reporter = Reporter::new(as_name, &talker, &settings);
+    // A rank copies only a part, so the total would mislead.
+    if settings.options.recursive && settings.options.shard.is_none() && reporter.shows_progress() {
+        reporter.expect(count_ahead(&settings));
     }
     let copied = match &destination {
-        Destination::File { path, missing } => to_file(&settings, path, *missing, &mut teller),
+        Destination::File { path, missing } => to_file(&settings, path, *missing, &mut reporter),
         Destination::Directory { path, dir } => {
-            into_directory(&settings, path, dir.as_fd(), &mut teller)
+            into_directory(&settings, path, dir.as_fd(), &mut reporter)
         }
     };
-    // Not `&&`: the ending is told after a failure too.
-    match copied & teller.finish() {
+    // Not `&&`: the summary is printed after a failure, too.
+    match copied & reporter.finish() {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     }
 }
 
-/// Tidies up at a signal. A rank says how the copy goes on, since the other ranks are to be started again with it.
-fn tidy(shard: Option<Shard>, talker: Talker) -> impl FnOnce() + Send + 'static {
+/// Cleans up at a signal. A rank also reports how to continue, since all ranks have to be
+/// restarted.
+fn clean_up(shard: Option<Shard>, talker: Talker) -> impl FnOnce() + Send + 'static {
     move || {
         gush_tree::remove_temporaries();
         if let Some(shard) = shard {
@@ -123,7 +124,7 @@ fn tidy(shard: Option<Shard>, talker: Talker) -> impl FnOnce() + Send + 'static 
     }
 }
 
-/// Counts the files to be copied, on a thread that nobody waits for.
+/// Counts the files to be copied, on a thread that is not joined.
 fn count_ahead(settings: &Settings) -> Arc<Census> {
     let census = Arc::new(Census::default());
     let options = settings.options.clone();
@@ -133,40 +134,41 @@ fn count_ahead(settings: &Settings) -> Arc<Census> {
     // Without a thread there are no totals.
     let _ = thread::Builder::new().spawn(move || {
         let sources: Vec<_> = sources.iter().map(PathBuf::as_path).collect();
-        // A shorter copy shows nothing, and would share its processors for nothing.
+        // A shorter copy shows nothing.
         thread::sleep(progress::SHOWN_AFTER);
         let _ = gush_process::leave_real_time();
         counted.count_names(&options, &sources);
-        // Looking at each file takes a tenth of the time of copying small ones, so the copy goes first (setpriority(2) of this thread).
+        // The census takes a tenth of the time of copying small files: let the copy go first
+        // (setpriority(2) of this thread).
         let _ = rustix::process::setpriority_process(None, 19);
         counted.count(&options, &sources);
     });
     census
 }
 
-/// Was a copy to this very name interrupted, or has another rank begun with it?
+/// Whether a copy to this name was interrupted, or another rank has started it.
 fn goes_on(options: &Options, naming: &Naming, operands: &[PathBuf]) -> bool {
     match operands {
-        // Only two plain operands name the copy itself; with -t the name comes below the directory.
+        // Only two plain operands name the copy itself; with -t it is created in the directory.
         [_, target] if options.shard.is_some() && naming.target_directory.is_none() => {
             shards_path(target).is_some_and(|state| state.is_dir())
         }
         [_, target] if options.resume && naming.target_directory.is_none() => {
             journal_path(target).is_some_and(|journal| journal.is_file())
-                // Refused, which a copy below the directory would not be.
+                // This is refused later, unlike a copy into the directory.
                 || shards_path(target).is_some_and(|state| state.is_dir())
         }
         _ => false,
     }
 }
 
-/// The target that is standard output itself, where the records of `--json` would stand amid the copy.
+/// The target that is standard output, where the records of `--json` go.
 fn mixed_with_records(settings: &Settings, destination: &Destination) -> Option<PathBuf> {
-    if !settings.telling.json || gush_process::was_closed(1) {
+    if !settings.messages.json || gush_process::was_closed(1) {
         return None;
     }
     let output = rustix::fs::fstat(rustix::stdio::stdout()).ok()?;
-    // /dev/null keeps neither.
+    // /dev/null discards both.
     if FileType::from_raw_mode(output.st_mode) == FileType::CharacterDevice
         && output.st_rdev == rustix::fs::makedev(1, 3)
     {
@@ -174,7 +176,7 @@ fn mixed_with_records(settings: &Settings, destination: &Destination) -> Option<
     }
     let is_output = |target: &PathBuf| {
         std::fs::metadata(target)
-            // Two names of one file have the same device and inode, /dev/stdout and a redirection among them.
+            // /dev/stdout and a redirection have the same device and inode.
             .is_ok_and(|there| (there.dev(), there.ino()) == (output.st_dev, output.st_ino))
     };
     match destination {
@@ -187,7 +189,7 @@ fn mixed_with_records(settings: &Settings, destination: &Destination) -> Option<
 }
 
 /// Copies one source to the name `target`.
-fn to_file(settings: &Settings, target: &Path, missing: bool, teller: &mut Teller<'_>) -> bool {
+fn to_file(settings: &Settings, target: &Path, missing: bool, reporter: &mut Reporter<'_>) -> bool {
     let source = source_name(settings, &settings.operands[0]);
     let aside = backup_of_itself(settings, source, target);
     let (options, target) = match &aside {
@@ -196,13 +198,13 @@ fn to_file(settings: &Settings, target: &Path, missing: bool, teller: &mut Telle
     };
     let (from, to) = (Place::here(source), Place::here(target));
     let mut copier = Copier::new(options);
-    timed((source, target), teller, |teller| match missing && aside.is_none() {
-        true => copier.copy_to_new(from, to, teller),
-        false => copier.copy(from, to, teller),
+    timed((source, target), reporter, |reporter| match missing && aside.is_none() {
+        true => copier.copy_to_new(from, to, reporter),
+        false => copier.copy(from, to, reporter),
     })
 }
 
-/// `cp -f -b FILE FILE` makes a backup of FILE: the copy gets the backup's name.
+/// `cp -f -b FILE FILE` copies FILE to the name of its backup.
 fn backup_of_itself(
     settings: &Settings,
     source: &Path,
@@ -222,10 +224,10 @@ fn into_directory(
     settings: &Settings,
     path: &Path,
     dir: BorrowedFd<'_>,
-    teller: &mut Teller<'_>,
+    reporter: &mut Reporter<'_>,
 ) -> bool {
     let options = &settings.options;
-    // With several operands two of them may want the same name in the target.
+    // Several operands may have the same name in the target.
     let mut copier = match settings.operands.len() {
         1 => Copier::new(options),
         _ => Copier::for_several(options),
@@ -236,15 +238,15 @@ fn into_directory(
         let name = settings.naming.name_below(source);
         let shown = path.join(name);
         let target = Place::below(dir, name, &shown);
-        // A failed operand does not keep the others from being copied, as with GNU cp.
-        all_well &= timed((source, &shown), teller, |teller| {
+        // As GNU cp, go on after a failed operand.
+        all_well &= timed((source, &shown), reporter, |reporter| {
             let parents = match settings.naming.parents {
-                true => Parents::make(options, (dir, path), source, name, teller)?,
+                true => Parents::make(options, (dir, path), source, name, reporter)?,
                 false => Parents::default(),
             };
-            let result = copier.copy_below(&parents, Place::here(source), target, teller);
+            let result = copier.copy_below(&parents, Place::here(source), target, reporter);
             // Last, since copying into a directory changes its times.
-            let complete = parents.finish(teller);
+            let complete = parents.finish(reporter);
             result.map(|mut done| {
                 done.complete &= complete;
                 done
@@ -266,13 +268,13 @@ fn source_name<'a>(settings: &Settings, operand: &'a Path) -> &'a Path {
 
 fn timed<'t>(
     names: (&Path, &Path),
-    teller: &mut Teller<'t>,
-    copy: impl FnOnce(&mut Teller<'t>) -> Result<Done, Error>,
+    reporter: &mut Reporter<'t>,
+    copy: impl FnOnce(&mut Reporter<'t>) -> Result<Done, Error>,
 ) -> bool {
     let start = Instant::now();
-    let result = copy(teller);
+    let result = copy(reporter);
     if let Some(error) = result.as_ref().err().and_then(Error::io_error) {
         die_if_nobody_reads(error);
     }
-    teller.ended(names, Some(start.elapsed().as_secs_f64()), &result)
+    reporter.ended(names, Some(start.elapsed().as_secs_f64()), &result)
 }

@@ -1,6 +1,6 @@
-//! The progress bar, and progress lines in the place of a bar if there is no terminal.
+//! The progress bar, or progress lines without a terminal.
 //!
-//! For trees there is one line for all: files and bytes so far, since several files are under way at once.
+//! A tree has one line for all files, since several are copied at once.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -25,11 +25,11 @@ const DRAWN_EVERY: Duration = Duration::from_millis(50);
 /// The interval of lines in a log.
 const LINE_EVERY: Duration = Duration::from_secs(1);
 
-/// Progress of one file after the other.
+/// Shows the progress of a copy.
 #[derive(Debug)]
 pub struct Display {
     kind: Kind,
-    /// As it is: quoted when it is shown, which is once in hundreds of small files.
+    /// Quoted only when shown, which is once in hundreds of small files.
     source: PathBuf,
     /// The sums over all files, from the first tree on.
     sums: Option<Sums>,
@@ -43,30 +43,30 @@ struct Sums {
     bytes: u64,
     /// Files that are done without a byte moved, and their sizes.
     unmoved: (u64, u64),
-    /// What each thread is at, and its bytes that it has not counted yet.
+    /// The current entry of each thread, and its bytes that are not in the sums yet.
     under_way: HashMap<ThreadId, UnderWay>,
     began: Instant,
     drawn: Option<Instant>,
 }
 
-/// What one thread has shown since it counted last.
+/// The progress of a thread that is not in the sums yet.
 #[derive(Debug, Default)]
 struct UnderWay {
-    /// Of files that ended since. Without them the sum would go back until the thread counts.
+    /// Of files that have ended since; without them the sum would decrease.
     ended_bytes: u64,
-    /// Of the file that it copies, so far.
+    /// Of the current file.
     bytes: u64,
-    /// The entry, as it is.
+    /// The current entry.
     source: PathBuf,
 }
 
 fn set_path(path: &mut PathBuf, to: &Path) {
-    // The memory is used again: this happens for each file where each is told of.
+    // Reuses the memory: this can happen for every file.
     path.as_mut_os_string().clear();
     path.as_mut_os_string().push(to);
 }
 
-/// How much there is to copy, as far as that is known.
+/// The known totals.
 #[derive(Clone, Copy, Debug)]
 enum Totals {
     Unknown,
@@ -97,7 +97,7 @@ impl Sums {
         }
     }
 
-    /// Adds what this thread has done, which is not under way any more.
+    /// Adds what this thread has done.
     fn add(&mut self, counts: &TreeCounts) {
         if let Some(under_way) = self.under_way.get_mut(&thread::current().id()) {
             (under_way.ended_bytes, under_way.bytes) = (0, 0);
@@ -108,16 +108,16 @@ impl Sums {
         self.unmoved.1 += counts.unmoved_bytes;
     }
 
-    /// This thread is at another entry.
+    /// Sets the current entry of this thread.
     fn is_at(&mut self, source: &Path) {
         let under_way = self.under_way.entry(thread::current().id()).or_default();
         set_path(&mut under_way.source, source);
     }
 
-    /// Shows how far this thread is with the entry that it is at, and returns that entry.
+    /// Sets the bytes of this thread's current entry, and returns the entry.
     fn show(&mut self, bytes: u64) -> &Path {
         let under_way = self.under_way.entry(thread::current().id()).or_default();
-        // Less than before is another file.
+        // Fewer bytes than before are those of another file.
         if bytes < under_way.bytes {
             under_way.ended_bytes += under_way.bytes;
         }
@@ -126,18 +126,18 @@ impl Sums {
     }
 
     fn bytes(&self) -> u64 {
-        // Files that are half copied count too, or a single large file would stand at nothing.
+        // Include partial files, or a single large file would show no progress.
         let under_way = self.under_way.values().map(|it| it.ended_bytes + it.bytes);
         self.bytes + under_way.sum::<u64>()
     }
 
     fn text(&self, name: &str, totals: Totals) -> String {
         let bytes = self.bytes();
-        // Not before a millisecond: the first bytes would give an absurd rate.
+        // At least a millisecond, to avoid an absurd first rate.
         let seconds = self.began.elapsed().as_secs_f64().max(1e-3);
         let rate = bytes as f64 / seconds;
         let shown_rate = HumanBytes(rate as u64);
-        // Files that needed no copy count as done, but not for the rate.
+        // Files that needed no copy are done, but do not count for the rate.
         let (files, done) = (self.files + self.unmoved.0, bytes + self.unmoved.1);
         let of_files = |all| (files, all, self.files as f64 / seconds);
         let (part, all, pace) = match totals {
@@ -146,16 +146,16 @@ impl Sums {
                 let plural = if files == 1 { "" } else { "s" };
                 return format!("{files} file{plural}, {bytes}, {shown_rate}/s: {name}");
             }
-            // Files without a byte are all the work of some trees.
+            // A tree may have only empty files.
             Totals::Files(files) | Totals::All { files, bytes: 0 } => of_files(files),
             Totals::All { bytes, .. } => (done, bytes, rate),
         };
-        // The tree may grow after the census.
+        // The tree may have grown since the census.
         let percent = (u128::from(part) * 100 / u128::from(all.max(1))).min(100);
         // Bounded, since a duration of too many seconds panics.
         let left_seconds = (all.saturating_sub(part) as f64 / pace.max(1.0)).min(1e9);
         let left = HumanDuration(Duration::from_secs_f64(left_seconds));
-        // Before the first file is done, its time tells nothing of the others'.
+        // Until a file is done, the time left is unknown.
         let left = if pace > 0.0 { format!(", {left:#} left") } else { String::new() };
         let done = HumanBytes(done);
         let of = match totals {
@@ -201,7 +201,7 @@ impl Display {
         self.census = Some(census);
     }
 
-    /// Begins with a tree: from now on sums are shown.
+    /// Shows sums from now on, for a tree.
     pub fn begin_tree(&mut self) {
         self.sums.get_or_insert_with(Sums::new);
     }
@@ -217,7 +217,7 @@ impl Display {
         }
     }
 
-    /// Adds what this thread has done of a tree, and shows the entry that it is at.
+    /// Adds what this thread has done of a tree, and shows its current entry.
     pub fn count(&mut self, counts: &TreeCounts, source: &Path) {
         self.set_name(source);
         if let Some(sums) = &mut self.sums {
@@ -226,7 +226,7 @@ impl Display {
         self.show_sums();
     }
 
-    /// Begins with another file.
+    /// Starts another file.
     pub fn begin(&mut self, source: &Path) {
         if self.is_wanted() {
             self.set_name(source);
@@ -238,8 +238,8 @@ impl Display {
         }
     }
 
-    /// Ends with a file, of which so many bytes were moved, or which was done without, or failed. The bar makes room for
-    /// messages.
+    /// Ends a file that was copied, needed no copy, or failed. The bar is removed, so that messages
+    /// can follow.
     pub fn end(&mut self, done_bytes: Option<u64>, unmoved_bytes: Option<u64>) {
         if let Some(sums) = &mut self.sums {
             if self.kind.is_wanted() {
@@ -260,7 +260,6 @@ impl Display {
                     bar.finish_and_clear();
                 }
             }
-            // A log shows the end of each copy.
             Kind::Lines { talker, .. } => {
                 if let Some(bytes) = done_bytes.map(HumanBytes) {
                     let name = quote::if_needed(&self.source);
@@ -270,8 +269,8 @@ impl Display {
         }
     }
 
-    /// Makes room for a message.
-    pub fn give_way(&mut self) {
+    /// Removes the bar, so that a message can be printed.
+    pub fn clear(&mut self) {
         if let Kind::Bar(bar) = &mut self.kind
             && let Some(bar) = bar.take()
         {
@@ -279,9 +278,9 @@ impl Display {
         }
     }
 
-    /// Ends with the last file.
+    /// Ends the display.
     pub fn finish(&mut self) {
-        self.give_way();
+        self.clear();
         if let (Kind::Lines { talker, .. }, Some(sums)) = (&self.kind, &self.sums) {
             talker.say(sums.text("done", Totals::Unknown));
         }
@@ -319,7 +318,7 @@ impl Display {
         }
     }
 
-    /// Shows how far this thread is with a file of a tree. The thread that told last may be done, and its entry no current one.
+    /// Shows the progress of this thread in a tree. The entry shown last may be done already.
     fn show_in_tree(&mut self, bytes: u64) {
         let Some(sums) = &mut self.sums else { return };
         let source = sums.show(bytes);
@@ -351,14 +350,14 @@ impl Display {
     }
 }
 
-/// The most columns that the figures take: `100% 1023.99 GiB of 1023.99 GiB, 1023.99 MiB/s, 365d left`.
+/// The maximum width of `100% 1023.99 GiB of 1023.99 GiB, 1023.99 MiB/s, 365d left`.
 const FIGURES_COLUMNS: usize = 58;
 /// The shortest useful bar, with brackets.
 const BAR_COLUMNS: usize = 12;
 
 fn new_bar(name: &str, progress: &Progress) -> ProgressBar {
     let columns = talk::columns();
-    // On a narrow terminal the name keeps a third, and the figures give way.
+    // On a narrow terminal the name keeps a third, and figures are left out.
     let name_columns = columns.saturating_sub(FIGURES_COLUMNS).max(columns / 3);
     let name = gush_text::shortened(name, name_columns);
     let bar_fits = gush_text::width(&name) + 1 + FIGURES_COLUMNS + BAR_COLUMNS <= columns;
@@ -384,14 +383,14 @@ fn new_bar(name: &str, progress: &Progress) -> ProgressBar {
         .with_elapsed(progress.elapsed)
 }
 
-/// The mean rate since the copy began. The bar's own estimate would count the bytes from before the first drawing
-/// as those of the bar's first moment.
+/// The mean rate since the start of the copy. The bar's own estimate would attribute earlier bytes
+/// to the moment of the first drawing.
 fn bytes_per_second(state: &ProgressState) -> f64 {
     state.pos() as f64 / state.elapsed().as_secs_f64().max(1e-3)
 }
 
 fn write_rate(state: &ProgressState, out: &mut dyn Write) {
-    // A bar that cannot be written is left out; the copy goes on.
+    // On failure the bar is left out.
     let _ = write!(out, "{}/s", HumanBytes(bytes_per_second(state) as u64));
 }
 
@@ -447,7 +446,7 @@ mod tests {
         assert_eq!(display.source, Path::new("small"));
         display.show_in_tree(2);
         assert_eq!(display.source, Path::new("large"));
-        // Of a file behind the tree the operand is told.
+        // After the tree, the operand is shown.
         display.set_name(Path::new("alone"));
         display.show_in_tree(3);
         assert_eq!(display.source, Path::new("alone"));

@@ -12,36 +12,36 @@ use gush_tree::{Census, Done, Error, Events, Options, Question, Reflink, Share, 
 
 use super::json::{Record, Removed, Warnings};
 use super::progress;
-use super::settings::{Settings, Telling};
+use super::settings::{Messages, Settings};
 use super::shard;
 use crate::talk::{Talker, write_out};
 
-/// Tells the user of one copy after the other.
+/// Reports the copies.
 #[derive(Debug)]
-pub struct Teller<'a> {
+pub struct Reporter<'a> {
     talker: &'a Talker,
-    telling: &'a Telling,
+    messages: &'a Messages,
     options: &'a Options,
     asks_as: String,
     display: progress::Display,
     warnings: Warnings,
-    /// The files that could not be copied, if a list at the end is wanted.
+    /// The failures to list at the end, if requested.
     failures: Vec<String>,
-    /// Lines on standard output would stand in the line of the display.
+    /// Lines on standard output would collide with the display.
     out_is_terminal: bool,
-    /// Standard output failed: the copies go on, and the exit status tells.
+    /// Standard output failed: the copies go on, and the exit status is 1.
     out_failed: bool,
 }
 
-impl<'a> Teller<'a> {
+impl<'a> Reporter<'a> {
     pub fn new(as_name: &str, talker: &'a Talker, settings: &'a Settings) -> Self {
-        let Settings { telling, options, .. } = settings;
+        let Settings { messages, options, .. } = settings;
         Self {
             options,
             asks_as: as_name.replace(' ', ": "),
             talker,
-            telling,
-            display: progress::Display::new(telling.progress, talker),
+            messages,
+            display: progress::Display::new(messages.progress, talker),
             warnings: Warnings::default(),
             failures: Vec::new(),
             out_is_terminal: io::stdout().is_terminal(),
@@ -49,7 +49,6 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// Is somebody shown the progress of the copies?
     pub fn shows_progress(&self) -> bool {
         self.display.is_wanted()
     }
@@ -58,7 +57,8 @@ impl<'a> Teller<'a> {
         self.display.expect(census);
     }
 
-    /// Tells how one copy ended; `true` if the file is complete. `seconds` is unknown for the entries of a tree.
+    /// Reports the end of a copy; returns whether the file is complete. `seconds` is unknown for
+    /// the entries of a tree.
     pub fn ended(
         &mut self,
         (source, target): (&Path, &Path),
@@ -68,11 +68,11 @@ impl<'a> Teller<'a> {
         let report = result.as_ref().ok().and_then(|done| done.report.as_ref());
         let unmoved_bytes = result.as_ref().ok().and_then(|done| done.unmoved_bytes);
         self.display.end(report.map(|report| report.bytes), unmoved_bytes);
-        self.tell((source, target), seconds, result);
+        self.report((source, target), seconds, result);
         result.as_ref().is_ok_and(|done| done.complete)
     }
 
-    fn tell(
+    fn report(
         &mut self,
         (source, target): (&Path, &Path),
         seconds: Option<f64>,
@@ -84,22 +84,22 @@ impl<'a> Teller<'a> {
             self.failed(error);
         }
         if let Ok(done) = result {
-            if self.telling.debug && done.action == gush_tree::Action::Skipped {
-                let skipped = self.in_mood("skipped", "would skip");
+            if self.messages.debug && done.action == gush_tree::Action::Skipped {
+                let skipped = self.unless_dry("skipped", "would skip");
                 self.line(format_args!("{skipped} {}", quote::always(target)));
             }
             if let Some(report) = &done.report {
                 self.explain(source, report, done);
             }
         }
-        if self.telling.json {
+        if self.messages.json {
             let warnings = match seconds {
-                // An operand is told of when all threads of its tree have ended.
+                // An operand is reported when all threads of its tree have ended.
                 Some(_) => self.warnings.take_all(),
                 None => self.warnings.take(),
             };
             let mut record = Record::new((source, target), seconds, warnings, result);
-            record.dry_run = self.telling.dry_run;
+            record.dry_run = self.messages.dry_run;
             let text = serde_json::to_string(&record);
             let text = text.unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"));
             self.write_out(text.as_bytes());
@@ -117,40 +117,40 @@ impl<'a> Teller<'a> {
         !self.out_failed
     }
 
-    /// The way to standard error, where the display makes room first.
-    fn messages(&mut self) -> &'a Talker {
-        self.display.give_way();
+    /// Removes the display for messages on standard error.
+    fn clear_display(&mut self) -> &'a Talker {
+        self.display.clear();
         self.talker
     }
 
     fn failed(&mut self, error: &Error) {
-        self.messages().say(error);
-        if self.telling.lists_failures {
+        self.clear_display().say(error);
+        if self.messages.lists_failures {
             self.failures.push(error.to_string());
         }
     }
 
     fn explain(&mut self, source: &Path, report: &Report, done: &Done) {
-        if self.telling.debug {
+        if self.messages.debug {
             self.line(debug_line(self.options, report));
         }
-        if self.telling.explain {
+        if self.messages.explain {
             let notes = unused_threads(self.options, report).into_iter().chain(verification(done));
-            let talker = self.messages();
+            let talker = self.clear_display();
             talker.say_lines(source, report.explain());
             notes.for_each(|note| talker.say_lines(source, note));
         }
     }
 
-    /// The words of a deed, or those of a dry run, which does nothing.
-    fn in_mood(&self, done: &'static str, would_be: &'static str) -> &'static str {
-        if self.telling.dry_run { would_be } else { done }
+    /// The first text, or the second in a dry run.
+    fn unless_dry(&self, done: &'static str, would_be: &'static str) -> &'static str {
+        if self.messages.dry_run { would_be } else { done }
     }
 
-    /// A line of `-v`: on standard output as GNU's, or on standard error if standard output is for JSON.
+    /// A line of `-v`: on standard output as in GNU cp, or on standard error with `--json`.
     fn line(&mut self, text: impl Display) {
-        if self.telling.json {
-            self.messages().print(format_args!("{text}\n"));
+        if self.messages.json {
+            self.clear_display().print(format_args!("{text}\n"));
         } else {
             self.write_out(text.to_string().as_bytes());
         }
@@ -158,27 +158,27 @@ impl<'a> Teller<'a> {
 
     fn write_out(&mut self, line: &[u8]) {
         if self.out_is_terminal {
-            self.display.give_way();
+            self.display.clear();
         }
         if let Err(error) = write_out(&[line, b"\n"].concat())
             && !std::mem::replace(&mut self.out_failed, true)
         {
-            self.messages().say(format_args!("write error: {}", os_text(&error)));
+            self.clear_display().say(format_args!("write error: {}", os_text(&error)));
         }
     }
 }
 
-impl Events for Teller<'_> {
+impl Events for Reporter<'_> {
     fn enters_tree(&mut self, _source: &Path, _target: &Path) {
         self.display.begin_tree();
     }
 
     fn entry_ended(&mut self, source: &Path, target: &Path, result: &Result<Done, Error>) {
-        self.tell((source, target), None, result);
+        self.report((source, target), None, result);
     }
 
     fn wants_entries(&self) -> bool {
-        let Telling { verbose, explain, json, .. } = *self.telling;
+        let Messages { verbose, explain, json, .. } = *self.messages;
         verbose || explain || json
     }
 
@@ -192,7 +192,7 @@ impl Events for Teller<'_> {
 
     fn starts(&mut self, source: &Path, target: &Path, backup: Option<&Path>) {
         self.display.begin(source);
-        if self.telling.verbose {
+        if self.messages.verbose {
             let (from, to) = (quote::always(source), quote::always(target));
             match backup {
                 Some(backup) => {
@@ -200,7 +200,7 @@ impl Events for Teller<'_> {
                     self.line(format_args!("{from} -> {to} (backup: {backup})"));
                 }
                 None => {
-                    let copied = self.in_mood("", "would copy ");
+                    let copied = self.unless_dry("", "would copy ");
                     self.line(format_args!("{copied}{from} -> {to}"));
                 }
             }
@@ -208,43 +208,43 @@ impl Events for Teller<'_> {
     }
 
     fn made_directory(&mut self, source: &Path, target: &Path) {
-        if !self.telling.verbose {
+        if !self.messages.verbose {
             return;
         }
-        if self.telling.json {
+        if self.messages.json {
             self.line(format_args!("{} -> {}", source.display(), target.display()));
         } else {
-            // As GNU: without quotes, and byte for byte.
+            // As GNU cp: without quotes.
             let [source, target] = [source, target].map(|path| path.as_os_str().as_bytes());
             self.write_out(&[source, b" -> ", target].concat());
         }
     }
 
     fn backup_undone(&mut self, backup: &Path, target: &Path) {
-        if self.telling.verbose {
+        if self.messages.verbose {
             let (from, to) = (quote::always(backup), quote::always(target));
             self.line(format_args!("{from} -> {to} (unbackup)"));
         }
     }
 
     fn removed(&mut self, target: &Path) {
-        if self.telling.verbose {
-            let removed = self.in_mood("removed", "would remove");
+        if self.messages.verbose {
+            let removed = self.unless_dry("removed", "would remove");
             self.line(format_args!("{removed} {}", quote::always(target)));
         }
     }
 
     fn mirrored(&mut self, target: &Path, result: &Result<(), Error>) {
         match result {
-            Ok(()) if self.telling.verbose => {
-                let removed = self.in_mood("removed", "would remove");
+            Ok(()) if self.messages.verbose => {
+                let removed = self.unless_dry("removed", "would remove");
                 self.line(format_args!("{removed} {}", quote::always(target)));
             }
             Ok(()) => {}
             Err(error) => self.failed(error),
         }
-        if self.telling.json {
-            let record = Removed::new(target, self.telling.dry_run, result);
+        if self.messages.json {
+            let record = Removed::new(target, self.messages.dry_run, result);
             let text = serde_json::to_string(&record);
             let text = text.unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"));
             self.write_out(text.as_bytes());
@@ -254,16 +254,16 @@ impl Events for Teller<'_> {
     fn waits_for_ranks(&mut self, ranks: &[u32]) {
         let ranks: Vec<_> = ranks.iter().map(u32::to_string).collect();
         let word = if ranks.len() == 1 { "rank" } else { "ranks" };
-        self.messages().say(format_args!("waiting for {word} {}", ranks.join(", ")));
+        self.clear_display().say(format_args!("waiting for {word} {}", ranks.join(", ")));
     }
 
     fn ranks_ended(&mut self, shares: &[Share]) {
-        self.messages().say(shard::summary(shares));
+        self.clear_display().say(shard::summary(shares));
     }
 
     fn warns(&mut self, warning: &Error) {
-        self.messages().say(warning);
-        if self.telling.json {
+        self.clear_display().say(warning);
+        if self.messages.json {
             self.warnings.add(warning.to_string());
         }
     }
@@ -279,9 +279,9 @@ impl Events for Teller<'_> {
             }
         };
         let question = format!("{}: {text}", self.asks_as);
-        self.messages().print(question);
+        self.clear_display().print(question);
         let mut answer = Vec::new();
-        // A missing or unreadable answer is no consent.
+        // A missing or unreadable answer means no.
         let _ = io::stdin().lock().read_until(b'\n', &mut answer);
         matches!(answer.first(), Some(b'y' | b'Y'))
     }
@@ -314,13 +314,13 @@ fn mode_letters(bits: u32) -> String {
     letters
 }
 
-/// The line of GNU's `--debug`, from the engine's report, in the words of GNU cp 9.9.
+/// The line of `--debug` as in GNU cp 9.9, from the engine's report.
 fn debug_line(options: &Options, report: &Report) -> String {
     let moving = &options.moving;
     let used = |name| report.methods.iter().find(|used| used.name == name);
     let is_cloned = used(MethodName::Reflink).is_some_and(|used| used.bytes == report.bytes);
     let moved_bytes: u64 = report.methods.iter().map(|used| used.bytes).sum();
-    // No method moves what SEEK_HOLE reports.
+    // Holes found by SEEK_HOLE are moved by no method.
     let (has_data, has_holes) = (moved_bytes > 0, report.bytes > moved_bytes);
     let is_auto = moving.choice == Choice::Auto;
     let has_threads = report.methods.iter().any(|used| used.threads > 1);
@@ -344,14 +344,14 @@ fn debug_line(options: &Options, report: &Report) -> String {
         Holes::Make if has_holes && has_data => "SEEK_HOLE + zeros",
         _ if has_holes => "SEEK_HOLE",
         Holes::Make => "zeros",
-        // Of a file system whose report of holes is not believed.
+        // The file system's SEEK_HOLE is not trusted.
         _ if report.hole_bytes > 0 => "zeros",
         _ => "no",
     };
     format!("copy offload: {offload}, reflink: {reflink}, sparse detection: {sparse}")
 }
 
-/// A note if several threads were asked for and one did all the work.
+/// A note if several threads were requested and one did all the work.
 fn unused_threads(options: &Options, report: &Report) -> Option<String> {
     let wanted = options.moving.threads;
     let used = report.methods.iter().map(|used| used.threads).max()?;

@@ -1,4 +1,4 @@
-//! The settings of a copy from the words of the command line: GNU's rules about which option overrides which.
+//! The settings of a copy from the command line: GNU's rules about which option overrides which.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -23,17 +23,17 @@ pub struct Settings {
     pub naming: Naming,
     pub operands: Vec<PathBuf>,
     pub strips_slashes: bool,
-    pub telling: Telling,
+    pub messages: Messages,
     /// Warnings for the user before the first copy.
     pub warnings: Vec<String>,
 }
 
-/// The messages to give during copies.
+/// The messages to print.
 #[derive(Clone, Debug)]
-pub struct Telling {
+pub struct Messages {
     pub verbose: bool,
     pub dry_run: bool,
-    /// Tell of all failures again at the end.
+    /// List all failures at the end.
     pub lists_failures: bool,
     pub debug: bool,
     pub explain: bool,
@@ -80,10 +80,9 @@ pub const HOLES: [(&str, Holes); 3] =
     [("auto", Holes::Keep), ("always", Holes::Make), ("never", Holes::Fill)];
 
 impl Settings {
-    /// Reads the words.
     ///
     /// # Errors
-    /// A message about the mistake in the command line.
+    /// A message about the error in the command line.
     pub fn read(words: &Words) -> Result<Self, String> {
         let attributes = Attributes::read(words)?;
         let mut warnings = Vec::new();
@@ -101,7 +100,7 @@ impl Settings {
             _ => Make::Copy,
         };
         options.data = !words.has("attributes-only");
-        // POSIX leaves the default of -R open; GNU's is not to follow, and hard links are made to what a link leads to.
+        // As GNU cp, which does not follow links with -R, except for hard links.
         options.dereference = attributes.dereference.unwrap_or(match recursive && !hard_link {
             true => Dereference::Never,
             false => Dereference::Always,
@@ -114,11 +113,11 @@ impl Settings {
         options.ask = ask;
         options.force = words.has("force");
         options.remove_first = words.has("remove-destination");
-        // GNU cp refuses to write through a link to nothing, except where POSIX is asked for.
+        // GNU cp writes through dangling links only with POSIXLY_CORRECT.
         options.through_dangling = env::var_os("POSIXLY_CORRECT").is_some();
         options.preserve = Preserve { label, ..attributes.preserve };
         options.backup = backup(words)?;
-        // Also --backup=none, as GNU.
+        // As GNU cp, also with --backup=none.
         let backs_up = words.text("backup").is_some() || words.text("suffix").is_some();
         if backs_up && matches!(update, Update::None | Update::NoneFail) {
             return Err("--backup is mutually exclusive with -n or --update=none-fail".into());
@@ -127,7 +126,7 @@ impl Settings {
         options.sync = words.has("fsync");
         options.verify = words.has("verify");
         options.stable = words.has("stable");
-        // A promise that cannot be kept is refused rather than dropped in silence.
+        // Refuse a guarantee that cannot be given, rather than ignore it.
         if options.verify && (!options.data || options.make != Make::Copy) {
             return Err("--verify cannot be used with --attributes-only, -l or -s".into());
         }
@@ -150,7 +149,7 @@ impl Settings {
             options.shard = parse("--shard", text, super::shard::read)?;
         }
         options.last = last(words)?;
-        // The others shall be durable by then.
+        // Everything else has to be durable by then.
         options.sync |= options.last.is_some();
         options.dry_run = words.has("dry-run");
         options.stop_at_error = choose(words, "on-error", false, &ON_ERRORS)?;
@@ -160,13 +159,13 @@ impl Settings {
             naming: naming(words)?,
             operands: words.texts("operands").map(PathBuf::from).collect(),
             strips_slashes: words.has("strip-trailing-slashes"),
-            telling: telling(words)?,
+            messages: messages(words)?,
             warnings,
         })
     }
 }
 
-/// Options that need each other, or that would destroy files which the user did not mean.
+/// Refuses options that require others, or that together would destroy files.
 fn refuse_contradictions(options: &Options, words: &Words) -> Result<(), String> {
     let of_trees = [
         ("--exclude, --include and --filter-from require", options.filter.is_some()),
@@ -180,26 +179,26 @@ fn refuse_contradictions(options: &Options, words: &Words) -> Result<(), String>
     {
         return Err(format!("{words} -r"));
     }
-    // An answer would decide about nothing, and the user might take it for a decision.
+    // An answer would have no effect.
     if options.dry_run && options.ask {
         return Err("--dry-run cannot be used with -i".into());
     }
     if options.resume {
-        refuse_beside_resume(options)?;
+        refuse_with_resume(options)?;
     }
-    // Without an operand there is none to subtract: that is told later, as GNU cp does.
+    // A missing operand is reported later, as in GNU cp.
     let is_target_last = words.text("target-directory").is_none();
     let sources = words.texts("operands").count().saturating_sub(usize::from(is_target_last));
     if words.text("shard").is_some() {
-        refuse_beside_shard(options, words, sources)?;
+        refuse_with_shard(options, words, sources)?;
     }
     if options.mirror {
-        refuse_beside_delete(options, words, sources)?;
+        refuse_with_delete(options, words, sources)?;
     }
     Ok(())
 }
 
-/// Refuses the first of the other options that is given beside `option`.
+/// Refuses the first of `others` that is given together with `option`.
 fn exclude(option: &str, others: &[(&str, bool)]) -> Result<(), String> {
     match others.iter().find(|(_, is_given)| *is_given) {
         Some((names, _)) => Err(format!("{option} cannot be used with {names}")),
@@ -207,7 +206,7 @@ fn exclude(option: &str, others: &[(&str, bool)]) -> Result<(), String> {
     }
 }
 
-fn refuse_beside_resume(options: &Options) -> Result<(), String> {
+fn refuse_with_resume(options: &Options) -> Result<(), String> {
     let keeps = matches!(options.update, Update::None | Update::NoneFail | Update::Older);
     let others = [
         ("-u or -n, which could keep a half-copied file", keeps),
@@ -223,7 +222,7 @@ fn refuse_beside_resume(options: &Options) -> Result<(), String> {
     exclude("--resume", &others)
 }
 
-fn refuse_beside_shard(options: &Options, words: &Words, sources: usize) -> Result<(), String> {
+fn refuse_with_shard(options: &Options, words: &Words, sources: usize) -> Result<(), String> {
     let others = [
         ("--delete; mirror with one process after the copy", options.mirror),
         ("--parents", words.has("parents")),
@@ -237,7 +236,7 @@ fn refuse_beside_shard(options: &Options, words: &Words, sources: usize) -> Resu
     }
 }
 
-fn refuse_beside_delete(options: &Options, words: &Words, sources: usize) -> Result<(), String> {
+fn refuse_with_delete(options: &Options, words: &Words, sources: usize) -> Result<(), String> {
     let others = [
         ("--backup, because removed files have no backup", options.backup.is_some()),
         ("--parents", words.has("parents")),
@@ -261,10 +260,9 @@ fn refuse_beside_delete(options: &Options, words: &Words, sources: usize) -> Res
     }
 }
 
-/// The pattern of an option.
 fn pattern(option: &str, text: &OsStr) -> Result<OsString, String> {
     let shown = || quote::always(Path::new(text));
-    // As an unset variable of a script: what was to be left out would be copied.
+    // Such as an unset variable of a script, which would exclude nothing.
     match text.to_string_lossy().trim().trim_matches('/').is_empty() {
         true => Err(format!("invalid --{option} {}: matches no name", shown())),
         false => Ok(text.to_owned()),
@@ -293,7 +291,7 @@ fn filter(words: &Words) -> Result<Option<Filter>, String> {
             .map_err(|why| format!("invalid pattern of --filter-from {shown}: {why}"))?;
         rules.push((place, lines));
     }
-    // The parser groups by option; the first rule that matches decides, so the user's order must be kept.
+    // The first rule that matches decides, so restore the order across options.
     rules.sort_by_key(|(place, _)| *place);
     let rules: Vec<_> = rules.into_iter().flat_map(|(_, rules)| rules).collect();
     match rules.is_empty() {
@@ -302,7 +300,7 @@ fn filter(words: &Words) -> Result<Option<Filter>, String> {
     }
 }
 
-/// The files that come after all the others.
+/// The files to copy after all others.
 fn last(words: &Words) -> Result<Option<Filter>, String> {
     let patterns = words.texts("commit-last").map(|text| pattern("commit-last", text));
     let globs: Vec<_> = patterns.map(|text| Ok((false, text?))).collect::<Result<_, String>>()?;
@@ -325,11 +323,11 @@ fn naming(words: &Words) -> Result<Naming, String> {
     })
 }
 
-fn telling(words: &Words) -> Result<Telling, String> {
+fn messages(words: &Words) -> Result<Messages, String> {
     let debug = words.has("debug");
     let dry_run = words.has("dry-run");
-    Ok(Telling {
-        // A dry run without a list would say nothing at all.
+    Ok(Messages {
+        // A dry run would otherwise print nothing.
         verbose: debug || words.has("verbose") || (dry_run && !words.has("json")),
         dry_run,
         lists_failures: words.text("on-error").is_some(),
@@ -362,7 +360,7 @@ fn replacing(words: &Words) -> Result<(Update, bool), String> {
         update = Update::Different;
     }
     let (keep, ask) = (words.place_of("no-clobber"), words.place_of("interactive"));
-    // Places in the command line: the later option wins, and no place is less than any.
+    // The later option wins; None is less than any index.
     Ok(if keep > ask { (Update::None, false) } else { (update, ask.is_some()) })
 }
 
@@ -373,7 +371,7 @@ fn backup(words: &Words) -> Result<Option<Backup>, String> {
         return Ok(None);
     }
     let from_environment = env::var_os("VERSION_CONTROL");
-    // A plain -b has no word, and then the environment decides, as in GNU's manual.
+    // With a plain -b the environment decides.
     let (source, text) = match control.filter(|text| !text.is_empty()) {
         Some(text) => ("backup type", Some(text.as_os_str())),
         None => ("$VERSION_CONTROL", from_environment.as_deref().filter(|text| !text.is_empty())),
@@ -383,7 +381,7 @@ fn backup(words: &Words) -> Result<Option<Backup>, String> {
         None => Some(BackupControl::Existing),
     };
     let suffix = suffix.cloned().or_else(|| env::var_os("SIMPLE_BACKUP_SUFFIX"));
-    // A suffix must not lead into another directory.
+    // A suffix must not contain a slash.
     let suffix = suffix.filter(|text| !text.is_empty() && !text.to_string_lossy().contains('/'));
     let suffix = suffix.unwrap_or_else(|| OsString::from("~"));
     Ok(control.map(|control| Backup { control, suffix }))
@@ -414,7 +412,7 @@ fn moving(words: &Words) -> Result<Moving, String> {
         (Reflink::Never, _) if moving.choice == cloning => {
             return Err("--reflink=never cannot be used with --method=reflink".into());
         }
-        // A clone shares the holes of the source, and would not fill them.
+        // A clone would not fill the holes.
         (Reflink::Auto, Holes::Fill) => moving.reflink = Reflink::Never,
         _ => {}
     }
@@ -438,7 +436,7 @@ fn moving(words: &Words) -> Result<Moving, String> {
     }
     moving.no_cache = words.has("no-cache");
     moving.tuning = tuning(words)?;
-    // A profile chooses a method; where the user has chosen, there is nothing to ask it.
+    // A profile only matters if the method is not fixed.
     if moving.choice == Choice::Auto && moving.reflink != Reflink::Always {
         moving.profile = profile::of_user(words.has("no-profile"));
     }

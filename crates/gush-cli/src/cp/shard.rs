@@ -1,39 +1,40 @@
-//! `--shard`: the place of this process among those that copy one tree together.
+//! `--shard`: the rank of this process among those that copy one tree.
 
 use std::env;
 
 use gush_tree::{Shard, Share};
 use indicatif::HumanBytes;
 
-/// How a launcher tells a process its rank.
+/// The variables by which a launcher numbers its processes.
 struct Launcher {
     rank: &'static str,
     ranks: &'static str,
-    /// The variables that together name a launch, and no other one, to all of its ranks: the first of them are always set, the others
-    /// not always. None where the launcher names no launch: rank 0 would wait in vain for ranks with another name.
+    /// The variables that together identify a launch to all of its ranks: those that are always
+    /// set, and those that may be. Empty if the launcher has none: rank 0 would wait in vain for
+    /// ranks with another name.
     launch: (&'static [&'static str], &'static [&'static str]),
 }
 
-/// The nearest to the process comes first: `mpirun` in a job of Slurm starts processes that have the variables of both.
+/// The innermost comes first: `mpirun` in a Slurm job sets the variables of both.
 const LAUNCHERS: [Launcher; 4] = [
     Launcher {
         rank: "OMPI_COMM_WORLD_RANK",
         ranks: "OMPI_COMM_WORLD_SIZE",
-        // Not Slurm's: the daemons that start the ranks on other machines are a step of their own there.
+        // Not Slurm's: the daemons that start the ranks on other machines are a separate step.
         launch: (&["PMIX_NAMESPACE"], &[]),
     },
     Launcher { rank: "PMI_RANK", ranks: "PMI_SIZE", launch: (&[], &[]) },
     Launcher {
         rank: "SLURM_PROCID",
         ranks: "SLURM_NTASKS",
-        // A requeued job has the same numbers, and counts its restarts from the second start on.
+        // A requeued job has the same IDs, and counts its restarts.
         launch: (&["SLURM_JOB_ID", "SLURM_STEP_ID"], &["SLURM_RESTART_COUNT"]),
     },
     Launcher { rank: "JOB_COMPLETION_INDEX", ranks: "JOB_COMPLETION_COUNT", launch: (&[], &[]) },
 ];
 
 impl Launcher {
-    /// The name of the launch that this process is of.
+    /// The identity of the launch of this process.
     fn launch(&self, variable: impl Fn(&str) -> Option<String>) -> Option<String> {
         let (always, at_times) = self.launch;
         let mut name = String::new();
@@ -47,7 +48,7 @@ impl Launcher {
     }
 }
 
-/// Reads `auto` or `I/N`; `None` if one process copies all.
+/// Parses `auto` or `I/N`; `None` if one process copies all.
 pub fn read(text: &str) -> Result<Option<Shard>, String> {
     match text {
         "auto" => from(|name| env::var(name).ok()),
@@ -85,7 +86,7 @@ fn from(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Shard>, Stri
     ))
 }
 
-/// How a copy goes on of which this rank was interrupted.
+/// How to continue after this rank was interrupted.
 pub fn interrupted(shard: Shard) -> String {
     let (rank, ranks) = (shard.rank(), shard.ranks());
     format!(

@@ -1,7 +1,7 @@
 //! `--to`: an address of `gush link` as an output.
 //!
-//! A link of its own, one way, stands between the output's pipe and the address. So the bytes leave this process by
-//! reference, and every kind of address is one of the link's.
+//! A separate one-way link connects the output's pipe with the address. So the bytes leave this
+//! process by reference, and every kind of address works.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -20,17 +20,18 @@ use rustix::process::{Pid, Signal, kill_process};
 #[derive(Debug)]
 pub struct Remote {
     link: Child,
-    /// The address is a program, which reads a pipe as that of `>(program)` does.
+    /// The address is a program, which reads a pipe as in `>(program)`.
     pub is_program: bool,
 }
 
 impl Remote {
-    /// Starts a link to `address`, and answers the pipe that leads there. The link's messages are those of the command `as_name`.
+    /// Starts a link to `address`, and returns the pipe that leads there. The messages of the link
+    /// start with `as_name`.
     ///
     /// # Errors
-    /// What is wrong with the address, which may also be the file that is read, or that of starting this program again.
+    /// If the address is invalid or the file that is read, or the link cannot be started.
     pub fn open(address: &OsStr, as_name: &str) -> Result<(File, Self), String> {
-        let (files, is_program) = behind(address)?;
+        let (files, is_program) = targets_of(address)?;
         if files.iter().any(|path| super::is_source(stat(path))) {
             let name = quote::if_needed(address.as_ref());
             return Err(format!("{name}: {}", super::IS_SOURCE));
@@ -38,13 +39,13 @@ impl Remote {
         let started = |error: io::Error| gush_text::os_text(&error);
         gush_process::restore_sigchld();
         let mut command = Command::new("/proc/self/exe");
-        // Standard output is inherited: an address may name it, as `-` does.
+        // Standard output is inherited, as an address may name it.
         command
             .args(["link", "--speak-for", as_name, "-u", "-"])
             .arg(address)
             .stdin(Stdio::piped());
         if is_program {
-            // What a program has left unread is told here, if the mode says so.
+            // Unread input of a program is reported here, if the mode requires it.
             command.args(["--log", "error"]);
         }
         let mut child = command.spawn().map_err(started)?;
@@ -54,13 +55,13 @@ impl Remote {
         Ok((file, Self { link: child, is_program }))
     }
 
-    /// Waits until the address has everything; answers whether it has. A link that fails tells why itself.
+    /// Waits for the link, which reports its own errors; returns whether it succeeded.
     pub fn finish(mut self) -> bool {
         self.link.wait().is_ok_and(|status| status.success())
     }
 }
 
-/// Ends an unfinished link, where another output fails at the start: no process is left behind.
+/// Terminates an unfinished link, if another output fails at the start.
 impl Drop for Remote {
     fn drop(&mut self) {
         if let Ok(None) = self.link.try_wait() {
@@ -70,13 +71,13 @@ impl Drop for Remote {
     }
 }
 
-/// The files that a link may open to write to `address`, of alternatives each, because the opening decides between them; and is the address
-/// a program?
+/// The files that a link may open for `address`, including alternatives, and whether it is a
+/// program.
 ///
 /// # Errors
-/// What is wrong with the address, before anything is started.
+/// If the address is invalid.
 #[cfg(feature = "link")]
-fn behind(address: &OsStr) -> Result<(Vec<PathBuf>, bool), String> {
+fn targets_of(address: &OsStr) -> Result<(Vec<PathBuf>, bool), String> {
     let address = Address::from_os(address).map_err(|error| error.to_string())?;
     Ok((files_of(&address), matches!(address.target(), Target::Exec(_) | Target::Shell(_))))
 }
@@ -94,6 +95,6 @@ fn files_of(address: &Address) -> Vec<PathBuf> {
 }
 
 #[cfg(not(feature = "link"))]
-fn behind(_address: &OsStr) -> Result<(Vec<PathBuf>, bool), String> {
+fn targets_of(_address: &OsStr) -> Result<(Vec<PathBuf>, bool), String> {
     Err(crate::about::why_left_out("link"))
 }

@@ -1,4 +1,5 @@
-//! `gush tee`: GNU tee's command line. The engine's [`Tee`] copies, by reference where tee(2) and splice(2) can.
+//! `gush tee`: GNU tee's command line. The engine's [`Tee`] copies, by reference where tee(2) and
+//! splice(2) can.
 
 mod address;
 mod options;
@@ -22,7 +23,7 @@ use crate::talk::Talker;
 use address::Remote;
 use options::{Mode, Options};
 
-/// The one definition behind `gush tee`: the source of help, manual page and completions.
+/// The definition of `gush tee`, from which help, manual page and completions are made.
 pub fn command() -> clap::Command {
     Options::command()
 }
@@ -33,34 +34,34 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
         Ok(options) => options,
         Err(status) => return status,
     };
-    // A reader that leaves is told by EPIPE: the other outputs get their bytes first.
+    // Writes then fail with EPIPE, and the other outputs still get their bytes.
     gush_process::ignore_sigpipe();
     if options.ignore_interrupts {
         gush_process::ignore_interrupts();
     }
     let mut talker = Talker::new(as_name);
-    // The other outputs get every byte where one file has grown to the limit.
+    // Likewise EFBIG at the limit on file sizes.
     if let Err(status) = talker.outlives_file_size_limit() {
         return status;
     }
     if options.mode().is_none() {
-        // GNU tee ignores SIGPIPE where it was told what a failed output leads to.
+        // GNU tee ignores SIGPIPE with -p and --output-error.
         talker = talker.ending_unread(|| {});
     }
-    let mut said = Said { options: &options, talker, failed: false, died: false };
-    let Some(outputs) = open_outputs(&mut said, as_name) else { return ExitCode::FAILURE };
+    let mut reporter = Reporter { options: &options, talker, failed: false, died: false };
+    let Some(outputs) = open_outputs(&mut reporter, as_name) else { return ExitCode::FAILURE };
     if !outputs.is_empty() {
-        copy(&outputs, &mut said);
+        copy(&outputs, &mut reporter);
     }
-    // As GNU tee: standard output is the last.
+    // As in GNU tee, standard output is last.
     let (stdout, files) = outputs
         .into_iter()
         .partition::<Vec<_>, _>(|output| !matches!(output.place, Place::Named(..)));
-    files.into_iter().chain(stdout).for_each(|output| said.closed(output));
-    if said.died {
+    files.into_iter().chain(stdout).for_each(|output| reporter.closed(output));
+    if reporter.died {
         gush_process::die_of_sigpipe();
     }
-    if said.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if reporter.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// Where the bytes go.
@@ -68,13 +69,13 @@ struct Output<'a> {
     place: Place<'a>,
     /// The link to an address, whose pipe is the file.
     remote: Option<Remote>,
-    /// The bytes that the pipe to an address had taken when nobody read there any more.
+    /// The bytes written to an address when its reader was gone.
     left_after_bytes: OnceLock<u64>,
 }
 
 enum Place<'a> {
     Stdout,
-    /// Standard output was closed: a file that is not open for writing either fails with the first byte, as that would.
+    /// Standard output was closed: a read-only file, which also fails at the first byte.
     Closed(File),
     Named(&'a OsStr, File),
 }
@@ -102,46 +103,46 @@ impl AsFd for Output<'_> {
     }
 }
 
-/// Standard output, and the files that can be opened. `None` where the mode permits no failure.
-fn open_outputs<'a>(said: &mut Said<'a>, as_name: &str) -> Option<Vec<Output<'a>>> {
-    let mut outputs = Vec::with_capacity(1 + said.options.files.len());
+/// Opens the outputs. `None` on a failure that the mode does not permit.
+fn open_outputs<'a>(reporter: &mut Reporter<'a>, as_name: &str) -> Option<Vec<Output<'a>>> {
+    let mut outputs = Vec::with_capacity(1 + reporter.options.files.len());
     let stdout = rustix::stdio::stdout();
     if is_written(stdout) && is_source(fstat(stdout)) {
-        said.failure(format_args!("{STDOUT}: {IS_SOURCE}"));
+        reporter.failure(format_args!("{STDOUT}: {IS_SOURCE}"));
     } else {
         match Output::stdout() {
             Ok(output) => outputs.push(output),
-            Err(_) => said.failure(format_args!("{STDOUT}: {}", errno_text(Errno::BADF))),
+            Err(_) => reporter.failure(format_args!("{STDOUT}: {}", errno_text(Errno::BADF))),
         }
     }
-    if said.failed && said.exits() {
+    if reporter.failed && reporter.exits() {
         return None;
     }
-    for name in &said.options.files {
-        match open(name, said.options.append) {
+    for name in &reporter.options.files {
+        match open(name, reporter.options.append) {
             Ok(file) => outputs.push(Output::new(Place::Named(name, file), None)),
             Err(Unopened::Error(error)) => {
-                said.talker.say_failed_to_store(name, &error);
-                said.failed = true;
+                reporter.talker.say_failed_to_store(name, &error);
+                reporter.failed = true;
             }
             Err(Unopened::Source) => {
                 let name = quote::if_needed(name.as_ref());
-                said.failure(format_args!("{name}: {IS_SOURCE}"));
+                reporter.failure(format_args!("{name}: {IS_SOURCE}"));
             }
         }
-        if said.failed && said.exits() {
+        if reporter.failed && reporter.exits() {
             return None;
         }
     }
-    for address in &said.options.to {
+    for address in &reporter.options.to {
         match Remote::open(address, as_name) {
             Ok((file, remote)) => {
                 let place = Place::Named(address, file);
                 outputs.push(Output::new(place, Some(remote)));
             }
-            Err(why) => said.failure(why),
+            Err(why) => reporter.failure(why),
         }
-        if said.failed && said.exits() {
+        if reporter.failed && reporter.exits() {
             return None;
         }
     }
@@ -150,7 +151,7 @@ fn open_outputs<'a>(said: &mut Said<'a>, as_name: &str) -> Option<Vec<Output<'a>
 
 enum Unopened {
     Error(io::Error),
-    /// The file is the source: opening would empty the file, and appending would never end.
+    /// The file is the source: opening would truncate it, and appending would never end.
     Source,
 }
 
@@ -159,12 +160,11 @@ fn open(name: &OsStr, append: bool) -> Result<File, Unopened> {
         return Err(Unopened::Source);
     }
     let mut how = OpenOptions::new();
-    // Asked about the source first: opening would have emptied it.
     let how = if append { how.append(true) } else { how.write(true).truncate(true) };
     files::open(name, how.create(true)).map_err(Unopened::Error)
 }
 
-/// Is this the regular file that standard input reads?
+/// Whether this is the regular file at standard input.
 fn is_source(file: rustix::io::Result<Stat>) -> bool {
     let source = fstat(rustix::stdio::stdin());
     source.is_ok_and(|source| {
@@ -173,7 +173,6 @@ fn is_source(file: rustix::io::Result<Stat>) -> bool {
     })
 }
 
-/// Is the descriptor open for writing?
 fn is_written(fd: BorrowedFd<'_>) -> bool {
     fcntl_getfl(fd).is_ok_and(|flags| flags.intersects(OFlags::WRONLY | OFlags::RDWR))
 }
@@ -182,14 +181,14 @@ const IS_SOURCE: &str = "input file is output file";
 const STDOUT: &str = "'standard output'";
 const UNREAD: &str = "standard input: read failed after 0 bytes";
 
-fn copy(outputs: &[Output<'_>], said: &mut Said<'_>) {
+fn copy(outputs: &[Output<'_>], reporter: &mut Reporter<'_>) {
     if gush_process::was_closed(0) {
         let why = errno_text(Errno::BADF);
-        // GNU tee's words under GNU tee's name.
-        let what = if said.talker.is_familiar() { "read error" } else { UNREAD };
-        return said.failure(format_args!("{what}: {why}"));
+        // When invoked as tee, GNU tee's message.
+        let what = if reporter.talker.is_familiar() { "read error" } else { UNREAD };
+        return reporter.failure(format_args!("{what}: {why}"));
     }
-    let options = said.options;
+    let options = reporter.options;
     let stdin = rustix::stdio::stdin();
     let mut tee = Tee::new(&stdin).method(options.method).isolated(options.isolated);
     for output in outputs {
@@ -202,38 +201,38 @@ fn copy(outputs: &[Output<'_>], said: &mut Said<'_>) {
         tee = tee.pipe_bytes(bytes);
     }
     if let Some(bytes) = options.buffer {
-        // Less than a page would be moved in as many calls.
+        // Less than a page would take many calls.
         tee = tee.backlog_bytes(bytes.max(rustix::param::page_size()));
     }
     if let Some(time) = options.drop_slow {
         tee = tee.most_stall(time);
     }
-    // As GNU: only with -p does an output whose reader has left end while the input is idle.
-    if said.mode().spares_pipes && options.mode().is_some() {
+    // As in GNU tee, only -p notices a closed reader while the input is idle.
+    if reporter.mode().spares_pipes && options.mode().is_some() {
         tee = tee.sees_hang_ups();
     }
-    let mut lost = |loss: &Loss| said.lost(&outputs[loss.target], loss);
+    let mut lost = |loss: &Loss| reporter.lost(&outputs[loss.target], loss);
     match tee.on_loss(&mut lost).run() {
         Ok(report) if options.explain => {
             for line in report.explain().to_string().lines() {
-                said.talker.say(format_args!("standard input: {line}"));
+                reporter.talker.say(format_args!("standard input: {line}"));
             }
         }
         Ok(_) => {}
-        Err(error) => said.source_failed(&error),
+        Err(error) => reporter.source_failed(&error),
     }
 }
 
-/// Messages, and their part in the exit status.
-struct Said<'a> {
+/// Reports errors, and keeps the exit status.
+struct Reporter<'a> {
     options: &'a Options,
     talker: Talker,
     failed: bool,
-    /// The reader of a pipe has left, which ends a filter silently.
+    /// The reader of a pipe is gone, which ends a filter silently.
     died: bool,
 }
 
-impl Said<'_> {
+impl Reporter<'_> {
     fn mode(&self) -> Mode {
         self.options.mode().unwrap_or(Mode { exits: false, spares_pipes: true })
     }
@@ -247,16 +246,16 @@ impl Said<'_> {
         self.failed = true;
     }
 
-    /// An output failed. GNU's messages have the output and the cause alone.
+    /// Reports a failed output. GNU's messages have only the output and the cause.
     fn lost(&mut self, output: &Output<'_>, loss: &Loss) -> Control {
         let by_pipe = loss.errno() == Some(Errno::PIPE);
         if let (true, Some(remote)) = (by_pipe, &output.remote) {
-            // Whether the link has failed is known at its end; then it has told why.
+            // A failed link reports its own error at its end.
             let _ = output.left_after_bytes.set(loss.delivered_bytes);
             let spared = remote.is_program && self.mode().spares_pipes;
             return if self.exits() && !spared { Control::Stop } else { Control::Continue };
         }
-        // GNU tee dies of the signal; here the other outputs get the bytes under way before that.
+        // GNU tee dies of the signal; here the other outputs first get the bytes in flight.
         if by_pipe && self.options.mode().is_none() && !gush_process::sigpipe_was_ignored() {
             self.died = true;
             return Control::Stop;
@@ -301,7 +300,7 @@ impl Said<'_> {
         self.failure(format_args!("standard input: {failed}: {cause}{hint}"));
     }
 
-    /// Closes an output, for errors that only close(2) tells, such as a full quota on NFS.
+    /// Closes an output, for errors that only close(2) returns, such as a full quota on NFS.
     fn closed(&mut self, output: Output<'_>) {
         let name = name(&output);
         let (closed, familiar) = match output.place {
@@ -318,7 +317,7 @@ impl Said<'_> {
             }
         }
         let Some(remote) = output.remote else { return };
-        // As GNU tee: -p spares a program that has read enough.
+        // As in GNU tee, with -p a program may exit early.
         let spared = remote.is_program && self.options.mode().is_some_and(|mode| mode.spares_pipes);
         // The end of the pipe is the end of the link.
         match (remote.finish(), output.left_after_bytes.get()) {

@@ -57,7 +57,8 @@ pub struct Options {
         default_missing_value = "warn-nopipe", overrides_with = "nopipe")]
     output_error: Option<Mode>,
 
-    /// Also write to an address of gush link, such as tcp:host:9000; can be repeated. The -nopipe MODEs treat a program (exec:, shell:) as a pipe
+    /// Also write to an address of gush link, such as tcp:host:9000; can be repeated. The -nopipe
+    /// MODEs treat a program (exec:, shell:) as a pipe
     #[arg(long, value_name = "ADDR", action = ArgAction::Append, help_heading = BEYOND)]
     pub to: Vec<OsString>,
     /// Drop an output that blocks the others for TIME without accepting a byte [default: 1 s]
@@ -96,10 +97,10 @@ pub const GNU: &[&str] = &["append", "help", "ignore-interrupts", "output-error"
 
 const BEYOND: &str = "Beyond GNU tee";
 
-/// The consequence of a failed output.
+/// What to do after a failed write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mode {
-    /// The others get nothing more either.
+    /// Stop writing to the others, too.
     pub exits: bool,
     /// A pipe without a reader is no failure.
     pub spares_pipes: bool,
@@ -113,7 +114,7 @@ const MODES: [(&str, Mode); 4] = [
 ];
 
 impl Options {
-    /// The mode asked for, if any was.
+    /// The requested mode.
     pub fn mode(&self) -> Option<Mode> {
         self.output_error.or(self.nopipe.then_some(MODES[1].1))
     }
@@ -124,7 +125,7 @@ fn modes() -> impl TypedValueParser<Value = Mode> {
     Listed(names).try_map(|word| mode(&word.to_string_lossy()))
 }
 
-/// A mode by name, or by a beginning that no other name has.
+/// The mode with this name or unique prefix.
 fn mode(word: &str) -> Result<Mode, String> {
     let named = MODES.iter().find(|(name, _)| *name == word);
     let mut begun = MODES.iter().filter(|(name, _)| !word.is_empty() && name.starts_with(word));
@@ -134,7 +135,7 @@ fn mode(word: &str) -> Result<Mode, String> {
     }
 }
 
-/// The methods that a fan of several targets has.
+/// The methods for several targets.
 const METHODS: [MethodName; 2] = [MethodName::ReadWrite, MethodName::Splice];
 
 #[cfg(test)]

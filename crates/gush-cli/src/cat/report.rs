@@ -1,4 +1,4 @@
-//! The account of `--explain` and `--json` on standard error, because standard output is for the data.
+//! `--explain` and `--json`, on standard error.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -8,11 +8,11 @@ use gush_text::os_text;
 use serde_json::{Value, json};
 
 use super::options::Options;
-use super::show::{Shown, Trouble};
+use super::show::{Moved, Trouble};
 use crate::talk::Talker;
 
-/// Writes the account of the operand `name` as `options` ask.
-pub fn tell(options: &Options, name: &OsStr, outcome: &Result<Shown, Trouble>, talker: &Talker) {
+/// Reports the operand `name` as `options` request.
+pub fn print(options: &Options, name: &OsStr, outcome: &Result<Moved, Trouble>, talker: &Talker) {
     if let (true, Ok(shown)) = (options.explain, outcome) {
         talker.say_lines(name, explained(shown));
     }
@@ -21,7 +21,7 @@ pub fn tell(options: &Options, name: &OsStr, outcome: &Result<Shown, Trouble>, t
     }
 }
 
-fn explained(shown: &Shown) -> String {
+fn explained(shown: &Moved) -> String {
     match &shown.report {
         Some(report) => report.explain().to_string(),
         None => {
@@ -34,8 +34,8 @@ fn explained(shown: &Shown) -> String {
     }
 }
 
-/// The field names are those of `gush cp --json`, and a promise to scripts.
-fn record(name: &OsStr, outcome: &Result<Shown, Trouble>) -> Value {
+/// The field names are those of `gush cp --json`. Scripts rely on them.
+fn record(name: &OsStr, outcome: &Result<Moved, Trouble>) -> Value {
     let mut record = json!({ "source": name.to_string_lossy(), "bytes": 0, "error": null });
     if name.to_str().is_none() {
         record["source_bytes"] = hexadecimal(name.as_bytes()).into();
