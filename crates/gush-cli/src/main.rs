@@ -21,7 +21,6 @@ mod link;
 mod listed;
 mod manual;
 mod method;
-mod profile;
 mod pv;
 mod talk;
 mod tee;

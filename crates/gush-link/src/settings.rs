@@ -45,9 +45,6 @@ pub struct Settings {
     pub method: Choice,
     /// Hands no page of a file to a socket or pipe by reference.
     pub isolated: bool,
-    /// Pieces up to so many bytes are short: read and written rather than spliced
-    /// ([`RelayOptions::short_message_bytes`]).
-    pub short_message_bytes: Option<usize>,
     /// Reads a PROXY header, with the client's real address, from each client.
     pub accept_proxy: bool,
     /// Begins each connection to the other address with a PROXY header.
@@ -167,9 +164,6 @@ impl Settings {
         }
         if self.isolated {
             options = options.isolated();
-        }
-        if let Some(bytes) = self.short_message_bytes {
-            options = options.short_message_bytes(bytes);
         }
         let observer = self.observe.as_ref().map(|observe| observe(id));
         let tees = [self.tee.clone(), self.tee_back.clone()];

@@ -17,7 +17,7 @@ use std::{mem, ptr};
 const STARTED: &CStr = c"GUSH_TEST_STARTED";
 
 /// Variables that change the messages and choices of the tested programs, and of those beside them.
-const REMOVED: [&CStr; 27] = [
+const REMOVED: [&CStr; 26] = [
     c"BASH_ENV",
     c"CDPATH",
     c"CLICOLOR",
@@ -26,7 +26,6 @@ const REMOVED: [&CStr; 27] = [
     c"ENV",
     c"FORCE_COLOR",
     c"GREP_OPTIONS",
-    c"GUSH_NO_PROFILE",
     c"LANG",
     c"LANGUAGE",
     c"LC_COLLATE",

@@ -96,9 +96,6 @@ fn moved(
         // copy_file_range shares blocks too, where the file system can.
         Reflink::Never => mover.method(moving.choice).exclude(SHARING_BLOCKS),
     };
-    if let Some(profile) = &moving.profile {
-        mover = mover.profile(profile);
-    }
     if let Some(limit) = job.limit {
         mover = mover.limit(limit.clone());
     }

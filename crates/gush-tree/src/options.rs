@@ -1,7 +1,6 @@
 //! The options of a copy: plain data, decided before the first system call.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use rustix::fs::FileType;
 
@@ -326,8 +325,6 @@ pub struct Moving {
     /// When blocks are allocated for the target; `None` reserves them where this makes writing
     /// faster.
     pub space: Option<gush::Space>,
-    /// The user's measured profile, which may reorder the engine's methods.
-    pub profile: Option<Arc<gush::Profile>>,
     /// The rate limit, of all files together; a [`Copier`](crate::Copier) with a clone of it shares it.
     pub limit: Option<gush::Rate>,
     /// Leave the page cache as it was: pages that the copy brought there are taken away, after

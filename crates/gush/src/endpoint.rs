@@ -357,28 +357,7 @@ impl<'fd> Endpoint<'fd> {
 
     /// Is the file on a file system whose copies pass through this machine's page cache?
     pub(crate) fn is_local(&self) -> bool {
-        // The layer below an overlay may be NFS: the server copies, and threads here gain nothing.
-        self.local_file_system().is_some_and(|name| name != "overlay")
-    }
-
-    /// The name of the file system, where this machine makes the copies there itself: the names
-    /// in the rules of a profile.
-    ///
-    /// ```
-    /// let dev = std::fs::File::open("/proc/version")?;
-    /// assert_eq!(gush::Endpoint::of(&dev)?.local_file_system(), None);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    #[must_use]
-    pub fn local_file_system(&self) -> Option<&'static str> {
-        let magic = self.file_system()?;
-        LOCAL.iter().find(|(known, _)| *known == magic).map(|(_, name)| *name)
-    }
-
-    /// All answers of [`Endpoint::local_file_system`].
-    #[cfg(feature = "profile")]
-    pub(crate) fn local_file_systems() -> impl Iterator<Item = &'static str> {
-        LOCAL.iter().map(|(_, name)| *name)
+        self.file_system().is_some_and(|magic| LOCAL.iter().any(|(known, _)| *known == magic))
     }
 
     /// The report of holes: fewer blocks than the size needs make the question worth a call.
@@ -478,7 +457,8 @@ const SPANNING: &[(u64, &str)] = &[
     (0xff53_4d42, "SMB1: so can these"),
     (0xfe53_4d42, "SMB2: and these"),
 ];
-/// ext2 and ext3 have ext4's. The files below an overlay may be a server's.
+/// ext2 and ext3 have ext4's. Overlayfs is not here: the layer below may be NFS, where the server
+/// copies.
 const LOCAL: &[(u64, &str)] = &[
     (0xef53, "ext4"),
     (0x5846_5342, "xfs"),
@@ -486,7 +466,6 @@ const LOCAL: &[(u64, &str)] = &[
     (0xf2f5_2010, "f2fs"),
     (0x8584_58f6, "ramfs"),
     (TMPFS_MAGIC, "tmpfs"),
-    (OVERLAY_MAGIC, "overlay"),
 ];
 
 fn own_position(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
@@ -576,7 +555,7 @@ mod tests {
     #[test]
     fn holes_of_fuse_and_zfs_and_of_what_cannot_be_named_are_not_believed() {
         assert!(hides_data(Some(FUSE_MAGIC)) && hides_data(Some(0x2fc1_2fc1)) && hides_data(None));
-        for (magic, name) in LOCAL {
+        for (magic, name) in LOCAL.iter().chain(&[(OVERLAY_MAGIC, "overlay")]) {
             assert!(!hides_data(Some(*magic)), "{name}");
         }
     }

@@ -47,7 +47,6 @@
 //! |---|---|---|
 //! | `uring` | the method `uring` | io-uring |
 //! | `digest` | `Mover::digest`, `Report::digest`, `digest_of`: blake3 | blake3 |
-//! | `profile` | `Profile`, `Mover::profile`: the measurements of `gush tune` | serde, toml |
 //! | `faults` | `faults`: a test answers the engine's system calls | |
 //! | `unstable-flow` | the module `flow` and what its drivers need; any release may change it | |
 //!
@@ -134,11 +133,6 @@ mod pages;
 pub mod pipe;
 mod plan;
 mod port;
-#[cfg(feature = "profile")]
-mod profile;
-#[cfg(not(feature = "profile"))]
-#[path = "profile/absent.rs"]
-mod profile;
 mod progress;
 mod rate;
 mod remedy;
@@ -167,8 +161,6 @@ pub use mover::{Choice, Holes, Mover, copy};
 pub use pages::{HUGE_PAGE_BYTES, Lent, Pages};
 pub use plan::Refusals;
 pub use port::Side;
-#[cfg(feature = "profile")]
-pub use profile::{Profile, ProfileError};
 pub use progress::{Control, Progress};
 pub use rate::Rate;
 pub use remedy::hint_for;
@@ -192,8 +184,6 @@ mod unstable {
     pub use crate::kernel::is_refusal;
     pub use crate::pages::Strip;
     pub use crate::port::Port;
-    #[cfg(feature = "profile")]
-    pub use crate::profile::{Cgroup, Host};
     pub use crate::socket::{
         end_writing, send_kept, set_peek_offset, unacknowledged_bytes, untaken_bytes,
     };

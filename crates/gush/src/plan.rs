@@ -1,6 +1,5 @@
 //! Which methods to try on a pair of endpoints, in order: a table.
 
-use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use rustix::io::Errno;
@@ -16,14 +15,13 @@ struct Row {
     target: &'static [Kind],
     /// Both on one file system, as far as can be said without trying.
     one_file_system: bool,
-    /// The file system is known to copy in this machine's memory: no server, no sharing of blocks.
+    /// Both file systems are known to copy in this machine's memory: no server, no sharing of
+    /// blocks.
     local: bool,
     at_least_bytes: u64,
+    below_bytes: u64,
     at_least_threads: usize,
     methods: &'static [MethodName],
-    /// The methods that a profile may put first: sound here, and within the promises to the user.
-    /// So none maps the target, writes ahead or bypasses the page cache.
-    also: &'static [MethodName],
 }
 
 impl Row {
@@ -33,14 +31,14 @@ impl Row {
         one_file_system: false,
         local: false,
         at_least_bytes: 0,
+        below_bytes: u64::MAX,
         at_least_threads: 1,
         methods: &[MethodName::ReadWrite],
-        also: &[],
     };
 }
 
 use Kind::{Block, Character, File, Pipe, Stream};
-use MethodName::{CopyFileRange, MmapWrite, ReadWrite, Reflink, Sendfile, Splice, Vmsplice};
+use MethodName::{CopyFileRange, ReadWrite, Reflink, Sendfile, Splice};
 
 /// The first fitting row is the plan. `read-write` ends every row, and serves everything.
 ///
@@ -58,30 +56,37 @@ static TABLE: &[Row] = &[
         at_least_bytes: PARALLEL_BYTES,
         at_least_threads: 2,
         methods: &[Reflink, ReadWrite],
-        also: &[CopyFileRange, Sendfile, Splice, MmapWrite],
+        ..Row::ANY
     },
     Row {
         source: &[File],
         target: &[File],
         one_file_system: true,
         methods: &[Reflink, CopyFileRange, ReadWrite],
-        also: &[Sendfile, Splice, MmapWrite],
+        ..Row::ANY
+    },
+    // One copy from page cache to page cache, where read-write makes two and faults a buffer in.
+    Row {
+        source: &[File],
+        target: &[File],
+        local: true,
+        at_least_bytes: 1,
+        below_bytes: PARALLEL_BYTES,
+        methods: &[Sendfile, ReadWrite],
         ..Row::ANY
     },
     // copy_file_range has reported success falsely across file systems (Linux 5.3 to 5.18).
-    Row { source: &[File], target: &[File], also: &[Sendfile, Splice, MmapWrite], ..Row::ANY },
+    Row { source: &[File], target: &[File], ..Row::ANY },
     Row {
         source: &[File, Block],
         target: &[Stream],
         methods: &[Sendfile, Splice, ReadWrite],
-        also: &[MmapWrite],
         ..Row::ANY
     },
     Row {
         source: &[File, Block],
         target: &[Pipe, Character],
         methods: &[Splice, Sendfile, ReadWrite],
-        also: &[MmapWrite, Vmsplice],
         ..Row::ANY
     },
     Row {
@@ -99,46 +104,32 @@ static TABLE: &[Row] = &[
     Row::ANY,
 ];
 
-/// The methods for a pair, in order: the row's, and before them those that a profile prefers, as
-/// the row permits. Sharing blocks comes first: it saves space.
+/// The methods for a pair, in the order to try them.
 pub(crate) fn methods_for(
     source: &Endpoint<'_>,
     target: &Endpoint<'_>,
     expected_bytes: u64,
     threads: usize,
-    preferred: &[MethodName],
-) -> Cow<'static, [MethodName]> {
+) -> &'static [MethodName] {
     let fits = |kinds: &[Kind], kind| kinds.is_empty() || kinds.contains(&kind);
     let row = TABLE.iter().find(|row| {
         fits(row.source, source.kind())
             && fits(row.target, target.kind())
             && (!row.one_file_system || source.may_be_on_one_file_system(target))
-            && expected_bytes >= row.at_least_bytes
+            && (row.at_least_bytes..row.below_bytes).contains(&expected_bytes)
             && threads >= row.at_least_threads
-            && (!row.local || target.is_local())
+            && (!row.local || (source.is_local() && target.is_local()))
     });
-    let row = row.unwrap_or(&Row::ANY);
-    if preferred.is_empty() {
-        return Cow::Borrowed(row.methods);
-    }
-    let permitted = |name: &&MethodName| row.also.contains(name) || row.methods.contains(name);
-    let sharing = row.methods.iter().filter(|name| **name == Reflink);
-    let mut methods = Vec::new();
-    for name in sharing.chain(preferred.iter().filter(permitted)).chain(row.methods) {
-        if !methods.contains(name) {
-            methods.push(*name);
-        }
-    }
-    Cow::Owned(methods)
+    row.unwrap_or(&Row::ANY).methods
 }
 
-/// The methods that move one stream between two kinds, in order: rows about one file system or a
-/// size are about ranges.
+/// The methods for two kinds that move one stream of bytes, in the order to try them. Rows that
+/// ask for one file system or for local ones are for the mover, which knows the files.
 pub(crate) fn flow_methods(source: Kind, target: Kind) -> &'static [MethodName] {
     let fits = |kinds: &[Kind], kind| kinds.is_empty() || kinds.contains(&kind);
-    let row = TABLE
-        .iter()
-        .find(|row| fits(row.source, source) && fits(row.target, target) && !row.one_file_system);
+    let row = TABLE.iter().find(|row| {
+        fits(row.source, source) && fits(row.target, target) && !row.one_file_system && !row.local
+    });
     row.unwrap_or(&Row::ANY).methods
 }
 
@@ -236,17 +227,6 @@ mod tests {
     fn every_row_ends_with_the_method_that_serves_everything() {
         for row in TABLE {
             assert_eq!(row.methods.last(), Some(&ReadWrite));
-        }
-    }
-
-    #[test]
-    fn a_profile_is_permitted_nothing_that_gives_up_a_promise() {
-        for row in TABLE {
-            for name in row.also {
-                let traits = name.method().traits();
-                assert!(!traits.needs_target_size && !traits.writes_ahead, "{name}");
-                assert!(![Reflink, MethodName::Direct].contains(name));
-            }
         }
     }
 

@@ -57,8 +57,6 @@ pub struct Report {
     pub methods: Vec<MethodUse>,
     /// The methods that could not serve, in order, each with the reason.
     pub refusals: Vec<Refusal>,
-    /// The advice of the user's profile, in sentences; nothing without one.
-    pub profile: Vec<String>,
     /// A splice may leave pages of the source with a reader ([`leaves_file`]).
     pub(crate) leaves_file: bool,
     /// The hash of all bytes, by [`crate::Mover::digest`], if every method saw them.
@@ -116,9 +114,6 @@ struct Explanation<'a>(&'a Report);
 impl fmt::Display for Explanation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let report = self.0;
-        for note in &report.profile {
-            writeln!(f, "profile: {note}")?;
-        }
         for refusal in &report.refusals {
             writeln!(f, "{}", refusal.line())?;
         }

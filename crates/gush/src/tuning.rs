@@ -53,13 +53,6 @@ pub struct Tuning {
     pub(crate) gift: bool,
 }
 
-/// Sizes measured by a profile: they stand behind the user's, and before a method's own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Measured {
-    pub(crate) buffer_bytes: Option<usize>,
-    pub(crate) pipe_bytes: Option<usize>,
-}
-
 impl Default for Tuning {
     fn default() -> Self {
         Self {

@@ -32,7 +32,7 @@ fn stable_items(source: &str, module: &str) -> BTreeSet<String> {
     items
 }
 
-/// With the features `digest`, `faults` and `profile`.
+/// With the features `digest` and `faults`.
 #[test]
 fn the_public_items_are_those_of_the_list_and_at_most_60() {
     let mut items = stable_items(include_str!("../src/lib.rs"), "");
@@ -53,7 +53,7 @@ fn what_the_feature_adds_is_not_counted() {
 pub use one::{A, B};
 #[cfg(feature = \"unstable-flow\")]
 pub use two::C;
-#[cfg(feature = \"profile\")]
+#[cfg(feature = \"digest\")]
 pub use three::{
     D, E,
 };

@@ -34,7 +34,6 @@ fn a_move_and_its_error_go_to_another_thread() {
     shared::<Cancel>();
     shared::<Tuning>();
     shared::<gush::Refusals>();
-    shared::<gush::Profile>();
     shared::<gush::pipe::Pool>();
     sent::<gush::pipe::Writer<OwnedFd>>();
     sent::<gush::pipe::Reservoir>();

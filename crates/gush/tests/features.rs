@@ -21,8 +21,7 @@ fn packages(choice: &[&str]) -> Option<Vec<String>> {
     Some(text.lines().map(|line| line.trim().to_owned()).filter(|name| name != "gush").collect())
 }
 
-const OPTIONAL: [(&str, &[&str]); 3] =
-    [("uring", &["io_uring"]), ("digest", &["blake3"]), ("profile", &["serde", "toml"])];
+const OPTIONAL: [(&str, &[&str]); 2] = [("uring", &["io_uring"]), ("digest", &["blake3"])];
 
 #[test]
 fn whoever_asks_for_no_feature_compiles_none_of_their_packages() {

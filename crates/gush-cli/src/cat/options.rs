@@ -78,9 +78,6 @@ pub struct Options {
     /// Size of the pipes in use: at least 64K, up to fs.pipe-max-size
     #[arg(long, value_name = "SIZE", value_parser = pipe_bytes, help_heading = BEYOND)]
     pub pipe_size: Option<usize>,
-    /// Ignore the profile of gush tune (also: GUSH_NO_PROFILE=1)
-    #[arg(long, help_heading = BEYOND)]
-    pub no_profile: bool,
 
     /// Print help
     #[arg(long, action = ArgAction::Help)]

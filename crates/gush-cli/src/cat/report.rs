@@ -92,9 +92,6 @@ fn add_report(record: &mut Value, report: &Report) {
     });
     record["hole_bytes"] = report.hole_bytes.into();
     record["method"] = report.main_method().map(gush::MethodName::as_str).into();
-    if !report.profile.is_empty() {
-        record["profile"] = report.profile.clone().into();
-    }
     record["methods"] = methods.collect();
     record["fallbacks"] = fallbacks.collect();
 }

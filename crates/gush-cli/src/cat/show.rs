@@ -2,17 +2,15 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gush::{Choice, Errno, Mover, Pages, Profile, Rate, Refusals, Report, Side, Tuning};
+use gush::{Choice, Errno, Mover, Pages, Rate, Refusals, Report, Side, Tuning};
 use gush_text::{errno_text, in_brackets, os_text};
 
 use super::options::Options;
 use super::source::Source;
 use super::stream::{self, End, Output};
 use super::text::Formatter;
-use crate::profile;
 
 /// The default buffer size for text.
 const TEXT_BUFFER_BYTES: usize = 128 << 10;
@@ -50,11 +48,8 @@ impl<'a> Show<'a> {
     /// Why the options cannot be used.
     pub fn new(options: &'a Options, target: BorrowedFd<'a>) -> Result<Self, String> {
         if !options.style().changes_bytes() {
-            let profile = (options.method == Choice::Auto)
-                .then(|| profile::of_user(options.no_profile))
-                .flatten();
             let refusals = Refusals::default();
-            return Ok(Self::Bytes(Bytes { options, target, refusals, profile }));
+            return Ok(Self::Bytes(Bytes { options, target, refusals }));
         }
         if let Some(conflict) = options.text_conflict() {
             return Err(conflict.to_owned());
@@ -107,7 +102,6 @@ pub struct Bytes<'a> {
     options: &'a Options,
     target: BorrowedFd<'a>,
     refusals: Refusals,
-    profile: Option<Arc<Profile>>,
 }
 
 impl Bytes<'_> {
@@ -126,9 +120,6 @@ impl Bytes<'_> {
             .remember(&self.refusals);
         if let Some(rate) = self.options.limit.and_then(Rate::bytes_per_second) {
             mover = mover.limit(rate);
-        }
-        if let Some(profile) = &self.profile {
-            mover = mover.profile(profile);
         }
         let report = mover.run().map_err(|error| trouble(&error, source))?;
         Ok(Moved { bytes: report.bytes, elapsed: report.elapsed, report: Some(report) })

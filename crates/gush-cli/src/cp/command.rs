@@ -339,7 +339,6 @@ fn moving() -> Vec<Arg> {
         value("buffer-size", "SIZE", "Size of a buffer or mapped window, at most 4M"),
         value("pipe-size", "SIZE", "Size of the pipe that splice uses: at least 64K, up to fs.pipe-max-size"),
         flag("preallocate", "Reserve the target's space before copying"),
-        flag("no-profile", "Ignore the profile of gush tune (also: GUSH_NO_PROFILE=1)"),
     ]
 }
 

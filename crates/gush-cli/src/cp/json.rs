@@ -29,9 +29,6 @@ pub struct Record {
     method: Option<&'static str>,
     methods: Vec<Method>,
     fallbacks: Vec<Fallback>,
-    /// The notes of the user's profile.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    profile: Vec<String>,
     /// The target was re-read, and the content equals the source's.
     verified: bool,
     /// The hash of source and target, if they were verified by hash.
@@ -136,7 +133,6 @@ impl Record {
             method: None,
             methods: Vec::new(),
             fallbacks: Vec::new(),
-            profile: Vec::new(),
             verified: false,
             blake3: None,
             backup: None,
@@ -170,7 +166,6 @@ impl Record {
         let Some(report) = &done.report else { return };
         self.bytes = report.bytes;
         self.hole_bytes = report.hole_bytes;
-        self.profile.clone_from(&report.profile);
         self.method = report.main_method().map(gush::MethodName::as_str);
         self.methods = report
             .methods

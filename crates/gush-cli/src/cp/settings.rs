@@ -14,7 +14,6 @@ use gush_tree::{
 use super::attributes::Attributes;
 use super::choice::pick;
 use super::command::Words;
-use crate::profile;
 
 /// All settings of the command line.
 #[derive(Debug)]
@@ -436,10 +435,6 @@ fn moving(words: &Words) -> Result<Moving, String> {
     }
     moving.no_cache = words.has("no-cache");
     moving.tuning = tuning(words)?;
-    // A profile only matters if the method is not fixed.
-    if moving.choice == Choice::Auto && moving.reflink != Reflink::Always {
-        moving.profile = profile::of_user(words.has("no-profile"));
-    }
     moving.space = words.has("preallocate").then_some(Space::Reserve);
     Ok(moving)
 }

@@ -227,7 +227,8 @@ fn last_words(mut conclusions: Vec<String>) -> Vec<String> {
     }
     conclusions.truncate(2);
     conclusions.push(
-        "gush tune measures what cp, cat and link should do here, and makes them do it.".to_owned(),
+        "gush tune measures whether another method than the engine's would be faster here."
+            .to_owned(),
     );
     conclusions
 }

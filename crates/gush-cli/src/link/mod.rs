@@ -17,13 +17,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::CommandFactory;
-use gush::{Choice, Profile, Rate};
+use gush::Rate;
 use gush_link::address::{Address, AddressError};
 use gush_link::{Link, OnEnd, Settings, Stop, Tee};
 use gush_text::{errno_text, in_brackets, os_text, quote};
 
 use crate::args;
-use crate::profile;
 use crate::talk::{Talker, remedy_to_store};
 use messages::Messages;
 use options::{Format, Options};
@@ -115,14 +114,7 @@ fn standard_streams(word: OsString) -> OsString {
 }
 
 fn link(options: &Options, talker: &Talker, messages: &Messages) -> Result<Link, String> {
-    let profile =
-        (options.method == Choice::Auto).then(|| profile::of_user(options.no_profile)).flatten();
-    let short_message_bytes = profile.as_ref().and_then(|profile| profile.small_message_bytes());
-    if options.explain {
-        tell_profile(profile.as_deref(), short_message_bytes, talker);
-    }
     let settings = Settings {
-        short_message_bytes,
         one_way: options.one_way,
         is_part: options.speak_for != options::OWN_NAME,
         idle: options.idle,
@@ -144,16 +136,6 @@ fn link(options: &Options, talker: &Talker, messages: &Messages) -> Result<Link,
     let address = |text: &OsStr| Address::from_os(text).map_err(told);
     let (first, second) = (address(&options.first)?, address(&options.second)?);
     Link::new(first, second, settings).map_err(|failure| failure.to_string())
-}
-
-/// Tells the part of the profile that counts here: the finding about messages between sockets.
-fn tell_profile(profile: Option<&Profile>, short_bytes: Option<usize>, talker: &Talker) {
-    for note in profile.map_or(&[][..], Profile::notes) {
-        talker.say(format_args!("profile: {note}"));
-    }
-    if let Some(bytes) = short_bytes {
-        talker.say(format_args!("profile: messages up to {bytes} bytes are read and written"));
-    }
 }
 
 /// The file of `option`, of which there is at most one.

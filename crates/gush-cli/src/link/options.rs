@@ -64,9 +64,6 @@ pub struct Options {
     /// Hand no page of a file on by reference, where a later write to the file would show
     #[arg(long)]
     pub isolated: bool,
-    /// Ignore what gush tune measured about short messages (also: GUSH_NO_PROFILE=1)
-    #[arg(long)]
-    pub no_profile: bool,
     /// Append a copy of what goes from the first address to the second to FILE; copied bytes pass through memory
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub tee: Vec<PathBuf>,

@@ -48,8 +48,6 @@ fn a_name_of_a_closed_standard_descriptor_is_an_error_and_no_byte_is_lost() {
         ("g link -u a /dev/stdout >&-", "standard output is closed"),
         ("g link -u file:out a >&-", "standard output is closed"),
         ("g link -u /dev/stdin - <&-", "standard input is closed"),
-        ("g tune --seconds 60 --output /dev/stdout >&-", "/dev/stdout: standard output is closed"),
-        ("g tune --seconds 60 --output out >&-", "out: standard output is closed: name a file"),
         ("g lab --report /dev/stderr 2>&-", ""),
         ("g lab pipe --report /dev/fd/1 --no-store >&-", "/dev/fd/1: standard output is closed"),
         ("g lab report --report further >&-", "further: standard output is closed"),

@@ -9,7 +9,6 @@ mod denied_calls;
 mod help;
 mod ignored_children;
 mod leases;
-mod profile;
 mod remedies;
 mod sandbox;
 mod shared_flags;

@@ -79,7 +79,6 @@ impl Side {
             .current_dir(dir.path())
             .env(self.variable, program)
             .env("LC_ALL", "C.UTF-8")
-            .env("GUSH_NO_PROFILE", "1")
             // Both programs would change their rules with it.
             .env_remove("POSIXLY_CORRECT")
             .stdin(Stdio::null())

@@ -85,8 +85,7 @@ pub fn below(root: &Path) -> Vec<String> {
 
 fn bash(mut command: Command, dir: &Path, text: &str) -> Output {
     command.args(["-c", text]).env("G", env!("CARGO_BIN_EXE_gush")).env("LC_ALL", "C.UTF-8");
-    // What the user of this machine measured must not change a test.
-    command.env("GUSH_NO_PROFILE", "1").env("XDG_DATA_HOME", gush_test::own_dir());
+    command.env("XDG_DATA_HOME", gush_test::own_dir());
     command.current_dir(dir).stdin(Stdio::null()).output().unwrap()
 }
 

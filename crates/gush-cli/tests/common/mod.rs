@@ -29,9 +29,7 @@ pub fn file_of(content: &[u8]) -> std::os::fd::OwnedFd {
 pub fn gush() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gush"));
     command.env_remove("COLUMNS").env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
-    // What the user of this machine measured is not these tests' matter.
-    command.env("GUSH_NO_PROFILE", "1");
-    // Nor shall what tests measure be kept among it.
+    // Figures of the user's are left as they are.
     command.env("XDG_DATA_HOME", gush_test::own_dir());
     command
 }
@@ -58,7 +56,7 @@ pub fn gush_as(name: &str, dir: &Path) -> Command {
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_gush"), &link).unwrap();
     }
     let mut command = Command::new(link);
-    command.env("LC_ALL", "C.UTF-8").env("GUSH_NO_PROFILE", "1").stdin(Stdio::null());
+    command.env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
     command
 }
 
@@ -149,7 +147,7 @@ pub fn strace(options: &[&str]) -> Result<Command, String> {
         command.args(["-o", "/dev/null"]);
     }
     command.args(options).arg(env!("CARGO_BIN_EXE_gush"));
-    command.env("LC_ALL", "C.UTF-8").env("GUSH_NO_PROFILE", "1").stdin(Stdio::null());
+    command.env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
     Ok(command)
 }
 

@@ -192,7 +192,7 @@ fn a_dry_run_tells_what_its_user_may_not_do() {
         let run = |dry: &[&str]| {
             let mut command = Command::new(&gush);
             command.arg("cp").args(dry).args(*words).current_dir(dir.path()).uid(user).gid(user);
-            command.env("GUSH_NO_PROFILE", "1").stdin(Stdio::null());
+            command.stdin(Stdio::null());
             let output = command.output().unwrap();
             assert_eq!(
                 output.status.code(),
@@ -288,7 +288,7 @@ fn a_dry_run_asks_what_the_copy_would_need() {
         let run = |dry: &str| {
             let mut command = Command::new("sh");
             command.args(["-c", words]).env("cp", format!("{} cp{dry}", gush.display()));
-            command.env("LC_ALL", "C.UTF-8").env("GUSH_NO_PROFILE", "1").stdin(Stdio::null());
+            command.env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
             command.current_dir(dir.path()).uid(user).gid(user).output().unwrap()
         };
         let before = state();

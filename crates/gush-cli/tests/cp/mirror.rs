@@ -432,7 +432,7 @@ fn an_empty_directory_goes_without_a_right_to_it() {
             let copy = |options: &[&str]| {
                 let mut command = Command::new(&gush);
                 command.args(["cp", "-rT", "--delete"]).args(options).args(["a", "d"]);
-                command.uid(user).gid(user).env("GUSH_NO_PROFILE", "1").stdin(Stdio::null());
+                command.uid(user).gid(user).stdin(Stdio::null());
                 let output = command.current_dir(dir.path()).output().unwrap();
                 let said = format!("{bits:o} {deep}{filled}: {}", stderr(&output));
                 (output, said)

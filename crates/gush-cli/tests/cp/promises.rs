@@ -59,7 +59,7 @@ fn atomic_takes_from_new_content_what_a_write_takes() {
         fs::set_permissions(&target, PermissionsExt::from_mode(bits)).unwrap();
         let mut command = Command::new(&gush);
         command.args(["cp", "--atomic", "a"]).arg(&target).current_dir(dir.path());
-        let output = command.uid(user).gid(user).env("GUSH_NO_PROFILE", "1").output().unwrap();
+        let output = command.uid(user).gid(user).output().unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
         assert_eq!(fs::read(&target).unwrap(), b"new");
         assert_eq!(fs::metadata(&target).unwrap().mode() & 0o7777, kept, "{bits:o}");

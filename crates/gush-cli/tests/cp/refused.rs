@@ -113,7 +113,7 @@ fn a_method_that_is_refused_with_force_leaves_an_unwritable_target_as_it_was() {
             let before = look(&target);
             let mut command = Command::new(&gush);
             command.args(["cp", "-f", &how, source, "b"]).current_dir(dir.path());
-            command.env("GUSH_NO_PROFILE", "1").stdin(Stdio::null());
+            command.stdin(Stdio::null());
             if let Some(user) = user {
                 command.uid(user).gid(user);
             }

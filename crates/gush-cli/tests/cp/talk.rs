@@ -420,7 +420,6 @@ fn on_terminal(dir: &Path, columns: usize, words: &str) -> Option<String> {
     let output = Command::new("script")
         .args(["-qec", &command, "/dev/null"])
         .current_dir(dir)
-        .env("GUSH_NO_PROFILE", "1")
         // Without it no bar is drawn on any terminal.
         .env("TERM", "xterm")
         .stdin(Stdio::null())

@@ -108,7 +108,7 @@ fn cross(
         let copied = Command::new(&cp).arg("-aT").args([template, dir.path()]).status();
         assert!(copied.unwrap().success());
         command.args(words).current_dir(dir.path()).stdin(Stdio::null());
-        command.env("LC_ALL", "C.UTF-8").env("GUSH_NO_PROFILE", "1").envs(environment.to_vec());
+        command.env("LC_ALL", "C.UTF-8").envs(environment.to_vec());
         for name in ["VERSION_CONTROL", "SIMPLE_BACKUP_SUFFIX"] {
             command.env_remove(name);
         }

@@ -93,36 +93,6 @@ fn the_json_has_the_form_that_was_agreed_on() {
 }
 
 #[test]
-fn a_profile_for_another_machine_is_told_of() {
-    let config = TempDir::new().unwrap();
-    fs::create_dir(config.path().join("gush")).unwrap();
-    let told = |version: &str, allowed: &str| {
-        let host = gush::Host::here();
-        let text = format!(
-            "format = 1\ngush = {version:?}\n[machine]\nkernel = {:?}\nprocessor = {:?}\nprocessors = {}\n\
-             allowed = {allowed:?}\nquota = {:?}\n",
-            host.kernel, host.processor, host.processors, host.quota
-        );
-        fs::write(config.path().join("gush/profile.toml"), text).unwrap();
-        let mut doctor = gush();
-        let output =
-            doctor.args(["doctor", "--json"]).env("XDG_CONFIG_HOME", config.path()).output();
-        finding(&json(&output.unwrap())["findings"], "profile").clone()
-    };
-    let (version, allowed) = (env!("CARGO_PKG_VERSION"), gush::Host::here().allowed);
-    assert_eq!(told(version, &allowed)["state"], "fine");
-    for (version, allowed, why) in [
-        ("0.0.0-old", allowed.as_str(), "it was made for gush \"0.0.0-old\""),
-        (version, "4096", "it was made for a process that may use the processors \"4096\""),
-    ] {
-        let stale = told(version, allowed);
-        assert_eq!(stale["state"], "limited");
-        assert!(stale["fact"].as_str().unwrap().contains(why), "{stale}");
-        assert!(stale["remedy"].as_str().unwrap().contains("gush tune"), "{stale}");
-    }
-}
-
-#[test]
 fn what_doctor_prints_of_the_machine_is_what_a_run_keeps() {
     let dir = TempDir::new().unwrap();
     let doctor = json(&gush().args(["doctor", "--json"]).output().unwrap());

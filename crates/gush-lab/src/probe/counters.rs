@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use gush::Cgroup;
 use nix::sys::resource::UsageWho;
 
+use super::Cgroup;
 use super::processor::Frequency;
 use crate::runner::Usage;
 

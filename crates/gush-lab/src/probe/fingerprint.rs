@@ -5,8 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use gush::{Cgroup, Host};
-
+use super::Cgroup;
 use super::processor::{self, Frequency};
 use crate::model::Machine;
 use crate::procfs;
@@ -15,10 +14,9 @@ use crate::procfs;
 ///
 /// Facts that cannot be found out are absent. The id is a hash of the processor, how many there are, the
 /// memory in GiB, and `/etc/machine-id`, which itself is never shown (machine-id(5) asks for that).
-pub(super) fn of(root: &Path, host: &Host, cgroup: &Cgroup) -> Machine {
+pub(super) fn of(root: &Path, cgroup: &Cgroup) -> Machine {
     let at = |path: &str| root.join(path);
     let line = |path: &str| read_line(&at(path));
-    let told = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     let frequency = Frequency::look_in(root);
     let facts = [
         ("host", line("proc/sys/kernel/hostname")),
@@ -26,10 +24,10 @@ pub(super) fn of(root: &Path, host: &Host, cgroup: &Cgroup) -> Machine {
         ("architecture", Some(std::env::consts::ARCH.to_owned())),
         ("processor", processor::model(&at("proc/cpuinfo"))),
         ("processors", processor::online(root).map(|count| count.to_string())),
-        ("processors_allowed", told(&host.allowed)),
+        ("processors_allowed", procfs::field(at("proc/self/status"), "Cpus_allowed_list")),
         ("virtualisation", processor::virtualisation(root)),
         ("memory", procfs::bytes(at("proc/meminfo"), "MemTotal").map(gib)),
-        ("kernel", told(&host.kernel)),
+        ("kernel", line("proc/sys/kernel/osrelease")),
         ("kernel_build", line("proc/sys/kernel/version")),
         ("mitigations", mitigations(&at("sys/devices/system/cpu/vulnerabilities"))),
         ("huge_pages", chosen(line("sys/kernel/mm/transparent_hugepage/enabled"))),

@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `fingerprint`, `processor` | the facts known to change the speed of moving bytes: kept with a run, printed by `gush doctor --json` |
 //! | `trials` | facts that need a trial: pinning, a huge page, vmsplice |
+//! | `cgroup` | the limits of the control group |
 //! | `counters` | the kernel's counters: two looks tell the work in between |
 //! | [`doctor`] | facts with consequences and remedies |
 
+mod cgroup;
 mod counters;
 pub mod doctor;
 mod fingerprint;
@@ -15,11 +17,10 @@ mod trials;
 
 use std::path::Path;
 
-use gush::{Cgroup, Host};
-
 use crate::model::{Machine, Warning};
 use crate::procfs;
 
+pub(crate) use cgroup::Cgroup;
 pub use counters::Counters;
 pub(crate) use trials::HugePage;
 
@@ -41,8 +42,6 @@ pub(crate) fn available_memory_bytes() -> u64 {
 pub struct Probe {
     /// The machine's fingerprint, which is kept with a run.
     pub machine: Machine,
-    /// The part of the facts that a profile of `gush tune` is made for.
-    pub host: Host,
     /// Two processors, one for each end of a case, of two cores where there are; none when there are not two to be
     /// pinned to.
     pub processors: Option<[usize; 2]>,
@@ -95,11 +94,10 @@ impl Probe {
     /// ```
     #[must_use]
     pub fn look_in(root: &Path) -> Self {
-        let (host, cgroup) = (Host::look_in(root), Cgroup::look_in(root));
+        let cgroup = Cgroup::look_in(root);
         Self {
-            machine: fingerprint::of(root, &host, &cgroup),
+            machine: fingerprint::of(root, &cgroup),
             counters: Counters::look_in(root),
-            host,
             cgroup,
             ..Self::default()
         }

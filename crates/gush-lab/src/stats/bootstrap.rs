@@ -52,11 +52,6 @@ impl Estimate {
         Self { value, interval }
     }
 
-    /// Is a ratio of speeds surely no less than 1, but for the part `margin`?
-    pub(crate) fn is_no_slower(&self, margin: f64) -> bool {
-        self.interval.is_some_and(|interval| interval.low * (1.0 + margin) >= 1.0)
-    }
-
     /// The interval for people, with so many decimals; nothing where there is none.
     ///
     /// ```

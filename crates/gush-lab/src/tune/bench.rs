@@ -1,18 +1,18 @@
-//! One move, by the engine with a profile or without, and the time taken.
+//! One move, by the plan's choice or another setting, and the time taken.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use gush::{Endpoint, Mover, Profile, Report, Space, Tuning};
+use gush::{Mover, Report, Space, Tuning};
 
-use rustix::fs::{Advice, fadvise};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::question::{Circumstance, EndKind, Question};
+use super::question::{EndKind, Question};
+use super::setting::Setting;
 use super::trial_dir::TrialDir;
 use crate::Error;
 use crate::scratch::fill;
@@ -24,9 +24,6 @@ const SAMPLE_BYTES: u64 = 4 << 20;
 const MOST_MOVES: u64 = 64;
 /// From this size on gush cp reserves the space of a new file on ext4.
 const RESERVED_BYTES: u64 = 16 << 20;
-/// The pieces of a trickle, and the pause after each.
-const PIECE_BYTES: usize = 1 << 10;
-const PAUSE: Duration = Duration::from_micros(50);
 
 /// One sample.
 #[derive(Debug)]
@@ -44,8 +41,6 @@ pub(super) struct Taken {
 pub(super) struct Bench<'q> {
     question: &'q Question,
     source: Option<File>,
-    /// The file that is written over, if the question is about one.
-    existing: Option<File>,
     moves: u64,
 }
 
@@ -83,46 +78,23 @@ impl<'q> Bench<'q> {
             Ok::<_, Error>(file)
         };
         let source = question.source.trial_dir().map(filled).transpose()?;
-        let is_over = question.circumstance == Circumstance::ExistingTarget;
-        let existing = question.target.trial_dir().filter(|_| is_over).map(filled).transpose()?;
-        let moves = match &source {
-            // Only one move has the source cold.
-            Some(source) if question.circumstance == Circumstance::ColdSource => {
-                // What is not written yet cannot be dropped.
-                source
-                    .sync_data()
-                    .map_err(|error| Error::failed("cannot write back a source", error))?;
-                1
-            }
-            // Many moves of a small file make one sample, because the clock's grain is a part of one move.
-            Some(_) => (SAMPLE_BYTES / question.bytes).clamp(1, MOST_MOVES),
-            None => 1,
-        };
-        Ok(Self { question, source, existing, moves })
+        // Many moves of a small file make one sample, because the clock's grain is a part of one move.
+        let most = if source.is_some() { MOST_MOVES } else { 1 };
+        Ok(Self { question, source, moves: (SAMPLE_BYTES / question.bytes).clamp(1, most) })
     }
 
-    /// Takes one sample.
-    pub(super) fn sample(&self, profile: Option<&Profile>) -> Result<Taken, Error> {
-        if let (Some(source), Circumstance::ColdSource) = (&self.source, self.question.circumstance)
-        {
-            fadvise(source, 0, None, Advice::DontNeed)
-                .map_err(|errno| Error::failed("cannot drop a source from the cache", errno))?;
-        }
+    /// Takes one sample, of the plan's choice if there is no `setting`.
+    pub(super) fn sample(&self, setting: Option<&Setting>) -> Result<Taken, Error> {
         match (&self.source, &self.question.target) {
             (Some(source), EndKind::File(dir)) => {
                 // New files, as cp makes them; made and removed outside of the time.
-                let new = if self.existing.is_some() { 0 } else { self.moves };
-                let made: Result<Vec<_>, _> = (0..new).map(|_| dir.file()).collect();
+                let made: Result<Vec<_>, _> = (0..self.moves).map(|_| dir.file()).collect();
                 let made = made?;
-                let again = self.existing.iter().cycle().take((self.moves - new) as usize);
                 // Files are moved by several threads, whose time counts as well.
                 let start = Start::now(ClockId::ProcessCPUTime);
                 let mut last = None;
-                for mut target in made.iter().chain(again) {
-                    target
-                        .rewind()
-                        .map_err(|error| Error::failed("cannot rewind a target", error))?;
-                    last = Some(self.moved(self.mover(source, target), profile)?);
+                for target in &made {
+                    last = Some(self.moved(source, target, setting)?);
                 }
                 self.taken(&start, last)
             }
@@ -134,7 +106,7 @@ impl<'q> Bench<'q> {
                     let start = Start::now(ClockId::ThreadCPUTime);
                     let mut last = None;
                     for _ in 0..self.moves {
-                        last = Some(self.moved(self.mover(source, &near), profile)?);
+                        last = Some(self.moved(source, &near, setting)?);
                     }
                     // The drain sees the end only when this side is closed.
                     drop(near);
@@ -146,20 +118,17 @@ impl<'q> Bench<'q> {
                 let (feeding, near) = joined(&self.question.source)?;
                 thread::scope(|scope| {
                     let start = Start::now(ClockId::ThreadCPUTime);
-                    let Question { bytes, circumstance, .. } = *self.question;
-                    let feeder = scope.spawn(move || match circumstance {
-                        Circumstance::Trickle => trickle(feeding, bytes),
-                        _ => feed(feeding, bytes),
-                    });
+                    let bytes = self.question.bytes;
+                    let feeder = scope.spawn(move || feed(feeding, bytes));
                     let report = match target {
                         EndKind::File(dir) => {
                             let file = dir.file()?;
-                            self.moved(Mover::new(&near, &file), profile)?
+                            self.moved(&near, &file, setting)?
                         }
                         stream => {
                             let (out, far) = joined(stream)?;
                             let drain = scope.spawn(move || drain(far));
-                            let report = self.moved(Mover::new(&near, &out), profile)?;
+                            let report = self.moved(&near, &out, setting)?;
                             drop(out);
                             self.arrived(drain.join())?;
                             report
@@ -177,18 +146,24 @@ impl<'q> Bench<'q> {
         }
     }
 
-    fn mover<'a>(&self, source: &'a File, target: &'a impl std::os::fd::AsFd) -> Mover<'a> {
+    fn moved(
+        &self,
+        source: &impl AsFd,
+        target: &impl AsFd,
+        setting: Option<&Setting>,
+    ) -> Result<Report, Error> {
         let on_ext4 = self.question.target.trial_dir().is_some_and(|at| at.file_system == "ext4");
-        // As `gush cp` reserves, so that the profile is about the moves that it will rule.
+        // As `gush cp` reserves, so that the comparison is about moves of its own.
         let reserves = on_ext4 && self.question.bytes >= RESERVED_BYTES;
         let space = if reserves { Space::TryReserve } else { Space::AsWritten };
-        Mover::new(source, target).source_offset_bytes(0).tuning(Tuning::default().space(space))
-    }
-
-    fn moved<'a>(&self, mover: Mover<'a>, profile: Option<&'a Profile>) -> Result<Report, Error> {
-        let mover = match profile {
-            Some(profile) => mover.profile(profile),
-            None => mover,
+        let tuning = Tuning::default().space(space);
+        let mut mover = Mover::new(source, target);
+        if self.source.is_some() {
+            mover = mover.source_offset_bytes(0);
+        }
+        mover = match setting {
+            Some(setting) => setting.apply(mover, tuning),
+            None => mover.tuning(tuning),
         };
         let report = mover.run().map_err(|error| {
             let what = format!("{}: {}", self.question, error.without_errno());
@@ -222,24 +197,6 @@ impl<'q> Bench<'q> {
             .map(|report| Taken { seconds, processor_s, report })
             .ok_or_else(|| Error::refused("there was nothing to move"))
     }
-}
-
-/// A profile's answer to a question, without anything being moved.
-pub(super) fn advice(question: &Question, profile: &Profile) -> Result<Option<String>, Error> {
-    let open = |end: &EndKind, reading: bool| match end {
-        EndKind::File(dir) => dir.file().map(|file| (OwnedFd::from(file), None)),
-        stream => joined(stream).map(|(write, read)| match reading {
-            true => (read, Some(write)),
-            false => (write, Some(read)),
-        }),
-    };
-    let ((source, _feeding), (target, _far)) =
-        (open(&question.source, true)?, open(&question.target, false)?);
-    let look = |fd| {
-        Endpoint::of(fd).map_err(|errno| Error::failed(format!("{question}: cannot look"), errno))
-    };
-    let known_bytes = question.source.trial_dir().map_or(0, |_| question.bytes);
-    Ok(profile.advice(&look(&source)?, &look(&target)?, known_bytes))
 }
 
 /// A writing end and a reading end.
@@ -280,17 +237,6 @@ fn feed(to: OwnedFd, bytes: u64) -> io::Result<()> {
         let part = left.min(FAR_BYTES as u64);
         to.write_all(&buffer[..usize::try_from(part).unwrap_or(FAR_BYTES)])?;
         left -= part;
-    }
-    Ok(())
-}
-
-/// As [`feed`], in small pieces with pauses.
-fn trickle(to: OwnedFd, bytes: u64) -> io::Result<()> {
-    let mut to = File::from(to);
-    for _ in 0..bytes / PIECE_BYTES as u64 {
-        to.write_all(&[b'X'; PIECE_BYTES])?;
-        // A stream that comes in small pieces, as a terminal's or a logger's does.
-        thread::sleep(PAUSE);
     }
     Ok(())
 }

@@ -1,26 +1,26 @@
-//! The directories of files made while tuning: the file system, and the free room.
+//! The directories that trial files are made in: the file system, and the free room.
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use gush::Endpoint;
-
 use crate::Error;
+use crate::mount::Mount;
 use crate::probe::available_memory_bytes;
 
 /// Shared memory is a tmpfs on every distribution (shm_overview(7)).
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// A directory on a file system that a profile can name.
+/// A directory, and its file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrialDir {
     /// The directory.
     pub dir: PathBuf,
-    /// The file system, by the name in profiles.
-    pub file_system: &'static str,
+    /// The name of the file system, such as `ext4`.
+    pub file_system: String,
     /// The device number.
     pub(super) device: u64,
-    /// How large a file may be made there, in bytes: a part of the free room.
+    /// The largest file to be made there, in bytes: a part of the free room.
     pub(super) room_bytes: u64,
 }
 
@@ -28,57 +28,39 @@ impl TrialDir {
     /// Looks at a directory by making a nameless file in it.
     ///
     /// # Errors
-    /// A sentence: no file can be made there, or profiles do not know the file system.
+    /// No file can be made there.
     pub fn look(dir: &Path) -> Result<Self, Error> {
         let file = file_in(dir)?;
-        let about = |what: &str, errno: rustix::io::Errno| {
-            Error::failed(format!("cannot {what} {}", dir.display()), errno)
+        let failed = |what: &str, error: std::io::Error| {
+            Error::failed(format!("cannot {what} {}", dir.display()), error)
         };
-        let endpoint = Endpoint::of(&file).map_err(|errno| about("look into", errno))?;
-        let space = rustix::fs::fstatvfs(&file).map_err(|errno| about("measure", errno))?;
-        let Some(file_system) = endpoint.local_file_system() else {
-            return Err(Error::refused(format!(
-                "{} is on a file system that profiles do not speak of (they know those whose copies \
-                 this machine makes itself): name another with --dir",
-                dir.display()
-            )));
-        };
+        let stat = file.metadata().map_err(|error| failed("look into", error))?;
+        let space = rustix::fs::fstatvfs(&file).map_err(|errno| failed("measure", errno.into()))?;
         Ok(Self {
             dir: dir.to_owned(),
-            file_system,
-            device: endpoint.device(),
+            file_system: Mount::of(dir).map_or_else(|| "?".to_owned(), |mount| mount.kind),
+            device: stat.dev(),
             room_bytes: (space.f_bavail.saturating_mul(space.f_frsize) / 4)
                 .min(available_memory_bytes() / 8),
         })
     }
 
-    /// Looks at those asked for, and at shared memory; one for each file system, and notes
-    /// about those left out.
+    /// Looks at `dirs` and at shared memory; one directory for each device.
     ///
     /// # Errors
-    /// As [`TrialDir::look`], of a directory asked for.
-    pub fn all(dirs: &[PathBuf]) -> Result<(Vec<Self>, Vec<String>), Error> {
-        let mut kept: Vec<Self> = Vec::new();
-        let mut notes = Vec::new();
-        for dir in dirs {
-            let looked = Self::look(dir)?;
-            match kept.iter().find(|known| known.file_system == looked.file_system) {
-                Some(known) => notes.push(format!(
-                    "{} is left out: rules go by file system, and {} has {} already",
-                    dir.display(),
-                    known.dir.display(),
-                    known.file_system
-                )),
-                None => kept.push(looked),
+    /// As [`TrialDir::look`], of one of `dirs`.
+    pub fn all(dirs: &[PathBuf]) -> Result<Vec<Self>, Error> {
+        let mut all = dirs.iter().map(|dir| Self::look(dir)).collect::<Result<Vec<_>, _>>()?;
+        // Nobody asked for it: where it is missing, its questions are.
+        all.extend(Self::look(Path::new(SHARED_MEMORY)));
+        let mut devices = Vec::new();
+        all.retain(|dir| {
+            !devices.contains(&dir.device) && {
+                devices.push(dir.device);
+                true
             }
-        }
-        // Only asked by us: where it is missing nobody needs to know.
-        if let Ok(shared) = Self::look(Path::new(SHARED_MEMORY))
-            && kept.iter().all(|known| known.file_system != shared.file_system)
-        {
-            kept.push(shared);
-        }
-        Ok((kept, notes))
+        });
+        Ok(all)
     }
 
     pub(super) fn file(&self) -> Result<File, Error> {
@@ -86,7 +68,7 @@ impl TrialDir {
     }
 }
 
-/// A file without a name: the kernel frees the file at the end of this process, also after SIGKILL.
+/// A file without a name: the kernel frees it at the end of this process, also after SIGKILL.
 fn file_in(dir: &Path) -> Result<File, Error> {
     tempfile::tempfile_in(dir)
         .map_err(|error| Error::failed(format!("cannot make a file in {}", dir.display()), error))

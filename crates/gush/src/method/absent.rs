@@ -31,7 +31,7 @@ impl Method for Absent {
 mod tests {
     use super::*;
     use crate::endpoint::Endpoint;
-    use crate::tuning::{Measured, Tuning};
+    use crate::tuning::Tuning;
 
     #[test]
     fn a_technique_that_was_left_out_says_so_instead_of_moving() {
@@ -45,7 +45,7 @@ mod tests {
             length_bytes: None,
             expected_bytes: None,
         };
-        let setup = Setup::of(&Tuning::default(), Measured::default());
+        let setup = Setup::of(&Tuning::default());
         let absent = Absent { name: MethodName::Uring, why: "left out" };
         let refusal = absent.serves(&pair, Kernel::get()).expect_err("a refusal");
         assert_eq!(refusal.to_string(), "uring cannot serve this: left out");

@@ -1,10 +1,9 @@
 //! The setup of a technique for a move: sizes, and who looks at the bytes.
 
 use crate::inspectors::Inspectors;
-use crate::tuning::{Measured, Tuning};
+use crate::tuning::Tuning;
 
-/// The sizes and switches of one attempt: as the user asked, else as a profile measured, else the
-/// technique's own.
+/// The sizes and switches of one attempt: as the user asked, else the technique's own.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     buffer_bytes: Option<usize>,
@@ -20,11 +19,11 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    pub(crate) fn of(tuning: &Tuning, measured: Measured) -> Self {
+    pub(crate) fn of(tuning: &Tuning) -> Self {
         let (buffer, pipe) = (tuning.get_buffer_bytes(), tuning.get_pipe_bytes());
         Self {
-            buffer_bytes: buffer.or(measured.buffer_bytes),
-            pipe_bytes: pipe.or(measured.pipe_bytes),
+            buffer_bytes: buffer,
+            pipe_bytes: pipe,
             pipe_is_named: pipe.is_some(),
             buffer_is_named: buffer.is_some(),
             gift: tuning.gift,
@@ -32,12 +31,6 @@ impl Setup {
             is_limited: false,
             inspectors: None,
         }
-    }
-
-    /// The same with other sizes: those that a profile measured for another technique.
-    pub(crate) fn resized(&self, tuning: &Tuning, measured: Measured) -> Self {
-        let Self { makes_holes, is_limited, inspectors, .. } = self.clone();
-        Self { makes_holes, is_limited, inspectors, ..Self::of(tuning, measured) }
     }
 
     /// The same, with buffers of at most `most_bytes` where `default_bytes` are usual.

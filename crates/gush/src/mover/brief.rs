@@ -96,7 +96,6 @@ pub(super) fn copy(
         elapsed: started.elapsed(),
         methods: if bytes > 0 || is_shared { vec![used()] } else { Vec::new() },
         refusals: Vec::new(),
-        profile: Vec::new(),
         leaves_file: false,
         #[cfg(feature = "digest")]
         digest: None,
@@ -168,7 +167,6 @@ fn way(
         && request.excluded.is_empty()
         && request.length_bytes.is_none()
         && request.holes == Holes::Keep
-        && request.profile.is_none()
         && request.cancel.is_none()
         && !request.is_limited()
         && !request.shows_bytes()

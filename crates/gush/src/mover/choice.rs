@@ -1,22 +1,17 @@
 //! Which methods a move may use, and on how many threads.
 
-use std::borrow::Cow;
-
 use super::ends::Ends;
 use super::request::Request;
 use super::{Choice, Holes};
 use crate::endpoint::Kind;
-use crate::kernel::{Kernel, Vmsplice};
+use crate::kernel::Kernel;
 use crate::method::{MethodName, Refusal};
 use crate::plan;
-use crate::profile::Rule;
 
 /// The knowledge by which a method is chosen.
 pub(super) struct Choosing<'m, 'a> {
     pub(super) request: &'m Request<'a>,
     pub(super) ends: &'m Ends<'a>,
-    /// The rule of the user's profile for this pair and size.
-    pub(super) rule: Option<&'a Rule>,
     pub(super) makes_holes: bool,
     /// Somebody looks, or may end the move: no call may hold it.
     pub(super) is_watched: bool,
@@ -26,43 +21,18 @@ pub(super) struct Choosing<'m, 'a> {
     pub(super) left_bytes: u64,
 }
 
-/// The rule of the profile, which speaks only where the choice is left to the plan.
-pub(super) fn rule_for<'a>(
-    request: &Request<'a>,
-    ends: &Ends<'_>,
-    left_bytes: u64,
-) -> Option<&'a Rule> {
-    let profile = request.profile.filter(|_| request.choice == Choice::Auto)?;
-    profile.rule_for(&ends.source, &ends.target, left_bytes)
-}
-
-/// The advice of the profile, for `--explain`.
-pub(super) fn profile_account(request: &Request<'_>, rule: Option<&Rule>) -> Vec<String> {
-    let (Choice::Auto, Some(profile)) = (request.choice, request.profile) else {
-        return Vec::new();
-    };
-    let rule = match rule {
-        Some(rule) => Some(rule.to_string()),
-        None if profile.is_empty() => None,
-        None => Some("no rule for this pair and size: the table picks".to_owned()),
-    };
-    profile.notes().iter().cloned().chain(rule).collect()
-}
-
 impl Choosing<'_, '_> {
     /// The named method alone, or the plan's.
-    pub(super) fn candidates(&self) -> Cow<'static, [MethodName]> {
+    pub(super) fn candidates(&self) -> &'static [MethodName] {
         match self.request.choice {
             Choice::Only(name) => {
                 // A slice of the static list, so that a named method costs no allocation.
                 let at = MethodName::ALL.iter().position(|&known| known == name).unwrap_or(0);
-                Cow::Borrowed(&MethodName::ALL[at..=at])
+                &MethodName::ALL[at..=at]
             }
             Choice::Auto => {
-                let threads = self.threads();
-                let preferred = self.rule.map_or(&[][..], Rule::methods);
                 let Ends { source, target } = self.ends;
-                plan::methods_for(source, target, self.left_bytes, threads, preferred)
+                plan::methods_for(source, target, self.left_bytes, self.threads())
             }
         }
     }
@@ -92,11 +62,6 @@ impl Choosing<'_, '_> {
         } else if !named && request.shows_bytes() && !traits.sees_bytes {
             "the bytes are to be looked at, and it does not see them"
         } else if !named
-            && name == MethodName::Vmsplice
-            && Kernel::get().vmsplice() == Vmsplice::Copies
-        {
-            "it copies on this kernel: read-write does the same in fewer calls"
-        } else if !named
             && let Some(memory) = request.refusals
             && memory.knows(name, source, target)
         {
@@ -120,19 +85,17 @@ impl Choosing<'_, '_> {
         if in_order || self.left_bytes < plan::PARALLEL_BYTES {
             return 1;
         }
-        match (self.request.threads, self.rule.and_then(Rule::threads)) {
-            // At most four where nothing was measured: they take turns at the target's inode lock.
-            (0, None) => Kernel::get().processors().min(4),
-            (0, Some(measured)) => Kernel::get().processors().min(measured),
-            (threads, _) => threads,
+        match self.request.threads {
+            // At most four: all of them take turns at the target's inode lock.
+            0 => Kernel::get().processors().min(4),
+            threads => threads,
         }
     }
 
     /// One thread, unless the method's ranges are independent and there are enough of them.
     pub(super) fn threads_for(&self, name: MethodName) -> usize {
         let traits = name.method().traits();
-        let measured = self.rule.and_then(|rule| rule.threads_for(name)).unwrap_or(0);
-        let wanted = traits.gains_from_threads || self.request.threads.max(measured) > 1;
+        let wanted = traits.gains_from_threads || self.request.threads > 1;
         if traits.parallel && wanted && self.has_ranges && !self.makes_holes {
             self.threads()
         } else {

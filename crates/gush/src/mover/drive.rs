@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 
 use super::account::{Account, Tally};
-use super::choice::{self, Choosing};
+use super::choice::Choosing;
 use super::cursor::Cursor;
 use super::ends::Ends;
 use super::request::Request;
@@ -18,13 +18,11 @@ use crate::inspectors::Inspectors;
 use crate::kernel::{Kernel, is_refusal};
 use crate::method::{MethodName, Pair, Refusal, Setup, Start, Streamed, Traits};
 use crate::port::Side;
-use crate::profile::Rule;
 use crate::progress::Control;
 use crate::rate::Rate;
 use crate::report::{self, MethodUse, Report};
 use crate::sys::Call;
-use crate::tuning::Measured;
-use crate::wait::{Wait, Woken};
+use crate::wait::Woken;
 
 /// A move under way.
 pub(super) struct Move<'a> {
@@ -36,7 +34,6 @@ pub(super) struct Move<'a> {
     pub(super) setup: Setup,
     pub(super) old: super::replace::OldContent,
     pub(super) loose: Loose,
-    rule: Option<&'a Rule>,
 }
 
 /// The reason why a method did not reach the goal.
@@ -66,7 +63,7 @@ impl<'a> Move<'a> {
         observer: Option<Observer<'a>>,
     ) -> Result<Self, Error> {
         let cursor = Cursor::of(&request, &ends)?;
-        let mut setup = Setup::of(&request.tuning, Measured::default());
+        let mut setup = Setup::of(&request.tuning);
         setup.inspectors = Inspectors::if_wanted(request.digest, request.inspector.as_ref());
         setup.is_limited = request.rate.as_ref().and_then(Rate::get).is_some();
         Ok(Self {
@@ -74,7 +71,6 @@ impl<'a> Move<'a> {
             account: Account::new(),
             old: super::replace::OldContent::of(&request, &ends, &cursor),
             loose: Loose::default(),
-            rule: None,
             request,
             ends,
             cursor,
@@ -93,7 +89,6 @@ impl<'a> Move<'a> {
             return Err(self.stopped(0));
         }
         self.refuse_same_file()?;
-        self.ask_profile();
         self.advise();
         let outcome = self.preallocate().and_then(|()| self.move_all());
         // What was read of a file and not delivered is still in the file: its position goes back.
@@ -113,7 +108,6 @@ impl<'a> Move<'a> {
             bytes: self.cursor.moved_bytes,
             hole_bytes: self.cursor.hole_bytes,
             elapsed: self.watch.elapsed(),
-            profile: choice::profile_account(&self.request, self.rule),
             leaves_file: report::leaves_file(self.ends.source.kind(), self.ends.target.kind()),
             #[cfg(feature = "digest")]
             digest: self
@@ -149,14 +143,6 @@ impl<'a> Move<'a> {
         if overlap { Err(Error::same_file()) } else { Ok(()) }
     }
 
-    fn ask_profile(&mut self) {
-        let left_bytes = self.cursor.known_left_bytes(&self.ends, None);
-        self.rule = choice::rule_for(&self.request, &self.ends, left_bytes);
-        if let (None, Some(spin)) = (self.request.wait, self.rule.and_then(Rule::spin)) {
-            self.watch.wait_by(Wait::Hybrid(spin));
-        }
-    }
-
     /// Moves the rest, the holes apart from the data where they are to stay holes.
     fn move_all(&mut self) -> Result<(), Error> {
         let are_files = self.ends.are_both_files();
@@ -187,7 +173,7 @@ impl<'a> Move<'a> {
     pub(super) fn move_data(&mut self, length_bytes: Option<u64>) -> Result<(), Error> {
         let goal = length_bytes.map(|length| self.cursor.moved_bytes.saturating_add(length));
         let candidates = self.choosing(None).candidates();
-        for &name in candidates.iter() {
+        for &name in candidates {
             if self.cursor.is_at(goal) {
                 return Ok(());
             }
@@ -219,8 +205,6 @@ impl<'a> Move<'a> {
 
     fn attempt(&mut self, name: MethodName, goal: Option<u64>) -> Result<(), Halt> {
         self.choosing(goal).may_use(name)?;
-        let measured = self.rule.map_or_else(Measured::default, |rule| rule.measured_for(name));
-        self.setup = self.setup.resized(&self.request.tuning, measured);
         self.make_way(name, goal)?;
         if self.cursor.is_at(goal) {
             return Ok(());
@@ -440,7 +424,6 @@ impl<'a> Move<'a> {
         Choosing {
             request: &self.request,
             ends: &self.ends,
-            rule: self.rule,
             makes_holes: self.setup.makes_holes,
             is_watched: self.watch.is_watched(),
             has_ranges: source_base.is_some() && target_base.is_some(),

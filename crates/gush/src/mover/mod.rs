@@ -10,8 +10,6 @@ use crate::error::Error;
 use crate::inspectors::InspectFn;
 use crate::method::{MethodName, UnknownMethod};
 use crate::plan::Refusals;
-#[cfg(feature = "profile")]
-use crate::profile::Profile;
 use crate::progress::{Control, Progress};
 use crate::rate::Rate;
 use crate::report::Report;
@@ -303,19 +301,10 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// How to wait while neither side can go on; [`Wait::Auto`] unless a profile knows better.
+    /// How to wait while neither side can go on; by default [`Wait::Auto`].
     #[must_use]
     pub fn wait(mut self, wait: Wait) -> Self {
-        self.request.wait = Some(wait);
-        self
-    }
-
-    /// The user's measured profile: the order of the plan's methods, and sizes, threads and
-    /// spinning where the user named none. A named method ignores it. With the feature `profile`.
-    #[cfg(feature = "profile")]
-    #[must_use]
-    pub fn profile(mut self, profile: &'a Profile) -> Self {
-        self.request.profile = Some(profile);
+        self.request.wait = wait;
         self
     }
 

@@ -5,7 +5,6 @@ use crate::cancel::Cancel;
 use crate::inspectors::InspectFn;
 use crate::method::MethodName;
 use crate::plan::Refusals;
-use crate::profile::Profile;
 use crate::rate::Rate;
 use crate::tuning::Tuning;
 use crate::wait::Wait;
@@ -23,8 +22,7 @@ pub(super) struct Request<'a> {
     pub(super) holes: Holes,
     pub(super) threads: usize,
     pub(super) tuning: Tuning,
-    pub(super) wait: Option<Wait>,
-    pub(super) profile: Option<&'a Profile>,
+    pub(super) wait: Wait,
     pub(super) rate: Option<Rate>,
     pub(super) cancel: Option<&'a Cancel>,
     pub(super) digest: bool,

@@ -38,16 +38,11 @@ impl<'a> Watch<'a> {
             observer,
             cancel,
             rate: request.rate.clone(),
-            waiter: Waiter::new(request.wait.unwrap_or_default()),
+            waiter: Waiter::new(request.wait),
             gather: None,
             started: now,
             asked: now,
         }
-    }
-
-    /// Waits as was measured, where the user did not say how.
-    pub(super) fn wait_by(&mut self, wait: Wait) {
-        self.waiter = Waiter::new(wait);
     }
 
     /// Does somebody look, or may somebody end the move? Then no wait lasts longer than a slice.

@@ -5,9 +5,7 @@ use std::os::fd::AsFd;
 
 use gush::faults::{Plan, Verdict};
 use gush::pipe::{Pipe, Pool, Reservoir, Technique, Writer};
-use gush::{
-    Call, Choice, Errno, FileSplice, Host, Kernel, MethodName, Mover, Pages, Profile, Vmsplice,
-};
+use gush::{Call, Choice, Errno, FileSplice, Kernel, MethodName, Mover, Pages, Vmsplice};
 
 use crate::common::{child, noise, not_applicable, round_trip, within};
 
@@ -109,38 +107,21 @@ fn where_vmsplice_copies() {
     let fresh = Writer::with(pipe, Technique::Fresh).expect("the call is there, and sound");
     assert_eq!(fresh.technique(), Technique::Fresh, "a technique asked for by name is used");
 
-    let moved = |choice: Choice, profile: Option<&Profile>| {
+    let moved = |choice: Choice| {
         let mut source = tempfile::tempfile().expect("a file");
         std::io::Write::write_all(&mut source, &noise(5, 40_000)).expect("content");
         std::io::Seek::rewind(&mut source).expect("the start");
         let (mut reader, pipe) = std::io::pipe().expect("pipe");
-        let mover = Mover::new(&source, &pipe).method(choice);
-        let mover = match profile {
-            Some(profile) => mover.profile(profile),
-            None => mover,
-        };
-        let report = mover.run().expect("a move");
+        let report = Mover::new(&source, &pipe).method(choice).run().expect("a move");
         drop(pipe);
         let mut got = Vec::new();
         reader.read_to_end(&mut got).expect("the bytes");
         assert!(got == noise(5, 40_000), "{}", report.explain());
         (report.main_method(), report.explain().to_string())
     };
-    let (method, told) = moved(Choice::Only(MethodName::Vmsplice), None);
+    let (method, told) = moved(Choice::Only(MethodName::Vmsplice));
     assert_eq!(method, Some(MethodName::Vmsplice), "a method asked for by name is used: {told}");
     assert!(told.contains("vmsplice copies on this kernel: no gain over read-write"), "{told}");
-
-    let host = Host::here();
-    let profile: Profile = format!(
-        "format = 1\n[machine]\nkernel = {:?}\nprocessor = {:?}\nprocessors = {}\n\
-         [[rule]]\nsource = 'file'\ntarget = 'pipe'\nmethods = ['vmsplice', 'read-write']\n",
-        host.kernel, host.processor, host.processors
-    )
-    .parse()
-    .expect("a profile for here");
-    let (method, told) = moved(Choice::Auto, Some(&profile));
-    assert_eq!(method, Some(MethodName::ReadWrite), "{told}");
-    assert!(told.contains("refused vmsplice: it copies on this kernel"), "{told}");
 }
 
 #[test]

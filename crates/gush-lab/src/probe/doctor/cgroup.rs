@@ -1,8 +1,7 @@
 //! Limits of the control group that this process is in (cgroups(7)).
 
-use gush::Cgroup;
-
 use super::finding::Finding;
+use crate::probe::Cgroup;
 use crate::sizes::rounded as size;
 
 const MEMORY: &str = "cgroup-memory";

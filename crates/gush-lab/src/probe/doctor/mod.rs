@@ -20,7 +20,6 @@ mod memory;
 mod pairs;
 mod paths;
 mod perf;
-mod profile;
 mod sharing;
 mod status;
 
@@ -88,11 +87,10 @@ pub fn examine(probe: &Probe, paths: &[PathBuf]) -> Examination {
     findings.extend(cgroup::limits(&probe.cgroup));
     findings.push(status.seccomp());
     findings.push(perf::profiling(&status));
-    findings.push(profile::of_user());
     let asked: Vec<AskedPath> = paths.iter().map(|path| AskedPath::of(path)).collect();
     Examination {
         schema: 1,
-        kernel: probe.host.kernel.clone(),
+        kernel: probe.machine.facts.get("kernel").cloned().unwrap_or_default(),
         machine: probe.machine.clone(),
         findings,
         paths: asked.iter().map(paths::examine).collect(),

@@ -4,28 +4,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Limits, the tightest on the way from the group to the root, and how often they were felt.
-///
-/// ```
-/// let nowhere = gush::Cgroup::look_in("/nowhere".as_ref());
-/// assert_eq!((nowhere.is_told, nowhere.processors), (false, None));
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct Cgroup {
+pub(crate) struct Cgroup {
     /// Is there a group that can be looked at?
-    pub is_told: bool,
+    pub(crate) is_told: bool,
     /// How many processors' time may be used.
-    pub processors: Option<f64>,
+    pub(crate) processors: Option<f64>,
     /// How much memory may be used.
-    pub memory_bytes: Option<u64>,
+    pub(crate) memory_bytes: Option<u64>,
     /// In how many periods the processor limit stopped the group.
-    pub throttled: u64,
+    pub(crate) throttled: u64,
 }
 
 impl Cgroup {
     /// Looks at the group of this process, with `/proc` and the groups' file systems below `root`.
-    #[must_use]
-    pub fn look_in(root: &Path) -> Self {
+    pub(crate) fn look_in(root: &Path) -> Self {
         // Bytes, because groups and mount points have any names.
         let text = |path: &str| fs::read(root.join(path)).unwrap_or_default();
         let (own, mounts) = (text("proc/self/cgroup"), text("proc/self/mounts"));
