@@ -47,13 +47,12 @@ pub fn command() -> Command {
 pub fn run(matches: &ArgMatches) -> ExitCode {
     let talker = Talker::new("gush lab once");
     match measure(matches) {
-        Ok(Some(measured)) => print(&measured, &talker),
-        Ok(None) => ExitCode::SUCCESS,
+        Ok(measured) => print(&measured, &talker),
         Err(error) => talker.fail(error),
     }
 }
 
-fn measure(matches: &ArgMatches) -> Result<Option<Measured>, Error> {
+fn measure(matches: &ArgMatches) -> Result<Measured, Error> {
     if matches.get_flag("traced") {
         let words: Vec<OsString> =
             std::env::args_os().skip(1).filter(|word| word != "--traced").collect();

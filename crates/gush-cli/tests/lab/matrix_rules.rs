@@ -36,11 +36,10 @@ use Promise::{Errno, FalseEnd, Works};
 
 const ANY: &[&str] = &[];
 const INVAL: Option<Promise> = Some(Errno("EINVAL"));
-const SPLICES: &[&str] = &["splice", "splice-pipe"];
-const GIFTS: &[&str] = &["vmsplice", "vmsplice-gift"];
-const INTO_PIPES: &[&str] = &["sendfile", "splice", "splice-pipe", "splice-direct"];
-const OUT_OF_PIPES: &[&str] =
-    &["sendfile", "splice", "splice-pipe", "splice-direct", "vmsplice", "vmsplice-gift"];
+const SPLICES: &[&str] = &["splice"];
+const GIFTS: &[&str] = &["vmsplice"];
+const INTO_PIPES: &[&str] = &["sendfile", "splice", "splice-direct"];
+const OUT_OF_PIPES: &[&str] = &["sendfile", "splice", "splice-direct", "vmsplice"];
 /// Without a splice_read of their own.
 const NOT_READ: &[&str] = &["null", "procfs-seq"];
 /// Without a splice_write of their own.
@@ -81,8 +80,8 @@ const RULES: &[Rule] = &[
     rule(GIFTS, &["null"], &["direct"], None, "gush refuses pieces that may not be aligned; the kernel is not asked"),
     rule(GIFTS, &["null"], ANY, Some(Works), "nothing is read, so nothing is spliced"),
     rule(&["splice"], PIPES, &["full"], INVAL, "do_splice_from of fs/splice.c: the file has no splice_write"),
-    rule(&["splice", "vmsplice", "vmsplice-gift"], REGULAR, &["full"], INVAL, "do_splice_from of fs/splice.c; the file has its bytes still, and gush writes none"),
-    rule(&["splice", "vmsplice", "vmsplice-gift"], ANY, &["full"], Some(Errno("ENOSPC")), "splice says EINVAL; gush then writes what its pipe holds: full(4)"),
+    rule(&["splice", "vmsplice"], REGULAR, &["full"], INVAL, "do_splice_from of fs/splice.c; the file has its bytes still, and gush writes none"),
+    rule(&["splice", "vmsplice"], ANY, &["full"], Some(Errno("ENOSPC")), "splice says EINVAL; gush then writes what its pipe holds: full(4)"),
     rule(GIFTS, PIPES, &["procfs"], Some(Works), "splice says EINVAL; gush then writes what it has taken out of the pipe"),
     rule(OUT_OF_PIPES, ANY, NOT_WRITTEN, INVAL, "do_splice_from of fs/splice.c: the file has no splice_write"),
 

@@ -100,8 +100,8 @@ pub struct Once {
     pub about: &'static str,
     /// The options and operands.
     pub options: &'static [Taken],
-    /// Measures; nothing where it has served others.
-    pub run: fn(&Asked) -> Result<Option<Measured>, Error>,
+    /// Measures.
+    pub run: fn(&Asked) -> Result<Measured, Error>,
 }
 
 /// A figure that every sample of a suite has.

@@ -28,7 +28,6 @@ pub(super) fn attempt(
     if let Err(error) = workshop.fill(from, &load) {
         return absent(from, &error);
     }
-    let before = used_so_far();
     let source = match Source::open(from, workshop, &load) {
         Ok(source) => source,
         Err(error) => return absent(from, &error),
@@ -40,9 +39,12 @@ pub(super) fn attempt(
             return absent(to, &error);
         }
     };
-    let started = Instant::now();
+    let (started, before) = (Instant::now(), used_so_far());
     match moved(way, &source, &target, &load) {
-        Ok(said_bytes) => judge(source, target, &load, Claim { said_bytes, started, before }),
+        Ok(said_bytes) => {
+            let used = used_so_far().since(before);
+            judge(source, target, &load, Claim { said_bytes, started, used })
+        }
         Err(outcome) => {
             target.abandon();
             give_up(source);
@@ -66,22 +68,18 @@ fn give_up(mut source: Source) {
 /// Moves the load, and answers how many bytes were said to be moved.
 fn moved(way: Way, source: &Source, target: &Target, load: &Load) -> Result<u64, Outcome> {
     match way {
-        Way::Engine(method) => by_engine(method, Tuning::default(), source, target, load),
-        Way::VmspliceGift => {
-            by_engine(MethodName::Vmsplice, Tuning::default().gift(true), source, target, load)
-        }
-        Way::SpliceDirect => by_calls(raw::direct, source, target, load),
-        Way::SplicePipe => by_calls(raw::through_pipe, source, target, load),
+        Way::Engine(method) => by_engine(method, source, target, load),
+        Way::SpliceDirect => by_splices(source, target, load),
     }
 }
 
 fn by_engine(
     method: MethodName,
-    mut tuning: Tuning,
     source: &Source,
     target: &Target,
     load: &Load,
 ) -> Result<u64, Outcome> {
+    let mut tuning = Tuning::default();
     if let Some(bytes) = load.message_bytes {
         tuning = tuning.buffer_bytes(bytes);
     }
@@ -96,21 +94,16 @@ fn by_engine(
     moved.map(|report| report.bytes).map_err(|error| outcome_of(&error, method))
 }
 
-fn by_calls(
-    calls: raw::Calls,
-    source: &Source,
-    target: &Target,
-    load: &Load,
-) -> Result<u64, Outcome> {
-    // A raw call that waits would end in the time limit, and tell nothing of its errno.
+fn by_splices(source: &Source, target: &Target, load: &Load) -> Result<u64, Outcome> {
+    // A call that waits would end in the time limit, and say nothing of its errno.
     without_waiting(source.as_fd());
     without_waiting(target.as_fd());
     let call_bytes = load.message_bytes.unwrap_or(1 << 20);
-    let moved = calls(source.as_fd(), target.as_fd(), load.bytes, call_bytes);
-    moved.map_err(|refused| Outcome::Errno {
-        errno: errno_name(refused.errno),
-        call: refused.call.to_owned(),
-        after_bytes: refused.delivered_bytes,
+    let moved = raw::splice_all(source.as_fd(), target.as_fd(), load.bytes, call_bytes);
+    moved.map_err(|(errno, after_bytes)| Outcome::Errno {
+        errno: errno_name(errno),
+        call: "splice".to_owned(),
+        after_bytes,
     })
 }
 
@@ -140,9 +133,10 @@ fn outcome_of(error: &gush::Error, method: MethodName) -> Outcome {
     }
 }
 
-/// Of all threads of this process, those that have ended included.
+/// Of this thread, which moves; feeding and draining are the work of others.
 fn used_so_far() -> Usage {
-    Usage::of(UsageWho::RUSAGE_SELF).unwrap_or_default()
+    // Without an answer no time is known.
+    Usage::of(UsageWho::RUSAGE_THREAD).unwrap_or_default()
 }
 
 /// What a way claims to have done.
@@ -151,29 +145,31 @@ struct Claim {
     said_bytes: u64,
     /// When the move began.
     started: Instant,
-    /// The processor time used by this process before both ends were open.
-    before: Usage,
+    /// The processor time of the move.
+    used: Usage,
 }
 
 /// Compares the arrived bytes with the sent bytes.
 fn judge(mut source: Source, target: Target, load: &Load, claim: Claim) -> Attempt {
-    let Claim { said_bytes, started, before } = claim;
+    let Claim { said_bytes, started, used } = claim;
     let (due_bytes, to) = (source.bytes(load), target.kind());
     let feeder = source.feeder.take();
     let arrived = target.arrived(load);
     // Behind the last byte at the far end: bytes in a pipe or socket have not arrived.
     let wall_s = started.elapsed().as_secs_f64();
     let wrong = |why: String| Attempt::from(Outcome::Wrong { why });
-    let fed = feeder.map(|feeder| {
+    if let Some(feeder) = feeder {
         // A datagram that found no room is gone; nobody waits for it.
-        if said_bytes == due_bytes { feeder.finish() } else { feeder.abandon() }
-    });
+        if said_bytes == due_bytes {
+            feeder.finish()
+        } else {
+            feeder.abandon()
+        };
+    }
     let arrived = match arrived {
         Ok(arrived) => arrived,
         Err(error) => return wrong(error.to_string()),
     };
-    let helpers = fed.unwrap_or_default().usage;
-    let own = used_so_far().since(before).since(helpers).since(arrived.done.usage);
     if said_bytes != due_bytes {
         return wrong(format!("{said_bytes} of {due_bytes} bytes are said to have moved"));
     }
@@ -191,7 +187,7 @@ fn judge(mut source: Source, target: Target, load: &Load, claim: Claim) -> Attem
             return wrong(format!("byte {at} of {due_bytes} is not the one that was sent"));
         }
     }
-    let cost = Cost { bytes: due_bytes, wall_s, user_s: own.user_s, system_s: own.system_s };
+    let cost = Cost { bytes: due_bytes, wall_s, user_s: used.user_s, system_s: used.system_s };
     Attempt {
         cost: (!load.verifies && Load::can_be_timed(due_bytes)).then_some(cost),
         ..Outcome::Works { bytes: due_bytes }.into()

@@ -1,7 +1,6 @@
 //! The cells of the matrix as cases.
 
 use std::cell::RefCell;
-use std::path::Path;
 use std::rc::Rc;
 
 use super::{Aim, Attempt, Kind, KindPlace, Outcome, Pairs, Prober, Way, s4};
@@ -59,13 +58,11 @@ pub struct Matrix {
     pub places: Vec<KindPlace>,
 }
 
-/// The cells of a plan as cases of `program`, which has `lab once matrix`.
-///
-/// # Errors
-/// When the worker cannot be started.
-pub fn cases(program: &Path, plan: &Plan) -> Result<Matrix, Error> {
+/// The cells of a plan as cases.
+#[must_use]
+pub fn cases(plan: &Plan) -> Matrix {
     let kinds = plan.kinds();
-    let prober = Prober::start(program, &kinds)?;
+    let prober = Prober::new(&kinds);
     let mut places = prober.places().to_vec();
     let has = |kind: Kind| {
         !kind.needs_place() || places.iter().any(|place| place.kind == kind && place.dir.is_some())
@@ -95,10 +92,10 @@ pub fn cases(program: &Path, plan: &Plan) -> Result<Matrix, Error> {
             }
         }
     }
-    // The table of 2007 first: whoever interrupts a long run has that at least.
+    // The table of 2007 first: a long run that is interrupted has that at least.
     cells.sort_by_key(|(later, _)| *later);
     let cases = cells.into_iter().map(|(_, cell)| Box::new(cell) as Box<dyn Case>).collect();
-    Ok(Matrix { cases, places })
+    Matrix { cases, places }
 }
 
 /// A way on a pair.
@@ -163,8 +160,8 @@ impl Cell {
     fn try_out(&self, aim: Aim, processors: Option<[usize; 2]>) -> Result<Attempt, Error> {
         let mut prober = self.prober.borrow_mut();
         let attempt = prober.try_out(self.way, self.source, self.target, aim, processors);
-        // A worker that was ended by an interrupt says nothing about the cell.
-        if interrupt::requested() { Err(Error::refused("interrupted")) } else { attempt }
+        // An attempt given up for an interrupt says nothing about the cell.
+        if interrupt::requested() { Err(Error::refused("interrupted")) } else { Ok(attempt) }
     }
 
     /// The outcome, as the facts of the suite.

@@ -1,4 +1,4 @@
-//! The far ends of streams: a thread that feeds, a thread that drains, and their processor time.
+//! The far ends of streams: a thread that feeds, a thread that drains.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -7,13 +7,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use gush::Errno;
-use nix::sys::resource::UsageWho;
 use rustix::event::PollFlags;
 use rustix::fs::OFlags;
 
 use super::raw::is_ready;
 use crate::affinity;
-use crate::runner::Usage;
 
 /// The orders to a helper.
 const GO_ON: u8 = 0;
@@ -41,8 +39,6 @@ pub(super) struct Done {
     pub(super) bytes: u64,
     /// Those bytes, from a drain that was to keep them.
     pub(super) kept: Vec<u8>,
-    /// The processor time of the helper.
-    pub(super) usage: Usage,
     /// The far end, kept open: a terminal whose master is closed drops the bytes in its queue.
     _far: Option<OwnedFd>,
 }
@@ -65,9 +61,7 @@ impl Helper {
             let flags = rustix::fs::fcntl_getfl(&far).unwrap_or(OFlags::empty());
             let _ = rustix::fs::fcntl_setfl(&far, flags | OFlags::NONBLOCK);
             let (bytes, kept) = work(&far, &seen);
-            // Without an answer all the time counts as the mover's.
-            let usage = Usage::of(UsageWho::RUSAGE_THREAD).unwrap_or_default();
-            Done { bytes, kept, usage, _far: keeps_open.then_some(far) }
+            Done { bytes, kept, _far: keeps_open.then_some(far) }
         });
         Self { thread, told }
     }

@@ -3,15 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
-
 use crate::Error;
 
 macro_rules! kinds {
     ($($variant:ident $name:literal $short:literal $source:literal $target:literal $what:literal;)+) => {
         /// A kind of end.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        #[serde(rename_all = "kebab-case")]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Kind {
             $(#[doc = $what] $variant,)+
         }
@@ -139,12 +136,5 @@ mod tests {
             Kind::ALL.iter().map(|kind| kind.short()).collect();
         assert_eq!(shorts.len(), Kind::ALL.len());
         assert!(shorts.iter().all(|short| short.len() == 3));
-    }
-
-    #[test]
-    fn names_are_those_of_the_json() {
-        for &kind in Kind::ALL {
-            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
-        }
     }
 }

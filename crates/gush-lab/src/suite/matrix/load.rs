@@ -2,8 +2,6 @@
 
 use std::sync::{Arc, OnceLock};
 
-use serde::{Deserialize, Serialize};
-
 use super::Kind;
 
 /// Enough for several fills of a pipe, and no multiple of a page: the last piece is always odd.
@@ -23,8 +21,7 @@ struct Most {
 }
 
 /// The question about a cell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aim {
     /// Whether the cell works, with a few bytes compared at the far end.
     Verify,

@@ -1,8 +1,7 @@
 //! Every way to move bytes on every pair of ends, tried for real on this kernel.
 //!
-//! A cell is a way (`Way`), a kind of source and a kind of target (`Kind`). A cell is tried by a worker
-//! process (`Prober`) that opens both ends, moves some bytes, and compares the arrived bytes; so a cell that
-//! hangs or dies is an outcome like any other.
+//! A cell is a way (`Way`), a kind of source and a kind of target (`Kind`). It is tried on a thread
+//! (`Prober`) that opens both ends, moves some bytes, and compares those that arrived.
 //!
 //! Facts of a sample: `method`, `source`, `target`, `works`, `errno`, `why`.
 
@@ -25,9 +24,8 @@ mod source;
 mod target;
 mod view;
 mod way;
-mod worker;
 
-use super::{Asked, Cases, Once, Suite, THROUGHPUT, Taken, Takes, WORK};
+use super::{Asked, Cases, Suite, THROUGHPUT, Taken, Takes, WORK};
 use crate::Error;
 use crate::model::Sample;
 
@@ -40,7 +38,6 @@ use places::KindPlace;
 use prober::Prober;
 use view::Grid;
 use way::Way;
-use worker::serve;
 
 /// The suite.
 pub static SUITE: Suite = Suite {
@@ -81,11 +78,7 @@ pub static SUITE: Suite = Suite {
     section: Some(page::section),
     is_repeated: false,
     tour: |_| (),
-    once: Some(Once {
-        about: "Serve attempts as JSON on standard input",
-        options: &[],
-        run: |_| serve().map(|()| None),
-    }),
+    once: None,
     make,
 };
 
@@ -100,7 +93,7 @@ fn make(asked: &Asked) -> Result<Cases, Error> {
         speed: asked.is("speed"),
         bytes: asked.size("bytes"),
     };
-    let Matrix { cases, places } = cases(&asked.program, &plan)?;
+    let Matrix { cases, places } = cases(&plan);
     if cases.is_empty() {
         let missing = places.iter().find(|place| place.dir.is_none());
         let why =

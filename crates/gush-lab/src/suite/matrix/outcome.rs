@@ -1,10 +1,7 @@
 //! The outcome of trying a way on a pair, and the cost.
 
-use serde::{Deserialize, Serialize};
-
 /// The outcome of trying a way on a pair.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "outcome")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The bytes arrived, and are the right ones; or nobody can look (`/dev/null`), and their count is right.
     Works {
@@ -37,9 +34,9 @@ pub enum Outcome {
         /// The time limit, in seconds.
         seconds: u64,
     },
-    /// The process that tried it died.
+    /// The thread that tried it died.
     Died {
-        /// The signal or exit status.
+        /// How.
         why: String,
     },
     /// The ends cannot be had here.
@@ -50,7 +47,7 @@ pub enum Outcome {
 }
 
 /// The cost of an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
     /// Bytes that arrived.
     pub bytes: u64,
@@ -72,13 +69,11 @@ impl Cost {
 }
 
 /// An outcome, and the cost where the move works.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Attempt {
     /// The outcome.
-    #[serde(flatten)]
     pub outcome: Outcome,
     /// The cost.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
 }
 
@@ -119,7 +114,7 @@ impl Outcome {
                 why.clone()
             }
             Outcome::Hangs { seconds } => format!("it did not end within {seconds} s"),
-            Outcome::Died { why } => format!("the process that tried it died: {why}"),
+            Outcome::Died { why } => format!("the attempt died: {why}"),
         }
     }
 }

@@ -5,14 +5,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags};
-use serde::{Deserialize, Serialize};
 use tempfile::tempfile_in;
 
 use super::Kind;
 use crate::mount::{self, Mount};
 
 /// Where files of a kind lie, or why there are none.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KindPlace {
     /// The kind of file.
     pub kind: Kind,

@@ -1,107 +1,40 @@
-//! Plain system calls, as the experiment of 2007 made them.
+//! splice(2) between two ends as they are, as the experiment of 2007 made it.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use gush::Errno;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::io;
-use rustix::pipe::{PipeFlags, SpliceFlags};
-
-/// A call that was refused, and how many bytes had arrived before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Refused {
-    pub(super) call: &'static str,
-    pub(super) errno: Errno,
-    pub(super) delivered_bytes: u64,
-}
-
-/// A loop of one or two system calls, as [`direct`].
-pub(super) type Calls = fn(BorrowedFd<'_>, BorrowedFd<'_>, u64, usize) -> Result<u64, Refused>;
-
-/// Moves at most `bytes`, at most `call_bytes` a call, between ends that are non-blocking where they can wait; answers how many
-/// arrived. A splice of 0 is taken for the end.
-pub(super) fn direct(
-    source: BorrowedFd<'_>,
-    target: BorrowedFd<'_>,
-    bytes: u64,
-    call_bytes: usize,
-) -> Result<u64, Refused> {
-    let mut moved = 0;
-    while moved < bytes {
-        let got = splice(
-            source,
-            target,
-            &[(source, PollFlags::IN), (target, PollFlags::OUT)],
-            bytes - moved,
-            call_bytes,
-        )
-        .map_err(|errno| Refused { call: "splice", errno, delivered_bytes: moved })?;
-        // The end, or a kernel that says so falsely: the count shows which.
-        if got == 0 {
-            break;
-        }
-        moved += got;
-    }
-    Ok(moved)
-}
-
-/// As [`direct`], into a pipe and out of it.
-pub(super) fn through_pipe(
-    source: BorrowedFd<'_>,
-    target: BorrowedFd<'_>,
-    bytes: u64,
-    call_bytes: usize,
-) -> Result<u64, Refused> {
-    let mut moved = 0;
-    let refused = |call, errno, delivered_bytes| Refused { call, errno, delivered_bytes };
-    let (read_end, write_end): (OwnedFd, OwnedFd) =
-        rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|errno| refused("pipe2", errno, 0))?;
-    // Larger is faster, and smaller is no error.
-    let _ = rustix::pipe::fcntl_setpipe_size(&write_end, 1 << 20);
-    while moved < bytes {
-        let most = bytes - moved;
-        let mut held =
-            splice(source, write_end.as_fd(), &[(source, PollFlags::IN)], most, call_bytes)
-                .map_err(|errno| refused("splice into the pipe", errno, moved))?;
-        if held == 0 {
-            break;
-        }
-        while held > 0 {
-            let put =
-                splice(read_end.as_fd(), target, &[(target, PollFlags::OUT)], held, call_bytes)
-                    .map_err(|errno| refused("splice out of the pipe", errno, moved))?;
-            if put == 0 {
-                return Err(refused("splice out of the pipe", Errno::IO, moved));
-            }
-            held -= put;
-            moved += put;
-        }
-    }
-    Ok(moved)
-}
+use rustix::pipe::SpliceFlags;
 
 /// An end, and the readiness to wait for.
 type Readiness<'fd> = (BorrowedFd<'fd>, PollFlags);
 
-/// One splice, as soon as the ends allow; after `EAGAIN` the ends of `waits` are waited for.
-fn splice(
-    from: BorrowedFd<'_>,
-    to: BorrowedFd<'_>,
-    waits: &[Readiness<'_>],
-    most: u64,
+/// Moves at most `bytes`, at most `call_bytes` a call, between ends that are non-blocking where they
+/// can wait; returns how many arrived. A splice of 0 is taken for the end.
+///
+/// # Errors
+/// The call's, with the bytes that had arrived before.
+pub(super) fn splice_all(
+    source: BorrowedFd<'_>,
+    target: BorrowedFd<'_>,
+    bytes: u64,
     call_bytes: usize,
-) -> io::Result<u64> {
-    let len = usize::try_from(most).unwrap_or(usize::MAX).min(call_bytes);
-    loop {
-        match rustix::pipe::splice(from, None, to, None, len, SpliceFlags::NONBLOCK) {
-            Ok(moved) => return Ok(moved as u64),
+) -> Result<u64, (Errno, u64)> {
+    let mut moved = 0;
+    while moved < bytes {
+        let len = usize::try_from(bytes - moved).unwrap_or(usize::MAX).min(call_bytes);
+        match rustix::pipe::splice(source, None, target, None, len, SpliceFlags::NONBLOCK) {
+            // The end, or a kernel that says so falsely: the count shows which.
+            Ok(0) => break,
+            Ok(some) => moved += some as u64,
             Err(Errno::INTR) => {}
             // EAGAIN does not name a side, so each that could be meant is looked at.
-            Err(Errno::AGAIN) => wait(waits),
-            Err(errno) => return Err(errno),
+            Err(Errno::AGAIN) => wait(&[(source, PollFlags::IN), (target, PollFlags::OUT)]),
+            Err(errno) => return Err((errno, moved)),
         }
     }
+    Ok(moved)
 }
 
 /// Waits a moment for the end that is not ready; where all seem to be, for anything to change.

@@ -4,13 +4,14 @@ use super::view::{Cell, Cells};
 use super::{Kind, Way};
 use gush_text::table::{self, Column, numbers, words};
 
-/// A way, and the success in 2007 on each pair of [`PAIRS`].
+/// A way, and the success in 2007 on each pair of [`PAIRS`]. Between files and sockets `splice` goes
+/// through a pipe, and `vmsplice` gives the pages away.
 pub(super) const ROWS: &[(&str, [bool; 4])] = &[
     ("read-write", [true, true, true, true]),
     ("sendfile", [false, true, false, false]),
     ("splice-direct", [false, false, false, false]),
-    ("splice-pipe", [true, true, false, false]),
-    ("vmsplice-gift", [true, true, true, true]),
+    ("splice", [true, true, false, false]),
+    ("vmsplice", [true, true, true, true]),
 ];
 
 /// Source and target: is the side a socket?

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::OFlags;
 
-use super::far::{self, Done, Drain, Helper};
+use super::far::{self, Drain, Helper};
 use super::load::Load;
 use super::source::Workshop;
 use super::{Kind, ends, places};
@@ -29,8 +29,6 @@ pub(super) struct Arrived {
     pub(super) bytes: Option<u64>,
     /// The bytes, where they were kept.
     pub(super) kept: Option<Vec<u8>>,
-    /// The work of the far end's thread.
-    pub(super) done: Done,
     /// The file, kept until all is timed: freeing its pages takes time.
     _file: Option<(OwnedFd, File)>,
 }
@@ -113,17 +111,17 @@ impl Target {
             let mut done = drainer.finish();
             drop(kept_open);
             let kept = load.verifies.then(|| std::mem::take(&mut done.kept));
-            return Ok(Arrived { bytes: Some(done.bytes), kept, done, _file: None });
+            return Ok(Arrived { bytes: Some(done.bytes), kept, _file: None });
         }
         let skip = if kind == Kind::Append { BEFORE.len() } else { 0 };
         if let Some(file) = file {
             let bytes = Some(file.metadata()?.len().saturating_sub(skip as u64));
             let kept = if load.verifies { Some(read_back(&file, skip)?) } else { None };
-            return Ok(Arrived { bytes, kept, done: Done::default(), _file: Some((fd, file)) });
+            return Ok(Arrived { bytes, kept, _file: Some((fd, file)) });
         }
         if kind == Kind::Procfs {
             let kept = std::fs::read(COMM)?;
-            // Whoever lists processes shall see what this is.
+            // A list of processes is to show what this is.
             std::fs::write(COMM, OWN_NAME)?;
             return Ok(Arrived { kept: Some(kept), ..Arrived::default() });
         }
@@ -131,9 +129,9 @@ impl Target {
     }
 
     /// Gives the target up: nothing is expected any more.
-    pub(super) fn abandon(self) -> Done {
+    pub(super) fn abandon(self) {
         drop(self.fd);
-        self.drainer.map(Helper::abandon).unwrap_or_default()
+        self.drainer.map(Helper::abandon);
     }
 
     /// The bytes that a reader finds in the target when all of `content` has arrived.

@@ -1,33 +1,27 @@
-//! The ways to move bytes: every method of the engine, and the raw ones of the older text.
+//! The ways to move bytes: every method of the engine, and a splice without a pipe.
 
 use std::fmt;
 use std::str::FromStr;
 
 use gush::MethodName;
-use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
 /// One way to move bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Way {
-    /// A method of the engine; vmsplice without `SPLICE_F_GIFT`.
+    /// A method of the engine.
     Engine(MethodName),
-    /// The engine's vmsplice with that flag.
-    VmspliceGift,
     /// Splices as they are, without the engine's care and without a pipe of their own.
     SpliceDirect,
-    /// The same through a pipe.
-    SplicePipe,
 }
 
 impl Way {
-    /// Every way: the engine's methods, then those that only the older text has.
+    /// Every way: the engine's methods, then the one that only the experiment of 2007 has.
     #[must_use]
     pub fn all() -> Vec<Self> {
         let engine = MethodName::ALL.iter().copied().map(Self::Engine);
-        engine.chain([Self::VmspliceGift, Self::SpliceDirect, Self::SplicePipe]).collect()
+        engine.chain([Self::SpliceDirect]).collect()
     }
 
     /// The name in `--only` and in the CSV.
@@ -35,9 +29,7 @@ impl Way {
     pub fn name(self) -> &'static str {
         match self {
             Self::Engine(method) => method.as_str(),
-            Self::VmspliceGift => "vmsplice-gift",
             Self::SpliceDirect => "splice-direct",
-            Self::SplicePipe => "splice-pipe",
         }
     }
 
@@ -46,11 +38,7 @@ impl Way {
     pub fn what(self) -> &'static str {
         match self {
             Self::Engine(method) => method.summary(),
-            Self::VmspliceGift => {
-                "As vmsplice, with SPLICE_F_GIFT: whole pages, the surplus of the last one drained"
-            }
             Self::SpliceDirect => "Splices from one end to the other, with no pipe between them",
-            Self::SplicePipe => "Splices into a pipe of its own, and out of it",
         }
     }
 }
@@ -68,20 +56,6 @@ impl FromStr for Way {
         let all = Self::all();
         let named = all.iter().copied().find(|way| way.name() == text);
         named.ok_or_else(|| Error::unknown("method", text, all.iter().map(|way| way.name())))
-    }
-}
-
-impl TryFrom<String> for Way {
-    type Error = Error;
-
-    fn try_from(text: String) -> Result<Self, Error> {
-        text.parse()
-    }
-}
-
-impl From<Way> for String {
-    fn from(way: Way) -> String {
-        way.name().to_owned()
     }
 }
 
