@@ -4,9 +4,8 @@ use std::fs;
 use std::os::fd::OwnedFd;
 
 use gush::Errno;
-use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use rustix::pipe::{PipeFlags, fcntl_getpipe_size, fcntl_setpipe_size};
-use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use super::finding::{Finding, words};
 use crate::sizes::rounded as size;
@@ -21,9 +20,9 @@ fn number(path: &str) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// How large a pipe may be, and the share of the user's pages for pipes that is in use.
+/// How large a pipe may be, and how large new ones are.
 pub(super) fn pipes() -> [Finding; 2] {
-    [size_of_one(), share_in_use()]
+    [size_of_one(), new_pipes()]
 }
 
 fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
@@ -75,145 +74,33 @@ fn size_of_one() -> Finding {
 }
 
 /// The slots that a pipe is born with; past the user's limit a pipe is born with two (pipe(7)).
-const BORN_SLOTS: usize = 16;
+const BORN_SLOTS: u64 = 16;
 
-/// No more pipes than these are made to find out how many there can be.
-const MOST_PIPES: usize = 1100;
-
-/// The share of the user's pages for pipes that is in use. Nothing tells the share, so pipes are made until the kernel
-/// grants no more, and closed at once: for that moment the user's other programs get small ones.
-fn share_in_use() -> Finding {
+/// Whether new pipes of this user are born whole.
+fn new_pipes() -> Finding {
     const TOPIC: &str = "pipe-pages";
-    let large = "as many connections as you like get large pipes";
-    let limit_bytes = match number(SOFT) {
-        Some(0) => {
-            return Finding::fine(
-                TOPIC,
-                format!("a user's pipes may have any size together ({SOFT})"),
-                large,
-            );
-        }
-        Some(pages) => pages * rustix::param::page_size() as u64,
-        None => {
-            return Finding::unknown(
-                TOPIC,
-                format!("how much a user's pipes may have together is not told ({SOFT})"),
-                "new pipes may have two slots, and splicing through them is slow; gush then asks for less",
-            );
-        }
+    let page_bytes = rustix::param::page_size() as u64;
+    let limit = match number(SOFT) {
+        Some(0) => "any size together".to_owned(),
+        Some(pages) => format!("{} together", size(pages * page_bytes)),
+        None => "an unknown size together".to_owned(),
     };
-    let granted = with_descriptors(2 * limit_bytes / WANTED_BYTES as u64, granted_bytes);
-    let (left_bytes, end) = match granted {
-        Ok(granted) => granted,
-        Err(error) => {
-            return Finding::unknown(
-                TOPIC,
-                format!(
-                    "how much of the user's {} for pipes is in use could not be tried: {error}",
-                    size(limit_bytes)
-                ),
-                "new pipes may have two slots, and splicing through them is slow; gush then asks for less",
-            );
-        }
-    };
-    let used_bytes = limit_bytes.saturating_sub(left_bytes);
-    let share = format!(
-        "{} of the user's {} for pipes, {} %,",
-        size(used_bytes),
-        size(limit_bytes),
-        used_bytes * 100 / limit_bytes
-    );
-    if end != NoMorePipes::Refused {
-        let why = if end == NoMorePipes::Enough {
-            "more were not tried"
-        } else {
-            "then descriptors ran out"
-        };
-        return Finding::limited(
+    let born = pipe().and_then(|(reader, _writer)| fcntl_getpipe_size(&reader));
+    let slow = "splicing through new pipes is slow; gush then asks for less";
+    match born {
+        Ok(bytes) if bytes as u64 >= BORN_SLOTS * page_bytes => Finding::fine(
             TOPIC,
-            format!("at most {share} are in use: {} were granted, {why} ({SOFT})", size(left_bytes)),
-            "past the limit new pipes have two slots, and splicing through them is slow; gush then asks for less",
+            format!("a user's pipes may have {limit}, and new ones are born whole ({SOFT})"),
+            "past the limit new pipes have two slots, and splicing through them is slow",
+        ),
+        Ok(bytes) => Finding::limited(
+            TOPIC,
+            format!("new pipes have {}: a user's may have {limit} ({SOFT})", size(bytes as u64)),
+            slow,
         )
-        .remedy("raise the limit on descriptors: ulimit -n 4096");
+        .remedy(format!("close pipes of other programs; or, as root: echo 0 > {SOFT}")),
+        Err(errno) => Finding::unknown(TOPIC, format!("no pipe: {}", words(errno)), slow),
     }
-    if may_exceed_limits() {
-        return Finding::fine(
-            TOPIC,
-            format!("{share} are in use, and this process may exceed that ({SOFT})"),
-            large,
-        );
-    }
-    let fact = format!("{share} are in use: {} are left ({SOFT})", size(left_bytes));
-    let consequence = "past that new pipes have two slots, and splicing through them is slow; gush then asks for less";
-    let finding = if left_bytes >= 16 * WANTED_BYTES as u64 {
-        Finding::fine(TOPIC, fact, consequence)
-    } else {
-        Finding::limited(TOPIC, fact, consequence)
-    };
-    finding.remedy(format!("for hundreds of connections, as root: echo 0 > {SOFT}"))
-}
-
-/// These exceed the user's limits for pipes (`pipe_is_unprivileged_user` of fs/pipe.c).
-const EXCEEDING: CapabilitySet = CapabilitySet::SYS_RESOURCE.union(CapabilitySet::SYS_ADMIN);
-
-fn may_exceed_limits() -> bool {
-    capabilities(None).is_ok_and(|sets| sets.effective.intersects(EXCEEDING))
-}
-
-/// Why no more pipes were made.
-#[derive(PartialEq, Eq)]
-enum NoMorePipes {
-    Refused,
-    NoDescriptor,
-    Enough,
-}
-
-/// The bytes of pipes that the kernel grants to this user within the limit, to root too.
-///
-/// # Errors
-/// Where no thread can be made.
-fn granted_bytes() -> std::io::Result<(u64, NoMorePipes)> {
-    // Capabilities are a thread's own (capabilities(7)): the process keeps them.
-    let thread = std::thread::Builder::new().spawn(|| {
-        if let Ok(mut sets) = capabilities(None) {
-            sets.effective.remove(EXCEEDING);
-            // A thread that cannot lose them is granted more than the limit, and says so.
-            let _ = set_capabilities(None, sets);
-        }
-        let born_bytes = BORN_SLOTS * rustix::param::page_size();
-        let (mut open, mut sum_bytes, mut asked_bytes) = (Vec::new(), 0, WANTED_BYTES);
-        while open.len() < MOST_PIPES {
-            let Ok((reader, writer)) = pipe() else {
-                return (sum_bytes, NoMorePipes::NoDescriptor);
-            };
-            if fcntl_getpipe_size(&writer).is_ok_and(|bytes| bytes < born_bytes) {
-                return (sum_bytes, NoMorePipes::Refused);
-            }
-            while asked_bytes > born_bytes && fcntl_setpipe_size(&writer, asked_bytes).is_err() {
-                asked_bytes /= 2;
-            }
-            sum_bytes += fcntl_getpipe_size(&writer).unwrap_or(0) as u64;
-            open.push((reader, writer));
-        }
-        (sum_bytes, NoMorePipes::Enough)
-    })?;
-    Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-}
-
-/// Runs `work` with so many descriptors more than there are by now, as far as the hard limit permits.
-fn with_descriptors<T>(more: u64, work: impl FnOnce() -> T) -> T {
-    /// What the process has open otherwise, and pipes smaller than wanted.
-    const OTHERS: u64 = 64;
-    let limits = getrlimit(Resource::RLIMIT_NOFILE);
-    let raised = limits.is_ok_and(|(soft, hard)| {
-        let wanted = (more + OTHERS).min(hard);
-        soft < wanted && setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).is_ok()
-    });
-    let answer = work();
-    if let (true, Ok((soft, hard))) = (raised, limits) {
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, soft, hard);
-    }
-    answer
 }
 
 /// The soft and the hard limit, none where there is none; or why nobody tells.

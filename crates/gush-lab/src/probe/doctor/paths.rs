@@ -80,7 +80,6 @@ fn of_found(path: &Path, found: &Found) -> Vec<Finding> {
     }
     findings.extend(pairs::within(path, found));
     findings.push(sharing::of_files(found));
-    findings.push(sharing::short_splice(found));
     findings.push(direct(path, found));
     findings.push(holes(found));
     findings
@@ -293,7 +292,6 @@ mod tests {
                 "reflink",
                 "copy-file-range",
                 "file-pages",
-                "short-splice",
                 "direct",
                 "holes"
             ]

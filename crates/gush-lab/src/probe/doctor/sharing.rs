@@ -1,7 +1,6 @@
 //! Do bytes travel by reference? Asked by a store after the bytes were handed over.
 
 use std::fs::File;
-use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use gush::pipe::Technique;
@@ -124,60 +123,6 @@ fn shows_later_write(file: &File, source: BorrowedFd<'_>) -> Result<bool, Errno>
     }
 }
 
-/// A splice of more bytes than the pipe has room for: one page of two.
-pub(super) fn short_splice(found: &Found) -> Finding {
-    const TOPIC: &str = "short-splice";
-    let file = match found.filled_scratch() {
-        Ok(file) => file,
-        Err(error) => {
-            return Finding::unknown(
-                TOPIC,
-                format!("no file can be made there to splice from: {}", os_text(&error)),
-                "gush counts the bytes that each splice says it moved",
-            );
-        }
-    };
-    match is_short_splice_counted(&file) {
-        Ok(true) => Finding::fine(
-            TOPIC,
-            "a splice that finds too little room moves a part, and says how much",
-            "gush goes on behind that part: nothing is lost or sent twice",
-        ),
-        Ok(false) => Finding::absent(
-            TOPIC,
-            "a splice that finds too little room moves other bytes than it says",
-            "no splice is sound on this kernel",
-        )
-        .remedy("ask for --method read-write, and report the kernel"),
-        Err(errno) => Finding::absent(
-            TOPIC,
-            format!("nothing can be spliced from a file here: {}", words(errno)),
-            "gush reads and writes instead: one copy more each way",
-        ),
-    }
-}
-
-/// Leaves one slot of a pipe free, splices two pages into the pipe, and compares bytes and offset with the answer.
-fn is_short_splice_counted(file: &File) -> Result<bool, Errno> {
-    let page_bytes = rustix::param::page_size();
-    let [held, moved] = [b'h', b'm'].map(|byte| vec![byte; page_bytes]);
-    let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-    rustix::io::pwrite(file, &[moved.as_slice(), moved.as_slice()].concat(), 0)?;
-    let mut slots = rustix::pipe::fcntl_getpipe_size(&writer)? / page_bytes;
-    while slots > 1 {
-        rustix::io::write(&writer, &held)?;
-        slots -= 1;
-    }
-    let mut from = 0;
-    let flags = SpliceFlags::NONBLOCK;
-    let told = rustix::pipe::splice(file, Some(&mut from), &writer, None, 2 * page_bytes, flags)?;
-    drop(writer);
-    let mut content = Vec::new();
-    File::from(reader).read_to_end(&mut content).map_err(|error| errno_of(&error))?;
-    let arrived = content.iter().filter(|&&byte| byte == b'm').count();
-    Ok((1..2 * page_bytes).contains(&told) && arrived == told && from == told as u64)
-}
-
 /// How bytes that are made anew each time go into a pipe, as `pipe::Writer` has found out.
 pub(super) fn technique() -> Finding {
     let by = match Technique::probe() {
@@ -190,10 +135,6 @@ pub(super) fn technique() -> Finding {
         format!("new bytes go into a pipe {by}"),
         "programs that use gush's writer do so; 'gush lab pipe' measures each way",
     )
-}
-
-fn errno_of(error: &std::io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 #[cfg(test)]
@@ -230,15 +171,6 @@ mod tests {
         assert!(!direct, "O_DIRECT copies");
         if shows_later_write(&file, file.as_fd()) == Ok(false) {
             gush_test::skipped("a splice from any file copies on this kernel");
-        }
-    }
-
-    #[test]
-    fn a_short_splice_is_counted() {
-        let file = tempfile::tempfile().expect("a file");
-        match is_short_splice_counted(&file) {
-            Ok(counted) => assert!(counted),
-            Err(errno) => gush_test::skipped(&format!("no splice: {errno}")),
         }
     }
 }
