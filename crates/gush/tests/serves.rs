@@ -223,3 +223,26 @@ fn every_method_serves_some_pair() {
         }
     }
 }
+
+#[test]
+fn sendfile_moves_small_files_between_local_file_systems() {
+    if !methods_served_here(MethodName::ALL).contains(&MethodName::Sendfile) {
+        return skipped("sendfile is denied");
+    }
+    const LARGE: usize = 16 << 20;
+    for (bytes, expected) in [
+        (1, MethodName::Sendfile),
+        (40_960, MethodName::Sendfile),
+        (LARGE - 1, MethodName::Sendfile),
+        (LARGE, MethodName::ReadWrite),
+    ] {
+        let content = noise(3, bytes);
+        let source = Source::new(SourceKind::Memfd, &content, 1, false).expect("a source");
+        let target = Target::new(TargetKind::Tmpfs, b"", 2, false).expect("a target");
+        let mover = Mover::new(&source.fd, &target.fd).length_bytes(bytes as u64);
+        let report = mover.run().expect("a move");
+        assert_eq!(report.main_method(), Some(expected), "{bytes}: {}", report.explain());
+        assert!(report.refusals.is_empty(), "{bytes}: {}", report.explain());
+        assert!(target.content() == content, "{bytes}");
+    }
+}

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Cgroup {
     /// Is there a group that can be looked at?
-    pub(crate) is_told: bool,
+    pub(crate) is_known: bool,
     /// How many processors' time may be used.
     pub(crate) processors: Option<f64>,
     /// How much memory may be used.
@@ -30,7 +30,7 @@ impl Cgroup {
             let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
             if let Some(mount) = mount_of(&mounts, controllers) {
                 let mount = root.join(mount.trim_start_matches('/'));
-                found.is_told |= mount.is_dir();
+                found.is_known |= mount.is_dir();
                 found.tighten(&mount, Path::new(path.trim_start_matches('/')));
             }
         }

@@ -17,7 +17,7 @@ fn memory(cgroup: &Cgroup) -> Finding {
     const ENOUGH_BYTES: u64 = 512 << 20;
     let topic = MEMORY;
     match cgroup.memory_bytes {
-        None if !cgroup.is_told => Finding::unknown(
+        None if !cgroup.is_known => Finding::unknown(
             topic,
             "no control group can be looked at",
             "a limit on memory, if there is one, shows as slow writes",
@@ -57,7 +57,7 @@ fn processors(cgroup: &Cgroup) -> Finding {
             "reader and writer take turns on it; large files are copied by one thread",
         )
         .remedy("allow more: taskset, docker --cpuset-cpus"),
-        None if cgroup.is_told => Finding::fine(
+        None if cgroup.is_known => Finding::fine(
             topic,
             format!("no quota by the control group; {usable} processors may be used"),
             "large files are copied by several threads",

@@ -144,7 +144,7 @@ impl Case for Cell {
                     measured.bytes = cost.bytes;
                 }
                 None if matches!(timed.outcome, Outcome::Works { .. }) => {}
-                None => measured = measured.with("not_timed", timed.outcome.told()),
+                None => measured = measured.with("not_timed", timed.outcome.to_string()),
             }
         }
         Ok(measured)
@@ -175,7 +175,7 @@ impl Cell {
             .with("works", matches!(outcome, Outcome::Works { .. }))
             .with("errno", outcome.word());
         if !matches!(outcome, Outcome::Works { .. }) {
-            measured = measured.with("why", outcome.told());
+            measured = measured.with("why", outcome.to_string());
         }
         measured
     }

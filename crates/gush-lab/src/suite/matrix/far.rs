@@ -22,14 +22,14 @@ const ABANDON: u8 = 2;
 
 /// How long a helper waits before the next look at its orders.
 const SLICE_MS: i64 = 20;
-/// How long nothing may come after the end, where no end is told.
+/// How long nothing may come after the end, where no end shows.
 const IDLE_SLICES: u32 = 25;
 
 /// A thread at the far end of a stream.
 #[derive(Debug)]
 pub(super) struct Helper {
     thread: JoinHandle<Done>,
-    told: Arc<AtomicU8>,
+    order: Arc<AtomicU8>,
 }
 
 /// The work that a helper did.
@@ -50,8 +50,8 @@ impl Helper {
         work: impl FnOnce(&OwnedFd, &AtomicU8) -> (u64, Vec<u8>) + Send + 'static,
         keeps_open: bool,
     ) -> Self {
-        let told = Arc::new(AtomicU8::new(GO_ON));
-        let seen = told.clone();
+        let order = Arc::new(AtomicU8::new(GO_ON));
+        let seen = order.clone();
         let thread = thread::spawn(move || {
             if let Some(processor) = processor {
                 // Unpinned it is slower, not wrong.
@@ -63,18 +63,18 @@ impl Helper {
             let (bytes, kept) = work(&far, &seen);
             Done { bytes, kept, _far: keeps_open.then_some(far) }
         });
-        Self { thread, told }
+        Self { thread, order }
     }
 
     /// Lets the helper take the bytes still coming, and waits for the helper's end.
     pub(super) fn finish(self) -> Done {
-        self.told.store(FINISH, Ordering::Release);
+        self.order.store(FINISH, Ordering::Release);
         self.thread.join().unwrap_or_default()
     }
 
     /// Ends the helper at once, and waits for the end.
     pub(super) fn abandon(self) -> Done {
-        self.told.store(ABANDON, Ordering::Release);
+        self.order.store(ABANDON, Ordering::Release);
         self.thread.join().unwrap_or_default()
     }
 }
@@ -94,9 +94,9 @@ pub(super) struct Feed {
 /// Feeds a far end, on `processor` if that is said.
 pub(super) fn feed(far: OwnedFd, processor: Option<usize>, feed: Feed) -> Helper {
     let Feed { block, bytes, most_bytes, keeps_open } = feed;
-    let work = move |far: &OwnedFd, told: &AtomicU8| {
+    let work = move |far: &OwnedFd, order: &AtomicU8| {
         let mut fed = 0_u64;
-        while fed < bytes && told.load(Ordering::Acquire) == GO_ON {
+        while fed < bytes && order.load(Ordering::Acquire) == GO_ON {
             let from = usize::try_from(fed % block.len() as u64).unwrap_or(0);
             let left = usize::try_from(bytes - fed).unwrap_or(usize::MAX);
             let piece = &block[from..];
@@ -131,7 +131,7 @@ pub(super) struct Drain {
 /// Drains a far end, on `processor` if that is said.
 pub(super) fn drain(far: OwnedFd, processor: Option<usize>, drain: Drain) -> Helper {
     let Drain { bytes, tells_the_end, keeps } = drain;
-    let work = move |far: &OwnedFd, told: &AtomicU8| {
+    let work = move |far: &OwnedFd, order: &AtomicU8| {
         let (mut got, mut kept) = (0_u64, Vec::new());
         // Without memory nobody reads, and the case tells that no byte arrived.
         let Ok(mut buf) = gush::Pages::new(256 << 10) else { return (0, Vec::new()) };
@@ -143,14 +143,14 @@ pub(super) fn drain(far: OwnedFd, processor: Option<usize>, drain: Drain) -> Hel
             if !is_ready(
                 far.as_fd(),
                 PollFlags::IN,
-                if told.load(Ordering::Acquire) == ABANDON { 0 } else { SLICE_MS },
+                if order.load(Ordering::Acquire) == ABANDON { 0 } else { SLICE_MS },
             ) {
-                match told.load(Ordering::Acquire) {
+                match order.load(Ordering::Acquire) {
                     ABANDON => break,
                     FINISH => idle_slices += 1,
                     _ => {}
                 }
-                // Where no end is told, a long silence is the only sign.
+                // Where no end is order, a long silence is the only sign.
                 if idle_slices > IDLE_SLICES {
                     break;
                 }

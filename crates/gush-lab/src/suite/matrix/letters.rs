@@ -35,11 +35,11 @@ pub(super) struct Letters {
 impl Letters {
     /// The mark in a cell of a grid.
     pub(super) fn mark(&mut self, cell: &Cell<'_>) -> String {
-        let told = cell.told();
-        if told.works() {
+        let facts = cell.facts();
+        if facts.works() {
             return cell.speed().map(figure).unwrap_or_else(|| "✓".to_owned());
         }
-        self.letter(told.word())
+        self.letter(facts.word())
     }
 
     fn letter(&mut self, word: &str) -> String {

@@ -8,21 +8,21 @@ use super::view::{Cell, Cells};
 impl Cells<'_> {
     /// Which rules of the engine's own said no.
     pub(super) fn rules(&self) -> String {
-        let told = self.cells.iter().map(|(&(way, ..), cell)| (way, cell.told()));
-        let refused = told.filter(|(_, told)| told.word() == "refused");
+        let facts = self.cells.iter().map(|(&(way, ..), cell)| (way, cell.facts()));
+        let refused = facts.filter(|(_, facts)| facts.word() == "refused");
         counted(
             "Rules of gush's own (·), with the cells that they concern",
-            refused.map(|(way, told)| format!("{way}: {}", told.text("why"))),
+            refused.map(|(way, facts)| format!("{way}: {}", facts.text("why"))),
         )
     }
 
     /// Which ends could not be had when a cell was to be tried, and why.
     pub(super) fn absent(&self) -> String {
-        let absent = self.cells.values().map(Cell::told);
-        let absent = absent.filter(|told| told.word() == "absent");
+        let absent = self.cells.values().map(Cell::facts);
+        let absent = absent.filter(|facts| facts.word() == "absent");
         counted(
             "Ends that could not be had (-), with the cells that they concern",
-            absent.map(|told| told.text("why").to_owned()),
+            absent.map(|facts| facts.text("why").to_owned()),
         )
     }
 
@@ -30,11 +30,12 @@ impl Cells<'_> {
     pub(super) fn defects(&self) -> String {
         let mut text = String::new();
         for (&(way, from, to), cell) in &self.cells {
-            let told = cell.told();
-            if ["wrong", "hangs", "died"].contains(&told.word()) {
-                let _ = writeln!(text, "{way}: {from}→{to}: {}: {}", told.word(), told.text("why"));
+            let facts = cell.facts();
+            if ["wrong", "hangs", "died"].contains(&facts.word()) {
+                let _ =
+                    writeln!(text, "{way}: {from}→{to}: {}: {}", facts.word(), facts.text("why"));
             }
-            let not_timed = told.text("not_timed");
+            let not_timed = facts.text("not_timed");
             if !not_timed.is_empty() {
                 let _ = writeln!(text, "{way}: {from}→{to} works, but was not timed: {not_timed}");
             }

@@ -1,5 +1,7 @@
 //! The outcome of trying a way on a pair, and the cost.
 
+use std::fmt;
+
 /// The outcome of trying a way on a pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -99,22 +101,22 @@ impl Outcome {
             Outcome::Absent { .. } => "absent",
         }
     }
+}
 
-    /// In a sentence.
-    #[must_use]
-    pub fn told(&self) -> String {
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Outcome::Works { bytes } => format!("{bytes} bytes arrived"),
-            Outcome::Errno { errno, call, after_bytes: 0 } => format!("{call}: {errno}"),
+            Outcome::Works { bytes } => write!(f, "{bytes} bytes arrived"),
+            Outcome::Errno { errno, call, after_bytes: 0 } => write!(f, "{call}: {errno}"),
             Outcome::Errno { errno, call, after_bytes } => {
-                format!("{call}: {errno} after {after_bytes} bytes")
+                write!(f, "{call}: {errno} after {after_bytes} bytes")
             }
-            Outcome::FalseEnd => "it answers 0, as at the end, although there are bytes".to_owned(),
+            Outcome::FalseEnd => f.write_str("returns 0, as at the end, although there are bytes"),
             Outcome::Refused { why } | Outcome::Wrong { why } | Outcome::Absent { why } => {
-                why.clone()
+                f.write_str(why)
             }
-            Outcome::Hangs { seconds } => format!("it did not end within {seconds} s"),
-            Outcome::Died { why } => format!("the attempt died: {why}"),
+            Outcome::Hangs { seconds } => write!(f, "did not end within {seconds} s"),
+            Outcome::Died { why } => write!(f, "the attempt died: {why}"),
         }
     }
 }

@@ -2,25 +2,25 @@
 
 use std::collections::BTreeSet;
 
-use super::s4::{self, Timed};
+use super::s4::{self, S4Table};
 use super::view::{self, Cells};
 use super::{Kind, SUITE, Way};
 use crate::cases::SuiteRun;
 use crate::report::data::Data;
 use crate::report::number::{count, figure, plural};
-use crate::report::page::{Body, Cell, Figure, Section, Table, Tone, numbers, words};
+use crate::report::page::{Body, Cell, Figure, Section, Table, Tone, words};
 
 /// The content of a grid's cell; the fastest of all has `most` GiB/s.
 fn cell(tried: &view::Cell<'_>, most: f64) -> Cell {
-    let told = tried.told();
-    match (told.works(), tried.speed()) {
+    let facts = tried.facts();
+    match (facts.works(), tried.speed()) {
         (true, Some(speed)) => {
             Cell::toned(figure(speed), Tone::heat((speed.ln_1p() / most.ln_1p()).min(1.0)))
         }
         (true, None) => Cell::toned("✓", Tone::GOOD),
         // A rule of gush's own says no.
-        (false, _) if matches!(told.word(), "" | "refused") => Cell::toned("·", Tone::ABSENT),
-        (false, _) => Cell::toned(told.word(), Tone::REFUSED),
+        (false, _) if matches!(facts.word(), "" | "refused") => Cell::toned("·", Tone::ABSENT),
+        (false, _) => Cell::toned(facts.word(), Tone::REFUSED),
     }
 }
 
@@ -37,15 +37,13 @@ pub(super) fn section(data: &Data<'_>) -> Option<Section> {
             .to_owned(),
     ];
     notes.extend(skipped(suite, &cells));
-    let file = s4::file_of(&cells);
-    let rows = file.map_or_else(Vec::new, |file| s4::rows(&cells, file));
-    let old = file.and_then(|file| then_and_now(&rows, file));
-    let figures = [old, five_ways_in_time(&rows), Some(figure_of(&cells))];
+    let mut figures: Vec<Figure> = s4::tables(&cells).into_iter().map(table).collect();
+    figures.push(figure_of(&cells));
     Some(Section {
         id: SUITE.name,
         title: SUITE.title.to_owned(),
         said: said(&cells),
-        figures: figures.into_iter().flatten().collect(),
+        figures,
         notes,
     })
 }
@@ -67,7 +65,7 @@ fn figure_of(cells: &Cells<'_>) -> Figure {
         let caption = format!("How many of {} methods work", methods.len());
         let all = grid(&caption, &cells.kinds, &cells.kinds, |from, to| {
             let here = || methods.iter().filter_map(|way| cells.get(way, from, to));
-            let works = here().filter(|tried| tried.told().works()).count();
+            let works = here().filter(|tried| tried.facts().works()).count();
             let share = works as f64 / methods.len() as f64;
             here().next().map(|_| match works {
                 0 => Cell::toned("0", Tone::REFUSED),
@@ -108,7 +106,7 @@ fn said(cells: &Cells<'_>) -> Vec<String> {
     let pairs: BTreeSet<(Kind, Kind)> =
         cells.cells.keys().map(|&(_, from, to)| (from, to)).collect();
     let working: Vec<(Kind, Kind)> = tried
-        .filter(|(_, cell)| cell.told().works())
+        .filter(|(_, cell)| cell.facts().works())
         .map(|(&(_, from, to), _)| (from, to))
         .collect();
     let served = working.iter().collect::<BTreeSet<_>>().len();
@@ -127,44 +125,11 @@ fn said(cells: &Cells<'_>) -> Vec<String> {
 
 fn skipped(suite: &SuiteRun<'_>, cells: &Cells<'_>) -> Option<String> {
     let without = suite.cases.len().saturating_sub(cells.cells.len());
-    (without > 0).then(|| format!("{} told no result.", plural(without, "case")))
+    (without > 0).then(|| format!("{} gave no result.", plural(without, "case")))
 }
 
-/// Five ways on four pairs, as an experiment of 2007 had them; none unless a part of the experiment was tried.
-fn then_and_now(rows: &[s4::Row<'_, '_>], file: Kind) -> Option<Figure> {
-    let mut columns = vec![words("Way")];
-    columns.extend(s4::PAIRS.iter().map(|(name, ..)| words(*name)));
-    let caption =
-        format!("Five ways on four pairs: in 2007, and now (files on {file}, sockets TCP)");
-    let mut table = Table::new(caption, &columns);
-    for (way, cells) in rows {
-        let cells = cells.iter().map(|(then, now)| {
-            let Some(told) = now.map(view::Cell::told) else { return Cell::absent() };
-            let (text, tone) = match told.works() {
-                true => ("✓ works", Tone::GOOD),
-                false => (told.word(), Tone::REFUSED),
-            };
-            Cell::toned(text, tone).small(if *then { "in 2007: ✓" } else { "in 2007: EINVAL" })
-        });
-        table.rows.push([Cell::code(*way)].into_iter().chain(cells).collect());
-    }
-    (!table.rows.is_empty()).then(|| Figure::of_table(table))
-}
-
-/// Elapsed, user and system seconds of the five ways, and the processor's share, as the experiment of 2007 had them.
-fn five_ways_in_time(rows: &[s4::Row<'_, '_>]) -> Option<Figure> {
-    let columns = ["Pair", "Way"].map(words).into_iter();
-    let columns =
-        columns.chain(["Elapsed s", "User s", "System s", "Processor", "GiB/s"].map(numbers));
-    let mut table = Table::new(
-        "The five ways in time: user and system seconds are those of the moving thread",
-        &columns.collect::<Vec<_>>(),
-    );
-    for Timed { pair, way, seconds, share, gib_per_s } in s4::timed(rows) {
-        let mut row = vec![Cell::from(pair), Cell::code(way)];
-        row.extend(seconds.map(|seconds| Cell::from(format!("{seconds:.3}"))));
-        row.extend([format!("{share:.0} %"), figure(gib_per_s)].map(Cell::from));
-        table.rows.push(row);
-    }
-    (!table.rows.is_empty()).then(|| Figure::of_table(table))
+fn table(S4Table { caption, columns, rows, note }: S4Table) -> Figure {
+    let mut table = Table::new(format!("{caption} ({note})"), &columns);
+    table.rows = rows.into_iter().map(|row| row.into_iter().map(Cell::from).collect()).collect();
+    Figure::of_table(table)
 }

@@ -1,4 +1,4 @@
-//! Five ways on four pairs, as an experiment of 2007 printed them (Linux 2.6.23), with that experiment's marks beside.
+//! Five ways on four pairs, as an experiment of 2007 printed them (Linux 2.6.23), with its marks.
 
 use super::view::{Cell, Cells};
 use super::{Kind, Way};
@@ -6,7 +6,7 @@ use gush_text::table::{self, Column, numbers, words};
 
 /// A way, and the success in 2007 on each pair of [`PAIRS`]. Between files and sockets `splice` goes
 /// through a pipe, and `vmsplice` gives the pages away.
-pub(super) const ROWS: &[(&str, [bool; 4])] = &[
+const ROWS: &[(&str, [bool; 4])] = &[
     ("read-write", [true, true, true, true]),
     ("sendfile", [false, true, false, false]),
     ("splice-direct", [false, false, false, false]),
@@ -15,7 +15,7 @@ pub(super) const ROWS: &[(&str, [bool; 4])] = &[
 ];
 
 /// Source and target: is the side a socket?
-pub(super) const PAIRS: &[(&str, bool, bool)] = &[
+const PAIRS: &[(&str, bool, bool)] = &[
     ("file→file", false, false),
     ("file→socket", false, true),
     ("socket→file", true, false),
@@ -43,10 +43,10 @@ pub(super) fn has(way: Way, source: Kind, target: Kind, file: Kind) -> bool {
 }
 
 /// A way with the success in 2007 and the cell on each pair of [`PAIRS`].
-pub(super) type Row<'c, 'a> = (&'static str, Vec<(bool, Option<&'c Cell<'a>>)>);
+type Row<'c, 'a> = (&'static str, Vec<(bool, Option<&'c Cell<'a>>)>);
 
 /// The rows of ways that were tried.
-pub(super) fn rows<'c, 'a>(cells: &'c Cells<'a>, file: Kind) -> Vec<Row<'c, 'a>> {
+fn rows<'c, 'a>(cells: &'c Cells<'a>, file: Kind) -> Vec<Row<'c, 'a>> {
     let end = |is_socket: bool| if is_socket { Kind::Tcp } else { file };
     let row = |&(way, then): &(&'static str, [bool; 4])| -> Row<'c, 'a> {
         let cell = |&(_, from, to): &(&str, bool, bool)| cells.get(way, end(from), end(to));
@@ -56,88 +56,85 @@ pub(super) fn rows<'c, 'a>(cells: &'c Cells<'a>, file: Kind) -> Vec<Row<'c, 'a>>
     ROWS.iter().map(row).filter(is_tried).collect()
 }
 
-/// The costs of a way on a pair.
-pub(super) struct Timed {
-    pub(super) pair: &'static str,
-    pub(super) way: &'static str,
-    /// Elapsed seconds, and those of the moving thread in user space and in the kernel.
-    pub(super) seconds: [f64; 3],
-    /// The processor's share of the elapsed time, in percent.
-    pub(super) share: f64,
-    pub(super) gib_per_s: f64,
+/// A table of the experiment.
+pub(super) struct S4Table {
+    pub(super) caption: String,
+    pub(super) columns: Vec<Column>,
+    pub(super) rows: Vec<Vec<String>>,
+    pub(super) note: &'static str,
 }
 
-/// The costs of each way that was timed, pair by pair.
-pub(super) fn timed(rows: &[Row<'_, '_>]) -> Vec<Timed> {
-    let of_pair = |(place, &(pair, ..)): (usize, &(&'static str, bool, bool))| -> Vec<Timed> {
+/// The tables of what works and of what it costs, as far as cells of them were tried.
+pub(super) fn tables(cells: &Cells<'_>) -> Vec<S4Table> {
+    let Some(file) = file_of(cells) else { return Vec::new() };
+    let rows = rows(cells, file);
+    let tables = [works(&rows, file), costs(&rows)];
+    tables.into_iter().filter(|table| !table.rows.is_empty()).collect()
+}
+
+fn works(rows: &[Row<'_, '_>], file: Kind) -> S4Table {
+    let row = |(way, cells): &Row<'_, '_>| {
+        let marks = cells.iter().map(|(then, now)| {
+            let now = now.map_or(" ".to_owned(), |cell| match cell.facts() {
+                facts if facts.works() => mark(true).to_owned(),
+                facts => format!("{} {}", mark(false), facts.word()),
+            });
+            format!("{} {now}", mark(*then))
+        });
+        [(*way).to_owned()].into_iter().chain(marks).collect()
+    };
+    S4Table {
+        caption: format!(
+            "Five ways, four pairs: files on {file}, sockets TCP. First Linux 2.6.23 (2007), then this kernel"
+        ),
+        columns: [words("")]
+            .into_iter()
+            .chain(PAIRS.iter().map(|(name, ..)| words(*name)))
+            .collect(),
+        rows: rows.iter().map(row).collect(),
+        note: "✓ works, bytes verified   – does not (in 2007: EINVAL)",
+    }
+}
+
+/// Elapsed seconds, those of the moving thread, and its share of a processor, pair by pair.
+fn costs(rows: &[Row<'_, '_>]) -> S4Table {
+    let of_pair = |(place, &(pair, ..)): (usize, &(&'static str, bool, bool))| -> Vec<_> {
         let of_way = |(way, cells): &Row<'_, '_>| {
             let cell = cells[place].1?;
             let wall_s = cell.median(|one| one.wall_s)?;
             let (user_s, system_s) =
                 (cell.median(|one| one.user_s)?, cell.median(|one| one.system_s)?);
             let share = 100.0 * (user_s + system_s) / wall_s.max(1e-9);
-            let seconds = [wall_s, user_s, system_s];
-            Some(Timed { pair, way, seconds, share, gib_per_s: cell.speed()? })
+            let seconds = [wall_s, user_s, system_s].map(|seconds| format!("{seconds:.3}"));
+            let rest = [format!("{share:.0}%"), format!("{:.2}", cell.speed()?)];
+            let names = [pair, way].map(str::to_owned);
+            Some(names.into_iter().chain(seconds).chain(rest).collect())
         };
         rows.iter().filter_map(of_way).collect()
     };
-    PAIRS.iter().enumerate().flat_map(of_pair).collect()
+    let columns = ["pair", "way"].map(words).into_iter();
+    S4Table {
+        caption: "The five ways in time".to_owned(),
+        columns: columns
+            .chain(["elapsed s", "user s", "system s", "CPU", "GiB/s"].map(numbers))
+            .collect(),
+        rows: PAIRS.iter().enumerate().flat_map(of_pair).collect(),
+        note: "user and system: of the moving thread alone; feeding and draining the sockets is not in it",
+    }
 }
 
-/// The table as text; nothing where no cell of it was tried.
-pub(super) fn table(cells: &Cells<'_>) -> String {
-    let Some((file, rows)) = file_of(cells).map(|file| (file, rows(cells, file))) else {
-        return String::new();
+/// The tables as text; nothing where no cell of them was tried.
+pub(super) fn text(cells: &Cells<'_>) -> String {
+    let text = |S4Table { caption, columns, rows, note }: S4Table| {
+        let lines = table::lines(&columns, &rows).into_iter().chain([note.to_owned()]);
+        let lines: String = lines.map(|line| format!("  {line}\n")).collect();
+        format!("{caption}\n\n{lines}")
     };
-    if rows.is_empty() {
-        return String::new();
-    }
-    let columns: Vec<Column> =
-        [words("")].into_iter().chain(PAIRS.iter().map(|(name, ..)| words(*name))).collect();
-    let row = |(way, cells): &Row<'_, '_>| {
-        let marks = cells.iter().map(|(then, now)| {
-            let now = now.map_or(" ".to_owned(), |cell| match cell.told() {
-                told if told.works() => mark(true).to_owned(),
-                told => format!("{} {}", mark(false), told.word()),
-            });
-            format!("{} {now}", mark(*then))
-        });
-        [(*way).to_owned()].into_iter().chain(marks).collect()
-    };
-    let text = format!(
-        "Five ways, four pairs: files on {file}, sockets TCP. First Linux 2.6.23 (2007), then this kernel\n\n{}",
-        indented(&columns, &rows.iter().map(row).collect::<Vec<_>>())
-    );
-    text + "\n  ✓ works, bytes verified   – does not (in 2007: EINVAL)\n" + &times(&rows)
+    tables(cells).into_iter().map(text).collect::<Vec<_>>().join("\n")
 }
 
 fn mark(works: bool) -> &'static str {
     if works { "✓" } else { "–" }
-}
-
-/// The cost of each way, if measured.
-fn times(rows: &[Row<'_, '_>]) -> String {
-    let timed = timed(rows);
-    if timed.is_empty() {
-        return String::new();
-    }
-    let row = |Timed { pair, way, seconds, share, gib_per_s }: &Timed| {
-        let seconds = seconds.map(|seconds| format!("{seconds:.3}"));
-        let words = [pair, way].map(|word| (*word).to_owned());
-        let rest = [format!("{share:.0}%"), format!("{gib_per_s:.2}")];
-        words.into_iter().chain(seconds).chain(rest).collect()
-    };
-    let columns: Vec<Column> = (["pair", "way"].map(words).into_iter())
-        .chain(["elapsed s", "user s", "system s", "CPU", "GiB/s"].map(numbers))
-        .collect();
-    format!(
-        "\n{}\n  user and system: of the moving thread alone; feeding and draining the sockets is not in it\n",
-        indented(&columns, &timed.iter().map(row).collect::<Vec<_>>())
-    )
-}
-
-fn indented(columns: &[Column], rows: &[Vec<String>]) -> String {
-    table::lines(columns, rows).into_iter().map(|line| format!("  {line}\n")).collect()
 }
 
 #[cfg(test)]

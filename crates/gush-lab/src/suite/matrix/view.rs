@@ -17,10 +17,10 @@ pub(super) struct Grid {
     pub(super) places: Vec<KindPlace>,
 }
 
-/// The outcome of a cell, as a sample's facts tell.
-pub(super) struct Told<'a>(&'a Measured);
+/// The outcome of a cell, as the facts of a sample.
+pub(super) struct Facts<'a>(&'a Measured);
 
-impl<'a> Told<'a> {
+impl<'a> Facts<'a> {
     pub(super) fn text(&self, name: &str) -> &'a str {
         self.0.facts.get(name).and_then(Value::as_str).unwrap_or_default()
     }
@@ -40,7 +40,7 @@ impl Grid {
     pub(super) fn table(&self, samples: &[Sample]) -> String {
         let cells = Cells::of(samples);
         let mut parts = Vec::new();
-        parts.push(s4::table(&cells));
+        parts.push(s4::text(&cells));
         if !cells.are_s4() {
             let mut letters = Letters::default();
             parts.extend(Way::all().into_iter().map(|way| cells.grid(way, &mut letters)));
@@ -78,8 +78,8 @@ pub(super) struct Cell<'a>(Vec<&'a Measured>);
 
 impl<'a> Cell<'a> {
     /// The outcome of the last round.
-    pub(super) fn told(&self) -> Told<'a> {
-        Told(self.0[self.0.len() - 1])
+    pub(super) fn facts(&self) -> Facts<'a> {
+        Facts(self.0[self.0.len() - 1])
     }
 
     /// The median of a figure; thousands of cells need no intervals.
@@ -99,11 +99,11 @@ impl<'a> Cells<'a> {
     pub(super) fn of(samples: impl IntoIterator<Item = &'a Sample>) -> Self {
         let mut cells: BTreeMap<_, Cell<'a>> = BTreeMap::new();
         for sample in samples {
-            let told = Told(&sample.measured);
-            let kind = |name| told.text(name).parse::<Kind>().ok();
+            let facts = Facts(&sample.measured);
+            let kind = |name| facts.text(name).parse::<Kind>().ok();
             let (Some(source), Some(target)) = (kind("source"), kind("target")) else { continue };
             if sample.measured.facts.contains_key("works") {
-                let key = (told.text("method"), source, target);
+                let key = (facts.text("method"), source, target);
                 cells.entry(key).or_insert(Cell(Vec::new())).0.push(&sample.measured);
             }
         }

@@ -101,8 +101,8 @@ impl Case for Climb {
     fn measure(&self, probe: &Probe) -> Result<Measured, Error> {
         let measured = self.run(probe, self.bytes)?;
         Ok(match self.evidence.get() {
-            Some(Evidence { sound, told }) => {
-                measured.with("sound", *sound).with("evidence", told.as_str())
+            Some(Evidence { sound, finding }) => {
+                measured.with("sound", *sound).with("evidence", finding.as_str())
             }
             None => measured,
         })

@@ -21,7 +21,7 @@ pub(super) struct Evidence {
     /// Whether the written bytes arrive unchanged with any reader; none where neither was shown.
     pub(super) sound: Option<bool>,
     /// The observation.
-    pub(super) told: String,
+    pub(super) finding: String,
 }
 
 /// The hostile reader, who looks at each writer once.
@@ -72,13 +72,16 @@ impl Hostile {
         reader.args(["pipe", "read", "--hold", "--quiet", "--pattern", pattern, "--bytes", BYTES]);
         reader.stdout(Stdio::null());
         let (_, reading) = connected(writer, reader, probe)?;
-        let told = said(&reading);
+        let finding = said(&reading);
         if reading.status.success() {
             let sound = promises.then_some(true);
-            return Ok(Evidence { sound, told: format!("{BYTES}B held by reference: unchanged") });
+            return Ok(Evidence {
+                sound,
+                finding: format!("{BYTES}B held by reference: unchanged"),
+            });
         }
         // Any other failure says nothing about soundness.
-        let sound = told.contains(CORRUPTED).then_some(false);
-        Ok(Evidence { sound, told })
+        let sound = finding.contains(CORRUPTED).then_some(false);
+        Ok(Evidence { sound, finding })
     }
 }
