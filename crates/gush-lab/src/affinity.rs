@@ -38,8 +38,8 @@ pub fn pin(cpu: usize) -> io::Result<()> {
     sched_setaffinity(None, &set)
 }
 
-/// The processors that are threads of the same core as `cpu`, itself among them, as the kernel whose `/sys` is in `root`
-/// tells (`Documentation/admin-guide/cputopology.rst`); none where nothing is told.
+/// The processors that share a core with `cpu`, which is one of them, from the `/sys` in `root`
+/// (`Documentation/admin-guide/cputopology.rst`); empty if unknown.
 ///
 /// ```
 /// use gush_lab::affinity::{allowed, siblings_in};

@@ -6,8 +6,8 @@ use crate::probe::Probe;
 
 /// Something to be measured again and again.
 ///
-/// A case starts processes of its own ([`crate::runner::children`]), so that one case's caches, heap
-/// and pinning are not the next one's; the runner takes the cases of a round in turn.
+/// A case starts processes of its own ([`crate::runner::children`]), so that one case's caches,
+/// heap and pinning are not the next one's; the runner takes the cases of a round in turn.
 pub trait Case {
     /// The suite of the case.
     fn suite(&self) -> &str;
@@ -23,17 +23,17 @@ pub trait Case {
     /// Makes all that the first round needs: files made, caches warmed.
     ///
     /// # Errors
-    /// The reason why the case cannot be measured here; the run then tells of it and leaves the case out.
+    /// Why the case cannot be measured here; the run reports it and leaves the case out.
     fn prepare(&self, _probe: &Probe) -> Result<(), Error> {
         Ok(())
     }
 
     /// Runs once before the first round, so that no round pays for cold caches and first touches.
     ///
-    /// A measurement whose figures are dropped, unless a case knows something shorter or needs none.
+    /// By default a measurement whose figures are dropped.
     ///
     /// # Errors
-    /// The reason why the case could not run; the run then tells of it and leaves the case out.
+    /// Why the case could not run; the run reports it and leaves the case out.
     fn warm_up(&self, probe: &Probe) -> Result<(), Error> {
         self.measure(probe).map(drop)
     }
@@ -44,7 +44,7 @@ pub trait Case {
     /// The reason why the case could not be measured.
     fn measure(&self, probe: &Probe) -> Result<Measured, Error>;
 
-    /// Removes what a measurement or warm-up left, also one that failed, right after it: this is in no figure and no profile.
+    /// Removes what a measurement or warm-up left, even if it failed; not part of any figure.
     fn tidy(&self) {}
 }
 

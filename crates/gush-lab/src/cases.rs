@@ -1,4 +1,5 @@
-//! A run by suite and case: each case with its description and samples. Tables, pages, `history` and `compare` look at runs this way.
+//! A run by suite and case, each with its description and samples: the view of tables, pages,
+//! `history` and `compare`.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ pub(crate) fn with_figures(run: &Run) -> Vec<CaseRun<'_>> {
     all.filter(|case| !case.values().is_empty()).collect()
 }
 
-/// The cases that have samples and are not out, suite by suite, in the order in which the run describes them.
+/// The cases with samples, without those that failed, in the order of the run's descriptions.
 pub(crate) fn suites(run: &Run) -> Vec<SuiteRun<'_>> {
     let mut suites: Vec<SuiteRun<'_>> = Vec::new();
     let mut places: BTreeMap<(&str, &str), (usize, usize)> = BTreeMap::new();
@@ -91,7 +92,7 @@ impl<'a> SuiteRun<'a> {
         self.run.failures.iter().filter(move |failure| failure.suite == name)
     }
 
-    /// Is there a figure to be followed from run to run, case by case? A grid has too many cells for that.
+    /// Can figures be followed from run to run? A grid has too many cells.
     pub fn is_followed(&self) -> bool {
         let has_section = suite::named(self.name).is_some_and(|known| known.section.is_some());
         let prints = || self.cases.iter().any(|case| !case.described.printed.is_empty());
@@ -109,7 +110,7 @@ impl<'a> SuiteRun<'a> {
 pub(crate) struct CaseRun<'a> {
     pub name: &'a str,
     pub described: Described,
-    /// False in runs of an older gush, and of cases with nothing to tell but their names.
+    /// False in runs of an older gush, and of cases that have only names.
     pub is_described: bool,
     pub samples: Vec<&'a Sample>,
     /// The machine's id.
@@ -134,7 +135,8 @@ impl<'a> CaseRun<'a> {
         }
     }
 
-    /// Did both measure the same? Of a run without descriptions nobody knows. Devices have other names on other machines.
+    /// Did both measure the same? Assumed of a run without descriptions. Device numbers count only
+    /// within a machine.
     fn is_same(&self, other: &Self) -> bool {
         let [own, others] = [self, other].map(|case| {
             let mut identity = case.described.identity.clone();
@@ -147,7 +149,7 @@ impl<'a> CaseRun<'a> {
         own.is_empty() || others.is_empty() || own == others
     }
 
-    /// The baseline of this case, and the ratio of speeds, where the two can be told apart.
+    /// The baseline of this case, and the ratio of speeds, if the difference is sure.
     pub fn against<'s>(&self, suite: &'s SuiteRun<'a>) -> Option<(&'s Self, Option<Estimate>)> {
         let baseline = self.baseline(suite)?;
         let (times, verdict) = self.paired(baseline, |_| true)?;
@@ -159,7 +161,7 @@ impl<'a> CaseRun<'a> {
         suite.case(self.described.baseline.as_deref()?)
     }
 
-    /// The ratio of speeds to `baseline` in the wanted rounds, and whether the two can be told apart.
+    /// The ratio of speeds to `baseline` in the wanted rounds, and the verdict.
     pub fn paired(
         &self,
         baseline: &Self,
@@ -182,7 +184,7 @@ impl<'a> CaseRun<'a> {
         *self.compared.get_or_init(|| stats::median(&drawable(self.values())))
     }
 
-    /// How many times as good as `other`, of another run: not round by round, since rounds of different runs have nothing in common.
+    /// How many times as good as `other`, of another run; rounds of different runs are not paired.
     pub fn times(&self, other: &Self) -> Option<Estimate> {
         let scores = |case: &Self| -> Vec<f64> {
             let measure = case.measure();

@@ -1,6 +1,7 @@
-//! Functions that only C has: stdio streams, whole files mapped at once, the page cache asked, the kernel's own test, wait4(2).
+//! C functions without a safe binding: stdio streams, whole-file mappings, cachestat(2), the
+//! kernel's own test of pages, wait4(2).
 //!
-//! The one room of these suites with `unsafe`; everything that the engine can do is left to the engine.
+//! The only module of the suites with `unsafe`.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString};
@@ -29,7 +30,7 @@ impl Stream {
         NonNull::new(stream).map(Self).ok_or_else(io::Error::last_os_error)
     }
 
-    /// An error that the stream met, told by ferror(3); an end of file is none.
+    /// The error of the stream (ferror(3)); an end of file is none.
     fn check(&self) -> io::Result<()> {
         // SAFETY: the stream is open for as long as `self`.
         if unsafe { libc::ferror(self.0.as_ptr()) } == 0 {
@@ -129,22 +130,23 @@ impl Drop for Mapping {
 
 /// Maps both files whole and copies memory (memcpy(3)); answers the bytes.
 ///
-/// A file that another process truncates meanwhile ends this one by SIGBUS, as SIGBUS ends the textbook's
-/// program; the engine's `mmap-copy` survives the truncation.
+/// If another process truncates a file meanwhile, SIGBUS ends this process, as it does the
+/// textbook's; the engine's `mmap-copy` survives.
 pub(crate) fn copy_by_whole_mappings(source: &File, target: &File) -> io::Result<u64> {
     let bytes = source.metadata()?.len();
     let Ok(len_bytes @ 1..) = usize::try_from(bytes) else { return Ok(0) };
     target.set_len(bytes)?;
     let from = Mapping::of(source, len_bytes, ProtFlags::READ)?;
     let to = Mapping::of(target, len_bytes, ProtFlags::READ | ProtFlags::WRITE)?;
-    // SAFETY: both mappings are `len_bytes` long, live, and apart; no Rust reference into either exists.
+    // SAFETY: both mappings are `len_bytes` long, live, and apart; no Rust reference into either
+    // exists.
     unsafe { ptr::copy_nonoverlapping(from.base.cast::<u8>(), to.base.cast(), len_bytes) };
     Ok(bytes)
 }
 
 /// How many pages of a file the page cache holds.
 ///
-/// cachestat(2) tells (Linux 6.5); before that mincore(2) of a mapping, to whoever may write the file.
+/// By cachestat(2) (Linux 6.5), before that by mincore(2), which needs write permission.
 pub(crate) fn cached_pages(file: &File) -> io::Result<u64> {
     match cachestat(file) {
         Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => mincore(file),
@@ -159,8 +161,8 @@ fn cachestat(file: &File) -> io::Result<u64> {
     // means up to the end.
     let range = [0_u64; 2];
     let mut stat = [0_u64; 5];
-    // SAFETY: the kernel reads two words of `range` and writes five of `stat`, which both live longer
-    // than the call.
+    // SAFETY: the kernel reads two words of `range` and writes five of `stat`, which both live
+    // longer than the call.
     let answer = unsafe {
         libc::syscall(CACHESTAT, file.as_raw_fd(), range.as_ptr(), stat.as_mut_ptr(), 0_u32)
     };
@@ -182,7 +184,7 @@ fn mincore(file: &File) -> io::Result<u64> {
     Ok(pages.iter().filter(|page| **page & 1 != 0).count() as u64)
 }
 
-/// Takes an ended child away: the exit status, and the resources used by the child and the children that the child waited for (wait4(2)).
+/// Reaps a child (wait4(2)): the exit status, and the resources used by it and its reaped children.
 ///
 /// Blocks for as long as the child runs.
 pub(crate) fn wait4(child: u32) -> io::Result<(ExitStatus, Usage)> {
@@ -191,7 +193,8 @@ pub(crate) fn wait4(child: u32) -> io::Result<(ExitStatus, Usage)> {
     // SAFETY: a structure of numbers, of which each may be zero.
     let mut used: libc::rusage = unsafe { std::mem::zeroed() };
     loop {
-        // SAFETY: the kernel writes one number and one structure, which both live longer than the call.
+        // SAFETY: the kernel writes one number and one structure, which both live longer than the
+        // call.
         let answer = unsafe { libc::wait4(child, &raw mut status, 0, &raw mut used) };
         if answer == child {
             return Ok((ExitStatus::from_raw(status), Usage::from(&used)));
@@ -217,8 +220,8 @@ struct GupTest {
     which_pages: [u32; 8],
 }
 
-/// Microseconds that `get_user_pages_fast` takes for `memory` in the kernel, by the kernel's own test
-/// (`/sys/kernel/debug/gup_test`, CONFIG_GUP_TEST), 512 pages a call.
+/// Microseconds that `get_user_pages_fast` takes for `memory` in the kernel, by the kernel's own
+/// test (`/sys/kernel/debug/gup_test`, CONFIG_GUP_TEST), 512 pages a call.
 pub(crate) fn gup_fast_us(test: BorrowedFd<'_>, memory: &[u8]) -> io::Result<u64> {
     /// `GUP_FAST_BENCHMARK`: `_IOWR('g', 1, struct gup_test)`.
     const REQUEST: u64 = 3 << 30 | (size_of::<GupTest>() as u64) << 16 | (b'g' as u64) << 8 | 1;
@@ -228,8 +231,8 @@ pub(crate) fn gup_fast_us(test: BorrowedFd<'_>, memory: &[u8]) -> io::Result<u64
         pages_per_call: 512,
         ..GupTest::default()
     };
-    // SAFETY: the request says how large the structure is that the kernel reads and writes back; the
-    // pages of `memory` are only looked up and let go, and are borrowed meanwhile.
+    // SAFETY: the request says how large the structure is that the kernel reads and writes back;
+    // the pages of `memory` are only looked up and let go, and are borrowed meanwhile.
     let answer: c_int =
         unsafe { libc::ioctl(test.as_raw_fd(), REQUEST as _, ptr::from_mut(&mut test_of)) };
     if answer == 0 { Ok(test_of.get_delta_us) } else { Err(io::Error::last_os_error()) }

@@ -11,7 +11,8 @@ use serde_json::Value;
 
 /// One sample's figures of one case.
 ///
-/// A figure that a suite does not take is absent. Values peculiar to a suite stand in `facts`; the page of the suite's room says which.
+/// A figure that a suite does not take is absent. `facts` has values peculiar to a suite, which the
+/// head of its module lists.
 ///
 /// ```
 /// let measured = gush_lab::model::Measured { gib_per_s: Some(4.5), ..Default::default() }
@@ -68,7 +69,7 @@ pub struct Sample {
     pub measured: Measured,
 }
 
-/// The description of a case without figures: all that a reader has to know before comparing it with another.
+/// The description of a case, without figures.
 ///
 /// ```
 /// use gush_lab::model::Described;
@@ -101,7 +102,7 @@ pub struct Described {
     /// The figures that the command prints itself, of which the first is the one that is compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub printed: Vec<Printed>,
-    /// All parameters of the case, by name: figures of two runs can be compared where the parameters are equal.
+    /// All parameters by name: two runs can be compared where these are equal.
     #[serde(default)]
     pub identity: BTreeMap<String, Value>,
 }
@@ -180,7 +181,7 @@ impl Described {
         Self { group: group.into(), ..self }
     }
 
-    /// The same, measured against the case `baseline`; against none if this is the case `baseline` itself.
+    /// The same, measured against the case `baseline`, unless this is that case.
     #[must_use]
     pub fn against(self, baseline: impl Into<String>) -> Self {
         let baseline = Some(baseline.into()).filter(|name| *name != self.case);
@@ -239,10 +240,11 @@ pub struct Failure {
 pub struct Machine {
     /// Names the machine: a hash of the facts that do not change between boots.
     pub id: String,
-    /// `host`, `system`, `architecture`, `processor`, `processors`, `pinned`, `virtualisation`, `memory`, `kernel`,
-    /// `kernel_build`, `mitigations`, `huge_pages`, `huge_pages_shmem`, `pipe_max_bytes`,
-    /// `pipe_user_pages_soft`, `cgroup_processors`, `cgroup_memory`, `file_systems`, `clock_source`,
-    /// `memory_given_back`, `governor`, `turbo`, `libc`: those that could be found out.
+    /// `host`, `system`, `architecture`, `processor`, `processors`, `pinned`, `virtualisation`,
+    /// `memory`, `kernel`, `kernel_build`, `mitigations`, `huge_pages`, `huge_pages_shmem`,
+    /// `pipe_max_bytes`, `pipe_user_pages_soft`, `cgroup_processors`, `cgroup_memory`,
+    /// `file_systems`, `clock_source`, `memory_given_back`, `governor`, `turbo`, `libc`: those that
+    /// could be found out.
     pub facts: BTreeMap<String, String>,
 }
 
@@ -296,7 +298,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// The cases of a suite, in the suite's order: as the run describes them, and then those that only samples name.
+    /// The cases of a suite: those that the run describes, then those that only samples name.
     ///
     /// ```
     /// use gush_lab::model::{Described, Measured, Run, Sample};
@@ -327,7 +329,7 @@ impl Run {
         all
     }
 
-    /// The command that made the run, as a shell would take it, on one line and without the program's directory.
+    /// The command that made the run, quoted for a shell, without the program's directory.
     ///
     /// ```
     /// let command = ["/usr/bin/gush", "lab", "run", "true x"].map(String::from).to_vec();
@@ -344,14 +346,14 @@ impl Run {
         line.split(char::is_control).collect::<Vec<_>>().join(" ")
     }
 
-    /// Why the case is out, if a round of it failed: such a case has no figures, however fast its other rounds were.
+    /// The failure of a case: a case with one has no figures.
     #[must_use]
     pub fn failure_of(&self, suite: &str, case: &str) -> Option<&Failure> {
         self.failures.iter().find(|failed| (&*failed.suite, &*failed.case) == (suite, case))
     }
 
-    /// Sorts items of cases, whose suite and name `of` tells, as the run describes the cases; items that the run does not
-    /// describe come last, in their present order.
+    /// Sorts items, whose suite and case `of` returns, in the order of the run's descriptions;
+    /// others come last, in their present order.
     pub(crate) fn sort_as_described<'n, T>(
         &self,
         all: &mut [T],

@@ -20,8 +20,8 @@ impl Mount {
         Self::among(&table(), &path, fs::metadata(&path).ok()?.dev())
     }
 
-    /// The newest mount with the longest point above `path`; the device decides where a mount has it: btrfs shows a device of its own
-    /// for each subvolume.
+    /// The newest mount with the longest point above `path`. A mount of the same device wins; btrfs
+    /// has one device per subvolume.
     fn among(table: &str, path: &Path, device: u64) -> Option<Self> {
         let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
         let mount = |line: &str| {

@@ -1,4 +1,5 @@
-//! One measurement in a process of its own: `gush lab once SUITE …` prints a [`Measured`] as a line of JSON.
+//! One measurement in a process of its own: `gush lab once SUITE …` prints a [`Measured`] as a line
+//! of JSON.
 //!
 //! The runner, the counter of system calls and a profiler all start the very same thing.
 
@@ -32,7 +33,7 @@ pub fn run(
     command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let output = children::start(&mut command)?.finish()?;
     if !output.status.success() {
-        return Err(told(&output));
+        return Err(last_message(&output));
     }
     serde_json::from_slice(&output.stdout).map_err(|error| {
         Error::refused(format!("the process that measured printed no figures: {error}"))
@@ -40,7 +41,7 @@ pub fn run(
 }
 
 /// The last message of a process that failed, without the program's name in front.
-pub(crate) fn told(output: &Output) -> Error {
+pub(crate) fn last_message(output: &Output) -> Error {
     let said = String::from_utf8_lossy(&output.stderr);
     let line = said.lines().last().map(|line| line.trim_start_matches(SPEAKER).to_owned());
     Error::refused(line.unwrap_or_else(|| format!("its process ended with {}", output.status)))
@@ -130,7 +131,7 @@ impl Clock {
         let wall_s = self.started.elapsed().as_secs_f64();
         let (gib_per_s, wall_s) = (gib_per_s(bytes, wall_s), Some(wall_s));
         let measured = Measured { gib_per_s, wall_s, bytes, ..Measured::default() };
-        Ok(used(UsageWho::RUSAGE_SELF)?.since(self.usage).told(measured, 1))
+        Ok(used(UsageWho::RUSAGE_SELF)?.since(self.usage).recorded(measured, 1))
     }
 }
 

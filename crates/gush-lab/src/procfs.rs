@@ -8,7 +8,7 @@ pub(crate) fn field(path: impl AsRef<Path>, name: &str) -> Option<String> {
     field_in(&fs::read(path).ok()?, name)
 }
 
-/// The same in a text, as bytes, because the name of a program may stand there, and need not be UTF-8.
+/// The same in a text, as bytes: a program's name in it need not be UTF-8.
 pub(crate) fn field_in(text: &[u8], name: &str) -> Option<String> {
     let text = String::from_utf8_lossy(text);
     let value = |line: &str| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim().to_owned());

@@ -1,5 +1,5 @@
-//! A hidden directory for the files of a run. The run removes the directory in the end; one that SIGKILL left is removed by a
-//! later run in the same place.
+//! A hidden directory for the files of a run, removed at its end; one that SIGKILL left is removed
+//! by a later run in the same place.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -46,8 +46,8 @@ impl Scratch {
         let lock = File::open(&path)?;
         // Refused where the file system has no locks: then nothing of anybody is removed there.
         let _ = flock(&lock, FlockOperation::NonBlockingLockExclusive);
-        // A directory of the user's may have such a name: only one with this mark is ever removed. Made once the lock is taken,
-        // so that a mark without a lock is one of a run that was killed.
+        // Only a directory with this mark is ever removed. It is made once the lock is taken, so a
+        // mark without a lock is of a killed run.
         File::create_new(path.join(MARK))?;
         Ok(Self { dir: made, path, _lock: lock })
     }
@@ -56,18 +56,17 @@ impl Scratch {
         &self.path
     }
 
-    /// The kind of file system that the directory is on, and the device or server of that: two disks with the same kind of file
-    /// system are two places.
+    /// The kind of file system, and its device or server.
     pub(crate) fn file_system(&self) -> [String; 2] {
         let unknown = || "unknown".to_owned();
         Mount::of(&self.path)
             .map_or_else(|| [unknown(), unknown()], |mount| [mount.kind, mount.source])
     }
 
-    /// A new file of so many random bytes, on the disk by now: the kernel shall not write it back during the first measurement.
+    /// A new file of so many random bytes, synced so that no write-back disturbs a measurement.
     ///
     /// # Errors
-    /// The file, and the call that failed; a disk without room for the file and a copy is refused before it is full.
+    /// The call that failed, or too little room for the file and a copy.
     pub(crate) fn filled(&self, name: &str, bytes: u64) -> Result<(PathBuf, File), Error> {
         self.room_for(bytes)?;
         let path = self.path.join(name);
@@ -77,7 +76,7 @@ impl Scratch {
         match made {
             Ok(file) => Ok((path, file)),
             Err(error) => {
-                // The error to tell is that of writing, not that of tidying up.
+                // The error of writing counts, not that of tidying up.
                 let _ = fs::remove_file(&path);
                 Err(Error::failed(format!("cannot make a file of {bytes} bytes"), error))
             }
@@ -86,7 +85,7 @@ impl Scratch {
 
     /// Refuses a disk without room for a file of so many bytes and a copy.
     pub(crate) fn room_for(&self, bytes: u64) -> Result<(), Error> {
-        // A file system that does not tell has as much as it can get.
+        // A file system that reports no size has as much as it can get.
         let room = rustix::fs::statvfs(&self.path).ok().filter(|room| room.f_blocks > 0);
         let free_bytes = room.map_or(u64::MAX, |room| room.f_bavail.saturating_mul(room.f_frsize));
         if free_bytes / 2 >= bytes {
@@ -108,7 +107,7 @@ impl Scratch {
         fs::rename(&path, &kept).map(|()| kept)
     }
 
-    /// Removes the directory, and tells if that fails.
+    /// Removes the directory.
     pub(crate) fn remove(self) -> io::Result<()> {
         self.dir.close()
     }

@@ -1,11 +1,11 @@
-//! The course of a tour's rounds: all cases at first, and where the time is short only those that matter.
+//! The schedule of a tour's rounds: all cases at first, and where the time is short only those that matter.
 
 use std::time::{Duration, Instant};
 
 use gush_lab::case::Case;
 use gush_lab::model::{Run, Sample};
 use gush_lab::report;
-use gush_lab::runner::Course;
+use gush_lab::runner::Schedule;
 
 /// Rounds of all cases while there is time, and then of those that the conclusions will be about.
 pub struct Narrowing {
@@ -49,7 +49,7 @@ impl Narrowing {
     }
 }
 
-impl Course for Narrowing {
+impl Schedule for Narrowing {
     fn goes_on(&mut self, round: u32, samples: &[Sample]) -> bool {
         let first_round = *self.first_round.get_or_insert_with(Instant::now);
         if round > 1 && round <= self.rounds && self.narrowed.is_none() {
@@ -111,7 +111,7 @@ mod tests {
         (1..=rounds).flat_map(of).collect()
     }
 
-    fn course(time: Duration) -> Narrowing {
+    fn schedule(time: Duration) -> Narrowing {
         let described = |(case, _): &(&str, f64)| Described {
             baseline: (*case != "base").then(|| "base".into()),
             ..Described::new("pipe", case)
@@ -120,27 +120,27 @@ mod tests {
         Narrowing::new(9, time, SPEEDS.len(), run)
     }
 
-    fn taken(course: &Narrowing) -> Vec<&'static str> {
+    fn taken(schedule: &Narrowing) -> Vec<&'static str> {
         let names = SPEEDS.iter().map(|(case, _)| *case);
-        names.filter(|case| course.takes(&Named(case))).collect()
+        names.filter(|case| schedule.takes(&Named(case))).collect()
     }
 
     #[test]
     fn a_short_time_is_spent_on_the_cases_ahead() {
-        let mut course = course(Duration::ZERO);
-        assert!(course.goes_on(1, &[]));
-        assert_eq!(taken(&course).len(), 5, "everything once");
-        assert!(course.goes_on(2, &samples(1)));
-        assert_eq!(taken(&course), ["base", "first", "second"]);
-        assert!(course.note().unwrap().contains("from round 2 on only 3 of 5 cases"));
-        assert!(course.goes_on(9, &samples(8)) && !course.goes_on(10, &samples(9)));
+        let mut schedule = schedule(Duration::ZERO);
+        assert!(schedule.goes_on(1, &[]));
+        assert_eq!(taken(&schedule).len(), 5, "everything once");
+        assert!(schedule.goes_on(2, &samples(1)));
+        assert_eq!(taken(&schedule), ["base", "first", "second"]);
+        assert!(schedule.note().unwrap().contains("from round 2 on only 3 of 5 cases"));
+        assert!(schedule.goes_on(9, &samples(8)) && !schedule.goes_on(10, &samples(9)));
     }
 
     #[test]
     fn with_time_enough_every_round_has_all_cases() {
-        let mut course = course(Duration::MAX / 4);
-        assert!((1..=9).all(|round| course.goes_on(round, &samples(round - 1))));
-        assert_eq!((taken(&course).len(), course.note()), (5, None));
-        assert!(!course.goes_on(10, &samples(9)));
+        let mut schedule = schedule(Duration::MAX / 4);
+        assert!((1..=9).all(|round| schedule.goes_on(round, &samples(round - 1))));
+        assert_eq!((taken(&schedule).len(), schedule.note()), (5, None));
+        assert!(!schedule.goes_on(10, &samples(9)));
     }
 }

@@ -1,5 +1,5 @@
-//! `gush lab once`: one measurement in this process, as a line of JSON. Suites start this command, and
-//! tracing and profiling see this command too.
+//! `gush lab once`: one measurement in this process, as a line of JSON. Suites start this command,
+//! and tracing and profiling see this command too.
 
 use std::ffi::OsString;
 use std::io;

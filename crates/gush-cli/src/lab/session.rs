@@ -10,7 +10,7 @@ use gush_lab::Error;
 use gush_lab::case::Case;
 use gush_lab::model::{Described, Failure, Run, Sample, Warning};
 use gush_lab::probe::{self, Probe};
-use gush_lab::runner::{Course, Event, Outcome, RunEnd, Runner, interrupt};
+use gush_lab::runner::{Event, Outcome, RunEnd, Runner, Schedule, interrupt};
 use gush_lab::store::{self, Recording, Store, StoreError};
 use gush_lab::warnings::Watch;
 use gush_text::{os_text, quote};
@@ -188,11 +188,11 @@ impl Session {
         self.take(cases, |tell| runner.run(cases, tell), screen, show);
     }
 
-    /// Measures `cases` in rounds as `course` has them, and passes every sample to `show`.
+    /// Measures `cases` in rounds as `schedule` has them, and passes every sample to `show`.
     pub fn measure_on(
         &mut self,
         cases: &[Box<dyn Case>],
-        course: &mut dyn Course,
+        schedule: &mut dyn Schedule,
         limits: Limits,
         screen: &mut Screen,
         show: impl FnMut(&mut Screen, &Sample),
@@ -201,7 +201,7 @@ impl Session {
         let probe = self.probe.clone();
         let Limits { time, end } = limits;
         let runner = Runner { probe: &probe, rounds: u32::MAX, time, end };
-        self.take(cases, |tell| runner.run_on(course, cases, tell), screen, show);
+        self.take(cases, |tell| runner.run_on(schedule, cases, tell), screen, show);
     }
 
     fn take(
@@ -335,7 +335,7 @@ impl Ended {
         say_all(&self.talker, &self.warnings);
         if self.run.interrupted && !screen.is_broken() {
             let taken = self.run.samples.len();
-            // How many rounds a course has is known in the end.
+            // How many rounds a schedule has is known in the end.
             let of = if self.wanted > 0 { format!(" of {}", self.wanted) } else { String::new() };
             self.talker.say(format_args!("interrupted: {taken} samples{of} were taken"));
         }

@@ -120,8 +120,8 @@ pub fn asked(taken: &'static [Taken], matches: &ArgMatches) -> Result<Asked, Err
 
 /// Measures the cases of `suite` asked for; shows and stores the samples.
 ///
-/// Success if every case was measured. After an interrupt the samples so far are shown, and the status is
-/// that of an interrupted program.
+/// Success if every case was measured. After an interrupt the samples so far are shown, and the
+/// status is that of an interrupted program.
 pub fn run(suite: &'static Suite, matches: &ArgMatches) -> ExitCode {
     let talker = Talker::new(&format!("gush lab {}", suite.name));
     match measured(suite, matches, &talker) {

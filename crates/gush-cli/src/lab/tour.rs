@@ -155,11 +155,11 @@ impl Tour<'_> {
         let end = Some(begun + LATE);
         // In rounds of all suites: a disturbance of the machine shows in the interval of each case.
         let time = ENOUGH.saturating_sub(begun.elapsed());
-        let mut course =
+        let mut schedule =
             Narrowing::new(options.rounds, time, repeated.len(), session.run().clone());
         let limits = Limits { time: Some(time), end };
-        session.measure_on(repeated, &mut course, limits, screen, |_, _| ());
-        if let Some(note) = course.note() {
+        session.measure_on(repeated, &mut schedule, limits, screen, |_, _| ());
+        if let Some(note) = schedule.note() {
             talker.say(note);
         }
         // Last: whatever the time does not suffice for is missing here, and not in the comparisons.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::model::{Measured, Printed, Sample};
-use crate::runner::Course;
+use crate::runner::Schedule;
 use crate::{figures, stats};
 
 /// How many rounds are taken.
@@ -54,7 +54,7 @@ impl Pace {
     }
 }
 
-/// A course of rounds at a pace.
+/// A schedule of rounds at a pace.
 #[derive(Debug)]
 pub struct Paced {
     pace: Pace,
@@ -74,7 +74,7 @@ impl Paced {
     }
 }
 
-impl Course for Paced {
+impl Schedule for Paced {
     fn goes_on(&mut self, round: u32, samples: &[Sample]) -> bool {
         let begun = *self.begun.get_or_insert_with(Instant::now);
         let Pace { least, most, time } = self.pace;
@@ -151,9 +151,9 @@ mod tests {
 
     #[test]
     fn a_fixed_number_of_rounds_is_taken() {
-        let mut course = Paced::new(Pace::fixed(3), "a", None);
+        let mut schedule = Paced::new(Pace::fixed(3), "a", None);
         let same = rounds(&[1.0, 1.0, 1.0]);
-        let goes_on: Vec<bool> = (1..=4).map(|round| course.goes_on(round, &same)).collect();
+        let goes_on: Vec<bool> = (1..=4).map(|round| schedule.goes_on(round, &same)).collect();
         assert_eq!(goes_on, [true, true, true, false]);
     }
 

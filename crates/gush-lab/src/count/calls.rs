@@ -40,7 +40,7 @@ const DATA: &[(Sysno, &[usize])] = &[
 const CLONES: &[(u64, &str)] =
     &[(0x4004_9409, "ioctl(FICLONE)"), (0x4020_940d, "ioctl(FICLONERANGE)")];
 
-/// Calls without descriptors to make or end, beside those of [`DATA`]: frequent ones only.
+/// Calls without descriptors to make or end, apart from those of [`DATA`]: frequent ones only.
 const HARMLESS: &[Sysno] = &[
     Sysno::munmap,
     Sysno::madvise,

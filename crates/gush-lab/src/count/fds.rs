@@ -33,7 +33,8 @@ impl Files {
             return FdRole::Other;
         }
         let (source, target) = (&self.source, &self.target);
-        // Remembered until a call may have changed the table: a look at /proc for every call would take minutes.
+        // Cached until a call may change the table: reading /proc for every call would take
+        // minutes.
         *self.known.entry(fd).or_insert_with(|| {
             match fs::read_link(format!("/proc/{pid}/fd/{fd}")) {
                 Ok(path) if path == *source => FdRole::Source,
@@ -53,7 +54,7 @@ impl Files {
 fn role_of(fd: i32, path: &Path) -> FdRole {
     let text = path.to_string_lossy();
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    // The standard descriptors are pipes to whoever started the process.
+    // The standard descriptors are pipes to the parent.
     let private = fd > 2 && text.starts_with("pipe:") || text == "anon_inode:[io_uring]";
     if private {
         FdRole::Between

@@ -1,8 +1,8 @@
-//! The traced side: a process that permits tracing by the parent, and becomes the program to be counted.
+//! The traced side: a process that lets its parent trace it and becomes the program to count.
 //!
-//! The process stops itself once under its tracer. A seccomp(2) filter that answers RET_TRACE to every
-//! call then makes each of them stop once, at entry, and no more; where filters are denied the process stops
-//! itself a second time, and the tracer takes two stops a call instead (PTRACE_SYSCALL).
+//! The process stops itself once. A seccomp(2) filter that returns RET_TRACE then stops each call
+//! once, at entry; where filters are denied, the process stops itself a second time, and the tracer
+//! uses PTRACE_SYSCALL with two stops a call.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

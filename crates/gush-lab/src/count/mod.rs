@@ -34,11 +34,11 @@ pub type Calls = BTreeMap<String, u64>;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Calls that move data (or map data) on the source, on the target, or on a private pipe or ring
-    /// between them.
+    /// Calls that move data (or map data) on the source, on the target, or on a private pipe or
+    /// ring between them.
     pub moving: Calls,
-    /// The same and the loader's `read` of the C library: the calls of a C program for this copy, as
-    /// published tables count them.
+    /// The same and the loader's `read` of the C library: the calls of a C program for this copy,
+    /// as published tables count them.
     pub as_c_program: Calls,
     /// Every call of the process from `execve` on, the start-up code's and the clock's included.
     pub in_all: Calls,
@@ -46,8 +46,8 @@ pub struct Count {
 
 /// Counts the calls of `program lab once WORDS`, which copies `source` to `target`.
 ///
-/// The traced process and its tracer share a processor: every call stops the one and wakes the other,
-/// which is several times as fast on one as across two.
+/// The traced process and its tracer share a processor: every call stops the one and wakes the
+/// other, which is several times as fast on one as across two.
 ///
 /// # Errors
 /// The reason why the command could not be traced, or the program's messages before a failure.
@@ -72,7 +72,7 @@ pub fn of(
             tally(&mut count, &mut files, pid, number, &arguments)
         }
     })?;
-    if output.status.success() { Ok(count) } else { Err(crate::once::told(&output)) }
+    if output.status.success() { Ok(count) } else { Err(crate::once::last_message(&output)) }
 }
 
 fn tally(count: &mut Count, files: &mut Files, pid: i32, number: u64, arguments: &[u64; 6]) {
@@ -112,15 +112,15 @@ pub fn line(calls: &Calls) -> String {
     calls.join(";")
 }
 
-/// The calls that a fact of a sample tells, without those that were not made.
+/// The calls in a fact of a sample, without those that were not made.
 pub(crate) fn of_fact(fact: &serde_json::Value) -> Option<Calls> {
     let calls = fact.as_object()?.iter();
     let made = |count: &serde_json::Value| count.as_u64().filter(|count| *count > 0);
     Some(calls.filter_map(|(name, count)| Some((name.clone(), made(count)?))).collect())
 }
 
-/// Whether `counted` equals the published count: those calls, and besides at most the loader's one read,
-/// which the table leaves out where a way does not read.
+/// Whether `counted` equals the published count, apart from the loader's one read, which the table
+/// leaves out for ways that do not read.
 pub(crate) fn agrees(counted: &Calls, published: &Calls) -> bool {
     let loaders = |name: &str, count: u64| name == "read" && count <= 1;
     counted.iter().all(|(name, &count)| match published.get(name) {

@@ -1,4 +1,4 @@
-//! The tracer: starts a process behind the gate, and learns of every system call (ptrace(2)).
+//! The tracer: starts a gated process, and sees every system call (ptrace(2)).
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -27,21 +27,21 @@ pub(super) enum Stop {
     Calls(u64, [u64; 6]),
 }
 
-/// Runs `command`, whose process enters the gate, and tells of the stops of all its threads and children.
+/// Runs a gated `command` and reports the stops of all its threads and children.
 ///
 /// Output into pipes is read after the process has ended: the output is small enough to fit.
 pub(super) fn run(
     command: Command,
     processor: Option<usize>,
-    tell: impl FnMut(i32, Stop) + Send,
+    report: impl FnMut(i32, Stop) + Send,
 ) -> Result<Output, Error> {
-    // ptrace(2) ties a traced process to the *thread* that traces it, and pinning is a thread's, too.
+    // ptrace(2) ties a process to the *thread* that traces it, and pinning is per thread too.
     let tracing = move || {
         if let Some(processor) = processor {
             // Only slower without it.
             let _ = affinity::pin(processor);
         }
-        trace(command, tell)
+        trace(command, report)
     };
     thread::scope(|scope| match scope.spawn(tracing).join() {
         Ok(answer) => answer,
@@ -49,8 +49,8 @@ pub(super) fn run(
     })
 }
 
-fn trace(mut command: Command, tell: impl FnMut(i32, Stop)) -> Result<Output, Error> {
-    // A program that waits makes no call at which an interrupt could be seen: the interrupt kills the program.
+fn trace(mut command: Command, report: impl FnMut(i32, Stop)) -> Result<Output, Error> {
+    // A program that waits makes no call: the interrupt kills it.
     let (child, _watched) = children::spawn_watched(&mut command)?;
     let leader = Pid::from_raw(i32::try_from(child.id()).unwrap_or(0));
     let mut traced = Traced {
@@ -59,7 +59,7 @@ fn trace(mut command: Command, tell: impl FnMut(i32, Stop)) -> Result<Output, Er
         state: State::Gate { stops: 0 },
         inside: BTreeSet::new(),
         ended: None,
-        tell,
+        report,
     };
     while traced.ended.is_none() {
         traced.next().map_err(|errno| Error::failed("cannot trace", errno))?;
@@ -85,7 +85,7 @@ struct Traced<T> {
     /// Without a filter: the threads that are inside a call.
     inside: BTreeSet<Pid>,
     ended: Option<ExitStatus>,
-    tell: T,
+    report: T,
 }
 
 impl<T: FnMut(i32, Stop)> Traced<T> {
@@ -113,7 +113,7 @@ impl<T: FnMut(i32, Stop)> Traced<T> {
             }
             WaitStatus::PtraceEvent(pid, ..) => (pid, None),
             WaitStatus::PtraceSyscall(pid) => {
-                // With PTRACE_SYSCALL entry and exit look alike, so each thread's side of a call is remembered.
+                // With PTRACE_SYSCALL entry and exit look alike.
                 if !self.inside.remove(&pid) {
                     self.inside.insert(pid);
                     self.calls(pid)?;
@@ -138,7 +138,7 @@ impl<T: FnMut(i32, Stop)> Traced<T> {
             State::Unfiltered => ptrace::syscall(pid, signal),
             State::Gate { .. } | State::Filtered => ptrace::cont(pid, signal),
         };
-        // ESRCH: it was killed meanwhile, which the next wait tells.
+        // ESRCH: it was killed meanwhile, as the next wait reports.
         gone_on.or_else(|errno| if errno == Errno::ESRCH { Ok(()) } else { Err(errno) })
     }
 
@@ -164,12 +164,12 @@ impl<T: FnMut(i32, Stop)> Traced<T> {
         } else {
             self.state = State::Filtered;
         }
-        (self.tell)(pid.as_raw(), Stop::Executed);
+        (self.report)(pid.as_raw(), Stop::Executed);
     }
 
     fn calls(&mut self, pid: Pid) -> nix::Result<()> {
         match entry(pid) {
-            Ok((number, arguments)) => (self.tell)(pid.as_raw(), Stop::Calls(number, arguments)),
+            Ok((number, arguments)) => (self.report)(pid.as_raw(), Stop::Calls(number, arguments)),
             Err(Errno::ESRCH) => {}
             Err(errno) => return Err(errno),
         }

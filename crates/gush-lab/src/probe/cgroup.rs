@@ -68,7 +68,8 @@ fn mount_of<'a>(mounts: &'a str, controllers: &str) -> Option<&'a str> {
     })
 }
 
-/// `cpu.max` is `quota period` in microseconds, quota `max` without a limit; in version 1 two files, −1 without.
+/// `cpu.max` is `quota period` in microseconds, quota `max` without a limit; in version 1 two
+/// files, −1 without.
 fn processors(directory: &Path) -> Option<f64> {
     let (quota, period) = match read_line(&directory.join("cpu.max")) {
         Some(line) => {

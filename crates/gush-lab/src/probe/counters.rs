@@ -48,7 +48,8 @@ struct Times {
     total_s: f64,
 }
 
-/// The first line of `/proc/stat` (proc_stat(5)): user nice system idle iowait irq softirq steal …, in ticks.
+/// The first line of `/proc/stat` (proc_stat(5)): user nice system idle iowait irq softirq steal …,
+/// in ticks.
 fn times(root: &Path) -> Option<Times> {
     /// USER_HZ is 100 on every architecture that gush is built for.
     const TICKS_PER_S: f64 = 100.0;

@@ -12,8 +12,9 @@ use crate::procfs;
 
 /// The machine whose `/proc`, `/sys` and `/etc` are in the directory `root`.
 ///
-/// Facts that cannot be found out are absent. The id is a hash of the processor, how many there are, the
-/// memory in GiB, and `/etc/machine-id`, which itself is never shown (machine-id(5) asks for that).
+/// Facts that cannot be found out are absent. The id is a hash of the processor, how many there
+/// are, the memory in GiB, and `/etc/machine-id`, which itself is never shown (machine-id(5) asks
+/// for that).
 pub(super) fn of(root: &Path, cgroup: &Cgroup) -> Machine {
     let at = |path: &str| root.join(path);
     let line = |path: &str| read_line(&at(path));
@@ -75,13 +76,13 @@ fn chosen(line: Option<String>) -> Option<String> {
     Some(rest.split_once(']')?.0.to_owned())
 }
 
-/// The kernel reports less than the installed memory, and not always as much less: half a GiB is close enough.
+/// To half a GiB: the kernel reports somewhat less than the installed memory.
 fn gib(bytes: u64) -> String {
     format!("{:.1} GiB", (bytes as f64 / f64::from(1 << 29)).round() / 2.0)
 }
 
-/// Does this virtual machine give free pages back to its host, which has to supply them again when they are touched
-/// next? `VIRTIO_BALLOON_F_REPORTING` is bit 5 (`include/uapi/linux/virtio_balloon.h`); the file has a letter a bit.
+/// Does this virtual machine return free pages to its host, so that touching them again costs more?
+/// `VIRTIO_BALLOON_F_REPORTING` is bit 5 (`include/uapi/linux/virtio_balloon.h`).
 fn gives_memory_back(root: &Path) -> bool {
     const REPORTING: usize = 5;
     let devices = fs::read_dir(root.join("sys/bus/virtio/drivers/virtio_balloon"));

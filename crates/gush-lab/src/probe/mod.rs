@@ -5,7 +5,7 @@
 //! | `fingerprint`, `processor` | the facts known to change the speed of moving bytes: kept with a run, printed by `gush doctor --json` |
 //! | `trials` | facts that need a trial: pinning, a huge page, vmsplice |
 //! | `cgroup` | the limits of the control group |
-//! | `counters` | the kernel's counters: two looks tell the work in between |
+//! | `counters` | the kernel's counters: the difference of two looks is the work in between |
 //! | [`doctor`] | facts with consequences and remedies |
 
 mod cgroup;
@@ -42,8 +42,7 @@ pub(crate) fn available_memory_bytes() -> u64 {
 pub struct Probe {
     /// The machine's fingerprint, which is kept with a run.
     pub machine: Machine,
-    /// Two processors, one for each end of a case, of two cores where there are; none when there are not two to be
-    /// pinned to.
+    /// Two processors, one for each end of a case, on different cores if possible.
     pub processors: Option<[usize; 2]>,
     /// Whether a huge page came can be checked: every writer checks the pages of its own buffer.
     pub huge_pages_checked: bool,
@@ -86,7 +85,7 @@ impl Probe {
         probe
     }
 
-    /// Looks at the machine whose `/proc`, `/sys` and `/etc` are in the directory `root`, and tries nothing.
+    /// Reads `/proc`, `/sys` and `/etc` below `root`, and tries nothing.
     ///
     /// ```
     /// let probe = gush_lab::probe::Probe::look_in("/nowhere".as_ref());
@@ -104,7 +103,7 @@ impl Probe {
     }
 }
 
-/// Names the build of this program: the beginning of the program's hash; none where the file cannot be read.
+/// Names the build of this program: the start of its hash, or none if the file is unreadable.
 ///
 /// ```
 /// assert_eq!(gush_lab::probe::build(), gush_lab::probe::build());

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::fingerprint::read_line;
 use crate::affinity;
 
-/// The processor's name in `/proc/cpuinfo`; where there is none (arm64), the numbers of maker and part.
+/// The processor's name in `/proc/cpuinfo`, or (arm64) the numbers of maker and part.
 pub(super) fn model(cpuinfo: &Path) -> Option<String> {
     let text = fs::read_to_string(cpuinfo).ok()?;
     let field = |name: &str| {
@@ -50,7 +50,8 @@ pub(crate) struct Frequency {
 }
 
 impl Frequency {
-    /// `Documentation/admin-guide/pm/cpufreq.rst`, `…/intel_pstate.rst`; the throttle counters of x86.
+    /// `Documentation/admin-guide/pm/cpufreq.rst`, `…/intel_pstate.rst`; the throttle counters of
+    /// x86.
     pub fn look_in(root: &Path) -> Self {
         let cpus = root.join("sys/devices/system/cpu");
         let mut found = Self {
@@ -68,7 +69,7 @@ impl Frequency {
             };
             found.hot += number("thermal_throttle/core_throttle_count");
             let governor = read_line(&cpu.join("cpufreq/scaling_governor"));
-            // One processor that is not fixed is the one to tell of.
+            // One processor that is not fixed counts.
             if found.governor.as_deref().is_none_or(|known| known == "performance") {
                 found.governor = governor.or(found.governor);
             }

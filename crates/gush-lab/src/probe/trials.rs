@@ -13,7 +13,7 @@ use crate::model::Warning;
 const MORE_PROCESSORS: &str =
     "give gush two processors: taskset, the container's --cpuset-cpus, or a larger machine";
 
-/// Two processors to be pinned to, of two cores where there are, and the warning if they are lacking.
+/// Two processors to pin to, on different cores if possible, or a warning.
 pub(super) fn two_processors() -> (Option<[usize; 2]>, Option<Warning>) {
     match find_two() {
         Err(lacking) => (None, Some(lacking)),
@@ -69,12 +69,12 @@ pub(crate) enum HugePage {
     Small,
     /// No memory can be asked for.
     Refused(Errno),
-    /// The kernel does not tell.
+    /// The kernel does not say.
     #[default]
     Untold,
 }
 
-/// Asks for a huge page, looks whether the kernel gave a huge page, and whether a writer could check that, too, which needs root.
+/// Asks for a huge page: did it come, and could a writer check that (as root)?
 pub(super) fn huge_page() -> (HugePage, io::Result<()>) {
     let mut pages = match Pages::huge(1) {
         Ok(pages) => pages,

@@ -16,11 +16,11 @@ use rustix::process::{
 use super::{Usage, guard, interrupt, strays};
 use crate::{Error, foreign};
 
-/// Of each its number, and a descriptor, because the number could be another process's by the time of a signal.
+/// Numbers and pidfds: by the time of a signal a number could be another process's.
 static RUNNING: Mutex<Vec<(Pid, Weak<OwnedFd>)>> = Mutex::new(Vec::new());
 
 fn running() -> MutexGuard<'static, Vec<(Pid, Weak<OwnedFd>)>> {
-    // The list is whole between any two of its operations, whoever panicked.
+    // The list is valid between any two operations, even after a panic.
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -59,13 +59,13 @@ fn not_started_with(null: &str, name: &str, error: io::Error) -> Error {
 /// Starts `command` as a process that an interrupt ends.
 ///
 /// # Errors
-/// [`Error::Failed`] when the command cannot be started, [`Error::Refused`] once the run was interrupted.
+/// The command cannot be started, or the run was interrupted.
 pub fn start(command: &mut Command) -> Result<Running, Error> {
     Ok(spawn(command)?.0)
 }
 
-/// As [`start`], with a process group, which an interrupt ends as a whole: a shell with all programs started. Of programs
-/// that have left the group, as setsid(1) does, none outlives an interrupt either.
+/// As [`start`], in a process group that an interrupt ends, along with programs that left the
+/// group, as setsid(1) does.
 ///
 /// # Errors
 /// As [`start`].
@@ -77,8 +77,8 @@ pub fn start_group(command: &mut Command) -> Result<Running, Error> {
     Ok(running)
 }
 
-/// As [`start_group`], also after an interrupt, and no interrupt ends the group: the command that tidies up. Only the end of this
-/// program does.
+/// As [`start_group`] for a cleanup: starts even after an interrupt, and only the end of this
+/// program ends it.
 ///
 /// # Errors
 /// [`Error::Failed`] when the command cannot be started.
@@ -112,7 +112,7 @@ fn spawn(command: &mut Command) -> Result<(Running, Option<Pid>), Error> {
     Ok((Running { child, name, group: None, outlives_interrupt, _handle: handle }, group))
 }
 
-/// Starts a process that an interrupt kills as long as its descriptor is kept; the caller waits for it.
+/// Starts a process that an interrupt kills while its descriptor is kept; the caller waits for it.
 ///
 /// # Errors
 /// As [`start`].
@@ -159,9 +159,9 @@ impl Running {
             .map_err(|error| Error::failed(format!("cannot wait for {}", self.name), error))
     }
 
-    /// Waits for the end: the time of the end, the exit status, and the resources used by the process and the children that it
-    /// waited for; by one with a group, also those of descendants that have ended by then, and how many others still run.
-    /// The pipes are closed here.
+    /// Waits for the end and closes the pipes. Returns the time of the end, the exit status, and
+    /// the resources used by the process and its reaped children; for a group also those of orphans
+    /// that have ended, and how many still run.
     ///
     /// # Errors
     /// The error of waiting.
@@ -176,7 +176,7 @@ impl Running {
         // Before the number is free for others.
         guard::note(None);
         let number = self.child().id();
-        // Taken away here, and not by whoever drops the child.
+        // Reaped here, not by dropping the child.
         drop(self.child.take());
         let mut used = ended.and_then(|by_itself| Ok((by_itself, foreign::wait4(number)?)));
         if self.group.is_some() {
@@ -206,11 +206,11 @@ impl Running {
         Ok((ended_at, status, usage))
     }
 
-    /// Waits until the process ends or is stopped, and calls `tell` once an interrupt comes before.
+    /// Waits until the process ends or is stopped; calls `report` if an interrupt comes first.
     ///
     /// # Errors
     /// The error of waiting.
-    pub(crate) fn when_interrupted(&self, tell: impl FnOnce()) -> Result<(), Error> {
+    pub(crate) fn when_interrupted(&self, report: impl FnOnce()) -> Result<(), Error> {
         let Some(pid) = self.pid() else { return Ok(()) };
         let change = WaitIdOptions::EXITED | WaitIdOptions::STOPPED;
         let look = change | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
@@ -224,7 +224,7 @@ impl Running {
                 }
             }
         }
-        tell();
+        report();
         Ok(())
     }
 
@@ -232,9 +232,9 @@ impl Running {
         self.child.as_ref().map(Pid::from_child)
     }
 
-    /// Waits, and leaves the ended process as a zombie: the kernel reuses no zombie's number. Answers whether the process ended by
-    /// itself: one that the kernel stops because it asks the terminal from the background (SIGTTIN, termios(3)) would wait for
-    /// ever, and is killed with its group.
+    /// Waits and leaves the process as a zombie, whose number is not reused. Returns `false` for a
+    /// process killed because it read the terminal in the background (SIGTTIN), where it would
+    /// hang.
     fn wait_for_end(&self) -> std::io::Result<bool> {
         let Some(pid) = self.pid() else { return Ok(true) };
         let (ended, stopped) = (WaitIdOptions::EXITED, WaitIdOptions::STOPPED);
@@ -248,7 +248,7 @@ impl Running {
             };
             // The stop is taken note of; the end, which may have come meanwhile, is left.
             wait(stopped | WaitIdOptions::NOHANG)?;
-            // A background group that asks the terminal is stopped by the kernel, and nobody would continue it.
+            // The kernel stops a background group that reads the terminal, and nobody continues it.
             if [Signal::TTIN, Signal::TTOU].map(Signal::as_raw).contains(&signal) {
                 self.end_group();
                 by_itself = false;
@@ -256,7 +256,7 @@ impl Running {
         }
     }
 
-    /// Kills the group. Its number is that of the guard, or of a process that nobody has waited for yet: the kernel has not reused it.
+    /// Kills the group. Its leader has not been reaped, so the number is not reused.
     fn end_group(&self) {
         if let Some(group) = self.group.filter(|_| self.child.is_some()) {
             // Fails only when all of them are gone.
@@ -287,8 +287,9 @@ mod tests {
 
     #[test]
     fn a_missing_null_device_is_not_the_programs_fault() {
-        let told = |null| not_started_with(null, "cp", io::ErrorKind::NotFound.into()).to_string();
-        assert!(told("/nowhere/null").starts_with("cannot open /dev/null, which cp needs: "));
-        assert!(told("/dev/null").starts_with("cannot start cp: "));
+        let refusal =
+            |null| not_started_with(null, "cp", io::ErrorKind::NotFound.into()).to_string();
+        assert!(refusal("/nowhere/null").starts_with("cannot open /dev/null, which cp needs: "));
+        assert!(refusal("/dev/null").starts_with("cannot start cp: "));
     }
 }

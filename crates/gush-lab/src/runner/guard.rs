@@ -1,7 +1,7 @@
-//! A guard outside of this program: when this program ends, also by SIGKILL, no process that it started goes on.
+//! A separate process that ends all started processes when this program ends, even by SIGKILL.
 //!
-//! The guard leads a process group, which each process joins before its execve(2): there is no moment at which the guard does not
-//! know of one. It sleeps while processes begin and end, and takes no time from them.
+//! It leads a process group that each process joins before its execve(2), so no process escapes it,
+//! and it sleeps while they run.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -13,9 +13,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::fs::MemfdFlags;
 use rustix::process::Pid;
 
-/// A line on standard input lets the guard go. Standard input ends with this program, the only one that could write there. Standard error is a
-/// file whose first line has the process that runs then, for a program that makes a group of its own, as timeout(1) does. Signals of a
-/// terminal, or of a command to its own group, are not meant for the guard.
+/// A line on standard input dismisses the guard; end of file means that this program has ended.
+/// Standard error is a file whose first line names the running process, for a program that makes
+/// its own group, as timeout(1) does. Signals to the group are not meant for the guard.
 const SCRIPT: &str = r#"trap '' INT TERM HUP QUIT TSTP TTIN TTOU
 read -r _ && exit
 read -r running <&2
@@ -32,7 +32,7 @@ struct Guard {
 static GUARD: Mutex<Option<Guard>> = Mutex::new(None);
 
 fn lock() -> MutexGuard<'static, Option<Guard>> {
-    // Whole between any two of its changes, whoever panicked.
+    // Valid between any two changes, even after a panic.
     GUARD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -60,7 +60,7 @@ pub(super) fn group() -> Option<Pid> {
     guard.as_ref().map(Guard::pid)
 }
 
-/// The group was killed, and the guard with it if it was its own. Waited for here, or `group` would take it for a living one.
+/// Reaps the guard if it was killed with its `group`, or [`group`] would take it for a live one.
 pub(super) fn gone_with(group: Pid) {
     if let Some(mut guard) = lock().take_if(|guard| guard.pid() == group) {
         // Fails only where nobody is left to wait for.
@@ -76,7 +76,7 @@ pub(super) fn note(process: Option<Pid>) {
     let _ = guard.running.write_all_at(format!("{line}\n").as_bytes(), 0);
 }
 
-/// Lets the processes of the group go on for ever, because they are the user's; the next process is of another group.
+/// Leaves the processes of the group to the user; the next process gets a new group.
 pub(super) fn retire() {
     if let Some(mut guard) = lock().take() {
         // It ends by itself, or has ended.

@@ -1,4 +1,5 @@
-//! An interrupted run keeps its samples: the first signal ends the measuring, the second the program.
+//! An interrupted run keeps its samples: the first signal ends the measuring, the second the
+//! program.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,20 +16,20 @@ use crate::procfs;
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// The signal that came; 0 before. Its handler stores the number, so that a program which has ended meanwhile is not told before.
+/// The signal that came; 0 before. Stored by the handler itself, so that it is never late.
 static SIGNAL: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
 const HEEDED: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
-/// Does this process ignore the signal, as nohup(1) wants of its command? (proc_pid_status(5), "SigIgn")
+/// Does this process ignore the signal, as after nohup(1)? (proc_pid_status(5), "SigIgn")
 fn is_ignored(signal: i32) -> bool {
     let mask = procfs::field("/proc/self/status", "SigIgn");
     let mask = mask.and_then(|mask| u64::from_str_radix(&mask, 16).ok()).unwrap_or(0);
     mask >> (signal - 1) & 1 == 1
 }
 
-/// From now on the first SIGINT, SIGTERM or SIGHUP ends the children and is kept for [`requested`]. A signal that is ignored stays
-/// ignored.
+/// From now on the first SIGINT, SIGTERM or SIGHUP ends the children and sets [`requested`]. An
+/// ignored signal stays ignored.
 ///
 /// A second one ends the program as the default action would. Handlers rather than blocked signals,
 /// because children would inherit the latter.
@@ -42,7 +43,7 @@ fn is_ignored(signal: i32) -> bool {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn watch() -> io::Result<()> {
-    // Under nohup(1) a hang-up shall not end a run that was left alone on purpose.
+    // Under nohup(1) a hang-up must not end the run.
     let heeded = || HEEDED.into_iter().filter(|signal| !is_ignored(*signal));
     for signal in heeded() {
         flag::register_usize(signal, Arc::clone(&SIGNAL), signal as usize)?;
@@ -70,8 +71,8 @@ pub fn request() {
     REQUESTED.store(true, Ordering::SeqCst);
 }
 
-/// Has the run begun to end? From here on a signal is a second one, and ends the program. [`requested`] may be true a moment before,
-/// while two signals of one number still count as one.
+/// Has the run begun to end, so that another signal ends the program? [`requested`] may be true a
+/// moment earlier.
 pub(crate) fn is_ending() -> bool {
     REQUESTED.load(Ordering::SeqCst)
 }

@@ -1,4 +1,4 @@
-//! Runs cases: one round of all of them after the other, every sample kept and told of at once.
+//! Runs cases: one round of all of them after the other, every sample kept and reported at once.
 
 pub mod children;
 mod guard;
@@ -58,8 +58,8 @@ pub struct Outcome {
     pub end: RunEnd,
 }
 
-/// The course of a run: whether another round is wanted.
-pub trait Course {
+/// The schedule of a run: whether another round is wanted.
+pub trait Schedule {
     /// Shall `round` begin, after `samples`?
     fn goes_on(&mut self, round: u32, samples: &[Sample]) -> bool;
 
@@ -72,7 +72,7 @@ pub trait Course {
 /// All rounds.
 struct Whole;
 
-impl Course for Whole {
+impl Schedule for Whole {
     fn goes_on(&mut self, _round: u32, _samples: &[Sample]) -> bool {
         true
     }
@@ -114,31 +114,32 @@ pub struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Prepares and warms up every case, then measures each once a round, in another order each time; one round alone is in the order given.
+    /// Prepares and warms up every case, then measures each once a round in random order; a single
+    /// round keeps the order given.
     ///
-    /// A case that fails is told of once, and left out from then on. An [`interrupt`] ends the run
-    /// at the next opportunity, with the samples taken so far.
-    pub fn run(&self, cases: &[Box<dyn Case>], tell: impl FnMut(Event<'_>)) -> Outcome {
-        self.run_on(&mut Whole, cases, tell)
+    /// A case that fails is reported and left out from then on. An [`interrupt`] ends the run at
+    /// the next opportunity, with the samples taken so far.
+    pub fn run(&self, cases: &[Box<dyn Case>], report: impl FnMut(Event<'_>)) -> Outcome {
+        self.run_on(&mut Whole, cases, report)
     }
 
-    /// As [`run`](Self::run), with the number of rounds left to `course`; more rounds than
+    /// As [`run`](Self::run), with the number of rounds left to `schedule`; more rounds than
     /// [`rounds`](Self::rounds) are never taken.
     pub fn run_on(
         &self,
-        course: &mut dyn Course,
+        schedule: &mut dyn Schedule,
         cases: &[Box<dyn Case>],
-        tell: impl FnMut(Event<'_>),
+        report: impl FnMut(Event<'_>),
     ) -> Outcome {
         let outcome = Outcome { samples: Vec::new(), failures: Vec::new(), end: RunEnd::Whole };
-        let mut pass = Pass { runner: self, begun: Instant::now(), outcome, tell };
+        let mut pass = Pass { runner: self, begun: Instant::now(), outcome, report };
         let mut left: Vec<&dyn Case> = cases.iter().map(AsRef::as_ref).collect();
         // Round 0 prepares and warms up, and is in no sample.
         for round in 0..=self.rounds {
-            if round > 0 && !course.goes_on(round, &pass.outcome.samples) {
+            if round > 0 && !schedule.goes_on(round, &pass.outcome.samples) {
                 break;
             }
-            if let Err(end) = pass.round(course, &mut left, round) {
+            if let Err(end) = pass.round(schedule, &mut left, round) {
                 pass.outcome.end = end;
                 break;
             }
@@ -151,23 +152,26 @@ struct Pass<'a, T> {
     runner: &'a Runner<'a>,
     begun: Instant,
     outcome: Outcome,
-    tell: T,
+    report: T,
 }
 
 impl<T: FnMut(Event<'_>)> Pass<'_, T> {
-    /// Takes every case of the course once, and out of `left` those that fail. The error is the reason why the rest of the round is not taken.
+    /// Measures every case of the schedule once, and removes those that fail from `left`.
+    ///
+    /// # Errors
+    /// Why the rest of the round is not taken.
     fn round(
         &mut self,
-        course: &dyn Course,
+        schedule: &dyn Schedule,
         left: &mut Vec<&dyn Case>,
         round: u32,
     ) -> Result<(), RunEnd> {
         let mut failed = Vec::new();
         let mut stopped = Ok(());
         let mut order: Vec<usize> =
-            (0..left.len()).filter(|&index| course.takes(left[index])).collect();
-        // A case that always ran behind the same other one would have its heat and its caches in every sample. One round alone has no "always",
-        // and may be cut short: the cases named first are wanted most.
+            (0..left.len()).filter(|&index| schedule.takes(left[index])).collect();
+        // In a fixed order a case would have the heat and caches of the same other one in every
+        // sample. A single round may be cut short, and the cases named first are wanted most.
         if round > 0 && self.runner.rounds > 1 {
             fastrand::shuffle(&mut order);
         }
@@ -177,7 +181,7 @@ impl<T: FnMut(Event<'_>)> Pass<'_, T> {
             if stopped.is_err() {
                 break;
             }
-            (self.tell)(Event::Begins { case: case.name(), round });
+            (self.report)(Event::Begins { case: case.name(), round });
             match self.once(case, round) {
                 Ok(()) => {}
                 // Its processes were ended; that is not its failure.
@@ -186,7 +190,7 @@ impl<T: FnMut(Event<'_>)> Pass<'_, T> {
                     break;
                 }
                 Err(error) => {
-                    (self.tell)(Event::Failed { case: case.name(), error: &error });
+                    (self.report)(Event::Failed { case: case.name(), error: &error });
                     self.outcome.failures.push(Failure {
                         suite: case.suite().to_owned(),
                         case: case.name().to_owned(),
@@ -220,7 +224,7 @@ impl<T: FnMut(Event<'_>)> Pass<'_, T> {
         let probe = self.runner.probe;
         if round == 0 {
             case.prepare(probe)?;
-            // The first run fills caches and faults pages in, and would be an outlier of every case.
+            // The first run fills caches and faults pages in.
             let warmed_up = case.warm_up(probe);
             case.tidy();
             return warmed_up;
@@ -233,7 +237,7 @@ impl<T: FnMut(Event<'_>)> Pass<'_, T> {
             round,
             measured: measured?,
         };
-        (self.tell)(Event::Measured(&sample));
+        (self.report)(Event::Measured(&sample));
         self.outcome.samples.push(sample);
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! Descendants whose own parent has ended: the child of a command that was killed, in whichever session, and a daemon.
+//! Descendants whose parent has ended: children of a killed command, in any session, and daemons.
 //!
-//! The kernel gives them to the nearest subreaper above (PR_SET_CHILD_SUBREAPER(2const)), which is this process here. Where the kernel
-//! has no list of children in `/proc` (CONFIG_PROC_CHILDREN), nobody knows of them.
+//! This process is their subreaper (PR_SET_CHILD_SUBREAPER(2const)). Without CONFIG_PROC_CHILDREN
+//! they are not known.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use rustix::process::{
     waitid, waitpid,
 };
 
-/// Those that commands have left behind after a normal end, as a setup leaves a server: theirs, and not to be killed.
+/// Those that commands left on purpose, as a setup leaves a server; never killed.
 static LEFT: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
 /// Makes this process the parent of descendants whose own parent has ended.
@@ -26,7 +26,7 @@ pub(super) fn adopt() {
     });
 }
 
-/// Does the kernel tell of children?
+/// Does the kernel list children?
 pub(super) fn are_known() -> bool {
     fs::exists("/proc/thread-self/children").unwrap_or(false)
 }
@@ -44,8 +44,8 @@ fn all(known: &[Pid]) -> Vec<Pid> {
     listed.into_iter().filter(|pid| !known.contains(pid)).collect()
 }
 
-/// Lets those live that are there now, and takes the ended ones away, which are no other's children any more. Answers what those
-/// used that came since the last time, and how many of them still run.
+/// Keeps those that run now and reaps those that ended. Returns the resources used by those that
+/// are new since the last call, and how many of them still run.
 pub(super) fn keep(known: &[Pid]) -> Usage {
     let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
     let before = std::mem::take(&mut *left);

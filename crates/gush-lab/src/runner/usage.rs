@@ -12,8 +12,8 @@ pub struct Usage {
     pub user_s: f64,
     /// Processor seconds in the kernel.
     pub system_s: f64,
-    /// The largest memory that one of the processes had in use, in bytes. A new process begins with the memory of
-    /// the process that starts it: see [`start_bytes`].
+    /// The largest memory in use by one of the processes, in bytes. A new process starts with that
+    /// of its parent: see [`start_bytes`].
     pub peak_bytes: u64,
     /// Page faults without reading.
     pub minor_faults: u64,
@@ -23,7 +23,7 @@ pub struct Usage {
     pub switches: u64,
     /// How often a processor was taken from a process.
     pub preemptions: u64,
-    /// How many processes that it left behind still ran when it had ended: what they use is in none of these figures.
+    /// How many of its descendants still ran at its end; what they use is not counted.
     pub left_running: u64,
 }
 
@@ -36,8 +36,8 @@ impl Usage {
         getrusage(who).map(|usage| usage.as_ref().into())
     }
 
-    /// The resources used since `earlier`; never below zero, because the kernel estimates how time is divided between user space
-    /// and kernel.
+    /// The resources used since `earlier`; never below zero, since user and system time are
+    /// estimates.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
@@ -52,10 +52,9 @@ impl Usage {
         }
     }
 
-    /// `measured` with the resources of one of so many runs: processor seconds, page faults and context switches, and the processes
-    /// left running, if there are any.
+    /// `measured` with the resources of one of so many runs.
     #[must_use]
-    pub(crate) fn told(&self, measured: Measured, runs: u32) -> Measured {
+    pub(crate) fn recorded(&self, measured: Measured, runs: u32) -> Measured {
         let each = |count: u64| count / u64::from(runs);
         let measured = match self.left_running {
             0 => measured,
@@ -106,8 +105,8 @@ impl From<&libc::rusage> for Usage {
     }
 }
 
-/// This process's own peak of memory in bytes, below which [`Usage::peak_bytes`] of children says nothing: until
-/// execve(2) a child counts as large as this process. `None` if `/proc` does not tell.
+/// This process's own peak of memory in bytes, which [`Usage::peak_bytes`] of children includes, as
+/// until execve(2) a child is as large as this process. `None` if `/proc` does not say.
 #[must_use]
 pub fn start_bytes() -> Option<u64> {
     procfs::bytes("/proc/self/status", "VmHWM")

@@ -14,7 +14,7 @@ pub struct Taken {
     pub help: &'static str,
 }
 
-/// The value of an option; a text beside it is the value's name in the help.
+/// The value of an option; a text in it is the name in the help.
 #[derive(Clone, Copy, Debug)]
 pub enum Takes {
     /// None: the option is given or not.
@@ -127,7 +127,7 @@ impl Asked {
         self.words(name).first().map(String::as_str)
     }
 
-    /// The path given with the option or as the operand `name`; the working directory if neither was given.
+    /// The path given as the option or operand `name`; by default the working directory.
     #[must_use]
     pub fn path(&self, name: &str) -> &Path {
         match self.given.get(name) {

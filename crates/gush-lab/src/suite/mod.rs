@@ -1,8 +1,8 @@
 //! The suites: a room each, and one table of them.
 //!
-//! A room says as data which options it takes, which cases come of them, and which figures they give. The command line,
-//! the table, CSV, JSON, the page, the tour, `explain` and `compare` know no suite by name: a new one is a room
-//! here and a row in [`SUITES`]. Only the matrix has a section of its own, a grid.
+//! A module declares as data its options, cases and figures. The command line, the table, CSV,
+//! JSON, the page, the tour, `explain` and `compare` know no suite by name: a new one is a module
+//! here and a row in [`SUITES`]. Only the matrix has its own section, a grid.
 
 pub mod copy;
 pub mod matrix;
@@ -50,7 +50,7 @@ pub struct Suite {
     pub options: &'static [Taken],
     /// The value of `--only`: a name for the value, and a sentence.
     pub only: (&'static str, &'static str),
-    /// How often each case is measured unless told otherwise.
+    /// How often each case is measured by default.
     pub rounds: &'static str,
     /// The columns of the CSV: `case`, `round`, the fields of [`Measured`], or names of facts.
     pub columns: &'static [&'static str],
@@ -66,7 +66,8 @@ pub struct Suite {
     pub is_repeated: bool,
     /// The options that a tour gives.
     pub tour: fn(&mut Asked),
-    /// One measurement in a process of its own, `gush lab once NAME …`: the options, and the function.
+    /// One measurement in a process of its own, `gush lab once NAME …`: the options, and the
+    /// function.
     pub once: Option<Once>,
     /// The cases for what was asked.
     pub make: fn(&Asked) -> Result<Cases, Error>,
@@ -76,7 +77,7 @@ impl Suite {
     /// The cases for what was asked.
     ///
     /// # Errors
-    /// Why none can be measured: a contradiction, an unknown name, a place where no file can be made.
+    /// A contradiction, an unknown name, or a directory that takes no file.
     pub fn cases(&self, asked: &Asked) -> Result<Cases, Error> {
         (self.make)(asked)
     }
@@ -198,7 +199,7 @@ mod tests {
         }
     }
 
-    /// The winner of a suite is told with samples that had no part in the choice, unless the user asks for too few rounds.
+    /// The winner is judged by rounds that did not choose it.
     #[test]
     fn the_usual_rounds_choose_a_winner_and_judge_it_by_others() {
         for suite in SUITES.iter().filter(|suite| suite.section.is_none()) {
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn every_baseline_is_a_case_of_the_suite_that_was_told_something_else() {
+    fn every_baseline_is_another_case_of_the_suite() {
         let dir = tempfile::tempdir().expect("a directory");
         for suite in SUITES.iter().filter(|suite| suite.section.is_none()) {
             let mut asked = Asked::of("/nowhere/gush");

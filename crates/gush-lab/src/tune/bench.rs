@@ -30,7 +30,7 @@ const RESERVED_BYTES: u64 = 16 << 20;
 pub(super) struct Taken {
     /// Seconds for one move, until the far end has every byte.
     pub(super) seconds: f64,
-    /// Processor seconds of one move: of all threads between files, and of the moving one beside a stream.
+    /// Processor seconds of one move: of all threads between files, else of the moving thread.
     pub(super) processor_s: f64,
     /// The engine's account of the last move.
     pub(super) report: Report,
@@ -78,7 +78,7 @@ impl<'q> Bench<'q> {
             Ok::<_, Error>(file)
         };
         let source = question.source.trial_dir().map(filled).transpose()?;
-        // Many moves of a small file make one sample, because the clock's grain is a part of one move.
+        // Many moves of a small file make one sample: one is too short for the clock.
         let most = if source.is_some() { MOST_MOVES } else { 1 };
         Ok(Self { question, source, moves: (SAMPLE_BYTES / question.bytes).clamp(1, most) })
     }

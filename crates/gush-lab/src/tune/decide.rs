@@ -25,7 +25,7 @@ pub struct Comparison {
     pub after_gib_per_s: f64,
     /// The second one's speed as a multiple of the first one's.
     pub ratio: Estimate,
-    /// The first one's processor seconds as a multiple of the second one's; none where a move took too few to be told.
+    /// The first one's processor seconds as a multiple of the second one's, if measurable.
     pub processor: Option<Estimate>,
     /// Rounds taken.
     pub rounds: usize,
@@ -55,7 +55,7 @@ impl Comparison {
 }
 
 impl Comparison {
-    /// Is the second one surely faster, and gains at least as much time as the choice costs processor time?
+    /// Is the second one surely faster, without costing more processor time than it saves in time?
     #[must_use]
     pub fn is_better(&self) -> bool {
         // Time bought with more processor time than it saves is paid for by other programs.

@@ -25,8 +25,8 @@ use crate::talk::{Talker, write_line};
                   behind. The exit status is 1 if a PATH can neither be read nor written."
 )]
 struct Doctor {
-    /// Look at these directories or files too, and at copying from each to each other one; without any, at the
-    /// current directory
+    /// Look at these directories or files too, and at copying from each to each other one; without
+    /// any, at the current directory
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Print JSON: schema, kernel, machine, findings, paths, pairs
@@ -34,7 +34,7 @@ struct Doctor {
     json: bool,
 }
 
-/// The one definition behind `gush doctor`: the source of help, manual page and completions.
+/// The definition of `gush doctor`: the source of help, manual page and completions.
 pub fn command() -> clap::Command {
     Doctor::command()
 }

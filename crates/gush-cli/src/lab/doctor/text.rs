@@ -6,7 +6,7 @@ use gush_lab::probe::doctor::{Examination, Finding, State};
 
 /// Wider lines are hard to read.
 pub const MOST_COLUMNS: usize = 96;
-/// Narrower sentences beside their topic would be words below each other.
+/// Narrower sentences would be a column of words.
 const FEWEST_COLUMNS: usize = 50;
 /// The column of the sentences.
 const INDENT: usize = 22;

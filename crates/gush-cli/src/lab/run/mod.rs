@@ -120,11 +120,11 @@ fn measure(
     }
     prepared.notes.iter().for_each(|note| talker.say(note));
     screen.set_outlook(outlook(pace));
-    let mut course = Paced::new(pace, prepared.baseline(), comparison.figures.first());
+    let mut schedule = Paced::new(pace, prepared.baseline(), comparison.figures.first());
     session.expect(&prepared.cases);
     session.measure_on(
         &prepared.cases,
-        &mut course,
+        &mut schedule,
         Limits::default(),
         screen,
         |screen, sample| {
@@ -133,7 +133,7 @@ fn measure(
             }
         },
     );
-    // An interrupt ends the reading of an input, too, and is told in the end.
+    // An interrupt ends the reading of an input, too, and is reported at the end.
     let agreement = if session.is_interrupted() { Ok(None) } else { prepared.agreement() };
     let measure = prepared.baseline().to_owned();
     prepared.end(
@@ -194,7 +194,7 @@ fn csv_row(sample: &Sample) -> String {
     csv::row(&CSV_COLUMNS, &sample)
 }
 
-/// Writes the files, tells of regressions, and gives the exit status.
+/// Writes the files, reports regressions, and returns the exit status.
 fn conclude(
     options: &Options,
     talker: &Talker,

@@ -36,7 +36,8 @@ use super::super::session::Keep;
                   one."
 )]
 pub struct Options {
-    /// The commands, of which the first is the measure of the others; or a file of comparisons (.toml)
+    /// The commands, of which the first is the measure of the others; or a file of comparisons
+    /// (.toml)
     #[arg(value_name = "COMMAND|FILE", required = true)]
     commands: Vec<String>,
     /// Only these comparisons of the file
@@ -45,7 +46,8 @@ pub struct Options {
     /// Give {NAME} in commands this value; replaces a variable of the file
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Name a command; once for each of the first ones, {NAME} for a parameter; with parameters, once for all or once for each
+    /// Name a command; once for each of the first ones, {NAME} for a parameter; with parameters,
+    /// once for all or once for each
     #[arg(short, long, visible_alias = "command-name", value_name = "NAME")]
     name: Vec<String>,
     /// Measure all commands against COMMAND, which comes before them
@@ -94,7 +96,8 @@ pub struct Options {
     /// Begin no round after TIME, once the least number is taken [default: 3s for each contender]
     #[arg(long, value_name = "TIME", value_parser = some_time, conflicts_with = "runs")]
     time: Option<Duration>,
-    /// Run each contender N times before the first round, and the first one at least once if outputs are compared [default: 1]
+    /// Run each contender N times before the first round, and the first one at least once if
+    /// outputs are compared [default: 1]
     #[arg(short, long, value_name = "N")]
     warmup: Option<u32>,
     /// Let a sample be N runs, each in a fresh place, for commands of a millisecond [default: 1]
@@ -128,8 +131,9 @@ pub struct Options {
         default_missing_value = "all-non-zero"
     )]
     ignore_failure: Option<Ignored>,
-    /// Where standard output goes: null, pipe (dropped behind a pipe), check (compared with the others'), inherit (shown), or into a
-    /// file, a path with a slash; given several times, once for each command [default: null]
+    /// Where standard output goes: null, pipe (dropped behind a pipe), check (compared with the
+    /// others'), inherit (shown), or into a file, a path with a slash; given several times, once
+    /// for each command [default: null]
     #[arg(long, value_name = "WHERE")]
     output: Vec<Output>,
     /// Show the output of the commands, as --output inherit
@@ -144,8 +148,8 @@ pub struct Options {
     /// Leave {out} of the run before in its place
     #[arg(long)]
     keep_out: bool,
-    /// Compare the number NAME of the last line of JSON that each command prints, instead of the time: median_us,µs,less where less is
-    /// better; once for each figure, the compared one first
+    /// Compare the number NAME of the last line of JSON that each command prints, instead of the
+    /// time: median_us,µs,less where less is better; once for each figure, the compared one first
     #[arg(long, value_name = "NAME[,UNIT[,less]]", value_parser = figure)]
     figure: Vec<Printed>,
     /// End with status 2 if a contender is surely slower than the first by more than PERCENT
@@ -160,7 +164,8 @@ pub struct Options {
     /// Write JSON to the file PATH, with the fields of hyperfine
     #[arg(long, value_name = "PATH")]
     export_json: Option<PathBuf>,
-    /// Show times in UNIT, on the screen and in tables; CSV and JSON always have seconds [default: the one that fits]
+    /// Show times in UNIT, on the screen and in tables; CSV and JSON always have seconds [default:
+    /// the one that fits]
     #[arg(short = 'u', long, value_name = "UNIT")]
     time_unit: Option<TimeUnit>,
     /// The order of the rows in tables: of the commands (as auto), or of their mean times

@@ -18,13 +18,15 @@ use show::Screen;
 
 /// Measure whether another method, buffer or pipe than the engine's is faster here
 ///
-/// Moves bytes between files, pipes and sockets by the engine's own choice and by others, and reports those that are
-/// surely faster on this machine: options such as --method and --buffer-size of gush cp and cat choose them.
-/// Nothing is written, and files made for the measurement have no names.
+/// Moves bytes between files, pipes and sockets by the engine's own choice and by others, and
+/// reports those that are surely faster on this machine: options such as --method and --buffer-size
+/// of gush cp and cat choose them. Nothing is written, and files made for the measurement have no
+/// names.
 #[derive(Debug, Parser)]
 #[command(name = "tune", version, max_term_width = 100)]
 struct Options {
-    /// Measure files in DIR; several DIRs name several file systems [default: here, and shared memory]
+    /// Measure files in DIR; several DIRs name several file systems [default: here, and shared
+    /// memory]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     dir: Vec<PathBuf>,
     /// Take about N seconds
@@ -35,7 +37,7 @@ struct Options {
     json: bool,
 }
 
-/// The one definition behind `gush tune`: the source of help, manual page and completions.
+/// The definition of `gush tune`: the source of help, manual page and completions.
 pub fn command() -> clap::Command {
     Options::command()
 }

@@ -280,7 +280,7 @@ impl Contender {
         let wall_s = wall.as_secs_f64() / f64::from(runs);
         let (gib_per_s, wall_s) = (once::gib_per_s(bytes, wall_s), Some(wall_s));
         let measured = Measured { gib_per_s, wall_s, bytes, ..Measured::default() };
-        let mut measured = used.told(measured, runs).with("command", plain_text(&self.command));
+        let mut measured = used.recorded(measured, runs).with("command", plain_text(&self.command));
         let floor_bytes = start_bytes().unwrap_or(0);
         // A child begins as a copy of this process, whose peak it inherits until its exec: below that nothing is known.
         let peak = if used.peak_bytes > floor_bytes { "peak_bytes" } else { "peak_at_most_bytes" };

@@ -69,7 +69,7 @@ const TRIALS: &[Trial] = &[
         topic: "pwritev2",
         call: "pwritev2",
         attempt: pwritev2,
-        with: "a pipe is filled without waiting, whoever else writes into it",
+        with: "a pipe is filled without waiting, whatever other processes write into it",
         without: "where gush may not wait, it writes at most 4 KiB into a pipe at a time, and asks poll before",
     },
     Trial {

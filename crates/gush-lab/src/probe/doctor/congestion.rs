@@ -16,10 +16,11 @@ fn of(name: Option<&str>) -> Finding {
     match name {
         None => Finding::unknown(
             TOPIC,
-            format!("the congestion control is not told ({CONTROL})"),
+            format!("the congestion control is unknown ({CONTROL})"),
             "with bbr, sockets on loopback move about a quarter of what they can",
         ),
-        // bbr_init of net/ipv4/tcp_bbr.c sets SK_PACING_NEEDED, which no route and no device takes back.
+        // bbr_init of net/ipv4/tcp_bbr.c sets SK_PACING_NEEDED, which no route and no device takes
+        // back.
         Some(name) if name.starts_with("bbr") => Finding::limited(
             TOPIC,
             format!("TCP begins with {name}, which paces packets by a timer ({CONTROL})"),

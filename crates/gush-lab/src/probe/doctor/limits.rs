@@ -103,7 +103,7 @@ fn new_pipes() -> Finding {
     }
 }
 
-/// The soft and the hard limit, none where there is none; or why nobody tells.
+/// The soft and the hard limit, none where there is none.
 pub(super) fn limit_of(resource: Resource) -> nix::Result<[Option<u64>; 2]> {
     let (soft, hard) = getrlimit(resource)?;
     Ok([soft, hard].map(|limit| (limit != RLIM_INFINITY).then_some(limit)))
@@ -115,7 +115,7 @@ pub(super) fn descriptors() -> Finding {
     /// A thousand relayed connections: two sockets and two ends of a pipe each way.
     const ENOUGH: u64 = 6 * 1024;
     let open = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
-    let told =
+    let shown =
         |limit: Option<u64>| limit.map_or("any number".to_owned(), |limit| limit.to_string());
     let [soft, hard] = match limit_of(Resource::RLIMIT_NOFILE) {
         Ok(limits) => limits,
@@ -123,7 +123,7 @@ pub(super) fn descriptors() -> Finding {
             return Finding::unknown(
                 TOPIC,
                 format!(
-                    "{open} descriptors are open; how many are allowed is not told: {}",
+                    "{open} descriptors are open; how many are allowed is unknown: {}",
                     errno.desc()
                 ),
                 "a relay that runs out of them says so, and waits",
@@ -132,8 +132,8 @@ pub(super) fn descriptors() -> Finding {
     };
     let fact = format!(
         "{open} descriptors are open; {} are allowed, and up to {} on request",
-        told(soft),
-        told(hard)
+        shown(soft),
+        shown(hard)
     );
     match soft {
         Some(current) if current < ENOUGH => Finding::limited(

@@ -22,7 +22,7 @@ pub(super) fn huge_pages(probe: &Probe) -> Finding {
         ),
         HugePage::Untold => Finding::unknown(
             TOPIC,
-            format!("whether a huge page came is not told (/proc/self/smaps; mode: {mode})"),
+            format!("whether a huge page came is unknown (/proc/self/smaps; mode: {mode})"),
             "the fastest way into a pipe may run on pages of 4 KiB",
         ),
         HugePage::Came(bytes) => Finding::fine(
@@ -52,8 +52,8 @@ pub(super) fn huge_pages(probe: &Probe) -> Finding {
 pub(super) fn locked() -> Finding {
     const TOPIC: &str = "locked-memory";
     const TRIED_BYTES: usize = 1 << 20;
-    let told = match super::limits::limit_of(Resource::RLIMIT_MEMLOCK) {
-        Ok([Some(limit), _]) => size(limit),
+    let limit = match super::limits::limit_of(Resource::RLIMIT_MEMLOCK) {
+        Ok([Some(bytes), _]) => size(bytes),
         Ok([None, _]) => "any amount".to_owned(),
         Err(_) => "an unknown amount".to_owned(),
     };
@@ -61,13 +61,13 @@ pub(super) fn locked() -> Finding {
     match tried {
         Ok(()) => Finding::fine(
             TOPIC,
-            format!("{told} of memory may be locked, and {} were", size(TRIED_BYTES as u64)),
+            format!("{limit} of memory may be locked, and {} were", size(TRIED_BYTES as u64)),
             "the lab can measure with locked pages (--lock-memory)",
         ),
         Err(errno) => Finding::limited(
             TOPIC,
             format!(
-                "{} could not be locked: {} (limit: {told})",
+                "{} could not be locked: {} (limit: {limit})",
                 size(TRIED_BYTES as u64),
                 words(errno)
             ),

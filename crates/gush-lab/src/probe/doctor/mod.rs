@@ -1,7 +1,7 @@
-//! The abilities of this kernel, this process and these paths; found out by trying, not by version.
+//! What this kernel, this process and these paths allow, found by trying, not by version.
 //!
-//! Each [`Finding`] is a fact, a consequence, and a remedy where there is one. Nothing is written into a file
-//! that exists, and nothing is left behind: files made for trying never get a name.
+//! Each [`Finding`] is a fact, a consequence, and a remedy if there is one. No existing file is
+//! written, and trial files never have a name.
 //!
 //! ```
 //! use gush_lab::probe::{Probe, doctor};
@@ -71,7 +71,7 @@ pub struct PairFindings {
     pub findings: Vec<Finding>,
 }
 
-/// Looks at the kernel, at this process, and at `paths`: at each of them, and from each to each other.
+/// Examines the kernel, this process, each of `paths`, and each pair of them.
 #[must_use]
 pub fn examine(probe: &Probe, paths: &[PathBuf]) -> Examination {
     let status = status::Status::own();

@@ -117,7 +117,7 @@ fn access(found: &Found) -> Finding {
 fn file_system(path: &Path) -> Finding {
     const TOPIC: &str = "file-system";
     let Some(mount) = Mount::of(path) else {
-        return Finding::unknown(TOPIC, "its mount is not told", "nothing special is known of it");
+        return Finding::unknown(TOPIC, "its mount is unknown", "nothing special is known of it");
     };
     let known = FILE_SYSTEMS.iter().find(|(name, _)| *name == mount.kind);
     let consequence = match known {
@@ -138,7 +138,7 @@ fn space(path: &Path) -> Finding {
     match rustix::fs::statvfs(path) {
         Err(errno) => Finding::unknown(
             "space",
-            format!("its free space is not told: {}", words(errno)),
+            format!("its free space is unknown: {}", words(errno)),
             "a full disk shows when it is full",
         ),
         Ok(about) => room(&about),
@@ -157,7 +157,7 @@ fn room(about: &StatVfs) -> Finding {
     }
     let free = about.f_bavail * about.f_frsize;
     let fact = format!("{} of {} are free", size(free), size(about.f_blocks * about.f_frsize));
-    // A file system that makes inodes as they are needed tells that it has 0 (statvfs(3)).
+    // A file system that makes inodes as needed reports 0 of them (statvfs(3)).
     if about.f_files > 0 && about.f_favail == 0 {
         return Finding::limited(
             TOPIC,
@@ -166,7 +166,7 @@ fn room(about: &StatVfs) -> Finding {
         )
         .remedy("remove files (`df -i` counts them), or choose another");
     }
-    let consequence = "cp --preallocate tells before the copy whether all will fit";
+    let consequence = "cp --preallocate checks before the copy whether all will fit";
     if free >= LITTLE_BYTES {
         Finding::fine(TOPIC, fact, consequence)
     } else {
@@ -174,7 +174,7 @@ fn room(about: &StatVfs) -> Finding {
     }
 }
 
-/// Tries O_DIRECT with the alignment that statx(2) tells (`STATX_DIOALIGN`, since Linux 6.1).
+/// Tries O_DIRECT with the alignment from statx(2) (`STATX_DIOALIGN`, since Linux 6.1).
 fn direct(path: &Path, found: &Found) -> Finding {
     const TOPIC: &str = "direct";
     let without = "--method direct is refused here; auto does not need it";
@@ -188,14 +188,14 @@ fn direct(path: &Path, found: &Found) -> Finding {
             );
         }
     };
-    let told_alignment = rustix::fs::statx(&file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
+    let reported = rustix::fs::statx(&file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
         .ok()
         .filter(|about| StatxFlags::from_bits_retain(about.stx_mask).contains(StatxFlags::DIOALIGN))
         .map(|about| (about.stx_dio_mem_align, about.stx_dio_offset_align));
-    let alignment = match told_alignment {
-        Some((0, _) | (_, 0)) => "statx tells that it has none".to_owned(),
+    let alignment = match reported {
+        Some((0, _) | (_, 0)) => "statx reports none".to_owned(),
         Some((memory, offset)) => format!("memory aligned to {memory}, offsets to {offset} bytes"),
-        None => "its alignment is not told, and gush takes 4096 bytes".to_owned(),
+        None => "its alignment is unknown, and gush uses 4096 bytes".to_owned(),
     };
     match read_directly(&file) {
         Ok(_) => Finding::fine(
@@ -242,7 +242,7 @@ fn holes(found: &Found) -> Finding {
         ),
         Ok(_) => Finding::limited(
             TOPIC,
-            "holes can be made, and are not told of",
+            "holes can be made, and are not reported",
             "sparse files are read to find their zeros",
         ),
         Err(errno) => {

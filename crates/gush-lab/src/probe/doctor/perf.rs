@@ -19,7 +19,7 @@ pub(super) fn profiling(status: &Status) -> Finding {
         "perf_event_paranoid is {level}, and this process {} CAP_PERFMON",
         if may { "has" } else { "lacks" }
     );
-    let without = "figures come without the kernel functions behind them";
+    let without = "figures come without the kernel functions that cause them";
     let Some(program) = found(Path::new("perf")) else {
         return Finding::absent(TOPIC, format!("perf is not installed; {state}"), without)
             .remedy("Debian: apt install linux-perf; Fedora: dnf install perf; Ubuntu: apt install linux-tools-generic");
@@ -28,7 +28,7 @@ pub(super) fn profiling(status: &Status) -> Finding {
         .args(["stat", "-x,", "-e", "cpu-clock:k", "--", "true"])
         .env("LC_ALL", "C")
         .stdin(Stdio::null())
-        // Of two pipes the standard library reads by turns, and panics where a filter denies it ioctl.
+        // With two pipes the standard library panics if a filter denies ioctl.
         .stdout(Stdio::null())
         .output();
     let shown = program.display();
@@ -36,7 +36,7 @@ pub(super) fn profiling(status: &Status) -> Finding {
         Ok(output) if output.status.success() && !says_unsupported(&output.stderr) => Finding::fine(
             TOPIC,
             format!("{shown} can observe the kernel; {state}"),
-            "the lab can name the kernel functions behind a figure",
+            "the lab can name the kernel functions that cause a figure",
         ),
         Ok(_) => Finding::absent(TOPIC, format!("{shown} may not observe the kernel; {state}"), without)
             .remedy("as root: sysctl kernel.perf_event_paranoid=1; or setcap cap_perfmon+ep on perf; in a container: --cap-add PERFMON, and a profile that allows perf_event_open"),

@@ -62,14 +62,18 @@ pub(super) fn of_files(found: &Found) -> Finding {
         }
     };
     let own = shows_later_write(&file, file.as_fd());
-    // Files that may only be read are asked apart: a kernel was proposed that shares writable ones alone.
+    // A kernel was proposed that shares only the pages of writable files.
     let read_only = rustix::fs::fchmod(&file, Mode::RUSR)
         .and_then(|()| reopened(&file, OFlags::RDONLY))
         .and_then(|source| shows_later_write(&file, source.as_fd()));
-    told(TOPIC, own, read_only)
+    of_answers(TOPIC, own, read_only)
 }
 
-fn told(topic: &'static str, own: Result<bool, Errno>, read_only: Result<bool, Errno>) -> Finding {
+fn of_answers(
+    topic: &'static str,
+    own: Result<bool, Errno>,
+    read_only: Result<bool, Errno>,
+) -> Finding {
     let shares = "without a copy; bytes already sent can still change with the file (--isolated reads instead)";
     match (own, read_only) {
         (Ok(true), Ok(true)) => Finding::fine(
@@ -105,7 +109,7 @@ fn reopened(file: &File, flags: OFlags) -> Result<File, Errno> {
     rustix::fs::openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty()).map(File::from)
 }
 
-/// Splices the first page of `source` into a pipe, changes the same file, and answers whether the pipe shows the change.
+/// Splices the first page of `source` into a pipe and changes the file: does the pipe show it?
 fn shows_later_write(file: &File, source: BorrowedFd<'_>) -> Result<bool, Errno> {
     let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     rustix::io::pwrite(file, &[b'x'; PAGE_BYTES], 0)?;
@@ -144,14 +148,14 @@ mod tests {
 
     #[test]
     fn the_answers_for_both_files_decide() {
-        let state = |own, read_only| told("x", own, read_only).state;
+        let state = |own, read_only| of_answers("x", own, read_only).state;
         assert_eq!(state(Ok(true), Ok(true)), State::Fine);
         for (own, read_only) in [(false, false), (true, false), (false, true)] {
             assert_eq!(state(Ok(own), Ok(read_only)), State::Limited, "{own} {read_only}");
         }
         assert_eq!(state(Err(Errno::PERM), Ok(true)), State::Absent);
         assert_eq!(state(Ok(true), Err(Errno::PERM)), State::Absent);
-        let facts = [true, false].map(|own| told("x", Ok(own), Ok(!own)).fact);
+        let facts = [true, false].map(|own| of_answers("x", Ok(own), Ok(!own)).fact);
         assert_ne!(facts[0], facts[1]);
     }
 

@@ -68,8 +68,8 @@ impl Status {
             }
             (None, _) => Finding::unknown(
                 TOPIC,
-                "/proc/self/status does not tell of filters",
-                "a call that is denied cannot be told from one that is missing",
+                "/proc/self/status does not say whether there are filters",
+                "a denied call looks like a missing one",
             ),
         }
     }

@@ -1,10 +1,10 @@
-//! The sizes of the processor's caches, as the kernel tells them.
+//! The sizes of the processor's caches, as the kernel reports them.
 
 use std::fs;
 use std::path::Path;
 
 /// The size in bytes of the first processor's cache for data at `level`
-/// (`Documentation/ABI/testing/sysfs-devices-system-cpu`); none where the kernel does not tell.
+/// (`Documentation/ABI/testing/sysfs-devices-system-cpu`); none if the kernel does not say.
 ///
 /// ```
 /// if let Some(bytes) = gush_lab::suite::copy::cache_sizes::data_bytes(1) {

@@ -239,8 +239,8 @@ mod tests {
         let case = Copying::new(what, "gush".into(), Rc::clone(&files), false);
         let source = files.source(4096).expect("a source");
         std::fs::write(files.target(), [7; 4096]).expect("written");
-        let told = case.verify(&source).expect_err("other bytes").to_string();
-        assert_eq!(told, "the copy differs from its source");
+        let refusal = case.verify(&source).expect_err("other bytes").to_string();
+        assert_eq!(refusal, "the copy differs from its source");
         std::fs::copy(&source.path, files.target()).expect("copied");
         case.verify(&source).expect("the same bytes");
         case.tidy();

@@ -9,8 +9,8 @@ use crate::{Error, foreign};
 
 /// Drops a file from the page cache, and makes sure that all its pages are gone.
 ///
-/// Dirty pages stay (posix_fadvise(2)), so they are written first. Copies in the disk's own memory or in a
-/// virtual machine's host are out of reach.
+/// Dirty pages stay (posix_fadvise(2)), so they are written first. Copies in the disk's own memory
+/// or in a virtual machine's host are out of reach.
 ///
 /// # Errors
 /// [`Error::Refused`] where pages stay: tmpfs keeps its files nowhere else.
@@ -59,7 +59,7 @@ pub(super) fn bring_into_cache(mut file: &File, bytes: u64) -> Result<(), Error>
 
 fn cached_pages(file: &File) -> Result<u64, Error> {
     foreign::cached_pages(file)
-        .map_err(|error| Error::failed("cannot tell what the page cache holds", error))
+        .map_err(|error| Error::failed("cannot ask what the page cache holds", error))
 }
 
 #[cfg(test)]

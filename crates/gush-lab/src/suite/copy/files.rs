@@ -16,8 +16,7 @@ use crate::scratch::Scratch;
 pub(super) struct Files {
     scratch: Scratch,
     sources: RefCell<BTreeMap<u64, Result<Source, String>>>,
-    /// The calls of copies that were counted already, by the case's name without the parts that the calls do not
-    /// depend on.
+    /// The counts so far, by the parts of the case's name that they depend on.
     counts: RefCell<BTreeMap<String, Count>>,
 }
 

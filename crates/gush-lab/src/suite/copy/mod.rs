@@ -1,8 +1,9 @@
-//! Copying a file by every way there is: the published nine and the engine's, at sizes from 4 KiB to
-//! 1 GiB, cached and cold, with their system calls counted.
+//! Copying a file by every way there is: the published nine and the engine's, at sizes from 4 KiB
+//! to 1 GiB, cached and cold, with their system calls counted.
 //!
-//! Facts of a sample: `method`, `buffer_bytes`, `size_bytes`, `cache` (`cached`, `cold`), `advice`, `space`, `syscalls` and
-//! `syscalls_published` (name → count), `syscalls_printed` (where the published table has a slip).
+//! Facts of a sample: `method`, `buffer_bytes`, `size_bytes`, `cache` (`cached`, `cold`), `advice`,
+//! `space`, `syscalls` and `syscalls_published` (name → count), `syscalls_printed` (where the
+//! published table has a slip).
 //!
 //! | room | holds |
 //! |---|---|
@@ -142,7 +143,7 @@ pub static SUITE: Suite = Suite {
     make,
 };
 
-/// The values that stand beside `words` in `table`.
+/// The values of `words` in `table`.
 fn values<T: Copy>(table: &[(&str, T)], words: &[String]) -> Vec<T> {
     let value =
         |word: &String| table.iter().find(|(name, _)| name == word).map(|(_, value)| *value);
@@ -169,9 +170,9 @@ fn make(asked: &Asked) -> Result<Cases, Error> {
 
 /// The cases for `whats`, whose files go into a new directory in `--dir`.
 ///
-/// A way that this machine or this directory refuses is left out with a sentence, once for all sizes:
-/// a small file is tried first. Sizes that the disk has no room for are left out, too. A case asked for by name is not
-/// tried: the case is measured, or fails.
+/// A small file is tried first: a way that is refused here is left out with a note, once for all
+/// sizes. Sizes without room on the disk are left out too. A case asked for by name is not tried
+/// first; it is measured, or fails.
 fn cases(asked: &Asked, whats: &[What]) -> Result<Cases, Error> {
     let program = asked.program.as_path();
     let files = Rc::new(Files::new(asked.path("dir"))?);
@@ -194,7 +195,7 @@ fn cases(asked: &Asked, whats: &[What]) -> Result<Cases, Error> {
         if too_large.entry(size_bytes).or_insert_with(no_room).is_some() {
             continue;
         }
-        // A case asked for by name is kept, and its failure told where it is measured.
+        // A case asked for by name is kept, and its failure reported when it is measured.
         let is_refused = asked.only.is_empty()
             && *refused.entry((what.way.name, what.cold)).or_insert_with(|| {
                 let Err(why) = try_out(&files, what) else { return false };

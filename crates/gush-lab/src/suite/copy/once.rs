@@ -78,7 +78,7 @@ impl Once {
             )));
         }
         if matches!(self.way.buffer, Buffer::Cache(_)) && self.way.buffer_bytes().is_none() {
-            return Err(Error::refused("this machine does not tell how large its caches are"));
+            return Err(Error::refused("this machine does not report the sizes of its caches"));
         }
         let size_bytes = self.look()?;
         let clock = Clock::start()?;

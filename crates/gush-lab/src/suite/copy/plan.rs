@@ -103,7 +103,8 @@ fn asked(plain: What, choice: &Choice) -> Vec<What> {
         .collect()
 }
 
-/// The cases of a default run for cold files, fadvise and fallocate: a few ways, at the largest size.
+/// The cases of a default run for cold files, fadvise and fallocate: a few ways, at the largest
+/// size.
 fn specials(way: &'static Way, plain: What) -> Vec<What> {
     let cold = What { cold: true, ..plain };
     let reserved = What { space: Space::Reserve, ..plain };

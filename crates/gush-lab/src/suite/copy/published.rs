@@ -3,10 +3,11 @@
 use crate::count::Calls;
 
 /// The calls that the published table has for the way of this name, or would have for a file of
-/// `size_bytes`; none for a way that the table lacks, and for sizes that the block sizes do not divide.
+/// `size_bytes`; none for a way that the table lacks, and for sizes that the block sizes do not
+/// divide.
 ///
-/// The table counted C programs that copy 512 MiB: `131072 write, 131074 read` by 4096 bytes are a read for
-/// every block, one that answers 0, and one of the loader's.
+/// The table counted C programs that copy 512 MiB: `131072 write, 131074 read` by 4096 bytes are a
+/// read for every block, one that answers 0, and one of the loader's.
 ///
 /// ```
 /// let calls = gush_lab::suite::copy::published("read-write-1024", 512 << 20).unwrap();
@@ -41,7 +42,8 @@ pub fn published(way: &str, size_bytes: u64) -> Option<Calls> {
     Some(calls.into_iter().map(|(name, count)| (name.to_owned(), count)).collect())
 }
 
-/// The entry of the published table for 512 MiB where the entry differs from the calls needed, with the correction.
+/// The entry of the published table for 512 MiB, with its correction, if it differs from the calls
+/// needed.
 ///
 /// ```
 /// let printed = gush_lab::suite::copy::printed("read-write-64K", 512 << 20).unwrap();
@@ -57,7 +59,7 @@ pub fn printed(way: &str, size_bytes: u64) -> Option<&'static str> {
         ("copy-file-range-loop", "printed: copy_file_range=1; the second call proves the end"),
     ];
     let slip = PRINTED.iter().find(|(name, _)| *name == way && size_bytes == PRINTED_BYTES);
-    slip.map(|(_, told)| *told)
+    slip.map(|(_, text)| *text)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The loops of the textbooks: each goes on until the call answers 0, which is one call more than the
-//! engine makes, and which the published tables count.
+//! The textbooks' loops: each runs until the call returns 0, one call more than the engine makes,
+//! which the published tables count.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,5 @@
-//! The ways to copy a file, as a table: the published nine at their sizes, and the engine's methods.
+//! The ways to copy a file, as a table: the published nine at their sizes, and the engine's
+//! methods.
 
 use std::fmt;
 
@@ -124,8 +125,7 @@ impl Way {
         WAYS.iter().find(|way| way.name == name)
     }
 
-    /// The buffer, or the pipe, in bytes; none where there is none, or the machine does not tell the
-    /// sizes of the caches.
+    /// The buffer, or the pipe, in bytes; none if there is none, or the size of a cache is unknown.
     #[must_use]
     pub fn buffer_bytes(&self) -> Option<usize> {
         match self.buffer {
@@ -135,7 +135,7 @@ impl Way {
         }
     }
 
-    /// Whether the engine can be given advice and told to reserve space.
+    /// Whether the engine can be given advice and asked to reserve space.
     #[must_use]
     pub fn is_engines(&self) -> bool {
         matches!(self.by, By::Engine(_) | By::Auto)

@@ -117,7 +117,7 @@ impl Case for Cell {
         &self.name
     }
 
-    /// The name tells all of a cell that is not timed, and there are thousands.
+    /// Of a cell that is not timed the name says all, and there are thousands.
     fn described(&self) -> Described {
         let described = Described::new("matrix", &self.name);
         self.speed_bytes.map_or(described.clone(), |bytes| described.with("bytes", bytes))

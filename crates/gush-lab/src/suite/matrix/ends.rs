@@ -41,7 +41,7 @@ fn pipe() -> io::Result<Ends> {
 /// The FIFO's name is removed as soon as both ends are open.
 pub(super) fn fifo(dir: &Path) -> io::Result<Ends> {
     let made = tempfile::Builder::new().prefix(".gush-lab-").tempdir_in(dir);
-    // tempfile's own words hold the name, and every cell would be told another reason.
+    // tempfile's message has the name, and every cell would have its own reason.
     let dir = made.map_err(|error| io::Error::other(gush_text::os_text(&error)))?;
     let path = dir.path().join("fifo");
     rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;

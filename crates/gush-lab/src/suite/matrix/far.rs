@@ -87,7 +87,7 @@ pub(super) struct Feed {
     pub(super) bytes: u64,
     /// How many bytes of them in one write.
     pub(super) most_bytes: usize,
-    /// The far end stays open behind the last byte.
+    /// The far end stays open after the last byte.
     pub(super) keeps_open: bool,
 }
 
@@ -122,7 +122,7 @@ pub(super) fn feed(far: OwnedFd, processor: Option<usize>, feed: Feed) -> Helper
 pub(super) struct Drain {
     /// How many bytes are expected.
     pub(super) bytes: u64,
-    /// The far end tells where the bytes end, and all up to there are taken.
+    /// The far end sees where the bytes end, and takes all of them.
     pub(super) tells_the_end: bool,
     /// The bytes are kept.
     pub(super) keeps: bool,
@@ -133,7 +133,7 @@ pub(super) fn drain(far: OwnedFd, processor: Option<usize>, drain: Drain) -> Hel
     let Drain { bytes, tells_the_end, keeps } = drain;
     let work = move |far: &OwnedFd, order: &AtomicU8| {
         let (mut got, mut kept) = (0_u64, Vec::new());
-        // Without memory nobody reads, and the case tells that no byte arrived.
+        // Without memory nobody reads, and the case reports that no byte arrived.
         let Ok(mut buf) = gush::Pages::new(256 << 10) else { return (0, Vec::new()) };
         let mut idle_slices = 0;
         loop {

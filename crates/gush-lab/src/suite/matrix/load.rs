@@ -7,8 +7,7 @@ use super::Kind;
 /// Enough for several fills of a pipe, and no multiple of a page: the last piece is always odd.
 const VERIFY_BYTES: u64 = 300_001;
 
-/// The most for small ends, slow ones, and ends that drop bytes beyond their buffer: nothing keeps a
-/// UDP sender from losing bytes, so UDP is not timed at all.
+/// The most for small, slow and lossy ends; UDP loses bytes at speed and is not timed.
 const MOST: &[(Kind, Most)] = &[
     (Kind::Udp, Most { verify_bytes: 40_001, speed_bytes: 0 }),
     (Kind::UnixDatagram, Most { verify_bytes: 100_001, speed_bytes: 16 << 20 }),
@@ -47,7 +46,7 @@ const COMM_BYTES: u64 = 15;
 /// O_DIRECT takes nothing less everywhere.
 const DIRECT_BYTES: u64 = 4096;
 
-/// Fewer bytes are through before their time could be told from that of setting out.
+/// The time of fewer bytes is mostly that of the start.
 const TIMED_BYTES: u64 = 64 << 10;
 
 impl Load {

@@ -26,7 +26,7 @@ impl Cells<'_> {
         )
     }
 
-    /// Cells that should trouble whoever reads this, whether expected or not.
+    /// Cells with defects, whether expected or not.
     pub(super) fn defects(&self) -> String {
         let mut text = String::new();
         for (&(way, from, to), cell) in &self.cells {

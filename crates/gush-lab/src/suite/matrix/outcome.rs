@@ -5,7 +5,7 @@ use std::fmt;
 /// The outcome of trying a way on a pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The bytes arrived, and are the right ones; or nobody can look (`/dev/null`), and their count is right.
+    /// The right bytes arrived, or, where they cannot be read (`/dev/null`), the right number.
     Works {
         /// How many.
         bytes: u64,
@@ -86,8 +86,8 @@ impl From<Outcome> for Attempt {
 }
 
 impl Outcome {
-    /// In a word: the errno's name, or `refused`, `false-end`, `wrong`, `hangs`, `died`, `absent`; nothing for
-    /// a move that works.
+    /// In a word: the errno's name, or `refused`, `false-end`, `wrong`, `hangs`, `died`, `absent`;
+    /// empty for a move that works.
     #[must_use]
     pub fn word(&self) -> &str {
         match self {

@@ -129,7 +129,7 @@ fn skipped(suite: &SuiteRun<'_>, cells: &Cells<'_>) -> Option<String> {
 }
 
 fn table(S4Table { caption, columns, rows, note }: S4Table) -> Figure {
-    let mut table = Table::new(format!("{caption} ({note})"), &columns);
+    let mut table = Table::new(format!("{caption}; {note}"), &columns);
     table.rows = rows.into_iter().map(|row| row.into_iter().map(Cell::from).collect()).collect();
     Figure::of_table(table)
 }

@@ -58,9 +58,9 @@ mod tests {
 
     #[test]
     fn what_is_no_pair_is_explained() {
-        let told = |text: &str| text.parse::<Pairs>().unwrap_err().to_string();
-        assert!(told("modem:tcp").contains("unknown kind of end 'modem'"));
-        assert_eq!(told("tcp:procfs-seq"), "procfs-seq can be no target");
-        assert!(told("pipe").starts_with("'pipe' is no pair: write SOURCE:TARGET"));
+        let refusal = |text: &str| text.parse::<Pairs>().unwrap_err().to_string();
+        assert!(refusal("modem:tcp").contains("unknown kind of end 'modem'"));
+        assert_eq!(refusal("tcp:procfs-seq"), "procfs-seq can be no target");
+        assert!(refusal("pipe").starts_with("'pipe' is no pair: write SOURCE:TARGET"));
     }
 }

@@ -58,8 +58,7 @@ pub(super) fn find(wanted: &[Kind]) -> Vec<KindPlace> {
 /// Room for verifying: a source of each flag, a target, and the file system's own structures.
 const ROOM_BYTES: u64 = 2 << 20;
 
-/// The first writable directory with room on each file system, the likeliest first; or, without one, the
-/// first that has none.
+/// The first writable directory on each file system, preferably with room.
 fn mounted() -> Vec<KindPlace> {
     let mut places: Vec<KindPlace> = Vec::new();
     for (at, dir) in candidates().into_iter().enumerate() {
@@ -101,7 +100,7 @@ fn candidates() -> Vec<PathBuf> {
     dirs
 }
 
-/// A file system that does not tell its free space counts as large enough.
+/// A file system that reports no free space counts as large enough.
 fn has_room(dir: &Path) -> bool {
     let about = rustix::fs::statvfs(dir).ok().filter(|about| about.f_blocks > 0);
     about.is_none_or(|about| about.f_bavail.saturating_mul(about.f_frsize) >= ROOM_BYTES)

@@ -10,8 +10,8 @@ use rustix::pipe::SpliceFlags;
 /// An end, and the readiness to wait for.
 type Readiness<'fd> = (BorrowedFd<'fd>, PollFlags);
 
-/// Moves at most `bytes`, at most `call_bytes` a call, between ends that are non-blocking where they
-/// can wait; returns how many arrived. A splice of 0 is taken for the end.
+/// Moves at most `bytes`, at most `call_bytes` a call, between ends that are non-blocking where
+/// they can wait; returns how many arrived. A splice of 0 is taken for the end.
 ///
 /// # Errors
 /// The call's, with the bytes that had arrived before.
@@ -42,7 +42,7 @@ fn wait(ends: &[Readiness<'_>]) {
     const MOMENT_MS: i64 = 20;
     match ends.iter().find(|(fd, events)| !is_ready(*fd, *events, 0)) {
         Some((fd, events)) => drop(is_ready(*fd, *events, MOMENT_MS)),
-        // All are ready, and yet the call would not go on (a TCP socket at its urgent mark): a pause, not a spin.
+        // All are ready, and yet the call would block (a TCP socket at its urgent mark): pause.
         None => std::thread::sleep(Duration::from_micros(50)),
     }
 }

@@ -4,8 +4,8 @@ use super::view::{Cell, Cells};
 use super::{Kind, Way};
 use gush_text::table::{self, Column, numbers, words};
 
-/// A way, and the success in 2007 on each pair of [`PAIRS`]. Between files and sockets `splice` goes
-/// through a pipe, and `vmsplice` gives the pages away.
+/// A way, and the success in 2007 on each pair of [`PAIRS`]. Between files and sockets `splice`
+/// goes through a pipe, and `vmsplice` gives the pages away.
 const ROWS: &[(&str, [bool; 4])] = &[
     ("read-write", [true, true, true, true]),
     ("sendfile", [false, true, false, false]),
@@ -87,7 +87,7 @@ fn works(rows: &[Row<'_, '_>], file: Kind) -> S4Table {
         caption: format!(
             "Five ways, four pairs: files on {file}, sockets TCP. First Linux 2.6.23 (2007), then this kernel"
         ),
-        columns: [words("")]
+        columns: [words("way")]
             .into_iter()
             .chain(PAIRS.iter().map(|(name, ..)| words(*name)))
             .collect(),
@@ -106,7 +106,7 @@ fn costs(rows: &[Row<'_, '_>]) -> S4Table {
                 (cell.median(|one| one.user_s)?, cell.median(|one| one.system_s)?);
             let share = 100.0 * (user_s + system_s) / wall_s.max(1e-9);
             let seconds = [wall_s, user_s, system_s].map(|seconds| format!("{seconds:.3}"));
-            let rest = [format!("{share:.0}%"), format!("{:.2}", cell.speed()?)];
+            let rest = [format!("{share:.0} %"), format!("{:.2}", cell.speed()?)];
             let names = [pair, way].map(str::to_owned);
             Some(names.into_iter().chain(seconds).chain(rest).collect())
         };

@@ -40,7 +40,8 @@ impl Workshop {
         dir.ok_or_else(|| io::Error::other("no file system for it"))
     }
 
-    /// Makes sure of a file of a kind with the load inside, so that no timing includes making the file.
+    /// Makes sure of a file of a kind with the load inside, so that no timing includes making the
+    /// file.
     pub(super) fn fill(&mut self, kind: Kind, load: &Load) -> io::Result<()> {
         if kind.is_in(Kind::FILES) { self.filled(kind, load).map(drop) } else { Ok(()) }
     }
@@ -124,7 +125,8 @@ impl Source {
             block: load.block.clone(),
             bytes: load.bytes,
             most_bytes: load.message_bytes.unwrap_or(256 << 10),
-            // A datagram socket ends by no read of 0, and a terminal that loses its master hangs up.
+            // A datagram socket ends by no read of 0, and a terminal that loses its master hangs
+            // up.
             keeps_open: !kind.tells_the_end(),
         };
         let feeder = far::feed(far, workshop.processor, feed);

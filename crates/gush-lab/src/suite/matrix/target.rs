@@ -25,7 +25,7 @@ pub(super) struct Target {
 /// The bytes that came out of a target.
 #[derive(Debug, Default)]
 pub(super) struct Arrived {
-    /// How many bytes; none where nobody can tell.
+    /// How many bytes; none if unknown.
     pub(super) bytes: Option<u64>,
     /// The bytes, where they were kept.
     pub(super) kept: Option<Vec<u8>>,
@@ -101,7 +101,7 @@ impl Target {
     pub(super) fn arrived(self, load: &Load) -> io::Result<Arrived> {
         let Self { fd, kind, drainer, file } = self;
         if let Some(drainer) = drainer {
-            // Only the end tells some that all has come; others forget what was under way.
+            // Some need the end to know that all has come; others forget what is in flight.
             let kept_open = if kind.tells_the_end() {
                 drop(fd);
                 None
@@ -139,7 +139,8 @@ impl Target {
         if kind != Kind::Procfs {
             return content.to_vec();
         }
-        // A name ends at its first zero byte, and is shown as a line (`comm_show`, `fs/proc/base.c`).
+        // A name ends at its first zero byte, and is shown as a line (`comm_show`,
+        // `fs/proc/base.c`).
         let name = match content {
             [] => OWN_NAME.as_bytes(),
             content => content.split(|&byte| byte == 0).next().unwrap_or_default(),

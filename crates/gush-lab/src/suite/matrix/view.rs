@@ -95,7 +95,7 @@ impl<'a> Cell<'a> {
 }
 
 impl<'a> Cells<'a> {
-    /// Of the samples that tell an outcome.
+    /// Of the samples that have an outcome.
     pub(super) fn of(samples: impl IntoIterator<Item = &'a Sample>) -> Self {
         let mut cells: BTreeMap<_, Cell<'a>> = BTreeMap::new();
         for sample in samples {

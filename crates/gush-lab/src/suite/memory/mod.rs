@@ -1,8 +1,7 @@
 //! Sequential bandwidth of memory, of one processor and of all: the limit of every copy.
 //!
-//! Buffers lie far beyond the caches. Bytes are counted once: a `copy` of 1 GiB reads one and writes
-//! one, and a `write` may cost the memory twice as many bytes, where the processor fetches the lines that the write is about
-//! to overwrite.
+//! Buffers are far larger than the caches. Bytes are counted once: a `copy` of 1 GiB reads one and
+//! writes one, and a `write` may fetch the lines that it overwrites.
 //!
 //! Facts of a sample: `operation` (`read`, `write`, `copy`), `processors`.
 
@@ -124,8 +123,8 @@ fn described(way: &Way, processors: usize, bytes: u64) -> Described {
     }
 }
 
-/// Memory for so many threads together, in bytes: for each four times the largest cache, which the thread may have for itself; in
-/// all no more than a quarter of the memory that can be had.
+/// Memory for all threads, in bytes: four times the largest cache for each, and at most a quarter
+/// of the available memory.
 fn field_bytes(threads: usize) -> u64 {
     let largest_cache = [4, 3, 2, 1].into_iter().find_map(cache_sizes::data_bytes).unwrap_or(0);
     beyond_caches(largest_cache as u64, threads as u64, available_memory_bytes())
@@ -139,8 +138,8 @@ fn beyond_caches(largest_cache_bytes: u64, threads: u64, available_bytes: u64) -
 
 /// Measures in this process, on `bytes` of memory, or on far more than the caches hold.
 ///
-/// One thread, or one pinned to each processor that this process may use; all start together, and the
-/// clock stops when the last is done.
+/// One thread, or one pinned to each processor that this process may use; all start together, and
+/// the clock stops when the last is done.
 ///
 /// # Errors
 /// [`Error::Failed`] when there is not so much memory.
@@ -187,8 +186,8 @@ pub fn once(way: &Way, bytes: Option<u64>) -> Result<Measured, Error> {
         let threads: Vec<_> =
             processors.iter().map(|&processor| scope.spawn(move || work(processor))).collect();
         start.wait();
-        // Between the two, where all are ready and none has begun: a thread of real-time priority on this processor would
-        // otherwise be done before this one runs again.
+        // Started between the two barriers: a real-time thread on this processor could otherwise be
+        // done before this one runs again.
         let clock = Clock::start();
         start.wait();
         stop.wait();
@@ -221,7 +220,7 @@ mod tests {
         assert_eq!(beyond_caches(256 * MIB, 8, 1024 * MIB), 256 * MIB, "a quarter of the memory");
     }
 
-    /// A headline compares cases of one group: none may praise writing for being faster than reading.
+    /// A headline compares cases of one group, and reading is not compared with writing.
     #[test]
     fn only_the_same_work_is_of_one_group() {
         for way in WAYS {

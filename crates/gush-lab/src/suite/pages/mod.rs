@@ -1,12 +1,13 @@
-//! The cost of getting a user's pages: vmsplice(2) of memory that was touched or not, on pages of 4 KiB
-//! or of 2 MiB, and the kernel's own test of `get_user_pages_fast` where the kernel has the test built in.
+//! The cost of getting a user's pages: vmsplice(2) of memory that was touched or not, on pages of 4
+//! KiB or of 2 MiB, and the kernel's own test of `get_user_pages_fast` where the kernel has the
+//! test built in.
 //!
-//! vmsplice takes a reference to every 4 KiB (`iov_iter_get_pages2`), which is a walk of the page tables
-//! for each small page, and one for all 512 of a huge page. The references are dropped by a splice to
-//! /dev/null, which is timed apart.
+//! vmsplice takes a reference to every 4 KiB (`iov_iter_get_pages2`), which is a walk of the page
+//! tables for each small page, and one for all 512 of a huge page. The references are dropped by a
+//! splice to /dev/null, which is timed apart.
 //!
-//! Facts of a sample: `memory` (`touched`, `untouched`), `page_bytes`, `ns_per_page` (of every 4 KiB, by whichever page size it is
-//! backed), `drop_ns_per_page`.
+//! Facts of a sample: `memory` (`touched`, `untouched`), `page_bytes`, `ns_per_page` (of every 4
+//! KiB, by whichever page size it is backed), `drop_ns_per_page`.
 
 mod once;
 
@@ -119,7 +120,7 @@ pub const WAYS: &[Way] = &[
     Way { name: "gup-test-2M", taker: Taker::GupTest, touched: true, huge: true },
 ];
 
-/// Those of the kernel's own test are left out where the kernel lacks the test, unless they are asked for by name.
+/// Without the cases of the kernel's own test if it is not there, unless asked for by name.
 fn make(asked: &Asked) -> Result<Cases, Error> {
     let mut notes = Vec::new();
     let test = gup_test();

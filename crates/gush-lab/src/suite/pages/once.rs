@@ -65,7 +65,7 @@ pub fn once(way: &Way, bytes: Option<u64>) -> Result<Measured, Error> {
 struct Cost {
     getting: Duration,
     dropping: Option<Duration>,
-    /// Whether the page size behind the memory was checked, which needs root.
+    /// Whether the page size was checked, which needs root.
     huge_checked: bool,
 }
 
@@ -114,13 +114,13 @@ fn field(way: &Way) -> Result<(Lent, bool), Error> {
 
 /// Whether the pages have the expected size; false where the check is not allowed.
 ///
-/// Memory that was only read is backed by the one page of zeros, of 4 KiB or of 2 MiB (`use_zero_page` of
-/// `admin-guide/mm/transhuge.rst`).
+/// Memory that was only read is backed by the one page of zeros, of 4 KiB or of 2 MiB
+/// (`use_zero_page` of `admin-guide/mm/transhuge.rst`).
 fn check(way: &Way, pages: &Pages) -> Result<bool, Error> {
     match gush::hugepage::count(pages) {
         Ok((huge, all)) if way.huge && huge < all => Err(Error::refused(format!(
             "{huge} of {all} huge pages came: see /sys/kernel/mm/transparent_hugepage/enabled{}",
-            if way.touched { "" } else { " and use_zero_page beside it" }
+            if way.touched { "" } else { " and use_zero_page next to it" }
         ))),
         Ok((huge, _)) if !way.huge && huge > 0 => {
             Err(Error::refused(format!("{huge} huge pages came where none was wanted")))

@@ -92,7 +92,7 @@ impl Case for Climb {
         Ok(())
     }
 
-    /// Every measurement starts both programs anew: a part of a measurement warms up all that can be warm.
+    /// Every measurement starts both programs anew, so a part of one warms up all that can be warm.
     fn warm_up(&self, probe: &Probe) -> Result<(), Error> {
         // A sixteenth warms the caches and the page allocator, and costs little time.
         self.run(probe, (self.bytes / 16).max(1)).map(drop)

@@ -1,5 +1,5 @@
-//! The evidence for a writer's soundness: the hostile reader (`pipe/hold.rs`) keeps pieces by reference, lets the writer
-//! go on, and looks at them then.
+//! The evidence for a writer's soundness: the hostile reader (`pipe/hold.rs`) keeps pieces by
+//! reference, lets the writer continue, and then checks them.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,9 +1,9 @@
-//! The pipe speed test, step by step, and the ways beside and above it.
+//! The pipe speed test, step by step, and the techniques next to and above it.
 //!
-//! A case is two command lines, of `gush pipe write` and `gush pipe read`: whoever doubts a figure can
-//! run them by hand.
+//! A case is two command lines, of `gush pipe write` and `gush pipe read`, that a user can run.
 //!
-//! Facts of a sample: `buffer_bytes`, `pipe_bytes`, `sound` (null where nothing showed soundness), `evidence`.
+//! Facts of a sample: `buffer_bytes`, `pipe_bytes`, `sound` (null where nothing showed soundness),
+//! `evidence`.
 //!
 //! | room | holds |
 //! |---|---|

@@ -12,7 +12,7 @@ pub struct Step {
     pub write: &'static [&'static str],
     /// The options of the reader.
     pub read: &'static [&'static str],
-    /// Bytes to move, unless told otherwise: about a second or less.
+    /// Bytes to move, by default: about a second or less.
     pub bytes: u64,
     /// Does the technique promise that the written bytes arrive unchanged with any reader?
     pub promises: bool,

@@ -29,7 +29,7 @@ impl Options {
         match self.commands.iter().find(is_file) {
             Some(path) if self.commands.len() == 1 => self.of_file(Path::new(path)),
             Some(path) => Err(Error::refused(format!(
-                "{path} is a file of comparisons: no command can stand beside"
+                "{path} is a file of comparisons: give no command with it"
             ))),
             None => {
                 if let Some(name) = self.only.first() {
@@ -66,7 +66,7 @@ impl Options {
         all.into_iter().filter(is_wanted).map(|one| self.over(one)).collect()
     }
 
-    /// A name that is written wrong would leave the usual program in its place, and nobody would see.
+    /// A misspelt name would silently leave the usual program in its place.
     fn refuse_unused_variables(&self, commands: &str) -> Result<(), Error> {
         match self.variables()?.keys().find(|name| !names(commands, name)) {
             None => Ok(()),
@@ -134,7 +134,7 @@ impl Options {
     /// Gives the commands their names: the first ones, where there are no parameters.
     fn name_commands(&self, comparison: &mut Comparison) -> Result<(), Error> {
         if self.name.iter().chain(&self.reference_name).any(String::is_empty) {
-            return Err(Error::refused("a name with nothing in it tells no command from others"));
+            return Err(Error::refused("a name must not be empty"));
         }
         let has_parameters = !comparison.parameters.is_empty();
         let (given, commands) = (self.name.len(), comparison.entries.len());
