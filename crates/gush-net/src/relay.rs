@@ -63,7 +63,9 @@ where
     B: AsyncRead + AsyncWrite + Unpin + ?Sized,
 {
     let mut relay = Relay::new(&RelayOptions::new());
-    let totals = relay.run_between(opened(a, End::A)?, opened(b, End::B)?, false).await?;
+    relay.waits_after_failure = false;
+    let ends = BothWays { a: opened(a, End::A)?, b: opened(b, End::B)? };
+    let totals = relay.drive(ends).await?;
     Ok((totals.forward.bytes, totals.back.bytes))
 }
 
@@ -210,21 +212,8 @@ impl Relay {
         A: AsyncRead + AsyncWrite + Unpin + ?Sized,
         B: AsyncRead + AsyncWrite + Unpin + ?Sized,
     {
-        self.run_between(opened(a, End::A)?, opened(b, End::B)?, true).await
-    }
-
-    async fn run_between<A, B>(
-        &mut self,
-        a: Opened<'_, A>,
-        b: Opened<'_, B>,
-        waits_after_failure: bool,
-    ) -> Result<Totals, Error>
-    where
-        A: AsyncRead + AsyncWrite + Unpin + ?Sized,
-        B: AsyncRead + AsyncWrite + Unpin + ?Sized,
-    {
-        self.waits_after_failure = waits_after_failure;
-        self.drive(BothWays { a, b }).await
+        self.waits_after_failure = true;
+        self.drive(BothWays { a: opened(a, End::A)?, b: opened(b, End::B)? }).await
     }
 
     /// Copies from the source to the target until the source's end, as the forward direction. The
@@ -259,14 +248,14 @@ impl Relay {
         S: AsyncRead + Unpin + ?Sized,
         T: AsyncWrite + Unpin + ?Sized,
     {
-        self.copy_between(opened(source, End::A)?, opened(target, End::B)?).await
+        self.copy_between(opened(source, End::A)?, opened(target, End::B)?)?.await
     }
 
-    async fn copy_between<S, T>(
+    fn copy_between<'a, S, T>(
         &mut self,
-        source: Opened<'_, S>,
-        target: Opened<'_, T>,
-    ) -> Result<Totals, Error>
+        source: Opened<'a, S>,
+        target: Opened<'a, T>,
+    ) -> Result<impl Future<Output = Result<Totals, Error>>, Error>
     where
         S: AsyncRead + Unpin + ?Sized,
         T: AsyncWrite + Unpin + ?Sized,
@@ -280,7 +269,7 @@ impl Relay {
             }
         }
         self.waits_after_failure = false;
-        self.drive(OneWay { source, target }).await
+        Ok(self.drive(OneWay { source, target }))
     }
 
     /// Sends a part of a file, or all (`..`), inside the kernel where possible. The file's own
@@ -330,7 +319,7 @@ impl Relay {
             Bound::Unbounded => None,
         };
         self.driver(Direction::Forward).length_bytes = end.map(|end| end.saturating_sub(begin));
-        self.copy_between(file_at(file, begin, End::A)?, opened(target, End::B)?).await
+        self.copy_between(file_at(file, begin, End::A)?, opened(target, End::B)?)?.await
     }
 
     /// Receives into a file from `offset` (in bytes) on, until the source's end. The file's own
@@ -365,15 +354,19 @@ impl Relay {
     where
         S: AsyncRead + Unpin + ?Sized,
     {
-        self.copy_between(opened(source, End::A)?, file_at(file, offset, End::B)?).await
+        self.copy_between(opened(source, End::A)?, file_at(file, offset, End::B)?)?.await
     }
 
-    async fn drive<'a>(&mut self, mut ends: impl Ends<'a>) -> Result<Totals, Error> {
+    /// Not `async`, which would keep the ends twice in the future of each relay.
+    fn drive<'a>(
+        &mut self,
+        mut ends: impl Ends<'a>,
+    ) -> impl Future<Output = Result<Totals, Error>> {
         // The time between two runs is not silence of the ends.
         self.silence.restart();
         self.drivers.iter_mut().for_each(Driver::restart);
         let mut watches = Watches::default();
-        poll_fn(|cx| self.poll(cx, &mut ends, &mut watches)).await
+        poll_fn(move |cx| self.poll(cx, &mut ends, &mut watches))
     }
 
     /// Gives up one direction without passing on an end: for a target known to read no more.
