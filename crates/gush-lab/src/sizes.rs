@@ -21,7 +21,7 @@ pub(crate) fn typed(bytes: u64) -> String {
     format!("{number}{}", unit.trim_end_matches("iB").trim_end_matches('B'))
 }
 
-/// In the largest unit that leaves no fraction worth telling.
+/// In the largest unit that leaves a whole part; with a decimal below 100 unless that is zero.
 pub(crate) fn rounded(bytes: u64) -> String {
     let mut unit = 0;
     let mut value = bytes as f64;
@@ -29,8 +29,9 @@ pub(crate) fn rounded(bytes: u64) -> String {
         value /= 1024.0;
         unit += 1;
     }
-    let decimals = usize::from(value < 10.0 && value.fract() >= 0.05);
-    format!("{value:.decimals$} {}", UNITS[unit])
+    let decimals = usize::from(value < 99.95);
+    let number = format!("{value:.decimals$}");
+    format!("{} {}", number.strip_suffix(".0").unwrap_or(&number), UNITS[unit])
 }
 
 #[cfg(test)]
@@ -46,6 +47,7 @@ mod tests {
             (1 << 20, "1 MiB", "1M", "1 MiB"),
             (3 << 29, "1536 MiB", "1536M", "1.5 GiB"),
             (64 << 20, "64 MiB", "64M", "64 MiB"),
+            (197 << 16, "12608 KiB", "12608K", "12.3 MiB"),
             (u64::MAX, "18446744073709551615 B", "18446744073709551615", "16777216 TiB"),
         ] {
             assert_eq!([exact(bytes), typed(bytes), rounded(bytes)], [told, name, about]);

@@ -1,6 +1,7 @@
 //! Standings as a table for people.
 
 use super::summary::{Figure, Summary};
+use crate::sizes;
 use crate::stats::{Estimate, FEWEST_SAMPLES, Interval};
 use gush_text::table;
 
@@ -55,22 +56,6 @@ pub fn time(seconds: f64, unit: Option<Unit>) -> String {
     format!("{:.decimals$} {name}", seconds * factor)
 }
 
-/// Bytes with a binary unit.
-///
-/// ```
-/// use gush_lab::bench::show::bytes;
-/// assert_eq!([bytes(512), bytes(2048), bytes(3 << 19)], ["512 B", "2.0 KiB", "1.5 MiB"]);
-/// ```
-#[must_use]
-pub fn bytes(number: u64) -> String {
-    const UNITS: [(u32, &str); 3] = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
-    let unit = UNITS.iter().find(|(shift, _)| number >> shift > 0);
-    unit.map_or_else(
-        || format!("{number} B"),
-        |&(shift, unit)| format!("{:.1} {unit}", number as f64 / (1_u64 << shift) as f64),
-    )
-}
-
 /// The interval of the times in the unit of the median; of few samples the least and the most in brackets.
 fn interval(one: &Summary, unit: Option<Unit>) -> String {
     let Estimate { value, interval } = one.seconds.median;
@@ -119,8 +104,8 @@ const USE: &[Column] = &[
 
 /// The peak of memory, or a bound of the peak.
 fn memory(one: &Summary) -> String {
-    let bound = || one.peak_at_most_bytes.map(|most| format!("≤ {}", bytes(most)));
-    one.peak_bytes.map(bytes).or_else(bound).unwrap_or_default()
+    let bound = || one.peak_at_most_bytes.map(|most| format!("≤ {}", sizes::rounded(most)));
+    one.peak_bytes.map(sizes::rounded).or_else(bound).unwrap_or_default()
 }
 
 /// The columns of a figure that the commands printed, below its name.
