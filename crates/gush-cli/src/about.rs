@@ -1,4 +1,5 @@
-//! Help, version, manual pages and shell completions of `gush`, all from the definitions of the commands.
+//! Help, version, manual pages and shell completions of `gush`, all from the definitions of the
+//! commands.
 
 use std::ffi::OsString;
 use std::fs;
@@ -47,7 +48,7 @@ enum Generate {
     },
 }
 
-/// All commands, each by its one definition.
+/// All commands, each from its single definition.
 fn everything() -> clap::Command {
     let all = Gush::command().subcommands([
         cp::command("gush cp"),
@@ -70,11 +71,11 @@ fn everything() -> clap::Command {
 /// How to get every command.
 const WHOLE: &str = "cargo build --release --features full builds every command.";
 
-/// A command that a feature of the build brings.
+/// A command that depends on a feature of the build.
 pub struct Optional {
     name: &'static str,
     feature: &'static str,
-    /// Nothing in a program without the feature.
+    /// `None` in a program without the feature.
     built: Option<Built>,
 }
 
@@ -108,7 +109,7 @@ const OPTIONAL: &[Optional] = optional! {
     "link" "link" link;
 };
 
-/// The command `name`, if a feature of the build brings one.
+/// The command `name`, if it depends on a feature.
 pub fn optional(name: &str) -> Option<&'static Optional> {
     OPTIONAL.iter().find(|command| command.name == name)
 }

@@ -1,5 +1,5 @@
 //! Completions for shells: the scripts of clap_complete, corrected where they offer the names of
-//! files in place of values.
+//! files instead of values.
 
 use clap::{Arg, ArgAction, Command};
 use clap_complete::{Shell, generate};
@@ -19,8 +19,8 @@ pub fn script(shell: Shell, program: Command, name: &str) -> String {
     }
 }
 
-/// Marks each option whose value must be in the same word by a `=` at the end of its name: clap_complete
-/// takes the next word for the value. The option's letter becomes a flag.
+/// Marks each option whose value must be in the same word by a `=` at the end of its name:
+/// clap_complete takes the next word for the value. The option's letter becomes a flag.
 fn with_marks(command: Command) -> Command {
     let names: Vec<_> = command.get_subcommands().map(|part| part.get_name().to_owned()).collect();
     let mut letters = Vec::new();

@@ -1,5 +1,5 @@
-//! Files that a command writes: whether they can be written is asked before the work begins, and whether they were is asked
-//! in the end.
+//! Files that a command writes: whether they can be written is checked before the work begins, and
+//! whether they were is checked at the end.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,7 +12,8 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 /// Opens `path` as `how` says.
 ///
 /// # Errors
-/// That of open(2), and `EBADF` where a closed standard descriptor is behind the path: there the bytes would go to /dev/null.
+/// That of open(2), and `EBADF` if `path` means a standard descriptor that was closed: the bytes
+/// would go to /dev/null.
 pub fn open(path: impl AsRef<Path>, how: &OpenOptions) -> io::Result<File> {
     match gush_process::closed_behind(&path) {
         Some(_) => Err(Errno::BADF.into()),
@@ -20,7 +21,7 @@ pub fn open(path: impl AsRef<Path>, how: &OpenOptions) -> io::Result<File> {
     }
 }
 
-/// Closes a file, for errors that only close(2) tells, such as a full quota on NFS.
+/// Closes a file, for errors that only close(2) reports, such as a full quota on NFS.
 ///
 /// # Errors
 /// That of close(2).
@@ -28,7 +29,8 @@ pub fn close(file: impl Into<OwnedFd>) -> io::Result<()> {
     nix::unistd::close(file.into()).map_err(Into::into)
 }
 
-/// Closes a duplicate of `fd`, for the same errors; `fd` stays open. Where no duplicate can be had, there is nothing to tell.
+/// Closes a duplicate of `fd`, for the same errors; `fd` stays open. Without a free descriptor,
+/// nothing is reported.
 ///
 /// # Errors
 /// That of close(2).
@@ -36,10 +38,10 @@ pub fn close_twin(fd: impl AsFd) -> io::Result<()> {
     fcntl_dupfd_cloexec(fd, 0).map_or(Ok(()), close)
 }
 
-/// Can text be put at `path`, as far as can be known without writing?
+/// Can text be written to `path`, as far as is known without writing?
 ///
 /// # Errors
-/// A sentence: a closed standard descriptor is behind the path, a directory is there, or the parent directory is missing.
+/// A sentence: the path means a closed standard descriptor, or is a directory.
 pub fn takes_text(path: &Path) -> Result<(), String> {
     let shown = quote::if_needed(path);
     if let Some(number) = gush_process::closed_behind(path) {
@@ -52,7 +54,7 @@ pub fn takes_text(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// As [`takes_text`], for a file whose directory has to be there.
+/// As [`takes_text`], for a file whose directory must exist.
 ///
 /// # Errors
 /// As [`takes_text`].
@@ -61,7 +63,7 @@ pub fn takes_text_in_its_directory(path: &Path) -> Result<(), String> {
     match path.parent() {
         Some(dir) if !dir.as_os_str().is_empty() && !dir.is_dir() => {
             let (shown, dir) = (quote::if_needed(path), quote::if_needed(dir));
-            Err(format!("{shown} cannot be written: {dir} is no directory"))
+            Err(format!("{shown} cannot be written: {dir} is not a directory"))
         }
         _ => Ok(()),
     }

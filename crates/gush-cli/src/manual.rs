@@ -1,4 +1,5 @@
-//! Manual pages, from the definitions of the commands, and the text behind the options that help and page share.
+//! Manual pages, from the definitions of the commands, and the text after the options that help and
+//! page share.
 
 use clap::Command;
 use clap_mangen::Man;
@@ -9,7 +10,8 @@ const INDENT: usize = 26;
 /// Lines of a table are no wider: clap breaks wider ones and does not indent the rest.
 const WIDTH: usize = 79;
 
-/// A row of a table for [`Command::after_help`]: the description stands behind the term, or below a long one.
+/// A row of a table for [`Command::after_help`]: the description follows the term, or is below a
+/// long one.
 pub fn row(term: &str, description: &str) -> String {
     let mut text = String::new();
     let mut line = format!("  {term:<width$}", width = INDENT - 2);
@@ -32,7 +34,7 @@ pub fn row(term: &str, description: &str) -> String {
     text
 }
 
-/// The pages of `command` and of all commands below, each behind the name of its file.
+/// The pages of `command` and of all commands below, each after the name of its file.
 pub fn pages(command: Command) -> Vec<(String, String)> {
     // `gush help` has no page.
     let mut command = command.disable_help_subcommand(true).mut_args(in_full);
@@ -94,8 +96,9 @@ fn short_values(arg: clap::Arg) -> clap::Arg {
     arg.help(format!("{help} [possible values: {}]", names.join(", "))).hide_possible_values(true)
 }
 
-/// The section of the text behind the options. A line is a paragraph. Indented lines are a row of a table, or a command to type if
-/// they begin with `gush`; lines that are indented farther go on with either.
+/// The section of the text after the options. A line is a paragraph. Indented lines are a row of a
+/// table, or a command to type if they begin with `gush`; lines that are indented farther go on
+/// with either.
 fn notes(text: &str) -> String {
     let mut roff = Roff::new();
     roff.control("SH", ["NOTES"]);

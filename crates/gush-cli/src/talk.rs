@@ -11,25 +11,25 @@ use gush_text::{Doing, errno_text, in_brackets, mkdir_remedy, os_text, quote, wi
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// Writes one command's messages to standard error.
+/// Writes the messages of one command to standard error.
 #[derive(Debug, Clone)]
 pub struct Talker {
     prefix: String,
     familiar: bool,
-    /// Tidies up before a message without a reader ends the program; nothing where such a message is lost.
+    /// Cleans up before EPIPE on standard error ends the program; without it, EPIPE is ignored.
     ends_unread: Option<fn()>,
     outlet: Option<Arc<dyn Outlet>>,
 }
 
-/// Takes messages in the place of standard error.
+/// Receives messages instead of standard error.
 pub trait Outlet: Debug + Send + Sync {
-    /// Takes `line`, or several lines, with the line feed.
+    /// Receives one or more lines, with the line feed.
     fn say(&self, line: &[u8]);
 }
 
 impl Talker {
-    /// `as_name` is the command as typed: the messages of `gush cat` start with `gush: cat:`, those of plain
-    /// `cat` with `cat:`.
+    /// `as_name` is the command as typed: the messages of `gush cat` start with `gush: cat:`, those
+    /// of plain `cat` with `cat:`.
     pub fn new(as_name: &str) -> Self {
         Self {
             prefix: as_name.replace(' ', ": "),
@@ -39,18 +39,18 @@ impl Talker {
         }
     }
 
-    /// From now on a message that nobody reads ends the program behind `tidy`, as SIGPIPE ends GNU's programs. For a
-    /// command that ignores the signal, in which a failure of standard output has another meaning.
+    /// From now on EPIPE on stderr runs `tidy`, then exits as if by SIGPIPE. For a command that
+    /// ignores the signal because a failed write to standard output means something else there.
     pub fn ending_unread(self, tidy: fn()) -> Self {
         Self { ends_unread: Some(tidy), ..self }
     }
 
-    /// From now on `outlet` gets the messages.
+    /// Sends messages to `outlet` from now on.
     pub fn through(self, outlet: impl Outlet + 'static) -> Self {
         Self { outlet: Some(Arc::new(outlet)), ..self }
     }
 
-    /// Does each message name the command `name` already?
+    /// Does the prefix of messages already name the command `name`?
     pub fn speaks_for(&self, name: &str) -> bool {
         self.prefix.rsplit(": ").next() == Some(name)
     }
@@ -60,17 +60,17 @@ impl Talker {
         self.familiar
     }
 
-    /// Writes the message `what` and returns the exit status of a failure.
+    /// Writes the message `what` and returns the exit status for failure.
     pub fn fail(&self, what: impl Display) -> ExitCode {
         self.say(what);
         ExitCode::FAILURE
     }
 
-    /// From now on a write beyond the limit on file sizes (ulimit -f) fails with EFBIG, which is told, and does not end the program
-    /// without a word.
+    /// Makes a write beyond the limit on file size (ulimit -f) fail with EFBIG, which is reported,
+    /// instead of killing the program silently.
     ///
     /// # Errors
-    /// The exit status of a failure, whose message is written.
+    /// The exit status for failure, after the message is written.
     pub fn outlives_file_size_limit(&self) -> Result<(), ExitCode> {
         let blocked = gush_process::fail_beyond_file_size_limit();
         blocked
@@ -79,13 +79,13 @@ impl Talker {
 
     /// Writes the message `what`: a warning, or a failure after which the command goes on.
     ///
-    /// A control character of a name never reaches the terminal, whoever put the name into the message.
+    /// Control characters in names never reach the terminal.
     pub fn say(&self, what: impl Display) {
         self.print(format_args!("{}: {}\n", self.prefix, without_controls(&what.to_string())));
     }
 
-    /// As [`Talker::say`], for the thread that ends the program at a signal: the message is lost where standard error is full, and waits
-    /// for no other thread's message.
+    /// As [`Talker::say`], for the thread that ends the program on a signal: drops the message if
+    /// standard error is full, and waits for no lock.
     pub fn say_at_once(&self, what: impl Display) {
         let text = format!("{}: {}\n", self.prefix, without_controls(&what.to_string()));
         let stderr = rustix::stdio::stderr();
@@ -112,12 +112,13 @@ impl Talker {
         }
     }
 
-    /// Writes that `path` could not be opened to be read. Called as `cat`, in the words that scripts know from GNU cat.
+    /// Writes that `path` could not be opened for reading; under the name `cat`, in the words of
+    /// GNU cat.
     pub fn say_failed_open(&self, path: impl AsRef<Path>, error: &io::Error) {
         self.say_unopened(path.as_ref(), error, remedy(path.as_ref(), Doing::Other, error));
     }
 
-    /// As [`Talker::say_failed_open`], of a file that is written, and made where it is missing.
+    /// As [`Talker::say_failed_open`], of a file that is written and created if missing.
     pub fn say_failed_to_store(&self, path: impl AsRef<Path>, error: &io::Error) {
         self.say_unopened(path.as_ref(), error, remedy_to_store(path.as_ref(), error).as_deref());
     }
@@ -139,18 +140,18 @@ impl Talker {
         }
     }
 
-    /// Writes `text` to standard error without a prefix. Any failure but that of [`Talker::ending_unread`] is ignored,
-    /// because nowhere is left to report it.
+    /// Writes `text` to standard error without a prefix. Failures are ignored, except for EPIPE
+    /// after [`Talker::ending_unread`]: there is nowhere left to report them.
     pub fn print(&self, text: impl Display) {
         let text = text.to_string();
         if let Some(outlet) = &self.outlet {
             return outlet.say(text.as_bytes());
         }
-        // One write for a line: lines of several programs do not run into each other.
+        // One write per message, so that lines of several programs do not interleave.
         let written = io::stderr().lock().write_all(text.as_bytes());
         if let (Err(error), Some(tidy)) = (written, self.ends_unread)
             && error.kind() == io::ErrorKind::BrokenPipe
-            // Whoever ignored the signal wants to go on, as GNU tools do.
+            // Started with SIGPIPE ignored, GNU tools continue as well.
             && !gush_process::sigpipe_was_ignored()
         {
             tidy();
@@ -162,7 +163,7 @@ impl Talker {
 /// The width of the terminal at standard error; 80 columns if unknown.
 pub fn columns() -> usize {
     match rustix::termios::tcgetwinsize(rustix::stdio::stderr()) {
-        // Serial lines and some containers tell 0 columns.
+        // Serial lines and some containers report 0 columns.
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => size.ws_col.into(),
         _ => 80,
     }
@@ -176,18 +177,18 @@ pub fn write_line(line: &str) -> io::Result<()> {
     write_out(format!("{line}\n").as_bytes())
 }
 
-/// Dies of SIGPIPE if `error` says that nobody reads any more, as GNU's programs do. Returns after any other error, and
-/// where the signal was ignored when the program started.
+/// Dies of SIGPIPE on EPIPE, as GNU tools do. Returns on any other error, and if the signal was
+/// ignored when the program started.
 ///
-/// The signal itself comes too early: splice(2) raises it before it has looked for anything to move.
+/// The signal itself comes too early: splice(2) raises it before looking for anything to move.
 pub fn die_if_nobody_reads(error: &io::Error) {
     if error.kind() == io::ErrorKind::BrokenPipe {
         gush_process::die_of_sigpipe();
     }
 }
 
-/// Writes to standard output. Rust puts /dev/null in the place of a closed standard output, which is an error
-/// here. Where nobody reads any more the program dies of SIGPIPE, also where SIGPIPE is ignored.
+/// Writes to standard output. A closed standard output, which Rust replaces by /dev/null, is an
+/// error here. On EPIPE the program dies of SIGPIPE, even if it ignores SIGPIPE by now.
 ///
 /// # Errors
 /// The OS error of write(2); `EBADF` if standard output was closed.
@@ -195,13 +196,13 @@ pub fn write_out(bytes: &[u8]) -> io::Result<()> {
     try_write_out(bytes).inspect_err(die_if_nobody_reads)
 }
 
-/// As [`write_out`], for a command with something to tidy up: where nobody reads any more and the program ignores SIGPIPE,
-/// the error is returned.
+/// As [`write_out`], for a command that has to clean up: if the program ignores SIGPIPE, EPIPE is
+/// returned.
 ///
 /// # Errors
 /// As [`write_out`], and `EPIPE`.
 pub fn try_write_out(bytes: &[u8]) -> io::Result<()> {
-    // /dev/null has its place by now, and would swallow the page.
+    // /dev/null is in its place by now and would swallow the page.
     if gush_process::was_closed(1) {
         return Err(Errno::BADF.into());
     }
@@ -210,12 +211,12 @@ pub fn try_write_out(bytes: &[u8]) -> io::Result<()> {
     stdout.flush()
 }
 
-/// The remedy for an error of a call on `path`, if there is one.
+/// The remedy for a failed call on `path`, if there is one.
 pub fn remedy(path: &Path, doing: Doing, error: &io::Error) -> Option<&'static str> {
     gush_text::remedy_at(rustix::fs::CWD, path, doing, Errno::from_io_error(error)?)
 }
 
-/// The remedy for an output that cannot be opened, or made where it is missing.
+/// The remedy for an output that cannot be opened or created.
 pub fn remedy_to_store(path: &Path, error: &io::Error) -> Option<Cow<'static, str>> {
     let above = path.parent().filter(|above| !above.as_os_str().is_empty());
     if error.kind() == io::ErrorKind::NotFound

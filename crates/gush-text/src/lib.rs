@@ -1,4 +1,5 @@
-//! The text that all commands read and print, each idea once: sizes, lengths of time, quoting, OS errors.
+//! The text that all commands read and print, each idea once: sizes, lengths of time, quoting, OS
+//! errors.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("gush-text runs on Linux only");

@@ -60,7 +60,7 @@ fn needs_quotes(text: &str) -> bool {
         || text.contains(|c| ANYWHERE.contains(c))
 }
 
-/// GNU uses double quotes for a text with an apostrophe and without characters special in double quotes.
+/// GNU uses double quotes for a text with an apostrophe and no characters special in double quotes.
 fn fits_double_quotes(text: &str) -> bool {
     text.contains('\'')
         && text.char_indices().all(|(at, c)| match c {

@@ -1,5 +1,5 @@
-//! Sizes as GNU tools read them: `64`, `4K` and `4KiB` (4096), `4KB` (4000), `K` (1024), up to the largest
-//! 64-bit number. Beyond GNU, a number with a unit may have a fraction: `1.5M`.
+//! Sizes as GNU tools read them: `64`, `4K` and `4KiB` (4096), `4KB` (4000), `K` (1024), up to the
+//! largest 64-bit number. Beyond GNU, a number with a unit may have a fraction: `1.5M`.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub enum SizeError {
     TooLarge,
     /// Zero, which is not allowed here.
     Zero,
-    /// A size that would be changed: the thing has from so many bytes to so many.
+    /// Out of range: of what, the least and the most bytes.
     OutOfRange(&'static str, usize, usize),
 }
 
@@ -39,8 +39,8 @@ impl std::error::Error for SizeError {}
 /// Reads a size in bytes; a fraction of a byte is dropped.
 ///
 /// # Errors
-/// [`SizeError::NotASize`] for a text that GNU tools refuse and that is no fraction, [`SizeError::Fraction`]
-/// for a fraction without a unit, [`SizeError::TooLarge`] past 64 bits.
+/// [`SizeError::NotASize`] for a text that GNU tools refuse and that is no fraction,
+/// [`SizeError::Fraction`] for a fraction without a unit, [`SizeError::TooLarge`] past 64 bits.
 pub fn size_bytes(text: &str) -> Result<u64, SizeError> {
     // strtoumax, used by GNU tools, skips white space and takes a plus sign.
     let text = text.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '\x0b');
@@ -70,7 +70,7 @@ pub fn size_bytes(text: &str) -> Result<u64, SizeError> {
     whole_bytes.checked_add(part_of(factor_bytes, fraction)).ok_or(SizeError::TooLarge)
 }
 
-/// The digits after a point behind `digits`, and the rest after them.
+/// The digits after a point that follows `digits`, and the rest.
 fn fraction<'a>(digits: &str, rest: &'a str) -> Result<(&'a str, &'a str), SizeError> {
     let Some(after) = rest.strip_prefix('.') else { return Ok(("", rest)) };
     let unit_start = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());

@@ -2,7 +2,7 @@
 
 use crate::width;
 
-/// A column: the heading, and whether the cells are numbers, which stand at the right.
+/// A column: the heading, and whether the cells are numbers, which are aligned right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     /// The heading.
@@ -23,14 +23,16 @@ pub fn numbers(label: impl Into<String>) -> Column {
     Column { label: label.into(), number: true }
 }
 
-/// The headings and the rows, each a line. A column is as wide as the widest of its cells, two spaces are between columns and none
-/// at the end, and a column without any cell is left out.
+/// The headings and the rows, each a line. A column is as wide as the widest of its cells, two
+/// spaces are between columns and none at the end, and a column without any cell is left out.
 ///
 /// ```
 /// use gush_text::table::{lines, numbers, words};
 /// let columns = [words("case"), numbers("GiB/s"), numbers("calls"), words("what")];
-/// let rows = [["fresh", "12.0", "", "fast"], ["write-read", "4.5", "", ""]].map(|row| row.map(String::from).to_vec());
-/// assert_eq!(lines(&columns, &rows), ["case        GiB/s  what", "fresh        12.0  fast", "write-read    4.5"]);
+/// let rows = [["fresh", "12.0", "", "fast"], ["write-read", "4.5", "", ""]];
+/// let rows = rows.map(|row| row.map(String::from).to_vec());
+/// let shown = ["case        GiB/s  what", "fresh        12.0  fast", "write-read    4.5"];
+/// assert_eq!(lines(&columns, &rows), shown);
 /// ```
 #[must_use]
 pub fn lines(columns: &[Column], rows: &[Vec<String>]) -> Vec<String> {

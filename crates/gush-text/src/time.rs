@@ -5,7 +5,8 @@ use std::time::Duration;
 /// The longest time, 100 years: longer ones are mistakes.
 const LONGEST_S: u64 = 100 * 366 * 24 * 3600;
 
-/// Reads a length of time: `2`, `0.5`, `200ms`, `5m` or `1h`. A number without a unit means seconds.
+/// Reads a length of time: `2`, `0.5`, `200ms`, `5m` or `1h`. A number without a unit means
+/// seconds.
 ///
 /// ```
 /// use std::time::Duration;
@@ -48,8 +49,8 @@ pub fn some_time(text: &str) -> Result<Duration, &'static str> {
     }
 }
 
-/// A length of time for a message: a number, a space and a unit. Exact, in the largest unit that leaves no fraction from
-/// minutes on, and else in the largest that leaves a whole part.
+/// A length of time for a message: a number, a space and a unit. Exact, in the largest unit that
+/// leaves no fraction from minutes on, and else in the largest that leaves a whole part.
 ///
 /// ```
 /// use std::time::Duration;
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_with_a_number_a_space_and_a_unit() {
+    fn times_are_written_with_a_number_a_space_and_a_unit() {
         for (ns, told) in [
             (0, "0 s"),
             (1, "1 ns"),

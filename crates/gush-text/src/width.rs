@@ -2,14 +2,15 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// `text` with U+FFFD in place of control characters. Line feeds stay: a message may have several lines.
+/// `text` with U+FFFD in place of control characters. Line feeds stay: a message may have several
+/// lines.
 #[must_use]
 pub fn without_controls(text: &str) -> String {
     text.replace(|letter: char| letter.is_control() && letter != '\n', "\u{fffd}")
 }
 
-/// The columns that `text` takes on a terminal: two for a wide character, none for one that combines
-/// with another, nor for a sequence that sets colours.
+/// The columns that `text` takes on a terminal: two for a wide character, none for one that
+/// combines with another, nor for a sequence that sets colours.
 #[must_use]
 pub fn width(text: &str) -> usize {
     let mut pieces = text.split("\x1b[");

@@ -1,17 +1,17 @@
-//! The grammar of getopt_long(3), applied before clap: shortened options are written out, values are tied to
-//! their options, and misuse is explained in the words of GNU tools.
+//! The grammar of getopt_long(3), applied before clap: shortened options are written out, values
+//! are tied to their options, and misuse is explained in the words of GNU tools.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use clap::{Arg, ArgAction, Command};
 
-/// The rules for reading the words.
+/// The rules for reading the arguments.
 #[derive(Clone, Copy, Default)]
 pub struct Reading<'a> {
-    /// Long options of the GNU tool of the same name. An abbreviation means one of these before all others,
-    /// so that scripts written for the GNU tool mean the same here. (The short options are the command's
-    /// own.)
+    /// Long options of the GNU tool of the same name. An abbreviation means one of these before all
+    /// others, so that scripts written for the GNU tool mean the same here. (The short options are
+    /// the command's own.)
     pub first: &'a [&'a str],
     /// The first operand ends the options (POSIXLY_CORRECT).
     pub operands_end_options: bool,
@@ -25,10 +25,10 @@ struct Found<'a> {
 
 /// Rewrites `words` with every option in full and every value in its option's word.
 ///
-/// Options count in their order: the words end at the first mistake where one before asks for help or the version.
+/// Parsing stops at the first error if an earlier option asked for help or the version.
 ///
 /// # Errors
-/// A sentence about the first mistake in the words.
+/// A sentence about the first error in the arguments.
 pub fn spell_out(
     command: &Command,
     reading: Reading<'_>,
@@ -45,13 +45,13 @@ struct Speller<'a> {
     command: &'a Command,
     reading: Reading<'a>,
     spelled: Vec<OsString>,
-    /// An option so far is answered by a page: help or the version.
+    /// An option so far asks for help or the version.
     asks_for_page: bool,
 }
 
 impl<'a> Found<'a> {
     fn of(arg: &'a Arg) -> Self {
-        // An optional value stands in the option's own word.
+        // An optional value is part of the option's own word.
         let takes_value = arg.get_action().takes_values() && !arg.is_require_equals_set();
         Self { arg, takes_value }
     }
@@ -60,7 +60,7 @@ impl<'a> Found<'a> {
         !self.arg.get_action().takes_values()
     }
 
-    /// Is the option answered by a page, whatever comes behind?
+    /// Does the option ask for help or the version, whatever follows?
     fn is_page(&self) -> bool {
         use ArgAction::{Help, HelpLong, HelpShort, Version};
         matches!(self.arg.get_action(), Help | HelpLong | HelpShort | Version)
@@ -163,7 +163,7 @@ impl Speller<'_> {
     }
 }
 
-/// The option with the name `given`, or with the only name that begins with `given`; `word` has the value, too.
+/// The option named `given`, or the only one whose name begins so; `word` includes the value.
 fn full_name(
     command: &Command,
     reading: Reading<'_>,
@@ -177,7 +177,7 @@ fn full_name(
     if let Some(exact) = all().find(|name| *name == given_text) {
         return Ok(exact.to_owned());
     }
-    // Two names of one option are one possibility.
+    // Two names of one option count once.
     let begins = || {
         shown_options(command)
             .filter_map(|arg| shown_names(arg).find(|name| name.starts_with(given_text)))
@@ -199,12 +199,12 @@ fn long_names(arg: &Arg) -> impl Iterator<Item = &str> {
     arg.get_long().into_iter().chain(arg.get_all_aliases().into_iter().flatten())
 }
 
-/// The arguments that the help has. A hidden one is for gush itself, or refused with a remedy.
+/// The arguments shown in help. A hidden one is for gush itself, or is refused with a remedy.
 pub fn shown_options(command: &Command) -> impl Iterator<Item = &Arg> {
     command.get_arguments().filter(|arg| !arg.is_hide_set())
 }
 
-/// The name of an option, and then other names that the help has.
+/// The name of an option, then its other names shown in help.
 fn shown_names(arg: &Arg) -> impl Iterator<Item = &str> {
     arg.get_long().into_iter().chain(arg.get_visible_aliases().into_iter().flatten())
 }

@@ -1,5 +1,5 @@
-//! Parsing as in GNU tools: long options may be shortened, the last of a repeated option counts, misuse is
-//! exit status 1.
+//! Parsing as in GNU tools: long options may be shortened, the last of a repeated option counts,
+//! misuse is exit status 1.
 
 use std::env;
 use std::ffi::OsString;
@@ -17,12 +17,12 @@ mod wrong;
 
 use getopt::{Reading, spell_out};
 
-/// Parses `words` (without the program's name) by the definition `command`; messages and help call the
-/// command `as_name`.
+/// Parses `words` (without the program's name) by the definition `command`; messages and help call
+/// the command `as_name`.
 ///
 /// # Errors
-/// The exit status to end with. Help and version are printed to standard output (status 0), misuse is
-/// explained on standard error (status 1).
+/// The exit status to end with. Help and version are printed to standard output (status 0), misuse
+/// is explained on standard error (status 1).
 pub fn parse<T: FromArgMatches>(
     command: Command,
     words: impl Iterator<Item = OsString>,
@@ -31,8 +31,8 @@ pub fn parse<T: FromArgMatches>(
     read(command, Reading::default(), words, as_name)
 }
 
-/// As [`parse`], for a command with the name of a GNU tool: an abbreviation of one of the tool's long options
-/// (`gnu_options`) means the same here, and POSIXLY_CORRECT counts.
+/// As [`parse`], for a command with the name of a GNU tool: an abbreviation of one of the tool's
+/// long options (`gnu_options`) means the same here, and POSIXLY_CORRECT counts.
 ///
 /// # Errors
 /// As [`parse`].
@@ -74,7 +74,7 @@ fn read<T: FromArgMatches>(
     let options: Vec<String> =
         getopt::shown_options(part).filter_map(Arg::get_long).map(str::to_owned).collect();
     let matches = command.try_get_matches_from_mut(words);
-    // The tree goes with the process: freeing its thousand pieces takes a thirtieth of the start.
+    // Freed with the process: dropping its thousand pieces takes a thirtieth of the start.
     mem::forget(command);
     matches.and_then(|matches| T::from_arg_matches(&matches)).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -100,7 +100,7 @@ fn prepared(command: Command, as_name: &str) -> Command {
         .args_override_self(true)
 }
 
-/// Command lines by [`parse_as_gnu`], of which nothing is told: for tests of another reading.
+/// Command lines by [`parse_as_gnu`] without messages: for tests of another parser.
 #[cfg(test)]
 pub struct AsGnu {
     command: Command,
@@ -123,7 +123,7 @@ impl AsGnu {
         self.reading.operands_end_options
     }
 
-    /// None where there is something to tell.
+    /// `None` if there would be a message.
     pub fn read<T: FromArgMatches>(&mut self, words: &[OsString]) -> Option<T> {
         let words = spell_out(&self.command, self.reading, words.iter().cloned()).ok()?;
         let matches = self.command.try_get_matches_from_mut(words).ok()?;
@@ -131,7 +131,7 @@ impl AsGnu {
     }
 }
 
-/// Writes the message `wrong`, and where the command's help is; returns the exit status of a failure.
+/// Writes the message `wrong` and a hint at `--help`; returns the exit status for failure.
 pub fn misuse(talker: &Talker, wrong: impl Display, as_name: &str) -> ExitCode {
     talker.say(wrong);
     talker.print(format_args!("Try '{as_name} --help' for more information.\n"));

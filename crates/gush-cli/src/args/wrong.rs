@@ -1,4 +1,4 @@
-//! A mistake in the words of a command as one sentence, in the manner of GNU tools.
+//! An error in the arguments of a command as one sentence, in the manner of GNU tools.
 
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -7,7 +7,7 @@ use gush_text::{suggestion, unknown};
 
 use super::unrecognized;
 
-/// The sentence for `error`; `parts` are the commands that help shows, and `options` the long names of the options.
+/// The sentence for `error`; `parts` are the subcommands shown in help, `options` the long options.
 pub fn sentence(error: &Error, parts: &[String], options: &[String]) -> String {
     let told = match error.kind() {
         ErrorKind::InvalidSubcommand => unknown_command(error, parts),
@@ -48,7 +48,7 @@ fn unknown_argument(error: &Error, options: &[String]) -> Option<String> {
     })
 }
 
-/// A value that is none of a few words.
+/// A value that is not among the possible ones.
 fn not_among(error: &Error) -> Option<String> {
     let value = text(error, ContextKind::InvalidValue)?;
     let words = list(error, ContextKind::ValidValue)?;
@@ -67,29 +67,29 @@ fn invalid(error: &Error) -> Option<String> {
     Some(format!("invalid {} '{value}': {}", subject(error)?, reason(error.source()?)))
 }
 
-/// Why a value is none, in words that name no type.
+/// Why a value is invalid, without the name of a type.
 fn reason(source: &(dyn std::error::Error + 'static)) -> String {
     use std::num::{ParseFloatError, ParseIntError};
     if source.is::<ParseIntError>() {
-        return "a whole number is wanted".to_owned();
+        return "expected a whole number".to_owned();
     }
     if source.is::<ParseFloatError>() {
-        return "a number is wanted".to_owned();
+        return "expected a number".to_owned();
     }
     let text = source.to_string();
     // As clap puts a number outside of a range.
     match text.split_once(" is not in ").and_then(|(_, range)| range.split_once("..=")) {
         Some((least, most)) if most == u32::MAX.to_string() => {
-            format!("at least {least} is wanted")
+            format!("expected at least {least}")
         }
-        Some((least, most)) => format!("a number from {least} to {most} is wanted"),
+        Some((least, most)) => format!("expected a number from {least} to {most}"),
         None => text,
     }
 }
 
 fn conflict(error: &Error) -> Option<String> {
     let one = text(error, ContextKind::InvalidArg)?;
-    // An option that nothing else may stand beside.
+    // An option that excludes all others.
     let Some(other) = list(error, ContextKind::PriorArg) else {
         return Some(format!("{} cannot be used with another option or operand", named(&one)));
     };
@@ -128,7 +128,7 @@ fn list(error: &Error, kind: ContextKind) -> Option<Vec<String>> {
     }
 }
 
-/// A rare mistake, as clap explains it, without the usage.
+/// A rare error in the words of clap, without the usage.
 fn in_claps_words(error: &Error) -> String {
     let explained = error.render().to_string();
     let reason: Vec<&str> = explained
@@ -181,10 +181,10 @@ mod tests {
                 &["sort", "--list=x", "--size=1"],
                 "--list cannot be used with another option or operand",
             ),
-            (&["sort", "--size=x", "a", "b"], "invalid --size 'x': a whole number is wanted"),
+            (&["sort", "--size=x", "a", "b"], "invalid --size 'x': expected a whole number"),
             (
                 &["sort", "--size=256", "a", "b"],
-                "invalid --size '256': a number from 0 to 255 is wanted",
+                "invalid --size '256': expected a number from 0 to 255",
             ),
         ] {
             assert_eq!(told(words), expected, "{words:?}");

@@ -119,7 +119,7 @@ fn what_cannot_be_shown_is_told_in_a_sentence() {
     );
     assert_eq!(
         said(&["report", "-o", "/no/such/page.html"]),
-        "gush: lab: report: /no/such/page.html cannot be written: /no/such is no directory\n"
+        "gush: lab: report: /no/such/page.html cannot be written: /no/such is not a directory\n"
     );
     let garbled = home.path().join("garbled.json");
     fs::write(&garbled, "{}").unwrap();

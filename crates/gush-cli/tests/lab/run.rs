@@ -293,7 +293,7 @@ fn exports_are_written_for_other_programs() {
     let mut command = lab(dir.path());
     let (status, _, said) = ended(command.args(["true", "--export-json", "/nowhere/at/all.json"]));
     assert_eq!(status, Some(1));
-    assert!(said.contains("cannot be written: /nowhere/at is no directory"), "{said}");
+    assert!(said.contains("cannot be written: /nowhere/at is not a directory"), "{said}");
 }
 
 #[test]

@@ -84,7 +84,10 @@ fn a_place_that_is_missing_is_told_before_anything_is_measured() {
             "/nowhere: cannot make files there: No such file or directory",
         ),
         (&["--report", "/nowhere/x.html"], "/nowhere/x.html cannot be written: /nowhere is no dir"),
-        (&["pipe", "--report", "/nowhere/x.html"], "cannot be written: /nowhere is no directory"),
+        (
+            &["pipe", "--report", "/nowhere/x.html"],
+            "cannot be written: /nowhere is not a directory",
+        ),
         (&["--report", "/"], "/ is a directory: name a file"),
     ] {
         let mut lab = gush();
