@@ -1,7 +1,5 @@
 //! The two ends of a connection: opened, accepted, named.
 
-use std::borrow::Cow;
-use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -11,7 +9,7 @@ use rustix::fs::FileType;
 use tracing::info;
 
 use crate::address::Address;
-use crate::open::{self, End, How, Listener, OpenError, Opened, Origin, Peer};
+use crate::open::{self, End, How, Listener, OpenError, Opened, Origin};
 use crate::record::Failure;
 
 /// Opens an address that does not listen.
@@ -48,28 +46,12 @@ pub(crate) fn give_up_standard(end: &End, address: &Address) -> Result<(), Failu
     given_up.map_err(|error| open_failure(&error.at(address.target())))
 }
 
-/// The name of an end in records and messages. A peer is formatted only when displayed, which most
-/// short connections are not.
-#[derive(Clone, Debug)]
-pub(crate) enum Name<'a> {
-    Peer(Peer),
-    Text(Cow<'a, str>),
-}
-
-impl fmt::Display for Name<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Peer(peer) => peer.fmt(f),
-            Self::Text(text) => text.fmt(f),
-        }
-    }
-}
-
-pub(crate) fn name(end: &End, address: &Address) -> Name<'static> {
+/// The name of an end in records and messages.
+pub(crate) fn name(end: &End, address: &Address) -> String {
     match &end.chosen {
-        Some(chosen) => Name::Text(chosen.clone().into()),
-        None if address.kind().listens() => Name::Peer(end.peer.clone()),
-        None => Name::Text(address.target().to_string().into()),
+        Some(chosen) => chosen.clone(),
+        None if address.kind().listens() => end.peer.to_string(),
+        None => address.target().to_string(),
     }
 }
 
@@ -82,8 +64,8 @@ pub(crate) fn open_failure(error: &OpenError) -> Failure {
 /// The failure of a relay between the ends `a` and `b`, as one sentence with the remedy `hint`.
 pub(crate) fn relay_failure(
     error: &Error,
-    a: &Name<'_>,
-    b: &Name<'_>,
+    a: &str,
+    b: &str,
     hint: Option<&str>,
     one_way: bool,
 ) -> Failure {

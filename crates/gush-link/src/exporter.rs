@@ -74,7 +74,7 @@ pub(crate) async fn answer(listener: TcpListener, ledger: Arc<Ledger>) {
                 scrapes.retain(|scrape| !scrape.task.is_finished());
                 if scrapes.len() == SCRAPES {
                     let is_answered = |scrape: &Scrape| scrape.is_answered.load(Ordering::Relaxed);
-                    // Sixteen idle connections of anybody's must not keep Prometheus out.
+                    // Idle connections must not keep Prometheus out.
                     let one = scrapes.iter().position(is_answered).unwrap_or(0);
                     if let Some(scrape) = scrapes.remove(one) {
                         scrape.task.abort();

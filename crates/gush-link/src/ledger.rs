@@ -8,7 +8,9 @@ use std::time::Duration;
 use gush::pipe::Pool;
 use gush_net::{ByteCounts, Direction};
 use prometheus::{
-    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+    Histogram, HistogramOpts, IntCounter, IntGauge, Registry, TextEncoder,
+    register_histogram_with_registry, register_int_counter_vec_with_registry,
+    register_int_counter_with_registry, register_int_gauge_with_registry,
 };
 
 use crate::open::ListenerCounts;
@@ -53,13 +55,12 @@ pub struct Ledger {
     registry: Registry,
     active: IntGauge,
     accepted: IntCounter,
-    refused: IntCounterVec,
-    waits: IntCounterVec,
-    ended: IntCounterVec,
-    failed: IntCounterVec,
-    /// The counter of each ending, in the order of [`Ending::ALL`].
+    refused: IntCounter,
+    /// By [`Limit`].
+    waits: [IntCounter; 2],
     endings: [IntCounter; Ending::ALL.len()],
-    bytes: IntCounterVec,
+    /// By [`Direction`].
+    bytes: [IntCounter; 2],
     seconds: Histogram,
     pipes: [IntGauge; 4],
     dropped: IntCounter,
@@ -82,84 +83,71 @@ impl Ledger {
     /// # Errors
     /// Never, unless the names of the metrics contradict each other.
     pub(crate) fn new() -> Result<Self, prometheus::Error> {
+        let registry = Registry::new();
+        let counter = |name: &str, help: &str| {
+            register_int_counter_with_registry!(format!("gush_link_{name}_total"), help, registry)
+        };
         let counters = |name: &str, help: &str, label: &str| {
-            IntCounterVec::new(Opts::new(format!("gush_link_{name}_total"), help), &[label])
+            let name = format!("gush_link_{name}_total");
+            register_int_counter_vec_with_registry!(name, help, &[label], registry)
+        };
+        let gauge = |name: &str, help: &str| {
+            register_int_gauge_with_registry!(format!("gush_link_{name}"), help, registry)
         };
         let ended =
             counters("connections_ended", "Connections that have ended, by reason.", "reason")?;
         let failed =
             counters("connections_failed", "Connections that failed, by reason.", "reason")?;
-        let ledger = Self {
-            registry: Registry::new(),
-            active: IntGauge::new("gush_link_connections_active", "Connections open now.")?,
-            accepted: IntCounter::new(
-                "gush_link_connections_accepted_total",
-                "Connections that were accepted or made.",
-            )?,
-            refused: counters(
-                "connections_refused",
-                "Connections that were closed unserved, by reason.",
-                "reason",
-            )?,
-            waits: counters(
-                "waits",
-                "How often no further client could be served, by the limit that was reached.",
-                "limit",
-            )?,
-            // Looked up once: finding a series by its label takes a lock and a hash.
+        let refused = counters(
+            "connections_refused",
+            "Connections that were closed unserved, by reason.",
+            "reason",
+        )?;
+        let waits = counters(
+            "waits",
+            "How often no further client could be served, by the limit that was reached.",
+            "limit",
+        )?;
+        let bytes = counters(
+            "bytes",
+            "Bytes written to the other side, live connections included; a peer may not have acknowledged the last ones.",
+            "direction",
+        )?;
+        let seconds = HistogramOpts::new(
+            "gush_link_connection_duration_seconds",
+            "How long connections lasted.",
+        )
+        .buckets(SECONDS.to_vec());
+        // All series exist from the start: one that appears with its first event looks like a
+        // missing one. Finding a series by its label takes a lock and a hash.
+        Ok(Self {
+            active: gauge("connections_active", "Connections open now.")?,
+            accepted: counter("connections_accepted", "Connections that were accepted or made.")?,
+            refused: refused.with_label_values(&["range"]),
+            waits: [Limit::Descriptors, Limit::MaxChildren]
+                .map(|limit| waits.with_label_values(&[limit.as_str()])),
             endings: Ending::ALL.map(|ending| {
                 let series = if ending.is_failure() { &failed } else { &ended };
                 series.with_label_values(&[ending.as_str()])
             }),
-            ended,
-            failed,
-            bytes: counters(
-                "bytes",
-                "Bytes written to the other side, live connections included; a peer may not have acknowledged the last ones.",
-                "direction",
-            )?,
-            seconds: Histogram::with_opts(
-                HistogramOpts::new(
-                    "gush_link_connection_duration_seconds",
-                    "How long connections lasted.",
-                )
-                .buckets(SECONDS.to_vec()),
-            )?,
+            bytes: ["forward", "back"].map(|direction| bytes.with_label_values(&[direction])),
+            seconds: register_histogram_with_registry!(seconds, registry)?,
             pipes: [
-                IntGauge::new("gush_link_pipes_in_use", "Pipes that hold bytes under way.")?,
-                IntGauge::new("gush_link_pipes_idle", "Empty pipes kept for later.")?,
-                IntGauge::new("gush_link_pipe_bytes", "Capacity of all pipes held.")?,
-                IntGauge::new("gush_link_pipe_budget_bytes", "The most that it may become.")?,
+                gauge("pipes_in_use", "Pipes that hold bytes in flight.")?,
+                gauge("pipes_idle", "Empty pipes kept for later.")?,
+                gauge("pipe_bytes", "Capacity of all pipes held.")?,
+                gauge("pipe_budget_bytes", "The limit of that capacity.")?,
             ],
-            listener: Arc::default(),
-            dropped: IntCounter::new(
-                "gush_link_datagrams_dropped_total",
+            dropped: counter(
+                "datagrams_dropped",
                 "Datagrams that were received and had no room with their sender's flow.",
             )?,
+            listener: Arc::default(),
             last_id: AtomicU64::new(0),
             open: Mutex::default(),
             scrape: Mutex::default(),
-        };
-        // Before their first event: a series that does not exist yet looks like a missing one.
-        ledger.refused.with_label_values(&["range"]);
-        for limit in [Limit::Descriptors, Limit::MaxChildren] {
-            ledger.waits.with_label_values(&[limit.as_str()]);
-        }
-        for way in Direction::ALL {
-            ledger.bytes.with_label_values(&[way_name(way)]);
-        }
-        ledger.registry.register(Box::new(ledger.active.clone()))?;
-        ledger.registry.register(Box::new(ledger.accepted.clone()))?;
-        ledger.registry.register(Box::new(ledger.dropped.clone()))?;
-        for series in [&ledger.refused, &ledger.waits, &ledger.ended, &ledger.failed, &ledger.bytes]
-        {
-            ledger.registry.register(Box::new(series.clone()))?;
-        }
-        ledger.registry.register(Box::new(ledger.seconds.clone()))?;
-        for gauge in &ledger.pipes {
-            ledger.registry.register(Box::new(gauge.clone()))?;
-        }
-        Ok(ledger)
+            registry,
+        })
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {
@@ -201,7 +189,7 @@ impl Ledger {
         match limit {
             Limit::Descriptors => self.listener.waits.fetch_add(1, Ordering::Relaxed) == 0,
             Limit::MaxChildren => {
-                let waits = self.waits.with_label_values(&[limit.as_str()]);
+                let waits = &self.waits[limit as usize];
                 waits.inc();
                 waits.get() == 1
             }
@@ -243,17 +231,17 @@ impl Ledger {
     pub fn prometheus(&self) -> Result<String, prometheus::Error> {
         // Two concurrent scrapes must not both add the same bytes.
         let _alone = self.scrape.lock();
-        for way in Direction::ALL {
-            let counter = self.bytes.with_label_values(&[way_name(way)]);
-            counter.inc_by(self.delivered_bytes(way).saturating_sub(counter.get()));
-        }
-        let refused = self.refused.with_label_values(&["range"]);
-        let waits = self.waits.with_label_values(&[Limit::Descriptors.as_str()]);
-        let ListenerCounts { refused: now_refused, waits: now_waits, dropped } = &*self.listener;
-        for (counter, now) in
-            [(&refused, now_refused), (&waits, now_waits), (&self.dropped, dropped)]
-        {
-            counter.inc_by(now.load(Ordering::Relaxed).saturating_sub(counter.get()));
+        let ListenerCounts { refused, waits, dropped } = &*self.listener;
+        let now = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let [forward, back] = &self.bytes;
+        for (counter, now) in [
+            (forward, self.delivered_bytes(Direction::Forward)),
+            (back, self.delivered_bytes(Direction::Back)),
+            (&self.refused, now(refused)),
+            (&self.waits[Limit::Descriptors as usize], now(waits)),
+            (&self.dropped, now(dropped)),
+        ] {
+            counter.inc_by(now.saturating_sub(counter.get()));
         }
         let usage = Pool::shared().usage();
         for (gauge, value) in
@@ -262,12 +250,5 @@ impl Ledger {
             gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
         }
         TextEncoder::new().encode_to_string(&self.registry.gather())
-    }
-}
-
-fn way_name(way: Direction) -> &'static str {
-    match way {
-        Direction::Forward => "forward",
-        Direction::Back => "back",
     }
 }

@@ -1,6 +1,6 @@
 //! Links: two addresses connected, once or for every client of a listener.
 //!
-//! A [`Link`] opens both addresses, relays, and tells of every connection ([`Record`]). One that
+//! A [`Link`] opens both addresses, relays, and reports every connection ([`Record`]). One that
 //! listens opens its other address anew for each client. A client stays on one thread all its life;
 //! further threads are started when clients come while the others are busy, one a processor.
 //!
@@ -94,7 +94,7 @@ mod workers;
 
 use std::sync::Arc;
 
-/// The engine and the relays, some of whose types stand in this interface.
+/// The engine and the relays, some of whose types are part of this interface.
 pub use {gush, gush_net};
 
 pub use ledger::Ledger;
@@ -156,7 +156,7 @@ impl Link {
     ///
     /// # Errors
     /// What ended the link: an address that cannot be opened, or, without `fork`, what its only
-    /// connection failed of. With `fork`, a client's failure is its own, told in its [`Record`].
+    /// connection failed of. With `fork`, a client's failure is only in its [`Record`].
     pub fn run(&self, stop: &Stop) -> Result<Summary, Failure> {
         serve::run(&self.roles, &self.settings, &self.ledger, stop)?;
         Ok(Summary { connections: self.ledger.connections(), failed: self.ledger.failed() })

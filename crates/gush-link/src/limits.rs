@@ -51,7 +51,7 @@ impl Places {
         Self { free: Arc::new(Semaphore::new(most)), limit, most, short: Arc::default() }
     }
 
-    /// True while somebody waits because descriptors are short.
+    /// True while a client waits because descriptors are short.
     pub fn are_short(&self) -> &Arc<AtomicBool> {
         &self.short
     }

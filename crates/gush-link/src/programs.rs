@@ -13,7 +13,6 @@ use gush_text::with_unit;
 use rustix::event::PollFlags;
 use tokio::sync::watch;
 
-use crate::ends::Name;
 use crate::open::input::{Input, Unread};
 use crate::open::{End, Keeper};
 use crate::record::Failure;
@@ -33,11 +32,7 @@ pub(crate) enum Finish {
 }
 
 /// Waits until the program of an end has exited, if there is one: the exit status counts.
-pub(crate) async fn finish_of(
-    keeper: &mut Keeper,
-    name: &Name<'_>,
-    limit: Option<Duration>,
-) -> Finish {
+pub(crate) async fn finish_of(keeper: &mut Keeper, name: &str, limit: Option<Duration>) -> Finish {
     if keeper.process().is_none() {
         return Finish::Well;
     }
@@ -68,7 +63,7 @@ pub(crate) async fn finish_beside(
     terminal: Option<Conduit>,
     output_limit: Option<Duration>,
     keeper: &mut Keeper,
-    name: &Name<'_>,
+    name: &str,
     limit: Option<Duration>,
 ) -> Finish {
     let hung_up = async {
@@ -183,7 +178,7 @@ fn abandon(relay: &mut Relay, end: &End, at: usize) {
 }
 
 /// How much of its input a program that has exited has left unread, as a sentence.
-pub(crate) fn unread(keeper: &mut Keeper, name: &Name<'_>) -> Option<String> {
+pub(crate) fn unread(keeper: &mut Keeper, name: &str) -> Option<String> {
     // The relay, which had the other reference, has ended.
     let bytes = match Arc::into_inner(keeper.input.take()?)?.unread()? {
         Unread::Exactly(bytes) => format!("{bytes} bytes"),
@@ -203,7 +198,7 @@ fn to(end: usize) -> Direction {
 fn is_left(conduit: &Conduit) -> bool {
     let Some(fd) = conduit.write_fd() else { return false };
     let gone = PollFlags::HUP | PollFlags::ERR;
-    gush::poll_now(&fd, PollFlags::empty()).is_ok_and(|told| told.intersects(gone))
+    gush::poll_now(&fd, PollFlags::empty()).is_ok_and(|events| events.intersects(gone))
 }
 
 fn has_succeeded(exited: &io::Result<Option<ExitStatus>>) -> bool {

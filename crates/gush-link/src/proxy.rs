@@ -214,8 +214,8 @@ impl Header {
         // The addresses of a LOCAL header are to be ignored, even their family, which the crate
         // checks.
         if bytes.get(12) == Some(&(v2::Version::Two | v2::Command::Local)) {
-            let nobody = Self { source: None, destination: None };
-            return Ok(whole.filter(|whole| *whole <= bytes.len()).map(|whole| (nobody, whole)));
+            let unknown = Self { source: None, destination: None };
+            return Ok(whole.filter(|whole| *whole <= bytes.len()).map(|whole| (unknown, whole)));
         }
         let header = match v2::Header::try_from(bytes) {
             Ok(header) => header,

@@ -61,7 +61,7 @@ endings! {
     /// A silent sender of datagrams was evicted for another, because descriptors were short.
     MadeRoom "made-room" "descriptors were short, and it made room for another sender" false;
     /// The link ended, because of a signal for example.
-    Interrupted "interrupted" "the link was told to end" false;
+    Interrupted "interrupted" "the link was ended" false;
     /// The other address could not be opened.
     OpenFailed "open-failed" "the other address could not be opened" true;
     /// The client's PROXY header was missing, late or malformed.

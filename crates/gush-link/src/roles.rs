@@ -8,58 +8,75 @@ use crate::record::Failure;
 /// At least as long as firewalls track an answered UDP flow.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// The two addresses of a link by their roles.
+/// The two addresses of a link, and their roles.
 #[derive(Debug)]
 pub(crate) struct Roles {
-    /// The address whose clients are served, if an address listens.
-    pub server: Option<Address>,
-    /// The first address, unless this address serves.
-    pub first: Option<Address>,
-    /// The second address, unless this address serves.
-    pub second: Option<Address>,
+    pub first: Address,
+    pub second: Address,
+    server: Option<Position>,
+}
+
+/// The address that serves clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Position {
+    First,
+    Second,
 }
 
 impl Roles {
     /// The address with `fork` serves; without `fork`, the first address that listens.
     pub fn of(first: Address, second: Address) -> Result<Self, Failure> {
         let forks = |address: &Address| address.options().is_on(Opt::Fork);
-        if forks(&first) && forks(&second) {
-            let why = "both addresses say fork: say it at the one whose clients are to be served, \
-                       the other is opened for each of them";
-            return Err(Failure::new(why, None));
-        }
-        let second_serves = second.kind().listens() && !first.kind().listens();
-        Ok(if forks(&second) || (second_serves && !forks(&first)) {
-            Self { server: Some(second), first: Some(first), second: None }
-        } else if first.kind().listens() {
-            Self { server: Some(first), first: None, second: Some(second) }
-        } else {
-            Self { server: None, first: Some(first), second: Some(second) }
+        let server = match (first.kind().listens(), second.kind().listens()) {
+            (true, true) if forks(&first) && forks(&second) => {
+                let why = "both addresses say fork: say it at the one whose clients are to be served, \
+                           the other is opened for each of them";
+                return Err(Failure::new(why, None));
+            }
+            (true, true) if forks(&second) => Some(Position::Second),
+            (true, _) => Some(Position::First),
+            (false, true) => Some(Position::Second),
+            (false, false) => None,
+        };
+        Ok(Self { first, second, server })
+    }
+
+    /// The address whose clients are served, if one listens.
+    pub fn server(&self) -> Option<&Address> {
+        self.server.map(|position| match position {
+            Position::First => &self.first,
+            Position::Second => &self.second,
         })
+    }
+
+    /// The address to open for each client of the server.
+    pub fn other(&self) -> Option<&Address> {
+        self.server.map(|position| match position {
+            Position::First => &self.second,
+            Position::Second => &self.first,
+        })
+    }
+
+    /// Is the client at the second address?
+    pub fn are_flipped(&self) -> bool {
+        self.server == Some(Position::Second)
     }
 
     /// Are all clients served, not just the first?
     pub fn forks(&self) -> bool {
-        self.server.as_ref().is_some_and(|server| server.options().is_on(Opt::Fork))
+        self.server().is_some_and(|server| server.options().is_on(Opt::Fork))
     }
 
     /// The default idle limit: datagrams have no end.
     pub fn idle(&self) -> Option<Duration> {
-        let is_datagrams =
-            self.server.as_ref().is_some_and(|server| server.kind().row().is_datagrams);
+        let is_datagrams = self.server().is_some_and(|server| server.kind().row().is_datagrams);
         (is_datagrams && self.forks()).then_some(SILENCE)
     }
 
     /// The user's limit on clients served at once.
     pub fn max_children(&self) -> Option<usize> {
-        let most = self.server.as_ref()?.options().count(Opt::MaxChildren)?;
+        let most = self.server()?.options().count(Opt::MaxChildren)?;
         usize::try_from(most).ok()
-    }
-
-    /// The address to open for each client of the server.
-    pub fn other(&self) -> Option<&Address> {
-        self.server.as_ref()?;
-        self.first.as_ref().or(self.second.as_ref())
     }
 }
 
@@ -82,7 +99,7 @@ mod tests {
         ];
         for (first, second, server) in cases {
             let roles = roles(first, second).expect("no contradiction");
-            let serves = roles.server.as_ref().map(ToString::to_string);
+            let serves = roles.server().map(ToString::to_string);
             assert_eq!(serves.as_deref(), server, "{first} {second}");
             assert_eq!(roles.other().is_some(), server.is_some());
         }

@@ -75,10 +75,8 @@ async fn connect(
         forks: roles.forks(),
         early_warnings: Throttle::allowing(EARLY_WARNINGS).into(),
     };
-    let (Some(server), Some(other)) = (&roles.server, roles.other()) else {
-        let (Some(first), Some(second)) = (&roles.first, &roles.second) else {
-            return Err(Failure::new("two addresses are needed", None));
-        };
+    let Roles { first, second, .. } = roles;
+    let (Some(server), Some(other)) = (roles.server(), roles.other()) else {
         let Some(opened) =
             until(stop.cancelled(), open_one(first, &settings.how(true).once())).await
         else {
@@ -92,20 +90,14 @@ async fn connect(
             Err(failure) => Err(not_opened(failure, first, second, settings, ledger)),
         };
     };
-    let (how, how_other) =
-        (settings.how(roles.first.is_none()), settings.how(roles.first.is_some()));
+    let flipped = roles.are_flipped();
+    let (how, how_other) = (settings.how(!flipped), settings.how(flipped));
     let Some(listener) = until(stop.draining(), listen(server, &how)).await else { return Ok(()) };
     let mut listener = match listener {
         Ok(listener) => listener,
         // No connection was ever there, so there is no record to write.
         Err(failure) if roles.forks() => return Err(failure),
-        Err(failure) => {
-            let (first, second) = match &roles.first {
-                Some(first) => (first, server),
-                None => (server, other),
-            };
-            return Err(not_opened(failure, first, second, settings, ledger));
-        }
+        Err(failure) => return Err(not_opened(failure, first, second, settings, ledger)),
     };
     listener.count_in(ledger.listener());
     let other = match other.kind().listens() {
@@ -116,7 +108,7 @@ async fn connect(
             Some(bound) => Other::Listener(Box::new(other.clone()), Arc::new(Mutex::new(bound?))),
         },
     };
-    let shared = shared(server, other, roles.first.is_some());
+    let shared = shared(server, other, flipped);
     if roles.forks() {
         serve_all(listener, Arc::new(shared), roles.max_children()).await
     } else {
@@ -304,7 +296,6 @@ async fn drained(closed: impl Future<Output = ()>, shared: &Shared) -> Result<()
 
 #[cfg(test)]
 mod tests {
-    use std::borrow::Cow;
     use std::io::Write;
     use std::time::Duration;
 
@@ -312,7 +303,6 @@ mod tests {
 
     use super::*;
     use crate::connection::{Connection, ConnectionResult};
-    use crate::ends::Name;
     use crate::open::{End, Peer};
     use crate::proxy::Version;
     use crate::record::Ending;
@@ -392,8 +382,7 @@ mod tests {
         let (client, mute) = std::os::unix::net::UnixStream::pair().expect("a pair");
         let conduit = gush_net::Conduit::new(client.into()).expect("an end");
         let client = Box::new(End::new(conduit, Peer::Other("client".into())));
-        let name = |text| Name::Text(Cow::Borrowed(text));
-        let names = Names { client: name("client"), other: name("other") };
+        let names = Names { client: "client".into(), other: "other".into() };
         let counts = Arc::default();
         let began = Instant::now();
         let cancellation = Cancellation::of(&shared.stop);

@@ -10,9 +10,9 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::sleep;
 
 use crate::address::{Address, Opt, Target, quoted_path};
-use crate::ends::{self, Name};
+use crate::ends;
 use crate::ledger::Ledger;
-use crate::open::{End, How, Listener, Opening, Origin, Suppressed, Throttle};
+use crate::open::{End, How, Listener, Origin, Suppressed, Throttle};
 use crate::record::{Ending, Failure};
 use crate::settings::Settings;
 use crate::stop::Stop;
@@ -66,16 +66,6 @@ impl Other {
         }
     }
 
-    /// Starts to open the other end, if that needs no lookup or wait first.
-    pub(crate) fn begin<'a>(&'a self, how: &'a How) -> Option<Result<Opening<'a>, Failure>> {
-        let Other::Address(address) = self else { return None };
-        match Opening::begin(address, how)?.map_err(|error| ends::open_failure(&error)) {
-            // `open` waits for descriptors.
-            Err(failure) if failure.wants_descriptors() => None,
-            begun => Some(begun),
-        }
-    }
-
     /// Opens the other end; without a `turn` the client takes one now.
     pub(crate) async fn open(&self, how: &How, turn: Option<Turn>) -> Result<End, Failure> {
         let address = match self {
@@ -125,9 +115,9 @@ impl Turn {
 }
 
 /// The names of the peers, as far as they are known.
-pub(crate) struct Names<'a> {
-    pub client: Name<'a>,
-    pub other: Name<'a>,
+pub(crate) struct Names {
+    pub client: String,
+    pub other: String,
 }
 
 /// A client that is not served yet.
@@ -191,7 +181,7 @@ impl Shared {
     pub(crate) fn relay_failure(
         &self,
         error: &Error,
-        names: &Names<'_>,
+        names: &Names,
         origins: [Origin; 2],
     ) -> Failure {
         let (first, second) = self.in_order(&names.client, &names.other);

@@ -95,14 +95,14 @@ impl Settings {
 
     /// Refuses settings that contradict the addresses or each other.
     pub(crate) fn check(&self, roles: &Roles) -> Result<(), Failure> {
-        if self.accept_proxy && roles.server.is_none() {
+        if self.accept_proxy && roles.server().is_none() {
             let why = "accepting a PROXY header takes an address that listens: clients send it";
             return Err(Failure::new(why, None));
         }
-        let accepted = roles.server.as_ref().filter(|_| self.accept_proxy);
+        let accepted = roles.server().filter(|_| self.accept_proxy);
         // The first of two that do not listen is the client.
-        let other = roles.other().or(roles.second.as_ref()).filter(|_| self.send_proxy.is_some());
-        let is_written = !self.one_way || roles.first.is_none() || roles.server.is_none();
+        let other = self.send_proxy.map(|_| roles.other().unwrap_or(&roles.second));
+        let is_written = !self.one_way || !roles.are_flipped();
         let sent = other.and_then(|other| datagrams(other, is_written));
         if let Some(end) = accepted.filter(|end| end.kind().row().is_datagrams).or(sent) {
             let why = format!(

@@ -73,7 +73,7 @@ impl Tee {
         let file = File::options().append(true).create(true).custom_flags(nonblocking).open(path);
         let file = file.map_err(|error| match error.raw_os_error() {
             Some(libc::ENXIO) => io::Error::other(
-                "nobody reads this FIFO, or serves this socket: start its reader first",
+                "this FIFO has no reader, or this socket no server: start it first",
             ),
             _ => error,
         })?;

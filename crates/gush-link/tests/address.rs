@@ -183,7 +183,7 @@ fn messages_point_at_the_wrong_piece() {
         ("tcp:localhost:0", "0", "nothing can be reached at port 0"),
         ("tcp:localhost:65536", "65536", "ports end at 65535"),
         ("tcp:ho st:80", " ", "no host name holds this character"),
-        ("tcp:::1:80", "::1", "stands in brackets"),
+        ("tcp:::1:80", "::1", "is written in brackets"),
         ("tcp:[::1:80", "[", "never closed"),
         ("tcp:[::1]80", "80", "a colon and a port"),
         ("tcp:[::g]:80", "[::g]", "no IPv6 address"),

@@ -88,7 +88,7 @@ fn a_dump_that_nobody_reads_stops_no_client_and_tells_what_is_missing() {
     assert_eq!(ask(client_of(&place), &question), question);
     let heard = thread::spawn(move || {
         let mut heard = String::new();
-        while !heard.contains(" bytes are not shown: nobody read standard error\n") {
+        while !heard.contains(" bytes are not shown: standard error was not read\n") {
             let mut bytes = [0; 4096];
             let count = stderr.read(&mut bytes).unwrap();
             assert!(count > 0, "not told:\n{heard}");

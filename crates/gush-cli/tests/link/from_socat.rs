@@ -10,7 +10,7 @@ use gush_test::{Port, side_by_side};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-/// The answer to the words behind `socat`, as a shell would be given them.
+/// The answer to the words behind `socat`, as a shell would pass them.
 fn translated(arguments: &str) -> Output {
     gush().args(["link", "--from-socat", arguments]).output().unwrap()
 }
@@ -212,15 +212,12 @@ fn values_that_socat_refuses_or_lacks_are_told_and_passwords_are_not() {
         assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{arguments}");
     }
     let said = String::from_utf8(translated("-T").stderr).unwrap();
-    assert!(
-        said.starts_with("gush: link: no equivalent: -T: its value is missing behind it\n"),
-        "{said}"
-    );
+    assert!(said.starts_with("gush: link: no equivalent: -T: its value is missing\n"), "{said}");
     let said = String::from_utf8(translated("PROXY:p:h:443,proxyauth=u:secret -").stderr).unwrap();
     assert!(said.contains("proxyauth=...: ") && !said.contains("secret"), "{said}");
 }
 
-/// Notes are about a command, and none is printed; of words that a shell would have replaced one may be the reason.
+/// Notes are about a command, and none is printed; an expansion may be the reason.
 #[test]
 fn a_refusal_comes_first_and_without_notes_on_other_parts() {
     for (arguments, lines) in [
@@ -228,7 +225,7 @@ fn a_refusal_comes_first_and_without_notes_on_other_parts() {
         ("/no/such TCP:h:1,tos=3,nonblock", &["no equivalent: tos=3: "]),
         (
             "-b 5 - TCP:$PLACE",
-            &["no equivalent: TCP:$PLACE: a host and a port", "note: $PLACE: a shell would"],
+            &["no equivalent: TCP:$PLACE: a host and a port", "note: $PLACE: a shell expands"],
         ),
         ("- 'UNIX:a", &["no equivalent: - 'UNIX:a: a quote"]),
     ] {
@@ -283,8 +280,8 @@ fn a_terminal_echoes_and_edits_lines_as_socat_has_it() {
 fn a_command_that_ends_or_reads_otherwise_is_noted() {
     let cases = [
         ("-t 1 -T 5 - TCP:h:1", "-T 5 - tcp:h:1", "note: -T: after so long a silence socat"),
-        ("-t 1 FILE:`tty`,rawer - ", "'file:`tty`,raw' -", "note: `tty`: a shell would"),
-        ("-t 1 - \"UNIX:$HOME/s\"", "- 'unix:$HOME/s'", "note: $HOME: a shell would"),
+        ("-t 1 FILE:`tty`,rawer - ", "'file:`tty`,raw' -", "note: `tty`: a shell expands"),
+        ("-t 1 - \"UNIX:$HOME/s\"", "- 'unix:$HOME/s'", "note: $HOME: a shell expands"),
         ("-t 1 EXEC:bash,pty,sane -", "exec:bash,pty -", "note: sane: a new pseudo-terminal"),
     ];
     for (socat, gush, note) in cases {
@@ -344,7 +341,7 @@ fn every_name_of_a_kind_of_address_of_socat_has_an_answer() {
 /// Whoever types socat's words without `--from-socat` learns who knows them.
 #[test]
 fn a_word_of_socat_in_an_address_points_at_the_translation() {
-    const POINTER: &str = "  this word is socat's: gush link --from-socat 'ARGS' says";
+    const POINTER: &str = "  this word is socat's: gush link --from-socat 'ARGS' prints";
     for address in [
         "exec:true,pty,ctty",
         "tcp:h:1,forever",

@@ -139,7 +139,7 @@ fn what_cannot_stand_together_is_pointed_at() {
         ("tcp-listen:1!!-", "clients come to it", "  ^^^^^^^^^^^^"),
         ("exec:a!!exec:b", "may be a program, not both", "          ^^^^^^"),
         ("tcp:a:1|tcp-listen:1", "clients come to it", "          ^^^^^^^^^^^^"),
-        ("tcp:a:1|udp:a:1", "whoever is there", "          ^^^^^^^"),
+        ("tcp:a:1|udp:a:1", "whether or not a peer is there", "          ^^^^^^^"),
         ("tcp:a:1|tcp:b:70000", "ports end at 65535", "                ^^^^^"),
         ("null:!!tcp:b:70000", "ports end at 65535", "               ^^^^^"),
         ("tcp:a:1|", "an address is missing here", "          ^"),

@@ -64,7 +64,7 @@ fn stats_of_a_connection_that_is_cut_tell_what_has_moved() {
     let line =
         said.lines().find(|line| line.starts_with("gush: link: 1: 127.0.0.1:")).expect(&said);
     assert!(line.contains(": 3 B forward, 3 B back in "), "{line}");
-    assert!(line.ends_with(" s; the link was told to end"), "{line}");
+    assert!(line.ends_with(" s; the link was ended"), "{line}");
 }
 
 #[test]

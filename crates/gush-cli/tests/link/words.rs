@@ -38,7 +38,7 @@ fn a_malformed_address_is_shown_with_the_piece_and_its_grammar() {
         "gush: link: ports end at 65535
   tcp:localhost:70000
                 ^^^^^
-  tcp:HOST:PORT connects; an IPv6 address stands in brackets
+  tcp:HOST:PORT connects; an IPv6 address is written in brackets
   options: bind=HOST, connect-timeout=SECONDS, cr, crnl, escape=BYTE,
   ignoreeof, interval=SECONDS, keepalive, keepcnt=N, keepidle=SECONDS,
   keepintvl=SECONDS, nodelay, rcvbuf=BYTES, retry=N|forever, reuseaddr,
@@ -175,7 +175,7 @@ fn the_metrics_place_is_a_host_and_a_port() {
         (":9100", "write HOST:PORT"),
         ("localhost:70000", "no port from 0 to 65535"),
         ("localhost:", "no port from 0 to 65535"),
-        ("::1:9100", "stands in brackets"),
+        ("::1:9100", "is written in brackets"),
     ] {
         let said = refused(dir.path(), &["--metrics", place, "null:", "null:"]);
         assert!(said.contains(words), "{said}");

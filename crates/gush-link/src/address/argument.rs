@@ -224,7 +224,7 @@ fn host_and_port(
     };
     let host = piece.start..piece.start + colon;
     if text[host.clone()].contains(':') {
-        return fault(host, "an IPv6 address stands in brackets, such as [::1]:80");
+        return fault(host, "an IPv6 address is written in brackets, such as [::1]:80");
     }
     Ok((Some(host), piece.start + colon + 1..piece.end))
 }
@@ -243,7 +243,7 @@ fn host(text: &str, piece: &Range<usize>, family: Option<Family>) -> Result<Stri
                 fault(piece.clone(), "an IPv6 address where IPv4 is asked for")
             }
             Ok(_) if is_zone => Ok(inner.to_owned()),
-            _ => fault(piece.clone(), "no IPv6 address stands within the brackets"),
+            _ => fault(piece.clone(), "no IPv6 address within the brackets"),
         };
     }
     if let Some((at, c)) =

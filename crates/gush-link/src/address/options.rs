@@ -138,7 +138,7 @@ options! {
     Mode "mode" ["perm", "perm-early"] Mode, [], "permissions of what is made";
     User "user" ["owner", "uid", "user-early", "user-late", "uid-l", "uid-e"] User, [], "owner of what is made";
     Group "group" ["gid", "group-early", "group-late", "gid-l", "gid-e"] Group, [], "group of what is made";
-    Unlink "unlink" ["unlink-early"] Flag, [], "replaces a socket that nobody listens on any more";
+    Unlink "unlink" ["unlink-early"] Flag, [], "replaces a socket without a listener";
     UnlinkClose "unlink-close" [] Flag, [], "removes at the end what was made; on by default";
     Append "append" ["o-append"] Flag, [], "writes at the file's end";
     Create "create" ["creat", "o-create", "o-creat", "o_create"] Flag, [], "makes a missing file, where it is written; PATH alone does so with -u only";
@@ -151,17 +151,17 @@ options! {
     Raw "raw" ["rawer", "cfmakeraw", "termios-rawer", "termios-cfmakeraw"] Flag, [Pty], "the terminal changes nothing that passes, and no end of data is passed on to it";
     Echo "echo" [] Flag, [Pty], "the terminal repeats what it is sent; on unless raw";
     Stderr "stderr" [] Flag, [], "takes the program's standard error too";
-    Setsid "setsid" [] Flag, [], "starts the program in a session of its own";
+    Setsid "setsid" [] Flag, [], "starts the program in a new session";
     Pipes "pipes" [] Flag, [], "gives the program two pipes, not a socket";
     Directory "cwd" ["chdir", "cd"] Path, [], "where the program starts";
     Credentials "credentials" [] Path, [], "a file with NAME:PASSWORD for the proxy";
     Link "link" ["symbolic-link"] Path, [], "a symbolic link to the pseudo-terminal, removed at the end; with unlink it replaces such a link, and of several clients the newest has it";
-    WaitSlave "wait-slave" ["waitslave", "pty-wait-slave"] Flag, [], "waits until somebody opens the pseudo-terminal, and ends once it is closed";
+    WaitSlave "wait-slave" ["waitslave", "pty-wait-slave"] Flag, [], "waits until a program opens the pseudo-terminal, and ends once it is closed";
     Terminal "SETTING" [] Flag, [Pty], "of a terminal or line, as in stty(1): b115200, cs8, cstopb, parenb, clocal, crtscts, ixon=0, icanon=0, min=1...; put back at the end";
     Crnl "crnl" ["crlf"] Flag, [], "lines end by CR LF there, and by LF at the other side; through memory";
     Cr "cr" [] Flag, [], "lines end by CR there, and by LF at the other side; through memory";
     IgnoreEof "ignoreeof" ["ignore-eof", "ignoreof"] Flag, [], "goes on waiting at the end of the data, as tail -f does; through memory";
-    ShutNone "shut-none" [] Flag, [], "is not told that the other side's data has ended; through memory";
+    ShutNone "shut-none" [] Flag, [], "does not pass the end of the other side's data on; through memory";
     Escape "escape" [] Byte, [], "the byte that ends the data read there, such as 0x1d, which is Ctrl-] on a raw terminal; -t TIME then ends the link; through memory";
     #[cfg(feature = "tls")] Certificate "cert" ["certificate", "openssl-certificate"] Path, [], "a PEM file with our certificate and those between it and its authority, and the key unless key= names another";
     #[cfg(feature = "tls")] Key "key" ["openssl-key"] Path, [Certificate], "a PEM file with our private key";
@@ -201,7 +201,7 @@ pub(crate) fn taken_by(kind: Kind) -> impl Iterator<Item = &'static OptRow> {
 
 pub(crate) fn named(word: &str) -> Option<&'static OptRow> {
     let is = |name: &str| name.eq_ignore_ascii_case(word);
-    // A setting has a name of its own.
+    // Settings have their own names.
     let named = ROWS.iter().filter(|row| row.option != Opt::Terminal);
     named.into_iter().find(|row| is(row.name) || row.aliases.iter().any(|name| is(name)))
 }
@@ -219,6 +219,16 @@ pub(crate) fn named(word: &str) -> Option<&'static OptRow> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options(pub(super) BTreeMap<Opt, Value>);
 
+/// The value of an option, if it is of this variant.
+macro_rules! value {
+    ($options:expr, $option:expr, $variant:ident) => {
+        match $options.0.get(&$option) {
+            Some(Value::$variant(value)) => Some(value),
+            _ => None,
+        }
+    };
+}
+
 impl Options {
     /// Was the option given?
     #[must_use]
@@ -229,10 +239,7 @@ impl Options {
     /// A flag that was given: on or off.
     #[must_use]
     pub fn flag(&self, option: Opt) -> Option<bool> {
-        match self.0.get(&option) {
-            Some(&Value::Flag(on)) => Some(on),
-            _ => None,
-        }
+        value!(self, option, Flag).copied()
     }
 
     /// Is the flag given and on?
@@ -244,93 +251,63 @@ impl Options {
     /// A number.
     #[must_use]
     pub fn count(&self, option: Opt) -> Option<u32> {
-        match self.0.get(&option) {
-            Some(&Value::Count(count)) => Some(count),
-            _ => None,
-        }
+        value!(self, option, Count).copied()
     }
 
     /// How often to retry; `u32::MAX` for `retry=forever`.
     #[must_use]
     pub fn retries(&self) -> u32 {
-        match self.0.get(&Opt::Retry) {
-            Some(&Value::Retries(retries)) => retries,
-            _ => 0,
-        }
+        value!(self, Opt::Retry, Retries).copied().unwrap_or(0)
     }
 
     /// A size or an offset in bytes.
     #[must_use]
     pub fn size_bytes(&self, option: Opt) -> Option<u64> {
-        match self.0.get(&option) {
-            Some(&Value::Size(bytes)) => Some(bytes),
-            _ => None,
-        }
+        value!(self, option, Size).copied()
     }
 
     /// A byte.
     #[must_use]
     pub fn byte(&self, option: Opt) -> Option<u8> {
-        match self.0.get(&option) {
-            Some(&Value::Byte(byte)) => Some(byte),
-            _ => None,
-        }
+        value!(self, option, Byte).copied()
     }
 
     /// A length of time.
     #[must_use]
     pub fn duration(&self, option: Opt) -> Option<Duration> {
-        match self.0.get(&option) {
-            Some(&Value::Seconds(duration)) => Some(duration),
-            _ => None,
-        }
+        value!(self, option, Seconds).copied()
     }
 
     /// Permission bits.
     #[must_use]
     pub fn mode(&self) -> Option<u32> {
-        match self.0.get(&Opt::Mode) {
-            Some(&Value::Mode(mode)) => Some(mode),
-            _ => None,
-        }
+        value!(self, Opt::Mode, Mode).copied()
     }
 
-    /// The networks whose peers are accepted; empty means everybody.
+    /// The networks whose peers are accepted; all peers are if there is none.
     #[must_use]
     pub fn ranges(&self) -> &[IpNet] {
-        match self.0.get(&Opt::Range) {
-            Some(Value::Ranges(ranges)) => ranges,
-            _ => &[],
-        }
+        value!(self, Opt::Range, Ranges).map_or(&[], Vec::as_slice)
     }
 
     /// A path.
     #[must_use]
     pub fn path(&self, option: Opt) -> Option<&OsString> {
-        match self.0.get(&option) {
-            Some(Value::Path(path)) => Some(path),
-            _ => None,
-        }
+        value!(self, option, Path)
     }
 
     /// The settings of a terminal, in the order in which they were given.
     pub(crate) fn settings(&self) -> &[Setting] {
-        match self.0.get(&Opt::Terminal) {
-            Some(Value::Settings(settings)) => settings,
-            _ => &[],
-        }
+        value!(self, Opt::Terminal, Settings).map_or(&[], Vec::as_slice)
     }
 
     /// A name or a list, as text.
     #[must_use]
     pub fn text(&self, option: Opt) -> Option<&str> {
-        match self.0.get(&option) {
-            Some(Value::Text(text)) => Some(text),
-            _ => None,
-        }
+        value!(self, option, Text).map(String::as_str)
     }
 
-    /// The local address asked for.
+    /// The local address to use.
     #[must_use]
     pub fn bind(&self) -> Option<&str> {
         self.text(Opt::Bind)

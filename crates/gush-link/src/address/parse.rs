@@ -83,8 +83,11 @@ fn first_of(text: &str, kind_seen: &mut Option<Kind>) -> Result<Address, Fault> 
         let row = choice.kind().row();
         if refuses(choice.kind()) {
             *kind_seen = Some(Kind::FirstOf);
-            let why =
-                if row.listens { "clients come to it" } else { "it is open whoever is there" };
+            let why = if row.listens {
+                "clients come to it"
+            } else {
+                "it opens whether or not a peer is there"
+            };
             return fault(
                 piece,
                 format!("nothing falls back from {} or to it: {why}", choice.kind().name()),

@@ -26,7 +26,7 @@ pub enum Family {
     V6,
 }
 
-/// Where a kind takes nothing behind the colon.
+/// No argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Nothing;
 
@@ -46,7 +46,7 @@ pub struct Remote {
 pub struct Through {
     /// The proxy.
     pub proxy: Remote,
-    /// A name or an address, without brackets, as the proxy is told.
+    /// A name or an address, without brackets, as sent to the proxy.
     pub host: String,
     /// The port there.
     pub port: u16,

@@ -9,7 +9,6 @@ use tracing::{info, warn};
 
 use super::relay::{Directions, RelayEnd, Relayed};
 use super::{Connection, ConnectionResult, Phase, aborted, or_abort};
-use crate::ends::Name;
 use crate::open::{End, Keeper};
 use crate::programs::{self, Finish};
 use crate::record::{Ending, Failure};
@@ -230,7 +229,7 @@ impl Connection<'_> {
     async fn program(
         &self,
         end: Box<End>,
-        name: &Name<'_>,
+        name: &str,
         output_limit: Option<Duration>,
     ) -> Result<Option<Failure>, Failure> {
         // Any other conduit is closed here, which ends the program's input. Closing the master of a

@@ -10,7 +10,6 @@ mod hang_up;
 mod opening;
 mod relay;
 
-use std::borrow::Cow;
 use std::future::{Future, pending, poll_fn};
 use std::io;
 use std::pin::Pin;
@@ -22,7 +21,7 @@ use gush_net::{ByteCounts, Direction, Passed};
 use gush_text::os_text;
 use tracing::{debug, info, warn};
 
-use crate::ends::{self, Name};
+use crate::ends;
 use crate::open::End;
 use crate::record::{Ending, Failure, Record};
 use crate::session::{Arrival, Names, Shared, Turn};
@@ -72,7 +71,7 @@ impl ConnectionResult {
 pub(crate) struct Connection<'a> {
     pub shared: &'a Shared,
     pub id: u64,
-    pub names: Names<'a>,
+    pub names: Names,
     pub counts: &'a Arc<ByteCounts>,
     pub cancellation: &'a Cancellation,
     /// Its place among the clients that wait for the other listener, if taken already.
@@ -89,10 +88,8 @@ pub(crate) async fn serve(
     cancellation: &Cancellation,
 ) -> Result<(), Failure> {
     let Arrival { client, id, counts, began, turn } = arrival;
-    let names = Names {
-        client: ends::name(&client, &shared.client),
-        other: Name::Text(Cow::Borrowed(&shared.other_name)),
-    };
+    let names =
+        Names { client: ends::name(&client, &shared.client), other: shared.other_name.clone() };
     info!(id, client = %names.client, "connected");
     let mut connection = Connection { shared, id, names, counts: &counts, cancellation, turn };
     let result = connection.run(client).await;
@@ -111,7 +108,7 @@ macro_rules! or_abort {
 }
 use or_abort;
 
-impl<'a> Connection<'a> {
+impl Connection<'_> {
     /// Runs through the phases.
     ///
     /// The memory of a connection is that of this future, which has room for every value that it
@@ -171,8 +168,8 @@ impl<'a> Connection<'a> {
     }
 
     /// The names of the ends in the order of the addresses.
-    fn names(&self) -> (&Name<'a>, &Name<'a>) {
-        self.shared.in_order(&self.names.client, &self.names.other)
+    fn names(&self) -> (&str, &str) {
+        self.shared.in_order(&*self.names.client, &*self.names.other)
     }
 
     fn account(&self, result: &ConnectionResult, lasted: Duration) {

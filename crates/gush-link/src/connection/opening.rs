@@ -5,8 +5,8 @@ use tracing::debug;
 
 use super::hang_up::Client;
 use super::{Connection, ConnectionResult, Phase};
-use crate::ends::{self, Name};
-use crate::open::{End, How, OpenError};
+use crate::ends;
+use crate::open::End;
 use crate::proxy::{self, HEADER_LIMIT, Header};
 use crate::record::{Ending, Failure};
 
@@ -33,7 +33,7 @@ impl Connection<'_> {
         if let Some(source) = &header.source {
             debug!(id = self.id, client = %source, proxy = %self.names.client, "comes through a proxy");
             // From here on messages name the client, not the proxy.
-            self.names.client = Name::Text(source.to_string().into());
+            self.names.client = source.to_string();
         }
         Ok(header)
     }
@@ -64,7 +64,10 @@ impl Connection<'_> {
         }
         let client = Client::of(client, self.shared);
         let end = self.phase(Phase::Handshake, client, other.shaken()).await?;
-        end.map(Box::new).map_err(|error| open_failed(error.at(&self.names.other)))
+        end.map(Box::new).map_err(|error| {
+            let failure = ends::open_failure(&error.at(&self.names.other));
+            ConnectionResult::failed(Ending::OpenFailed, failure)
+        })
     }
 
     pub(super) async fn open(
@@ -83,33 +86,16 @@ impl Connection<'_> {
         if let Some(version) = self.shared.settings.send_proxy {
             how = how.introducing(header.clone(), version);
         }
-        let other = self.opened(&how, client).await?;
+        let client = Client::of(client, self.shared);
+        let turn = self.turn.take();
+        let other = self.phase(Phase::Open, client, self.shared.other.open(&how, turn)).await?;
+        let other =
+            other.map_err(|failure| ConnectionResult::failed(Ending::OpenFailed, failure))?;
         if other.chosen.is_some() || self.shared.other.address().kind().listens() {
             self.names.other = ends::name(&other, self.shared.other.address());
         }
         debug!(id = self.id, other = %self.names.other, "opened");
         Ok(Box::new(other))
-    }
-
-    async fn opened(&mut self, how: &How, client: &End) -> Result<End, ConnectionResult> {
-        let client = Client::of(client, self.shared);
-        let failed = |failure| ConnectionResult::failed(Ending::OpenFailed, failure);
-        // A connection within this machine is established at once, and needs no boxed future.
-        let opening = match self.shared.other.begin(how) {
-            Some(begun) => match begun.map_err(failed)?.into_end() {
-                Ok(end) => {
-                    debug!(id = self.id, phase = ?Phase::Open, "is over at once");
-                    return end.map_err(open_failed);
-                }
-                Err(opening) => opening,
-            },
-            None => {
-                let turn = self.turn.take();
-                let opened = self.phase(Phase::Open, client, self.shared.other.open(how, turn));
-                return opened.await?.map_err(failed);
-            }
-        };
-        self.phase(Phase::Open, client, opening.finished()).await?.map_err(open_failed)
     }
 
     /// Sends the PROXY header to the other end, if the settings say so.
@@ -129,8 +115,4 @@ impl Connection<'_> {
             ConnectionResult::failed(Ending::ProxyHeader, failure)
         })
     }
-}
-
-fn open_failed(error: OpenError) -> ConnectionResult {
-    ConnectionResult::failed(Ending::OpenFailed, ends::open_failure(&error))
 }

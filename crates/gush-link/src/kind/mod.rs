@@ -293,7 +293,7 @@ impl Kind {
     #[must_use]
     pub fn takes(self, option: Opt) -> bool {
         let row = self.row();
-        // A kind without a keyword stands for others, which take these options themselves.
+        // A kind without a keyword consists of others, which take these options themselves.
         let shapes = if row.keywords.is_empty() { &[] } else { SHAPES };
         row.options.iter().chain([&shapes]).any(|group| group.contains(&option))
     }

@@ -92,7 +92,7 @@ impl Kind {
             },
             Self::File => &Row {
                 grammar: "file:PATH",
-                help: "a file or device, written from its start unless told otherwise",
+                help: "a file or device, written from its start by default",
                 keywords: &[(Form::Plain, &["file", "open"]), (Form::Create, &["create", "creat"])],
                 options: &[RETRIED, CONTENT, ACCESS, OWNED, TERMINAL],
                 ..Row::STREAM
@@ -146,7 +146,7 @@ impl Kind {
             },
             Self::Tcp => &Row {
                 grammar: "tcp:HOST:PORT",
-                help: "connects; an IPv6 address stands in brackets",
+                help: "connects; an IPv6 address is written in brackets",
                 keywords: &[
                     (Form::Plain, &["tcp", "tcp-connect"]),
                     (Form::V4, &["tcp4", "tcp4-connect"]),

@@ -41,9 +41,7 @@ pub(crate) async fn unix(name: &UnixName, options: &Options) -> Result<End, Open
             Some(libc::ECONNREFUSED) if is_no_socket(name) => {
                 Some("this is no socket; for a file or device, say file:PATH")
             }
-            Some(libc::ECONNREFUSED) => {
-                Some("the socket is there, but nobody listens on it any more; start the server")
-            }
+            Some(libc::ECONNREFUSED) => Some("the socket has no listener; start the server"),
             Some(libc::ENOENT) if retried => Some("start the server first"),
             Some(libc::ENOENT) => Some("start the server first, or wait for it with retry=N"),
             Some(libc::EACCES) => Some("connecting needs permission to write to the socket"),
@@ -142,74 +140,29 @@ async fn local_addresses(options: &Options, datagrams: bool) -> Result<Vec<Socke
     Ok(found)
 }
 
+/// Connects to one address.
 async fn one(
     address: SocketAddr,
     locals: &[SocketAddr],
     options: &Options,
     kind: SocketType,
 ) -> Result<End, OpenError> {
-    Begun::begin(address, locals, options, kind)?.finished(options).await
-}
-
-/// A connection that is established, or in progress.
-pub(crate) struct Begun {
-    fd: OwnedFd,
-    address: SocketAddr,
-    kind: SocketType,
-    is_connected: bool,
-}
-
-impl Begun {
-    /// Connects to `remote` by TCP if that needs no lookup first.
-    pub(crate) fn tcp(remote: &Remote, options: &Options) -> Option<Result<Self, OpenError>> {
-        let address =
-            in_numbers(&remote.host, &remote.port).filter(|_| options.bind().is_none())?;
-        Some(Self::begin(address, &[], options, SocketType::STREAM))
+    let fail = |errno: Errno| failure(address, errno.into(), options);
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    // After a failed connect(2) the state of a socket is unspecified (connect(2)).
+    let mut fd = socket(family, kind).map_err(fail)?;
+    let set = || {
+        set_buffers(&fd, options)?;
+        if kind == SocketType::STREAM { set_stream(&fd, options) } else { Ok(()) }
+    };
+    set().map_err(|errno: Errno| fail(errno).hinted_by(keepalive_hint(errno, options)))?;
+    if !locals.is_empty() {
+        bind(&fd, address, locals, options)?;
     }
-
-    fn begin(
-        address: SocketAddr,
-        locals: &[SocketAddr],
-        options: &Options,
-        kind: SocketType,
-    ) -> Result<Self, OpenError> {
-        let fail = |errno: Errno| failure(address, errno.into(), options);
-        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        // After a failed connect(2) the state of a socket is unspecified (connect(2)).
-        let fd = socket(family, kind).map_err(fail)?;
-        let set = || {
-            set_buffers(&fd, options)?;
-            if kind == SocketType::STREAM {
-                set_stream(&fd, options)?;
-            }
-            Ok(())
-        };
-        set().map_err(|errno: Errno| fail(errno).hinted_by(keepalive_hint(errno, options)))?;
-        if !locals.is_empty() {
-            bind(&fd, address, locals, options)?;
-        }
-        let is_connected = begin_connect(&fd, &address).map_err(fail)?;
-        Ok(Self { fd, address, kind, is_connected })
-    }
-
-    /// The end, if the connection is established.
-    pub(crate) fn into_end(self) -> Result<Result<End, OpenError>, Self> {
-        if self.is_connected { Ok(end_of(self.fd, self.address, self.kind)) } else { Err(self) }
-    }
-
-    /// The end, once the connection is established.
-    pub(crate) async fn finished(self, options: &Options) -> Result<End, OpenError> {
-        let Self { fd, address, kind, is_connected } = self;
-        if is_connected {
-            return end_of(fd, address, kind);
-        }
+    if !begin_connect(&fd, &address).map_err(fail)? {
         let limit = options.duration(Opt::ConnectTimeout).unwrap_or(CONNECT_LIMIT);
-        let fd = connected(fd, limit).await.map_err(|error| failure(address, error, options))?;
-        end_of(fd, address, kind)
+        fd = connected(fd, limit).await.map_err(|error| failure(address, error, options))?;
     }
-}
-
-fn end_of(fd: OwnedFd, address: SocketAddr, kind: SocketType) -> Result<End, OpenError> {
     let conduit = match kind {
         SocketType::STREAM => Conduit::of_connected_tcp(fd),
         _ => Conduit::new(fd).map_err(|error| OpenError::new("connect", error))?,

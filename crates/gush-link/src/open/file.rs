@@ -98,7 +98,7 @@ fn make_fifo(path: &Path, options: &Options) -> Result<Option<Made>, OpenError> 
         };
         fail(errno.into()).hinted_by(hint)
     })?;
-    let made = Made::if_removed(path, options).map_err(fail)?;
+    let made = Made::if_removed(path, path, options).map_err(fail)?;
     permissions.give(path, rustix::fs::FileType::Fifo)?;
     Ok(made)
 }

@@ -26,31 +26,15 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    /// The name at `path`, to be removed later, or `None` with `unlink-close=0`.
-    pub fn if_removed(path: &Path, options: &Options) -> io::Result<Option<Self>> {
-        match options.flag(Opt::UnlinkClose) {
-            Some(false) => Ok(None),
-            _ => Self::new(path, path).map(Some),
+    /// The name at `path`, where `now_at` will be renamed to; `None` with `unlink-close=0`.
+    pub fn if_removed(path: &Path, now_at: &Path, options: &Options) -> io::Result<Option<Self>> {
+        if options.flag(Opt::UnlinkClose) == Some(false) {
+            return Ok(None);
         }
-    }
-
-    /// As [`if_removed`](Self::if_removed), for a file at `hidden` now and later at `path`.
-    pub fn if_removed_once_at(
-        path: &Path,
-        hidden: &Path,
-        options: &Options,
-    ) -> io::Result<Option<Self>> {
-        match options.flag(Opt::UnlinkClose) {
-            Some(false) => Ok(None),
-            _ => Self::new(path, hidden).map(Some),
-        }
-    }
-
-    fn new(path: &Path, now_at: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let held = rustix::fs::open(now_at, flags, Mode::empty())?;
         // The working directory may change before the end.
-        Ok(Self { path: std::path::absolute(path)?, held })
+        Ok(Some(Self { path: std::path::absolute(path)?, held }))
     }
 }
 

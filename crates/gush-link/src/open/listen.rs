@@ -77,7 +77,7 @@ fn at_path(
     let hidden = Hidden::bind(fd, path)?;
     hidden.give(&permissions)?;
     listen(fd, options)?;
-    let made = Made::if_removed_once_at(path, hidden.path(), options)
+    let made = Made::if_removed(path, hidden.path(), options)
         .map_err(|error| OpenError::new("bind", error))?;
     hidden.publish(path, |path| publish::check(path, unlink))?;
     Ok(made)

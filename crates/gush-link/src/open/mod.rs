@@ -60,7 +60,7 @@ pub use listener::Listener;
 pub use peer::Peer;
 pub(crate) use throttle::{Suppressed, Throttle};
 
-use crate::address::{Address, Opt, Options, Target};
+use crate::address::{Address, Opt, Options};
 use crate::proxy::{self, Header, Version};
 use crate::shape::shaped;
 use crate::tls::Tls;
@@ -107,7 +107,7 @@ impl How {
     }
 
     /// The end is opened for one link only, so that inherited descriptors (`-`, `fd:N`) can be
-    /// taken over entirely: whoever is behind them sees when they are closed.
+    /// taken over entirely, and their other side sees when they are closed.
     #[must_use]
     pub fn once(self) -> Self {
         Self { once: true, ..self }
@@ -126,14 +126,13 @@ impl How {
         Self { client: Some(client), ..self }
     }
 
-    /// It is told by a PROXY header where the client comes from, where it is a part of an address
-    /// (`A|B`, `A!!B`): the header stands before the handshake that belongs to opening such a part.
-    /// Any other end is told after it is opened.
+    /// A part of an address (`A|B`, `A!!B`) gets a PROXY header when it is opened, before its
+    /// handshake. Any other end gets it later.
     pub(crate) fn introducing(self, header: Header, version: Version) -> Self {
         Self { introduction: Some(Arc::new((header, version))), ..self }
     }
 
-    /// The peer is not told where the client comes from.
+    /// The peer gets no PROXY header.
     pub(crate) fn unintroduced(self) -> Self {
         Self { introduction: None, ..self }
     }
@@ -156,11 +155,6 @@ impl How {
 
     fn is_one_way(&self) -> bool {
         self.unread || self.unwritten
-    }
-
-    fn narrowed_end(&self, end: End, address: &Address) -> Result<End, OpenError> {
-        let conduit = self.narrowed(end.conduit).map_err(|error| error.at(address.target()))?;
-        Ok(End { conduit, ..end })
     }
 
     fn narrowed(&self, conduit: Conduit) -> Result<Conduit, OpenError> {
@@ -199,7 +193,7 @@ pub struct End {
     pub(crate) chosen: Option<String>,
     /// The handshake with the peer before the first byte.
     handshake: Option<Arc<Tls>>,
-    /// Has a part of the end been told by a PROXY header where the client comes from?
+    /// Has a part of the end got the PROXY header?
     pub(crate) is_introduced: bool,
     /// Where the descriptors come from.
     pub(crate) origin: Origin,
@@ -378,47 +372,6 @@ pub async fn open(address: &Address, how: &How) -> Result<Opened, OpenError> {
         attempts = attempts.saturating_add(1);
         tracing::info!("{error}; trying again in {}", gush_text::with_unit(interval));
         tokio::time::sleep(interval).await;
-    }
-}
-
-/// An address that is being opened without anything to wait for before: a TCP connection to an
-/// address in numbers.
-pub(crate) struct Opening<'a> {
-    address: &'a Address,
-    how: &'a How,
-    begun: connect::Begun,
-}
-
-impl<'a> Opening<'a> {
-    /// Begins to open `address`; nothing where only [`open`] can do so.
-    pub(crate) fn begin(address: &'a Address, how: &'a How) -> Option<Result<Self, OpenError>> {
-        let Target::Tcp(remote) = address.target() else { return None };
-        // Whoever tries again waits before.
-        if address.options().retries() > 0 {
-            return None;
-        }
-        let begun = connect::Begun::tcp(remote, address.options())?;
-        Some(
-            begun
-                .map(|begun| Self { address, how, begun })
-                .map_err(|error| error.at(address.target())),
-        )
-    }
-
-    /// The end, if nothing is left to wait for.
-    pub(crate) fn into_end(self) -> Result<Result<End, OpenError>, Self> {
-        let Self { address, how, begun } = self;
-        match begun.into_end() {
-            Ok(end) => Ok(end.and_then(|end| how.narrowed_end(end, address))),
-            Err(begun) => Err(Self { begun, ..self }),
-        }
-    }
-
-    /// The end, once it is open.
-    pub(crate) async fn finished(self) -> Result<End, OpenError> {
-        let end = self.begun.finished(self.address.options()).await;
-        let end = end.map_err(|error| error.at(self.address.target()))?;
-        self.how.narrowed_end(end, self.address)
     }
 }
 

@@ -28,7 +28,7 @@ pub enum Peer {
     Unix {
         /// The name of the socket; a client seldom has one.
         name: Option<UnixName>,
-        /// The process that connected or listens, if the kernel tells (SO_PEERCRED, unix(7)).
+        /// The process that connected or listens, if known (SO_PEERCRED, unix(7)).
         process: Option<i32>,
     },
     /// Any other peer, by the opened address.

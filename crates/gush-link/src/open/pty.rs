@@ -1,4 +1,4 @@
-//! New pseudo-terminals: pty(7), as the ends of programs and as ends of their own.
+//! New pseudo-terminals (pty(7)), for programs of the link and as separate ends.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -168,7 +168,7 @@ fn link_to(slave: &Path, link: &Path, options: &Options) -> Result<Option<Made>,
     let check = |path: &Path| check(path, unlink);
     check(link)?;
     let hidden = Hidden::symlink(slave, link)?;
-    let made = Made::if_removed_once_at(link, hidden.path(), options)
+    let made = Made::if_removed(link, hidden.path(), options)
         .map_err(|error| OpenError::new("make the link", error))?;
     hidden.publish(link, check)?;
     Ok(made)

@@ -222,9 +222,7 @@ pub(super) fn check(path: &Path, unlink: bool) -> Result<(), OpenError> {
             Err(in_use().hinted(hint))
         }
         Ok(false) if unlink => Ok(()),
-        Ok(false) => {
-            Err(in_use().hinted("nobody listens there any more: remove the file, or say unlink"))
-        }
+        Ok(false) => Err(in_use().hinted("it has no listener: remove the file, or use unlink")),
         // The owner has removed the name meanwhile.
         Err(Errno::NOENT) => Ok(()),
         Err(errno) => {

@@ -25,7 +25,7 @@ fn failed(step: &str, error: io::Error) -> OpenError {
         Some(libc::ENODEV) => {
             "the host is CID 2, a guest has the CID that it was started with, and 1 needs the module vsock_loopback"
         }
-        Some(libc::ECONNRESET) => "nobody listens at this port there",
+        Some(libc::ECONNRESET) => "nothing listens on this port there",
         Some(libc::ETIMEDOUT) => "no machine of this CID answers",
         Some(libc::EADDRINUSE) => "another program has this port",
         Some(libc::EACCES) => "ports below 1024 are for root, or CAP_NET_BIND_SERVICE",

@@ -167,7 +167,7 @@ fn protocols(options: &Options) -> Vec<Vec<u8>> {
 fn versions(options: &Options) -> &'static [&'static SupportedProtocolVersion] {
     static ALL: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
     match options.text(Opt::MinVersion) {
-        // The newest stands first.
+        // The newest is first.
         Some("1.3") => &ALL[..1],
         _ => &ALL,
     }

@@ -82,7 +82,7 @@ fn described(error: &Error) -> (String, Option<&'static str>) {
         Error::AlertReceived(alert) => alert_received(*alert),
         Error::DecryptError => (
             "a record from the peer was altered on the way".into(),
-            Some("something between changes bytes, or somebody else sends them"),
+            Some("something in between changes bytes"),
         ),
         other => (other.to_string(), None),
     }
@@ -137,7 +137,7 @@ fn certificate(whose: &str, why: &CertificateError) -> OpenError {
     match why {
         // Of the certificate, by another authority of the same name, or of the handshake.
         CertificateError::BadSignature => said(
-            "is signed by no authority that is trusted, or is shown by somebody who has not its key".into(),
+            "is signed by no authority that is trusted, or the peer does not have its key".into(),
         )
         .hinted("cafile=FILE names an authority to trust; the key must be that of the certificate"),
         CertificateError::UnknownIssuer

@@ -164,7 +164,7 @@ fn a_server_without_the_key_of_its_certificate_is_refused_also_where_nothing_is_
                 let context = format!("{version:?} {key}{options}: {said}");
                 let heard = if has_key { "x" } else { "" };
                 assert_eq!((done, out.as_str()), (has_key, heard), "{context}");
-                assert!(has_key || said.contains("by somebody who has not its key"), "{context}");
+                assert!(has_key || said.contains("the peer does not have its key"), "{context}");
                 served.join().unwrap();
             }
         }

@@ -193,8 +193,8 @@ impl Listener {
         self.short = Arc::clone(short);
     }
 
-    /// Asserts that this process no longer changes the limit on descriptors. The kernel is then
-    /// queried only once half of them are used.
+    /// Asserts that this process no longer changes the limit on descriptors. The kernel is then queried
+    /// only once half of them are used.
     pub(crate) fn limit_stays(&mut self) {
         self.limit = Some(descriptor_limit());
     }
@@ -372,7 +372,7 @@ async fn accept_on_a_thread(
         Some(accepting) => accepting,
         None => {
             let mut asked = [PollFd::new(socket, PollFlags::IN)];
-            // The runtime remembers readiness until it is told otherwise.
+            // The runtime remembers readiness until it is cleared.
             if poll(&mut asked, Some(&Timespec::default()))? == 0 {
                 return Err(Errno::AGAIN);
             }
@@ -387,7 +387,7 @@ async fn accept_on_a_thread(
     accepted.unwrap_or(Err(Errno::INTR))
 }
 
-/// Errors of accept(2) behind which another call may succeed.
+/// Errors of accept(2) after which another call may succeed.
 fn passes(errno: Errno) -> bool {
     errno == Errno::AGAIN || EXHAUSTED.contains(&errno) || is_the_peers(errno)
 }
