@@ -1,7 +1,7 @@
-//! The bytes that pass, shown on standard error in socat's form (`-v`, `-x`).
+//! Dumps the bytes that pass to standard error, in socat's format (`-v`, `-x`).
 //!
-//! Each piece that was delivered is a block: a line with direction, time, length and the offsets of the
-//! first and last byte, then the bytes. `-v` shows text, `-x` hexadecimal digits, both together columns of both.
+//! Each delivered piece is a block: a line with direction, time, length and the offsets of the
+//! first and last byte, then the bytes: as text (`-v`), in hexadecimal (`-x`), or both in columns.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -15,13 +15,14 @@ use jiff::Zoned;
 
 use super::messages::Messages;
 
-/// How long a connection waits for the reader of standard error; then the link goes on without the dump.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a connection waits for the reader of standard error, before it goes on without the
+/// dump.
+const STALL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// In columns of both, so many bytes stand on a line.
+/// The bytes on a line of both columns.
 const COLUMN_BYTES: usize = 16;
 
-/// Shows every connection as text, in hexadecimal, or both; none of them shows nothing.
+/// `None` if neither format is chosen.
 pub fn observe(text: bool, hexadecimal: bool, messages: &Messages) -> Option<Observe> {
     let form = match (text, hexadecimal) {
         (false, false) => return None,
@@ -51,12 +52,12 @@ fn head(way: Direction, now: &Zoned, from: u64, length_bytes: u64) -> String {
         Direction::Back => '<',
     };
     let time = now.strftime("%Y/%m/%d %H:%M:%S.%6f");
-    // socat counts the last byte, not the one behind it.
+    // socat's last offset is inclusive.
     let to = (from + length_bytes).saturating_sub(1);
     format!("{sign} {time}  length={length_bytes} from={from} to={to}\n")
 }
 
-/// Escapes as in C, but for tabs and ends of lines, which stay; a dot for each other byte that cannot be seen.
+/// Escaped as in C, except for tabs and line feeds; a dot for each other unprintable byte.
 fn as_text(bytes: &[u8], block: &mut String) {
     for &byte in bytes {
         match byte {
@@ -67,19 +68,18 @@ fn as_text(bytes: &[u8], block: &mut String) {
             0x08 => block.push_str("\\b"),
             0x0b => block.push_str("\\v"),
             0x0c => block.push_str("\\f"),
-            // Control characters of a peer must not steer the user's terminal.
+            // A peer must not control the user's terminal.
             _ => block.push(visible(byte)),
         }
     }
 }
 
-/// All digits of a piece on one line.
 fn as_hexadecimal(bytes: &[u8], block: &mut String) {
     push_digits(bytes, block);
     block.push('\n');
 }
 
-/// Lines of the data, and of at most [`COLUMN_BYTES`] bytes: digits, and the printable characters beside them.
+/// Lines of the data, of at most [`COLUMN_BYTES`] bytes: digits, then printable characters.
 fn as_both(bytes: &[u8], block: &mut String) {
     for line in bytes.split_inclusive(|&byte| byte == b'\n') {
         for part in line.chunks(COLUMN_BYTES) {
@@ -104,7 +104,7 @@ fn visible(byte: u8) -> char {
     if byte.is_ascii_graphic() || byte == b' ' { char::from(byte) } else { '.' }
 }
 
-/// All that waits for standard error, where a dump waits for room, but not for ever: the thread's other clients wait too.
+/// A dump waits for room only for a while: the thread's other clients wait too.
 struct Screen {
     messages: Messages,
     state: Mutex<State>,
@@ -112,25 +112,26 @@ struct Screen {
 
 #[derive(Default)]
 struct State {
-    /// Has the reader kept a block waiting for [`PATIENCE`]? The next ones do not wait until the reader reads again.
+    /// Has the reader kept a block waiting for [`STALL_TIMEOUT`]? The next ones do not wait until
+    /// the reader reads again.
     stalled: bool,
     missed_bytes: u64,
 }
 
 impl Screen {
-    /// Shows a block of `length_bytes` bytes of data whole, unless the reader stalls.
+    /// Shows a block of `length_bytes` bytes of data, unless the reader stalls.
     fn show(&self, block: &str, length_bytes: u64) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        // Only the first block waits: a reader who has gone must not cost a second for each.
-        let patience = if state.stalled { Duration::ZERO } else { PATIENCE };
+        // Only the first block waits: a missing reader must not cost a second for each.
+        let timeout = if state.stalled { Duration::ZERO } else { STALL_TIMEOUT };
         let missed_bytes = state.missed_bytes;
         let text = match missed_bytes {
             0 => Cow::Borrowed(block),
             _ => Cow::Owned(format!(
-                "\n{missed_bytes} bytes are not shown: nobody read standard error\n{block}"
+                "\n{missed_bytes} bytes are not shown: standard error was not read\n{block}"
             )),
         };
-        state.stalled = !self.messages.push(text.as_bytes(), patience);
+        state.stalled = !self.messages.push(text.as_bytes(), timeout);
         state.missed_bytes = if state.stalled { missed_bytes + length_bytes } else { 0 };
     }
 }

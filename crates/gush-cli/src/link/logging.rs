@@ -14,24 +14,23 @@ use super::messages::Messages;
 use super::options::LogFormat;
 use crate::talk::Outlet;
 
-/// Sends records that are at least as important as `level` to `messages`, as messages of the command `as_name`.
+/// Sends records of at least `level` to `messages`, as messages of the command `as_name`.
 pub fn start(level: LevelFilter, format: LogFormat, messages: &Messages, as_name: &str) {
     let prefix = as_name.replace(' ', ": ");
     let messages = messages.clone();
     let builder = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(move || Whole { line: Vec::new(), messages: messages.clone() })
-        // Log files and service managers take no colours.
         .with_ansi(false);
     match format {
         LogFormat::Json => builder.json().flatten_event(true).with_target(false).init(),
-        // A service manager stamps each line itself.
+        // A service manager adds the time.
         LogFormat::Text => builder.event_format(Line { prefix, timed: false }).init(),
         LogFormat::Timed => builder.event_format(Line { prefix, timed: true }).init(),
     }
 }
 
-/// One line on its way to the messages, which get the line whole.
+/// Collects a line, which the formatter writes in parts.
 struct Whole {
     line: Vec<u8>,
     messages: Messages,
@@ -50,12 +49,12 @@ impl Write for Whole {
 
 impl Drop for Whole {
     fn drop(&mut self) {
-        // The formatter writes a line in parts; together they cannot be mixed with another thread's.
+        // As a whole, so that lines of several threads do not mix.
         self.messages.say(&self.line);
     }
 }
 
-/// `PREFIX: LEVEL: message field=value`, in the manner of all messages.
+/// `PREFIX: LEVEL: message field=value`, like all messages.
 struct Line {
     prefix: String,
     timed: bool,

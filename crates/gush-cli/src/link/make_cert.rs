@@ -10,7 +10,7 @@ use gush_text::{in_brackets, quote};
 
 use crate::talk::{self, Talker, remedy_to_store};
 
-/// The names of this very machine.
+/// The names of this machine.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// Makes `PREFIX.crt` and `PREFIX.key`; `words` are the prefix and the names.
@@ -24,10 +24,9 @@ pub fn run(words: &[OsString], talker: &Talker) -> ExitCode {
     }
     let pair = match Pair::make(Path::new(prefix), &names) {
         Ok(pair) => pair,
-        Err(error) => return talker.fail(told(&error)),
+        Err(error) => return talker.fail(with_remedy(&error)),
     };
     let (certificate, key) = (path(&pair.certificate), path(&pair.key));
-    // An IPv6 address stands in brackets before a port.
     let host = if names[0].contains(':') { format!("[{}]", names[0]) } else { names[0].clone() };
     let lines = format!(
         "gush link tls-listen:4433,cert={certificate},key={key} -\n\
@@ -39,8 +38,8 @@ pub fn run(words: &[OsString], talker: &Talker) -> ExitCode {
     }
 }
 
-/// The error, with a remedy where there is one.
-fn told(error: &PairError) -> String {
+/// The error, with its remedy.
+fn with_remedy(error: &PairError) -> String {
     let by_errno = match error {
         PairError::File { why, path } => in_brackets(remedy_to_store(path, why).as_deref()),
         _ => String::new(),
@@ -61,7 +60,7 @@ fn told(error: &PairError) -> String {
     format!("{error}{remedy}")
 }
 
-/// A path as a word for a shell; a comma in the path would end the option.
+/// A path quoted for a shell.
 fn path(path: &Path) -> String {
     // A comma would begin the next option of the address.
     quote::if_needed(path).to_string().replace(',', "\\,")

@@ -1,4 +1,5 @@
-//! Text on its way to standard error. A separate thread writes the text, so that no thread with clients waits for a reader.
+//! Messages to standard error, written by a separate thread, so that no thread with clients waits
+//! for a reader.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,19 +16,19 @@ use crate::talk::Outlet;
 /// Text beyond this is dropped, unless nothing else waits.
 const CAPACITY_BYTES: usize = 1 << 20;
 
-/// The largest write: PIPE_BUF (pipe(7)). Other programs write nothing into the middle, and a slow reader is seen to read.
+/// The largest write: PIPE_BUF (pipe(7)), which is atomic and shows that a slow reader still reads.
 const PIECE_BYTES: usize = 4096;
 
-/// How long the end of the program waits for a reader that takes nothing.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long the end of the program waits for a reader that reads nothing.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Texts in the order in which they were said. Clones share them.
+/// A queue of texts, shared by its clones.
 #[derive(Debug, Clone, Default)]
 pub struct Messages(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// What stands in front of a message of our own.
+    /// The prefix of the queue's own messages.
     prefix: String,
     state: Mutex<State>,
     changed: Condvar,
@@ -38,13 +39,13 @@ struct State {
     texts: VecDeque<Vec<u8>>,
     /// Of `texts`, and of the text that is being written.
     waiting_bytes: usize,
-    /// All that was ever written or given up.
+    /// All that was ever written or discarded.
     done_bytes: u64,
     /// Texts dropped since the last one that found room.
     dropped: u64,
 }
 
-/// Waits when dropped, on every way out of the program, for the texts of a [`Messages`] to be written.
+/// Waits, when dropped, for the texts of a [`Messages`] to be written.
 #[derive(Debug)]
 pub struct Writing(Messages);
 
@@ -65,36 +66,36 @@ impl Messages {
         Ok(Writing(self.clone()))
     }
 
-    /// Takes the whole `text`, as soon as there is room. False where there is none, and the reader takes nothing for
-    /// `patience`.
-    pub fn push(&self, text: &[u8], patience: Duration) -> bool {
+    /// Queues `text` once there is room. Returns false if there is none and the reader reads
+    /// nothing for `timeout`.
+    pub fn push(&self, text: &[u8], timeout: Duration) -> bool {
         let mut state = self.state();
         while !state.has_room(text.len()) {
             let done_bytes = state.done_bytes;
             let is_stuck =
                 |state: &mut State| !state.has_room(text.len()) && state.done_bytes == done_bytes;
-            // Patience counts from the last byte that a reader took: a slow reader is not a dead one.
-            let waited = self.0.changed.wait_timeout_while(state, patience, is_stuck);
-            let (next, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-            if timeout.timed_out() {
+            // From the last byte that was read: a slow reader is not a dead one.
+            let waited = self.0.changed.wait_timeout_while(state, timeout, is_stuck);
+            let (next, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+            if waited.timed_out() {
                 return false;
             }
             state = next;
         }
-        state.tell_dropped(&self.0.prefix);
+        state.note_dropped(&self.0.prefix);
         state.push(text.to_vec());
         self.0.changed.notify_all();
         true
     }
 
-    /// Waits for all to be written, as long as a reader takes something.
+    /// Waits for all to be written, as long as a reader reads.
     pub fn wait_while_read(&self) {
         let mut state = self.last_state();
         while state.waiting_bytes > 0 {
             let done_bytes = state.done_bytes;
             let is_stuck =
                 |state: &mut State| state.waiting_bytes > 0 && state.done_bytes == done_bytes;
-            let waited = self.0.changed.wait_timeout_while(state, LAST_WORDS, is_stuck);
+            let waited = self.0.changed.wait_timeout_while(state, EXIT_TIMEOUT, is_stuck);
             let (next, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             if timeout.timed_out() {
                 return;
@@ -107,13 +108,12 @@ impl Messages {
     pub fn wait_a_second(&self) {
         let state = self.last_state();
         let is_waiting = |state: &mut State| state.waiting_bytes > 0;
-        // Time out or not: it is over.
-        drop(self.0.changed.wait_timeout_while(state, LAST_WORDS, is_waiting));
+        drop(self.0.changed.wait_timeout_while(state, EXIT_TIMEOUT, is_waiting));
     }
 
     fn last_state(&self) -> MutexGuard<'_, State> {
         let mut state = self.state();
-        state.tell_dropped(&self.0.prefix);
+        state.note_dropped(&self.0.prefix);
         self.0.changed.notify_all();
         state
     }
@@ -125,9 +125,9 @@ impl Messages {
     fn write_for_ever(&self, target: &impl AsFd) {
         loop {
             let text = self.next();
-            // In pieces, so that a long dump shows progress to whoever waits.
+            // In pieces, so that waiting threads see progress.
             for piece in text.chunks(PIECE_BYTES) {
-                // A standard error that fails can be told nowhere.
+                // There is nowhere to report an error of standard error.
                 let _ = write_whole(target, piece);
                 let mut state = self.state();
                 state.waiting_bytes -= piece.len();
@@ -150,7 +150,7 @@ impl Messages {
 
 impl State {
     fn has_room(&self, bytes: usize) -> bool {
-        // Into an empty queue any text goes, also one longer than the bound.
+        // An empty queue takes a text of any length.
         self.waiting_bytes == 0 || self.waiting_bytes + bytes <= CAPACITY_BYTES
     }
 
@@ -159,12 +159,12 @@ impl State {
         self.texts.push_back(text);
     }
 
-    fn tell_dropped(&mut self, prefix: &str) {
+    fn note_dropped(&mut self, prefix: &str) {
         let dropped = std::mem::take(&mut self.dropped);
         if dropped > 0 {
-            let told =
-                format!("{prefix}: warning: {dropped} lines were dropped: nobody read them\n");
-            self.push(told.into_bytes());
+            let note =
+                format!("{prefix}: warning: {dropped} lines were dropped: they were not read\n");
+            self.push(note.into_bytes());
         }
     }
 }
@@ -172,7 +172,6 @@ impl State {
 impl Outlet for Messages {
     /// A line that finds no room is dropped and counted.
     fn say(&self, line: &[u8]) {
-        // A thread with clients never waits: the line is dropped and counted.
         if !self.push(line, Duration::ZERO) {
             self.state().dropped += 1;
         }
@@ -185,11 +184,11 @@ impl Drop for Writing {
     }
 }
 
-/// Writes all `bytes`, also to a target that others made non-blocking.
+/// Writes all `bytes`, even if another process has set O_NONBLOCK.
 fn write_whole(target: &impl AsFd, mut bytes: &[u8]) -> Result<(), Errno> {
     while !bytes.is_empty() {
         match rustix::io::write(target, bytes) {
-            // As the engine takes it: asked again, the target would answer 0 for ever.
+            // As in the engine: the target would return 0 again.
             Ok(0) => return Err(Errno::IO),
             Ok(written) => bytes = &bytes[written..],
             Err(Errno::AGAIN) => match poll(&mut [PollFd::new(target, PollFlags::OUT)], None) {
@@ -249,8 +248,8 @@ mod tests {
             assert_eq!(lines.next(), Some(format!("{read} {long}")));
             read += 1;
         }
-        let told = format!("gush: tee: warning: {dropped} lines were dropped: nobody read them");
-        assert_eq!(lines.next(), Some(told));
+        let note = format!("gush: tee: warning: {dropped} lines were dropped: they were not read");
+        assert_eq!(lines.next(), Some(note));
         assert_eq!(lines.next().as_deref(), Some("last"));
     }
 

@@ -28,7 +28,7 @@ use messages::Messages;
 use options::{Format, Options};
 use progress::Display;
 
-/// The one definition behind `gush link`, the source of help, manual page and completions.
+/// The definition of `gush link`, for parsing, help, manual page and completions.
 pub fn command() -> clap::Command {
     Options::command().after_help(options::after_help())
 }
@@ -42,7 +42,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(options) => options,
         Err(status) => return status,
     };
-    // Messages show an address as the user wrote it.
+    // Messages quote an address as the user wrote it.
     for address in [&mut options.first, &mut options.second] {
         if let Some(word) = words.iter().find(|word| standard_streams((*word).clone()) == *address)
         {
@@ -61,14 +61,14 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(link) => link,
         Err(why) => return talker.fail(why),
     };
-    // A client that has gone is one connection's failure.
+    // EPIPE is a failure of one connection.
     gush_process::ignore_sigpipe();
-    // So is a file that has grown to the limit of files (ulimit -f).
+    // So is EFBIG (ulimit -f).
     if let Err(status) = talker.outlives_file_size_limit() {
         return status;
     }
     let stop = Stop::new();
-    // Before the threads of the link: they inherit the mask that leaves signals to one thread.
+    // Before the link's threads, which inherit the mask that leaves signals to one thread.
     let watch = match signals::watch(&stop, link.forks(), messages.clone()) {
         Ok(watch) => watch,
         Err(errno) => {
@@ -95,7 +95,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     match ran {
         Ok(_) => ExitCode::SUCCESS,
         Err(failure) if failure.reader_gone => {
-            // As filters do; where SIGPIPE was ignored from the start, as `cat` does then.
+            // As filters do, unless SIGPIPE was ignored from the start.
             messages.wait_while_read();
             gush_process::die_of_sigpipe();
             talker.fail(failure)
@@ -104,10 +104,10 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// `-,OPTION`, `-!!ADDR` and `-|ADDR` are addresses; the parser of the command line would look for short options in them.
+/// `-,OPTION`, `-!!ADDR` and `-|ADDR` are addresses, in which clap would see short options.
 fn standard_streams(word: OsString) -> OsString {
-    let behind = word.to_str().and_then(|text| text.strip_prefix('-'));
-    match behind.filter(|rest| [",", "!!", "|"].iter().any(|sign| rest.starts_with(sign))) {
+    let rest = word.to_str().and_then(|text| text.strip_prefix('-'));
+    match rest.filter(|rest| [",", "!!", "|"].iter().any(|sign| rest.starts_with(sign))) {
         Some(rest) => format!("stdio{rest}").into(),
         None => word,
     }
@@ -132,8 +132,8 @@ fn link(options: &Options, talker: &Talker, messages: &Messages) -> Result<Link,
         observe: dump::observe(options.dump_text, options.dump_hex, messages),
         on_end: on_end(options, talker.clone().through(messages.clone())),
     };
-    let told = |error: AddressError| format!("{error}{}", from_socat::pointer(&error));
-    let address = |text: &OsStr| Address::from_os(text).map_err(told);
+    let with_pointer = |error: AddressError| format!("{error}{}", from_socat::pointer(&error));
+    let address = |text: &OsStr| Address::from_os(text).map_err(with_pointer);
     let (first, second) = (address(&options.first)?, address(&options.second)?);
     Link::new(first, second, settings).map_err(|failure| failure.to_string())
 }
@@ -148,7 +148,7 @@ fn only<'a>(option: &str, files: &'a [PathBuf]) -> Result<Option<&'a Path>, Stri
 }
 
 fn tee(path: &Path) -> Result<Arc<Tee>, String> {
-    let told = |error: io::Error| {
+    let failed = |error: io::Error| {
         let by_errno = in_brackets(remedy_to_store(path, &error).as_deref());
         let remedy = match error.kind() {
             ErrorKind::NotFound => " (make its directory first)",
@@ -161,10 +161,10 @@ fn tee(path: &Path) -> Result<Arc<Tee>, String> {
         let file = quote::if_needed(path);
         format!("the copy into {file}: open: {}{remedy}", os_text(&error))
     };
-    Tee::append_to(path).map(Arc::new).map_err(told)
+    Tee::append_to(path).map(Arc::new).map_err(failed)
 }
 
-/// Tells of each connection as the options ask.
+/// Reports connections as the options say.
 fn on_end(options: &Options, talker: Talker) -> Option<OnEnd> {
     let (stats, explain) = (options.stats(), options.explain);
     if stats.is_none() && !explain {

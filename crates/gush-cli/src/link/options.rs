@@ -15,7 +15,7 @@ use tracing::level_filters::LevelFilter;
 use crate::manual::row;
 use crate::method;
 
-/// Where these stand, nothing is connected.
+/// Options without which two addresses are required.
 const NO_ADDRESSES: [(&str, ArgPredicate, &str); 2] =
     [("from_socat", ArgPredicate::IsPresent, ""), ("make_cert", ArgPredicate::IsPresent, "")];
 
@@ -32,27 +32,28 @@ pub struct Options {
     /// The second address
     #[arg(value_name = "ADDR2", value_hint = ValueHint::AnyPath, default_value_ifs(NO_ADDRESSES))]
     pub second: OsString,
-    /// Print the gush link that does what socat ARGS does, or say which part has no equivalent and why
+    /// Translate the command line socat ARGS, or report the parts without an equivalent
     #[arg(long, value_name = "ARGS", exclusive = true, allow_hyphen_values = true)]
     pub from_socat: Option<String>,
-    /// Make PREFIX.crt, a certificate that signs itself, and PREFIX.key; PREFIX,NAME,NAME is for hosts of these names,
-    /// PREFIX alone for this machine as localhost
+    /// Make a self-signed certificate PREFIX.crt and its key PREFIX.key; PREFIX,NAME,NAME is for
+    /// hosts of these names, PREFIX alone for localhost
     #[arg(long, value_name = "PREFIX", value_delimiter = ',', exclusive = true)]
     pub make_cert: Option<Vec<OsString>>,
 
-    /// Begin messages with the name of the command that has started this link
+    /// Prefix messages with the name of the command that started this link
     #[arg(long, value_name = "COMMAND", hide = true, default_value = OWN_NAME)]
     pub speak_for: String,
     /// One way only: from the first address to the second
     #[arg(short = 'u', long)]
     pub one_way: bool,
-    /// End a connection, with an error, when nothing has moved for TIME; opening and TLS handshakes have limits of their own
+    /// End a connection, with an error, when nothing has moved for TIME; opening and TLS handshakes
+    /// have separate limits
     #[arg(short = 'T', long, value_name = "TIME", value_parser = some_time)]
     pub idle: Option<Duration>,
     /// End a connection when one end has finished and nothing has moved for TIME
     #[arg(short = 't', long, value_name = "TIME", value_parser = some_time)]
     pub linger: Option<Duration>,
-    /// At SIGTERM give clients TIME to finish, 30 s if it is not said, before they are cut
+    /// At SIGTERM, give clients TIME to finish before they are cut; 30 s by default
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     pub drain: Option<Duration>,
     /// Move at most RATE bytes a second, in each direction of each connection
@@ -64,21 +65,23 @@ pub struct Options {
     /// Hand no page of a file on by reference, where a later write to the file would show
     #[arg(long)]
     pub isolated: bool,
-    /// Append a copy of what goes from the first address to the second to FILE; copied bytes pass through memory
+    /// Append a copy of the data from the first address to the second to FILE; copied data passes
+    /// through memory
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub tee: Vec<PathBuf>,
-    /// Append a copy of what comes back to FILE
+    /// Append a copy of the data from the second address to the first to FILE
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "one_way")]
     pub tee_back: Vec<PathBuf>,
 
-    /// Show on standard error, as socat does, the text that passes
+    /// Dump the data to standard error as text, in socat's format
     #[arg(short = 'v', long)]
     pub dump_text: bool,
-    /// Show on standard error the bytes that pass, in hexadecimal; with -v both
+    /// Dump the data to standard error in hexadecimal; with -v both
     #[arg(short = 'x', long)]
     pub dump_hex: bool,
 
-    /// Read or send PROXY headers, which say where a client comes from: accept, send (= send-v1), send-v2
+    /// Accept or send PROXY headers, which carry the client's address: accept, send (= send-v1),
+    /// send-v2
     #[arg(
         long,
         value_name = "WHAT",
@@ -87,26 +90,27 @@ pub struct Options {
         value_delimiter = ','
     )]
     pub proxy_protocol: Vec<ProxyProtocol>,
-    /// Serve clients on at most N threads; 0, or no such option, means one a processor
+    /// Serve clients on at most N threads; one per processor by default, or with 0
     #[arg(long, value_name = "N", value_parser = crate::args::threads)]
     pub threads: Option<usize>,
 
     /// Show progress: auto (on a terminal), always, never
     #[arg(long, value_name = "WHEN", value_enum, hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "auto")]
     pub progress: Option<When>,
-    /// Tell on standard error what moved the bytes, and which calls were refused
+    /// Report on standard error which methods moved the data, and which calls were refused
     #[arg(long)]
     pub explain: bool,
-    /// Say on standard error, as text or json, of each connection that ended: peers, bytes, seconds, methods, why
+    /// Report each ended connection on standard error, as text or json: peers, bytes, seconds,
+    /// methods, reason
     #[arg(long, value_name = "FORMAT", value_enum, hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "text")]
     pub stats: Option<Format>,
     /// The same as --stats=json
     #[arg(long)]
     pub json: bool,
-    /// Answer HTTP at HOST:PORT with metrics for Prometheus, under /metrics
+    /// Serve Prometheus metrics over HTTP at HOST:PORT, under /metrics
     #[arg(long, value_name = "HOST:PORT", value_parser = place)]
     pub metrics: Option<String>,
-    /// Log what is as important as LEVEL: off, error, warn, info, debug
+    /// Log messages at LEVEL and above: off, error, warn, info, debug
     #[arg(long, value_name = "LEVEL", value_parser = level_parser(), hide_possible_values = true, default_value = "warn")]
     pub log: LevelFilter,
     /// Log as text, timed (text with the time) or json
@@ -153,7 +157,7 @@ pub enum LogFormat {
 }
 
 impl Options {
-    /// How to tell of each connection, by whichever option.
+    /// The format of the report about each connection.
     pub fn stats(&self) -> Option<Format> {
         if self.json { Some(Format::Json) } else { self.stats }
     }
@@ -180,15 +184,16 @@ fn level_parser() -> impl TypedValueParser<Value = LevelFilter> {
         .try_map(|name| name.parse())
 }
 
-/// Where to listen for scrapes. The port 0 is any that is free.
+/// Parses HOST:PORT. Port 0 is any free one.
 fn place(text: &str) -> Result<String, String> {
-    const EXAMPLE: &str = "write HOST:PORT, such as localhost:9100, or 0.0.0.0:9100 for everybody";
+    const EXAMPLE: &str =
+        "write HOST:PORT, such as localhost:9100, or 0.0.0.0:9100 for all interfaces";
     match text.rsplit_once(':') {
         None | Some(("", _)) => Err(EXAMPLE.to_owned()),
         Some((host, _))
             if host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) =>
         {
-            Err("an IPv6 address stands in brackets, such as [::1]:9100".to_owned())
+            Err("an IPv6 address is written in brackets, such as [::1]:9100".to_owned())
         }
         Some((_, port)) if port.parse::<u16>().is_err() => {
             Err(format!("no port from 0 to 65535; {EXAMPLE}"))
@@ -216,9 +221,9 @@ pub fn after_help() -> String {
 
 /// A line is a paragraph, which `--help` and the manual page wrap.
 const NOTES: &str = "\
-A comma or backslash that belongs to a path stands after a backslash or within quotes: file:'a,b'. Upper case and socat's names \
-(TCP4-LISTEN, UNIX-CONNECT, OPEN) are understood, and --from-socat ARGS translates a whole command line of socat, quoted as one \
-word or not. A socket that systemd or another service manager hands over (LISTEN_FDS) is listen-fd:3, or listen-fd:NAME.
+A comma or backslash in a path is escaped by a backslash or quoted: file:'a,b'. Upper case and socat's names (TCP4-LISTEN, \
+UNIX-CONNECT, OPEN) are accepted, and --from-socat ARGS translates a whole command line of socat, quoted as one argument or not. \
+A socket from systemd or another service manager (LISTEN_FDS) is listen-fd:3, or listen-fd:NAME.
 ";
 
 const EXAMPLES: &str = "\
@@ -247,35 +252,35 @@ Tell a server who its clients are, end the silent ones, and count:
 ";
 
 const STATUS: &str = "\
-What -v and -x show passes through memory. Where nobody reads standard error, a connection waits for 1 s at most; then bytes \
-are not shown, and their number is told once somebody reads again.
+What -v and -x dump passes through memory. If standard error is not read, a connection waits for at most 1 s; then data is not \
+shown, and the number of omitted bytes is reported once it is read again.
 
-gush link moves bytes and leaves the rest to others: it does not balance load or check health (HAProxy, IPVS), nor look into \
-requests of HTTP (nginx); TUN and TAP interfaces, raw IP, SCTP, DTLS and Unix datagrams are socat's.
+gush link moves data and nothing else: it does not balance load or check health (HAProxy, IPVS), nor look into HTTP requests \
+(nginx); TUN and TAP interfaces, raw IP, SCTP, DTLS and Unix datagrams are left to socat.
 
 TIME is a number of seconds, such as 2 or 0.5, or has a unit: 200ms, 5m, 1h.
-RATE is a number of bytes, with K, M or G behind it for powers of 1024.
+RATE is a number of bytes; K, M and G after it are powers of 1024.
 
-How a connection ends: the end of one side's data is passed on behind its last byte. When both have ended, what was written is \
-waited for until the other side has acknowledged it (for 30 s without an answer, or -t TIME), and what still comes from a peer \
-that nobody reads is dropped, so that nothing is cut. Where something failed instead, TCP peers see a reset, not an end: after \
-a reset of the other side, a time limit (-T), a file that shrank, a program that failed, an address that cannot be opened, and \
-when a link is told to end.
+How a connection ends: the end of one side's data is passed on after its last byte. When both sides have ended, gush link waits \
+until the other side has acknowledged what was written (30 s without an answer, or -t TIME), and drops what still comes from a \
+peer that is no longer read, so that nothing is lost. After a failure TCP peers see a reset, not an end of data: after a reset \
+of the other side, a time limit (-T), a file that shrank, a program that failed, an address that cannot be opened, and when the \
+link is ended by a signal.
 
-The bytes of --stats, --json and --metrics are those written to the other side. Of TCP the kernel has them then, and the peer \
-may not have acknowledged the last ones: all have arrived where the account has no failure, and the link was not told to end.
+--stats, --json and --metrics count the bytes written to the other side. A TCP peer may not have acknowledged the last ones: all \
+have arrived if the record has no error, and the link was not ended by a signal.
 
-Of TLS the end is a close_notify, then a FIN. A FIN alone means that data was cut, and fails; after a failure there is no \
-close_notify.
+A TLS stream ends with a close_notify, then a FIN. A FIN alone means that data was truncated, and is an error; after a failure no \
+close_notify is sent.
 
-The exit status of a program counts: other than 0, its connection has failed. A program that reads no more and then exits with \
-0 had all it wanted. Datagrams have no end: once the data towards UDP has ended, answers are waited for until nothing comes \
-for 0.5 s (or -t TIME), and a silence of -T TIME is no failure. The same 0.5 s hold for a terminal opened by its name, such as \
-a serial line. With udp-listen and fork each sender is served until it is silent for 60 s (or -T TIME); where descriptors are \
-short, those that have been silent longest, for 0.5 s at least, make room for senders that wait.
+The exit status of a program counts: other than 0, its connection has failed. A program that stops reading and then exits with 0 \
+had all it needed. Datagrams have no end: once the data towards UDP has ended, answers are awaited until nothing comes for 0.5 s \
+(or -t TIME), and a silence of -T TIME is no failure. The same 0.5 s apply to a terminal opened by its name, such as a serial \
+line. With udp-listen and fork each sender is served until it is silent for 60 s (or -T TIME); if descriptors are short, senders \
+that have been silent longest, for at least 0.5 s, are evicted for new ones.
 
 At SIGTERM a link with fork accepts no new clients, and ends when those it has are done, at the latest after 30 s (or --drain \
 TIME); a second SIGTERM ends it at once, and so does SIGINT. Any other link ends at the first SIGTERM.
 
-Exit status: 0 when the link was ended by its two ends, by -t with nothing left to deliver, or drained; 1 when something \
-failed or was cut (with fork: the listener or the draining, a client's failure is its own); or death by the signal.";
+Exit status: 0 if the two ends finished, -t ended the link with nothing left to deliver, or it drained; 1 if something failed or \
+was cut (with fork: the listener or the draining, not a client); or death by the signal.";

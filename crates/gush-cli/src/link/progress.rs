@@ -13,14 +13,14 @@ use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressStyle};
 use super::options::When;
 use crate::talk::Talker;
 
-/// A line on a terminal is drawn anew so often; a line in a log comes so often.
+/// The intervals of updates on a terminal, and of lines in a log.
 const DRAWN_EVERY: Duration = Duration::from_millis(200);
 const SAID_EVERY: Duration = Duration::from_secs(1);
 
-/// How long the end of a link waits for a terminal that takes nothing.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long the end of a link waits for a stopped terminal (Ctrl-S).
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Shows the sums of a link until the end of the link.
+/// Shows the totals of a running link.
 #[derive(Debug)]
 pub struct Display {
     done: Sender<()>,
@@ -40,7 +40,7 @@ impl Display {
         let (done, is_done) = channel();
         let (is_over, over) = channel();
         let show = move || {
-            // Dropped at the thread's end, also by a panic: that is the message.
+            // Dropped at the thread's end, even by a panic.
             let _is_over: Sender<()> = is_over;
             let bar = on_terminal.then(bar);
             let every = if on_terminal { DRAWN_EVERY } else { SAID_EVERY };
@@ -57,16 +57,15 @@ impl Display {
             }
             talker.say(meter.total(&ledger));
         };
-        // Without a thread the link runs on and shows nothing.
+        // Without a thread the link runs without a display.
         thread::Builder::new().name("gush-progress".into()).spawn(show).ok()?;
         Some(Self { done, over })
     }
 
-    /// Clears the line and says the sums.
+    /// Clears the line and prints the totals.
     pub fn finish(self) {
         drop(self.done);
-        // Disconnected once it is over; a terminal that was stopped (Ctrl-S) keeps it drawing.
-        let _ = self.over.recv_timeout(LAST_WORDS);
+        let _ = self.over.recv_timeout(EXIT_TIMEOUT);
     }
 }
 
@@ -75,7 +74,7 @@ fn bar() -> ProgressBar {
     ProgressBar::no_length().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
 }
 
-/// Rates since the last look.
+/// Rates since the last update.
 #[derive(Debug)]
 struct Meter {
     began: Instant,
@@ -89,7 +88,7 @@ impl Meter {
     }
 
     fn line(&mut self, ledger: &Ledger) -> String {
-        // Two looks at nearly the same moment must not give an infinite rate.
+        // Bounded, so that the rate is finite.
         let seconds = self.looked.elapsed().as_secs_f64().max(1e-3);
         self.looked = Instant::now();
         let bytes = Direction::ALL.map(|way| ledger.delivered_bytes(way));

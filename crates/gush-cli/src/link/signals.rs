@@ -10,11 +10,11 @@ use tracing::info;
 
 use super::messages::Messages;
 
-/// How long a link told to end may take to reset its peers and give an account: a few milliseconds, on a machine
-/// that is not overloaded. The process dies after that time in any case, and then TCP peers see an end instead of a reset.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long an ending link may take to reset its peers and write records, before the process dies:
+/// then TCP peers see an end of data instead of a reset.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Tells the signals' thread that the link has ended.
+/// Notifies the signals' thread when the link has ended.
 #[derive(Debug)]
 pub struct Watch {
     ended: Sender<()>,
@@ -40,26 +40,26 @@ pub fn watch(stop: &Stop, forks: bool, messages: Messages) -> Result<Watch, gush
 }
 
 fn respond(signal: Termination, stop: &Stop, forks: bool, is_ended: &Receiver<()>) -> Then {
-    // Draining serves those that are connected; a link without `fork` has one peer, and nothing to drain.
+    // A link without `fork` has a single connection, and nothing to drain.
     if signal == Termination::Terminate && forks && !stop.is_wanted() {
         info!("draining: no new clients, those that are connected finish");
         stop.drain();
         return Then::GoOn;
     }
     stop.end();
-    // Ended, or too late: it is over either way.
-    let _ = is_ended.recv_timeout(LAST_WORDS);
+    // Ended or not, the process dies.
+    let _ = is_ended.recv_timeout(EXIT_TIMEOUT);
     Then::Die
 }
 
 impl Watch {
-    /// The link has ended, and all accounts are told: if a signal ended the link, the process dies of that signal here.
+    /// If a signal ended the link, the process dies of it here, after all records are written.
     pub fn finish(self) {
         let by_signal = self.stop.is_ending();
-        // The other thread waits for this: the main thread has said all it had to say.
+        // The signals' thread waits for this.
         drop(self.ended);
         if by_signal {
-            // The thread that got the signal is at it.
+            // That thread ends the process.
             loop {
                 thread::park();
             }

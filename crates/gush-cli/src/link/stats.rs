@@ -7,7 +7,7 @@ use gush_net::Passed;
 use indicatif::HumanBytes;
 use serde_json::json;
 
-/// One line for people.
+/// One line of text.
 pub fn text(record: &Record) -> String {
     let seconds = record.lasted.as_secs_f64();
     let mut line = format!(
@@ -18,7 +18,6 @@ pub fn text(record: &Record) -> String {
         HumanBytes(record.forward.bytes),
         HumanBytes(record.back.bytes),
     );
-    // A line that went nowhere ends as well as one that cannot be written: nobody is left to tell.
     let lost = record.forward.in_flight_bytes + record.back.in_flight_bytes;
     if lost > 0 {
         // Writing into a `String` cannot fail, here and below.
@@ -34,7 +33,7 @@ pub fn text(record: &Record) -> String {
     line
 }
 
-/// One object for scripts; the names of the fields are a promise.
+/// A JSON object, whose field names are stable.
 pub fn json(record: &Record) -> String {
     json!({
         "id": record.id,
@@ -56,10 +55,10 @@ pub fn json(record: &Record) -> String {
     .to_string()
 }
 
-/// The method that moved the bytes each way, and its meaning.
+/// The method that moved the bytes in each direction, and refusals.
 pub fn explained(record: &Record) -> String {
-    let way = |name: &str, passed: &Passed| {
-        let mut told = match method(passed) {
+    let direction = |name: &str, passed: &Passed| {
+        let mut text = match method(passed) {
             Some(method) => format!("{name} {} bytes by {method}", passed.bytes),
             None if passed.bytes > 0 => format!("{name} {} bytes", passed.bytes),
             None => format!("{name} nothing"),
@@ -67,16 +66,16 @@ pub fn explained(record: &Record) -> String {
         for refusal in &passed.refused {
             let errno = refusal.errno_name().unwrap_or_default();
             // Writing into a `String` cannot fail.
-            let _ = write!(told, " (refused {}: {}: {errno})", refusal.method, refusal.why);
+            let _ = write!(text, " (refused {}: {}: {errno})", refusal.method, refusal.why);
         }
-        told
+        text
     };
     let pipes = gush::pipe::Pool::shared().usage();
     format!(
         "{}: {}, {}; pipes of this process: {} in use, {} idle, {} of {} bytes",
         record.id,
-        way("forward", &record.forward),
-        way("back", &record.back),
+        direction("forward", &record.forward),
+        direction("back", &record.back),
         pipes.in_use,
         pipes.idle,
         pipes.bytes,
@@ -84,7 +83,7 @@ pub fn explained(record: &Record) -> String {
     )
 }
 
-/// None of a connection cut with bytes moved: nobody knows by which methods.
+/// `None` if the relay was interrupted after bytes moved: the methods are unknown.
 fn methods(record: &Record) -> Option<String> {
     Some(match (method(&record.forward), method(&record.back)) {
         (None, None) if record.forward.bytes + record.back.bytes > 0 => return None,

@@ -2,9 +2,9 @@
 
 use gush_link::address::{Address, AddressError, Family};
 
-use super::options::{self, Verdict};
+use super::options::{self, Advice};
 use super::switches::Families;
-use super::{Told, did_you_mean, lexer};
+use super::{Report, did_you_mean, lexer};
 
 /// A kind of address of socat by all names.
 struct Row {
@@ -35,7 +35,7 @@ const fn ours(names: &'static [&'static str], keyword: &'static str, argument: A
     Row { names, means: Means::Ours(keyword, argument) }
 }
 
-/// What else does the job of a kind of address that `gush link` lacks.
+/// Alternatives to kinds of addresses that `gush link` lacks.
 const INSTEAD: &[(&[&str], &str)] = &[
     (&["socks", "socks4", "socks4a"], "if the proxy speaks SOCKS 5: socks5:PROXY:PORT:HOST:PORT"),
     (&["readline"], "`rlwrap gush link - ...` edits lines"),
@@ -44,7 +44,6 @@ const INSTEAD: &[(&[&str], &str)] = &[
     (&["unix-sendto", "unix-recv", "unix-recvfrom"], "unix: and unix-listen: are streams"),
 ];
 
-/// Names with a digit for the version of IP stand beside those without.
 const ROWS: &[Row] = &[
     ours(&["stdio", "-"], "-", Argument::Name),
     ours(&["stdin"], "stdin", Argument::Name),
@@ -102,33 +101,33 @@ pub fn is_known(word: &str) -> bool {
 }
 
 /// An address of ours for one of socat's; `A!!B` has two.
-pub fn translated(text: &str, families: Families, told: &mut Told) -> Option<String> {
+pub fn translated(text: &str, families: Families, report: &mut Report) -> Option<String> {
     let parts = lexer::split(text, "!!");
     let is_joined = parts.len() > 1;
-    let ours: Vec<_> = parts.iter().map(|part| single(part, is_joined, families, told)).collect();
+    let ours: Vec<_> = parts.iter().map(|part| single(part, is_joined, families, report)).collect();
     let ours: Option<Vec<String>> = ours.into_iter().collect();
     let ours = ours?.join("!!");
     match ours.parse::<Address>() {
         Ok(_) => Some(ours),
-        // Each part alone has an equivalent, and they cannot stand together.
+        // Each part has an equivalent, but they cannot be combined.
         Err(error) => {
-            told.missing(text, error.message());
+            report.missing(text, error.message());
             None
         }
     }
 }
 
 /// One address, which may be a part of `A!!B`.
-fn single(text: &str, is_joined: bool, families: Families, told: &mut Told) -> Option<String> {
+fn single(text: &str, is_joined: bool, families: Families, report: &mut Report) -> Option<String> {
     if !lexer::is_closed(text) {
-        told.missing(text, "a quote is never closed");
+        report.missing(text, "a quote is never closed");
         return None;
     }
     let pieces = lexer::split(text, ",");
     let (head, given) = (pieces[0], &pieces[1..]);
     let (word, argument) = keyword(head);
     if word.is_empty() {
-        told.missing(text, "an address of socat begins with its kind, or a path");
+        report.missing(text, "an address of socat begins with its kind, or a path");
         return None;
     }
     let Some(row) = row(word) else {
@@ -136,10 +135,10 @@ fn single(text: &str, is_joined: bool, families: Families, told: &mut Told) -> O
             Some(why) => format!("; {why}"),
             None => did_you_mean(word, names(is_joined)),
         };
-        told.missing("", &format!("unknown kind of address '{word}'{hint}"));
+        report.missing("", &format!("unknown kind of address '{word}'{hint}"));
         return None;
     };
-    let mut options = options::Given::read(given);
+    let mut options = options::SocatOptions::read(given);
     let head = match row.means {
         Means::Proxy => {
             let port = options.take(&["proxyport"]).unwrap_or_else(|| "8080".to_owned());
@@ -151,7 +150,7 @@ fn single(text: &str, is_joined: bool, families: Families, told: &mut Told) -> O
                 Argument::Place => {
                     let general = match keyword {
                         _ if !listens(keyword) => families.of_peers,
-                        // The listener of IPv4 that socat opens would refuse these.
+                        // socat's IPv4 listener would refuse these.
                         _ if options.has_ipv6() => None,
                         _ => families.of_listeners,
                     };
@@ -169,17 +168,17 @@ fn single(text: &str, is_joined: bool, families: Families, told: &mut Told) -> O
         }
     };
     let head = match head.starts_with("tls") && head.contains("-listen:") {
-        // socat wants a certificate of each client unless it is told not to.
+        // socat requires a certificate of each client by default.
         true => {
             let verify = options.take(&["verify", "openssl-verify"]);
             format!("{head},verify={}", verify.as_deref().unwrap_or("1"))
         }
         false => head,
     };
-    settled(&head, options, text, told)
+    settled(&head, options, text, report)
 }
 
-/// Every name of a kind of address that has an equivalent, alone or in `A!!B`, where nothing listens.
+/// The names of kinds of addresses with an equivalent; in `A!!B` nothing listens.
 pub fn names(is_joined: bool) -> impl Iterator<Item = &'static str> {
     let may_stand = move |row: &&Row| match row.means {
         Means::Ours(ours, _) => !is_joined || !listens(ours) && ours != "listen-fd",
@@ -188,7 +187,8 @@ pub fn names(is_joined: bool) -> impl Iterator<Item = &'static str> {
     ROWS.iter().filter(may_stand).flat_map(|row| row.names).copied()
 }
 
-/// A number is a descriptor, and a slash before any colon makes a path.
+/// The keyword and the argument. A number is a descriptor, and a slash before any colon makes a
+/// path.
 fn keyword(head: &str) -> (&str, Option<&str>) {
     let (word, argument) = match lexer::split(head, ":").as_slice() {
         [word] => (*word, None),
@@ -207,7 +207,7 @@ fn keyword(head: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Does the keyword name a port of ours, rather than a peer's?
+/// Is the port of this keyword local, not a peer's?
 fn listens(keyword: &str) -> bool {
     ["-listen", "-recvfrom"].iter().any(|end| keyword.ends_with(end))
 }
@@ -223,7 +223,7 @@ fn with_family(keyword: &str, family: Option<Family>) -> String {
     format!("{protocol}{digit}{rest}")
 }
 
-/// A command within single quotes, which are the address's and not the shell's.
+/// A command within single quotes, which the address removes.
 fn enclosed(command: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=+@%".contains(c);
     match command.chars().all(is_plain) {
@@ -232,8 +232,13 @@ fn enclosed(command: &str) -> String {
     }
 }
 
-/// The address as `gush link` writes it; every option that it refuses is left out and reported.
-fn settled(head: &str, mut options: options::Given, text: &str, told: &mut Told) -> Option<String> {
+/// The address as `gush link` displays it; options that it refuses are removed and reported.
+fn settled(
+    head: &str,
+    mut options: options::SocatOptions,
+    text: &str,
+    report: &mut Report,
+) -> Option<String> {
     loop {
         let ours = format!("{head}{options}");
         let error: AddressError = match ours.parse::<Address>() {
@@ -242,13 +247,13 @@ fn settled(head: &str, mut options: options::Given, text: &str, told: &mut Told)
         };
         let at = error.span().start;
         let Some(option) = options.remove_at(at.checked_sub(head.len())) else {
-            told.missing(text, error.message());
+            report.missing(text, error.message());
             return None;
         };
-        match options.verdict(&option, &head[..head.find(':').unwrap_or(head.len())]) {
-            Some(Verdict::Needless(why)) => told.note(&option.shown(), why),
-            Some(Verdict::Instead(why)) => told.missing(&option.shown(), why),
-            None => told.missing(&option.shown(), error.message()),
+        match options.advice(&option, &head[..head.find(':').unwrap_or(head.len())]) {
+            Some(Advice::Needless(why)) => report.note(&option.redacted(), why),
+            Some(Advice::Instead(why)) => report.missing(&option.redacted(), why),
+            None => report.missing(&option.redacted(), error.message()),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! How socat reads an address: the text that quotes, brackets and backslashes protect (socat(1), "ADDRESS SPECIFICATIONS").
+//! Quotes, brackets and backslashes in socat's addresses (socat(1), "ADDRESS SPECIFICATIONS").
 
-/// The pieces of `text` between `separators` that nothing protects, quotes and all. There is always one.
+/// The pieces of `text` between unprotected separators, quotes included; at least one.
 pub fn split<'a>(text: &'a str, separator: &str) -> Vec<&'a str> {
     let mut pieces = Vec::new();
     let (mut start, mut free_from) = (0, 0);
@@ -15,7 +15,7 @@ pub fn split<'a>(text: &'a str, separator: &str) -> Vec<&'a str> {
     pieces
 }
 
-/// The pieces before and behind the first separator; nothing is behind where there is none.
+/// The pieces before and after the first separator, if there is one.
 pub fn split_once<'a>(text: &'a str, separator: &str) -> (&'a str, &'a str) {
     let first = split(text, separator)[0];
     (first, text.get(first.len() + separator.len()..).unwrap_or_default())
@@ -33,8 +33,8 @@ pub fn is_closed(text: &str) -> bool {
     scan(text, |_, _, _| {}).iter().all(|&closer| closer != '"' && closer != '\'')
 }
 
-/// Each different `$NAME`, `${NAME}`, `$(COMMAND)` and command between backquotes that a shell would replace in a command line:
-/// none within single quotes or behind a backslash.
+/// Each distinct `$NAME`, `${NAME}`, `$(COMMAND)` and backquoted command that a shell would expand:
+/// none within single quotes or after a backslash.
 pub fn expansions(line: &str) -> Vec<&str> {
     let (mut found, mut is_double, mut skip_to) = (Vec::new(), false, 0);
     let bytes = line.as_bytes();
@@ -46,27 +46,27 @@ pub fn expansions(line: &str) -> Vec<&str> {
         if at < skip_to {
             continue;
         }
-        let behind = at + 1;
-        let end = match (byte, bytes.get(behind)) {
+        let after = at + 1;
+        let end = match (byte, bytes.get(after)) {
             (b'\\', _) => {
                 skip_to = at + 2;
                 continue;
             }
             (b'\'', _) if !is_double => {
-                skip_to = upto(behind, b'\'');
+                skip_to = upto(after, b'\'');
                 continue;
             }
             (b'"', _) => {
                 is_double = !is_double;
                 continue;
             }
-            (b'`', _) => upto(behind, b'`'),
-            (b'$', Some(b'{')) => upto(behind, b'}'),
-            (b'$', Some(b'(')) => upto(behind, b')'),
+            (b'`', _) => upto(after, b'`'),
+            (b'$', Some(b'{')) => upto(after, b'}'),
+            (b'$', Some(b'(')) => upto(after, b')'),
             (b'$', Some(next)) if next.is_ascii_alphabetic() || *next == b'_' => {
                 let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-                let name_bytes = bytes[behind..].iter().take_while(|byte| is_name(byte)).count();
-                behind + name_bytes
+                let name_bytes = bytes[after..].iter().take_while(|byte| is_name(byte)).count();
+                after + name_bytes
             }
             _ => continue,
         };
@@ -78,11 +78,11 @@ pub fn expansions(line: &str) -> Vec<&str> {
     found
 }
 
-/// Calls `each` with the place of every letter, the letter meant (none for a quote or a backslash), and
-/// whether the letter is protected. The answer are the closers that were missing at the end.
+/// Calls `each` with the offset of every character, the character meant (`None` for a quote or
+/// backslash), and whether it is protected. Returns the closers that are missing at the end.
 ///
-/// Brackets and quotes may stand within one another, also within double quotes; within single quotes everything is
-/// literal (nestlex in socat's source).
+/// Brackets and quotes nest, also within double quotes; within single quotes everything is literal
+/// (nestlex in socat's source).
 fn scan(text: &str, mut each: impl FnMut(usize, Option<char>, bool)) -> Vec<char> {
     let mut closers = Vec::new();
     let mut letters = text.char_indices();
@@ -117,7 +117,7 @@ fn scan(text: &str, mut each: impl FnMut(usize, Option<char>, bool)) -> Vec<char
     closers
 }
 
-/// Behind a backslash, as in C.
+/// After a backslash, as in C.
 fn escaped(letter: char) -> char {
     match letter {
         '0' => '\0',

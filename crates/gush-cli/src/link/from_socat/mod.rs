@@ -1,8 +1,8 @@
-//! `--from-socat`: the `gush link` equivalent of a command line of socat(1), or the parts without an equivalent.
+//! `--from-socat`: translates a command line of socat(1), or reports the parts without an
+//! equivalent.
 //!
-//! Three tables hold the differences: switches, kinds of addresses, options of addresses. Words in none of the tables are
-//! copied from socat's command line, and the grammar of addresses has the last word: no address is printed that `gush link`
-//! would refuse.
+//! Three tables hold the differences: switches, kinds of addresses, options of addresses. Anything
+//! else is copied, and then parsed, so that no address is printed that `gush link` would refuse.
 
 mod addresses;
 mod lexer;
@@ -18,7 +18,7 @@ use gush_link::{Link, Settings};
 
 use crate::talk::{self, Talker};
 
-/// A command line of socat need not be quoted: several words behind `--from-socat` are those that socat would get.
+/// Joins unquoted arguments after `--from-socat` to a single one.
 pub fn as_one_word(words: Vec<OsString>) -> Vec<OsString> {
     let [flag, socats @ ..] = words.as_slice() else { return words };
     if flag != "--from-socat" || socats.len() < 2 {
@@ -31,16 +31,16 @@ pub fn as_one_word(words: Vec<OsString>) -> Vec<OsString> {
     }
 }
 
-/// Prints the equivalent of `arguments`, the words behind `socat` in a shell.
+/// Prints the equivalent of `arguments`, as they follow `socat` in a shell.
 pub fn run(arguments: &str, talker: &Talker) -> ExitCode {
-    let mut told = Told::default();
-    let command = translated(arguments, &mut told).filter(|_| told.missing.is_empty());
-    for part in &told.missing {
+    let mut report = Report::default();
+    let command = translated(arguments, &mut report).filter(|_| report.missing.is_empty());
+    for part in &report.missing {
         talker.say(format_args!("no equivalent: {part}"));
     }
-    // Notes compare the printed command with socat's; what a shell would have replaced can be why there is none.
-    let notes = told.notes.iter().filter(|_| command.is_some());
-    for note in told.unexpanded.iter().chain(notes) {
+    // Notes are about the printed command, but expansions may be why there is none.
+    let notes = report.notes.iter().filter(|_| command.is_some());
+    for note in report.unexpanded.iter().chain(notes) {
         talker.say(format_args!("note: {note}"));
     }
     match command {
@@ -52,29 +52,29 @@ pub fn run(arguments: &str, talker: &Talker) -> ExitCode {
     }
 }
 
-/// One line more for whoever types socat's words without `--from-socat`.
+/// A further line of the error about a word of socat's.
 pub fn pointer(error: &AddressError) -> &'static str {
     let word = &error.text()[error.span()];
     let is_keyword = error.kind().is_none();
     match if is_keyword { addresses::is_known(word) } else { options::is_known(word) } {
         true => {
-            "\n  this word is socat's: gush link --from-socat 'ARGS' says which is ours, or why there is none"
+            "\n  this word is socat's: gush link --from-socat 'ARGS' prints the equivalent, or why there is none"
         }
         false => "",
     }
 }
 
-/// Notices beside the command.
+/// What is reported besides the command.
 #[derive(Debug, Default)]
-struct Told {
+struct Report {
     notes: Vec<String>,
-    /// What a shell would have replaced.
+    /// The expansions of a shell.
     unexpanded: Option<String>,
-    /// Each part that has no equivalent, and why.
+    /// The parts without an equivalent, and why.
     missing: Vec<String>,
 }
 
-impl Told {
+impl Report {
     fn note(&mut self, part: &str, why: &str) {
         self.notes.push(format!("{part}: {why}"));
     }
@@ -87,10 +87,10 @@ impl Told {
     }
 }
 
-/// The command line, as far as there is one.
-fn translated(arguments: &str, told: &mut Told) -> Option<String> {
+/// The equivalent command line, if there is one.
+fn translated(arguments: &str, report: &mut Report) -> Option<String> {
     let Some(mut words) = shlex::split(arguments) else {
-        told.missing(arguments, "a quote is never closed");
+        report.missing(arguments, "a quote is never closed");
         return None;
     };
     if words.first().is_some_and(|word| word == "socat" || word.ends_with("/socat")) {
@@ -99,41 +99,41 @@ fn translated(arguments: &str, told: &mut Told) -> Option<String> {
     let expansions = lexer::expansions(arguments);
     if !expansions.is_empty() {
         let parts = expansions.join(" ");
-        told.unexpanded = Some(format!(
-            "{parts}: a shell would have put something else there before socat saw it; gush link sees it as written"
+        report.unexpanded = Some(format!(
+            "{parts}: a shell expands these before socat sees them; gush link takes them as written"
         ));
     }
-    let said = switches::read(words, told);
-    let [first, second] = said.addresses.as_slice() else {
-        let why = "socat takes two addresses, behind all switches";
-        told.missing(&said.addresses.join(" "), why);
+    let parsed = switches::read(words, report);
+    let [first, second] = parsed.addresses.as_slice() else {
+        let why = "socat takes two addresses, after all switches";
+        report.missing(&parsed.addresses.join(" "), why);
         return None;
     };
-    let first = addresses::translated(first, said.families, told);
-    let second = addresses::translated(second, said.families, told);
-    let (first, second) = if said.reversed { (second?, first?) } else { (first?, second?) };
+    let first = addresses::translated(first, parsed.families, report);
+    let second = addresses::translated(second, parsed.families, report);
+    let (first, second) = if parsed.reversed { (second?, first?) } else { (first?, second?) };
     let mut command = vec!["gush".to_owned(), "link".to_owned()];
-    let is_one_way = said.words.iter().any(|word| word == "-u");
+    let is_one_way = parsed.words.iter().any(|word| word == "-u");
     if let (Ok(first), Ok(second)) = (first.parse(), second.parse())
         && let Err(failure) = Link::new(first, second, Settings::default())
     {
-        told.missing("", &failure.to_string());
+        report.missing("", &failure.to_string());
         return None;
     }
-    command.extend(said.words);
-    // One way only there is no other side to wait for.
-    if !said.lingers && !is_one_way {
+    command.extend(parsed.words);
+    // In one direction there is no other side to wait for.
+    if !parsed.lingers && !is_one_way {
         match escapes(&first) || escapes(&second) {
-            // Whoever presses that key is to be let out.
+            // That key is to end the link.
             true => command.extend(["-t", "0.5"].map(str::to_owned)),
-            false => told.notes.push(
+            false => report.notes.push(
                 "socat ends 0.5 s after one side has ended; without -t TIME gush link waits for the other".to_owned(),
             ),
         }
     }
     for address in [&first, &second] {
         if !is_one_way && makes_no_file(address) {
-            told.note(
+            report.note(
                 address,
                 &format!(
                     "socat makes a file of this name if there is none, and so does {address},create"
@@ -143,13 +143,13 @@ fn translated(arguments: &str, told: &mut Told) -> Option<String> {
     }
     command.extend([first, second]);
     let mut line = command.iter().map(|word| quoted(word)).collect::<Option<Vec<_>>>()?.join(" ");
-    if let Some(log) = said.log_file {
+    if let Some(log) = parsed.log_file {
         line += &format!(" 2>>{}", quoted(&log)?);
     }
     Some(line)
 }
 
-/// The nearest of socat's `names` to a mistyped `word`, as the end of a sentence, in the case of the word.
+/// The nearest of socat's `names` to a mistyped `word`, in the same case, as the end of a sentence.
 fn did_you_mean(word: &str, names: impl Iterator<Item = &'static str>) -> String {
     let Some(name) = gush_text::nearest(word, names) else { return String::new() };
     let is_upper = !word.chars().any(char::is_lowercase);
@@ -157,12 +157,13 @@ fn did_you_mean(word: &str, names: impl Iterator<Item = &'static str>) -> String
     format!("; did you mean '{shown}'?")
 }
 
-/// Has a part of the address a byte that ends the data?
+/// Has a part of the address `escape=`?
 fn escapes(address: &str) -> bool {
     any_part(address, |part| part.options().byte(Opt::Escape).is_some())
 }
 
-/// Is a part of the address a name whose missing file socat would make (GOPEN), and `gush link` would not, both ways?
+/// Is a part of the address a name whose missing file socat would create (GOPEN), unlike `gush
+/// link` in both directions?
 fn makes_no_file(address: &str) -> bool {
     any_part(address, |part| {
         let decides = [Opt::Create, Opt::ReadOnly].iter().any(|&option| part.options().has(option));
@@ -180,7 +181,7 @@ fn any_part(address: &str, has: impl Fn(&Address) -> bool) -> bool {
     }
 }
 
-/// A word for a shell; none with a zero byte, which no word of a command line holds.
+/// A word quoted for a shell; `None` if it holds a zero byte.
 fn quoted(word: &str) -> Option<Cow<'_, str>> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
     match !word.is_empty() && word.chars().all(is_plain) {
@@ -194,17 +195,17 @@ mod tests {
     use super::*;
 
     fn line(arguments: &str) -> String {
-        let mut told = Told::default();
-        let line = translated(arguments, &mut told);
-        assert_eq!(told.missing, Vec::<String>::new(), "{arguments}");
+        let mut report = Report::default();
+        let line = translated(arguments, &mut report);
+        assert_eq!(report.missing, Vec::<String>::new(), "{arguments}");
         line.unwrap_or_else(|| panic!("{arguments}"))
     }
 
     fn missing(arguments: &str) -> String {
-        let mut told = Told::default();
-        translated(arguments, &mut told);
-        assert!(!told.missing.is_empty(), "{arguments} has an equivalent");
-        told.missing.join("\n")
+        let mut report = Report::default();
+        translated(arguments, &mut report);
+        assert!(!report.missing.is_empty(), "{arguments} has an equivalent");
+        report.missing.join("\n")
     }
 
     #[test]
@@ -224,7 +225,6 @@ mod tests {
             ("-t0 -T 0 - -", "gush link -t 1ms - -"),
             ("-r a -R'b c' - -", "gush link --tee a --tee-back 'b c' - -"),
             ("-U -R a - -", "gush link -u --tee a - -"),
-            // Nothing goes that way, and gush link would refuse the copy.
             ("-U -r a - -", "gush link -u - -"),
             ("-u -R a - -", "gush link -u - -"),
             ("-lf/var/log/s -lu - -", "gush link --log-format timed - - 2>>/var/log/s"),
@@ -284,9 +284,9 @@ mod tests {
     #[test]
     fn a_wait_for_the_other_side_and_a_file_that_is_not_made_are_told() {
         let notes = |arguments: &str| {
-            let mut told = Told::default();
-            translated(arguments, &mut told);
-            told.notes.len()
+            let mut report = Report::default();
+            translated(arguments, &mut report);
+            report.notes.len()
         };
         for (arguments, count) in [
             ("- TCP:h:1", 1),
@@ -315,7 +315,7 @@ mod tests {
         let gush_link::address::Target::Shell(command) = address.target() else {
             panic!("{line}");
         };
-        // socat takes away quotes within an address, unless a backslash stands before them.
+        // socat removes quotes within an address, unless they are escaped.
         assert_eq!(command.line(), "echo \"it's\" $HOME");
     }
 
@@ -372,9 +372,9 @@ mod tests {
     #[test]
     fn every_suggested_name_of_socat_has_an_equivalent_in_its_place() {
         let said = |arguments: &str| {
-            let mut told = Told::default();
-            translated(arguments, &mut told);
-            told.missing.join("\n")
+            let mut report = Report::default();
+            translated(arguments, &mut report);
+            report.missing.join("\n")
         };
         let mut suggestions = 0;
         for (before, after) in [("", " -"), ("", "!!- -"), ("-!!", " -")] {

@@ -1,5 +1,6 @@
-//! The options of socat's addresses that have another name here, need no equivalent, or have a substitute outside.
-//! Any other option is copied, and the grammar of addresses refuses those that no address takes.
+//! The options of socat's addresses that have another name here, need no equivalent, or have an
+//! alternative elsewhere. Any other option is copied, and refused by the parser if no address takes
+//! it.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -8,10 +9,10 @@ use gush_link::address::Family;
 
 use super::lexer;
 
-/// Why an option that `gush link` does not take is not taken.
+/// Why `gush link` does not take an option.
 #[derive(Debug, Clone, Copy)]
-pub enum Verdict {
-    /// Without the option the same happens.
+pub enum Advice {
+    /// It is the default.
     Needless(&'static str),
     /// Something else does it.
     Instead(&'static str),
@@ -97,7 +98,7 @@ const INSTEAD: &[(&[&str], &str)] = &[
     (SOURCE_PORT, "a listener does not choose the ports of its clients; range= chooses hosts"),
     (
         &["accept-timeout", "listen-timeout"],
-        "`timeout TIME gush link ...` ends one that nobody calls",
+        "`timeout TIME gush link ...` ends one without clients",
     ),
     (&["fork"], "only a listener serves more than one peer"),
     (PASSWORDS, "arguments are visible to all: credentials=FILE, which holds USER:PASSWORD"),
@@ -111,7 +112,7 @@ const INSTEAD: &[(&[&str], &str)] = &[
 const PASSWORDS: &[&str] = &["proxyauth", "proxy-auth", "proxy-authorization"];
 const SOURCE_PORT: &[&str] = &["sourceport", "sp"];
 const FAMILY: &[&str] = &["pf", "protocol-family"];
-/// Options that a new pseudo-terminal may have before `sane` without having been changed.
+/// Options that do not change a new pseudo-terminal before `sane`.
 const LEAVES_TERMINAL_NEW: &[&str] =
     &["pty", "ptmx", "openpty", "ctty", "setsid", "sid", "stderr", "link", "wait-slave"];
 
@@ -119,39 +120,38 @@ fn is_in(names: &[&str], name: &str) -> bool {
     names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Whether the option is one of socat's that no address takes under this name.
+/// Is this an option of socat that no address takes under this name?
 pub fn is_known(name: &str) -> bool {
     let mut rows = [RENAMED, NEEDLESS, INSTEAD].into_iter().flatten();
     is_in(FAMILY, name) || is_in(&["proxyport"], name) || rows.any(|(names, _)| is_in(names, name))
 }
 
-/// Kinds of addresses that make a new pseudo-terminal: the first always, the others with `pty`.
+/// Kinds that make a new pseudo-terminal: the first always, the others with `pty`.
 const MAKERS: [&str; 3] = ["pty", "exec", "shell"];
 
-/// One option of an address, in words of ours.
+/// An option of an address, translated.
 #[derive(Debug)]
-pub struct One {
+pub struct Translated {
     /// The text given to socat.
     text: String,
     /// socat's name of the option.
     pub name: String,
     ours: String,
     value: Option<String>,
-    /// No option before this one may have changed a terminal.
+    /// Has no option before this one changed the terminal?
     finds_terminal_new: bool,
 }
 
 /// The options of one address.
 #[derive(Debug)]
-pub struct Given(Vec<One>);
+pub struct SocatOptions(Vec<Translated>);
 
-impl Given {
-    /// Reads the options, which stand between commas behind an address. socat skips empty ones, and obeys the options in their order:
-    /// of several with one name the last counts.
+impl SocatOptions {
+    /// Parses options. socat ignores empty ones, and of several with one name the last counts.
     pub fn read(pieces: &[&str]) -> Self {
-        let mut all: Vec<One> = Vec::new();
+        let mut all: Vec<Translated> = Vec::new();
         for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
-            let one = One::read(piece);
+            let one = Translated::read(piece);
             all.retain(|before| !before.ours.eq_ignore_ascii_case(&one.ours));
             all.push(one);
         }
@@ -166,7 +166,7 @@ impl Given {
         options
     }
 
-    /// Takes out the option of one of these names, and returns the value.
+    /// Removes the option with one of these names, and returns its value.
     pub fn take(&mut self, names: &[&str]) -> Option<String> {
         let at = self.0.iter().position(|one| is_in(names, &one.name))?;
         self.0.remove(at).value
@@ -188,26 +188,26 @@ impl Given {
         })
     }
 
-    /// Why an option that an address of this kind refuses is not needed, or what does it instead.
-    pub fn verdict(&self, refused: &One, kind: &str) -> Option<Verdict> {
+    /// Why an option that an address of this kind refuses is not needed, or what to use instead.
+    pub fn advice(&self, refused: &Translated, kind: &str) -> Option<Advice> {
         let find = |rows: &[(&[&str], &'static str)]| {
             rows.iter().find(|(names, _)| is_in(names, &refused.name)).map(|&(_, why)| why)
         };
         let makes_terminal = MAKERS.contains(&kind)
             && (kind == MAKERS[0] || self.0.iter().any(|one| one.ours == "pty"));
-        // socat obeys the options in their order: `sane` after a change of the terminal undoes that change.
+        // socat applies options in order: `sane` undoes earlier changes of the terminal.
         if makes_terminal && refused.finds_terminal_new && is_in(&["sane"], &refused.name) {
-            return Some(Verdict::Needless("a new pseudo-terminal is sane already"));
+            return Some(Advice::Needless("a new pseudo-terminal is sane already"));
         }
-        find(NEEDLESS).map(Verdict::Needless).or_else(|| find(INSTEAD).map(Verdict::Instead))
+        find(NEEDLESS).map(Advice::Needless).or_else(|| find(INSTEAD).map(Advice::Instead))
     }
 
-    /// socat's `raw` does not change echo, and ours does.
+    /// socat's `raw` does not change echo, unlike that of `gush link`.
     fn keep_echo(&mut self) {
-        let is_raw = |one: &One| is_in(&["raw"], &one.name);
-        let decides = |one: &One| is_in(&["rawer", "cfmakeraw", "echo"], &one.name);
+        let is_raw = |one: &Translated| is_in(&["raw"], &one.name);
+        let decides = |one: &Translated| is_in(&["rawer", "cfmakeraw", "echo"], &one.name);
         if self.0.iter().any(is_raw) && !self.0.iter().any(decides) {
-            self.0.push(One::read("echo"));
+            self.0.push(Translated::read("echo"));
         }
     }
 
@@ -222,8 +222,8 @@ impl Given {
         }
     }
 
-    /// Takes out the option that stands at this byte of the options' text.
-    pub fn remove_at(&mut self, at: Option<usize>) -> Option<One> {
+    /// Removes the option at this byte of the options' text.
+    pub fn remove_at(&mut self, at: Option<usize>) -> Option<Translated> {
         let at = at?;
         let mut end = 0;
         let found = self.0.iter().position(|one| {
@@ -234,16 +234,16 @@ impl Given {
     }
 }
 
-/// Each behind a comma.
-impl fmt::Display for Given {
+/// Each after a comma.
+impl fmt::Display for SocatOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|one| one.fmt(f))
     }
 }
 
-impl One {
-    /// The option in a message, which may go into a log: without a password.
-    pub fn shown(&self) -> String {
+impl Translated {
+    /// The option without a password, for messages.
+    pub fn redacted(&self) -> String {
         match self.text.split_once('=') {
             Some((name, _)) if is_in(PASSWORDS, &self.name) => format!("{name}=..."),
             _ => self.text.clone(),
@@ -269,7 +269,7 @@ impl One {
     }
 }
 
-impl fmt::Display for One {
+impl fmt::Display for Translated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, ",{}", self.ours)?;
         match &self.value {
@@ -279,7 +279,7 @@ impl fmt::Display for One {
     }
 }
 
-/// `10.0.0.0:255.0.0.0` as `10.0.0.0/8`, where the mask is a row of ones before a row of zeros.
+/// `10.0.0.0:255.0.0.0` as `10.0.0.0/8`; `None` if the mask is not contiguous.
 fn masked(range: &str) -> Option<String> {
     let (network, mask) = range.split_once(':')?;
     let network: Ipv4Addr = network.parse().ok()?;
@@ -288,7 +288,7 @@ fn masked(range: &str) -> Option<String> {
     (mask.count_ones() == ones).then(|| format!("{network}/{ones}"))
 }
 
-/// Text for an address of ours: a backslash stands before each character with a meaning there.
+/// Text escaped for an address of `gush link`.
 pub fn protected(text: &str) -> String {
     let mut protected = String::with_capacity(text.len());
     for letter in text.chars() {

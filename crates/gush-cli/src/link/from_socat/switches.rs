@@ -2,37 +2,37 @@
 
 use gush_link::address::Family;
 
-use super::{Told, did_you_mean};
+use super::{Report, did_you_mean};
 
-/// The switches of a command line of socat, as options of ours.
+/// The switches of a command line of socat, as options of `gush link`.
 #[derive(Debug, Default)]
-pub struct Said {
+pub struct Parsed {
     pub words: Vec<String>,
     pub addresses: Vec<String>,
     /// From the second address to the first.
     pub reversed: bool,
     pub families: Families,
-    /// Messages go there.
+    /// The file for messages.
     pub log_file: Option<String>,
-    /// How long a link lasts after one side has ended is said.
+    /// Is the linger limit set?
     pub lingers: bool,
 }
 
-/// The version of IP where an address does not say.
+/// The version of IP of addresses that name none.
 #[derive(Debug, Clone, Copy)]
 pub struct Families {
     pub of_peers: Option<Family>,
     pub of_listeners: Option<Family>,
 }
 
-/// Listeners of socat take IPv4 alone unless told otherwise.
+/// By default socat listens on IPv4 only.
 impl Default for Families {
     fn default() -> Self {
         Self { of_peers: None, of_listeners: Some(Family::V4) }
     }
 }
 
-/// A switch, which is the start of a word: the value follows at once or is the next word.
+/// A switch: the start of an argument, whose value follows at once or is the next argument.
 struct Switch {
     start: &'static str,
     value: Value,
@@ -68,7 +68,7 @@ const fn switch(start: &'static str, value: Value, means: Means) -> Switch {
     Switch { start, value, means }
 }
 
-/// Of two starts of a word the longer one stands first.
+/// The longer of two with the same start comes first.
 const SWITCHES: &[Switch] = &[
     switch(
         "-ly",
@@ -119,8 +119,8 @@ const SILENCE: &str = "after so long a silence socat ends both sides properly, w
      status 1, unless one side is UDP";
 
 /// Reads switches until the first address.
-pub fn read(words: Vec<String>, told: &mut Told) -> Said {
-    let mut said = Said::default();
+pub fn read(words: Vec<String>, report: &mut Report) -> Parsed {
+    let mut parsed = Parsed::default();
     let mut copies = Vec::new();
     let mut verbosity = 0;
     let mut words = words.into_iter();
@@ -131,8 +131,8 @@ pub fn read(words: Vec<String>, told: &mut Told) -> Said {
             || word.starts_with("-,")
             || word.starts_with("-!!");
         if is_address {
-            said.addresses.push(word);
-            said.addresses.extend(words);
+            parsed.addresses.push(word);
+            parsed.addresses.extend(words);
             break;
         }
         let found = SWITCHES.iter().find(|switch| match switch.value {
@@ -142,7 +142,7 @@ pub fn read(words: Vec<String>, told: &mut Told) -> Said {
         let Some(switch) = found else {
             let has_equivalent = |switch: &&Switch| !matches!(switch.means, Means::Missing(_));
             let names = SWITCHES.iter().filter(has_equivalent).map(|switch| switch.start);
-            told.missing("", &format!("unknown switch '{word}'{}", did_you_mean(&word, names)));
+            report.missing("", &format!("unknown switch '{word}'{}", did_you_mean(&word, names)));
             continue;
         };
         let attached = &word[switch.start.len()..];
@@ -150,68 +150,69 @@ pub fn read(words: Vec<String>, told: &mut Told) -> Said {
             Value::Needed if attached.is_empty() => match words.next() {
                 Some(value) => value,
                 None => {
-                    told.missing(switch.start, "its value is missing behind it");
+                    report.missing(switch.start, "its value is missing");
                     continue;
                 }
             },
             _ => attached.to_owned(),
         };
         match switch.means {
-            Means::Ours(ours) => said.words.extend(ours.iter().map(|&word| word.to_owned())),
+            Means::Ours(ours) => parsed.words.extend(ours.iter().map(|&word| word.to_owned())),
             Means::OursWithTime(_) if !is_time(&value) => {
                 let why = "not a time: socat takes seconds, such as 2 or 0.5";
-                told.missing(&format!("{} {value}", switch.start), why);
+                report.missing(&format!("{} {value}", switch.start), why);
             }
             Means::OursWithTime(ours) => {
-                said.lingers |= ours == "-t";
+                parsed.lingers |= ours == "-t";
                 let words = time(ours, &value);
                 if ours == "-T" && !words.is_empty() {
-                    told.note("-T", SILENCE);
+                    report.note("-T", SILENCE);
                 }
-                said.words.extend(words);
+                parsed.words.extend(words);
             }
             Means::Copy { forward } => copies.push((forward, value)),
             Means::Reversed => {
-                said.reversed = true;
-                said.words.push("-u".to_owned());
+                parsed.reversed = true;
+                parsed.words.push("-u".to_owned());
             }
             Means::Family(family) => {
-                said.families = Families { of_peers: family, of_listeners: family };
+                parsed.families = Families { of_peers: family, of_listeners: family };
             }
             Means::Verbosity => {
-                // -dd, -d -d and -d2 say the same.
+                // -dd, -d -d and -d2 mean the same.
                 verbosity = match value.parse::<usize>() {
                     Ok(level) => level,
                     Err(_) => verbosity + 1 + value.len(),
                 }
             }
-            Means::LogFile => said.log_file = Some(value),
-            Means::Needless(why) => told.note(switch.start, why),
-            Means::Missing(why) => told.missing(switch.start, why),
+            Means::LogFile => parsed.log_file = Some(value),
+            Means::Needless(why) => report.note(switch.start, why),
+            Means::Missing(why) => report.missing(switch.start, why),
         }
     }
-    let is_one_way = said.words.iter().any(|word| word == "-u");
+    let is_one_way = parsed.words.iter().any(|word| word == "-u");
     for (forward, file) in copies {
-        let name = match forward == said.reversed {
+        let name = match forward == parsed.reversed {
             true if is_one_way => {
-                told.note(if forward { "-r" } else { "-R" }, "no bytes go that way, to be copied");
+                report
+                    .note(if forward { "-r" } else { "-R" }, "no bytes go that way, to be copied");
                 continue;
             }
             true => "--tee-back",
             false => "--tee",
         };
-        said.words.extend([name.to_owned(), file]);
+        parsed.words.extend([name.to_owned(), file]);
     }
-    // Errors and warnings are told without a switch.
+    // Errors and warnings are printed without a switch.
     let level = match verbosity {
         0 | 1 => None,
         2 | 3 => Some("info"),
         _ => Some("debug"),
     };
     if let Some(level) = level {
-        said.words.splice(..0, ["--log".to_owned(), level.to_owned()]);
+        parsed.words.splice(..0, ["--log".to_owned(), level.to_owned()]);
     }
-    said
+    parsed
 }
 
 fn is_time(value: &str) -> bool {
