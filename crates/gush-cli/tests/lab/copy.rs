@@ -212,7 +212,7 @@ fn misuse_is_told_in_a_sentence() {
         (&["--only", "nope"][..], "'nope'; choose from stdio-char, "),
         (&["--size", "0"], "invalid --size '0': must be more than zero"),
         (&["--size", "4P", "--only", "sendfile"], "cannot make a file of 4503599627370496 bytes"),
-        (&["--advice", "nope"], "none, sequential, willneed, random"),
+        (&["--advice", "nope"], "invalid --advice 'nope'; did you mean 'none'?"),
     ] {
         let output = lab(dir.path(), options);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
