@@ -203,7 +203,7 @@ impl Contender {
         let taken_back = match self.shared.workplace.take_back() {
             Ok(true) => ", and was moved back".to_owned(),
             Ok(false) => String::new(),
-            Err(error) => format!("; {}", error.to_string()),
+            Err(error) => format!("; {error}"),
         };
         Error::refused(format!(
             "it changed the input{taken_back}, so nothing after it was measured: let it work on a copy (--prepare 'cp -r {{in}} {{dir}}/x')"
