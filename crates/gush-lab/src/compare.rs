@@ -1,4 +1,4 @@
-//! Two runs side by side: which cases became faster, which slower, and where nobody can tell.
+//! Two runs side by side: which cases became faster, which slower, and which are undecided.
 //!
 //! A ratio has its baseline's name and is made round by round. A case whose identity differs
 //! between the runs is left out. One rule decides whether there is a difference: `Verdict::of`,
@@ -17,14 +17,17 @@ use crate::stats::{self, Estimate, Verdict};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     pub runs: [String; 2],
-    /// Differences up to this part count as none, as everywhere ([`stats::MARGIN`]), unless another part was asked for.
+    /// Differences up to this part count as none, as everywhere ([`stats::MARGIN`]), unless another
+    /// part was asked for.
     pub margin: f64,
-    /// By which part a whole run may differ from the next without a cause in any case: the time that `others` took, and the
-    /// work of a virtual machine's neighbours. Beyond the margin, differences up to this part are left undecided.
+    /// By which part a whole run may differ from the next without a cause in any case: the time
+    /// that `others` took, and the work of a virtual machine's neighbours. Beyond the margin,
+    /// differences up to this part are left undecided.
     pub drift: f64,
-    /// The part of the processors' time that others took while each was made; 0 where nobody looked.
+    /// The part of the processors' time that other programs took during each; 0 if unknown.
     pub others: [f64; 2],
-    /// The facts that differ between the two machines; a fact that only one machine has is left out.
+    /// The facts that differ between the two machines; a fact that only one machine has is left
+    /// out.
     pub differences: Vec<Difference>,
     /// The cases that both have figures of, and that are the same, in the first run's order.
     pub cases: Vec<Compared>,
@@ -32,7 +35,7 @@ pub struct Comparison {
     pub unlike: Vec<Unlike>,
     /// The cases that are out in one run or both, so that nothing is said of their figures.
     pub failed: Vec<Failed>,
-    /// How many of the compared cases one of the runs does not describe, so that nobody knows whether they are the same.
+    /// How many of the compared cases one of the runs does not describe: they may not be the same.
     pub undescribed: usize,
     /// How many cases only the first run, and only the second run, has figures of.
     pub alone: [usize; 2],
@@ -46,7 +49,7 @@ pub struct Difference {
     pub values: [String; 2],
 }
 
-/// A case that was told something else in the other run.
+/// A case with other parameters in the other run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unlike {
     pub suite: String,
@@ -67,19 +70,20 @@ pub struct Failed {
 pub struct Compared {
     pub suite: String,
     pub case: String,
-    /// `GiB/s`, the unit of the figure that the command prints, or `1/s` where nobody knows of bytes.
+    /// `GiB/s`, the unit of the figure that the command prints, or `1/s` where the bytes are not
+    /// known.
     pub unit: String,
     pub samples: [usize; 2],
     pub medians: [Estimate; 2],
-    /// How many times as good the second run is: the second median divided by the first, or the first by the second where less
-    /// is better.
+    /// How many times as good the second run is: the second median divided by the first, or the
+    /// first by the second where less is better.
     pub ratio: Estimate,
     /// Whether the second run is faster or slower than the first.
     pub verdict: Verdict,
 }
 
-/// Compares `after` with `before`: a verdict needs an interval beyond `margin`, or else [`stats::MARGIN`], and beyond the
-/// drift of whole runs.
+/// Compares `after` with `before`: a verdict needs an interval beyond `margin`, or else
+/// [`stats::MARGIN`], and beyond the drift of whole runs.
 ///
 /// ```
 /// use gush_lab::{compare, model::{Measured, Run, Sample}, stats::Verdict};
@@ -165,7 +169,8 @@ fn retold_otherwise(
         .collect()
 }
 
-/// The part up to which a difference between cases of these two runs counts as none, in `gush lab compare` and on the page.
+/// The part up to which a difference between cases of these two runs counts as none, in `gush lab
+/// compare` and on the page.
 pub(crate) fn undecided(before: &Run, after: &Run) -> f64 {
     beyond(stats::MARGIN, drift(before, after, true))
 }
@@ -175,7 +180,7 @@ fn beyond(margin: f64, drift: f64) -> f64 {
     (1.0 + margin) * (1.0 + drift) - 1.0
 }
 
-/// By which part these whole runs may differ; neighbours count where nobody has named a margin.
+/// By which part these whole runs may differ; neighbours count unless the user gave a margin.
 fn drift(before: &Run, after: &Run, with_neighbours: bool) -> f64 {
     let others = [before, after].map(|run| run.others.unwrap_or(0.0));
     let neighbours = if with_neighbours && is_virtual(before, after) { NEIGHBOURS } else { 0.0 };
@@ -183,9 +188,10 @@ fn drift(before: &Run, after: &Run, with_neighbours: bool) -> f64 {
     neighbours.max(slowing(others[0].max(others[1])))
 }
 
-/// By which part the neighbours of a virtual machine move a whole run: they share the caches, the memory and the clock,
-/// and no counter of the guest tells of them. Of the verdicts on unchanged cases 0.6 to 2.4 % were wrong with such a part
-/// beside the margin in our measurements, and 6 % without (`bench/RESULTS.md`).
+/// By which part the neighbours of a virtual machine move a whole run: they share the caches, the
+/// memory and the clock, and no counter of the guest shows it. In our measurements 0.6 to 2.4 % of
+/// the verdicts on unchanged cases were wrong with this part added to the margin, and 6 % without
+/// (`bench/RESULTS.md`).
 const NEIGHBOURS: f64 = 0.05;
 
 fn is_virtual(before: &Run, after: &Run) -> bool {
@@ -194,7 +200,8 @@ fn is_virtual(before: &Run, after: &Run) -> bool {
         .any(|run| run.machine.facts.get("virtualisation").is_some_and(|kind| kind != "none"))
 }
 
-/// By how much a case may be slowed down if others take this part of the processors' time, and took all of that time from the case.
+/// By how much a case may be slowed down if others take this part of the processors' time, and took
+/// all of that time from the case.
 fn slowing(others: f64) -> f64 {
     // Below 1, where the quotient has no value: a case may then have taken 100 times its own time.
     const MOST: f64 = 0.99;
@@ -289,7 +296,7 @@ mod tests {
         assert_eq!((more.verdict, more.ratio.value), (Verdict::Slower, 0.5));
         assert_eq!((less.unit.as_str(), less.medians[1].value), ("µs", 20.0));
         let other_way = runs(&printed(40.0, true), &printed(20.0, false), None);
-        assert!(other_way.cases.is_empty(), "nobody knows which is better");
+        assert!(other_way.cases.is_empty(), "it is not known which is better");
     }
 
     #[test]

@@ -31,7 +31,8 @@ pub fn figure(value: Option<f64>) -> String {
     value.map(|value| format!("{value:.6}")).unwrap_or_default()
 }
 
-/// A sample in these columns, without the line's end: `case`, `round`, `bytes`, the figures by their names, or facts.
+/// A sample in these columns, without the line's end: `case`, `round`, `bytes`, the figures by
+/// their names, or facts.
 ///
 /// ```
 /// use gush_lab::csv::row;

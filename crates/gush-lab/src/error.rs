@@ -59,7 +59,8 @@ impl Error {
         Self::Refused(why.into())
     }
 
-    /// A name that nothing of a kind has, with the nearest of the known names, or all of them if none is near.
+    /// A name that nothing of a kind has, with the nearest of the known names, or all of them if
+    /// none is near.
     ///
     /// ```
     /// let error = gush_lab::Error::unknown("suite", "nope", ["pipe", "copy"]);

@@ -7,7 +7,7 @@ use crate::model::{Described, Measured, Printed, Run, Sample};
 use crate::stats::{self, Estimate, Verdict};
 use crate::suite::{self, Quantity, THROUGHPUT};
 
-/// How often a second, where nobody knows of bytes.
+/// Times a second, where the bytes are not known.
 const RATE: Quantity = Quantity {
     caption: "Times a second",
     unit: "1/s",
@@ -15,8 +15,8 @@ const RATE: Quantity = Quantity {
     less_is_better: false,
 };
 
-/// The figure by which a case is compared with others: the first one that its command prints, or else the first one of its
-/// suite, or else its throughput, or how often a second it could run.
+/// The figure by which a case is compared with others: the first one that its command prints, or
+/// else the first one of its suite, or else its throughput, or how often a second it could run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Measure<'d> {
     Printed(&'d Printed),
@@ -76,8 +76,8 @@ impl<'d> Measure<'d> {
         if self.less_is_better() { value.recip() } else { value }
     }
 
-    /// How many times as good as `to` the samples `of` are, round by round, and whether that can be told from no difference:
-    /// one rule for tables and pages.
+    /// How many times as good as `to` the samples `of` are, round by round, and whether that is a
+    /// measurable difference: one rule for tables and pages.
     pub fn paired(&self, of: &[&Sample], to: &[&Sample]) -> Option<(Estimate, Verdict)> {
         let scores = |samples: &[&Sample]| -> Vec<(u32, f64)> {
             let one =
@@ -95,7 +95,8 @@ impl<'d> Measure<'d> {
 pub struct Figure {
     pub suite: String,
     pub case: String,
-    /// `GiB/s`, the unit of the figure that the command prints, or `1/s` where nobody knows of bytes.
+    /// `GiB/s`, the unit of the figure that the command prints, or `1/s` where the bytes are not
+    /// known.
     pub unit: String,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub less_is_better: bool,
@@ -103,8 +104,8 @@ pub struct Figure {
     pub median: Estimate,
     /// The baseline of the case, as the run says.
     pub baseline: Option<String>,
-    /// How many times as good as the baseline, from samples of the same rounds: 2 is twice the throughput, or half the
-    /// latency.
+    /// How many times as good as the baseline, from samples of the same rounds: 2 is twice the
+    /// throughput, or half the latency.
     pub times: Option<Estimate>,
 }
 

@@ -14,11 +14,11 @@ use gush_text::table::{self, Column, numbers, words};
 const BAR_CELLS: usize = 30;
 const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
-/// The samples of one suite: a line for each case below the heading of the group, with the suite's figures; the system
-/// calls where they were counted.
+/// The samples of one suite: a line for each case below the heading of the group, with the suite's
+/// figures; the system calls where they were counted.
 ///
-/// An interval is that of the median; of fewer than [`stats::FEWEST_SAMPLES`] samples none can be trusted, and the
-/// least and the most stand in brackets.
+/// An interval is that of the median; of fewer than [`stats::FEWEST_SAMPLES`] samples none can be
+/// trusted, and the least and the most stand in brackets.
 ///
 /// ```
 /// use gush_lab::model::{Described, Measured, Run, Sample};
@@ -93,12 +93,13 @@ impl<'a> Row<'_, 'a> {
         self.figures.first()?.map(|figure| figure.value)
     }
 
-    /// The finding of the hostile reader; none where nobody looked.
+    /// The finding of the hostile reader, if it ran.
     fn sound(&self) -> Option<&'a Value> {
         self.case.fact("sound")
     }
 
-    /// A text for each of the [`columns`]; the bar is beside the longest of the same heading.
+    /// A text for each of the [`columns`]; the bar is relative to the longest under the same
+    /// heading.
     fn cells(&self, suite: &Suite, all: &[Self]) -> Vec<String> {
         let mut cells = vec![self.case.name.to_owned()];
         for (place, figure) in self.figures.iter().enumerate() {
@@ -160,11 +161,11 @@ fn notes(rows: &[Row<'_, '_>]) -> String {
         (any(&|row| row.figures.iter().flatten().any(|one| one.interval.is_none())), few.as_str()),
         (
             any(&|row| matches!(row.times, Some((_, Verdict::CannotTell)))),
-            "A question mark: cannot be told from the case that it is measured against.\n",
+            "A question mark: not measurably different from the case that it is compared with.\n",
         ),
         (
             any(&|row| row.sound().is_some_and(Value::is_null)),
-            "Sound '?': the hostile reader saw no byte change, and nobody promises that none does.\n",
+            "Sound '?': the hostile reader saw no byte change, but there is no guarantee.\n",
         ),
     ];
     notes.into_iter().filter(|(is_so, _)| *is_so).map(|(_, note)| note).collect()
@@ -186,7 +187,7 @@ fn interval(row: &Row<'_, '_>, suite: &Suite) -> String {
     }
 }
 
-/// `2.31x write-read`, or `1.02x? write-read` where nobody can tell.
+/// `2.31x write-read`, or `1.02x? write-read` without a measurable difference.
 fn baseline(row: &Row<'_, '_>) -> String {
     let Some((ratio, verdict)) = &row.times else { return String::new() };
     let doubt = if *verdict == Verdict::CannotTell { "?" } else { "" };
@@ -205,7 +206,7 @@ fn number(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// As long as `value` is large beside `most`; something even for the smallest.
+/// A bar proportional to `value` of `most`, and never empty.
 ///
 /// ```
 /// assert_eq!(gush_lab::table::bar(1.0, 2.0).chars().count(), 15);
@@ -253,7 +254,7 @@ fn system_calls(taken: &cases::SuiteRun<'_>, suite: &Suite) -> String {
     };
     let rows: Vec<Vec<String>> = counted.iter().map(row).collect();
     format!(
-        "\n{}The calls that move the data, counted by ptrace in a run of their own, and one read of the loader's:\n\
+        "\n{}The calls that move the data, counted by ptrace in a separate run, and one read of the loader's:\n\
          so they stand in the published table, whose programs are C. In all: every call of our process.\n",
         table::text(&columns, &rows)
     )
@@ -326,7 +327,10 @@ mod tests {
             ("alone", Some("absent"), &[4.0; 5]),
         ]));
         assert!(text.contains("2.00x measure"), "{text}");
-        assert!(text.contains("0.50x? measure") && text.contains("cannot be told from"), "{text}");
+        assert!(
+            text.contains("0.50x? measure") && text.contains("not measurably different"),
+            "{text}"
+        );
         assert!(!text.contains("absent"), "{text}");
     }
 

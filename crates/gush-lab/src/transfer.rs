@@ -127,7 +127,7 @@ pub fn read(path: &Path) -> Result<Vec<Run>, TransferError> {
 /// When the source cannot be read, is no export, or is one of a newer gush.
 pub fn parse_from(source: impl Read) -> Result<Vec<Run>, TransferError> {
     let mut text = Vec::new();
-    // One byte more, so that a document of the largest size is told from a longer one.
+    // One byte more, to distinguish a document of the largest size from a longer one.
     source.take(LARGEST_BYTES + 1).read_to_end(&mut text).map_err(TransferError::Unreadable)?;
     if text.len() as u64 > LARGEST_BYTES {
         return Err(garbled("larger than 512 MiB"));

@@ -24,7 +24,7 @@ pub struct Watch {
     idle: [Counters; 2],
 }
 
-/// Long enough for the kernel's clock ticks to tell 5 % of a processor, too short to annoy.
+/// Long enough for the kernel's clock ticks to resolve 5 % of a processor, too short to annoy.
 const GLANCE: Duration = Duration::from_millis(100);
 
 impl Watch {
@@ -148,7 +148,7 @@ pub fn of_load(before: &Counters, after: &Counters, when: &str) -> Vec<Warning> 
                 "the hypervisor gave {:.0} % of the processors' time to others {when}",
                 stolen * 100.0
             ),
-            "measure again later, or on a machine with processors of its own",
+            "measure again later, or on a machine with dedicated processors",
         ));
     }
     found

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat};
 
-/// Writes `text` to `path`, and waits until it is on the disk. A new file replaces an old one. A device
-/// or a FIFO is written to directly; a symbolic link is followed.
+/// Writes `text` to `path`, and waits until it is on the disk. A new file replaces an old one. A
+/// device or a FIFO is written to directly; a symbolic link is followed.
 ///
 /// # Errors
 /// The operating system's error; an older file is untouched.
@@ -99,6 +99,6 @@ mod tests {
             assert!(fs::symlink_metadata(&link).expect("there").is_symlink(), "{text}: a file now");
         }
         let names = fs::read_dir(dir.path()).expect("a directory").count();
-        assert_eq!(names, 2, "something is left behind");
+        assert_eq!(names, 2, "a temporary file remains");
     }
 }

@@ -31,7 +31,8 @@ pub struct Options {
     /// The run to judge
     #[arg(value_name = "SECOND", default_value = "last")]
     second: String,
-    /// Leave differences up to so many percent undecided [default: 5, and on a virtual machine 5 more]
+    /// Leave differences up to so many percent undecided [default: 5, and on a virtual machine 5
+    /// more]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     margin: Option<f64>,
     /// Print as JSON
@@ -69,7 +70,7 @@ fn compared(talker: &Talker, options: &Options) -> Result<Comparison, StoreError
     Ok(compare::runs(&run(&options.first)?, &run(&options.second)?, options.margin))
 }
 
-/// If other programs took more than this part, the usual margin is wider and the user is told.
+/// If other programs took more than this part, the default margin is wider, and a line says so.
 const DISTURBING: f64 = 0.05;
 
 /// So many comparisons have a wrong one among them by chance.
@@ -84,7 +85,8 @@ fn table(comparison: &Comparison) -> String {
     text + &verdicts(comparison) + &left_out(comparison)
 }
 
-/// What is compared, the differences between the machines, and whether others took their processors.
+/// What is compared, the differences between the machines, and whether others took their
+/// processors.
 fn circumstances(comparison: &Comparison) -> String {
     let Comparison { runs, others, differences, .. } = comparison;
     let mut text = format!("{} is the measure, {} is judged\n", runs[0], runs[1]);
@@ -128,9 +130,9 @@ fn verdicts(comparison: &Comparison) -> String {
     let count = |wanted| cases.iter().filter(|case| case.verdict == wanted).count();
     let drift = match drift * 100.0 {
         0.0 => String::new(),
-        drift => format!(
-            ", and {drift:.0} % more, which other programs or machines beside this one can have made,"
-        ),
+        drift => {
+            format!(", and {drift:.0} % more, which other programs or machines may have caused,")
+        }
     };
     let mut text = format!(
         "{} faster, {} slower, {} cannot tell (differences up to {:.0} %{drift} are left undecided)\n",

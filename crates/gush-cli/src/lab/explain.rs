@@ -23,9 +23,10 @@ use crate::talk::Talker;
 
 /// Where a case's time goes: a kernel profile, in words, figures and a picture
 ///
-/// Runs one case of a suite under perf, which records the measurement alone and no preparation; sums up the functions of the kernel that were at work, and says which
-/// subjects they belong to. perf and the permission to profile the kernel are needed; without them the
-/// command tells the remedy.
+/// Runs one case of a suite under perf, which records the measurement alone and no preparation;
+/// sums up the functions of the kernel that were at work, and says which subjects they belong to.
+/// perf and the permission to profile the kernel are needed; without them the command reports the
+/// remedy.
 #[derive(Debug, Parser)]
 #[command(max_term_width = 100)]
 pub struct Options {
@@ -44,7 +45,8 @@ pub struct Options {
     /// Show the kernel's call path down to N levels
     #[arg(long, value_name = "N", default_value = "8")]
     depth: usize,
-    /// Make the files in DIR, for the profile and for the trace of the kernel's functions (of suites that make files)
+    /// Make the files in DIR, for the profile and for the trace of the kernel's functions (of
+    /// suites that make files)
     #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
     dir: PathBuf,
     /// Print the account as one JSON object
@@ -165,8 +167,8 @@ impl Options {
         }
     }
 
-    /// Puts the account of the case into the store, and into a report if requested. A failure of the store is one of the command
-    /// only where the user named the store.
+    /// Puts the account of the case into the store, and into a report if requested. A failure of
+    /// the store is one of the command only where the user named the store.
     fn keep(&self, talker: &Talker, mut run: Run) -> Result<ExitCode, Error> {
         // A page about this run must not show the slower figures as measured ones.
         run.samples.clear();
@@ -196,8 +198,8 @@ impl Options {
         Ok(status)
     }
 
-    /// The kernel's call paths: the sampled one and, for a case that copies files by a method, the one of the
-    /// kernel's tracer, which sees every call. If the tracer fails, the user is told why.
+    /// The kernel's call paths: the sampled one and, for a case that copies files by a method, the
+    /// one of the kernel's tracer, which sees every call. A failure of the tracer is reported.
     fn call_paths(&self, talker: &Talker, stacks: &Stacks) -> Vec<CallPath> {
         let Named { case, .. } = &self.case;
         let sampled = stacks.call_tree(self.depth);
@@ -220,7 +222,7 @@ impl Options {
         let mut text =
             format!("{suite}:{case}:{speed} {:.2} s of processor time\n", all as f64 / 1e9);
         if all < ROUGH_BELOW_NS {
-            text += "This is little: parts of it are rough. Give the case more to do (its options, behind --).\n";
+            text += "This is little, so the parts are rough. Give the case more to do (its options, after --).\n";
         }
         let functions = stacks.functions(true);
         for (kind, cpu_ns) in stacks.kinds() {
@@ -315,7 +317,8 @@ fn wrap(text: &mut String, sentence: &str) {
 
 /// The run that the suite printed.
 ///
-/// The recording slowed this run's samples, so the text shows them but the store does not keep them.
+/// The recording slowed this run's samples, so the text shows them but the store does not keep
+/// them.
 fn recorded_run(json: &[u8]) -> Result<Run, Error> {
     let runs = transfer::parse(json)
         .map_err(|error| Error::refused(format!("the case printed no run: {error}")))?;

@@ -1,4 +1,4 @@
-//! `gush lab import`: another machine's runs beside our own.
+//! `gush lab import`: adds another machine's runs to the store.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,8 @@ use gush_text::quote;
 use super::session;
 use crate::talk::Talker;
 
-/// Take the runs of an export, so that machines can be compared; runs already present stay untouched
+/// Take the runs of an export, so that machines can be compared; runs already present stay
+/// untouched
 #[derive(Debug, Parser)]
 #[command(max_term_width = 100)]
 pub struct Options {

@@ -14,7 +14,7 @@ use gush_text::os_text;
 use super::suites::{arg, asked, this_program};
 use crate::talk::{Talker, write_line};
 
-/// The command, with a subcommand for each suite that measures in a process of its own.
+/// The command, with a subcommand for each suite that measures in a separate process.
 pub fn command() -> Command {
     let part = |suite: &&suite::Suite| {
         let once = suite.once.as_ref()?;

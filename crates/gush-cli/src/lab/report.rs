@@ -16,7 +16,7 @@ use super::session::open_to_read;
 use crate::files::takes_text_in_its_directory;
 use crate::talk::Talker;
 
-/// Write one HTML page that shows runs: figures beside the published ones, history, machines
+/// Write one HTML page that shows runs: figures with the published ones, history, machines
 #[derive(Debug, Parser)]
 #[command(
     max_term_width = 100,
@@ -91,7 +91,7 @@ fn place(options: &Options) -> Result<PathBuf, String> {
     }
 }
 
-/// The default path of a page: beside the stored runs.
+/// The default path of a page, in the directory of the store.
 pub fn default_path() -> Result<PathBuf, String> {
     let directory = store::data_directory().map_err(|error| error.to_string())?;
     match fs::create_dir_all(&directory) {

@@ -12,7 +12,8 @@ use super::session::Ended;
 /// The number of earlier runs in the report's history.
 const EARLIER: usize = 30;
 
-/// Writes the report to `path`, or to `report.html` beside the store, and returns the path.
+/// Writes the report to `path`, or to `report.html` in the directory of the store, and returns the
+/// path.
 ///
 /// # Errors
 /// A message, if the report cannot be written.

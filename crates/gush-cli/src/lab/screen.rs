@@ -100,7 +100,8 @@ impl Screen {
         }
     }
 
-    /// Tells the error of the first line that could not be printed, if any: then the command has failed.
+    /// Tells the error of the first line that could not be printed, if any: then the command has
+    /// failed.
     pub fn ended(self) -> Result<(), ExitCode> {
         let told = |error| self.talker.fail(format_args!("write error: {}", os_text(&error)));
         self.write_error.map_or(Ok(()), |error| Err(told(error)))

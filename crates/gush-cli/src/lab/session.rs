@@ -31,8 +31,8 @@ pub struct Keep {
 }
 
 impl Keep {
-    /// Refuses a store that the user names and that cannot be used: better now than after the measuring. Without the default
-    /// one the figures are shown all the same.
+    /// Refuses a store that the user names and that cannot be used: better now than after the
+    /// measuring. Without the default one the figures are shown all the same.
     ///
     /// # Errors
     /// Why it cannot be used.
@@ -47,14 +47,14 @@ fn path_of(db: Option<&PathBuf>) -> Result<PathBuf, StoreError> {
     db.map_or_else(store::default_path, |path| Ok(path.clone()))
 }
 
-/// Opens the store named by the user, or the default one, to be read, and tells the store's notices.
+/// Opens the store named by the user, or the default one, for reading, and prints its notices.
 pub fn open_to_read(talker: &Talker, db: Option<&PathBuf>) -> Result<Store, StoreError> {
     let store = Store::read(&path_of(db)?)?;
     say_notices(talker, &store);
     Ok(store)
 }
 
-/// Opens the store named by the user, or the default one, to be written, and tells the store's notices.
+/// Opens the store named by the user, or the default one, for writing, and prints its notices.
 pub fn open(talker: &Talker, db: Option<&PathBuf>) -> Result<Store, StoreError> {
     let store = Store::open(&path_of(db)?)?;
     say_notices(talker, &store);
@@ -134,17 +134,18 @@ impl Session {
         })
     }
 
-    /// Notes the cases to be measured: before the first measurement, so that a killed run has the cases of all suites.
+    /// Notes the cases to be measured: before the first measurement, so that a killed run has the
+    /// cases of all suites.
     pub fn expect(&mut self, cases: &[Box<dyn Case>]) {
         let described = cases.iter().map(|case| case.described());
-        // Thousands of cells of the matrix have nothing to tell but their names.
+        // Thousands of cells of the matrix have a name and no description.
         let telling = described.filter(|one| *one != Described::new(&one.suite, &one.case));
         self.run.cases.extend(telling);
     }
 
     /// Begins the run in the store, at the first call.
     ///
-    /// If the run cannot be stored, the user is told and the run goes on.
+    /// If the run cannot be stored, a message says so and the run continues.
     fn store(&mut self) {
         let is_begun = self.recording.is_some() || self.is_unstored;
         if is_begun || self.keep.no_store {
@@ -246,7 +247,7 @@ impl Session {
         self.not_reached += cases.iter().filter(|case| !is_reached(case.as_ref())).count();
     }
 
-    /// The number of cases neither measured nor failed, because the time was up or somebody interrupted.
+    /// The number of cases neither measured nor failed, because of the time limit or an interrupt.
     pub fn not_reached(&self) -> usize {
         self.not_reached
     }
@@ -261,7 +262,8 @@ impl Session {
         &self.run
     }
 
-    /// Tells why nothing of `suite` can be measured, unless a signal came while its files were made.
+    /// Tells why nothing of `suite` can be measured, unless a signal came while its files were
+    /// made.
     pub fn leave_out(&mut self, suite: &str, error: &Error) {
         if interrupt::requested() && !self.run.interrupted {
             self.run.interrupted = true;
@@ -281,7 +283,8 @@ impl Session {
 
     /// Ends the run in the store, with the warnings that came up meanwhile.
     pub fn end(mut self) -> Ended {
-        // A signal that comes after the last sample, such as during a cleanup, ends the program all the same.
+        // A signal that comes after the last sample, such as during a cleanup, ends the program all
+        // the same.
         self.run.interrupted |= interrupt::requested();
         let warnings = self.watch.end(&self.run.samples);
         self.run.warnings.extend(warnings.iter().cloned());
@@ -314,7 +317,7 @@ pub struct Ended {
     pub store: Option<Store>,
     /// The run is in the store, if there is one.
     is_kept: bool,
-    /// The run could not be stored, as the user was told.
+    /// The run could not be stored, as a message said.
     is_unstored: bool,
     /// The user named the store.
     is_store_named: bool,
@@ -322,11 +325,11 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// Writes the last messages, after the figures: warnings, an interrupt, where the run is stored. Returns
-    /// the exit status.
+    /// Writes the last messages, after the figures: warnings, an interrupt, where the run is
+    /// stored. Returns the exit status.
     ///
-    /// Success if every case was measured, and is in the store that the user named; after an interrupt, the status of an
-    /// interrupted program.
+    /// Success if every case was measured, and is in the store that the user named; after an
+    /// interrupt, the status of an interrupted program.
     pub fn last_words(&self, screen: Screen) -> ExitCode {
         /// Shells report a program ended by a signal with the signal's number above this one.
         const BY_SIGNAL: u8 = 128;

@@ -50,11 +50,12 @@ pub struct Options {
 }
 
 /// In place of conclusions.
-const INCONCLUSIVE: &str = "Nothing can be concluded: no case is told from the case beside it by these rounds. On a quieter machine, \
+const INCONCLUSIVE: &str = "Nothing can be concluded: these rounds show no measurable difference between any two cases. On a quieter machine, \
      or one suite at a time (gush lab pipe), there are more.";
 /// After this time no case is measured again.
 const ENOUGH: Duration = Duration::from_secs(40);
-/// After this time no measurement begins, which keeps the tour within a minute on a busy machine, too.
+/// After this time no measurement begins, which keeps the tour within a minute on a busy machine,
+/// too.
 const LATE: Duration = Duration::from_secs(50);
 
 fn names() -> impl Iterator<Item = &'static str> {
@@ -98,7 +99,8 @@ impl Options {
         self.only.is_empty() || self.only.iter().any(|name| name == suite.name)
     }
 
-    /// Refuses now what would only fail after a minute: a directory without files, a report without a place.
+    /// Refuses now what would only fail after a minute: a directory without files, a report without
+    /// a place.
     fn refuse_early(&self, talker: &Talker) -> Result<(), ExitCode> {
         if SUITES.iter().any(|suite| suite.makes_files() && self.wants(suite))
             && let Err(error) = self.dir.read_dir()
@@ -198,7 +200,8 @@ impl Tour<'_> {
         if options.json {
             screen.print(transfer::json(runs).trim_end());
         } else {
-            // What a person can act on comes last, where it is still on the screen: three sentences, since nobody reads seven. The page has all.
+            // What a person can act on comes last, where it is still on the screen. The page has
+            // all conclusions.
             last_words(report::conclusions(runs))
                 .iter()
                 .for_each(|sentence| screen.print(sentence));

@@ -259,7 +259,7 @@ fn a_device_or_directory_is_no_store_and_nothing_is_left_beside() {
             assert!(said.contains(&told) && !said.contains("warning: "), "{words:?}: {said}");
         }
     }
-    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1, "something is left behind");
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1, "a temporary file remains");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Contradictions of a comparison, told before anything is made or started.
+//! Contradictions in a comparison, reported before anything is created or started.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -88,7 +88,7 @@ impl Comparison {
         Ok(())
     }
 
-    /// Either all outputs can be compared or none is: work that nobody checks is no rival.
+    /// Outputs are compared for all commands or for none: unchecked work is not comparable.
     fn check_outputs(&self) -> Result<(), Error> {
         if self.ignores_output {
             return Ok(());

@@ -26,8 +26,8 @@
 //! times = 1.5                         # at least so many times as fast
 //! ```
 //!
-//! A comparison whose commands print figures of their own, as the last line of JSON on standard output, names them; the first is
-//! compared instead of the time, and an aim may name another:
+//! A comparison whose commands print figures, as the last line of JSON on standard output, names
+//! them; the first is compared instead of the time, and an aim may name another:
 //!
 //! ```toml
 //! [[comparison.figure]]

@@ -22,16 +22,19 @@ use crate::runner::interrupt;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
-    /// The blake3 hash in hexadecimal: of a file's bytes; of a directory's names, kinds, bytes and link targets.
+    /// The blake3 hash in hexadecimal: of a file's bytes; of a directory's names, kinds, bytes and
+    /// link targets.
     pub digest: String,
     pub bytes: u64,
 }
 
 impl Content {
-    /// Reads the file or directory at `path`; a symbolic link there is followed, those inside of a directory are not.
+    /// Reads the file or directory at `path`; a symbolic link there is followed, those inside of a
+    /// directory are not.
     ///
     /// # Errors
-    /// The path that cannot be read, and the reason: also a FIFO, a socket or a device, whose bytes may never end.
+    /// The path that cannot be read, and the reason: also a FIFO, a socket or a device, whose bytes
+    /// may never end.
     pub fn of(path: &Path) -> Result<Self, Error> {
         if Self::look(path)?.is_dir() {
             let mut tree = Tree { hasher: blake3::Hasher::new(), bytes: 0 };
@@ -55,14 +58,14 @@ impl Content {
         }
     }
 
-    /// The first digits of the digest, enough to tell two contents apart.
+    /// The first digits of the digest, enough to distinguish two contents.
     #[must_use]
     pub fn short(&self) -> &str {
         &self.digest[..16]
     }
 }
 
-/// The name of the kind of entry that has no content of its own.
+/// The name of a kind of entry that has no content.
 pub(super) fn special_kind(kind: FileType) -> Option<&'static str> {
     let kinds = [
         (kind.is_fifo(), "a FIFO"),
@@ -83,7 +86,7 @@ fn of_file(path: &Path) -> Result<(String, u64), Error> {
     let (mut hasher, mut bytes) = (blake3::Hasher::new(), 0);
     let mut piece = vec![0; PIECE_BYTES];
     loop {
-        // Gibibytes take seconds, and nobody waits for them after Ctrl-C.
+        // Reading gibibytes takes seconds, too long after Ctrl-C.
         if interrupt::requested() {
             return Err(Error::refused("interrupted"));
         }

@@ -1,6 +1,7 @@
 //! Standings for other programs: Markdown, and CSV and JSON with the fields of hyperfine.
 //!
-//! Fields that hyperfine has are there under its names and in the same units (seconds, bytes); more come after them.
+//! Fields that hyperfine has are there under its names and in the same units (seconds, bytes); more
+//! come after them.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -41,8 +42,9 @@ fn plain(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;")
 }
 
-/// Always in seconds. The first columns are hyperfine's: `command,mean,stddev,median,user,system,min,max`, where `user` and `system`
-/// are means, and `parameter_NAME` for each parameter.
+/// Always in seconds. The first columns are hyperfine's:
+/// `command,mean,stddev,median,user,system,min,max`, where `user` and `system` are means, and
+/// `parameter_NAME` for each parameter.
 #[must_use]
 pub fn csv(summaries: &[Summary]) -> String {
     let figures = summaries.iter().flat_map(|one| &one.figures);
@@ -133,7 +135,8 @@ struct One<'a> {
     failure: Option<&'a str>,
 }
 
-/// One JSON document, always in seconds: `{"results": [{"command", "mean", "stddev", "median", …}]}`.
+/// One JSON document, always in seconds: `{"results": [{"command", "mean", "stddev", "median",
+/// …}]}`.
 #[must_use]
 pub fn json(summaries: &[Summary]) -> String {
     fn ends(of: Estimate) -> Option<[f64; 2]> {

@@ -1,25 +1,27 @@
 //! Any command as a contender: `gush lab run 'cp {in} {out}' 'gush cp {in} {out}'`.
 //!
-//! | room | holds |
+//! | file | content |
 //! |---|---|
-//! | `template`, `parameter` | `{in}`, `{out}` and the user's own names in a command; their values |
+//! | `template`, `parameter` | `{in}`, `{out}` and the user's names in a command; their values |
 //! | `start` | which commands need a shell; processes of both kinds |
-//! | `place`, `content` | the input and the outputs; the digest of an output |
-//! | `printed` | figures that a command prints itself |
-//! | `comparison` | what is compared and how, made of options, read from TOML, or written in code |
-//! | `check`, `contest` | contradictions, reported before anything starts; the comparison made ready, and its agreement |
-//! | `contender`, `label` | one command as a [`Case`](crate::case::Case): prepared, timed, counted; its name |
-//! | `shared` | the output that all contenders have to write, and who changed the input |
+//! | `workplace`, `content` | the input and the outputs; the digest of an output |
+//! | `printed` | figures that a command prints |
+//! | `comparison` | what is compared and how: from options, TOML or code |
+//! | `check`, `prepare` | contradictions, reported first; inputs, contenders and their agreement |
+//! | `contender`, `label` | one command as a [`Case`](crate::case::Case): prepared, timed; its name |
+//! | `shared` | state that all contenders share: the expected output, who changed the input |
 //! | `pace` | how many rounds, and about how long they take |
-//! | `summary` | who is faster than whom, how surely, and who is out |
-//! | `show`, `export` | the summary for people; for Markdown, CSV and JSON as hyperfine writes them |
+//! | `summary` | which is faster than which, how surely, and which are out |
+//! | `show`, `export` | the summary as a table; as Markdown, CSV and JSON as hyperfine writes them |
 //!
-//! Rounds are interleaved: each takes every contender once, in shuffled order, so that a machine that slows down slows
-//! all of them. The clock of a sample runs from before the process is started until the process ends; everything around it
-//! (removing the old output, `prepare`, comparing the new output) stands outside.
+//! Rounds are interleaved: each takes every contender once, in shuffled order, so that a machine
+//! that slows down slows all of them. The clock of a sample runs from before the process is started
+//! until the process ends; everything around it (removing the old output, `prepare`, comparing the
+//! new output) stands outside.
 //!
-//! Facts of a sample: `command`, `parameter NAME`, `printed NAME`, `status` or `signal` of a failure, `output` (digest), `peak_bytes` or
-//! `peak_at_most_bytes`, `minor_faults`, `major_faults`, `switches`, `preemptions`.
+//! Facts of a sample: `command`, `parameter NAME`, `printed NAME`, `status` or `signal` of a
+//! failure, `output` (digest), `peak_bytes` or `peak_at_most_bytes`, `minor_faults`,
+//! `major_faults`, `switches`, `preemptions`.
 
 mod check;
 mod comparison;

@@ -8,8 +8,8 @@ use crate::{figures, stats};
 
 /// How many rounds are taken.
 ///
-/// Measuring ends early when the intervals are narrow, whether they differ or not: who stops at the first difference that looks
-/// certain finds differences where there are none.
+/// Measuring ends early when the intervals are narrow, whether they differ or not: who stops at the
+/// first difference that looks certain finds differences where there are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     pub least: u32,
@@ -44,7 +44,8 @@ impl Pace {
         Self { least: LEAST_ROUNDS, most: MOST_ROUNDS, time }
     }
 
-    /// About how long the rounds from `round` on take, if those before took `elapsed`; `None` before the second round.
+    /// About how long the rounds from `round` on take, if those before took `elapsed`; `None`
+    /// before the second round.
     #[must_use]
     pub fn left(&self, round: u32, elapsed: Duration) -> Option<Duration> {
         let done = round.checked_sub(1).filter(|&done| done > 0)?;
@@ -66,7 +67,8 @@ pub struct Paced {
 }
 
 impl Paced {
-    /// Rounds at `pace`, of contenders that are measured against `baseline` by `figure`, or else by their times.
+    /// Rounds at `pace`, of contenders that are measured against `baseline` by `figure`, or else by
+    /// their times.
     #[must_use]
     pub fn new(pace: Pace, baseline: &str, figure: Option<&Printed>) -> Self {
         let (baseline, figure) = (baseline.to_owned(), figure.cloned());
@@ -97,7 +99,7 @@ impl Schedule for Paced {
 
 /// Is every interval narrow: of the ratios to the baseline, or of the only contender's median?
 fn is_precise(samples: &[Sample], baseline: &str, figure: Option<&Printed>) -> bool {
-    // A baseline that failed at once is nobody's.
+    // The baseline may have failed in its first round.
     let is_there = samples.iter().any(|sample| sample.case == baseline);
     let Some(first) = samples.first() else { return false };
     let baseline = if is_there { baseline } else { first.case.as_str() };
@@ -120,7 +122,8 @@ fn is_precise(samples: &[Sample], baseline: &str, figure: Option<&Printed>) -> b
     }
     others.into_iter().all(|case| {
         let pairs = figures::pairs(&times(case), &base);
-        // A contender that failed in an early round gets no more samples, however long the others go on.
+        // A contender that failed in an early round gets no more samples, however long the others
+        // go on.
         pairs.len() < base.len()
             || stats::paired_ratio(&pairs).is_some_and(|ratio| is_narrow(&ratio))
     })

@@ -61,7 +61,7 @@ impl Comparison {
             }
         }
         if let Some(first) = contenders.first() {
-            // Empty before: nobody else sets the cell.
+            // The cell is set only here.
             let _ = shared.baseline.set(first.label().to_owned());
         }
         let case = |one: &Rc<Contender>| Box::new(ContenderCase(Rc::clone(one))) as Box<dyn Case>;
@@ -91,7 +91,8 @@ impl Comparison {
         Ok(content.map(|content| Expected { from, content }))
     }
 
-    /// Every entry with every choice of the parameters that the entry names, under labels that differ.
+    /// Every entry with every choice of the parameters that the entry names, under labels that
+    /// differ.
     fn contenders(&self, shared: &Rc<Shared>) -> Result<Vec<Contender>, Error> {
         let mut labels = BTreeSet::new();
         let mut found = Vec::new();
@@ -196,8 +197,8 @@ impl Prepared {
         )))
     }
 
-    /// Runs the cleanup of every contender set up, and removes the files; `tell` learns of failures, and `tell_interrupted` of
-    /// a cleanup that goes on after an interrupt.
+    /// Runs the cleanup of each contender that was set up, and removes the files. `tell` is called
+    /// for failures, `tell_interrupted` for a cleanup that continues after an interrupt.
     pub fn end(self, mut tell: impl FnMut(&Error), mut tell_interrupted: impl FnMut(&str)) {
         let Self { cases, contenders, shared, .. } = self;
         drop(cases);

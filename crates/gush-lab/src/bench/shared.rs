@@ -16,13 +16,13 @@ pub(super) struct Shared {
     pub(super) shell: Option<Vec<String>>,
     pub(super) workplace: Workplace,
     pub(super) baseline: OnceCell<String>,
-    /// The right output: as told, or the first one that there was.
+    /// The right output: as requested, or else the first.
     pub(super) expected: RefCell<Option<Expected>>,
     pub(super) changed_by: OnceCell<String>,
 }
 
 impl Shared {
-    /// Does a command beside those of the contenders name the input, which it may make anew then?
+    /// Whether a hook names the input, and so may recreate it.
     pub(super) fn names_input(&self) -> bool {
         let Comparison { setup, prepare, conclude, cleanup, entries, .. } = &self.rules;
         let own = entries.iter().flat_map(|entry| [&entry.prepare, &entry.conclude]).flatten();
@@ -30,7 +30,8 @@ impl Shared {
         all.into_iter().any(|text| names(text, "in"))
     }
 
-    /// The `content` of the contender `label`, if it equals the expected content; the first one is the expected one.
+    /// The `content` of the contender `label`, if it equals the expected content; the first one is
+    /// the expected one.
     pub(super) fn judge(&self, label: &str, content: Content) -> Result<Content, Error> {
         let mut expected = self.expected.borrow_mut();
         match &*expected {

@@ -126,7 +126,8 @@ const PRINTED: &[PrintedColumn] = &[
     ("95 % interval", |figure| ratio_interval(figure.times_first)),
 ];
 
-/// The headings of the columns that say something of any contender, and each contender's cells; times in `unit`, if there is one.
+/// The headings of the columns that say something of any contender, and each contender's cells;
+/// times in `unit`, if there is one.
 pub(super) fn cells(summaries: &[Summary], unit: Option<Unit>) -> (Vec<String>, Vec<Vec<String>>) {
     let figures = summaries.iter().map(|one| &one.figures[..]).max_by_key(|figures| figures.len());
     let figures = figures.unwrap_or_default();
@@ -166,7 +167,8 @@ pub(super) fn brackets(summaries: &[Summary]) -> String {
     )
 }
 
-/// A line for each contender, without the columns that say nothing of any; times in `unit`, if there is one.
+/// A line for each contender, without the columns that say nothing of any; times in `unit`, if
+/// there is one.
 #[must_use]
 pub fn table(summaries: &[Summary], unit: Option<Unit>) -> String {
     let (heads, rows) = cells(summaries, unit);

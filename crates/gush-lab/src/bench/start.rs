@@ -13,7 +13,8 @@ use crate::Error;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Shell {
-    /// Nobody else, unless a command needs a shell; then `sh` starts all of them, so that like meets like.
+    /// Nobody else, unless a command needs a shell; then `sh` starts all of them, so that like
+    /// meets like.
     #[default]
     Auto,
     /// Nobody else: pipes, redirections and variables mean nothing.
@@ -120,7 +121,8 @@ pub fn needs_shell(command: &str) -> bool {
     false
 }
 
-/// The words of `command`, with `value_of` in the place of names; a value stays within one word, even with spaces or quotes in the value.
+/// The words of `command`, with `value_of` in the place of names; a value stays within one word,
+/// even with spaces or quotes in the value.
 pub(super) fn words(
     command: &str,
     value_of: impl Fn(&str) -> Option<OsString>,
@@ -130,7 +132,8 @@ pub(super) fn words(
             "'{command}' is no command: nothing in it, or a quote without its end"
         ))
     })?;
-    // A path that is no UTF-8 cannot pass through a String; such a directory is refused when it is made.
+    // A path that is no UTF-8 cannot pass through a String; such a directory is refused when it is
+    // made.
     let text_of = |name: &str| value_of(name).and_then(|value| value.into_string().ok());
     Ok(split.iter().map(|word| filled(word, text_of).into()).collect())
 }
@@ -153,8 +156,9 @@ pub(super) fn process(
     Ok(process)
 }
 
-/// `command` with the value of each name, written so that a POSIX shell reads that value again, wherever the name stands: bare,
-/// within one or the other kind of quotes, or in a command substitution within these.
+/// `command` with the value of each name, written so that a POSIX shell reads that value again,
+/// wherever the name stands: bare, within one or the other kind of quotes, or in a command
+/// substitution within these.
 fn filled_for_shell(command: &str, value_of: impl Fn(&str) -> Option<String>) -> String {
     let mut done = String::with_capacity(command.len());
     // Quotes and substitutions around the place, the innermost last.
@@ -182,7 +186,7 @@ fn filled_for_shell(command: &str, value_of: impl Fn(&str) -> Option<String>) ->
         match (inner, letter) {
             (Some(Around::Single), '\'') | (Some(Around::Double), '"') => around.truncate(depth),
             (Some(Around::Single), _) => {}
-            // The letter behind a backslash opens and closes nothing.
+            // An escaped character opens and closes nothing.
             (_, '\\') => taken += rest.chars().nth(1).map_or(0, char::len_utf8),
             (Some(Around::Backticks), '`') | (Some(Around::Substitution), ')') => {
                 around.truncate(depth)

@@ -1,4 +1,4 @@
-//! The result of the samples: how fast each contender is, beside the first and beside the fastest.
+//! The result of the samples: how fast each contender is, compared with the first and the fastest.
 
 use std::fmt;
 
@@ -18,8 +18,8 @@ pub struct Summary {
     /// The standard deviation; none of a single sample.
     pub deviation_s: Option<f64>,
     pub range_s: [f64; 2],
-    /// The median of the processor seconds, user space and kernel together: the kernel's split of them means little below
-    /// some 20 ms.
+    /// The median of the processor seconds, user space and kernel together: the kernel's split of
+    /// them means little below some 20 ms.
     pub processor_s: f64,
     /// The median of the processor seconds in user space.
     pub user_s: f64,
@@ -82,7 +82,8 @@ pub struct Figure {
     pub printed: Printed,
     pub rounds: Vec<(u32, f64)>,
     pub median: Estimate,
-    /// How many times as good as the first contender, from samples of the same rounds; none of the first itself.
+    /// How many times as good as the first contender, from samples of the same rounds; none of the
+    /// first itself.
     pub times_first: Option<Estimate>,
 }
 
@@ -131,20 +132,23 @@ impl Figure {
 }
 
 impl Summary {
-    /// The figure by which contenders are compared: the first that the commands print, or else the time.
+    /// The figure by which contenders are compared: the first that the commands print, or else the
+    /// time.
     #[must_use]
     pub fn compared(&self) -> &Figure {
         self.figures.first().unwrap_or(&self.seconds)
     }
 
-    /// The figure of this name, or else the one that is compared; none where there is no such figure.
+    /// The figure of this name, or else the one that is compared; none where there is no such
+    /// figure.
     pub(super) fn figure(&self, name: Option<&str>) -> Option<&Figure> {
         let Some(name) = name else { return Some(self.compared()) };
         self.figures.iter().find(|one| one.printed.name == name)
     }
 }
 
-/// The summaries of a suite's contenders that have samples, in the order in which the run describes them.
+/// The summaries of a suite's contenders that have samples, in the order in which the run describes
+/// them.
 #[must_use]
 pub fn of(run: &Run, suite: &str) -> Vec<Summary> {
     let known = run.described(suite);
@@ -218,13 +222,14 @@ fn summary(
     })
 }
 
-/// The fastest beside each of the others, as sentences, the fastest of these first. A contender that failed, or whose
-/// output is wrong, is never the fastest. The fastest of three or more is chosen by the first rounds, and judged by the others.
+/// The fastest compared with each of the others, as sentences, the fastest of these first. A
+/// contender that failed, or whose output is wrong, is never the fastest. The fastest of three or
+/// more is chosen by the first rounds, and judged by the others.
 #[must_use]
 pub fn sentences(summaries: &[Summary]) -> Vec<String> {
     let unfailed: Vec<&Summary> = summaries.iter().filter(|one| one.failure.is_none()).collect();
     let rounds = unfailed.iter().map(|one| one.seconds.rounds.len()).min().unwrap_or(0);
-    // Of two contenders nobody has to be chosen.
+    // With two contenders there is no choice to make.
     let choosing = stats::choosing_rounds(rounds).filter(|_| unfailed.len() > 2);
     let last = choosing.and_then(|choosing| unfailed[0].seconds.rounds.get(choosing - 1));
     let last = last.map(|&(round, _)| round);
@@ -291,14 +296,15 @@ fn sentence(fastest: &Summary, other: &Summary, after: u32) -> Option<String> {
             low.recip()
         ),
         Verdict::CannotTell => format!(
-            "{fast} and {slow}: no difference can be told ({value:.2} times as {how}{by}, 95 %: {low:.2} … {high:.2}; up \
+            "{fast} and {slow}: no measurable difference ({value:.2} times as {how}{by}, 95 %: {low:.2} … {high:.2}; up \
              to {:.0} % count as none)",
             MARGIN * 100.0
         ),
     })
 }
 
-/// The contenders that are surely slower than the first by more than the part `margin`: with the whole interval.
+/// The contenders that are surely slower than the first by more than the part `margin`: with the
+/// whole interval.
 #[must_use]
 pub fn regressions(summaries: &[Summary], margin: f64) -> Vec<&Summary> {
     let others = summaries.iter().skip(1);
@@ -372,7 +378,7 @@ pub(super) mod tests {
             "run",
         ));
         assert_eq!(said.len(), 1, "{said:?}");
-        assert!(said[0].contains("no difference can be told") && !said[0].contains("fast and"));
+        assert!(said[0].contains("no measurable difference") && !said[0].contains("fast and"));
     }
 
     #[test]
@@ -383,8 +389,8 @@ pub(super) mod tests {
         let all = [samples("a", &steady), samples("b", &steady), samples("lucky", &lucky)].concat();
         let said = sentences(&judged(&all));
         assert_eq!(said.len(), 3, "{said:?}");
-        assert!(said[0].starts_with("lucky and a: no difference can be told"), "{said:?}");
-        assert!(said[1].starts_with("lucky and b: no difference can be told"), "{said:?}");
+        assert!(said[0].starts_with("lucky and a: no measurable difference"), "{said:?}");
+        assert!(said[1].starts_with("lucky and b: no measurable difference"), "{said:?}");
         assert_eq!(said[2], "lucky was chosen by the first 3 rounds, and is judged by the others");
         let six = [samples("a", &SLOW), samples("b", &SLOW), samples("fast", &FAST)].concat();
         let said = sentences(&judged(&six));
@@ -402,7 +408,7 @@ pub(super) mod tests {
             let all = [samples("a", &FAST), samples("b", &faster(part))].concat();
             sentences(&judged(&all)).remove(0)
         };
-        assert!(said(MARGIN - 0.01).contains("no difference can be told"));
+        assert!(said(MARGIN - 0.01).contains("no measurable difference"));
         assert!(said(MARGIN + 0.03).starts_with("b is 1.08 times as fast as a"), "{}", said(0.08));
     }
 
@@ -433,7 +439,7 @@ pub(super) mod tests {
         assert_eq!(slower(0.5), 0, "faster is no regression");
         let wild = [0.6, 2.4, 1.1, 0.9, 1.8, 0.7];
         let all = [samples("first", &FAST), samples("second", &wild)].concat();
-        assert!(regressions(&judged(&all), 0.05).is_empty(), "nobody can tell");
+        assert!(regressions(&judged(&all), 0.05).is_empty(), "the interval is too wide");
     }
 
     #[test]

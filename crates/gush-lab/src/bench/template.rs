@@ -1,6 +1,7 @@
 //! Texts with names in braces: `cp {in} {out}`.
 
-/// `text` with the value of each `{name}` that has one. Other braces stay, as `awk '{print}'` needs them.
+/// `text` with the value of each `{name}` that has one. Other braces stay, as `awk '{print}'` needs
+/// them.
 ///
 /// A value is taken literally: braces in a value mean nothing.
 ///
@@ -47,8 +48,9 @@ pub fn names(text: &str, name: &str) -> bool {
 /// Words in braces that are whole programs of awk(1), as in `awk '/x/{print}'`.
 const OF_AWK: [&str; 5] = ["exit", "getline", "next", "nextfile", "print"];
 
-/// The first `{name}` that has no value, and is no construct of a shell, of awk, or of another language either: `${HOME}`, `{a,b}`, `{}`,
-/// `HEAD^{tree}`, `$seen{key}`, `%{size}` and `\{x}` stay as they are.
+/// The first `{name}` that has no value, and is no construct of a shell, of awk, or of another
+/// language either: `${HOME}`, `{a,b}`, `{}`, `HEAD^{tree}`, `$seen{key}`, `%{size}` and `\{x}`
+/// stay as they are.
 ///
 /// ```
 /// use gush_lab::bench::template::unknown;

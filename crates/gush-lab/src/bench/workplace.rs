@@ -45,7 +45,8 @@ pub(super) struct Workplace {
     first_survey: Option<Survey>,
 }
 
-/// The input as one look finds it: equal looks are of a file that nobody wrote to or replaced. Of a directory, its own entries count.
+/// What stat(2) says of the input: it changes when the file is written to or replaced. For a
+/// directory only its direct entries count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Look {
     device: u64,
@@ -70,7 +71,7 @@ impl Look {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Survey(u64);
 
-/// The largest input of the user's that is read only to be told from another.
+/// The largest input of the user's that is hashed to identify a case.
 const READ_BYTES: u64 = 1 << 30;
 
 impl Workplace {
@@ -96,7 +97,7 @@ impl Workplace {
         let (content, first, first_survey) = (OnceCell::new(), None, None);
         let mut place =
             Self { scratch, input: path, input_bytes, is_made, content, first, first_survey };
-        // Before any command: whoever changes the input later is known by the difference.
+        // Before any command, so that a later change is attributed to the command that made it.
         (place.first, place.first_survey) = (place.look(), place.survey());
         Ok(place)
     }
@@ -115,7 +116,7 @@ impl Workplace {
             return Ok(None);
         };
         if self.content.get().is_none() {
-            // Empty before: nobody else sets the cell.
+            // The cell is set only here.
             let _ = self.content.set(Content::of(path)?);
         }
         Ok(self.content.get())
@@ -129,7 +130,8 @@ impl Workplace {
         Some(fs::metadata(path).map_or(gone, |there| Look::at(&there)))
     }
 
-    /// The input with all that is inside, as it is now. This reads all metadata of a directory, so no timed run comes right after.
+    /// The input with all that is inside, as it is now. This reads all metadata of a directory, so
+    /// no timed run comes right after.
     pub(super) fn survey(&self) -> Option<Survey> {
         let path = self.input.as_deref().filter(|_| self.input_bytes.is_some())?;
         let mut hasher = DefaultHasher::new();
@@ -147,7 +149,8 @@ impl Workplace {
         self.input.is_some() && !self.is_made
     }
 
-    /// Moves the user's input back that a command has renamed to `{out}`, which would be removed; answers whether it was there.
+    /// Moves the user's input back that a command has renamed to `{out}`, which would be removed;
+    /// answers whether it was there.
     pub(super) fn take_back(&self) -> Result<bool, Error> {
         let (Some(path), Some(first)) = (&self.input, &self.first) else { return Ok(false) };
         let is_gone = fs::symlink_metadata(path).is_err();
@@ -168,8 +171,9 @@ impl Workplace {
         first.is_some_and(|first| fs::metadata(path).is_ok_and(|there| first.is_of(&there)))
     }
 
-    /// The difference between inputs of the same size, for the identity of a case: one that is made is always the same, one of the user's has its
-    /// content, or the path where the content is too large to be read for that.
+    /// The difference between inputs of the same size, for the identity of a case: one that is made
+    /// is always the same, one of the user's has its content, or the path where the content is too
+    /// large to be read for that.
     pub(super) fn input_identity(&self) -> Option<String> {
         let path = self.input.as_deref().filter(|_| !self.is_made)?;
         // Reading a terabyte to name a case would take longer than measuring it.
@@ -218,7 +222,8 @@ impl Workplace {
         removed.map_err(|error| Error::failed("cannot remove {out} before the next run", error))
     }
 
-    /// Removes all files, unless `changed_by` has changed an input of the user's: parts of that input may be among them.
+    /// Removes all files, unless `changed_by` has changed an input of the user's: parts of that
+    /// input may be among them.
     pub(super) fn remove(self, changed_by: Option<&str>) -> Result<(), Error> {
         if let Some(changed_by) = changed_by.filter(|_| self.is_own_input()) {
             let kept = self.scratch.keep();
@@ -285,11 +290,11 @@ fn found(path: &Path) -> Result<(PathBuf, fs::Metadata), Error> {
     Ok((full, there))
 }
 
-/// The path, and the bytes there; of a device or a FIFO nobody knows how many.
+/// The path and its size; a device or a FIFO has none.
 fn given(path: &Path) -> Result<(PathBuf, Option<u64>), Error> {
     let (full, there) = found(path)?;
     let bytes = if there.is_dir() { Content::of(&full)?.bytes } else { there.len() };
     let is_special = special_kind(there.file_type()).is_some();
-    // A FIFO or device has no size that a rate could be told by.
+    // A FIFO or device has no size to compute a rate from.
     Ok((full, Some(bytes).filter(|_| !is_special)))
 }

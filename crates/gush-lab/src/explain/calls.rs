@@ -45,9 +45,9 @@ impl Calls {
 
     /// Reads the output of the `function` tracer: `task [cpu] flags time: function <-caller`.
     ///
-    /// Ends of calls are not told: a function belongs to the innermost open call of the caller. Where
-    /// there is none (a caller that cannot be traced) the function is left out. A function that a root jumps to at the end
-    /// has the root's own caller.
+    /// This tracer does not report ends of calls: a function belongs to the innermost open call of
+    /// the caller. Where there is none (a caller that cannot be traced) the function is left out. A
+    /// function that a root jumps to at the end has the root's own caller.
     ///
     /// ```
     /// use gush_lab::explain::Calls;

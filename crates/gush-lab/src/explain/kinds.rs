@@ -1,7 +1,7 @@
 //! The kinds of kernel functions: a table by the beginnings of their names.
 //!
-//! Names differ between kernel versions; beginnings last longer. A function that is not here belongs to
-//! the caller: `_raw_spin_unlock_irqrestore` below `__wake_up` is a part of waking up.
+//! Names differ between kernel versions; beginnings last longer. A function that is not here
+//! belongs to the caller: `_raw_spin_unlock_irqrestore` below `__wake_up` is a part of waking up.
 
 /// The kind of work that a part of the time goes into: a place in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,7 +30,8 @@ impl WorkKind {
 struct Row {
     name: &'static str,
     sentence: &'static str,
-    /// Beginnings of functions' names, without leading underscores; of all kinds the longest that fits counts.
+    /// Beginnings of functions' names, without leading underscores; of all kinds the longest that
+    /// fits counts.
     beginnings: &'static str,
 }
 
@@ -61,13 +62,13 @@ const KINDS: &[Row] = &[
     ),
     row(
         "zeroing",
-        "New pages are zeroed, so that nobody sees another's data; pages used again need not be.",
+        "New pages are zeroed, so that no process sees another's data; reused pages need not be.",
         "clear_page clear_huge_page clear_user clear_highpage clear_subpage folio_zero \
          kernel_init_pages memset zero_user clear_gigantic init_pages pi_clear_page rep_stos",
     ),
     row(
         "page-table walk",
-        "The pages behind a buffer's addresses are looked up, 4 KiB at a time; one huge page answers for 512.",
+        "The pages of a buffer's addresses are looked up, 4 KiB at a time; one huge page replaces 512 lookups.",
         "iov_iter_get_pages iov_iter_extract gup_ get_user_pages pin_user_pages \
          internal_get_user_pages lockless_pages_from_mm iter_to_pipe try_grab_folio \
          try_get_folio follow_page follow_p fault_in_ want_pages_array gup_fast \

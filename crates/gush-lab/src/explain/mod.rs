@@ -1,4 +1,4 @@
-//! `gush lab explain`: where the time of a case goes, as the kernel itself tells it.
+//! `gush lab explain`: where the time of a case goes, as the kernel reports it.
 //!
 //! [`perf`] records a running case, [`Stacks`] sums up and draws the recording, and
 //! [`kind_of`] says by a table the kind of a kernel function. [`trace`] shows which functions a

@@ -10,7 +10,8 @@ use super::switch;
 use crate::Error;
 use crate::runner::children;
 
-/// Quietly, and without a copy of each program and library in the user's `~/.debug` (perf-buildid-cache(1)).
+/// Quietly, and without a copy of each program and library in the user's `~/.debug`
+/// (perf-buildid-cache(1)).
 const RECORD: [&str; 3] = ["record", "-q", "--no-buildid-cache"];
 /// A prime, so that nothing periodic is always met at the same place.
 const SAMPLES_PER_S: &str = "1999";
@@ -22,17 +23,20 @@ pub struct Recording {
     pub script: Vec<u8>,
 }
 
-/// Runs a command under `perf record` and prints the samples of the measurements alone, between which perf rests.
+/// Runs a command under `perf record` and prints the samples of the measurements alone, between
+/// which perf rests.
 ///
 /// # Errors
-/// A sentence that says how to allow recording, where it is denied; the messages of a command that failed.
+/// A sentence that says how to allow recording, where it is denied; the messages of a command that
+/// failed.
 pub fn record(program: &Path, words: &[impl AsRef<OsStr>]) -> Result<Recording, Error> {
     may_record()?;
     let dir =
         tempfile::tempdir().map_err(|error| Error::failed("no temporary directory", error))?;
     let data = dir.path().join("perf.data");
     let mut command = Command::new("perf");
-    // cpu-clock and no hardware counter: virtual machines have none; a delay of -1 waits for the switch.
+    // cpu-clock and no hardware counter: virtual machines have none; a delay of -1 waits for the
+    // switch.
     command.args(RECORD).args(["-e", "cpu-clock", "-F", SAMPLES_PER_S, "-g", "--delay=-1"]);
     command.arg(switch::make(dir.path())?).arg("-o").arg(&data);
     command.arg("--").arg(program).args(words);

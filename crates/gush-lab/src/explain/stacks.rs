@@ -52,7 +52,7 @@ impl Stacks {
             return Err(too_short());
         }
         let mut options = Options::default();
-        // The mark tells a function of the kernel from one of the same name in a program.
+        // The mark distinguishes a kernel function from a program's of the same name.
         options.annotate_kernel = true;
         let mut folded = Vec::new();
         Folder::from(options)
@@ -86,7 +86,8 @@ impl Stacks {
         self.folded.iter().any(|line| line.contains(KERNEL))
     }
 
-    /// The functions that were at work, those with most time first; the kernel's alone if asked for.
+    /// The functions that were at work, those with most time first; the kernel's alone if asked
+    /// for.
     #[must_use]
     pub fn functions(&self, kernel_only: bool) -> Vec<Share> {
         let mut counts: HashMap<(&str, WorkKind), u64> = HashMap::new();
@@ -120,8 +121,9 @@ impl Stacks {
         kinds
     }
 
-    /// Which kernel functions called which, with their parts of the time, most first: an indented tree down
-    /// to so many levels. Frames that every system call passes on the way into the kernel are left out.
+    /// Which kernel functions called which, with their parts of the time, most first: an indented
+    /// tree down to so many levels. Frames that every system call passes on the way into the kernel
+    /// are left out.
     #[must_use]
     pub fn call_tree(&self, depth: usize) -> String {
         let mut calls = Calls::default();
@@ -137,8 +139,8 @@ impl Stacks {
         calls.shares(depth, self.cpu_ns())
     }
 
-    /// The stacks as a picture: width is time, callers below. Opened by itself, the picture can be zoomed and
-    /// searched.
+    /// The stacks as a picture: width is time, callers below. Opened by itself, the picture can be
+    /// zoomed and searched.
     ///
     /// # Errors
     /// A sentence, if there is nothing to draw.

@@ -1,5 +1,5 @@
-//! Records a case alone: perf is told to begin with a measurement and to stop after, so that nothing of the
-//! preparation is in the profile (perf-record(1), `--control`).
+//! Records a case alone: perf is switched on before a measurement and off after it, so that nothing
+//! of the preparation is in the profile (perf-record(1), `--control`).
 
 use std::cell::RefCell;
 use std::env;

@@ -1,11 +1,13 @@
 //! The kernel's call path of one small copy, by the kernel's own tracer, for root only.
 //!
-//! The tracer gets an instance of its own (Documentation/trace/ftrace.rst, "Instances"): whoever traces
-//! meanwhile is not disturbed, and removing the instance removes every setting of ours. The first
-//! interrupt waits for the end of the small copy; an instance that a second interrupt left is removed the next time.
+//! The tracer gets its own instance (Documentation/trace/ftrace.rst, "Instances"): other users of
+//! tracing are not disturbed, and removing the instance removes every setting of ours. The first
+//! interrupt waits for the end of the small copy; an instance that a second interrupt left is
+//! removed the next time.
 //!
 //! Kernels whose `function_graph` tracer has no instances (before Linux 6.13, `kernel/trace/
-//! trace_functions_graph.c`) have the `function` tracer, which names callers: that makes the same tree.
+//! trace_functions_graph.c`) have the `function` tracer, which names callers: that makes the same
+//! tree.
 
 use std::fs;
 use std::io::{self, Write};
@@ -108,13 +110,14 @@ impl System {
 impl Drop for System {
     fn drop(&mut self) {
         if self.ours.is_some() {
-            // If it cannot be unmounted, its directory cannot be removed either, which does no harm.
+            // If it cannot be unmounted, its directory cannot be removed either, which does no
+            // harm.
             let _ = umount2(&self.root, MntFlags::MNT_DETACH);
         }
     }
 }
 
-/// The tracers that can tell of calls here.
+/// The tracers that report calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tracer {
     /// `function_graph`: beginnings and ends.
@@ -135,7 +138,8 @@ impl<'s> Instance<'s> {
         let instances = system.root.join("instances");
         remove_stale(&instances);
         let dir = instances.join(format!("{OURS}{}", std::process::id()));
-        fs::create_dir(&dir).map_err(|error| Error::failed("no tracing of one's own", error))?;
+        fs::create_dir(&dir)
+            .map_err(|error| Error::failed("cannot create a tracing instance", error))?;
         let mut instance = Self { dir, tracer: Tracer::Graph, _system: system };
         instance.set("tracing_on", "0")?;
         let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
@@ -162,7 +166,7 @@ impl<'s> Instance<'s> {
 
 impl Drop for Instance<'_> {
     fn drop(&mut self) {
-        // A failure has nobody to be told to: `remove_stale` removes the instance the next time.
+        // A failure cannot be reported here: `remove_stale` removes the instance the next time.
         let _ = self.set("tracing_on", "0");
         remove(&self.dir);
     }
@@ -175,7 +179,8 @@ fn set(dir: &Path, name: &str, value: &str) -> io::Result<()> {
 
 /// Removes an instance, which can be removed only without a tracer.
 fn remove(dir: &Path) {
-    // A busy instance answers EBUSY (`__remove_instance` of kernel/trace/trace.c), and stays for `remove_stale`.
+    // A busy instance answers EBUSY (`__remove_instance` of kernel/trace/trace.c), and stays for
+    // `remove_stale`.
     let _ = set(dir, "current_tracer", "nop");
     let _ = fs::remove_dir(dir);
 }
@@ -185,7 +190,7 @@ fn remove_stale(instances: &Path) {
     for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let process = name.to_str().and_then(|name| name.strip_prefix(OURS)?.parse::<u32>().ok());
-        // The number in the name is its maker's: only a maker that is gone left it behind.
+        // The number is the process that created it: if that is gone, the instance is stale.
         if process.is_some_and(|id| !Path::new("/proc").join(id.to_string()).exists()) {
             remove(&entry.path());
         }

@@ -27,7 +27,8 @@ pub(super) fn no_pipe(name: &str, need: &str) -> Error {
     ))
 }
 
-/// Makes the pipe as large or small as wanted; where that is refused, as near as is permitted, and says so.
+/// Makes the pipe as large or small as wanted; where that is refused, as near as is permitted, and
+/// says so.
 pub(super) fn size(
     pipe: BorrowedFd<'_>,
     wanted_bytes: usize,
@@ -48,7 +49,7 @@ pub(super) fn size(
         }
     };
     let bytes = rustix::pipe::fcntl_getpipe_size(pipe)
-        .map_err(|errno| Error::failed("the pipe does not tell its size", errno))?;
+        .map_err(|errno| Error::failed("cannot get the size of the pipe", errno))?;
     let why = match refusal {
         Errno::PERM => {
             "more is not permitted (/proc/sys/fs/pipe-max-size, /proc/sys/fs/pipe-user-pages-soft)"
@@ -61,9 +62,11 @@ pub(super) fn size(
     Ok(bytes)
 }
 
-/// The same pipe by a descriptor whose calls never sleep, leaving the flags of the shared one alone.
+/// The same pipe by a descriptor whose calls never sleep, leaving the flags of the shared one
+/// alone.
 ///
-/// Opening `/proc/self/fd/N` makes a new open file description (proc(5)); O_NONBLOCK is a flag of that.
+/// Opening `/proc/self/fd/N` makes a new open file description (proc(5)); O_NONBLOCK is a flag of
+/// that.
 pub(super) fn non_blocking(pipe: BorrowedFd<'_>, access: OFlags) -> Result<OwnedFd, Errno> {
     let path = gush_text::fd_path(pipe.as_raw_fd());
     rustix::fs::open(path, access | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())

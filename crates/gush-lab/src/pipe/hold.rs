@@ -1,4 +1,5 @@
-//! The hostile reader: keeps pieces aside by reference, lets the writer go on, and looks at them then.
+//! The hostile reader: keeps pieces aside by reference, lets the writer go on, and looks at them
+//! then.
 //!
 //! This is what `tee`, `pv` or a proxy with splice(2) do, only slower: nothing here breaks a rule.
 
@@ -19,7 +20,8 @@ use crate::Error;
 
 /// As large as is permitted to everybody.
 const PRIVATE_BYTES: usize = 1 << 20;
-/// So many pipes hold more than all buffers of a writer together: two of 2 MiB, where the writer's pipe has 1 MiB.
+/// So many pipes hold more than all buffers of a writer together: two of 2 MiB, where the writer's
+/// pipe has 1 MiB.
 const PIPES: usize = 6;
 /// Time for the writer to fill the free room.
 const WAIT: Duration = Duration::from_millis(5);
@@ -104,7 +106,8 @@ impl<'a> Hold<'a> {
             HoldBy::Splice => rustix::pipe::splice(self.from, None, into, None, most, flags),
             HoldBy::Tee => {
                 let got = rustix::pipe::tee(self.from, into, most, flags)?;
-                // tee(2) leaves the bytes where they are: they are dropped, so that the writer goes on.
+                // tee(2) leaves the bytes where they are: they are dropped, so that the writer goes
+                // on.
                 self.drop_from_pipe(got)?;
                 Ok(got)
             }

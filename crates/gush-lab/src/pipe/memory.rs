@@ -6,7 +6,8 @@ use super::options::MemoryOptions;
 use super::pattern::Pattern;
 use crate::Error;
 
-/// Memory of at least `len_bytes`, filled with the beginning of `pattern` unless the options say untouched.
+/// Memory of at least `len_bytes`, filled with the beginning of `pattern` unless the options say
+/// untouched.
 pub(super) fn allocate(
     len_bytes: usize,
     options: MemoryOptions,

@@ -1,4 +1,5 @@
-//! The pipe speed test: one program writes into a pipe for ever, another takes out of it and counts.
+//! The pipe speed test: one program writes into a pipe for ever, another takes out of it and
+//! counts.
 //!
 //! | room | holds |
 //! |---|---|
@@ -27,9 +28,10 @@ pub use read::{Reading, read};
 pub use waiting::Waiting;
 pub use write::write;
 
-/// The buffer of both programs unless told otherwise, in bytes.
+/// The default buffer of both programs, in bytes.
 pub const BUFFER_BYTES: usize = 256 << 10;
-/// The bytes that a splicing reader asks for in one call by default: a whole pipe of fat slots, 256 of 32 KiB.
+/// The bytes that a splicing reader asks for in one call by default: a whole pipe of fat slots, 256
+/// of 32 KiB.
 pub const SPLICE_BYTES: usize = 8 << 20;
 /// The bytes that the reader takes out of the pipe by default.
 pub const READ_BYTES: u64 = 10 << 30;

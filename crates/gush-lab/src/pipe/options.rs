@@ -48,11 +48,13 @@ impl Technique {
         self != Self::Vmsplice
     }
 
-    /// The way of waiting where none was asked for, by a process that may run on so many `processors`.
+    /// The way of waiting where none was asked for, by a process that may run on so many
+    /// `processors`.
     ///
-    /// A reservoir refills a pipe within microseconds: beside a reader on another processor, the wake-up after each sleep
-    /// would be four fifths of the time (`bench/RESULTS.md`). The other techniques gain nothing while their reader
-    /// sleeps, and on one processor a writer that spins only keeps the reader from it.
+    /// A reservoir refills a pipe within microseconds: with a reader on another processor, the
+    /// wake-up after each sleep would be four fifths of the time (`bench/RESULTS.md`). The other
+    /// techniques gain nothing while their reader sleeps, and on one processor a writer that spins
+    /// only keeps the reader from it.
     ///
     /// ```
     /// use gush_lab::pipe::{Technique, Waiting};
@@ -123,7 +125,8 @@ impl MemoryOptions {
 pub struct WriteOptions {
     pub technique: Technique,
     pub buffer_bytes: usize,
-    /// The pipe's size; not together with [`Technique::Vmsplice`], where the pipe is half the buffer.
+    /// The pipe's size; not together with [`Technique::Vmsplice`], where the pipe is half the
+    /// buffer.
     pub pipe_bytes: Option<usize>,
     /// Stop after so many bytes; without, when the reader is gone.
     pub bytes: Option<u64>,
@@ -238,7 +241,8 @@ pub struct ReadOptions {
     /// `SPLICE_F_MOVE`.
     pub gift: bool,
     pub memory: MemoryOptions,
-    /// The way of waiting while the pipe is empty; none: asleep, unless the writer is seen to be faster than any wake-up.
+    /// The way of waiting while the pipe is empty; none: asleep, unless the writer is seen to be
+    /// faster than any wake-up.
     pub waiting: Option<Waiting>,
     pub pattern: Pattern,
     /// Compare the arriving bytes with the pattern.

@@ -1,4 +1,5 @@
-//! Bytes whose value follows from their place in the stream, so that any piece can be checked alone.
+//! Bytes whose value follows from their place in the stream, so that any piece can be checked
+//! alone.
 
 use std::fmt;
 use std::str::FromStr;

@@ -89,7 +89,7 @@ fn size(bytes: u64) -> String {
     sizes::exact(bytes).replace(' ', "")
 }
 
-/// Takes bytes out of `from` as told, until there are enough or the writer is gone.
+/// Takes bytes out of `from` until there are enough or the writer is gone.
 ///
 /// Notices that are no failures go to `say`.
 ///
@@ -242,12 +242,13 @@ fn splice_all(
                 rustix::pipe::splice(from, None, null, None, most, flags)
             })
             .map_err(|errno| failed("splice", taken, errno))?;
-        // More than the pipe has room for in slots of a page: only a writer that passes pages on fills slots so, and such a
-        // writer is back before a sleeping reader would be awake (bench/RESULTS.md).
+        // More than the pipe has room for in slots of a page: only a writer that passes pages on
+        // fills slots so, and such a writer is back before a sleeping reader would be awake
+        // (bench/RESULTS.md).
         if may_spin && got > paged_bytes {
             waiting = Waiting::Hybrid;
         }
-        // A pipe answers 0 when it is empty and nobody has its write end (pipe(7)).
+        // read(2) returns 0 when the pipe is empty and has no writer (pipe(7)).
         if got == 0 {
             break;
         }

@@ -56,7 +56,7 @@ impl<'a> Job<'a> {
         let own;
         if self.options.waiting.is_non_blocking() && ends::is_pipe(self.to, "standard output")? {
             own = ends::non_blocking(self.to, OFlags::WRONLY).map_err(|errno| match errno {
-                // open(2): a pipe that nobody reads any more.
+                // open(2): a pipe without a reader.
                 Errno::NXIO => Error::failed("write failed", Errno::PIPE),
                 errno => Error::failed(
                     "cannot open the pipe anew to write without sleeping (is /proc mounted?): use --wait block or poll",
@@ -92,7 +92,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Two buffers in turn: once the second buffer is wholly written into the pipe, which holds half a buffer, the first has left the pipe.
+    /// Two buffers in turn: once the second buffer is wholly written into the pipe, which holds
+    /// half a buffer, the first has left the pipe.
     ///
     /// That is enough for a reader that copies, and for no other.
     fn by_vmsplice(&mut self) -> Result<(), Error> {
@@ -142,7 +143,8 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// A writer of the engine; the pipe size that the engine chose is put back to the size asked for.
+    /// A writer of the engine; the pipe size that the engine chose is put back to the size asked
+    /// for.
     fn engine_writer(&self, technique: Sound) -> Result<Writer<BorrowedFd<'a>>, Error> {
         let writer = Writer::with(self.to, technique).map_err(|refused| {
             let what =

@@ -68,7 +68,8 @@ impl Waiting {
                         spinning_since = None;
                     }
                 }
-                // Somebody else made the descriptor non-blocking: sleeping is still what was asked for.
+                // Somebody else made the descriptor non-blocking: sleeping is still what was asked
+                // for.
                 Err(Errno::AGAIN) if self == Self::Block => sleep(fd, events)?,
                 Err(Errno::AGAIN) => {}
                 answer => return answer,

@@ -10,10 +10,11 @@ use super::{ends, techniques};
 use crate::Error;
 
 const NAME: &str = "standard output";
-/// The largest pipe without privilege (`/proc/sys/fs/pipe-max-size`): the fewer turns at the pipe's lock, the faster.
+/// The largest pipe without privilege (`/proc/sys/fs/pipe-max-size`): the fewer turns at the pipe's
+/// lock, the faster.
 const LARGE_PIPE_BYTES: usize = 1 << 20;
 
-/// Writes into `to` as told; answers how many bytes, when the reader is gone or all are written.
+/// Writes into `to` until the reader is gone or all bytes are written. Returns their number.
 /// SIGPIPE stays blocked in the calling thread.
 ///
 /// Notices that are no failures go to `say`: a refused size, a technique that is not sound.
@@ -79,7 +80,8 @@ fn prepare(
     }
     let wanted_bytes = match technique {
         Technique::Write => options.pipe_bytes,
-        // Half the buffer: then the other half is out of the pipe, as the published program counts on.
+        // Half the buffer: then the other half is out of the pipe, as the published program counts
+        // on.
         Technique::Vmsplice => Some(options.buffer_bytes / 2),
         _ => options.pipe_bytes.or(Some(LARGE_PIPE_BYTES)),
     };
@@ -106,7 +108,7 @@ fn prepare(
     }
     if !technique.is_sound() {
         say(
-            "warning: vmsplice writes its buffers again while a reader may still hold their pages: whoever splices or tees them onward sees bytes change (gush pipe read --hold shows it); --technique fresh does not",
+            "warning: vmsplice writes its buffers again while a reader may still hold their pages: a reader that splices or tees them onward sees bytes change (gush pipe read --hold shows it); --technique fresh does not",
         );
     }
     Ok(())
@@ -118,7 +120,8 @@ fn is_socket(fd: BorrowedFd<'_>) -> bool {
 
 /// From now on a write without a reader answers EPIPE in this thread, and raises no signal.
 ///
-/// Blocked for good: a signal that is pending would end the process as soon as the signal were unblocked.
+/// Blocked for good: a signal that is pending would end the process as soon as the signal were
+/// unblocked.
 fn block_pipe_signal() {
     let mut set = SigSet::empty();
     set.add(Signal::SIGPIPE);

@@ -1,4 +1,4 @@
-//! Bars: one measured figure a row, with interval, samples, and a published figure beside it.
+//! Bars: one measured figure per row, with its interval, samples, and the published figure.
 
 use super::html::{axis, rules};
 use super::markup::{Html, each, html, when};
@@ -18,7 +18,7 @@ pub struct Bar {
     pub samples: Vec<f64>,
     /// The published figure, from … to.
     pub published: Option<(f64, f64)>,
-    /// Told by text and pattern; nothing is told where soundness does not apply.
+    /// Shown by text and pattern; `None` where soundness does not apply.
     pub sound: Option<bool>,
     pub facts: Vec<(String, String)>,
 }
@@ -103,7 +103,7 @@ fn legend(bars: &[Bar], limits: &[Tick]) -> Html {
     })
 }
 
-/// A bar before the lines `behind` it, between its name and its figures.
+/// A bar over the lines `behind` it, between its name and its figures.
 fn row(bar: &Bar, unit: &str, behind: &Html, scale: Scale) -> Html {
     html!(
         r#"<li class="row">

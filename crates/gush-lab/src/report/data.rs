@@ -27,7 +27,7 @@ impl<'a> Data<'a> {
 
     /// The machine that the page is about: the newest run's that measured anything.
     pub fn machine(&self) -> Option<&'a Machine> {
-        // A run that only failed tells little about the machine that the page is for.
+        // A run that only failed says little about its machine.
         let measured = self.runs.iter().rev().find(|run| !run.samples.is_empty());
         measured.or(self.runs.last()).map(|run| &run.machine)
     }

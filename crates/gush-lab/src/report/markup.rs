@@ -1,4 +1,5 @@
-//! HTML out of pieces: text is escaped, HTML is taken unchanged, and the compiler knows which is which.
+//! HTML out of pieces: text is escaped, HTML is taken unchanged, and the compiler knows which is
+//! which.
 
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -10,8 +11,9 @@ pub trait Part {
     fn put(&self, out: &mut Formatter<'_>) -> fmt::Result;
 }
 
-/// HTML by a format string. Each argument is a [`Part`] and so is escaped unless the argument is HTML. A variable cannot be
-/// named in the string alone, because `concat!` forbids it: nothing passes by the escaping.
+/// HTML by a format string. Each argument is a [`Part`] and so is escaped unless the argument is
+/// HTML. A variable cannot be named in the string alone, because `concat!` forbids it: nothing
+/// passes by the escaping.
 macro_rules! html {
     ($format:literal $(, $name:ident = $value:expr)* $(,)?) => {
         $crate::report::markup::Html(format!(

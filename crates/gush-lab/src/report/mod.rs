@@ -1,7 +1,7 @@
 //! Runs as one HTML page that opens offline: figures, conclusions, and the samples themselves.
 //!
-//! Sections are data (`page.rs`) with figures in HTML and SVG (`bars.rs`); `html/` is the frame. The
-//! page makes no request, which its content security policy enforces, and has no script.
+//! Sections are data (`page.rs`) with figures in HTML and SVG (`bars.rs`); `html/` is the frame.
+//! The page makes no request, which its content security policy enforces, and has no script.
 
 mod bars;
 pub(crate) mod data;
@@ -21,8 +21,9 @@ use crate::write_atomic;
 
 /// The page for these runs, in any order.
 ///
-/// Figures are those of the machine of the newest run, each suite from the newest run with that suite; older
-/// runs appear in the history, other machines among the facts. The same runs give the same page.
+/// Figures are those of the machine of the newest run, each suite from the newest run with that
+/// suite; older runs appear in the history, other machines among the facts. The same runs give the
+/// same page.
 ///
 /// ```
 /// let page = gush_lab::report::html(&[]);
@@ -33,24 +34,17 @@ pub fn html(runs: &[Run]) -> String {
     render::html(&section::page(&data::Data::of(runs)))
 }
 
-/// The conclusions of the runs, a sentence for each suite where a case was clearly faster than the baseline; the same as on
-/// the page, without marks.
-///
-/// ```
-/// assert!(gush_lab::report::conclusions(&[]).is_empty());
-/// ```
+/// The conclusions of the runs, a sentence for each suite where a case was clearly faster than the
+/// baseline; the same as on the page, without marks.
 #[must_use]
 pub fn conclusions(runs: &[Run]) -> Vec<String> {
     let said = section::conclusions(&data::Data::of(runs));
     said.into_iter().map(|sentence| sentence.replace(['`', '*'], "")).collect()
 }
 
-/// The cases that [`conclusions`] will most probably be about, each as suite and case: of each suite the `most` cases with
-/// the largest gain so far, and the cases that these are measured against. Where the time is short, they deserve the rounds.
-///
-/// ```
-/// assert!(gush_lab::report::ahead(&[], 2).is_empty());
-/// ```
+/// The cases that [`conclusions`] will most probably be about, each as suite and case: of each
+/// suite the `most` cases with the largest gain so far, and the cases that these are measured
+/// against. Where the time is short, they deserve the rounds.
 #[must_use]
 pub fn ahead(runs: &[Run], most: usize) -> Vec<(String, String)> {
     section::ahead(&data::Data::of(runs), most)

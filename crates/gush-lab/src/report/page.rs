@@ -48,7 +48,7 @@ pub struct Section {
 pub struct Figure {
     pub caption: String,
     pub views: Vec<View>,
-    /// Every view matters on paper, where nobody can switch.
+    /// Print every view, since a reader of paper cannot switch.
     pub print_all: bool,
 }
 

@@ -10,10 +10,10 @@ pub struct Tick {
     pub text: String,
 }
 
-/// From here on all values of an axis are told by powers of ten: `500 000` beside `10⁶` would be read twice.
+/// From here on all labels of an axis are powers of ten: `500 000` next to `10⁶` is hard to read.
 const LARGE: f64 = 1e6;
 
-/// Below steps of a ten-thousandth all values of an axis are told by powers of ten, too.
+/// With steps below a ten-thousandth, too, all labels of an axis are powers of ten.
 const MOST_DECIMALS: usize = 4;
 
 /// No measured value is larger, and arithmetic would overflow.
@@ -92,13 +92,13 @@ impl Scale {
         }
     }
 
-    /// The decimals that tell one step from the next.
+    /// The decimals needed to distinguish one step from the next.
     fn decimals(&self) -> usize {
         (-self.step.log10().floor()).max(0.0) as usize
     }
 }
 
-/// As [`figure`], without zeros behind the point.
+/// As [`figure`], without trailing zeros.
 fn short(value: f64) -> String {
     let text = figure(value);
     let (digits, power) = text.find('×').map_or((&*text, ""), |place| text.split_at(place));

@@ -1,11 +1,13 @@
-//! Intervals. That of a median has two samples for its ends, so many from the least and from the most that the binomial
-//! distribution gives at least the confidence asked for, whatever the distribution of the samples (Conover, *Practical
-//! Nonparametric Statistics*, 1999, section 3.2). Of n samples no interval has more than 1 − 2^(1−n), from the least to the most:
-//! 75 % of 3 samples, 94 % of 5, 97 % of 6.
+//! Intervals. That of a median has two samples for its ends, so many from the least and from the
+//! most that the binomial distribution gives at least the confidence asked for, whatever the
+//! distribution of the samples (Conover, *Practical Nonparametric Statistics*, 1999, section 3.2).
+//! Of n samples no interval has more than 1 − 2^(1−n), from the least to the most: 75 % of 3
+//! samples, 94 % of 5, 97 % of 6.
 //!
-//! That of a ratio of medians is by the percentile bootstrap (Efron and Tibshirani, *An Introduction to the Bootstrap*, 1993,
-//! chapter 13): the samples are drawn from again, with replacement, and the ratio of each draw noted. For a single median it
-//! would be too narrow: with 7 samples it holds the true one 87 times in 100.
+//! That of a ratio of medians is by the percentile bootstrap (Efron and Tibshirani, *An
+//! Introduction to the Bootstrap*, 1993, chapter 13): the samples are drawn from again, with
+//! replacement, and the ratio of each draw noted. For a single median it would be too narrow: with
+//! 7 samples it holds the true one 87 times in 100.
 
 use fastrand::Rng;
 use serde::Serialize;
@@ -30,7 +32,7 @@ pub struct Interval {
 pub struct Estimate {
     /// Of the samples themselves.
     pub value: f64,
-    /// None of fewer than [`FEWEST_SAMPLES`] samples a side, so that nobody can show one that means nothing.
+    /// None of fewer than [`FEWEST_SAMPLES`] samples a side, where an interval means nothing.
     #[serde(flatten)]
     pub interval: Option<Interval>,
 }
@@ -86,7 +88,8 @@ pub fn median(samples: &[f64]) -> Option<Estimate> {
 /// How many of so many samples lie outside a median's interval, on each side.
 fn left_out(samples: usize) -> usize {
     let tail = (1.0 - CONFIDENCE) / 2.0;
-    // The chance that exactly so many of the samples are below the true median; a logarithm, because 2^−1100 is no number.
+    // The chance that exactly so many of the samples are below the true median; a logarithm,
+    // because 2^−1100 is no number.
     let mut chance_ln = -std::f64::consts::LN_2 * samples as f64;
     let (mut below, mut chance) = (0, chance_ln.exp());
     // As long as one more on each side leaves the interval sure enough.
@@ -124,8 +127,8 @@ fn ratio_by(draws: usize, of: &[f64], to: &[f64]) -> Option<Estimate> {
     Some(Estimate::of(value, fewest, draws, || of.anew(&mut rng) / to.anew(&mut rng)))
 }
 
-/// The same for samples taken side by side, round by round: whole rounds are drawn, so that a cause that
-/// slowed both sides of a round does not widen the interval.
+/// The same for samples taken side by side, round by round: whole rounds are drawn, so that a cause
+/// that slowed both sides of a round does not widen the interval.
 ///
 /// ```
 /// // Both halve in the last round: the ratio does not care.
@@ -161,8 +164,8 @@ fn all_positive(samples: &[f64]) -> bool {
     samples.iter().all(|&sample| sample.is_finite() && sample > 0.0)
 }
 
-/// Samples in order, and how often each was drawn: a median is counted off, where sorting each draw would take most of the time
-/// of a page.
+/// Samples in order, and how often each was drawn: a median is counted off, where sorting each draw
+/// would take most of the time of a page.
 struct Drawn {
     sorted: Vec<f64>,
     /// The place in `sorted` of each sample.
@@ -229,8 +232,8 @@ fn quantile(sorted: &[f64], part: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// How often, in percent, the interval of `estimate` holds the true value, which is 1, of `len` samples a side. 4,000 trials tell
-    /// a part of 95 % to 0.35 %.
+    /// How often, in percent, the interval of `estimate` holds the true value, which is 1, of `len`
+    /// samples a side. 4,000 trials tell a part of 95 % to 0.35 %.
     fn held_percent(len: usize, estimate: impl Fn(&[(f64, f64)]) -> Option<Estimate>) -> f64 {
         const TRIALS: u32 = 4000;
         let mut rng = Rng::with_seed(len as u64);
@@ -261,7 +264,8 @@ mod tests {
         }
     }
 
-    /// Intervals of 90 % hold the true ratio in 91 to 92.4 % of these trials, and of ten rounds those of 99 % in 98.8 %.
+    /// Intervals of 90 % hold the true ratio in 91 to 92.4 % of these trials, and of ten rounds
+    /// those of 99 % in 98.8 %.
     #[test]
     fn intervals_of_ratios_hold_the_true_value_as_often_as_they_say() {
         // Fewer draws than usual blur the ends by less than the trials do.

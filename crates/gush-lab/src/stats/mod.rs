@@ -1,7 +1,8 @@
-//! Statistics of many samples: median, range, intervals, outliers, and whether one is faster than another.
+//! Statistics of many samples: median, range, intervals, outliers, and whether one is faster than
+//! another.
 //!
-//! Medians, because one interrupted sample moves a mean and not a median; intervals that know nothing of the distribution,
-//! because that of timings is not known.
+//! Medians, because one interrupted sample moves a mean and not a median; intervals that know
+//! nothing of the distribution, because that of timings is not known.
 
 mod bootstrap;
 mod outliers;
@@ -11,8 +12,9 @@ pub use bootstrap::{CONFIDENCE, Estimate, Interval, RESAMPLES, median, paired_ra
 pub use outliers::{OUTLIER_SCORE, modified_z_scores, outliers};
 pub use verdict::{FEWEST_SAMPLES, MARGIN, Verdict};
 
-/// How many of so many rounds choose a winner, so that the others judge the winner by samples that had no part in the choice:
-/// the best of many owes a part of the lead to luck. None where too few rounds would be left to judge.
+/// How many of so many rounds choose a winner, so that the others judge the winner by samples that
+/// had no part in the choice: the best of many owes a part of the lead to luck. None where too few
+/// rounds would be left to judge.
 ///
 /// ```
 /// use gush_lab::stats::choosing_rounds;
@@ -50,7 +52,8 @@ pub fn middle(samples: &[f64]) -> Option<f64> {
     (!sorted.is_empty()).then(|| middle_of(sorted.len(), |place| sorted[place]))
 }
 
-/// The median of `count` values in order, of which `at` gives one: the middle one, or the mean of the two in the middle.
+/// The median of `count` values in order, of which `at` gives one: the middle one, or the mean of
+/// the two in the middle.
 fn middle_of(count: usize, at: impl Fn(usize) -> f64) -> f64 {
     f64::midpoint(at((count - 1) / 2), at(count / 2))
 }

@@ -2,8 +2,9 @@
 
 use super::middle;
 
-/// A sample of a higher modified Z-score, either way, is an outlier: the bound that Iglewicz and Hoaglin
-/// recommend (*How to Detect and Handle Outliers*, ASQC Basic References in Quality Control 16, 1993).
+/// A sample of a higher modified Z-score, either way, is an outlier: the bound that Iglewicz and
+/// Hoaglin recommend (*How to Detect and Handle Outliers*, ASQC Basic References in Quality Control
+/// 16, 1993).
 pub const OUTLIER_SCORE: f64 = 3.5;
 
 /// The expected median absolute deviation of normal samples, in standard deviations.
@@ -11,8 +12,8 @@ const MAD_OF_NORMAL: f64 = 0.6745;
 /// The expected mean absolute deviation of normal samples, in standard deviations.
 const MEAN_DEVIATION_OF_NORMAL: f64 = 0.7979;
 
-/// How far each sample lies from the median, in standard deviations estimated from the median absolute
-/// deviation: `0.6745 (x − median) / MAD`.
+/// How far each sample lies from the median, in standard deviations estimated from the median
+/// absolute deviation: `0.6745 (x − median) / MAD`.
 ///
 /// Where more than half of the samples are equal, that deviation is 0, and the mean one stands in.
 ///

@@ -8,8 +8,9 @@ use super::{Estimate, Interval};
 
 /// Of fewer samples a side there is no interval: the widest would be 88 % sure.
 pub const FEWEST_SAMPLES: usize = 5;
-/// Differences up to this part of the whole count as none: in tables, on the page, beside other commands and between runs.
-/// The same program again on the same machine differs by so much without a cause in the program.
+/// Differences up to this part of the whole count as none: in tables, on the page, between commands
+/// and between runs. The same program again on the same machine differs by so much without a cause
+/// in the program.
 pub const MARGIN: f64 = 0.05;
 
 /// Is one faster than another?
@@ -34,7 +35,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Judges a ratio of speeds; without an interval nobody can tell.
+    /// Judges a ratio of speeds; without an interval the answer is [`Self::CannotTell`].
     #[must_use]
     pub fn of(ratio: Option<&Estimate>, margin: f64) -> Self {
         match ratio.and_then(|ratio| ratio.interval) {

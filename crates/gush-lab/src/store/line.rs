@@ -38,7 +38,8 @@ pub(super) enum Line<R, S> {
 pub(super) type Written<'a> = Line<&'a Run, &'a Sample>;
 pub(super) type Read = Line<Box<Run>, Sample>;
 
-/// The line as bytes, with the newline. JSON writes a newline within a text as `\n`, so there is no other.
+/// The line as bytes, with the newline. JSON writes a newline within a text as `\n`, so there is no
+/// other.
 pub(super) fn bytes(line: &Written<'_>) -> serde_json::Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec(line)?;
     bytes.push(b'\n');

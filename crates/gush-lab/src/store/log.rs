@@ -1,8 +1,9 @@
 //! The file: opened, locked for a moment, and extended by whole lines.
 //!
-//! A line counts once the newline is there, and never changes after that. Only the bytes behind the last newline
-//! are ever cut off, by a writer that holds the lock: its own bytes, if the disk was full, or those of a killed
-//! writer, which are kept beside. A reader therefore needs no lock.
+//! A line counts once the newline is there, and never changes after that. Only the bytes after the
+//! last newline are ever cut off, by a writer that holds the lock: its own bytes, if the disk was
+//! full, or those of a killed writer, which are kept in a second file. A reader therefore needs no
+//! lock.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -32,7 +33,8 @@ pub(super) struct Log {
 /// Nobody else writes while this lives.
 pub(super) struct Lock<'a>(&'a Log);
 
-/// The last line of the file, if the newline is missing: the writer was killed, or is writing just now.
+/// The last line of the file, if the newline is missing: the writer was killed, or is writing just
+/// now.
 #[derive(Debug)]
 pub(super) struct Torn {
     pub bytes: u64,
@@ -49,7 +51,8 @@ enum Head {
 impl Log {
     /// Opens the file to be extended, and makes a missing file.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        // Asked before the file is opened: O_CREAT on a FIFO or a device would wait, or write there.
+        // Asked before the file is opened: O_CREAT on a FIFO or a device would wait, or write
+        // there.
         is_file_or_missing(path)?;
         // O_APPEND: two writers can never write over each other's lines.
         let opened = OpenOptions::new().read(true).append(true).create(true).open(path);
@@ -75,8 +78,8 @@ impl Log {
         &self.path
     }
 
-    /// Waits until nobody else writes, and then makes the file end in a newline: a new file gets a header, and a torn
-    /// line is kept beside.
+    /// Waits until nobody else writes, and then makes the file end in a newline: a new file gets a
+    /// header, and a torn line is moved to a second file.
     pub fn lock(&self) -> Result<(Lock<'_>, Option<Torn>), StoreError> {
         let lock = self.wait(FlockOperation::NonBlockingLockExclusive)?;
         // Nobody would find what is written into a file without a name.
@@ -92,7 +95,8 @@ impl Log {
         self.wait(FlockOperation::NonBlockingLockShared)
     }
 
-    /// The bytes behind the last whole line, which ends at `whole_bytes`, if no living writer is the reason for them.
+    /// The bytes after the last whole line, which ends at `whole_bytes`, unless a writer is at
+    /// work.
     pub fn torn_after(&self, whole_bytes: u64) -> Option<Torn> {
         // A writer that is at work has an unfinished line for a moment, which is no torn one.
         rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockShared).ok()?;
@@ -165,7 +169,7 @@ impl Log {
                  name another file with --db"
             )),
             Some(Some(_)) => Ok(Head::Ours),
-            // The store of earlier commits: named, so that nobody looks for lost runs.
+            // The store of earlier versions: named, so that its runs are not taken for lost.
             _ if start.starts_with(b"SQLite format 3\0") => foreign(
                 "is an SQLite database and no store of runs, and is left as it is: name another file with --db"
                     .to_owned(),
@@ -226,7 +230,8 @@ impl Log {
         Ok(0)
     }
 
-    /// Moves the bytes from `from` to `size` to the end of a file beside. A process killed within leaves them in both.
+    /// Moves the bytes from `from` to `size` to the end of a second file. A process killed
+    /// meanwhile leaves them in both.
     fn set_aside(&self, from: u64, size: u64) -> io::Result<Option<Torn>> {
         if from == size {
             return Ok(None);

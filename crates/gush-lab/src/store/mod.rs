@@ -1,16 +1,16 @@
-//! Every run made here, in one file that only grows, a line of JSON for each event: samples are in the file as
-//! soon as they are taken.
+//! Every run made here, in one file that only grows, a line of JSON for each event: samples are in
+//! the file as soon as they are taken.
 //!
 //! | room | holds |
 //! |---|---|
 //! | `line` | the lines: a run begun, a sample taken, a run ended, whole, or forgotten |
-//! | `log` | the file: locked for a moment, extended by whole lines; a torn line is kept beside; foreign files are left alone |
+//! | `log` | the file: locked for a moment, extended by whole lines; a torn line is moved to a second file; foreign files are refused |
 //! | `runs` | the runs of the file, in memory |
 //! | `record` | a run being made: begun, samples added, ended |
 //! | `name` | which run a word means: an id, the start of one, `last`, `last~1` |
 //!
-//! Nothing here deletes or overwrites a file that cannot be read: a damaged file, a file that is no store, and a file
-//! of a newer gush are refused with a sentence, and stay as they are.
+//! Nothing here deletes or overwrites a file that cannot be read: a damaged file, a file that is no
+//! store, and a file of a newer gush are refused with a sentence, and stay as they are.
 
 mod line;
 mod log;
@@ -96,17 +96,11 @@ pub struct Store {
     notices: RefCell<Vec<String>>,
 }
 
-/// The file of runs unless told otherwise: `$XDG_DATA_HOME/gush/lab.jsonl`, by default under
+/// The default file of runs: `$XDG_DATA_HOME/gush/lab.jsonl`, by default under
 /// `~/.local/share` (XDG Base Directory Specification).
 ///
 /// # Errors
 /// [`StoreError::Homeless`] when neither variable is set.
-///
-/// ```
-/// if let Ok(path) = gush_lab::store::default_path() {
-///     assert!(path.ends_with("gush/lab.jsonl"));
-/// }
-/// ```
 pub fn default_path() -> Result<PathBuf, StoreError> {
     Ok(data_directory()?.join("lab.jsonl"))
 }
@@ -115,12 +109,6 @@ pub fn default_path() -> Result<PathBuf, StoreError> {
 ///
 /// # Errors
 /// [`StoreError::Homeless`] when neither variable is set.
-///
-/// ```
-/// if let Ok(path) = gush_lab::store::data_directory() {
-///     assert!(path.is_absolute());
-/// }
-/// ```
 pub fn data_directory() -> Result<PathBuf, StoreError> {
     // The specification: a path that is not absolute is to be ignored.
     let absolute = |value: OsString| Some(PathBuf::from(value)).filter(|path| path.is_absolute());
@@ -173,7 +161,8 @@ impl Store {
         self.log.path()
     }
 
-    /// Notices about the file for the user, as sentences, each returned once: a line that a killed writer left unfinished.
+    /// Notices about the file for the user, as sentences, each returned once: a line that a killed
+    /// writer left unfinished.
     ///
     /// ```
     /// use gush_lab::store::Store;
@@ -228,7 +217,8 @@ impl Store {
     /// The runs as the file has them now.
     fn catch_up(&self) -> Result<RefMut<'_, Runs>, StoreError> {
         let mut runs = self.runs.borrow_mut();
-        // Other processes append meanwhile, so each question reads on from where the last one ended.
+        // Other processes append meanwhile, so each question reads on from where the last one
+        // ended.
         runs.catch_up(&self.log)?;
         Ok(runs)
     }

@@ -3,7 +3,8 @@
 use super::{Store, StoreError, no_runs_yet};
 
 impl Store {
-    /// The id of the run that `word` means: an id, the unique start of one, `last`, or `last~N`, the Nth before the last.
+    /// The id of the run that `word` means: an id, the unique start of one, `last`, or `last~N`,
+    /// the Nth before the last.
     ///
     /// # Errors
     /// [`StoreError::NoSuchRun`] when there is none, or more than one.

@@ -7,7 +7,8 @@ use super::log::Lock;
 use super::{Store, StoreError, failed};
 use crate::model::{Run, Sample};
 
-/// A new run's id: the time, so that ids sort, and four digits by chance, for runs of the same second.
+/// A new run's id: the time, so that ids sort, and four digits by chance, for runs of the same
+/// second.
 ///
 /// ```
 /// let id = gush_lab::store::new_id("2026-11-21T14:43:55Z".parse()?);
@@ -119,7 +120,8 @@ fn without_samples(run: &Run) -> Run {
 }
 
 impl Run {
-    /// Is this an earlier state of `whole`: the same run, with fewer or as many samples, and no end yet?
+    /// Is this an earlier state of `whole`: the same run, with fewer or as many samples, and no end
+    /// yet?
     fn is_part_of(&self, whole: &Self) -> bool {
         self.finished.is_none()
             && (&self.started, &self.gush, &self.command, &self.machine)

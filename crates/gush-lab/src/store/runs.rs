@@ -42,8 +42,8 @@ impl Runs {
         self.by_id.get(id)
     }
 
-    /// Reads the lines that came since the last call, and only whole ones. The beginning of a line is
-    /// read again together with the rest, because a writer may cut that beginning off meanwhile.
+    /// Reads the lines that came since the last call, and only whole ones. The beginning of a line
+    /// is read again together with the rest, because a writer may cut that beginning off meanwhile.
     pub fn read(&mut self, log: &Log) -> Result<(), StoreError> {
         let text = log.read_from(self.read_bytes)?;
         let mut rest = &text[..];

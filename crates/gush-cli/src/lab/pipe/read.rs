@@ -33,7 +33,8 @@ pub struct Options {
     /// Splice or tee the bytes into a private pipe, let the writer go on, and verify them then
     #[arg(long, value_name = "HOW", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "splice")]
     hold: Option<Hold>,
-    /// Print one line of comma-separated values: GiB/s, bytes, buffer size, pipe size, then the flags
+    /// Print one line of comma-separated values: GiB/s, bytes, buffer size, pipe size, then the
+    /// flags
     #[arg(long)]
     csv: bool,
 }
@@ -48,7 +49,7 @@ enum Hold {
 const MOST_BYTES: u64 = 10 << 30;
 
 impl Options {
-    /// Only failures are told.
+    /// Whether only failures are reported.
     fn is_silent(&self) -> bool {
         self.shared.quiet || self.csv
     }

@@ -15,7 +15,8 @@ pub struct Shared {
     #[arg(long)]
     poll: bool,
     /// Wait so: block in the call, poll before it, spin, or spin some microseconds and then sleep
-    /// [default: block; hybrid where gush pipe write has a reservoir, and gush pipe read --splice once it meets slots of more than a page]
+    /// [default: block; hybrid where gush pipe write has a reservoir, and gush pipe read --splice
+    /// once it meets slots of more than a page]
     #[arg(long, value_name = "HOW", value_enum)]
     wait: Option<Wait>,
     /// Ask for huge pages

@@ -46,7 +46,8 @@ impl Hooks {
     }
 }
 
-/// The variable by which a command learns which of its runs this is, named as scripts for hyperfine know it.
+/// The variable by which a command learns which of its runs this is, named as scripts for hyperfine
+/// know it.
 const ITERATION: &str = "HYPERFINE_ITERATION";
 
 #[derive(Debug)]
@@ -54,12 +55,12 @@ pub(super) struct Contender {
     label: String,
     command: String,
     hooks: Hooks,
-    /// Where standard output is told to go.
     output: Output,
     values: Values,
     needs: Vec<String>,
     is_optional: bool,
-    /// The directory that `{dir}` stands for: the contender's own, because all setups run before all rounds.
+    /// The directory that `{dir}` stands for: the contender's own, because all setups run before
+    /// all rounds.
     dir: PathBuf,
     shared: Rc<Shared>,
     is_set_up: Cell<bool>,
@@ -108,7 +109,8 @@ impl Contender {
         self.is_optional
     }
 
-    /// The first program that is missing before the setup: one that the contender needs, or its own, which a setup may make.
+    /// The first program that is missing before the setup: one that the contender needs, or its
+    /// own, which a setup may make.
     pub(super) fn missing_program(&self) -> Option<String> {
         let text_of = |name: &str| self.value_of(name).and_then(|value| value.into_string().ok());
         let mut needed = self.needs.iter().map(|text| filled(text, text_of));
@@ -118,9 +120,10 @@ impl Contender {
             .or_else(|| self.missing_own().filter(|_| self.hooks.setup.is_none()))
     }
 
-    /// The program to be started, if execvp(3) would not find the file. For a shell's command the answer is unknown.
+    /// The program to be started, if execvp(3) would not find the file. For a shell's command the
+    /// answer is unknown.
     fn missing_own(&self) -> Option<String> {
-        // A shell has commands of its own, and says itself what it does not find.
+        // A shell has built-in commands, and reports itself what it does not find.
         if self.shared.shell.is_some() {
             return None;
         }
@@ -147,7 +150,7 @@ impl Contender {
         }
     }
 
-    /// Runs a command beside the contender's own, untimed.
+    /// Runs a hook, untimed.
     fn side(&self, what: &str, text: Option<&String>) -> Result<(), Error> {
         let Some(text) = text else { return Ok(()) };
         let (mut command, said) = self.side_process(text)?;
@@ -164,8 +167,8 @@ impl Contender {
         Ok((command, said))
     }
 
-    /// Runs the cleanup, also after an interrupt; only of a contender set up. `tell_interrupted` learns once of an interrupt that the cleanup
-    /// outlives.
+    /// Runs the cleanup, also after an interrupt; only of a contender set up. `tell_interrupted`
+    /// learns once of an interrupt that the cleanup outlives.
     pub(super) fn clean_up(&self, tell_interrupted: impl FnOnce(&str)) -> Result<(), Error> {
         // Only where its setup has run: there is nothing to clean up otherwise.
         let Some(text) = self.hooks.cleanup.as_ref().filter(|_| self.is_set_up.take()) else {
@@ -178,10 +181,11 @@ impl Contender {
         succeeded(status, &said).map_err(|why| Error::refused(format!("cleanup '{text}' {why}")))
     }
 
-    /// The command once, as the run called `iteration`: the time, the resources used, and the exit status.
+    /// The command once, as the run called `iteration`: the time, the resources used, and the exit
+    /// status.
     ///
     /// # Errors
-    /// Also where the command changed the input: whoever comes after it would be given another one.
+    /// Also if the command changed the input: later commands would get another one.
     fn once(&self, iteration: &str) -> Result<(Duration, Usage, ExitStatus), Error> {
         // Everything after a changed input is measured on other bytes.
         if let Some(label) = self.shared.changed_by.get() {
@@ -196,9 +200,9 @@ impl Contender {
         done
     }
 
-    /// This contender changed the input: nobody runs after it.
+    /// The error of a contender that changed the input; nothing is measured after it.
     fn spoils(&self) -> Error {
-        // Empty before: nobody runs after the input was changed.
+        // Set once: no command runs after the input was changed.
         let _ = self.shared.changed_by.set(self.label.clone());
         let taken_back = match self.shared.workplace.take_back() {
             Ok(true) => ", and was moved back".to_owned(),
@@ -221,7 +225,7 @@ impl Contender {
         // The copies of descriptors in here would keep a pipe open.
         drop(command);
         if let Some(mut printed) = running.child().stdout.take() {
-            // A process that outlives the command may hold the pipe for ever: nobody waits for this thread.
+            // Not joined: a process that outlives the command may hold the pipe open.
             thread::spawn(move || io::copy(&mut printed, &mut io::sink()));
         }
         let (ended, status, usage) = running.finish_used()?;
@@ -231,8 +235,8 @@ impl Contender {
         Ok((ended - begun, usage, status))
     }
 
-    /// A whole sample: each of its runs begins in a fresh place, and each output is compared. The runs are called `kind` and their
-    /// number.
+    /// A whole sample: each of its runs begins in a fresh place, and each output is compared. The
+    /// runs are called `kind` and their number.
     fn sample(&self, kind: &str) -> Result<Measured, Error> {
         let (mut wall, mut used) = (Duration::ZERO, Usage::default());
         let (mut failed, mut answer) = (None, None);
@@ -240,7 +244,8 @@ impl Contender {
         let mut sums = vec![0.0; figures.len()];
         for _ in 0..self.rules().repeat() {
             self.freshen()?;
-            // From here on the peak of this process is what it has now (proc_pid_clear_refs(5)); older kernels keep the old one.
+            // From here on the peak of this process is what it has now (proc_pid_clear_refs(5));
+            // older kernels keep the old one.
             let _ = std::fs::write("/proc/self/clear_refs", "5");
             let number = self.runs.replace(self.runs.get() + 1);
             let (time, usage, status) = self.once(&format!("{kind}{number}"))?;
@@ -282,7 +287,8 @@ impl Contender {
         let measured = Measured { gib_per_s, wall_s, bytes, ..Measured::default() };
         let mut measured = used.recorded(measured, runs).with("command", plain_text(&self.command));
         let floor_bytes = start_bytes().unwrap_or(0);
-        // A child begins as a copy of this process, whose peak it inherits until its exec: below that nothing is known.
+        // A child begins as a copy of this process, whose peak it inherits until its exec: below
+        // that nothing is known.
         let peak = if used.peak_bytes > floor_bytes { "peak_bytes" } else { "peak_at_most_bytes" };
         measured = measured.with(peak, used.peak_bytes);
         for (parameter, value) in &self.values {
@@ -301,8 +307,8 @@ impl Contender {
     }
 }
 
-/// Why a command's program cannot be run, to be told behind the command's label: nothing has the name, or something that is no program.
-/// A label that is the program's name is not said again.
+/// Why a command's program cannot be run, to follow the command's label: it does not exist, or is
+/// not executable. The program is not named again if the label is its name.
 ///
 /// ```
 /// use gush_lab::bench::absence;

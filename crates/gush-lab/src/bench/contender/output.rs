@@ -77,19 +77,19 @@ impl Contender {
         )))
     }
 
-    /// Whether all other outputs have to equal the output of this contender. Fixed before the rounds:
-    /// they are in random order, and a wrong output that came first would be the right one.
+    /// Whether all other outputs have to equal the output of this contender. Fixed before the
+    /// rounds: they are in random order, and a wrong output that came first would be the right one.
     pub(super) fn sets_the_expected(&self) -> bool {
         self.answer_path().is_some() && self.shared.expected.borrow().is_none()
     }
 }
 
-/// The input for standard input. A FIFO without a writer would hold this process, which nobody could interrupt.
+/// Opens the input for standard input. Opening a FIFO without a writer would block uninterruptibly.
 fn opened(path: &Path) -> Result<File, Error> {
     let cannot = |error| Error::failed("cannot open the input", error);
     if std::fs::metadata(path).map_err(cannot)?.file_type().is_fifo() {
         return Err(Error::refused(
-            "the input is a FIFO, which holds whoever opens it: let the commands open {in} themselves",
+            "the input is a FIFO, and opening it blocks: let the commands open {in} themselves",
         ));
     }
     File::open(path).map_err(cannot)

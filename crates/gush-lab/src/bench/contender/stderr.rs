@@ -13,7 +13,7 @@ use crate::Error;
 
 /// A file without a name, in memory, for the messages of a process.
 pub(super) fn stderr_file() -> Result<File, Error> {
-    // In memory: no directory need be writable, and nothing is left behind.
+    // In memory: no directory need be writable, and no file remains.
     let made: Result<OwnedFd, _> = rustix::fs::memfd_create("stderr", MemfdFlags::CLOEXEC);
     made.map(File::from)
         .map_err(|errno| Error::failed("cannot make a file for standard error", errno))
@@ -44,7 +44,7 @@ pub(super) fn succeeded(status: ExitStatus, said: &File) -> Result<(), String> {
 fn last_line(mut said: &File) -> Option<String> {
     const TAIL_BYTES: u64 = 4096;
     let bytes = said.metadata().ok()?.len();
-    // The end of the output tells why; all of it may be long.
+    // The reason is usually at the end.
     said.seek(SeekFrom::Start(bytes.saturating_sub(TAIL_BYTES))).ok()?;
     let mut tail = Vec::new();
     said.take(TAIL_BYTES).read_to_end(&mut tail).ok()?;

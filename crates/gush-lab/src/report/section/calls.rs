@@ -1,4 +1,4 @@
-//! System calls by name, counted in a separate run, beside the published counts.
+//! System calls by name, counted in a separate run, next to the published counts.
 
 use super::code;
 use crate::cases::{CaseRun, SuiteRun};
@@ -73,7 +73,7 @@ fn figure_of(counted: &[Counted<'_>], published: bool) -> Figure {
     let mut sizes: Vec<Option<u64>> = counted.iter().map(|case| case.size_bytes).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    let mut figure = Figure::new("System calls of each case, counted in a run of its own");
+    let mut figure = Figure::new("System calls of each case, counted in a separate run");
     // The largest size first: there the ways differ most.
     for size in sizes.into_iter().rev() {
         let own: Vec<&Counted<'_>> =

@@ -99,7 +99,7 @@ const FACTS: &[(&str, &str)] = &[
     ("architecture", "Architecture"),
 ];
 
-/// Where a fact stands: those that nobody knows, last.
+/// The position of a fact; unknown ones come last.
 fn place(fact: &str) -> usize {
     FACTS.iter().position(|(name, _)| *name == fact).unwrap_or(FACTS.len())
 }

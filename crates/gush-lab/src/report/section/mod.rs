@@ -14,7 +14,8 @@ use crate::model::{self, Run};
 use crate::suite::SUITES;
 pub use suite::{ahead, conclusions};
 
-/// The sections below the suites, in the order of the page; a section without anything to show is none.
+/// The sections below the suites, in the order of the page; a section without anything to show is
+/// none.
 const SECTIONS: &[fn(&Data<'_>) -> Option<Section>] =
     &[suite::others, calls::section, history::section, explained::section, machine::section];
 

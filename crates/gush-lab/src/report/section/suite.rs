@@ -42,7 +42,7 @@ pub fn section(data: &Data<'_>, suite: &'static suite::Suite) -> Option<Section>
     })
 }
 
-/// The suites that this gush does not know: those of a newer one, or of somebody's own.
+/// Suites that this version does not know: of a newer version, or of `gush lab run`.
 pub fn others(data: &Data<'_>) -> Option<Section> {
     let unknown = data.suites().into_iter().filter(|name| suite::named(name).is_none());
     let (mut figures, mut said) = (Vec::new(), Vec::new());
@@ -90,7 +90,7 @@ fn out(taken: &SuiteRun<'_>) -> impl Iterator<Item = String> {
         .map(|failure| format!("{} is out: {}.", code(&failure.case), plain(&failure.error)))
 }
 
-/// Who published the figures that stand beside these, and of which machine.
+/// Where the published figures come from, and of which machine they are.
 fn sources(taken: &SuiteRun<'_>) -> Option<String> {
     let published = taken.cases.iter().filter_map(|case| case.described.published.as_ref());
     let sources = distinct(published.map(|published| published.source.as_str()));
@@ -102,7 +102,7 @@ fn sources(taken: &SuiteRun<'_>) -> Option<String> {
     })
 }
 
-/// A group's heading behind a caption.
+/// A group's heading, to follow a caption.
 fn below(group: &str) -> String {
     if group.is_empty() { String::new() } else { format!(": {}", plain(group)) }
 }
@@ -199,12 +199,12 @@ fn said(taken: &SuiteRun<'_>, axis: Option<Axis>) -> Vec<String> {
     said
 }
 
-/// Why there is no gain to be told.
+/// Why no gain is reported.
 fn nothing_gained<'s, 'a: 's>(
     mut cases: impl Iterator<Item = &'s CaseRun<'a>> + Clone,
 ) -> &'static str {
     if cases.clone().all(|case| case.samples.len() < stats::FEWEST_SAMPLES) {
-        "fewer than five rounds are too few to tell what is faster"
+        "fewer than five rounds are too few to say what is faster"
     } else if cases.any(|case| case.is("sound") == Some(false)) {
         "nothing that is sound was clearly faster than its measure"
     } else {
@@ -212,7 +212,8 @@ fn nothing_gained<'s, 'a: 's>(
     }
 }
 
-/// Along an axis only the largest: the time of small sizes is mostly that of opening and closing files.
+/// Along an axis only the largest: the time of small sizes is mostly that of opening and closing
+/// files.
 fn of_largest<'s, 'a>(
     taken: &'s SuiteRun<'a>,
     axis: Option<Axis>,
@@ -228,7 +229,7 @@ struct Gained<'s, 'a> {
     baseline: &'s CaseRun<'a>,
     figure: Estimate,
     times: Estimate,
-    /// The rounds that chose the case are not the rounds that tell the gain.
+    /// The gain comes from other rounds than those that chose the case.
     is_confirmed: bool,
 }
 
@@ -248,8 +249,8 @@ fn sort_by_gain(pairs: &mut [(&CaseRun<'_>, &CaseRun<'_>)], is_wanted: impl Fn(u
     pairs.sort_by(|one, other| gain(other).total_cmp(&gain(one)));
 }
 
-/// The one with the most gain among `cases`; those that are not sound, or all others. The first rounds choose, and the others
-/// tell: a case chosen by figures owes a part of those figures to luck.
+/// The one with the most gain among `cases`; those that are not sound, or all others. The first
+/// rounds choose, and the others measure: a case chosen by its figures owes some of them to luck.
 fn most_gained<'s, 'a>(
     taken: &'s SuiteRun<'a>,
     cases: impl Iterator<Item = &'s CaseRun<'a>>,
@@ -303,7 +304,8 @@ impl Gained<'_, '_> {
     }
 }
 
-/// The page's first sentence: the largest gain of like over like that any suite has, in the order of the suites.
+/// The page's first sentence: the largest gain of like over like that any suite has, in the order
+/// of the suites.
 pub fn lead(data: &Data<'_>) -> Option<String> {
     conclusions(data).into_iter().next()
 }
@@ -320,7 +322,8 @@ fn like_over_like<'s, 'a>(
     })
 }
 
-/// Of each suite the `most` cases with the largest gain of like over like, and their baselines: suite and case.
+/// Of each suite the `most` cases with the largest gain of like over like, and their baselines:
+/// suite and case.
 pub fn ahead(data: &Data<'_>, most: usize) -> Vec<(String, String)> {
     let suites = suite::SUITES.iter().filter_map(|suite| Some((data.suite(suite.name)?, suite)));
     let names = suites.flat_map(|(taken, suite)| {
