@@ -349,7 +349,7 @@ fn a_fifo_is_no_standard_input() {
     .unwrap();
     let (status, _, said) = lab(dir.path(), &["-r", "1", "--stdin", "--input", "./fifo", "cat"]);
     assert_eq!(status, Some(1), "{said}");
-    assert!(said.contains("the input is a FIFO, which holds whoever opens it"), "{said}");
+    assert!(said.contains("the input is a FIFO, and opening it blocks"), "{said}");
 }
 
 #[test]

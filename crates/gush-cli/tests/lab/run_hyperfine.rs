@@ -97,7 +97,7 @@ fn what_is_one_for_all_commands_is_not_given_twice() {
     }
     let (status, _, said) = ended(lab(dir.path()).args(["-n", "", "true"]));
     assert_eq!(status, Some(1));
-    assert!(said.contains("a name with nothing in it"), "{said}");
+    assert!(said.contains("a name must not be empty"), "{said}");
 }
 
 /// The labels of the contenders in the order of the table, or the message of the refusal.

@@ -83,7 +83,10 @@ fn a_place_that_is_missing_is_told_before_anything_is_measured() {
             &["--dir", "/nowhere"][..],
             "/nowhere: cannot make files there: No such file or directory",
         ),
-        (&["--report", "/nowhere/x.html"], "/nowhere/x.html cannot be written: /nowhere is no dir"),
+        (
+            &["--report", "/nowhere/x.html"],
+            "/nowhere/x.html cannot be written: /nowhere is not a directory",
+        ),
         (
             &["pipe", "--report", "/nowhere/x.html"],
             "cannot be written: /nowhere is not a directory",

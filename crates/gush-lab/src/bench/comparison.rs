@@ -60,13 +60,13 @@ use crate::stats;
 ///     dir: Some(dir.path().to_owned()),
 ///     ..Comparison::default()
 /// };
-/// let contest = comparison.contest()?;
+/// let prepared = comparison.prepare()?;
 /// let probe = Probe::default();
 /// let runner = Runner { probe: &probe, rounds: 2, time: None, end: None };
-/// let outcome = runner.run(&contest.cases, |_| ());
+/// let outcome = runner.run(&prepared.cases, |_| ());
 /// assert_eq!((outcome.samples.len(), outcome.failures.len()), (4, 0));
-/// assert!(contest.agreement()?.unwrap().contains("equal to the input"));
-/// contest.end(|_| (), |_| ());
+/// assert!(prepared.agreement()?.unwrap().contains("equal to the input"));
+/// prepared.end(|_| (), |_| ());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default, Deserialize)]
