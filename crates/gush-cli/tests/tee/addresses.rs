@@ -174,7 +174,7 @@ fn a_wrong_address_is_told_before_anything_is_started() {
     let output = shell(dir.path(), "$G tee --to nonsense:x copy <source >out");
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(
-        said(&output).starts_with("gush: tee: there is no kind of address 'nonsense'"),
+        said(&output).starts_with("gush: tee: unknown kind of address 'nonsense'"),
         "{}",
         said(&output)
     );
