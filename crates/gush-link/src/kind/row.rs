@@ -85,21 +85,21 @@ impl Kind {
             },
             Self::Path => &Row {
                 grammar: "PATH",
-                help: "whatever is there: a file (written at its end), FIFO, device or Unix socket",
+                help: "an existing file (appended to), FIFO, device or Unix socket",
                 keywords: &[(Form::Plain, &["gopen"])],
                 options: &[RETRIED, CONTENT, ACCESS, OWNED, TERMINAL],
                 ..Row::STREAM
             },
             Self::File => &Row {
                 grammar: "file:PATH",
-                help: "a file or device, written from its start by default",
+                help: "a file or device, written from the start by default",
                 keywords: &[(Form::Plain, &["file", "open"]), (Form::Create, &["create", "creat"])],
                 options: &[RETRIED, CONTENT, ACCESS, OWNED, TERMINAL],
                 ..Row::STREAM
             },
             Self::Pipe => &Row {
                 grammar: "pipe:[PATH]",
-                help: "a FIFO, made if it is missing and then removed; without PATH an echo",
+                help: "a FIFO, created if missing and removed at the end; without PATH an echo",
                 keywords: &[(Form::Plain, &["pipe", "fifo", "echo"])],
                 options: &[RETRIED, ACCESS, OWNED, &[Opt::UnlinkClose]],
                 stands_alone: true,
@@ -108,7 +108,7 @@ impl Kind {
             },
             Self::Pty => &Row {
                 grammar: "pty",
-                help: "a new pseudo-terminal, for programs that open its other side, one after the other",
+                help: "a new pseudo-terminal, which programs open one after the other",
                 descriptors: 2,
                 keywords: &[(Form::Plain, &["pty"])],
                 options: &[
@@ -128,7 +128,7 @@ impl Kind {
             },
             Self::Exec => &Row {
                 grammar: "exec:COMMAND",
-                help: "a program, its words split as a shell does",
+                help: "a program, with arguments split as by a shell",
                 keywords: &[(Form::Plain, &["exec"])],
                 options: &[PROGRAM],
                 is_program: true,
@@ -146,7 +146,7 @@ impl Kind {
             },
             Self::Tcp => &Row {
                 grammar: "tcp:HOST:PORT",
-                help: "connects; an IPv6 address is written in brackets",
+                help: "connect; write an IPv6 address in brackets",
                 keywords: &[
                     (Form::Plain, &["tcp", "tcp-connect"]),
                     (Form::V4, &["tcp4", "tcp4-connect"]),
@@ -157,7 +157,7 @@ impl Kind {
             },
             Self::TcpListen => &Row {
                 grammar: "tcp-listen:[HOST:]PORT",
-                help: "accepts TCP connections",
+                help: "accept TCP connections",
                 keywords: &[
                     (Form::Plain, &["tcp-listen", "tcp-l"]),
                     (Form::V4, &["tcp4-listen", "tcp4-l"]),
@@ -170,7 +170,7 @@ impl Kind {
             #[cfg(feature = "tls")]
             Self::Tls => &Row {
                 grammar: "tls:HOST:PORT",
-                help: "connects by TLS; the server's certificate must be HOST's",
+                help: "connect by TLS; the server's certificate must be for HOST",
                 keywords: &[
                     (
                         Form::Plain,
@@ -192,7 +192,7 @@ impl Kind {
             #[cfg(feature = "tls")]
             Self::TlsListen => &Row {
                 grammar: "tls-listen:[HOST:]PORT",
-                help: "accepts TLS connections; needs cert=",
+                help: "accept TLS connections; requires cert=",
                 keywords: &[
                     (
                         Form::Plain,
@@ -214,7 +214,7 @@ impl Kind {
             },
             Self::Unix => &Row {
                 grammar: "unix:PATH",
-                help: "connects to a Unix socket; unix:@NAME is an abstract one",
+                help: "connect to a Unix socket; unix:@NAME is an abstract one",
                 keywords: &[
                     (Form::Plain, &["unix", "unix-connect", "unix-client", "local"]),
                     (Form::Abstract, &["abstract", "abstract-connect", "abstract-client"]),
@@ -224,7 +224,7 @@ impl Kind {
             },
             Self::UnixListen => &Row {
                 grammar: "unix-listen:PATH",
-                help: "accepts on a Unix socket, removed at the end",
+                help: "accept on a Unix socket, removed at the end",
                 keywords: &[
                     (Form::Plain, &["unix-listen", "unix-l"]),
                     (Form::Abstract, &["abstract-listen"]),
@@ -241,7 +241,7 @@ impl Kind {
             },
             Self::Udp => &Row {
                 grammar: "udp:HOST:PORT",
-                help: "sends and receives datagrams",
+                help: "send and receive datagrams",
                 keywords: &[
                     (Form::Plain, &["udp", "udp-connect"]),
                     (Form::V4, &["udp4", "udp4-connect"]),
@@ -253,7 +253,7 @@ impl Kind {
             },
             Self::UdpListen => &Row {
                 grammar: "udp-listen:[HOST:]PORT",
-                help: "the first sender becomes the peer; with fork each is one",
+                help: "receive datagrams; the first sender becomes the peer, with fork each sender",
                 keywords: &[
                     (Form::Plain, &["udp-listen", "udp-l"]),
                     (Form::V4, &["udp4-listen", "udp4-l"]),
@@ -267,7 +267,7 @@ impl Kind {
             },
             Self::UdpRecvfrom => &Row {
                 grammar: "udp-recvfrom:[HOST:]PORT",
-                help: "receives one datagram, and answers its sender; with fork each datagram is a connection",
+                help: "receive one datagram and answer its sender; with fork each datagram is a connection",
                 keywords: &[
                     (Form::Plain, &["udp-recvfrom"]),
                     (Form::V4, &["udp4-recvfrom"]),
@@ -281,14 +281,14 @@ impl Kind {
             },
             Self::Vsock => &Row {
                 grammar: "vsock:CID:PORT",
-                help: "connects from a virtual machine to its host (CID 2), or to a guest",
+                help: "connect from a virtual machine to its host (CID 2), or to a guest",
                 keywords: &[(Form::Plain, &["vsock", "vsock-connect"])],
                 options: &[&[Opt::ConnectTimeout], RETRIED],
                 ..Row::STREAM
             },
             Self::VsockListen => &Row {
                 grammar: "vsock-listen:[CID:]PORT",
-                help: "accepts connections between a virtual machine and its host",
+                help: "accept connections between a virtual machine and its host",
                 keywords: &[(Form::Plain, &["vsock-listen", "vsock-l"])],
                 options: &[SERVING, &[Opt::Backlog], RETRIED],
                 listens: true,
@@ -296,7 +296,7 @@ impl Kind {
             },
             Self::Socks5 => &Row {
                 grammar: "socks5:PROXY:PORT:HOST:PORT",
-                help: "connects by a SOCKS5 proxy, which looks the host up",
+                help: "connect through a SOCKS5 proxy, which resolves HOST",
                 keywords: &[(Form::Plain, &["socks5", "socks5-connect"])],
                 options: &[
                     &[Opt::Bind, Opt::ConnectTimeout, Opt::Credentials],
@@ -308,7 +308,7 @@ impl Kind {
             },
             Self::HttpConnect => &Row {
                 grammar: "http-connect:PROXY:PORT:HOST:PORT",
-                help: "connects by an HTTP proxy (CONNECT), which looks the host up",
+                help: "connect through an HTTP proxy (CONNECT), which resolves HOST",
                 keywords: &[(Form::Plain, &["http-connect"])],
                 options: &[
                     &[Opt::Bind, Opt::ConnectTimeout, Opt::Credentials],
@@ -320,7 +320,7 @@ impl Kind {
             },
             Self::ListenFd => &Row {
                 grammar: "listen-fd:N|NAME",
-                help: "accepts on an inherited listening socket",
+                help: "accept on an inherited listening socket",
                 keywords: &[(Form::Plain, &["listen-fd", "accept-fd"])],
                 options: &[SERVING, &[Opt::Range], TCP, BUFFERS],
                 listens: true,
@@ -328,26 +328,26 @@ impl Kind {
             },
             Self::Joined => &Row {
                 grammar: "ADDR!!ADDR",
-                help: "reads from the first address and writes to the second",
+                help: "read from the first address and write to the second",
                 is_program: true,
                 ..Row::STREAM
             },
             Self::FirstOf => &Row {
                 grammar: "ADDR|ADDR...",
-                help: "the first of these that can be opened, tried in this order for each client",
+                help: "the first of these that can be opened, in this order, for each client",
                 is_program: true,
                 ..Row::STREAM
             },
             Self::Zero => &Row {
                 grammar: "zero:",
-                help: "endless zeros; takes everything written",
+                help: "endless zeros; discards what is written",
                 keywords: &[(Form::Plain, &["zero"])],
                 stands_alone: true,
                 ..Row::STREAM
             },
             Self::Null => &Row {
                 grammar: "null:",
-                help: "nothing to read; takes everything written",
+                help: "nothing to read; discards what is written",
                 keywords: &[(Form::Plain, &["null"])],
                 stands_alone: true,
                 ..Row::STREAM
