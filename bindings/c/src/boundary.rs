@@ -5,17 +5,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::error::{Error, Status};
 
-/// Runs a call, and tells its outcome in the return value and in `told`, which may be null.
+/// Runs a call, and reports its outcome in the return value and in `report`, which may be null.
 ///
 /// # Safety
-/// `told` is null, or may be written.
-pub(crate) unsafe fn answer(told: *mut Error, call: impl FnOnce() -> Result<(), Error>) -> Status {
+/// `report` is null, or may be written.
+pub(crate) unsafe fn answer(
+    report: *mut Error,
+    call: impl FnOnce() -> Result<(), Error>,
+) -> Status {
     // A handle that a panic left behind is only freed: the header says so.
     let outcome = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| Err(Error::panicked()));
     let error = outcome.err().unwrap_or_else(Error::none);
-    if !told.is_null() {
+    if !report.is_null() {
         // SAFETY: not null, and the caller lets us write there.
-        unsafe { told.write(error) };
+        unsafe { report.write(error) };
     }
     error.status
 }
@@ -87,10 +90,10 @@ mod tests {
 
     #[test]
     fn a_panic_becomes_a_status() {
-        let mut told = Error::none();
+        let mut report = Error::none();
         // SAFETY: the place is ours.
-        let status = unsafe { answer(&raw mut told, || panic!("on purpose")) };
-        assert_eq!((status, told.status), (Status::Panicked, Status::Panicked));
+        let status = unsafe { answer(&raw mut report, || panic!("on purpose")) };
+        assert_eq!((status, report.status), (Status::Panicked, Status::Panicked));
         // SAFETY: null is allowed.
         let status = unsafe { answer(std::ptr::null_mut(), || panic!("on purpose")) };
         assert_eq!(status, Status::Panicked);

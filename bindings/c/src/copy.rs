@@ -206,7 +206,7 @@ pub unsafe extern "C" fn gush_copy(
             Ok(())
         })
     };
-    let mut told = Report {
+    let mut filled = Report {
         bytes: error.delivered_bytes,
         hole_bytes: 0,
         elapsed_ns: 0,
@@ -214,16 +214,16 @@ pub unsafe extern "C" fn gush_copy(
         error,
     };
     if let Some(moved) = moved {
-        told.bytes = moved.bytes;
-        told.hole_bytes = moved.hole_bytes;
-        told.elapsed_ns = nanoseconds(moved.elapsed);
+        filled.bytes = moved.bytes;
+        filled.hole_bytes = moved.hole_bytes;
+        filled.elapsed_ns = nanoseconds(moved.elapsed);
         if let Some(method) = moved.main_method() {
-            told.method = crate::error::text_of(&method.to_string());
+            filled.method = crate::error::text_of(&method.to_string());
         }
     }
     if !report.is_null() {
         // SAFETY: not null, and the caller lets us write there.
-        unsafe { report.write(told) };
+        unsafe { report.write(filled) };
     }
     status
 }

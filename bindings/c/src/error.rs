@@ -55,7 +55,7 @@ pub struct Error {
     pub message: [c_char; 256],
 }
 
-/// Copies as much of a text as there is room for, without half a character, and with a null byte behind.
+/// Copies as much of a text as there is room for, without half a character, and with a null byte at the end.
 pub(crate) fn text_of<const ROOM: usize>(text: &str) -> [c_char; ROOM] {
     let mut room = [0; ROOM];
     let mut end = text.len().min(ROOM - 1);

@@ -33,7 +33,7 @@ pub(crate) fn of_engine(py: Python<'_>, error: &Error) -> PyErr {
     filled.and_then(|()| make(py, &arguments)).unwrap_or_else(|failed| failed)
 }
 
-/// The words of the C library, without Rust's number behind.
+/// The words of the C library, without Rust's number after them.
 pub(crate) fn words(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()

@@ -1,6 +1,6 @@
 //! The native half of the Python package `gush`; the other half, in `python/gush`, is what users see.
 //!
-//! Whoever waits here has let go of the interpreter, and asks the interpreter every 50 ms whether a signal came.
+//! Waits here release the interpreter, and check for signals every 50 ms.
 
 mod descriptor;
 mod failure;

@@ -24,7 +24,7 @@ pub(crate) fn name_of(technique: Technique) -> &'static str {
 
 type Inner = gush::pipe::Writer<Held>;
 
-/// The writer behind `gush.Writer`. Several threads take turns.
+/// The writer of `gush.Writer`. Several threads take turns.
 #[pyclass(frozen, module = "gush._gush")]
 pub(crate) struct Writer {
     inner: Mutex<Inner>,

@@ -1,4 +1,4 @@
-//! The mount that a path is in, as the kernel's table of mounts tells (proc_pid_mountinfo(5)).
+//! The mount that a path is in, from the kernel's table of mounts (proc_pid_mountinfo(5)).
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// The value behind `name` and a colon, in the file `path`.
+/// The value after `name` and a colon, in the file `path`.
 pub(crate) fn field(path: impl AsRef<Path>, name: &str) -> Option<String> {
     field_in(&fs::read(path).ok()?, name)
 }

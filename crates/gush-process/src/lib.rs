@@ -1,4 +1,4 @@
-//! A program's needs beside the engine: signals, SIGPIPE, closed or inherited descriptors, sessions, pipes to other programs. For
+//! What a program needs besides the engine: signals, SIGPIPE, closed or inherited descriptors, sessions, pipes to other programs. For
 //! programs, not for libraries: each function changes or takes something of the whole process.
 //!
 //! With the feature `start` a function runs before main and notes the inherited descriptors and the
@@ -211,7 +211,7 @@ pub fn set_title(text: &str) {
 /// The two moments of a stop from the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// SIGTSTP came: the process stops as soon as this is told.
+    /// SIGTSTP came: the process stops as soon as this returns.
     Begins,
     /// The process goes on. Other threads may have gone on before this is told.
     Ended,

@@ -87,7 +87,7 @@ pub(crate) fn watch(duties: Duties) -> io::Result<()> {
         }
     }
     if duties.ending.is_some() {
-        // Whoever goes on after a signal may have to interrupt other threads, when no descriptor is left.
+        // A caller that goes on after a signal may have to interrupt other threads, when no descriptor is left.
         interrupt::keep_room();
     }
     // Before any thread is started: each inherits this mask, and only one thread waits.

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{self, ioctl_fionread, retry_on_intr};
 
-/// Another description of the pipe behind `end`, as proc(5) says of /proc/PID/fd.
+/// Another description of the pipe of `end` (proc(5), /proc/PID/fd).
 fn another_end(end: impl AsFd, access: OFlags) -> io::Result<OwnedFd> {
     let flags = access | OFlags::NONBLOCK | OFlags::CLOEXEC;
     open(format!("/proc/self/fd/{}", end.as_fd().as_raw_fd()), flags, Mode::empty())
@@ -20,7 +20,7 @@ pub fn reading_end(writing_end: impl AsFd) -> io::Result<OwnedFd> {
 }
 
 pub fn unread_bytes(reading_end: OwnedFd) -> Option<u64> {
-    // Only a writing end tells whether there are other readers: POLLERR (poll(2)).
+    // Only a writing end reports whether there are other readers: POLLERR (poll(2)).
     let writing_end = another_end(&reading_end, OFlags::WRONLY).ok()?;
     let bytes = ioctl_fionread(&reading_end).ok()?;
     drop(reading_end);

@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn times_are_written_with_a_number_a_space_and_a_unit() {
-        for (ns, told) in [
+        for (ns, text) in [
             (0, "0 s"),
             (1, "1 ns"),
             (1_500, "1.5 µs"),
@@ -130,7 +130,7 @@ mod tests {
             (5_400_000_000_000, "90 min"),
             (7_200_000_000_000, "2 h"),
         ] {
-            assert_eq!(with_unit(Duration::from_nanos(ns)), told);
+            assert_eq!(with_unit(Duration::from_nanos(ns)), text);
         }
         assert_eq!(with_unit(Duration::MAX), "18446744073709551615.999999999 s");
     }

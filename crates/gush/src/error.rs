@@ -60,7 +60,7 @@ impl fmt::Display for Cause {
 /// ```
 ///
 /// The text ends with the name of the kernel's answer. The operating system's words are the
-/// source's: a program prints them behind [`Error::without_errno`].
+/// source's: a program prints them after [`Error::without_errno`].
 ///
 /// ```
 /// let full = std::fs::File::options().write(true).open("/dev/full")?;

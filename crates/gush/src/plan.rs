@@ -209,7 +209,7 @@ impl Refusals {
         let new = Refused::of(refusal.method, source, target);
         let mut at = &self.0;
         for _ in 0..Self::MOST {
-            // Another thread may be faster: then its refusal is here, and this one goes behind.
+            // Another thread may be faster: then its refusal is here, and this one comes later.
             let known = at.get_or_init(|| Box::new(Known { refused: new, next: OnceLock::new() }));
             if known.refused == new {
                 return;

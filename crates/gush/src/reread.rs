@@ -127,7 +127,7 @@ impl<'fd> Reread<'fd> {
         Error::failed(Fault { call, side: self.side, errno }).after(at, 0)
     }
 
-    /// Where data can begin at or behind `at`.
+    /// Where data can begin at or after `at`.
     fn next_data(&self, at: u64) -> Result<u64, Error> {
         if !self.believed {
             return Ok(at);

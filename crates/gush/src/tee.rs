@@ -438,7 +438,7 @@ impl<'a> Tee<'a> {
                     if interest == Interest::Writable && fan.is_held_by(target) {
                         stalls.waits(target);
                     } else {
-                        // A target that waits for the source, or behind another, holds nobody back.
+                        // A target that waits for the source, or for another, holds nobody back.
                         stalls.goes_on(target);
                     }
                     fds.targets[usize::from(target)]

@@ -45,7 +45,7 @@ pub(crate) const PART_BYTES: u64 = 1 << 20;
 /// else a hole is punched, or zeros are written where that is impossible. Returns how many.
 pub(crate) fn punch(target: &Port<'_>, at: u64, len: u64) -> io::Result<u64> {
     let size_bytes = sys::file::size_bytes(target.fd)?;
-    // Behind the end there is nothing to punch: a larger size alone makes that hole.
+    // Past the end there is nothing to punch: a larger size alone makes that hole.
     let inside = len.min(size_bytes.saturating_sub(at));
     if inside == 0 {
         return Ok(len);

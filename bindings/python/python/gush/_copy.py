@@ -50,7 +50,7 @@ def copy(
     """Copy from one open file to another, from where they are to the end of the source.
 
     ``src`` and ``dst`` are binary files, sockets, pipes, or anything else with ``fileno()``, or file descriptors. Bytes in the
-    buffers of Python's files are respected: a buffered target is flushed first, and both files are behind the last
+    buffers of Python's files are respected: a buffered target is flushed first, and both files are positioned after the last
     byte copied afterwards. A socket with a timeout is waited for without it. Into a
     socket without one, bytes pass through memory: a splice could not be interrupted there.
 

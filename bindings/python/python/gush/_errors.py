@@ -11,7 +11,7 @@ from typing import Any
 class Error(OSError):
     """A copy that failed.
 
-    Beside ``errno``, ``strerror`` and ``filename`` of :class:`OSError` it says which system call failed (``operation``) on which
+    Besides ``errno``, ``strerror`` and ``filename`` of :class:`OSError` it says which system call failed (``operation``) on which
     ``side`` (``"source"`` or ``"target"``), how many bytes had arrived (``delivered_bytes``), and how many were taken from a
     pipe or socket and are lost (``in_flight_bytes``).
 
@@ -84,7 +84,7 @@ def make(
     in_flight_bytes: int = 0,
     refused: bool = False,
 ) -> Error:
-    """The exception for a failure that the native half tells of."""
+    """The exception for a failure that the native half reports."""
     if refused:
         made: Error = Refused(errno or _errno.EOPNOTSUPP, message)
     elif errno is None:

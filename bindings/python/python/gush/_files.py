@@ -1,4 +1,4 @@
-"""What a Python file has beside its descriptor: buffers, a position, a name."""
+"""What a Python file has besides its descriptor: buffers, a position, a name."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def copytree(
     source, target = os.fsdecode(src), os.fsdecode(dst)
     left_out += _made_below(source, target)
     os.makedirs(os.path.dirname(os.path.abspath(target)), exist_ok=True)
-    failed, told = _gush.copy_tree(
+    failed, texts = _gush.copy_tree(
         source,
         target,
         threads=threads,
@@ -92,7 +92,7 @@ def copytree(
         verify=verify,
         on_progress=on_progress,
     )
-    for text in told:
+    for text in texts:
         warnings.warn(text, RuntimeWarning, stacklevel=2)
     if ignore_dangling_symlinks:
         failed = [entry for entry in failed if not (entry[-1] in _NOWHERE and _is_dangling(entry[0]))]

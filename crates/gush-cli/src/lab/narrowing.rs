@@ -95,7 +95,7 @@ mod tests {
         }
     }
 
-    /// Speeds in GiB/s, beside the first; as many samples of each as there are rounds.
+    /// Speeds in GiB/s, relative to the first; as many samples of each as there are rounds.
     const SPEEDS: [(&str, f64); 5] =
         [("base", 1.0), ("slow", 0.5), ("first", 9.0), ("third", 2.0), ("second", 4.0)];
 

@@ -100,7 +100,7 @@ impl Screen {
         }
     }
 
-    /// Tells the error of the first line that could not be printed, if any: then the command has
+    /// Reports the error of the first line that could not be printed, if any: then the command has
     /// failed.
     pub fn ended(self) -> Result<(), ExitCode> {
         let told = |error| self.talker.fail(format_args!("write error: {}", os_text(&error)));

@@ -262,7 +262,7 @@ impl Session {
         &self.run
     }
 
-    /// Tells why nothing of `suite` can be measured, unless a signal came while its files were
+    /// Reports why nothing of `suite` can be measured, unless a signal came while its files were
     /// made.
     pub fn leave_out(&mut self, suite: &str, error: &Error) {
         if interrupt::requested() && !self.run.interrupted {

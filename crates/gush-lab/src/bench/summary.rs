@@ -261,7 +261,7 @@ pub fn sentences(summaries: &[Summary]) -> Vec<String> {
     said.chain(how).chain(unsuccessful).collect()
 }
 
-/// Tells of the runs that failed, and were measured because failures are to be ignored.
+/// Reports the runs that failed, and were measured because failures are to be ignored.
 fn unsuccessful(one: &Summary) -> Option<String> {
     let failed = || one.ends.iter().filter(|end| **end != ProcessEnd::Status(0));
     let (label, runs, ends) =

@@ -92,7 +92,7 @@ const KINDS: &[Row] = &[
     ),
     row(
         "wake-ups",
-        "Whoever waits for bytes or for room is woken; larger batches and spinning need fewer wake-ups.",
+        "A process that waits for bytes or for room is woken; larger batches and spinning need fewer wake-ups.",
         "wake_up try_to_wake_up ttwu autoremove_wake default_wake woken_wake select_task_rq \
          select_idle enqueue_task pollwake ep_poll_callback sock_def_readable sock_def_write \
          sk_stream_write_space activate_task kill_fasync wakeup_preempt check_preempt \

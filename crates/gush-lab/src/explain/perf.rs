@@ -129,7 +129,7 @@ fn without_prefix(line: &str) -> &str {
 
 fn last_line(said: &[u8]) -> String {
     let text = String::from_utf8_lossy(said);
-    // Behind the reason, a message about options names the help, and a run has its warnings.
+    // After the reason, a message about options names the help, and a run has its warnings.
     let is_aside = |line: &str| line.starts_with("Try '") || line.contains(": warning: ");
     let is_reason = |line: &&str| !line.trim().is_empty() && !is_aside(line);
     let line = text.lines().rev().find(is_reason).unwrap_or("nothing was said");

@@ -264,7 +264,7 @@ impl End {
         self.origin.is_endless || self.conduit.facts().endless
     }
 
-    /// Tells the peer by a PROXY header where the client comes from, before anything else is said;
+    /// Sends the peer a PROXY header with the client's address, before anything else;
     /// only once.
     pub(crate) async fn introduce(&mut self, header: &Header, version: Version) -> io::Result<()> {
         // Once: a part of `A|B` or a TLS address has sent the header where it belongs.

@@ -10,7 +10,7 @@ use tokio::io::AsyncWrite;
 
 use super::Shape;
 
-/// The conduit is told of no end.
+/// No end is passed to the conduit.
 pub(super) struct Unshut;
 
 impl Shape for Unshut {

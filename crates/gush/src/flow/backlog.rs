@@ -312,7 +312,7 @@ impl Lane {
                     let room = self.outlet.room(op);
                     let most = room.len().min(bytes.len());
                     room[..most].copy_from_slice(&bytes[..most]);
-                    // An answer of 0 is the end, which comes behind the last byte.
+                    // An answer of 0 is the end, which comes after the last byte.
                     self.outlet.learn(op, Ok(most), &mut ());
                 }
                 Next::Do(op) => return Some(FanNext::Do(FanOp::Lane(target, op))),
@@ -329,7 +329,7 @@ impl Lane {
 struct Ring {
     memory: Pages,
     size_bytes: usize,
-    /// The first byte that somebody needs, and the place behind the last.
+    /// The first byte that somebody needs, and the place after the last.
     start: u64,
     end: u64,
     /// The place of the memory's first byte.
@@ -361,7 +361,7 @@ impl Ring {
         most
     }
 
-    /// The bytes behind `place` that are in one piece: none only behind the last.
+    /// The bytes from `place` on that are in one piece: none only after the last.
     fn behind(&self, place: u64) -> &[u8] {
         let at = self.at(place);
         let most = ((self.end - place) as usize).min(self.size_bytes - at);

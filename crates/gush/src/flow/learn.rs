@@ -289,7 +289,7 @@ impl Flow {
         }
         self.end_follows = false;
         match self.source_state {
-            // A read that fills the short buffer has more behind it, which a pipe moves for less.
+            // A read that fills the short buffer is followed by more, which a pipe moves for less.
             SourceState::Take => self.bulk = bytes >= self.fixed.short_bytes as usize,
             // There is more than was said.
             SourceState::Doubt | SourceState::Deserted | SourceState::Over => {

@@ -44,7 +44,7 @@ pub struct Terms {
     pub own_pipe: bool,
     /// The most bytes of one datagram made of a piece of a stream.
     pub message_bytes: usize,
-    /// How many bytes the source is said to hold, if known: behind them only a `read` is asked.
+    /// How many bytes the source is said to hold, if known: after them only a `read` is asked.
     pub expected_bytes: Option<u64>,
     /// The driver can go on from any last byte delivered: bytes in flight when the last way is
     /// refused are dropped, because the source still has them.

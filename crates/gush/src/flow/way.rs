@@ -145,7 +145,7 @@ impl Ways {
 
     /// Goes on to the next way, if this was not the last.
     pub(super) fn advance(&mut self) {
-        // The last way stays: it has nobody behind, and its failure is the flow's.
+        // The last way stays: it has no successor, and its failure is the flow's.
         self.at += u8::from(self.has_next());
     }
 

@@ -1,4 +1,4 @@
-//! One technique a file, all behind one trait.
+//! One technique per file, all implementing one trait.
 //!
 //! A [`Method`] says whether the technique serves a pair of endpoints, and starts either a
 //! [`Flow`](crate::flow::Flow) of one way, with pipe and buffer, or a [`Range`]. A range copies
@@ -80,7 +80,7 @@ pub(crate) struct Traits {
     pub(crate) needs_own_target_position: bool,
     /// The target file must have the full size before the first byte moves.
     pub(crate) needs_target_size: bool,
-    /// Bytes can reach the target behind missing ones.
+    /// Bytes can reach the target after missing ones.
     pub(crate) writes_ahead: bool,
     /// Everything moves in one step, of any budget.
     pub(crate) whole: bool,

@@ -57,7 +57,7 @@ impl Refusal {
 
     /// The method said "nothing more" where a `read` finds bytes.
     pub(crate) fn false_end(method: MethodName) -> Self {
-        Self::because(method, "the source has bytes behind the end that the method reports")
+        Self::because(method, "the source has bytes past the end that the method reports")
     }
 
     /// Did the user rule the method out?

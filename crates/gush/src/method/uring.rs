@@ -73,7 +73,7 @@ struct Ringing<'fd> {
     wrote: bool,
 }
 
-/// The state of the piece that begins `offset` bytes behind the step's start.
+/// The state of the piece that begins `offset` bytes after the step's start.
 #[derive(Clone, Copy)]
 enum Piece {
     Idle,
@@ -163,7 +163,7 @@ impl Range for Ringing<'_> {
         loop {
             for (slot, piece) in pieces.iter_mut().enumerate() {
                 let left = budget_bytes - handed_out;
-                // Behind a stop no piece begins: its bytes could not count as moved.
+                // After a stop no piece begins: its bytes could not count as moved.
                 if first_stop.is_none() && left > 0 && matches!(piece, Piece::Idle) {
                     let len = super::call_bytes(left, self.ring.buffer_bytes());
                     *piece = self.read(slot, handed_out, len, 0);

@@ -30,7 +30,7 @@ const WATCHED_BYTES: u64 = 4 << 20;
 pub(super) enum Brief {
     /// Everything has arrived, and a `read` has answered 0.
     Done(Report),
-    /// The rest is a move's, behind this part.
+    /// The rest is a move's, after this part.
     Begun(Box<MethodUse>),
     /// Nothing has moved.
     NotTaken,

@@ -78,7 +78,7 @@ impl<'a> Move<'a> {
         })
     }
 
-    /// Begins behind bytes that have arrived already.
+    /// Begins after bytes that have arrived already.
     pub(super) fn goes_on_behind(&mut self, used: MethodUse) {
         self.cursor.skip(used.bytes);
         self.account.record(used);

@@ -161,7 +161,7 @@ impl Move<'_> {
         Ok(())
     }
 
-    /// Makes the hole passed over last; takes the hole back if the move ended right behind
+    /// Makes the hole passed over last; takes the hole back if the move ended right after
     /// without the end of the source, or the goal.
     fn make_hole(&mut self, pending: &mut Option<Hole>) -> Result<(), Error> {
         let (Some(hole), (_, Some(base))) = (pending.take(), self.cursor.bases()) else {

@@ -104,7 +104,7 @@ pub(crate) type Observer<'a> = &'a mut (dyn FnMut(&Progress) -> Control + Send);
 /// Moves bytes from one descriptor to another.
 ///
 /// Without offsets a move behaves as a loop of `read` and `write`: from both descriptors' own
-/// positions, which are left behind the last byte moved, also after a failure. With an offset the
+/// positions, which are left after the last byte moved, also after a failure. With an offset the
 /// descriptor's position is not used, and stays unchanged.
 ///
 /// A pipe without a reader raises SIGPIPE, as with `write`, and so does a socket under splice(2) or

@@ -108,7 +108,7 @@ impl<'a> Move<'a> {
         Ok(false)
     }
 
-    /// Copies one range of at most `most_bytes`, and cuts off bytes behind the range.
+    /// Copies one range of at most `most_bytes`, and cuts off bytes past the range.
     fn move_range(
         &mut self,
         name: MethodName,
@@ -180,7 +180,7 @@ impl<'a> Move<'a> {
         Ok(Reached::Goal)
     }
 
-    /// The target's end, kept in mind where bytes can come to lie behind the arrived ones, and
+    /// The target's end, kept in mind where bytes can lie past those that arrived, and
     /// moved to the final place for a mapping method.
     fn open_end(
         &self,

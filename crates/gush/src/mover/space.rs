@@ -12,7 +12,7 @@ use crate::port::Side;
 use crate::sys::{self, Call};
 use crate::tuning::{Advice, Space};
 
-/// A target whose end may lie behind the arrived bytes, until the trimming.
+/// A target whose end may lie past the arrived bytes, until the trimming.
 pub(super) struct OpenEnd<'fd> {
     fd: BorrowedFd<'fd>,
     before_bytes: u64,
@@ -38,7 +38,7 @@ impl<'fd> OpenEnd<'fd> {
         })
     }
 
-    /// Cuts off the bytes behind the last arrived one, if any arrived, but no bytes that were there
+    /// Cuts off the bytes after the last that arrived, if any arrived, but no bytes that were there
     /// before.
     pub(super) fn trim(&self, arrived_end: Option<u64>) -> io::Result<()> {
         // Never below the size of before: that part is the caller's.
@@ -55,9 +55,9 @@ impl<'fd> OpenEnd<'fd> {
 /// The undoing of blocks and size of the target when the move ends.
 #[derive(Default)]
 pub(super) struct Loose {
-    /// Blocks were reserved behind the target's end.
+    /// Blocks were reserved past the target's end.
     pub(super) reserved: bool,
-    /// The source became shorter, and bytes from behind the new end may lie behind the target's.
+    /// The source became shorter, and bytes from past the new end may lie past the target's.
     pub(super) overshot: bool,
 }
 
@@ -104,18 +104,18 @@ impl Move<'_> {
         }
     }
 
-    /// Frees blocks behind the target's end: truncating to the present size does (ext4, xfs).
+    /// Frees blocks past the target's end: truncating to the present size does (ext4, xfs).
     fn give_back(&mut self) -> Result<(), Error> {
         self.loose.reserved = false;
         let fd = self.ends.target.fd();
         let size_bytes = sys::file::size_bytes(fd)
             .map_err(|errno| self.cursor.failed(Call::Fstat, Side::Target, errno))?;
-        // Cutting at the present size frees the blocks behind it (ftruncate(2)).
+        // Cutting at the present size frees the blocks after it (ftruncate(2)).
         sys::file::ftruncate(fd, size_bytes)
             .map_err(|errno| self.cursor.failed(Call::Ftruncate, Side::Target, errno))
     }
 
-    /// After the last step, and after a failure: positions behind the last byte moved, and a target
+    /// After the last step, and after a failure: positions after the last byte moved, and a target
     /// that ends there after a hole at the end. Positions are put right also where the end is not.
     pub(super) fn settle(&mut self) -> Result<(), Error> {
         let end = self.settle_end();

@@ -81,7 +81,7 @@ impl Port<'_> {
         let mut byte = [0];
         match self.state.kind {
             Kind::Pipe => {
-                // Asked first: behind a hang-up no byte comes any more.
+                // Asked first: after a hang-up no byte comes any more.
                 let hung_up = poll_now(self.fd, PollFlags::IN)?.contains(PollFlags::HUP);
                 match (unread_bytes(self.fd)?, hung_up) {
                     (0, true) => Ok(0),

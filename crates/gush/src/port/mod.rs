@@ -353,7 +353,7 @@ impl<'fd> Port<'fd> {
         })
     }
 
-    /// The bytes of a file behind the position, if there are any and the size is known.
+    /// The bytes of a file after the position, if there are any and the size is known.
     fn left_bytes(&self) -> Option<usize> {
         let at = match self.state.at {
             Some(at) => at,

@@ -64,7 +64,7 @@ pub(crate) enum FilledBy {
 pub(crate) struct Window {
     base: *mut c_void,
     mapped_bytes: usize,
-    /// Where the asked-for range begins, behind the page boundary below.
+    /// Where the requested range begins, from the page boundary below it.
     slack_bytes: usize,
 }
 
@@ -75,7 +75,7 @@ impl Window {
     /// Maps `len` bytes of a source at any offset, for reading.
     pub(crate) fn of_source(fd: BorrowedFd<'_>, at: u64, len: usize) -> io::Result<Self> {
         let window = Self::map(fd, at, len, ProtFlags::READ)?;
-        // Read once, from front to back: read-ahead may be long, and pages behind may go.
+        // Read once, from front to back: read-ahead may be long, and pages already read may go.
         window.advise(Advice::Sequential);
         Ok(window)
     }

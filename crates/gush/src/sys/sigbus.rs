@@ -187,7 +187,7 @@ fn is_blocked_here() -> bool {
 extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes a valid siginfo to an SA_SIGINFO handler.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
-    // BUS_ADRERR is what a page behind the end of a file gives. Only faults have an address at all:
+    // BUS_ADRERR is what a page past the end of a file gives. Only faults have an address at all:
     // for a signal that was sent, that word is the sender's.
     if code == libc::BUS_ADRERR {
         for slot in &GUARDED {

@@ -233,7 +233,7 @@ fn conclude(
     }
 }
 
-/// Tells of the contenders that are slower than the first of their comparison.
+/// Reports the contenders that are slower than the first of their comparison.
 ///
 /// # Errors
 /// Why that cannot be said.

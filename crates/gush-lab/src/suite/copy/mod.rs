@@ -191,7 +191,7 @@ fn cases(asked: &Asked, whats: &[What]) -> Result<Cases, Error> {
         let size_bytes = what.size_bytes;
         let no_room =
             || files.room_for(size_bytes).err().inspect(|error| all.notes.push(error.to_string()));
-        // Told once for a size, and not for each of its ways.
+        // Reported once for a size, and not for each of its ways.
         if too_large.entry(size_bytes).or_insert_with(no_room).is_some() {
             continue;
         }

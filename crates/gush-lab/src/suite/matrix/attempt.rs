@@ -155,7 +155,7 @@ fn judge(mut source: Source, target: Target, load: &Load, claim: Claim) -> Attem
     let (due_bytes, to) = (source.bytes(load), target.kind());
     let feeder = source.feeder.take();
     let arrived = target.arrived(load);
-    // Behind the last byte at the far end: bytes in a pipe or socket have not arrived.
+    // After the last byte at the far end: bytes in a pipe or socket have not arrived.
     let wall_s = started.elapsed().as_secs_f64();
     let wrong = |why: String| Attempt::from(Outcome::Wrong { why });
     if let Some(feeder) = feeder {

@@ -181,7 +181,7 @@ impl Fan {
         let splices = |from: &PortState, to: &PortState| splices(from, to, terms);
         for &target in targets {
             let ways = match splices(&pipe, &target)? {
-                // A method asked for by name is used or refused (invariant 6): no way behind it.
+                // A method asked for by name is used or refused (invariant 6): no way after it.
                 true if named => Ways::of(&[Way::Piped]),
                 true => Ways::of(&[Way::Piped, Way::Memory]),
                 false => Ways::of(&[Way::Memory]),
