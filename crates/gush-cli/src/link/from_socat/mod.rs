@@ -325,7 +325,7 @@ mod tests {
             ("TUN:10.0.0.1/24 -", "unknown kind of address 'TUN'"),
             ("SCTP:h:1 -", "unknown kind of address 'SCTP'"),
             ("SOCKS4A:p:h:1 -", "if the proxy speaks SOCKS 5"),
-            ("READLINE -", "READLINE: "),
+            ("READLINE -", "unknown kind of address 'READLINE'"),
             ("-ly - -", "-ly: "),
             ("-L/run/lock - -", "-L: "),
             ("-Q - -", "-Q: "),
