@@ -288,14 +288,14 @@ impl Moving<'_> {
     /// The bytes or lines left in a transfer that stops at a size.
     fn left(&self) -> Option<u64> {
         let options = self.options;
-        let expected = self.state.expected();
+        let known = self.state.known();
         // As in pv, if --size is 0 and no input has a size.
-        let is_none = options.display.size.is_some() && expected.is_none();
+        let is_none = options.display.size.is_some() && known.is_none();
         if options.stop_at_size && is_none && !options.counts_lines() {
             return Some(0);
         }
-        let expected = expected.filter(|_| self.stops_at_size)?;
-        Some(expected.saturating_sub(self.state.count()))
+        let known = known.filter(|_| self.stops_at_size)?;
+        Some(known.saturating_sub(self.state.count()))
     }
 
     /// Moves to the end of `source`, or at most `length_bytes`.

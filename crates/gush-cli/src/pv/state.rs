@@ -143,8 +143,12 @@ impl TransferState {
 
     /// The amount known or estimated beforehand.
     pub fn expected(&self) -> Option<u64> {
-        let known = Some(self.expected.load(Ordering::Relaxed)).filter(|&expected| expected > 0);
-        known.or_else(|| self.estimate())
+        self.known().or_else(|| self.estimate())
+    }
+
+    /// The amount known beforehand. An estimate is no limit.
+    pub fn known(&self) -> Option<u64> {
+        Some(self.expected.load(Ordering::Relaxed)).filter(|&expected| expected > 0)
     }
 
     pub fn expect(&self, expected: Option<u64>) {

@@ -271,12 +271,20 @@ fn a_fifo_is_opened_once() {
 fn an_estimated_number_of_lines_is_no_limit() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("nl"), "a\nb\nc").unwrap();
-    for words in [&["-lS", "nl"][..], &["-lqS", "nl"], &["-lqS", "nl", "nl"]] {
+    fs::write(dir.path().join("empty"), "").unwrap();
+    for (options, files) in [
+        ("-lS", &["nl"][..]),
+        ("-lqS", &["nl"]),
+        ("-lqS", &["nl", "nl"]),
+        // As if no size were given.
+        ("-lqSs0", &["nl"]),
+        ("-lqSs@empty", &["nl", "nl"]),
+    ] {
         let mut pv = gush();
-        let output = pv.arg("pv").args(words).current_dir(dir.path()).output().unwrap();
-        assert!(output.status.success(), "{words:?}");
-        let expected = "a\nb\nc".repeat(words.len() - 1);
-        assert_eq!(String::from_utf8(output.stdout).unwrap(), expected, "{words:?}");
+        let output = pv.args(["pv", options]).args(files).current_dir(dir.path()).output().unwrap();
+        assert!(output.status.success(), "{options} {files:?}");
+        let expected = "a\nb\nc".repeat(files.len());
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), expected, "{options} {files:?}");
     }
     let mut pv = gush();
     let output = pv.args(["pv", "-lqS", "-s2", "nl"]).current_dir(dir.path()).output().unwrap();
