@@ -1,4 +1,4 @@
-//! Standings for other programs: Markdown, and CSV and JSON with the fields of hyperfine.
+//! Summaries for other programs: Markdown, and CSV and JSON with the fields of hyperfine.
 //!
 //! Fields that hyperfine has are there under its names and in the same units (seconds, bytes); more
 //! come after them.

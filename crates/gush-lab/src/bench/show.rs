@@ -1,4 +1,4 @@
-//! Standings as a table for people.
+//! Summaries as a table for people.
 
 use super::summary::{Figure, Summary};
 use crate::sizes;

@@ -150,7 +150,7 @@ pub(super) fn drain(far: OwnedFd, processor: Option<usize>, drain: Drain) -> Hel
                     FINISH => idle_slices += 1,
                     _ => {}
                 }
-                // Where no end is order, a long silence is the only sign.
+                // Where no end shows, a long silence is the only sign.
                 if idle_slices > IDLE_SLICES {
                     break;
                 }

@@ -87,7 +87,7 @@ impl Prober {
 }
 
 /// The result of `work`, unless it takes longer, panics, or the program is interrupted; then its
-/// thread is left alone.
+/// thread is left alone. With the release profile a panic ends the program instead.
 fn within<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce() -> T + Send + 'static,
