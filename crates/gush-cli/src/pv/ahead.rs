@@ -5,8 +5,8 @@
 //! it separately would be faster still, and wrong for a file that is written to meanwhile. A pipe
 //! gets the pages themselves ([`gush::Lent`]), which saves a second copy.
 //!
-//! The delivering thread never waits for the other one, which may have lost its processor: a block
-//! that the other has begun but not finished is read once more.
+//! The other thread may have lost its processor: a block that it has begun is waited for no longer
+//! than a read takes, and then read once more.
 //!
 //! Only whole blocks pass here. The engine moves the rest, meets read errors and proves the end.
 
@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use gush::{Choice, Endpoint, Errno, HUGE_PAGE_BYTES, Kind, Lent, Pages, Port, Side};
 use rustix::event::PollFlags;
@@ -32,6 +33,9 @@ const BLOCK_BYTES: usize = 512 << 10;
 
 /// Read and counted at a time, for the same reason.
 const PIECE_BYTES: usize = 256 << 10;
+
+/// How long a block that the other thread reads is waited for: as long as two slow reads.
+const LONGEST_WAIT: Duration = Duration::from_millis(2);
 
 /// Less is moved before a second thread has started.
 const LEAST_BYTES: u64 = 8 << 20;
@@ -126,7 +130,12 @@ impl Blocks<'_> {
                     break ready.swap_remove(at);
                 }
                 let other = if ready.is_empty() { self.claim() } else { None };
-                let Some(block) = self.read(other.unwrap_or(next)) else { return Ok(next) };
+                let arrived = match other {
+                    Some(_) => None,
+                    None => ahead.recv_timeout(LONGEST_WAIT).ok(),
+                };
+                let read = || self.read(other.unwrap_or(next));
+                let Some(block) = arrived.or_else(read) else { return Ok(next) };
                 ready.push(block);
             };
             // -R may have given the lines a rate, which is not kept here.
