@@ -304,6 +304,32 @@ fn ranks_that_saw_other_files_than_they_shared_have_not_copied_the_tree() {
     assert_eq!(names(dir.path()), ["a", "d"]);
 }
 
+/// What came after the first rank's walk is in nobody's share, where that is the first rank's.
+#[test]
+fn ranks_between_which_the_source_grew_have_not_copied_the_tree() {
+    // By numbers of inodes, where the file system has lasting ones, or by paths.
+    for options in ["-aT", "-RT"] {
+        let dir = tree();
+        let words = [options, "--resume", "a", "d"];
+        let first = start(dir.path(), "0/2", &words);
+        wait_for(&dir.path().join(".d.gush-shards/rank-0.done"));
+        for number in 0..40 {
+            fs::write(dir.path().join(format!("a/late{number}")), "late").unwrap();
+        }
+        let (status, said) = end(start(dir.path(), "1/2", &words));
+        assert_eq!(status, Some(0), "{said}");
+        let (status, said) = end(first);
+        assert_eq!(status, Some(1), "{options}: {said}");
+        let what = "a: changed while being copied: the ranks saw different files";
+        assert!(said.contains(what), "{options}: {said}");
+        for (status, said) in both(dir.path(), &words) {
+            assert_eq!(status, Some(0), "{said}");
+        }
+        let copied = |side: &str| names(&dir.path().join(side));
+        assert_eq!(copied("d"), copied("a"), "{options}");
+    }
+}
+
 /// Two ranks, and what each said.
 fn both(dir: &Path, words: &[&str]) -> [(Option<i32>, String); 2] {
     ["1/2", "0/2"].map(|rank| start(dir, rank, words)).map(end)

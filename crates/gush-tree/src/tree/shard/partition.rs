@@ -70,6 +70,14 @@ struct Listing<'s> {
     seen: Seen,
 }
 
+impl Listing<'_> {
+    /// A method, because a closure that names a field takes a copy of the field alone: the listing
+    /// itself would end without its sums.
+    fn add(&mut self, name: &OsStr, owner: Owner) {
+        self.seen.add(self.directory, name, owner);
+    }
+}
+
 impl Drop for Listing<'_> {
     fn drop(&mut self) {
         self.share.add(self.seen);
@@ -116,7 +124,7 @@ impl Partition for OwnShare<'_> {
             path.back_to(before);
             // Ranks compare what they saw of the same files.
             if let Some(owner) = owner.filter(|_| !is_left_out) {
-                listing.seen.add(listing.directory, entry.name, owner);
+                listing.add(entry.name, owner);
             }
             owner
         })
