@@ -65,8 +65,9 @@ fn moved(
     events: &mut dyn Events,
 ) -> Result<Report, Error> {
     let mut mover = match (known, range) {
-        // Nobody asks these descriptors for their positions, but for a method that takes no offset.
-        (Some((from, to)), _) if takes_offsets(job.options) => {
+        // Nobody asks these descriptors for their positions, but for sendfile, by name or as the
+        // plan's choice between two file systems.
+        (Some((from, to)), _) if takes_offsets(job.options) && from.device() == to.device() => {
             Mover::between(from, to).source_offset_bytes(0).target_offset_bytes(0)
         }
         (Some((from, to)), _) => Mover::between(from, to),

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use crate::common::cp::{cp, fails, names, shares_blocks, succeeds, with_files};
-use crate::common::noise;
+use crate::common::cp::{cp, fails, names, shares_blocks, stderr, succeeds, with_files};
+use crate::common::{noise, skipped};
 
 #[test]
 fn a_named_method_is_used_or_refused() {
@@ -34,6 +34,24 @@ fn a_named_method_is_used_or_refused() {
     assert!(said.contains("mmap-copy"), "{said}");
     let said = fails(dir.path(), &["--method=teleport", "a", "b"]);
     assert!(said.contains("'teleport'") && said.contains("copy-file-range"), "{said}");
+}
+
+/// A target's offset named by the walk, and not by the user, must not rule the plan's method out.
+#[test]
+fn files_of_a_tree_move_between_file_systems_as_a_single_one_does() {
+    let Ok(far) = tempfile::tempdir_in("/dev/shm") else {
+        return skipped("there is no /dev/shm to copy from");
+    };
+    let (dir, content) = (with_files(&[]), noise(5000, 5));
+    fs::write(far.path().join("a"), &content).unwrap();
+    let (tree, file) = (far.path().to_str().unwrap(), far.path().join("a"));
+    let said = stderr(&succeeds(dir.path(), &["--explain", file.to_str().unwrap(), "b"]));
+    if !said.contains("picked sendfile") {
+        return skipped("these two file systems are not moved between by sendfile");
+    }
+    let said = stderr(&succeeds(dir.path(), &["-rT", "--explain", tree, "t"]));
+    assert!(said.contains("picked sendfile") && !said.contains("refused"), "{said}");
+    assert!(fs::read(dir.path().join("t/a")).unwrap() == content);
 }
 
 #[test]
