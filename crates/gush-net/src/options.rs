@@ -121,7 +121,8 @@ impl RelayOptions {
         self
     }
 
-    /// Limits the rate of each direction of each relay.
+    /// Limits each direction of each relay to this number of bytes a second, taken when the relay is
+    /// made: a later change of `rate` does not concern it.
     ///
     /// ```
     /// let rate = gush::Rate::bytes_per_second(10 << 20).unwrap();

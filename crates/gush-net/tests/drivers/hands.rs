@@ -35,7 +35,7 @@ pub enum Hand {
     Edges { nonblocking: bool },
     /// The same, of a fan with one target.
     Fan { nonblocking: bool },
-    /// `gush_net::relay_one_way`, or `send_file` where a length is asked for.
+    /// `Relay::copy`, or `send_file` where a length is asked for.
     Copy,
     /// The same on descriptors whose flags stay as they are.
     Inherited,
