@@ -99,6 +99,9 @@ where
 /// When the future of one of its functions is dropped, nothing is lost: call the same function
 /// again with the same ends, and it goes on from there.
 ///
+/// A relay serves one pair of ends. Once these have ended it moves nothing more, also between
+/// others: take a new relay for each pair, and for each file.
+///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::time::Duration;
