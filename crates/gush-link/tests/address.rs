@@ -232,7 +232,7 @@ fn a_message_shows_the_address_the_piece_and_the_grammar() {
         "mode takes permissions in octal, such as 660, up to 7777
   unix-listen:/run/s,mode=9
                           ^
-  unix-listen:PATH accepts on a Unix socket, removed at the end
+  unix-listen:PATH accept on a Unix socket, removed at the end
   options: backlog=N, cr, crnl, escape=BYTE, fork, group=GROUP, ignoreeof,
   interval=SECONDS, max-children=N, mode=OCTAL, rcvbuf=BYTES, retry=N|forever,
   shut-none, sndbuf=BYTES, unlink, unlink-close, user=USER"

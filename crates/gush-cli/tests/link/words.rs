@@ -38,7 +38,7 @@ fn a_malformed_address_is_shown_with_the_piece_and_its_grammar() {
         "gush: link: ports end at 65535
   tcp:localhost:70000
                 ^^^^^
-  tcp:HOST:PORT connects; an IPv6 address is written in brackets
+  tcp:HOST:PORT connect; write an IPv6 address in brackets
   options: bind=HOST, connect-timeout=SECONDS, cr, crnl, escape=BYTE,
   ignoreeof, interval=SECONDS, keepalive, keepcnt=N, keepidle=SECONDS,
   keepintvl=SECONDS, nodelay, rcvbuf=BYTES, retry=N|forever, reuseaddr,
