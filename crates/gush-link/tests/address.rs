@@ -153,7 +153,17 @@ fn create_is_a_file_made_anew() {
 
 #[test]
 fn a_word_that_means_nothing_is_a_file_and_so_is_any_behind_a_slash() {
-    for text in ["notes", "./pty", "/tmp/tcp", "dir/exec", "gopen:pty", "pty.txt"] {
+    for text in [
+        "notes",
+        "./pty",
+        "/tmp/tcp",
+        "dir/exec",
+        "gopen:pty",
+        "pty.txt",
+        "unix-",
+        "udp46",
+        "tun--c",
+    ] {
         assert!(matches!(parsed(text).target(), Target::Path(_)), "{text}");
         assert_eq!(parsed(&parsed(text).to_string()), parsed(text), "{text}");
     }

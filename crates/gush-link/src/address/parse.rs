@@ -57,10 +57,13 @@ const SOCAT_ROLES: &[&str] = &[
 /// Is `word` a keyword of socat that gush lacks?
 fn is_of_socat(word: &str) -> bool {
     let word = word.to_ascii_lowercase();
-    let (family, roles) = word.split_once('-').unwrap_or((&word, ""));
-    let is_family = SOCAT_FAMILIES.contains(&family.trim_end_matches(['4', '6']));
-    (is_family || family == "socket" && !roles.is_empty())
-        && roles.split('-').all(|role| role.is_empty() || SOCAT_ROLES.contains(&role))
+    let (family, roles) = match word.split_once('-') {
+        Some((family, roles)) => (family, Some(roles)),
+        None => (word.as_str(), None),
+    };
+    let name = family.strip_suffix(['4', '6']).unwrap_or(family);
+    let is_family = SOCAT_FAMILIES.contains(&name) || family == "socket" && roles.is_some();
+    is_family && roles.is_none_or(|roles| roles.split('-').all(|role| SOCAT_ROLES.contains(&role)))
 }
 
 pub(super) fn address(text: &str) -> Result<Address, AddressError> {
