@@ -259,7 +259,7 @@ gush link moves data and nothing else: it does not balance load or check health 
 (nginx); TUN and TAP interfaces, raw IP, SCTP, DTLS and Unix datagrams are left to socat.
 
 TIME is a number of seconds, such as 2 or 0.5, or has a unit: 200ms, 5m, 1h.
-RATE is a number of bytes; K, M and G after it are powers of 1024.
+RATE and BYTES take units: K, M and G are powers of 1024, KB, MB and GB of 1000, and b is 512.
 
 How a connection ends: the end of one side's data is passed on after its last byte. When both sides have ended, gush link waits \
 until the other side has acknowledged what was written (30 s without an answer, or -t TIME), and drops what still comes from a \

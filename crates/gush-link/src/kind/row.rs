@@ -85,7 +85,7 @@ impl Kind {
             },
             Self::Path => &Row {
                 grammar: "PATH",
-                help: "an existing file (appended to), FIFO, device or Unix socket",
+                help: "a file (appended to; created with -u), FIFO, device or Unix socket",
                 keywords: &[(Form::Plain, &["gopen"])],
                 options: &[RETRIED, CONTENT, ACCESS, OWNED, TERMINAL],
                 ..Row::STREAM
