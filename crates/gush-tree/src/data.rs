@@ -133,7 +133,7 @@ fn moved(
             // A refusal concerns the pair: an EXDEV is the fault of neither file alone.
             ours = ours.onto(job.target.shown);
         }
-        match reflink {
+        match moving.reflink {
             Reflink::Always => ours.hinting("--reflink=auto copies where nothing can be shared"),
             _ => ours,
         }

@@ -207,7 +207,7 @@ pub enum Specials {
     Read,
     /// Special files are made anew (`-R`).
     Recreate,
-    /// Special files are errors, as for Python's `shutil.copytree`.
+    /// Special files are errors, as FIFOs are for Python's `shutil.copytree`.
     Refuse,
 }
 

@@ -321,7 +321,7 @@ fn moving() -> Vec<Arg> {
             optional("reflink", "WHEN", "always", "Share blocks with the source: auto, always, never"),
             &REFLINKS,
         ),
-        listed(value("sparse", "WHEN", "Create holes in the target: auto, always, never"), &HOLES),
+        listed(value("sparse", "WHEN", "Create holes in the target: auto, always (unless it can be a clone), never"), &HOLES),
         named(
             value(
                 "method",

@@ -481,7 +481,8 @@ signal); 64 for a usage error; 1 if FILE of -P cannot be written or PID of -R or
 With CMD, the exit status of CMD, unless that is 0 or its output could not be written.";
 
 const UNLIKE_PV: &str = "\
-Differences from pv: the size of a partly read input is that of its rest. %T refers to the output \
+Differences from pv: the size of a partly read input is that of its rest, and -l estimates the \
+number of lines instead of counting them first. %T refers to the output \
 pipe, as gush has no transfer buffer; %nA and %nL show the last bytes even without a buffer.
 
 A line is never wider than the terminal: parts that do not fit are left out. The last line is printed \
