@@ -328,7 +328,7 @@ mod tests {
             ("READLINE -", "unknown kind of address 'READLINE'"),
             ("-ly - -", "-ly: "),
             ("-L/run/lock - -", "-L: "),
-            ("-Q - -", "-Q: "),
+            ("-Q - -", "unknown switch '-Q'"),
             ("TCP:h:1,tos=16 -", "tos=16: unknown option 'tos' of tcp"),
             ("TCP:h:1,no-such-option -", "unknown option 'no-such-option' of tcp"),
             ("TCP-LISTEN:1,su=nobody -", "su=nobody: "),
