@@ -58,7 +58,11 @@ pub fn run(options: &Options) -> ExitCode {
     match screen.ended() {
         Err(status) => status,
         Ok(()) if comparison.cases.is_empty() => {
-            talker.fail("the two runs have no case in common that measured the same")
+            let [first, second] = &comparison.runs;
+            talker.fail(format_args!(
+                "{first} and {second} have no case in common that measured the same: name two runs \
+                 of the same suite (gush lab history lists them)"
+            ))
         }
         Ok(()) => ExitCode::SUCCESS,
     }

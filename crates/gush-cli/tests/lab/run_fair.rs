@@ -229,7 +229,10 @@ fn compare_judges_the_last_run_by_the_one_before() {
     run(&["true 3"]);
     let (status, _, said) = stored(dir.path(), &["compare"]);
     assert_eq!(status, Some(1));
-    assert!(said.contains("the two runs have no case in common"), "{said}");
+    assert!(
+        said.contains("have no case in common that measured the same: name two runs"),
+        "{said}"
+    );
     run(&["true"]);
     let (status, out, said) = stored(dir.path(), &["compare", "last~2", "--json"]);
     assert_eq!(status, Some(0), "{said}");

@@ -98,6 +98,8 @@ pub struct Answer {
     pub best: Option<Setting>,
     /// The comparison of the plan's choice with `best`.
     pub comparison: Option<Comparison>,
+    /// Is `best` faster, but for more processor time than it saves in time?
+    pub costs_more_processor_time: bool,
     /// Why there is no answer, as a sentence.
     pub skipped: Option<String>,
 }
@@ -112,6 +114,7 @@ impl Answer {
             plan: "the plan's choice".to_owned(),
             best: None,
             comparison: None,
+            costs_more_processor_time: false,
             skipped: None,
         }
     }
@@ -184,10 +187,7 @@ pub(super) fn answer(question: &Question, time: Duration) -> Result<Answer, Erro
     let Some(compared) = answer.comparison.filter(|all| all.rounds >= FEWEST_SAMPLES) else {
         return Ok(answer.skipped("there was no time for enough rounds"));
     };
-    if compared.verdict == Verdict::Faster && !compared.is_better() {
-        let why = "is faster, but for more processor time than it saves in time";
-        return Ok(answer.skipped(format!("{setting} {why}")));
-    }
+    answer.costs_more_processor_time = compared.verdict == Verdict::Faster && !compared.is_better();
     Ok(answer)
 }
 

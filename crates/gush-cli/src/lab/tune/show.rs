@@ -37,7 +37,13 @@ impl Screen {
         let what = match (answer.best.zip(answer.comparison), &answer.skipped) {
             (_, Some(why)) => format!("{plan}: {why}"),
             (Some((best, compared)), None) => {
-                let sign = if answer.faster().is_some() { "->" } else { "stays; next" };
+                let sign = match answer.faster() {
+                    Some(_) => "->",
+                    None if answer.costs_more_processor_time => {
+                        "stays; faster for more processor time:"
+                    }
+                    None => "stays; next",
+                };
                 format!("{plan} {sign} {best}: {}", figures(&compared))
             }
             (None, None) => format!("{plan} stays"),
@@ -48,28 +54,36 @@ impl Screen {
     /// Shows the conclusion; returns the exit status.
     pub fn conclude(mut self, answers: &[Answer]) -> ExitCode {
         let faster = answers.iter().filter(|answer| answer.faster().is_some()).count();
+        let costly = answers.iter().filter(|answer| answer.costs_more_processor_time).count();
         let skipped = answers.iter().filter(|answer| answer.skipped.is_some()).count();
         let line = if self.json {
-            json!({ "answers": answers, "faster": faster, "skipped": skipped }).to_string()
+            json!({ "answers": answers, "faster": faster, "for_more_processor_time": costly, "skipped": skipped }).to_string()
         } else {
-            let all = answers.len();
-            let rest = match skipped {
-                0 => String::new(),
-                _ => format!("; {skipped} have no answer (more --seconds, a quiet machine)"),
-            };
-            match faster {
-                0 => format!(
-                    "of {all} moves none is surely faster than by the engine's choice{rest}"
-                ),
-                _ => format!(
-                    "of {all} moves {faster} surely faster than by the engine's choice (->): \
-                     --method, --buffer-size, --pipe-size and --threads of gush cp choose so{rest}"
-                ),
-            }
+            conclusion(answers.len(), [faster, costly, skipped])
         };
         self.screen.print(&line);
         self.screen.status()
     }
+}
+
+fn conclusion(all: usize, [faster, costly, skipped]: [usize; 3]) -> String {
+    let be = |count: usize| if count == 1 { "is" } else { "are" };
+    let mut line = match faster {
+        0 => format!("of {all} moves none is surely faster than by the engine's choice"),
+        _ => format!(
+            "of {all} moves {faster} {} surely faster than by the engine's choice (->): \
+             --method, --buffer-size, --pipe-size and --threads of gush cp choose so",
+            be(faster)
+        ),
+    };
+    if costly > 0 {
+        line += &format!("; {costly} {} faster, but for more processor time", be(costly));
+    }
+    if skipped > 0 {
+        let have = if skipped == 1 { "has" } else { "have" };
+        line += &format!("; {skipped} {have} no answer (more --seconds, a quiet machine)");
+    }
+    line
 }
 
 fn figures(compared: &Comparison) -> String {
@@ -82,4 +96,23 @@ fn figures(compared: &Comparison) -> String {
         ratio.value,
         ratio.around(2)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_conclusion_counts_what_costs_more_processor_time_separately() {
+        let none = "of 5 moves none is surely faster than by the engine's choice";
+        assert_eq!(conclusion(5, [0; 3]), none);
+        assert_eq!(
+            conclusion(5, [0, 2, 1]),
+            format!(
+                "{none}; 2 are faster, but for more processor time; 1 has no answer (more --seconds, \
+                 a quiet machine)"
+            )
+        );
+        assert!(conclusion(5, [1, 0, 0]).starts_with("of 5 moves 1 is surely faster "));
+    }
 }

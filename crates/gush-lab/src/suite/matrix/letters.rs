@@ -22,7 +22,6 @@ const LETTERS: &[(&str, &str)] = &[
     ("false-end", "0"),
     ("wrong", "W!"),
     ("hangs", "H!"),
-    ("died", "D!"),
     ("absent", "-"),
 ];
 

@@ -45,7 +45,7 @@ pub static SUITE: Suite = Suite {
     title: "What moves to what",
     about: "Try every method on every pair of ends, for real, and print which ones work here",
     more: "In place of an errno stands 'refused' where a rule of gush's own says no, 'false-end' where a call answers 0 \
-           although there are bytes, or 'wrong', 'hangs', 'died'.",
+           although there are bytes, or 'wrong', 'hangs'.",
     options: &[
         Taken::new(
             "pairs",

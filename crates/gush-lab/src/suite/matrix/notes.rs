@@ -31,7 +31,7 @@ impl Cells<'_> {
         let mut text = String::new();
         for (&(way, from, to), cell) in &self.cells {
             let facts = cell.facts();
-            if ["wrong", "hangs", "died"].contains(&facts.word()) {
+            if ["wrong", "hangs"].contains(&facts.word()) {
                 let _ =
                     writeln!(text, "{way}: {from}→{to}: {}: {}", facts.word(), facts.text("why"));
             }

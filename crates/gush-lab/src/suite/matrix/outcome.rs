@@ -36,11 +36,6 @@ pub enum Outcome {
         /// The time limit, in seconds.
         seconds: u64,
     },
-    /// The thread that tried it died.
-    Died {
-        /// How.
-        why: String,
-    },
     /// The ends cannot be had here.
     Absent {
         /// Why not.
@@ -86,7 +81,7 @@ impl From<Outcome> for Attempt {
 }
 
 impl Outcome {
-    /// In a word: the errno's name, or `refused`, `false-end`, `wrong`, `hangs`, `died`, `absent`;
+    /// In a word: the errno's name, or `refused`, `false-end`, `wrong`, `hangs`, `absent`;
     /// empty for a move that works.
     #[must_use]
     pub fn word(&self) -> &str {
@@ -97,7 +92,6 @@ impl Outcome {
             Outcome::FalseEnd => "false-end",
             Outcome::Wrong { .. } => "wrong",
             Outcome::Hangs { .. } => "hangs",
-            Outcome::Died { .. } => "died",
             Outcome::Absent { .. } => "absent",
         }
     }
@@ -116,7 +110,6 @@ impl fmt::Display for Outcome {
                 f.write_str(why)
             }
             Outcome::Hangs { seconds } => write!(f, "did not end within {seconds} s"),
-            Outcome::Died { why } => write!(f, "the attempt died: {why}"),
         }
     }
 }
