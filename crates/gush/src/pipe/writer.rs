@@ -384,7 +384,11 @@ impl<P: AsFd> Writer<P> {
         if let Some(call) = self.cut_by {
             return Err((call, Errno::IO));
         }
-        send(self).inspect_err(|&(call, _)| self.cut_by = Some(call))
+        send(self).inspect_err(|&(call, _)| {
+            self.cut_by = Some(call);
+            // Without room nothing more is collected.
+            self.collected = Vec::new();
+        })
     }
 
     /// Gives lent memory away: at once if the reader is done already, with the next page if not.
@@ -499,10 +503,55 @@ impl<P: AsFd> Writer<P> {
 
     fn send_collected(&mut self) -> Result<(), Failed> {
         let mut collected = std::mem::take(&mut self.collected);
-        let sent = self.copy_out(&collected);
+        self.copy_out(&collected)?;
         collected.clear();
         self.collected = collected;
-        sent
+        Ok(())
+    }
+
+    /// Collects a piece that leaves room for more: nearly all calls with small pieces end here.
+    #[inline]
+    fn collect(&mut self, bytes: &[u8]) -> bool {
+        let has_room = bytes.len() < self.collected.capacity() - self.collected.len();
+        if has_room {
+            self.collected.extend_from_slice(bytes);
+        }
+        has_room
+    }
+
+    /// Sends a large piece, or as much as fills the collected ones, and these.
+    #[cold]
+    fn write_some(&mut self, bytes: &[u8]) -> std_io::Result<usize> {
+        if self.cut_by.is_some() {
+            return Err(Errno::IO.into());
+        }
+        if self.collected.is_empty() && bytes.len() >= LEAST_SOCKET_BYTES {
+            let len = bytes.len().min(COPIED_BYTES);
+            self.copy_out(&bytes[..len]).map_err(errno)?;
+            return Ok(len);
+        }
+        let room_bytes = LEAST_SOCKET_BYTES - self.collected.len();
+        self.collected.reserve_exact(room_bytes);
+        let len = bytes.len().min(room_bytes);
+        self.collected.extend_from_slice(&bytes[..len]);
+        if len == room_bytes {
+            // First in, first out: pieces of `write` came before this buffer.
+            self.send_collected().map_err(errno)?;
+        }
+        Ok(len)
+    }
+
+    /// As `write_all` of std, so also after a signal.
+    #[cold]
+    fn write_rest(&mut self, mut bytes: &[u8]) -> std_io::Result<()> {
+        while !bytes.is_empty() {
+            match self.write_some(bytes) {
+                Ok(len) => bytes = &bytes[len..],
+                Err(error) if error.kind() == std_io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -527,22 +576,14 @@ fn wait_for_room(
 }
 
 impl<P: AsFd> Write for Writer<P> {
+    #[inline]
     fn write(&mut self, bytes: &[u8]) -> std_io::Result<usize> {
-        if self.cut_by.is_some() {
-            return Err(Errno::IO.into());
-        }
-        if self.collected.is_empty() && bytes.len() >= LEAST_SOCKET_BYTES {
-            let len = bytes.len().min(COPIED_BYTES);
-            self.copy_out(&bytes[..len]).map_err(errno)?;
-            return Ok(len);
-        }
-        let len = bytes.len().min(LEAST_SOCKET_BYTES - self.collected.len());
-        self.collected.extend_from_slice(&bytes[..len]);
-        if self.collected.len() == LEAST_SOCKET_BYTES {
-            // First in, first out: pieces of `write` came before this buffer.
-            self.send_collected().map_err(errno)?;
-        }
-        Ok(len)
+        if self.collect(bytes) { Ok(bytes.len()) } else { self.write_some(bytes) }
+    }
+
+    #[inline]
+    fn write_all(&mut self, bytes: &[u8]) -> std_io::Result<()> {
+        if self.collect(bytes) { Ok(()) } else { self.write_rest(bytes) }
     }
 
     fn flush(&mut self) -> std_io::Result<()> {
@@ -649,16 +690,20 @@ mod tests {
                     false => Control::Stop,
                     true => Control::Continue,
                 });
+            // Collected, so that there is room for a piece that is to be refused.
+            writer.write_all(&[7]).expect("write");
             assert_eq!(commit_sevens(&mut writer), Errno::INTR, "{technique:?}");
             let got = std::thread::spawn(move || {
                 let mut got = Vec::new();
                 reader.read_to_end(&mut got).map(|_| got)
             });
             let io_error = Some(Errno::IO.raw_os_error());
+            let written = writer.write(b"after the gap").map_err(|error| error.raw_os_error());
+            assert_eq!(written, Err(io_error), "{technique:?}");
+            let written = writer.write_all(b"after the gap").map_err(|error| error.raw_os_error());
+            assert_eq!(written, Err(io_error), "{technique:?}");
             let flushed = writer.flush().map_err(|error| error.raw_os_error());
             assert_eq!(flushed, Err(io_error), "{technique:?}");
-            let written = writer.write(b"behind the gap").map_err(|error| error.raw_os_error());
-            assert_eq!(written, Err(io_error), "{technique:?}");
             for is_large in [false, true] {
                 let buffer = writer.buffer().expect("buffer");
                 let len = if is_large { buffer.len() } else { 100 };
