@@ -104,8 +104,7 @@ impl<'a> Temporary<'a> {
             // In the target's directory, so that the rename stays within one file system.
             let name = target.sibling(&match mark.filter(|_| number < MARKED) {
                 Some(mark) => marked_name(base, mark, number),
-                // A name that can be guessed could be taken before us.
-                None => temporary_name(base, RandomState::new().hash_one(std::process::id())),
+                None => random_name(base),
             });
             let mut pending = pending();
             match make(&Place { name: &name, ..target }) {
@@ -176,6 +175,11 @@ fn temporary_name(base: &OsStr, random: u64) -> OsString {
     let letter = |at| LETTERS[(random >> (5 * at) & 31) as usize];
     name.extend((0..LETTERS_BYTES).map(letter));
     OsString::from_vec(name)
+}
+
+/// A temporary name that nobody can guess and take before us.
+pub(crate) fn random_name(base: &OsStr) -> OsString {
+    temporary_name(base, RandomState::new().hash_one(std::process::id()))
 }
 
 /// A temporary name that a copy with the same journal recognizes.

@@ -1,11 +1,12 @@
 //! `gush cp -r --commit-last`: files that appear when all else is there.
 
 use std::fs;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use crate::common::cp::{below, cp, fails, stderr, stdout, succeeds, tree};
-use crate::common::{skipped, strace};
+use crate::common::cp::{below, cp, fails, names, stderr, stdout, succeeds, tree};
+use crate::common::{gush, skipped, strace};
 
 #[test]
 fn a_manifest_comes_when_all_else_is_there() {
@@ -110,17 +111,113 @@ fn a_mirror_that_fails_before_its_manifest_removes_nothing() {
     }
 }
 
-/// What gives way to another kind goes before the manifest, and the copy does not deny it.
+/// The content of each file below a directory, and the text of each link.
+fn contents(root: &Path) -> Vec<(String, Option<Vec<u8>>)> {
+    let text = |path: &Path| fs::read_link(path).map(|text| text.into_os_string().into_vec());
+    let content = |path: &Path| text(path).or_else(|_| fs::read(path)).ok();
+    below(root).into_iter().map(|name| (name.clone(), content(&root.join(name)))).collect()
+}
+
+/// A tree, and an older one in its place where a directory, a file and a link are other kinds.
+fn tree_of_other_kinds(more: &[&str]) -> tempfile::TempDir {
+    let files = ["a/MANIFEST", "a/b", "a/c/x/y", "a/l", "a/s/b", "d/b/x/y", "d/c", "d/s/b/z"];
+    let dir = tree(&[&files[..], more].concat());
+    symlink("c", dir.path().join("d/l")).unwrap();
+    fs::write(dir.path().join("d/MANIFEST"), "old").unwrap();
+    dir
+}
+
 #[test]
-fn a_mirror_that_fails_before_its_manifest_denies_no_replacement() {
-    let dir = tree(&["a/MANIFEST", "a/b", "a/z", "d/b/x", "d/old", "d/z/f.keep"]);
-    let options = ["-rTv", "--delete", "--commit-last=MANIFEST", "--exclude=*.keep", "a", "d"];
-    for (dry, removed) in [(&["--dry-run"][..], "would remove 'd/b'\n"), (&[], "removed 'd/b'\n")] {
-        let output = cp(dir.path(), &[&options[..], dry].concat());
-        assert_eq!(output.status.code(), Some(1));
-        assert!(stdout(&output).contains(removed), "{}", stdout(&output));
-        assert!(!stdout(&output).contains("d/old"), "{}", stdout(&output));
-        assert!(!stderr(&output).contains("nothing was removed"), "{}", stderr(&output));
+fn what_gives_way_to_another_kind_is_removed_after_the_manifest() {
+    for threads in ["--threads=1", "--threads=4"] {
+        let dir = tree_of_other_kinds(&[]);
+        let options = ["-rT", threads, "--delete", "--commit-last=MANIFEST", "--json", "a", "d"];
+        let output = succeeds(dir.path(), &options);
+        let records: Vec<serde_json::Value> =
+            stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let manifest = records.iter().position(|record| record["source"] == "a/MANIFEST").unwrap();
+        let is_removed = |record: &&serde_json::Value| record["action"] == "removed";
+        let removed: Vec<_> = records[..manifest].iter().filter(is_removed).collect();
+        assert!(removed.is_empty(), "{threads}: {removed:?}");
+        let mut removed: Vec<_> = records[manifest..]
+            .iter()
+            .filter(is_removed)
+            .map(|record| record["target"].as_str().unwrap())
+            .collect();
+        removed.sort_unstable();
+        assert_eq!(removed, ["d/b", "d/c", "d/l", "d/s/b"], "{threads}");
+        let [from, to] = ["a", "d"].map(|name| contents(&dir.path().join(name)));
+        assert_eq!(from, to, "{threads}");
+    }
+}
+
+#[test]
+fn what_gave_way_to_another_kind_is_back_if_the_copy_fails_before_its_manifest() {
+    // Another file, or the manifest itself, cannot take the place of what the filters keep.
+    for (hindered, threads) in [("z", "--threads=1"), ("z", "--threads=4"), ("M", "--threads=1")] {
+        let kept = format!("d/{hindered}/f.keep");
+        let dir = tree_of_other_kinds(&["a/M", "a/z", "d/old", &kept]);
+        let before = contents(&dir.path().join("d"));
+        let options = ["--commit-last=MANIFEST", "--commit-last=M", "--exclude=*.keep", "a", "d"];
+        let options = [&["-rTv", threads, "--delete", "--on-error=stop"][..], &options].concat();
+        for options in [&options[..], &[&options[..], &["--on-error=continue"]].concat()] {
+            // The other manifest must not come first.
+            fs::rename(dir.path().join("a/MANIFEST"), dir.path().join("MANIFEST")).unwrap();
+            let output = cp(dir.path(), options);
+            fs::rename(dir.path().join("MANIFEST"), dir.path().join("a/MANIFEST")).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+            assert!(!stdout(&output).contains("removed"), "{}", stdout(&output));
+            let after = contents(&dir.path().join("d"));
+            for entry in &before {
+                assert!(after.contains(entry), "{hindered} {entry:?}: {}", stderr(&output));
+            }
+            let is_temporary = |name: &str| name.contains(".gush-");
+            assert!(!after.iter().any(|(name, _)| is_temporary(name)), "{after:?}");
+        }
+    }
+}
+
+/// One of two manifests is there, and names the new entries: the older ones must not come back.
+#[test]
+fn a_new_manifest_keeps_what_it_names_if_another_one_fails() {
+    // Of the last files, the deepest come first.
+    let dir = tree_of_other_kinds(&["a/M", "a/w/MANIFEST", "d/M/f.keep"]);
+    let options = ["--commit-last=M*", "--exclude=*.keep", "--threads=1", "a", "d"];
+    let said = fails(dir.path(), &[&["-rT", "--delete"][..], &options].concat());
+    assert!(said.contains("d: what the source lacks was not removed: that"), "{said}");
+    let [from, to] = ["a", "d"].map(|name| contents(&dir.path().join(name)));
+    for entry in from.iter().filter(|(name, _)| !["M", "MANIFEST"].contains(&name.as_str())) {
+        assert!(to.contains(entry), "{entry:?} {to:?}");
+    }
+    fs::remove_dir_all(dir.path().join("d/M")).unwrap();
+    succeeds(dir.path(), &[&["-rT", "--delete"][..], &options].concat());
+    assert_eq!(contents(&dir.path().join("d")), from);
+}
+
+#[test]
+fn a_copy_killed_before_its_manifest_ends_in_the_right_tree_when_run_again() {
+    for resume in [&["--resume"][..], &[]] {
+        let dir = tree_of_other_kinds(&[]);
+        let [from, to] = ["a", "d"].map(|name| dir.path().join(name));
+        fs::write(from.join("b"), [7; 100_000]).unwrap();
+        let old = contents(&to.join("b"));
+        let options = [&["-rT", "--delete", "--commit-last=MANIFEST", "a", "d"][..], resume];
+        let options = options.concat();
+        let limited = ["cp", "--limit=1000", "--threads=1"];
+        let copy = &mut gush();
+        let mut copy = copy.args(limited).args(&options).current_dir(dir.path()).spawn().unwrap();
+        let aside = || names(&to).into_iter().find(|name| name.starts_with(".b.gush-"));
+        while aside().is_none() {
+            assert!(copy.try_wait().unwrap().is_none(), "the copy takes minutes");
+            std::thread::yield_now();
+        }
+        copy.kill().unwrap();
+        copy.wait().unwrap();
+        assert_eq!(contents(&to.join(aside().unwrap())), old, "nothing is lost");
+        assert_eq!(fs::read_to_string(to.join("MANIFEST")).unwrap(), "old");
+        succeeds(dir.path(), &options);
+        assert_eq!(contents(&from), contents(&to));
+        assert_eq!(names(dir.path()), ["a", "d"]);
     }
 }
 

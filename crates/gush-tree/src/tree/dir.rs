@@ -206,6 +206,8 @@ pub(crate) struct Dir {
     is_listed: AtomicBool,
     /// Among the directories that rest.
     rests: AtomicBool,
+    /// A removal in the target waits for the files that come last.
+    pub(crate) has_removal: AtomicBool,
     /// Does the target give new files an access control list?
     gives_acl: OnceLock<bool>,
     /// The owner of files that this process makes in the target.
@@ -256,6 +258,7 @@ impl Dir {
             held: Mutex::new(Some(Arc::new(pair))),
             is_listed: AtomicBool::new(false),
             rests: AtomicBool::new(false),
+            has_removal: AtomicBool::new(false),
             gives_acl: OnceLock::new(),
             new_owner: OnceLock::new(),
             // The listing itself.

@@ -5,6 +5,7 @@
 //! listed to its end, answers ENOENT for it, or if a source that can be read takes its place.
 //! Mounts are distinguished by their ids: a bind mount has the device of its origin.
 
+mod aside;
 mod entries;
 mod limits;
 
@@ -17,6 +18,7 @@ use gush_text::Doing;
 use rustix::fs::{self, AtFlags, OFlags};
 use rustix::io::{self, Errno, retry_on_intr};
 
+pub(crate) use aside::Aside;
 pub(crate) use entries::can_list;
 use entries::{Entries, TargetEntry, enter, entries, look, open_directory};
 pub(crate) use limits::Limits;
@@ -113,8 +115,34 @@ impl Mirror<'_> {
         false
     }
 
-    /// Removes the entry with this name, whose path is set, for a source of another kind. Nothing
-    /// goes if something stays.
+    /// Can the entry with this name, whose path is set, be removed for a source of another kind?
+    /// Nothing goes if something would stay. A dry run reports the removal.
+    ///
+    /// # Errors
+    /// The first reason why something would stay.
+    pub(crate) fn rehearse_replacing(
+        &self,
+        name: &OsStr,
+        is_directory: bool,
+        path: &mut TreePath,
+        report: &mut Report<'_>,
+    ) -> Result<Removed, Error> {
+        // A file is removed or stays, by one call.
+        if !(self.is_dry || is_directory) {
+            return Ok(Removed::Wholly);
+        }
+        let entry = entry(name, is_directory, path)?;
+        let doubts = if self.is_dry { self.doubts } else { &|_: &Path| {} };
+        let rehearsal = Mirror { is_dry: true, doubts, ..*self };
+        let rehearsed =
+            first_failure(|report| rehearsal.remove_entry(entry, path, report), &mut |_, _| {})?;
+        if self.is_dry && rehearsed == Removed::Wholly {
+            report(path.path(), Ok(()));
+        }
+        Ok(rehearsed)
+    }
+
+    /// Removes the entry with this name, whose path is set, for a source of another kind.
     ///
     /// # Errors
     /// The first reason why something stays.
@@ -125,25 +153,8 @@ impl Mirror<'_> {
         path: &mut TreePath,
         report: &mut Report<'_>,
     ) -> Result<Removed, Error> {
-        let name = CString::new(name.as_bytes())
-            .map_err(|_| Error::os(path.path(), "cannot remove", Errno::INVAL))?;
-        let entry = || TargetEntry { name: name.clone(), is_directory };
-        // A file is removed or stays, by one call.
-        if self.is_dry || is_directory {
-            let doubts = if self.is_dry { self.doubts } else { &|_: &Path| {} };
-            let rehearsal = Mirror { is_dry: true, doubts, ..*self };
-            let rehearsed = first_failure(
-                |report| rehearsal.remove_entry(entry(), path, report),
-                &mut |_, _| {},
-            )?;
-            if self.is_dry && rehearsed == Removed::Wholly {
-                report(path.path(), Ok(()));
-            }
-            if self.is_dry || rehearsed == Removed::InPart {
-                return Ok(rehearsed);
-            }
-        }
-        first_failure(|report| self.remove_entry(entry(), path, report), report)
+        let entry = entry(name, is_directory, path)?;
+        first_failure(|report| self.remove_entry(entry, path, report), report)
     }
 
     fn remove_entry(
@@ -323,6 +334,13 @@ impl Mirror<'_> {
             },
             Err(errno) => Err(errno),
         }
+    }
+}
+
+fn entry(name: &OsStr, is_directory: bool, path: &TreePath) -> Result<TargetEntry, Error> {
+    match CString::new(name.as_bytes()) {
+        Ok(name) => Ok(TargetEntry { name, is_directory }),
+        Err(_) => Err(Error::os(path.path(), "cannot remove", Errno::INVAL)),
     }
 }
 

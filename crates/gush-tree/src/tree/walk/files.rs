@@ -20,7 +20,7 @@ use crate::file::Common;
 use crate::job::{Entry, Target};
 use crate::open;
 use crate::options::{Dereference, Make};
-use crate::place::{Place, kind};
+use crate::place::{FileId, Place, kind};
 use crate::tree::batch::{Batch, Listed};
 use crate::tree::dir::{Dir, Pair, lost};
 use crate::tree::journal::Journal;
@@ -69,8 +69,17 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     /// Copies one entry, and reports it.
     fn file(&mut self, at: OpenDir<'_>, listed: Listed<'_>, rest: &mut Batch, is_last: bool) {
         let before = (self.source.push(listed.name), self.target.push(listed.name));
+        let named = || {
+            let stat = is_last.then(|| self.places(at.pair, listed.name).1.stat(true))?;
+            stat.ok().map(|stat| FileId::of(&stat))
+        };
+        let earlier = named();
         if let Some(result) = self.entry(at, listed, rest, is_last) {
             self.ended(&result);
+        }
+        // Also where the copy failed in the end, to sync its directory for instance.
+        if named() != earlier {
+            self.walk.has_published.store(true, Ordering::Relaxed);
         }
         self.back_to(before);
     }

@@ -2,8 +2,8 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use rustix::io::retry_on_intr;
@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::place::kind;
 use crate::tree::dir::{Dir, Pair, lost};
-use crate::tree::mirror::{Mirror, Removed};
+use crate::tree::mirror::{Aside, Mirror, Removed};
 use crate::tree::queue::Task;
 use crate::{open, overwriting};
 
@@ -26,13 +26,21 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             return self.remove_missing(dir, pair);
         }
         if self.with_mirror(dir, pair, |mirror| mirror.has_work()) == Some(true) {
-            dir.waits_for_more(1);
-            walk.waits_with_last(dir);
-            walk.queue.add_after_last(Task::Remove(Arc::clone(dir)));
+            self.add_removal(dir);
         }
     }
 
-    /// Removes what has waited for the files that come last, if all is copied.
+    fn add_removal(&self, dir: &Arc<Dir>) {
+        // One a directory, which ends what was set aside before it looks for what the source lacks.
+        if !dir.has_removal.swap(true, Ordering::Relaxed) {
+            dir.waits_for_more(1);
+            self.walk.waits_with_last(dir);
+            self.walk.queue.add_after_last(Task::Remove(Arc::clone(dir)));
+        }
+    }
+
+    /// Removes what has waited for the files that come last, if all is copied. If none of them has
+    /// its name, what was set aside gets its own back.
     pub(super) fn remove_after_last(&mut self, dir: Arc<Dir>) {
         let walk = self.walk;
         let is_committed = *walk.is_committed.get_or_init(|| {
@@ -48,11 +56,39 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         });
         self.go_to(&dir);
         match self.pair(&dir) {
-            Ok(pair) if is_committed => self.remove_missing(&dir, &pair),
-            Ok(_) => {}
+            Ok(pair) => {
+                self.end_aside(&dir, &pair, is_committed);
+                if is_committed {
+                    self.remove_missing(&dir, &pair);
+                }
+            }
             Err(errno) => self.failed(lost(self.source.path(), errno)),
         }
         self.one_done(dir);
+    }
+
+    fn end_aside(&self, dir: &Arc<Dir>, pair: &Pair, is_committed: bool) {
+        // The new manifest names the new entries, and a later mirror removes the old ones.
+        if !is_committed && self.walk.has_published.load(Ordering::Relaxed) {
+            return;
+        }
+        let ours: Vec<_> =
+            self.aside().extract_if(.., |aside| Arc::ptr_eq(&aside.dir, dir)).collect();
+        self.with_mirror(dir, pair, |mirror| {
+            let mut report = |path: &Path, result: Result<(), Error>| {
+                // The copy that an older entry takes the place of was never asked to stay.
+                if is_committed || result.is_err() {
+                    self.mirrored(path, &result);
+                }
+            };
+            for aside in &ours {
+                mirror.end_aside(aside, is_committed, &mut self.target.clone(), &mut report);
+            }
+        });
+    }
+
+    fn aside(&self) -> MutexGuard<'_, Vec<Aside>> {
+        self.walk.aside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn remove_missing(&self, dir: &Dir, pair: &Pair) {
@@ -100,7 +136,15 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     ) -> Result<(), Error> {
         let mut report = |path: &Path, result| self.mirrored(path, &result);
         let removed = self.with_mirror(dir, pair, |mirror| {
-            mirror.replace(name, is_directory, &mut self.target.clone(), &mut report)
+            let path = &mut self.target.clone();
+            match mirror.rehearse_replacing(name, is_directory, path, &mut report)? {
+                Removed::Wholly
+                    if !mirror.is_dry && !self.sets_aside(mirror, dir, name, is_directory) =>
+                {
+                    mirror.replace(name, is_directory, path, &mut report)
+                }
+                rehearsed => Ok(rehearsed),
+            }
         });
         match removed.transpose()? {
             Some(Removed::InPart) => {
@@ -113,6 +157,24 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             }
             Some(Removed::Wholly) | None => Ok(()),
         }
+    }
+
+    /// Sets an entry aside that an older manifest may name. `false` where nothing comes last, or the
+    /// file system cannot rename the entry, such as overlayfs a directory of its lower layer.
+    fn sets_aside(
+        &self,
+        mirror: &Mirror<'_>,
+        dir: &Arc<Dir>,
+        name: &OsStr,
+        is_directory: bool,
+    ) -> bool {
+        if self.walk.common.options.last.is_none() {
+            return false;
+        }
+        let Ok(aside) = mirror.set_aside(dir, name, is_directory) else { return false };
+        self.aside().push(aside);
+        self.add_removal(dir);
+        true
     }
 
     /// Removes what is not of the kind that the copy of a file will be, if the file can be read.

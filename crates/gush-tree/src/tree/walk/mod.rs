@@ -26,7 +26,7 @@ use super::batch::{Listed, Listing, Part};
 use super::budget::{Budget, Capacity};
 use super::dir::{Dir, Pair, lost};
 use super::listener::Listener;
-use super::mirror::Limits;
+use super::mirror::{Aside, Limits};
 use super::partition::Others;
 use super::path::TreePath;
 use super::queue::{Busy, Queue, Task};
@@ -64,6 +64,10 @@ pub(crate) struct Walk<'a> {
     options_of_last: Option<Options>,
     /// The others are on stable storage, or the user knows why not.
     others_synced: OnceLock<()>,
+    /// One of these files has its name.
+    has_published: AtomicBool,
+    /// What was set aside for another kind.
+    aside: Mutex<Vec<Aside>>,
     /// All is copied, and what the source lacks may be removed; known once the last files are done.
     is_committed: OnceLock<bool>,
 }
@@ -120,6 +124,8 @@ impl<'a> Walk<'a> {
             options_of_last: (options.last.is_some() || matches!(others, Others::Finished { .. }))
                 .then(|| Options { atomic: true, ..options.clone() }),
             others_synced: OnceLock::new(),
+            has_published: AtomicBool::new(false),
+            aside: Mutex::default(),
             is_committed: OnceLock::new(),
         }
     }
@@ -187,11 +193,12 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     fn work(mut self) {
         while let Some((task, _busy)) = self.next() {
             match task {
+                // Also where stopped: what was set aside is put back.
+                Task::Remove(dir) => self.remove_after_last(dir),
                 task if self.is_stopped() => self.leave(task),
                 Task::List(dir, pair) => self.list(&dir, pair),
                 Task::Files(dir, batch) => self.files(dir, batch, true),
                 Task::Last(dir, batch) => self.last(dir, batch),
-                Task::Remove(dir) => self.remove_after_last(dir),
                 Task::Directories(dir, batch) => self.directories(dir, batch),
             }
         }

@@ -1,0 +1,76 @@
+//! Entries that give their names to another kind, under temporary names until the copy is whole.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::sync::Arc;
+
+use gush_text::quote;
+use rustix::fs::FileType;
+use rustix::io;
+
+use super::{Mirror, Report};
+use crate::atomic;
+use crate::error::Error;
+use crate::place::{Place, kind};
+use crate::tree::dir::Dir;
+use crate::tree::path::TreePath;
+
+/// An entry set aside, and the directory that it is in.
+pub(crate) struct Aside {
+    pub(crate) dir: Arc<Dir>,
+    name: OsString,
+    temporary: OsString,
+}
+
+impl Mirror<'_> {
+    /// Gives an entry a temporary name.
+    pub(crate) fn set_aside(
+        &self,
+        dir: &Arc<Dir>,
+        name: &OsStr,
+        is_directory: bool,
+    ) -> io::Result<Aside> {
+        // Without a mark: a copy that goes on removes marked names before its commit.
+        let temporary = atomic::random_name(name);
+        let (from, to) = (self.place(name), Path::new(&temporary));
+        // NFS cannot rename a directory without replacing.
+        if is_directory {
+            from.rename_to(to)?
+        } else {
+            from.rename_to_new(to)?
+        }
+        Ok(Aside { dir: Arc::clone(dir), name: name.to_owned(), temporary })
+    }
+
+    /// Removes an entry that was set aside, or gives it its name back in the place of the copy.
+    /// `path` is that of the directory.
+    pub(crate) fn end_aside(
+        &self,
+        Aside { name, temporary, .. }: &Aside,
+        is_committed: bool,
+        path: &mut TreePath,
+        report: &mut Report<'_>,
+    ) {
+        let shown = quote::always(&path.path().join(temporary)).to_string();
+        let hinting = |error: Error| error.hinting(format!("the older entry is {shown}"));
+        let goes = if is_committed { temporary } else { name };
+        let before = path.push(name);
+        if let Ok(stat) = self.place(goes).stat(false) {
+            let is_directory = kind(&stat) == FileType::Directory;
+            let is_stopped = if is_committed { self.is_stopped } else { &|| false };
+            let removed = Mirror { is_stopped, ..*self }.replace(goes, is_directory, path, report);
+            if let Err(error) = removed {
+                report(path.path(), Err(hinting(error)));
+            }
+        }
+        if !is_committed && let Err(errno) = self.place(temporary).rename_to(Path::new(name)) {
+            let error = Error::os(path.path(), "cannot put the older entry back", errno);
+            report(path.path(), Err(hinting(error)));
+        }
+        path.back_to(before);
+    }
+
+    fn place<'p>(&'p self, name: &'p OsStr) -> Place<'p> {
+        Place::below(self.pair.target(), Path::new(name), Path::new(name))
+    }
+}
