@@ -3,7 +3,7 @@
 //! | room | holds |
 //! |---|---|
 //! | `gate` | the traced side: a process that asks to be traced and becomes the program |
-//! | `trace` | the tracer: one stop a call |
+//! | `trace` | the tracer: two stops a call |
 //! | `calls` | which calls move data, and which of their arguments are descriptors |
 //! | `fds` | the roles of the traced process's descriptors |
 //!

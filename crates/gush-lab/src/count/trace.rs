@@ -15,9 +15,8 @@ use nix::unistd::Pid;
 use crate::runner::{children, interrupt};
 use crate::{Error, affinity};
 
-/// The events that matter, as waitpid(2) gives their numbers.
+/// As waitpid(2) gives the number.
 const EXECUTED: i32 = Event::PTRACE_EVENT_EXEC as i32;
-const FILTERED: i32 = Event::PTRACE_EVENT_SECCOMP as i32;
 
 /// The events of the traced process.
 pub(super) enum Stop {
@@ -53,36 +52,20 @@ fn trace(mut command: Command, report: impl FnMut(i32, Stop)) -> Result<Output, 
     // A program that waits makes no call: the interrupt kills it.
     let (child, _watched) = children::spawn_watched(&mut command)?;
     let leader = Pid::from_raw(i32::try_from(child.id()).unwrap_or(0));
-    let mut traced = Traced {
-        child,
-        leader,
-        state: State::Gate { stops: 0 },
-        inside: BTreeSet::new(),
-        ended: None,
-        report,
-    };
+    let mut traced =
+        Traced { child, leader, is_counted: false, inside: BTreeSet::new(), ended: None, report };
     while traced.ended.is_none() {
         traced.next().map_err(|errno| Error::failed("cannot trace", errno))?;
     }
     traced.output()
 }
 
-/// How far the process is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// Not yet the program to be counted; the process has stopped itself so often.
-    Gate { stops: u32 },
-    /// The program; a filter stops each call once.
-    Filtered,
-    /// The program; each call stops at entry and at exit.
-    Unfiltered,
-}
-
 struct Traced<T> {
     child: Child,
     leader: Pid,
-    state: State,
-    /// Without a filter: the threads that are inside a call.
+    /// It has become the program to be counted.
+    is_counted: bool,
+    /// The threads that are inside a call.
     inside: BTreeSet<Pid>,
     ended: Option<ExitStatus>,
     report: T,
@@ -105,12 +88,6 @@ impl<T: FnMut(i32, Stop)> Traced<T> {
                 self.executed(pid);
                 (pid, None)
             }
-            WaitStatus::PtraceEvent(pid, _, FILTERED) => {
-                if self.state == State::Filtered {
-                    self.calls(pid)?;
-                }
-                (pid, None)
-            }
             WaitStatus::PtraceEvent(pid, ..) => (pid, None),
             WaitStatus::PtraceSyscall(pid) => {
                 // With PTRACE_SYSCALL entry and exit look alike.
@@ -121,8 +98,8 @@ impl<T: FnMut(i32, Stop)> Traced<T> {
                 (pid, None)
             }
             WaitStatus::Stopped(pid, Signal::SIGSTOP) => {
-                if let (State::Gate { stops }, true) = (self.state, pid == self.leader) {
-                    self.at_gate(stops)?;
+                if pid == self.leader && !self.is_counted {
+                    self.at_gate()?;
                 }
                 (pid, None)
             }
@@ -134,19 +111,17 @@ impl<T: FnMut(i32, Stop)> Traced<T> {
             // Not yet waited for, so the number is still its own.
             return nix::sys::signal::kill(self.leader, Signal::SIGKILL);
         }
-        let gone_on = match self.state {
-            State::Unfiltered => ptrace::syscall(pid, signal),
-            State::Gate { .. } | State::Filtered => ptrace::cont(pid, signal),
+        let gone_on = match self.is_counted {
+            true => ptrace::syscall(pid, signal),
+            false => ptrace::cont(pid, signal),
         };
         // ESRCH: it was killed meanwhile, as the next wait reports.
         gone_on.or_else(|errno| if errno == Errno::ESRCH { Ok(()) } else { Err(errno) })
     }
 
-    fn at_gate(&mut self, stops: u32) -> nix::Result<()> {
-        self.state = State::Gate { stops: stops + 1 };
+    fn at_gate(&self) -> nix::Result<()> {
         let options = Options::PTRACE_O_TRACESYSGOOD
             | Options::PTRACE_O_TRACEEXEC
-            | Options::PTRACE_O_TRACESECCOMP
             | Options::PTRACE_O_TRACECLONE
             | Options::PTRACE_O_TRACEFORK
             | Options::PTRACE_O_TRACEVFORK
@@ -156,14 +131,9 @@ impl<T: FnMut(i32, Stop)> Traced<T> {
     }
 
     fn executed(&mut self, pid: Pid) {
-        let State::Gate { stops } = self.state else { return };
-        if stops > 1 {
-            self.state = State::Unfiltered;
-            // What stops next is the end of execve.
-            self.inside.insert(pid);
-        } else {
-            self.state = State::Filtered;
-        }
+        self.is_counted = true;
+        // What stops next is the end of execve.
+        self.inside.insert(pid);
         (self.report)(pid.as_raw(), Stop::Executed);
     }
 
