@@ -97,13 +97,6 @@ impl Talker {
         }
     }
 
-    /// Writes that `what` failed on the file `path`: `PATH: what: OS error (remedy)`.
-    pub fn say_failed(&self, path: impl AsRef<Path>, what: impl Display, error: &io::Error) {
-        let remedy = in_brackets(remedy(path.as_ref(), Doing::Other, error));
-        let name = quote::if_needed(path.as_ref());
-        self.say(format_args!("{name}: {what}: {}{remedy}", os_text(error)));
-    }
-
     /// Writes each line of `text` as a message about the file `path`.
     pub fn say_lines(&self, path: impl AsRef<Path>, text: impl Display) {
         let name = quote::if_needed(path.as_ref()).to_string();

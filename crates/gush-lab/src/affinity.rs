@@ -6,29 +6,12 @@ use rustix::io;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The processors that this process may run on, in order (sched_getaffinity(2)).
-///
-/// # Errors
-/// The error of sched_getaffinity(2).
-///
-/// ```
-/// assert!(!gush_lab::affinity::allowed()?.is_empty());
-/// # Ok::<(), gush::Errno>(())
-/// ```
 pub fn allowed() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
 /// Keeps this thread on one processor.
-///
-/// # Errors
-/// `EINVAL` when there is no such processor, or this process may not use it.
-///
-/// ```
-/// let first = gush_lab::affinity::allowed()?[0];
-/// gush_lab::affinity::pin(first)?;
-/// # Ok::<(), gush::Errno>(())
-/// ```
 pub fn pin(cpu: usize) -> io::Result<()> {
     if cpu >= CpuSet::MAX_CPU {
         return Err(io::Errno::INVAL);
@@ -40,14 +23,6 @@ pub fn pin(cpu: usize) -> io::Result<()> {
 
 /// The processors that share a core with `cpu`, which is one of them, from the `/sys` in `root`
 /// (`Documentation/admin-guide/cputopology.rst`); empty if unknown.
-///
-/// ```
-/// use gush_lab::affinity::{allowed, siblings_in};
-/// let first = allowed()?[0];
-/// let siblings = siblings_in("/".as_ref(), first);
-/// assert!(siblings.is_empty() || siblings.contains(&first));
-/// # Ok::<(), gush::Errno>(())
-/// ```
 #[must_use]
 pub fn siblings_in(root: &Path, cpu: usize) -> Vec<usize> {
     let path = format!("sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");

@@ -39,9 +39,6 @@ pub trait Case {
     }
 
     /// Measures once.
-    ///
-    /// # Errors
-    /// The reason why the case could not be measured.
     fn measure(&self, probe: &Probe) -> Result<Measured, Error>;
 
     /// Removes what a measurement or warm-up left, even if it failed; not part of any figure.
@@ -49,18 +46,6 @@ pub trait Case {
 }
 
 /// The cases of these names in the suite's order; all of them for no names.
-///
-/// # Errors
-/// [`Error::Refused`] for a name that no case has.
-///
-/// ```
-/// use gush_lab::case;
-/// use gush_lab::suite::{Asked, pipe};
-/// let all = || pipe::SUITE.cases(&Asked::of("gush")).unwrap().cases;
-/// let two = case::choose(all(), &["huge-splice".to_owned(), "write-read".to_owned()]).unwrap();
-/// assert_eq!((two.len(), two[0].name()), (2, "write-read"));
-/// assert!(case::choose(all(), &["nope".to_owned()]).is_err());
-/// ```
 pub fn choose(
     mut cases: Vec<Box<dyn Case>>,
     names: &[String],

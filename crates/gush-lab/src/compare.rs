@@ -84,24 +84,6 @@ pub struct Compared {
 
 /// Compares `after` with `before`: a verdict needs an interval beyond `margin`, or else
 /// [`stats::MARGIN`], and beyond the drift of whole runs.
-///
-/// ```
-/// use gush_lab::{compare, model::{Measured, Run, Sample}, stats::Verdict};
-/// let run = |speed: f64| Run {
-///     samples: (1..=5)
-///         .map(|round| Sample {
-///             suite: "pipe".into(),
-///             case: "write-read".into(),
-///             round,
-///             measured: Measured { gib_per_s: Some(speed + f64::from(round) / 100.0), ..Measured::default() },
-///         })
-///         .collect(),
-///     ..Run::default()
-/// };
-/// let found = compare::runs(&run(2.0), &run(4.0), None);
-/// assert_eq!(found.cases[0].verdict, Verdict::Faster);
-/// assert!((found.cases[0].ratio.value - 2.0).abs() < 0.1);
-/// ```
 #[must_use]
 pub fn runs(before: &Run, after: &Run, margin: Option<f64>) -> Comparison {
     let (first, second) = (cases::with_figures(before), cases::with_figures(after));

@@ -5,12 +5,6 @@ use serde_json::Value;
 use crate::model::Sample;
 
 /// `text` as one field: quoted where a comma, a quote or a line's end would break the row.
-///
-/// ```
-/// use gush_lab::csv::field;
-/// assert_eq!(field("write-read"), "write-read");
-/// assert_eq!(field("a,\"b\""), "\"a,\"\"b\"\"\"");
-/// ```
 #[must_use]
 pub fn field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
@@ -21,11 +15,6 @@ pub fn field(text: &str) -> String {
 }
 
 /// A figure with six decimals; nothing for one that was not taken.
-///
-/// ```
-/// use gush_lab::csv::figure;
-/// assert_eq!((figure(Some(4.5)), figure(None)), ("4.500000".to_owned(), String::new()));
-/// ```
 #[must_use]
 pub fn figure(value: Option<f64>) -> String {
     value.map(|value| format!("{value:.6}")).unwrap_or_default()
@@ -33,18 +22,6 @@ pub fn figure(value: Option<f64>) -> String {
 
 /// A sample in these columns, without the line's end: `case`, `round`, `bytes`, the figures by
 /// their names, or facts.
-///
-/// ```
-/// use gush_lab::csv::row;
-/// use gush_lab::model::{Measured, Sample};
-/// let measured = Measured { gib_per_s: Some(4.5), bytes: 4096, ..Measured::default() }
-///     .with("method", "splice")
-///     .with("cost", 0.25)
-///     .with("syscalls", serde_json::json!({"read": 2, "write": 1}));
-/// let sample = Sample { suite: "copy".into(), case: "splice@4K".into(), round: 1, measured };
-/// let columns = ["case", "method", "round", "gib_per_s", "wall_s", "bytes", "cost", "syscalls", "absent"];
-/// assert_eq!(row(&columns, &sample), "splice@4K,splice,1,4.500000,,4096,0.250000,read=2;write=1,");
-/// ```
 #[must_use]
 pub fn row(columns: &[&str], sample: &Sample) -> String {
     let Sample { case, round, measured, .. } = sample;

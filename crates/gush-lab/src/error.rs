@@ -28,11 +28,6 @@ pub enum Error {
 
 impl Error {
     /// A failed system call: the call, the object, and the error.
-    ///
-    /// ```
-    /// let error = gush_lab::Error::failed("cannot open 'x'", std::io::Error::from_raw_os_error(2));
-    /// assert_eq!(error.to_string(), "cannot open 'x': No such file or directory");
-    /// ```
     #[must_use]
     pub fn failed(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
         let source = source.into();
@@ -50,10 +45,6 @@ impl Error {
     }
 
     /// Something that makes no sense or cannot work here, as a sentence.
-    ///
-    /// ```
-    /// assert_eq!(gush_lab::Error::refused("no pipe").to_string(), "no pipe");
-    /// ```
     #[must_use]
     pub fn refused(why: impl Into<String>) -> Self {
         Self::Refused(why.into())
@@ -61,13 +52,6 @@ impl Error {
 
     /// A name that nothing of a kind has, with the nearest of the known names, or all of them if
     /// none is near.
-    ///
-    /// ```
-    /// let error = gush_lab::Error::unknown("suite", "nope", ["pipe", "copy"]);
-    /// assert_eq!(error.to_string(), "unknown suite 'nope'; choose from pipe, copy");
-    /// let error = gush_lab::Error::unknown("suite", "pip", ["pipe", "copy"]);
-    /// assert_eq!(error.to_string(), "unknown suite 'pip'; did you mean 'pipe'?");
-    /// ```
     #[must_use]
     pub fn unknown<'a>(kind: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
         Self::Refused(unknown(kind, name, known))

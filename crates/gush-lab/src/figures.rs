@@ -110,22 +110,6 @@ pub struct Figure {
 }
 
 /// The figures of every case that has some, suite by suite.
-///
-/// ```
-/// use gush_lab::figures;
-/// use gush_lab::model::{Described, Measured, Run, Sample};
-/// let sample = |case: &str, round, gib_per_s| Sample {
-///     suite: "pipe".into(),
-///     case: case.into(),
-///     round,
-///     measured: Measured { gib_per_s: Some(gib_per_s), ..Measured::default() },
-/// };
-/// let samples = (1..=5).flat_map(|round| [sample("a", round, 1.5), sample("b", round, 4.5)]).collect();
-/// let cases = vec![Described::new("pipe", "a"), Described::new("pipe", "b").against("a")];
-/// let found = figures::of(&Run { cases, samples, ..Run::default() });
-/// assert_eq!((found[1].case.as_str(), found[1].median.value), ("b", 4.5));
-/// assert_eq!(found[1].times.unwrap().around(1), "3.0 … 3.0");
-/// ```
 #[must_use]
 pub fn of(run: &Run) -> Vec<Figure> {
     let figure = |suite: &SuiteRun<'_>, case: &CaseRun<'_>| {

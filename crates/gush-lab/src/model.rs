@@ -13,12 +13,6 @@ use serde_json::Value;
 ///
 /// A figure that a suite does not take is absent. `facts` has values peculiar to a suite, which the
 /// head of its module lists.
-///
-/// ```
-/// let measured = gush_lab::model::Measured { gib_per_s: Some(4.5), ..Default::default() }
-///     .with("sound", true);
-/// assert_eq!(measured.facts["sound"], true);
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -38,13 +32,6 @@ pub struct Measured {
 
 impl Measured {
     /// The speed in the unit of the suite: GiB/s, or else times a second. Larger is faster.
-    ///
-    /// ```
-    /// use gush_lab::model::Measured;
-    /// assert_eq!(Measured { gib_per_s: Some(4.5), ..Default::default() }.speed(), Some(4.5));
-    /// assert_eq!(Measured { wall_s: Some(0.25), ..Default::default() }.speed(), Some(4.0));
-    /// assert_eq!(Measured::default().speed(), None);
-    /// ```
     #[must_use]
     pub fn speed(&self) -> Option<f64> {
         self.gib_per_s.or_else(|| self.wall_s.map(f64::recip)).filter(|speed| speed.is_finite())
@@ -70,16 +57,6 @@ pub struct Sample {
 }
 
 /// The description of a case, without figures.
-///
-/// ```
-/// use gush_lab::model::Described;
-/// let case = Described::new("pipe", "write-splice-busy")
-///     .does("write → splice, both spinning")
-///     .against("write-read-busy")
-///     .with("pipe_bytes", 1 << 20);
-/// assert_eq!(case.identity["pipe_bytes"], 1 << 20);
-/// assert_eq!(case.unit, "GiB/s");
-/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Described {
     pub suite: String,
@@ -130,13 +107,6 @@ impl Printed {
     }
 
     /// The figure of a sample.
-    ///
-    /// ```
-    /// use gush_lab::model::{Measured, Printed};
-    /// let latency = Printed { name: "median_us".into(), unit: "µs".into(), less_is_better: true };
-    /// let measured = Measured::default().with(&latency.fact(), 41.5);
-    /// assert_eq!(latency.of(&measured), Some(41.5));
-    /// ```
     #[must_use]
     pub fn of(&self, measured: &Measured) -> Option<f64> {
         measured.facts.get(&self.fact())?.as_f64()
@@ -209,12 +179,6 @@ pub struct Warning {
 
 impl Warning {
     /// A fact and a remedy.
-    ///
-    /// ```
-    /// use gush_lab::model::Warning;
-    /// let warning = Warning::new("turbo is on", "turn it off");
-    /// assert_eq!(warning.to_string(), "turbo is on (turn it off)");
-    /// ```
     #[must_use]
     pub fn new(fact: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { fact: fact.into(), remedy: remedy.into() }
@@ -299,23 +263,6 @@ pub struct Run {
 
 impl Run {
     /// The cases of a suite: those that the run describes, then those that only samples name.
-    ///
-    /// ```
-    /// use gush_lab::model::{Described, Measured, Run, Sample};
-    /// let sample = |case: &str| Sample {
-    ///     suite: "pipe".into(),
-    ///     case: case.into(),
-    ///     round: 1,
-    ///     measured: Measured::default(),
-    /// };
-    /// let run = Run {
-    ///     cases: vec![Described::new("pipe", "known")],
-    ///     samples: vec![sample("older"), sample("known")],
-    ///     ..Run::default()
-    /// };
-    /// let names: Vec<String> = run.described("pipe").into_iter().map(|case| case.case).collect();
-    /// assert_eq!(names, ["known", "older"]);
-    /// ```
     #[must_use]
     pub fn described(&self, suite: &str) -> Vec<Described> {
         let mut all: Vec<Described> =
@@ -330,12 +277,6 @@ impl Run {
     }
 
     /// The command that made the run, quoted for a shell, without the program's directory.
-    ///
-    /// ```
-    /// let command = ["/usr/bin/gush", "lab", "run", "true x"].map(String::from).to_vec();
-    /// let run = gush_lab::model::Run { command, ..Default::default() };
-    /// assert_eq!(run.command_line(), "gush lab run 'true x'");
-    /// ```
     #[must_use]
     pub fn command_line(&self) -> String {
         let Some((program, words)) = self.command.split_first() else { return String::new() };

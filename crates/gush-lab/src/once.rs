@@ -17,9 +17,6 @@ use crate::runner::{Usage, children};
 use crate::{Error, affinity};
 
 /// Measures in a new process: `program lab once WORDS`, on one processor if one is named.
-///
-/// # Errors
-/// The messages of a process that failed.
 pub fn run(
     program: &Path,
     words: &[OsString],
@@ -51,9 +48,6 @@ pub(crate) fn last_message(output: &Output) -> Error {
 const SPEAKER: &str = "gush: lab: once: ";
 
 /// Pins this thread, for cases that measure in this process.
-///
-/// # Errors
-/// [`Error::Failed`] for a processor that this process may not use.
 pub fn pin(processor: usize) -> Result<(), Error> {
     affinity::pin(processor)
         .map_err(|errno| Error::failed(format!("cannot stay on processor {processor}"), errno))
@@ -92,13 +86,6 @@ impl Case for Single {
 }
 
 /// A clock of this process: wall time, processor time, page faults and context switches.
-///
-/// ```
-/// let clock = gush_lab::once::Clock::start()?;
-/// let measured = clock.stop(1 << 20)?;
-/// assert!(measured.gib_per_s.unwrap() > 0.0 && measured.bytes == 1 << 20);
-/// # Ok::<(), gush_lab::Error>(())
-/// ```
 #[derive(Debug)]
 pub struct Clock {
     usage: Usage,
@@ -106,26 +93,17 @@ pub struct Clock {
 }
 
 /// The resources used so far.
-///
-/// # Errors
-/// The error of getrusage(2).
 pub(crate) fn used(who: UsageWho) -> Result<Usage, Error> {
     Usage::of(who).map_err(|errno| Error::failed("cannot ask for the processor time used", errno))
 }
 
 impl Clock {
     /// Starts.
-    ///
-    /// # Errors
-    /// The error of getrusage(2).
     pub fn start() -> Result<Self, Error> {
         Ok(Self { usage: used(UsageWho::RUSAGE_SELF)?, started: Instant::now() })
     }
 
     /// Stops; `bytes` were moved meanwhile.
-    ///
-    /// # Errors
-    /// The error of getrusage(2).
     pub fn stop(self, bytes: u64) -> Result<Measured, Error> {
         // First of all: asking for the usage takes time too.
         let wall_s = self.started.elapsed().as_secs_f64();

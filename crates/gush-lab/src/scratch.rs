@@ -31,9 +31,6 @@ pub(crate) struct Scratch {
 
 impl Scratch {
     /// Makes a directory in `dir`, and removes those of runs that were killed.
-    ///
-    /// # Errors
-    /// A sentence with the remedy.
     pub(crate) fn new_in(dir: &Path) -> Result<Self, Error> {
         remove_left_ones(dir);
         Self::made_in(dir).map_err(|error| cannot_make(dir, &error))
@@ -64,9 +61,6 @@ impl Scratch {
     }
 
     /// A new file of so many random bytes, synced so that no write-back disturbs a measurement.
-    ///
-    /// # Errors
-    /// The call that failed, or too little room for the file and a copy.
     pub(crate) fn filled(&self, name: &str, bytes: u64) -> Result<(PathBuf, File), Error> {
         self.room_for(bytes)?;
         let path = self.path.join(name);

@@ -19,25 +19,6 @@ const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 ///
 /// An interval is that of the median; of fewer than [`stats::FEWEST_SAMPLES`] samples none can be
 /// trusted, and the least and the most stand in brackets.
-///
-/// ```
-/// use gush_lab::model::{Described, Measured, Run, Sample};
-/// use gush_lab::{suite, table};
-/// let sample = |case: &str, round, gib_per_s| Sample {
-///     suite: "pipe".into(),
-///     case: case.into(),
-///     round,
-///     measured: Measured { gib_per_s: Some(gib_per_s), ..Measured::default() },
-/// };
-/// let samples = (1..6).flat_map(|round| [sample("slow", round, 1.5), sample("fast", round, 3.0)]);
-/// let run = Run {
-///     cases: vec![Described::new("pipe", "slow"), Described::new("pipe", "fast").against("slow")],
-///     samples: samples.collect(),
-///     ..Run::default()
-/// };
-/// let text = table::of(&run, suite::named("pipe").unwrap());
-/// assert!(text.lines().nth(2).unwrap().contains("2.00x slow"), "{text}");
-/// ```
 #[must_use]
 pub fn of(run: &Run, suite: &Suite) -> String {
     let all = cases::suites(run);
@@ -207,10 +188,6 @@ fn number(value: f64) -> String {
 }
 
 /// A bar proportional to `value` of `most`, and never empty.
-///
-/// ```
-/// assert_eq!(gush_lab::table::bar(1.0, 2.0).chars().count(), 15);
-/// ```
 #[must_use]
 pub fn bar(value: f64, most: f64) -> String {
     if most <= 0.0 {

@@ -61,17 +61,6 @@ struct Content {
 }
 
 /// Runs as one JSON document.
-///
-/// ```
-/// use gush_lab::{model::Run, transfer};
-/// let run = Run { id: "20261121-144355-a3f2".into(), ..Run::default() };
-/// let text = transfer::json(std::slice::from_ref(&run));
-/// assert_eq!(transfer::parse(text.as_bytes())?, [run]);
-/// # Ok::<(), gush_lab::transfer::TransferError>(())
-/// ```
-///
-/// # Panics
-/// Never: every part of a run has a form in JSON.
 #[must_use]
 pub fn json(runs: &[Run]) -> String {
     let document = Document { format: FORMAT, version: VERSION, runs };
@@ -83,14 +72,6 @@ pub fn json(runs: &[Run]) -> String {
 /// A row for every sample of `run`, without the lines' ends, in the columns of [`CSV_HEADER`].
 ///
 /// The last column has the values peculiar to a suite, as JSON.
-///
-/// ```
-/// use gush_lab::{model::{Run, Sample, Measured}, transfer};
-/// let sample = Sample { suite: "memory".into(), case: "read".into(), round: 1, measured: Measured::default() };
-/// let run = Run { id: "r".into(), gush: "0.1.0".into(), samples: vec![sample], ..Run::default() };
-/// let rows: Vec<String> = transfer::csv_rows(&run).collect();
-/// assert_eq!(rows, ["r,1970-01-01T00:00:00Z,,,,,0.1.0,memory,read,1,,,,,0,{}"]);
-/// ```
 pub fn csv_rows(run: &Run) -> impl Iterator<Item = String> {
     let fact = |name: &str| csv::field(run.machine.facts.get(name).map_or("", String::as_str));
     let head = format!(
@@ -114,17 +95,11 @@ pub fn csv_rows(run: &Run) -> impl Iterator<Item = String> {
 }
 
 /// Reads the export in the file `path`.
-///
-/// # Errors
-/// When the file cannot be read, is no export, or is one of a newer gush.
 pub fn read(path: &Path) -> Result<Vec<Run>, TransferError> {
     parse_from(File::open(path).map_err(TransferError::Unreadable)?)
 }
 
 /// Reads an export to the end of `source`, or up to 512 MiB.
-///
-/// # Errors
-/// When the source cannot be read, is no export, or is one of a newer gush.
 pub fn parse_from(source: impl Read) -> Result<Vec<Run>, TransferError> {
     let mut text = Vec::new();
     // One byte more, to distinguish a document of the largest size from a longer one.
@@ -136,9 +111,6 @@ pub fn parse_from(source: impl Read) -> Result<Vec<Run>, TransferError> {
 }
 
 /// Reads an export.
-///
-/// # Errors
-/// When the text is no export, or one of a newer gush.
 pub fn parse(text: &[u8]) -> Result<Vec<Run>, TransferError> {
     let header: Header = serde_json::from_slice(text).map_err(unfit)?;
     if header.format != FORMAT {

@@ -10,15 +10,6 @@ use crate::probe::{Counters, Probe};
 use crate::stats;
 
 /// Watches the machine while something is measured.
-///
-/// ```
-/// use gush_lab::{probe::Probe, warnings::Watch};
-/// let probe = Probe::take();
-/// let watch = Watch::begin(&probe);
-/// let before = watch.before(&probe);
-/// let after = watch.end(&[]);
-/// assert!(before.iter().chain(&after).all(|warning| !warning.remedy.is_empty()));
-/// ```
 #[derive(Debug)]
 pub struct Watch {
     idle: [Counters; 2],
@@ -56,11 +47,6 @@ impl Watch {
     }
 
     /// The part of the processors' time that other programs and the hypervisor have taken since.
-    ///
-    /// ```
-    /// let watch = gush_lab::warnings::Watch::begin(&gush_lab::probe::Probe::take());
-    /// assert!(watch.others().is_none_or(|part| (0.0..=1.0).contains(&part)));
-    /// ```
     #[must_use]
     pub fn others(&self) -> Option<f64> {
         let now = now();
@@ -84,13 +70,6 @@ fn taken(before: &Counters, after: &Counters) -> Option<[f64; 2]> {
 }
 
 /// The settings that make figures drift.
-///
-/// ```
-/// use gush_lab::{model::Machine, warnings::of_settings};
-/// let facts = [("governor".to_owned(), "powersave".to_owned())].into();
-/// let saving = Machine { facts, ..Machine::default() };
-/// assert!(of_settings(&saving).iter().any(|warning| warning.remedy.contains("cpupower")));
-/// ```
 #[must_use]
 pub fn of_settings(machine: &Machine) -> Vec<Warning> {
     let fact = |name: &str| machine.facts.get(name).map(String::as_str);
@@ -123,13 +102,6 @@ pub fn of_settings(machine: &Machine) -> Vec<Warning> {
 }
 
 /// The work of others on the processors between two looks.
-///
-/// ```
-/// use gush_lab::{probe::Counters, warnings::of_load};
-/// let before = Counters::default();
-/// let after = Counters { busy_s: 5.0, own_s: 1.0, total_s: 10.0, ..Counters::default() };
-/// assert!(of_load(&before, &after, "during the run")[0].fact.contains("40 %"));
-/// ```
 #[must_use]
 pub fn of_load(before: &Counters, after: &Counters, when: &str) -> Vec<Warning> {
     const OTHERS: f64 = 0.05;
@@ -155,12 +127,6 @@ pub fn of_load(before: &Counters, after: &Counters, when: &str) -> Vec<Warning> 
 }
 
 /// The causes that slowed the processors down between two looks.
-///
-/// ```
-/// use gush_lab::{probe::Counters, warnings::of_slowing};
-/// let hot = Counters { hot: 3, ..Counters::default() };
-/// assert!(of_slowing(&Counters::default(), &hot)[0].fact.contains("too hot"));
-/// ```
 #[must_use]
 pub fn of_slowing(before: &Counters, after: &Counters) -> Vec<Warning> {
     let mut found = Vec::new();
@@ -182,19 +148,6 @@ pub fn of_slowing(before: &Counters, after: &Counters) -> Vec<Warning> {
 }
 
 /// Which samples do not say much.
-///
-/// ```
-/// use gush_lab::{model::{Measured, Sample}, warnings::of_samples};
-/// let sample = |round, gib_per_s| Sample {
-///     suite: "pipe".into(),
-///     case: "write-read".into(),
-///     round,
-///     measured: Measured { gib_per_s: Some(gib_per_s), ..Measured::default() },
-/// };
-/// assert!(of_samples(&[sample(1, 2.0)])[0].remedy.contains("--rounds"));
-/// let odd: Vec<_> = [2.0, 2.1, 1.9, 2.0, 9.0].into_iter().zip(1..).map(|(s, r)| sample(r, s)).collect();
-/// assert!(of_samples(&odd)[0].fact.contains("pipe write-read (round 5)"));
-/// ```
 #[must_use]
 pub fn of_samples(samples: &[Sample]) -> Vec<Warning> {
     let mut cases: BTreeMap<(&str, &str), Vec<(u32, f64)>> = BTreeMap::new();

@@ -12,15 +12,6 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat};
 ///
 /// # Errors
 /// The operating system's error; an older file is untouched.
-///
-/// ```
-/// let dir = tempfile::tempdir()?;
-/// let path = dir.path().join("text");
-/// gush_lab::write_atomic(&path, "old")?;
-/// gush_lab::write_atomic(&path, "new")?;
-/// assert_eq!(std::fs::read_to_string(path)?, "new");
-/// # Ok::<(), std::io::Error>(())
-/// ```
 pub fn write_atomic(path: &Path, text: &str) -> io::Result<()> {
     // A link to nothing yet has no canonical path: the file is made through the link.
     let is_link = fs::symlink_metadata(path).is_ok_and(|there| there.is_symlink());

@@ -7,7 +7,6 @@ mod explain;
 mod export;
 mod history;
 mod import;
-mod narrowing;
 mod once;
 pub mod pipe;
 mod report;

@@ -14,9 +14,6 @@ const EARLIER: usize = 30;
 
 /// Writes the report to `path`, or to `report.html` in the directory of the store, and returns the
 /// path.
-///
-/// # Errors
-/// A message, if the report cannot be written.
 pub fn after(ended: &Ended, path: Option<&Path>) -> Result<PathBuf, String> {
     let path = match path {
         Some(path) => path.to_owned(),

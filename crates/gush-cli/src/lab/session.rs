@@ -33,9 +33,6 @@ pub struct Keep {
 impl Keep {
     /// Refuses a store that the user names and that cannot be used: better now than after the
     /// measuring. Without the default one the figures are shown all the same.
-    ///
-    /// # Errors
-    /// Why it cannot be used.
     pub fn check(&self) -> Result<Option<Store>, Error> {
         let store = self.db.as_ref().map(|path| Store::open(path));
         store.transpose().map_err(|error| Error::refused(error.to_string()))
@@ -93,9 +90,6 @@ pub struct Session {
 
 impl Session {
     /// Begins on the machine that `probe` has looked at, and warns of doubtful figures.
-    ///
-    /// # Errors
-    /// As [`Keep::check`].
     pub fn begin(talker: Talker, keep: &Keep, probe: Probe) -> Result<Self, Error> {
         let opened = keep.check()?;
         // A reader that leaves is an error of writing: the files of the cases are removed.
@@ -193,7 +187,7 @@ impl Session {
     pub fn measure_on(
         &mut self,
         cases: &[Box<dyn Case>],
-        schedule: &mut dyn Schedule,
+        schedule: &mut Schedule<'_>,
         limits: Limits,
         screen: &mut Screen,
         show: impl FnMut(&mut Screen, &Sample),

@@ -1,19 +1,18 @@
 //! `gush lab` without a suite: a little of every suite, and one report.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use gush_lab::case::Case;
-use gush_lab::model::Sample;
+use gush_lab::Error;
+use gush_lab::model::{Run, Sample};
 use gush_lab::probe::Probe;
 use gush_lab::suite::{Asked, Cases, Given, SUITES, Show, Suite};
 use gush_lab::{report, table, transfer};
 use gush_text::quote;
 
-use super::narrowing::Narrowing;
 use super::reporting;
 use super::screen::Screen;
 use super::session::{Keep, Limits, Session};
@@ -64,34 +63,10 @@ fn names() -> impl Iterator<Item = &'static str> {
 
 pub fn run(options: &Options) -> ExitCode {
     let talker = Talker::new("gush lab");
-    let program = match this_program() {
-        Ok(program) => program,
-        Err(error) => return talker.fail(error),
-    };
-    if let Err(status) = options.refuse_early(&talker) {
-        return status;
+    match options.measure(&talker) {
+        Ok(status) => status,
+        Err(error) => talker.fail(error),
     }
-    let begun = Instant::now();
-    let session = match Session::begin(talker.clone(), &options.keep, Probe::take()) {
-        Ok(session) => session,
-        Err(error) => return talker.fail(error),
-    };
-    let screen = Screen::new(talker.clone(), options.rounds);
-    let mut tour = Tour {
-        options,
-        talker,
-        session,
-        screen,
-        once: Vec::new(),
-        repeated: Vec::new(),
-        shows: Vec::new(),
-    };
-    tour.choose(&program);
-    tour.measure(begun);
-    if !options.json {
-        tour.print_tables();
-    }
-    tour.end()
 }
 
 impl Options {
@@ -101,125 +76,86 @@ impl Options {
 
     /// Refuses now what would only fail after a minute: a directory without files, a report without
     /// a place.
-    fn refuse_early(&self, talker: &Talker) -> Result<(), ExitCode> {
+    fn refuse_early(&self) -> Result<(), Error> {
         if SUITES.iter().any(|suite| suite.makes_files() && self.wants(suite))
             && let Err(error) = self.dir.read_dir()
         {
-            talker.say_failed(&self.dir, "cannot make files there", &error);
-            return Err(ExitCode::FAILURE);
+            let what = format!("{}: cannot make files there", quote::if_needed(&self.dir));
+            return Err(Error::failed(what, error));
         }
-        match self.report.as_deref().map(takes_text_in_its_directory) {
-            Some(Err(why)) => Err(talker.fail(why)),
-            _ => Ok(()),
-        }
+        let place = self.report.as_deref().map_or(Ok(()), takes_text_in_its_directory);
+        place.map_err(Error::refused)
     }
-}
 
-/// A tour under way.
-struct Tour<'a> {
-    options: &'a Options,
-    talker: Talker,
-    session: Session,
-    screen: Screen,
-    /// The cases that are measured once.
-    once: Vec<Box<dyn Case>>,
-    /// The cases that are measured in rounds.
-    repeated: Vec<Box<dyn Case>>,
-    /// The suites of all cases, each with the form of its table if that is a special one.
-    shows: Vec<(&'static Suite, Option<Show>)>,
-}
-
-impl Tour<'_> {
-    /// Takes a few cases of each suite that is wanted and can be measured here.
-    fn choose(&mut self, program: &Path) {
-        for suite in SUITES.iter().filter(|suite| self.options.wants(suite)) {
-            let mut asked = Asked::of(program);
+    fn measure(&self, talker: &Talker) -> Result<ExitCode, Error> {
+        let program = this_program()?;
+        self.refuse_early()?;
+        let begun = Instant::now();
+        let mut session = Session::begin(talker.clone(), &self.keep, Probe::take())?;
+        let mut screen = Screen::new(talker.clone(), self.rounds);
+        let (mut repeated, mut once, mut shows) = (Vec::new(), Vec::new(), Vec::new());
+        for suite in SUITES.iter().filter(|suite| self.wants(suite)) {
+            let mut asked = Asked::of(&program);
             asked.is_brief = true;
-            asked.give("dir", Given::Path(self.options.dir.clone()));
+            asked.give("dir", Given::Path(self.dir.clone()));
             (suite.tour)(&mut asked);
             match suite.cases(&asked) {
                 Ok(Cases { cases, show, notes }) => {
-                    notes.iter().for_each(|note| self.talker.say(note));
-                    self.session.expect(&cases);
-                    let chosen =
-                        if suite.is_repeated { &mut self.repeated } else { &mut self.once };
-                    chosen.extend(cases);
-                    self.shows.push((*suite, show));
+                    notes.iter().for_each(|note| talker.say(note));
+                    session.expect(&cases);
+                    if suite.is_repeated { &mut repeated } else { &mut once }.extend(cases);
+                    shows.push((*suite, show));
                 }
-                Err(error) => self.session.leave_out(suite.name, &error),
+                Err(error) => session.leave_out(suite.name, &error),
             }
         }
-    }
-
-    /// Measures the chosen cases in the minute since `begun`.
-    fn measure(&mut self, begun: Instant) {
-        let Self { options, talker, session, screen, once, repeated, .. } = self;
         let end = Some(begun + LATE);
         // In rounds of all suites: a disturbance of the machine shows in the interval of each case.
-        let time = ENOUGH.saturating_sub(begun.elapsed());
-        let mut schedule =
-            Narrowing::new(options.rounds, time, repeated.len(), session.run().clone());
-        let limits = Limits { time: Some(time), end };
-        session.measure_on(repeated, &mut schedule, limits, screen, |_, _| ());
-        if let Some(note) = schedule.note() {
-            talker.say(note);
-        }
+        let limits = Limits { time: Some(ENOUGH.saturating_sub(begun.elapsed())), end };
+        session.measure(&repeated, self.rounds, limits, &mut screen, |_, _| ());
         // Last: whatever the time does not suffice for is missing here, and not in the comparisons.
-        session.measure(once, 1, Limits { time: None, end }, screen, |_, _| ());
+        session.measure(&once, 1, Limits { time: None, end }, &mut screen, |_, _| ());
+        // The cases' files are removed before the last message.
+        drop((repeated, once));
         let left = session.not_reached();
         if left > 0 && !session.is_interrupted() {
             talker.say(format_args!(
                 "{left} cases were not reached within a minute: gush lab SUITE measures all cases of a suite"
             ));
         }
-    }
-
-    /// Prints a table for each suite with samples.
-    fn print_tables(&mut self) {
-        let run = self.session.run();
-        for (suite, show) in &self.shows {
-            let of_suite = |sample: &&Sample| sample.suite == suite.name;
-            let own: Vec<Sample> = run.samples.iter().filter(of_suite).cloned().collect();
-            if !own.is_empty() {
-                let shown = match show {
-                    Some(show) => show(&own),
-                    None => table::of(run, suite),
-                };
-                self.screen.print(&format!("{}\n{}\n", suite.name, shown.trim_end()));
-            }
-        }
-    }
-
-    /// Ends the run, and says what it has shown and where the report is.
-    fn end(self) -> ExitCode {
-        let Self { options, talker, session, mut screen, once, repeated, .. } = self;
-        // The cases' files are removed before the last message.
-        drop((once, repeated));
         let ended = session.end();
         let runs = std::slice::from_ref(&ended.run);
-        if options.json {
+        if self.json {
             screen.print(transfer::json(runs).trim_end());
         } else {
+            print_tables(&ended.run, &shows, &mut screen);
             // What a person can act on comes last, where it is still on the screen. The page has
             // all conclusions.
-            last_words(report::conclusions(runs))
-                .iter()
-                .for_each(|sentence| screen.print(sentence));
+            let sentences = last_words(report::conclusions(runs));
+            sentences.iter().for_each(|sentence| screen.print(sentence));
         }
-        let told = match reporting::after(&ended, options.report.as_deref()) {
-            Ok(path) => {
-                let line = format!("report: {}", quote::if_needed(&path));
-                if options.json {
-                    talker.say(line)
-                } else {
-                    screen.print(&line)
-                }
-                ExitCode::SUCCESS
-            }
-            Err(why) => talker.fail(why),
-        };
+        let written = reporting::after(&ended, self.report.as_deref());
+        if let Ok(path) = &written {
+            let line = format!("report: {}", quote::if_needed(path));
+            if self.json { talker.say(line) } else { screen.print(&line) }
+        }
         let status = ended.last_words(screen);
-        if status == ExitCode::SUCCESS { told } else { status }
+        Ok(written.map_or_else(|why| talker.fail(why), |_| status))
+    }
+}
+
+/// Prints a table for each suite with samples, in the form of the suite if that is a special one.
+fn print_tables(run: &Run, shows: &[(&Suite, Option<Show>)], screen: &mut Screen) {
+    for (suite, show) in shows {
+        let of_suite = |sample: &&Sample| sample.suite == suite.name;
+        let own: Vec<Sample> = run.samples.iter().filter(of_suite).cloned().collect();
+        if !own.is_empty() {
+            let shown = match show {
+                Some(show) => show(&own),
+                None => table::of(run, suite),
+            };
+            screen.print(&format!("{}\n{}\n", suite.name, shown.trim_end()));
+        }
     }
 }
 

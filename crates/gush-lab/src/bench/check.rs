@@ -16,9 +16,6 @@ const NAMES: [(&str, &[&str]); 4] = [
 
 impl Comparison {
     /// Refuses a comparison that contradicts itself, before anything is made or started.
-    ///
-    /// # Errors
-    /// The contradiction, as a sentence.
     pub fn check(&self) -> Result<(), Error> {
         if self.entries.is_empty() {
             return Err(Error::refused("no command is there to be measured"));

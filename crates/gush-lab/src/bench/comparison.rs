@@ -47,28 +47,6 @@ use crate::model::Printed;
 use crate::stats;
 
 /// The contenders of a comparison, and the manner of comparing.
-///
-/// ```
-/// use gush_lab::bench::{Comparison, Entry, Input};
-/// use gush_lab::probe::Probe;
-/// use gush_lab::runner::Runner;
-/// # let dir = tempfile::tempdir()?;
-/// let entry = |command: &str| Entry { command: command.into(), ..Entry::default() };
-/// let comparison = Comparison {
-///     entries: vec![entry("cp {in} {out}"), entry("dd if={in} of={out} bs=64K")],
-///     input: Some(Input::Bytes(1 << 20)),
-///     dir: Some(dir.path().to_owned()),
-///     ..Comparison::default()
-/// };
-/// let prepared = comparison.prepare()?;
-/// let probe = Probe::default();
-/// let runner = Runner { probe: &probe, rounds: 2, time: None, end: None };
-/// let outcome = runner.run(&prepared.cases, |_| ());
-/// assert_eq!((outcome.samples.len(), outcome.failures.len()), (4, 0));
-/// assert!(prepared.agreement()?.unwrap().contains("equal to the input"));
-/// prepared.end(|_| (), |_| ());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Comparison {
@@ -209,19 +187,6 @@ fn figures<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Printed>, D
 
 impl Comparison {
     /// Reads the comparisons in the text of a file called `stem`; `size_of` reads sizes.
-    ///
-    /// # Errors
-    /// [`Error::Refused`] with the place of the text that cannot be understood.
-    ///
-    /// ```
-    /// use gush_lab::bench::{Comparison, Input};
-    /// let text = "[[comparison]]\nname = 'one'\ninput = '7'\n[[comparison.contender]]\ncommand = 'cp {in} {out}'\n";
-    /// let size_of = |text: &str| text.parse::<u64>().map_err(|error| error.to_string());
-    /// let all = Comparison::read("copies", text, &size_of)?;
-    /// assert_eq!(all[0].suite(), "copies/one");
-    /// assert_eq!(all[0].input, Some(Input::Bytes(7)));
-    /// # Ok::<(), gush_lab::Error>(())
-    /// ```
     pub fn read(
         stem: &str,
         text: &str,

@@ -10,16 +10,6 @@ use crate::Error;
 use crate::runner::interrupt;
 
 /// A file's or directory's content.
-///
-/// ```
-/// use gush_lab::bench::Content;
-/// # let dir = tempfile::tempdir()?;
-/// std::fs::write(dir.path().join("a"), "same")?;
-/// std::fs::write(dir.path().join("b"), "same")?;
-/// let [a, b] = ["a", "b"].map(|name| Content::of(&dir.path().join(name)));
-/// assert_eq!(a?, b?);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
     /// The blake3 hash in hexadecimal: of a file's bytes; of a directory's names, kinds, bytes and

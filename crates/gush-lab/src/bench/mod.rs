@@ -78,14 +78,6 @@ pub enum Output {
 }
 
 /// The word of `--output`, or a path with a slash, as with hyperfine.
-///
-/// ```
-/// use gush_lab::bench::Output;
-/// assert_eq!("pipe".parse::<Output>()?, Output::Pipe);
-/// assert_eq!("./pipe".parse::<Output>()?, Output::File("./pipe".into()));
-/// assert!("nul".parse::<Output>().is_err());
-/// # Ok::<(), gush_lab::Error>(())
-/// ```
 impl FromStr for Output {
     type Err = Error;
 
@@ -149,14 +141,6 @@ impl From<bool> for Ignored {
 }
 
 /// `all-non-zero`, or exit statuses with commas between, as with hyperfine.
-///
-/// ```
-/// use gush_lab::bench::Ignored;
-/// assert_eq!("all-non-zero".parse::<Ignored>()?, Ignored::All);
-/// assert_eq!("1,2".parse::<Ignored>()?, Ignored::Statuses(vec![1, 2]));
-/// assert!("some".parse::<Ignored>().is_err());
-/// # Ok::<(), gush_lab::Error>(())
-/// ```
 impl FromStr for Ignored {
     type Err = Error;
 

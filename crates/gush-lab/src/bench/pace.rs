@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use crate::model::{Measured, Printed, Sample};
-use crate::runner::Schedule;
 use crate::{figures, stats};
 
 /// How many rounds are taken.
@@ -33,10 +32,6 @@ impl Pace {
     }
 
     /// As many rounds as the samples of `contenders` need: 10 to 500, and 3 s for each contender.
-    ///
-    /// ```
-    /// assert_eq!(gush_lab::bench::Pace::usual(2).time.as_secs(), 6);
-    /// ```
     #[must_use]
     pub fn usual(contenders: usize) -> Self {
         let contenders = u32::try_from(contenders).unwrap_or(u32::MAX);
@@ -74,10 +69,9 @@ impl Paced {
         let (baseline, figure) = (baseline.to_owned(), figure.cloned());
         Self { pace, baseline, figure, begun: None, next_look: 0 }
     }
-}
 
-impl Schedule for Paced {
-    fn goes_on(&mut self, round: u32, samples: &[Sample]) -> bool {
+    /// Shall `round` begin, after `samples`?
+    pub fn goes_on(&mut self, round: u32, samples: &[Sample]) -> bool {
         let begun = *self.begun.get_or_insert_with(Instant::now);
         let Pace { least, most, time } = self.pace;
         // The least number is taken in any case, however long it lasts.

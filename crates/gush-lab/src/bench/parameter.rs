@@ -22,15 +22,6 @@ const MOST_VALUES: usize = 1000;
 
 impl Parameter {
     /// The values of a text, with commas in between; `\,` is a comma, and `\\` a backslash.
-    ///
-    /// # Errors
-    /// [`Error::Refused`] for a name that cannot be one.
-    ///
-    /// ```
-    /// use gush_lab::bench::Parameter;
-    /// assert_eq!(Parameter::list("x", "1,two,a\\,b")?.values, ["1", "two", "a,b"]);
-    /// # Ok::<(), gush_lab::Error>(())
-    /// ```
     pub fn list(name: &str, text: &str) -> Result<Self, Error> {
         let mut values = vec![String::new()];
         let mut letters = text.chars().peekable();
@@ -46,16 +37,6 @@ impl Parameter {
     }
 
     /// The values from `least` to `most`, both included, in steps of `step`.
-    ///
-    /// # Errors
-    /// [`Error::Refused`] for text that is no number, a step that leads nowhere, and more than 1000 values.
-    ///
-    /// ```
-    /// use gush_lab::bench::Parameter;
-    /// assert_eq!(Parameter::scan("n", "1", "4", "1.5")?.values, ["1.0", "2.5", "4.0"]);
-    /// assert_eq!(Parameter::scan("n", "8", "12", "2")?.values, ["8", "10", "12"]);
-    /// # Ok::<(), gush_lab::Error>(())
-    /// ```
     pub fn scan(name: &str, least: &str, most: &str, step: &str) -> Result<Self, Error> {
         let number = |text: &str| {
             text.parse::<f64>()
@@ -83,9 +64,6 @@ impl Parameter {
     }
 
     /// These values.
-    ///
-    /// # Errors
-    /// [`Error::Refused`] for a name that cannot be one.
     pub fn of(name: &str, values: Vec<String>) -> Result<Self, Error> {
         if name.is_empty() || name.contains(['{', '}']) {
             return Err(Error::refused(format!("'{name}' cannot be the name of a parameter")));

@@ -33,9 +33,6 @@ pub struct Prepared {
 
 impl Comparison {
     /// Makes the input and the contenders.
-    ///
-    /// # Errors
-    /// The contradiction in the comparison, as a sentence, or the file that cannot be made.
     pub fn prepare(&self) -> Result<Prepared, Error> {
         self.check()?;
         children::make_ready();
@@ -155,9 +152,6 @@ impl Prepared {
     }
 
     /// Whether the outputs were equal, as a sentence; `None` if none was compared.
-    ///
-    /// # Errors
-    /// When the input cannot be read again.
     pub fn agreement(&self) -> Result<Option<String>, Error> {
         let ignores_output = self.shared.rules.ignores_output;
         if self.shared.workplace.survey() != self.shared.workplace.first_survey()

@@ -34,14 +34,6 @@ impl Unit {
 }
 
 /// Seconds in `unit`, or in the one that leaves three or four digits.
-///
-/// ```
-/// use gush_lab::bench::show::{Unit, time};
-/// assert_eq!(time(0.0123456, None), "12.35 ms");
-/// assert_eq!(time(12.5, None), "12.50 s");
-/// assert_eq!(time(0.0000042, None), "4.2 µs");
-/// assert_eq!(time(0.0123456, Some(Unit::Second)), "0.0123 s");
-/// ```
 #[must_use]
 pub fn time(seconds: f64, unit: Option<Unit>) -> String {
     if seconds == 0.0 && unit.is_none() {

@@ -24,15 +24,6 @@ pub enum Shell {
 }
 
 /// The words of a shell, `none` for no shell, and `default` for sh, as with hyperfine.
-///
-/// ```
-/// use gush_lab::bench::Shell;
-/// assert_eq!("none".parse::<Shell>()?, Shell::None);
-/// assert_eq!("default".parse::<Shell>()?, Shell::Words(vec!["sh".into()]));
-/// assert_eq!("bash -r".parse::<Shell>()?, Shell::Words(vec!["bash".into(), "-r".into()]));
-/// assert!("".parse::<Shell>().is_err());
-/// # Ok::<(), gush_lab::Error>(())
-/// ```
 impl FromStr for Shell {
     type Err = Error;
 
@@ -75,15 +66,6 @@ const BUILT_IN: &[&str] = &[
 ];
 
 /// Does `command` mean something else to a shell than the words themselves?
-///
-/// ```
-/// use gush_lab::bench::needs_shell;
-/// assert!(!needs_shell("cp --reflink='never' {in} {out}"));
-/// assert!(!needs_shell("awk '{print $1}' {in}"));
-/// for command in ["cat {in} | wc -c", "cat <{in}", "echo $HOME", "ls *.rs", "A=1 b", "cd /", "a \"$b\""] {
-///     assert!(needs_shell(command), "{command}");
-/// }
-/// ```
 #[must_use]
 pub fn needs_shell(command: &str) -> bool {
     let is_name = |name: &str| {

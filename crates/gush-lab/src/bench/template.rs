@@ -4,12 +4,6 @@
 /// them.
 ///
 /// A value is taken literally: braces in a value mean nothing.
-///
-/// ```
-/// use gush_lab::bench::template::filled;
-/// let value_of = |name: &str| (name == "in").then(|| "{out}".to_owned());
-/// assert_eq!(filled("cp {in} {out} {", value_of), "cp {out} {out} {");
-/// ```
 #[must_use]
 pub fn filled(text: &str, value_of: impl Fn(&str) -> Option<String>) -> String {
     let mut done = String::with_capacity(text.len());
@@ -35,11 +29,6 @@ pub fn filled(text: &str, value_of: impl Fn(&str) -> Option<String>) -> String {
 }
 
 /// Does `text` name `{name}`?
-///
-/// ```
-/// use gush_lab::bench::template::names;
-/// assert!(names("cp {in} x", "in") && !names("cp in x", "in"));
-/// ```
 #[must_use]
 pub fn names(text: &str, name: &str) -> bool {
     text.contains(&format!("{{{name}}}"))
@@ -51,13 +40,6 @@ const OF_AWK: [&str; 5] = ["exit", "getline", "next", "nextfile", "print"];
 /// The first `{name}` that has no value, and is no construct of a shell, of awk, or of another
 /// language either: `${HOME}`, `{a,b}`, `{}`, `HEAD^{tree}`, `$seen{key}`, `%{size}` and `\{x}`
 /// stay as they are.
-///
-/// ```
-/// use gush_lab::bench::template::unknown;
-/// let is_known = |name: &str| name == "in";
-/// assert_eq!(unknown("cp {in} {outt}", is_known), Some("outt"));
-/// assert_eq!(unknown("cp {in} ${HOME}/{a,b} | awk '{print}'", is_known), None);
-/// ```
 #[must_use]
 pub fn unknown(text: &str, is_known: impl Fn(&str) -> bool) -> Option<&str> {
     let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_';

@@ -27,11 +27,6 @@ use fds::{FdRole, Files};
 pub type Calls = BTreeMap<String, u64>;
 
 /// The system calls of one run of a copy.
-///
-/// ```
-/// let count = gush_lab::count::Count::default();
-/// assert!(count.moving.is_empty());
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// Calls that move data (or map data) on the source, on the target, or on a private pipe or
@@ -48,9 +43,6 @@ pub struct Count {
 ///
 /// The traced process and its tracer share a processor: every call stops the one and wakes the
 /// other, which is several times as fast on one as across two.
-///
-/// # Errors
-/// The reason why the command could not be traced, or the program's messages before a failure.
 pub fn of(
     program: &Path,
     words: &[OsString],
@@ -100,12 +92,6 @@ fn add(calls: &mut Calls, name: &str) {
 }
 
 /// Calls as one field of text, `read=131074;write=131072`.
-///
-/// ```
-/// use gush_lab::count::{Calls, line};
-/// let calls = Calls::from([("write".to_owned(), 2), ("read".to_owned(), 3)]);
-/// assert_eq!(line(&calls), "read=3;write=2");
-/// ```
 #[must_use]
 pub fn line(calls: &Calls) -> String {
     let calls: Vec<String> = calls.iter().map(|(name, count)| format!("{name}={count}")).collect();

@@ -15,13 +15,6 @@ pub struct Calls {
 impl Calls {
     /// Reads the output of the `function_graph` tracer (Documentation/trace/ftrace.rst): depth is
     /// indentation, a call ends with a closing brace. Calls outside of the roots are left out.
-    ///
-    /// ```
-    /// use gush_lab::explain::Calls;
-    /// let text = " 0)               |  __x64_sys_read() {\n 0)   0.1 us      |    fdget_pos();\n 0)   1.2 us      |  }\n";
-    /// let calls = Calls::of_graph(text, |name| name.ends_with("sys_read"));
-    /// assert_eq!(calls.tree(9), "__x64_sys_read\n  fdget_pos\n");
-    /// ```
     #[must_use]
     pub fn of_graph(text: &str, is_root: impl Fn(&str) -> bool) -> Self {
         let mut root = Self::default();
@@ -48,14 +41,6 @@ impl Calls {
     /// This tracer does not report ends of calls: a function belongs to the innermost open call of
     /// the caller. Where there is none (a caller that cannot be traced) the function is left out. A
     /// function that a root jumps to at the end has the root's own caller.
-    ///
-    /// ```
-    /// use gush_lab::explain::Calls;
-    /// let text = "gush-7 [000] ..... 1.0: ksys_read <-__x64_sys_read\n\
-    ///             gush-7 [000] ..... 1.1: vfs_read <-ksys_read\n";
-    /// let calls = Calls::of_functions(text, |name| name == "ksys_read");
-    /// assert_eq!(calls.tree(9), "ksys_read\n  vfs_read\n");
-    /// ```
     #[must_use]
     pub fn of_functions(text: &str, is_root: impl Fn(&str) -> bool) -> Self {
         let mut root = Self::default();

@@ -178,13 +178,6 @@ fn bare(function: &str) -> &str {
 }
 
 /// The kind of a kernel function, if the table has the name.
-///
-/// ```
-/// use gush_lab::explain::kind_of;
-/// assert_eq!(kind_of("rep_movs_alternative").unwrap().name(), "copying");
-/// assert_eq!(kind_of("__wake_up_sync_key").unwrap().name(), "wake-ups");
-/// assert!(kind_of("_raw_spin_unlock_irqrestore").is_none());
-/// ```
 #[must_use]
 pub fn kind_of(function: &str) -> Option<WorkKind> {
     let name = bare(function);

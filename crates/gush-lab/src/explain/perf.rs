@@ -25,10 +25,6 @@ pub struct Recording {
 
 /// Runs a command under `perf record` and prints the samples of the measurements alone, between
 /// which perf rests.
-///
-/// # Errors
-/// A sentence that says how to allow recording, where it is denied; the messages of a command that
-/// failed.
 pub fn record(program: &Path, words: &[impl AsRef<OsStr>]) -> Result<Recording, Error> {
     may_record()?;
     let dir =

@@ -32,18 +32,6 @@ pub struct Stacks {
 
 impl Stacks {
     /// Reads the output of `perf script`.
-    ///
-    /// # Errors
-    /// A sentence, if the script has no stack.
-    ///
-    /// ```
-    /// let script = "gush 1 1.000: 250000 cpu-clock:\n\
-    ///               \tffffffff81000002 copy_page_to_iter+0x1 ([kernel.kallsyms])\n\
-    ///               \tffffffff81000001 do_syscall_64+0x1 ([kernel.kallsyms])\n\n";
-    /// let stacks = gush_lab::explain::Stacks::of_script(script.as_bytes())?;
-    /// assert_eq!(stacks.cpu_ns(), 250_000);
-    /// # Ok::<(), gush_lab::Error>(())
-    /// ```
     pub fn of_script(script: &[u8]) -> Result<Self, Error> {
         let too_short = || Error::refused("perf recorded no sample: the case was too short");
         let is_event = |line: &&[u8]| line.first().is_some_and(|c| !b"#\t ".contains(c));
@@ -141,9 +129,6 @@ impl Stacks {
 
     /// The stacks as a picture: width is time, callers below. Opened by itself, the picture can be
     /// zoomed and searched.
-    ///
-    /// # Errors
-    /// A sentence, if there is nothing to draw.
     pub fn flame(&self, title: &str) -> Result<String, Error> {
         use inferno::flamegraph::color::{MultiPalette, Palette};
         let mut options = inferno::flamegraph::Options::default();

@@ -42,9 +42,6 @@ const CALLS: [&str; 12] = [
 const PREFIXES: [&str; 4] = ["__x64_", "__arm64_", "__riscv_", "__s390x_"];
 
 /// How one method copies a small file in `dir`, as the kernel calls itself.
-///
-/// # Errors
-/// A sentence: who may trace, or the feature that this kernel lacks, or the call that failed.
 pub fn of_method(method: MethodName, dir: &Path) -> Result<Calls, Error> {
     if !rustix::process::geteuid().is_root() {
         return Err(Error::refused("only root may trace the kernel's functions"));
@@ -211,14 +208,6 @@ fn refusal(name: &str, error: io::Error) -> Error {
 }
 
 /// The engine's method that a case of a suite measures, if there is one.
-///
-/// ```
-/// use gush::MethodName;
-/// use gush_lab::explain::trace::method_in;
-/// assert_eq!(method_in("copy-file-range-64K"), Some(MethodName::CopyFileRange));
-/// assert_eq!(method_in("stdio-char"), Some(MethodName::ReadWrite));
-/// assert_eq!(method_in("nothing"), None);
-/// ```
 #[must_use]
 pub fn method_in(case: &str) -> Option<MethodName> {
     if case.starts_with("stdio-") {

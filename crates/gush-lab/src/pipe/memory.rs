@@ -44,9 +44,6 @@ fn lock_refused(errno: Errno, len_bytes: usize) -> Error {
 }
 
 /// From now on this process gets pages of the usual size alone (PR_SET_THP_DISABLE of prctl(2)).
-///
-/// # Errors
-/// The error of prctl(2), with the option to leave out.
 pub fn without_huge_pages() -> Result<(), Error> {
     nix::sys::prctl::set_thp_disable(true).map_err(|errno| {
         let why = std::io::Error::from(errno);

@@ -7,12 +7,6 @@ use super::{BUFFER_BYTES, Pattern, READ_BYTES, Waiting};
 use crate::Error;
 
 /// How the writer puts bytes into the pipe.
-///
-/// ```
-/// use gush_lab::pipe::Technique;
-/// assert!("fresh".parse::<Technique>().is_ok_and(Technique::is_sound));
-/// assert!(!Technique::Vmsplice.is_sound());
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Technique {
     #[default]
@@ -55,13 +49,6 @@ impl Technique {
     /// wake-up after each sleep would be four fifths of the time (`bench/RESULTS.md`). The other
     /// techniques gain nothing while their reader sleeps, and on one processor a writer that spins
     /// only keeps the reader from it.
-    ///
-    /// ```
-    /// use gush_lab::pipe::{Technique, Waiting};
-    /// assert_eq!(Technique::Reservoir.usual_waiting(2), Waiting::Hybrid);
-    /// assert_eq!(Technique::Reservoir.usual_waiting(1), Waiting::Block);
-    /// assert_eq!(Technique::Write.usual_waiting(2), Waiting::Block);
-    /// ```
     #[must_use]
     pub fn usual_waiting(self, processors: usize) -> Waiting {
         match self {
@@ -115,12 +102,6 @@ impl MemoryOptions {
 }
 
 /// The writer's options.
-///
-/// ```
-/// use gush_lab::pipe::{Technique, WriteOptions};
-/// let options = WriteOptions { gift: true, ..WriteOptions::default() };
-/// assert!(options.check().is_err(), "write(2) gives nothing away");
-/// ```
 #[derive(Clone, Debug)]
 pub struct WriteOptions {
     pub technique: Technique,
@@ -158,9 +139,6 @@ impl Default for WriteOptions {
 
 impl WriteOptions {
     /// Do the options agree with each other?
-    ///
-    /// # Errors
-    /// [`Error::Refused`] with the reason.
     pub fn check(&self) -> Result<(), Error> {
         let lends = self.technique == Technique::Vmsplice;
         let page_bytes = rustix::param::page_size();
@@ -224,12 +202,6 @@ pub enum Taking {
 }
 
 /// The reader's options.
-///
-/// ```
-/// use gush_lab::pipe::{ReadOptions, Taking};
-/// let options = ReadOptions { verify: true, taking: Taking::Splice, ..ReadOptions::default() };
-/// assert!(options.check().is_err(), "what is dropped unread cannot be verified");
-/// ```
 #[derive(Clone, Debug)]
 pub struct ReadOptions {
     pub taking: Taking,
@@ -267,9 +239,6 @@ impl Default for ReadOptions {
 
 impl ReadOptions {
     /// Do the options agree with each other?
-    ///
-    /// # Errors
-    /// [`Error::Refused`] with the reason.
     pub fn check(&self) -> Result<(), Error> {
         let own = [
             (

@@ -7,14 +7,6 @@ use std::str::FromStr;
 use crate::Error;
 
 /// The bytes that the writer writes and the reader expects.
-///
-/// ```
-/// use gush_lab::pipe::Pattern;
-/// let mut bytes = [0; 100];
-/// Pattern::Counter.fill(1000, &mut bytes);
-/// assert_eq!(bytes[0..8], 125_u64.to_le_bytes());
-/// assert_eq!(Pattern::Counter.first_wrong(1000, &bytes), None);
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pattern {
     /// `X`, for ever.
@@ -130,14 +122,6 @@ fn why(looks_like: Option<Pattern>) -> String {
 }
 
 /// Checks a stream piece by piece.
-///
-/// ```
-/// use gush_lab::pipe::{Checker, Pattern};
-/// let mut checker = Checker::new(Pattern::Constant);
-/// checker.check(b"XXX")?;
-/// assert_eq!(checker.check(b"XY").unwrap_err().at_bytes, 4);
-/// # Ok::<(), gush_lab::pipe::Corruption>(())
-/// ```
 #[derive(Clone, Debug)]
 pub struct Checker {
     pattern: Pattern,
@@ -152,9 +136,6 @@ impl Checker {
     }
 
     /// Compares the next bytes.
-    ///
-    /// # Errors
-    /// [`Corruption`] at the first wrong byte.
     pub fn check(&mut self, bytes: &[u8]) -> Result<(), Corruption> {
         let wrong = self.pattern.first_wrong(self.at_bytes, bytes);
         let at_bytes = self.at_bytes;

@@ -18,18 +18,6 @@ use crate::{Error, affinity};
 const NAME: &str = "standard input";
 
 /// The reader's measurement.
-///
-/// ```
-/// use gush_lab::pipe::Reading;
-/// use std::time::Duration;
-/// let reading = Reading {
-///     bytes: 10 << 30,
-///     elapsed: Duration::from_millis(160),
-///     buffer_bytes: 256 << 10,
-///     pipe_bytes: Some(128 << 10),
-/// };
-/// assert_eq!(reading.to_string(), "62.5GiB/s, 256KiB buffer, 40960 iterations (10GiB piped)");
-/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
     pub bytes: u64,
@@ -53,15 +41,6 @@ impl Reading {
     }
 
     /// A sentence about bytes that never came, if the writer ended before `wanted_bytes`.
-    ///
-    /// ```
-    /// use gush_lab::pipe::Reading;
-    /// use std::time::Duration;
-    /// let elapsed = Duration::from_secs(1);
-    /// let reading = Reading { bytes: 1 << 20, elapsed, buffer_bytes: 1 << 18, pipe_bytes: None };
-    /// assert_eq!(reading.cut_short(1 << 20), None);
-    /// assert_eq!(reading.cut_short(1 << 30).unwrap(), "the writer ended after 1MiB of 1GiB");
-    /// ```
     #[must_use]
     pub fn cut_short(&self, wanted_bytes: u64) -> Option<String> {
         let (bytes, wanted) = (size(self.bytes), size(wanted_bytes));
@@ -92,21 +71,6 @@ fn size(bytes: u64) -> String {
 /// Takes bytes out of `from` until there are enough or the writer is gone.
 ///
 /// Notices that are no failures go to `say`.
-///
-/// # Errors
-/// [`Error::Refused`] for options or a descriptor that cannot work, [`Error::Failed`] for a call that did not,
-/// [`Error::Corrupt`] when other bytes came than were written.
-///
-/// ```
-/// use gush_lab::pipe::{ReadOptions, read};
-/// use std::io::Write;
-/// let (reader, mut writer) = std::io::pipe()?;
-/// writer.write_all(b"XXXXX")?;
-/// drop(writer);
-/// let options = ReadOptions { verify: true, ..ReadOptions::default() };
-/// assert_eq!(read(&options, &reader, &mut |_| ()).unwrap().bytes, 5);
-/// # Ok::<(), std::io::Error>(())
-/// ```
 pub fn read(
     options: &ReadOptions,
     from: &impl AsFd,

@@ -7,11 +7,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{self, Errno};
 
 /// The way of waiting while the pipe is full or empty.
-///
-/// ```
-/// use gush_lab::pipe::Waiting;
-/// assert!(Waiting::Spin.is_non_blocking());
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Waiting {
     /// Sleeps inside the call.

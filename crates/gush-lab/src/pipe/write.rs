@@ -18,22 +18,6 @@ const LARGE_PIPE_BYTES: usize = 1 << 20;
 /// SIGPIPE stays blocked in the calling thread.
 ///
 /// Notices that are no failures go to `say`: a refused size, a technique that is not sound.
-///
-/// # Errors
-/// [`Error::Refused`] for options or a descriptor that cannot work, [`Error::Failed`] for a call that did not.
-///
-/// ```
-/// use gush_lab::pipe::{WriteOptions, write};
-/// use std::io::Read;
-/// let (mut reader, writer) = std::io::pipe()?;
-/// let options = WriteOptions { bytes: Some(5), ..WriteOptions::default() };
-/// assert_eq!(write(&options, &writer, &mut |_| ()).unwrap(), 5);
-/// drop(writer);
-/// let mut text = String::new();
-/// reader.read_to_string(&mut text)?;
-/// assert_eq!(text, "XXXXX");
-/// # Ok::<(), std::io::Error>(())
-/// ```
 pub fn write(
     options: &WriteOptions,
     to: &impl AsFd,

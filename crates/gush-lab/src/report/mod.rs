@@ -24,11 +24,6 @@ use crate::write_atomic;
 /// Figures are those of the machine of the newest run, each suite from the newest run with that
 /// suite; older runs appear in the history, other machines among the facts. The same runs give the
 /// same page.
-///
-/// ```
-/// let page = gush_lab::report::html(&[]);
-/// assert!(page.starts_with("<!doctype html>"));
-/// ```
 #[must_use]
 pub fn html(runs: &[Run]) -> String {
     render::html(&section::page(&data::Data::of(runs)))
@@ -42,26 +37,7 @@ pub fn conclusions(runs: &[Run]) -> Vec<String> {
     said.into_iter().map(|sentence| sentence.replace(['`', '*'], "")).collect()
 }
 
-/// The cases that [`conclusions`] will most probably be about, each as suite and case: of each
-/// suite the `most` cases with the largest gain so far, and the cases that these are measured
-/// against. Where the time is short, they deserve the rounds.
-#[must_use]
-pub fn ahead(runs: &[Run], most: usize) -> Vec<(String, String)> {
-    section::ahead(&data::Data::of(runs), most)
-}
-
 /// Writes the page for `runs` to `path`; an older file is replaced only by a whole page.
-///
-/// # Errors
-/// [`Error::Failed`]: the page could not be written there.
-///
-/// ```
-/// let dir = tempfile::tempdir()?;
-/// let path = dir.path().join("report.html");
-/// gush_lab::report::write(&[], &path)?;
-/// assert!(path.exists());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 pub fn write(runs: &[Run], path: &Path) -> Result<(), Error> {
     let failed =
         |error| Error::failed(format!("the report cannot be written to {}", path.display()), error);

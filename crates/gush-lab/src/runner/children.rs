@@ -25,14 +25,6 @@ fn running() -> MutexGuard<'static, Vec<(Pid, Weak<OwnedFd>)>> {
 }
 
 /// A process of a case. Dropped without [`Running::finish`], it is killed.
-///
-/// ```
-/// use std::process::{Command, Stdio};
-/// use gush_lab::runner::children;
-/// let echo = children::start(Command::new("echo").arg("hello").stdout(Stdio::piped()))?;
-/// assert_eq!(echo.finish()?.stdout, b"hello\n");
-/// # Ok::<(), gush_lab::Error>(())
-/// ```
 #[derive(Debug)]
 pub struct Running {
     child: Option<Child>,
@@ -57,18 +49,12 @@ fn not_started_with(null: &str, name: &str, error: io::Error) -> Error {
 }
 
 /// Starts `command` as a process that an interrupt ends.
-///
-/// # Errors
-/// The command cannot be started, or the run was interrupted.
 pub fn start(command: &mut Command) -> Result<Running, Error> {
     Ok(spawn(command)?.0)
 }
 
 /// As [`start`], in a process group that an interrupt ends, along with programs that left the
 /// group, as setsid(1) does.
-///
-/// # Errors
-/// As [`start`].
 pub fn start_group(command: &mut Command) -> Result<Running, Error> {
     strays::adopt();
     let (mut running, group) = spawn(command)?;
@@ -79,9 +65,6 @@ pub fn start_group(command: &mut Command) -> Result<Running, Error> {
 
 /// As [`start_group`] for a cleanup: starts even after an interrupt, and only the end of this
 /// program ends it.
-///
-/// # Errors
-/// [`Error::Failed`] when the command cannot be started.
 pub fn start_last(command: &mut Command) -> Result<Running, Error> {
     strays::adopt();
     let name = command.get_program().to_string_lossy().into_owned();
@@ -113,9 +96,6 @@ fn spawn(command: &mut Command) -> Result<(Running, Option<Pid>), Error> {
 }
 
 /// Starts a process that an interrupt kills while its descriptor is kept; the caller waits for it.
-///
-/// # Errors
-/// As [`start`].
 pub(crate) fn spawn_watched(command: &mut Command) -> Result<(Child, Option<Arc<OwnedFd>>), Error> {
     let name = command.get_program().to_string_lossy().into_owned();
     // Locked over the start: a child started after the interrupt's sweep would be missed.
@@ -162,9 +142,6 @@ impl Running {
     /// Waits for the end and closes the pipes. Returns the time of the end, the exit status, and
     /// the resources used by the process and its reaped children; for a group also those of orphans
     /// that have ended, and how many still run.
-    ///
-    /// # Errors
-    /// The error of waiting.
     pub fn finish_used(mut self) -> Result<(Instant, ExitStatus, Usage), Error> {
         let ended = self.wait_for_end();
         // Before the bookkeeping below, which is none of the command's time.
@@ -207,9 +184,6 @@ impl Running {
     }
 
     /// Waits until the process ends or is stopped; calls `report` if an interrupt comes first.
-    ///
-    /// # Errors
-    /// The error of waiting.
     pub(crate) fn when_interrupted(&self, report: impl FnOnce()) -> Result<(), Error> {
         let Some(pid) = self.pid() else { return Ok(()) };
         let change = WaitIdOptions::EXITED | WaitIdOptions::STOPPED;

@@ -33,15 +33,6 @@ fn is_ignored(signal: i32) -> bool {
 ///
 /// A second one ends the program as the default action would. Handlers rather than blocked signals,
 /// because children would inherit the latter.
-///
-/// # Errors
-/// The error of sigaction(2) or of starting a thread.
-///
-/// ```
-/// gush_lab::runner::interrupt::watch()?;
-/// assert!(!gush_lab::runner::interrupt::requested());
-/// # Ok::<(), std::io::Error>(())
-/// ```
 pub fn watch() -> io::Result<()> {
     // Under nohup(1) a hang-up must not end the run.
     let heeded = || HEEDED.into_iter().filter(|signal| !is_ignored(*signal));
@@ -62,11 +53,6 @@ pub fn watch() -> io::Result<()> {
 }
 
 /// Ends the measuring as a signal would, because nobody wants the samples any more.
-///
-/// ```no_run
-/// gush_lab::runner::interrupt::request();
-/// assert!(gush_lab::runner::interrupt::requested());
-/// ```
 pub fn request() {
     REQUESTED.store(true, Ordering::SeqCst);
 }
@@ -78,20 +64,12 @@ pub(crate) fn is_ending() -> bool {
 }
 
 /// The number of the signal that asked the run to end, if a signal did.
-///
-/// ```
-/// assert_eq!(gush_lab::runner::interrupt::signal(), None);
-/// ```
 #[must_use]
 pub fn signal() -> Option<u8> {
     u8::try_from(SIGNAL.load(Ordering::SeqCst)).ok().filter(|&signal| signal != 0)
 }
 
 /// Was the run asked to end? A case that loops by itself looks here.
-///
-/// ```
-/// assert!(!gush_lab::runner::interrupt::requested());
-/// ```
 #[must_use]
 pub fn requested() -> bool {
     REQUESTED.load(Ordering::SeqCst) || signal().is_some()

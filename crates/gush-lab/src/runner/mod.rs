@@ -58,49 +58,10 @@ pub struct Outcome {
     pub end: RunEnd,
 }
 
-/// The schedule of a run: whether another round is wanted.
-pub trait Schedule {
-    /// Shall `round` begin, after `samples`?
-    fn goes_on(&mut self, round: u32, samples: &[Sample]) -> bool;
-
-    /// Is `case` measured in the round that was begun last?
-    fn takes(&self, _case: &dyn Case) -> bool {
-        true
-    }
-}
-
-/// All rounds.
-struct Whole;
-
-impl Schedule for Whole {
-    fn goes_on(&mut self, _round: u32, _samples: &[Sample]) -> bool {
-        true
-    }
-}
+/// Whether a round, counted from 1, shall begin after these samples.
+pub type Schedule<'s> = dyn FnMut(u32, &[Sample]) -> bool + 's;
 
 /// How to run cases.
-///
-/// ```
-/// use gush_lab::case::Case;
-/// use gush_lab::model::Measured;
-/// use gush_lab::probe::Probe;
-/// use gush_lab::runner::{RunEnd, Runner};
-///
-/// struct Nap;
-/// impl Case for Nap {
-///     fn suite(&self) -> &'static str { "example" }
-///     fn name(&self) -> &str { "nap" }
-///     fn measure(&self, _: &Probe) -> Result<Measured, gush_lab::Error> {
-///         let start = std::time::Instant::now();
-///         std::thread::sleep(std::time::Duration::from_millis(1));
-///         Ok(Measured { wall_s: Some(start.elapsed().as_secs_f64()), ..Measured::default() })
-///     }
-/// }
-/// let probe = Probe::take();
-/// let cases: [Box<dyn Case>; 1] = [Box::new(Nap)];
-/// let outcome = Runner { probe: &probe, rounds: 3, time: None, end: None }.run(&cases, |_| ());
-/// assert_eq!((outcome.samples.len(), outcome.end), (3, RunEnd::Whole));
-/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Runner<'a> {
     /// The facts about the machine.
@@ -120,14 +81,14 @@ impl Runner<'_> {
     /// A case that fails is reported and left out from then on. An [`interrupt`] ends the run at
     /// the next opportunity, with the samples taken so far.
     pub fn run(&self, cases: &[Box<dyn Case>], report: impl FnMut(Event<'_>)) -> Outcome {
-        self.run_on(&mut Whole, cases, report)
+        self.run_on(&mut |_, _| true, cases, report)
     }
 
     /// As [`run`](Self::run), with the number of rounds left to `schedule`; more rounds than
     /// [`rounds`](Self::rounds) are never taken.
     pub fn run_on(
         &self,
-        schedule: &mut dyn Schedule,
+        schedule: &mut Schedule<'_>,
         cases: &[Box<dyn Case>],
         report: impl FnMut(Event<'_>),
     ) -> Outcome {
@@ -136,10 +97,10 @@ impl Runner<'_> {
         let mut left: Vec<&dyn Case> = cases.iter().map(AsRef::as_ref).collect();
         // Round 0 prepares and warms up, and is in no sample.
         for round in 0..=self.rounds {
-            if round > 0 && !schedule.goes_on(round, &pass.outcome.samples) {
+            if round > 0 && !schedule(round, &pass.outcome.samples) {
                 break;
             }
-            if let Err(end) = pass.round(schedule, &mut left, round) {
+            if let Err(end) = pass.round(&mut left, round) {
                 pass.outcome.end = end;
                 break;
             }
@@ -157,19 +118,10 @@ struct Pass<'a, T> {
 
 impl<T: FnMut(Event<'_>)> Pass<'_, T> {
     /// Measures every case of the schedule once, and removes those that fail from `left`.
-    ///
-    /// # Errors
-    /// Why the rest of the round is not taken.
-    fn round(
-        &mut self,
-        schedule: &dyn Schedule,
-        left: &mut Vec<&dyn Case>,
-        round: u32,
-    ) -> Result<(), RunEnd> {
+    fn round(&mut self, left: &mut Vec<&dyn Case>, round: u32) -> Result<(), RunEnd> {
         let mut failed = Vec::new();
         let mut stopped = Ok(());
-        let mut order: Vec<usize> =
-            (0..left.len()).filter(|&index| schedule.takes(left[index])).collect();
+        let mut order: Vec<usize> = (0..left.len()).collect();
         // In a fixed order a case would have the heat and caches of the same other one in every
         // sample. A single round may be cut short, and the cases named first are wanted most.
         if round > 0 && self.runner.rounds > 1 {

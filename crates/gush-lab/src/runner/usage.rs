@@ -29,9 +29,6 @@ pub struct Usage {
 
 impl Usage {
     /// Of this process, of the calling thread, or of the children that this process waited for.
-    ///
-    /// # Errors
-    /// The error of getrusage(2).
     pub fn of(who: UsageWho) -> nix::Result<Self> {
         getrusage(who).map(|usage| usage.as_ref().into())
     }

@@ -55,12 +55,6 @@ impl Estimate {
     }
 
     /// The interval for people, with so many decimals; nothing where there is none.
-    ///
-    /// ```
-    /// use gush_lab::stats::median;
-    /// assert_eq!(median(&[4.0; 5]).unwrap().around(1), "4.0 … 4.0");
-    /// assert_eq!(median(&[4.0; 4]).unwrap().around(1), "");
-    /// ```
     #[must_use]
     pub fn around(&self, decimals: usize) -> String {
         let text = |Interval { low, high }| format!("{low:.decimals$} … {high:.decimals$}");
@@ -69,12 +63,6 @@ impl Estimate {
 }
 
 /// The median, with its interval; none without samples, or if one of them is no finite number.
-///
-/// ```
-/// let speed = gush_lab::stats::median(&[4.0, 4.1, 3.9, 4.2, 4.0]).unwrap();
-/// let interval = speed.interval.unwrap();
-/// assert_eq!((interval.low, speed.value, interval.high), (3.9, 4.0, 4.2));
-/// ```
 #[must_use]
 pub fn median(samples: &[f64]) -> Option<Estimate> {
     let own = Drawn::of(samples)?;
@@ -104,13 +92,6 @@ fn left_out(samples: usize) -> usize {
 /// The median of `of` divided by the median of `to`, with an interval.
 ///
 /// None unless both have samples and all are finite and above zero.
-///
-/// ```
-/// let [of, to] = [[8.0, 8.2, 7.9, 8.0, 8.1], [2.0, 2.1, 2.0, 2.0, 1.9]];
-/// let ratio = gush_lab::stats::ratio(&of, &to).unwrap();
-/// assert_eq!(ratio.value, 4.0);
-/// assert!(ratio.interval.is_some_and(|interval| interval.low > 3.7 && interval.high < 4.4));
-/// ```
 #[must_use]
 pub fn ratio(of: &[f64], to: &[f64]) -> Option<Estimate> {
     ratio_by(RESAMPLES, of, to)
@@ -129,13 +110,6 @@ fn ratio_by(draws: usize, of: &[f64], to: &[f64]) -> Option<Estimate> {
 
 /// The same for samples taken side by side, round by round: whole rounds are drawn, so that a cause
 /// that slowed both sides of a round does not widen the interval.
-///
-/// ```
-/// // Both halve in the last round: the ratio does not care.
-/// let rounds = [(8.0, 2.0), (8.4, 2.1), (8.0, 2.0), (8.4, 2.1), (4.0, 1.0)];
-/// let ratio = gush_lab::stats::paired_ratio(&rounds).unwrap();
-/// assert_eq!(ratio.around(1), "4.0 … 4.0");
-/// ```
 #[must_use]
 pub fn paired_ratio(rounds: &[(f64, f64)]) -> Option<Estimate> {
     paired_ratio_by(RESAMPLES, rounds)

@@ -15,11 +15,6 @@ pub use verdict::{FEWEST_SAMPLES, MARGIN, Verdict};
 /// How many of so many rounds choose a winner, so that the others judge the winner by samples that
 /// had no part in the choice: the best of many owes a part of the lead to luck. None where too few
 /// rounds would be left to judge.
-///
-/// ```
-/// use gush_lab::stats::choosing_rounds;
-/// assert_eq!([5, 6, 9, 30].map(choosing_rounds), [None, Some(1), Some(3), Some(10)]);
-/// ```
 #[must_use]
 pub fn choosing_rounds(rounds: usize) -> Option<usize> {
     let most = rounds.checked_sub(FEWEST_SAMPLES).filter(|&most| most > 0)?;
@@ -27,11 +22,6 @@ pub fn choosing_rounds(rounds: usize) -> Option<usize> {
 }
 
 /// The least and the largest of some samples; none without samples.
-///
-/// ```
-/// assert_eq!(gush_lab::stats::range(&[3.0, 1.0, 10.0]), Some([1.0, 10.0]));
-/// assert_eq!(gush_lab::stats::range(&[]), None);
-/// ```
 #[must_use]
 pub fn range(samples: &[f64]) -> Option<[f64; 2]> {
     let widened = |[low, high]: [f64; 2], &sample: &f64| [low.min(sample), high.max(sample)];
@@ -40,11 +30,6 @@ pub fn range(samples: &[f64]) -> Option<[f64; 2]> {
 }
 
 /// The middle sample, or the mean of the two in the middle; none without samples.
-///
-/// ```
-/// assert_eq!(gush_lab::stats::middle(&[3.0, 1.0, 2.0, 10.0]), Some(2.5));
-/// assert_eq!(gush_lab::stats::middle(&[]), None);
-/// ```
 #[must_use]
 pub fn middle(samples: &[f64]) -> Option<f64> {
     let mut sorted = samples.to_vec();

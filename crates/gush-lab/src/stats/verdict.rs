@@ -14,15 +14,6 @@ pub const FEWEST_SAMPLES: usize = 5;
 pub const MARGIN: f64 = 0.05;
 
 /// Is one faster than another?
-///
-/// ```
-/// use gush_lab::stats::{MARGIN, Verdict, ratio};
-/// let (slow, fast) = ([2.0, 2.1, 1.9, 2.0, 2.0], [3.0, 3.1, 3.0, 2.9, 3.0]);
-/// let verdict = |of, to| Verdict::of(ratio(of, to).as_ref(), MARGIN);
-/// assert_eq!(verdict(&fast, &slow), Verdict::Faster);
-/// assert_eq!(verdict(&slow, &fast), Verdict::Slower);
-/// assert_eq!(verdict(&slow, &slow), Verdict::CannotTell);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {

@@ -75,20 +75,6 @@ pub enum StoreError {
 }
 
 /// The runs of one file.
-///
-/// ```
-/// use gush_lab::model::Run;
-/// use gush_lab::store::Store;
-/// # let directory = tempfile::tempdir()?;
-/// let path = directory.path().join("lab.jsonl");
-/// let mut store = Store::open(&path)?;
-/// let run = Run { id: "20261121-144355-a3f2".into(), ..Run::default() };
-/// assert!(store.insert(&run)?);
-/// assert!(!store.insert(&run)?, "it is there already");
-/// assert_eq!(store.find("last")?, run.id);
-/// assert_eq!(store.run(&run.id)?, run);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Debug)]
 pub struct Store {
     log: Log,
@@ -98,17 +84,11 @@ pub struct Store {
 
 /// The default file of runs: `$XDG_DATA_HOME/gush/lab.jsonl`, by default under
 /// `~/.local/share` (XDG Base Directory Specification).
-///
-/// # Errors
-/// [`StoreError::Homeless`] when neither variable is set.
 pub fn default_path() -> Result<PathBuf, StoreError> {
     Ok(data_directory()?.join("lab.jsonl"))
 }
 
 /// Where gush keeps data: `$XDG_DATA_HOME/gush`, by default `~/.local/share/gush`.
-///
-/// # Errors
-/// [`StoreError::Homeless`] when neither variable is set.
 pub fn data_directory() -> Result<PathBuf, StoreError> {
     // The specification: a path that is not absolute is to be ignored.
     let absolute = |value: OsString| Some(PathBuf::from(value)).filter(|path| path.is_absolute());
@@ -121,9 +101,6 @@ pub fn data_directory() -> Result<PathBuf, StoreError> {
 
 impl Store {
     /// Opens the store at `path`, and makes a missing store and a missing directory.
-    ///
-    /// # Errors
-    /// When the place cannot be written, or the file is no store, or a newer gush's store.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             std::fs::create_dir_all(directory)
@@ -146,9 +123,6 @@ impl Store {
     }
 
     /// Opens the store at `path` for reading; also where writing is not allowed.
-    ///
-    /// # Errors
-    /// When there is no store, or the file is damaged, no store, or a newer gush's.
     pub fn read(path: &Path) -> Result<Self, StoreError> {
         let store = Self::of(Log::open_to_read(path)?.ok_or_else(|| no_runs_yet(path))?);
         let whole_bytes = store.catch_up()?.whole_bytes();
@@ -163,46 +137,23 @@ impl Store {
 
     /// Notices about the file for the user, as sentences, each returned once: a line that a killed
     /// writer left unfinished.
-    ///
-    /// ```
-    /// use gush_lab::store::Store;
-    /// # let directory = tempfile::tempdir()?;
-    /// let path = directory.path().join("lab.jsonl");
-    /// drop(Store::open(&path)?);
-    /// let mut text = std::fs::read(&path)?;
-    /// text.extend(b"{\"begun\":{\"id");
-    /// std::fs::write(&path, text)?;
-    /// assert!(Store::read(&path)?.notices()[0].contains("13 bytes are left out"));
-    /// assert!(Store::open(&path)?.notices()[0].contains("13 bytes are kept in "));
-    /// assert!(Store::read(&path)?.notices().is_empty());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn notices(&self) -> Vec<String> {
         self.notices.take()
     }
 
     /// All runs, the oldest first.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
     pub fn runs(&self) -> Result<Vec<Run>, StoreError> {
         Ok(self.catch_up()?.sorted().into_iter().cloned().collect())
     }
 
     /// The run with this id.
-    ///
-    /// # Errors
-    /// [`StoreError::NoSuchRun`], or when the file cannot be read.
     pub fn run(&self, id: &str) -> Result<Run, StoreError> {
         let run = self.catch_up()?.get(id).cloned();
         run.ok_or_else(|| StoreError::NoSuchRun(format!("unknown run '{id}'")))
     }
 
     /// The runs that these words mean; all of them for no words.
-    ///
-    /// # Errors
-    /// [`StoreError::NoSuchRun`], or when the file cannot be read.
     pub fn runs_called(&self, words: &[String]) -> Result<Vec<Run>, StoreError> {
         match words {
             [] => self.runs(),

@@ -5,9 +5,6 @@ use super::{Store, StoreError, no_runs_yet};
 impl Store {
     /// The id of the run that `word` means: an id, the unique start of one, `last`, or `last~N`,
     /// the Nth before the last.
-    ///
-    /// # Errors
-    /// [`StoreError::NoSuchRun`] when there is none, or more than one.
     pub fn find(&self, word: &str) -> Result<String, StoreError> {
         let runs = self.catch_up()?;
         let ids: Vec<&String> = runs.sorted().into_iter().map(|run| &run.id).collect();

@@ -9,12 +9,6 @@ use crate::model::{Run, Sample};
 
 /// A new run's id: the time, so that ids sort, and four digits by chance, for runs of the same
 /// second.
-///
-/// ```
-/// let id = gush_lab::store::new_id("2026-11-21T14:43:55Z".parse()?);
-/// assert!(id.starts_with("20261121-144355-") && id.len() == 20);
-/// # Ok::<(), jiff::Error>(())
-/// ```
 #[must_use]
 pub fn new_id(started: Timestamp) -> String {
     let time = started.strftime("%Y%m%d-%H%M%S");
@@ -30,9 +24,6 @@ pub struct Recording {
 
 impl Store {
     /// Writes down that `run` begins.
-    ///
-    /// # Errors
-    /// [`StoreError::Contradiction`] when another run has the same id, or when the file cannot be read or written.
     pub fn begin(self, run: &Run) -> Result<Recording, StoreError> {
         // A long file is read before others have to wait.
         drop(self.catch_up()?);
@@ -48,9 +39,6 @@ impl Store {
     /// Adds a whole run that was made elsewhere; false when the store has the run already.
     ///
     /// A stored run without an end, exported while the run went on, is completed.
-    ///
-    /// # Errors
-    /// [`StoreError::Contradiction`] when another run has the same id, or when the file cannot be read or written.
     pub fn insert(&mut self, run: &Run) -> Result<bool, StoreError> {
         drop(self.catch_up()?);
         let lock = self.lock()?;

@@ -61,13 +61,6 @@ pub enum Given {
 }
 
 /// The options given to a suite.
-///
-/// ```
-/// use gush_lab::suite::{Asked, Given};
-/// let mut asked = Asked::of("gush");
-/// asked.give("bytes", Given::Sizes(vec![4096]));
-/// assert_eq!((asked.size("bytes"), asked.is("cold")), (Some(4096), false));
-/// ```
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// This program, which cases start again.

@@ -25,11 +25,6 @@ pub const SUITES: &[&Suite] =
     &[&pipe::SUITE, &copy::SUITE, &matrix::SUITE, &memory::SUITE, &pages::SUITE];
 
 /// The suite of this name.
-///
-/// ```
-/// assert_eq!(gush_lab::suite::named("pipe").unwrap().columns[0], "case");
-/// assert!(gush_lab::suite::named("nope").is_none());
-/// ```
 #[must_use]
 pub fn named(name: &str) -> Option<&'static Suite> {
     SUITES.iter().find(|suite| suite.name == name).copied()
@@ -75,19 +70,11 @@ pub struct Suite {
 
 impl Suite {
     /// The cases for what was asked.
-    ///
-    /// # Errors
-    /// A contradiction, an unknown name, or a directory that takes no file.
     pub fn cases(&self, asked: &Asked) -> Result<Cases, Error> {
         (self.make)(asked)
     }
 
     /// Does the suite make files, in the directory of `--dir`?
-    ///
-    /// ```
-    /// use gush_lab::suite::{copy, memory};
-    /// assert!(copy::SUITE.makes_files() && !memory::SUITE.makes_files());
-    /// ```
     #[must_use]
     pub fn makes_files(&self) -> bool {
         self.options.iter().any(|option| matches!(option.takes, Takes::Dir))

@@ -21,21 +21,6 @@ pub use setting::Setting;
 pub use trial_dir::TrialDir;
 
 /// Answers every question, in about `time`; calls `report` with each answer at once.
-///
-/// # Errors
-/// A file that cannot be made or moved. Nothing is left behind.
-///
-/// ```
-/// use std::time::Duration;
-/// use gush_lab::tune::{self, TrialDir};
-/// # let dir = tempfile::tempdir()?;
-/// let dirs = [TrialDir::look(dir.path())?];
-/// let answers = tune::measure(&dirs, Duration::from_millis(100), |answer| {
-///     println!("{}: {}", answer.question, answer.plan);
-/// })?;
-/// assert!(answers.iter().any(|answer| answer.question.starts_with("pipe to socket")));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 pub fn measure(
     dirs: &[TrialDir],
     time: Duration,

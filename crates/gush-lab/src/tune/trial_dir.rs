@@ -26,9 +26,6 @@ pub struct TrialDir {
 
 impl TrialDir {
     /// Looks at a directory by making a nameless file in it.
-    ///
-    /// # Errors
-    /// No file can be made there.
     pub fn look(dir: &Path) -> Result<Self, Error> {
         let file = file_in(dir)?;
         let failed = |what: &str, error: std::io::Error| {
@@ -46,9 +43,6 @@ impl TrialDir {
     }
 
     /// Looks at `dirs` and at shared memory; one directory for each device.
-    ///
-    /// # Errors
-    /// As [`TrialDir::look`], of one of `dirs`.
     pub fn all(dirs: &[PathBuf]) -> Result<Vec<Self>, Error> {
         let mut all = dirs.iter().map(|dir| Self::look(dir)).collect::<Result<Vec<_>, _>>()?;
         // Nobody asked for it: where it is missing, its questions are.

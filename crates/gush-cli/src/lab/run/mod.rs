@@ -124,7 +124,7 @@ fn measure(
     session.expect(&prepared.cases);
     session.measure_on(
         &prepared.cases,
-        &mut schedule,
+        &mut |round, samples| schedule.goes_on(round, samples),
         Limits::default(),
         screen,
         |screen, sample| {
@@ -234,9 +234,6 @@ fn conclude(
 }
 
 /// Reports the contenders that are slower than the first of their comparison.
-///
-/// # Errors
-/// Why that cannot be said.
 fn judged(summaries: &[Vec<Summary>], margin: f64, talker: &Talker) -> Result<ExitCode, String> {
     /// Everything was measured, and a contender is slower than permitted.
     const SLOWER: u8 = 2;

@@ -236,9 +236,6 @@ pub fn percent(text: &str) -> Result<f64, &'static str> {
 
 impl Options {
     /// The rounds of a comparison of so many contenders, whose file asks for `runs`.
-    ///
-    /// # Errors
-    /// Limits that contradict each other.
     pub fn pace(&self, contenders: usize, runs: Option<u32>) -> Result<Pace, Error> {
         let is_open = self.min_runs.is_some() || self.max_runs.is_some() || self.time.is_some();
         if let Some(runs) = self.runs.or(runs.filter(|_| !is_open)) {
@@ -298,9 +295,6 @@ impl Options {
     }
 
     /// Refuses two documents on one standard output: nobody could take them apart.
-    ///
-    /// # Errors
-    /// The two options that ask for them.
     pub fn check_stdout(&self) -> Result<(), String> {
         let samples = [("--csv", self.csv), ("--json", self.json)];
         let samples = samples.into_iter().filter(|(_, given)| *given).map(|(option, _)| option);

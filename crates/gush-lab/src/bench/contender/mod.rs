@@ -309,13 +309,6 @@ impl Contender {
 
 /// Why a command's program cannot be run, to follow the command's label: it does not exist, or is
 /// not executable. The program is not named again if the label is its name.
-///
-/// ```
-/// use gush_lab::bench::absence;
-/// assert_eq!(absence("nosuch", "tool"), "nosuch is not installed");
-/// assert_eq!(absence("target/nosuch", "tool"), "target/nosuch does not exist");
-/// assert_eq!(absence("nosuch", "nosuch"), "is not installed");
-/// ```
 #[must_use]
 pub fn absence(program: &str, label: &str) -> String {
     let why = match Path::new(program).exists() {

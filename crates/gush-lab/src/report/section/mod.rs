@@ -12,7 +12,7 @@ use super::page::{Fact, Page, Section, Warning};
 use super::render;
 use crate::model::{self, Run};
 use crate::suite::SUITES;
-pub use suite::{ahead, conclusions};
+pub use suite::conclusions;
 
 /// The sections below the suites, in the order of the page; a section without anything to show is
 /// none.

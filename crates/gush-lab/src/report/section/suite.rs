@@ -233,22 +233,6 @@ struct Gained<'s, 'a> {
     is_confirmed: bool,
 }
 
-/// The cases that have a baseline, each with the baseline.
-fn beside_baselines<'s, 'a>(
-    taken: &'s SuiteRun<'a>,
-    cases: impl Iterator<Item = &'s CaseRun<'a>>,
-) -> Vec<(&'s CaseRun<'a>, &'s CaseRun<'a>)> {
-    cases.filter_map(|case| Some((case, case.baseline(taken)?))).collect()
-}
-
-/// The largest gain in the wanted rounds first.
-fn sort_by_gain(pairs: &mut [(&CaseRun<'_>, &CaseRun<'_>)], is_wanted: impl Fn(u32) -> bool) {
-    let gain = |(case, baseline): &(&CaseRun<'_>, &CaseRun<'_>)| {
-        case.paired(baseline, &is_wanted).map_or(0.0, |(times, _)| times.value)
-    };
-    pairs.sort_by(|one, other| gain(other).total_cmp(&gain(one)));
-}
-
 /// The one with the most gain among `cases`; those that are not sound, or all others. The first
 /// rounds choose, and the others measure: a case chosen by its figures owes some of them to luck.
 fn most_gained<'s, 'a>(
@@ -260,15 +244,16 @@ fn most_gained<'s, 'a>(
         Some(false) => case.is("sound") == Some(false),
         _ => case.fact("sound").is_none_or(|fact| *fact == serde_json::Value::Bool(true)),
     };
-    let mut candidates = beside_baselines(taken, cases.filter(is_wanted));
-    let measured = |(case, _): &(&CaseRun<'_>, &CaseRun<'_>)| case.samples.len();
-    // Where the time was short, the rounds went on with those that were ahead.
-    let most = candidates.iter().map(measured).max()?;
-    candidates.retain(|pair| 2 * measured(pair) > most);
-    let rounds = candidates.iter().map(measured).min()?;
+    let with_baseline = |case: &'s CaseRun<'a>| Some((case, case.baseline(taken)?));
+    let mut candidates: Vec<_> = cases.filter(is_wanted).filter_map(with_baseline).collect();
+    let rounds = candidates.iter().map(|(case, _)| case.samples.len()).min()?;
     let choosing = stats::choosing_rounds(rounds).filter(|_| candidates.len() > 1);
     let choosing = choosing.and_then(|rounds| u32::try_from(rounds).ok());
-    sort_by_gain(&mut candidates, |round| choosing.is_none_or(|last| round <= last));
+    let gain = |(case, baseline): &(&CaseRun<'_>, &CaseRun<'_>)| {
+        let chosen = case.paired(baseline, |round| choosing.is_none_or(|last| round <= last));
+        chosen.map_or(0.0, |(times, _)| times.value)
+    };
+    candidates.sort_by(|one, other| gain(other).total_cmp(&gain(one)));
     candidates.into_iter().find_map(|(case, baseline)| {
         let judged = case.paired(baseline, |round| choosing.is_none_or(|last| round > last))?;
         let (times, _) = Some(judged).filter(|(_, verdict)| *verdict == stats::Verdict::Faster)?;
@@ -320,21 +305,6 @@ fn like_over_like<'s, 'a>(
         let other = baseline.and_then(|name| taken.case(name));
         other.is_some_and(|other| other.described.group == case.described.group)
     })
-}
-
-/// Of each suite the `most` cases with the largest gain of like over like, and their baselines:
-/// suite and case.
-pub fn ahead(data: &Data<'_>, most: usize) -> Vec<(String, String)> {
-    let suites = suite::SUITES.iter().filter_map(|suite| Some((data.suite(suite.name)?, suite)));
-    let names = suites.flat_map(|(taken, suite)| {
-        let is_sound = |case: &&CaseRun<'_>| case.is("sound") != Some(false);
-        let mut pairs = beside_baselines(taken, like_over_like(taken, suite).filter(is_sound));
-        sort_by_gain(&mut pairs, |_| true);
-        pairs.truncate(most);
-        let both = pairs.into_iter().flat_map(|(case, baseline)| [case.name, baseline.name]);
-        both.map(|case| (suite.name.to_owned(), case.to_owned())).collect::<Vec<_>>()
-    });
-    names.collect()
 }
 
 /// The largest gain of a case over a baseline of the same group.

@@ -36,18 +36,6 @@ pub struct What {
 
 impl What {
     /// The case's name: the way, the advice or space, the size.
-    ///
-    /// ```
-    /// use gush_lab::suite::copy::{What, Way};
-    /// let what = What {
-    ///     way: Way::named("read-write-128K").unwrap(),
-    ///     size_bytes: 1 << 20,
-    ///     advice: gush::Advice::Sequential,
-    ///     space: gush::Space::AsWritten,
-    ///     cold: true,
-    /// };
-    /// assert_eq!(what.name(), "read-write-128K+sequential+cold@1M");
-    /// ```
     #[must_use]
     pub fn name(&self) -> String {
         let mut name = self.way.name.to_owned();

@@ -35,9 +35,6 @@ pub(super) fn drop_from_cache(file: &File) -> Result<(), Error> {
 }
 
 /// Brings all of a file into the page cache.
-///
-/// # Errors
-/// [`Error::Refused`] where the memory is too small for the file.
 pub(super) fn bring_into_cache(mut file: &File, bytes: u64) -> Result<(), Error> {
     let all = bytes.div_ceil(rustix::param::page_size() as u64);
     // Mostly it is there: asking is much cheaper than reading.

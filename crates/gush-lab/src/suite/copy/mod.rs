@@ -101,8 +101,7 @@ pub static SUITE: Suite = Suite {
     ],
     section: None,
     is_repeated: true,
-    // Three sizes, enough for a line on the page.
-    tour: |asked| asked.give("size", Given::Sizes(vec![64 << 10, 1 << 20, 16 << 20])),
+    tour: |asked| asked.give("size", Given::Sizes(vec![16 << 20])),
     once: Some(super::Once {
         about: "Copy SOURCE to TARGET, which is overwritten",
         options: &[

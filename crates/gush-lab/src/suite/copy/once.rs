@@ -48,27 +48,6 @@ pub struct Once {
 
 impl Once {
     /// Copies once: the clock runs from before both files are opened until both are closed.
-    ///
-    /// # Errors
-    /// The way's refusal, or the call that failed.
-    ///
-    /// ```
-    /// use gush_lab::suite::copy::{Once, Way};
-    /// let dir = tempfile::tempdir()?;
-    /// std::fs::write(dir.path().join("a"), [7; 5000])?;
-    /// let measured = Once {
-    ///     way: Way::named("sendfile-4096").unwrap(),
-    ///     advice: gush::Advice::None,
-    ///     space: gush::Space::AsWritten,
-    ///     cold: false,
-    ///     source: dir.path().join("a"),
-    ///     target: dir.path().join("b"),
-    /// }
-    /// .run()?;
-    /// assert_eq!((measured.bytes, &measured.facts["method"]), (5000, &"sendfile".into()));
-    /// assert_eq!(std::fs::read(dir.path().join("b"))?, [7; 5000]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn run(&self) -> Result<Measured, Error> {
         let tuned = self.advice != Advice::None || self.space != Space::AsWritten;
         if tuned && !self.way.is_engines() {

@@ -37,12 +37,6 @@ pub struct Choice {
 }
 
 /// Everything that is to be measured, by size and then in the order of the ways.
-///
-/// ```
-/// use gush_lab::suite::copy::{Choice, plan, WAYS};
-/// let small = plan(&Choice { sizes_bytes: vec![4096], ..Choice::default() });
-/// assert!(small.len() > WAYS.len() && small.iter().all(|what| what.size_bytes == 4096));
-/// ```
 #[must_use]
 pub fn plan(choice: &Choice) -> Vec<What> {
     let sizes = match (choice.sizes_bytes.as_slice(), choice.all) {

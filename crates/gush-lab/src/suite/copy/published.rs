@@ -8,11 +8,6 @@ use crate::count::Calls;
 ///
 /// The table counted C programs that copy 512 MiB: `131072 write, 131074 read` by 4096 bytes are a
 /// read for every block, one that answers 0, and one of the loader's.
-///
-/// ```
-/// let calls = gush_lab::suite::copy::published("read-write-1024", 512 << 20).unwrap();
-/// assert_eq!(gush_lab::count::line(&calls), "read=524290;write=524288");
-/// ```
 #[must_use]
 pub fn published(way: &str, size_bytes: u64) -> Option<Calls> {
     // The table's block sizes are powers of two, so the largest is a multiple of all others.
@@ -44,12 +39,6 @@ pub fn published(way: &str, size_bytes: u64) -> Option<Calls> {
 
 /// The entry of the published table for 512 MiB, with its correction, if it differs from the calls
 /// needed.
-///
-/// ```
-/// let printed = gush_lab::suite::copy::printed("read-write-64K", 512 << 20).unwrap();
-/// assert!(printed.starts_with("printed: read=4098;write=4096, "));
-/// assert_eq!(gush_lab::suite::copy::printed("read-write-4096", 512 << 20), None);
-/// ```
 #[must_use]
 pub fn printed(way: &str, size_bytes: u64) -> Option<&'static str> {
     // The table counts copies of this one size.

@@ -49,12 +49,6 @@ pub enum Buffer {
 }
 
 /// One way to copy a file.
-///
-/// ```
-/// use gush_lab::suite::copy::Way;
-/// let way = Way::named("read-write-4096").unwrap();
-/// assert_eq!((way.method, way.buffer_bytes()), ("read-write", Some(4096)));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
     /// The name, unique.

@@ -140,16 +140,6 @@ fn beyond_caches(largest_cache_bytes: u64, threads: u64, available_bytes: u64) -
 ///
 /// One thread, or one pinned to each processor that this process may use; all start together, and
 /// the clock stops when the last is done.
-///
-/// # Errors
-/// [`Error::Failed`] when there is not so much memory.
-///
-/// ```
-/// use gush_lab::suite::memory::{WAYS, once};
-/// let measured = once(&WAYS[0], Some(4 << 20))?;
-/// assert_eq!((&measured.facts["operation"], &measured.facts["processors"]), (&"read".into(), &1.into()));
-/// # Ok::<(), gush_lab::Error>(())
-/// ```
 pub fn once(way: &Way, bytes: Option<u64>) -> Result<Measured, Error> {
     let processors = match way.all {
         true => affinity::allowed()

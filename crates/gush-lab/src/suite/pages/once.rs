@@ -22,17 +22,6 @@ pub(super) const BYTES: u64 = 2 << 30;
 const PAGE_BYTES: u64 = 4096;
 
 /// Measures in this process; `bytes` are gone over, 2 GiB without.
-///
-/// # Errors
-/// The call that was refused, or that no huge page came.
-///
-/// ```
-/// use gush_lab::suite::pages::{WAYS, once};
-/// match once(&WAYS[0], Some(64 << 20)) {
-///     Ok(measured) => assert!(measured.facts["ns_per_page"].as_f64() > Some(0.0)),
-///     Err(error) => eprintln!("no vmsplice here: {error}"),
-/// }
-/// ```
 pub fn once(way: &Way, bytes: Option<u64>) -> Result<Measured, Error> {
     if !way.huge {
         // Where huge pages come to everybody ("always"), small ones must be asked for.

@@ -37,9 +37,6 @@ impl Hostile {
     }
 
     /// The evidence about a writer with these options, whose soundness is promised or denied.
-    ///
-    /// # Errors
-    /// When the two programs cannot be started.
     pub(super) fn evidence(
         &self,
         write: &'static [&'static str],

@@ -57,15 +57,32 @@ pub static SUITE: Suite = Suite {
     ],
     section: None,
     is_repeated: true,
-    tour: |_| (),
+    tour: |asked| asked.only = TOUR.iter().map(|name| (*name).to_owned()).collect(),
     once: None,
     make,
 };
 
+/// The published steps, and the sound techniques next to the way to write that they are compared
+/// with.
+const TOUR: [&str; 12] = [
+    "write-read",
+    "vmsplice-read",
+    "vmsplice-splice",
+    "huge-splice",
+    "huge-splice-busy",
+    "write-read-busy",
+    "socket-read",
+    "fresh-read",
+    "write-splice-busy",
+    "socket-splice",
+    "fresh-splice",
+    "reservoir-splice",
+];
+
 fn make(asked: &Asked) -> Result<Cases, crate::Error> {
     let hostile = Rc::new(Hostile::new(&asked.program));
     // A tour is a first look.
-    let part = if asked.is_brief { 8 } else { 1 };
+    let part = if asked.is_brief { 16 } else { 1 };
     let climb = |step: &'static Step| -> Box<dyn Case> {
         let bytes = asked.size("bytes").unwrap_or(step.bytes / part);
         Box::new(Climb::new(step, &asked.program, bytes, Rc::clone(&hostile)))

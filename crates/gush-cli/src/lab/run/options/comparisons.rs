@@ -18,9 +18,6 @@ const OF_COMMANDS: &[char] =
 
 impl Options {
     /// The comparisons, in order.
-    ///
-    /// # Errors
-    /// The contradiction, as a sentence.
     pub fn comparisons(&self) -> Result<Vec<Comparison>, Error> {
         // No program's name ends so, but a redirection of the shell's may.
         let is_file = |text: &&String| {
