@@ -27,7 +27,7 @@ pub(crate) fn move_all(
     known: Option<(Endpoint<'_>, Endpoint<'_>)>,
     events: &mut dyn Events,
 ) -> Result<Report, Error> {
-    let Moving { reflink, holes, choice, .. } = job.options.moving;
+    let Moving { reflink, holes, choice, .. } = job.options().moving;
     // GNU cp asks for a clone whatever --sparse=always says: its zeros take no space.
     if holes == Holes::Make && (reflink, choice) == (Reflink::Auto, Choice::Auto) {
         match moved(job, (source, target), known, None, Reflink::Always, Holes::Keep, events) {
@@ -46,11 +46,11 @@ pub(crate) fn move_range(
     range: Range<u64>,
     events: &mut dyn Events,
 ) -> Result<(), Error> {
-    let Moving { reflink, holes, .. } = job.options.moving;
+    let Moving { reflink, holes, .. } = job.options().moving;
     let report = moved(job, (source, target), None, Some(&range), reflink, holes, events)?;
     match report.bytes == range.end - range.start {
         true => Ok(()),
-        false => Err(Error::refusal(job.source.shown, "became shorter while being copied")
+        false => Err(Error::refusal(job.source.place.shown, "became shorter while being copied")
             .hinting("copy it again")),
     }
 }
@@ -67,7 +67,7 @@ fn moved(
     let mut mover = match (known, range) {
         // Nobody asks these descriptors for their positions, but for sendfile, by name or as the
         // plan's choice between two file systems.
-        (Some((from, to)), _) if takes_offsets(job.options) && from.device() == to.device() => {
+        (Some((from, to)), _) if takes_offsets(job.options()) && from.device() == to.device() => {
             Mover::between(from, to).source_offset_bytes(0).target_offset_bytes(0)
         }
         (Some((from, to)), _) => Mover::between(from, to),
@@ -78,14 +78,14 @@ fn moved(
             .length_bytes(range.end - range.start),
         (None, None) => Mover::new(&source, &target).replace(true),
     };
-    let moving = &job.options.moving;
+    let moving = &job.options().moving;
     // A reservation, a hash and the number of threads are of a whole file.
     let (space, threads) = match range {
         Some(_) => (Space::AsWritten, 1),
         None => (space(job, target), moving.threads),
     };
     mover = mover
-        .remember(job.refusals)
+        .remember(job.common.refusals)
         .digest(range.is_none() && digests_in_passing(job))
         .isolated(moving.isolated)
         .holes(holes)
@@ -97,7 +97,7 @@ fn moved(
         // copy_file_range shares blocks too, where the file system can.
         Reflink::Never => mover.method(moving.choice).exclude(SHARING_BLOCKS),
     };
-    if let Some(limit) = job.limit {
+    if let Some(limit) = job.common.limit {
         mover = mover.limit(limit.clone());
     }
     if let Some(cancel) = &moving.cancel {
@@ -121,17 +121,17 @@ fn moved(
     let lost = passing.and_then(uncached::Passing::end);
     // A failure of the move itself comes before one after it.
     if let Some(errno) = stopped_by.or_else(|| lost.filter(|_| moved.is_ok())) {
-        return Err(Error::os(job.target.shown, "cannot write to the disk", errno));
+        return Err(Error::os(job.target.place.shown, "cannot write to the disk", errno));
     }
     moved.map_err(|error| {
         let path = match error.side() {
-            Some(Side::Source) | None => job.source.shown,
-            Some(Side::Target) => job.target.shown,
+            Some(Side::Source) | None => job.source.place.shown,
+            Some(Side::Target) => job.target.place.shown,
         };
         let mut ours = Error::engine(path, &error);
         if error.is_refused() && error.side().is_none() {
             // A refusal concerns the pair: an EXDEV is the fault of neither file alone.
-            ours = ours.onto(job.target.shown);
+            ours = ours.onto(job.target.place.shown);
         }
         match moving.reflink {
             Reflink::Always => ours.hinting("--reflink=auto copies where nothing can be shared"),
@@ -155,8 +155,8 @@ pub(crate) fn takes_offsets(options: &Options) -> bool {
 fn space(job: &Job<'_>, target: BorrowedFd<'_>) -> Space {
     const WORTH_RESERVING_BYTES: i64 = 16 << 20;
     const EXT4_MAGIC: u64 = 0xEF53;
-    let stat = job.source_stat;
-    let moving = &job.options.moving;
+    let stat = job.source.stat;
+    let moving = &job.options().moving;
     if let Some(space) = moving.space {
         return space;
     }
@@ -175,13 +175,13 @@ fn space(job: &Job<'_>, target: BorrowedFd<'_>) -> Space {
 
 /// Is the source hashed while its bytes pass, so that it is read once?
 fn digests_in_passing(job: &Job<'_>) -> bool {
-    let moving = &job.options.moving;
+    let moving = &job.options().moving;
     let can_digest = match (moving.reflink, moving.choice) {
         (Reflink::Always, _) => false,
         (_, Choice::Only(name)) => name.sees_bytes(),
         _ => true,
     };
-    job.options.verify && can_digest && !is_compared(job)
+    job.options().verify && can_digest && !is_compared(job)
 }
 
 /// Is the file compared range by range instead of by hash? A hash covers zeros too, and hashing a
@@ -189,7 +189,7 @@ fn digests_in_passing(job: &Job<'_>) -> bool {
 /// not noticeable.
 fn is_compared(job: &Job<'_>) -> bool {
     const HOLES_WORTH_SKIPPING_BYTES: i64 = 64 << 20;
-    let stat = job.source_stat;
+    let stat = job.source.stat;
     kind(stat) == FileType::RegularFile
         && stat.st_size - stat.st_blocks.saturating_mul(512) >= HOLES_WORTH_SKIPPING_BYTES
 }
@@ -202,7 +202,7 @@ pub(crate) fn verify(
     target: BorrowedFd<'_>,
     sent: Option<gush::Digest>,
 ) -> Result<Option<gush::Digest>, Error> {
-    let shown = job.target.shown;
+    let shown = job.target.place.shown;
     let stat = retry_on_intr(|| fs::fstat(target))
         .map_err(|errno| Error::os(shown, "cannot stat", errno))?;
     if kind(&stat) != FileType::RegularFile {
@@ -217,11 +217,11 @@ pub(crate) fn verify(
     let again =
         File::open(proc_path(target)).map_err(|error| Error::io(shown, "cannot re-read", error))?;
     let _as_they_were =
-        job.options.moving.no_cache.then(|| [source, again.as_fd()].map(uncached::AsItWas::look));
+        job.options().moving.no_cache.then(|| [source, again.as_fd()].map(uncached::AsItWas::look));
     if is_compared(job) {
         let difference = gush::first_difference(&source, &again).map_err(|error| {
             let path = match error.side() {
-                Some(Side::Source) | None => job.source.shown,
+                Some(Side::Source) | None => job.source.place.shown,
                 Some(Side::Target) => shown,
             };
             Error::engine(path, &error)
@@ -238,7 +238,7 @@ pub(crate) fn verify(
         Some(digest) => digest,
         // The method has not shown the bytes, or several threads have: the source is read once
         // more.
-        None => gush::digest_of(&source).map_err(|e| Error::engine(job.source.shown, &e))?,
+        None => gush::digest_of(&source).map_err(|e| Error::engine(job.source.place.shown, &e))?,
     };
     let arrived = gush::digest_of(&again.as_fd()).map_err(|e| Error::engine(shown, &e))?;
     match sent == arrived {

@@ -39,39 +39,7 @@ pub(crate) struct Common<'a> {
     pub(crate) partition: &'a dyn Partition,
 }
 
-impl<'a> Common<'a> {
-    /// One file on its way, before anything is known of the target.
-    pub(crate) fn job<'j>(&self, entry: Entry<'j>, target: Target<'j>) -> Job<'j>
-    where
-        'a: 'j,
-    {
-        let Target { place, dir, assembled, .. } = target;
-        Job {
-            options: self.options,
-            source: entry.place,
-            source_stat: entry.stat,
-            opened: entry.opened,
-            target: place,
-            base: self.base,
-            in_tree: dir.is_some(),
-            existing: None,
-            displaces: false,
-            refusals: self.refusals,
-            limit: self.limit,
-            made_before: dir.is_none().then_some(self.copied),
-            dir,
-            new_owner: dir.filter(|dir| self.knows_owner_in(dir)).map(|dir| &dir.new_owner),
-            is_noted: self.journal.is_some() && dir.is_some(),
-            claims: self.keeps_apart.then_some(self.writers),
-            assembled,
-        }
-    }
-
-    /// Do all files that this process makes in a directory have one owner?
-    fn knows_owner_in(&self, dir: &Dir) -> bool {
-        dir.is_new || dir.is_of_user && self.partition.others() == Others::Working
-    }
-
+impl Common<'_> {
     /// Copies one file that is no directory.
     pub(crate) fn copy_file(
         &self,
@@ -81,7 +49,7 @@ impl<'a> Common<'a> {
     ) -> Result<Done, Error> {
         let options = self.options;
         let Target { place, dir, is_new, .. } = target;
-        let mut job = self.job(entry, target);
+        let mut job = Job::new(self, entry, target);
         if let (Some(journal), Some(above), false) = (self.journal, dir, is_new)
             && journal.is_resumed()
             && let Ok(there) = place.stat(false)
@@ -146,7 +114,7 @@ impl<'a> Common<'a> {
         });
         // A copy of data syncs its directory itself, between its other steps.
         let result = result.and_then(|done| match options.sync && done.action != Action::Copied {
-            true => open::sync_parent(&job.target).map(|()| done),
+            true => open::sync_parent(&job.target.place).map(|()| done),
             false => Ok(done),
         });
         let result = self.ended(result, &prepared, &job, turn, events);
@@ -174,16 +142,16 @@ impl<'a> Common<'a> {
     /// Refuses to write to a file that holds the copy of another source, or may be given one by
     /// another process. A dry run claims the file.
     fn refuse_shared(&self, job: &Job<'_>) -> Result<(), Error> {
-        let gets_data = job.options.reads(kind(job.source_stat)) && !job.displaces;
+        let gets_data = job.options().reads(kind(job.source.stat)) && !job.displaces;
         let Some(there) = job.existing.filter(|_| gets_data && self.keeps_apart) else {
             return Ok(());
         };
-        if self.partition.others() == Others::Working && open::is_link(&job.target) {
+        if self.partition.others() == Others::Working && open::is_link(&job.target.place) {
             let text = "not written: a symbolic link to a file that another rank may write to";
-            return Err(open::hinting_removal(&job.target, text));
+            return Err(open::hinting_removal(&job.target.place, text));
         }
         // Not kept by the copy, which waits for its turn first.
-        if let Some(claim) = job.claim(&there)?.filter(|_| job.options.dry_run) {
+        if let Some(claim) = job.claim(&there)?.filter(|_| job.options().dry_run) {
             claim.keep();
         }
         Ok(())
@@ -191,16 +159,16 @@ impl<'a> Common<'a> {
 
     /// The outcome of a copy that a dry run does not make.
     fn imagine(&self, job: &Job<'_>) -> Done {
-        let action = match job.options.make {
+        let action = match job.options().make {
             Make::SymbolicLink => Action::SymbolicLinked,
             Make::HardLink => Action::HardLinked,
-            Make::Copy if job.options.reads(kind(job.source_stat)) => Action::Copied,
-            Make::Copy if kind(job.source_stat) == FileType::Symlink => Action::SymbolicLinked,
+            Make::Copy if job.options().reads(kind(job.source.stat)) => Action::Copied,
+            Make::Copy if kind(job.source.stat) == FileType::Symlink => Action::SymbolicLinked,
             Make::Copy => Action::Recreated,
         };
-        match self.copied.turn(job.options, job.source_stat, job.to()) {
+        match self.copied.turn(job.options(), job.source.stat, job.target) {
             Turn::Again(_) => return Done::new(Action::HardLinked),
-            Turn::First(claim) => claim.made(job.to(), FileId::of(job.source_stat), false),
+            Turn::First(claim) => claim.made(job.target, FileId::of(job.source.stat), false),
             Turn::Alone => {}
         }
         Done::new(action)
@@ -215,7 +183,7 @@ impl<'a> Common<'a> {
         turn: Turn<'_>,
         events: &mut dyn Events,
     ) -> Result<Done, Error> {
-        let target = &job.target;
+        let target = &job.target.place;
         match result {
             // As GNU: a copy that lacks required metadata has failed.
             Ok(done) if !done.complete && prepared.undo(target, events) => {
@@ -224,14 +192,15 @@ impl<'a> Common<'a> {
                 Err(Error::refusal(target.shown, text))
             }
             Ok(done) => {
-                if let Some(made_before) = job.made_before {
+                if let Some(made_before) = job.made_before() {
                     made_before.remember_target(target);
                 }
                 let is_link = done.action == Action::SymbolicLinked;
                 if let (Some(file), true) = (done.made, is_link) {
                     self.copied.remember_link(file);
                 }
-                if let (Some(journal), Some(above), true) = (self.journal, job.dir, done.complete)
+                if let (Some(journal), Some(above), true) =
+                    (self.journal, job.target.dir, done.complete)
                     && let Some(there) =
                         done.last_state.as_deref().copied().or_else(|| target.stat(false).ok())
                     && let Err(error) =
@@ -242,7 +211,7 @@ impl<'a> Common<'a> {
                 // An incomplete copy is no file to link to: the other names get copies of their
                 // own.
                 if let (Some(file), true, Turn::First(claim)) = (done.made, done.complete, turn) {
-                    claim.made(job.to(), file, is_link);
+                    claim.made(job.target, file, is_link);
                 }
                 Ok(done)
             }
@@ -262,24 +231,24 @@ impl<'a> Common<'a> {
         existing: &Stat,
         events: &mut dyn Events,
     ) -> Result<Done, Error> {
-        let target = &job.target;
+        let target = &job.target.place;
         let skipped = Ok(skipped(job));
         let is_itself = |stat: Stat| same_file(&stat, existing);
         if kind(existing) == FileType::Directory || !target.stat(false).is_ok_and(is_itself) {
             return skipped;
         }
-        match self.copied.turn(job.options, job.source_stat, job.to()) {
+        match self.copied.turn(job.options(), job.source.stat, job.target) {
             Turn::Alone => skipped,
             Turn::First(claim) => {
                 let is_link = kind(existing) == FileType::Symlink;
-                claim.made(job.to(), FileId::of(existing), is_link);
+                claim.made(job.target, FileId::of(existing), is_link);
                 skipped
             }
             // The names are links to one file already.
             Turn::Again(earlier) if earlier.file == FileId::of(existing) => {
                 Ok(Done::new(Action::Skipped))
             }
-            Turn::Again(_) if job.options.dry_run => Ok(Done::new(Action::HardLinked)),
+            Turn::Again(_) if job.options().dry_run => Ok(Done::new(Action::HardLinked)),
             Turn::Again(earlier) => match links::again(job, &earlier, events)? {
                 true => Ok(Done::new(Action::HardLinked)),
                 false => skipped,
@@ -293,8 +262,8 @@ fn skipped(job: &Job<'_>) -> Done {
 }
 
 fn unmoved_bytes(job: &Job<'_>) -> Option<u64> {
-    let is_regular = kind(job.source_stat) == FileType::RegularFile;
-    is_regular.then(|| u64::try_from(job.source_stat.st_size).unwrap_or(0))
+    let is_regular = kind(job.source.stat) == FileType::RegularFile;
+    is_regular.then(|| u64::try_from(job.source.stat.st_size).unwrap_or(0))
 }
 
 /// The journal's fingerprint of a file of a tree that is done.
@@ -307,8 +276,8 @@ fn done_as(promises: Promises, above: &Dir, job: &Job<'_>, there: &Stat) -> Fing
         }
         stat
     };
-    let name = job.target.name.as_os_str();
-    let source = lasting(*job.source_stat, &above.source_stat, of_source);
+    let name = job.target.place.name.as_os_str();
+    let source = lasting(*job.source.stat, &above.source_stat, of_source);
     journal::done(
         promises,
         &above.target_stat,
@@ -320,18 +289,18 @@ fn done_as(promises: Promises, above: &Dir, job: &Job<'_>, there: &Stat) -> Fing
 
 /// Makes the target, now that nothing stands in its way.
 fn make(job: &Job<'_>, events: &mut dyn Events) -> Result<Done, Error> {
-    let options = job.options;
+    let options = job.options();
     let follow = options.dereference != Dereference::Never;
-    let source_kind = kind(job.source_stat);
+    let source_kind = kind(job.source.stat);
     match options.make {
         Make::SymbolicLink => {
             links::symbolic(job)?;
-            let made = job.target.stat(false).ok().map(|stat| FileId::of(&stat));
+            let made = job.target.place.stat(false).ok().map(|stat| FileId::of(&stat));
             return Ok(Done { made, ..Done::new(Action::SymbolicLinked) });
         }
         Make::HardLink => {
             let replaces = options.force || options.ask || job.displaces;
-            links::hard(job, job.source, follow, replaces)?;
+            links::hard(job, job.source.place, follow, replaces)?;
             return Ok(Done::new(Action::HardLinked));
         }
         Make::Copy => {}
@@ -342,24 +311,25 @@ fn make(job: &Job<'_>, events: &mut dyn Events) -> Result<Done, Error> {
     let is_link = source_kind == FileType::Symlink;
     let replaced = "skipped: it was replaced while being copied";
     // With -L the name may be a link to the special file.
-    let (source, _) = pin(job.source, follow, replaced, |found| same_file(found, job.source_stat))?;
+    let (source, _) =
+        pin(job.source.place, follow, replaced, |found| same_file(found, job.source.stat))?;
     let provisional_bits = match is_link {
         true => links::copy(job, source.as_fd()).map(|()| 0)?,
         false => special::recreate(job)?,
     };
     // The new entry has one name. A file that took this name meanwhile keeps its own metadata.
     let replaced = "got no attributes: another file took the name after the copy";
-    let (target, target_stat) = pin(job.target, false, replaced, |found| {
-        let alike = (kind(found), found.st_rdev) == (source_kind, job.source_stat.st_rdev);
+    let (target, target_stat) = pin(job.target.place, false, replaced, |found| {
+        let alike = (kind(found), found.st_rdev) == (source_kind, job.source.stat.st_rdev);
         alike && found.st_nlink == 1
     })?;
     let complete = Transfer {
         options,
         source: Handle::Pinned { fd: source.as_fd(), is_link },
-        source_stat: job.source_stat,
-        source_shown: job.source.shown,
+        source_stat: job.source.stat,
+        source_shown: job.source.place.shown,
         target: Handle::Pinned { fd: target.as_fd(), is_link },
-        target_shown: job.target.shown,
+        target_shown: job.target.place.shown,
         target_owner: None,
         existing_mode: None,
         created: true,

@@ -3,16 +3,17 @@
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, OnceLock};
 
-use gush::{Rate, Refusals};
 use rustix::fs::{FileType, Stat};
 
 use crate::already_copied::{self, AlreadyCopied};
 use crate::error::Error;
+use crate::file::Common;
 use crate::metadata::Ownership;
 use crate::open;
 use crate::options::Options;
 use crate::place::{FileId, Place, kind};
 use crate::tree::Dir;
+use crate::tree::partition::Others;
 use crate::writers::{Claim, Writers};
 
 /// A source, after a look at it.
@@ -52,44 +53,50 @@ impl<'a> Target<'a> {
 /// One source on its way to one target.
 #[derive(Clone, Copy)]
 pub(crate) struct Job<'a> {
-    pub(crate) options: &'a Options,
-    pub(crate) source: Place<'a>,
-    pub(crate) source_stat: &'a Stat,
-    pub(crate) target: Place<'a>,
-    /// The directory that the operands are copied to.
-    pub(crate) base: BorrowedFd<'a>,
-    /// The source is an entry of a tree, not an operand.
-    pub(crate) in_tree: bool,
+    pub(crate) common: &'a Common<'a>,
+    pub(crate) source: Entry<'a>,
+    pub(crate) target: Target<'a>,
     /// The file at the target, if the copy writes into or replaces this file.
     pub(crate) existing: Option<Stat>,
     /// The target's name is taken, and the file there is replaced when the new file is whole.
     pub(crate) displaces: bool,
-    pub(crate) refusals: &'a Refusals,
-    pub(crate) limit: Option<&'a Rate>,
-    /// What earlier operands made; `None` in a tree.
-    pub(crate) made_before: Option<&'a AlreadyCopied>,
-    /// The directory in a tree; `None` of an operand.
-    pub(crate) dir: Option<&'a Arc<Dir>>,
-    /// The owner of new files in a directory whose files are all made by this user: that of the
-    /// first one.
-    pub(crate) new_owner: Option<&'a OnceLock<Ownership>>,
-    /// A journal has a line about the copy.
-    pub(crate) is_noted: bool,
-    /// The claims, where no other name of the target may lead to the copy.
-    pub(crate) claims: Option<&'a Writers>,
-    /// As of [`Target`].
-    pub(crate) assembled: Option<Place<'a>>,
-    /// As of [`Entry`].
-    pub(crate) opened: Option<BorrowedFd<'a>>,
 }
 
 impl<'a> Job<'a> {
+    /// Before anything is known of the target.
+    pub(crate) fn new(common: &'a Common<'a>, source: Entry<'a>, target: Target<'a>) -> Self {
+        Self { common, source, target, existing: None, displaces: false }
+    }
+
+    pub(crate) fn options(&self) -> &'a Options {
+        self.common.options
+    }
+
+    pub(crate) fn is_in_tree(&self) -> bool {
+        self.target.dir.is_some()
+    }
+
+    /// What earlier operands made; `None` in a tree.
+    pub(crate) fn made_before(&self) -> Option<&'a AlreadyCopied> {
+        (!self.is_in_tree()).then_some(self.common.copied)
+    }
+
+    /// Has a journal a line about the copy?
+    pub(crate) fn is_noted(&self) -> bool {
+        self.common.journal.is_some() && self.is_in_tree()
+    }
+
+    /// The claims, where no other name of the target may lead to the copy.
+    pub(crate) fn claims(&self) -> Option<&'a Writers> {
+        self.common.keeps_apart.then_some(self.common.writers)
+    }
+
     /// Claims the file that is to hold the copy, before a byte of it is written.
     pub(crate) fn claim(&self, file: &Stat) -> Result<Option<Claim<'a>>, Error> {
-        match self.claims {
-            Some(claims) if self.options.data && kind(file) == FileType::RegularFile => {
+        match self.claims() {
+            Some(claims) if self.options().data && kind(file) == FileType::RegularFile => {
                 let claim = claims.claim(FileId::of(file));
-                claim.map(Some).ok_or_else(|| open::holds_a_copy(&self.target))
+                claim.map(Some).ok_or_else(|| open::holds_a_copy(&self.target.place))
             }
             _ => Ok(None),
         }
@@ -97,48 +104,51 @@ impl<'a> Job<'a> {
 
     /// As [`claim`](Self::claim), of a file that was just made, and so holds no copy.
     pub(crate) fn claim_new(&self, file: &Stat) -> Option<Claim<'a>> {
-        let claims = self.claims.filter(|_| self.options.data)?;
+        let claims = self.claims().filter(|_| self.options().data)?;
         Some(claims.claim_new(FileId::of(file)))
-    }
-
-    /// The same target, for [`AlreadyCopied`].
-    pub(crate) fn to(&self) -> Target<'a> {
-        Target { dir: self.dir, ..Target::operand(self.target) }
     }
 
     /// May the target's directory give a new file an access control list?
     pub(crate) fn may_inherit_acl(&self) -> bool {
-        self.dir.is_none_or(|dir| dir.may_give_acl())
+        self.target.dir.is_none_or(|dir| dir.may_give_acl())
     }
 
     /// Is all known of a new file that the options ask for? Its owner matters if it is kept, and its
     /// inode if other names may lead to it.
     pub(crate) fn knows_new_files(&self) -> bool {
-        let Options { preserve, through_dangling, .. } = self.options;
+        let Options { preserve, through_dangling, .. } = self.options();
         let is_linked_again =
-            preserve.links && already_copied::may_return(self.options, self.source_stat);
-        self.dir.is_some()
+            preserve.links && already_copied::may_return(self.options(), self.source.stat);
+        self.is_in_tree()
             && (!preserve.owner || self.owner_of_new_files().is_some())
             && !is_linked_again
-            && self.claims.is_none()
+            && self.claims().is_none()
             // What is made through a dangling link may be elsewhere.
             && !through_dangling
     }
 
+    /// The owner of new files, that of the first one, in a directory whose files are all made by
+    /// this user.
+    fn new_owner(&self) -> Option<&'a OnceLock<Ownership>> {
+        let are_ranks = || self.common.partition.others() == Others::Working;
+        let dir = self.target.dir.filter(|dir| dir.is_new || dir.is_of_user && are_ranks())?;
+        Some(&dir.new_owner)
+    }
+
     /// The owner of files that this process makes in the target's directory, if known.
     pub(crate) fn owner_of_new_files(&self) -> Option<Ownership> {
-        self.new_owner?.get().copied()
+        self.new_owner()?.get().copied()
     }
 
     /// Takes the owner of a file just made as that of all later ones in this directory, whose group
     /// and mode nobody else can change.
     pub(crate) fn learn_owner(&self, made: &Stat) {
-        if let Some(owner) = self.new_owner {
+        if let Some(owner) = self.new_owner() {
             let _ = owner.set(Ownership::of(made));
         }
     }
 
     pub(crate) fn may_replace_link(&self) -> bool {
-        self.options.force || self.displaces
+        self.options().force || self.displaces
     }
 }

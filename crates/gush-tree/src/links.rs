@@ -23,12 +23,12 @@ pub(crate) fn again(
     events: &mut dyn Events,
 ) -> Result<bool, Error> {
     let what = || format!("cannot create hard link to {}", quote::always(&earlier.shown()));
-    let failed = |errno| Error::os(job.target.shown, what(), errno);
-    let held = match earlier.directory(job.base) {
+    let failed = |errno| Error::os(job.target.place.shown, what(), errno);
+    let held = match earlier.directory(job.common.base) {
         Err(Errno::STALE | Errno::NOENT) => return Ok(false),
         held => held.map_err(failed)?,
     };
-    let dir = held.as_ref().map_or(job.base, AsFd::as_fd);
+    let dir = held.as_ref().map_or(job.common.base, AsFd::as_fd);
     let first = Place::below(dir, &earlier.name, &earlier.name);
     let fd = match first.pin(!earlier.is_link) {
         Err(Errno::NOENT) => return Ok(false),
@@ -51,10 +51,10 @@ pub(crate) fn again(
             done => done,
         }
     };
-    let replaced = make(&job.target, true, link).map_err(failed)?;
+    let replaced = make(&job.target.place, true, link).map_err(failed)?;
     // As GNU, which reports it for this link alone, and not for those that -l makes.
     if replaced {
-        events.removed(job.target.shown);
+        events.removed(job.target.place.shown);
     }
     Ok(true)
 }
@@ -70,8 +70,8 @@ pub(crate) fn hard(
     let link = |place: &Place<'_>| {
         retry_on_intr(|| fs::linkat(source.dir, source.name, place.dir, place.name, flags))
     };
-    let made = make(&job.target, may_replace, link).map(drop);
-    made.map_err(|errno| no_hard_link(&source, &job.target, errno))
+    let made = make(&job.target.place, may_replace, link).map(drop);
+    made.map_err(|errno| no_hard_link(&source, &job.target.place, errno))
 }
 
 pub(crate) fn no_hard_link(source: &Place<'_>, target: &Place<'_>, errno: Errno) -> Error {
@@ -86,12 +86,12 @@ pub(crate) fn no_hard_link(source: &Place<'_>, target: &Place<'_>, errno: Errno)
 
 /// Makes `target` a symbolic link to the source's name (`-s`).
 pub(crate) fn symbolic(job: &Job<'_>) -> Result<(), Error> {
-    refuse_misleading(&job.source, &job.target)?;
+    refuse_misleading(&job.source.place, &job.target.place)?;
     // In a tree the name alone is the last component.
-    let text = job.source.shown;
+    let text = job.source.place.shown;
     let link = |place: &Place<'_>| retry_on_intr(|| fs::symlinkat(text, place.dir, place.name));
-    let made = make(&job.target, job.may_replace_link(), link).map(drop);
-    made.map_err(|errno| no_symbolic_link(&job.source, &job.target, errno))
+    let made = make(&job.target.place, job.may_replace_link(), link).map(drop);
+    made.map_err(|errno| no_symbolic_link(&job.source.place, &job.target.place, errno))
 }
 
 /// Refuses a link to `source` that would lead to another place than this name.
@@ -120,11 +120,11 @@ fn hinting_force(error: Error, errno: Errno) -> Error {
 /// source link.
 pub(crate) fn copy(job: &Job<'_>, source: BorrowedFd<'_>) -> Result<(), Error> {
     let text = retry_on_intr(|| fs::readlinkat(source, c"", Vec::new()))
-        .map_err(|errno| Error::os(job.source.shown, "cannot read symbolic link", errno))?;
+        .map_err(|errno| Error::os(job.source.place.shown, "cannot read symbolic link", errno))?;
     let link =
         |place: &Place<'_>| retry_on_intr(|| fs::symlinkat(text.as_c_str(), place.dir, place.name));
-    let made = make(&job.target, job.may_replace_link(), link).map(drop);
-    made.map_err(|errno| no_copy(&job.target, errno))
+    let made = make(&job.target.place, job.may_replace_link(), link).map(drop);
+    made.map_err(|errno| no_copy(&job.target.place, errno))
 }
 
 pub(crate) fn no_copy(target: &Place<'_>, errno: Errno) -> Error {

@@ -16,8 +16,8 @@ use crate::remedy;
 
 /// Opens the source for reading. The stat is of the opened file.
 pub(crate) fn source(job: &Job<'_>) -> Result<(OwnedFd, Stat), Error> {
-    let place = job.source;
-    let no_follow = match job.options.dereference {
+    let place = job.source.place;
+    let no_follow = match job.options().dereference {
         // The name may have become a link since the first look.
         Dereference::Never => OFlags::NOFOLLOW,
         _ => OFlags::empty(),
@@ -25,15 +25,15 @@ pub(crate) fn source(job: &Job<'_>) -> Result<(OwnedFd, Stat), Error> {
     // With `<&-`, /dev/stdin would open the file that has got the number since.
     refuse_closed(&place, "cannot open for reading")?;
     let flags = OFlags::RDONLY | no_follow;
-    let opened = match kind(job.source_stat) {
+    let opened = match kind(job.source.stat) {
         // A FIFO that took a file's name would be waited for.
-        FileType::RegularFile if job.in_tree => place.open_regular(flags, Mode::empty()),
+        FileType::RegularFile => place.open_regular(flags, Mode::empty()),
         _ => place.open(flags, Mode::empty()),
     };
     let fd = opened.map_err(|errno| not_opened(&place, "cannot open for reading", errno))?;
     let stat = retry_on_intr(|| fs::fstat(&fd))
         .map_err(|errno| Error::os(place.shown, "cannot stat", errno))?;
-    match same_file(job.source_stat, &stat) {
+    match same_file(job.source.stat, &stat) {
         // The descriptor is pinned to the file that was judged; everything else goes by it.
         true => Ok((fd, stat)),
         false => Err(Error::refusal(place.shown, "skipped: it was replaced while being copied")),
@@ -96,19 +96,21 @@ pub(crate) fn target(
     creation_mode: Mode,
     events: &mut dyn Events,
 ) -> Result<Opened, Error> {
-    refuse_closed(&job.target, "cannot open for writing")?;
+    refuse_closed(&job.target.place, "cannot open for writing")?;
     if let Some(expected) = &job.existing {
         match open_existing(job, expected) {
             Ok(fd) => return not_the_source(job, source, expected, fd),
             // Removed since the look: made anew below.
             Err(Errno::NOENT) => {}
             // As GNU: -f removes only a file that cannot be opened.
-            Err(_) if job.options.force => match job.target.unlink() {
-                Ok(()) => events.removed(job.target.shown),
+            Err(_) if job.options().force => match job.target.place.unlink() {
+                Ok(()) => events.removed(job.target.place.shown),
                 Err(Errno::NOENT) => {}
-                Err(errno) => return Err(remedy::not_changed(&job.target, "cannot remove", errno)),
+                Err(errno) => {
+                    return Err(remedy::not_changed(&job.target.place, "cannot remove", errno));
+                }
             },
-            Err(errno) => return Err(cannot_write(&job.target, errno)),
+            Err(errno) => return Err(cannot_write(&job.target.place, errno)),
         }
     }
     let fd = create(job, creation_mode)?;
@@ -116,7 +118,7 @@ pub(crate) fn target(
         return Ok(Opened { fd, stat: None, is_new: true });
     }
     let stat = retry_on_intr(|| fs::fstat(&fd))
-        .map_err(|errno| Error::os(job.target.shown, "cannot stat", errno))?;
+        .map_err(|errno| Error::os(job.target.place.shown, "cannot stat", errno))?;
     job.learn_owner(&stat);
     Ok(Opened { fd, stat: Some(stat), is_new: true })
 }
@@ -124,7 +126,7 @@ pub(crate) fn target(
 /// Is the target to be replaced by name, once the new file is whole? Yes where `--force` would
 /// remove a target that cannot be opened and the named method may still be refused.
 pub(crate) fn gives_way(job: &Job<'_>) -> bool {
-    let options = job.options;
+    let options = job.options();
     job.existing.as_ref().is_some_and(|expected| {
         options.force
             && !options.atomic
@@ -135,13 +137,13 @@ pub(crate) fn gives_way(job: &Job<'_>) -> bool {
 }
 
 fn open_existing(job: &Job<'_>, expected: &Stat) -> Result<OwnedFd, Errno> {
-    let write_only = || job.target.open(OFlags::WRONLY, Mode::empty());
+    let write_only = || job.target.place.open(OFlags::WRONLY, Mode::empty());
     // Mapping and re-reading the target need read access. A FIFO opened for both would never wait
     // for its reader.
-    if kind(expected) != FileType::RegularFile || !job.options.data {
+    if kind(expected) != FileType::RegularFile || !job.options().data {
         return write_only();
     }
-    match job.target.open(OFlags::RDWR, Mode::empty()) {
+    match job.target.place.open(OFlags::RDWR, Mode::empty()) {
         // A target that may be written and not read, such as a mailbox, is served by the methods
         // that only write.
         Err(Errno::ACCESS) => write_only(),
@@ -156,7 +158,7 @@ fn not_the_source(
     expected: &Stat,
     fd: OwnedFd,
 ) -> Result<Opened, Error> {
-    let shown = job.target.shown;
+    let shown = job.target.place.shown;
     let stat =
         retry_on_intr(|| fs::fstat(&fd)).map_err(|errno| Error::os(shown, "cannot stat", errno))?;
     // Before anything is cut: the source would be emptied.
@@ -170,18 +172,18 @@ fn not_the_source(
 }
 
 fn create(job: &Job<'_>, mode: Mode) -> Result<OwnedFd, Error> {
-    match job.target.open(NEW, mode) {
+    match job.target.place.open(NEW, mode) {
         Ok(fd) => Ok(fd),
-        Err(Errno::EXIST) if is_link(&job.target) => {
-            if job.options.through_dangling {
+        Err(Errno::EXIST) if is_link(&job.target.place) => {
+            if job.options().through_dangling {
                 // O_EXCL refuses every link, and POSIXLY_CORRECT asks for its target.
-                let opened = job.target.open(NEW - OFlags::EXCL, mode);
-                opened.map_err(|errno| cannot_create(&job.target, errno))
+                let opened = job.target.place.open(NEW - OFlags::EXCL, mode);
+                opened.map_err(|errno| cannot_create(&job.target.place, errno))
             } else {
-                Err(dangling(&job.target))
+                Err(dangling(&job.target.place))
             }
         }
-        Err(errno) => Err(cannot_create(&job.target, errno)),
+        Err(errno) => Err(cannot_create(&job.target.place, errno)),
     }
 }
 
@@ -265,8 +267,9 @@ pub(crate) fn cannot_write(target: &Place<'_>, errno: Errno) -> Error {
 }
 
 pub(crate) fn are_same(job: &Job<'_>) -> Error {
-    let [source, target] = [job.source, job.target].map(|place| quote::always(place.shown));
-    Error::about_both(job.target.shown, format!("{source} and {target} are the same file"))
+    let [source, target] =
+        [job.source.place, job.target.place].map(|place| quote::always(place.shown));
+    Error::about_both(job.target.place.shown, format!("{source} and {target} are the same file"))
 }
 
 /// Closes a target and returns errors that only close(2) reports, such as a full quota on NFS.
@@ -276,7 +279,7 @@ pub(crate) fn close(job: &Job<'_>, fd: OwnedFd) -> Result<(), Error> {
         Ok(()) | Err(nix::errno::Errno::EINTR) => Ok(()),
         Err(errno) => {
             let errno = Errno::from_raw_os_error(errno as i32);
-            Err(Error::os(job.target.shown, "cannot close", errno))
+            Err(Error::os(job.target.place.shown, "cannot close", errno))
         }
     }
 }

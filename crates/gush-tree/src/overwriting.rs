@@ -73,14 +73,14 @@ impl Job<'_> {
         let looks_at_link = self.looks_at_link();
         // A directory just made has nothing at this name, and a look saved counts for every file of
         // a tree.
-        let existing = match is_new && (!looks_at_link || self.options.dry_run) {
+        let existing = match is_new && (!looks_at_link || self.options().dry_run) {
             true => None,
             false => self.existing(looks_at_link)?,
         };
         match existing {
             Some(existing) => self.prepare_existing(&existing, events),
             None => {
-                if self.options.dry_run {
+                if self.options().dry_run {
                     self.rehearse(is_new, None)?;
                 }
                 Ok(Decision::Copy(Prepared::default()))
@@ -90,25 +90,25 @@ impl Job<'_> {
 
     /// Would a mirror, of which this is the dry run, have removed the target by now?
     fn would_have_gone(&self, is_new: bool) -> bool {
-        let Self { options, source_stat, target, made_before, .. } = self;
-        let is_imagined = options.mirror && options.dry_run && made_before.is_none() && !is_new;
-        let is_of_other_kind = |there| is_of_other_kind(options, source_stat, &there);
-        is_imagined && target.stat(false).is_ok_and(is_of_other_kind)
+        let options = self.options();
+        let is_imagined = options.mirror && options.dry_run && self.is_in_tree() && !is_new;
+        let is_of_other_kind = |there| is_of_other_kind(options, self.source.stat, &there);
+        is_imagined && self.target.place.stat(false).is_ok_and(is_of_other_kind)
     }
 
     /// Data is written through a link, but a link or special file replaces the link itself.
     fn looks_at_link(&self) -> bool {
-        let options = self.options;
-        !options.reads(kind(self.source_stat)) || options.backup.is_some() || options.remove_first
+        let options = self.options();
+        !options.reads(kind(self.source.stat)) || options.backup.is_some() || options.remove_first
     }
 
     fn existing(&self, looks_at_link: bool) -> Result<Option<Stat>, Error> {
-        let target = self.target;
+        let target = self.target.place;
         match target.stat(!looks_at_link) {
             Ok(stat) => Ok(Some(stat)),
             Err(Errno::NOENT) => Ok(None),
             // A loop of links cannot be opened either, so -f removes the link.
-            Err(Errno::LOOP) if self.options.force && !looks_at_link => target
+            Err(Errno::LOOP) if self.options().force && !looks_at_link => target
                 .stat(false)
                 .map(Some)
                 .map_err(|errno| Error::os(target.shown, "cannot stat", errno)),
@@ -123,7 +123,9 @@ impl Job<'_> {
         existing: &Stat,
         events: &mut dyn Events,
     ) -> Result<Decision, Error> {
-        let Self { options, source, source_stat, target, .. } = *self;
+        let (options, Entry { place: source, stat: source_stat, .. }) =
+            (self.options(), self.source);
+        let target = self.target.place;
         let both = |text: String| Err(Error::about_both(target.shown, text));
         let (from, to) = (quote::always(source.shown), quote::always(target.shown));
         if !matches!(options.update, Update::None | Update::NoneFail) {
@@ -163,7 +165,8 @@ impl Job<'_> {
         }
         // The name would be given to this source, and the copy that it leads to would be lost.
         let is_only_name = existing.st_nlink == 1 && options.backup.is_none();
-        if is_only_name && self.claims.is_some_and(|claims| claims.is_claimed(FileId::of(existing)))
+        if is_only_name
+            && self.claims().is_some_and(|claims| claims.is_claimed(FileId::of(existing)))
         {
             return Err(open::holds_a_copy(&target));
         }
@@ -216,17 +219,17 @@ impl Job<'_> {
     /// Refuses, in a dry run, a source that could not be read or a target that could not be made or
     /// replaced.
     fn rehearse(&self, is_new: bool, existing: Option<&Stat>) -> Result<(), Error> {
-        let Self { options, target, .. } = self;
-        let is_read = options.reads(kind(self.source_stat));
+        let (options, target) = (self.options(), &self.target.place);
+        let is_read = options.reads(kind(self.source.stat));
         if is_read {
-            rehearsal::refuse_unreadable(&self.source, kind(self.source_stat))?;
+            rehearsal::refuse_unreadable(&self.source.place, kind(self.source.stat))?;
         }
         match existing {
             // In a directory that a dry run did not make is nothing to look at.
             None if is_new => {
                 let above = Place { name: target.parent(), ..*target };
                 let misleads = options.make == Make::SymbolicLink
-                    && !self.source.shown.is_absolute()
+                    && !self.source.place.shown.is_absolute()
                     // That directory will not be the current one.
                     && above.stat(true).is_err();
                 if misleads { Err(links::misleading(target)) } else { Ok(()) }
@@ -241,13 +244,13 @@ impl Job<'_> {
 
     /// Asks what the copy would need, in the same order.
     fn rehearse_replacing(&self, existing: &Stat, is_read: bool) -> Result<(), Error> {
-        let Self { options, .. } = *self;
+        let options = self.options();
         // Only a link takes a name by -f; an answer lets a hard link take one, too.
-        let is_link = options.make != Make::Copy || kind(self.source_stat) == FileType::Symlink;
+        let is_link = options.make != Make::Copy || kind(self.source.stat) == FileType::Symlink;
         let takes_name = is_link && options.force || options.make == Make::HardLink && options.ask;
         let goes_first = self.goes_first(existing);
         let end;
-        let mut target: Place<'_> = self.target;
+        let mut target: Place<'_> = self.target.place;
         if options.backup.is_some() || goes_first {
             // The name itself is given to the copy.
         } else if is_read {
@@ -286,16 +289,17 @@ impl Job<'_> {
     /// Refuses, in a dry run, a link that could not be made wherever its directory lets names be
     /// made.
     fn refuse_link(&self) -> Result<(), Error> {
-        match self.options.make {
+        match self.options().make {
             Make::Copy => Ok(()),
-            Make::SymbolicLink => links::refuse_misleading(&self.source, &self.target),
+            Make::SymbolicLink => links::refuse_misleading(&self.source.place, &self.target.place),
             Make::HardLink => {
-                let flags = match self.options.dereference {
+                let flags = match self.options().dereference {
                     Dereference::Never => AtFlags::SYMLINK_NOFOLLOW,
                     _ => AtFlags::empty(),
                 };
-                let from = mount_of(self.source.dir, self.source.name, flags);
-                let to = mount_of(self.target.dir, self.target.parent(), AtFlags::empty());
+                let from = mount_of(self.source.place.dir, self.source.place.name, flags);
+                let to =
+                    mount_of(self.target.place.dir, self.target.place.parent(), AtFlags::empty());
                 match from.zip(to) {
                     Some((from, to)) if from != to => Err(self.cannot_make(Errno::XDEV)),
                     // What cannot be looked at is reported by the next question.
@@ -308,8 +312,9 @@ impl Job<'_> {
     /// The error of a copy or link that cannot be made under the target's name, as the copy would
     /// report it.
     fn cannot_make(&self, errno: Errno) -> Error {
-        let Self { options, source, target, .. } = self;
-        match (options.make, kind(self.source_stat)) {
+        let (source, target) = (&self.source.place, &self.target.place);
+        let options = self.options();
+        match (options.make, kind(self.source.stat)) {
             (Make::HardLink, _) => links::no_hard_link(source, target, errno),
             (Make::SymbolicLink, _) => links::no_symbolic_link(source, target, errno),
             (Make::Copy, source_kind) if options.reads(source_kind) => {
@@ -322,7 +327,8 @@ impl Job<'_> {
 
     /// Compares two regular files, or two symbolic links.
     fn has_same_bytes(&self, existing: &Stat) -> Result<bool, Error> {
-        let Self { source, source_stat, target, .. } = *self;
+        let Entry { place: source, stat: source_stat, .. } = self.source;
+        let target = self.target.place;
         if kind(existing) != kind(source_stat) || existing.st_size != source_stat.st_size {
             return Ok(false);
         }
@@ -335,7 +341,7 @@ impl Job<'_> {
             FileType::RegularFile => {
                 let (from, to) = (open(&source)?, open(&target)?);
                 let _as_they_were = self
-                    .options
+                    .options()
                     .moving
                     .no_cache
                     .then(|| [&from, &to].map(|file| uncached::AsItWas::look(file.as_fd())));
@@ -357,26 +363,26 @@ impl Job<'_> {
     /// Is the target removed first, so that the copy reaches no other name of the old file and does
     /// not pass through a link?
     fn goes_first(&self, existing: &Stat) -> bool {
-        let options = self.options;
+        let options = self.options();
         // Written in place, all its other names would show the new bytes.
         // Threads take turns at a file with two names, ranks cannot.
-        let is_promised = (self.claims.is_some() || options.shard.is_some())
-            && options.reads(kind(self.source_stat))
+        let is_promised = (self.claims().is_some() || options.shard.is_some())
+            && options.reads(kind(self.source.stat))
             && kind(existing) == FileType::RegularFile;
         let other_names = existing.st_nlink > 1 && (options.preserve.links || is_promised);
         let other_kind = options.dereference == Dereference::Never
-            && kind(self.source_stat) != FileType::RegularFile;
+            && kind(self.source.stat) != FileType::RegularFile;
         options.remove_first || (options.data && (other_names || other_kind))
     }
 
     /// Does a target that goes first keep its name until the new file is whole?
     fn is_displaced(&self) -> bool {
-        let options = self.options;
-        options.atomic || options.may_be_refused() && options.reads(kind(self.source_stat))
+        let options = self.options();
+        options.atomic || options.may_be_refused() && options.reads(kind(self.source.stat))
     }
 
     fn may_replace(&self, stat: &Stat, events: &mut dyn Events) -> bool {
-        let target = self.target;
+        let target = self.target.place;
         let writable = kind(stat) == FileType::Symlink
             // Root may write to everything, so access(2) is not worth the call.
             || process::geteuid().is_root()
@@ -384,17 +390,17 @@ impl Job<'_> {
                 fs::accessat(target.dir, target.name, Access::WRITE_OK, AtFlags::EACCESS)
             })
             .is_ok();
-        let replaces = self.options.force || self.options.remove_first;
+        let replaces = self.options().force || self.options().remove_first;
         events.may_replace(&Question::new(target.shown, stat, writable, replaces))
     }
 
     fn was_just_made(&self, stat: &Stat) -> bool {
         let keeps_all = self
-            .options
+            .options()
             .backup
             .as_ref()
             .is_some_and(|backup| backup.control == BackupControl::Numbered);
-        !keeps_all && self.made_before.is_some_and(|made| made.has_made(&self.target, stat))
+        !keeps_all && self.made_before().is_some_and(|made| made.has_made(&self.target.place, stat))
     }
 }
 

@@ -26,7 +26,7 @@ use crate::copier::{Action, Done};
 use crate::data;
 use crate::error::Error;
 use crate::events::Events;
-use crate::job::Job;
+use crate::job::{Job, Target};
 use crate::metadata::{self, Handle, Ownership, Transfer};
 use crate::open::{self, Opened};
 use crate::options::Options;
@@ -36,21 +36,21 @@ use crate::writers::Claim;
 
 pub(crate) fn copy(job: &Job<'_>, events: &mut dyn Events) -> Result<Done, Error> {
     if let Some(existing) = job.existing.filter(|_| !job.displaces) {
-        refuse_unkept_promises(job.options, &job.target, &existing)?;
+        refuse_unkept_promises(job.options(), &job.target.place, &existing)?;
     }
-    if job.options.stable {
+    if job.options().stable {
         stable::refuse_unwatchable(job)?;
     }
     let opened;
-    let (source, source_stat) = match job.opened {
-        Some(source) => (source, job.source_stat),
+    let (source, source_stat) = match job.source.opened {
+        Some(source) => (source, job.source.stat),
         None => {
             opened = open::source(job)?;
             (opened.0.as_fd(), &opened.1)
         }
     };
     let quiet;
-    let source_stat = if job.options.stable {
+    let source_stat = if job.options().stable {
         quiet = stable::when_quiet(job, source, *source_stat)?;
         &quiet
     } else {
@@ -60,43 +60,43 @@ pub(crate) fn copy(job: &Job<'_>, events: &mut dyn Events) -> Result<Done, Error
     let state = |stat: &Stat| {
         (stat.st_size, stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec)
     };
-    let is_same = state(job.source_stat) == state(source_stat);
-    let job = match is_same || job.assembled.is_none() {
+    let is_same = state(job.source.stat) == state(source_stat);
+    let job = match is_same || job.target.assembled.is_none() {
         true => job,
-        false => &Job { assembled: None, ..*job },
+        false => &Job { target: Target { assembled: None, ..job.target }, ..*job },
     };
-    let (bits, provisional) = metadata::creation_bits(&job.options.preserve, source_stat.st_mode);
+    let (bits, provisional) = metadata::creation_bits(&job.options().preserve, source_stat.st_mode);
     let mode = Mode::from_bits_retain(bits);
     // The ranks that copied the pieces had to write to the file.
-    let lent = if job.assembled.is_some() { 0o200 & !bits } else { 0 };
+    let lent = if job.target.assembled.is_some() { 0o200 & !bits } else { 0 };
     let provisional = provisional | lent;
     let job = match !job.displaces && open::gives_way(job) {
         true => &Job { displaces: true, ..*job },
         false => job,
     };
     // A new file would have no data.
-    let keeps_data = !job.options.data && job.existing.is_some();
+    let keeps_data = !job.options().data && job.existing.is_some();
     // As GNU cp: the file keeps its inode, its names and its owner.
-    if (!job.options.atomic || keeps_data) && !job.displaces && job.assembled.is_none() {
+    if (!job.options().atomic || keeps_data) && !job.displaces && job.target.assembled.is_none() {
         let opened = open::target(job, source_stat, mode, events)?;
         let file = File { job, source, source_stat, provisional };
         return file.write_in_place(opened, events);
     }
     let end = match job.existing.filter(|_| !job.displaces) {
-        Some(existing) => end_of_links(&job.target, &existing)?,
+        Some(existing) => end_of_links(&job.target.place, &existing)?,
         None => None,
     };
-    let target = match &end {
-        Some(path) => Place { name: path, ..job.target },
-        None => job.target,
+    let place = match &end {
+        Some(path) => Place { name: path, ..job.target.place },
+        None => job.target.place,
     };
-    let job = &Job { target, ..*job };
+    let job = &Job { target: Target { place, ..job.target }, ..*job };
     let file = File { job, source, source_stat, provisional };
     file.write_atomically(mode, events)
 }
 
 /// The target, as it was opened.
-struct Target<'a> {
+struct OpenTarget<'a> {
     fd: BorrowedFd<'a>,
     /// `None` of a new file of which nothing more is asked.
     stat: Option<Stat>,
@@ -121,7 +121,7 @@ impl File<'_> {
             Some(stat) => self.job.claim(&stat)?,
             None => None,
         };
-        let target = Target { fd: fd.as_fd(), stat, is_just_made: is_new };
+        let target = OpenTarget { fd: fd.as_fd(), stat, is_just_made: is_new };
         let filled = self.fill(&target, false, events).map_err(|error| match &existing {
             Some(_) if error.is_unstable() => error.adding(
                 "the target holds the bytes read so far",
@@ -148,8 +148,8 @@ impl File<'_> {
         // the file.
         done.last_state = self.last_state(fd.as_fd());
         open::close(self.job, fd)?;
-        if self.job.options.sync {
-            open::sync_parent(&self.job.target)?;
+        if self.job.options().sync {
+            open::sync_parent(&self.job.target.place)?;
         }
         claim.into_iter().for_each(Claim::keep);
         Ok(done)
@@ -177,9 +177,9 @@ impl File<'_> {
     /// link through which the file was created.
     fn remove_new(&self, target: BorrowedFd<'_>) -> Result<bool, Errno> {
         let now = retry_on_intr(|| fs::fstat(target))?;
-        match self.job.target.stat(false) {
+        match self.job.target.place.stat(false) {
             // Only our own file: somebody may have given the name to another meanwhile.
-            Ok(named) if same_file(&named, &now) => self.job.target.unlink().map(|()| true),
+            Ok(named) if same_file(&named, &now) => self.job.target.place.unlink().map(|()| true),
             Ok(_) | Err(Errno::NOENT) => Ok(false),
             Err(errno) => Err(errno),
         }
@@ -191,10 +191,10 @@ impl File<'_> {
         match &inherited {
             // A rename would replace the file by its own copy, and cut other names off.
             Some(stat) if same_file(stat, self.source_stat) => return Err(open::are_same(job)),
-            Some(stat) => check_replaceable(job.options, &job.target, stat)?,
+            Some(stat) => check_replaceable(job.options(), &job.target.place, stat)?,
             // A rename would replace the link, where cp writes through it.
-            None if !job.displaces && open::is_link(&job.target) => {
-                return Err(open::dangling(&job.target));
+            None if !job.displaces && open::is_link(&job.target.place) => {
+                return Err(open::dangling(&job.target.place));
             }
             None => {}
         }
@@ -202,20 +202,21 @@ impl File<'_> {
         // Closed to others until the old file's permissions are on it.
         let mode = if inherited.is_some() { Mode::from_bits_retain(0o600) } else { mode };
         let is_there = job.existing.is_some();
-        let cannot = |errno| open::cannot_replace(job.options, &job.target, is_there, errno);
-        let assembled = match &job.assembled {
-            Some(file) => Staged::elsewhere(job.target, *file).map_err(cannot)?,
+        let cannot =
+            |errno| open::cannot_replace(job.options(), &job.target.place, is_there, errno);
+        let assembled = match &job.target.assembled {
+            Some(file) => Staged::elsewhere(job.target.place, *file).map_err(cannot)?,
             None => None,
         };
         let is_filled = assembled.is_some();
         let staged = match assembled {
             Some(staged) => staged,
-            None => Staged::create(job.target, mode).map_err(cannot)?,
+            None => Staged::create(job.target.place, mode).map_err(cannot)?,
         };
         let look = || {
             let stat = retry_on_intr(|| fs::fstat(staged.fd()))
-                .map_err(|errno| Error::os(job.target.shown, "cannot stat", errno))?;
-            Ok(Target { fd: staged.fd(), stat: Some(stat), is_just_made: false })
+                .map_err(|errno| Error::os(job.target.place.shown, "cannot stat", errno))?;
+            Ok(OpenTarget { fd: staged.fd(), stat: Some(stat), is_just_made: false })
         };
         let mut done =
             self.fill(&look()?, is_filled, events).map_err(|error| match error.is_unstable() {
@@ -233,14 +234,16 @@ impl File<'_> {
             Err(_) => sync(job, staged.fd())?,
         }
         let replaces = inherited.is_some() || job.displaces;
-        if let (Some(backup), true) = (&job.options.backup, job.displaces) {
-            let kept = match backup.link_aside(&job.target) {
+        if let (Some(backup), true) = (&job.options().backup, job.displaces) {
+            let kept = match backup.link_aside(&job.target.place) {
                 // A file system without hard links: a rename keeps the old file too, with a moment
                 // without the name.
-                Err(Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK) => backup.set_aside(&job.target),
+                Err(Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK) => {
+                    backup.set_aside(&job.target.place)
+                }
                 other => other,
             };
-            kept.map_err(|errno| Error::os(job.target.shown, "cannot back up", errno))?;
+            kept.map_err(|errno| Error::os(job.target.place.shown, "cannot back up", errno))?;
         }
         // The inode numbers of files that are replaced are given to new ones.
         drop(old);
@@ -250,8 +253,8 @@ impl File<'_> {
         // A rename changes the file's ctime, too.
         done.last_state = self.last_state(fd.as_fd());
         open::close(job, fd)?;
-        if job.options.sync {
-            open::sync_parent(&job.target)?;
+        if job.options().sync {
+            open::sync_parent(&job.target.place)?;
         }
         claim.into_iter().for_each(Claim::keep);
         Ok(done)
@@ -262,29 +265,32 @@ impl File<'_> {
     /// hole.
     fn fill(
         &self,
-        target: &Target<'_>,
+        target: &OpenTarget<'_>,
         is_filled: bool,
         events: &mut dyn Events,
     ) -> Result<Done, Error> {
         let job = self.job;
         let made = target.stat.as_ref().map(FileId::of);
-        let verified = job.options.data && job.options.verify;
+        let verified = job.options().data && job.options().verify;
         let mut done = Done { made, verified, ..Done::new(Action::Copied) };
-        if !job.options.data {
+        if !job.options().data {
             return Ok(done);
         }
         let report = if is_filled {
             let size_bytes = u64::try_from(self.source_stat.st_size).unwrap_or(0);
             // The last piece may end in a hole, which writes no byte: the size is set apart.
             retry_on_intr(|| fs::ftruncate(target.fd, size_bytes))
-                .map_err(|errno| Error::os(job.target.shown, "cannot set the size", errno))?;
+                .map_err(|errno| Error::os(job.target.place.shown, "cannot set the size", errno))?;
             None
         } else {
             Some(data::move_all(job, self.source, target.fd, self.ends(target), events)?)
         };
         let sent = report.as_ref().and_then(|report| report.digest);
-        let verified =
-            job.options.verify.then(|| data::verify(job, self.source, target.fd, sent)).transpose();
+        let verified = job
+            .options()
+            .verify
+            .then(|| data::verify(job, self.source, target.fd, sent))
+            .transpose();
         // After verifying, which reads the source once more: the whole time is looked at.
         let change = stable::change(job, self.source, self.source_stat)?;
         match (verified, change) {
@@ -293,12 +299,12 @@ impl File<'_> {
                 return Err(error.hinting("the source changed meanwhile: copy it again"));
             }
             (verified, None) => done.digest = verified?.flatten(),
-            (Ok(_), Some(change)) if job.options.stable => {
-                return Err(Error::unstable(job.source.shown, change));
+            (Ok(_), Some(change)) if job.options().stable => {
+                return Err(Error::unstable(job.source.place.shown, change));
             }
             (Ok(verified), Some(change)) => {
                 let text = format!("warning: {change}; the copy holds the bytes read");
-                let warning = Error::refusal(job.source.shown, text);
+                let warning = Error::refusal(job.source.place.shown, text);
                 events.warns(&warning.hinting("--stable makes this a failure"));
                 done.digest = verified.flatten();
             }
@@ -309,15 +315,15 @@ impl File<'_> {
 
     /// Both ends, where all that the engine would ask is known: two files, one opened and the other
     /// made a moment ago.
-    fn ends<'t>(&'t self, target: &'t Target<'_>) -> Option<(Endpoint<'t>, Endpoint<'t>)> {
+    fn ends<'t>(&'t self, target: &'t OpenTarget<'_>) -> Option<(Endpoint<'t>, Endpoint<'t>)> {
         // Only a file that nobody else can have opened is known without a look.
-        if !(self.job.in_tree && target.is_just_made) {
+        if !(self.job.is_in_tree() && target.is_just_made) {
             return None;
         }
         let from = Endpoint::of_opened_file(&self.source, self.source_stat, OFlags::RDONLY)
             // A file that the kernel makes up while it is read takes no offsets.
             .filter(|from| from.kind() == Kind::File)?;
-        let device = self.job.dir.map(|dir| dir.target_stat.st_dev);
+        let device = self.job.target.dir.map(|dir| dir.target_stat.st_dev);
         let to = match (&target.stat, device) {
             (Some(stat), _) => Endpoint::of_opened_file(&target.fd, stat, open::NEW)?,
             (None, device) => Endpoint::of_new_file(&target.fd, device?, open::NEW),
@@ -326,31 +332,38 @@ impl File<'_> {
     }
 
     fn last_state(&self, target: BorrowedFd<'_>) -> Option<Box<Stat>> {
-        self.job.is_noted.then(|| retry_on_intr(|| fs::fstat(target)).ok().map(Box::new)).flatten()
+        self.job
+            .is_noted()
+            .then(|| retry_on_intr(|| fs::fstat(target)).ok().map(Box::new))
+            .flatten()
     }
 
     fn inherit(&self, target: BorrowedFd<'_>, old: &Stat) -> Result<(), Error> {
         retry_on_intr(|| fs::fstat(target))
-            .and_then(|new| metadata::inherit(target, &self.job.target, old, &new))
+            .and_then(|new| metadata::inherit(target, &self.job.target.place, old, &new))
             .map_err(|errno| {
-                Error::os(self.job.target.shown, "cannot keep the old file's permissions", errno)
+                Error::os(
+                    self.job.target.place.shown,
+                    "cannot keep the old file's permissions",
+                    errno,
+                )
             })
     }
 
     fn finish(
         &self,
-        target: &Target<'_>,
+        target: &OpenTarget<'_>,
         created: bool,
         events: &mut dyn Events,
     ) -> Result<bool, Error> {
         let job = self.job;
         let transfer = Transfer {
-            options: job.options,
+            options: job.options(),
             source: Handle::Open(self.source),
             source_stat: self.source_stat,
-            source_shown: job.source.shown,
+            source_shown: job.source.place.shown,
             target: Handle::Open(target.fd),
-            target_shown: job.target.shown,
+            target_shown: job.target.place.shown,
             target_owner: match &target.stat {
                 Some(stat) => Some(Ownership::of(stat)),
                 None => job.owner_of_new_files(),
@@ -362,7 +375,7 @@ impl File<'_> {
             provisional_bits: if created { self.provisional } else { 0 },
         };
         let complete = transfer.apply(events);
-        if job.options.sync {
+        if job.options().sync {
             sync(job, target.fd)?;
         }
         Ok(complete)
@@ -371,7 +384,7 @@ impl File<'_> {
 
 fn sync(job: &Job<'_>, target: BorrowedFd<'_>) -> Result<(), Error> {
     retry_on_intr(|| fs::fsync(target))
-        .map_err(|errno| Error::os(job.target.shown, "cannot sync", errno))
+        .map_err(|errno| Error::os(job.target.place.shown, "cannot sync", errno))
 }
 
 /// Refuses, before the first byte, a target that cannot be verified or synced as the options

@@ -11,21 +11,23 @@ use crate::remedy;
 
 /// Makes a special file like the source; returns the permission bits still missing.
 pub(crate) fn recreate(job: &Job<'_>) -> Result<u32, Error> {
-    let stat = job.source_stat;
+    let stat = job.source.stat;
     let kind = kind(stat);
     if kind == FileType::Unknown {
-        return Err(Error::refusal(job.source.shown, "has an unknown file type"));
+        return Err(Error::refusal(job.source.place.shown, "has an unknown file type"));
     }
-    let withheld = if job.options.preserve.owner { stat.st_mode & 0o077 } else { 0 };
+    let withheld = if job.options().preserve.owner { stat.st_mode & 0o077 } else { 0 };
     let mode = Mode::from_bits_retain(stat.st_mode & 0o7777 & !withheld);
     let make = |place: &Place<'_>| {
         retry_on_intr(|| fs::mknodat(place.dir, place.name, kind, mode, stat.st_rdev))
     };
-    let made = match make(&job.target) {
-        Err(Errno::EXIST) if job.displaces => atomic::replace(&job.target, job.target.name, make),
+    let made = match make(&job.target.place) {
+        Err(Errno::EXIST) if job.displaces => {
+            atomic::replace(&job.target.place, job.target.place.name, make)
+        }
         other => other,
     };
-    made.map(|()| withheld).map_err(|errno| not_made(&job.target, kind, errno))
+    made.map(|()| withheld).map_err(|errno| not_made(&job.target.place, kind, errno))
 }
 
 /// # Errors

@@ -33,7 +33,7 @@ const LOOKS: usize = 5;
 
 /// Refuses, before it is opened, a source whose size and times do not show a change.
 pub(crate) fn refuse_unwatchable(job: &Job<'_>) -> Result<(), Error> {
-    match kind(job.source_stat) {
+    match kind(job.source.stat) {
         FileType::RegularFile => Ok(()),
         _ => Err(unwatchable(job)),
     }
@@ -41,7 +41,7 @@ pub(crate) fn refuse_unwatchable(job: &Job<'_>) -> Result<(), Error> {
 
 fn unwatchable(job: &Job<'_>) -> Error {
     let text = "cannot detect changes, as --stable requires: its size and times do not show them";
-    Error::refusal(job.source.shown, text).hinting("copy it without --stable")
+    Error::refusal(job.source.place.shown, text).hinting("copy it without --stable")
 }
 
 /// Waits until nobody has changed the source for [`QUIET`], and returns the stat of the source.
@@ -75,7 +75,7 @@ pub(crate) fn when_quiet(
         "not copied: still changing after {LOOKS} waits of {}",
         gush_text::with_unit(QUIET)
     );
-    Err(Error::unstable(job.source.shown, text).hinting("copy it when nobody writes to it"))
+    Err(Error::unstable(job.source.place.shown, text).hinting("copy it when nobody writes to it"))
 }
 
 /// Waits until the writes already under way have ended. Writes that begin now change the times.
@@ -107,7 +107,7 @@ fn changed(stat: &Stat) -> (i64, u64) {
 
 fn look(job: &Job<'_>, source: BorrowedFd<'_>) -> Result<Stat, Error> {
     retry_on_intr(|| fs::fstat(source))
-        .map_err(|errno| Error::os(job.source.shown, "cannot stat", errno))
+        .map_err(|errno| Error::os(job.source.place.shown, "cannot stat", errno))
 }
 
 /// The difference between the source now and at the time of opening, in words. `None` if there is
@@ -125,7 +125,7 @@ pub(crate) fn change(
     let how = match (before.st_size, now.st_size) {
         (old, new) if old != new => format!("{old} bytes became {new}"),
         _ if modified(before) != modified(&now) => "the content was written to".to_owned(),
-        _ if job.options.stable && changed(before) != changed(&now) => {
+        _ if job.options().stable && changed(before) != changed(&now) => {
             "the content was written and the modification time put back, or the metadata changed"
                 .to_owned()
         }

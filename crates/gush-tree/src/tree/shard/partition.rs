@@ -15,7 +15,7 @@ use crate::copier::Done;
 use crate::error::Error;
 use crate::events::Events;
 use crate::file::Common;
-use crate::job::Target;
+use crate::job::{Job, Target};
 use crate::options::{Dereference, Options};
 use crate::place::kind;
 use crate::tree::batch::may_be_directory;
@@ -182,7 +182,7 @@ impl Partition for OwnShare<'_> {
         file: &Found<'_>,
         _events: &mut dyn Events,
     ) -> Result<Option<Done>, Error> {
-        self.store.announce(&common.job(file.entry, file.target), file.path)?;
+        self.store.announce(&Job::new(common, file.entry, file.target), file.path)?;
         self.divided.fetch_add(1, Ordering::Relaxed);
         Ok(None)
     }

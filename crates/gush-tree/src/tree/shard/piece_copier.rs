@@ -324,12 +324,9 @@ impl<'a> PieceCopier<'a> {
 
     /// A job of the engine: the pieces go to a file of the state, and the target is only named in
     /// messages.
-    fn job<'j>(&self, place: Place<'j>, stat: &'j Stat, target: &'j Path) -> Job<'j>
-    where
-        'a: 'j,
-    {
+    fn job<'j>(&'j self, place: Place<'j>, stat: &'j Stat, target: &'j Path) -> Job<'j> {
         let target = Target::operand(Place::below(place.dir, target, target));
-        Job { in_tree: true, ..self.common.job(Entry::new(place, stat), target) }
+        Job::new(&self.common, Entry::new(place, stat), target)
     }
 
     fn take_of(&mut self, large: &Large, events: &mut dyn Events) -> Result<(), Error> {

@@ -177,8 +177,8 @@ impl<'a> PieceStore<'a> {
     /// pieces of it. Without effect where it was announced before.
     pub(super) fn announce(&self, job: &Job<'_>, path: &Path) -> Result<(), Error> {
         let cannot = |errno| Error::os(self.shown, "cannot announce a large file in", errno);
-        let link = Self::link(path, job.source_stat);
-        let file_bytes = size_of(job.source_stat);
+        let link = Self::link(path, job.source.stat);
+        let file_bytes = size_of(job.source.stat);
         // Ends: a rank that makes the link in between has announced the file.
         while self.named(&link).map_err(cannot)?.is_none() {
             // What a link without a file or a table led to was removed, with all that the journals
@@ -251,11 +251,11 @@ impl<'a> PieceStore<'a> {
         let target = self.open(job, name, OFlags::empty()).map_err(cannot)?;
         let range = piece.at_bytes..piece.at_bytes + piece.len_bytes;
         data::move_range(job, source, target.as_fd(), range, events)?;
-        if job.options.sync {
+        if job.options().sync {
             // Before the journal says so: a piece that is noted and not on storage would be missing
             // after a crash.
             retry_on_intr(|| fs::fdatasync(&target))
-                .map_err(|errno| Error::os(job.target.shown, "cannot sync", errno))?;
+                .map_err(|errno| Error::os(job.target.place.shown, "cannot sync", errno))?;
         }
         // A network file system reports a failed write at the close.
         open::close(job, target)?;
@@ -263,7 +263,7 @@ impl<'a> PieceStore<'a> {
     }
 
     fn open(&self, job: &Job<'_>, name: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let (bits, _) = metadata::creation_bits(&job.options.preserve, job.source_stat.st_mode);
+        let (bits, _) = metadata::creation_bits(&job.options().preserve, job.source.stat.st_mode);
         // The ranks write to one file, which a source without write permission makes unwritable for
         // all but the first.
         let mode = Mode::from_bits_retain(bits | 0o200);
