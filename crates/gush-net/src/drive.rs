@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gush::flow::{Flow, Inspector, Moved, Next, Op, Shelf, Terms};
 use gush::pipe::Pool;
-use gush::{MethodName, Rate, Refusal, Side};
+use gush::{Errno, MethodName, Rate, Refusal, Side};
 use tokio::time::Sleep;
 
 use crate::call::{Attempt, Failure, call, poll_ready};
@@ -66,6 +66,8 @@ pub(crate) struct Driver {
     nap: Option<Pin<Box<Sleep>>>,
     by_method: [(MethodName, u64); METHODS.len()],
     refused: Vec<Refusal>,
+    /// The pending error of a socket, which the kernel reports once: a later read there returns 0.
+    taken_error: Option<(Side, Errno)>,
 }
 
 /// Resolves to whether an end of data is a proper one.
@@ -103,7 +105,7 @@ impl Inspector for Observed<'_> {
 }
 
 impl Driver {
-    pub(crate) fn new(direction: Direction, options: &RelayOptions) -> Self {
+    pub(crate) fn new(direction: Direction, limiter: Option<Rate>) -> Self {
         Self {
             direction,
             flow: None,
@@ -117,12 +119,18 @@ impl Driver {
             eof_bytes: 0,
             last_byte: None,
             done: false,
-            limiter: options.limit.as_ref().map(Rate::separate),
+            limiter,
             throttled: false,
             nap: None,
             by_method: METHODS.map(|name| (name, 0)),
             refused: Vec::new(),
+            taken_error: None,
         }
+    }
+
+    /// Forgets the bytes moved and the end; the rate limit goes on from the last byte.
+    pub(crate) fn begin_anew(&mut self) {
+        *self = Self::new(self.direction, self.limiter.take());
     }
 
     /// Has everything been delivered, and the end been passed on?
@@ -150,6 +158,12 @@ impl Driver {
     pub(crate) fn end(&mut self) {
         // The end is passed on at the next poll, whether or not the source is ready.
         (self.is_at_end, self.waits_for) = (true, None);
+    }
+
+    /// A side has failed with an error that the kernel does not report again.
+    pub(crate) fn take_error(&mut self, side: Side, errno: Errno) -> Failure {
+        self.taken_error = Some((side, errno));
+        Failure::Call("getsockopt(SO_ERROR)", side, errno.into())
     }
 
     /// Are there bytes that count as delivered, and that the target's stream still keeps?
@@ -319,6 +333,8 @@ impl Driver {
             let is_proper = ready!(proof.0.as_mut().poll(cx));
             self.proof = None;
             if !is_proper {
+                // A later run does not pass on the end either.
+                self.verify_eof(std::future::ready(false));
                 return Poll::Ready(Err(Failure::Withheld));
             }
         }
@@ -367,6 +383,9 @@ impl Driver {
     ) -> Poll<Result<(), Failure>> {
         if self.is_at_end {
             return Poll::Ready(Ok(()));
+        }
+        if let Some((side, errno)) = self.taken_error {
+            return Poll::Ready(Err(self.take_error(side, errno)));
         }
         if self.flow.is_none() {
             let state = sides.source.state();
@@ -540,7 +559,7 @@ mod tests {
             let source = zeros.source().expect("a reader");
             let mut sides = Sides { source, target: null.target().expect("a writer") };
             let options = RelayOptions::new();
-            let mut driver = Driver::new(Direction::Forward, &options);
+            let mut driver = Driver::new(Direction::Forward, None);
             driver.length_bytes = Some(64 << 20);
             let mut cx = Context::from_waker(Waker::noop());
             let polled = driver.poll(&mut cx, &mut sides, &options, PassedEnd::Not);
@@ -573,7 +592,7 @@ mod tests {
                 let source = near.source().expect("a reader");
                 let mut sides = Sides { source, target: out.target().expect("a writer") };
                 let options = RelayOptions::new();
-                let mut driver = Driver::new(Direction::Forward, &options);
+                let mut driver = Driver::new(Direction::Forward, None);
                 std::future::poll_fn(|cx| {
                     let polled = driver.poll(cx, &mut sides, &options, PassedEnd::Not);
                     assert!(polled.is_pending(), "the client has not ended");

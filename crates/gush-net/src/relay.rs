@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use gush::Side;
+use gush::{Rate, Side};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::coop;
 
@@ -97,10 +97,11 @@ where
 /// A relay with options, which owns the bytes in flight.
 ///
 /// When the future of one of its functions is dropped, nothing is lost: call the same function
-/// again with the same ends, and it goes on from there.
+/// again with the same ends, and it goes on from there. So it does after a time limit, and after a
+/// failure, unless that was final: then it fails again.
 ///
-/// A relay serves one pair of ends. Once these have ended it moves nothing more, also between
-/// others: take a new relay for each pair, and for each file.
+/// After a call that returns [`Ended::Closed`] the relay begins anew, with the same or other ends:
+/// a server sends one file after the other on a connection.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -160,7 +161,9 @@ impl Relay {
     pub fn new(options: &RelayOptions) -> Self {
         Self {
             options: options.clone(),
-            drivers: Direction::ALL.map(|direction| Driver::new(direction, options)),
+            drivers: Direction::ALL.map(|direction| {
+                Driver::new(direction, options.limit.as_ref().map(Rate::separate))
+            }),
             silence: Silence::default(),
             ended_directions: 0,
             failed: None,
@@ -251,13 +254,14 @@ impl Relay {
         S: AsyncRead + Unpin + ?Sized,
         T: AsyncWrite + Unpin + ?Sized,
     {
-        self.copy_between(opened(source, End::A)?, opened(target, End::B)?)?.await
+        self.copy_between(opened(source, End::A)?, opened(target, End::B)?, None)?.await
     }
 
     fn copy_between<'a, S, T>(
         &mut self,
         source: Opened<'a, S>,
         target: Opened<'a, T>,
+        length_bytes: Option<u64>,
     ) -> Result<impl Future<Output = Result<Totals, Error>>, Error>
     where
         S: AsyncRead + Unpin + ?Sized,
@@ -271,6 +275,7 @@ impl Relay {
                 return Err(Error::failed(call, end, gush::Errno::BADF.into()));
             }
         }
+        self.driver(Direction::Forward).length_bytes = length_bytes;
         self.waits_after_failure = false;
         Ok(self.drive(OneWay { source, target }))
     }
@@ -321,8 +326,9 @@ impl Relay {
             Bound::Excluded(&at) => Some(at),
             Bound::Unbounded => None,
         };
-        self.driver(Direction::Forward).length_bytes = end.map(|end| end.saturating_sub(begin));
-        self.copy_between(file_at(file, begin, End::A)?, opened(target, End::B)?)?.await
+        let length_bytes = end.map(|end| end.saturating_sub(begin));
+        let (source, target) = (file_at(file, begin, End::A)?, opened(target, End::B)?);
+        self.copy_between(source, target, length_bytes)?.await
     }
 
     /// Receives into a file from `offset` (in bytes) on, until the source's end. The file's own
@@ -357,7 +363,7 @@ impl Relay {
     where
         S: AsyncRead + Unpin + ?Sized,
     {
-        self.copy_between(opened(source, End::A)?, file_at(file, offset, End::B)?)?.await
+        self.copy_between(opened(source, End::A)?, file_at(file, offset, End::B)?, None)?.await
     }
 
     /// Not `async`, which would keep the ends twice in the future of each relay.
@@ -601,8 +607,8 @@ impl Relay {
                 }
                 match view.take_error() {
                     Some(errno) => {
-                        let call = "getsockopt(SO_ERROR)";
-                        self.fail(cx, direction, Failure::Call(call, side, errno.into()));
+                        let failure = self.driver(direction).take_error(side, errno);
+                        self.fail(cx, direction, failure);
                     }
                     // Another process has taken the error.
                     None => cx.waker().wake_by_ref(),
@@ -647,7 +653,13 @@ impl Relay {
         let [forward, back] = self.drivers.each_ref().map(Driver::passed);
         match self.failed.take() {
             Some((direction, failure)) => Err(failure.into_error(direction).after(forward, back)),
-            None => Ok(Totals { forward, back, ended, stuck }),
+            None => {
+                // A relay cut short by a time limit goes on from there.
+                if ended == Ended::Closed {
+                    self.drivers.iter_mut().for_each(Driver::begin_anew);
+                }
+                Ok(Totals { forward, back, ended, stuck })
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ mod halting;
 #[path = "../../examples/connect/tunnel.rs"]
 mod tunnel;
 
+mod again;
 mod ends;
 mod hyper;
 mod idle;
