@@ -86,6 +86,7 @@ use state::{FixedTerms, Readiness, SourceState, Tally};
 use way::{Way, Ways};
 
 use crate::method::Refusal;
+use crate::port::Side;
 
 /// One stream of bytes from a source to a target. The [module](self) says how a flow is driven.
 ///
@@ -140,6 +141,8 @@ pub struct Flow {
     end_follows: bool,
     /// The source's urgent bytes, if any have come, are not known to the driver.
     may_be_urgent: bool,
+    /// The side of the last failed call between two files.
+    blamed: Side,
     failed: Option<Box<Failure>>,
 }
 
@@ -203,6 +206,7 @@ impl Flow {
             bulk: false,
             end_follows: false,
             may_be_urgent: true,
+            blamed: Side::Target,
             failed: None,
         }
     }

@@ -8,7 +8,7 @@ use rustix::io::{self, Errno};
 use super::lend::Buf;
 use super::{Flow, Hand, Leaves};
 use crate::endpoint::Kind;
-use crate::fault::Fault;
+use crate::fault::{Fault, side_between_files};
 use crate::kernel::page_bytes;
 use crate::port::{Port, PortState, Side};
 use crate::sys::{self, Call};
@@ -96,12 +96,12 @@ impl Op {
 
     /// The call's failure with `errno`.
     pub(crate) fn fault(self, errno: Errno, flow: &Flow) -> Fault {
-        let side = self.blames(errno, flow.source.kind(), flow.target.kind());
+        let side = self.blames(errno, flow.source.kind(), flow.target.kind(), flow.blamed);
         Fault { call: self.call(), side, errno }
     }
 
-    /// The side of an error, as far as the call shows.
-    fn blames(self, errno: Errno, source: Kind, target: Kind) -> Side {
+    /// The side of an error, as far as the call shows; between two files the one found by asking.
+    fn blames(self, errno: Errno, source: Kind, target: Kind, between_files: Side) -> Side {
         match self {
             Op::Measure | Op::AskEnd | Op::Read(_) | Op::Fill(_) | Op::Spill | Op::Discard => {
                 Side::Source
@@ -118,7 +118,8 @@ impl Op {
             {
                 Side::Source
             }
-            Op::Direct(_) | Op::Sendfile(_) => Side::Target,
+            Op::Sendfile(_) => between_files,
+            Op::Direct(_) => Side::Target,
         }
     }
 }
@@ -267,9 +268,16 @@ impl Flow {
             Op::Direct(most) => self.source.call(fds.source, |from| {
                 self.target.call(fds.target, |to| from.splice_to(to, most))
             }),
-            Op::Sendfile(most) => self.source.call(fds.source, |from| {
-                self.target.call(fds.target, |to| from.send_file_to(to, most))
-            }),
+            Op::Sendfile(most) => {
+                let answer = self.source.call(fds.source, |from| {
+                    self.target.call(fds.target, |to| from.send_file_to(to, most))
+                });
+                if let (Err(errno), Kind::File | Kind::Block) = (answer, self.target.kind()) {
+                    let at = self.source.offset_bytes();
+                    self.blamed = side_between_files(errno, fds.source, at);
+                }
+                answer
+            }
             Op::Ready(Side::Source) => ready_or_again(fds.source, PollFlags::IN),
             Op::Ready(Side::Target) => ready_or_again(fds.target, PollFlags::OUT),
         }
@@ -295,7 +303,7 @@ mod tests {
             (Op::Direct(1), Errno::CONNRESET, Kind::Pipe, Kind::Stream, Side::Target),
         ];
         for (op, errno, source, target, side) in cases {
-            let blamed = op.blames(errno, source, target);
+            let blamed = op.blames(errno, source, target, Side::Target);
             assert_eq!(blamed, side, "{op:?} from {source:?} to {target:?}: {errno}");
         }
     }

@@ -9,8 +9,9 @@ use super::{
     Method, MethodName, Pair, Range, Refusal, Setup, Start, Step, Traits, call_bytes,
     refuse_unaligned,
 };
+use crate::fault::side_between_files;
 use crate::kernel::Kernel;
-use crate::port::{Port, Side};
+use crate::port::Port;
 use crate::sys::{self, Call};
 
 /// The most that one call is asked for: larger requests have been mishandled by file systems.
@@ -59,8 +60,10 @@ impl Range for Copying<'_> {
             // Perhaps the end, perhaps a file of procfs: a `read` decides (invariant 2).
             Ok(0) => Step::Dry,
             Ok(copied) => Step::Moved(copied as u64),
-            // The call does not say which of the two files has failed.
-            Err(errno) => Step::from_errno(Call::CopyFileRange, Side::Target, errno),
+            Err(errno) => {
+                let side = side_between_files(errno, source, self.source.offset());
+                Step::from_errno(Call::CopyFileRange, side, errno)
+            }
         }
     }
 }

@@ -14,7 +14,7 @@ use super::request::Request;
 use super::{Choice, Holes, Observer};
 use crate::endpoint::HoleReport;
 use crate::error::Error;
-use crate::fault::Fault;
+use crate::fault::{Fault, side_between_files};
 use crate::method::{MethodName, Step};
 use crate::plan;
 use crate::port::{Port, Side};
@@ -110,10 +110,13 @@ fn copy_once(ends: &Ends<'_>, at: (u64, u64), expected_bytes: u64) -> Result<u64
     let (source, target) = (ends.source.fd(), ends.target.fd());
     match sys::file::copy_file_range(source, Some(&mut from), target, Some(&mut to), most) {
         Ok(copied) => Ok(copied as u64),
-        Err(errno) => match Step::from_errno(Call::CopyFileRange, Side::Target, errno) {
-            Step::Failed(fault) => Err(Error::failed(fault)),
-            _ => Ok(0),
-        },
+        Err(errno) => {
+            let side = side_between_files(errno, source, Some(from));
+            match Step::from_errno(Call::CopyFileRange, side, errno) {
+                Step::Failed(fault) => Err(Error::failed(fault)),
+                _ => Ok(0),
+            }
+        }
     }
 }
 

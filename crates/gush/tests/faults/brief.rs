@@ -158,6 +158,47 @@ fn an_error_names_the_call_and_counts_what_arrived() {
     }
 }
 
+/// sendfile(2) and copy_file_range(2) do not say which file has failed: the source is read there.
+#[test]
+fn an_io_error_between_two_files_names_the_file_that_has_it() {
+    let short_way = |fails: bool| {
+        moved(move |_, call, _| match call {
+            Call::CopyFileRange => Verdict::Fail(Errno::IO),
+            Call::Pread if fails => Verdict::Fail(Errno::IO),
+            _ => Verdict::Go,
+        })
+    };
+    let moved_by = |method: MethodName, has_offsets: bool, fails: bool| {
+        let (source, target) = (file_of(&noise(1, LEN)), file_of(b""));
+        let guard = Plan::new(move |call, nth| match (call, nth) {
+            (Call::Sendfile | Call::CopyFileRange, 0) => Verdict::Short(4096),
+            (Call::Sendfile | Call::CopyFileRange, _) => Verdict::Fail(Errno::IO),
+            (Call::Pread, _) if fails => Verdict::Fail(Errno::IO),
+            _ => Verdict::Go,
+        })
+        .install();
+        let mover = Mover::new(&source, &target).method(Choice::Only(method));
+        let result = match has_offsets {
+            true => mover.source_offset_bytes(0).run(),
+            false => mover.run(),
+        };
+        drop(guard);
+        let position = rustix::fs::tell(&source).expect("a position");
+        assert_eq!(position, if has_offsets { 0 } else { 4096 }, "{method}");
+        result.expect_err("a failure")
+    };
+    for (fails, side) in [(true, Side::Source), (false, Side::Target)] {
+        assert_eq!(short_way(fails).result.expect_err("a failure").side(), Some(side));
+        for method in [MethodName::Sendfile, MethodName::CopyFileRange] {
+            for has_offsets in [false, true] {
+                let error = moved_by(method, has_offsets, fails);
+                assert_eq!(error.errno(), Some(Errno::IO), "{method}");
+                assert_eq!((error.side(), error.delivered_bytes()), (Some(side), 4096), "{error}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_source_that_changes_meanwhile_is_copied_to_its_end() {
     for now in [0, 1, LEN / 2, LEN - 1, LEN + 1, 3 * LEN] {
