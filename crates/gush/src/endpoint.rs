@@ -8,6 +8,7 @@ use rustix::net::SocketType;
 
 use crate::access;
 use crate::fault::Fault;
+use crate::file_system::FileSystem;
 use crate::kernel::is_refusal;
 use crate::pages::HUGE_PAGE_BYTES;
 use crate::port::{PortState, Side};
@@ -355,11 +356,6 @@ impl<'fd> Endpoint<'fd> {
         self.has_offsets() && !self.is_append()
     }
 
-    /// Is the file on a file system whose copies pass through this machine's page cache?
-    pub(crate) fn is_local(&self) -> bool {
-        self.file_system().is_some_and(|magic| LOCAL.iter().any(|(known, _)| *known == magic))
-    }
-
     /// The report of holes: fewer blocks than the size needs make the question worth a call.
     ///
     /// A file without any block (inline data, network file systems) is believed to be one hole only
@@ -370,34 +366,23 @@ impl<'fd> Endpoint<'fd> {
             return HoleReport::None;
         }
         let believed = match self.file_system() {
-            Some(TMPFS_MAGIC) => true,
+            Some(FileSystem::TMPFS) => true,
             // Bytes are read where the report lies: a hole too many in the copy would be lost data.
-            file_system if hides_data(file_system) => false,
+            known if known.is_none_or(FileSystem::hides_data) => false,
             _ => self.allocated_bytes > 0 || sys::file::extent_count(self.fd) == Ok(0),
         };
         if believed { HoleReport::Believed } else { HoleReport::Suspect }
     }
 
-    /// May the kernel share blocks or copy from this file to the other? Within one `st_dev`, and
-    /// between devices of a file system that spans several: EXDEV reports where it cannot.
-    pub(crate) fn may_be_on_one_file_system(&self, other: &Endpoint<'_>) -> bool {
-        let spans = |magic| SPANNING.iter().any(|(known, _)| *known == magic);
-        self.device == other.device
-            || self
-                .file_system()
-                .is_some_and(|magic| spans(magic) && other.file_system() == Some(magic))
-    }
-
     /// Was this pipe made by pipe2(2), and not opened by the path of a FIFO?
     pub(crate) fn is_nameless_pipe(&self) -> bool {
-        // `PIPEFS_MAGIC` of `include/uapi/linux/magic.h`; a FIFO has the number of its file system.
-        const PIPEFS: u64 = 0x5049_5045;
-        self.state.kind == Kind::Pipe && self.file_system() == Some(PIPEFS)
+        // A FIFO has the number of its file system.
+        self.state.kind == Kind::Pipe && self.file_system() == Some(FileSystem::PIPEFS)
     }
 
-    /// The magic number of the file system (statfs(2)).
-    fn file_system(&self) -> Option<u64> {
-        sys::file::file_system(self.fd).ok()
+    /// The file system; each answer is a statfs(2).
+    pub(crate) fn file_system(&self) -> Option<FileSystem> {
+        FileSystem::of(self.fd)
     }
 
     /// Would bytes written here be read there? For one regular file, and one block device.
@@ -431,42 +416,6 @@ pub(crate) enum HoleReport {
 /// takes its data for a hole (`mapping_seek_hole_data` of mm/filemap.c rounds that end up, which
 /// wraps around).
 pub(crate) const UNSEEN_FROM: u64 = (1 << 63) - HUGE_PAGE_BYTES as u64;
-
-/// Can SEEK_HOLE report data as a hole on this file system, or on an unknown one?
-///
-/// FUSE: a virtiofs called a full file one hole. ZFS: before 2.1.14 and 2.2.2 a file just
-/// written could show holes where data were not yet on disk (openzfs issue 15526).
-fn hides_data(file_system: Option<u64>) -> bool {
-    const HIDING: [u64; 2] = [FUSE_MAGIC, ZFS_MAGIC];
-    file_system.is_none_or(|magic| HIDING.contains(&magic))
-}
-
-/// Magic numbers of `include/uapi/linux/magic.h`; ZFS's is in its `zfs_vfsops_os.h`.
-const FUSE_MAGIC: u64 = 0x6573_5546;
-const TMPFS_MAGIC: u64 = 0x0102_1994;
-const BTRFS_MAGIC: u64 = 0x9123_683e;
-const OVERLAY_MAGIC: u64 = 0x794c_7630;
-const ZFS_MAGIC: u64 = 0x2fc1_2fc1;
-/// File systems that share blocks, or copy inside the kernel or on the server, between files whose
-/// `st_dev` differ.
-const SPANNING: &[(u64, &str)] = &[
-    (BTRFS_MAGIC, "btrfs: each subvolume has a device number"),
-    (ZFS_MAGIC, "ZFS: so has each dataset of a pool"),
-    (OVERLAY_MAGIC, "overlay: a file can show the number of its layer"),
-    (0x6969, "NFS: two mounts can be of one server"),
-    (0xff53_4d42, "SMB1: so can these"),
-    (0xfe53_4d42, "SMB2: and these"),
-];
-/// ext2 and ext3 have ext4's. Overlayfs is not here: the layer below may be NFS, where the server
-/// copies.
-const LOCAL: &[(u64, &str)] = &[
-    (0xef53, "ext4"),
-    (0x5846_5342, "xfs"),
-    (BTRFS_MAGIC, "btrfs"),
-    (0xf2f5_2010, "f2fs"),
-    (0x8584_58f6, "ramfs"),
-    (TMPFS_MAGIC, "tmpfs"),
-];
 
 fn own_position(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
     match sys::file::seek(fd, SeekFrom::Current(0)) {
@@ -515,22 +464,9 @@ fn is_memory_device(file_type: FileType, stat: &Stat) -> bool {
 
 /// The kernel's made-up files: no blocks, and a size of 0 (procfs) or of one page (sysfs).
 fn is_pseudo(fd: BorrowedFd<'_>, stat: &Stat) -> bool {
-    /// procfs, sysfs, debugfs, tracefs, securityfs, cgroup, cgroup2, configfs, bpf
-    /// (`include/uapi/linux/magic.h`).
-    const MADE_UP: [u64; 9] = [
-        0x9fa0,
-        0x6265_6572,
-        0x6462_6720,
-        0x7472_6163,
-        0x7363_6673,
-        0x0027_e0eb,
-        0x6367_7270,
-        0x6265_6570,
-        0xcafe_4a11,
-    ];
     stat.st_blocks == 0
         && (0..=65536).contains(&stat.st_size)
-        && sys::file::file_system(fd).is_ok_and(|magic| MADE_UP.contains(&magic))
+        && FileSystem::of(fd).is_some_and(FileSystem::is_made_up)
 }
 
 /// fstat answers 0 for a block device. Asked by ioctl(2): seeking to the end would move the
@@ -546,17 +482,4 @@ fn block_device_bytes(fd: BorrowedFd<'_>, position: Option<u64>) -> io::Result<u
     // Put back at once.
     sys::file::seek(fd, SeekFrom::Start(position))?;
     Ok(end)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn holes_of_fuse_and_zfs_and_of_what_cannot_be_named_are_not_believed() {
-        assert!(hides_data(Some(FUSE_MAGIC)) && hides_data(Some(0x2fc1_2fc1)) && hides_data(None));
-        for (magic, name) in LOCAL.iter().chain(&[(OVERLAY_MAGIC, "overlay")]) {
-            assert!(!hides_data(Some(*magic)), "{name}");
-        }
-    }
 }

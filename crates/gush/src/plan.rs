@@ -1,10 +1,12 @@
 //! Which methods to try on a pair of endpoints, in order: a table.
 
+use std::cell::LazyCell;
 use std::sync::OnceLock;
 
 use rustix::io::Errno;
 
 use crate::endpoint::{Endpoint, Kind};
+use crate::file_system::FileSystem;
 use crate::method::{MethodName, Refusal};
 
 /// Files smaller than this are not worth a second thread.
@@ -112,13 +114,21 @@ pub(crate) fn methods_for(
     threads: usize,
 ) -> &'static [MethodName] {
     let fits = |kinds: &[Kind], kind| kinds.is_empty() || kinds.contains(&kind);
+    // Each question is a statfs(2), and many pairs need none.
+    let [from, to] = [source, target].map(|side| LazyCell::new(|| side.file_system()));
+    let may_be_one = || {
+        source.device() == target.device()
+            || from.is_some_and(FileSystem::spans_devices) && *from == *to
+    };
+    let are_local =
+        || from.is_some_and(FileSystem::is_local) && to.is_some_and(FileSystem::is_local);
     let row = TABLE.iter().find(|row| {
         fits(row.source, source.kind())
             && fits(row.target, target.kind())
-            && (!row.one_file_system || source.may_be_on_one_file_system(target))
             && (row.at_least_bytes..row.below_bytes).contains(&expected_bytes)
             && threads >= row.at_least_threads
-            && (!row.local || (source.is_local() && target.is_local()))
+            && (!row.one_file_system || may_be_one())
+            && (!row.local || are_local())
     });
     row.unwrap_or(&Row::ANY).methods
 }

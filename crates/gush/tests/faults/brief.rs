@@ -199,6 +199,20 @@ fn an_io_error_between_two_files_names_the_file_that_has_it() {
     }
 }
 
+/// A tree of small files pays for each of these questions.
+#[test]
+fn a_copy_between_file_systems_asks_each_once_which_one_it_is() {
+    let source = tempfile::tempfile_in("/dev/shm").expect("tmpfs");
+    source.write_all_at(&noise(1, LEN), 0).expect("room");
+    // In memory, but of another device: both are local.
+    let target = rustix::fs::memfd_create("target", rustix::fs::MemfdFlags::CLOEXEC);
+    let (source, target) = (OwnedFd::from(source), target.expect("a memfd"));
+    let Moved { arrived, calls, .. } =
+        between_files((&source, &target), &Refusals::default(), |mover| mover);
+    assert_eq!(arrived, noise(1, LEN));
+    assert_eq!(calls.iter().filter(|&&call| call == Call::Fstatfs).count(), 2, "{calls:?}");
+}
+
 #[test]
 fn a_source_that_changes_meanwhile_is_copied_to_its_end() {
     for now in [0, 1, LEN / 2, LEN - 1, LEN + 1, 3 * LEN] {
