@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_or_too_many_operands_are_told_apart() {
+    fn too_few_and_too_many_operands_are_distinct_errors() {
         let plain = Naming::default();
         assert_eq!(usage(&plain, &[]), "missing file operand");
         assert_eq!(usage(&plain, &["a"]), "missing destination file operand after 'a'");

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_engines_bytes_are_told_once() {
+    fn the_engines_bytes_are_printed_once() {
         let (zeros, null) = (
             std::fs::File::open("/dev/zero").unwrap(),
             std::fs::File::create("/dev/null").unwrap(),

@@ -82,7 +82,7 @@ pub(crate) fn for_writing(place: &Place<'_>, errno: Errno) -> Option<&'static st
 /// Does the directory keep each name that is made there, by the attribute `a` of chattr(1)?
 pub(crate) fn keeps_names(place: &Place<'_>) -> bool {
     let directory = Place { name: place.parent(), ..*place };
-    // A kernel without statx(2) tells no attributes.
+    // A kernel without statx(2) reports no attributes.
     about(&directory, AtFlags::empty())
         .is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::APPEND))
 }
@@ -102,7 +102,7 @@ pub(crate) fn is_kept(place: &Place<'_>) -> io::Result<bool> {
     let user = process::geteuid();
     let is_sticky = Mode::from_raw_mode(directory.st_mode).contains(Mode::SVTX);
     let owns = [directory.st_uid, file.st_uid].contains(&user.as_raw()) || user.is_root();
-    // A kernel without statx(2) tells no attributes.
+    // A kernel without statx(2) reports no attributes.
     let has_flag =
         || about(place, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|file| has_attribute(&file));
     Ok(is_sticky && !owns || has_flag() || keeps_names(place))

@@ -1,5 +1,5 @@
 //! Trees copied while somebody makes, removes, grows, cuts and replaces entries of the source: all that stays is copied, and whatever fails
-//! is told by its path.
+//! is reported by its path.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::symlink;

@@ -49,7 +49,7 @@ impl Field {
         roots.into_iter().flat_map(|root| things.map(|thing| swap(root, thing))).collect()
     }
 
-    /// All that can be told about the guarded place.
+    /// All that is known of the guarded place.
     fn state(&self) -> Vec<(PathBuf, u32, i64, i64, u64, Vec<u8>)> {
         let mut state = Vec::new();
         let mut waiting = vec![self.guarded.clone()];
@@ -163,7 +163,7 @@ fn campaign(least_copies: u64, least_swaps: u64) {
     let field = Field::new(dir.path());
     let before = field.state();
     let (done, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
-    // Held during a swap, and by whoever looks by paths, which would be led astray themselves.
+    // Held during a swap, and by a check by path, which would be led astray itself.
     let swapping = Mutex::new(());
     let (copies, made) = thread::scope(|scope| {
         // Ends the swapping also where a check fails.
@@ -191,7 +191,7 @@ fn campaign(least_copies: u64, least_swaps: u64) {
             let held = swapping.lock().unwrap();
             prepare(&field.target, begins_empty);
             drop(held);
-            // What was swapped cannot be copied, which is told, and is no matter here.
+            // What was swapped cannot be copied, which is reported, and is no matter here.
             let _ = Copier::new(&options(turn)).copy(
                 Place::here(&field.source),
                 Place::here(&field.target),

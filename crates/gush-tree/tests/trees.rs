@@ -1,4 +1,4 @@
-//! Copies of trees by the library: what arrives, and what is told.
+//! Copies of trees by the library: what arrives, and what is reported.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -30,14 +30,14 @@ fn archive(threads: usize) -> Options {
     options
 }
 
-/// Everything that was told.
+/// Everything that was reported.
 #[derive(Default)]
-struct Told {
+struct Recorded {
     ended: Vec<(PathBuf, Result<Action, String>)>,
     warnings: Vec<String>,
 }
 
-impl Events for Told {
+impl Events for Recorded {
     fn entry_ended(&mut self, source: &Path, _target: &Path, result: &Result<Done, Error>) {
         let result = result.as_ref().map(|done| done.action).map_err(ToString::to_string);
         self.ended.push((source.to_path_buf(), result));
@@ -48,10 +48,10 @@ impl Events for Told {
     }
 }
 
-fn copy(options: &Options, source: &Path, target: &Path) -> (Result<Done, Error>, Told) {
-    let mut told = Told::default();
-    let result = Copier::new(options).copy(Place::here(source), Place::here(target), &mut told);
-    (result, told)
+fn copy(options: &Options, source: &Path, target: &Path) -> (Result<Done, Error>, Recorded) {
+    let mut reported = Recorded::default();
+    let result = Copier::new(options).copy(Place::here(source), Place::here(target), &mut reported);
+    (result, reported)
 }
 
 fn entries(root: &Path) -> Vec<PathBuf> {
@@ -90,7 +90,7 @@ fn without_data_an_atomic_copy_leaves_the_targets_data() {
 }
 
 #[test]
-fn each_entry_is_told_once_and_the_root_is_the_result() {
+fn each_entry_is_reported_once_and_the_root_is_the_result() {
     for threads in [1, 4] {
         let dir = tempfile::tempdir().unwrap();
         let [source, target] = ["a", "b"].map(|name| dir.path().join(name));
@@ -98,12 +98,12 @@ fn each_entry_is_told_once_and_the_root_is_the_result() {
         fs::write(source.join("f"), "f").unwrap();
         fs::write(source.join("x/g"), "g").unwrap();
         symlink("nowhere", source.join("x/y/l")).unwrap();
-        let (result, mut told) = copy(&archive(threads), &source, &target);
+        let (result, mut reported) = copy(&archive(threads), &source, &target);
         let done = result.unwrap();
         assert!(done.complete);
         assert_eq!(done.action, Action::Directory);
         // Several threads end their files in any order.
-        told.ended.sort_by(|a, b| a.0.cmp(&b.0));
+        reported.ended.sort_by(|a, b| a.0.cmp(&b.0));
         let expected = [
             ("f", Action::Copied),
             ("x", Action::Directory),
@@ -113,14 +113,14 @@ fn each_entry_is_told_once_and_the_root_is_the_result() {
         ];
         let expected: Vec<_> =
             expected.into_iter().map(|(name, action)| (source.join(name), Ok(action))).collect();
-        assert_eq!(told.ended, expected);
-        assert!(told.warnings.is_empty(), "{:?}", told.warnings);
+        assert_eq!(reported.ended, expected);
+        assert!(reported.warnings.is_empty(), "{:?}", reported.warnings);
         assert_eq!(entries(&source), entries(&target));
     }
 }
 
 #[test]
-fn an_entry_that_fails_is_told_and_the_others_are_copied() {
+fn an_entry_that_fails_is_reported_and_the_others_are_copied() {
     let dir = tempfile::tempdir().unwrap();
     let [source, target] = ["a", "b"].map(|name| dir.path().join(name));
     for name in ["ok", "taken", "z"] {
@@ -129,9 +129,9 @@ fn an_entry_that_fails_is_told_and_the_others_are_copied() {
     }
     fs::create_dir(&target).unwrap();
     fs::write(target.join("taken"), "a file").unwrap();
-    let (result, told) = copy(&archive(2), &source, &target);
+    let (result, reported) = copy(&archive(2), &source, &target);
     assert!(!result.unwrap().complete);
-    let failed: Vec<_> = told.ended.iter().filter(|(_, result)| result.is_err()).collect();
+    let failed: Vec<_> = reported.ended.iter().filter(|(_, result)| result.is_err()).collect();
     let (from, to) = (source.join("taken"), target.join("taken"));
     let text = format!(
         "cannot overwrite non-directory '{}' with directory '{}'",
@@ -153,9 +153,9 @@ fn a_flat_directory_is_shared_by_threads_and_nothing_comes_twice() {
     for number in 0..5_000 {
         fs::write(source.join(format!("file-{number}")), number.to_string()).unwrap();
     }
-    let (result, told) = copy(&archive(4), &source, &target);
+    let (result, reported) = copy(&archive(4), &source, &target);
     assert!(result.unwrap().complete);
-    assert_eq!(told.ended.len(), 5_000);
+    assert_eq!(reported.ended.len(), 5_000);
     for number in 0..5_000 {
         let text = fs::read_to_string(target.join(format!("file-{number}"))).unwrap();
         assert_eq!(text, number.to_string());
@@ -178,9 +178,9 @@ fn names_of_one_file_stay_names_of_one_file_on_any_number_of_threads() {
                 fs::hard_link(&first, source.join(format!("{part}/{file}"))).unwrap();
             }
         }
-        let (result, told) = copy(&archive(threads), &source, &target);
+        let (result, reported) = copy(&archive(threads), &source, &target);
         assert!(result.unwrap().complete);
-        let made = |action| told.ended.iter().filter(|(_, done)| *done == Ok(action)).count();
+        let made = |action| reported.ended.iter().filter(|(_, done)| *done == Ok(action)).count();
         assert_eq!((made(Action::Copied), made(Action::HardLinked)), (50, 450));
         for file in 0..50 {
             let about = |part: i32| fs::metadata(target.join(format!("{part}/{file}"))).unwrap();
@@ -210,7 +210,7 @@ fn no_later_source_is_written_through_a_link_that_an_earlier_one_made() {
         let mut options = recursive();
         options.confine = false;
         let mut copier = Copier::for_several(&options);
-        let mut told = Told::default();
+        let mut reported = Recorded::default();
         let mut said = Vec::new();
         for source in [first, second] {
             let source = root(source);
@@ -218,12 +218,12 @@ fn no_later_source_is_written_through_a_link_that_an_earlier_one_made() {
                 true => root("target"),
                 false => root("target").join(source.file_name().unwrap()),
             };
-            match copier.copy(Place::here(&source), Place::here(&target), &mut told) {
-                Ok(done) => assert!(done.complete || !told.ended.is_empty()),
+            match copier.copy(Place::here(&source), Place::here(&target), &mut reported) {
+                Ok(done) => assert!(done.complete || !reported.ended.is_empty()),
                 Err(error) => said.push(error.to_string()),
             }
         }
-        said.extend(told.ended.into_iter().filter_map(|(_, result)| result.err()));
+        said.extend(reported.ended.into_iter().filter_map(|(_, result)| result.err()));
         let [from, to] = [root("b").join(name), root("target").join(name)];
         let text = format!(
             "will not copy '{}' through just-created symlink '{}'",
@@ -288,14 +288,14 @@ fn a_link_out_of_the_target_is_written_through_only_if_asked_for() {
     for link in [Path::new("../../outside"), outside.as_path()] {
         symlink(link, target.join("d/f")).unwrap();
         let mut options = recursive();
-        let (result, told) = copy(&options, &source, &target);
+        let (result, reported) = copy(&options, &source, &target);
         assert!(!result.unwrap().complete);
         let text = format!(
             "{}: not written through a symbolic link out of the target's tree \
              (--remove-destination replaces the link, --no-confine follows it)",
             target.join("d/f").display()
         );
-        assert!(told.ended.contains(&(source.join("d/f"), Err(text))), "{:?}", told.ended);
+        assert!(reported.ended.contains(&(source.join("d/f"), Err(text))), "{:?}", reported.ended);
         assert_eq!(fs::read_to_string(&outside).unwrap(), "guarded");
         options.confine = false;
         assert!(copy(&options, &source, &target).0.unwrap().complete);
@@ -373,9 +373,9 @@ fn the_census_counts_what_a_copy_copies() {
     options.filter = Some(Filter::new(&rules).unwrap());
     let census = Census::default();
     census.count(&options, &[&source]);
-    let (result, told) = copy(&options, &source, &target);
+    let (result, reported) = copy(&options, &source, &target);
     assert!(result.unwrap().complete);
-    let copied = told.ended.iter().filter(|(_, done)| *done == Ok(Action::Copied));
+    let copied = reported.ended.iter().filter(|(_, done)| *done == Ok(Action::Copied));
     let sizes = copied.map(|(path, _)| fs::metadata(path).unwrap().len()).collect::<Vec<_>>();
     assert_eq!(sizes.len(), 4, "{sizes:?}");
     assert_eq!(census.totals(), Some((4, sizes.iter().sum())));
@@ -384,10 +384,10 @@ fn the_census_counts_what_a_copy_copies() {
 }
 
 #[test]
-fn a_file_done_without_a_byte_moved_tells_its_size_once() {
+fn a_file_done_without_a_byte_moved_reports_its_size_once() {
     #[derive(Default)]
-    struct Told(Vec<(String, Option<u64>)>);
-    impl gush_tree::Events for Told {
+    struct Recorded(Vec<(String, Option<u64>)>);
+    impl gush_tree::Events for Recorded {
         fn entry_ended(&mut self, source: &Path, _: &Path, result: &Result<Done, Error>) {
             let name = source.file_name().unwrap().to_str().unwrap().to_owned();
             self.0.push((name, result.as_ref().unwrap().unmoved_bytes));
@@ -409,11 +409,11 @@ fn a_file_done_without_a_byte_moved_tells_its_size_once() {
     options.moving.threads = 1;
     let mut sizes = |update| {
         options.update = update;
-        let mut told = Told::default();
+        let mut reported = Recorded::default();
         let (from, to) = (Place::here(&source), Place::here(&target));
-        Copier::new(&options).copy(from, to, &mut told).unwrap();
-        told.0.retain(|(name, _)| name == "one" || name == "two");
-        let mut sizes: Vec<_> = told.0.into_iter().map(|(_, bytes)| bytes).collect();
+        Copier::new(&options).copy(from, to, &mut reported).unwrap();
+        reported.0.retain(|(name, _)| name == "one" || name == "two");
+        let mut sizes: Vec<_> = reported.0.into_iter().map(|(_, bytes)| bytes).collect();
         sizes.sort();
         sizes
     };
@@ -424,11 +424,11 @@ fn a_file_done_without_a_byte_moved_tells_its_size_once() {
 #[test]
 fn what_the_threads_have_counted_is_all_that_was_copied() {
     #[derive(Default)]
-    struct Told {
+    struct Recorded {
         counts: Vec<(TreeCounts, PathBuf)>,
         entries: usize,
     }
-    impl Events for Told {
+    impl Events for Recorded {
         fn wants_entries(&self) -> bool {
             false
         }
@@ -453,14 +453,14 @@ fn what_the_threads_have_counted_is_all_that_was_copied() {
     fs::write(source.join("taken"), "").unwrap();
     fs::create_dir_all(target.join("taken/in the way")).unwrap();
     for threads in [1, 4] {
-        let mut told = Told::default();
+        let mut reported = Recorded::default();
         let (from, to) = (Place::here(&source), Place::here(&target));
         let mut options = archive(threads);
         options.update = Update::Changed;
-        let done = Copier::new(&options).copy(from, to, &mut told).unwrap();
-        assert!(!done.complete && told.entries == 1, "{threads}");
+        let done = Copier::new(&options).copy(from, to, &mut reported).unwrap();
+        assert!(!done.complete && reported.entries == 1, "{threads}");
         let sum =
-            |of: fn(&TreeCounts) -> u64| told.counts.iter().map(|(counts, _)| of(counts)).sum();
+            |of: fn(&TreeCounts) -> u64| reported.counts.iter().map(|(counts, _)| of(counts)).sum();
         let (files, bytes): (u64, u64) = (sum(|counts| counts.files), sum(|counts| counts.bytes));
         let unmoved: (u64, u64) =
             (sum(|counts| counts.unmoved_files), sum(|counts| counts.unmoved_bytes));
@@ -470,8 +470,8 @@ fn what_the_threads_have_counted_is_all_that_was_copied() {
         assert_eq!(((files, bytes), unmoved), expected);
         if threads == 1 {
             let large = source.join("large");
-            let at_large = told.counts.iter().filter(|(_, name)| *name == large).count();
-            assert!(at_large >= 2, "{:?}", told.counts);
+            let at_large = reported.counts.iter().filter(|(_, name)| *name == large).count();
+            assert!(at_large >= 2, "{:?}", reported.counts);
         }
     }
 }

@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_file_is_named_while_it_moves_whatever_other_threads_told_since() {
+    fn a_large_file_is_named_while_it_moves_whatever_other_threads_report() {
         let kind = Kind::Nothing;
         let mut display = Display { kind, source: PathBuf::new(), sums: None, census: None };
         display.begin_tree();
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_of_a_tree_tells_how_much_is_left_once_that_is_known() {
+    fn the_line_of_a_tree_shows_how_much_is_left_once_that_is_known() {
         let mut sums = Sums::new();
         (sums.files, sums.bytes, sums.unmoved) = (3, 412, (2, 512));
         sums.show(100);

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn each_scheduler_tells_the_rank_and_the_nearest_one_decides() {
+    fn each_scheduler_sets_the_rank_and_the_nearest_one_decides() {
         for Launcher { rank, ranks, .. } in LAUNCHERS {
             assert_eq!(given(&[(rank, "2"), (ranks, "3")]), Ok(Shard::new(2, 3)), "{rank}");
             assert_eq!(given(&[(rank, "0"), (ranks, "1")]), Ok(None));

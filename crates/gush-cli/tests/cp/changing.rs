@@ -1,4 +1,4 @@
-//! A source that changes during the copy: the bytes that were there are copied, and the user is told.
+//! A source that changes during the copy: the bytes that were there are copied, and the user is reported.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +15,7 @@ const LEN: usize = 4 << 20;
 const LEFT: u64 = 1_000_003;
 
 /// Runs `command`, which copies `source`, and makes the change while parts of the copy are missing: the copier is stopped, looked at, and let go on
-/// behind the change. A copier that was done before the look is of no use: `prepare` makes the files of another attempt.
+/// after the change. A copier that was done before the look is of no use: `prepare` makes the files of another attempt.
 fn changed_meanwhile(
     source: &Path,
     prepare: impl Fn(),
@@ -29,7 +29,7 @@ fn changed_meanwhile(
         let mut child = command().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         wait_for_bytes(&mut child);
         stop(&mut child);
-        // Reserved space, and a size given ahead, tell nothing: the bytes do.
+        // Reserved space, and a size given ahead, show nothing: the bytes do.
         let arrived = written(&child).and_then(|file| fs::read(file).ok());
         let is_under_way = arrived.is_some_and(|arrived| arrived != all);
         if is_under_way {
@@ -75,14 +75,14 @@ fn wait_for_bytes(child: &mut Child) {
     }
 }
 
-/// Stops the process, and waits until it and its children stand still. Those of a stopped strace wait in a call, or for strace behind their last one.
+/// Stops the process, and waits until it and its children stand still. Those of a stopped strace wait in a call, or for strace after their last one.
 fn stop(child: &mut Child) {
     kill_process(Pid::from_child(child), Signal::STOP).unwrap();
     let stands_still = |pid: &String| {
         let still = if *pid == child.id().to_string() { "TZX" } else { "tTZXS" };
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         let stats = tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
-        // The state stands behind the name in parentheses (proc_pid_stat(5)).
+        // The state follows the name in parentheses (proc_pid_stat(5)).
         let mut states = stats.filter_map(|stat| stat.rsplit(") ").next()?.chars().next());
         states.all(|state| still.contains(state))
     };
@@ -125,7 +125,7 @@ fn check(output: &Output, dir: &Path, title: &str) {
 }
 
 #[test]
-fn a_source_that_shrinks_is_copied_as_far_as_it_was_there_and_told_of() {
+fn a_source_that_shrinks_is_copied_as_far_as_it_was_there_and_reported() {
     let dir = with_files(&[]);
     let methods = ["auto", "read-write", "mmap-write", "mmap-copy", "read-mmap", "sendfile"];
     let others = ["copy-file-range", "vmsplice", "direct", "uring"];
@@ -183,7 +183,7 @@ fn a_source_that_shrinks_under_several_threads_is_copied_as_far_as_it_was_there(
         let arrived = fs::read(&target).unwrap();
         let all = noise(32 << 20, 5);
         assert!(arrived.len() as u64 >= LEFT && arrived.len() < all.len(), "{method}");
-        // A read that a truncation overtakes may see the zeros behind the new end.
+        // A read that a truncation overtakes may see the zeros after the new end.
         let wrong =
             |(at, (got, was)): (usize, (&u8, &u8))| got != was && !(*got == 0 && at as u64 >= LEFT);
         let wrong = arrived.iter().zip(&all).enumerate().position(wrong);
@@ -383,7 +383,7 @@ fn a_source_that_stays_is_copied_with_stable_and_without_a_word() {
 }
 
 #[test]
-fn with_stable_a_source_whose_times_do_not_tell_of_changes_is_refused_before_it_is_opened() {
+fn with_stable_a_source_whose_times_do_not_show_changes_is_refused_before_it_is_opened() {
     let dir = with_files(&[]);
     let fifo = dir.path().join("fifo");
     rustix::fs::mknodat(

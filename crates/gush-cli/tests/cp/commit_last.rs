@@ -14,9 +14,10 @@ fn a_manifest_comes_when_all_else_is_there() {
     for threads in ["--threads=1", "--threads=4"] {
         let options = ["-rT", threads, "--commit-last=/MANIFEST", "--json", "a", "d"];
         let output = succeeds(dir.path(), &options);
-        let told: Vec<serde_json::Value> =
+        let reported: Vec<serde_json::Value> =
             stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        let place = |name: &str| told.iter().position(|record| record["source"] == name).unwrap();
+        let place =
+            |name: &str| reported.iter().position(|record| record["source"] == name).unwrap();
         for name in ["a/b/f", "a/b", "a/c/d/g", "a/c/d", "a/c", "a/z", "a/b/MANIFEST"] {
             assert!(place(name) < place("a/MANIFEST"), "{threads} {name}");
         }
@@ -64,18 +65,18 @@ fn a_manifest_that_replaces_an_older_one_appears_whole() {
 
 /// What the older manifest names stays until the new one is there.
 #[test]
-fn a_mirror_removes_behind_the_manifest() {
+fn a_mirror_removes_after_the_manifest() {
     for threads in ["--threads=1", "--threads=4"] {
         let dir = tree(&["a/MANIFEST", "a/b/f", "d/MANIFEST", "d/b/old", "d/old", "d/gone/x"]);
         let options = ["-rT", threads, "--delete", "--commit-last=MANIFEST", "--json", "a", "d"];
         for dry in [&["--dry-run"][..], &[]] {
             let output = succeeds(dir.path(), &[&options[..], dry].concat());
-            let told: Vec<serde_json::Value> =
+            let reported: Vec<serde_json::Value> =
                 stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
             let place =
-                |name: &str| told.iter().position(|record| record["target"] == name).unwrap();
+                |name: &str| reported.iter().position(|record| record["target"] == name).unwrap();
             for name in ["d/b/old", "d/old", "d/gone"] {
-                assert!(place("d/MANIFEST") < place(name), "{threads} {name}: {told:?}");
+                assert!(place("d/MANIFEST") < place(name), "{threads} {name}: {reported:?}");
             }
         }
         assert_eq!(below(&dir.path().join("d")), ["MANIFEST", "b", "b/f"]);

@@ -1,4 +1,4 @@
-//! `gush cp --dry-run`: tells of the copy without a change, and refuses what the copy would refuse.
+//! `gush cp --dry-run`: reports the copy without a change, and refuses what the copy would refuse.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -19,7 +19,7 @@ fn a_dry_run_reports_a_target_that_goes_before_its_copy() {
 }
 
 #[test]
-fn a_dry_run_tells_all_and_changes_nothing() {
+fn a_dry_run_reports_all_and_changes_nothing() {
     let dir = tree(&["a/f", "a/b/g", "d/a/f", "d/a/old"]);
     symlink("f", dir.path().join("a/l")).unwrap();
     fs::hard_link(dir.path().join("a/f"), dir.path().join("a/b/h")).unwrap();
@@ -57,7 +57,7 @@ fn a_dry_run_tells_all_and_changes_nothing() {
     }
     let output = succeeds(dir.path(), &["-a", "--dry-run", "--json", "a", "new"]);
     assert!(!dir.path().join("new").exists());
-    let mut told: Vec<(String, String)> = stdout(&output)
+    let mut reported: Vec<(String, String)> = stdout(&output)
         .lines()
         .map(|line| {
             let record: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -66,10 +66,10 @@ fn a_dry_run_tells_all_and_changes_nothing() {
             (text("target"), text("action"))
         })
         .collect();
-    told.sort();
-    let names: Vec<_> = told.iter().map(|(name, _)| name.as_str()).collect();
+    reported.sort();
+    let names: Vec<_> = reported.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["new", "new/b", "new/b/g", "new/b/h", "new/f", "new/l"]);
-    let linked = told.iter().filter(|(_, action)| action == "hard-linked").count();
+    let linked = reported.iter().filter(|(_, action)| action == "hard-linked").count();
     assert_eq!(linked, 1);
     succeeds(dir.path(), &["--dry-run", "a/f", "alone"]);
     succeeds(dir.path(), &["--dry-run", "--parents", "a/b/g", "d"]);
@@ -138,7 +138,7 @@ fn a_dry_run_promises_nothing_that_the_copy_refuses() {
 }
 
 #[test]
-fn a_dry_run_tells_what_its_user_may_not_do() {
+fn a_dry_run_reports_what_its_user_may_not_do() {
     let user = match nobody() {
         Ok(user) => user,
         Err(why) => return skipped(&why),
@@ -200,16 +200,16 @@ fn a_dry_run_tells_what_its_user_may_not_do() {
                 "{dry:?} {words:?}: {}",
                 stderr(&output)
             );
-            let mut told: Vec<_> = stderr(&output).lines().map(str::to_owned).collect();
-            told.sort();
+            let mut reported: Vec<_> = stderr(&output).lines().map(str::to_owned).collect();
+            reported.sort();
             if !is_word_for_word {
                 // `gush: cp: PATH: WHAT: REASON (HINT)`
-                for line in &mut told {
+                for line in &mut reported {
                     let parts: Vec<_> = line.split(" (").next().unwrap().split(": ").collect();
                     *line = format!("{}: {}", parts[2], parts.last().unwrap());
                 }
             }
-            told
+            reported
         };
         assert_eq!(run(&["--dry-run"]), run(&[]), "{words:?}");
     }
@@ -295,14 +295,14 @@ fn a_dry_run_asks_what_the_copy_would_need() {
         let rehearsed = run(" --dry-run");
         assert_eq!(state(), before, "{make}; {words}");
         let copied = run("");
-        let told = format!("{make}; {words}: {}{}", stdout(&rehearsed), stderr(&rehearsed));
-        assert_eq!(copied.status.code(), Some(status), "{told}{}", stderr(&copied));
-        assert_eq!(rehearsed.status.code(), Some(status), "{told}{}", stderr(&copied));
+        let reported = format!("{make}; {words}: {}{}", stdout(&rehearsed), stderr(&rehearsed));
+        assert_eq!(copied.status.code(), Some(status), "{reported}{}", stderr(&copied));
+        assert_eq!(rehearsed.status.code(), Some(status), "{reported}{}", stderr(&copied));
         match status == 1 {
             true => assert_eq!(stderr(&rehearsed), stderr(&copied), "{make}; {words}"),
-            false => assert!(stdout(&rehearsed).contains("would "), "{told}"),
+            false => assert!(stdout(&rehearsed).contains("would "), "{reported}"),
         }
         let doubts = stderr(&rehearsed).contains("d/gone: cannot be listed");
-        assert_eq!(doubts, make.contains("gone") && status == 0, "{told}");
+        assert_eq!(doubts, make.contains("gone") && status == 0, "{reported}");
     }
 }

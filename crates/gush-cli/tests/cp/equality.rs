@@ -59,7 +59,7 @@ fn ranks_break_hard_links_of_the_target() {
     assert_eq!(found, ["one", "two two", "older"]);
 }
 
-/// Another rank may write to the file behind the link.
+/// Another rank may write to the file at the end of the link.
 #[test]
 fn ranks_that_promise_equality_write_through_no_link_of_the_target() {
     let dir = linked_target();
@@ -184,7 +184,7 @@ fn a_file_made_by_a_copy_is_not_written_again_through_a_link() {
     fs::remove_file(at("2")).unwrap();
     fs::create_dir_all(dir.path().join("a/b")).unwrap();
     fs::write(dir.path().join("a/b/f"), "below").unwrap();
-    // The file behind the link is in a directory that the copy makes.
+    // The file at the end of the link is in a directory that the copy makes.
     symlink("b/f", at("1")).unwrap();
     let output = cp(dir.path(), &["-rT", "--verify", "--json", "a", "d"]);
     assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
@@ -192,7 +192,7 @@ fn a_file_made_by_a_copy_is_not_written_again_through_a_link() {
 }
 
 #[test]
-fn an_equal_file_behind_a_link_of_the_target_is_not_written_by_its_own_name() {
+fn an_equal_file_at_the_end_of_a_link_of_the_target_is_not_written_by_its_own_name() {
     let dir = linked_target();
     let at = |name: &str| dir.path().join("d").join(name);
     fs::remove_file(at("1")).unwrap();
@@ -222,9 +222,12 @@ fn a_directory_that_two_names_of_the_target_lead_to_gets_no_file_twice() {
             $G cp -rT --threads=1 --verify {options} a d; echo $?; cat d/x/f"
         );
         let Some(output) = with_mounts(dir.path(), &script) else { return };
-        let (told, said) = (stdout(&output), stderr(&output));
+        let (reported, said) = (stdout(&output), stderr(&output));
         // The copy that was made first, whichever of the two.
-        assert!(["1\nfirst", "1\nsecond file"].contains(&&*told), "{options}: {told} {said}");
+        assert!(
+            ["1\nfirst", "1\nsecond file"].contains(&&*reported),
+            "{options}: {reported} {said}"
+        );
         let refusals = said.matches("f: not written: this name leads").count();
         assert_eq!(refusals, 1, "{options}: {said}");
     }

@@ -100,7 +100,7 @@ fn interrupted_calls_are_made_again() {
 }
 
 #[test]
-fn each_call_that_fails_is_told_with_its_path() {
+fn each_call_that_fails_is_reported_with_its_path() {
     let dir = tempfile::tempdir().unwrap();
     let real = dir.path().canonicalize().unwrap();
     let (source, target) = (real.join("a"), real.join("b"));

@@ -44,13 +44,13 @@ fn rules_of_a_file_stand_where_the_file_is_named() {
     for option in ["--exclude=[", "--include=a[b", "--commit-last=[", "--exclude=[!]"] {
         let (name, pattern) = option.split_once('=').unwrap();
         let said = fails(dir.path(), &["-r", option, "a", "f"]);
-        let told = format!("gush: cp: invalid {name} '{pattern}': unclosed bracket");
-        assert!(said.starts_with(&told), "{said}");
+        let reported = format!("gush: cp: invalid {name} '{pattern}': unclosed bracket");
+        assert!(said.starts_with(&reported), "{said}");
     }
     fs::write(dir.path().join("rules"), "x\n+ [\n").unwrap();
     let said = fails(dir.path(), &["-r", "--filter-from=rules", "a", "f"]);
-    let told = "gush: cp: invalid pattern of --filter-from rules: '[': unclosed bracket";
-    assert!(said.starts_with(told), "{said}");
+    let reported = "gush: cp: invalid pattern of --filter-from rules: '[': unclosed bracket";
+    assert!(said.starts_with(reported), "{said}");
     let said = fails(dir.path(), &["--exclude=x", "a/main.c", "f"]);
     assert!(said.contains("require -r"), "{said}");
     assert!(!dir.path().join("f").exists());
@@ -285,8 +285,8 @@ fn a_pattern_that_fits_no_name_is_refused() {
     for option in ["--exclude", "--include", "--commit-last"] {
         for pattern in ["", "/", " ", "//"] {
             let said = fails(dir.path(), &["-r", &format!("{option}={pattern}"), "a", "d"]);
-            let told = format!("gush: cp: invalid {option} '{pattern}': matches no name\n");
-            assert!(said.starts_with(&told), "{said}");
+            let reported = format!("gush: cp: invalid {option} '{pattern}': matches no name\n");
+            assert!(said.starts_with(&reported), "{said}");
         }
     }
     assert!(!dir.path().join("d").exists());

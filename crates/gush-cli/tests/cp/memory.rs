@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::common::gush;
 use nix::sys::resource::{UsageWho, getrusage};
 
-/// Variables by which a test tells the test that it starts what to do.
+/// Variables that configure the test that another test starts.
 const ENTRIES: &str = "GUSH_TEST_ENTRIES";
 const SHAPE: &str = "GUSH_TEST_SHAPE";
 

@@ -12,7 +12,7 @@ use rustix::fs::{CWD, FileType};
 
 #[test]
 fn what_the_source_lacks_goes() {
-    let dir = tree(&["a/f", "a/b/g", "d/a/old", "d/a/b/old", "d/a/gone/deep/er/f", "d/beside"]);
+    let dir = tree(&["a/f", "a/b/g", "d/a/old", "d/a/b/old", "d/a/gone/deep/er/f", "d/next"]);
     symlink("nowhere", dir.path().join("d/a/link")).unwrap();
     symlink("nowhere", dir.path().join("a/dangling")).unwrap();
     symlink("nowhere", dir.path().join("d/a/dangling")).unwrap();
@@ -24,7 +24,7 @@ fn what_the_source_lacks_goes() {
     for name in ["d/a/old", "d/a/b/old", "d/a/gone", "d/a/link"] {
         assert!(removed.contains(&name.to_owned()), "{name}: {removed:?}");
     }
-    assert_eq!(names(&dir.path().join("d")), ["a", "beside"]);
+    assert_eq!(names(&dir.path().join("d")), ["a", "next"]);
     assert_eq!(names(&dir.path().join("d/a")), ["b", "dangling", "f"]);
     assert_eq!(names(&dir.path().join("d/a/b")), ["g"]);
     assert_eq!(names(&dir.path().join("a")), ["b", "dangling", "f"]);
@@ -54,10 +54,13 @@ fn what_is_no_file_in_the_place_of_a_file_gives_way() {
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
     rustix::fs::mknodat(CWD, at("d/pipe"), FileType::Fifo, mode, 0).unwrap();
     let options = ["-rT", "--delete", "a", "d"];
-    let told = stdout(&succeeds(dir.path(), &[&options[..], &["--dry-run"]].concat()));
+    let reported = stdout(&succeeds(dir.path(), &[&options[..], &["--dry-run"]].concat()));
     for name in ["b", "dangling", "link", "out", "pipe"] {
-        assert!(told.contains(&format!("would remove 'd/{name}'\n")), "{name}: {told}");
-        assert!(told.contains(&format!("would copy 'a/{name}' -> 'd/{name}'\n")), "{name}: {told}");
+        assert!(reported.contains(&format!("would remove 'd/{name}'\n")), "{name}: {reported}");
+        assert!(
+            reported.contains(&format!("would copy 'a/{name}' -> 'd/{name}'\n")),
+            "{name}: {reported}"
+        );
     }
     assert!(at("d/out").is_symlink() && at("d/pipe").exists());
     succeeds(dir.path(), &options);
@@ -111,17 +114,17 @@ fn what_the_filters_leave_out_stays() {
     let options =
         ["-rT", "--delete", "--gitignore", "--exclude=cache/", "--exclude=*.keep", "a", "d"];
     let dry = [&options[..], &["--dry-run"]].concat();
-    let told = stdout(&succeeds(dir.path(), &dry));
+    let reported = stdout(&succeeds(dir.path(), &dry));
     let removed = |text: &str| -> Vec<String> {
         let mut lines: Vec<_> =
             text.lines().filter(|line| line.contains("remove")).map(str::to_owned).collect();
         lines.sort();
         lines
     };
-    assert_eq!(removed(&told), ["would remove 'd/b'", "would remove 'd/gone/z'"]);
+    assert_eq!(removed(&reported), ["would remove 'd/b'", "would remove 'd/gone/z'"]);
     assert_eq!(names(&dir.path().join("d")), ["b", "cache", "gone", "log"]);
-    let told = stdout(&succeeds(dir.path(), &[&options[..], &["-v"]].concat()));
-    assert_eq!(removed(&told), ["removed 'd/b'", "removed 'd/gone/z'"]);
+    let reported = stdout(&succeeds(dir.path(), &[&options[..], &["-v"]].concat()));
+    assert_eq!(removed(&reported), ["removed 'd/b'", "removed 'd/gone/z'"]);
     assert_eq!(names(&dir.path().join("d")), [".gitignore", "cache", "f", "gone", "log"]);
     assert_eq!(names(&dir.path().join("d/gone")), ["y.keep"]);
 }
@@ -302,7 +305,7 @@ fn a_listing_that_fails_anywhere_removes_nothing() {
 }
 
 #[test]
-fn a_kernel_that_tells_no_mounts_removes_nothing() {
+fn a_kernel_that_reports_no_mounts_removes_nothing() {
     let dir = tree(&["a/f", "a/x", "d/old/f", "d/older", "d/x/f"]);
     let options = ["-rT", "--delete", "a", "d"];
     let mut command = match strace(&["-e", "inject=statx:error=ENOSYS"]) {
@@ -312,8 +315,8 @@ fn a_kernel_that_tells_no_mounts_removes_nothing() {
     let output = command.arg("cp").args(options).current_dir(dir.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     for name in ["old", "older", "x"] {
-        let told = format!("d/{name}: cannot remove: 'd' may be a mount");
-        assert!(stderr(&output).contains(&told), "{name}: {}", stderr(&output));
+        let reported = format!("d/{name}: cannot remove: 'd' may be a mount");
+        assert!(stderr(&output).contains(&reported), "{name}: {}", stderr(&output));
     }
     assert_eq!(names(&dir.path().join("d")), ["f", "old", "older", "x"]);
     assert_eq!(names(&dir.path().join("d/x")), ["f"]);
@@ -337,8 +340,8 @@ fn what_keeps_a_directory_from_being_removed_is_named() {
         };
         let output = command.arg("cp").args(options).current_dir(dir.path()).output().unwrap();
         let said = stderr(&output);
-        let told = |name: &&str| said.contains(&format!("gush: cp: {name}: cannot remove: "));
-        assert!(names.iter().any(told), "{when}: {said}");
+        let reported = |name: &&str| said.contains(&format!("gush: cp: {name}: cannot remove: "));
+        assert!(names.iter().any(reported), "{when}: {said}");
         fs::create_dir_all(dir.path().join("d/gone/b/c")).unwrap();
         fs::write(dir.path().join("d/gone/b/c/f"), "").unwrap();
         fs::write(dir.path().join("d/gone/b/x"), "").unwrap();
@@ -398,11 +401,11 @@ fn a_name_whose_replacement_is_left_out_stays() {
 }
 
 #[test]
-fn a_dry_run_tells_what_gives_way_and_leaves_it() {
+fn a_dry_run_reports_what_gives_way_and_leaves_it() {
     let dir = tree(&["a/x/f", "a/y", "d/x", "d/y/deep/f"]);
-    let told = stdout(&succeeds(dir.path(), &["-rT", "--delete", "--dry-run", "a", "d"]));
+    let reported = stdout(&succeeds(dir.path(), &["-rT", "--delete", "--dry-run", "a", "d"]));
     for name in ["d/x", "d/y"] {
-        assert!(told.contains(&format!("would remove '{name}'\n")), "{name}: {told}");
+        assert!(reported.contains(&format!("would remove '{name}'\n")), "{name}: {reported}");
     }
     assert!(dir.path().join("d/y/deep/f").exists() && dir.path().join("d/x").is_file());
 }
@@ -454,7 +457,7 @@ fn an_empty_directory_goes_without_a_right_to_it() {
 }
 
 #[test]
-fn a_mount_without_a_right_to_it_is_told_as_a_mount() {
+fn a_mount_without_a_right_to_it_is_reported_as_a_mount() {
     let dir = tree(&["a/f", "d/m/f"]);
     let text = r#"
         chmod 755 . && cp "$G" gush && chown -R 65534 d
@@ -505,8 +508,8 @@ fn a_file_that_its_attribute_or_its_directory_keeps_has_a_remedy() {
             ("d/kept/old", "(its directory is append-only: chattr -a removes this attribute)"),
             ("d/old", "(the file is immutable: chattr -i removes this attribute)"),
         ] {
-            let told = format!("{name}: cannot remove: Operation not permitted {remedy}\n");
-            assert!(said.contains(&told), "{said}");
+            let reported = format!("{name}: cannot remove: Operation not permitted {remedy}\n");
+            assert!(said.contains(&reported), "{said}");
         }
     }
 }

@@ -15,7 +15,7 @@ fn holds_none(file: &File, at_bytes: u64, len_bytes: u64) -> io::Result<bool> {
     Ok(cached_pages(file, at_bytes, len_bytes)? == 0)
 }
 
-/// A large file and small ones, of which nothing is in the cache; none where the file system is memory, or the kernel does not tell.
+/// A large file and small ones, of which nothing is in the cache; none where the file system is memory, or the kernel does not report it.
 fn uncached_tree() -> Option<tempfile::TempDir> {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("a")).unwrap();
@@ -71,7 +71,7 @@ fn no_page_of_a_copy_stays_that_was_not_there() {
     assert!(is_cached(dir.path(), "a/large").unwrap() && is_cached(dir.path(), "d/large").unwrap());
 }
 
-/// The kernel tells once of bytes that it could not write, and here the copy is who hears of it.
+/// The kernel reports bytes that it could not write once, and here to the copy.
 #[test]
 fn bytes_that_do_not_reach_the_disk_are_a_failure() {
     let dir = tempfile::tempdir().unwrap();
@@ -79,7 +79,7 @@ fn bytes_that_do_not_reach_the_disk_are_a_failure() {
     for (name, bytes) in [("large", 20 << 20), ("small", 5000)] {
         fs::write(dir.path().join("a").join(name), noise(bytes, 1)).unwrap();
     }
-    let told = "cannot write to the disk: Input/output error";
+    let reported = "cannot write to the disk: Input/output error";
     for (words, errno, name) in [
         (&["a/small", "f"][..], "EIO", "f"),
         (&["a/large", "f"], "EIO", "f"),
@@ -97,8 +97,8 @@ fn bytes_that_do_not_reach_the_disk_are_a_failure() {
         let output = traced.output().unwrap();
         let said = stderr(&output);
         assert_eq!(output.status.success(), name.is_empty(), "{words:?}: {said}");
-        let is_told = said.contains(told) && said.starts_with(&format!("gush: cp: {name}"));
-        assert!(name.is_empty() || is_told && said.lines().count() == 1, "{words:?}: {said}");
+        let is_reported = said.contains(reported) && said.starts_with(&format!("gush: cp: {name}"));
+        assert!(name.is_empty() || is_reported && said.lines().count() == 1, "{words:?}: {said}");
     }
 }
 

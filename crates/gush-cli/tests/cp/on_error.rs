@@ -56,10 +56,13 @@ fn a_copy_that_stops_in_a_file_gives_its_new_directories_their_modes() {
         // At last so that an ordinary user can remove them.
         let modes = "find d -type d -printf '%m %p\\n'; chmod -R u+w .";
         let output = script(dir.path(), &format!("{make}; {copy}; echo $?; {modes}"));
-        let (told, said) = (stdout(&output), stderr(&output));
-        assert!(said.contains("File too large") && told.starts_with("1\n"), "{options}: {said}");
+        let (reported, said) = (stdout(&output), stderr(&output));
+        assert!(
+            said.contains("File too large") && reported.starts_with("1\n"),
+            "{options}: {said}"
+        );
         let mut made = 0;
-        for line in told.lines().skip(1) {
+        for line in reported.lines().skip(1) {
             let expected = match line.split('/').count() {
                 _ if options.contains("no-preserve") => "777",
                 1 => "575",
@@ -69,6 +72,6 @@ fn a_copy_that_stops_in_a_file_gives_its_new_directories_their_modes() {
             assert!(line.starts_with(expected), "{options}: {line}\n{said}");
             made += 1;
         }
-        assert!(made >= 3, "{options}: {told}{said}");
+        assert!(made >= 3, "{options}: {reported}{said}");
     }
 }

@@ -27,9 +27,9 @@ fn only_what_changed_is_copied() {
     fs::File::options().write(true).open(at("d/time")).unwrap().set_modified(then).unwrap();
     let copied = |options: &[&str]| {
         let output = succeeds(dir.path(), &[&["-rvT", "--dry-run"], options, &["a", "d"]].concat());
-        let told = stdout(&output);
+        let reported = stdout(&output);
         let mut said: Vec<_> =
-            told.lines().map(|line| line.replacen("would copy ", "", 1)).collect();
+            reported.lines().map(|line| line.replacen("would copy ", "", 1)).collect();
         said.sort();
         said
     };

@@ -1,4 +1,4 @@
-//! A copy on several threads that fails tells the same cause as on one: which side, which error, how far.
+//! A copy on several threads that fails reports the same cause as on one: which side, which error, how far.
 
 use std::fs;
 use std::path::Path;
@@ -22,8 +22,8 @@ fn records(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
 }
 
-/// The record tells this error of that path, and that bytes were delivered.
-fn assert_tells(record: &Value, path: &str, what: &str, errno: i32) {
+/// The record has this error of that path, and that bytes were delivered.
+fn assert_reports(record: &Value, path: &str, what: &str, errno: i32) {
     let error = &record["error"];
     assert_eq!(error["path"], path, "{record}");
     assert_eq!(error["what"], what, "{record}");
@@ -129,7 +129,7 @@ fn a_limit_on_file_size_is_the_cause_and_everything_before_it_arrives() {
         let all = records(&stdout(&output));
         assert_eq!(all.len(), RUNS);
         for record in &all {
-            assert_tells(record, "b", "write failed on the target", EFBIG);
+            assert_reports(record, "b", "write failed on the target", EFBIG);
             assert_eq!(record["error"]["delivered_bytes"], 18000 << 10, "{threads}");
         }
         let said = stderr(&output);
@@ -155,7 +155,7 @@ fn fill(mount: &str) {
     let sizes: Vec<u64> = said.lines().filter_map(|line| line.parse().ok()).collect();
     assert_eq!(sizes.len(), RUNS, "{said}");
     for (record, size) in all.iter().zip(sizes) {
-        assert_tells(record, "m/b", "write failed on the target", ENOSPC);
+        assert_reports(record, "m/b", "write failed on the target", ENOSPC);
         assert_eq!(record["error"]["delivered_bytes"], size, "{said}");
     }
     assert!(!said.contains("differ") && !said.contains("observer"), "{said}");
@@ -196,7 +196,7 @@ fn an_injected_error_is_the_cause_on_several_threads() {
                 "source" => "read failed on the source",
                 _ => "write failed on the target",
             };
-            assert_tells(&records(&stdout(&output))[0], path, what, EIO);
+            assert_reports(&records(&stdout(&output))[0], path, what, EIO);
             assert!(!stderr(&output).contains("observer"), "{inject}: {}", stderr(&output));
         }
     }

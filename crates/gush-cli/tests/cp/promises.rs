@@ -42,7 +42,7 @@ fn atomic_replaces_by_a_new_file_that_keeps_the_old_ones_mode() {
     assert_eq!(names(dir.path()), ["a", "b"]);
 }
 
-/// As a write does (`file_remove_privs` of fs/inode.c): whoever runs the file trusts the old content.
+/// As a write does (`file_remove_privs` of fs/inode.c): users who run the file trust the old content.
 #[test]
 fn atomic_takes_from_new_content_what_a_write_takes() {
     let user = match nobody() {
@@ -252,7 +252,7 @@ fn the_limit_on_file_sizes_leaves_no_temporary() {
 }
 
 #[test]
-fn files_below_the_limit_on_file_sizes_are_copied_beside_those_above() {
+fn files_below_the_limit_on_file_sizes_are_copied_when_others_are_above() {
     let dir = with_files(&[("a", &noise(8 << 10, 1)), ("b", b"small")]);
     fs::create_dir(dir.path().join("d")).unwrap();
     let mut command = gush();

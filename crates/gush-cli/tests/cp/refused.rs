@@ -320,7 +320,7 @@ fn reflink_that_is_refused_for_its_length_leaves_an_existing_target_as_it_was() 
 
 /// Space is reserved before the old content goes, and again after: a failure of the second is no refusal.
 #[test]
-fn a_reservation_that_fails_after_the_old_content_went_is_told_as_a_failure() {
+fn a_reservation_that_fails_after_the_old_content_went_is_reported_as_a_failure() {
     let dir = with_files(&[("a", &noise(200_000, 1))]);
     let real = dir.path().canonicalize().unwrap();
     let (source, target) = (real.join("a"), real.join("b"));
@@ -359,7 +359,7 @@ fn a_reservation_that_fails_after_the_old_content_went_is_told_as_a_failure() {
 
 /// Options that count the operands are read before anybody knows that there are any.
 #[test]
-fn no_operand_is_told_beside_every_option_that_counts_them() {
+fn a_missing_operand_is_reported_with_every_option_that_counts_them() {
     for words in
         [&["-r", "--delete"][..], &["-r", "--shard", "0/2"], &["-r", "--delete", "-t", "."]]
     {

@@ -1,4 +1,4 @@
-//! `gush cp -r --delete`: each removal is told, by a dry run, too, and nothing else is removed.
+//! `gush cp -r --delete`: each removal is reported, by a dry run, too, and nothing else is removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +12,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use crate::common::cp::{cp, names, stderr, stdout, succeeds, tree};
 use crate::common::skipped;
 
-/// What lines of `-v`, or of a dry run, tell as removed.
+/// What lines of `-v`, or of a dry run, report as removed.
 fn removed(output: &str) -> Vec<String> {
     let mut names: Vec<_> = output
         .lines()
@@ -26,7 +26,7 @@ fn removed(output: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_goes_from_a_directory_that_stays_is_told() {
+fn what_goes_from_a_directory_that_stays_is_reported() {
     let files = ["a/f", "d/b/keep.o", "d/b/x", "d/b/c/y", "d/b/c/d/z", "d/b/e/keep.o", "d/b/e/x"];
     let dir = tree(&files);
     let options = ["-rT", "--delete", "--exclude=*.o", "-v", "a", "d"];
@@ -89,11 +89,11 @@ fn what_cannot_be_removed_keeps_nothing_else() {
         assert_eq!(failures(output), expected);
     }
     // The first run that was not dry has removed all that goes.
-    let told = ["d/b/1", "d/b/2/x", "d/b/3", "d/b/4", "d/y"];
-    assert_eq!(removed(&stdout(&outputs[0])), told);
+    let reported = ["d/b/1", "d/b/2/x", "d/b/3", "d/b/4", "d/y"];
+    assert_eq!(removed(&stdout(&outputs[0])), reported);
     let records: BTreeSet<_> =
         records(&outputs[1]).into_iter().map(|(action, target, _)| (action, target)).collect();
-    for name in told {
+    for name in reported {
         assert!(records.contains(&("removed".into(), name.into())), "{name}: {records:?}");
     }
     for name in kept {
@@ -207,19 +207,21 @@ fn compare(
         records.iter().filter(is_such).map(|(_, target, _)| target)
     };
     for (path, was) in before {
-        let is_told = with("removed").any(|root| is_at_or_below(path, root));
+        let is_reported = with("removed").any(|root| is_at_or_below(path, root));
         let is = after.get(path);
         let has_gone = is.is_none_or(|is| discriminant(is) != discriminant(was));
         // A link or special file takes the place of any other file by its own copy.
-        let is_replaced = is.is_some() && *was != Entry::Directory && !is_told;
-        if is_told != has_gone && !(has_gone && is_replaced) {
-            return Err(format!("{path}: told as removed: {is_told}, gone: {has_gone}"));
+        let is_replaced = is.is_some() && *was != Entry::Directory && !is_reported;
+        if is_reported != has_gone && !(has_gone && is_replaced) {
+            return Err(format!("{path}: reported as removed: {is_reported}, gone: {has_gone}"));
         }
     }
     let mut removed = BTreeSet::new();
     for path in with("removed") {
         if !before.contains_key(path) || !removed.insert(path) {
-            return Err(format!("{path}: told as removed, and was not there or told before"));
+            return Err(format!(
+                "{path}: reported as removed, and was not there or reported before"
+            ));
         }
     }
     let copied: BTreeSet<_> = records
@@ -234,12 +236,12 @@ fn compare(
             (was, is) => was != Some(is),
         };
         if has_changed && !copied.contains(path.as_str()) {
-            return Err(format!("{path}: is new, and was not told"));
+            return Err(format!("{path}: is new, and was not reported"));
         }
     }
     for path in copied {
         if path != "d" && !after.contains_key(path) {
-            return Err(format!("{path}: told as copied, and is not there"));
+            return Err(format!("{path}: reported as copied, and is not there"));
         }
     }
     for path in with("failed") {
@@ -250,14 +252,14 @@ fn compare(
                 .collect()
         };
         if state(before) != state(after) {
-            return Err(format!("{path}: told as failed, and changed"));
+            return Err(format!("{path}: reported as failed, and changed"));
         }
     }
     Ok(())
 }
 
 #[test]
-fn a_dry_run_the_copy_and_the_trees_tell_the_same() {
+fn a_dry_run_reports_what_the_copy_does() {
     const FEW: u32 = 60;
     const ALL: u32 = 400;
     let mut with_partial_removals = 0;
@@ -313,7 +315,7 @@ fn a_dry_run_the_copy_and_the_trees_tell_the_same() {
             };
             records(&copy).iter().any(is_such)
         };
-        let told = |text: String| -> Vec<String> {
+        let reported = |text: String| -> Vec<String> {
             let text = text.replace("would remove", "removed").replace("would copy ", "");
             // Which names of a linked target are removed first depends on the threads.
             let is_certain = |line: &&str| line.strip_prefix("removed ").is_none_or(is_mirrored);
@@ -321,7 +323,7 @@ fn a_dry_run_the_copy_and_the_trees_tell_the_same() {
             lines.sort();
             lines
         };
-        let seen = |output: &Output| (told(stdout(output)), told(stderr(output)));
+        let seen = |output: &Output| (reported(stdout(output)), reported(stderr(output)));
         assert_eq!(seen(&dry_lines), seen(&copy_lines), "seed {seed}: {options:?}");
         with_partial_removals += u32::from(
             records(&copy)

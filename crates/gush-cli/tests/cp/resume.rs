@@ -71,7 +71,7 @@ fn lines(dir: &Path) -> usize {
         .map_or(0, |journal| journal.iter().filter(|&&byte| byte == b'\n').count())
 }
 
-/// Copies, and kills the copy when the journal has so many lines. The names copied, as far as they were told.
+/// Copies, and kills the copy when the journal has so many lines. The names copied, as far as they were reported.
 fn copy_and_kill(dir: &Path, options: &[&str], at_lines: usize) -> Vec<String> {
     let mut child = gush()
         .arg("cp")
@@ -82,10 +82,10 @@ fn copy_and_kill(dir: &Path, options: &[&str], at_lines: usize) -> Vec<String> {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut told = child.stdout.take().unwrap();
+    let mut reported = child.stdout.take().unwrap();
     let reader = std::thread::spawn(move || {
         let mut text = String::new();
-        told.read_to_string(&mut text).map(|_| text)
+        reported.read_to_string(&mut text).map(|_| text)
     });
     while child.try_wait().unwrap().is_none() {
         if lines(dir) >= at_lines {
@@ -353,9 +353,9 @@ fn a_journal_that_is_another_file_once_it_is_locked_is_not_written_to() {
     assert_eq!(names(dir.path()), [JOURNAL, "a"]);
 }
 
-/// Neither version can tell what the other one meant by its lines, so that nothing is taken for done.
+/// Neither version knows what the other meant by its lines, so nothing is taken for done.
 #[test]
-fn the_journal_of_another_version_is_told_from_that_of_another_copy() {
+fn the_journals_of_another_version_and_of_another_copy_are_distinct_errors() {
     let dir = tree(20);
     succeeds(dir.path(), &["-a", "a", "d"]);
     fs::write(dir.path().join("d/1/1/f1"), "half").unwrap();
@@ -373,7 +373,7 @@ fn the_journal_of_another_version_is_told_from_that_of_another_copy() {
     }
     // What the message says the user can do.
     fs::remove_file(&journal).unwrap();
-    // -f for whoever is not root: some of the old files cannot be written.
+    // -f for users other than root: some of the old files cannot be written.
     succeeds(dir.path(), &["-aTf", "--resume", "a", "d"]);
     assert_eq!(facts(&dir.path().join("a"), true), facts(&dir.path().join("d"), true));
     assert_eq!(names(dir.path()), ["a", "d"]);

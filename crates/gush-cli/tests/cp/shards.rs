@@ -38,7 +38,7 @@ fn tree() -> tempfile::TempDir {
     dir
 }
 
-/// Everything that find tells of a tree, its files' contents, and which names are one file.
+/// Everything that find prints of a tree, its files' contents, and which names are one file.
 fn state(root: &Path) -> (String, BTreeMap<String, Vec<String>>) {
     let text = "find . -type d -printf '%P %y %m %U %G %T@\\n' -o -printf '%P %y %m %U %G %T@ %s %n %l\\n' | sort;
         find . -type f -print0 | sort -z | xargs -0 cksum";
@@ -230,7 +230,7 @@ fn what_ranks_cannot_do_is_refused() {
         assert!(said.contains(why), "{words:?}: {said}");
     }
     assert_eq!(names(dir.path()), ["a"]);
-    // A rank that was interrupted goes on only when told so.
+    // A rank that was interrupted resumes only with --resume.
     let mut child = start(dir.path(), "0/2", &["-r", "a", "d"]);
     wait_for(&dir.path().join(".d.gush-shards/rank-0.done"));
     let said = fails(dir.path(), &["-r", "--shard=0/2", "--resume", "a", "d"]);
@@ -252,7 +252,7 @@ fn what_ranks_cannot_do_is_refused() {
     assert!(said.contains("not copied: several ranks have begun this copy"), "{said}");
     assert_eq!(names(dir.path()), [".d.gush-shards", "a", "d"]);
     assert!(!dir.path().join("d/a").exists());
-    // Who goes on with nothing may copy beside the ranks' state.
+    // A copy that does not resume may run next to the ranks' state.
     succeeds(dir.path(), &["-r", "-T", "a", "d"]);
 }
 
@@ -282,9 +282,9 @@ fn ranks_that_saw_other_files_than_they_shared_have_not_copied_the_tree() {
     let words = ["-aT", "--commit-last=MANIFEST", "--resume", "a", "d"];
     let first = start(dir.path(), "0/2", &words);
     wait_for(&shards.join("rank-0.done"));
-    let told = fs::read_to_string(shards.join("rank-0.done")).unwrap();
+    let reported = fs::read_to_string(shards.join("rank-0.done")).unwrap();
     let [all, own]: [u64; 2] =
-        std::array::from_fn(|at| told.split(' ').nth(3 + at).unwrap().parse().unwrap());
+        std::array::from_fn(|at| reported.split(' ').nth(3 + at).unwrap().parse().unwrap());
     // The other rank says that it has all but one of the files that rank 0 has seen.
     let text = format!("share 1 2 {all} {} 0 50 0 1 end\n", all.wrapping_sub(own).wrapping_sub(7));
     fs::write(shards.join("new"), text).unwrap();

@@ -13,7 +13,7 @@ const DATA_BYTES: usize = 300_000;
 /// A guard: who reads 20 GiB of holes takes minutes, and who does not less than a second.
 const PATIENCE_SECONDS: u32 = 60;
 
-/// A file of 20 GiB with data at the start, in the middle, and written zeros behind those.
+/// A file of 20 GiB with data at the start, in the middle, and written zeros after those.
 fn make_sparse(path: &Path) {
     let file = fs::File::create(path).unwrap();
     file.write_all_at(&noise(DATA_BYTES, 1), 0).unwrap();
@@ -32,7 +32,7 @@ fn check_sparse(path: &Path, title: &str) {
     for (at, seed) in [(0, 1), (AT, 2)] {
         file.read_exact_at(&mut got, at).unwrap();
         assert!(got[..DATA_BYTES] == noise(DATA_BYTES, seed), "{title}: other data at {at}");
-        assert!(got[DATA_BYTES..].iter().all(|byte| *byte == 0), "{title}: no zeros behind {at}");
+        assert!(got[DATA_BYTES..].iter().all(|byte| *byte == 0), "{title}: no zeros after {at}");
     }
 }
 
@@ -83,7 +83,7 @@ fn holes_are_read_neither_to_make_holes_nor_to_verify() {
 }
 
 #[test]
-fn what_was_verified_is_told_with_a_hash_or_as_compared() {
+fn what_was_verified_is_reported_with_a_hash_or_as_compared() {
     let dir = with_files(&[("small", b"small")]);
     make_sparse(&dir.path().join("a"));
     let record = |source: &str, options: &[&str]| -> serde_json::Value {

@@ -98,7 +98,7 @@ fn a_refusal_names_both_files() {
 }
 
 #[test]
-fn atomic_tells_that_the_directory_is_in_the_way() {
+fn atomic_reports_that_the_directory_is_in_the_way() {
     let dir = with_files(&[]);
     let text = r#"
         chmod 755 . && mkdir nop sticky && chmod 1777 sticky && echo x >a && echo x >nop/t && echo x >sticky/t
@@ -251,7 +251,7 @@ fn records_and_a_copy_do_not_share_standard_output() {
 }
 
 #[test]
-fn json_tells_fallbacks_with_their_errno_and_bytes_before_a_failure() {
+fn json_reports_fallbacks_with_their_errno_and_bytes_before_a_failure() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("a"), "12345").unwrap();
     let _full = gush_test::device("full", dir.path());
@@ -301,7 +301,7 @@ fn names_that_are_no_text_survive_everywhere() {
 }
 
 #[test]
-fn debug_and_explain_tell_what_really_happened() {
+fn debug_and_explain_print_what_really_happened() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("a"), "12345").unwrap();
     let output = cp(dir.path(), &["--debug", "--explain", "a", "b"]);
@@ -380,7 +380,7 @@ fn a_sparse_copy_is_a_clone_where_the_file_system_can_clone() {
 }
 
 #[test]
-fn explain_names_the_file_in_each_line_and_tells_what_was_not_followed() {
+fn explain_names_the_file_in_each_line_and_reports_what_was_not_followed() {
     let dir = with_files(&[("a", &noise(100_000, 3))]);
     fs::File::create(dir.path().join("holes")).unwrap().set_len(50 << 20).unwrap();
     let said = stderr(&cp(dir.path(), &["--explain", "--verify", "--threads=2", "a", "b"]));
@@ -413,7 +413,7 @@ fn progress_shows_only_where_it_is_wanted() {
     }
 }
 
-/// What a terminal of so many columns is shown by `gush cp WORDS`; `None` where there is no script(1), which is told.
+/// What a terminal of so many columns is shown by `gush cp WORDS`; `None` where there is no script(1), which is reported.
 fn on_terminal(dir: &Path, columns: usize, words: &str) -> Option<String> {
     let gush = env!("CARGO_BIN_EXE_gush");
     let command = format!("stty rows 24 cols {columns}; '{gush}' cp {words}");
@@ -556,10 +556,14 @@ fn each_field_of_a_record_is_explained() {
         }
     }
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/use.md");
-    let told = fs::read_to_string(path).unwrap();
-    let told = told.split("## The records of").nth(1).unwrap().split("\n## ").next().unwrap();
+    let reported = fs::read_to_string(path).unwrap();
+    let reported =
+        reported.split("## The records of").nth(1).unwrap().split("\n## ").next().unwrap();
     assert!(found.len() > 20 && found.contains("backup_bytes"), "{found:?}");
     for field in found {
-        assert!(told.contains(&format!("`{field}`")), "{field} is not explained in docs/use.md");
+        assert!(
+            reported.contains(&format!("`{field}`")),
+            "{field} is not explained in docs/use.md"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Each call that a copy of a small tree makes fails once: the failure is told with a path, all else is copied, and nothing
+//! Each call that a copy of a small tree makes fails once: the failure is reported with a path, all else is copied, and nothing
 //! outside the target is touched.
 
 use std::collections::BTreeMap;
@@ -79,9 +79,9 @@ fn state(path: &Path) -> Option<String> {
     Some(format!("{:o} {} {} {content}", about.mode(), about.mtime(), about.mtime_nsec()))
 }
 
-/// Copies with one call failing, and looks whether the error is told with a path, all else copied, and nothing else touched. `false` where
+/// Copies with one call failing, and looks whether the error is reported with a path, all else copied, and nothing else touched. `false` where
 /// the copy did without the call.
-fn is_told(call: &str, number: usize, (errno, text): (&str, &str)) -> bool {
+fn is_reported(call: &str, number: usize, (errno, text): (&str, &str)) -> bool {
     let dir = field();
     let inject = format!("inject={call}:error={errno}:when={number}");
     let output = copy(dir.path(), &["-e", &inject]).unwrap();
@@ -120,7 +120,7 @@ fn every_call_may_fail_and_all_else_is_copied() {
     let mut failures = 0;
     for (call, (first, last)) in &calls {
         for number in *first..=*last {
-            failures += usize::from(is_told(call, number, ("EIO", &words_of(Errno::IO))));
+            failures += usize::from(is_reported(call, number, ("EIO", &words_of(Errno::IO))));
         }
     }
     assert!(failures > 20, "{failures} of {calls:?}");
@@ -128,7 +128,7 @@ fn every_call_may_fail_and_all_else_is_copied() {
 
 /// Errors by which file systems refuse one entry: a quota, space, a name too long for them, links that they do not have.
 #[test]
-fn an_entry_that_the_file_system_refuses_is_told_and_all_else_is_copied() {
+fn an_entry_that_the_file_system_refuses_is_reported_and_all_else_is_copied() {
     let cases = [
         ("openat", "EDQUOT", Errno::DQUOT),
         ("openat", "ENAMETOOLONG", Errno::NAMETOOLONG),
@@ -157,7 +157,7 @@ fn an_entry_that_the_file_system_refuses_is_told_and_all_else_is_copied() {
         let Some(&(first, last)) = calls.get(call) else {
             panic!("no copy calls {call}: {calls:?}")
         };
-        let told = (first..=last).filter(|&number| is_told(call, number, (name, &text)));
-        assert!(told.count() > 0, "{call} {name}");
+        let reported = (first..=last).filter(|&number| is_reported(call, number, (name, &text)));
+        assert!(reported.count() > 0, "{call} {name}");
     }
 }

@@ -1,5 +1,5 @@
 //! `gush cp -r` in bad weather: full and read-only targets, loops of links, names taken by something of another type. Each entry is copied, or
-//! told of.
+//! reported.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -23,13 +23,13 @@ fn tree() -> tempfile::TempDir {
 }
 
 /// Is a file, or a directory above, named in a message?
-fn is_told(file: &str, said: &str) -> bool {
+fn is_reported(file: &str, said: &str) -> bool {
     let mut above = Path::new(file).ancestors().filter(|path| !path.as_os_str().is_empty());
     above.any(|path| said.contains(&format!("m/d/{}: ", path.display())))
 }
 
 #[test]
-fn a_tree_that_finds_no_space_tells_of_each_file_that_it_lacks() {
+fn a_tree_that_finds_no_space_reports_each_file_that_it_lacks() {
     let dir = tree();
     for (limit, options) in [
         ("size=1m", "-a"),
@@ -48,13 +48,13 @@ fn a_tree_that_finds_no_space_tells_of_each_file_that_it_lacks() {
         assert!(said.contains("No space left on device"), "{limit} {options}: {said}");
         assert!(!files.is_empty(), "{limit} {options}: nothing failed");
         for file in files.lines() {
-            assert!(is_told(file, &said), "{limit} {options}: {file} is not in {said}");
+            assert!(is_reported(file, &said), "{limit} {options}: {file} is not in {said}");
         }
     }
 }
 
 #[test]
-fn a_tree_on_a_read_only_file_system_is_told_of_and_changes_nothing() {
+fn a_tree_on_a_read_only_file_system_is_reported_and_changes_nothing() {
     let dir = tree();
     let text = "mount -t tmpfs none m && mkdir -p m/d/b && echo old >m/d/b/0 && mount -o remount,ro m && \
                 \"$G\" cp -a -T a m/d; echo $?; find m/d -type f; cat m/d/b/0";
@@ -68,12 +68,12 @@ fn a_tree_on_a_read_only_file_system_is_told_of_and_changes_nothing() {
 }
 
 #[test]
-fn a_loop_of_links_is_told_of_and_all_else_is_copied() {
+fn a_loop_of_links_is_reported_and_all_else_is_copied() {
     let dir = tree();
     symlink("loop", dir.path().join("a/b/loop")).unwrap();
     let said = fails(dir.path(), &["-rL", "a", "d"]);
-    let told = format!("a/b/loop: cannot stat: {}", words_of(Errno::LOOP));
-    assert!(said.contains(&told), "{said}");
+    let reported = format!("a/b/loop: cannot stat: {}", words_of(Errno::LOOP));
+    assert!(said.contains(&reported), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
     for name in ["b/0", "b/19", "y/7", "large"] {
         let [from, to] = ["a", "d"].map(|root| fs::read(dir.path().join(root).join(name)).unwrap());
@@ -82,7 +82,7 @@ fn a_loop_of_links_is_told_of_and_all_else_is_copied() {
 }
 
 #[test]
-fn a_name_taken_by_another_type_is_told_of_and_all_else_is_copied() {
+fn a_name_taken_by_another_type_is_reported_and_all_else_is_copied() {
     let dir = tree();
     for name in ["d/large", "d/b/0"] {
         fs::create_dir_all(dir.path().join(name)).unwrap();

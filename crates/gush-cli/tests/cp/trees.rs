@@ -166,7 +166,7 @@ fn as_nobody(dir: &Path, user: u32, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn a_directory_that_cannot_be_read_is_told_and_made() {
+fn a_directory_that_cannot_be_read_is_reported_and_made() {
     let user = match nobody() {
         Ok(user) => user,
         Err(why) => return skipped(&why),
@@ -260,7 +260,7 @@ fn descriptors_that_the_limit_promised_and_others_took_are_no_failure() {
 }
 
 #[test]
-fn a_target_among_its_sources_is_told_of_once() {
+fn a_target_among_its_sources_is_reported_once() {
     let dir = tree(&[("a/f", "f"), ("d/g", "g")]);
     let said = fails(dir.path(), &["-r", "a", "d", "d"]);
     assert_eq!(said, "gush: cp: cannot copy a directory, 'd', into itself, 'd/d'\n");
@@ -268,7 +268,7 @@ fn a_target_among_its_sources_is_told_of_once() {
 }
 
 #[test]
-fn a_circle_of_links_is_told() {
+fn a_circle_of_links_is_reported() {
     let dir = tree(&[("a/b/f", "f")]);
     symlink("..", dir.path().join("a/b/up")).unwrap();
     let said = fails(dir.path(), &["-rL", "a", "d"]);
@@ -305,8 +305,8 @@ fn calls(options: &str, files: usize) -> Result<usize, String> {
 
 #[test]
 fn a_file_of_a_tree_takes_no_more_calls_than_with_gnu() {
-    // GNU cp 9.1 takes 11 and 15 calls on tmpfs. The open file tells its state: its name is not looked at. Of a new file
-    // nothing is asked: the first one in a new directory has told the owner of all.
+    // GNU cp 9.1 takes 11 and 15 calls on tmpfs. The state is read from the open file: its name is not looked at. Of a new file
+    // nothing is asked: the first one in a new directory has shown the owner of all.
     for (options, most) in [("-r", 8), ("-a", 11)] {
         let counted = calls(options, 100).and_then(|few| Ok((few, calls(options, 200)?)));
         let (few, many) = match counted {
@@ -332,7 +332,7 @@ fn a_link_to_a_directory_outside_is_named_and_its_remedy() {
 }
 
 #[test]
-fn a_backup_is_told_in_the_directory_as_it_was_written() {
+fn a_backup_is_reported_in_the_directory_as_it_was_written() {
     let dir = tree(&[("a/f", "new"), ("d/f", "old")]);
     let output = succeeds(dir.path(), &["-rbv", "a/.", "d"]);
     let said = stdout(&output);

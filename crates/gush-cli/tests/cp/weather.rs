@@ -66,7 +66,7 @@ fn a_read_only_file_system_is_named() {
 }
 
 #[test]
-fn what_a_user_may_not_read_or_write_is_told() {
+fn what_a_user_may_not_read_or_write_is_reported() {
     if !rustix::process::geteuid().is_root() {
         return skipped("only root can become another user");
     }
@@ -159,7 +159,7 @@ fn called_by_a_name_that_is_not_utf_8_cp_heeds_the_umask() {
 }
 
 #[test]
-fn a_target_without_attributes_is_told_once_a_tree_and_all_else_is_copied() {
+fn a_target_without_attributes_is_reported_once_a_tree_and_all_else_is_copied() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join("t/below")).unwrap();
     for name in ["a", "b", "c", "below/d", "below/e"] {
@@ -290,7 +290,7 @@ fn a_default_list_that_the_target_refuses_leaves_the_directory_its_mode() {
 }
 
 #[test]
-fn the_remedy_that_is_told_for_a_target_is_one_that_helps() {
+fn the_remedy_that_is_printed_for_a_target_helps() {
     let dir = with_files(&[("a", b"a"), ("b", b"b")]);
     for (flag, remedy) in [
         ("i", "the file is immutable: chattr -i removes this attribute"),

@@ -20,7 +20,7 @@ pub const PLAIN: &[Case] = &[
     ("one operand", "touch a", &["a"]),
     ("target with a slash", "echo a >a", &["a", "b/"]),
     ("target in no directory", "echo a >a", &["a", "d/b"]),
-    ("target behind a file", "touch a b", &["a", "b/c"]),
+    ("target below a file", "touch a b", &["a", "b/c"]),
     ("source with a slash", "echo a >a", &["a/", "b"]),
     ("strip slashes", "echo a >a; mkdir d", &["-v", "--strip-trailing-slashes", "a//", "d"]),
     ("parents", "mkdir -p x/y d; chmod 750 x; echo a >x/y/a", &["-v", "--parents", "x/y/a", "d"]),
@@ -42,7 +42,7 @@ pub const PLAIN: &[Case] = &[
         "mkdir -p x/y d/x/y; echo a >x/y/a",
         &["-r", "--parents", "x/y/.", "d"],
     ),
-    ("parents behind a file", "mkdir -p x d; touch d/x x/a", &["--parents", "x/a", "d"]),
+    ("parents below a file", "mkdir -p x d; touch d/x x/a", &["--parents", "x/a", "d"]),
     ("parents need a directory", "touch a", &["--parents", "a", "b"]),
     ("directory source", "mkdir d; touch a; mkdir e", &["-v", "d", "a", "e"]),
     ("directory over file", "mkdir d; touch a", &["d", "a"]),
@@ -250,7 +250,7 @@ pub const LINKING: &[Case] = &[
 pub const VARYING: &[(&str, &str)] = &[
     ("-n", "GNU cp 9.2 to 9.4 ends with 1 where it skips a file"),
     ("-i no", "GNU cp 9.2 to 9.4 ends with 1 where it skips a file"),
-    ("-u newer", "GNU cp 9.2 tells by -v which files it skips"),
+    ("-u newer", "GNU cp 9.2 prints by -v which files it skips"),
 ];
 
 pub const METADATA: &[Case] = &[

@@ -82,7 +82,7 @@ fn holes_and_clones_of_every_layout_are_gnus() {
 /// The part of the cases of a day: one of so many neighbours, and each situation and each set of options.
 const NEIGHBOURS: usize = 12;
 
-/// Runs every set of options in every situation, as `user` if that is not this process's; tells how many cases there are. Every day a sample
+/// Runs every set of options in every situation, as `user` if that is not this process's; returns how many cases there are. Every day a sample
 /// of them is run.
 fn cross(
     situations: &[Situation],

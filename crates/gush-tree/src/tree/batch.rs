@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_tells_what_may_be_a_directory() {
+    fn a_listing_shows_what_may_be_a_directory() {
         use FileType::{Directory, Fifo, RegularFile, Symlink, Unknown};
         for (dereference, links_count) in [(Dereference::Never, false), (Dereference::Always, true)]
         {

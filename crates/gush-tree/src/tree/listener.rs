@@ -26,7 +26,7 @@ struct Apart<T>(T);
 /// Something that the target's file system does not have at all, such as extended attributes.
 struct Unsupported {
     errno: Errno,
-    untold: u64,
+    repeated: u64,
 }
 
 impl<'e> Listener<'e> {
@@ -46,10 +46,10 @@ impl<'e> Listener<'e> {
         let Some(errno) = warning.unsupported() else { return false };
         let mut unsupported = self.unsupported.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(lack) = unsupported.get_mut(warning.what()) {
-            lack.untold += 1;
+            lack.repeated += 1;
             return true;
         }
-        unsupported.insert(warning.what().to_owned(), Unsupported { errno, untold: 0 });
+        unsupported.insert(warning.what().to_owned(), Unsupported { errno, repeated: 0 });
         false
     }
 
@@ -57,10 +57,10 @@ impl<'e> Listener<'e> {
     /// bury all others.
     pub(crate) fn ends(&self, target: &Path) {
         let mut unsupported = self.unsupported.lock().unwrap_or_else(PoisonError::into_inner);
-        for (what, Unsupported { errno, untold }) in std::mem::take(&mut *unsupported) {
-            if untold > 0 {
-                let more = if untold == 1 { "entry" } else { "entries" };
-                let text = format!("{what}: the same for {untold} more {more}");
+        for (what, Unsupported { errno, repeated }) in std::mem::take(&mut *unsupported) {
+            if repeated > 0 {
+                let more = if repeated == 1 { "entry" } else { "entries" };
+                let text = format!("{what}: the same for {repeated} more {more}");
                 self.lock().warns(&Error::os(target, text, errno));
             }
         }

@@ -31,7 +31,7 @@ fn a_rank_that_starts_late_goes_to_the_directory_that_another_made() {
 fn rank_0_lists_a_directory_without_subdirectories_once() {
     let dir = tree();
     let kind = String::from_utf8(script(dir.path(), "stat -f -c %t .").stdout).unwrap();
-    // ext4, tmpfs, xfs and f2fs tell by a directory's names whether others are below.
+    // ext4, tmpfs, xfs and f2fs show by a directory's link count whether others are below.
     if !["ef53", "1021994", "58465342", "f2f52010"].contains(&kind.trim()) {
         return skipped(&format!("a file system of type {kind} counts no subdirectories"));
     }
@@ -54,7 +54,7 @@ fn rank_0_lists_a_directory_without_subdirectories_once() {
 
 /// A link to a directory counts for no name of the directory that has the link.
 #[test]
-fn a_directory_behind_a_link_gets_its_mode_and_time_from_ranks() {
+fn a_directory_at_the_end_of_a_link_gets_its_mode_and_time_from_ranks() {
     let dir = tempfile::tempdir().unwrap();
     let text =
         "mkdir -p a/leaf t/in && echo x >t/in/f && ln -s ../../t a/leaf/l && chmod 750 t t/in &&

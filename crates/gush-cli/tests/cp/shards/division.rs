@@ -137,7 +137,7 @@ fn ranks_divide_a_tree_by_the_rule_of_the_one_that_began() {
     assert!(said.contains("not copied: the ranks divide this tree by inode numbers"), "{said}");
 }
 
-/// On an overlay, the listing may tell other inode numbers than a look.
+/// On an overlay, the listing may have other inode numbers than a look.
 #[test]
 fn ranks_copy_a_tree_on_a_file_system_without_lasting_inode_numbers() {
     let dir = tree();

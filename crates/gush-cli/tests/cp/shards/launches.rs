@@ -49,7 +49,7 @@ fn the_share_of_a_rank_that_was_killed_is_taken_up() {
 }
 
 #[test]
-fn the_scheduler_tells_the_rank() {
+fn the_scheduler_sets_the_rank() {
     let dir = tree();
     let pairs = [
         ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -157,7 +157,7 @@ fn rank_0_waits_for_ranks_that_the_same_launch_starts_again() {
     }
 }
 
-/// Where one of the two knows no launch, nothing tells an old report from a new one.
+/// Where one of the two knows no launch, an old report looks like a new one.
 #[test]
 fn a_report_counts_where_rank_0_or_its_rank_knows_no_launch() {
     let pmi: [Variables<'_>; 2] =
@@ -202,7 +202,7 @@ fn a_rank_that_is_interrupted_says_how_to_go_on() {
 }
 
 #[test]
-fn nobody_is_told_to_remove_the_state_of_a_rank_that_runs() {
+fn no_message_advises_to_remove_the_state_of_a_rank_that_runs() {
     let dir = tree();
     let slow = ["-aT", "--limit=20K", "--threads=1", "a", "d"];
     let [mut running, mut lost] = ["0/2", "1/2"].map(|shard| start(dir.path(), shard, &slow));

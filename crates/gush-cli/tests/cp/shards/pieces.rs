@@ -88,8 +88,8 @@ fn large_files_are_divided_among_the_ranks() {
         assert_eq!(state(&dir.path().join("d")), expected, "{words:?}");
         assert_eq!(names(dir.path()), ["a", "d"]);
         let blocks = |tree: &str| {
-            let told = fs::metadata(dir.path().join(tree).join("holes")).unwrap();
-            std::os::unix::fs::MetadataExt::blocks(&told)
+            let reported = fs::metadata(dir.path().join(tree).join("holes")).unwrap();
+            std::os::unix::fs::MetadataExt::blocks(&reported)
         };
         assert!(blocks("d") <= blocks("a") + 64, "holes were filled: {}", blocks("d"));
         fs::remove_dir_all(dir.path().join("d")).unwrap();
@@ -127,14 +127,14 @@ fn pieces_of_a_file_announced_late_are_taken_by_ranks_that_were_done() {
             assert!(slow.try_wait().unwrap().is_none(), "no table was seen");
             std::thread::sleep(Duration::from_millis(1));
         }
-        let mut told = String::new();
+        let mut reported = String::new();
         for rank in [slow, quick] {
             let (status, said) = end(rank);
             assert_eq!(status, Some(0), "{said}");
-            told += &said;
+            reported += &said;
         }
         // Also of the pieces that rank 0 took while it waited.
-        assert!(told.contains("gush: cp: 2 ranks: 1 files, 95.37 MiB"), "{told}");
+        assert!(reported.contains("gush: cp: 2 ranks: 1 files, 95.37 MiB"), "{reported}");
         let table: Vec<_> = claims(&kept).into_iter().flatten().collect();
         assert!(!table.is_empty() && table.iter().all(Option::is_some), "{table:?}");
         fs::remove_dir_all(kept).unwrap();
@@ -265,8 +265,8 @@ fn a_rank_started_again_copies_only_the_pieces_that_are_missing() {
     let lines: Vec<&str> = text.lines().collect();
     fs::write(&journal, lines[..lines.len() - 1].join("\n") + "\n").unwrap();
     let report = shards.join("rank-1.done");
-    let told = fs::read_to_string(&report).unwrap();
-    fs::write(&report, told.replace(" 1 end", " 0 end")).unwrap();
+    let reported = fs::read_to_string(&report).unwrap();
+    fs::write(&report, reported.replace(" 1 end", " 0 end")).unwrap();
     let (status, said) = end(start(dir.path(), "0/2", &words));
     assert_eq!(status, Some(1), "{said}");
     let all = script(&dir.path().join("a"), "find . -size +60M -printf '%P\n'").stdout;
@@ -416,7 +416,7 @@ fn one_large_file() -> tempfile::TempDir {
 
 /// A piece is copied by one thread: others of this rank copy other pieces, and `--threads` is for all of them.
 #[test]
-fn a_rank_copies_pieces_on_as_many_threads_as_it_was_told() {
+fn a_rank_copies_pieces_on_as_many_threads_as_requested() {
     for threads in [1, 2, 3] {
         let option = format!("--threads={threads}");
         let words = ["-a", &option, "--method=read-write", "a", "d"];
@@ -479,7 +479,7 @@ fn pieces_and_reports_are_on_stable_storage_before_anybody_relies_on_them() {
 
 /// The first read of a piece fails: the rank says so, though nothing would be wrong with the file copied once more.
 #[test]
-fn a_rank_tells_of_a_piece_that_failed() {
+fn a_rank_reports_a_piece_that_failed() {
     let dir = one_large_file();
     let source = dir.path().join("a/data");
     let calls = "inject=copy_file_range:error=EIO:when=1";
@@ -536,7 +536,7 @@ fn a_large_source_that_changes_between_the_ranks_is_copied_whole() {
 
 /// A large file that rank 0 does not find any more is no success: one process would have copied it, or said the same.
 #[test]
-fn a_large_source_that_vanishes_after_it_was_announced_is_told() {
+fn a_large_source_that_vanishes_after_it_was_announced_is_reported() {
     for (gone, why) in [("large-*", "No such file"), ("sub", "directories of large files are gone")]
     {
         let dir = tempfile::tempdir().unwrap();
@@ -545,9 +545,9 @@ fn a_large_source_that_vanishes_after_it_was_announced_is_told() {
         let shards = dir.path().join(".d.gush-shards");
         let first = start(dir.path(), "0/2", &["-a", "-T", "a", "d"]);
         wait_for(&shards.join("rank-0.done"));
-        let told = fs::read_to_string(shards.join("rank-0.done")).unwrap();
+        let reported = fs::read_to_string(shards.join("rank-0.done")).unwrap();
         let [all, own]: [u64; 2] =
-            std::array::from_fn(|at| told.split(' ').nth(3 + at).unwrap().parse().unwrap());
+            std::array::from_fn(|at| reported.split(' ').nth(3 + at).unwrap().parse().unwrap());
         let missing =
             announced(&shards).into_iter().filter(|(path, _)| path.starts_with(&gone[..3]));
         let is_one_missing = missing.count() > 0;
@@ -560,7 +560,7 @@ fn a_large_source_that_vanishes_after_it_was_announced_is_told() {
         // Inode numbers say which of them are rank 0's: none at all by a chance of 1 in 256.
         assert_eq!(status, Some(i32::from(is_one_missing)), "{gone}: {said}");
         assert_eq!(said.contains(why), is_one_missing, "{gone}: {said}");
-        // Told once: whoever goes on does not look for the file again.
+        // Reported once: a copy that resumes does not look for the file again.
         for (status, said) in both(dir.path(), &["-a", "-T", "--resume", "a", "d"]) {
             assert_eq!(status, Some(0), "{gone}: {said}");
         }
@@ -591,7 +591,8 @@ fn pieces_count_for_the_file_that_got_them_and_for_no_later_one() {
     }
 }
 
-/// Whoever ends a piece with a hole in a shorter file lengthens the file, and cuts off what another rank writes behind at this moment.
+/// A rank that ends a piece with a hole in a shorter file sets the file's length, and would cut off
+/// what another rank writes after it at this moment.
 #[test]
 fn a_file_of_pieces_has_its_whole_size_before_anybody_takes_one() {
     let dir = tempfile::tempdir().unwrap();
@@ -622,10 +623,10 @@ fn a_divided_file_whose_pieces_are_removed_before_the_end_is_copied_whole() {
     let shards = dir.path().join(".d.gush-shards");
     let first = start(dir.path(), "0/2", &["-a", "a", "d"]);
     wait_for(&shards.join("rank-0.done"));
-    let told = fs::read_to_string(shards.join("rank-0.done")).unwrap();
-    let words: Vec<&str> = told.split(' ').collect();
+    let reported = fs::read_to_string(shards.join("rank-0.done")).unwrap();
+    let words: Vec<&str> = reported.split(' ').collect();
     let ["share", "0", "2", all, own, divided, files, _, "1", "end\n"] = words[..] else {
-        panic!("{told}");
+        panic!("{reported}");
     };
     let [all, own, divided, files] =
         [all, own, divided, files].map(|text| text.parse::<u64>().unwrap());
@@ -655,8 +656,8 @@ fn a_file_that_rank_0_copies_whole_has_no_name_before_it_is() {
     let shards = dir.path().join(".d.gush-shards");
     let mut first = start(dir.path(), "0/2", &["-a", "--limit=40M", "a", "d"]);
     wait_for(&shards.join("rank-0.done"));
-    let told = fs::read_to_string(shards.join("rank-0.done")).unwrap();
-    let words: Vec<&str> = told.split(' ').collect();
+    let reported = fs::read_to_string(shards.join("rank-0.done")).unwrap();
+    let words: Vec<&str> = reported.split(' ').collect();
     let [all, own, divided, files] = [3, 4, 5, 6].map(|at| words[at].parse::<u64>().unwrap());
     // As if the other rank had announced and copied the rest, and somebody had removed all pieces.
     for name in names(&shards).iter().filter(|name| name.starts_with("parts-")) {

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_line_tells_the_format() {
+    fn the_first_line_names_the_format() {
         assert_eq!(format_of(line(Tag::Copy, 7).as_bytes()), Some(FORMAT));
         for (text, format) in [
             ("gush-journal-1 0123456789abcdef0123456789abcdef 89abcdef\n", Some(1)),

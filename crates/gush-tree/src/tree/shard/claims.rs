@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn each_piece_is_claimed_once_by_whoever_asks() {
+    fn each_piece_is_claimed_once_by_any_rank() {
         let dir = tempfile::tempdir().unwrap();
         let name = table(dir.path(), "a dir/with 7 spaces");
         thread::scope(|scope| {

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_is_needed_only_where_the_listing_does_not_tell_the_rank() {
+    fn a_look_is_needed_only_where_the_listing_does_not_show_the_rank() {
         let mut options = Options::default();
         let mut looks = |rule, kind, links, dereference| {
             options.preserve.links = links;
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_is_told_by_its_names_only_where_they_are_counted() {
+    fn a_leaf_is_known_by_its_link_count_only_where_directories_are_counted() {
         let mut stat = crate::place::Place::here(Path::new("/")).stat(false).unwrap();
         for (device, names, is_leaf) in [(1, 2, true), (1, 1, false), (1, 3, false), (2, 2, false)]
         {
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_tell_a_file_that_nobody_or_two_took() {
+    fn sums_show_a_file_that_nobody_or_two_took() {
         use Owner::{Mine, Theirs};
         let sum = |files: &[(&str, &str, Owner)]| {
             let mut seen = Seen::default();
