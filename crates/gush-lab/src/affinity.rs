@@ -23,7 +23,6 @@ pub fn pin(cpu: usize) -> io::Result<()> {
 
 /// The processors that share a core with `cpu`, which is one of them, from the `/sys` in `root`
 /// (`Documentation/admin-guide/cputopology.rst`); empty if unknown.
-#[must_use]
 pub fn siblings_in(root: &Path, cpu: usize) -> Vec<usize> {
     let path = format!("sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
     let list = std::fs::read_to_string(root.join(path)).unwrap_or_default();

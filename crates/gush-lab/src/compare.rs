@@ -84,7 +84,6 @@ pub struct Compared {
 
 /// Compares `after` with `before`: a verdict needs an interval beyond `margin`, or else
 /// [`stats::MARGIN`], and beyond the drift of whole runs.
-#[must_use]
 pub fn runs(before: &Run, after: &Run, margin: Option<f64>) -> Comparison {
     let (first, second) = (cases::with_figures(before), cases::with_figures(after));
     let others = [before, after].map(|run| run.others.unwrap_or(0.0));

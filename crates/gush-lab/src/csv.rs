@@ -5,7 +5,6 @@ use serde_json::Value;
 use crate::model::Sample;
 
 /// `text` as one field: quoted where a comma, a quote or a line's end would break the row.
-#[must_use]
 pub fn field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
@@ -15,14 +14,12 @@ pub fn field(text: &str) -> String {
 }
 
 /// A figure with six decimals; nothing for one that was not taken.
-#[must_use]
 pub fn figure(value: Option<f64>) -> String {
     value.map(|value| format!("{value:.6}")).unwrap_or_default()
 }
 
 /// A sample in these columns, without the line's end: `case`, `round`, `bytes`, the figures by
 /// their names, or facts.
-#[must_use]
 pub fn row(columns: &[&str], sample: &Sample) -> String {
     let Sample { case, round, measured, .. } = sample;
     let cell = |column: &&str| match *column {

@@ -28,7 +28,6 @@ pub enum Error {
 
 impl Error {
     /// A failed system call: the call, the object, and the error.
-    #[must_use]
     pub fn failed(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
         let source = source.into();
         // Bytes and files of the lab's own are what a disk may have no room for.
@@ -45,20 +44,17 @@ impl Error {
     }
 
     /// Something that makes no sense or cannot work here, as a sentence.
-    #[must_use]
     pub fn refused(why: impl Into<String>) -> Self {
         Self::Refused(why.into())
     }
 
     /// A name that nothing of a kind has, with the nearest of the known names, or all of them if
     /// none is near.
-    #[must_use]
     pub fn unknown<'a>(kind: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
         Self::Refused(unknown(kind, name, known))
     }
 
     /// The operating system's error, if there is one.
-    #[must_use]
     pub fn io_error(&self) -> Option<&io::Error> {
         match self {
             Self::Failed { source, .. } => Some(source),

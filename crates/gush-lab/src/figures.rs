@@ -110,7 +110,6 @@ pub struct Figure {
 }
 
 /// The figures of every case that has some, suite by suite.
-#[must_use]
 pub fn of(run: &Run) -> Vec<Figure> {
     let figure = |suite: &SuiteRun<'_>, case: &CaseRun<'_>| {
         let (measure, values) = (case.measure(), case.values());

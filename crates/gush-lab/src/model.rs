@@ -32,12 +32,10 @@ pub struct Measured {
 
 impl Measured {
     /// The speed in the unit of the suite: GiB/s, or else times a second. Larger is faster.
-    #[must_use]
     pub fn speed(&self) -> Option<f64> {
         self.gib_per_s.or_else(|| self.wall_s.map(f64::recip)).filter(|speed| speed.is_finite())
     }
 
-    #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.facts.insert(name.to_owned(), value.into());
         self
@@ -101,13 +99,11 @@ pub struct Printed {
 
 impl Printed {
     /// The fact of a sample that has the figure.
-    #[must_use]
     pub fn fact(&self) -> String {
         format!("printed {}", self.name)
     }
 
     /// The figure of a sample.
-    #[must_use]
     pub fn of(&self, measured: &Measured) -> Option<f64> {
         measured.facts.get(&self.fact())?.as_f64()
     }
@@ -124,7 +120,6 @@ pub struct Published {
 
 impl Described {
     /// A case of which nothing more is known.
-    #[must_use]
     pub fn new(suite: &str, case: &str) -> Self {
         Self {
             suite: suite.to_owned(),
@@ -140,30 +135,25 @@ impl Described {
     }
 
     /// The same, with `does` as the words for who does what.
-    #[must_use]
     pub fn does(self, does: impl Into<String>) -> Self {
         Self { does: does.into(), ..self }
     }
 
     /// The same, below a heading.
-    #[must_use]
     pub fn group(self, group: impl Into<String>) -> Self {
         Self { group: group.into(), ..self }
     }
 
     /// The same, measured against the case `baseline`, unless this is that case.
-    #[must_use]
     pub fn against(self, baseline: impl Into<String>) -> Self {
         let baseline = Some(baseline.into()).filter(|name| *name != self.case);
         Self { baseline, ..self }
     }
 
-    #[must_use]
     pub fn published(self, from: f64, to: f64, source: &str) -> Self {
         Self { published: Some(Published { from, to, source: source.to_owned() }), ..self }
     }
 
-    #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.identity.insert(name.to_owned(), value.into());
         self
@@ -178,8 +168,6 @@ pub struct Warning {
 }
 
 impl Warning {
-    /// A fact and a remedy.
-    #[must_use]
     pub fn new(fact: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { fact: fact.into(), remedy: remedy.into() }
     }
@@ -263,7 +251,6 @@ pub struct Run {
 
 impl Run {
     /// The cases of a suite: those that the run describes, then those that only samples name.
-    #[must_use]
     pub fn described(&self, suite: &str) -> Vec<Described> {
         let mut all: Vec<Described> =
             self.cases.iter().filter(|case| case.suite == suite).cloned().collect();
@@ -277,7 +264,6 @@ impl Run {
     }
 
     /// The command that made the run, quoted for a shell, without the program's directory.
-    #[must_use]
     pub fn command_line(&self) -> String {
         let Some((program, words)) = self.command.split_first() else { return String::new() };
         let name = program.rsplit('/').next().unwrap_or_default();
@@ -288,7 +274,6 @@ impl Run {
     }
 
     /// The failure of a case: a case with one has no figures.
-    #[must_use]
     pub fn failure_of(&self, suite: &str, case: &str) -> Option<&Failure> {
         self.failures.iter().find(|failed| (&*failed.suite, &*failed.case) == (suite, case))
     }

@@ -98,7 +98,6 @@ pub(crate) fn used(who: UsageWho) -> Result<Usage, Error> {
 }
 
 impl Clock {
-    /// Starts.
     pub fn start() -> Result<Self, Error> {
         Ok(Self { usage: used(UsageWho::RUSAGE_SELF)?, started: Instant::now() })
     }
@@ -114,7 +113,6 @@ impl Clock {
 }
 
 /// Bytes in so many seconds as GiB/s; none where no time passed or nothing moved.
-#[must_use]
 pub fn gib_per_s(bytes: u64, seconds: f64) -> Option<f64> {
     (bytes > 0 && seconds > 0.0).then(|| bytes as f64 / seconds / (1_u64 << 30) as f64)
 }

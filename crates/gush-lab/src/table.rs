@@ -19,7 +19,6 @@ const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 ///
 /// An interval is that of the median; of fewer than [`stats::FEWEST_SAMPLES`] samples none can be
 /// trusted, and the least and the most stand in brackets.
-#[must_use]
 pub fn of(run: &Run, suite: &Suite) -> String {
     let all = cases::suites(run);
     let Some(taken) = all.iter().find(|taken| taken.name == suite.name) else {
@@ -188,7 +187,6 @@ fn number(value: f64) -> String {
 }
 
 /// A bar proportional to `value` of `most`, and never empty.
-#[must_use]
 pub fn bar(value: f64, most: f64) -> String {
     if most <= 0.0 {
         return String::new();

@@ -61,7 +61,6 @@ struct Content {
 }
 
 /// Runs as one JSON document.
-#[must_use]
 pub fn json(runs: &[Run]) -> String {
     let document = Document { format: FORMAT, version: VERSION, runs };
     let mut text = serde_json::to_string_pretty(&document).expect("its keys are strings");

@@ -20,14 +20,12 @@ const GLANCE: Duration = Duration::from_millis(100);
 
 impl Watch {
     /// Looks at the machine for a tenth of a second more, in which this program does nothing.
-    #[must_use]
     pub fn begin(probe: &Probe) -> Self {
         // Before the run: afterwards its own load would hide that of others.
         thread::sleep(GLANCE);
         Self { idle: [probe.counters.clone(), now()] }
     }
 
-    #[must_use]
     pub fn before(&self, probe: &Probe) -> Vec<Warning> {
         let [first, second] = &self.idle;
         let mut found = of_settings(&probe.machine);
@@ -37,7 +35,6 @@ impl Watch {
     }
 
     /// The doubts that arose since.
-    #[must_use]
     pub fn end(&self, samples: &[Sample]) -> Vec<Warning> {
         let now = now();
         let mut found = of_load(&self.idle[1], &now, "during the run");
@@ -47,7 +44,6 @@ impl Watch {
     }
 
     /// The part of the processors' time that other programs and the hypervisor have taken since.
-    #[must_use]
     pub fn others(&self) -> Option<f64> {
         let now = now();
         let [others, stolen] = taken(&self.idle[1], &now)?;
@@ -70,7 +66,6 @@ fn taken(before: &Counters, after: &Counters) -> Option<[f64; 2]> {
 }
 
 /// The settings that make figures drift.
-#[must_use]
 pub fn of_settings(machine: &Machine) -> Vec<Warning> {
     let fact = |name: &str| machine.facts.get(name).map(String::as_str);
     let mut found = Vec::new();
@@ -102,7 +97,6 @@ pub fn of_settings(machine: &Machine) -> Vec<Warning> {
 }
 
 /// The work of others on the processors between two looks.
-#[must_use]
 pub fn of_load(before: &Counters, after: &Counters, when: &str) -> Vec<Warning> {
     const OTHERS: f64 = 0.05;
     const STOLEN: f64 = 0.01;
@@ -127,7 +121,6 @@ pub fn of_load(before: &Counters, after: &Counters, when: &str) -> Vec<Warning> 
 }
 
 /// The causes that slowed the processors down between two looks.
-#[must_use]
 pub fn of_slowing(before: &Counters, after: &Counters) -> Vec<Warning> {
     let mut found = Vec::new();
     let hot = after.hot.saturating_sub(before.hot);
@@ -148,7 +141,6 @@ pub fn of_slowing(before: &Counters, after: &Counters) -> Vec<Warning> {
 }
 
 /// Which samples do not say much.
-#[must_use]
 pub fn of_samples(samples: &[Sample]) -> Vec<Warning> {
     let mut cases: BTreeMap<(&str, &str), Vec<(u32, f64)>> = BTreeMap::new();
     for sample in samples {

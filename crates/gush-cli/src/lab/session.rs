@@ -303,7 +303,6 @@ impl Session {
 /// A run that has ended.
 pub struct Ended {
     talker: Talker,
-    /// The run.
     pub run: Run,
     /// Warnings that came up during the run.
     warnings: Vec<Warning>,

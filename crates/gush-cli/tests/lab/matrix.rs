@@ -130,7 +130,7 @@ fn a_grid_shows_that_a_filter_denies_splice() {
         .unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = text(&output.stdout);
-    assert!(text.contains("  pipe          P\n") && text.contains("P EPERM"), "{text}");
+    assert!(text.contains("  pipe          –\n  – EPERM: 1\n"), "{text}");
 }
 
 #[test]

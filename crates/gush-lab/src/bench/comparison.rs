@@ -237,7 +237,6 @@ impl Comparison {
     }
 
     /// The suite's name in the stored run.
-    #[must_use]
     pub fn suite(&self) -> String {
         if self.file.is_empty() { "run".to_owned() } else { format!("{}/{}", self.file, self.name) }
     }
@@ -261,7 +260,6 @@ impl Comparison {
 
 impl Aim {
     /// Whether the summaries reach the aim, as a sentence; `None` where one side was not measured.
-    #[must_use]
     pub fn verdict(&self, summaries: &[Summary]) -> Option<String> {
         let name = self.figure.as_deref();
         let measured =

@@ -49,7 +49,6 @@ impl Content {
     }
 
     /// The first digits of the digest, enough to distinguish two contents.
-    #[must_use]
     pub fn short(&self) -> &str {
         &self.digest[..16]
     }

@@ -13,7 +13,6 @@ use crate::csv;
 use crate::stats::{Estimate, Interval};
 
 /// The table of the terminal in Markdown; the name of a failed contender is followed by the reason.
-#[must_use]
 pub fn markdown(summaries: &[Summary], unit: Option<Unit>) -> String {
     let (heads, rows) = show::cells(summaries, unit);
     let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
@@ -45,7 +44,6 @@ fn plain(text: &str) -> String {
 /// Always in seconds. The first columns are hyperfine's:
 /// `command,mean,stddev,median,user,system,min,max`, where `user` and `system` are means, and
 /// `parameter_NAME` for each parameter.
-#[must_use]
 pub fn csv(summaries: &[Summary]) -> String {
     let figures = summaries.iter().flat_map(|one| &one.figures);
     let figures = distinct(figures.map(|figure| figure.printed.name.as_str()));
@@ -137,7 +135,6 @@ struct One<'a> {
 
 /// One JSON document, always in seconds: `{"results": [{"command", "mean", "stddev", "median",
 /// …}]}`.
-#[must_use]
 pub fn json(summaries: &[Summary]) -> String {
     fn ends(of: Estimate) -> Option<[f64; 2]> {
         of.interval.map(|Interval { low, high }| [low, high])

@@ -26,13 +26,11 @@ const TIME_EACH: Duration = Duration::from_secs(3);
 const NARROW: f64 = 0.02;
 
 impl Pace {
-    #[must_use]
     pub fn fixed(rounds: u32) -> Self {
         Self { least: rounds, most: rounds, time: Duration::MAX }
     }
 
     /// As many rounds as the samples of `contenders` need: 10 to 500, and 3 s for each contender.
-    #[must_use]
     pub fn usual(contenders: usize) -> Self {
         let contenders = u32::try_from(contenders).unwrap_or(u32::MAX);
         let time = TIME_EACH.saturating_mul(contenders);
@@ -41,7 +39,6 @@ impl Pace {
 
     /// About how long the rounds from `round` on take, if those before took `elapsed`; `None`
     /// before the second round.
-    #[must_use]
     pub fn left(&self, round: u32, elapsed: Duration) -> Option<Duration> {
         let done = round.checked_sub(1).filter(|&done| done > 0)?;
         let of_rounds = |rounds: u32| (elapsed / done).saturating_mul(rounds.saturating_sub(done));
@@ -64,7 +61,6 @@ pub struct Paced {
 impl Paced {
     /// Rounds at `pace`, of contenders that are measured against `baseline` by `figure`, or else by
     /// their times.
-    #[must_use]
     pub fn new(pace: Pace, baseline: &str, figure: Option<&Printed>) -> Self {
         let (baseline, figure) = (baseline.to_owned(), figure.cloned());
         Self { pace, baseline, figure, begun: None, next_look: 0 }

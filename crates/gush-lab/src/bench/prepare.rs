@@ -146,7 +146,6 @@ impl Comparison {
 
 impl Prepared {
     /// The label of the contender that the others are measured against.
-    #[must_use]
     pub fn baseline(&self) -> &str {
         self.shared.baseline.get().map_or("", String::as_str)
     }

@@ -34,7 +34,6 @@ impl Unit {
 }
 
 /// Seconds in `unit`, or in the one that leaves three or four digits.
-#[must_use]
 pub fn time(seconds: f64, unit: Option<Unit>) -> String {
     if seconds == 0.0 && unit.is_none() {
         return "0 ms".to_owned();
@@ -161,7 +160,6 @@ pub(super) fn brackets(summaries: &[Summary]) -> String {
 
 /// A line for each contender, without the columns that say nothing of any; times in `unit`, if
 /// there is one.
-#[must_use]
 pub fn table(summaries: &[Summary], unit: Option<Unit>) -> String {
     let (heads, rows) = cells(summaries, unit);
     let figures = heads.into_iter().map(table::numbers);

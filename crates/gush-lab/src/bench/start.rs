@@ -45,7 +45,6 @@ impl<'de> Deserialize<'de> for Shell {
 
 impl Shell {
     /// The shell's words for all of `commands`, or `None` where each can be started directly.
-    #[must_use]
     pub fn words_for<'a>(
         &self,
         commands: impl IntoIterator<Item = &'a str>,
@@ -66,7 +65,6 @@ const BUILT_IN: &[&str] = &[
 ];
 
 /// Does `command` mean something else to a shell than the words themselves?
-#[must_use]
 pub fn needs_shell(command: &str) -> bool {
     let is_name = |name: &str| {
         !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "-_".contains(c))
@@ -213,7 +211,6 @@ fn in_double_quotes(value: &str) -> String {
 }
 
 /// The path of the program `name`, looked for as execvp(3) does.
-#[must_use]
 pub fn found(name: &Path) -> Option<PathBuf> {
     let may_run = |path: &Path| {
         path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()

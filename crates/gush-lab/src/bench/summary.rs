@@ -134,7 +134,6 @@ impl Figure {
 impl Summary {
     /// The figure by which contenders are compared: the first that the commands print, or else the
     /// time.
-    #[must_use]
     pub fn compared(&self) -> &Figure {
         self.figures.first().unwrap_or(&self.seconds)
     }
@@ -149,7 +148,6 @@ impl Summary {
 
 /// The summaries of a suite's contenders that have samples, in the order in which the run describes
 /// them.
-#[must_use]
 pub fn of(run: &Run, suite: &str) -> Vec<Summary> {
     let known = run.described(suite);
     let mut summaries: Vec<Summary> = known
@@ -225,7 +223,6 @@ fn summary(
 /// The fastest compared with each of the others, as sentences, the fastest of these first. A
 /// contender that failed, or whose output is wrong, is never the fastest. The fastest of three or
 /// more is chosen by the first rounds, and judged by the others.
-#[must_use]
 pub fn sentences(summaries: &[Summary]) -> Vec<String> {
     let unfailed: Vec<&Summary> = summaries.iter().filter(|one| one.failure.is_none()).collect();
     let rounds = unfailed.iter().map(|one| one.seconds.rounds.len()).min().unwrap_or(0);
@@ -305,7 +302,6 @@ fn sentence(fastest: &Summary, other: &Summary, after: u32) -> Option<String> {
 
 /// The contenders that are surely slower than the first by more than the part `margin`: with the
 /// whole interval.
-#[must_use]
 pub fn regressions(summaries: &[Summary], margin: f64) -> Vec<&Summary> {
     let others = summaries.iter().skip(1);
     let verdict = |other: &Summary| Verdict::of(other.compared().times_first.as_ref(), margin);

@@ -4,7 +4,6 @@
 /// them.
 ///
 /// A value is taken literally: braces in a value mean nothing.
-#[must_use]
 pub fn filled(text: &str, value_of: impl Fn(&str) -> Option<String>) -> String {
     let mut done = String::with_capacity(text.len());
     let mut rest = text;
@@ -29,7 +28,6 @@ pub fn filled(text: &str, value_of: impl Fn(&str) -> Option<String>) -> String {
 }
 
 /// Does `text` name `{name}`?
-#[must_use]
 pub fn names(text: &str, name: &str) -> bool {
     text.contains(&format!("{{{name}}}"))
 }
@@ -40,7 +38,6 @@ const OF_AWK: [&str; 5] = ["exit", "getline", "next", "nextfile", "print"];
 /// The first `{name}` that has no value, and is no construct of a shell, of awk, or of another
 /// language either: `${HOME}`, `{a,b}`, `{}`, `HEAD^{tree}`, `$seen{key}`, `%{size}` and `\{x}`
 /// stay as they are.
-#[must_use]
 pub fn unknown(text: &str, is_known: impl Fn(&str) -> bool) -> Option<&str> {
     let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.match_indices('{').find_map(|(open, _)| {

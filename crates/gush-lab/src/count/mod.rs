@@ -92,7 +92,6 @@ fn add(calls: &mut Calls, name: &str) {
 }
 
 /// Calls as one field of text, `read=131074;write=131072`.
-#[must_use]
 pub fn line(calls: &Calls) -> String {
     let calls: Vec<String> = calls.iter().map(|(name, count)| format!("{name}={count}")).collect();
     calls.join(";")

@@ -15,7 +15,6 @@ pub struct Calls {
 impl Calls {
     /// Reads the output of the `function_graph` tracer (Documentation/trace/ftrace.rst): depth is
     /// indentation, a call ends with a closing brace. Calls outside of the roots are left out.
-    #[must_use]
     pub fn of_graph(text: &str, is_root: impl Fn(&str) -> bool) -> Self {
         let mut root = Self::default();
         let mut open: Vec<&str> = Vec::new();
@@ -41,7 +40,6 @@ impl Calls {
     /// This tracer does not report ends of calls: a function belongs to the innermost open call of
     /// the caller. Where there is none (a caller that cannot be traced) the function is left out. A
     /// function that a root jumps to at the end has the root's own caller.
-    #[must_use]
     pub fn of_functions(text: &str, is_root: impl Fn(&str) -> bool) -> Self {
         let mut root = Self::default();
         let (mut path, mut outer) = (Vec::new(), "");
@@ -84,7 +82,6 @@ impl Calls {
     }
 
     /// The tree, indented, down to so many levels; deeper functions are counted.
-    #[must_use]
     pub fn tree(&self, depth: usize) -> String {
         let times = |call: &Self| match call.times {
             0 | 1 => call.function.clone(),

@@ -15,13 +15,11 @@ impl WorkKind {
     pub const PROGRAM: Self = Self(15);
 
     /// In a few words.
-    #[must_use]
     pub fn name(self) -> &'static str {
         KINDS[self.0].name
     }
 
     /// As a sentence: the work, and a way to have less of it.
-    #[must_use]
     pub fn sentence(self) -> &'static str {
         KINDS[self.0].sentence
     }
@@ -178,7 +176,6 @@ fn bare(function: &str) -> &str {
 }
 
 /// The kind of a kernel function, if the table has the name.
-#[must_use]
 pub fn kind_of(function: &str) -> Option<WorkKind> {
     let name = bare(function);
     let each = |(place, row): (usize, &'static Row)| {

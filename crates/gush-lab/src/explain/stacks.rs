@@ -63,20 +63,17 @@ impl Stacks {
     }
 
     /// Processor time in all, in nanoseconds.
-    #[must_use]
     pub fn cpu_ns(&self) -> u64 {
         self.each().map(|(_, count)| count).sum()
     }
 
     /// Was the kernel seen at all, and by name?
-    #[must_use]
     pub fn sees_kernel(&self) -> bool {
         self.folded.iter().any(|line| line.contains(KERNEL))
     }
 
     /// The functions that were at work, those with most time first; the kernel's alone if asked
     /// for.
-    #[must_use]
     pub fn functions(&self, kernel_only: bool) -> Vec<Share> {
         let mut counts: HashMap<(&str, WorkKind), u64> = HashMap::new();
         for (stack, count) in self.each() {
@@ -98,7 +95,6 @@ impl Stacks {
     }
 
     /// The kinds of work, in nanoseconds, most first; the sum is [`Stacks::cpu_ns`].
-    #[must_use]
     pub fn kinds(&self) -> Vec<(WorkKind, u64)> {
         let mut counts: HashMap<WorkKind, u64> = HashMap::new();
         for (stack, count) in self.each() {
@@ -112,7 +108,6 @@ impl Stacks {
     /// Which kernel functions called which, with their parts of the time, most first: an indented
     /// tree down to so many levels. Frames that every system call passes on the way into the kernel
     /// are left out.
-    #[must_use]
     pub fn call_tree(&self, depth: usize) -> String {
         let mut calls = Calls::default();
         for (stack, cpu_ns) in self.each() {

@@ -208,7 +208,6 @@ fn refusal(name: &str, error: io::Error) -> Error {
 }
 
 /// The engine's method that a case of a suite measures, if there is one.
-#[must_use]
 pub fn method_in(case: &str) -> Option<MethodName> {
     if case.starts_with("stdio-") {
         return Some(MethodName::ReadWrite);

@@ -15,7 +15,6 @@ pub(super) fn is_pipe(fd: BorrowedFd<'_>, name: &str) -> Result<bool, Error> {
     }
 }
 
-/// The error for a closed `name`.
 pub(super) fn closed(name: &str) -> Error {
     Error::refused(format!("{name} is closed: connect the two, gush pipe write | gush pipe read"))
 }

@@ -25,7 +25,6 @@ impl Technique {
     pub const ALL: [Self; 5] =
         [Self::Write, Self::Vmsplice, Self::Fresh, Self::Socket, Self::Reservoir];
 
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Write => "write",
@@ -37,7 +36,6 @@ impl Technique {
     }
 
     /// Do the sent bytes arrive unchanged with any reader?
-    #[must_use]
     pub fn is_sound(self) -> bool {
         self != Self::Vmsplice
     }
@@ -49,7 +47,6 @@ impl Technique {
     /// wake-up after each sleep would be four fifths of the time (`bench/RESULTS.md`). The other
     /// techniques gain nothing while their reader sleeps, and on one processor a writer that spins
     /// only keeps the reader from it.
-    #[must_use]
     pub fn usual_waiting(self, processors: usize) -> Waiting {
         match self {
             Self::Reservoir if processors > 1 => Waiting::Hybrid,

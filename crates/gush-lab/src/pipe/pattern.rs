@@ -25,7 +25,6 @@ const WORD_BYTES: u64 = 8;
 impl Pattern {
     pub const ALL: [Self; 3] = [Self::Constant, Self::Counter, Self::Random];
 
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Constant => "constant",
@@ -44,7 +43,6 @@ impl Pattern {
     }
 
     /// The place in `bytes`, which were found `at` bytes into the stream, of the first wrong one.
-    #[must_use]
     pub fn first_wrong(self, at: u64, bytes: &[u8]) -> Option<usize> {
         let mut expected = [0; 4096];
         for (index, piece) in bytes.chunks(expected.len()).enumerate() {
@@ -130,7 +128,6 @@ pub struct Checker {
 
 impl Checker {
     /// One that stands at the beginning.
-    #[must_use]
     pub fn new(pattern: Pattern) -> Self {
         Self { pattern, at_bytes: 0 }
     }

@@ -31,7 +31,6 @@ pub struct Reading {
 
 impl Reading {
     /// The speed, in GiB/s; 0 when nothing came.
-    #[must_use]
     pub fn gib_per_s(&self) -> f64 {
         let seconds = self.elapsed.as_secs_f64();
         if self.bytes == 0 || seconds == 0.0 {
@@ -41,7 +40,6 @@ impl Reading {
     }
 
     /// A sentence about bytes that never came, if the writer ended before `wanted_bytes`.
-    #[must_use]
     pub fn cut_short(&self, wanted_bytes: u64) -> Option<String> {
         let (bytes, wanted) = (size(self.bytes), size(wanted_bytes));
         (self.bytes < wanted_bytes).then(|| format!("the writer ended after {bytes} of {wanted}"))

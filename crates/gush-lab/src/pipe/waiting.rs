@@ -27,7 +27,6 @@ const SPIN: Duration = Duration::from_micros(50);
 
 impl Waiting {
     /// Must the calls be made so that they never sleep?
-    #[must_use]
     pub fn is_non_blocking(self) -> bool {
         matches!(self, Self::Spin | Self::SpinPoll | Self::Hybrid)
     }

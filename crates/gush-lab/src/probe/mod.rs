@@ -49,7 +49,6 @@ pub struct Probe {
 
 impl Probe {
     /// Looks at this machine, and makes the trials.
-    #[must_use]
     pub fn take() -> Self {
         let mut probe = Self::look_in(Path::new("/"));
         let (processors, lacking) = trials::two_processors();
@@ -71,7 +70,6 @@ impl Probe {
     }
 
     /// As [`take`](Self::take), for cases that run where the kernel puts them.
-    #[must_use]
     pub fn unpinned() -> Self {
         let mut probe = Self { processors: None, notes: Vec::new(), ..Self::take() };
         probe.machine.facts.remove("pinned");
@@ -79,7 +77,6 @@ impl Probe {
     }
 
     /// Reads `/proc`, `/sys` and `/etc` below `root`, and tries nothing.
-    #[must_use]
     pub fn look_in(root: &Path) -> Self {
         let cgroup = Cgroup::look_in(root);
         Self {
@@ -92,7 +89,6 @@ impl Probe {
 }
 
 /// Names the build of this program: the start of its hash, or none if the file is unreadable.
-#[must_use]
 pub fn build() -> Option<String> {
     let program = std::fs::read("/proc/self/exe").ok()?;
     Some(blake3::hash(&program).to_hex()[..12].to_owned())

@@ -24,14 +24,12 @@ use crate::write_atomic;
 /// Figures are those of the machine of the newest run, each suite from the newest run with that
 /// suite; older runs appear in the history, other machines among the facts. The same runs give the
 /// same page.
-#[must_use]
 pub fn html(runs: &[Run]) -> String {
     render::html(&section::page(&data::Data::of(runs)))
 }
 
 /// The conclusions of the runs, a sentence for each suite where a case was clearly faster than the
 /// baseline; the same as on the page, without marks.
-#[must_use]
 pub fn conclusions(runs: &[Run]) -> Vec<String> {
     let said = section::conclusions(&data::Data::of(runs));
     said.into_iter().map(|sentence| sentence.replace(['`', '*'], "")).collect()

@@ -57,7 +57,6 @@ impl Figure {
         Self { caption: caption.into(), views: Vec::new(), print_all: false }
     }
 
-    #[must_use]
     pub fn with(mut self, label: impl Into<String>, body: Body) -> Self {
         self.views.push(View { label: label.into(), body });
         self
@@ -68,7 +67,6 @@ impl Figure {
         Self::new(table.caption.clone()).with("", Body::Table(table))
     }
 
-    #[must_use]
     pub fn print_all(self) -> Self {
         Self { print_all: true, ..self }
     }
@@ -157,7 +155,6 @@ impl Cell {
         Self::toned("–", Tone::ABSENT)
     }
 
-    #[must_use]
     pub fn small(self, small: impl Into<String>) -> Self {
         Self { small: small.into(), ..self }
     }

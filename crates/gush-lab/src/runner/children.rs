@@ -123,7 +123,6 @@ pub(super) fn end_all() {
 
 impl Running {
     /// The process, for pipes and process id.
-    #[must_use]
     pub fn child(&mut self) -> &mut Child {
         self.child.as_mut().expect("only finish and drop take it")
     }

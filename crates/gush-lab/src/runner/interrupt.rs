@@ -64,13 +64,11 @@ pub(crate) fn is_ending() -> bool {
 }
 
 /// The number of the signal that asked the run to end, if a signal did.
-#[must_use]
 pub fn signal() -> Option<u8> {
     u8::try_from(SIGNAL.load(Ordering::SeqCst)).ok().filter(|&signal| signal != 0)
 }
 
 /// Was the run asked to end? A case that loops by itself looks here.
-#[must_use]
 pub fn requested() -> bool {
     REQUESTED.load(Ordering::SeqCst) || signal().is_some()
 }

@@ -35,7 +35,6 @@ impl Usage {
 
     /// The resources used since `earlier`; never below zero, since user and system time are
     /// estimates.
-    #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
             user_s: (self.user_s - earlier.user_s).max(0.0),
@@ -50,7 +49,6 @@ impl Usage {
     }
 
     /// `measured` with the resources of one of so many runs.
-    #[must_use]
     pub(crate) fn recorded(&self, measured: Measured, runs: u32) -> Measured {
         let each = |count: u64| count / u64::from(runs);
         let measured = match self.left_running {
@@ -69,7 +67,6 @@ impl Usage {
     }
 
     /// Both together; of the memory the larger peak.
-    #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
             user_s: self.user_s + other.user_s,
@@ -104,7 +101,6 @@ impl From<&libc::rusage> for Usage {
 
 /// This process's own peak of memory in bytes, which [`Usage::peak_bytes`] of children includes, as
 /// until execve(2) a child is as large as this process. `None` if `/proc` does not say.
-#[must_use]
 pub fn start_bytes() -> Option<u64> {
     procfs::bytes("/proc/self/status", "VmHWM")
 }

@@ -55,7 +55,6 @@ impl Estimate {
     }
 
     /// The interval for people, with so many decimals; nothing where there is none.
-    #[must_use]
     pub fn around(&self, decimals: usize) -> String {
         let text = |Interval { low, high }| format!("{low:.decimals$} … {high:.decimals$}");
         self.interval.map_or_else(String::new, text)
@@ -63,7 +62,6 @@ impl Estimate {
 }
 
 /// The median, with its interval; none without samples, or if one of them is no finite number.
-#[must_use]
 pub fn median(samples: &[f64]) -> Option<Estimate> {
     let own = Drawn::of(samples)?;
     let interval = (samples.len() >= FEWEST_SAMPLES).then(|| {
@@ -92,7 +90,6 @@ fn left_out(samples: usize) -> usize {
 /// The median of `of` divided by the median of `to`, with an interval.
 ///
 /// None unless both have samples and all are finite and above zero.
-#[must_use]
 pub fn ratio(of: &[f64], to: &[f64]) -> Option<Estimate> {
     ratio_by(RESAMPLES, of, to)
 }
@@ -110,7 +107,6 @@ fn ratio_by(draws: usize, of: &[f64], to: &[f64]) -> Option<Estimate> {
 
 /// The same for samples taken side by side, round by round: whole rounds are drawn, so that a cause
 /// that slowed both sides of a round does not widen the interval.
-#[must_use]
 pub fn paired_ratio(rounds: &[(f64, f64)]) -> Option<Estimate> {
     paired_ratio_by(RESAMPLES, rounds)
 }

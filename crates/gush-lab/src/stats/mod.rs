@@ -15,14 +15,12 @@ pub use verdict::{FEWEST_SAMPLES, MARGIN, Verdict};
 /// How many of so many rounds choose a winner, so that the others judge the winner by samples that
 /// had no part in the choice: the best of many owes a part of the lead to luck. None where too few
 /// rounds would be left to judge.
-#[must_use]
 pub fn choosing_rounds(rounds: usize) -> Option<usize> {
     let most = rounds.checked_sub(FEWEST_SAMPLES).filter(|&most| most > 0)?;
     Some((rounds / 3).min(most))
 }
 
 /// The least and the largest of some samples; none without samples.
-#[must_use]
 pub fn range(samples: &[f64]) -> Option<[f64; 2]> {
     let widened = |[low, high]: [f64; 2], &sample: &f64| [low.min(sample), high.max(sample)];
     let first = *samples.first()?;
@@ -30,7 +28,6 @@ pub fn range(samples: &[f64]) -> Option<[f64; 2]> {
 }
 
 /// The middle sample, or the mean of the two in the middle; none without samples.
-#[must_use]
 pub fn middle(samples: &[f64]) -> Option<f64> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);

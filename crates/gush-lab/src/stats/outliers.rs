@@ -16,7 +16,6 @@ const MEAN_DEVIATION_OF_NORMAL: f64 = 0.7979;
 /// absolute deviation: `0.6745 (x − median) / MAD`.
 ///
 /// Where more than half of the samples are equal, that deviation is 0, and the mean one stands in.
-#[must_use]
 pub fn modified_z_scores(samples: &[f64]) -> Vec<f64> {
     let Some(median) = middle(samples) else { return Vec::new() };
     let deviations: Vec<f64> = samples.iter().map(|sample| (sample - median).abs()).collect();
@@ -28,7 +27,6 @@ pub fn modified_z_scores(samples: &[f64]) -> Vec<f64> {
 }
 
 /// Which samples are outliers, by [`OUTLIER_SCORE`].
-#[must_use]
 pub fn outliers(samples: &[f64]) -> Vec<bool> {
     modified_z_scores(samples).iter().map(|score| score.abs() > OUTLIER_SCORE).collect()
 }

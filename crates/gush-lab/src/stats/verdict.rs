@@ -27,7 +27,6 @@ pub enum Verdict {
 
 impl Verdict {
     /// Judges a ratio of speeds; without an interval the answer is [`Self::CannotTell`].
-    #[must_use]
     pub fn of(ratio: Option<&Estimate>, margin: f64) -> Self {
         match ratio.and_then(|ratio| ratio.interval) {
             Some(Interval { low, .. }) if low > 1.0 + margin => Self::Faster,

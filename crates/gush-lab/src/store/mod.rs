@@ -130,14 +130,12 @@ impl Store {
         Ok(store)
     }
 
-    #[must_use]
     pub fn path(&self) -> &Path {
         self.log.path()
     }
 
     /// Notices about the file for the user, as sentences, each returned once: a line that a killed
     /// writer left unfinished.
-    #[must_use]
     pub fn notices(&self) -> Vec<String> {
         self.notices.take()
     }
@@ -147,7 +145,6 @@ impl Store {
         Ok(self.catch_up()?.sorted().into_iter().cloned().collect())
     }
 
-    /// The run with this id.
     pub fn run(&self, id: &str) -> Result<Run, StoreError> {
         let run = self.catch_up()?.get(id).cloned();
         run.ok_or_else(|| StoreError::NoSuchRun(format!("unknown run '{id}'")))

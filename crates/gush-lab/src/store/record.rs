@@ -9,7 +9,6 @@ use crate::model::{Run, Sample};
 
 /// A new run's id: the time, so that ids sort, and four digits by chance, for runs of the same
 /// second.
-#[must_use]
 pub fn new_id(started: Timestamp) -> String {
     let time = started.strftime("%Y%m%d-%H%M%S");
     format!("{time}-{:04x}", fastrand::u16(..))

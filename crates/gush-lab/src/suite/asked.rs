@@ -31,7 +31,6 @@ pub enum Takes {
     Word(&'static str, fn() -> Vec<&'static str>),
     /// Some words, and those that there are.
     Words(&'static str, fn() -> Vec<&'static str>),
-    /// A text.
     Text(&'static str),
     /// Some texts.
     Texts(&'static str),
@@ -41,7 +40,6 @@ pub enum Takes {
 
 impl Taken {
     /// An option of this name that takes this.
-    #[must_use]
     pub const fn new(name: &'static str, takes: Takes, help: &'static str) -> Self {
         Self { name, takes, help }
     }
@@ -54,9 +52,7 @@ pub enum Given {
     Yes,
     /// Sizes in bytes.
     Sizes(Vec<u64>),
-    /// Words.
     Words(Vec<String>),
-    /// A path.
     Path(PathBuf),
 }
 
@@ -85,13 +81,11 @@ impl Asked {
     }
 
     /// Was the option `name` given?
-    #[must_use]
     pub fn is(&self, name: &str) -> bool {
         self.given.contains_key(name)
     }
 
     /// The sizes given with the option `name`, in bytes.
-    #[must_use]
     pub fn sizes(&self, name: &str) -> &[u64] {
         match self.given.get(name) {
             Some(Given::Sizes(sizes)) => sizes,
@@ -100,13 +94,11 @@ impl Asked {
     }
 
     /// The first of them.
-    #[must_use]
     pub fn size(&self, name: &str) -> Option<u64> {
         self.sizes(name).first().copied()
     }
 
     /// The words given with the option `name`.
-    #[must_use]
     pub fn words(&self, name: &str) -> &[String] {
         match self.given.get(name) {
             Some(Given::Words(words)) => words,
@@ -115,13 +107,11 @@ impl Asked {
     }
 
     /// The first of them.
-    #[must_use]
     pub fn word(&self, name: &str) -> Option<&str> {
         self.words(name).first().map(String::as_str)
     }
 
     /// The path given as the option or operand `name`; by default the working directory.
-    #[must_use]
     pub fn path(&self, name: &str) -> &Path {
         match self.given.get(name) {
             Some(Given::Path(path)) => path,

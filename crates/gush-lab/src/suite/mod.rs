@@ -24,13 +24,10 @@ use crate::report::page::Section;
 pub const SUITES: &[&Suite] =
     &[&pipe::SUITE, &copy::SUITE, &matrix::SUITE, &memory::SUITE, &pages::SUITE];
 
-/// The suite of this name.
-#[must_use]
 pub fn named(name: &str) -> Option<&'static Suite> {
     SUITES.iter().find(|suite| suite.name == name).copied()
 }
 
-/// One suite.
 #[derive(Debug)]
 pub struct Suite {
     /// The name of the suite and of the command.
@@ -75,7 +72,6 @@ impl Suite {
     }
 
     /// Does the suite make files, in the directory of `--dir`?
-    #[must_use]
     pub fn makes_files(&self) -> bool {
         self.options.iter().any(|option| matches!(option.takes, Takes::Dir))
     }
@@ -88,7 +84,6 @@ pub struct Once {
     pub about: &'static str,
     /// The options and operands.
     pub options: &'static [Taken],
-    /// Measures.
     pub run: fn(&Asked) -> Result<Measured, Error>,
 }
 
@@ -101,7 +96,6 @@ pub struct Quantity {
     pub unit: &'static str,
     /// Takes the quantity from a sample.
     pub of: fn(&Measured) -> Option<f64>,
-    /// Is less better?
     pub less_is_better: bool,
 }
 
@@ -150,7 +144,6 @@ pub type Show = Box<dyn Fn(&[Sample]) -> String>;
 /// Cases that are ready to be measured.
 #[derive(Default)]
 pub struct Cases {
-    /// The cases.
     pub cases: Vec<Box<dyn Case>>,
     /// The cases that cannot be measured here, and the reasons, a sentence each.
     pub notes: Vec<String>,
@@ -160,7 +153,6 @@ pub struct Cases {
 
 impl Cases {
     /// These, with nothing to be said about them.
-    #[must_use]
     pub fn of(cases: Vec<Box<dyn Case>>) -> Self {
         Self { cases, ..Self::default() }
     }

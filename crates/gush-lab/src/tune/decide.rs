@@ -56,7 +56,6 @@ impl Comparison {
 
 impl Comparison {
     /// Is the second one surely faster, without costing more processor time than it saves in time?
-    #[must_use]
     pub fn is_better(&self) -> bool {
         // Time bought with more processor time than it saves is paid for by other programs.
         let pays = |processor: Estimate| processor.value * self.ratio.value >= 1.0;
@@ -124,7 +123,6 @@ impl Answer {
     }
 
     /// The setting that is surely faster than the plan's choice, if there is one.
-    #[must_use]
     pub fn faster(&self) -> Option<(Setting, Comparison)> {
         let both = self.best.zip(self.comparison).filter(|_| self.skipped.is_none());
         both.filter(|(_, compared)| compared.is_better())

@@ -10,10 +10,8 @@ use crate::sizes;
 /// A method with sizes; absent values are left to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Setting {
-    /// The method.
     #[serde(serialize_with = "as_name")]
     pub method: MethodName,
-    /// Bytes of the buffer.
     pub buffer_bytes: Option<usize>,
     /// Bytes of the pipes on the way.
     pub pipe_bytes: Option<usize>,

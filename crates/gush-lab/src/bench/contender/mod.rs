@@ -309,7 +309,6 @@ impl Contender {
 
 /// Why a command's program cannot be run, to follow the command's label: it does not exist, or is
 /// not executable. The program is not named again if the label is its name.
-#[must_use]
 pub fn absence(program: &str, label: &str) -> String {
     let why = match Path::new(program).exists() {
         true => "is no program (a file of comparisons ends in .toml)",

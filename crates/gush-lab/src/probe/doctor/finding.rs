@@ -25,7 +25,6 @@ pub struct Finding {
     pub topic: &'static str,
     /// How good that is.
     pub state: State,
-    /// The fact.
     pub fact: String,
     /// The consequence for moving bytes.
     pub consequence: String,

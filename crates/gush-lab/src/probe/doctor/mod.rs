@@ -72,7 +72,6 @@ pub struct PairFindings {
 }
 
 /// Examines the kernel, this process, each of `paths`, and each pair of them.
-#[must_use]
 pub fn examine(probe: &Probe, paths: &[PathBuf]) -> Examination {
     let status = status::Status::own();
     let mut findings = Vec::new();

@@ -5,7 +5,6 @@ use std::path::Path;
 
 /// The size in bytes of the first processor's cache for data at `level`
 /// (`Documentation/ABI/testing/sysfs-devices-system-cpu`); none if the kernel does not say.
-#[must_use]
 pub fn data_bytes(level: u32) -> Option<usize> {
     let caches = fs::read_dir("/sys/devices/system/cpu/cpu0/cache").ok()?;
     caches.filter_map(Result::ok).find_map(|cache| size_of(&cache.path(), level))

@@ -22,7 +22,6 @@ use crate::{Error, once};
 /// A copy to be measured: everything but the place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct What {
-    /// The way.
     pub way: &'static Way,
     /// The file's size in bytes.
     pub size_bytes: u64,
@@ -36,7 +35,6 @@ pub struct What {
 
 impl What {
     /// The case's name: the way, the advice or space, the size.
-    #[must_use]
     pub fn name(&self) -> String {
         let mut name = self.way.name.to_owned();
         if self.advice != Advice::None {
@@ -52,7 +50,6 @@ impl What {
     }
 
     /// Whether `asked` names this case: by name, by way, or by method.
-    #[must_use]
     pub fn is_called(&self, asked: &str) -> bool {
         [self.way.name, self.way.method].contains(&asked)
             || self.name() == asked

@@ -86,7 +86,6 @@ impl Files {
     }
 }
 
-/// The digest of all of `file`.
 pub(super) fn digest(file: &File) -> Result<Digest, Error> {
     gush::digest_of(file).map_err(|error| Error::refused(error.to_string()))
 }

@@ -40,7 +40,6 @@ use crate::{Error, count};
 use case::Copying;
 use files::Files;
 
-/// The suite.
 pub static SUITE: Suite = Suite {
     name: "copy",
     title: "Copying files",
@@ -142,7 +141,6 @@ pub static SUITE: Suite = Suite {
     make,
 };
 
-/// The values of `words` in `table`.
 fn values<T: Copy>(table: &[(&str, T)], words: &[String]) -> Vec<T> {
     let value =
         |word: &String| table.iter().find(|(name, _)| name == word).map(|(_, value)| *value);

@@ -32,7 +32,6 @@ pub(super) fn name_of<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &
 /// The copy to be made.
 #[derive(Clone, Debug)]
 pub struct Once {
-    /// The way.
     pub way: &'static Way,
     /// Read-ahead advice for the source; for the engine's ways only.
     pub advice: Advice,
@@ -40,7 +39,6 @@ pub struct Once {
     pub space: Space,
     /// Whether the source is dropped from the page cache before the clock starts.
     pub cold: bool,
-    /// The source.
     pub source: PathBuf,
     /// The target; an existing file is overwritten.
     pub target: PathBuf,

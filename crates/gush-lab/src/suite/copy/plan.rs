@@ -24,11 +24,8 @@ pub const ALL_SIZES_BYTES: &[u64] = &[
 /// The user's choice; empty parts leave the choice to the suite.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// Sizes in bytes.
     pub sizes_bytes: Vec<u64>,
-    /// Advice.
     pub advice: Vec<Advice>,
-    /// Space.
     pub space: Vec<Space>,
     /// Everything with the source out of the page cache, too.
     pub cold: bool,
@@ -37,7 +34,6 @@ pub struct Choice {
 }
 
 /// Everything that is to be measured, by size and then in the order of the ways.
-#[must_use]
 pub fn plan(choice: &Choice) -> Vec<What> {
     let sizes = match (choice.sizes_bytes.as_slice(), choice.all) {
         ([], false) => SIZES_BYTES,

@@ -8,7 +8,6 @@ use crate::count::Calls;
 ///
 /// The table counted C programs that copy 512 MiB: `131072 write, 131074 read` by 4096 bytes are a
 /// read for every block, one that answers 0, and one of the loader's.
-#[must_use]
 pub fn published(way: &str, size_bytes: u64) -> Option<Calls> {
     // The table's block sizes are powers of two, so the largest is a multiple of all others.
     const LARGEST_BLOCK: u64 = 128 << 10;
@@ -39,7 +38,6 @@ pub fn published(way: &str, size_bytes: u64) -> Option<Calls> {
 
 /// The entry of the published table for 512 MiB, with its correction, if it differs from the calls
 /// needed.
-#[must_use]
 pub fn printed(way: &str, size_bytes: u64) -> Option<&'static str> {
     // The table counts copies of this one size.
     const PRINTED_BYTES: u64 = 512 << 20;

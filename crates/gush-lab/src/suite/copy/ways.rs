@@ -25,7 +25,6 @@ pub enum By {
 /// A loop as the textbooks write it, where the engine proves the end otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Textbook {
-    /// sendfile(2).
     Sendfile,
     /// splice(2) into a pipe and out again.
     Splice,
@@ -114,13 +113,11 @@ pub const WAYS: &[Way] = &[
 
 impl Way {
     /// The way of this name.
-    #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         WAYS.iter().find(|way| way.name == name)
     }
 
     /// The buffer, or the pipe, in bytes; none if there is none, or the size of a cache is unknown.
-    #[must_use]
     pub fn buffer_bytes(&self) -> Option<usize> {
         match self.buffer {
             Buffer::None => None,
@@ -130,7 +127,6 @@ impl Way {
     }
 
     /// Whether the engine can be given advice and asked to reserve space.
-    #[must_use]
     pub fn is_engines(&self) -> bool {
         matches!(self.by, By::Engine(_) | By::Auto)
     }

@@ -59,7 +59,6 @@ pub struct Matrix {
 }
 
 /// The cells of a plan as cases.
-#[must_use]
 pub fn cases(plan: &Plan) -> Matrix {
     let kinds = plan.kinds();
     let prober = Prober::new(&kinds);

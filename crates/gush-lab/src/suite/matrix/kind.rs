@@ -18,25 +18,21 @@ macro_rules! kinds {
             pub const ALL: &'static [Kind] = &[$(Kind::$variant),+];
 
             /// The name in `--pairs` and in the CSV.
-            #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Kind::$variant => $name,)+ }
             }
 
             /// The name in three letters, over a column.
-            #[must_use]
             pub fn short(self) -> &'static str {
                 match self { $(Kind::$variant => $short,)+ }
             }
 
             /// Can bytes be read from this kind?
-            #[must_use]
             pub fn is_source(self) -> bool {
                 match self { $(Kind::$variant => $source,)+ }
             }
 
             /// Can bytes be written into this kind?
-            #[must_use]
             pub fn is_target(self) -> bool {
                 match self { $(Kind::$variant => $target,)+ }
             }
@@ -83,7 +79,6 @@ impl Kind {
     ];
 
     /// Does making an end of this kind need a directory?
-    #[must_use]
     pub fn needs_place(self) -> bool {
         self == Kind::Fifo || (self.is_in(Self::FILES) && self != Kind::Memfd)
     }
@@ -91,20 +86,16 @@ impl Kind {
     /// Both ends of these are pipes to the kernel.
     pub const PIPES: &'static [Kind] = &[Kind::Pipe, Kind::Fifo];
 
-    /// Is this kind in a group?
-    #[must_use]
     pub fn is_in(self, group: &[Kind]) -> bool {
         group.contains(&self)
     }
 
     /// Does each write become a message of its own?
-    #[must_use]
     pub fn has_messages(self) -> bool {
         matches!(self, Kind::UnixDatagram | Kind::Udp)
     }
 
     /// Does the far end see a read of 0 when this end is closed?
-    #[must_use]
     pub(super) fn tells_the_end(self) -> bool {
         self.is_in(Self::PIPES) || matches!(self, Kind::Tcp | Kind::UnixStream)
     }

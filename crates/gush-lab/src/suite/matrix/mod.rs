@@ -10,8 +10,8 @@ mod cell;
 mod ends;
 mod far;
 mod kind;
-mod letters;
 mod load;
+mod marks;
 mod notes;
 mod outcome;
 mod page;
@@ -39,7 +39,6 @@ use prober::Prober;
 use view::Grid;
 use way::Way;
 
-/// The suite.
 pub static SUITE: Suite = Suite {
     name: "matrix",
     title: "What moves to what",

@@ -37,10 +37,7 @@ pub enum Outcome {
         seconds: u64,
     },
     /// The ends cannot be had here.
-    Absent {
-        /// Why not.
-        why: String,
-    },
+    Absent { why: String },
 }
 
 /// The cost of an attempt.
@@ -58,7 +55,6 @@ pub struct Cost {
 
 impl Cost {
     /// The throughput in GiB/s.
-    #[must_use]
     pub fn gib_per_s(&self) -> f64 {
         // A clock that stood still must not make an infinite speed.
         self.bytes as f64 / (1_u64 << 30) as f64 / self.wall_s.max(1e-9)
@@ -68,9 +64,7 @@ impl Cost {
 /// An outcome, and the cost where the move works.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attempt {
-    /// The outcome.
     pub outcome: Outcome,
-    /// The cost.
     pub cost: Option<Cost>,
 }
 
@@ -83,7 +77,6 @@ impl From<Outcome> for Attempt {
 impl Outcome {
     /// In a word: the errno's name, or `refused`, `false-end`, `wrong`, `hangs`, `absent`;
     /// empty for a move that works.
-    #[must_use]
     pub fn word(&self) -> &str {
         match self {
             Outcome::Works { .. } => "",

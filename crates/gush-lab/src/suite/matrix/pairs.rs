@@ -14,7 +14,6 @@ pub struct Pairs {
 
 impl Pairs {
     /// Is this pair among them?
-    #[must_use]
     pub fn has(self, source: Kind, target: Kind) -> bool {
         self.source.is_none_or(|kind| kind == source)
             && self.target.is_none_or(|kind| kind == target)

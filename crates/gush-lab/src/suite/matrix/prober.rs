@@ -29,13 +29,11 @@ pub struct Prober {
 
 impl Prober {
     /// Finds places for ends of `kinds`.
-    #[must_use]
     pub fn new(kinds: &[Kind]) -> Self {
         Self { places: places::find(kinds), workshop: None }
     }
 
     /// Where files of each kind lie, or why there are none.
-    #[must_use]
     pub fn places(&self) -> &[KindPlace] {
         &self.places
     }

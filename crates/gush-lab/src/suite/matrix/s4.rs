@@ -34,7 +34,6 @@ pub(super) fn file_among(has: impl Fn(Kind) -> bool) -> Option<Kind> {
     FILES.iter().copied().find(|&kind| has(kind))
 }
 
-/// The kind that is the file in `cells`.
 pub(super) fn file_of(cells: &Cells<'_>) -> Option<Kind> {
     file_among(|kind| cells.kinds.contains(&kind))
 }

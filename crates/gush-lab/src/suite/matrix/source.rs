@@ -75,7 +75,6 @@ pub(super) struct Source {
 /// The bytes that can be read from a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Gives {
-    /// The load.
     Load,
     /// Zeros without end.
     Zeros,

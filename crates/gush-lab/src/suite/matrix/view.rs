@@ -5,8 +5,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::letters::Letters;
-use super::{Kind, KindPlace, Way, s4};
+use super::{Kind, KindPlace, Way, marks, s4};
 use crate::model::{Measured, Sample};
 use crate::stats;
 
@@ -42,9 +41,8 @@ impl Grid {
         let mut parts = Vec::new();
         parts.push(s4::text(&cells));
         if !cells.are_s4() {
-            let mut letters = Letters::default();
-            parts.extend(Way::all().into_iter().map(|way| cells.grid(way, &mut letters)));
-            parts.push(letters.legend(&cells));
+            parts.extend(Way::all().into_iter().map(|way| cells.grid(way)));
+            parts.push(marks::legend(&cells));
             parts.push(cells.rules());
         }
         parts.push(self.places());
@@ -136,7 +134,7 @@ impl<'a> Cells<'a> {
     }
 
     /// One way's grid: a row a source, a column a target.
-    fn grid(&self, way: Way, letters: &mut Letters) -> String {
+    fn grid(&self, way: Way) -> String {
         let columns = self.kinds_of(way.name(), false);
         if columns.is_empty() {
             return String::new();
@@ -148,11 +146,21 @@ impl<'a> Cells<'a> {
             // Writing into a `String` cannot fail, here and below.
             let _ = write!(text, "\n  {from:13} ");
             for &to in &columns {
-                let mark =
-                    self.get(way.name(), from, to).map_or(String::new(), |cell| letters.mark(cell));
+                let mark = self.get(way.name(), from, to).map_or_else(String::new, marks::mark);
                 let _ = write!(text, "{mark:4}");
             }
             text.truncate(text.trim_end().len());
+        }
+        let mut answers: BTreeMap<&str, usize> = BTreeMap::new();
+        for (_, cell) in self.cells.iter().filter(|((name, ..), _)| *name == way.name()) {
+            if marks::mark(cell) == marks::REFUSED_BY_KERNEL {
+                *answers.entry(cell.facts().word()).or_default() += 1;
+            }
+        }
+        let answers: Vec<String> =
+            answers.into_iter().map(|(word, count)| format!("{word}: {count}")).collect();
+        if !answers.is_empty() {
+            let _ = write!(text, "\n  {} {}", marks::REFUSED_BY_KERNEL, answers.join(", "));
         }
         text.push('\n');
         text
@@ -182,9 +190,9 @@ mod tests {
         ];
         let text = Grid::default().table(&samples);
         assert!(text.contains("  from \\ to     app tcp\n"), "{text}");
-        assert!(text.contains("  pipe          I   ✓\n"), "{text}");
-        assert!(text.contains("  null              e1\n"), "{text}");
-        assert!(text.contains("I EINVAL") && text.contains("e1 EWHATEVER"), "{text}");
+        assert!(text.contains("  pipe          –   ✓\n"), "{text}");
+        assert!(text.contains("  null              –\n"), "{text}");
+        assert!(text.contains("\n  – EINVAL: 1, EWHATEVER: 1\n"), "{text}");
     }
 
     #[test]

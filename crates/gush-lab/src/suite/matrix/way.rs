@@ -10,7 +10,6 @@ use crate::Error;
 /// One way to move bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Way {
-    /// A method of the engine.
     Engine(MethodName),
     /// Splices as they are, without the engine's care and without a pipe of their own.
     SpliceDirect,
@@ -18,14 +17,12 @@ pub enum Way {
 
 impl Way {
     /// Every way: the engine's methods, then the one that only the experiment of 2007 has.
-    #[must_use]
     pub fn all() -> Vec<Self> {
         let engine = MethodName::ALL.iter().copied().map(Self::Engine);
         engine.chain([Self::SpliceDirect]).collect()
     }
 
     /// The name in `--only` and in the CSV.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Engine(method) => method.as_str(),
@@ -34,7 +31,6 @@ impl Way {
     }
 
     /// The description, in a line.
-    #[must_use]
     pub fn what(self) -> &'static str {
         match self {
             Self::Engine(method) => method.summary(),

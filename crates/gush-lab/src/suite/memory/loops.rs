@@ -20,7 +20,6 @@ pub enum Operation {
 
 impl Operation {
     /// The operation's name.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",

@@ -23,7 +23,6 @@ use crate::probe::available_memory_bytes;
 use crate::{Error, affinity};
 use loops::Field;
 
-/// The suite.
 pub static SUITE: Suite = Suite {
     name: "memory",
     title: "Memory: the physical limit",
@@ -67,7 +66,6 @@ const PUBLISHED_READ: f64 = 15.9;
 pub struct Way {
     /// The name, unique.
     pub name: &'static str,
-    /// The operation.
     pub operation: Operation,
     /// Every processor works, each on separate memory; else one.
     pub all: bool,

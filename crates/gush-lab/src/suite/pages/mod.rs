@@ -22,7 +22,6 @@ use crate::case::{self, Case};
 use crate::model::{Described, Measured};
 use crate::once::Single;
 
-/// The suite.
 pub static SUITE: Suite = Suite {
     name: "pages",
     title: "What getting pages costs",

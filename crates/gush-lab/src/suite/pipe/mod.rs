@@ -23,7 +23,6 @@ use climb::Climb;
 use hostile::Hostile;
 pub use steps::{STEPS, Step};
 
-/// The suite.
 pub static SUITE: Suite = Suite {
     name: "pipe",
     title: "Pipes, step by step",

@@ -20,7 +20,6 @@ pub struct Step {
     pub is_huge: bool,
     /// The group of the case.
     pub group: &'static str,
-    /// The baseline.
     pub baseline: &'static str,
     /// GiB/s that the published program did, from … to.
     pub published: Option<(f64, f64)>,

@@ -44,7 +44,6 @@ impl Options {
         }
     }
 
-    /// The comparisons of the file at `path`.
     fn of_file(&self, path: &Path) -> Result<Vec<Comparison>, Error> {
         let shown = quote::if_needed(path);
         let text = fs::read_to_string(path)
