@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use gush_net::{Ended, Passed};
+use gush_net::{EndReason, Passed};
 use gush_text::os_text;
 
 use crate::address::Address;
@@ -74,11 +74,11 @@ endings! {
     ProgramFailed "program-failed" "a program failed" true;
 }
 
-impl From<Ended> for Ending {
-    fn from(ended: Ended) -> Self {
+impl From<EndReason> for Ending {
+    fn from(ended: EndReason) -> Self {
         match ended {
-            Ended::Idle => Ending::Idle,
-            Ended::Lingered => Ending::Lingered,
+            EndReason::Idle => Ending::Idle,
+            EndReason::Lingered => Ending::Lingered,
             _ => Ending::Closed,
         }
     }

@@ -37,7 +37,7 @@ impl fmt::Display for End {
 /// Why a relay ended, if it did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Ended {
+pub enum EndReason {
     /// Both ends had sent their last byte, and all bytes were delivered.
     Closed,
     /// Nothing moved for as long as [`RelayOptions::idle`](crate::RelayOptions::idle) allows.
@@ -72,7 +72,7 @@ pub struct Totals {
     /// From `b` to `a`.
     pub back: Passed,
     /// Why the relay ended.
-    pub ended: Ended,
+    pub ended: EndReason,
     /// Did a time limit find bytes that could not go on: taken and not delivered, or still waiting
     /// at their source?
     pub stuck: bool,

@@ -79,7 +79,7 @@ mod whole;
 
 pub use conduit::Conduit;
 pub use counts::{ByteCounts, Direction};
-pub use error::{End, Ended, Error, Passed, Totals};
+pub use error::{End, EndReason, Error, Passed, Totals};
 /// The engine, whose `Choice`, `Rate`, `MethodName`, `Refusal` and `Errno` are part of this
 /// interface.
 pub use gush;

@@ -78,7 +78,7 @@ impl RelayOptions {
     }
 
     /// Ends the relay when no byte has moved in either direction for `limit`. The relay then
-    /// returns `Ok` with [`Ended::Idle`](crate::Ended::Idle).
+    /// returns `Ok` with [`EndReason::Idle`](crate::EndReason::Idle).
     ///
     /// Bytes that a reader takes out of a socket's or pipe's buffer ([`gush::untaken_bytes`]) count
     /// as moved. The kernel is asked only now and then, so that a relay whose reader stops taking
@@ -88,11 +88,11 @@ impl RelayOptions {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), gush_net::Error> {
     /// use std::time::Duration;
-    /// use gush_net::{Ended, Relay, RelayOptions};
+    /// use gush_net::{EndReason, Relay, RelayOptions};
     /// let (_silent, mut a) = tokio::net::UnixStream::pair().unwrap();
     /// let (mut b, _server) = tokio::net::UnixStream::pair().unwrap();
     /// let options = RelayOptions::new().idle(Duration::from_millis(20));
-    /// assert_eq!(Relay::new(&options).run(&mut a, &mut b).await?.ended, Ended::Idle);
+    /// assert_eq!(Relay::new(&options).run(&mut a, &mut b).await?.ended, EndReason::Idle);
     /// # Ok(()) }
     /// ```
     #[must_use]
@@ -107,12 +107,12 @@ impl RelayOptions {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), gush_net::Error> {
     /// use std::time::Duration;
-    /// use gush_net::{Ended, Relay, RelayOptions};
+    /// use gush_net::{EndReason, Relay, RelayOptions};
     /// let (client, mut a) = tokio::net::UnixStream::pair().unwrap();
     /// let (mut b, _says_nothing) = tokio::net::UnixStream::pair().unwrap();
     /// drop(client); // one end has ended, and the other never answers
     /// let options = RelayOptions::new().linger(Duration::from_millis(20));
-    /// assert_eq!(Relay::new(&options).run(&mut a, &mut b).await?.ended, Ended::Lingered);
+    /// assert_eq!(Relay::new(&options).run(&mut a, &mut b).await?.ended, EndReason::Lingered);
     /// # Ok(()) }
     /// ```
     #[must_use]

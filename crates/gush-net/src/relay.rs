@@ -17,7 +17,7 @@ use crate::conduit::Conduit;
 use crate::counts::Direction;
 use crate::drive::{Driver, PassedEnd};
 use crate::ends::{self, BothWays, Ends, OneWay};
-use crate::error::{End, Ended, Error, Totals};
+use crate::error::{End, EndReason, Error, Totals};
 use crate::half::{Half, Halves};
 use crate::options::RelayOptions;
 use crate::sides::{Opened, Target};
@@ -100,7 +100,7 @@ where
 /// again with the same ends, and it goes on from there. So it does after a time limit, and after a
 /// failure, unless that was final: then it fails again.
 ///
-/// After a call that returns [`Ended::Closed`] the relay begins anew, with the same or other ends:
+/// After a call that returns [`EndReason::Closed`] the relay begins anew, with the same or other ends:
 /// a server sends one file after the other on a connection.
 ///
 /// ```
@@ -188,7 +188,7 @@ impl Relay {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use gush_net::{Ended, Relay, RelayOptions};
+    /// use gush_net::{EndReason, Relay, RelayOptions};
     /// use tokio::io::{AsyncReadExt, AsyncWriteExt};
     /// use tokio::net::{TcpListener, TcpStream};
     ///
@@ -210,7 +210,7 @@ impl Relay {
     /// let mut answer = String::new();
     /// client.read_to_string(&mut answer).await?;
     /// assert_eq!((question.as_str(), answer.as_str()), ("question", "answer"));
-    /// assert_eq!(relay.await??.ended, Ended::Closed);
+    /// assert_eq!(relay.await??.ended, EndReason::Closed);
     /// # Ok(()) }
     /// ```
     pub async fn run<A, B>(&mut self, a: &mut A, b: &mut B) -> Result<Totals, Error>
@@ -442,7 +442,7 @@ impl Relay {
         let back = self.poll_direction(Direction::Back, cx, ends);
         // Both were polled, so that neither direction waits for the other's turn.
         if forward.is_ready() && back.is_ready() {
-            return Poll::Ready(self.result(Ended::Closed, ends));
+            return Poll::Ready(self.result(EndReason::Closed, ends));
         }
         if self.options.watch_errors {
             self.poll_watches(cx, ends, watches);
@@ -466,7 +466,7 @@ impl Relay {
                 let goes_on =
                     other.is_pending() && (!has_turn || !(driver.waits() || driver.is_unflushed()));
                 return match had_failed && !goes_on {
-                    true => Poll::Ready(self.result(Ended::Closed, ends)),
+                    true => Poll::Ready(self.result(EndReason::Closed, ends)),
                     // Woken by the failure, or by a direction that has more to do.
                     false => Poll::Pending,
                 };
@@ -483,12 +483,12 @@ impl Relay {
         let one_ended = ended_directions > 0;
         let (limit, ended) = match (self.options.idle, self.options.linger) {
             // Last words have a time of their own: the user's idle limit may be hours, or none.
-            _ if self.failed.is_some() => (Some(LAST_WORDS), Ended::Closed),
+            _ if self.failed.is_some() => (Some(LAST_WORDS), EndReason::Closed),
             // The shorter one: lingering must not prolong an idle limit.
             (idle, Some(linger)) if one_ended && idle.is_none_or(|idle| linger < idle) => {
-                (Some(linger), Ended::Lingered)
+                (Some(linger), EndReason::Lingered)
             }
-            (idle, _) => (idle, Ended::Idle),
+            (idle, _) => (idle, EndReason::Idle),
         };
         let activity = self.drivers.iter().map(Driver::activity).sum();
         let untaken = |direction| {
@@ -635,7 +635,7 @@ impl Relay {
         }
     }
 
-    fn result<'a>(&mut self, ended: Ended, ends: &impl Ends<'a>) -> Result<Totals, Error> {
+    fn result<'a>(&mut self, ended: EndReason, ends: &impl Ends<'a>) -> Result<Totals, Error> {
         let is_stuck = |direction: Direction| {
             let driver = &self.drivers[direction as usize];
             // A method that holds nothing in flight leaves bytes that are stuck at their source.
@@ -647,7 +647,7 @@ impl Relay {
             };
             !driver.is_done() && has_some()
         };
-        let stuck = ended != Ended::Closed && Direction::ALL.into_iter().any(is_stuck);
+        let stuck = ended != EndReason::Closed && Direction::ALL.into_iter().any(is_stuck);
         // A later run gives up no direction but the abandoned ones.
         self.drivers.iter_mut().for_each(Driver::take_all);
         let [forward, back] = self.drivers.each_ref().map(Driver::passed);
@@ -655,7 +655,7 @@ impl Relay {
             Some((direction, failure)) => Err(failure.into_error(direction).after(forward, back)),
             None => {
                 // A relay cut short by a time limit goes on from there.
-                if ended == Ended::Closed {
+                if ended == EndReason::Closed {
                     self.drivers.iter_mut().for_each(Driver::begin_anew);
                 }
                 Ok(Totals { forward, back, ended, stuck })

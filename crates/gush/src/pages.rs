@@ -438,7 +438,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::faults::{Plan, Verdict};
+    use crate::faults::{Injection, Plan};
     use crate::{Call, Errno};
 
     fn is_mapped(address: usize) -> bool {
@@ -461,13 +461,13 @@ mod tests {
         let (tell, told) = mpsc::channel();
         let plan = Plan::new(move |call, nth| {
             if (call, nth) != (Call::Munmap, 1) {
-                return Verdict::Go;
+                return Injection::None;
             }
             // Others take the addresses that the first call gave up, before the second one fails.
             let others = || (0..2000).map(|_| Pages::new(4096)).collect::<io::Result<Vec<_>>>();
             let others = thread::spawn(others).join().expect("a thread").expect("memory");
             tell.send(others).expect("a test that listens");
-            Verdict::Fail(Errno::NOMEM)
+            Injection::Fail(Errno::NOMEM)
         });
         let guard = plan.install();
         assert_eq!(pages.trim_to_alignment(HUGE_PAGE_BYTES).err(), Some(Errno::NOMEM));

@@ -3,7 +3,7 @@
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use gush_net::{Conduit, Ended, Error, LingerError, LingerTimeouts, Totals};
+use gush_net::{Conduit, EndReason, Error, LingerError, LingerTimeouts, Totals};
 use gush_text::{os_text, with_unit};
 use tracing::{info, warn};
 
@@ -38,7 +38,7 @@ impl Connection<'_> {
                     return aborted(result, [first, second]);
                 }
                 match totals.ended {
-                    Ended::Closed => {
+                    EndReason::Closed => {
                         (Ending::Closed, LingerTimeouts::of(self.shared.settings.linger))
                     }
                     // A limit has passed: what peers may still send is not waited for.
@@ -97,8 +97,8 @@ impl Connection<'_> {
     fn stalled(&self, totals: &Totals, has_datagrams: bool) -> Option<Failure> {
         let lost_bytes = totals.forward.in_flight_bytes + totals.back.in_flight_bytes;
         let limit = match totals.ended {
-            Ended::Idle if totals.stuck || !has_datagrams => self.shared.settings.idle,
-            Ended::Lingered if totals.stuck => self.shared.settings.linger,
+            EndReason::Idle if totals.stuck || !has_datagrams => self.shared.settings.idle,
+            EndReason::Lingered if totals.stuck => self.shared.settings.linger,
             _ => return None,
         };
         let (first, second) = self.names();

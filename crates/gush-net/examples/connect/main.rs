@@ -15,11 +15,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     loop {
         let (client, peer) = listener.accept().await?;
         tokio::spawn(async move {
-            let tell = move |ended: tunnel::Ended| match ended {
+            let report = move |outcome: tunnel::Outcome| match outcome {
                 Ok(totals) => println!("{peer}: {totals:?}"),
                 Err(error) => eprintln!("{peer}: {error}"),
             };
-            if let Err(error) = tunnel::serve(client, tell).await {
+            if let Err(error) = tunnel::serve(client, report).await {
                 eprintln!("{peer}: {error}");
             }
         });

@@ -18,24 +18,24 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// The end of a tunnel.
-pub type Ended = Result<Totals, Box<dyn Error + Send + Sync>>;
+pub type Outcome = Result<Totals, Box<dyn Error + Send + Sync>>;
 
 /// Serves one client, and tells the end of the tunnel, if the client asked for a tunnel.
 pub async fn serve<C>(
     client: C,
-    tell: impl Fn(Ended) + Clone + Send + 'static,
+    report: impl Fn(Outcome) + Clone + Send + 'static,
 ) -> Result<(), hyper::Error>
 where
     C: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let service = service_fn(move |request| answer(request, tell.clone()));
+    let service = service_fn(move |request| answer(request, report.clone()));
     http1::Builder::new().serve_connection(TokioIo::new(client), service).with_upgrades().await
 }
 
 /// Connects to the host that the request names, and relays once the client has been told so.
 async fn answer(
     request: Request<Incoming>,
-    tell: impl FnOnce(Ended) + Send + 'static,
+    report: impl FnOnce(Outcome) + Send + 'static,
 ) -> Result<Response<String>, Infallible> {
     if request.method() != Method::CONNECT {
         return Ok(refusal(StatusCode::METHOD_NOT_ALLOWED, "only CONNECT is served here\n"));
@@ -50,7 +50,7 @@ async fn answer(
                     Ok(client) => tunnel(client, &mut server).await,
                     Err(error) => Err(error.into()),
                 };
-                tell(ended);
+                report(ended);
             });
             Ok(Response::new(String::new()))
         }
@@ -65,7 +65,7 @@ fn refusal(status: StatusCode, why: &str) -> Response<String> {
 }
 
 /// Relays between a connection that hyper has handed over and a server.
-async fn tunnel(client: Upgraded, server: &mut TcpStream) -> Ended {
+async fn tunnel(client: Upgraded, server: &mut TcpStream) -> Outcome {
     let options = RelayOptions::new();
     match client.downcast::<TokioIo<TcpStream>>() {
         Ok(parts) => {

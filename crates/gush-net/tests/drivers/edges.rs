@@ -7,8 +7,8 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use gush::flow::{
-    End, Failure, Fan, FanFds, FanNext, FanOp, Fds, Flow, Interest, Next, Op, PortState, Shelf,
-    Terms, Who,
+    Completion, Failure, Fan, FanFds, FanNext, FanOp, Fds, Flow, Interest, Next, Op, PortState,
+    Shelf, Terms, Who,
 };
 use gush::pipe::Pool;
 use gush::{Errno, Side};
@@ -86,10 +86,10 @@ pub fn fate_of(failure: &Failure) -> Fate {
     }
 }
 
-fn fate_at(end: End) -> Fate {
+fn fate_at(end: Completion) -> Fate {
     match end {
-        End::Proven => Fate::Proven,
-        End::Limit => Fate::Limit,
+        Completion::Eof => Fate::Proven,
+        Completion::Limit => Fate::Limit,
     }
 }
 

@@ -13,7 +13,7 @@ mod threads;
 
 use common::ends_within;
 use ends::Kind;
-use gush::faults::Verdict;
+use gush::faults::Injection;
 use gush::{Call, Choice, Errno, MethodName, is_refusal};
 use run::{Case, Face, Fate, Outcome, calls_of, run};
 use trouble::{Trouble, is_data, is_read};
@@ -39,7 +39,9 @@ fn cases() -> impl Iterator<Item = Case> {
         })
     });
     // Without a fault, a named method is refused between some of them.
-    relays.chain(files).filter(|&case| run(case, |_, _| Verdict::Go).fate != Fate::Refused(None))
+    relays
+        .chain(files)
+        .filter(|&case| run(case, |_, _| Injection::None).fate != Fate::Refused(None))
 }
 
 /// Does a trouble come once, or at all later calls of that name, too?
@@ -54,7 +56,7 @@ fn sweep(
     at_least: usize,
     lasts: Lasts,
     troubles: fn(Case, Call) -> Vec<Trouble>,
-    judge: fn(Case, Call, Trouble, &Outcome) -> Result<(), String>,
+    inject: fn(Case, Call, Trouble, &Outcome) -> Result<(), String>,
 ) {
     let (mut wrong, mut tried) = (Vec::new(), 0);
     for case in cases() {
@@ -64,20 +66,20 @@ fn sweep(
                 tried += 1;
                 let outcome = ends_within(30, move || {
                     run(case, move |asked, number| match (asked, number) {
-                        at if at == (call, nth) => trouble.verdict(),
+                        at if at == (call, nth) => trouble.injection(),
                         (same, later)
                             if lasts == Lasts::FromThenOn && same == call && later > nth =>
                         {
-                            trouble.verdict()
+                            trouble.injection()
                         }
-                        _ => Verdict::Go,
+                        _ => Injection::None,
                     })
                 });
                 let judged = match &outcome {
                     None => Err("hangs".into()),
                     Some(outcome) if lacks_a_pipe(case, call, outcome) => outcome.account(),
                     Some(outcome) => {
-                        outcome.account().and_then(|()| judge(case, call, trouble, outcome))
+                        outcome.account().and_then(|()| inject(case, call, trouble, outcome))
                     }
                 };
                 if let Err(why) = judged {

@@ -5,9 +5,9 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gush::faults::{Plan, Verdict};
+use gush::faults::{Injection, Plan};
 use gush::{Call, Choice, Errno};
-use gush_net::{Conduit, Direction, End, Ended, Error, Relay, RelayOptions, Totals};
+use gush_net::{Conduit, Direction, End, EndReason, Error, Relay, RelayOptions, Totals};
 
 use crate::ends::{Kind, Side, file};
 
@@ -103,18 +103,18 @@ impl Outcome {
     }
 }
 
-/// Relays both ways while `judge` answers the engine's calls.
-pub fn run(case: Case, judge: impl FnMut(Call, u64) -> Verdict + Send + 'static) -> Outcome {
+/// Relays both ways while `inject` answers the engine's calls.
+pub fn run(case: Case, inject: impl FnMut(Call, u64) -> Injection + Send + 'static) -> Outcome {
     let sides = [(case.a, 3, FORWARD_BYTES), (case.b, 5, BACK_BYTES)];
     let [mut a, mut b] = sides.map(|(kind, seed, bytes)| Side::new(kind, seed, bytes));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let options = RelayOptions::new().method(case.choice).idle(IDLE);
-    let plan = Plan::new(judge);
+    let plan = Plan::new(inject);
     let result =
         runtime.expect("a runtime").block_on(plan.around(face(case, &mut a, &mut b, &options)));
     let counts = options.counts();
     let fate = match result {
-        Ok(Ok(totals)) if totals.ended == Ended::Closed => Fate::Closed,
+        Ok(Ok(totals)) if totals.ended == EndReason::Closed => Fate::Closed,
         Ok(Ok(_)) => Fate::Idle,
         Ok(Err(error)) => {
             for way in Direction::ALL {
@@ -198,7 +198,7 @@ pub fn calls_of(case: Case) -> Vec<(Call, u64)> {
     let log = seen.clone();
     let outcome = run(case, move |call, nth| {
         log.lock().expect("log").push((call, nth));
-        Verdict::Go
+        Injection::None
     });
     let whole = if outcome.fate == Fate::Closed { outcome.account() } else { Err("no end".into()) };
     if let Err(why) = whole {

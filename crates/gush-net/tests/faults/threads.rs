@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use gush::faults::{Plan, Verdict, unplanned_calls};
+use gush::faults::{Injection, Plan, unplanned_calls};
 use gush_net::{Conduit, Relay, RelayOptions};
 use tokio::sync::oneshot;
 
@@ -37,7 +37,7 @@ fn alone_no_thread_of_a_relay_escapes_its_plan() {
         let threads = seen.clone();
         Plan::new(move |_, _| {
             threads.lock().expect("a set").insert(thread::current().id());
-            Verdict::Go
+            Injection::None
         })
     };
     let runtime =

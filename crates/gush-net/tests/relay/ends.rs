@@ -10,7 +10,7 @@ use crate::common::{
     Bridge, Peer, Wire, numbered, pair, read_numbered, run, spawn_relay, write_numbered,
 };
 use gush::{Choice, MethodName};
-use gush_net::{ByteCounts, Conduit, Direction, End, Ended, Relay, RelayOptions};
+use gush_net::{ByteCounts, Conduit, Direction, End, EndReason, Relay, RelayOptions};
 use rustix::net::sockopt::{
     Timeout, set_socket_recv_buffer_size, set_socket_send_buffer_size, set_socket_timeout,
 };
@@ -56,7 +56,7 @@ fn half_close_with_bytes_in_flight(way: Direction, wire: Wire, choice: Choice) {
     from.read_to_string(&mut arrived).expect("not cut");
     assert_eq!(arrived, "the reply after the end");
     let totals = bridge.relay.join().unwrap().expect("no failure");
-    assert_eq!(totals.ended, Ended::Closed);
+    assert_eq!(totals.ended, EndReason::Closed);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_half_close_with_a_gibibyte_in_flight_cuts_nothing() {
         let (sent, from) = writer.join().unwrap();
         assert_eq!((sent, arrived), (1 << 30, 1 << 30), "run {run}, {way}");
         drop((from, to));
-        assert_eq!(bridge.relay.join().unwrap().expect("no failure").ended, Ended::Closed);
+        assert_eq!(bridge.relay.join().unwrap().expect("no failure").ended, EndReason::Closed);
     }
     println!("{runs} runs, nothing cut");
 }
@@ -182,7 +182,7 @@ fn a_client_that_says_nothing_is_ended_by_the_idle_limit() {
     let begun = Instant::now();
     let bridge = Bridge::new(Wire::Tcp, Wire::Tcp, RelayOptions::new().idle(idle));
     let totals = bridge.relay.join().unwrap().expect("silence is no failure");
-    assert_eq!(totals.ended, Ended::Idle);
+    assert_eq!(totals.ended, EndReason::Idle);
     assert!(begun.elapsed() >= idle);
 }
 
@@ -200,7 +200,7 @@ fn a_limit_beyond_the_clock_is_none() {
         assert_eq!(heard, b"all");
         drop(bridge.server);
         let totals = bridge.relay.join().expect("no panic").expect("no failure");
-        assert_eq!(totals.ended, Ended::Closed);
+        assert_eq!(totals.ended, EndReason::Closed);
     }
 }
 
@@ -219,7 +219,7 @@ fn an_idle_limit_does_not_end_who_speaks_now_and_then() {
     drop(bridge.client);
     drop(bridge.server);
     let totals = bridge.relay.join().unwrap().expect("both peers closed");
-    assert_eq!((totals.ended, totals.forward.bytes), (Ended::Closed, 60));
+    assert_eq!((totals.ended, totals.forward.bytes), (EndReason::Closed, 60));
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn lingering_begins_only_when_one_end_has_ended() {
     bridge.client.write_all(b"last").unwrap();
     bridge.client.finish();
     let totals = bridge.relay.join().unwrap().expect("no failure");
-    assert_eq!((totals.ended, totals.forward.bytes), (Ended::Lingered, 4));
+    assert_eq!((totals.ended, totals.forward.bytes), (EndReason::Lingered, 4));
 }
 
 /// Such as the output of a program that has exited, and left it to a child that says nothing.
@@ -252,7 +252,7 @@ fn a_source_that_the_relay_waits_for_can_be_taken_for_ended() {
         let both = async { tokio::join!(relay.run(&mut a, &mut b), heard) };
         let guarded = tokio::time::timeout(Duration::from_secs(60), both).await;
         let (relayed, heard) = guarded.expect("the end is passed on at once");
-        assert_eq!((relayed.expect("no failure").ended, heard), (Ended::Closed, 0));
+        assert_eq!((relayed.expect("no failure").ended, heard), (EndReason::Closed, 0));
     });
 }
 
@@ -298,11 +298,11 @@ fn a_silence_behind_pauses_of_the_rate_limit_ends_the_relay() {
     let (rate, soon) = (gush::Rate::bytes_per_second(20_000), Duration::from_millis(100));
     let limited = || RelayOptions::new().limit(rate.clone().unwrap());
     for (options, ended) in
-        [(limited().idle(soon), Ended::Idle), (limited().linger(soon), Ended::Lingered)]
+        [(limited().idle(soon), EndReason::Idle), (limited().linger(soon), EndReason::Lingered)]
     {
         let mut bridge = Bridge::new(Wire::Tcp, Wire::Unix, options);
         bridge.client.write_all(&[7; 4000]).unwrap();
-        if ended == Ended::Lingered {
+        if ended == EndReason::Lingered {
             bridge.client.finish();
         }
         let totals = bridge.relay.join().unwrap().expect("no failure");
@@ -316,14 +316,16 @@ fn a_silence_behind_pauses_of_the_rate_limit_ends_the_relay() {
         Relay::new(&limited().idle(soon)).copy(&mut near, &mut far).await
     });
     let totals = totals.expect("no failure");
-    assert_eq!((totals.ended, totals.forward.bytes), (Ended::Idle, 4000));
+    assert_eq!((totals.ended, totals.forward.bytes), (EndReason::Idle, 4000));
 }
 
 /// The clock stands still, and goes to the next timer when there is nothing else to do.
 #[tokio::test(start_paused = true)]
 async fn the_shorter_limit_ends_the_silence_behind_an_end() {
     let [short, long] = [5, 60].map(Duration::from_secs);
-    for (idle, linger, ended) in [(short, long, Ended::Idle), (long, short, Ended::Lingered)] {
+    for (idle, linger, ended) in
+        [(short, long, EndReason::Idle), (long, short, EndReason::Lingered)]
+    {
         let ((mut client, mut a), (mut b, _server)) =
             (tokio::io::duplex(64), tokio::io::duplex(64));
         client.shutdown().await.expect("open");
@@ -611,7 +613,7 @@ fn a_one_way_copy_that_ends_by_its_idle_limit_reports_bytes_left_at_the_source()
         let options = RelayOptions::new().idle(Duration::from_millis(100));
         let totals = Relay::new(&options).copy(&mut source, &mut target).await;
         let totals = totals.expect("no failure");
-        assert!(totals.stuck && totals.ended == Ended::Idle, "{totals:?}");
+        assert!(totals.stuck && totals.ended == EndReason::Idle, "{totals:?}");
         drop(source);
         assert!(writer.join().expect("no panic").is_err());
     });

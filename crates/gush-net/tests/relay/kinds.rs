@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::common::{Wire, numbered, pair, read_numbered, run, spawn_relay, write_numbered};
 use gush::{Choice, MethodName};
-use gush_net::{Conduit, Direction, End, Ended, Relay, RelayOptions, Totals};
+use gush_net::{Conduit, Direction, End, EndReason, Relay, RelayOptions, Totals};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -97,7 +97,7 @@ fn a_child_on_a_pseudo_terminal_sees_the_end_as_a_user_would_type_it() {
     client.read_to_string(&mut shown).unwrap();
     // The terminal echoes what is typed, and cat says it again.
     assert_eq!(shown.matches("typed").count(), 2, "{shown:?}");
-    assert_eq!(relay.join().unwrap().expect("no failure").ended, Ended::Closed);
+    assert_eq!(relay.join().unwrap().expect("no failure").ended, EndReason::Closed);
     wait(child);
 }
 
@@ -141,7 +141,7 @@ fn a_full_terminal_is_told_the_end_once_it_has_room() {
         slave.read_to_end(&mut seen).expect("the end that was typed");
         assert!(seen == typed, "{} of {bytes} bytes", seen.len());
         drop(slave);
-        assert_eq!(relay.join().unwrap().expect("no failure").ended, Ended::Closed);
+        assert_eq!(relay.join().unwrap().expect("no failure").ended, EndReason::Closed);
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::common::{Bridge, Pattern, Peer, Wire};
 use gush::{Choice, MethodName};
-use gush_net::{Direction, Ended, RelayOptions};
+use gush_net::{Direction, EndReason, RelayOptions};
 use proptest::prelude::*;
 
 /// The acts of a peer on the writing side, in order; a half-close follows.
@@ -122,7 +122,7 @@ proptest! {
 
         prop_assert!(client_wrote == server_read, "forward bytes differ");
         prop_assert!(server_wrote == client_read, "bytes back differ");
-        prop_assert_eq!(totals.ended, Ended::Closed);
+        prop_assert_eq!(totals.ended, EndReason::Closed);
         prop_assert_eq!(totals.forward.bytes, client_wrote.len() as u64);
         prop_assert_eq!(totals.back.bytes, server_wrote.len() as u64);
         for way in Direction::ALL {

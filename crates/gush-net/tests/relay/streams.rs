@@ -12,7 +12,7 @@ use crate::common::{Wire, numbered, pair, run};
 use crate::forwards::forwards;
 use crate::halting::Halting;
 use gush::{Choice, MethodName};
-use gush_net::{Conduit, Direction, End, Ended, Relay, RelayOptions, Totals};
+use gush_net::{Conduit, Direction, End, EndReason, Relay, RelayOptions, Totals};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::UnixStream;
 
@@ -242,7 +242,7 @@ fn a_stream_whose_peer_has_gone_need_not_be_told_of_the_end() {
     // shutdown(2) answers ENOTCONN once the peer has reset.
     let shutdowns = [Error(ErrorKind::NotConnected)].into();
     let target = Scripted { shutdowns, ..Scripted::default() };
-    assert_eq!(one_way(reads([Bytes(5)]), target).0.expect("no failure").ended, Ended::Closed);
+    assert_eq!(one_way(reads([Bytes(5)]), target).0.expect("no failure").ended, EndReason::Closed);
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn questions_and_answers_pass_streams_that_keep_them_until_they_are_flushed() {
         let options = RelayOptions::new();
         let relay = async { Relay::new(&options).run(&mut a, &mut b).await };
         let (totals, ()) = tokio::join!(relay, talk);
-        assert_eq!(totals.expect("no failure").ended, Ended::Closed);
+        assert_eq!(totals.expect("no failure").ended, EndReason::Closed);
     });
 }
 
@@ -465,7 +465,7 @@ async fn a_silence_while_a_stream_keeps_bytes_has_lost_them() {
         let options = RelayOptions::new().idle(Duration::from_secs(5));
         let ended = Relay::new(&options).run(&mut a, &mut b).await;
         let totals = ended.expect("no failure");
-        assert_eq!((totals.ended, totals.forward.bytes), (Ended::Idle, 10));
+        assert_eq!((totals.ended, totals.forward.bytes), (EndReason::Idle, 10));
         assert_eq!((totals.forward.in_flight_bytes, totals.stuck), (0, stuck));
     }
 }

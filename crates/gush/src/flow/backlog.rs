@@ -23,7 +23,7 @@ use rustix::io::{self, Errno};
 
 use super::fan::{FanFds, FanNext, FanOp, Interest, Who, look};
 use super::spread::{NUMBERS, Spread};
-use super::{End, Failure, Fds, Flow, Lender, Moved, Next, Op, PortState, Terms};
+use super::{Completion, Failure, Fds, Flow, Lender, Moved, Next, Op, PortState, Terms};
 use crate::endpoint::Kind;
 use crate::fault::Fault;
 use crate::method::{MethodName, Refusal};
@@ -38,7 +38,7 @@ pub(crate) struct Backlog {
     lanes: Vec<Lane>,
     ring: Ring,
     /// Why the source gives no more.
-    over: Option<Result<End, Box<Failure>>>,
+    over: Option<Result<Completion, Box<Failure>>>,
     /// The source answered `EAGAIN`, and nobody has said since that the source is ready.
     source_waits: bool,
 }
@@ -475,7 +475,7 @@ mod tests {
             if lost == [true; 3] {
                 prop_assert_eq!(end, FanNext::Deserted);
             } else {
-                prop_assert_eq!(end, FanNext::Ended(End::Proven));
+                prop_assert_eq!(end, FanNext::Ended(Completion::Eof));
                 prop_assert_eq!(backlog.taken_bytes(), length as u64);
                 for (arrived, lost) in world.arrived.iter().zip(lost) {
                     prop_assert!(lost || *arrived == bytes);

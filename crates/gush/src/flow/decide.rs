@@ -3,10 +3,10 @@
 use rustix::io::Errno;
 
 use super::lend::Buf;
-use super::way::Way;
+use super::route::Route;
 use super::{
-    CALL_BYTES, DATAGRAM_BYTES, DOUBT_BYTES, End, Failure, Flow, Leaves, Lender, NO_PIPE, Next, Op,
-    SPILL_BYTES, SourceState, ZEROS_BYTES,
+    CALL_BYTES, Completion, DATAGRAM_BYTES, DOUBT_BYTES, Failure, Flow, Leaves, Lender, NO_PIPE,
+    Next, Op, SPILL_BYTES, SourceState, ZEROS_BYTES,
 };
 use crate::endpoint::Kind;
 use crate::fault::Fault;
@@ -43,14 +43,14 @@ impl Flow {
         }
         if self.held.is_piped() {
             return match self.held.leaves {
-                Leaves::ByWay => self.ready_for(Op::Empty),
+                Leaves::ByRoute => self.ready_for(Op::Empty),
                 Leaves::Lent => Next::Do(Op::Discard),
                 Leaves::Refused | Leaves::Sipped => self.with_buf(lender, Op::Spill),
             };
         }
-        // Nothing but zeros is in flight, so the next way begins with nothing before it.
+        // Nothing but zeros is in flight, so the next route begins with nothing before it.
         if std::mem::take(&mut self.held.leaves) == Leaves::Refused {
-            self.ways.advance();
+            self.routes.advance();
         }
         let left_bytes = self.tally.left_bytes;
         let takes_more =
@@ -62,34 +62,36 @@ impl Flow {
         }
         match self.source_state {
             SourceState::Deserted => return Next::Do(Op::AskEnd),
-            SourceState::Over => return Next::Ended(End::Proven),
+            SourceState::Over => return Next::Ended(Completion::Eof),
             // Before the throttle: a finished flow must not wait for a rate.
-            _ if left_bytes == 0 => return Next::Ended(End::Limit),
+            _ if left_bytes == 0 => return Next::Ended(Completion::Limit),
             _ if may_take_bytes == 0 => return Next::Throttled,
             SourceState::Take | SourceState::Doubt => {}
         }
         let most =
             usize::try_from(may_take_bytes.min(left_bytes)).unwrap_or(CALL_BYTES).min(CALL_BYTES);
-        let way = self.ways.now();
+        let route = self.routes.now();
         // All that the size promised is there: the next call would return 0, and a read must
         // follow.
-        if self.tally.expected_bytes == Some(0) && !way.reads() {
+        if self.tally.expected_bytes == Some(0) && !route.reads() {
             self.source_state = SourceState::Doubt;
         }
         if self.source_state == SourceState::Doubt {
             // Short: in nearly all cases it answers 0.
             return self.read(lender, most.min(DOUBT_BYTES));
         }
-        match way {
-            Way::Memory => self.read(lender, most.min(self.fixed.buffer_bytes as usize)),
+        match route {
+            Route::Memory => self.read(lender, most.min(self.fixed.buffer_bytes as usize)),
             // A first read finds out whether the messages are short.
-            Way::Adaptive if !self.bulk => {
+            Route::Adaptive if !self.bulk => {
                 self.read(lender, most.min(self.fixed.short_bytes as usize))
             }
-            Way::Adaptive | Way::Piped => self.fill(lender, most),
-            Way::Lent => self.read_to_lend(lender, most.min(self.fixed.buffer_bytes as usize)),
-            Way::Direct => self.ready_for(Op::Direct(most.min(self.fixed.call_bytes as usize))),
-            Way::Sendfile => self.ready_for(Op::Sendfile(most.min(self.fixed.call_bytes as usize))),
+            Route::Adaptive | Route::Piped => self.fill(lender, most),
+            Route::Lent => self.read_to_lend(lender, most.min(self.fixed.buffer_bytes as usize)),
+            Route::Direct => self.ready_for(Op::Direct(most.min(self.fixed.call_bytes as usize))),
+            Route::Sendfile => {
+                self.ready_for(Op::Sendfile(most.min(self.fixed.call_bytes as usize)))
+            }
         }
     }
 
@@ -116,8 +118,8 @@ impl Flow {
         }
         // Of an empty datagram there is nothing to lend.
         let is_empty = self.held.hand.held().is_empty();
-        let by_way = !self.held.leaves.through_memory();
-        if self.ways.now() != Way::Lent || !by_way || is_empty {
+        let by_route = !self.held.leaves.through_memory();
+        if self.routes.now() != Route::Lent || !by_route || is_empty {
             return Some(Next::Do(Op::Write));
         }
         Some(self.lend(lender))
@@ -244,7 +246,7 @@ impl Flow {
     /// No pipe can be had: bytes go through memory, unless a method was asked for by name.
     fn lacks_pipe(&mut self, lender: &mut dyn Lender, most: usize) -> Next {
         if self.fixed.named {
-            let refusal = Refusal::because(self.ways.now().method(), NO_PIPE);
+            let refusal = Refusal::because(self.routes.now().method(), NO_PIPE);
             return self.fail(Failure::Refused(refusal));
         }
         self.read(lender, most.min(self.fixed.buffer_bytes as usize))
@@ -271,7 +273,7 @@ impl Flow {
         }
     }
 
-    /// Refuses the way if the measured datagram has no room.
+    /// Refuses the route if the measured datagram has no room.
     fn refuse_cut(
         &mut self,
         room_bytes: usize,
@@ -282,7 +284,7 @@ impl Flow {
             return None;
         }
         let fault = Fault { call: Call::Splice, side: Side::Source, errno: Errno::MSGSIZE };
-        let refusal = Refusal::by_kernel(self.ways.now().method(), fault.call, fault.errno);
+        let refusal = Refusal::by_kernel(self.routes.now().method(), fault.call, fault.errno);
         self.refuse(Op::Fill(most), refusal, fault);
         Some(self.next(most as u64, lender))
     }
@@ -308,7 +310,7 @@ impl Flow {
     /// What was to leave through memory stays in flight.
     pub(super) fn give_up_memory(&mut self) {
         if self.held.leaves.through_memory() {
-            self.held.leaves = Leaves::ByWay;
+            self.held.leaves = Leaves::ByRoute;
         }
     }
 

@@ -20,15 +20,15 @@ pub(super) struct Held {
 /// How the bytes in hand and in the pipe leave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Leaves {
-    /// By the calls of the way.
+    /// By the calls of the route.
     #[default]
-    ByWay,
+    ByRoute,
     /// As lent pages (vmsplice): the pipe holds some of these, and perhaps the rest of the last
     /// page.
     Lent,
-    /// Through memory: the target refused the way. The next begins once nothing is in flight.
+    /// Through memory: the target refused the route. The next begins once nothing is in flight.
     Refused,
-    /// Through memory, as a sip ([`super::Flow::sip`]): the way stays.
+    /// Through memory, as a sip ([`super::Flow::sip`]): the route stays.
     Sipped,
 }
 
@@ -74,7 +74,7 @@ impl Held {
             pipe.gone(bytes);
         }
         if self.leaves == Leaves::Lent && !self.is_piped() {
-            self.leaves = Leaves::ByWay;
+            self.leaves = Leaves::ByRoute;
         }
     }
 
@@ -152,7 +152,7 @@ mod tests {
         held.gone_from_pipe(5);
         assert_eq!(held.leaves, Leaves::Lent);
         held.gone_from_pipe(3);
-        assert_eq!(held.leaves, Leaves::ByWay);
+        assert_eq!(held.leaves, Leaves::ByRoute);
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use rustix::io::{self, Errno};
 
+use super::route::Route;
 use super::state::Sides;
-use super::way::Way;
 use super::{Failure, Flow, Inspector, Leaves, Moved, Op, Readiness, SHORT_PART, SourceState};
 use crate::endpoint::Kind;
 use crate::fault::Fault;
@@ -116,8 +116,8 @@ impl Flow {
             // A `read` would have failed, too.
             Err(errno) => return self.fail_for_good(Op::AskEnd.fault(errno, self)),
             Ok(_) => {
-                let call = match self.ways.now() {
-                    Way::Sendfile => Call::Sendfile,
+                let call = match self.routes.now() {
+                    Route::Sendfile => Call::Sendfile,
                     _ => Call::Splice,
                 };
                 return self.fail_for_good(Fault { call, side: Side::Target, errno: Errno::PIPE });
@@ -141,7 +141,7 @@ impl Flow {
         }
         if op == Op::Discard {
             // What is in the pipe is no data: another pipe will do.
-            (self.held.pipe, self.held.leaves) = (None, Leaves::ByWay);
+            (self.held.pipe, self.held.leaves) = (None, Leaves::ByRoute);
             return Moved::default();
         }
         if op == Op::Lend && errno == Errno::AGAIN {
@@ -149,7 +149,7 @@ impl Flow {
             self.held.hand.shrink();
             return Moved::default();
         }
-        if matches!(op, Op::Fill(_)) && self.ways.now().reads() && is_refusal(errno) {
+        if matches!(op, Op::Fill(_)) && self.routes.now().reads() && is_refusal(errno) {
             // A read does what the sip was to do, but for packets.
             self.cannot_sip = true;
             return Moved::default();
@@ -159,7 +159,7 @@ impl Flow {
         if by_reference && is_refusal(errno) {
             return self.refuse(
                 op,
-                Refusal::by_kernel(self.ways.now().method(), fault.call, errno),
+                Refusal::by_kernel(self.routes.now().method(), fault.call, errno),
                 fault,
             );
         }
@@ -167,34 +167,34 @@ impl Flow {
         Moved::default()
     }
 
-    /// The way is refused: the next begins, once plain writes have emptied the pipe.
+    /// The route is refused: the next begins, once plain writes have emptied the pipe.
     pub(super) fn refuse(&mut self, op: Op, refusal: Refusal, fault: Fault) -> Moved {
-        // The next way has its own idea of the end, and a fresh start.
+        // The next route has its own idea of the end, and a fresh start.
         self.false_ends.forget();
         self.source_state = SourceState::Take;
         // Only these leave bytes in the pipe; a refused fill took nothing.
         let in_flight = matches!(op, Op::Lend | Op::Empty);
-        let leaves = if in_flight { Leaves::Refused } else { Leaves::ByWay };
+        let leaves = if in_flight { Leaves::Refused } else { Leaves::ByRoute };
         if std::mem::replace(&mut self.held.leaves, leaves) == Leaves::Lent || op == Op::Lend {
             // The hand has all of it still, and writes it.
             self.held.pipe = None;
         }
         // A file can be read again, so the bytes in flight are dropped.
-        if self.fixed.rereads && !self.ways.has_next() {
+        if self.fixed.rereads && !self.routes.has_next() {
             self.held.pipe = None;
             self.held.hand.clear();
-            self.held.leaves = Leaves::ByWay;
+            self.held.leaves = Leaves::ByRoute;
             self.tally.taken_bytes = self.tally.delivered_bytes;
         }
-        if !self.ways.has_next() {
+        if !self.routes.has_next() {
             self.failed = Some(Box::new(match refusal.call {
                 Some(_) if self.fixed.named => Failure::Refused(refusal.clone()),
                 None if self.fixed.named => Failure::FalseEnd(refusal.clone()),
                 _ => Failure::Fault(fault),
             }));
-        // With bytes in the pipe the way changes only after they have been delivered.
+        // With bytes in the pipe the route changes only after they have been delivered.
         } else if self.held.leaves != Leaves::Refused {
-            self.ways.advance();
+            self.routes.advance();
         }
         Moved { refusal: Some(Box::new(refusal)), ..Moved::default() }
     }
@@ -219,16 +219,16 @@ impl Flow {
                 // A quarter, so that a stream of middling pieces does not alternate.
                 self.bulk = bytes >= (self.fixed.short_bytes / SHORT_PART) as usize;
                 self.false_ends.forget();
-                let way = self.ways.now();
-                // A way that reads fills its pipe for a sip only.
-                self.held.leaves = if way.reads() { Leaves::Sipped } else { Leaves::ByWay };
-                self.took(bytes, way.method())
+                let route = self.routes.now();
+                // A route that reads fills its pipe for a sip only.
+                self.held.leaves = if route.reads() { Leaves::Sipped } else { Leaves::ByRoute };
+                self.took(bytes, route.method())
             }
             Op::Lend | Op::Empty if bytes == 0 => {
                 // A target that takes nothing of something never will.
                 let errno = Fault::TOOK_NOTHING;
                 let fault = Fault { call: op.call(), side: Side::Target, errno };
-                let method = self.ways.now().method();
+                let method = self.routes.now().method();
                 self.refuse(op, Refusal::by_kernel(method, op.call(), errno), fault)
             }
             Op::Lend => {
@@ -267,7 +267,7 @@ impl Flow {
             }
             Op::Direct(_) | Op::Sendfile(_) => {
                 self.false_ends.forget();
-                let method = self.ways.now().method();
+                let method = self.routes.now().method();
                 let taken_bytes = self.took(bytes, method).taken_bytes;
                 Moved { taken_bytes, ..self.delivered(bytes, method) }
             }
@@ -301,8 +301,11 @@ impl Flow {
         if bytes > 0 || self.target.takes_empty() {
             self.held.hand.put(bytes);
         }
-        let method =
-            if self.ways.now().reads() { self.ways.now().method() } else { MethodName::ReadWrite };
+        let method = if self.routes.now().reads() {
+            self.routes.now().method()
+        } else {
+            MethodName::ReadWrite
+        };
         self.took(bytes, method)
     }
 
@@ -331,7 +334,7 @@ impl Flow {
             self.source_state = SourceState::Over;
         } else if !self.false_ends.add() && !may_be_often {
             let fault = Fault { call: op.call(), side: Side::Source, errno: Errno::IO };
-            return self.refuse(op, Refusal::false_end(self.ways.now().method()), fault);
+            return self.refuse(op, Refusal::false_end(self.routes.now().method()), fault);
         } else {
             self.source_state = SourceState::Doubt;
         }

@@ -14,7 +14,7 @@
 //! }
 //! ```
 //!
-//! Every rule about *bytes* is here, once: which way is tried when, and when a refusal leads to the
+//! Every rule about *bytes* is here, once: which route is tried when, and when a refusal leads to the
 //! next; how bytes in flight are delivered; how the end is proven; where datagrams begin and end;
 //! short messages through memory, long ones by reference; the counts. Every rule about *waiting and
 //! time* belongs to the driver.
@@ -31,8 +31,8 @@
 //! - *A packet is never cut.* A `read` of less than a packet (O_DIRECT of pipe(2)) drops the rest,
 //!   and nothing reports whether a pipe holds packets. Less than a page is spliced into a pipe of
 //!   the flow's own, and read there to the end.
-//! - *A refusal changes nothing but the way.* Bytes already in a pipe leave by `read` and
-//!   `write` before the next way begins.
+//! - *A refusal changes nothing but the route.* Bytes already in a pipe leave by `read` and
+//!   `write` before the next route begins.
 //! - *[`Next::Wait`] comes only after an `EAGAIN` about this side alone*, so that a driver may
 //!   clear the side's readiness at once ([`Flow::clears`]). splice(2) between two ports that can
 //!   both idle, and from a TCP socket, does not say which side it means: each is asked by poll(2),
@@ -63,27 +63,27 @@ mod learn;
 mod lend;
 mod next;
 mod op;
+mod route;
 mod spread;
 mod state;
 mod terms;
-mod way;
 
 pub use crate::port::PortState;
 pub(crate) use backlog::Backlog;
 #[doc(hidden)]
 pub use fan::{Fan, FanFds, FanNext, FanOp, Interest, Who};
 pub use lend::{Buf, Lender, Shelf};
-pub use next::{End, Failure, Inspector, Moved, Next};
+pub use next::{Completion, Failure, Inspector, Moved, Next};
 pub use op::{Fds, Op};
+pub(crate) use route::{gains_by_own_pipe, splices_directly};
 pub(crate) use spread::{NUMBERS, Spread, count_targets};
 pub use terms::Terms;
-pub(crate) use way::{gains_by_own_pipe, splices_directly};
 
 use hand::Hand;
 use held::{Held, Leaves};
+use route::{Route, Routes};
 pub(crate) use state::FalseEnds;
 use state::{FixedTerms, Readiness, SourceState, Tally};
-use way::{Way, Ways};
 
 use crate::method::Refusal;
 use crate::port::Side;
@@ -93,7 +93,7 @@ use crate::port::Side;
 /// ```
 /// use std::io::{Read, Write};
 /// use std::os::fd::AsFd;
-/// use gush::flow::{End, Fds, Flow, Next, Shelf, PortState, Terms};
+/// use gush::flow::{Completion, Fds, Flow, Next, Shelf, PortState, Terms};
 ///
 /// let (mut client, near) = std::os::unix::net::UnixStream::pair()?;
 /// let mut arrived = tempfile::tempfile()?;
@@ -114,20 +114,20 @@ use crate::port::Side;
 ///         other => panic!("everything is there already: {other:?}"),
 ///     }
 /// };
-/// assert_eq!((end, flow.delivered_bytes()), (End::Proven, 11));
+/// assert_eq!((end, flow.delivered_bytes()), (Completion::Eof, 11));
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Flow {
     source: PortState,
     target: PortState,
-    ways: Ways,
+    routes: Routes,
     fixed: FixedTerms,
     source_state: SourceState,
     held: Held,
     readiness: Readiness,
     tally: Tally,
-    /// How often in turn this way said "nothing more" where a `read` found bytes.
+    /// How often in turn this route said "nothing more" where a `read` found bytes.
     false_ends: FalseEnds,
     /// The size of the next datagram, once measured.
     datagram_bytes: Option<u32>,
@@ -173,7 +173,7 @@ impl Flow {
     /// # Errors
     /// The refusal of a method asked for by name.
     pub fn between(source: PortState, target: PortState, terms: &Terms) -> Result<Self, Refusal> {
-        Ok(Self::by(Ways::between(&source, &target, terms)?, source, target, terms))
+        Ok(Self::by(Routes::between(&source, &target, terms)?, source, target, terms))
     }
 
     /// The source and the target.
@@ -181,17 +181,17 @@ impl Flow {
         (&self.source, &self.target)
     }
 
-    /// The same, by these ways.
-    fn by(ways: Ways, source: PortState, target: PortState, terms: &Terms) -> Self {
+    /// The same, by these routes.
+    fn by(routes: Routes, source: PortState, target: PortState, terms: &Terms) -> Self {
         // A size that was named is the user's to answer for.
         let call_bytes = match terms.call_bytes {
             named if named < CALL_BYTES => named,
             // A quarter of the pipe a call lets the programs at both ends work at once.
-            _ if ways.now() == Way::Direct => splice_bytes(&source, &target).min(CALL_BYTES),
+            _ if routes.now() == Route::Direct => splice_bytes(&source, &target).min(CALL_BYTES),
             _ => CALL_BYTES,
         };
         Self {
-            ways,
+            routes,
             source,
             target,
             fixed: FixedTerms::of(terms, call_bytes),
@@ -215,7 +215,7 @@ impl Flow {
     /// bytes have come calls [`Flow::expect_bytes`] first, and no part of a long message is copied.
     #[must_use]
     pub fn is_undecided(&self) -> bool {
-        self.ways.now() == Way::Adaptive && !self.bulk && self.tally.taken_bytes == 0
+        self.routes.now() == Route::Adaptive && !self.bulk && self.tally.taken_bytes == 0
     }
 
     /// Reports that so many bytes have come to the source. If they are no short message they go by

@@ -19,16 +19,16 @@ pub enum Next {
     /// Nothing is in flight, and nothing may be taken now.
     Throttled,
     /// Everything taken is delivered, and no more comes.
-    Ended(End),
+    Ended(Completion),
     /// The bytes cannot move.
     Failed(Box<Failure>),
 }
 
 /// Why no more comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum Completion {
     /// A `read` answered 0.
-    Proven,
+    Eof,
     /// As many bytes were taken as the terms allow.
     Limit,
 }
@@ -125,7 +125,7 @@ pub struct Moved {
     pub delivered_bytes: u64,
     /// The method by which they moved.
     pub method: Option<MethodName>,
-    /// The refused way, if the answer was a refusal.
+    /// The refused route, if the answer was a refusal.
     pub refusal: Option<Box<Refusal>>,
 }
 

@@ -146,7 +146,7 @@ impl Flow {
     /// the front, and passes the count to [`Flow::learn`], 0 at the end. Empty for any other call.
     ///
     /// ```
-    /// use gush::flow::{End, Flow, Next, Op, Shelf, PortState, Terms};
+    /// use gush::flow::{Completion, Flow, Next, Op, Shelf, PortState, Terms};
     ///
     /// let (mut source, mut target) = (&b"from memory to memory"[..], Vec::new());
     /// let mut shelf = Shelf::new(gush::pipe::Pool::shared().clone());
@@ -167,7 +167,7 @@ impl Flow {
     ///         other => panic!("nobody else is asked: {other:?}"),
     ///     }
     /// };
-    /// assert_eq!((end, &target[..]), (End::Proven, &b"from memory to memory"[..]));
+    /// assert_eq!((end, &target[..]), (Completion::Eof, &b"from memory to memory"[..]));
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn room(&mut self, op: Op) -> &mut [u8] {

@@ -8,7 +8,7 @@ use crate::tuning::Tuning;
 /// What is known about the end of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SourceState {
-    /// Bytes are taken by the way of the plan.
+    /// Bytes are taken by the route of the plan.
     Take,
     /// A call other than `read` answered 0, or both sides are ready after `EAGAIN`: `read` decides.
     Doubt,
@@ -82,7 +82,7 @@ impl Tally {
     }
 }
 
-/// How often in turn a way reported a false end, as at the end of a growing file.
+/// How often in turn a route reported a false end, as at the end of a growing file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FalseEnds(u8);
 
@@ -90,7 +90,7 @@ impl FalseEnds {
     // A file that grows at its end says "nothing more" a few times, procfs says so for ever.
     const MOST: u8 = 8;
 
-    /// One more; answers whether the way is still to be believed.
+    /// One more; answers whether the route is still to be believed.
     pub(crate) fn add(&mut self) -> bool {
         // Counted up to the bound only, so that the count cannot run over.
         let is_believed = self.0 < Self::MOST;

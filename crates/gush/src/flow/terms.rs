@@ -22,7 +22,7 @@ use crate::mover::Choice;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// The plan's ways, or one method: then used or refused, never replaced (invariant 6).
+    /// The plan's routes, or one method: then used or refused, never replaced (invariant 6).
     pub choice: Choice,
     /// The methods that the driver permits in addition to read-write: others are left out of the
     /// plan, and refused by name.
@@ -46,7 +46,7 @@ pub struct Terms {
     pub message_bytes: usize,
     /// How many bytes the source is said to hold, if known: after them only a `read` is asked.
     pub expected_bytes: Option<u64>,
-    /// The driver can go on from any last byte delivered: bytes in flight when the last way is
+    /// The driver can go on from any last byte delivered: bytes in flight when the last route is
     /// refused are dropped, because the source still has them.
     pub rereads: bool,
     /// Runs of zeros become holes of the target, a file at an offset; the bytes pass through

@@ -13,7 +13,7 @@ use super::{Holes, Observer};
 use crate::endpoint::{HoleReport, Kind};
 use crate::error::Error;
 use crate::fault::Fault;
-use crate::flow::{End, Failure, FalseEnds, Inspector, Next, Op};
+use crate::flow::{Completion, Failure, FalseEnds, Inspector, Next, Op};
 use crate::inspectors::Inspectors;
 use crate::kernel::{Kernel, is_refusal};
 use crate::method::{MethodName, Pair, Refusal, Setup, Start, Streamed, Traits};
@@ -296,7 +296,7 @@ impl<'a> Move<'a> {
                     self.ask(name).map_err(|_| self.stop(streamed))?;
                 }
                 Next::Ended(end) => {
-                    self.cursor.ended |= end == End::Proven;
+                    self.cursor.ended |= end == Completion::Eof;
                     return Ok(());
                 }
                 Next::Failed(failure) => {

@@ -21,7 +21,7 @@ use super::account::Tally;
 use super::drive::{Halt, Move};
 use crate::cancel::Cancel;
 use crate::fault::Fault;
-use crate::flow::{End, Failure, Next};
+use crate::flow::{Completion, Failure, Next};
 use crate::kernel::Kernel;
 use crate::method::{Method, MethodName, Pair, Range, Setup, Start, Step, Streamed};
 use crate::port::Side;
@@ -189,7 +189,7 @@ fn advance(streamed: &mut Streamed<'_>) -> Result<u64, Cause> {
             Ok(0)
         }
         // Early for this piece: whether the file ends here is decided on one thread, in order.
-        Next::Ended(End::Proven | End::Limit) => Err(Cause::Question),
+        Next::Ended(Completion::Eof | Completion::Limit) => Err(Cause::Question),
         Next::Failed(failure) => Err(match *failure {
             Failure::Fault(fault) => Cause::Failed(fault),
             // Bytes of other pieces may have arrived, so this is no refusal: one thread asks again.

@@ -14,11 +14,11 @@ use rustix::io::Errno;
 
 use super::Call;
 
-/// The seam's treatment of one call.
+/// What the seam does instead of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Injection {
     /// Ask the kernel.
-    Go,
+    None,
     /// Ask the kernel for at most so many bytes.
     Short(usize),
     /// Answer 0 without asking the kernel: the false end of another call than `read`.
@@ -31,21 +31,21 @@ pub enum Verdict {
     Copy,
 }
 
-type Judge = dyn FnMut(Call, u64) -> Verdict + Send;
+type Inject = dyn FnMut(Call, u64) -> Injection + Send;
 
-/// A function that judges each call by name and number among the calls of the same name
-/// (counted from 0 since the plan was installed).
+/// A function that chooses a fault for each call by its name and its number among the calls of that
+/// name, counted from 0 since the plan was installed.
 ///
 /// ```
-/// use gush::faults::{Plan, Verdict};
+/// use gush::faults::{Plan, Injection};
 /// use gush::{Call, Errno};
 /// # use std::io::Write;
 /// let source = tempfile::tempfile()?;
 /// (&source).write_all(b"abc")?;
 /// let target = tempfile::tempfile()?;
 /// let _guard = Plan::new(|call, nth| match (call, nth) {
-///     (Call::Fstat, 0) => Verdict::Fail(Errno::IO),
-///     _ => Verdict::Go,
+///     (Call::Fstat, 0) => Injection::Fail(Errno::IO),
+///     _ => Injection::None,
 /// })
 /// .install();
 /// let error = gush::copy(&source, &target).unwrap_err();
@@ -53,33 +53,36 @@ type Judge = dyn FnMut(Call, u64) -> Verdict + Send;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Plan(Arc<Mutex<State>>);
+pub struct Plan(Arc<Mutex<Inner>>);
 
-struct State {
-    judge: Box<Judge>,
+struct Inner {
+    inject: Box<Inject>,
     seen: Vec<u64>,
 }
 
 thread_local! {
     static ACTIVE: RefCell<Option<Plan>> = const { RefCell::new(None) };
-    /// The last verdict was [`Verdict::Copy`].
+    /// The last injection was [`Injection::Copy`].
     static COPIES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Present plans, on all threads; and calls seen by none of them.
-static REIGNING: AtomicUsize = AtomicUsize::new(0);
+/// Installed plans, on all threads; and calls seen by none of them.
+static INSTALLED: AtomicUsize = AtomicUsize::new(0);
 static UNPLANNED: AtomicU64 = AtomicU64::new(0);
 
 impl Plan {
-    /// A plan by `judge`, asked at every call.
-    pub fn new(judge: impl FnMut(Call, u64) -> Verdict + Send + 'static) -> Self {
-        Self(Arc::new(Mutex::new(State { judge: Box::new(judge), seen: vec![0; Call::ALL.len()] })))
+    /// A plan by `inject`, called at every system call.
+    pub fn new(inject: impl FnMut(Call, u64) -> Injection + Send + 'static) -> Self {
+        Self(Arc::new(Mutex::new(Inner {
+            inject: Box::new(inject),
+            seen: vec![0; Call::ALL.len()],
+        })))
     }
 
     /// Makes the plan answer the calls of this thread until the guard is dropped.
     #[must_use]
     pub fn install(self) -> Guard {
-        REIGNING.fetch_add(1, Ordering::Relaxed);
+        INSTALLED.fetch_add(1, Ordering::Relaxed);
         Guard(ACTIVE.replace(Some(self)))
     }
 
@@ -87,9 +90,9 @@ impl Plan {
     ///
     /// ```
     /// # use std::task::{Context, Waker};
-    /// use gush::faults::{Plan, Verdict};
+    /// use gush::faults::{Plan, Injection};
     /// use gush::{Errno, Port};
-    /// let plan = Plan::new(|_, _| Verdict::Fail(Errno::IO));
+    /// let plan = Plan::new(|_, _| Injection::Fail(Errno::IO));
     /// let file = tempfile::tempfile()?;
     /// let looks = async { Port::of(&file).map(|_port| ()) };
     /// let mut looks = Box::pin(plan.around(looks));
@@ -107,13 +110,13 @@ impl Plan {
     }
 }
 
-/// Ends a plan's reign when dropped, and restores the one before.
+/// Removes a plan when dropped, and restores the one before.
 pub struct Guard(Option<Plan>);
 
 impl Drop for Guard {
     fn drop(&mut self) {
         ACTIVE.replace(self.0.take());
-        REIGNING.fetch_sub(1, Ordering::Relaxed);
+        INSTALLED.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -135,21 +138,21 @@ pub(super) fn copies() -> bool {
     COPIES.get()
 }
 
-pub(super) fn ask(call: Call) -> Verdict {
-    let verdict = judged(call);
-    COPIES.set(verdict == Verdict::Copy);
-    verdict
+pub(super) fn ask(call: Call) -> Injection {
+    let injection = injected(call);
+    COPIES.set(injection == Injection::Copy);
+    injection
 }
 
-fn judged(call: Call) -> Verdict {
+fn injected(call: Call) -> Injection {
     let Some(plan) = active() else {
-        if REIGNING.load(Ordering::Relaxed) > 0 {
+        if INSTALLED.load(Ordering::Relaxed) > 0 {
             UNPLANNED.fetch_add(1, Ordering::Relaxed);
         }
-        return Verdict::Go;
+        return Injection::None;
     };
-    let mut state = plan.0.lock().unwrap_or_else(PoisonError::into_inner);
-    let nth = state.seen[call as usize];
-    state.seen[call as usize] += 1;
-    (state.judge)(call, nth)
+    let mut inner = plan.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let nth = inner.seen[call as usize];
+    inner.seen[call as usize] += 1;
+    (inner.inject)(call, nth)
 }

@@ -194,11 +194,11 @@ pub(crate) fn sized(
     count(call);
     #[cfg(feature = "faults")]
     match super::faults::ask(call) {
-        super::faults::Verdict::Go | super::faults::Verdict::Copy => {}
+        super::faults::Injection::None | super::faults::Injection::Copy => {}
         // At least one byte: a short call of 0 would be an end, which is another verdict.
-        super::faults::Verdict::Short(most) => return body(len.min(most.max(1))),
-        super::faults::Verdict::Zero => return Ok(0),
-        super::faults::Verdict::Fail(errno) => return Err(errno),
+        super::faults::Injection::Short(most) => return body(len.min(most.max(1))),
+        super::faults::Injection::Zero => return Ok(0),
+        super::faults::Injection::Fail(errno) => return Err(errno),
     }
     body(len)
 }
@@ -219,7 +219,7 @@ pub(crate) fn plain<T>(call: Call, mut body: impl FnMut() -> io::Result<T>) -> i
 pub(crate) fn waiting<T>(call: Call, body: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     count(call);
     #[cfg(feature = "faults")]
-    if let super::faults::Verdict::Fail(errno) = super::faults::ask(call) {
+    if let super::faults::Injection::Fail(errno) = super::faults::ask(call) {
         return Err(errno);
     }
     body()

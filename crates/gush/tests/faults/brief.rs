@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 
-use gush::faults::{Plan, Verdict};
+use gush::faults::{Injection, Plan};
 use gush::{
     Advice, Call, Cancel, Choice, Control, Endpoint, Errno, Error, Holes, MethodName, Mover,
     Progress, Rate, Refusals, Report, Side, Space, Tuning,
@@ -26,8 +26,8 @@ struct Moved {
 fn refusals_of_an_earlier_move() -> Refusals {
     let refusals = Refusals::default();
     let no_sharing = Plan::new(|call, _| match call {
-        Call::Ficlone | Call::FicloneRange => Verdict::Fail(Errno::OPNOTSUPP),
-        _ => Verdict::Go,
+        Call::Ficlone | Call::FicloneRange => Injection::Fail(Errno::OPNOTSUPP),
+        _ => Injection::None,
     })
     .install();
     let first = between((&file_of(b"earlier"), &file_of(b"")), &refusals).expect("an earlier move");
@@ -37,7 +37,7 @@ fn refusals_of_an_earlier_move() -> Refusals {
 }
 
 /// Moves a file between two that the caller has looked at, as a tree does, with the refusals of an earlier move in mind.
-fn moved(mut judge: impl FnMut(&File, Call, u64) -> Verdict + Send + 'static) -> Moved {
+fn moved(mut inject: impl FnMut(&File, Call, u64) -> Injection + Send + 'static) -> Moved {
     let refusals = refusals_of_an_earlier_move();
     let (source, target) = (file_of(&noise(1, LEN)), file_of(b""));
     let hand = File::from(source.try_clone().expect("dup"));
@@ -47,7 +47,7 @@ fn moved(mut judge: impl FnMut(&File, Call, u64) -> Verdict + Send + 'static) ->
         (Endpoint::of(&source).expect("a look"), Endpoint::of(&target).expect("a look"));
     let guard = Plan::new(move |call, nth| {
         log.lock().expect("the log").push(call);
-        judge(&hand, call, nth)
+        inject(&hand, call, nth)
     })
     .install();
     let mover = Mover::between(from, to).source_offset_bytes(0).target_offset_bytes(0);
@@ -76,7 +76,7 @@ fn calls_of(act: impl FnOnce()) -> Vec<Call> {
     let log = Arc::clone(&made);
     let guard = Plan::new(move |call, _| {
         log.lock().expect("the log").push(call);
-        Verdict::Go
+        Injection::None
     })
     .install();
     act();
@@ -102,7 +102,7 @@ fn between((source, target): (&OwnedFd, &OwnedFd), refusals: &Refusals) -> Resul
 
 #[test]
 fn a_known_file_takes_one_copy_and_the_read_that_proves_the_end() {
-    let Moved { result, arrived, calls } = moved(|_, _, _| Verdict::Go);
+    let Moved { result, arrived, calls } = moved(|_, _, _| Injection::None);
     let report = result.expect("a copy");
     assert!(arrived == noise(1, LEN), "other bytes");
     assert_eq!(calls, [Call::CopyFileRange, Call::Pread]);
@@ -116,21 +116,21 @@ fn a_known_file_takes_one_copy_and_the_read_that_proves_the_end() {
 #[test]
 fn any_other_answer_leaves_the_rest_to_a_move() {
     let fails = [Errno::INTR, Errno::INVAL, Errno::NOSYS, Errno::XDEV, Errno::OPNOTSUPP];
-    let copies = fails.map(Verdict::Fail).into_iter().chain([
-        Verdict::Zero,
-        Verdict::Short(1),
-        Verdict::Short(LEN - 1),
+    let copies = fails.map(Injection::Fail).into_iter().chain([
+        Injection::Zero,
+        Injection::Short(1),
+        Injection::Short(LEN - 1),
     ]);
-    let reads = [Verdict::Fail(Errno::INTR), Verdict::Fail(Errno::AGAIN)];
+    let reads = [Injection::Fail(Errno::INTR), Injection::Fail(Errno::AGAIN)];
     let troubles = copies
-        .map(|verdict| (Call::CopyFileRange, verdict))
-        .chain(reads.map(|verdict| (Call::Pread, verdict)));
-    for (troubled, verdict) in troubles {
+        .map(|injection| (Call::CopyFileRange, injection))
+        .chain(reads.map(|injection| (Call::Pread, injection)));
+    for (troubled, injection) in troubles {
         for at in [0, 1] {
-            let name = format!("{troubled} #{at} {verdict:?}");
+            let name = format!("{troubled} #{at} {injection:?}");
             let Moved { result, arrived, .. } = moved(move |_, call, nth| match call {
-                call if call == troubled && (nth == 0 || nth == at) => verdict,
-                _ => Verdict::Go,
+                call if call == troubled && (nth == 0 || nth == at) => injection,
+                _ => Injection::None,
             });
             let report = result.unwrap_or_else(|error| panic!("{name}: {error}"));
             assert!(arrived == noise(1, LEN), "{name}: other bytes");
@@ -149,8 +149,8 @@ fn an_error_names_the_call_and_counts_what_arrived() {
         (Call::Pread, Side::Source, Errno::IO, LEN as u64),
     ] {
         let Moved { result, arrived, .. } = moved(move |_, call, _| match call {
-            call if call == troubled => Verdict::Fail(errno),
-            _ => Verdict::Go,
+            call if call == troubled => Injection::Fail(errno),
+            _ => Injection::None,
         });
         let error = result.expect_err("a failure");
         assert_eq!((error.side(), error.delivered_bytes()), (Some(side), delivered), "{troubled}");
@@ -163,18 +163,18 @@ fn an_error_names_the_call_and_counts_what_arrived() {
 fn an_io_error_between_two_files_names_the_file_that_has_it() {
     let short_way = |fails: bool| {
         moved(move |_, call, _| match call {
-            Call::CopyFileRange => Verdict::Fail(Errno::IO),
-            Call::Pread if fails => Verdict::Fail(Errno::IO),
-            _ => Verdict::Go,
+            Call::CopyFileRange => Injection::Fail(Errno::IO),
+            Call::Pread if fails => Injection::Fail(Errno::IO),
+            _ => Injection::None,
         })
     };
     let moved_by = |method: MethodName, has_offsets: bool, fails: bool| {
         let (source, target) = (file_of(&noise(1, LEN)), file_of(b""));
         let guard = Plan::new(move |call, nth| match (call, nth) {
-            (Call::Sendfile | Call::CopyFileRange, 0) => Verdict::Short(4096),
-            (Call::Sendfile | Call::CopyFileRange, _) => Verdict::Fail(Errno::IO),
-            (Call::Pread, _) if fails => Verdict::Fail(Errno::IO),
-            _ => Verdict::Go,
+            (Call::Sendfile | Call::CopyFileRange, 0) => Injection::Short(4096),
+            (Call::Sendfile | Call::CopyFileRange, _) => Injection::Fail(Errno::IO),
+            (Call::Pread, _) if fails => Injection::Fail(Errno::IO),
+            _ => Injection::None,
         })
         .install();
         let mover = Mover::new(&source, &target).method(Choice::Only(method));
@@ -221,7 +221,7 @@ fn a_source_that_changes_meanwhile_is_copied_to_its_end() {
                 if (call, nth) == (at, 0) {
                     source.set_len(now as u64).expect("another size");
                 }
-                Verdict::Go
+                Injection::None
             });
             let report = result.unwrap_or_else(|error| panic!("{at}, {now} bytes: {error}"));
             // What was copied before the source became shorter has been read.
@@ -384,10 +384,10 @@ fn a_small_file_that_cannot_be_shared_is_copied() {
             match call {
                 // Interrupted once, and the others for good.
                 Call::Ficlone | Call::FicloneRange if errno == Errno::INTR && nth > 0 => {
-                    Verdict::Fail(Errno::OPNOTSUPP)
+                    Injection::Fail(Errno::OPNOTSUPP)
                 }
-                Call::Ficlone | Call::FicloneRange => Verdict::Fail(errno),
-                _ => Verdict::Go,
+                Call::Ficlone | Call::FicloneRange => Injection::Fail(errno),
+                _ => Injection::None,
             }
         })
         .install();
@@ -403,8 +403,8 @@ fn a_small_file_that_cannot_be_shared_is_copied() {
     }
     let (source, target) = (file_of(&noise(1, LEN)), file_of(b""));
     let broken = Plan::new(|call, _| match call {
-        Call::FicloneRange => Verdict::Fail(Errno::IO),
-        _ => Verdict::Go,
+        Call::FicloneRange => Injection::Fail(Errno::IO),
+        _ => Injection::None,
     })
     .install();
     let error = between((&source, &target), &Refusals::default()).expect_err("a broken disk");
@@ -424,7 +424,7 @@ fn a_source_that_changes_before_it_is_shared_is_copied_to_its_end() {
                 if (call, nth) == (Call::FicloneRange, 0) {
                     hand.set_len(now as u64).expect("another size");
                 }
-                Verdict::Go
+                Injection::None
             })
             .install();
             let report = between((&source, &target), &Refusals::default()).expect("a copy");
@@ -452,8 +452,10 @@ fn what_earlier_moves_taught_is_asked_first() {
 
     let refusals = Refusals::default();
     let refusing = Plan::new(|call, _| match call {
-        Call::Ficlone | Call::FicloneRange | Call::CopyFileRange => Verdict::Fail(Errno::OPNOTSUPP),
-        _ => Verdict::Go,
+        Call::Ficlone | Call::FicloneRange | Call::CopyFileRange => {
+            Injection::Fail(Errno::OPNOTSUPP)
+        }
+        _ => Injection::None,
     })
     .install();
     between((&file_of(b"earlier"), &file_of(b"")), &refusals).expect("an earlier move");

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gush::faults::{Plan, Verdict};
+use gush::faults::{Injection, Plan};
 use gush::{Call, Choice, Error, MethodName, Mover, Report, Tuning};
 
 use crate::common::{file_methods, file_of, noise, read_all, within};
@@ -33,7 +33,7 @@ fn moved_while(
             told.store(true, Ordering::Relaxed);
         }
         calls += 1;
-        Verdict::Go
+        Injection::None
     })
     .install();
     let tuning = Tuning::default().buffer_bytes(4096);
@@ -46,9 +46,9 @@ fn moved_while(
 fn at_every_call(
     choices: impl Iterator<Item = Choice>,
     change: fn(source: &File, target: &File),
-    judge: fn(&Outcome, &[u8]) -> Result<(), String>,
+    inject: fn(&Outcome, &[u8]) -> Result<(), String>,
 ) {
-    at_every_call_over(&[], choices, change, judge);
+    at_every_call_over(&[], choices, change, inject);
 }
 
 /// The same, over old content of the target.
@@ -56,7 +56,7 @@ fn at_every_call_over(
     old: &'static [u8],
     choices: impl Iterator<Item = Choice>,
     change: fn(source: &File, target: &File),
-    judge: fn(&Outcome, &[u8]) -> Result<(), String>,
+    inject: fn(&Outcome, &[u8]) -> Result<(), String>,
 ) {
     let mut wrong = Vec::new();
     for choice in choices {
@@ -69,7 +69,7 @@ fn at_every_call_over(
                 assert!(at > 3, "{choice} makes {at} calls: nothing was tried");
                 break;
             }
-            if let Err(why) = judge(&outcome, &arrived) {
+            if let Err(why) = inject(&outcome, &arrived) {
                 let said = outcome.map_or_else(|e| e.to_string(), |r| r.explain().to_string());
                 wrong.push(format!("{name}: {why} ({said})"));
             }
@@ -192,7 +192,7 @@ fn the_digest_of_a_source_that_became_empty_is_that_of_nothing() {
         if call == Call::CopyFileRange {
             hand.set_len(0).expect("cut");
         }
-        Verdict::Go
+        Injection::None
     })
     .install();
     let by_name = Choice::Only(MethodName::CopyFileRange);

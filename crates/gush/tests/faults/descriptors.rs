@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use gush::faults::{Plan, Verdict};
+use gush::faults::{Injection, Plan};
 use gush::{Advice, Call, Choice, Errno, MethodName, Mover, Tuning};
 
 use crate::common::{
@@ -17,7 +17,7 @@ fn calls(to: TargetKind, advice: Advice) -> Vec<Call> {
     let seen = Arc::clone(&made);
     let _guard = Plan::new(move |call, _| {
         seen.lock().expect("the calls").push(call);
-        Verdict::Go
+        Injection::None
     })
     .install();
     let mover = Mover::new(&source.fd, &target.fd).tuning(Tuning::default().advice(advice));
@@ -55,9 +55,9 @@ fn the_position_of_an_o_direct_source_follows_or_the_move_fails() {
         let guard = Plan::new(move |call, nth| match call {
             Call::Lseek if nth == failing => {
                 let _ = told.send(());
-                Verdict::Fail(Errno::IO)
+                Injection::Fail(Errno::IO)
             }
-            _ => Verdict::Go,
+            _ => Injection::None,
         })
         .install();
         let tuning = Tuning::default().buffer_bytes(4096);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gush::faults::{Plan, Verdict};
+use gush::faults::{Injection, Plan};
 use gush::{Call, Cancel, Choice, Control, Errno, MethodName, Mover, Tuning};
 
 use crate::common::{TargetKind, file_methods, file_of, noise, open_target, read_all, within};
@@ -20,8 +20,8 @@ fn a_method_refused_with_bytes_in_its_pipe_leaves_the_old_content() {
             // The first one into the target.
             let into_target = splices == if method == MethodName::Splice { 2 } else { 1 };
             match call == Call::Splice && into_target {
-                true => Verdict::Fail(Errno::INVAL),
-                false => Verdict::Go,
+                true => Injection::Fail(Errno::INVAL),
+                false => Injection::None,
             }
         })
         .install();
@@ -41,8 +41,8 @@ fn a_read_that_fails_at_the_end_is_no_refusal_of_the_method() {
             let source = file_of(&noise(1, 30_000));
             let (target, _reader) = open_target(TargetKind::Pipe).expect("a pipe");
             let guard = Plan::new(move |call, _| match call {
-                Call::Read | Call::Pread => Verdict::Fail(errno),
-                _ => Verdict::Go,
+                Call::Read | Call::Pread => Injection::Fail(errno),
+                _ => Injection::None,
             })
             .install();
             let moved = Mover::new(&source, &target).method(Choice::Only(method)).run();
@@ -74,8 +74,8 @@ fn a_move_whose_calls_make_no_progress_can_be_cancelled() {
                 canceller.cancel();
             });
             let _guard = Plan::new(move |call, _| match call == stuck {
-                true => Verdict::Fail(Errno::AGAIN),
-                false => Verdict::Go,
+                true => Injection::Fail(Errno::AGAIN),
+                false => Injection::None,
             })
             .install();
             let moved = Mover::new(&source, &target)
@@ -100,8 +100,8 @@ fn a_stop_delivers_what_was_taken() {
         let target = file_of(b"");
         // A write that takes a little, once: the observer stops while the rest is in flight.
         let guard = Plan::new(move |call, nth| match (call, nth) {
-            (Call::Write | Call::Splice, 0) => Verdict::Short(10),
-            _ => Verdict::Go,
+            (Call::Write | Call::Splice, 0) => Injection::Short(10),
+            _ => Injection::None,
         })
         .install();
         let mut observer = |_: &gush::Progress| Control::Stop;
@@ -150,8 +150,8 @@ fn an_interrupted_call_lets_the_observer_speak() {
     for method in [MethodName::ReadWrite, MethodName::Splice, MethodName::Sendfile] {
         let (source, target) = (file_of(&noise(1, 5000)), file_of(b""));
         let guard = Plan::new(move |call, nth| match call {
-            Call::Read | Call::Splice | Call::Sendfile if nth < 7 => Verdict::Fail(Errno::INTR),
-            _ => Verdict::Go,
+            Call::Read | Call::Splice | Call::Sendfile if nth < 7 => Injection::Fail(Errno::INTR),
+            _ => Injection::None,
         })
         .install();
         let mut asked_before = 0;

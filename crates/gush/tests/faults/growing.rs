@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use gush::faults::{Plan, Verdict};
+use gush::faults::{Injection, Plan};
 use gush::{Call, Choice, MethodName, Mover};
 
 use crate::common::mount::{in_own_namespace, knows, mounted, run};
@@ -23,7 +23,7 @@ fn growing(path: &Path, rest: &[u8]) -> Plan {
             let file = File::options().append(true).open(path);
             file.and_then(|mut file| file.write_all(&rest)).expect("more bytes");
         }
-        Verdict::Go
+        Injection::None
     })
 }
 
@@ -93,7 +93,7 @@ fn a_clone_of_a_file_that_changes_is_of_one_moment(point: &Path) {
                 Call::Fstat => looks = looks.map(|looks| looks + 1),
                 _ => {}
             }
-            Verdict::Go
+            Injection::None
         });
         let guard = plan.install();
         let mover = Mover::new(&source, &target).method(Choice::Only(MethodName::Reflink));

@@ -24,7 +24,7 @@ mod together;
 mod trouble;
 
 use common::within;
-use gush::faults::Verdict;
+use gush::faults::Injection;
 use gush::{Call, Choice, Errno, MethodName};
 use sweep::{Case, Outcome, Trouble, account, calls_of, is_data, is_read, run};
 
@@ -33,7 +33,7 @@ use sweep::{Case, Outcome, Trouble, account, calls_of, is_data, is_read, run};
 fn sweep(
     cases: impl Iterator<Item = Case>,
     troubles: fn(Case, Call) -> Vec<Trouble>,
-    judge: fn(Case, Call, Trouble, &Outcome) -> Result<(), String>,
+    inject: fn(Case, Call, Trouble, &Outcome) -> Result<(), String>,
 ) {
     let (mut wrong, mut tried) = (Vec::new(), 0);
     for case in cases {
@@ -44,12 +44,12 @@ fn sweep(
                 let name = format!("{case}: {call} #{nth} {trouble}");
                 let outcome = within(30, &name, move || {
                     run(case, 1, move |asked, number| match (asked, number) {
-                        at if at == (call, nth) => trouble.verdict(),
-                        _ => Verdict::Go,
+                        at if at == (call, nth) => trouble.injection(),
+                        _ => Injection::None,
                     })
                 });
                 let judged =
-                    account(case, &outcome).and_then(|()| judge(case, call, trouble, &outcome));
+                    account(case, &outcome).and_then(|()| inject(case, call, trouble, &outcome));
                 if let Err(why) = judged {
                     let said = outcome.result.map_or_else(|e| e.to_string(), |_| "success".into());
                     wrong.push(format!("{name}: {why} ({said})"));
@@ -196,8 +196,8 @@ fn invariant_6_a_refused_method_is_an_error_that_names_it() {
         len: sweep::SMALL,
     };
     let outcome = run(case, 1, |call, _| match call {
-        Call::CopyFileRange => Verdict::Fail(Errno::NOSYS),
-        _ => Verdict::Go,
+        Call::CopyFileRange => Injection::Fail(Errno::NOSYS),
+        _ => Injection::None,
     });
     let error = outcome.result.expect_err("copy_file_range is denied");
     assert!(error.is_refused());

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::os::fd::AsFd;
 
-use gush::faults::{Plan, Verdict};
+use gush::faults::{Injection, Plan};
 use gush::pipe::{Pipe, Pool, Reservoir, Technique, Writer};
 use gush::{Call, Choice, Errno, FileSplice, Kernel, MethodName, Mover, Pages, Vmsplice};
 
@@ -16,8 +16,8 @@ fn a_refused_pipe_size_means_a_smaller_pipe() {
     for refusals in [1, 3, 5, u64::MAX] {
         let _guard = Plan::new(move |call, nth| match call {
             // EPERM is the answer to a user whose pages are used up (fcntl(2)).
-            Call::SetPipeSize if nth < refusals => Verdict::Fail(Errno::PERM),
-            _ => Verdict::Go,
+            Call::SetPipeSize if nth < refusals => Injection::Fail(Errno::PERM),
+            _ => Injection::None,
         })
         .install();
         let pipe = Pipe::new(1 << 20).expect("a refused size is no error");
@@ -56,8 +56,8 @@ fn errno_of_this_process() -> Errno {
 fn a_writer_where_vmsplice_is_denied() {
     let errno = errno_of_this_process();
     let deny = move |call, _| match call {
-        Call::Vmsplice => Verdict::Fail(errno),
-        _ => Verdict::Go,
+        Call::Vmsplice => Injection::Fail(errno),
+        _ => Injection::None,
     };
     let _guard = Plan::new(deny).install();
     assert_eq!(Kernel::get().vmsplice(), Vmsplice::Absent(errno));
@@ -92,8 +92,8 @@ fn a_vmsplice_that_copies_is_no_better_than_write() {
 #[ignore = "run by a_vmsplice_that_copies_is_no_better_than_write"]
 fn where_vmsplice_copies() {
     let copy = |call, _| match call {
-        Call::Vmsplice => Verdict::Copy,
-        _ => Verdict::Go,
+        Call::Vmsplice => Injection::Copy,
+        _ => Injection::None,
     };
     let _guard = Plan::new(copy).install();
     assert_eq!(Kernel::get().vmsplice(), Vmsplice::Copies);
@@ -135,8 +135,8 @@ fn lent_pages_are_not_written_again_where_advice_answers_0_and_drops_nothing() {
 #[ignore = "run by lent_pages_are_not_written_again_where_advice_answers_0_and_drops_nothing"]
 fn where_advice_drops_nothing() {
     let ignore = |call, _| match call {
-        Call::Madvise => Verdict::Zero,
-        _ => Verdict::Go,
+        Call::Madvise => Injection::Zero,
+        _ => Injection::None,
     };
     let _guard = Plan::new(ignore).install();
     let (mut reader, writer) = std::io::pipe().expect("pipe");
@@ -164,8 +164,8 @@ fn a_splice_from_a_file_that_copies_is_told() {
 #[ignore = "run by a_splice_from_a_file_that_copies_is_told"]
 fn where_file_splices_copy() {
     let copy = |call, _| match call {
-        Call::Splice => Verdict::Copy,
-        _ => Verdict::Go,
+        Call::Splice => Injection::Copy,
+        _ => Injection::None,
     };
     let _guard = Plan::new(copy).install();
     assert_eq!(Kernel::get().file_splice(), FileSplice::Copies);
@@ -205,7 +205,8 @@ fn without_a_file_in_memory_nothing_is_told_of_file_splices() {
 fn where_no_file_in_memory_can_be_had() {
     let answers = [(Call::MemfdCreate, Errno::MFILE), (Call::MemfdCreate, Errno::PERM)];
     for (denied, errno) in answers {
-        let deny = move |call, _| if call == denied { Verdict::Fail(errno) } else { Verdict::Go };
+        let deny =
+            move |call, _| if call == denied { Injection::Fail(errno) } else { Injection::None };
         let _guard = Plan::new(deny).install();
         assert_eq!(Kernel::get().file_splice(), FileSplice::Absent(errno));
         let mut source = tempfile::tempfile().expect("a file");
@@ -231,8 +232,8 @@ fn where_a_fifo_takes_no_lent_pages() {
     }
     let for_pipes = round_trip(5 << 20);
     let copy = |call, _| match call {
-        Call::Vmsplice => Verdict::Copy,
-        _ => Verdict::Go,
+        Call::Vmsplice => Injection::Copy,
+        _ => Injection::None,
     };
     let guard = Plan::new(copy).install();
     assert_eq!(Kernel::get().vmsplice_into_fifo(), Vmsplice::Absent(Errno::OPNOTSUPP));
@@ -254,7 +255,8 @@ fn a_shortage_during_the_question_is_no_answer_for_good() {
 fn where_descriptors_run_out_for_a_moment() {
     for call in [Call::Pipe, Call::Mmap, Call::Open] {
         let errno = if call == Call::Mmap { Errno::NOMEM } else { Errno::MFILE };
-        let short = move |made, _| if made == call { Verdict::Fail(errno) } else { Verdict::Go };
+        let short =
+            move |made, _| if made == call { Injection::Fail(errno) } else { Injection::None };
         let guard = Plan::new(short).install();
         assert_eq!(Kernel::get().vmsplice_into_fifo(), Vmsplice::Absent(errno), "{call}");
         // The question about pipes opens no file.
@@ -281,8 +283,8 @@ fn where_there_is_no_proc() {
     let of_pipes = Kernel::get().vmsplice();
     let missing = |call, _| match call {
         // The probe reaches a FIFO without a name through /proc/self/fd.
-        Call::Open => Verdict::Fail(Errno::NOENT),
-        _ => Verdict::Go,
+        Call::Open => Injection::Fail(Errno::NOENT),
+        _ => Injection::None,
     };
     let _guard = Plan::new(missing).install();
     assert_eq!(Kernel::get().vmsplice_into_fifo(), of_pipes);
@@ -304,9 +306,9 @@ fn a_writer_that_is_denied_vmsplice_tells_another_technique_and_does_not_ask_aga
         let _guard = Plan::new(move |call, _| match call {
             Call::Vmsplice => {
                 count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                Verdict::Fail(Errno::OPNOTSUPP)
+                Injection::Fail(Errno::OPNOTSUPP)
             }
-            _ => Verdict::Go,
+            _ => Injection::None,
         })
         .install();
         let mut writer = Writer::with(to, Technique::Fresh).expect("a writer");
@@ -339,8 +341,8 @@ fn a_writer_without_any_splice_writes() {
 fn where_every_splice_is_denied() {
     let errno = errno_of_this_process();
     let deny = move |call, _| match call {
-        Call::Splice | Call::Vmsplice => Verdict::Fail(errno),
-        _ => Verdict::Go,
+        Call::Splice | Call::Vmsplice => Injection::Fail(errno),
+        _ => Injection::None,
     };
     let _guard = Plan::new(deny).install();
     let (mut from, to) = std::io::pipe().expect("pipe");
@@ -373,9 +375,9 @@ fn splice_denied_in_the_middle_loses_nothing() {
             let mut writer = Writer::with(to, Technique::Socket).expect("a writer");
             let _guard = Plan::new(move |call, nth| match call {
                 // Some bytes first: the denial then comes with a slot half emptied.
-                Call::Splice if nth == 0 => Verdict::Short(50_000),
-                Call::Splice => Verdict::Fail(errno),
-                _ => Verdict::Go,
+                Call::Splice if nth == 0 => Injection::Short(50_000),
+                Call::Splice => Injection::Fail(errno),
+                _ => Injection::None,
             })
             .install();
             let mut sent = Vec::new();
@@ -407,9 +409,9 @@ fn vmsplice_denied_in_the_middle_loses_nothing() {
             });
             let _guard = Plan::new(move |call, nth| match call {
                 // Some pages first: these are lent already when the denial comes.
-                Call::Vmsplice if nth == 0 => Verdict::Short(70_000),
-                Call::Vmsplice => Verdict::Fail(errno),
-                _ => Verdict::Go,
+                Call::Vmsplice if nth == 0 => Injection::Short(70_000),
+                Call::Vmsplice => Injection::Fail(errno),
+                _ => Injection::None,
             })
             .install();
             let mut writer = match Writer::with(to, Technique::Fresh) {
@@ -434,14 +436,14 @@ fn vmsplice_denied_in_the_middle_loses_nothing() {
 /// The bytes given to a writer, the bytes that its reader got, and whether each of the writer's answers was a success.
 fn written_under(
     technique: Technique,
-    judge: impl FnMut(Call, u64) -> Verdict + Send + 'static,
+    inject: impl FnMut(Call, u64) -> Injection + Send + 'static,
 ) -> (Vec<u8>, Vec<u8>, bool) {
     let (mut from, to) = std::io::pipe().expect("pipe");
     let reader = std::thread::spawn(move || {
         let mut got = Vec::new();
         from.read_to_end(&mut got).map(|_| got)
     });
-    let guard = Plan::new(judge).install();
+    let guard = Plan::new(inject).install();
     let mut sent = Vec::new();
     let write = |writer: &mut Writer<_>, sent: &mut Vec<u8>| -> Result<(), Errno> {
         // More than one huge page: the second is filled while the reader may still have the first.
@@ -477,7 +479,7 @@ fn a_writer_whose_call_fails_has_sent_a_beginning_and_says_so() {
         let (sent, got, all_well) = within(SECONDS, "a writer", move || {
             written_under(technique, move |call, nth| {
                 log.lock().expect("log").push((call, nth));
-                Verdict::Go
+                Injection::None
             })
         });
         assert!(all_well && got == sent, "{technique:?} without any fault");
@@ -489,8 +491,8 @@ fn a_writer_whose_call_fails_has_sent_a_beginning_and_says_so() {
                 let name = format!("{technique:?}: {call} #{nth} {}", gush::errno_name(errno));
                 let (sent, got, all_well) = within(SECONDS, &name, move || {
                     written_under(technique, move |asked, number| match (asked, number) {
-                        at if at == (call, nth) => Verdict::Fail(errno),
-                        _ => Verdict::Go,
+                        at if at == (call, nth) => Injection::Fail(errno),
+                        _ => Injection::None,
                     })
                 });
                 // A failure may cut the end off, and nothing else.
@@ -519,8 +521,8 @@ fn a_reservoir_pours_where_there_is_no_socket_to_fill_its_slots() {
     ];
     for (denied, errno) in denials {
         let _guard = Plan::new(move |call, _| match call {
-            call if call == denied => Verdict::Fail(errno),
-            _ => Verdict::Go,
+            call if call == denied => Injection::Fail(errno),
+            _ => Injection::None,
         })
         .install();
         for pattern in [&b"y\n"[..], &noise(3, 5000), &noise(4, 40_000)] {
@@ -551,8 +553,8 @@ fn a_pool_remembers_a_refused_size_until_no_pipe_is_in_use() {
     let pool = Pool::new(64 << 20, 100);
     let refuse_once = || {
         let refuse = |call, nth| match (call, nth) {
-            (Call::SetPipeSize, 0) => Verdict::Fail(Errno::PERM),
-            _ => Verdict::Go,
+            (Call::SetPipeSize, 0) => Injection::Fail(Errno::PERM),
+            _ => Injection::None,
         };
         Plan::new(refuse).install()
     };
@@ -586,8 +588,8 @@ fn a_pool_remembers_a_refused_size_until_no_pipe_is_in_use() {
 fn a_pipe_that_the_kernel_does_not_give_costs_no_budget() {
     let pool = Pool::new(1 << 20, 100);
     let guard = Plan::new(|call, _| match call {
-        Call::Pipe => Verdict::Fail(Errno::MFILE),
-        _ => Verdict::Go,
+        Call::Pipe => Injection::Fail(Errno::MFILE),
+        _ => Injection::None,
     })
     .install();
     assert!(pool.take().is_none());

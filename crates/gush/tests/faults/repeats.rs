@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use gush::faults::{Plan, Verdict};
+use gush::faults::{Injection, Plan};
 use gush::{Call, Errno, Error, Repeat};
 
 use crate::common::{Target, TargetKind, within};
@@ -26,9 +26,9 @@ struct Outcome {
     arrived: Vec<u8>,
 }
 
-fn run(to: TargetKind, judge: impl FnMut(Call, u64) -> Verdict + Send + 'static) -> Outcome {
+fn run(to: TargetKind, inject: impl FnMut(Call, u64) -> Injection + Send + 'static) -> Outcome {
     let target = Target::new(to, b"", 2, false).expect("a target");
-    let guard = Plan::new(judge).install();
+    let guard = Plan::new(inject).install();
     let result = Repeat::new(PATTERN).length_bytes(BYTES as u64).run(&target.fd);
     drop(guard);
     Outcome { result, arrived: target.content() }
@@ -53,7 +53,7 @@ fn is_whole(outcome: &Outcome) -> Result<(), String> {
 
 fn sweep(
     troubles: impl Fn(TargetKind, Call) -> Vec<Trouble>,
-    judge: fn(&Outcome) -> Result<(), String>,
+    inject: fn(&Outcome) -> Result<(), String>,
     at_least: usize,
 ) {
     let (mut wrong, mut tried) = (Vec::new(), 0);
@@ -62,7 +62,7 @@ fn sweep(
         let log = seen.clone();
         let calm = run(to, move |call, nth| {
             log.lock().expect("log").push((call, nth));
-            Verdict::Go
+            Injection::None
         });
         assert_eq!(account(&calm).and_then(|()| is_whole(&calm)), Ok(()), "{to:?}");
         let calls = seen.lock().expect("log").clone();
@@ -72,11 +72,11 @@ fn sweep(
                 let name = format!("{to:?}: {call} #{nth} {trouble}");
                 let outcome = within(30, &name, move || {
                     run(to, move |asked, number| match (asked, number) {
-                        at if at == (call, nth) => trouble.verdict(),
-                        _ => Verdict::Go,
+                        at if at == (call, nth) => trouble.injection(),
+                        _ => Injection::None,
                     })
                 });
-                if let Err(why) = account(&outcome).and_then(|()| judge(&outcome)) {
+                if let Err(why) = account(&outcome).and_then(|()| inject(&outcome)) {
                     wrong.push(format!("{name}: {why}"));
                 }
             }
@@ -124,8 +124,8 @@ fn a_pattern_arrives_whole_where_calls_by_reference_are_denied() {
     };
     sweep(denied, is_whole, 3);
     let outcome = run(TargetKind::Pipe, |call, _| match call {
-        Call::Tee => Verdict::Fail(Errno::PERM),
-        _ => Verdict::Go,
+        Call::Tee => Injection::Fail(Errno::PERM),
+        _ => Injection::None,
     });
     assert_eq!(account(&outcome).and_then(|()| is_whole(&outcome)), Ok(()));
 }

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use gush::faults::{Plan, Verdict};
+use gush::faults::{Injection, Plan};
 use gush::{Call, Choice, Errno, Holes, Mover, Space, Tuning};
 
 use crate::common::{file_methods, file_of, noise, read_all};
@@ -25,9 +25,9 @@ fn wrong_with(source: &OwnedFd, what: &str, mover: fn(Mover<'_>) -> Mover<'_>) -
             let guard = Plan::new(move |call, nth| match (call, nth) {
                 (Call::Fstat, nth) if nth == failing => {
                     let _ = told.send(());
-                    Verdict::Fail(errno)
+                    Injection::Fail(errno)
                 }
-                _ => Verdict::Go,
+                _ => Injection::None,
             })
             .install();
             let outcome =
@@ -74,12 +74,12 @@ fn an_fstat_that_fails_while_space_is_given_back_is_told() {
         let target = file_of(&old);
         let (told, tell) = std::sync::mpsc::channel();
         let guard = Plan::new(move |call, nth| match call {
-            Call::Fallocate => Verdict::Fail(Errno::NOSPC),
+            Call::Fallocate => Injection::Fail(Errno::NOSPC),
             Call::Fstat if nth == failing => {
                 let _ = told.send(());
-                Verdict::Fail(Errno::STALE)
+                Injection::Fail(Errno::STALE)
             }
-            _ => Verdict::Go,
+            _ => Injection::None,
         })
         .install();
         let tuning = Tuning::default().space(Space::TryReserve);

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gush::faults::{Plan, Verdict};
+use gush::faults::{Injection, Plan};
 use gush::{Call, Cancel, Choice, Errno, Error, Holes, MethodName, Mover, Space, Tuning};
 use rustix::fs::{FallocateFlags, SeekFrom};
 
@@ -34,7 +34,7 @@ fn is_write(call: Call) -> bool {
 /// The blocks that a file system with reservations gives to a file at the first write.
 fn reserved_at_first_write(
     file: File,
-    then: impl Fn(Call, u64) -> Verdict + Send + 'static,
+    then: impl Fn(Call, u64) -> Injection + Send + 'static,
 ) -> (Plan, Arc<AtomicU64>) {
     let reserved = Arc::new(AtomicU64::new(0));
     let seen = reserved.clone();
@@ -52,7 +52,7 @@ fn reserved_space_that_a_failed_move_does_not_need_is_given_back() {
     for space in [Space::Reserve, Space::TryReserve] {
         let (source, target) = (file_of(&noise(1, LEN)), file_of(b""));
         let (plan, reserved) = reserved_at_first_write(twin(&target), |call, nth| {
-            if is_write(call) && nth == 3 { Verdict::Fail(Errno::IO) } else { Verdict::Go }
+            if is_write(call) && nth == 3 { Injection::Fail(Errno::IO) } else { Injection::None }
         });
         let guard = plan.install();
         let by_name = Choice::Only(MethodName::ReadWrite);
@@ -83,7 +83,7 @@ fn reserved_space_is_given_back_when_the_source_turns_out_shorter() {
                 seen.store(allocated_bytes(&looked_at), Ordering::Relaxed);
                 hand.set_len(100_000).expect("cut");
             }
-            Verdict::Go
+            Injection::None
         })
         .install();
         let tuning = reserving(Space::Reserve);
@@ -116,11 +116,11 @@ fn what_a_failed_reservation_has_taken_is_given_back() {
         let seen = taken.clone();
         let guard = Plan::new(move |call, _| {
             if call != Call::Fallocate {
-                return Verdict::Go;
+                return Injection::None;
             }
             let _ = rustix::fs::fallocate(&hand, FallocateFlags::KEEP_SIZE, 0, 8 * MIB);
             seen.store(allocated_bytes(&hand), Ordering::Relaxed);
-            Verdict::Fail(errno)
+            Injection::Fail(errno)
         })
         .install();
         let by_name = Choice::Only(MethodName::ReadWrite);
@@ -151,10 +151,10 @@ fn a_target_that_could_not_be_made_longer_has_its_old_size() {
         let hand = twin(&target);
         let guard = Plan::new(move |call, _| {
             if call != Call::Fallocate {
-                return Verdict::Go;
+                return Injection::None;
             }
             hand.set_len(200_000).expect("longer");
-            Verdict::Fail(Errno::NOSPC)
+            Injection::Fail(Errno::NOSPC)
         })
         .install();
         let moved = Mover::new(&source, &target).method(Choice::Only(method)).run();
@@ -165,10 +165,10 @@ fn a_target_that_could_not_be_made_longer_has_its_old_size() {
     }
 }
 
-/// A sparse file onto old content, where the file system makes no holes; `judge` answers each write of a zero.
+/// A sparse file onto old content, where the file system makes no holes; `inject` answers each write of a zero.
 fn zeros_in_place_of_a_hole(
     cancel: &Cancel,
-    mut judge: impl FnMut(u64) -> Verdict + Send + 'static,
+    mut inject: impl FnMut(u64) -> Injection + Send + 'static,
 ) -> (Error, OwnedFd, OwnedFd) {
     let (source, target) = (file_of(b"data"), file_of(&[7; 8 << 20]));
     twin(&source).write_all_at(b"data", 64 * MIB).expect("data behind a hole");
@@ -177,13 +177,13 @@ fn zeros_in_place_of_a_hole(
     let guard = Plan::new(move |call, _| match (call, &mut zeros) {
         (Call::Fallocate, _) => {
             zeros.get_or_insert(0);
-            Verdict::Fail(Errno::OPNOTSUPP)
+            Injection::Fail(Errno::OPNOTSUPP)
         }
         (Call::Pwrite, Some(nth)) => {
             *nth += 1;
-            judge(*nth - 1)
+            inject(*nth - 1)
         }
-        _ => Verdict::Go,
+        _ => Injection::None,
     })
     .install();
     let by_name = Choice::Only(MethodName::ReadWrite);
@@ -206,7 +206,7 @@ fn zeros_written_in_place_of_a_hole_are_cancelled() {
         if nth == 20 {
             canceller.cancel();
         }
-        Verdict::Go
+        Injection::None
     });
     assert!(error.is_cancelled(), "{error}");
     assert!((MIB..4 * MIB).contains(&error.delivered_bytes()), "{error}");
@@ -220,14 +220,14 @@ fn zeros_written_in_place_of_a_run_of_zeros_are_cancelled() {
     let cancel = Cancel::new();
     let canceller = cancel.clone();
     let guard = Plan::new(move |call, nth| match call {
-        Call::Fallocate => Verdict::Fail(Errno::OPNOTSUPP),
+        Call::Fallocate => Injection::Fail(Errno::OPNOTSUPP),
         Call::Pwrite => {
             if nth == 20 {
                 canceller.cancel();
             }
-            Verdict::Go
+            Injection::None
         }
-        _ => Verdict::Go,
+        _ => Injection::None,
     })
     .install();
     let by_name = Choice::Only(MethodName::ReadWrite);
@@ -244,10 +244,10 @@ fn zeros_written_in_place_of_a_run_of_zeros_are_cancelled() {
 #[test]
 fn zeros_of_which_a_write_takes_nothing_are_an_error() {
     let (error, source, target) = zeros_in_place_of_a_hole(&Cancel::new(), |nth| match nth {
-        20 => Verdict::Zero,
+        20 => Injection::Zero,
         // Asked for ever otherwise.
-        21 => Verdict::Fail(Errno::NODATA),
-        _ => Verdict::Go,
+        21 => Injection::Fail(Errno::NODATA),
+        _ => Injection::None,
     });
     assert_eq!(error.errno(), Some(Errno::IO), "{error}");
     has_delivered(&error, &source, &target);
@@ -270,7 +270,7 @@ fn a_hole_in_front_of_data_that_fails_is_taken_back() {
         let guard = Plan::new(move |call, _| {
             let brings = is_write(call) || matches!(call, Call::CopyFileRange | Call::Splice);
             let has_first = looked_at.metadata().expect("fstat").len() == BLOCK as u64;
-            if brings && has_first { Verdict::Fail(errno) } else { Verdict::Go }
+            if brings && has_first { Injection::Fail(errno) } else { Injection::None }
         })
         .install();
         let moved = Mover::new(&source, &target).method(Choice::Only(method)).run();
@@ -292,8 +292,8 @@ fn a_target_that_got_nothing_but_a_hole_is_not_made_longer() {
     twin(&source).write_all_at(&noise(1, BLOCK), BLOCK as u64).expect("data behind a hole");
     let target = file_of(b"");
     let guard = Plan::new(move |call, _| match is_write(call) {
-        true => Verdict::Fail(Errno::NOSPC),
-        false => Verdict::Go,
+        true => Injection::Fail(Errno::NOSPC),
+        false => Injection::None,
     })
     .install();
     let mover = Mover::new(&source, &target).method(Choice::Only(MethodName::ReadWrite));

@@ -1,6 +1,6 @@
 //! More than one fault a move.
 
-use gush::faults::{Plan, Verdict};
+use gush::faults::{Injection, Plan};
 use gush::{Call, Choice, Errno, MethodName, Side};
 
 use crate::cases;
@@ -29,7 +29,7 @@ fn storm(case: Case, seed: u64) -> Outcome {
     run(case, 1, move |call, _| {
         // Nobody can promise positions and sizes when setting them right fails too.
         if dice.below(6) > 0 || matches!(call, Call::Lseek | Call::Ftruncate | Call::Memcpy) {
-            return Verdict::Go;
+            return Injection::None;
         }
         let trouble = match dice.below(5) {
             0 => Trouble::Fails(dice.pick(&errors)),
@@ -37,9 +37,9 @@ fn storm(case: Case, seed: u64) -> Outcome {
             2 if is_data(call) && !is_read(call) => Trouble::FalseZero,
             3 if is_data(call) => Trouble::Short(512 * (1 + dice.below(7))),
             _ if is_data(call) => Trouble::Fails(Errno::INTR),
-            _ => return Verdict::Go,
+            _ => return Injection::None,
         };
-        trouble.verdict()
+        trouble.injection()
     })
 }
 
@@ -77,8 +77,8 @@ fn campaign_nothing_lost_nothing_twice_in_many_storms() {
     storms(&all, 40_000, seed);
 }
 
-/// From one call on, `judge` answers all calls that bring bytes to the target.
-fn from_then_on(judge: fn(Call) -> Verdict) {
+/// From one call on, `inject` answers all calls that bring bytes to the target.
+fn from_then_on(inject: fn(Call) -> Injection) {
     let mut wrong = Vec::new();
     for case in cases::named() {
         let calls = within(30, &case.to_string(), move || calls_of(case, 1));
@@ -88,7 +88,7 @@ fn from_then_on(judge: fn(Call) -> Verdict) {
                 let mut began = false;
                 run(case, 1, move |call, nth| {
                     began |= (call, nth) == at;
-                    if began { judge(call) } else { Verdict::Go }
+                    if began { inject(call) } else { Injection::None }
                 })
             });
             check(case, &name, outcome, &mut wrong);
@@ -100,19 +100,19 @@ fn from_then_on(judge: fn(Call) -> Verdict) {
 #[test]
 fn invariant_1_what_cannot_be_delivered_any_more_is_counted() {
     from_then_on(|call| match call {
-        Call::Lseek | Call::Ftruncate | Call::Memcpy => Verdict::Go,
-        call if is_data(call) && !is_read(call) => Verdict::Fail(Errno::IO),
-        _ => Verdict::Go,
+        Call::Lseek | Call::Ftruncate | Call::Memcpy => Injection::None,
+        call if is_data(call) && !is_read(call) => Injection::Fail(Errno::IO),
+        _ => Injection::None,
     });
 }
 
 #[test]
 fn invariant_1_what_is_in_flight_is_counted_when_waiting_for_the_target_fails() {
     from_then_on(|call| match call {
-        Call::Splice | Call::Vmsplice => Verdict::Fail(Errno::INVAL),
-        Call::Write | Call::Pwritev2 | Call::Send => Verdict::Fail(Errno::AGAIN),
-        Call::Poll => Verdict::Fail(Errno::IO),
-        _ => Verdict::Go,
+        Call::Splice | Call::Vmsplice => Injection::Fail(Errno::INVAL),
+        Call::Write | Call::Pwritev2 | Call::Send => Injection::Fail(Errno::AGAIN),
+        Call::Poll => Injection::Fail(Errno::IO),
+        _ => Injection::None,
     });
 }
 
@@ -182,7 +182,7 @@ fn invariant_1_holds_and_the_cause_is_told_when_some_of_several_threads_fail() {
                 let outcome = within(60, &format!("{case}: {name}"), move || {
                     run(case, 3, move |call, nth| {
                         let meant = nth == at.1 || (from_then_on && nth > at.1);
-                        if call == at.0 && meant { Verdict::Fail(errno) } else { Verdict::Go }
+                        if call == at.0 && meant { Injection::Fail(errno) } else { Injection::None }
                     })
                 });
                 if let Err(why) = tells_the_cause(&outcome, at.0, errno) {
@@ -208,7 +208,7 @@ fn invariant_3_a_refusal_on_several_threads_is_from_an_untouched_position() {
             let (mut patience, mut touched) = (200_000, false);
             run(case, 3, move |call, _| {
                 if !matches!(call, Call::Pread | Call::Pwrite | Call::CopyFileRange) {
-                    return Verdict::Go;
+                    return Injection::None;
                 }
                 let reads_into_target = case.choice == Choice::Only(MethodName::ReadMmap);
                 let touches = call != Call::Pread || reads_into_target;
@@ -216,13 +216,13 @@ fn invariant_3_a_refusal_on_several_threads_is_from_an_untouched_position() {
                 if is_first && !touched && patience > 0 {
                     patience -= 1;
                     // An interrupted call is made again at once: the thread is late without a sleep.
-                    return Verdict::Fail(Errno::INTR);
+                    return Injection::Fail(Errno::INTR);
                 }
                 if touches && !is_first && !touched {
                     touched = true;
-                    return Verdict::Go;
+                    return Injection::None;
                 }
-                if touches { Verdict::Fail(Errno::NOSYS) } else { Verdict::Go }
+                if touches { Injection::Fail(Errno::NOSYS) } else { Injection::None }
             })
         });
         check(case, name, outcome, &mut wrong);
@@ -239,9 +239,9 @@ fn of_two_failures_on_several_threads_one_is_told_with_its_own_side() {
             let name = format!("reads and writes fail from #{nth} on");
             let outcome = within(60, &format!("{case}: {name}"), move || {
                 run(case, 4, move |call, number| match call {
-                    Call::Pread if number >= nth => Verdict::Fail(Errno::IO),
-                    Call::Pwrite if number >= nth => Verdict::Fail(Errno::DQUOT),
-                    _ => Verdict::Go,
+                    Call::Pread if number >= nth => Injection::Fail(Errno::IO),
+                    Call::Pwrite if number >= nth => Injection::Fail(Errno::DQUOT),
+                    _ => Injection::None,
                 })
             });
             let told = outcome.result.as_ref().err().map(|error| {
@@ -311,11 +311,11 @@ fn shared(from: u64, for_ever: bool, errno: Errno) -> (Result<gush::Report, gush
         Source::new(LARGE_CASE.from, content(LARGE_CASE), 1, false).expect("a source").filled();
     let target = Target::new(LARGE_CASE.to, b"", 2, false).expect("a target");
     let guard = Plan::new(move |call, nth| match call {
-        Call::CopyFileRange if nth == from || (for_ever && nth > from) => Verdict::Fail(errno),
-        Call::Fstatfs => Verdict::Fail(Errno::NOSYS),
+        Call::CopyFileRange if nth == from || (for_ever && nth > from) => Injection::Fail(errno),
+        Call::Fstatfs => Injection::Fail(Errno::NOSYS),
         // Where blocks are shared nothing would be copied.
-        Call::Ficlone | Call::FicloneRange => Verdict::Fail(Errno::OPNOTSUPP),
-        _ => Verdict::Go,
+        Call::Ficlone | Call::FicloneRange => Injection::Fail(Errno::OPNOTSUPP),
+        _ => Injection::None,
     })
     .install();
     let result = gush::Mover::new(&source.fd, &target.fd).threads(4).run();
@@ -362,7 +362,7 @@ fn cut_at(choice: Choice, at: u64, kept: usize) -> (Result<gush::Report, gush::E
         if seen == at {
             hand.set_len(kept as u64).expect("cut");
         }
-        Verdict::Go
+        Injection::None
     })
     .install();
     let result = gush::Mover::new(&source.fd, &target.fd).method(choice).threads(3).run();
@@ -380,9 +380,9 @@ fn invariant_1_holds_for_short_counts_on_several_threads() {
         let outcome = within(60, &case.to_string(), move || {
             run(case, 3, move |call, _| match call {
                 call if is_data(call) && dice.below(4) == 0 => {
-                    Verdict::Short(unit * (1 + dice.below(500)))
+                    Injection::Short(unit * (1 + dice.below(500)))
                 }
-                _ => Verdict::Go,
+                _ => Injection::None,
             })
         });
         if let Err(error) = &outcome.result {

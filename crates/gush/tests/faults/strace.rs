@@ -6,7 +6,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use gush::faults::{Plan, Verdict};
+use gush::faults::{Injection, Plan};
 use gush::pipe::{Technique, Writer};
 use gush::{Choice, Control, MethodName, Mover, Progress};
 
@@ -126,7 +126,7 @@ fn child_works_between_marks() {
             let log = seen.clone();
             let guard = Plan::new(move |call, _| {
                 log.lock().expect("log").push(call);
-                Verdict::Go
+                Injection::None
             })
             .install();
             mark(&format!("{round} {nth} begins"));

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use gush::faults::{Plan, Verdict};
+use gush::faults::{Injection, Plan};
 use gush::{Call, Choice, Errno, MethodName, Mover, Port, Rate};
 
 use crate::common::{
@@ -22,7 +22,7 @@ fn invariant_5_poll_comes_before_every_splice_from_what_can_idle() {
             let log = seen.clone();
             let _guard = Plan::new(move |call, _| {
                 log.lock().expect("log").push(call);
-                Verdict::Go
+                Injection::None
             })
             .install();
             let splice = Choice::Only(MethodName::Splice);
@@ -50,8 +50,8 @@ fn a_false_end_of_a_seqpacket_socket_loses_nothing() {
             drop(far);
             let target = file_of(b"");
             let _guard = Plan::new(|call, nth| match (call, nth) {
-                (Call::Recv, 0) => Verdict::Zero,
-                _ => Verdict::Go,
+                (Call::Recv, 0) => Injection::Zero,
+                _ => Injection::None,
             })
             .install();
             (Mover::new(&source, &target).method(choice).run().map(|r| r.bytes), read_all(&target))
@@ -67,13 +67,13 @@ fn a_last_record_that_comes_during_the_proof_of_the_end_is_read() {
     let (source, mut far) = open_source(SourceKind::Seqpacket).expect("sockets");
     let mut port = Port::of(&source).expect("a socket");
     let _guard = Plan::new(move |call, nth| match (call, nth) {
-        (Call::Recv, 0) => Verdict::Zero,
+        (Call::Recv, 0) => Injection::Zero,
         (Call::Poll, 0) => {
             let far = far.take().expect("the far end");
             rustix::io::write(&far, b"last").expect("sent");
-            Verdict::Go
+            Injection::None
         }
-        _ => Verdict::Go,
+        _ => Injection::None,
     })
     .install();
     let mut record = [0; 8];
@@ -103,9 +103,9 @@ fn streams_are_polled_and_moved_plainly_where_calls_that_never_wait_are_denied_o
                 let guard = Plan::new(move |call, _| match call {
                     Call::Preadv2 | Call::Pwritev2 | Call::Recv | Call::Send => {
                         *count.lock().expect("count") += 1;
-                        Verdict::Fail(errno)
+                        Injection::Fail(errno)
                     }
-                    _ => Verdict::Go,
+                    _ => Injection::None,
                 })
                 .install();
                 let mover = Mover::new(&source.fd, &target).method(Choice::Only(method));
@@ -136,8 +136,8 @@ fn a_length_and_a_rate_hold_where_a_splice_tells_of_false_ends() {
             rustix::net::shutdown(&far, rustix::net::Shutdown::Write).expect("ended");
             let target = file_of(b"");
             let guard = Plan::new(|call, _| match call {
-                Call::Splice => Verdict::Zero,
-                _ => Verdict::Go,
+                Call::Splice => Injection::Zero,
+                _ => Injection::None,
             })
             .install();
             let mut mover = Mover::new(&source, &target).length_bytes(LEN);
@@ -168,8 +168,8 @@ fn a_few_bytes_of_a_pipe_arrive_also_where_splice_or_a_pipe_is_denied() {
             let source = Source::new(SourceKind::Pipe, &noise(1, 5000), 1, true).expect("a source");
             let target = file_of(b"");
             let _guard = Plan::new(move |call, _| match call == denied {
-                true => Verdict::Fail(Errno::PERM),
-                false => Verdict::Go,
+                true => Injection::Fail(Errno::PERM),
+                false => Injection::None,
             })
             .install();
             let mover = Mover::new(&source.fd, &target).method(Choice::Only(MethodName::ReadWrite));

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex};
 
-use gush::faults::{Plan, Verdict};
+use gush::faults::{Injection, Plan};
 use gush::{Call, Choice, Control, Error, MethodName, Mover, Progress, Report, Tuning};
 use rustix::fs::SeekFrom;
 
@@ -70,11 +70,11 @@ fn before(case: Case) -> &'static [u8] {
     }
 }
 
-/// Moves [`content`] as the case says while `judge` answers the engine's calls.
+/// Moves [`content`] as the case says while `inject` answers the engine's calls.
 pub fn run(
     case: Case,
     threads: usize,
-    judge: impl FnMut(Call, u64) -> Verdict + Send + 'static,
+    inject: impl FnMut(Call, u64) -> Injection + Send + 'static,
 ) -> Outcome {
     let source_lead = lead(case, case.from.has_offsets());
     let target_lead = lead(case, case.to.takes_offsets());
@@ -104,7 +104,7 @@ pub fn run(
         }
         mover = mover.observe(&mut go_on);
     }
-    let guard = Plan::new(judge).install();
+    let guard = Plan::new(inject).install();
     let result = mover.run();
     drop(guard);
     Outcome {
@@ -129,7 +129,7 @@ pub fn calls_of(case: Case, threads: usize) -> Vec<(Call, u64)> {
     let log = seen.clone();
     let outcome = run(case, threads, move |call, nth| {
         log.lock().expect("log").push((call, nth));
-        Verdict::Go
+        Injection::None
     });
     if let Err(why) = account(case, &outcome) {
         panic!("{case}: without any fault: {why}");

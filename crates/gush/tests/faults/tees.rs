@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex};
 
-use gush::faults::{Plan, Verdict};
+use gush::faults::{Injection, Plan};
 use gush::flow::Terms;
 use gush::{Call, Control, Errno, Error, Tee, TeeReport};
 
@@ -60,7 +60,7 @@ struct Outcome {
     rest: Vec<u8>,
 }
 
-fn run(case: Case, judge: impl FnMut(Call, u64) -> Verdict + Send + 'static) -> Outcome {
+fn run(case: Case, inject: impl FnMut(Call, u64) -> Injection + Send + 'static) -> Outcome {
     let source = Source::new(case.from, &CONTENT, 1, false).expect("a source").filled();
     let targets: Vec<_> =
         case.to.iter().map(|&to| Target::new(to, b"", 2, false).expect("a target")).collect();
@@ -84,7 +84,7 @@ fn run(case: Case, judge: impl FnMut(Call, u64) -> Verdict + Send + 'static) -> 
     for target in &targets {
         tee = tee.to(&target.fd);
     }
-    let guard = Plan::new(judge).install();
+    let guard = Plan::new(inject).install();
     let result = tee.run();
     drop(guard);
     let arrived = targets.into_iter().map(Target::content).collect();
@@ -96,7 +96,7 @@ fn calls_of(case: Case) -> Vec<(Call, u64)> {
     let log = seen.clone();
     let outcome = run(case, move |call, nth| {
         log.lock().expect("log").push((call, nth));
-        Verdict::Go
+        Injection::None
     });
     if let Err(why) = account(case, &outcome).and_then(|()| is_whole(&outcome)) {
         panic!("{case}: without any fault: {why}");
@@ -163,7 +163,7 @@ fn is_whole(outcome: &Outcome) -> Result<(), String> {
 /// Runs each case once for every system call of the case and every trouble that the call may meet.
 fn sweep(
     troubles: impl Fn(Call) -> Vec<Trouble>,
-    judge: fn(&Outcome) -> Result<(), String>,
+    inject: fn(&Outcome) -> Result<(), String>,
     at_least: usize,
 ) {
     let (mut wrong, mut tried) = (Vec::new(), 0);
@@ -174,11 +174,11 @@ fn sweep(
                 let name = format!("{case}: {call} #{nth} {trouble}");
                 let outcome = within(30, &name, move || {
                     run(case, move |asked, number| match (asked, number) {
-                        at if at == (call, nth) => trouble.verdict(),
-                        _ => Verdict::Go,
+                        at if at == (call, nth) => trouble.injection(),
+                        _ => Injection::None,
                     })
                 });
-                if let Err(why) = account(case, &outcome).and_then(|()| judge(&outcome)) {
+                if let Err(why) = account(case, &outcome).and_then(|()| inject(&outcome)) {
                     wrong.push(format!("{name}: {why}"));
                 }
             }
@@ -229,8 +229,8 @@ fn where_tee_is_denied_altogether_nothing_is_lost() {
     for case in cases() {
         let outcome = within(30, &case.to_string(), move || {
             run(case, |call, _| match call {
-                Call::Tee => Verdict::Fail(Errno::PERM),
-                _ => Verdict::Go,
+                Call::Tee => Injection::Fail(Errno::PERM),
+                _ => Injection::None,
             })
         });
         let judged = account(case, &outcome).and_then(|()| is_whole(&outcome));

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use gush::faults::{Plan, Verdict, unplanned_calls};
+use gush::faults::{Injection, Plan, unplanned_calls};
 use gush::{Call, Choice, Errno, Holes, MethodName, Mover};
 
 use crate::cases;
@@ -37,7 +37,7 @@ fn alone_no_thread_of_a_move_escapes_its_plan() {
         let threads = seen.clone();
         let guard = Plan::new(move |_, _| {
             threads.lock().expect("a set").insert(thread::current().id());
-            Verdict::Go
+            Injection::None
         })
         .install();
         let moved = Mover::new(&source.fd, &target.fd).method(case.choice).threads(4).run();
@@ -52,7 +52,7 @@ fn alone_no_thread_of_a_move_escapes_its_plan() {
 
     // A thread that nobody gave the plan is noticed.
     let file = tempfile::tempfile().expect("a file");
-    let _guard = Plan::new(|_, _| Verdict::Go).install();
+    let _guard = Plan::new(|_, _| Injection::None).install();
     thread::scope(|scope| {
         scope.spawn(|| gush::Port::of(&file).map(drop)).join().expect("no panic")
     })
@@ -75,7 +75,7 @@ fn a_panic_of_the_observer_ends_the_other_threads() {
             // The observer is asked every 50 ms.
             thread::sleep(Duration::from_millis(10));
         }
-        Verdict::Go
+        Injection::None
     })
     .install();
     let panicked = catch_unwind(AssertUnwindSafe(|| {
@@ -145,7 +145,7 @@ thread_local! {
 fn alone_a_thread_at_its_end_makes_its_calls_without_a_plan() {
     let (ours, mut theirs) = UnixStream::pair().expect("a pair");
     let kept = ours.try_clone().expect("a second descriptor");
-    let plan = Plan::new(|_, _| Verdict::Fail(Errno::IO));
+    let plan = Plan::new(|_, _| Injection::Fail(Errno::IO));
     thread::spawn(move || {
         LAST.set(Some(Last(ours)));
         // What a thread has used first is dropped last: the plan is gone before the socket.

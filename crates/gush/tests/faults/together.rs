@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread;
 
-use gush::faults::{Plan, Verdict};
+use gush::faults::{Injection, Plan};
 use gush::{Call, Cancel, Choice, Control, Errno, Error, MethodName, Mover, Progress};
 
 use crate::common::{file_of, noise, read_all, within};
@@ -48,21 +48,21 @@ fn nothing_is_moved_behind_the_piece_in_which_another_thread_failed() {
             Call::Pwrite if thread::current().id() == first => {
                 writes += 1;
                 if writes == 1 {
-                    return Verdict::Go;
+                    return Injection::None;
                 }
                 failed |= other_began;
-                Verdict::Fail(if other_began { Errno::NOSPC } else { Errno::INTR })
+                Injection::Fail(if other_began { Errno::NOSPC } else { Errno::INTR })
             }
             Call::Pread | Call::Pwrite if thread::current().id() != first => {
                 other_began = true;
                 patience -= u64::from(failed && patience > 0);
                 if patience > 0 {
-                    return Verdict::Fail(Errno::INTR);
+                    return Injection::Fail(Errno::INTR);
                 }
                 wrote.fetch_or(call == Call::Pwrite, Ordering::Relaxed);
-                Verdict::Go
+                Injection::None
             }
-            _ => Verdict::Go,
+            _ => Injection::None,
         })
         .install();
         let files = files();
@@ -85,16 +85,16 @@ fn a_stop_by_the_observer_ends_a_thread_that_is_behind() {
         let (mut writes, mut other_began) = (0, false);
         let _guard = Plan::new(move |call, _| {
             if !matches!(call, Call::Pread | Call::Pwrite) {
-                return Verdict::Go;
+                return Injection::None;
             }
             if thread::current().id() != first {
                 other_began = true;
-                return Verdict::Fail(Errno::INTR);
+                return Injection::Fail(Errno::INTR);
             }
             let is_held = writes > 0 && !other_began || writes == WRITES_A_PIECE;
             ahead.store(writes == WRITES_A_PIECE, Ordering::Relaxed);
             writes += u64::from(call == Call::Pwrite && !is_held);
-            if is_held { Verdict::Fail(Errno::INTR) } else { Verdict::Go }
+            if is_held { Injection::Fail(Errno::INTR) } else { Injection::None }
         })
         .install();
         let mut observer = |_: &Progress| match is_ahead.load(Ordering::Relaxed) {
@@ -120,18 +120,18 @@ fn a_thread_that_is_left_alone_is_cancelled() {
         let (mut writes, mut alone) = (0, 0);
         let _guard = Plan::new(move |call, _| {
             if !matches!(call, Call::Pread | Call::Pwrite) {
-                return Verdict::Go;
+                return Injection::None;
             }
             if thread::current().id() == first {
                 writes += u64::from(call == Call::Pwrite);
                 alone = 0;
-                return Verdict::Go;
+                return Injection::None;
             }
             alone += 1;
             if writes > 4 * WRITES_A_PIECE && alone > PATIENCE {
                 canceller.cancel();
             }
-            Verdict::Fail(Errno::INTR)
+            Injection::Fail(Errno::INTR)
         })
         .install();
         let files = files();

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use gush::faults::Verdict;
+use gush::faults::Injection;
 use gush::{Call, Errno};
 
 /// The answer to one call.
@@ -14,11 +14,11 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    pub fn verdict(self) -> Verdict {
+    pub fn injection(self) -> Injection {
         match self {
-            Trouble::Fails(errno) => Verdict::Fail(errno),
-            Trouble::Short(bytes) => Verdict::Short(bytes),
-            Trouble::FalseZero => Verdict::Zero,
+            Trouble::Fails(errno) => Injection::Fail(errno),
+            Trouble::Short(bytes) => Injection::Short(bytes),
+            Trouble::FalseZero => Injection::Zero,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::os::fd::AsFd;
 
-use gush::flow::{End, Failure, Fds, Flow, Next, Op, PortState, Shelf, Terms};
+use gush::flow::{Completion, Failure, Fds, Flow, Next, Op, PortState, Shelf, Terms};
 use gush::pipe::Pool;
 use gush::{Call, Choice, Errno, Kind, MethodName, Side};
 
@@ -412,7 +412,7 @@ fn zeros_behind_a_target_that_fails_are_no_hole() {
 fn a_flow_that_rests_before_every_call_makes_the_same_holes() {
     let content = data_and_zeros("d0d00d");
     let mut sparse = Sparse::of(&content);
-    while sparse.flow.next(u64::MAX, &mut sparse.shelf) != Next::Ended(End::Proven) {
+    while sparse.flow.next(u64::MAX, &mut sparse.shelf) != Next::Ended(Completion::Eof) {
         sparse.flow.rest(&mut sparse.shelf);
         assert!(sparse.flow.is_at_rest());
         sparse.step();
@@ -441,7 +441,7 @@ fn a_source_without_bytes_for_a_target_without_a_reader_is_waited_for() {
         if bytes_come {
             assert_eq!(failed(&mut flow, &mut shelf), (Call::Splice, Side::Target, Errno::PIPE));
         } else {
-            assert_eq!(flow.next(u64::MAX, &mut shelf), Next::Ended(End::Proven));
+            assert_eq!(flow.next(u64::MAX, &mut shelf), Next::Ended(Completion::Eof));
         }
     }
 }

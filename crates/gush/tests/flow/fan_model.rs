@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 
 use gush::flow::{
-    Buf, End, Failure, Fan, FanNext, FanOp, Inspector, Interest, Lender, Op, PortState, Shelf,
-    Terms, Who,
+    Buf, Completion, Failure, Fan, FanNext, FanOp, Inspector, Interest, Lender, Op, PortState,
+    Shelf, Terms, Who,
 };
 use gush::pipe::{PipeLoan, Pool};
 use gush::{Choice, Errno, Kind};
@@ -267,8 +267,10 @@ pub fn play(
             }
             FanNext::Ended(end) => {
                 match end {
-                    End::Proven => assert!(account.end_seen, "{story}: no read answered 0"),
-                    End::Limit => assert_eq!(Some(account.taken), terms.length_bytes, "{story}"),
+                    Completion::Eof => assert!(account.end_seen, "{story}: no read answered 0"),
+                    Completion::Limit => {
+                        assert_eq!(Some(account.taken), terms.length_bytes, "{story}")
+                    }
                 }
                 let all = account.live().all(|lane| lane.delivered == account.taken);
                 assert!(all && account.live().count() > 0, "{story}: ended with bytes in flight");

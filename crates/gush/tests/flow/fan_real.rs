@@ -8,8 +8,8 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::thread::{self, JoinHandle};
 
 use gush::flow::{
-    Buf, End, Failure, Fan, FanFds, FanNext, FanOp, Interest, Lender, Op, PortState, Shelf, Terms,
-    Who,
+    Buf, Completion, Failure, Fan, FanFds, FanNext, FanOp, Interest, Lender, Op, PortState, Shelf,
+    Terms, Who,
 };
 use gush::pipe::{PipeLoan, Pool};
 use gush::{Choice, Errno, MethodName};
@@ -52,7 +52,12 @@ enum Until {
 }
 
 /// Drives a fan with poll(2), rests before every wait, and takes at most `step` at once.
-fn drive(fan: &mut Fan, fds: FanFds<'_>, step: u64, until: Until) -> (Result<End, String>, Driven) {
+fn drive(
+    fan: &mut Fan,
+    fds: FanFds<'_>,
+    step: u64,
+    until: Until,
+) -> (Result<Completion, String>, Driven) {
     drive_with(&mut Shelf::new(Pool::shared().clone()), fan, fds, step, until)
 }
 
@@ -62,7 +67,7 @@ fn drive_with(
     fds: FanFds<'_>,
     step: u64,
     until: Until,
-) -> (Result<End, String>, Driven) {
+) -> (Result<Completion, String>, Driven) {
     let mut driven = Driven::default();
     let end = loop {
         match fan.next(step, lender) {
@@ -196,7 +201,7 @@ fn every_set_of_targets_gets_every_byte_in_order() {
                     let mut fan = fan_of(&near, &targets, &Terms { choice, ..Terms::default() });
                     let fds = FanFds { source: near.as_fd(), targets: &targets };
                     let (end, driven) = drive(&mut fan, fds, step, Until::End);
-                    assert_eq!((end, driven.lost), (Ok(End::Proven), vec![]), "{context}");
+                    assert_eq!((end, driven.lost), (Ok(Completion::Eof), vec![]), "{context}");
                     assert_eq!(fan.taken_bytes(), BYTES as u64, "{context}");
                     if let Some(feed) = feed {
                         feed.join().expect("all was sent");
@@ -228,7 +233,7 @@ fn pipes_are_teed_and_the_last_one_is_spliced() {
     let mut fan = fan_of(&near, &targets, &Terms::default());
     let fds = FanFds { source: near.as_fd(), targets: &targets };
     let (end, driven) = drive(&mut fan, fds, u64::MAX, Until::End);
-    assert_eq!(end, Ok(End::Proven));
+    assert_eq!(end, Ok(Completion::Eof));
     // The second fill answers 0, and a read proves the end.
     let expected = [("fill", 2), ("move", 1), ("read", 1), ("tee", 2)];
     assert_eq!(driven.ops, expected.into_iter().collect());
@@ -251,7 +256,7 @@ fn the_one_target_that_is_no_pipe_costs_one_splice() {
         let mut fan = fan_of(&near, &targets, &Terms::default());
         let fds = FanFds { source: near.as_fd(), targets: &targets };
         let (end, driven) = drive(&mut fan, fds, u64::MAX, Until::End);
-        assert_eq!(end, Ok(End::Proven));
+        assert_eq!(end, Ok(Completion::Eof));
         let expected = [("empty", 1), ("fill", 2), ("read", 1), ("tee", 1)];
         assert_eq!(driven.ops, expected.into_iter().collect(), "{order:?}");
         for (out, arrived) in outs.into_iter().zip(arrived) {
@@ -309,7 +314,7 @@ fn a_target_that_nobody_reads_holds_the_others_back_at_one_intake() {
             idle_reader.read_to_end(&mut all).map(|_| all)
         });
         let (end, driven) = drive(&mut fan, fds, u64::MAX, Until::End);
-        assert_eq!((end, driven.lost), (Ok(End::Proven), vec![]));
+        assert_eq!((end, driven.lost), (Ok(Completion::Eof), vec![]));
         assert!(driven.most_ahead_bytes <= bound && driven.most_held_bytes <= bound);
         drop(idle);
         feed.expect("a feeder").join().expect("all was sent");
@@ -362,7 +367,11 @@ fn a_target_that_fails_is_lost_alone() {
                 // In small pieces: all would fit into the pipe of the reader that leaves.
                 let (end, mut driven) = drive(&mut fan, fds, 4099, Until::End);
                 driven.lost.sort_unstable();
-                assert_eq!((end, &driven.lost[..]), (Ok(End::Proven), &[1, 2][..]), "{context}");
+                assert_eq!(
+                    (end, &driven.lost[..]),
+                    (Ok(Completion::Eof), &[1, 2][..]),
+                    "{context}"
+                );
                 let errno = |target| match fan.failure(target) {
                     Some(Failure::Fault(fault)) => Some(fault.errno),
                     _ => None,
@@ -407,7 +416,7 @@ fn a_reader_that_leaves_is_seen_while_the_source_idles() {
         assert!(reader.join().expect("no panic") == b"one", "{kind}");
         feeder.write_all(b" and two").expect("room");
         drop(feeder);
-        assert_eq!(drive(&mut fan, fds, u64::MAX, Until::End).0, Ok(End::Proven), "{kind}");
+        assert_eq!(drive(&mut fan, fds, u64::MAX, Until::End).0, Ok(Completion::Eof), "{kind}");
         assert!(arrived(other) == b"one and two", "{kind}");
     }
 }
@@ -454,7 +463,7 @@ fn targets_that_begin_to_refuse_splices_get_the_rest_out_of_one_buffer() {
     feeder.write_all(&data[40_000..]).expect("room");
     drop(feeder);
     let (end, driven) = drive(&mut fan, fds, u64::MAX, Until::End);
-    assert_eq!((end, driven.lost), (Ok(End::Proven), vec![]));
+    assert_eq!((end, driven.lost), (Ok(Completion::Eof), vec![]));
     assert_eq!(driven.ops, [("read", 2), ("write", 2)].into_iter().collect());
     for (out, arrived) in outs.into_iter().zip(arrived) {
         assert!(arrived(out) == data, "other bytes arrived");
@@ -503,7 +512,7 @@ fn where_no_pipe_can_be_had_memory_serves_until_one_can() {
         assert_eq!(driven.ops, expected.iter().copied().collect(), "{pipes} pipes");
     }
     drop(feeder);
-    assert_eq!(drive(&mut fan, fds, u64::MAX, Until::End).0, Ok(End::Proven));
+    assert_eq!(drive(&mut fan, fds, u64::MAX, Until::End).0, Ok(Completion::Eof));
     for (out, arrived) in outs.into_iter().zip(arrived) {
         assert!(arrived(out) == data, "other bytes arrived");
     }
@@ -527,7 +536,7 @@ fn a_target_that_is_left_out_gets_nothing_more() {
     feeder.write_all(b"more").expect("room");
     drop(feeder);
     let (end, driven) = drive(&mut fan, fds, u64::MAX, Until::End);
-    assert_eq!((end, driven.lost), (Ok(End::Proven), vec![]));
+    assert_eq!((end, driven.lost), (Ok(Completion::Eof), vec![]));
     assert_eq!((fan.delivered_bytes(0), fan.in_flight_bytes(0)), (4096, 40_000 - 4096));
     assert!(arrived(fast) == [&data[..], b"more"].concat(), "other bytes arrived");
     drop(into_slow);
@@ -581,7 +590,7 @@ fn a_stream_becomes_datagrams_at_one_target_and_a_stream_at_the_other() {
     let targets = [pipe.as_fd(), out.as_fd()];
     let mut fan = fan_of(&near, &targets, &Terms::default());
     let fds = FanFds { source: near.as_fd(), targets: &targets };
-    assert_eq!(drive(&mut fan, fds, u64::MAX, Until::End).0, Ok(End::Proven));
+    assert_eq!(drive(&mut fan, fds, u64::MAX, Until::End).0, Ok(Completion::Eof));
     feed.expect("a feeder").join().expect("all was sent");
     assert!(taker.join().expect("no panic") == data, "other bytes arrived");
     assert!(arrived(pipe) == data, "other bytes arrived");
@@ -619,7 +628,7 @@ fn a_fan_through_memory_shows_every_byte_once() {
                 thread::yield_now();
             }
             FanNext::Lost(target) => assert_eq!(target, 1),
-            FanNext::Ended(end) => break assert_eq!(end, End::Proven),
+            FanNext::Ended(end) => break assert_eq!(end, Completion::Eof),
             other => panic!("{other:?}"),
         }
     }

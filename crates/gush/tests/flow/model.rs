@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::mem::ManuallyDrop;
 
-use gush::flow::{Buf, End, Failure, Flow, Lender, Next, Op, PortState, Shelf, Terms};
+use gush::flow::{Buf, Completion, Failure, Flow, Lender, Next, Op, PortState, Shelf, Terms};
 use gush::pipe::{PipeLoan, Pool};
 use gush::{Choice, Errno, Kind, Side};
 
@@ -422,12 +422,12 @@ pub fn play(
                 assert_eq!(pool.usage().in_use, held, "{story}: parked with a pipe");
             }
             Next::Throttled => panic!("{story}: everything may be taken"),
-            Next::Ended(End::Proven) => {
+            Next::Ended(Completion::Eof) => {
                 assert!(account.end_seen, "{story}: no read answered 0");
                 assert_eq!(account.in_flight(), 0, "{story}");
                 break;
             }
-            Next::Ended(End::Limit) => {
+            Next::Ended(Completion::Limit) => {
                 let limit = terms.length_bytes.expect("a limit");
                 assert!(account.taken >= limit, "{story}: the limit is not reached");
                 assert_eq!(account.taken, limit, "{story}: more than the limit");

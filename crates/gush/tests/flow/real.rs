@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::thread;
 
-use gush::flow::{End, Fds, Flow, Inspector, Next, Op, PortState, Shelf, Terms};
+use gush::flow::{Completion, Fds, Flow, Inspector, Next, Op, PortState, Shelf, Terms};
 use gush::pipe::Pool;
 use gush::{Choice, Errno, MethodName, Side};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -21,7 +21,7 @@ pub fn pattern(bytes: usize) -> Vec<u8> {
 }
 
 /// Drives a flow until the end with poll(2), resting before every wait, and taking at most `step` at once.
-fn drive(flow: &mut Flow, fds: Fds<'_>, step: u64) -> Result<End, String> {
+fn drive(flow: &mut Flow, fds: Fds<'_>, step: u64) -> Result<Completion, String> {
     let mut shelf = Shelf::new(Pool::shared().clone());
     loop {
         match flow.next(step, &mut shelf) {
@@ -152,7 +152,7 @@ fn every_pair_delivers_every_byte_in_order() {
                     }
                     let mut flow = flow.expect("a way");
                     let fds = Fds { source: near.as_fd(), target: out.as_fd() };
-                    assert_eq!(drive(&mut flow, fds, step), Ok(End::Proven), "{context}");
+                    assert_eq!(drive(&mut flow, fds, step), Ok(Completion::Eof), "{context}");
                     assert_eq!(flow.delivered_bytes(), BYTES as u64, "{context}");
                     assert_eq!(flow.in_flight_bytes(), 0, "{context}");
                     if let Some(feed) = feed {
@@ -218,7 +218,7 @@ fn a_stream_becomes_datagrams_of_a_size_that_every_socket_takes() {
     let (a, b) = (PortState::of(&near).unwrap(), PortState::of(&out).unwrap());
     let mut flow = Flow::between(a, b, &Terms::default()).expect("a way");
     let fds = Fds { source: near.as_fd(), target: out.as_fd() };
-    assert_eq!(drive(&mut flow, fds, u64::MAX), Ok(End::Proven));
+    assert_eq!(drive(&mut flow, fds, u64::MAX), Ok(Completion::Eof));
     feed.expect("a feeder").join().expect("all was sent");
     assert!(taker.join().expect("no panic") == data, "other bytes arrived");
 }
@@ -284,7 +284,7 @@ fn a_flow_that_waits_for_its_target_holds_what_is_in_flight_and_no_more() {
         let mut rest = Vec::new();
         reader.read_to_end(&mut rest).map(|_| rest)
     });
-    assert_eq!(drive(&mut flow, fds, u64::MAX), Ok(End::Proven));
+    assert_eq!(drive(&mut flow, fds, u64::MAX), Ok(Completion::Eof));
     drop(out);
     feed.expect("a feeder").join().expect("all was sent");
     seen.truncate(in_socket);
@@ -376,7 +376,7 @@ fn runs_of_zeros_become_holes_whatever_the_buffer() {
                     assert_eq!(flow.delivered_bytes(), seen.0.len() as u64);
                     assert!(flow.hole_bytes() <= flow.delivered_bytes());
                 }
-                Next::Ended(end) => break assert_eq!(end, End::Proven),
+                Next::Ended(end) => break assert_eq!(end, Completion::Eof),
                 other => panic!("files do not wait: {other:?}"),
             }
         }
@@ -432,7 +432,7 @@ fn a_file_that_grows_at_its_end_a_few_times_is_no_false_end() {
                 other => panic!("{method}: {other:?}"),
             }
         };
-        assert_eq!((end, flow.delivered_bytes()), (End::Proven, 1050), "{method}");
+        assert_eq!((end, flow.delivered_bytes()), (Completion::Eof, 1050), "{method}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! One lane of a fan: a flow that only delivers, and the lane's place in the present intake.
 
-use super::super::way::Way;
+use super::super::route::Route;
 use super::super::{Failure, Flow, Leaves, Lender};
 use crate::endpoint::Kind;
 use crate::fault::Fault;
@@ -64,7 +64,7 @@ impl Lane {
 
     /// Does the target take no references?
     fn is_through_memory(&self) -> bool {
-        self.outlet.held.leaves.through_memory() || self.outlet.ways.now() == Way::Memory
+        self.outlet.held.leaves.through_memory() || self.outlet.routes.now() == Route::Memory
     }
 
     /// Do bytes go from the intake's pipe to the target directly, not through the lane's pipe?
@@ -88,7 +88,7 @@ impl Lane {
     pub(super) fn loaded(&mut self, bytes: usize) {
         self.outlet.took(bytes, MethodName::Splice);
         // A target that takes no splices gets them by plain writes.
-        if self.outlet.ways.now() == Way::Memory {
+        if self.outlet.routes.now() == Route::Memory {
             self.outlet.held.leaves = Leaves::Refused;
         }
     }

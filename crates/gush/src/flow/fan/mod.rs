@@ -26,7 +26,7 @@
 //!   while the source idles.
 //!
 //! Ends and refusals keep the flow's invariants: only a `read` that answers 0 is the end, and a
-//! refusal changes nothing but the way.
+//! refusal changes nothing but the route.
 //!
 //! # By reference
 //! The readers of all targets then share the pages, and cannot write to them: a pipe gives a page
@@ -54,9 +54,9 @@ mod op;
 pub(super) use op::look;
 pub use op::{FanFds, FanOp};
 
+use super::route::{self, Route, Routes};
 use super::spread;
-use super::way::{self, Way, Ways};
-use super::{End, Failure, Flow, Lender, Next, Op, PortState, Terms};
+use super::{Completion, Failure, Flow, Lender, Next, Op, PortState, Terms};
 use crate::endpoint::Kind;
 use crate::fault::Fault;
 use crate::method::{MethodName, Refusal};
@@ -99,7 +99,7 @@ pub enum FanNext {
     /// or with nothing to be taken to deliver their bytes in flight.
     Lost(u16),
     /// Everything taken is delivered to every remaining target, and no more comes.
-    Ended(End),
+    Ended(Completion),
     /// No target is left.
     Deserted,
     /// The bytes cannot be taken. The bytes taken before are delivered, as far as there was memory.
@@ -111,7 +111,7 @@ pub enum FanNext {
 /// ```
 /// use std::io::{Read, Write};
 /// use std::os::fd::AsFd;
-/// use gush::flow::{End, Fan, FanFds, FanNext, Shelf, PortState, Terms};
+/// use gush::flow::{Completion, Fan, FanFds, FanNext, Shelf, PortState, Terms};
 ///
 /// let (source, mut feeder) = std::io::pipe()?;
 /// let (mut reader, left) = std::io::pipe()?;
@@ -133,7 +133,7 @@ pub enum FanNext {
 ///         other => panic!("everything is there already, and there is room: {other:?}"),
 ///     }
 /// };
-/// assert_eq!((end, fan.taken_bytes()), (End::Proven, 7));
+/// assert_eq!((end, fan.taken_bytes()), (Completion::Eof, 7));
 /// assert_eq!([fan.delivered_bytes(0), fan.delivered_bytes(1)], [7, 7]);
 ///
 /// let mut text = [0; 7];
@@ -153,7 +153,7 @@ pub struct Fan {
     shown: u32,
     /// A lane could get no separate pipe: the present intake goes through memory.
     lacks_pipes: bool,
-    /// The user named the way, which is used or refused.
+    /// The user named the route, which is used or refused.
     named: bool,
 }
 
@@ -180,25 +180,26 @@ impl Fan {
         let mut lanes = Vec::with_capacity(targets.len());
         let splices = |from: &PortState, to: &PortState| splices(from, to, terms);
         for &target in targets {
-            let ways = match splices(&pipe, &target)? {
-                // A method asked for by name is used or refused (invariant 6): no way after it.
-                true if named => Ways::of(&[Way::Piped]),
-                true => Ways::of(&[Way::Piped, Way::Memory]),
-                false => Ways::of(&[Way::Memory]),
+            let routes = match splices(&pipe, &target)? {
+                // A method asked for by name is used or refused (invariant 6): no route after it.
+                true if named => Routes::of(&[Route::Piped]),
+                true => Routes::of(&[Route::Piped, Route::Memory]),
+                false => Routes::of(&[Route::Memory]),
             };
-            lanes.push(Lane::new(Flow::by(ways, pipe, target, &lane_terms)));
+            lanes.push(Lane::new(Flow::by(routes, pipe, target, &lane_terms)));
         }
         // Only a socket brings short messages, which cost less through memory.
-        let by_reference = if source.kind() == Kind::Stream { Way::Adaptive } else { Way::Piped };
-        let ways = match splices(&source, &pipe)? {
-            true if named => Ways::of(&[Way::Piped]),
-            true if Lane::take_references(&lanes) => Ways::of(&[by_reference, Way::Memory]),
-            _ => Ways::of(&[Way::Memory]),
+        let by_reference =
+            if source.kind() == Kind::Stream { Route::Adaptive } else { Route::Piped };
+        let routes = match splices(&source, &pipe)? {
+            true if named => Routes::of(&[Route::Piped]),
+            true if Lane::take_references(&lanes) => Routes::of(&[by_reference, Route::Memory]),
+            _ => Routes::of(&[Route::Memory]),
         };
         // The intake delivers nothing. Its target is that of the lane that demands most of a read:
         // datagrams, and empty ones where a lane passes them on.
         let strictest = targets.iter().max_by_key(|to| (to.keeps_boundaries(), to.takes_empty()));
-        let intake = Flow::by(ways, source, strictest.copied().unwrap_or(pipe), terms);
+        let intake = Flow::by(routes, source, strictest.copied().unwrap_or(pipe), terms);
         Ok(Self { intake, lanes, source_waits: false, shown: 0, lacks_pipes: false, named })
     }
 
@@ -510,7 +511,7 @@ fn splices(from: &PortState, to: &PortState, terms: &Terms) -> Result<bool, Refu
         if from.keeps_boundaries() || to.keeps_boundaries() {
             return Some("the datagrams of a fan go through memory");
         }
-        way::refused(MethodName::Splice, from, to, terms)
+        route::refused(MethodName::Splice, from, to, terms)
     };
     let in_plan = || plan::flow_methods(from.kind(), to.kind()).contains(&MethodName::Splice);
     match terms.choice {

@@ -1,4 +1,4 @@
-//! Ways: how a flow gets bytes from the source to the target, and which serve a pair of ports.
+//! Routes: how a flow gets bytes from the source to the target, and which serve a pair of ports.
 
 use super::{PortState, Terms};
 use crate::endpoint::Kind;
@@ -9,7 +9,7 @@ use crate::port::Side;
 
 /// How a flow moves bytes now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Route {
     /// Through memory: read(2) and write(2). Serves every pair.
     Memory,
     /// Between two streams: short messages through memory, in two calls instead of four; long ones
@@ -25,8 +25,8 @@ pub(super) enum Way {
     Sendfile,
 }
 
-impl Way {
-    /// The way that a method of the plan means between these two ports, if a flow has such a way.
+impl Route {
+    /// The route that a method of the plan means between these two ports, if a flow has such a route.
     fn of(
         method: MethodName,
         source: &PortState,
@@ -36,35 +36,35 @@ impl Way {
         let kinds = [source.kind(), target.kind()];
         let choice = terms.choice;
         Some(match method {
-            MethodName::ReadWrite => Way::Memory,
-            MethodName::Sendfile => Way::Sendfile,
-            MethodName::Vmsplice => Way::Lent,
+            MethodName::ReadWrite => Route::Memory,
+            MethodName::Sendfile => Route::Sendfile,
+            MethodName::Vmsplice => Route::Lent,
             // First: a direct splice would be possible too, with the reader and us taking turns.
-            MethodName::Splice if terms.own_pipe && gains_by_own_pipe(kinds) => Way::Piped,
-            MethodName::Splice if splices_directly(kinds) => Way::Direct,
+            MethodName::Splice if terms.own_pipe && gains_by_own_pipe(kinds) => Route::Piped,
+            MethodName::Splice if splices_directly(kinds) => Route::Direct,
             // Between sockets a short message costs two calls through memory, and a pipe more by
             // splice.
             MethodName::Splice if choice == Choice::Auto && kinds == [Kind::Stream; 2] => {
-                Way::Adaptive
+                Route::Adaptive
             }
-            MethodName::Splice => Way::Piped,
+            MethodName::Splice => Route::Piped,
             _ => return None,
         })
     }
 
-    /// The method whose refusal a refused call of this way is.
+    /// The method whose refusal a refused call of this route is.
     pub(super) fn method(self) -> MethodName {
         match self {
-            Way::Memory => MethodName::ReadWrite,
-            Way::Lent => MethodName::Vmsplice,
-            Way::Adaptive | Way::Piped | Way::Direct => MethodName::Splice,
-            Way::Sendfile => MethodName::Sendfile,
+            Route::Memory => MethodName::ReadWrite,
+            Route::Lent => MethodName::Vmsplice,
+            Route::Adaptive | Route::Piped | Route::Direct => MethodName::Splice,
+            Route::Sendfile => MethodName::Sendfile,
         }
     }
 
-    /// Are the way's own calls reads, which prove the end?
+    /// Are the route's own calls reads, which prove the end?
     pub(super) fn reads(self) -> bool {
-        matches!(self, Way::Memory | Way::Lent)
+        matches!(self, Route::Memory | Route::Lent)
     }
 }
 
@@ -82,32 +82,32 @@ pub(crate) fn splices_directly(kinds: [Kind; 2]) -> bool {
     kinds.contains(&Kind::Pipe) && kinds[0] != Kind::Datagram
 }
 
-/// The ways to try, in order.
+/// The routes to try, in order.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ways {
-    ways: [Way; Ways::MOST],
+pub(super) struct Routes {
+    routes: [Route; Routes::MOST],
     len: u8,
     at: u8,
 }
 
-impl Ways {
+impl Routes {
     const MOST: usize = 4;
 
-    /// The plan's ways for two ports under the user's terms.
+    /// The plan's routes for two ports under the user's terms.
     pub(super) fn between(
         source: &PortState,
         target: &PortState,
         terms: &Terms,
     ) -> Result<Self, Refusal> {
-        let mut ways = Self { ways: [Way::Memory; Self::MOST], len: 0, at: 0 };
+        let mut routes = Self { routes: [Route::Memory; Self::MOST], len: 0, at: 0 };
         let planned = plan::flow_methods(source.kind(), target.kind());
         match terms.choice {
             Choice::Auto => {
                 for &method in planned {
                     if refused(method, source, target, terms).is_none()
-                        && let Some(way) = Way::of(method, source, target, terms)
+                        && let Some(route) = Route::of(method, source, target, terms)
                     {
-                        ways.push(way);
+                        routes.push(route);
                     }
                 }
             }
@@ -115,47 +115,48 @@ impl Ways {
                 if let Some(why) = refused(method, source, target, terms) {
                     return Err(Refusal::because(method, why));
                 }
-                let Some(way) = Way::of(method, source, target, terms) else {
-                    return Err(Refusal::because(method, NO_WAY));
+                let Some(route) = Route::of(method, source, target, terms) else {
+                    return Err(Refusal::because(method, NO_ROUTE));
                 };
-                ways.push(way);
+                routes.push(route);
             }
         }
-        Ok(ways)
+        Ok(routes)
     }
 
-    /// These ways, in this order.
-    pub(super) fn of(ways: &[Way]) -> Self {
-        let mut all = Self { ways: [Way::Memory; Self::MOST], len: 0, at: 0 };
-        ways.iter().for_each(|&way| all.push(way));
+    /// These routes, in this order.
+    pub(super) fn of(routes: &[Route]) -> Self {
+        let mut all = Self { routes: [Route::Memory; Self::MOST], len: 0, at: 0 };
+        routes.iter().for_each(|&route| all.push(route));
         all
     }
 
-    fn push(&mut self, way: Way) {
+    fn push(&mut self, route: Route) {
         // An array, because a relay has thousands of flows and a list would be an allocation each.
         if usize::from(self.len) < Self::MOST {
-            self.ways[usize::from(self.len)] = way;
+            self.routes[usize::from(self.len)] = route;
             self.len += 1;
         }
     }
 
-    pub(super) fn now(&self) -> Way {
-        self.ways[usize::from(self.at)]
+    pub(super) fn now(&self) -> Route {
+        self.routes[usize::from(self.at)]
     }
 
-    /// Goes on to the next way, if this was not the last.
+    /// Goes on to the next route, if this was not the last.
     pub(super) fn advance(&mut self) {
-        // The last way stays: it has no successor, and its failure is the flow's.
+        // The last route stays: it has no successor, and its failure is the flow's.
         self.at += u8::from(self.has_next());
     }
 
-    /// Is there another way if this one is refused?
+    /// Is there another route if this one is refused?
     pub(super) fn has_next(&self) -> bool {
         self.at + 1 < self.len
     }
 }
 
-const NO_WAY: &str = "a stream is moved by read-write, splice, vmsplice and, from a file, sendfile";
+const NO_ROUTE: &str =
+    "a stream is moved by read-write, splice, vmsplice and, from a file, sendfile";
 
 /// Why the user's terms or the ports' flags rule a method out.
 pub(super) fn refused(
@@ -180,7 +181,7 @@ pub(super) fn refused(
     // The kernel would say so only once there is something to send.
     let is_file = matches!(source.kind(), Kind::File | Kind::Block | Kind::Pseudo);
     if method == MethodName::Sendfile && terms.never_held && !is_file {
-        return Some(NO_WAY);
+        return Some(NO_ROUTE);
     }
     if method == MethodName::Sendfile
         && target.kind() == Kind::Datagram
