@@ -10,6 +10,7 @@ use crate::fault::Fault;
 use crate::flow::Failure;
 use crate::method::Refusal;
 use crate::port::Side;
+use crate::remedy::hint_for;
 use crate::sys::Call;
 
 /// Why a move ended early.
@@ -362,7 +363,7 @@ impl Error {
     pub fn hint(&self) -> Option<&'static str> {
         match *self.cause {
             Cause::Refused(ref refusal) if refusal.lacks_room() => {
-                refusal.errno.and_then(|errno| crate::hint_for(Side::Target, errno))
+                refusal.errno.and_then(|errno| hint_for(Side::Target, errno))
             }
             Cause::Refused(ref refusal) if refusal.is_of_user() => {
                 Some("leave one of the methods that serve this pair of ends")
@@ -370,7 +371,7 @@ impl Error {
             Cause::Refused(_) | Cause::FalseEnd(_) => {
                 Some("choose another method, or auto, which falls back by itself")
             }
-            Cause::Failed(fault) => crate::hint_for(fault.side, fault.errno),
+            Cause::Failed(fault) => hint_for(fault.side, fault.errno),
             Cause::SameFile => Some("name another target, or ranges that do not overlap"),
             Cause::NoOffset(Side::Source) => Some(
                 "pipes, sockets, terminals and files of /proc are read from where they are: name no offset",

@@ -151,7 +151,6 @@ pub use cancel::Cancel;
 #[cfg(feature = "digest")]
 pub use digest::Digest;
 pub use endpoint::{Endpoint, Kind};
-pub use errno::errno_name;
 pub use error::Error;
 pub use fault::Fault;
 pub use flow::Failure;
@@ -163,7 +162,6 @@ pub use plan::Refusals;
 pub use port::Side;
 pub use progress::{Control, Progress};
 pub use rate::Rate;
-pub use remedy::hint_for;
 pub use repeat::Repeat;
 pub use report::{MethodUse, Report};
 #[cfg(feature = "digest")]
@@ -180,10 +178,12 @@ pub use wait::Wait;
 /// What the feature `unstable-flow` adds to the modules, in any release as it is needed.
 #[cfg(feature = "unstable-flow")]
 mod unstable {
+    pub use crate::errno::errno_name;
     pub use crate::file_system::file_system_id;
     pub use crate::kernel::is_refusal;
     pub use crate::pages::Strip;
     pub use crate::port::Port;
+    pub use crate::remedy::hint_for;
     pub use crate::socket::{
         end_writing, send_kept, set_peek_offset, unacknowledged_bytes, untaken_bytes,
     };

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use gush_lab::compare::{self, Compared, Comparison, Difference, Failed, Unlike};
 use gush_lab::model::Failure;
-use gush_lab::stats::Injection;
+use gush_lab::stats::Verdict;
 use gush_lab::store::StoreError;
 use gush_text::table::{self, numbers, words};
 
@@ -140,9 +140,9 @@ fn verdicts(comparison: &Comparison) -> String {
     };
     let mut text = format!(
         "{} faster, {} slower, {} cannot tell (differences up to {:.0} %{drift} are left undecided)\n",
-        count(Injection::Faster),
-        count(Injection::Slower),
-        count(Injection::CannotTell),
+        count(Verdict::Faster),
+        count(Verdict::Slower),
+        count(Verdict::CannotTell),
         margin * 100.0
     );
     if cases.len() >= MANY {
