@@ -52,12 +52,12 @@ fn inherited<'a>(index: usize, number: i32) -> io::Result<BorrowedFd<'a>> {
     }
 }
 
-pub(crate) fn in_new_session(command: &mut Command, terminal: bool) {
+pub(crate) fn in_new_session(command: &mut Command, terminal: Option<BorrowedFd<'static>>) {
     let begin = move || {
         rustix::process::setsid()?;
-        if terminal {
+        if let Some(terminal) = terminal {
             // Only a session leader without a terminal can take one, so after setsid(2) (ioctl_tty(2)).
-            rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
+            rustix::process::ioctl_tiocsctty(terminal)?;
         }
         Ok(())
     };

@@ -30,7 +30,7 @@ mod stop;
 mod title;
 mod unread;
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
@@ -392,16 +392,16 @@ pub fn duplicate_inherited(number: i32) -> io::Result<OwnedFd> {
     inherit::duplicate(number)
 }
 
-/// Makes a program start as the leader of a new session (setsid(2)). With `terminal` its standard input
-/// becomes the controlling terminal of the session.
+/// Makes a program start as the leader of a new session (setsid(2)). The descriptor `terminal`,
+/// as the program has it, becomes the controlling terminal of the session.
 ///
 /// ```
 /// let mut command = std::process::Command::new("true");
-/// gush_process::in_new_session(&mut command, false);
+/// gush_process::in_new_session(&mut command, None);
 /// assert!(command.status()?.success());
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub fn in_new_session(command: &mut Command, terminal: bool) {
+pub fn in_new_session(command: &mut Command, terminal: Option<BorrowedFd<'static>>) {
     inherit::in_new_session(command, terminal);
 }
 

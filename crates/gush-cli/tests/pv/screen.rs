@@ -325,7 +325,7 @@ fn a_transfer_in_the_background_leaves_the_terminal_alone_and_is_not_stopped() {
     command.args(["-m", "-c", line]).current_dir(dir.path());
     command.env("G", env!("CARGO_BIN_EXE_gush")).env("XDG_RUNTIME_DIR", dir.path());
     command.stdin(side()).stdout(side()).stderr(side());
-    gush_process::in_new_session(&mut command, true);
+    gush_process::in_new_session(&mut command, Some(rustix::stdio::stdin()));
     let pipe = dir.path().join("pipe");
     mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     let mut child = command.spawn().unwrap();

@@ -43,17 +43,16 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
     let plumbing = |error: io::Error| OpenError::new("make a connection to the program", error);
     let pty = options.is_on(Opt::Pty);
     let ends = match pty {
-        true => terminal(options),
+        true => terminal(options, how),
         // One way needs one pipe, whose end the program sees; a socket's would need shutdown(2).
         false if options.is_on(Opt::Pipes) || how.is_one_way() => pipes(how),
         false => socket(),
     };
     let Ends { ours, input, output, error } = ends.map_err(plumbing)?;
-    command.stdin(input).stdout(output).stderr(if options.is_on(Opt::Stderr) || pty {
-        error
-    } else {
-        Stdio::inherit()
-    });
+    // A program without a terminal writes its errors where this process does.
+    let joins_errors = options.flag(Opt::Stderr).unwrap_or(pty);
+    let error = if joins_errors { error } else { Stdio::inherit() };
+    command.stdin(input).stdout(output).stderr(error);
     environment::set(&mut command, how.client);
     if let Some(directory) = options.path(Opt::Directory) {
         // First, because the error of spawn(3) does not say which of the two is missing.
@@ -71,7 +70,11 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
     // (credentials(7)).
     let shares_terminal = !in_new_session && how.is_once() && has_terminal();
     if in_new_session {
-        gush_process::in_new_session(&mut command, pty);
+        let terminal = match how.writes() {
+            true => rustix::stdio::stdin(),
+            false => rustix::stdio::stdout(),
+        };
+        gush_process::in_new_session(&mut command, pty.then_some(terminal));
     } else if !shares_terminal {
         // A separate group, so that a signal also reaches the programs that it starts.
         command.process_group(0);
@@ -130,14 +133,14 @@ fn socket() -> io::Result<Ends> {
     })
 }
 
-/// With one direction only, the program reads /dev/null, or writes to our standard output.
+/// With one direction only, the program inherits our standard input or output for the other.
 fn pipes(how: &How) -> io::Result<Ends> {
     let pipe = || pipe_with(PipeFlags::CLOEXEC);
     let to = how.writes().then(pipe).transpose()?;
     let from = how.reads().then(pipe).transpose()?;
     let (input, write) = match to {
         Some((read, write)) => (Stdio::from(read), Some(write)),
-        None => (Stdio::null(), None),
+        None => (Stdio::inherit(), None),
     };
     let (output, error, read) = match from {
         Some((read, write)) => (Stdio::from(write.try_clone()?), Stdio::from(write), Some(read)),
@@ -151,15 +154,17 @@ fn pipes(how: &How) -> io::Result<Ends> {
     Ok(Ends { ours, input, output, error })
 }
 
-fn terminal(options: &Options) -> io::Result<Ends> {
+/// As by [`pipes`], a direction that is not used is inherited.
+fn terminal(options: &Options, how: &How) -> io::Result<Ends> {
     let ours = pty::master(options, window())?;
     let theirs = pty::slave(&ours)?;
-    Ok(Ends {
-        ours: Conduit::new(ours),
-        input: theirs.try_clone()?.into(),
-        output: theirs.try_clone()?.into(),
-        error: theirs.into(),
-    })
+    let used = |is_used: bool| match is_used {
+        true => theirs.try_clone().map(Stdio::from),
+        false => Ok(Stdio::inherit()),
+    };
+    let (input, output) = (used(how.writes())?, used(how.reads())?);
+    let error = used(how.reads())?;
+    Ok(Ends { ours: Conduit::new(ours), input, output, error })
 }
 
 /// A program, which ends when this is dropped.

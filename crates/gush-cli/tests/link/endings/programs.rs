@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::{FORK, ONCE, Seen, code, file_of, seen};
 use crate::common::link::{Running, eventually};
-use crate::common::{gush, noise};
+use crate::common::{file_of as file_with, gush, noise};
 
 #[test]
 fn the_exit_status_of_a_program_is_the_links() {
@@ -291,6 +291,22 @@ fn a_program_on_a_terminal_ends_with_its_reader_also_one_way() {
         let (status, _, said) = link.finish();
         assert_eq!(status.code(), Some(1), "{reader}: {said}");
         assert!(said.contains("\"ended\":\"program-failed\""), "{reader}: {said}");
+    }
+}
+
+#[test]
+fn a_program_that_is_used_one_way_inherits_the_other_standard_stream() {
+    for (args, printed) in [
+        (&["-u", "exec:cat", "-"][..], "input\n"),
+        (&["-u", "exec:cat,pty,raw", "-"], "input\n"),
+        (&["-u", "exec:cat!!null:", "-"], "input\n"),
+        (&["-u", "-", "exec:'tr a-z A-Z'"], "INPUT\n"),
+        (&["-u", "-", "exec:'tr a-z A-Z',pty"], "INPUT\n"),
+        (&["null:!!exec:'tr a-z A-Z'", "-"], "INPUT\n"),
+    ] {
+        let output = gush().arg("link").args(args).stdin(file_with(b"input\n")).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), printed, "{args:?}: {output:?}");
+        assert!(output.status.success(), "{args:?}: {output:?}");
     }
 }
 
