@@ -5,12 +5,15 @@ use std::os::fd::BorrowedFd;
 
 use gush_net::{Direction, Error};
 use gush_text::os_text;
-use rustix::fs::FileType;
+use rustix::fs::{Dev, FileType};
 use tracing::info;
 
 use crate::address::Address;
 use crate::open::{self, End, How, Listener, OpenError, Opened, Origin};
 use crate::record::Failure;
+
+/// The number of /dev/null, 1:3 (null(4)).
+const NULL_DEVICE: Dev = 0x103;
 
 /// Opens an address that does not listen.
 pub(crate) async fn open_one(address: &Address, how: &How) -> Result<End, Failure> {
@@ -19,6 +22,16 @@ pub(crate) async fn open_one(address: &Address, how: &How) -> Result<End, Failur
         Ok(Opened::Listener(_)) => Err(Failure::new(format!("{address}: it listens"), None)),
         Err(error) => Err(open_failure(&error)),
     }
+}
+
+/// Opens an address, and does the end's handshake.
+pub(crate) async fn open_ready(address: &Address, how: &How) -> Result<End, Failure> {
+    let end = open_one(address, how).await?;
+    // Most have none, and it is large.
+    if !end.wants_handshake() {
+        return Ok(end);
+    }
+    end.shaken().await.map_err(|error| open_failure(&error.at(address.target())))
 }
 
 /// Binds an address that listens.
@@ -119,6 +132,27 @@ pub(crate) fn is_same_source(a: Option<BorrowedFd<'_>>, b: Option<BorrowedFd<'_>
         is_shared.then_some((found.st_dev, found.st_ino, slave))
     };
     source(a).is_some_and(|a| source(b) == Some(a))
+}
+
+/// Is the end a terminal that was opened by its name, such as a serial line, or a new one that
+/// programs may open repeatedly? No end of data passes there in either direction. A user's own
+/// terminal ends by a key, and that of a program by the program that leaves it.
+pub(crate) fn is_terminal_device(end: &End) -> bool {
+    end.origin.is_line && end.conduit.reads() || end.keeper.holds_a_line()
+}
+
+/// Is the end a file without bytes ahead, or the null device? Its end of data means nothing then.
+pub(crate) fn is_empty(end: &End) -> bool {
+    let Some(fd) = end.conduit.read_fd() else { return false };
+    let Ok(found) = rustix::fs::fstat(fd) else { return false };
+    match FileType::from_raw_mode(found.st_mode) {
+        FileType::CharacterDevice => found.st_rdev == NULL_DEVICE,
+        FileType::RegularFile => {
+            let size_bytes = u64::try_from(found.st_size).unwrap_or(0);
+            rustix::fs::tell(fd).is_ok_and(|position_bytes| position_bytes >= size_bytes)
+        }
+        _ => false,
+    }
 }
 
 /// Is `error` the EPIPE of standard output?

@@ -1,7 +1,7 @@
 //! Links: two addresses connected, once or for every client of a listener.
 //!
 //! A [`Link`] opens both addresses, relays, and reports every connection ([`Record`]). One that
-//! listens opens its other address anew for each client. A client stays on one thread all its life;
+//! listens opens its other address anew for each client, unless all share it. A client stays on one thread all its life;
 //! further threads are started when clients come while the others are busy, one a processor.
 //!
 //! ```
@@ -69,6 +69,7 @@ mod serve;
 mod session;
 mod settings;
 mod shape;
+mod shared_end;
 mod stop;
 mod tee;
 #[cfg(feature = "tls")]

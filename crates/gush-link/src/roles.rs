@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::address::{Address, Opt};
+use crate::address::{Address, Kind, Opt, Target};
 use crate::record::Failure;
 
 /// At least as long as firewalls track an answered UDP flow.
@@ -38,7 +38,34 @@ impl Roles {
             (false, true) => Some(Position::Second),
             (false, false) => None,
         };
-        Ok(Self { first, second, server })
+        let roles = Self { first, second, server };
+        roles.check_shared()?;
+        Ok(roles)
+    }
+
+    /// Refuses `shared` where no other clients are.
+    fn check_shared(&self) -> Result<(), Failure> {
+        let other = self.other().filter(|_| self.forks());
+        for address in [&self.first, &self.second] {
+            let parts = parts(address);
+            let why = if !parts.iter().any(|part| part.options().is_on(Opt::Shared)) {
+                continue;
+            } else if other != Some(address) {
+                "shared is for the clients of the other address, which needs fork"
+            } else if !parts.iter().all(|part| is_shared(part)) {
+                "shared is said of all parts of an address or of none: they are opened together"
+            } else {
+                continue;
+            };
+            return Err(Failure::new(format!("{address}: {why}"), None));
+        }
+        Ok(())
+    }
+
+    /// Is the other address opened once for all clients?
+    pub fn shares_other(&self) -> bool {
+        let other = self.other().filter(|_| self.forks());
+        other.is_some_and(|other| parts(other).into_iter().all(is_shared))
     }
 
     /// The address whose clients are served, if one listens.
@@ -77,6 +104,20 @@ impl Roles {
     pub fn max_children(&self) -> Option<usize> {
         let most = self.server()?.options().count(Opt::MaxChildren)?;
         usize::try_from(most).ok()
+    }
+}
+
+/// An inherited descriptor is shared in any case: each copy has the same offset.
+fn is_shared(part: &Address) -> bool {
+    matches!(part.kind(), Kind::Stdio | Kind::Fd) || part.options().is_on(Opt::Shared)
+}
+
+/// The parts of an address of several, or the address.
+fn parts(address: &Address) -> Vec<&Address> {
+    match address.target() {
+        Target::Joined(parts) => parts.iter().flat_map(self::parts).collect(),
+        Target::FirstOf(parts) => parts.iter().flat_map(self::parts).collect(),
+        _ => vec![address],
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::convert::Infallible;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as StdMutex};
 
 use gush_text::with_unit;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, mpsc, watch};
@@ -13,7 +13,7 @@ use tracing::error;
 
 use crate::address::Address;
 use crate::connection;
-use crate::ends::{accept, listen, open_one};
+use crate::ends::{accept, listen, open_one, open_ready};
 use crate::exporter;
 use crate::ledger::Ledger;
 use crate::limits::Places;
@@ -22,6 +22,7 @@ use crate::record::{Failure, Record};
 use crate::roles::Roles;
 use crate::session::{Arrival, EARLY_WARNINGS, Other, Shared};
 use crate::settings::Settings;
+use crate::shared_end::SharedEnd;
 use crate::stop::{Cancellation, Stop};
 use crate::workers::{self, Balance, LoadGuard, Workers};
 
@@ -77,12 +78,13 @@ async fn connect(
     };
     let Roles { first, second, .. } = roles;
     let (Some(server), Some(other)) = (roles.server(), roles.other()) else {
-        let Some(opened) =
-            until(stop.cancelled(), open_one(first, &settings.how(true).once())).await
-        else {
+        let flipped = settings.reversed;
+        let (client, other) = if flipped { (second, first) } else { (first, second) };
+        let how = settings.how(!flipped).once();
+        let Some(opened) = until(stop.cancelled(), open_one(client, &how)).await else {
             return Ok(());
         };
-        let shared = shared(first, Other::Address(second.clone()), false);
+        let shared = shared(client, Other::Address(other.clone()), flipped);
         return match opened {
             Ok(end) => {
                 connection::serve(&shared, shared.arrived(end), &Cancellation::of(stop)).await
@@ -92,6 +94,25 @@ async fn connect(
     };
     let flipped = roles.are_flipped();
     let (how, how_other) = (settings.how(!flipped), settings.how(flipped));
+    // A PROXY header comes first, and names the client.
+    let is_opened_first = !roles.forks()
+        && !other.kind().listens()
+        && flipped != settings.reversed
+        && settings.send_proxy.is_none();
+    let opened = match roles.shares_other() || is_opened_first {
+        false => None,
+        true => {
+            let how = how_other.clone().once();
+            match until(stop.draining(), open_ready(other, &how)).await {
+                None => return Ok(()),
+                Some(Ok(end)) => Some(end),
+                Some(Err(failure)) if roles.forks() => return Err(failure),
+                Some(Err(failure)) => {
+                    return Err(not_opened(failure, first, second, settings, ledger));
+                }
+            }
+        }
+    };
     let Some(listener) = until(stop.draining(), listen(server, &how)).await else { return Ok(()) };
     let mut listener = match listener {
         Ok(listener) => listener,
@@ -100,10 +121,12 @@ async fn connect(
         Err(failure) => return Err(not_opened(failure, first, second, settings, ledger)),
     };
     listener.count_in(ledger.listener());
-    let other = match other.kind().listens() {
-        false => Other::Address(other.clone()),
+    let other = match (opened, other.kind().listens()) {
+        (Some(end), _) if roles.forks() => Other::Shared(SharedEnd::new(other, end)?),
+        (Some(end), _) => Other::Opened(other.clone(), StdMutex::new(Some(Box::new(end)))),
+        (None, false) => Other::Address(other.clone()),
         // The second listener listens from the start: its clients may come before ours.
-        true => match until(stop.draining(), listen(other, &how_other)).await {
+        (None, true) => match until(stop.draining(), listen(other, &how_other)).await {
             None => return Ok(()),
             Some(bound) => Other::Listener(Box::new(other.clone()), Arc::new(Mutex::new(bound?))),
         },
@@ -238,7 +261,9 @@ async fn serve_all(
                 let arrival = shared.arrived(client);
                 workers.serve(Client { arrival, _place, open: Arc::clone(&open) }, || {
                     // Two listeners pair their clients in the order of arrival at both.
-                    let Other::Address(_) = shared.other else { return None };
+                    if let Other::Listener(..) = shared.other {
+                        return None;
+                    }
                     let (places, open) = (Arc::clone(&places), Arc::clone(&open));
                     let (listener, accepting) = (listener.try_clone()?, accepting.subscribe());
                     Some(Acceptor { listener, places, open, accepting })
@@ -268,7 +293,11 @@ async fn serve_all(
     let drained = drained(closed, &shared).await;
     // After the drain: dropping a runtime cancels its tasks.
     workers.join();
-    ended.and(drained)
+    let Other::Shared(end) = &shared.other else { return ended.and(drained) };
+    let settings = &shared.settings;
+    let closing = end.close(settings.linger, settings.drain_limit());
+    let closed = until(shared.stop.cancelled(), closing).await;
+    ended.and(drained).and(closed.unwrap_or(Ok(())))
 }
 
 /// Waits until all clients are served. Those left at the drain limit are cut.

@@ -15,6 +15,7 @@ use crate::ledger::Ledger;
 use crate::open::{End, How, Listener, Origin, Suppressed, Throttle};
 use crate::record::{Ending, Failure};
 use crate::settings::Settings;
+use crate::shared_end::SharedEnd;
 use crate::stop::Stop;
 
 /// Warnings a second about clients that failed before the other end was opened.
@@ -46,6 +47,10 @@ pub(crate) struct Shared {
 pub(crate) enum Other {
     /// An address opened for each client.
     Address(Address),
+    /// An end opened before the link listened, for its only client.
+    Opened(Address, StdMutex<Option<Box<End>>>),
+    /// An end opened once for all clients.
+    Shared(SharedEnd),
     /// A listener bound once; each client gets one accepted connection.
     Listener(Box<Address>, Arc<Mutex<Listener>>),
 }
@@ -53,7 +58,8 @@ pub(crate) enum Other {
 impl Other {
     pub(crate) fn address(&self) -> &Address {
         match self {
-            Other::Address(address) => address,
+            Other::Address(address) | Other::Opened(address, _) => address,
+            Other::Shared(end) => end.address(),
             Other::Listener(address, _) => address,
         }
     }
@@ -62,7 +68,7 @@ impl Other {
     fn turn(&self) -> Option<Turn> {
         match self {
             Other::Listener(_, listener) => Some(Turn::of(listener)),
-            Other::Address(_) => None,
+            Other::Address(_) | Other::Opened(..) | Other::Shared(_) => None,
         }
     }
 
@@ -73,11 +79,23 @@ impl Other {
                 let turn = turn.unwrap_or_else(|| Turn::of(listener));
                 return ends::accept(&mut *turn.come().await).await;
             }
+            Other::Opened(address, end) => {
+                let end = end.lock().unwrap_or_else(PoisonError::into_inner).take();
+                // There is no second client.
+                return end.map(|end| *end).ok_or_else(|| {
+                    Failure::new(format!("{address}: another client has it"), None)
+                });
+            }
+            Other::Shared(end) => end.address(),
             Other::Address(address) => address,
         };
         let mut waited = Duration::ZERO;
         loop {
-            match ends::open_one(address, how).await {
+            let opened = match self {
+                Other::Shared(end) => end.for_client(),
+                _ => ends::open_one(address, how).await,
+            };
+            match opened {
                 // Other connections end, and free theirs.
                 Err(failure) if failure.wants_descriptors() && waited < DESCRIPTORS_WAIT => {
                     sleep(DESCRIPTORS_LOOK).await;

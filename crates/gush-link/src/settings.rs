@@ -7,7 +7,7 @@ use std::time::Duration;
 use gush::{Choice, Rate};
 use gush_net::{ByteCounts, Direction, RelayOptions};
 
-use crate::address::{Address, Target};
+use crate::address::{Address, Opt, Target};
 use crate::ends;
 use crate::open::{End, How};
 use crate::proxy::Version;
@@ -30,6 +30,8 @@ const DRAIN: Duration = Duration::from_secs(30);
 pub struct Settings {
     /// Moves bytes from the first address to the second only.
     pub one_way: bool,
+    /// Opens the second address before the first.
+    pub reversed: bool,
     /// The link is part of another command, so messages advise no options of `gush link`.
     pub is_part: bool,
     /// Ends a connection when nothing has moved for so long.
@@ -102,6 +104,13 @@ impl Settings {
         let accepted = roles.server().filter(|_| self.accept_proxy);
         // The first of two that do not listen is the client.
         let other = self.send_proxy.map(|_| roles.other().unwrap_or(&roles.second));
+        if self.send_proxy.is_some()
+            && let Some(other) = roles.other().filter(|other| other.options().is_on(Opt::Shared))
+        {
+            let why =
+                format!("{other}: all clients share it: no PROXY header can name one of them");
+            return Err(Failure::new(why, None));
+        }
         let is_written = !self.one_way || !roles.are_flipped();
         let sent = other.and_then(|other| datagrams(other, is_written));
         if let Some(end) = accepted.filter(|end| end.kind().row().is_datagrams).or(sent) {
@@ -208,6 +217,7 @@ impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
             .field("one_way", &self.one_way)
+            .field("reversed", &self.reversed)
             .field("idle", &self.idle)
             .field("linger", &self.linger)
             .field("drain", &self.drain)

@@ -114,8 +114,14 @@ fn standard_streams(word: OsString) -> OsString {
 }
 
 fn link(options: &Options, talker: &Talker, messages: &Messages) -> Result<Link, String> {
+    let (mut copy, mut copy_back) =
+        (only("--tee", &options.tee)?, only("--tee-back", &options.tee_back)?);
+    if options.one_way_back {
+        std::mem::swap(&mut copy, &mut copy_back);
+    }
     let settings = Settings {
-        one_way: options.one_way,
+        one_way: options.one_way || options.one_way_back,
+        reversed: options.one_way_back,
         is_part: options.speak_for != options::OWN_NAME,
         idle: options.idle,
         linger: options.linger,
@@ -125,8 +131,8 @@ fn link(options: &Options, talker: &Talker, messages: &Messages) -> Result<Link,
         isolated: options.isolated,
         accept_proxy: options.accepts_proxy(),
         send_proxy: options.sends_proxy(),
-        tee: only("--tee", &options.tee)?.map(tee).transpose()?,
-        tee_back: only("--tee-back", &options.tee_back)?.map(tee).transpose()?,
+        tee: copy.map(tee).transpose()?,
+        tee_back: copy_back.map(tee).transpose()?,
         metrics: options.metrics.clone(),
         threads: options.threads.filter(|threads| *threads > 0),
         observe: dump::observe(options.dump_text, options.dump_hex, messages),
@@ -134,7 +140,11 @@ fn link(options: &Options, talker: &Talker, messages: &Messages) -> Result<Link,
     };
     let with_pointer = |error: AddressError| format!("{error}{}", from_socat::pointer(&error));
     let address = |text: &OsStr| Address::from_os(text).map_err(with_pointer);
-    let (first, second) = (address(&options.first)?, address(&options.second)?);
+    let (mut first, mut second) = (address(&options.first)?, address(&options.second)?);
+    // The source is the first to a link.
+    if options.one_way_back {
+        std::mem::swap(&mut first, &mut second);
+    }
     Link::new(first, second, settings).map_err(|failure| failure.to_string())
 }
 

@@ -46,6 +46,9 @@ pub struct Options {
     /// One way only: from the first address to the second
     #[arg(short = 'u', long)]
     pub one_way: bool,
+    /// One way only: from the second address to the first, which is still opened first
+    #[arg(short = 'U', long, conflicts_with_all = ["one_way", "tee"])]
+    pub one_way_back: bool,
     /// End a connection, with an error, when nothing has moved for TIME; opening and TLS handshakes
     /// have separate limits
     #[arg(short = 'T', long, value_name = "TIME", value_parser = some_time)]

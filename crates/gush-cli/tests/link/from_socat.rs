@@ -53,6 +53,13 @@ fn the_equivalent_does_what_socat_does() {
         "-r forward -R back SYSTEM:'echo to; read a; read b' SYSTEM:'echo fro; echo fro; read a'",
         "-u EXEC:'sh -c \"echo out; echo err >&2\"',stderr -",
         "-u -b1 FILE:/etc/passwd,seek=5 STDOUT",
+        // A program has the standard streams where it is not connected.
+        "-u EXEC:gzip CREATE:out.gz",
+        "-u SYSTEM:cat!!- CREATE:out",
+        "-u SYSTEM:'stty raw <&1; cat',pty,raw -",
+        "-u SYSTEM:'echo out; echo err >&2',pty CREATE:out",
+        "-u SYSTEM:'echo out; echo err >&2',pty,stderr CREATE:out",
+        "-u - EXEC:'tr a-z A-Z'",
     ];
     for arguments in cases {
         let answer = translated(arguments);
@@ -60,13 +67,47 @@ fn the_equivalent_does_what_socat_does() {
         assert!(answer.status.success(), "{arguments}: {said}");
         let line = String::from_utf8(answer.stdout).unwrap();
         let [socat_dir, gush_dir] = [(); 2].map(|()| TempDir::new().unwrap());
-        let socat = shell(&format!("socat {arguments}"), socat_dir.path());
-        let gush = shell(&line, gush_dir.path());
+        let socat = shell(&format!("seq 3000 | socat {arguments}"), socat_dir.path());
+        let gush = shell(&format!("seq 3000 | {line}"), gush_dir.path());
         let outcome = |output: &Output| {
             (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
         };
         assert_eq!(outcome(&gush), outcome(&socat), "{arguments}\n{line}\n{gush:?}");
         assert_eq!(files(gush_dir.path()), files(socat_dir.path()), "{arguments}\n{line}");
+    }
+}
+
+/// socat opens the first address once, and all clients of the second share it.
+#[test]
+fn what_all_clients_share_has_the_same_from_socat_and_from_the_equivalent() {
+    if Command::new("socat").arg("-V").output().is_err() {
+        return skipped("no socat to compare with");
+    }
+    for address in ["OPEN:got,creat,trunc", "SYSTEM:'cat >got'", "GOPEN:got"] {
+        for way in ["", "-U "] {
+            let reserved = Port::reserve();
+            let port = reserved.number();
+            let arguments =
+                format!("{way}{address} TCP-LISTEN:{port},bind=127.0.0.1,reuseaddr,fork");
+            let equivalent = String::from_utf8(translated(&arguments).stdout).unwrap();
+            let [socat, gush] = [format!("socat {arguments}"), equivalent].map(|line| {
+                let dir = TempDir::new().unwrap();
+                let script = format!(
+                    "{} & link=$!
+                     until grep -qi ':{port:04X} 00000000:0000 0A' /proc/net/tcp; do sleep 0.01; done
+                     for client in 1 2 3; do
+                         echo $client | socat -u - TCP:127.0.0.1:{port}
+                         until grep -qs $client got; do sleep 0.01; done
+                     done
+                     kill $link; wait",
+                    line.trim_end()
+                );
+                let done = shell(&script, dir.path());
+                (std::fs::read_to_string(dir.path().join("got")).unwrap_or_default(), line, done)
+            });
+            assert_eq!(gush.0, socat.0, "{}: {:?}", gush.1, gush.2);
+            assert_eq!(gush.0, "1\n2\n3\n", "{}: {:?}", socat.1, socat.2);
+        }
     }
 }
 
@@ -282,7 +323,11 @@ fn a_command_that_ends_or_reads_otherwise_is_noted() {
         ("-t 1 -T 5 - TCP:h:1", "-T 5 - tcp:h:1", "note: -T: after so long a silence socat"),
         ("-t 1 FILE:`tty`,rawer - ", "'file:`tty`,raw' -", "note: `tty`: a shell expands"),
         ("-t 1 - \"UNIX:$HOME/s\"", "- 'unix:$HOME/s'", "note: $HOME: a shell expands"),
-        ("-t 1 EXEC:bash,pty,sane -", "exec:bash,pty -", "note: sane: a new pseudo-terminal"),
+        (
+            "-t 1 EXEC:bash,pty,sane -",
+            "exec:bash,pty,stderr=0 -",
+            "note: sane: a new pseudo-terminal",
+        ),
     ];
     for (socat, gush, note) in cases {
         let answer = translated(socat);

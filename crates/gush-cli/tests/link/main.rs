@@ -17,6 +17,7 @@ mod metrics;
 mod recvfrom;
 mod serves;
 mod shapes;
+mod shared;
 mod signals;
 mod stats;
 mod storms;

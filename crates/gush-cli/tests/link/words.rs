@@ -41,7 +41,7 @@ fn a_malformed_address_is_shown_with_the_piece_and_its_grammar() {
   tcp:HOST:PORT connect; write an IPv6 address in brackets
   options: bind=HOST, connect-timeout=SECONDS, cr, crnl, escape=BYTE,
   ignoreeof, interval=SECONDS, keepalive, keepcnt=N, keepidle=SECONDS,
-  keepintvl=SECONDS, nodelay, rcvbuf=BYTES, retry=N|forever, reuseaddr,
+  keepintvl=SECONDS, nodelay, rcvbuf=BYTES, retry=N|forever, reuseaddr, shared,
   shut-none, sndbuf=BYTES, user-timeout=SECONDS
 "
     );

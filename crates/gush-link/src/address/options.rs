@@ -71,6 +71,8 @@ pub(crate) const TLS: &[Opt] = &[
     Opt::MinVersion,
     Opt::HandshakeTimeout,
 ];
+/// Of ends that clients of a listener can share.
+pub(crate) const SHARED: &[Opt] = &[Opt::Shared];
 pub(crate) const CONTENT: &[Opt] =
     &[Opt::Append, Opt::Create, Opt::Truncate, Opt::Exclusive, Opt::Seek];
 /// Of names that are made.
@@ -88,6 +90,7 @@ pub(crate) const PROGRAM: &[Opt] = &[
     Opt::Setsid,
     Opt::Pipes,
     Opt::Directory,
+    Opt::Shared,
 ];
 
 macro_rules! options {
@@ -119,6 +122,7 @@ macro_rules! options {
 options! {
     Fork "fork" [] Flag, [], "serve every client, not just the first; udp-listen: every sender, until it is silent for 60 s (-T)";
     MaxChildren "max-children" ["maxchildren"] Count, [Fork], "serve at most N clients at once; others wait";
+    Shared "shared" [] Flag, [], "open once, before listening, for all clients (fork at the other address), not for each of them; copies through memory";
     Backlog "backlog" [] Count, [], "limit on connections waiting to be accepted";
     ReuseAddr "reuseaddr" ["so-reuseaddr"] Flag, [], "bind even if old connections linger; on for tcp-listen. udp-listen: share the port, whose datagrams others may get";
     Range "range" [] Ranges, [], "accept only clients in these networks; repeatable";
@@ -150,7 +154,7 @@ options! {
     Pty "pty" [] Flag, [], "run the program on a pseudo-terminal";
     Raw "raw" ["rawer", "cfmakeraw", "termios-rawer", "termios-cfmakeraw"] Flag, [Pty], "raw mode: the terminal alters nothing, and gets no end-of-file character";
     Echo "echo" [] Flag, [Pty], "echo input; on unless raw";
-    Stderr "stderr" [] Flag, [], "also read the program's standard error";
+    Stderr "stderr" [] Flag, [], "also read the program's standard error; on with pty";
     Setsid "setsid" [] Flag, [], "start the program in a new session";
     Pipes "pipes" [] Flag, [], "use two pipes, not a socket pair";
     Directory "cwd" ["chdir", "cd"] Path, [], "working directory of the program";

@@ -6,21 +6,20 @@ use std::time::Duration;
 
 use gush::Rate;
 use gush_net::{Conduit, Direction, Error, Passed, Totals, within};
-use rustix::fs::{Dev, FileType};
 use tracing::warn;
 
 use super::{Connection, ConnectionResult, Phase};
+use crate::ends;
 use crate::open::End;
 use crate::programs;
 use crate::record::Ending;
 
 /// How long answers are waited for once one side has ended, without a linger limit, where the other
-/// side cannot be notified of the end and does not end itself: datagrams, and terminal devices.
+/// side cannot be notified of the end and does not end itself: datagrams, terminal devices, shared
+/// ends.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 /// The largest datagram of UDP, nearly (udp(7)).
 const DATAGRAM_BYTES: f64 = 65_536.0;
-/// The number of /dev/null, 1:3 (null(4)).
-const NULL_DEVICE: Dev = 0x103;
 
 /// A relay that has ended.
 pub(super) struct Relayed {
@@ -72,8 +71,10 @@ impl Connection<'_> {
         let (a, b) = self.shared.in_order(&self.shared.client, self.shared.other.address());
         // Before options shape the data: one may give datagrams an end, but only for one side.
         let has_datagrams = first.is_endless() || second.is_endless();
-        let has_devices = is_terminal_device(&first) || is_terminal_device(&second);
-        let has_answers = has_devices && !is_empty(&first) && !is_empty(&second);
+        let has_devices = ends::is_terminal_device(&first) || ends::is_terminal_device(&second);
+        let is_shared = first.origin.is_shared || second.origin.is_shared;
+        let has_answers =
+            (has_devices || is_shared) && !ends::is_empty(&first) && !ends::is_empty(&second);
         first = first.shaped(a.options());
         second = second.shaped(b.options());
         if settings.one_way {
@@ -143,27 +144,6 @@ impl Connection<'_> {
             }
             (before, was_full) = (now, is_full);
         }
-    }
-}
-
-/// Is the end a terminal that was opened by its name, such as a serial line, or a new one that
-/// programs may open repeatedly? No end of data passes there in either direction. A user's own
-/// terminal ends by a key, and that of a program by the program that leaves it.
-fn is_terminal_device(end: &End) -> bool {
-    end.origin.is_line && end.conduit.reads() || end.keeper.holds_a_line()
-}
-
-/// Is the end a file without bytes ahead, or the null device? Its end of data means nothing then.
-fn is_empty(end: &End) -> bool {
-    let Some(fd) = end.conduit.read_fd() else { return false };
-    let Ok(found) = rustix::fs::fstat(fd) else { return false };
-    match FileType::from_raw_mode(found.st_mode) {
-        FileType::CharacterDevice => found.st_rdev == NULL_DEVICE,
-        FileType::RegularFile => {
-            let size_bytes = u64::try_from(found.st_size).unwrap_or(0);
-            rustix::fs::tell(fd).is_ok_and(|position_bytes| position_bytes >= size_bytes)
-        }
-        _ => false,
     }
 }
 

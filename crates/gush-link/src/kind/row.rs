@@ -5,7 +5,8 @@ use crate::address::Opt;
 #[cfg(feature = "tls")]
 use crate::address::options::TLS;
 use crate::address::options::{
-    ACCESS, BOUND, BUFFERS, CONNECTED, CONTENT, OWNED, PROGRAM, RETRIED, SERVING, TCP, TERMINAL,
+    ACCESS, BOUND, BUFFERS, CONNECTED, CONTENT, OWNED, PROGRAM, RETRIED, SERVING, SHARED, TCP,
+    TERMINAL,
 };
 
 /// The properties of a kind, without an address.
@@ -79,7 +80,7 @@ impl Kind {
                     (Form::Input, &["stdin"]),
                     (Form::Output, &["stdout"]),
                 ],
-                options: &[TERMINAL],
+                options: &[TERMINAL, SHARED],
                 stands_alone: true,
                 ..Row::STREAM
             },
@@ -87,21 +88,21 @@ impl Kind {
                 grammar: "PATH",
                 help: "a file (appended to; created with -u), FIFO, device or Unix socket",
                 keywords: &[(Form::Plain, &["gopen"])],
-                options: &[RETRIED, CONTENT, ACCESS, OWNED, TERMINAL],
+                options: &[RETRIED, CONTENT, ACCESS, OWNED, TERMINAL, SHARED],
                 ..Row::STREAM
             },
             Self::File => &Row {
                 grammar: "file:PATH",
                 help: "a file or device, written from the start by default",
                 keywords: &[(Form::Plain, &["file", "open"]), (Form::Create, &["create", "creat"])],
-                options: &[RETRIED, CONTENT, ACCESS, OWNED, TERMINAL],
+                options: &[RETRIED, CONTENT, ACCESS, OWNED, TERMINAL, SHARED],
                 ..Row::STREAM
             },
             Self::Pipe => &Row {
                 grammar: "pipe:[PATH]",
                 help: "a FIFO, created if missing and removed at the end; without PATH an echo",
                 keywords: &[(Form::Plain, &["pipe", "fifo", "echo"])],
-                options: &[RETRIED, ACCESS, OWNED, &[Opt::UnlinkClose]],
+                options: &[RETRIED, ACCESS, OWNED, &[Opt::UnlinkClose], SHARED],
                 stands_alone: true,
                 descriptors: 2,
                 ..Row::STREAM
@@ -115,6 +116,7 @@ impl Kind {
                     &[Opt::Link, Opt::Unlink, Opt::UnlinkClose, Opt::WaitSlave],
                     TERMINAL,
                     OWNED,
+                    SHARED,
                 ],
                 stands_alone: true,
                 ..Row::STREAM
@@ -123,7 +125,7 @@ impl Kind {
                 grammar: "fd:N",
                 help: "an inherited descriptor",
                 keywords: &[(Form::Plain, &["fd"])],
-                options: &[ACCESS, TERMINAL],
+                options: &[ACCESS, TERMINAL, SHARED],
                 ..Row::STREAM
             },
             Self::Exec => &Row {
@@ -152,7 +154,7 @@ impl Kind {
                     (Form::V4, &["tcp4", "tcp4-connect"]),
                     (Form::V6, &["tcp6", "tcp6-connect"]),
                 ],
-                options: &[CONNECTED, RETRIED, TCP, BUFFERS],
+                options: &[CONNECTED, RETRIED, TCP, BUFFERS, SHARED],
                 ..Row::STREAM
             },
             Self::TcpListen => &Row {
@@ -219,7 +221,7 @@ impl Kind {
                     (Form::Plain, &["unix", "unix-connect", "unix-client", "local"]),
                     (Form::Abstract, &["abstract", "abstract-connect", "abstract-client"]),
                 ],
-                options: &[&[Opt::ConnectTimeout], RETRIED, BUFFERS],
+                options: &[&[Opt::ConnectTimeout], RETRIED, BUFFERS, SHARED],
                 ..Row::STREAM
             },
             Self::UnixListen => &Row {
@@ -247,7 +249,7 @@ impl Kind {
                     (Form::V4, &["udp4", "udp4-connect"]),
                     (Form::V6, &["udp6", "udp6-connect"]),
                 ],
-                options: &[&[Opt::Bind], RETRIED, BUFFERS],
+                options: &[&[Opt::Bind], RETRIED, BUFFERS, SHARED],
                 is_datagrams: true,
                 ..Row::STREAM
             },
@@ -283,7 +285,7 @@ impl Kind {
                 grammar: "vsock:CID:PORT",
                 help: "connect from a virtual machine to its host (CID 2), or to a guest",
                 keywords: &[(Form::Plain, &["vsock", "vsock-connect"])],
-                options: &[&[Opt::ConnectTimeout], RETRIED],
+                options: &[&[Opt::ConnectTimeout], RETRIED, SHARED],
                 ..Row::STREAM
             },
             Self::VsockListen => &Row {
@@ -303,6 +305,7 @@ impl Kind {
                     RETRIED,
                     TCP,
                     BUFFERS,
+                    SHARED,
                 ],
                 ..Row::STREAM
             },
@@ -315,6 +318,7 @@ impl Kind {
                     RETRIED,
                     TCP,
                     BUFFERS,
+                    SHARED,
                 ],
                 ..Row::STREAM
             },

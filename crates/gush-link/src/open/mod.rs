@@ -215,6 +215,8 @@ pub(crate) struct Origin {
     pub is_inherited: bool,
     /// Was a terminal opened by its name, such as a serial line?
     pub is_line: bool,
+    /// Do other clients use the end, whose answers have no end for one of them alone?
+    pub is_shared: bool,
     /// Has what is written no end of data, as UDP has none? An option that makes the data read
     /// endless says nothing of that.
     pub is_endless: bool,
@@ -228,6 +230,7 @@ impl Origin {
             is_output: self.is_output || written.is_output,
             is_inherited: self.is_inherited || written.is_inherited,
             is_line: self.is_line && written.is_line,
+            is_shared: self.is_shared || written.is_shared,
             is_endless: written.is_endless,
         }
     }

@@ -3,6 +3,7 @@
 
 mod escape;
 mod lines;
+mod one_of_many;
 mod tail;
 mod unshut;
 
@@ -16,6 +17,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::address::{Opt, Options};
 use escape::Escape;
 use lines::Lines;
+use one_of_many::OneOfMany;
+pub(crate) use one_of_many::Turn;
 use tail::Tail;
 use unshut::Unshut;
 
@@ -41,6 +44,11 @@ pub(crate) fn shaped(conduit: Conduit, options: &Options) -> Conduit {
         true => around(conduit, Unshut),
         false => conduit,
     }
+}
+
+/// The conduit as one of the clients of a shared end uses it.
+pub(crate) fn one_of_many(conduit: Conduit, turn: Turn) -> Conduit {
+    around(conduit, OneOfMany::with(turn))
 }
 
 /// Changes some of the calls of a stream; the others are passed on to the conduit.

@@ -1,6 +1,6 @@
 //! The kinds of addresses of socat(1), and their equivalents.
 
-use gush_link::address::{Address, AddressError, Family};
+use gush_link::address::{Address, AddressError, Family, Kind, Opt};
 
 use super::options::{self, Advice};
 use super::switches::Families;
@@ -100,11 +100,23 @@ pub fn is_known(word: &str) -> bool {
     row(word).is_some() || instead(word).is_some()
 }
 
-/// An address of ours for one of socat's; `A!!B` has two.
-pub fn translated(text: &str, families: Families, report: &mut Report) -> Option<String> {
+/// An address of ours for one of socat's; `A!!B` has two. With `is_shared` all clients of the other
+/// address use it.
+pub fn translated(
+    text: &str,
+    families: Families,
+    is_shared: bool,
+    report: &mut Report,
+) -> Option<String> {
     let parts = lexer::split(text, "!!");
     let is_joined = parts.len() > 1;
-    let ours: Vec<_> = parts.iter().map(|part| single(part, is_joined, families, report)).collect();
+    let ours: Vec<_> = parts
+        .iter()
+        .map(|part| match single(part, is_joined, families, report) {
+            Some(ours) if is_shared => shared(ours, part, report),
+            ours => ours,
+        })
+        .collect();
     let ours: Option<Vec<String>> = ours.into_iter().collect();
     let ours = ours?.join("!!");
     match ours.parse::<Address>() {
@@ -112,6 +124,22 @@ pub fn translated(text: &str, families: Families, report: &mut Report) -> Option
         // Each part has an equivalent, but they cannot be combined.
         Err(error) => {
             report.missing(text, error.message());
+            None
+        }
+    }
+}
+
+/// The address as one that all clients share.
+fn shared(ours: String, text: &str, report: &mut Report) -> Option<String> {
+    let kind = ours.parse::<Address>().ok()?.kind();
+    match kind {
+        // They are shared anyway.
+        Kind::Stdio | Kind::Fd => Some(ours),
+        _ if kind.takes(Opt::Shared) => Some(ours + ",shared"),
+        _ => {
+            let why = "socat opens it once, for all clients of the other address, and no two can \
+                       share a session of TLS or one client";
+            report.missing(text, why);
             None
         }
     }
@@ -146,6 +174,9 @@ fn single(text: &str, is_joined: bool, families: Families, report: &mut Report) 
             format!("http-connect:{proxy}:{port}:{target}")
         }
         Means::Ours(keyword, form) => {
+            if form == Argument::Command {
+                options.keep_errors_apart();
+            }
             let keyword = match form {
                 Argument::Place => {
                     let general = match keyword {

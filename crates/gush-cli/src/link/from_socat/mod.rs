@@ -79,6 +79,12 @@ impl Report {
         self.notes.push(format!("{part}: {why}"));
     }
 
+    /// Adds what is reported of a later part.
+    fn append(&mut self, later: Self) {
+        self.notes.extend(later.notes);
+        self.missing.extend(later.missing);
+    }
+
     fn missing(&mut self, part: &str, why: &str) {
         self.missing.push(match part {
             "" => why.to_owned(),
@@ -109,11 +115,15 @@ fn translated(arguments: &str, report: &mut Report) -> Option<String> {
         report.missing(&parsed.addresses.join(" "), why);
         return None;
     };
-    let first = addresses::translated(first, parsed.families, report);
-    let second = addresses::translated(second, parsed.families, report);
-    let (first, second) = if parsed.reversed { (second?, first?) } else { (first?, second?) };
+    let mut of_second = Report::default();
+    let second = addresses::translated(second, parsed.families, false, &mut of_second);
+    // socat opens the first address once, before it listens at the second.
+    let is_shared = second.as_deref().is_some_and(serves_many);
+    let first = addresses::translated(first, parsed.families, is_shared, report);
+    report.append(of_second);
+    let (first, second) = (first?, second?);
     let mut command = vec!["gush".to_owned(), "link".to_owned()];
-    let is_one_way = parsed.words.iter().any(|word| word == "-u");
+    let is_one_way = parsed.one_way.is_some();
     if let (Ok(first), Ok(second)) = (first.parse(), second.parse())
         && let Err(failure) = Link::new(first, second, Settings::default())
     {
@@ -131,17 +141,10 @@ fn translated(arguments: &str, report: &mut Report) -> Option<String> {
             ),
         }
     }
-    for address in [&first, &second] {
-        if !is_one_way && makes_no_file(address) {
-            report.note(
-                address,
-                &format!(
-                    "socat makes a file of this name if there is none, and so does {address},create"
-                ),
-            );
-        }
-    }
-    command.extend([first, second]);
+    command.extend([first, second].map(|address| match !is_one_way && makes_no_file(&address) {
+        true => address + ",create",
+        false => address,
+    }));
     let mut line = command.iter().map(|word| quoted(word)).collect::<Option<Vec<_>>>()?.join(" ");
     if let Some(log) = parsed.log_file {
         line += &format!(" 2>>{}", quoted(&log)?);
@@ -157,18 +160,22 @@ fn did_you_mean(word: &str, names: impl Iterator<Item = &'static str>) -> String
     format!("; did you mean '{shown}'?")
 }
 
+/// Does the address serve all its clients?
+fn serves_many(address: &str) -> bool {
+    any_part(address, |part| part.kind().listens() && part.options().is_on(Opt::Fork))
+}
+
 /// Has a part of the address `escape=`?
 fn escapes(address: &str) -> bool {
     any_part(address, |part| part.options().byte(Opt::Escape).is_some())
 }
 
-/// Is a part of the address a name whose missing file socat would create (GOPEN), unlike `gush
-/// link` in both directions?
+/// Is the address a name whose missing file socat would create (GOPEN), unlike `gush link` in both
+/// directions? A missing device is none.
 fn makes_no_file(address: &str) -> bool {
-    any_part(address, |part| {
-        let decides = [Opt::Create, Opt::ReadOnly].iter().any(|&option| part.options().has(option));
-        matches!(part.target(), Target::Path(_)) && !decides
-    })
+    let Ok(address) = address.parse::<Address>() else { return false };
+    let decides = [Opt::Create, Opt::ReadOnly].iter().any(|&option| address.options().has(option));
+    matches!(address.target(), Target::Path(path) if !path.starts_with("/dev")) && !decides
 }
 
 fn any_part(address: &str, has: impl Fn(&Address) -> bool) -> bool {
@@ -219,13 +226,19 @@ mod tests {
             ),
             ("-4 TCP-L:1,bind=127.0.0.1 -", "gush link tcp4-listen:127.0.0.1:1 -"),
             ("- TCP6:[::1]:80", "gush link - 'tcp6:[::1]:80'"),
+            ("./f,creat=0 /dev/ttyS0", "gush link ./f,create=0 /dev/ttyS0"),
+            ("GOPEN:f!!- TCP:h:1", "gush link 'f!!-' tcp:h:1"),
+            ("f/g TCP-L:1,fork", "gush link f/g,shared,create tcp4-listen:1,fork"),
+            ("- TCP-L:1,fork", "gush link - tcp4-listen:1,fork"),
+            ("-U EXEC:a!!- TCP-L:1,fork", "gush link -U 'exec:a,shared!!-' tcp4-listen:1,fork"),
+            ("TCP:h:1 UDP-L:1", "gush link tcp:h:1 udp4-listen:1"),
             ("-d -d -u OPEN:a,rdonly -", "gush link --log info -u file:a,rdonly -"),
-            ("-U OPEN:a,creat,append TCP:h:1", "gush link -u tcp:h:1 file:a,append,create"),
-            ("-T30 -t 2 -v -x - /tmp/s", "gush link -T 30 -t 2 -v -x - /tmp/s"),
+            ("-U OPEN:a,creat,append TCP:h:1", "gush link -U file:a,append,create tcp:h:1"),
+            ("-T30 -t 2 -v -x - /tmp/s", "gush link -T 30 -t 2 -v -x - /tmp/s,create"),
             ("-t0 -T 0 - -", "gush link -t 1ms - -"),
             ("-r a -R'b c' - -", "gush link --tee a --tee-back 'b c' - -"),
-            ("-U -R a - -", "gush link -u --tee a - -"),
-            ("-U -r a - -", "gush link -u - -"),
+            ("-U -R a - -", "gush link -U --tee-back a - -"),
+            ("-U -r a - -", "gush link -U - -"),
             ("-u -R a - -", "gush link -u - -"),
             ("-lf/var/log/s -lu - -", "gush link --log-format timed - - 2>>/var/log/s"),
             ("TCP:h:1,sourceport=53,bind=10.0.0.1 -", "gush link tcp:h:1,bind=10.0.0.1:53 -"),
@@ -282,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_for_the_other_side_and_a_file_that_is_not_made_are_told() {
+    fn a_wait_for_the_other_side_is_noted() {
         let notes = |arguments: &str| {
             let mut report = Report::default();
             translated(arguments, &mut report);
@@ -295,7 +308,7 @@ mod tests {
             ("-U - TCP:h:1", 0),
             ("- TUN", 0),
             ("-,escape=1 TCP:h:1", 0),
-            ("-t1 - GOPEN:file", 1),
+            ("-t1 - GOPEN:file", 0),
             ("-t1 - ./file,create", 0),
             ("-t1 - ./file,rdonly!!-", 0),
             ("-u - ./file", 0),
@@ -345,6 +358,8 @@ mod tests {
             ("NOSUCH:a -", "'NOSUCH'"),
             ("TCP:h -", "TCP:h"),
             ("TCP-L:1,fork TCP-L:2,fork", "both addresses say fork"),
+            ("TCP-L:1 TCP-L:2,fork", "TCP-L:1: socat opens it once"),
+            ("OPENSSL:h:1 TCP-L:2,fork", "OPENSSL:h:1: socat opens it once"),
             ("EXEC:cat!!SYSTEM:cat -", "EXEC:cat!!SYSTEM:cat: one of the two may be a program"),
             ("TCP-L:1!!STDOUT -", "TCP-L:1!!STDOUT: clients come to it"),
             ("-!!TCP:h:1!!- -", "one address is read and one is written"),

@@ -211,6 +211,14 @@ impl SocatOptions {
         }
     }
 
+    /// socat's `pty` leaves the program's standard error alone, unlike that of `gush link`.
+    pub fn keep_errors_apart(&mut self) {
+        let has = |name: &str| self.0.iter().any(|one| one.ours.eq_ignore_ascii_case(name));
+        if has("pty") && !has("stderr") {
+            self.0.push(Translated::read("stderr=0"));
+        }
+    }
+
     /// `sourceport=` is the port of `bind=`.
     fn join_source_port(&mut self) {
         let Some(at) = self.0.iter().position(|one| is_in(SOURCE_PORT, &one.name)) else { return };

@@ -1,6 +1,7 @@
 //! The switches of socat's command line.
 
 use gush_link::address::Family;
+use gush_link::gush_net::Direction;
 
 use super::{Report, did_you_mean};
 
@@ -9,8 +10,8 @@ use super::{Report, did_you_mean};
 pub struct Parsed {
     pub words: Vec<String>,
     pub addresses: Vec<String>,
-    /// From the second address to the first.
-    pub reversed: bool,
+    /// The only direction, if there is one.
+    pub one_way: Option<Direction>,
     pub families: Families,
     /// The file for messages.
     pub log_file: Option<String>,
@@ -51,10 +52,8 @@ enum Value {
 enum Means {
     Ours(&'static [&'static str]),
     OursWithTime(&'static str),
-    /// A copy of the bytes from the first address to the second, or back.
-    Copy {
-        forward: bool,
-    },
+    /// A copy of the bytes of one direction.
+    Copy(Direction),
     Reversed,
     /// Both versions of IP without one.
     Family(Option<Family>),
@@ -93,8 +92,8 @@ const SWITCHES: &[Switch] = &[
     ),
     switch("-v", Value::None, Means::Ours(&["-v"])),
     switch("-x", Value::None, Means::Ours(&["-x"])),
-    switch("-r", Value::Needed, Means::Copy { forward: true }),
-    switch("-R", Value::Needed, Means::Copy { forward: false }),
+    switch("-r", Value::Needed, Means::Copy(Direction::Forward)),
+    switch("-R", Value::Needed, Means::Copy(Direction::Back)),
     switch("-b", Value::Needed, Means::Needless("buffers take the size that fits the data")),
     switch("-s", Value::None, Means::Missing("an option that cannot be obeyed is always an error")),
     switch("-t", Value::Needed, Means::OursWithTime("-t")),
@@ -170,10 +169,9 @@ pub fn read(words: Vec<String>, report: &mut Report) -> Parsed {
                 }
                 parsed.words.extend(words);
             }
-            Means::Copy { forward } => copies.push((forward, value)),
+            Means::Copy(way) => copies.push((way, value)),
             Means::Reversed => {
-                parsed.reversed = true;
-                parsed.words.push("-u".to_owned());
+                parsed.words.push("-U".to_owned());
             }
             Means::Family(family) => {
                 parsed.families = Families { of_peers: family, of_listeners: family };
@@ -190,18 +188,17 @@ pub fn read(words: Vec<String>, report: &mut Report) -> Parsed {
             Means::Missing(why) => report.missing(switch.start, why),
         }
     }
-    let is_one_way = parsed.words.iter().any(|word| word == "-u");
-    for (forward, file) in copies {
-        let name = match forward == parsed.reversed {
-            true if is_one_way => {
-                report
-                    .note(if forward { "-r" } else { "-R" }, "no bytes go that way, to be copied");
-                continue;
-            }
-            true => "--tee-back",
-            false => "--tee",
-        };
-        parsed.words.extend([name.to_owned(), file]);
+    parsed.one_way = Direction::ALL.into_iter().find(|way| {
+        let switch = ["-u", "-U"][*way as usize];
+        parsed.words.iter().any(|word| word == switch)
+    });
+    for (way, file) in copies {
+        if parsed.one_way.is_some_and(|one| one != way) {
+            report.note(["-r", "-R"][way as usize], "no bytes go that way, to be copied");
+        } else {
+            let name = ["--tee", "--tee-back"][way as usize];
+            parsed.words.extend([name.to_owned(), file]);
+        }
     }
     // Errors and warnings are printed without a switch.
     let level = match verbosity {
