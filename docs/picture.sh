@@ -39,7 +39,7 @@ else
 fi
 "${gush[@]}" lab report "$@" --report "$scratch/report.html" >/dev/null
 
-# The picture has the throughputs into pipes of 1 MiB, where each technique stands beside its rivals under the same conditions. The sentences,
+# The picture has the throughputs into pipes of 1 MiB, where each technique is next to its rivals under the same conditions. The sentences,
 # the processor seconds, the ladder of the published steps and the buttons that a picture cannot have are left out.
 # The page's own policy admits no style but the page's.
 sed -i '/Content-Security-Policy/d' "$scratch/report.html"

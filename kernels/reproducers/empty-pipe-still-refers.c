@@ -1,5 +1,5 @@
 /* A pipe that has been emptied by splice(2) into another pipe says so (FIONREAD 0), and the page still belongs to a
- * reader: a store after that is data corruption. No call tells when the page is free. (splice_pipe_to_pipe of fs/splice.c)
+ * reader: a store after that is data corruption. No call reports when the page is free. (splice_pipe_to_pipe of fs/splice.c)
  * Exit status: 0 the store shows in the second pipe, 1 it does not, 2 a call is refused. */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* On Linux 5.10 a datagram that sendfile(2) takes from a file is never sent, with success, if more bytes were asked for than the
  * file holds: the socket waits for the rest (SPLICE_F_MORE of splice_direct_to_actor in fs/splice.c, MSG_MORE of udp(7)), and the
- * end of the file tells it nothing. Linux 6.1.192 sends it; mainline has splice_eof for this since 6.5.
+ * end of the file gives it no sign. Linux 6.1.192 sends it; mainline has splice_eof for this since 6.5.
  * Exit status: 0 the datagram does not arrive, 1 it arrives, 2 a call is refused. */
 #define _GNU_SOURCE
 #include <netinet/in.h>

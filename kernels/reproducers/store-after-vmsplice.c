@@ -1,4 +1,4 @@
-/* A store after vmsplice(2) shows through the pipe: the pipe refers to the caller's page, and nothing tells the caller
+/* A store after vmsplice(2) shows through the pipe: the pipe refers to the caller's page, and nothing informs the caller
  * when the last reference is gone. (vmsplice(2); iter_to_pipe of fs/splice.c)
  * Exit status: 0 the later store shows, 1 vmsplice copied, 2 vmsplice is refused. */
 #define _GNU_SOURCE

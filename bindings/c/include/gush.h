@@ -95,7 +95,7 @@ typedef struct gush_progress {
    */
   uint64_t bytes;
   /**
-   * The bytes expected in all, 0 where the source does not tell.
+   * The bytes expected in all, 0 if unknown.
    */
   uint64_t expected_bytes;
   /**
@@ -246,7 +246,7 @@ enum gush_status gush_copy(int source_fd,
                            struct gush_report *report);
 
 /**
- * A reservoir of a pattern, in `*reservoir`. The pattern is copied. `pipe_bytes` is the size of the private pipe behind it, such
+ * A reservoir of a pattern, in `*reservoir`. The pattern is copied. `pipe_bytes` is the size of its private pipe, such
  * as 65536; the pattern has to fit in.
  *
  * # Safety

@@ -13,7 +13,7 @@ pub(crate) unsafe fn answer(
     report: *mut Error,
     call: impl FnOnce() -> Result<(), Error>,
 ) -> Status {
-    // A handle that a panic left behind is only freed: the header says so.
+    // A handle is only freed after a panic: the header says so.
     let outcome = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| Err(Error::panicked()));
     let error = outcome.err().unwrap_or_else(Error::none);
     if !report.is_null() {

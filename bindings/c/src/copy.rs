@@ -25,7 +25,7 @@ pub enum Holes {
 pub struct Progress {
     /// The bytes that have arrived so far.
     pub bytes: u64,
-    /// The bytes expected in all, 0 where the source does not tell.
+    /// The bytes expected in all, 0 if unknown.
     pub expected_bytes: u64,
     /// Nanoseconds since the move began.
     pub elapsed_ns: u64,
@@ -82,7 +82,7 @@ pub struct Report {
 /// The observer of a C program.
 #[derive(Clone, Copy)]
 struct Observer {
-    tell: unsafe extern "C" fn(*mut c_void, *const Progress) -> bool,
+    call: unsafe extern "C" fn(*mut c_void, *const Progress) -> bool,
     context: *mut c_void,
 }
 
@@ -90,14 +90,14 @@ struct Observer {
 unsafe impl Send for Observer {}
 
 impl Observer {
-    fn tell(self, seen: &engine::Progress) -> Control {
+    fn observe(self, seen: &engine::Progress) -> Control {
         let progress = Progress {
             bytes: seen.bytes,
             expected_bytes: seen.expected_bytes.unwrap_or(0),
             elapsed_ns: nanoseconds(seen.elapsed),
         };
         // SAFETY: the caller's function, with the caller's context and a place that lives meanwhile.
-        let goes_on = unsafe { (self.tell)(self.context, &raw const progress) };
+        let goes_on = unsafe { (self.call)(self.context, &raw const progress) };
         if goes_on { Control::Continue } else { Control::Stop }
     }
 }
@@ -171,9 +171,9 @@ unsafe fn copy(
         mover = unsafe { with_options(mover, options) }?;
     }
     let observer = options.and_then(|options| {
-        options.on_progress.map(|tell| Observer { tell, context: options.context })
+        options.on_progress.map(|call| Observer { call, context: options.context })
     });
-    let mut observe = observer.map(|observer| move |seen: &engine::Progress| observer.tell(seen));
+    let mut observe = observer.map(|observer| move |seen: &engine::Progress| observer.observe(seen));
     if let Some(observe) = &mut observe {
         mover = mover.observe(observe);
     }

@@ -12,7 +12,7 @@ use crate::error::{Error, Status};
 #[derive(Debug)]
 pub struct Reservoir(engine::pipe::Reservoir);
 
-/// A reservoir of a pattern, in `*reservoir`. The pattern is copied. `pipe_bytes` is the size of the private pipe behind it, such
+/// A reservoir of a pattern, in `*reservoir`. The pattern is copied. `pipe_bytes` is the size of its private pipe, such
 /// as 65536; the pattern has to fit in.
 ///
 /// # Safety

@@ -1,4 +1,4 @@
-"""Speed beside shutil: beside_shutil.py [ROUNDS]. Interleaved rounds; the median of each, and the ratio. Lower is faster."""
+"""Speed compared with shutil: beside_shutil.py [ROUNDS]. Interleaved rounds; the median of each, and the ratio. Lower is faster."""
 
 import os
 import shutil

@@ -39,7 +39,7 @@ pub(crate) fn move_bytes(
     let mut asker = Asker::new();
     let mut observe = |seen: &gush::Progress| {
         let asked = asker.ask(|py| match &on_progress {
-            Some(tell) => tell.call1(py, (seen.bytes, seen.expected_bytes)).map(drop),
+            Some(callback) => callback.call1(py, (seen.bytes, seen.expected_bytes)).map(drop),
             None => Ok(()),
         });
         match asked {
@@ -64,8 +64,8 @@ pub(crate) fn move_bytes(
         return Err(exception);
     }
     let report = moved.map_err(|error| failure::of_engine(py, &error))?;
-    if let Some(tell) = &on_progress {
-        tell.call1(py, (report.bytes, report.bytes))?;
+    if let Some(callback) = &on_progress {
+        callback.call1(py, (report.bytes, report.bytes))?;
     }
     let method = report.main_method().map(gush::MethodName::as_str);
     let seconds = report.elapsed.as_secs_f64();

@@ -114,11 +114,11 @@ pub(crate) fn copy_tree(
         failed: Vec::new(),
         warnings: Vec::new(),
     };
-    let tell = |py: Python<'_>| match &on_progress {
-        Some(tell) => {
+    let report = |py: Python<'_>| match &on_progress {
+        Some(callback) => {
             let (files, bytes) = (&tally.files, &tally.bytes);
             let seen = (files.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed));
-            tell.call1(py, seen).map(drop)
+            callback.call1(py, seen).map(drop)
         }
         None => Ok(()),
     };
@@ -136,7 +136,7 @@ pub(crate) fn copy_tree(
             let mut asked = Ok(());
             while ended.recv_timeout(SLICE) == Err(RecvTimeoutError::Timeout) {
                 if asked.is_ok() {
-                    asked = asker.ask(tell);
+                    asked = asker.ask(report);
                 }
                 if asked.is_err() {
                     cancel.cancel();
@@ -148,6 +148,6 @@ pub(crate) fn copy_tree(
     });
     asked?;
     outcome.map_err(|error| failure::of_tree(py, &error))?;
-    tell(py)?;
+    report(py)?;
     Ok((listener.failed, listener.warnings))
 }

@@ -72,14 +72,14 @@ impl Writer {
     #[new]
     fn new(py: Python<'_>, fd: RawFd) -> PyResult<Self> {
         let raised = Arc::new(Mutex::new(None));
-        let told = Arc::clone(&raised);
+        let raised_later = Arc::clone(&raised);
         let mut asker = Asker::new();
         let inner = Inner::new(Held::new(fd)?)
             .map_err(|refused| failure::of_writing(py, refused.call, refused.errno))?;
         let inner = inner.while_waiting(move || match asker.ask(|_| Ok(())) {
             Ok(()) => Control::Continue,
             Err(exception) => {
-                *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(exception);
+                *raised_later.lock().unwrap_or_else(PoisonError::into_inner) = Some(exception);
                 Control::Stop
             }
         });

@@ -73,8 +73,8 @@ class Copy(InADirectory):
             target.write(b"before ")
             gush.copy(source, target, length=4)
             self.assertEqual(target.tell(), 11)
-            target.write(b" behind")
-        self.assertEqual(self.target.read_bytes(), b"before " + BYTES[:4] + b" behind")
+            target.write(b" after")
+        self.assertEqual(self.target.read_bytes(), b"before " + BYTES[:4] + b" after")
 
     def test_a_file_for_reading_and_writing_goes_on_where_it_is(self):
         self.target.write_bytes(b"0123456789")
@@ -106,7 +106,7 @@ class Copy(InADirectory):
             seen = []
             with open(reading, "rb") as source, open(self.target, "wb") as target:
                 head = source.read(7)
-                report = gush.copy(source, target, length=length, on_progress=lambda *told: seen.append(told))
+                report = gush.copy(source, target, length=length, on_progress=lambda *counts: seen.append(counts))
             thread.join()
             expected = BYTES[7:] if length is None else BYTES[7 : 7 + length]
             self.assertEqual(head, BYTES[:7])
@@ -155,7 +155,7 @@ class Copy(InADirectory):
     def test_progress_ends_with_all(self):
         seen = []
         with open(self.source, "rb") as source, open(self.target, "wb") as target:
-            gush.copy(source, target, on_progress=lambda *told: seen.append(told))
+            gush.copy(source, target, on_progress=lambda *counts: seen.append(counts))
         self.assertEqual(seen[-1], (len(BYTES), len(BYTES)))
 
     def test_an_exception_of_the_observer_ends_the_copy_and_comes_out(self):
@@ -452,7 +452,7 @@ class CopyFile(InADirectory):
 
 
 class CtrlC(unittest.TestCase):
-    """A child tells that it begins, gets SIGINT, and says which exception came."""
+    """A child reports that it begins, gets SIGINT, and says which exception came."""
 
     def interrupt(self, body):
         program = (

@@ -1,4 +1,4 @@
-"""gush.copytree beside shutil.copytree."""
+"""gush.copytree compared with shutil.copytree."""
 
 import errno
 import inspect
@@ -67,27 +67,27 @@ class CopyTree(unittest.TestCase):
             (self.source / "a" / name).write_text("odd")
         (self.source / "a" / os.fsdecode(b"\xff\xff")).write_text("stays")
         (self.source / "a" / "space").write_text("stays")
-        told = []
+        seen_names = []
 
         def ignore(directory, names):
-            told.append((directory, sorted(names)))
+            seen_names.append((directory, sorted(names)))
             return {"file3", "empty", *odd} & set(names)
 
         for symlinks in (False, True):
             ours, theirs = self.dir / f"ours{symlinks}", self.dir / f"theirs{symlinks}"
             gush.copytree(self.source, ours, symlinks=symlinks, ignore=ignore)
-            by_us = sorted(told)
-            told.clear()
+            by_us = sorted(seen_names)
+            seen_names.clear()
             shutil.copytree(self.source, theirs, symlinks=symlinks, ignore=ignore)
-            self.assertEqual(by_us, sorted(told))
-            told.clear()
+            self.assertEqual(by_us, sorted(seen_names))
+            seen_names.clear()
             self.assertEqual(described(ours), described(theirs))
             self.assertFalse((ours / "a" / "[a]").exists() or (ours / "empty").exists())
             self.assertTrue((ours / "a" / "x").exists() and (ours / "a" / "space").exists())
-        told = []
+        seen_names = []
         by_bytes = os.fsencode(self.dir / "bytes")
-        gush.copytree(os.fsencode(self.source), by_bytes, ignore=lambda at, names: told.append(at) or [b"\xff", b"a b"])
-        self.assertIn(os.fsencode(self.source / "a"), told)
+        gush.copytree(os.fsencode(self.source), by_bytes, ignore=lambda at, names: seen_names.append(at) or [b"\xff", b"a b"])
+        self.assertIn(os.fsencode(self.source / "a"), seen_names)
         self.assertEqual(os.path.lexists(by_bytes + b"/a/\xff") or os.path.lexists(by_bytes + b"/a/a b"), False)
         self.assertTrue(os.path.lexists(by_bytes + b"/a/\xff\xff"))
         by_pattern = self.dir / "pattern"
@@ -96,7 +96,7 @@ class CopyTree(unittest.TestCase):
 
     def test_threads_verify_and_progress(self):
         seen = []
-        gush.copytree(self.source, self.target, threads=3, verify=True, on_progress=lambda *told: seen.append(told))
+        gush.copytree(self.source, self.target, threads=3, verify=True, on_progress=lambda *counts: seen.append(counts))
         entries, count = seen[-1]
         self.assertEqual(count, sum(number * 1000 for number in range(40)) * 2 + 2 * 3 + 3000)
         self.assertGreaterEqual(entries, 80)
@@ -234,14 +234,14 @@ class CopyTree(unittest.TestCase):
 
     def test_each_file_goes_by_the_function_that_is_given(self):
         for copytree, target in ((gush.copytree, self.target), (shutil.copytree, self.dir / "theirs")):
-            told = []
+            seen_names = []
 
             def by_hand(source, target):
-                told.append((os.path.relpath(source, self.source), os.path.basename(target)))
+                seen_names.append((os.path.relpath(source, self.source), os.path.basename(target)))
                 return shutil.copy2(source, target)
 
             copytree(self.source, target, True, None, by_hand)
-            self.assertEqual(len(told), 41)
+            self.assertEqual(len(seen_names), 41)
         self.assertEqual(described(self.target), described(self.dir / "theirs"))
         os.chmod(self.source / "a/file1", 0o600)
         gush.copytree(self.source, self.dir / "plain", copy_function=gush.copyfile)
@@ -262,10 +262,10 @@ class CopyTree(unittest.TestCase):
         program = (
             "import gush, os, signal\n"
             "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-            "def told(entries, count):\n"
+            "def report(entries, count):\n"
             "    os.kill(os.getpid(), signal.SIGINT)\n"
             "try:\n"
-            f"    gush.copytree({os.fspath(self.source)!r}, {os.fspath(self.target)!r}, on_progress=told)\n"
+            f"    gush.copytree({os.fspath(self.source)!r}, {os.fspath(self.target)!r}, on_progress=report)\n"
             "    signal.pause()\n"
             "except KeyboardInterrupt:\n"
             "    print('interrupted')\n"

@@ -108,10 +108,10 @@ def copy(
     return Report(count + len(ahead), holes, seconds, used, explanation)
 
 
-def _ahead_of(tell: Callable[[int, int | None], object] | None, before: int) -> Any:
-    if tell is None or before == 0:
-        return tell
-    return lambda count, expected: tell(count + before, None if expected is None else expected + before)
+def _ahead_of(callback: Callable[[int, int | None], object] | None, before: int) -> Any:
+    if callback is None or before == 0:
+        return callback
+    return lambda count, expected: callback(count + before, None if expected is None else expected + before)
 
 
 def _write_all(fd: int, data: bytes, dst: Any) -> None:
