@@ -137,7 +137,6 @@ fn count_ahead(settings: &Settings) -> Arc<Census> {
         // A shorter copy shows nothing.
         thread::sleep(progress::SHOWN_AFTER);
         let _ = gush_process::leave_real_time();
-        counted.count_names(&options, &sources);
         // The census takes a tenth of the time of copying small files: let the copy go first
         // (setpriority(2) of this thread).
         let _ = rustix::process::setpriority_process(None, 19);

@@ -66,25 +66,6 @@ fn set_path(path: &mut PathBuf, to: &Path) {
     path.as_mut_os_string().push(to);
 }
 
-/// The known totals.
-#[derive(Clone, Copy, Debug)]
-enum Totals {
-    Unknown,
-    Files(u64),
-    All { files: u64, bytes: u64 },
-}
-
-impl Totals {
-    fn of(census: Option<&Census>) -> Self {
-        let Some(census) = census else { return Self::Unknown };
-        match (census.totals(), census.names()) {
-            (Some((files, bytes)), _) => Self::All { files, bytes },
-            (None, Some(files)) => Self::Files(files),
-            (None, None) => Self::Unknown,
-        }
-    }
-}
-
 impl Sums {
     fn new() -> Self {
         Self {
@@ -131,7 +112,8 @@ impl Sums {
         self.bytes + under_way.sum::<u64>()
     }
 
-    fn text(&self, name: &str, totals: Totals) -> String {
+    /// `totals` are the files and bytes to copy, if known.
+    fn text(&self, name: &str, totals: Option<(u64, u64)>) -> String {
         let bytes = self.bytes();
         // At least a millisecond, to avoid an absurd first rate.
         let seconds = self.began.elapsed().as_secs_f64().max(1e-3);
@@ -139,16 +121,15 @@ impl Sums {
         let shown_rate = HumanBytes(rate as u64);
         // Files that needed no copy are done, but do not count for the rate.
         let (files, done) = (self.files + self.unmoved.0, bytes + self.unmoved.1);
-        let of_files = |all| (files, all, self.files as f64 / seconds);
-        let (part, all, pace) = match totals {
-            Totals::Unknown => {
-                let (files, bytes) = (self.files, HumanBytes(bytes));
-                let plural = if files == 1 { "" } else { "s" };
-                return format!("{files} file{plural}, {bytes}, {shown_rate}/s: {name}");
-            }
+        let Some((all_files, all_bytes)) = totals else {
+            let (files, bytes) = (self.files, HumanBytes(bytes));
+            let plural = if files == 1 { "" } else { "s" };
+            return format!("{files} file{plural}, {bytes}, {shown_rate}/s: {name}");
+        };
+        let (part, all, pace) = match all_bytes {
             // A tree may have only empty files.
-            Totals::Files(files) | Totals::All { files, bytes: 0 } => of_files(files),
-            Totals::All { bytes, .. } => (done, bytes, rate),
+            0 => (files, all_files, self.files as f64 / seconds),
+            _ => (done, all_bytes, rate),
         };
         // The tree may have grown since the census.
         let percent = (u128::from(part) * 100 / u128::from(all.max(1))).min(100);
@@ -157,13 +138,8 @@ impl Sums {
         let left = HumanDuration(Duration::from_secs_f64(left_seconds));
         // Until a file is done, the time left is unknown.
         let left = if pace > 0.0 { format!(", {left:#} left") } else { String::new() };
-        let done = HumanBytes(done);
-        let of = match totals {
-            Totals::All { files: all_files, bytes } => {
-                format!("{files} of {all_files} files, {done} of {}", HumanBytes(bytes))
-            }
-            _ => format!("{files} of {all} files, {done}"),
-        };
+        let (done, all_bytes) = (HumanBytes(done), HumanBytes(all_bytes));
+        let of = format!("{files} of {all_files} files, {done} of {all_bytes}");
         format!("{percent}%, {of}, {shown_rate}/s{left}: {name}")
     }
 }
@@ -282,7 +258,7 @@ impl Display {
     pub fn finish(&mut self) {
         self.clear();
         if let (Kind::Lines { talker, .. }, Some(sums)) = (&self.kind, &self.sums) {
-            talker.say(sums.text("done", Totals::Unknown));
+            talker.say(sums.text("done", None));
         }
     }
 
@@ -302,8 +278,10 @@ impl Display {
             return;
         }
         sums.drawn = Some(now);
-        let text = sums
-            .text(&quote::if_needed(&self.source).to_string(), Totals::of(self.census.as_deref()));
+        let text = sums.text(
+            &quote::if_needed(&self.source).to_string(),
+            self.census.as_ref().and_then(|census| census.totals()),
+        );
         match &mut self.kind {
             Kind::Nothing => {}
             Kind::Bar(bar) => {
@@ -457,28 +435,20 @@ mod tests {
         let mut sums = Sums::new();
         (sums.files, sums.bytes, sums.unmoved) = (3, 412, (2, 512));
         sums.show(100);
-        let text = sums.text("name", Totals::Unknown);
+        let text = sums.text("name", None);
         assert!(text.starts_with("3 files, 512 B, ") && text.ends_with("/s: name"), "{text}");
-        let text = sums.text("name", Totals::All { files: 6, bytes: 2048 });
+        let text = sums.text("name", Some((6, 2048)));
         assert!(text.starts_with("50%, 5 of 6 files, 1.00 KiB of 2.00 KiB, "), "{text}");
         assert!(text.ends_with(" left: name"), "{text}");
         // A file grew after it was counted.
-        assert!(
-            sums.text("name", Totals::All { files: 1, bytes: 0 }).starts_with("100%, 5 of 1 files")
-        );
-        // Before the bytes are counted.
-        let text = sums.text("name", Totals::Files(10));
-        assert!(text.starts_with("50%, 5 of 10 files, 1.00 KiB, "), "{text}");
-        // A large file comes first.
+        assert!(sums.text("name", Some((1, 0))).starts_with("100%, 5 of 1 files"));
+        // No file is done.
         (sums.files, sums.unmoved) = (0, (0, 0));
-        let text = sums.text("name", Totals::Files(10));
-        assert!(text.starts_with("0%, 0 of 10 files, 512 B, "), "{text}");
+        let text = sums.text("name", Some((10, 0)));
+        assert!(text.starts_with("0%, 0 of 10 files, 512 B of 0 B, "), "{text}");
         assert!(text.ends_with("/s: name"), "{text}");
         (sums.files, sums.unmoved) = (3, (2, 512));
         // Nothing but empty files.
-        assert!(
-            sums.text("name", Totals::All { files: 20, bytes: 0 })
-                .starts_with("25%, 5 of 20 files")
-        );
+        assert!(sums.text("name", Some((20, 0))).starts_with("25%, 5 of 20 files"));
     }
 }

@@ -11,7 +11,7 @@ use super::partition::{DirEntry, Owner};
 use crate::options::Dereference;
 
 /// What one getdents64(2) may return: some 1,000 entries.
-const LISTED_BYTES: usize = 32 << 10;
+pub(super) const LISTED_BYTES: usize = 32 << 10;
 /// A part ends with the call after which so many entries are listed.
 const PART_ENTRIES: usize = 512;
 /// In a name's length, which takes eight bits: the entry was listed as a regular file; the entry is

@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rustix::fs::{self, FileType, Mode, OFlags, RawDir, Stat};
 use rustix::io::{self, Errno, retry_on_intr};
 
+use super::batch::LISTED_BYTES;
+use super::dir;
 use super::path::TreePath;
 use crate::filter::GitIgnored;
 use crate::options::{Dereference, Options};
 use crate::place::{FileId, Place, kind};
-
-const LISTED_BYTES: usize = 32 << 10;
 
 /// Files and bytes to be copied, counted by one thread and read by another.
 ///
@@ -31,16 +31,12 @@ const LISTED_BYTES: usize = 32 << 10;
 /// options.dereference = Dereference::Never;
 /// let census = Census::default();
 /// assert_eq!(census.totals(), None);
-/// census.count_names(&options, &[dir.path()]);
-/// assert_eq!((census.names(), census.totals()), (Some(1), None));
 /// census.count(&options, &[dir.path()]);
 /// assert_eq!(census.totals(), Some((1, 13)));
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug, Default)]
 pub struct Census {
-    names: AtomicU64,
-    has_names: AtomicBool,
     files: AtomicU64,
     bytes: AtomicU64,
     is_complete: AtomicBool,
@@ -58,8 +54,6 @@ struct Level {
 struct Count<'a> {
     census: &'a Census,
     options: &'a Options,
-    /// Nothing is looked at whose kind the listing shows.
-    names_only: bool,
     /// Files with several names, of which only the first is copied.
     known: HashSet<FileId>,
     listed: Vec<u8>,
@@ -73,31 +67,15 @@ impl Census {
         self.is_complete.load(Ordering::Acquire).then(|| (load(&self.files), load(&self.bytes)))
     }
 
-    /// The names of regular files, once all are counted: the totals come later, and a file with
-    /// several names counts once there.
-    #[must_use]
-    pub fn names(&self) -> Option<u64> {
-        self.has_names.load(Ordering::Acquire).then(|| self.names.load(Ordering::Relaxed))
-    }
-
-    /// Counts names, which takes a tenth of the time of [`count`](Self::count), because directories
-    /// are listed and no file is looked at.
-    pub fn count_names(&self, options: &Options, sources: &[&Path]) {
-        self.has_names.store(self.walk(options, sources, true), Ordering::Release);
-    }
-
     /// Counts what a copy of these sources would copy. Without totals if links are followed
     /// everywhere, or if something cannot be looked at.
     pub fn count(&self, options: &Options, sources: &[&Path]) {
-        // A thread that sees the flag sees the whole counts, too.
-        self.is_complete.store(self.walk(options, sources, false), Ordering::Release);
-    }
-
-    fn walk(&self, options: &Options, sources: &[&Path], names_only: bool) -> bool {
         let listed = Vec::with_capacity(LISTED_BYTES);
-        let mut count = Count { census: self, options, names_only, known: HashSet::new(), listed };
+        let mut count = Count { census: self, options, known: HashSet::new(), listed };
         let is_possible = options.dereference != Dereference::Always || !options.recursive;
-        is_possible && sources.iter().all(|source| count.add(source).is_ok())
+        let is_complete = is_possible && sources.iter().all(|source| count.add(source).is_ok());
+        // A thread that sees the flag sees the whole counts, too.
+        self.is_complete.store(is_complete, Ordering::Release);
     }
 }
 
@@ -116,9 +94,6 @@ impl Count<'_> {
     }
 
     fn add_file(&mut self, stat: &Stat) {
-        if self.names_only {
-            return self.add_name(kind(stat));
-        }
         let is_another_name = self.options.preserve.links
             && stat.st_nlink > 1
             && !self.known.insert(FileId::of(stat));
@@ -126,12 +101,6 @@ impl Count<'_> {
             self.census.files.fetch_add(1, Ordering::Relaxed);
             let bytes = u64::try_from(stat.st_size).unwrap_or(0);
             self.census.bytes.fetch_add(bytes, Ordering::Relaxed);
-        }
-    }
-
-    fn add_name(&self, kind: FileType) {
-        if kind == FileType::RegularFile {
-            self.census.names.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -143,7 +112,7 @@ impl Count<'_> {
         loop {
             let Some(level) = levels.last_mut() else { return Ok(()) };
             if let Some(name) = level.left.pop() {
-                let below = enter(at.as_fd(), &name)?;
+                let below = dir::enter(at.as_fd(), &name)?;
                 let stat = retry_on_intr(|| fs::fstat(&below))?;
                 if self.options.one_file_system && stat.st_dev != device {
                     continue;
@@ -157,11 +126,7 @@ impl Count<'_> {
             path.pop(OsStr::from_bytes(level.name.to_bytes()));
             levels.pop();
             let Some(above) = levels.last() else { return Ok(()) };
-            let up = enter(at.as_fd(), c"..")?;
-            if FileId::of(&retry_on_intr(|| fs::fstat(&up))?) != above.id {
-                return Err(Errno::STALE);
-            }
-            at = up;
+            at = dir::up(at.as_fd(), above.id)?;
         }
     }
 
@@ -189,7 +154,6 @@ impl Count<'_> {
             }
             let name = OsStr::from_bytes(name.to_bytes());
             let stat = match entry.file_type() {
-                FileType::RegularFile if self.names_only => None,
                 FileType::RegularFile | FileType::Unknown => {
                     let stat = Place::below(dir, Path::new(name), Path::new(name)).stat(false);
                     match stat {
@@ -214,17 +178,10 @@ impl Count<'_> {
                 _ if is_left_out => {}
                 _ if is_directory => left.push(entry.file_name().to_owned()),
                 Some(stat) => self.add_file(&stat),
-                None if self.names_only => self.add_name(kind),
                 None => {}
             }
         }
         self.listed = listed;
         Ok(Level { id, name, left, ignored })
     }
-}
-
-fn enter(above: BorrowedFd<'_>, name: &std::ffi::CStr) -> io::Result<OwnedFd> {
-    let name = Path::new(OsStr::from_bytes(name.to_bytes()));
-    Place::below(above, name, name)
-        .open(OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
 }

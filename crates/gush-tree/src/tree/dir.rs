@@ -6,8 +6,9 @@
 //! a subdirectory just completed, or from the nearest directory above that is still held: device
 //! and inode show that the directory is the same.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CStr, OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -136,6 +137,18 @@ fn again(
         // Another directory has the name by now: nothing of ours may go there.
         false => Err(Errno::STALE),
     }
+}
+
+/// Opens a directory for reading, and no link.
+pub(super) fn enter(above: BorrowedFd<'_>, name: &CStr) -> io::Result<OwnedFd> {
+    let name = Path::new(OsStr::from_bytes(name.to_bytes()));
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    Place::below(above, name, name).open(flags, Mode::empty())
+}
+
+/// The directory above, or ESTALE if this one was moved elsewhere.
+pub(super) fn up(from: BorrowedFd<'_>, expected: FileId) -> io::Result<OwnedFd> {
+    again(from, OsStr::new(".."), false, expected).map(|(fd, _)| fd)
 }
 
 /// One step down to the target of a directory.
@@ -310,7 +323,7 @@ impl Dir {
             }
         };
         for dir in below.into_iter().rev() {
-            pair = Arc::new(dir.reopen(&pair)?);
+            pair = Arc::new(dir.reopen(&pair, &dir.name, dir.follows)?);
         }
         Ok(pair)
     }
@@ -319,14 +332,13 @@ impl Dir {
         self.held().clone()
     }
 
-    fn reopen(&self, above: &Pair) -> io::Result<Pair> {
-        let Self { name, follows, .. } = self;
+    fn reopen(&self, from: &Pair, name: &OsStr, follows: Follows) -> io::Result<Pair> {
         let target = match self.is_imagined {
             true => (nowhere()?, false),
-            false => again(above.target(), name, follows.target, FileId::of(&self.target_stat))?,
+            false => again(from.target(), name, follows.target, FileId::of(&self.target_stat))?,
         };
         let source = FileId::of(&self.source_stat);
-        Ok(Pair::new(again(above.source(), name, follows.source, source)?, target))
+        Ok(Pair::new(again(from.source(), name, follows.source, source)?, target))
     }
 
     pub(crate) fn is_held(&self) -> bool {
@@ -339,13 +351,7 @@ impl Dir {
     /// # Errors
     /// ESTALE if `..` is another directory.
     pub(crate) fn reopen_from(&self, below: &Pair) -> io::Result<Pair> {
-        let up = OsStr::new("..");
-        let target = match self.is_imagined {
-            true => (nowhere()?, false),
-            false => again(below.target(), up, false, FileId::of(&self.target_stat))?,
-        };
-        let source = FileId::of(&self.source_stat);
-        Ok(Pair::new(again(below.source(), up, false, source)?, target))
+        self.reopen(below, OsStr::new(".."), Follows::default())
     }
 
     pub(crate) fn is_listed(&self) {

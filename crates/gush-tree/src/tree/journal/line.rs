@@ -9,7 +9,7 @@ use super::fingerprint::Fingerprint;
 
 /// What a line is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tag {
+pub(crate) enum Tag {
     /// The first line: the format, and which copy this is.
     Copy,
     /// A file is done.
@@ -62,18 +62,8 @@ pub(super) fn read_line(text: &str) -> Option<(Tag, Fingerprint)> {
     (line(*word, of) == text).then_some((*word, of))
 }
 
-/// The directories that the copy with this journal made, or was about to make.
-pub(crate) fn made_directories(journal: impl BufRead) -> io::Result<HashSet<Fingerprint>> {
-    lines_of(Tag::Makes, journal)
-}
-
-/// The files, and pieces of files, that the copy with this journal has done.
-pub(crate) fn done_files(journal: impl BufRead) -> io::Result<HashSet<Fingerprint>> {
-    lines_of(Tag::Done, journal)
-}
-
-/// The lines with this word. The others, most of them perhaps, are not looked into.
-fn lines_of(word: Tag, mut journal: impl BufRead) -> io::Result<HashSet<Fingerprint>> {
+/// What the lines with this word are about. The others, most of them perhaps, are not looked into.
+pub(crate) fn lines_of(word: Tag, mut journal: impl BufRead) -> io::Result<HashSet<Fingerprint>> {
     let (mut found, mut text) = (HashSet::new(), Vec::new());
     while journal.read_until(b'\n', &mut text)? > 0 {
         if text.starts_with(word.text().as_bytes()) {

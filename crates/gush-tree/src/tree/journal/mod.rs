@@ -26,8 +26,8 @@ use rustix::process;
 pub(crate) use fingerprint::{
     Fingerprint, Promises, divided, done, entry, lasting_device, marked, piece, which_copy,
 };
-use line::{FORMAT, Tag, format_of, line, read_line};
-pub(crate) use line::{done_files, made_directories};
+use line::{FORMAT, format_of, line, read_line};
+pub(crate) use line::{Tag, lines_of};
 
 use crate::destination::strip_trailing_slashes;
 use crate::error::Error;
@@ -371,7 +371,7 @@ mod tests {
         let source = Place::here(dir.path()).stat(false).unwrap();
         let open = || Journal::open(&Options::default(), &source, &Place::here(&target)).unwrap();
         let written = || BufReader::new(File::open(journal_path(&target).unwrap()).unwrap());
-        let done = || done_files(written()).unwrap();
+        let done = || lines_of(Tag::Done, written()).unwrap();
         let journal = open();
         // Nothing is late while the test runs.
         journal.unwritten().written = Instant::now() + Duration::from_secs(3600);
@@ -379,7 +379,7 @@ mod tests {
         assert_eq!(done().len(), 0);
         journal.add_makes(2).unwrap();
         assert_eq!(done(), HashSet::from([1]));
-        assert_eq!(made_directories(written()).unwrap(), HashSet::from([2]));
+        assert_eq!(lines_of(Tag::Makes, written()).unwrap(), HashSet::from([2]));
         journal.unwritten().written = Instant::now() + Duration::from_secs(3600);
         (10..9 + WAITING_LINES as u128).for_each(|file| journal.add_done(file).unwrap());
         assert_eq!(done().len(), 1);

@@ -1,16 +1,15 @@
 //! The entries of a directory of the target.
 
 use std::ffi::{CStr, CString, OsStr};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, Stat};
+use rustix::fs::{self, AtFlags, FileType, RawDir, Stat};
 use rustix::io::{self, retry_on_intr};
 
-use crate::place::{Place, kind};
-
-const LISTED_BYTES: usize = 32 << 10;
+use crate::place::kind;
+use crate::tree::batch::LISTED_BYTES;
+use crate::tree::dir;
 
 /// Reads the names of a directory to their end.
 ///
@@ -95,7 +94,7 @@ impl Entries {
 
 /// The entries of a directory, by a new descriptor: the position of this one stays.
 pub(super) fn entries(dir: BorrowedFd<'_>) -> io::Result<Entries> {
-    let own = enter(dir, c".")?;
+    let own = dir::enter(dir, c".")?;
     let mut listed = Vec::with_capacity(LISTED_BYTES);
     let mut list = RawDir::new(&own, listed.spare_capacity_mut());
     let mut entries = Entries::default();
@@ -115,19 +114,6 @@ pub(super) fn entries(dir: BorrowedFd<'_>) -> io::Result<Entries> {
         entries.push(name, is_directory);
     }
     Ok(entries)
-}
-
-pub(super) fn enter(above: BorrowedFd<'_>, name: &CStr) -> io::Result<OwnedFd> {
-    open_directory(above, name, OFlags::RDONLY)
-}
-
-pub(super) fn open_directory(
-    above: BorrowedFd<'_>,
-    name: &CStr,
-    how: OFlags,
-) -> io::Result<OwnedFd> {
-    let name = Path::new(OsStr::from_bytes(name.to_bytes()));
-    Place::below(above, name, name).open(how | OFlags::DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
 }
 
 #[cfg(test)]

@@ -15,16 +15,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use gush_text::Doing;
-use rustix::fs::{self, AtFlags, OFlags};
+use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::{self, Errno, retry_on_intr};
 
 pub(crate) use aside::Aside;
 pub(crate) use entries::can_list;
-use entries::{Entries, TargetEntry, enter, entries, look, open_directory};
+use entries::{Entries, TargetEntry, entries, look};
 pub(crate) use limits::Limits;
 use limits::Reason;
 
-use super::dir::Pair;
+use super::dir::{self, Pair};
 use super::path::TreePath;
 use crate::error::Error;
 use crate::place::{FileId, Place};
@@ -230,10 +230,11 @@ impl Mirror<'_> {
                 continue;
             }
             let up = match &levels[..] {
-                [.., above, _] => match go_up(at.as_fd(), above) {
+                // A directory that was moved away leads elsewhere.
+                [.., above, _] => match dir::up(at.as_fd(), above.id) {
                     Ok(up) => Some(up),
-                    Err(reason) => {
-                        stays(&reason, path, report);
+                    Err(errno) => {
+                        stays(&errno.into(), path, report);
                         return leave(levels, path, report);
                     }
                 },
@@ -282,12 +283,14 @@ impl Mirror<'_> {
         path: &TreePath,
     ) -> Result<Option<(OwnedFd, Level)>, Reason> {
         let name = entry.name.clone();
-        let opened = enter(above, &name).map_err(Reason::from);
+        let opened = dir::enter(above, &name).map_err(Reason::from);
         let listed = opened.and_then(|fd| self.level(fd.as_fd(), entry).map(|level| (fd, level)));
         match listed {
             Ok(level) => Ok(Some(level)),
             Err(Reason::Os(errno @ (Errno::ACCESS | Errno::PERM), _)) => {
-                let held = open_directory(above, &name, OFlags::PATH)?;
+                let here = Path::new(OsStr::from_bytes(name.to_bytes()));
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+                let held = Place::below(above, here, here).open(flags, Mode::empty())?;
                 self.limits.check(held.as_fd(), &retry_on_intr(|| fs::fstat(&held))?)?;
                 // That the directory cannot be emptied is the reason.
                 let cannot_be_emptied = |_| Reason::from(errno);
@@ -383,21 +386,10 @@ fn leave(mut levels: Vec<Level>, path: &mut TreePath, report: &mut Report<'_>) -
     Removed::InPart
 }
 
-/// Back by `..`: a directory that was moved away leads elsewhere.
-fn go_up(at: BorrowedFd<'_>, above: &Level) -> Result<OwnedFd, Reason> {
-    let up = enter(at, c"..")?;
-    match FileId::of(&retry_on_intr(|| fs::fstat(&up))?) == above.id {
-        true => Ok(up),
-        false => Err(Errno::STALE.into()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
     use std::collections::HashSet;
-
-    use rustix::fs::Mode;
 
     use super::*;
 

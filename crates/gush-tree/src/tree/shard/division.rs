@@ -224,6 +224,11 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
+    pub(super) fn add_all(&mut self, other: Self) {
+        self.all = self.all.wrapping_add(other.all);
+        self.own = self.own.wrapping_add(other.own);
+    }
+
     /// Adds a file of the directory with this hash.
     pub(super) fn add(&mut self, directory: u64, name: &OsStr, owner: Owner) {
         let mark = xxh3_64_with_seed(name.as_bytes(), directory);

@@ -33,6 +33,7 @@ use state::StateDir;
 pub(super) use state::refuse_state_of_ranks;
 pub use state::shards_path;
 
+use super::journal::Tag;
 use super::{Operands, Roots, below_operand, dir, walk_tree};
 use crate::copier::{Action, Done};
 use crate::error::Error;
@@ -80,7 +81,7 @@ pub(super) fn copy(
     let walked = walk_tree(&of_share, operands, source, to, events);
     // No file is announced any more.
     drop(walk_lock);
-    let share = own_share.share(matches!(walked, Ok(Some(true))));
+    let share = Share { is_complete: matches!(walked, Ok(Some(true))), ..*own_share.share() };
     let below = below_operand(common.options);
     let of_pieces = Common { options: &below, ..of_share };
     let roots = Roots { source: source.place.shown, target: target.shown };
@@ -108,7 +109,7 @@ pub(super) fn copy(
     }
     let mut shares = wait_for_reports(&state, shard.ranks(), &mut copier, events)?;
     shares[0] = report(&copier)?;
-    journal.add_made_by_others(state.made()?);
+    journal.add_made_by_others(state.of_journals(Tag::Makes)?);
     let others_failed = !are_whole(&shares, &source.place, events);
     let remainder = remainder(&state, &shares, &store, others_failed)?;
     let of_rest = Common { partition: &remainder, ..of_share };
@@ -158,7 +159,7 @@ fn remainder<'p>(
     let divided_files: u64 = shares.iter().map(|share| share.divided_files).sum();
     let may_miss_files = announced.files < divided_files;
     // A line a file: nobody reads so many where no file is divided.
-    let done = if announced.files > 0 { state.pieces()? } else { HashSet::new() };
+    let done = if announced.files > 0 { state.of_journals(Tag::Done)? } else { HashSet::new() };
     let found = AtomicU64::new(0);
     Ok(Remainder { store, others_failed, done, announced, may_miss_files, found })
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{self, FileType, Stat};
 use rustix::io::{Errno, retry_on_intr};
@@ -27,39 +28,17 @@ use crate::tree::path::TreePath;
 /// The files that are this rank's, and each directory, without its attributes.
 pub(super) struct OwnShare<'a> {
     store: &'a PieceStore<'a>,
-    /// The sum of the hashes of all files seen, and of this rank's own.
-    seen: AtomicU64,
-    own: AtomicU64,
-    /// This rank's own files.
-    files: AtomicU64,
-    /// Those of them that are announced, for all ranks to copy in pieces.
-    divided: AtomicU64,
-    /// The bytes of the others.
-    bytes: AtomicU64,
+    /// What the walk has come to. Bytes are those of files that are not announced.
+    share: Mutex<Share>,
 }
 
 impl<'a> OwnShare<'a> {
     pub(super) fn new(store: &'a PieceStore<'a>) -> Self {
-        let [seen, own, files, divided, bytes] = [const { AtomicU64::new(0) }; 5];
-        Self { store, seen, own, files, divided, bytes }
+        Self { store, share: Mutex::default() }
     }
 
-    fn add(&self, seen: Seen) {
-        // Sums of hashes, which wrap, as `fetch_add` does.
-        self.seen.fetch_add(seen.all, Ordering::Relaxed);
-        self.own.fetch_add(seen.own, Ordering::Relaxed);
-    }
-
-    /// What the walk has come to.
-    pub(super) fn share(&self, is_complete: bool) -> Share {
-        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Share {
-            files: load(&self.files),
-            bytes: load(&self.bytes),
-            is_complete,
-            seen: Seen { all: load(&self.seen), own: load(&self.own) },
-            divided_files: load(&self.divided),
-        }
+    pub(super) fn share(&self) -> MutexGuard<'_, Share> {
+        self.share.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -80,7 +59,7 @@ impl Listing<'_> {
 
 impl Drop for Listing<'_> {
     fn drop(&mut self) {
-        self.share.add(self.seen);
+        self.share.share().seen.add_all(self.seen);
     }
 }
 
@@ -146,21 +125,21 @@ impl Partition for OwnShare<'_> {
             let device = dir.source_stat.st_dev;
             let owner = division.owner_of_seen(rule, entry.stat, device, options, path);
             let (above, name) = (path.parent(), path.file_name());
-            let mut seen = Seen::default();
             let above = hash_of_directory(above.unwrap_or(Path::new("")));
-            seen.add(above, name.unwrap_or_default(), owner);
-            self.add(seen);
+            self.share().seen.add(above, name.unwrap_or_default(), owner);
             if owner == Owner::Theirs {
                 return Owner::Theirs;
             }
         }
-        self.files.fetch_add(1, Ordering::Relaxed);
-        if is_divided(options, file) {
+        let is_divided = is_divided(options, file);
+        let mut share = self.share();
+        share.files += 1;
+        if is_divided {
             // Its bytes are of the ranks that copy the pieces.
             return Owner::Pieces;
         }
         if kind(entry.stat) == FileType::RegularFile {
-            self.bytes.fetch_add(piece_store::size_of(entry.stat), Ordering::Relaxed);
+            share.bytes += piece_store::size_of(entry.stat);
         }
         Owner::Mine
     }
@@ -183,7 +162,7 @@ impl Partition for OwnShare<'_> {
         _events: &mut dyn Events,
     ) -> Result<Option<Done>, Error> {
         self.store.announce(&Job::new(common, file.entry, file.target), file.path)?;
-        self.divided.fetch_add(1, Ordering::Relaxed);
+        self.share().divided_files += 1;
         Ok(None)
     }
 }

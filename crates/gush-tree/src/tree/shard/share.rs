@@ -4,7 +4,7 @@ use super::Shard;
 use super::division::Seen;
 
 /// What one rank did of a tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Share {
     /// The files that were this rank's to copy.

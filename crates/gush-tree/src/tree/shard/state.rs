@@ -23,7 +23,7 @@ use crate::job::Entry;
 use crate::place::{Place, kind};
 use crate::remedy;
 use crate::state_path::state_path;
-use crate::tree::journal::{self, Fingerprint, Journal};
+use crate::tree::journal::{self, Fingerprint, Journal, Tag};
 
 /// The end of the name of the directory of state.
 const SUFFIX: &str = ".gush-shards";
@@ -271,25 +271,13 @@ impl<'a> StateDir<'a> {
         }
     }
 
-    /// The directories that any rank made.
-    pub(super) fn made(&self) -> Result<HashSet<Fingerprint>, Error> {
-        self.of_journals(journal::made_directories)
-    }
-
-    /// The pieces of large files that any rank has copied.
-    pub(super) fn pieces(&self) -> Result<HashSet<Fingerprint>, Error> {
-        self.of_journals(journal::done_files)
-    }
-
-    fn of_journals(
-        &self,
-        read: fn(BufReader<File>) -> io::Result<HashSet<Fingerprint>>,
-    ) -> Result<HashSet<Fingerprint>, Error> {
+    /// The lines with this word of the journals of all ranks.
+    pub(super) fn of_journals(&self, word: Tag) -> Result<HashSet<Fingerprint>, Error> {
         let mut all = HashSet::new();
         for rank in 0..self.shard.ranks() {
             if let Some(journal) = self.open_file(rank, "journal")? {
                 let shown = self.file(rank, "journal").1;
-                let found = read(BufReader::new(journal));
+                let found = journal::lines_of(word, BufReader::new(journal));
                 all.extend(found.map_err(|error| Error::io(&shown, "cannot read", error))?);
             }
         }
