@@ -55,7 +55,7 @@ pub(crate) fn of_tree(py: Python<'_>, error: &gush_tree::Error) -> PyErr {
 pub(crate) fn text_of(error: &gush_tree::Error) -> String {
     match error.io_error() {
         Some(os) => format!("{}: {}", error.what(), words(os)),
-        None => error.what().to_owned(),
+        None => error.what(),
     }
 }
 

@@ -105,24 +105,10 @@ impl Talker {
         }
     }
 
-    /// Writes that `path` could not be opened for reading; under the name `cat`, in the words of
-    /// GNU cat.
-    pub fn say_failed_open(&self, path: impl AsRef<Path>, error: &io::Error) {
-        self.say_unopened(path.as_ref(), error, remedy(path.as_ref(), Doing::Other, error));
-    }
-
-    /// As [`Talker::say_failed_open`], of a file that is written and created if missing.
-    pub fn say_failed_to_store(&self, path: impl AsRef<Path>, error: &io::Error) {
-        self.say_unopened(path.as_ref(), error, remedy_to_store(path.as_ref(), error).as_deref());
-    }
-
-    fn say_unopened(&self, path: &Path, error: &io::Error, remedy: Option<&str>) {
-        let (name, why) = (quote::if_needed(path), os_text(error));
-        if self.familiar {
-            self.say(format_args!("{name}: {why}"));
-        } else {
-            self.say(format_args!("{name}: open failed: {why}{}", in_brackets(remedy)));
-        }
+    /// Writes that `path` could not be opened, as GNU does: `PATH: OS error`.
+    pub fn say_unopened(&self, path: impl AsRef<Path>, error: &io::Error, remedy: Option<&str>) {
+        let (name, why) = (quote::if_needed(path.as_ref()), os_text(error));
+        self.say(format_args!("{name}: {why}{}", in_brackets(remedy)));
     }
 
     /// Writes a requested page, such as a help text, to standard output.

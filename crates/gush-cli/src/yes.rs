@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{ArgAction, CommandFactory, Parser};
 use gush::{Errno, Repeat};
-use gush_text::{errno_text, in_brackets, os_text};
+use gush_text::{errno_text, noted, os_text};
 
 use crate::args;
 use crate::talk::{Talker, die_if_nobody_reads};
@@ -70,14 +70,8 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
             // The write to a socket raises no SIGPIPE.
             error.io_error().into_iter().for_each(die_if_nobody_reads);
             let cause = error.io_error().map(os_text).unwrap_or_else(|| error.to_string());
-            if talker.is_familiar() {
-                return talker.fail(format_args!("standard output: {cause}"));
-            }
-            let bytes = error.delivered_bytes();
-            let hint = in_brackets(error.hint());
-            talker.fail(format_args!(
-                "standard output: write failed after {bytes} bytes: {cause}{hint}"
-            ))
+            let note = noted(&format!("after {} bytes", error.delivered_bytes()), error.hint());
+            talker.fail(format_args!("standard output: {cause}{note}"))
         }
     }
 }

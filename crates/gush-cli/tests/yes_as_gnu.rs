@@ -68,16 +68,13 @@ fn a_socket_that_nobody_reads_ends_it_as_a_pipe_does() {
 }
 
 #[test]
-fn by_its_own_name_it_tells_how_far_it_came_and_a_remedy() {
+fn a_failed_write_is_reported_with_the_bytes_written_and_a_remedy() {
     let full = File::options().write(true).open("/dev/full").unwrap();
     let output = gush().arg("yes").stdout(full).output().unwrap();
-    let told = "gush: yes: standard output: write failed after 0 bytes: No space left on device \
-                (the target is full: free some space on its file system, if it is a file)\n";
+    let told = "gush: yes: standard output: No space left on device \
+                (after 0 bytes; the target is full: free some space on its file system, if it is a file)\n";
     assert_eq!((output.status.code(), said(&output).as_str()), (Some(1), told));
     let dir = TempDir::new().unwrap();
     let output = shell(dir.path(), "ulimit -c 0; ulimit -f 100; $G yes >x");
-    assert!(
-        said(&output).contains(" write failed after 102400 bytes: File too large "),
-        "{output:?}"
-    );
+    assert!(said(&output).contains(" File too large (after 102400 bytes; "), "{output:?}");
 }

@@ -27,6 +27,13 @@ pub fn errno_text(errno: Errno) -> String {
     os_text(&errno.into())
 }
 
+/// What is known of a failure beyond GNU's sentence, as ` (note; remedy)`.
+#[must_use]
+pub fn noted(note: &str, remedy: Option<&str>) -> String {
+    let remedy = remedy.map(|remedy| format!("; {remedy}")).unwrap_or_default();
+    format!(" ({note}{remedy})")
+}
+
 /// The remedy as ` (remedy)`, or nothing.
 #[must_use]
 pub fn in_brackets(remedy: Option<&str>) -> String {

@@ -22,7 +22,7 @@ mod time;
 mod width;
 mod word;
 
-pub use error::{errno_text, in_brackets, os_text};
+pub use error::{errno_text, in_brackets, noted, os_text};
 pub use fd::fd_path;
 pub use remedy::{Doing, mkdir_remedy, remedy, remedy_at};
 pub use size::{

@@ -214,7 +214,7 @@ impl<'o> Copier<'o> {
     /// let options = Options::default();
     /// let mut copier = Copier::new(&options);
     /// let error = copier.copy_to_new(Place::here(&source), Place::here(&target), &mut ());
-    /// assert!(error.unwrap_err().to_string().ends_with("cannot create: File exists"));
+    /// assert!(error.unwrap_err().to_string().ends_with(": File exists"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn copy_to_new(
@@ -237,7 +237,7 @@ impl<'o> Copier<'o> {
         let follow = options.dereference != Dereference::Never;
         let source_stat =
             // One look decides about the kind; opening checks that it is still this file.
-            source.stat(follow).map_err(|errno| Error::os(source.shown, "cannot stat", errno))?;
+            source.stat(follow).map_err(|errno| Error::os(source.shown, "cannot stat {}", errno))?;
         let common = Common {
             options,
             refusals: &self.refusals,
@@ -252,20 +252,20 @@ impl<'o> Copier<'o> {
         let entry = Entry::new(source, &source_stat);
         if kind(&source_stat) == FileType::Directory {
             if !options.recursive {
-                let text = "omitting directory: -r copies directories";
+                let text = "-r not specified; omitting directory {}";
                 return Err(Error::refusal(source.shown, text));
             }
             let target = Target { is_new: name == Name::Imagined, ..Target::operand(target) };
             return tree::copy(&common, &mut self.operands, entry, target, events);
         }
         if options.shard.is_some() {
-            let text = "not copied: ranks divide a tree, and this is no directory";
+            let text = "not copying {}: ranks divide a tree, and this is no directory";
             return Err(Error::refusal(source.shown, text));
         }
         if self.copied.was_named_before(options, &source, &source_stat) {
             events.warns(&Error::refusal(
                 source.shown,
-                "warning: source file specified more than once",
+                "warning: source file {} specified more than once",
             ));
             return Ok(Done::new(Action::Skipped));
         }

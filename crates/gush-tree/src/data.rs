@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use gush::{Choice, Endpoint, Holes, MethodName, Mover, Report, Side, Space};
+use gush_text::quote;
 use rustix::fs::{self, Advice, FileType};
 use rustix::io::retry_on_intr;
 
@@ -50,8 +51,10 @@ pub(crate) fn move_range(
     let report = moved(job, (source, target), None, Some(&range), reflink, holes, events)?;
     match report.bytes == range.end - range.start {
         true => Ok(()),
-        false => Err(Error::refusal(job.source.place.shown, "became shorter while being copied")
-            .hinting("copy it again")),
+        false => {
+            Err(Error::refusal(job.source.place.shown, "{} became shorter while being copied")
+                .hinting("copy it again"))
+        }
     }
 }
 
@@ -121,7 +124,7 @@ fn moved(
     let lost = passing.and_then(uncached::Passing::end);
     // A failure of the move itself comes before one after it.
     if let Some(errno) = stopped_by.or_else(|| lost.filter(|_| moved.is_ok())) {
-        return Err(Error::os(job.target.place.shown, "cannot write to the disk", errno));
+        return Err(Error::os(job.target.place.shown, "cannot write {} to the disk", errno));
     }
     moved.map_err(|error| {
         let path = match error.side() {
@@ -131,7 +134,14 @@ fn moved(
         let mut ours = Error::engine(path, &error);
         if error.is_refused() && error.side().is_none() {
             // A refusal concerns the pair: an EXDEV is the fault of neither file alone.
-            ours = ours.onto(job.target.place.shown);
+            ours = match moving.reflink {
+                Reflink::Always => {
+                    let [from, to] = [job.source.place, job.target.place];
+                    let [from, to] = [from, to].map(|end| quote::always(end.shown));
+                    ours.saying(format!("failed to clone {to} from {from}"))
+                }
+                _ => ours.onto(job.target.place.shown),
+            };
         }
         match moving.reflink {
             Reflink::Always => ours.hinting("--reflink=auto copies where nothing can be shared"),
@@ -204,18 +214,18 @@ pub(crate) fn verify(
 ) -> Result<Option<gush::Digest>, Error> {
     let shown = job.target.place.shown;
     let stat = retry_on_intr(|| fs::fstat(target))
-        .map_err(|errno| Error::os(shown, "cannot stat", errno))?;
+        .map_err(|errno| Error::os(shown, "cannot stat {}", errno))?;
     if kind(&stat) != FileType::RegularFile {
-        return Err(Error::refusal(shown, "cannot verify: not a regular file"));
+        return Err(Error::refusal(shown, "cannot verify {}: not a regular file"));
     }
     // The comparison must read from storage, not the pages just written.
     // Dirty pages are not dropped by the advice below (posix_fadvise(2)).
     retry_on_intr(|| fs::fdatasync(target))
-        .map_err(|errno| Error::os(shown, "cannot sync for verification", errno))?;
+        .map_err(|errno| Error::os(shown, "cannot sync {} for verification", errno))?;
     let _ = fs::fadvise(target, 0, None, Advice::DontNeed);
     // The target may be open for writing only.
-    let again =
-        File::open(proc_path(target)).map_err(|error| Error::io(shown, "cannot re-read", error))?;
+    let again = File::open(proc_path(target))
+        .map_err(|error| Error::io(shown, "cannot re-read {}", error))?;
     let _as_they_were =
         job.options().moving.no_cache.then(|| [source, again.as_fd()].map(uncached::AsItWas::look));
     if is_compared(job) {
@@ -230,7 +240,9 @@ pub(crate) fn verify(
             None => Ok(None),
             Some(at) => Err(Error::refusal(
                 shown,
-                format!("verification failed: the copy differs from the source at byte {at}"),
+                format!(
+                    "verification of {{}} failed: the copy differs from the source at byte {at}"
+                ),
             )),
         };
     }
@@ -245,7 +257,7 @@ pub(crate) fn verify(
         true => Ok(Some(arrived)),
         false => Err(Error::refusal(
             shown,
-            format!("verification failed: blake3 {arrived} arrived, {sent} was sent"),
+            format!("verification of {{}} failed: blake3 {arrived} arrived, {sent} was sent"),
         )),
     }
 }

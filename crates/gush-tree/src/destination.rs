@@ -93,7 +93,7 @@ impl Naming {
         }
         if let Some(path) = &self.target_directory {
             let dir = open_directory(path).map_err(|errno| {
-                NamingError::Target(Error::os(path, "cannot use as target directory", errno))
+                NamingError::Target(Error::os(path, "target directory {}", errno))
             })?;
             return Ok(Destination::Directory { path: path.clone(), dir });
         }
@@ -106,7 +106,7 @@ impl Naming {
             }
             Err(errno) if operands.len() > 2 => {
                 let path = &operands[operands.len() - 1];
-                Err(NamingError::Target(Error::os(path, "cannot use as target directory", errno)))
+                Err(NamingError::Target(Error::os(path, "target {}", errno)))
             }
             // Not a directory: with two operands it is the target's own name.
             Err(errno) => self.file(operands, errno == Errno::NOENT),

@@ -4,14 +4,16 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
+use gush::Side;
 use rustix::io::Errno;
 
 use gush_text::{os_text, quote};
 
 /// Why one file was not copied, or not wholly.
 ///
-/// Displays as `PATH: operation: OS error`, with the number of bytes delivered and a hint for the
-/// user where there are any. The OS error is also the [`source`](std::error::Error::source).
+/// Displays as GNU cp does, `cannot stat 'PATH': OS error`. The number of bytes delivered and a hint
+/// for the user, where there are any, follow in brackets. The OS error is also the
+/// [`source`](std::error::Error::source).
 ///
 /// ```
 /// use std::path::Path;
@@ -21,7 +23,7 @@ use gush_text::{os_text, quote};
 /// let missing = Place::here(Path::new("/missing/file"));
 /// let target = Place::here(Path::new("/missing/copy"));
 /// let error = Copier::new(&options).copy(missing, target, &mut ()).unwrap_err();
-/// assert_eq!(error.to_string(), "/missing/file: cannot stat: No such file or directory");
+/// assert_eq!(error.to_string(), "cannot stat '/missing/file': No such file or directory");
 /// assert_eq!(error.path(), Path::new("/missing/file"));
 /// ```
 #[derive(Debug)]
@@ -32,8 +34,11 @@ struct Inner {
     path: PathBuf,
     /// The target, where the error concerns `path` and the target together.
     onto: Option<PathBuf>,
+    /// `{}` stands for the path, which comes first in a text without it.
     what: Cow<'static, str>,
     names_its_paths: bool,
+    /// A call of the engine failed on this side, which GNU words as an error of reading or writing.
+    failed_side: Option<Side>,
     declined: bool,
     untouched: bool,
     unstable: bool,
@@ -81,7 +86,7 @@ impl Error {
 
     /// The user said no.
     pub(crate) fn declined(path: &Path) -> Self {
-        let mut error = Self::new(path, "not replaced: declined".into(), None);
+        let mut error = Self::new(path, "not replacing {}: declined".into(), None);
         error.0.declined = true;
         error
     }
@@ -99,6 +104,7 @@ impl Error {
         let mut ours = Self::new(path, error.what().to_string().into(), os);
         ours.0.delivered_bytes = Some(error.delivered_bytes());
         ours.0.lost_bytes = error.in_flight_bytes();
+        ours.0.failed_side = error.side().filter(|_| ours.0.os.is_some() && !error.is_refused());
         let refused = error.is_refused() || error.call() == Some(gush::Call::Fallocate);
         ours.0.untouched = refused && error.delivered_bytes() == 0 && !error.lost_old_content();
         if error.lost_old_content() && error.delivered_bytes() == 0 {
@@ -108,6 +114,13 @@ impl Error {
         }
         ours.0.hint = error.hint().map(Into::into);
         ours
+    }
+
+    /// The same error in a sentence that names its paths.
+    pub(crate) fn saying(mut self, text: String) -> Self {
+        self.0.what = text.into();
+        self.0.names_its_paths = true;
+        self
     }
 
     /// The error concerns the path and `target` together: a method refused between the two, for
@@ -170,7 +183,18 @@ impl Error {
 
     /// The operation that failed, without path and OS error.
     #[must_use]
-    pub fn what(&self) -> &str {
+    pub fn what(&self) -> String {
+        let parts = &*self.0;
+        match parts.what.split_once("{}") {
+            Some((before, after)) if !parts.names_its_paths => {
+                format!("{}{after}", before.trim_end()).trim_start().to_owned()
+            }
+            _ => parts.what.clone().into_owned(),
+        }
+    }
+
+    /// [`Error::what`] with `{}` where the path belongs.
+    pub(crate) fn pattern(&self) -> &str {
         &self.0.what
     }
 
@@ -202,30 +226,49 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = &*self.0;
-        if !parts.names_its_paths {
-            write!(f, "{}", quote::if_needed(&parts.path))?;
-            if let Some(target) = &parts.onto {
-                write!(f, " -> {}", quote::if_needed(target))?;
+        let name = quote::always(&parts.path);
+        let mut notes = Vec::new();
+        match (parts.failed_side, parts.what.split_once("{}")) {
+            _ if parts.names_its_paths => f.write_str(&parts.what)?,
+            (Some(side), _) => {
+                let doing = if side == Side::Source { "reading" } else { "writing" };
+                write!(f, "error {doing} {name}")?;
+                notes.push(parts.progress());
             }
-            f.write_str(": ")?;
-        }
-        f.write_str(&parts.what)?;
-        match parts.delivered_bytes {
-            Some(bytes) if bytes > 0 || parts.lost_bytes > 0 || parts.counts_bytes => {
-                write!(f, " after {bytes} bytes")?;
+            (None, Some((before, after))) => write!(f, "{before}{name}{after}")?,
+            (None, None) => {
+                write!(f, "{}", quote::if_needed(&parts.path))?;
+                if let Some(target) = &parts.onto {
+                    write!(f, " -> {}", quote::if_needed(target))?;
+                }
+                write!(f, ": {}", parts.progress())?;
             }
-            _ => {}
-        }
-        if parts.lost_bytes > 0 {
-            write!(f, " ({} more were read and not delivered)", parts.lost_bytes)?;
         }
         if let Some(os) = &parts.os {
             write!(f, ": {}", os_text(os))?;
         }
-        if let Some(hint) = &parts.hint {
-            write!(f, " ({hint})")?;
+        notes.extend(parts.hint.as_deref().map(str::to_owned));
+        match notes.is_empty() {
+            true => Ok(()),
+            false => write!(f, " ({})", notes.join("; ")),
         }
-        Ok(())
+    }
+}
+
+impl Inner {
+    /// What failed, and how far it got.
+    fn progress(&self) -> String {
+        let mut text = self.what.clone().into_owned();
+        match self.delivered_bytes {
+            Some(bytes) if bytes > 0 || self.lost_bytes > 0 || self.counts_bytes => {
+                text += &format!(" after {bytes} bytes");
+            }
+            _ => {}
+        }
+        if self.lost_bytes > 0 {
+            text += &format!("; {} more were read and not delivered", self.lost_bytes);
+        }
+        text
     }
 }
 
@@ -240,11 +283,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_message_is_path_then_what_then_the_os_error() {
-        let error = Error::os(Path::new("a b"), "cannot stat", Errno::ACCESS);
-        assert_eq!(error.to_string(), "'a b': cannot stat: Permission denied");
-        let error = error.hinting("ask its owner");
-        assert_eq!(error.to_string(), "'a b': cannot stat: Permission denied (ask its owner)");
+    fn a_message_has_the_words_and_the_order_of_gnu_cp() {
+        let error = Error::os(Path::new("a {}"), "cannot open {} for reading", Errno::ACCESS);
+        let said = "cannot open 'a {}' for reading: Permission denied";
+        assert_eq!(error.to_string(), said);
+        assert_eq!(error.what(), "cannot open for reading");
+        assert_eq!(error.hinting("ask its owner").to_string(), format!("{said} (ask its owner)"));
+        let refusal = Error::refusal(Path::new("a b"), "{} has unknown file type");
+        assert_eq!(refusal.to_string(), "'a b' has unknown file type");
+        assert_eq!(refusal.what(), "has unknown file type");
+    }
+
+    #[test]
+    fn a_failed_write_is_gnus_sentence_and_then_how_far_it_got() {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let source = std::fs::File::open("/proc/version").unwrap();
+        let error = gush::copy(&source, &full).unwrap_err();
+        let said = Error::engine(Path::new("full"), &error).to_string();
+        let start = "error writing 'full': No space left on device \
+                     (write failed on the target after 0 bytes; ";
+        assert!(said.starts_with(start), "{said}");
     }
 
     #[test]

@@ -92,7 +92,7 @@ impl Common<'_> {
             Turn::Again(earlier) => links::again(&job, earlier, events).inspect(|linked| {
                 if !linked {
                     let text = format!(
-                        "warning: copied, not linked to {}: that name has another inode by now",
+                        "warning: {{}} is copied, not linked to {}: that name has another inode by now",
                         quote::always(&earlier.shown())
                     );
                     events.warns(&Error::refusal(place.shown, text));
@@ -147,7 +147,8 @@ impl Common<'_> {
             return Ok(());
         };
         if self.partition.others() == Others::Working && open::is_link(&job.target.place) {
-            let text = "not written: a symbolic link to a file that another rank may write to";
+            let text =
+                "not writing to {}: a symbolic link to a file that another rank may write to";
             return Err(open::hinting_removal(&job.target.place, text));
         }
         // Not kept by the copy, which waits for its turn first.
@@ -188,7 +189,7 @@ impl Common<'_> {
             // As GNU: a copy that lacks required metadata has failed.
             Ok(done) if !done.complete && prepared.undo(target, events) => {
                 let text =
-                    "not replaced: the copy lacked required metadata, and the old file is back";
+                    "not replacing {}: the copy lacked required metadata, and the old file is back";
                 Err(Error::refusal(target.shown, text))
             }
             Ok(done) => {
@@ -309,7 +310,7 @@ fn make(job: &Job<'_>, events: &mut dyn Events) -> Result<Done, Error> {
         return regular::copy(job, events);
     }
     let is_link = source_kind == FileType::Symlink;
-    let replaced = "skipped: it was replaced while being copied";
+    let replaced = "skipping file {}, as it was replaced while being copied";
     // With -L the name may be a link to the special file.
     let (source, _) =
         pin(job.source.place, follow, replaced, |found| same_file(found, job.source.stat))?;
@@ -351,7 +352,7 @@ fn pin(
     is_right: impl Fn(&Stat) -> bool,
 ) -> Result<(OwnedFd, Stat), Error> {
     let pinned = place.pin(follow).and_then(|fd| Ok((retry_on_intr(|| fs::fstat(&fd))?, fd)));
-    match pinned.map_err(|errno| Error::os(place.shown, "cannot stat", errno))? {
+    match pinned.map_err(|errno| Error::os(place.shown, "cannot stat {}", errno))? {
         (stat, fd) if is_right(&stat) => Ok((fd, stat)),
         _ => Err(Error::refusal(place.shown, replaced)),
     }

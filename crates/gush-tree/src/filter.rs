@@ -199,7 +199,7 @@ impl GitIgnored {
         const NAME: &str = ".gitignore";
         let shown = shown.join(NAME);
         let place = Place::below(dir, Path::new(NAME), &shown);
-        let failed = |errno| open::not_opened(&place, "cannot read", errno);
+        let failed = |errno| open::not_opened(&place, "cannot read {}", errno);
         let mut file = match place.open_regular(OFlags::RDONLY | OFlags::NOFOLLOW, Mode::empty()) {
             Ok(fd) => File::from(fd),
             Err(Errno::NOENT | Errno::LOOP) => return Ok(above.cloned()),
@@ -210,7 +210,7 @@ impl GitIgnored {
             return Ok(above.cloned());
         }
         let mut lines = Vec::new();
-        file.read_to_end(&mut lines).map_err(|error| Error::io(&shown, "cannot read", error))?;
+        file.read_to_end(&mut lines).map_err(|error| Error::io(&shown, "cannot read {}", error))?;
         let rules = Rules(gix_ignore::parse(&lines, false).map(|(pattern, ..)| pattern).collect());
         Ok(Some(Arc::new(Self { above: above.cloned(), path_bytes, rules })))
     }

@@ -22,7 +22,7 @@ pub(crate) fn again(
     earlier: &Earlier<'_>,
     events: &mut dyn Events,
 ) -> Result<bool, Error> {
-    let what = || format!("cannot create hard link to {}", quote::always(&earlier.shown()));
+    let what = || format!("cannot create hard link {{}} to {}", quote::always(&earlier.shown()));
     let failed = |errno| Error::os(job.target.place.shown, what(), errno);
     let held = match earlier.directory(job.common.base) {
         Err(Errno::STALE | Errno::NOENT) => return Ok(false),
@@ -75,7 +75,7 @@ pub(crate) fn hard(
 }
 
 pub(crate) fn no_hard_link(source: &Place<'_>, target: &Place<'_>, errno: Errno) -> Error {
-    let what = format!("cannot create hard link to {}", quote::always(source.shown));
+    let what = format!("cannot create hard link {{}} to {}", quote::always(source.shown));
     let error = remedy::not_made(target, what, errno);
     match errno {
         Errno::EXIST => error.hinting("-f replaces it"),
@@ -108,7 +108,7 @@ pub(crate) fn misleading(target: &Place<'_>) -> Error {
 }
 
 pub(crate) fn no_symbolic_link(source: &Place<'_>, target: &Place<'_>, errno: Errno) -> Error {
-    let what = format!("cannot create symbolic link to {}", quote::always(source.shown));
+    let what = format!("cannot create symbolic link {{}} to {}", quote::always(source.shown));
     hinting_force(remedy::not_made(target, what, errno), errno)
 }
 
@@ -119,8 +119,9 @@ fn hinting_force(error: Error, errno: Errno) -> Error {
 /// Makes `target` a symbolic link with the text of the source; the descriptor `source` holds the
 /// source link.
 pub(crate) fn copy(job: &Job<'_>, source: BorrowedFd<'_>) -> Result<(), Error> {
-    let text = retry_on_intr(|| fs::readlinkat(source, c"", Vec::new()))
-        .map_err(|errno| Error::os(job.source.place.shown, "cannot read symbolic link", errno))?;
+    let text = retry_on_intr(|| fs::readlinkat(source, c"", Vec::new())).map_err(|errno| {
+        Error::os(job.source.place.shown, "cannot read symbolic link {}", errno)
+    })?;
     let link =
         |place: &Place<'_>| retry_on_intr(|| fs::symlinkat(text.as_c_str(), place.dir, place.name));
     let made = make(&job.target.place, job.may_replace_link(), link).map(drop);
@@ -128,7 +129,7 @@ pub(crate) fn copy(job: &Job<'_>, source: BorrowedFd<'_>) -> Result<(), Error> {
 }
 
 pub(crate) fn no_copy(target: &Place<'_>, errno: Errno) -> Error {
-    hinting_force(remedy::not_made(target, "cannot create symbolic link", errno), errno)
+    hinting_force(remedy::not_made(target, "cannot create symbolic link {}", errno), errno)
 }
 
 /// Makes a link. An existing name is replaced by one rename, never removed first; `true` where that

@@ -135,7 +135,7 @@ impl Transfer<'_> {
         if preserve.times
             && let Err(errno) = self.target.set_times(&times_of(self.source_stat))
         {
-            events.warns(&self.failed("cannot preserve times", errno));
+            events.warns(&self.failed("preserving times for {}", errno));
             if preserve.required {
                 return false;
             }
@@ -166,7 +166,7 @@ impl Transfer<'_> {
         if !self.target.is_link()
             && let Err(errno) = self.set_final_mode(bits, may_have_acl)
         {
-            events.warns(&self.failed("cannot preserve permissions", errno));
+            events.warns(&self.failed("preserving permissions for {}", errno));
             complete &= !preserve.required && preserve.mode != ModeRule::Fresh;
         }
         complete
@@ -188,7 +188,7 @@ impl Transfer<'_> {
             let both = mode & self.source_stat.st_mode & 0o700;
             if let Err(errno) = self.target.set_mode(both) {
                 if errno != Errno::PERM || process::geteuid().is_root() {
-                    events.warns(&self.failed("cannot clear permissions", errno));
+                    events.warns(&self.failed("clearing permissions for {}", errno));
                 }
                 return give_up(preserve.required);
             }
@@ -197,7 +197,7 @@ impl Transfer<'_> {
             Ok(true) => Owner::Kept,
             Ok(false) => Owner::Lost,
             Err(errno) => {
-                events.warns(&self.failed("cannot preserve ownership", errno));
+                events.warns(&self.failed("failed to preserve ownership for {}", errno));
                 give_up(preserve.required)
             }
         }
@@ -229,8 +229,8 @@ impl Transfer<'_> {
     fn lost_xattr(&self, lost: &xattr::Lost) -> Error {
         let path = if lost.on_source { self.source_shown } else { self.target_shown };
         let what = match &lost.name {
-            Some(name) => format!("cannot preserve attribute {}", name.to_string_lossy()),
-            None => "cannot list attributes".into(),
+            Some(name) => format!("setting attribute '{}' for {{}}", name.to_string_lossy()),
+            None => "listing attributes of {}".into(),
         };
         Error::os(path, what, lost.errno)
     }
@@ -245,7 +245,7 @@ impl Transfer<'_> {
             Ok(()) => true,
             Err(_) if effort == Label::Try => true,
             Err(errno) => {
-                events.warns(&self.failed("cannot preserve security context", errno));
+                events.warns(&self.failed("failed to set the security context of {}", errno));
                 false
             }
         }

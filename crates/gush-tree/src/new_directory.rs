@@ -48,10 +48,10 @@ pub(crate) fn make(
         if let Errno::MFILE | Errno::NFILE = errno {
             let _ = fs::unlinkat(place.dir, place.name, AtFlags::REMOVEDIR);
         }
-        Error::os(place.shown, "cannot open the new directory", errno)
+        Error::os(place.shown, "cannot open the new directory {}", errno)
     })?;
     let stat = retry_on_intr(|| fs::fstat(&fd))
-        .map_err(|errno| Error::os(place.shown, "cannot stat", errno))?;
+        .map_err(|errno| Error::os(place.shown, "cannot stat {}", errno))?;
     let made_bits = stat.st_mode & 0o7777;
     if made_bits & 0o700 != 0o700 {
         let handle = match is_readable {
@@ -60,7 +60,7 @@ pub(crate) fn make(
         };
         handle
             .set_mode(made_bits | 0o700)
-            .map_err(|errno| Error::os(place.shown, "cannot set permissions", errno))?;
+            .map_err(|errno| Error::os(place.shown, "setting permissions for {}", errno))?;
     }
     let wanted = if withheld == 0 { made_bits } else { made_bits | (withheld & !umask()) };
     let restore_bits = (wanted != made_bits || made_bits & 0o700 != 0o700).then_some(wanted);

@@ -23,27 +23,30 @@ pub(crate) fn source(job: &Job<'_>) -> Result<(OwnedFd, Stat), Error> {
         _ => OFlags::empty(),
     };
     // With `<&-`, /dev/stdin would open the file that has got the number since.
-    refuse_closed(&place, "cannot open for reading")?;
+    refuse_closed(&place, "cannot open {} for reading")?;
     let flags = OFlags::RDONLY | no_follow;
     let opened = match kind(job.source.stat) {
         // A FIFO that took a file's name would be waited for.
         FileType::RegularFile => place.open_regular(flags, Mode::empty()),
         _ => place.open(flags, Mode::empty()),
     };
-    let fd = opened.map_err(|errno| not_opened(&place, "cannot open for reading", errno))?;
+    let fd = opened.map_err(|errno| not_opened(&place, "cannot open {} for reading", errno))?;
     let stat = retry_on_intr(|| fs::fstat(&fd))
-        .map_err(|errno| Error::os(place.shown, "cannot stat", errno))?;
+        .map_err(|errno| Error::os(place.shown, "cannot stat {}", errno))?;
     match same_file(job.source.stat, &stat) {
         // The descriptor is pinned to the file that was judged; everything else goes by it.
         true => Ok((fd, stat)),
-        false => Err(Error::refusal(place.shown, "skipped: it was replaced while being copied")),
+        false => Err(Error::refusal(
+            place.shown,
+            "skipping file {}, as it was replaced while being copied",
+        )),
     }
 }
 
 /// Opens an entry that was listed as a regular file, and stats it by the descriptor alone. `None`
 /// if that fails, or something else has the name by now.
 pub(crate) fn listed(place: &Place<'_>) -> Option<(OwnedFd, Stat)> {
-    refuse_closed(place, "cannot open for reading").ok()?;
+    refuse_closed(place, "cannot open {} for reading").ok()?;
     // Neither waits for a FIFO that took the name, nor follows a link.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let fd = place.open(flags, Mode::empty()).ok()?;
@@ -96,7 +99,7 @@ pub(crate) fn target(
     creation_mode: Mode,
     events: &mut dyn Events,
 ) -> Result<Opened, Error> {
-    refuse_closed(&job.target.place, "cannot open for writing")?;
+    refuse_closed(&job.target.place, "cannot create regular file {}")?;
     if let Some(expected) = &job.existing {
         match open_existing(job, expected) {
             Ok(fd) => return not_the_source(job, source, expected, fd),
@@ -107,7 +110,7 @@ pub(crate) fn target(
                 Ok(()) => events.removed(job.target.place.shown),
                 Err(Errno::NOENT) => {}
                 Err(errno) => {
-                    return Err(remedy::not_changed(&job.target.place, "cannot remove", errno));
+                    return Err(remedy::not_changed(&job.target.place, "cannot remove {}", errno));
                 }
             },
             Err(errno) => return Err(cannot_write(&job.target.place, errno)),
@@ -118,7 +121,7 @@ pub(crate) fn target(
         return Ok(Opened { fd, stat: None, is_new: true });
     }
     let stat = retry_on_intr(|| fs::fstat(&fd))
-        .map_err(|errno| Error::os(job.target.place.shown, "cannot stat", errno))?;
+        .map_err(|errno| Error::os(job.target.place.shown, "cannot stat {}", errno))?;
     job.learn_owner(&stat);
     Ok(Opened { fd, stat: Some(stat), is_new: true })
 }
@@ -159,14 +162,17 @@ fn not_the_source(
     fd: OwnedFd,
 ) -> Result<Opened, Error> {
     let shown = job.target.place.shown;
-    let stat =
-        retry_on_intr(|| fs::fstat(&fd)).map_err(|errno| Error::os(shown, "cannot stat", errno))?;
+    let stat = retry_on_intr(|| fs::fstat(&fd))
+        .map_err(|errno| Error::os(shown, "cannot stat {}", errno))?;
     // Before anything is cut: the source would be emptied.
     if same_file(&stat, source) {
         return Err(are_same(job));
     }
     if !same_file(&stat, expected) {
-        return Err(Error::refusal(shown, "skipped: it was replaced while being copied to"));
+        return Err(Error::refusal(
+            shown,
+            "skipping file {}, as it was replaced while being copied to",
+        ));
     }
     Ok(Opened { fd, stat: Some(stat), is_new: false })
 }
@@ -192,13 +198,14 @@ pub(crate) fn is_link(target: &Place<'_>) -> bool {
 }
 
 pub(crate) fn dangling(target: &Place<'_>) -> Error {
-    Error::refusal(target.shown, "not written through a dangling symbolic link")
+    Error::refusal(target.shown, "not writing through dangling symlink {}")
         .hinting("--remove-destination replaces the link")
 }
 
 /// The error of a name that leads to a file which holds the copy of another source.
 pub(crate) fn holds_a_copy(target: &Place<'_>) -> Error {
-    let text = "not written: this name leads to a file that holds the copy of another one already";
+    let text =
+        "not writing to {}: this name leads to a file that holds the copy of another one already";
     hinting_removal(target, text)
 }
 
@@ -217,7 +224,7 @@ pub(crate) fn cannot_create(target: &Place<'_>, errno: Errno) -> Error {
         Errno::ISDIR if target.must_be_directory() => Errno::NOTDIR,
         errno => errno,
     };
-    remedy::not_made(target, "cannot create", errno)
+    remedy::not_made(target, "cannot create regular file {}", errno)
 }
 
 /// The error of an atomic target that could not be created or named.
@@ -256,7 +263,7 @@ pub(crate) fn cannot_write(target: &Place<'_>, errno: Errno) -> Error {
     if errno == Errno::XDEV && target.bounds.is_some() {
         return remedy::out_of_bounds(target);
     }
-    let error = Error::os(target.shown, "cannot open for writing", errno);
+    let error = Error::os(target.shown, "cannot create regular file {}", errno);
     match errno {
         Errno::ACCESS | Errno::PERM | Errno::TXTBSY => match remedy::for_writing(target, errno) {
             Some(remedy) => error.hinting(remedy),
@@ -279,7 +286,7 @@ pub(crate) fn close(job: &Job<'_>, fd: OwnedFd) -> Result<(), Error> {
         Ok(()) | Err(nix::errno::Errno::EINTR) => Ok(()),
         Err(errno) => {
             let errno = Errno::from_raw_os_error(errno as i32);
-            Err(Error::os(job.target.place.shown, "cannot close", errno))
+            Err(Error::os(job.target.place.shown, "failed to close {}", errno))
         }
     }
 }
@@ -287,5 +294,5 @@ pub(crate) fn close(job: &Job<'_>, fd: OwnedFd) -> Result<(), Error> {
 /// Puts the entry of a directory on stable storage.
 pub(crate) fn sync_parent(place: &Place<'_>) -> Result<(), Error> {
     let synced = place.open_parent().and_then(|dir| retry_on_intr(|| fs::fsync(dir.as_fd())));
-    synced.map_err(|errno| Error::os(place.shown, "cannot sync its directory", errno))
+    synced.map_err(|errno| Error::os(place.shown, "cannot sync the directory of {}", errno))
 }

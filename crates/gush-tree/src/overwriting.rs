@@ -55,7 +55,7 @@ impl Prepared {
                 true
             }
             Err(errno) => {
-                events.warns(&Error::os(target.shown, "cannot undo the backup", errno));
+                events.warns(&Error::os(target.shown, "cannot un-backup {}", errno));
                 false
             }
         }
@@ -111,9 +111,9 @@ impl Job<'_> {
             Err(Errno::LOOP) if self.options().force && !looks_at_link => target
                 .stat(false)
                 .map(Some)
-                .map_err(|errno| Error::os(target.shown, "cannot stat", errno)),
+                .map_err(|errno| Error::os(target.shown, "cannot stat {}", errno)),
             Err(Errno::XDEV) if target.bounds.is_some() => Err(remedy::out_of_bounds(&target)),
-            Err(errno) => Err(Error::os(target.shown, "cannot stat", errno)),
+            Err(errno) => Err(Error::os(target.shown, "cannot stat {}", errno)),
         }
     }
 
@@ -142,7 +142,7 @@ impl Job<'_> {
         }
         match options.update {
             Update::None => return Ok(Decision::Skip),
-            Update::NoneFail => return Err(Error::refusal(target.shown, "not replaced")),
+            Update::NoneFail => return Err(Error::refusal(target.shown, "not replacing {}")),
             Update::Older if !is_older(options, existing, source_stat) => {
                 return Ok(Decision::KeepNewer(*existing));
             }
@@ -189,7 +189,7 @@ impl Job<'_> {
             return Ok(Decision::Copy(prepared));
         }
         if let Some(backup) = &options.backup {
-            let failed = |errno| remedy::not_changed(&target, "cannot back up", errno);
+            let failed = |errno| remedy::not_changed(&target, "cannot backup {}", errno);
             if options.atomic && options.reads(kind(source_stat)) {
                 // The old file keeps its name until the new one is whole.
                 prepared.displaces = true;
@@ -208,7 +208,9 @@ impl Job<'_> {
                 match target.unlink() {
                     Ok(()) => events.removed(target.shown),
                     Err(Errno::NOENT) => {}
-                    Err(errno) => return Err(remedy::not_changed(&target, "cannot remove", errno)),
+                    Err(errno) => {
+                        return Err(remedy::not_changed(&target, "cannot remove {}", errno));
+                    }
                 }
                 prepared.existing = None;
             }
@@ -277,9 +279,9 @@ impl Job<'_> {
         let is_staged = is_read && (options.atomic || !backs_up && options.may_be_refused());
         rehearsal::may_be_removed(&target).map_err(|errno| match is_staged {
             true => open::cannot_replace(options, &target, true, errno),
-            false if backs_up => remedy::not_changed(&target, "cannot back up", errno),
+            false if backs_up => remedy::not_changed(&target, "cannot backup {}", errno),
             false if is_read || goes_first && !options.atomic => {
-                remedy::not_changed(&target, "cannot remove", errno)
+                remedy::not_changed(&target, "cannot remove {}", errno)
             }
             false => self.cannot_make(errno),
         })?;
@@ -335,7 +337,7 @@ impl Job<'_> {
         let open = |place: &Place<'_>| {
             place
                 .open_regular(OFlags::RDONLY, Mode::empty())
-                .map_err(|errno| open::not_opened(place, "cannot open for comparison", errno))
+                .map_err(|errno| open::not_opened(place, "cannot open {} for comparison", errno))
         };
         match kind(existing) {
             FileType::RegularFile => {
@@ -351,8 +353,9 @@ impl Job<'_> {
             }
             FileType::Symlink => {
                 let text = |place: &Place<'_>| {
-                    retry_on_intr(|| fs::readlinkat(place.dir, place.name, Vec::new()))
-                        .map_err(|errno| Error::os(place.shown, "cannot read symbolic link", errno))
+                    retry_on_intr(|| fs::readlinkat(place.dir, place.name, Vec::new())).map_err(
+                        |errno| Error::os(place.shown, "cannot read symbolic link {}", errno),
+                    )
                 };
                 Ok(text(&source)? == text(&target)?)
             }

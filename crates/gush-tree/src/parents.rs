@@ -101,7 +101,7 @@ impl Parents {
         let shown = dir_shown.join(above);
         match Place::below(dir, above, &shown).stat(true) {
             Ok(stat) if kind(&stat) == FileType::Directory => return Ok(parents),
-            Ok(_) => return Err(Error::refusal(&shown, "exists but is not a directory")),
+            Ok(_) => return Err(Error::refusal(&shown, "{} exists but is not a directory")),
             Err(_) => {}
         }
         let made = parents.make_each(options, (dir, dir_shown), source, above, events);
@@ -150,7 +150,7 @@ impl Parents {
                 }
                 Ok(fd) => Some(fd),
                 Err(Errno::NOTDIR) => {
-                    return Err(Error::refusal(&shown, "exists but is not a directory"));
+                    return Err(Error::refusal(&shown, "{} exists but is not a directory"));
                 }
                 Err(_) => None,
             };
@@ -241,7 +241,7 @@ impl Waiting {
         match new_directory::restore(target, mode, self.restore_bits) {
             Ok(()) => complete,
             Err(errno) => {
-                events.warns(&Error::os(&self.shown, "cannot preserve permissions", errno));
+                events.warns(&Error::os(&self.shown, "preserving permissions for {}", errno));
                 false
             }
         }
@@ -256,7 +256,7 @@ fn root_of(source: &Path) -> PathBuf {
 fn source_directory(path: &Path) -> Result<(Stat, OwnedFd), Error> {
     let fd = Place::here(path).open(DIRECTORY, Mode::empty());
     fd.and_then(|fd| Ok((retry_on_intr(|| fs::fstat(&fd))?, fd)))
-        .map_err(|errno| Error::os(path, "cannot get attributes", errno))
+        .map_err(|errno| Error::os(path, "failed to get attributes of {}", errno))
 }
 
 /// Makes one directory, writable for this process; returns the final mode if different.

@@ -215,7 +215,7 @@ impl File<'_> {
         };
         let look = || {
             let stat = retry_on_intr(|| fs::fstat(staged.fd()))
-                .map_err(|errno| Error::os(job.target.place.shown, "cannot stat", errno))?;
+                .map_err(|errno| Error::os(job.target.place.shown, "cannot stat {}", errno))?;
             Ok(OpenTarget { fd: staged.fd(), stat: Some(stat), is_just_made: false })
         };
         let mut done =
@@ -243,7 +243,7 @@ impl File<'_> {
                 }
                 other => other,
             };
-            kept.map_err(|errno| Error::os(job.target.place.shown, "cannot back up", errno))?;
+            kept.map_err(|errno| Error::os(job.target.place.shown, "cannot backup {}", errno))?;
         }
         // The inode numbers of files that are replaced are given to new ones.
         drop(old);
@@ -280,7 +280,7 @@ impl File<'_> {
             let size_bytes = u64::try_from(self.source_stat.st_size).unwrap_or(0);
             // The last piece may end in a hole, which writes no byte: the size is set apart.
             retry_on_intr(|| fs::ftruncate(target.fd, size_bytes))
-                .map_err(|errno| Error::os(job.target.place.shown, "cannot set the size", errno))?;
+                .map_err(|errno| Error::os(job.target.place.shown, "failed to extend {}", errno))?;
             None
         } else {
             Some(data::move_all(job, self.source, target.fd, self.ends(target), events)?)
@@ -344,7 +344,7 @@ impl File<'_> {
             .map_err(|errno| {
                 Error::os(
                     self.job.target.place.shown,
-                    "cannot keep the old file's permissions",
+                    "cannot keep the permissions of the old {}",
                     errno,
                 )
             })
@@ -384,7 +384,7 @@ impl File<'_> {
 
 fn sync(job: &Job<'_>, target: BorrowedFd<'_>) -> Result<(), Error> {
     retry_on_intr(|| fs::fsync(target))
-        .map_err(|errno| Error::os(job.target.place.shown, "cannot sync", errno))
+        .map_err(|errno| Error::os(job.target.place.shown, "cannot sync {}", errno))
 }
 
 /// Refuses, before the first byte, a target that cannot be verified or synced as the options
@@ -397,10 +397,10 @@ pub(crate) fn refuse_unkept_promises(
     let refuse = |what| Err(Error::refusal(target.shown, what));
     match kind(existing) {
         FileType::RegularFile => Ok(()),
-        _ if options.verify => refuse("cannot verify: not a regular file"),
+        _ if options.verify => refuse("cannot verify {}: not a regular file"),
         // fsync(2): EINVAL for files without storage.
         FileType::CharacterDevice | FileType::Fifo | FileType::Socket if options.sync => {
-            refuse("cannot sync: neither a file nor a block device")
+            refuse("cannot sync {}: neither a file nor a block device")
         }
         _ => Ok(()),
     }
@@ -410,7 +410,7 @@ fn refuse_to_replace_other_kinds(target: &Place<'_>, stat: &Stat) -> Result<(), 
     if kind(stat) == FileType::RegularFile {
         return Ok(());
     }
-    Err(Error::refusal(target.shown, "cannot be replaced: not a regular file")
+    Err(Error::refusal(target.shown, "cannot replace {}: not a regular file")
         .hinting("without --atomic, the data goes into the existing target"))
 }
 
@@ -441,13 +441,13 @@ pub(crate) fn end_of_links(target: &Place<'_>, existing: &Stat) -> Result<Option
         return Ok(None);
     }
     if target.bounds.is_some() {
-        let text = "not replaced: a symbolic link in the target's tree";
+        let text = "not replacing {}: a symbolic link in the target's tree";
         return Err(Error::refusal(target.shown, text)
             .hinting("without --atomic the target of the link is written in place"));
     }
     // A link of /proc to a pipe has a text that is no path.
     refuse_to_replace_other_kinds(target, existing)?;
-    let failed = |errno| Error::os(target.shown, "cannot follow", errno);
+    let failed = |errno| Error::os(target.shown, "cannot follow {}", errno);
     let end: OwnedFd = target.open(OFlags::PATH, Mode::empty()).map_err(failed)?;
     let path =
         retry_on_intr(|| fs::readlink(proc_path(end.as_fd()), Vec::new())).map_err(failed)?;

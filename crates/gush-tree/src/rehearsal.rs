@@ -75,7 +75,7 @@ pub(crate) fn refuse_unreadable(source: &Place<'_>, source_kind: FileType) -> Re
         return Ok(());
     }
     may(source, Access::READ_OK)
-        .map_err(|errno| open::not_opened(source, "cannot open for reading", errno))
+        .map_err(|errno| open::not_opened(source, "cannot open {} for reading", errno))
 }
 
 /// Refuses a target with a free name, or a dangling link there, that could not be made.

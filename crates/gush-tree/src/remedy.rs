@@ -46,7 +46,7 @@ pub(crate) fn not_made(
 
 /// The error of a directory that cannot be made.
 pub(crate) fn directory_not_made(place: &Place<'_>, errno: Errno) -> Error {
-    not_made_below(place, "cannot make directory", errno)
+    not_made_below(place, "cannot create directory {}", errno)
 }
 
 fn not_made_below(place: &Place<'_>, what: impl Into<Cow<'static, str>>, errno: Errno) -> Error {
@@ -64,7 +64,7 @@ fn not_made_below(place: &Place<'_>, what: impl Into<Cow<'static, str>>, errno: 
 
 /// The error of a target in a tree that is a symbolic link out of this tree.
 pub(crate) fn out_of_bounds(place: &Place<'_>) -> Error {
-    Error::refusal(place.shown, "not written through a symbolic link out of the target's tree")
+    Error::refusal(place.shown, "not writing through {}, a symbolic link out of the target's tree")
         .hinting("--remove-destination replaces the link, --no-confine follows it")
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn keeps_names(place: &Place<'_>) -> bool {
 /// Refuses a name that is to be removed after the copy, in a directory that keeps it.
 pub(crate) fn refuse_kept(place: &Place<'_>) -> Result<(), Error> {
     match keeps_names(place) {
-        true => Err(not_changed(place, "could not be removed after the copy", Errno::PERM)),
+        true => Err(not_changed(place, "cannot remove {} after the copy", Errno::PERM)),
         false => Ok(()),
     }
 }

@@ -14,7 +14,7 @@ pub(crate) fn recreate(job: &Job<'_>) -> Result<u32, Error> {
     let stat = job.source.stat;
     let kind = kind(stat);
     if kind == FileType::Unknown {
-        return Err(Error::refusal(job.source.place.shown, "has an unknown file type"));
+        return Err(Error::refusal(job.source.place.shown, "{} has unknown file type"));
     }
     let withheld = if job.options().preserve.owner { stat.st_mode & 0o077 } else { 0 };
     let mode = Mode::from_bits_retain(stat.st_mode & 0o7777 & !withheld);
@@ -46,9 +46,9 @@ pub(crate) fn refuse(source: &Place<'_>, kind: FileType) -> Result<(), Error> {
 
 pub(crate) fn not_made(target: &Place<'_>, kind: FileType, errno: Errno) -> Error {
     let what = match kind {
-        FileType::Fifo => "cannot create FIFO",
-        FileType::Socket => "cannot create socket",
-        _ => "cannot create device",
+        FileType::Fifo => "cannot create fifo {}",
+        FileType::Socket => "cannot create socket {}",
+        _ => "cannot create special file {}",
     };
     remedy::not_made(target, what, errno)
 }

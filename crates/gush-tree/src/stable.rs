@@ -40,7 +40,8 @@ pub(crate) fn refuse_unwatchable(job: &Job<'_>) -> Result<(), Error> {
 }
 
 fn unwatchable(job: &Job<'_>) -> Error {
-    let text = "cannot detect changes, as --stable requires: its size and times do not show them";
+    let text =
+        "cannot detect changes of {}, as --stable requires: its size and times do not show them";
     Error::refusal(job.source.place.shown, text).hinting("copy it without --stable")
 }
 
@@ -72,7 +73,7 @@ pub(crate) fn when_quiet(
         stat = now;
     }
     let text = format!(
-        "not copied: still changing after {LOOKS} waits of {}",
+        "not copying {{}}: still changing after {LOOKS} waits of {}",
         gush_text::with_unit(QUIET)
     );
     Err(Error::unstable(job.source.place.shown, text).hinting("copy it when nobody writes to it"))
@@ -107,7 +108,7 @@ fn changed(stat: &Stat) -> (i64, u64) {
 
 fn look(job: &Job<'_>, source: BorrowedFd<'_>) -> Result<Stat, Error> {
     retry_on_intr(|| fs::fstat(source))
-        .map_err(|errno| Error::os(job.source.place.shown, "cannot stat", errno))
+        .map_err(|errno| Error::os(job.source.place.shown, "cannot stat {}", errno))
 }
 
 /// The difference between the source now and at the time of opening, in words. `None` if there is
@@ -131,5 +132,5 @@ pub(crate) fn change(
         }
         _ => return Ok(None),
     };
-    Ok(Some(format!("changed while it was being copied: {how}")))
+    Ok(Some(format!("{{}} changed while it was being copied: {how}")))
 }

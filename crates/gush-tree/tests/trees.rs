@@ -74,7 +74,7 @@ fn entries(root: &Path) -> Vec<PathBuf> {
 fn a_directory_is_refused_unless_directories_are_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     let (result, _) = copy(&Options::default(), dir.path(), &dir.path().join("copy"));
-    assert!(result.unwrap_err().to_string().ends_with("omitting directory: -r copies directories"));
+    assert!(result.unwrap_err().to_string().contains("-r not specified; omitting directory '"));
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn a_link_out_of_the_target_is_written_through_only_if_asked_for() {
         let (result, reported) = copy(&options, &source, &target);
         assert!(!result.unwrap().complete);
         let text = format!(
-            "{}: not written through a symbolic link out of the target's tree \
+            "not writing through '{}', a symbolic link out of the target's tree \
              (--remove-destination replaces the link, --no-confine follows it)",
             target.join("d/f").display()
         );

@@ -12,13 +12,13 @@ use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 use clap::CommandFactory;
-use gush_text::{errno_text, in_brackets, os_text, quote};
+use gush_text::{Doing, errno_text, noted, os_text, quote};
 use rustix::fs::{OFlags, Stat, fcntl_getfl, fstat};
 use rustix::io::Errno;
 
 use crate::args;
 use crate::files::close_twin;
-use crate::talk::{Talker, die_if_nobody_reads};
+use crate::talk::{Talker, die_if_nobody_reads, remedy};
 use options::Options;
 use show::{Moved, Show, Trouble};
 use source::Source;
@@ -112,54 +112,31 @@ impl Cat<'_> {
 
     fn report(&self, name: &OsStr, trouble: Trouble) -> Failure {
         let talker = self.talker;
+        let shown = quote::if_needed(name.as_ref());
         match trouble {
-            Trouble::Unopened(error) if name == "-" && !talker.is_familiar() => {
-                talker.say(format_args!(
-                    "standard input: read failed after 0 bytes: {}",
-                    os_text(&error)
-                ));
+            Trouble::Unopened(error) => {
+                let remedy = remedy(name.as_ref(), Doing::Other, &error);
+                talker.say_unopened(name, &error, remedy);
             }
-            Trouble::Unopened(error) => talker.say_failed_open(name, &error),
             // GNU cat does not distinguish open and read errors.
-            Trouble::Source { error, .. } if talker.is_familiar() => {
-                talker.say_failed_open(name, &error);
-            }
             Trouble::Source { what, error, hint } => {
-                let hint = in_brackets(hint);
-                let name = match name.to_str() {
-                    Some("-") => "standard input".to_owned(),
-                    _ => quote::if_needed(name.as_ref()).to_string(),
-                };
-                talker.say(format_args!("{name}: {what}: {}{hint}", os_text(&error)));
+                talker.say(format_args!("{shown}: {}{}", os_text(&error), noted(&what, hint)));
             }
-            Trouble::Refused(why) => {
-                talker.say(format_args!("{}: {why}", quote::if_needed(name.as_ref())))
-            }
+            Trouble::Refused(why) => talker.say(format_args!("{shown}: {why}")),
             Trouble::IsOutput => {
-                talker.say(format_args!("{}: {IS_OUTPUT}", quote::if_needed(name.as_ref())));
+                talker.say(format_args!("{shown}: {IS_OUTPUT}"));
                 let flags = fcntl_getfl(rustix::stdio::stdout());
                 if !flags.is_ok_and(|flags| flags.contains(OFlags::APPEND)) {
                     return Failure::Overwriting;
                 }
             }
             Trouble::Target { delivered_bytes, lost_bytes, error, hint } => {
-                // When invoked as cat, exactly GNU cat's message.
-                let tells_more = !talker.is_familiar();
-                let hint = hint.filter(|_| tells_more);
-                let hint = in_brackets(hint);
-                let after = match delivered_bytes {
-                    _ if !tells_more => String::new(),
-                    _ => format!(
-                        " after {delivered_bytes} bytes of {}",
-                        quote::if_needed(name.as_ref())
-                    ),
-                };
                 let lost = match lost_bytes {
-                    _ if !tells_more => String::new(),
                     0 => String::new(),
                     _ => format!("; {lost_bytes} more were read but not delivered"),
                 };
-                talker.say(format_args!("write error{after}{lost}: {}{hint}", os_text(&error)));
+                let note = noted(&format!("after {delivered_bytes} bytes of {shown}{lost}"), hint);
+                talker.say(format_args!("write error: {}{note}", os_text(&error)));
                 return Failure::Output;
             }
         }

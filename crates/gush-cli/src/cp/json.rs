@@ -195,7 +195,7 @@ impl Failure {
         Self {
             path: error.path().to_string_lossy().into_owned(),
             path_bytes: bytes_if_odd(error.path()),
-            what: error.what().to_owned(),
+            what: error.what(),
             errno: error.io_error().and_then(std::io::Error::raw_os_error),
             message: error.to_string(),
             delivered_bytes: error.delivered_bytes(),

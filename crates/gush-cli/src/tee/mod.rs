@@ -13,13 +13,13 @@ use std::sync::OnceLock;
 
 use clap::CommandFactory;
 use gush::{Control, Loss, Tee};
-use gush_text::{errno_text, in_brackets, os_text, quote};
+use gush_text::{errno_text, noted, os_text, quote};
 use rustix::fs::{FileType, OFlags, Stat, fcntl_getfl, fstat, stat};
 use rustix::io::Errno;
 
 use crate::args;
 use crate::files;
-use crate::talk::Talker;
+use crate::talk::{Talker, remedy_to_store};
 use address::Remote;
 use options::{Mode, Options};
 
@@ -122,7 +122,8 @@ fn open_outputs<'a>(reporter: &mut Reporter<'a>, as_name: &str) -> Option<Vec<Ou
         match open(name, reporter.options.append) {
             Ok(file) => outputs.push(Output::new(Place::Named(name, file), None)),
             Err(Unopened::Error(error)) => {
-                reporter.talker.say_failed_to_store(name, &error);
+                let remedy = remedy_to_store(name.as_ref(), &error);
+                reporter.talker.say_unopened(name, &error, remedy.as_deref());
                 reporter.failed = true;
             }
             Err(Unopened::Source) => {
@@ -179,14 +180,10 @@ fn is_written(fd: BorrowedFd<'_>) -> bool {
 
 const IS_SOURCE: &str = "input file is output file";
 const STDOUT: &str = "'standard output'";
-const UNREAD: &str = "standard input: read failed after 0 bytes";
 
 fn copy(outputs: &[Output<'_>], reporter: &mut Reporter<'_>) {
     if gush_process::was_closed(0) {
-        let why = errno_text(Errno::BADF);
-        // When invoked as tee, GNU tee's message.
-        let what = if reporter.talker.is_familiar() { "read error" } else { UNREAD };
-        return reporter.failure(format_args!("{what}: {why}"));
+        return reporter.failure(format_args!("read error: {}", errno_text(Errno::BADF)));
     }
     let options = reporter.options;
     let stdin = rustix::stdio::stdin();
@@ -246,7 +243,7 @@ impl Reporter<'_> {
         self.failed = true;
     }
 
-    /// Reports a failed output. GNU's messages have only the output and the cause.
+    /// Reports a failed output.
     fn lost(&mut self, output: &Output<'_>, loss: &Loss) -> Control {
         let by_pipe = loss.errno() == Some(Errno::PIPE);
         if let (true, Some(remote)) = (by_pipe, &output.remote) {
@@ -267,15 +264,10 @@ impl Reporter<'_> {
                 Some(Errno::TIMEDOUT) => {
                     self.failure(format_args!("{name}: too slow, dropped after {after} bytes"));
                 }
-                Some(errno) if self.talker.is_familiar() => {
-                    self.failure(format_args!("{name}: {}", errno_text(errno)));
-                }
                 Some(errno) => {
                     let hint = gush::hint_for(gush::Side::Target, errno);
-                    let (why, hint) = (errno_text(errno), in_brackets(hint));
-                    self.failure(format_args!(
-                        "{name}: write failed after {after} bytes: {why}{hint}"
-                    ));
+                    let note = noted(&format!("after {after} bytes"), hint);
+                    self.failure(format_args!("{name}: {}{note}", errno_text(errno)));
                 }
                 None => self.failure(format_args!("{name}: {}", loss.failure)),
             }
@@ -288,33 +280,24 @@ impl Reporter<'_> {
         if error.call() == Some(gush::Call::Mmap) && self.options.buffer.is_some() {
             return self.failure(format_args!("no memory for --buffer: {cause}"));
         }
-        if self.talker.is_familiar() || error.io_error().is_none() {
-            return self.failure(format_args!("read error: {cause}"));
-        }
-        let hint = in_brackets(error.hint());
-        let failed = if error.is_refused() {
-            error.to_string()
-        } else {
-            format!("read failed after {} bytes", error.delivered_bytes())
+        let how_far = match error.is_refused() {
+            true => error.to_string(),
+            false => format!("after {} bytes", error.delivered_bytes()),
         };
-        self.failure(format_args!("standard input: {failed}: {cause}{hint}"));
+        self.failure(format_args!("read error: {cause}{}", noted(&how_far, error.hint())));
     }
 
     /// Closes an output, for errors that only close(2) returns, such as a full quota on NFS.
     fn closed(&mut self, output: Output<'_>) {
         let name = name(&output);
-        let (closed, familiar) = match output.place {
+        let (closed, what) = match output.place {
             Place::Named(_, file) => (files::close(file), &*name),
             // Standard output stays open.
             Place::Stdout => (files::close_twin(rustix::stdio::stdout()), "write error"),
             Place::Closed(_) => return,
         };
         if let Err(error) = closed {
-            if self.talker.is_familiar() {
-                self.failure(format_args!("{familiar}: {}", os_text(&error)));
-            } else {
-                self.failure(format_args!("{name}: close failed: {}", os_text(&error)));
-            }
+            self.failure(format_args!("{what}: {}", os_text(&error)));
         }
         let Some(remote) = output.remote else { return };
         // As in GNU tee, with -p a program may exit early.

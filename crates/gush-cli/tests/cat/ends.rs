@@ -296,8 +296,8 @@ fn a_full_target_is_an_error() {
     for flag in WAYS {
         let full = || File::options().write(true).open("/dev/full").unwrap();
         let output = cat(flag).arg("/proc/version").stdout(full()).output().unwrap();
-        let line = "gush: cat: write error after 0 bytes of /proc/version: No space left on device \
-            (the target is full: ";
+        let line = "gush: cat: write error: No space left on device (after 0 bytes of /proc/version; \
+            the target is full: ";
         assert!(said(&output).starts_with(line), "{flag}: {}", said(&output));
         assert_eq!(output.status.code(), Some(1));
         let empty = cat(flag).stdout(full()).output().unwrap();

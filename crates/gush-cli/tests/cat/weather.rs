@@ -109,7 +109,7 @@ fn a_target_that_fills_up_says_how_far_it_got() {
         let arrived = fs::read(&target).unwrap();
         assert_eq!(arrived.len(), 1024 * 512, "the shell's limit counts blocks of 512 bytes");
         assert!(bytes.starts_with(&arrived));
-        let expected = "gush: cat: write error after 524288 bytes of source: File too large (the target's \
+        let expected = "gush: cat: write error: File too large (after 524288 bytes of source; the target's \
                         file system or the limit on file size (ulimit -f) allows no more)\n";
         assert_eq!(said(&output), expected, "{flag}");
         assert_eq!(output.status.code(), Some(1));

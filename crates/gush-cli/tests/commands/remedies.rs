@@ -59,7 +59,7 @@ fn a_full_target_has_one_remedy() {
         if !command.contains("--tee") {
             assert!(
                 said.contains(
-                    "(the target is full: free some space on its file system, if it is a file)"
+                    "the target is full: free some space on its file system, if it is a file)"
                 ),
                 "gush {command}: {said}"
             );

@@ -252,7 +252,7 @@ fn a_call_that_nothing_can_replace_is_named_when_it_is_denied() {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(
-        text.contains("lseek failed on the source after 0 bytes: Operation not permitted"),
+        text.contains("Operation not permitted (lseek failed on the source after 0 bytes)"),
         "{text}"
     );
 }

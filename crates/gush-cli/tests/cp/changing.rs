@@ -116,7 +116,7 @@ fn that_take_time<'m>(methods: &[&'m str]) -> Vec<&'m str> {
 fn check(output: &Output, dir: &Path, title: &str) {
     let said = stderr(output);
     assert!(output.status.success(), "{title}: {said}");
-    let warning = format!("a: warning: changed while it was being copied: {LEN} bytes became");
+    let warning = format!("warning: 'a' changed while it was being copied: {LEN} bytes became");
     assert!(said.contains(&warning), "{title}: {said}");
     let arrived = fs::read(dir.join("b")).unwrap();
     let all = noise(LEN, 5);
@@ -399,7 +399,7 @@ fn with_stable_a_source_whose_times_do_not_show_changes_is_refused_before_it_is_
             let output = cp(dir.path(), &[more, &[source, "b"]].concat());
             let said = stderr(&output);
             assert_eq!(output.status.code(), Some(1), "{source} {more:?}: {said}");
-            let text = format!("{source}: cannot detect changes, as --stable requires");
+            let text = format!("cannot detect changes of '{source}', as --stable requires");
             assert!(said.contains(&text), "{more:?}: {said}");
         }
     }

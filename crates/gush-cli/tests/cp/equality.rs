@@ -68,7 +68,7 @@ fn ranks_that_promise_equality_write_through_no_link_of_the_target() {
     symlink("kept", dir.path().join("d/1")).unwrap();
     let text = "$G cp -rT --verify --shard=1/2 a d & $G cp -rT --verify --shard=0/2 a d; wait";
     let said = stderr(&crate::common::cp::script(dir.path(), text));
-    assert!(said.contains("d/1: not written: a symbolic link to a file"), "{said}");
+    assert!(said.contains("not writing to 'd/1': a symbolic link to a file"), "{said}");
     assert_eq!(texts(dir.path(), ["d/kept", "d/2", "snapshot/1"]), ["kept", "two two", "older"]);
 }
 
@@ -143,8 +143,9 @@ fn refuses_one_of(dir: &Path, options: &[&str], [first, second]: [&str; 2]) {
     for dry in [&["--dry-run"][..], &[]] {
         let words = [options, dry, &["a", "d"]].concat();
         let said = fails(dir, &words);
-        let refused =
-            |name: &str| said.contains(&format!("{name}: not written: this name leads to a file"));
+        let refused = |name: &str| {
+            said.contains(&format!("not writing to '{name}': this name leads to a file"))
+        };
         assert!(refused(first) != refused(second), "{words:?}: {said}");
     }
 }
@@ -162,7 +163,7 @@ fn a_file_that_a_link_of_the_target_leads_to_is_written_once() {
             let threads = "--threads=1";
             if promise == "--resume" {
                 let said = fails(dir.path(), &["-rT", threads, promise, "a", "d"]);
-                assert_eq!(said.matches("not written: this name leads").count(), 1, "{said}");
+                assert_eq!(said.matches(": this name leads to a file").count(), 1, "{said}");
                 // Going on, as with every target that the journal does not know, the link is
                 // replaced.
                 succeeds(dir.path(), &["-rT", threads, promise, "a", "d"]);
@@ -200,7 +201,7 @@ fn an_equal_file_at_the_end_of_a_link_of_the_target_is_not_written_by_its_own_na
     symlink("2", at("1")).unwrap();
     fs::remove_file(dir.path().join("snapshot/1")).unwrap();
     let said = fails(dir.path(), &["-rT", "--checksum", "--threads=1", "a", "d"]);
-    assert_eq!(said.matches("not written: this name leads").count(), 1, "{said}");
+    assert_eq!(said.matches(": this name leads to a file").count(), 1, "{said}");
 }
 
 #[test]
@@ -215,7 +216,7 @@ fn a_directory_that_two_names_of_the_target_lead_to_gets_no_file_twice() {
     symlink("x", dir.path().join("d/y")).unwrap();
     let options = ["-rT", "--threads=1", "--verify", "--keep-directory-symlink", "a", "d"];
     let said = fails(dir.path(), &options);
-    assert_eq!(said.matches("f: not written: this name leads").count(), 1, "{said}");
+    assert_eq!(said.matches("f': this name leads").count(), 1, "{said}");
     for options in ["", "--remove-destination", "--atomic", "-f"] {
         let script = format!(
             "rm -r d; mkdir -p d/x d/y && mount --bind d/x d/y && \
@@ -228,7 +229,7 @@ fn a_directory_that_two_names_of_the_target_lead_to_gets_no_file_twice() {
             ["1\nfirst", "1\nsecond file"].contains(&&*reported),
             "{options}: {reported} {said}"
         );
-        let refusals = said.matches("f: not written: this name leads").count();
+        let refusals = said.matches("f': this name leads").count();
         assert_eq!(refusals, 1, "{options}: {said}");
     }
 }

@@ -106,16 +106,15 @@ fn each_call_that_fails_is_reported_with_its_path() {
     let (source, target) = (real.join("a"), real.join("b"));
     fs::write(&source, noise(10_000, 3)).unwrap();
     for (options, path, inject, message) in [
-        (&["-v"][..], &target, "close:error=EIO:when=1", "cannot close: "),
-        (&["-p"], &target, "utimensat:error=EIO", "cannot preserve times: "),
-        (&["-p"], &target, "fchmod:error=EIO", "cannot preserve permissions: "),
-        (&["--fsync"], &target, "fsync:error=EIO", "cannot sync: "),
-        (&["--method=read-write"], &source, "read,pread64:error=EIO", ""),
-        (&["-v"], &source, "fstat,newfstatat:error=EIO:when=1", "cannot stat: "),
-        (&["-v"], &source, "openat:error=EMFILE", "cannot open for reading: "),
+        (&["-v"][..], &target, "close:error=EIO:when=1", "failed to close"),
+        (&["-p"], &target, "utimensat:error=EIO", "preserving times for"),
+        (&["-p"], &target, "fchmod:error=EIO", "preserving permissions for"),
+        (&["--fsync"], &target, "fsync:error=EIO", "cannot sync"),
+        (&["--method=read-write"], &source, "read,pread64:error=EIO", "error reading"),
+        (&["-v"], &source, "fstat,newfstatat:error=EIO:when=1", "cannot stat"),
+        (&["-v"], &source, "openat:error=EMFILE", "cannot open"),
     ] {
         let errno = if inject.contains("EMFILE") { Errno::MFILE } else { Errno::IO };
-        let message = format!("{message}{}", words_of(errno));
         let _ = fs::remove_file(&target);
         let inject = format!("inject={inject}");
         let traced = ["-P", path.to_str().unwrap(), "-e", &inject];
@@ -126,8 +125,9 @@ fn each_call_that_fails_is_reported_with_its_path() {
         let output = traced.arg("cp").args(options).args([&source, &target]).output().unwrap();
         let said = stderr(&output);
         assert_eq!(output.status.code(), Some(1), "{inject}: {said}");
-        let start = format!("gush: cp: {}: ", path.display());
-        assert!(said.starts_with(&start) && said.contains(&message), "{inject}: {said}");
+        let start = format!("gush: cp: {message} '{}'", path.display());
+        let why = format!(": {}", words_of(errno));
+        assert!(said.starts_with(&start) && said.contains(&why), "{inject}: {said}");
     }
 }
 

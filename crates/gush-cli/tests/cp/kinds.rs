@@ -24,7 +24,7 @@ fn sockets_are_refused_as_sources_and_recreated_by_recursive() {
     let output = cp(dir.path(), &["s", "b"]);
     assert_eq!(
         stderr(&output),
-        "gush: cp: s: cannot open for reading: No such device or address\n"
+        "gush: cp: cannot open 's' for reading: No such device or address\n"
     );
     assert!(cp(dir.path(), &["-R", "s", "b"]).status.success());
     assert!(fs::metadata(dir.path().join("b")).unwrap().file_type().is_socket());

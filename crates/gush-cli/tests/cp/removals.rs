@@ -47,7 +47,7 @@ fn a_directory_that_is_not_replaced_keeps_all() {
         let output = cp(dir.path(), &[&options[..], dry].concat());
         assert_eq!(output.status.code(), Some(1));
         let said = stderr(&output);
-        let expected = "gush: cp: d/x: not replaced: the filters keep something of it (remove it \
+        let expected = "gush: cp: not replacing 'd/x': the filters keep something of it (remove it \
                         by hand, or copy without these filters)\n";
         assert_eq!(said, expected);
         assert!(removed(&stdout(&output)).is_empty(), "{}", stdout(&output));
@@ -84,7 +84,7 @@ fn what_cannot_be_removed_keeps_nothing_else() {
     };
     let remedy =
         "Operation not permitted (the file is immutable: chattr -i removes this attribute)";
-    let expected = kept.map(|name| format!("gush: cp: {name}: cannot remove: {remedy}"));
+    let expected = kept.map(|name| format!("gush: cp: cannot remove '{name}': {remedy}"));
     for output in &outputs {
         assert_eq!(failures(output), expected);
     }

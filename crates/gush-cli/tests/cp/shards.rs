@@ -148,7 +148,7 @@ fn a_manifest_is_copied_when_every_share_is_whole() {
         let words = ["-aT", "--commit-last=MANIFEST", "--resume", "a", "d"];
         let ranks = [0, 1].map(|rank| start(dir.path(), &format!("{rank}/2"), &words));
         let ended = ranks.map(end);
-        let why = "a/MANIFEST: not copied: it comes last, and not everything else was copied";
+        let why = "not copying 'a/MANIFEST': it comes last, and not everything else was copied";
         assert!(ended[0].1.contains(why), "{ended:?}");
         assert!(ended[0].1.contains("; 1 of them failed"), "{ended:?}");
         assert_eq!(ended[0].0, Some(1));
@@ -217,7 +217,7 @@ fn what_ranks_cannot_do_is_refused() {
     let dir = tree();
     for (words, why) in [
         (&["--shard=0/2", "a/f1", "d"][..], "--shard requires -r"),
-        (&["-r", "--shard=0/2", "a/f1", "d"], "not copied: ranks divide a tree"),
+        (&["-r", "--shard=0/2", "a/f1", "d"], "not copying 'a/f1': ranks divide a tree"),
         (&["-r", "--shard=0/2", "--delete", "a", "d"], "--shard cannot be used with --delete"),
         (&["-r", "--shard=0/2", "-i", "a", "d"], "--shard cannot be used with -i"),
         (&["-r", "--shard=0/2", "--dry-run", "a", "d"], "--shard cannot be used with --dry-run"),
@@ -246,10 +246,10 @@ fn what_ranks_cannot_do_is_refused() {
         assert!(said.contains("go on with 2 ranks and --resume, or remove '.d.gush-shards'"));
     }
     let said = fails(dir.path(), &["-r", "--resume", "a", "d"]);
-    assert!(said.contains("not copied: several ranks have begun this copy"), "{said}");
+    assert!(said.contains("not copying 'd': several ranks have begun this copy"), "{said}");
     assert!(said.contains("go on with --shard and --resume, or remove '.d.gush-shards'"), "{said}");
     let said = fails(dir.path(), &["-r", "--resume", "-T", "a", "d"]);
-    assert!(said.contains("not copied: several ranks have begun this copy"), "{said}");
+    assert!(said.contains("not copying 'd': several ranks have begun this copy"), "{said}");
     assert_eq!(names(dir.path()), [".d.gush-shards", "a", "d"]);
     assert!(!dir.path().join("d/a").exists());
     // A copy that does not resume may run next to the ranks' state.
@@ -295,7 +295,7 @@ fn ranks_that_saw_other_files_than_they_shared_have_not_copied_the_tree() {
         said.contains("a: changed while being copied: the ranks saw different files"),
         "{said}"
     );
-    assert!(said.contains("a/MANIFEST: not copied"), "{said}");
+    assert!(said.contains("not copying 'a/MANIFEST'"), "{said}");
     assert!(!dir.path().join("d/MANIFEST").exists());
     for (status, said) in both(dir.path(), &words) {
         assert_eq!(status, Some(0), "{said}");

@@ -178,8 +178,8 @@ fn a_directory_that_cannot_be_read_is_reported_and_made() {
     let mut said: Vec<_> = stderr(&output).lines().map(str::to_owned).collect();
     said.sort();
     let expected = [
-        "gush: cp: a/b: cannot list: Permission denied",
-        "gush: cp: a/x/h: cannot open for reading: Permission denied",
+        "gush: cp: cannot access 'a/b': Permission denied",
+        "gush: cp: cannot open 'a/x/h' for reading: Permission denied",
     ];
     assert_eq!(said, expected);
     assert_eq!(output.status.code(), Some(1));
@@ -272,7 +272,7 @@ fn a_circle_of_links_is_reported() {
     let dir = tree(&[("a/b/f", "f")]);
     symlink("..", dir.path().join("a/b/up")).unwrap();
     let said = fails(dir.path(), &["-rL", "a", "d"]);
-    assert_eq!(said, "gush: cp: a/b/up: cannot copy cyclic symbolic link\n");
+    assert_eq!(said, "gush: cp: cannot copy cyclic symbolic link 'a/b/up'\n");
     assert_eq!(read(dir.path(), "d/b/f"), "f");
 }
 
@@ -325,7 +325,7 @@ fn a_link_to_a_directory_outside_is_named_and_its_remedy() {
     let options = ["-rT", "--keep-directory-symlink", "a", "d"];
     let said = fails(dir.path(), &options);
     let text =
-        "d/b: not entered: a symbolic link out of the target's tree (--no-confine follows it)";
+        "not entering 'd/b': a symbolic link out of the target's tree (--no-confine follows it)";
     assert!(said.contains(text), "{said}");
     succeeds(dir.path(), &[&options[..], &["--no-confine"]].concat());
     assert_eq!(read(dir.path(), "out/f"), "f");

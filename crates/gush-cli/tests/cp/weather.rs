@@ -18,11 +18,11 @@ fn a_full_file_system_says_how_far_it_got() {
         let Some(output) = with_mounts(dir.path(), &text) else { return };
         assert_eq!(stdout(&output), "1\nb\n", "{method}: {}", stderr(&output));
         let said = stderr(&output);
-        assert!(said.starts_with("gush: cp: m/b: "), "{method}: {said}");
         assert!(
-            said.contains(" after ") && said.contains(" bytes: No space left on device"),
+            said.starts_with("gush: cp: error writing 'm/b': No space left on device ("),
             "{said}"
         );
+        assert!(said.contains(" after ") && said.contains(" bytes; the target is full"), "{said}");
     }
 }
 
@@ -60,7 +60,7 @@ fn a_read_only_file_system_is_named() {
     let said = stderr(&output);
     assert_eq!(said.lines().count(), 10, "{said}");
     for line in said.lines() {
-        let named = line.starts_with("gush: cp: m/b: ") || line.starts_with("gush: cp: m/c: ");
+        let named = line.contains(" 'm/b'") || line.contains(" 'm/c'");
         assert!(named && line.contains(": Read-only file system"), "{line}");
     }
 }
@@ -87,10 +87,10 @@ fn what_a_user_may_not_read_or_write_is_reported() {
     assert_eq!(
         lines,
         [
-            "gush: cp: ../a: cannot open for reading: Permission denied",
-            "gush: cp: ../b: cannot open for writing: Permission denied",
-            "gush: cp: ../b: cannot open for writing: Permission denied",
-            "gush: cp: ../e/x: cannot create: Permission denied",
+            "gush: cp: cannot open '../a' for reading: Permission denied",
+            "gush: cp: cannot create regular file '../b': Permission denied",
+            "gush: cp: cannot create regular file '../b': Permission denied",
+            "gush: cp: cannot create regular file '../e/x': Permission denied",
         ]
     );
 }
@@ -177,13 +177,9 @@ fn a_target_without_attributes_is_reported_once_a_tree_and_all_else_is_copied() 
     assert_eq!(stdout(&output), "1\n1\nsame\n", "{}", stderr(&output));
     let said = stderr(&output);
     let about = |words: &str| said.lines().filter(|line| line.contains(words)).count();
-    assert_eq!(about("cannot preserve attribute user.x"), 2, "{said}");
-    assert_eq!(
-        about("m/t: cannot preserve attribute user.x: the same for 3 more entries"),
-        1,
-        "{said}"
-    );
-    assert_eq!(about("cannot preserve attribute user.other"), 1, "{said}");
+    assert_eq!(about("setting attribute 'user.x' for"), 2, "{said}");
+    assert_eq!(about("for 3 more entries below 'm/t': "), 1, "{said}");
+    assert_eq!(about("setting attribute 'user.other' for"), 1, "{said}");
     assert_eq!(said.lines().count(), 3, "{said}");
 }
 
@@ -205,7 +201,10 @@ fn a_growing_and_a_shrinking_source_end_well() {
         let output = script(dir.path(), &shrinking);
         let said = stderr(&output);
         assert_eq!(stdout(&output), "0\n", "{method}: {said}");
-        assert!(said.contains("warning: changed while it was being copied"), "{method}: {said}");
+        assert!(
+            said.contains("warning: 'a' changed while it was being copied"),
+            "{method}: {said}"
+        );
     }
 }
 
@@ -225,8 +224,8 @@ fn a_backup_is_undone_where_the_copy_lacks_what_was_required() {
     assert_eq!(
         stderr(&output),
         format!(
-            "gush: cp: m/b: cannot preserve attribute user.x: {}\n\
-             gush: cp: m/b: not replaced: the copy lacked required metadata, and the old file is back\n",
+            "gush: cp: setting attribute 'user.x' for 'm/b': {}\n\
+             gush: cp: not replacing 'm/b': the copy lacked required metadata, and the old file is back\n",
             words_of(Errno::OPNOTSUPP)
         )
     );
@@ -263,7 +262,7 @@ fn a_list_that_the_target_refuses_gives_the_group_nothing_more() {
         return skipped(&format!("no ramfs, or no lists: {}", stderr(&output)));
     }
     let why = words_of(Errno::OPNOTSUPP);
-    let said = format!("gush: cp: m/b: cannot preserve permissions: {why}\n");
+    let said = format!("gush: cp: preserving permissions for 'm/b': {why}\n");
     assert_eq!(stderr(&output), said);
     assert_eq!(stdout(&output), "1 670 640\n");
 }
@@ -284,7 +283,7 @@ fn a_default_list_that_the_target_refuses_leaves_the_directory_its_mode() {
         return skipped(&format!("no ramfs, or no lists: {}", stderr(&output)));
     }
     let why = words_of(Errno::OPNOTSUPP);
-    let said = |name| format!("gush: cp: m/{name}: cannot preserve permissions: {why}\n");
+    let said = |name| format!("gush: cp: preserving permissions for 'm/{name}': {why}\n");
     assert_eq!(stderr(&output), said("b") + &said("c"));
     assert_eq!(stdout(&output), "1 751\n1 751\n");
 }
@@ -307,9 +306,9 @@ fn the_remedy_that_is_printed_for_a_target_helps() {
             return skipped(&format!("chattr: {}", stderr(&output)));
         }
         let said =
-            |what: &str| format!("gush: cp: b: {what}: Operation not permitted ({remedy})\n");
+            |what: &str| format!("gush: cp: {what} 'b': Operation not permitted ({remedy})\n");
         let expected =
-            ["cannot open for writing", "cannot remove", "cannot remove", "cannot back up"];
+            ["cannot create regular file", "cannot remove", "cannot remove", "cannot backup"];
         assert_eq!(stderr(&output), expected.map(said).concat());
         assert_eq!(stdout(&output), "b");
     }
@@ -336,7 +335,7 @@ fn force_is_no_remedy_in_a_directory_that_lets_nothing_be_removed() {
                  setpriv --reuid={user} --regid={user} --clear-groups ./gush cp a b"
             ),
         );
-        let said = format!("gush: cp: b: cannot open for writing: Permission denied{hint}\n");
+        let said = format!("gush: cp: cannot create regular file 'b': Permission denied{hint}\n");
         assert_eq!(stderr(&output), said, "{mode}");
     }
 }

@@ -106,12 +106,15 @@ pub(super) fn open_same(
     follow: bool,
 ) -> Result<(OwnedFd, bool), Error> {
     let opened = open(source, follow)
-        .map_err(|errno| Error::os(source.shown, "cannot open the directory", errno))?;
+        .map_err(|errno| Error::os(source.shown, "cannot open directory {}", errno))?;
     let found = retry_on_intr(|| fs::fstat(&opened.0))
-        .map_err(|errno| Error::os(source.shown, "cannot stat", errno))?;
+        .map_err(|errno| Error::os(source.shown, "cannot stat {}", errno))?;
     match same_file(&found, stat) {
         true => Ok(opened),
-        false => Err(Error::refusal(source.shown, "skipped: it was replaced while being copied")),
+        false => Err(Error::refusal(
+            source.shown,
+            "skipping file {}, as it was replaced while being copied",
+        )),
     }
 }
 
@@ -468,9 +471,9 @@ pub(crate) fn lost(shown: &Path, errno: Errno) -> Error {
     match errno {
         Errno::STALE => Error::refusal(
             shown,
-            "not copied: its directory was moved or replaced while being copied",
+            "not copying {}: its directory was moved or replaced while being copied",
         ),
-        errno => Error::os(shown, "cannot open its directory again", errno),
+        errno => Error::os(shown, "cannot open the directory of {} again", errno),
     }
 }
 

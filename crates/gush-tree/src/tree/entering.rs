@@ -70,7 +70,7 @@ impl Entrance<'_> {
         // be read.
         if let (Existing::InTheWay, Some(replace)) = (existing, self.replace) {
             mirror::can_list(source.0.as_fd())
-                .map_err(|errno| Error::os(self.source.shown, "cannot list", errno))?;
+                .map_err(|errno| Error::os(self.source.shown, "cannot access {}", errno))?;
             replace()?;
         }
         let mut follows =
@@ -83,7 +83,7 @@ impl Entrance<'_> {
                 }
                 events.starts(self.source.shown, self.target.shown, None);
                 let fd = dir::nowhere()
-                    .map_err(|errno| Error::os(self.target.shown, "cannot look ahead", errno))?;
+                    .map_err(|errno| Error::os(self.target.shown, "cannot look at {}", errno))?;
                 return Ok(Entered {
                     pair: Pair::new(source, (fd, false)),
                     target_stat: *self.source_stat,
@@ -121,12 +121,12 @@ impl Entrance<'_> {
         };
         follows.target = *is_link;
         let opened = dir::open(&self.target, *is_link)
-            .map_err(|errno| Error::os(self.target.shown, "cannot open the directory", errno))?;
+            .map_err(|errno| Error::os(self.target.shown, "cannot open directory {}", errno))?;
         let found = retry_on_intr(|| fs::fstat(&opened.0))
-            .map_err(|errno| Error::os(self.target.shown, "cannot stat", errno))?;
+            .map_err(|errno| Error::os(self.target.shown, "cannot stat {}", errno))?;
         // Judged by name, entered by descriptor: both must be the same directory.
         if !same_file(&found, target_stat) {
-            let text = "skipped: it was replaced while being copied to";
+            let text = "skipping file {}, as it was replaced while being copied to";
             return Err(Error::refusal(self.target.shown, text));
         }
         Ok(Entered {
@@ -165,13 +165,13 @@ impl Entrance<'_> {
         let found = match target.stat(false) {
             Ok(found) => found,
             Err(Errno::NOENT) => return Ok(Existing::Nothing),
-            Err(errno) => return Err(Error::os(target.shown, "cannot stat", errno)),
+            Err(errno) => return Err(Error::os(target.shown, "cannot stat {}", errno)),
         };
         let (stat, is_link) = match kind(&found) {
             FileType::Symlink if self.options.keep_directory_symlink => match target.stat(true) {
                 Ok(end) if kind(&end) == FileType::Directory => (end, true),
                 Err(Errno::XDEV) if target.bounds.is_some() => {
-                    let text = "not entered: a symbolic link out of the target's tree";
+                    let text = "not entering {}: a symbolic link out of the target's tree";
                     return Err(
                         Error::refusal(target.shown, text).hinting("--no-confine follows it")
                     );

@@ -45,11 +45,11 @@ impl<'e> Listener<'e> {
     fn is_repeated(&self, warning: &Error) -> bool {
         let Some(errno) = warning.unsupported() else { return false };
         let mut unsupported = self.unsupported.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(lack) = unsupported.get_mut(warning.what()) {
+        if let Some(lack) = unsupported.get_mut(warning.pattern()) {
             lack.repeated += 1;
             return true;
         }
-        unsupported.insert(warning.what().to_owned(), Unsupported { errno, repeated: 0 });
+        unsupported.insert(warning.pattern().to_owned(), Unsupported { errno, repeated: 0 });
         false
     }
 
@@ -60,7 +60,7 @@ impl<'e> Listener<'e> {
         for (what, Unsupported { errno, repeated }) in std::mem::take(&mut *unsupported) {
             if repeated > 0 {
                 let more = if repeated == 1 { "entry" } else { "entries" };
-                let text = format!("{what}: the same for {repeated} more {more}");
+                let text = what.replacen("{}", &format!("{repeated} more {more} below {{}}"), 1);
                 self.lock().warns(&Error::os(target, text, errno));
             }
         }

@@ -82,7 +82,7 @@ impl Operands {
             return Ok(true);
         };
         if (Place { name, ..*target }).is_same_entry(target) {
-            let text = "warning: source directory specified more than once";
+            let text = "warning: source directory {} specified more than once";
             events.warns(&Error::refusal(source.place.shown, text));
             return Ok(false);
         }
@@ -189,7 +189,7 @@ fn walk_tree(
     if let (Some(journal), true) = (journal, is_first_walk)
         && !journal.is_on_same(root.devices())?
     {
-        let text = "warning: all files are copied again: the source or the target is on another \
+        let text = "warning: all files of {} are copied again: the source or the target is on another \
                     file system than before, or its device number has changed";
         events.warns(&Error::refusal(to.shown, text));
     }
@@ -225,7 +225,7 @@ fn refuse_mirror_around_source(
     let mut seen = HashSet::new();
     let Existing::Directory { stat: target_stat, .. } = existing else { return Ok(seen) };
     let shown = source.place.shown;
-    let failed = |errno| Error::os(shown, "cannot look at the directories above", errno);
+    let failed = |errno| Error::os(shown, "cannot look at the directories above {}", errno);
     let mut at = source.place.open(DIRECTORY, Mode::empty()).map_err(failed)?;
     let mut here = FileId::of(source.stat);
     loop {

@@ -491,7 +491,7 @@ fn a_rank_reports_a_piece_that_failed() {
         Err(why) => return skipped(&why),
     };
     for (_, said) in ranks.iter().filter(|(calls, _)| calls.contains("EIO")) {
-        assert!(said.contains("data: "), "{said}");
+        assert!(said.contains("data': "), "{said}");
         assert!(said.contains(&words_of(rustix::io::Errno::IO)), "{said}");
     }
     assert!(ranks.iter().any(|(calls, _)| calls.contains("EIO")), "{ranks:?}");

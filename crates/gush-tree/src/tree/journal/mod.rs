@@ -114,7 +114,8 @@ impl Journal {
     ) -> Result<Self, Error> {
         let target = Place { name: strip_trailing_slashes(target.name), ..*target };
         let Some(name) = journal_path(target.name) else {
-            let error = Error::refusal(target.shown, "has no name to derive a journal's name from");
+            let error =
+                Error::refusal(target.shown, "{} has no name to derive a journal's name from");
             return Err(error.hinting("name the target itself, with -T"));
         };
         let shown = journal_path(target.shown).unwrap_or_else(|| name.clone());
@@ -140,15 +141,15 @@ impl Journal {
         let opened = (|| {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW;
             let mode = Mode::RUSR | Mode::WUSR;
-            let fd = place.open_regular(flags, mode).map_err(os("cannot open"))?;
-            let stat = retry_on_intr(|| fs::fstat(&fd)).map_err(os("cannot stat"))?;
+            let fd = place.open_regular(flags, mode).map_err(os("cannot open {}"))?;
+            let stat = retry_on_intr(|| fs::fstat(&fd)).map_err(os("cannot stat {}"))?;
             // flock(2) ends with the process, also by SIGKILL: no stale lock is left.
             retry_on_intr(|| fs::flock(&fd, FlockOperation::NonBlockingLockExclusive))
-                .map_err(os("cannot lock"))?;
+                .map_err(os("cannot lock {}"))?;
             // The last holder of the lock may have ended its copy and removed the journal.
-            let named = place.stat(false).map_err(os("cannot stat"))?;
+            let named = place.stat(false).map_err(os("cannot stat {}"))?;
             if !same_file(&named, &stat) {
-                return Err(os("cannot lock")(Errno::WOULDBLOCK));
+                return Err(os("cannot lock {}")(Errno::WOULDBLOCK));
             }
             Ok((File::from(fd), stat))
         })();
@@ -189,7 +190,7 @@ impl Journal {
                 let Foreign(text, before) = foreign;
                 Err(Error::refusal(&journal.shown, text).hinting(format!("{before}{}", anew())))
             }
-            Err(error) => Err(Error::io(&journal.shown, "cannot read or write", error)),
+            Err(error) => Err(Error::io(&journal.shown, "cannot read or write {}", error)),
         }
     }
 
@@ -332,12 +333,12 @@ impl Journal {
         unwritten.text.clear();
         // Also after a failure: the lines are given up, and cost the copy of their files again.
         (unwritten.lines, unwritten.written) = (0, Instant::now());
-        written.map_err(|error| Error::io(&self.shown, "cannot write", error))
+        written.map_err(|error| Error::io(&self.shown, "cannot write {}", error))
     }
 
     pub(crate) fn remove(&self, target: &Place<'_>) -> Result<(), Error> {
         let place = Place { name: Path::new(&self.name), shown: &self.shown, ..*target };
-        place.unlink().map_err(|errno| remedy::not_changed(&place, "cannot remove", errno))
+        place.unlink().map_err(|errno| remedy::not_changed(&place, "cannot remove {}", errno))
     }
 }
 

@@ -64,7 +64,7 @@ impl Mirror<'_> {
             }
         }
         if !is_committed && let Err(errno) = self.place(temporary).rename_to(Path::new(name)) {
-            let error = Error::os(path.path(), "cannot put the older entry back", errno);
+            let error = Error::os(path.path(), "cannot put the older {} back", errno);
             report(path.path(), Err(hinting(error)));
         }
         path.back_to(before);

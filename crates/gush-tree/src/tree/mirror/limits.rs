@@ -73,7 +73,7 @@ impl Reason {
     pub(super) fn error(&self, entry: &Path, at: &Path) -> Error {
         let text = match self {
             Self::Os(errno, remedy) => {
-                let error = Error::os(at, "cannot remove", *errno);
+                let error = Error::os(at, "cannot remove {}", *errno);
                 return match remedy {
                     Some(remedy) => error.hinting(*remedy),
                     None => error,
@@ -83,6 +83,6 @@ impl Reason {
             Self::Source => "is the source or holds the source",
             Self::Unknown => "may be a mount: this kernel reports no mount ids (Linux 5.8 does)",
         };
-        Error::refusal(entry, format!("cannot remove: {} {text}", quote::always(at)))
+        Error::refusal(entry, format!("cannot remove {{}}: {} {text}", quote::always(at)))
     }
 }

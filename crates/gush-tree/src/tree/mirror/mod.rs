@@ -82,7 +82,10 @@ impl Mirror<'_> {
         let mut entries = match entries(self.pair.target()) {
             Ok(entries) => entries,
             Err(errno) => {
-                return report(target.path(), Err(Error::os(target.path(), "cannot list", errno)));
+                return report(
+                    target.path(),
+                    Err(Error::os(target.path(), "cannot access {}", errno)),
+                );
             }
         };
         while let Some(entry) = entries.pop() {
@@ -96,7 +99,7 @@ impl Mirror<'_> {
                 }
                 Ok(false) => {}
                 Err(errno) => {
-                    let what = "not removed: cannot look for it in the source";
+                    let what = "not removing {}: cannot look for it in the source";
                     report(target.path(), Err(Error::os(target.path(), what, errno)));
                 }
             }
@@ -343,7 +346,7 @@ impl Mirror<'_> {
 fn entry(name: &OsStr, is_directory: bool, path: &TreePath) -> Result<TargetEntry, Error> {
     match CString::new(name.as_bytes()) {
         Ok(name) => Ok(TargetEntry { name, is_directory }),
-        Err(_) => Err(Error::os(path.path(), "cannot remove", Errno::INVAL)),
+        Err(_) => Err(Error::os(path.path(), "cannot remove {}", Errno::INVAL)),
     }
 }
 

@@ -154,7 +154,8 @@ fn remainder<'p>(
     others_failed: bool,
 ) -> Result<Remainder<'p>, Error> {
     let announced = store.announced();
-    let announced = announced.map_err(|errno| Error::os(&state.shown, "cannot list", errno))?;
+    let announced =
+        announced.map_err(|errno| Error::os(&state.shown, "cannot access {}", errno))?;
     // A report has the number of divided files also where somebody has removed a file of pieces.
     let divided_files: u64 = shares.iter().map(|share| share.divided_files).sum();
     let may_miss_files = announced.files < divided_files;

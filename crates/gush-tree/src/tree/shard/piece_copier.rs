@@ -303,7 +303,7 @@ impl<'a> PieceCopier<'a> {
                 Ok(below) => above = Some(below),
                 // Removed or replaced since: no rank has the file any more.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
-                Err(errno) => return Err(os("cannot open its directory")(errno)),
+                Err(errno) => return Err(os("cannot open the directory of {}")(errno)),
             }
         }
         let from = above.as_ref().map_or(self.root.as_fd(), AsFd::as_fd);
@@ -312,7 +312,7 @@ impl<'a> PieceCopier<'a> {
         let stat = match place.stat(follows) {
             Ok(stat) => stat,
             Err(Errno::NOENT) => return Ok(None),
-            Err(errno) => return Err(os("cannot stat")(errno)),
+            Err(errno) => return Err(os("cannot stat {}")(errno)),
         };
         // By size and times, which are in the link's name.
         if PieceStore::link(path, &stat) != link {

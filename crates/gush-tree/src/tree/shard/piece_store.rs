@@ -115,7 +115,7 @@ impl<'a> PieceStore<'a> {
 
     /// The error of a state that cannot be read.
     pub(super) fn unreadable(&self, errno: Errno) -> Error {
-        Error::os(self.shown, "cannot read", errno)
+        Error::os(self.shown, "cannot read {}", errno)
     }
 
     /// The table of the file of pieces with this name; `None` where there is none that is whole.
@@ -156,7 +156,7 @@ impl<'a> PieceStore<'a> {
     /// The error of a piece that cannot be claimed.
     pub(super) fn unclaimable(&self, error: &io::Error) -> Error {
         let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
-        Error::os(self.shown, "cannot claim a piece in", errno)
+        Error::os(self.shown, "cannot claim a piece in {}", errno)
     }
 
     /// Removes the file of pieces with this name, its table, and the link that leads to them.
@@ -176,7 +176,7 @@ impl<'a> PieceStore<'a> {
     /// Announces the file of `job`, whose path is below the tree's root: the other ranks may copy
     /// pieces of it. Without effect where it was announced before.
     pub(super) fn announce(&self, job: &Job<'_>, path: &Path) -> Result<(), Error> {
-        let cannot = |errno| Error::os(self.shown, "cannot announce a large file in", errno);
+        let cannot = |errno| Error::os(self.shown, "cannot announce a large file in {}", errno);
         let link = Self::link(path, job.source.stat);
         let file_bytes = size_of(job.source.stat);
         // Ends: a rank that makes the link in between has announced the file.
@@ -192,7 +192,9 @@ impl<'a> PieceStore<'a> {
             retry_on_intr(|| fs::ftruncate(&made, file_bytes)).map_err(cannot)?;
             let table = table_of(&name);
             Claims::create(&self.place_of(&table), path, file_bytes, pieces(file_bytes).len())
-                .map_err(|error| Error::io(self.shown, "cannot announce a large file in", error))?;
+                .map_err(|error| {
+                    Error::io(self.shown, "cannot announce a large file in {}", error)
+                })?;
             // Last, so that the others find the file and its table whole. symlinkat(2) replaces
             // nothing, also on network file systems.
             match fs::symlinkat(&name, self.dir, &link) {
@@ -247,7 +249,7 @@ impl<'a> PieceStore<'a> {
         piece: Piece,
         events: &mut dyn Events,
     ) -> Result<(), Error> {
-        let cannot = |errno| Error::os(self.shown, "cannot open the file of pieces in", errno);
+        let cannot = |errno| Error::os(self.shown, "cannot open the file of pieces in {}", errno);
         let target = self.open(job, name, OFlags::empty()).map_err(cannot)?;
         let range = piece.at_bytes..piece.at_bytes + piece.len_bytes;
         data::move_range(job, source, target.as_fd(), range, events)?;
@@ -255,7 +257,7 @@ impl<'a> PieceStore<'a> {
             // Before the journal says so: a piece that is noted and not on storage would be missing
             // after a crash.
             retry_on_intr(|| fs::fdatasync(&target))
-                .map_err(|errno| Error::os(job.target.place.shown, "cannot sync", errno))?;
+                .map_err(|errno| Error::os(job.target.place.shown, "cannot sync {}", errno))?;
         }
         // A network file system reports a failed write at the close.
         open::close(job, target)?;

@@ -69,7 +69,7 @@ pub(in crate::tree) fn refuse_state_of_ranks(target: &Place<'_>) -> Result<(), E
         Ok(dir) => anew(dir.as_fd(), None, removal),
         Err(_) => removal(),
     };
-    let text = "not copied: several ranks have begun this copy, and are not done";
+    let text = "not copying {}: several ranks have begun this copy, and are not done";
     Err(Error::refusal(target.shown, text)
         .hinting(format!("go on with --shard and --resume, or {anew}")))
 }
@@ -99,7 +99,10 @@ pub(super) struct StateDir<'a> {
 impl<'a> StateDir<'a> {
     pub(super) fn open(shard: Shard, target: Place<'a>) -> Result<Self, Error> {
         let no_name = || {
-            Error::refusal(target.shown, "has no name to derive the name of the ranks' state from")
+            Error::refusal(
+                target.shown,
+                "{} has no name to derive the name of the ranks' state from",
+            )
         };
         let name = shards_path(target.name).ok_or_else(no_name)?;
         let shown = shards_path(target.shown).unwrap_or_else(|| name.clone());
@@ -115,8 +118,8 @@ impl<'a> StateDir<'a> {
             Err(errno) => return Err(remedy::directory_not_made(&place, errno)),
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-        let dir = place.open(flags, Mode::empty()).map_err(failed("cannot open"))?;
-        let stat = retry_on_intr(|| fs::fstat(&dir)).map_err(failed("cannot stat"))?;
+        let dir = place.open(flags, Mode::empty()).map_err(failed("cannot open {}"))?;
+        let stat = retry_on_intr(|| fs::fstat(&dir)).map_err(failed("cannot stat {}"))?;
         if stat.st_uid != process::geteuid().as_raw() {
             return Err(Error::refusal(&shown, "no state of ranks: not a directory of this user"));
         }
@@ -145,7 +148,7 @@ impl<'a> StateDir<'a> {
         let walk_lock = WalkLock::begin(self.dir.as_fd(), self.shard.rank());
         let walk_lock = walk_lock.map_err(|errno| match errno {
             Errno::WOULDBLOCK => journal::is_written(&shown),
-            errno => Error::os(&shown, "cannot lock", errno),
+            errno => Error::os(&shown, "cannot lock {}", errno),
         })?;
         let own = Some(self.shard.rank());
         let journal =
@@ -173,9 +176,9 @@ impl<'a> StateDir<'a> {
             Ok(()) => Ok(ours.to_owned()),
             Err(Errno::EXIST) => {
                 let began = fs::readlinkat(&self.dir, name, Vec::new());
-                Ok(began.map_err(failed("cannot read"))?.to_string_lossy().into_owned())
+                Ok(began.map_err(failed("cannot read {}"))?.to_string_lossy().into_owned())
             }
-            Err(errno) => Err(failed("cannot make")(errno)),
+            Err(errno) => Err(failed("cannot make {}")(errno)),
         }
     }
 
@@ -189,8 +192,9 @@ impl<'a> StateDir<'a> {
         if began == here {
             return Ok(());
         }
-        let text =
-            format!("not copied: {began} ranks have begun this copy, and this is one of {here}");
+        let text = format!(
+            "not copying {{}}: {began} ranks have begun this copy, and this is one of {here}"
+        );
         let anew = anew(self.dir.as_fd(), None, || {
             let state = quote::always(&self.shown);
             format!("remove {state} to begin anew, with -T if the target is there")
@@ -210,11 +214,11 @@ impl<'a> StateDir<'a> {
     ) -> Result<Division, Error> {
         let shown = source.place.shown;
         let division = Division::suiting(self.shard, root, source.stat, self.dir.as_fd())
-            .map_err(|errno| Error::os(shown, "cannot ask for the file system", errno))?;
+            .map_err(|errno| Error::os(shown, "cannot ask for the file system of {}", errno))?;
         let text = division.text(source.stat);
         let agreed = self.agreed(RULE, &text)?;
         division.agreeing(&agreed, &text).ok_or_else(|| {
-            let text = "not copied: the ranks divide this tree by inode numbers, and these are others here than for the rank that began";
+            let text = "not copying {}: the ranks divide this tree by inode numbers, and these are others here than for the rank that began";
             let anew = anew(self.dir.as_fd(), None, || {
                 let state = quote::always(&self.shown);
                 format!("remove {state} to begin anew, and start this rank before the others")
@@ -231,7 +235,7 @@ impl<'a> StateDir<'a> {
     fn unlink(&self, name: &Path, shown: &Path) -> Result<(), Error> {
         match retry_on_intr(|| fs::unlinkat(&self.dir, name, AtFlags::empty())) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(Error::os(shown, "cannot remove", errno)),
+            Err(errno) => Err(Error::os(shown, "cannot remove {}", errno)),
         }
     }
 
@@ -249,7 +253,7 @@ impl<'a> StateDir<'a> {
             file.sync_all()?;
             Ok(retry_on_intr(|| fs::renameat(&self.dir, &new, &self.dir, &name))?)
         };
-        written().map_err(|error| Error::io(&shown, "cannot write", error))
+        written().map_err(|error| Error::io(&shown, "cannot write {}", error))
     }
 
     /// The report of a rank; `None` as long as the rank has written none in this launch.
@@ -257,7 +261,7 @@ impl<'a> StateDir<'a> {
         let Some(mut file) = self.open_file(rank, "done")? else { return Ok(None) };
         let mut bytes = Vec::new();
         let shown = self.file(rank, "done").1;
-        file.read_to_end(&mut bytes).map_err(|error| Error::io(&shown, "cannot read", error))?;
+        file.read_to_end(&mut bytes).map_err(|error| Error::io(&shown, "cannot read {}", error))?;
         Ok(Share::read(&String::from_utf8_lossy(&bytes), self.shard.peer(rank)))
     }
 
@@ -267,7 +271,7 @@ impl<'a> StateDir<'a> {
         match place.open_regular(OFlags::RDONLY | OFlags::NOFOLLOW, Mode::empty()) {
             Ok(file) => Ok(Some(file.into())),
             Err(Errno::NOENT) => Ok(None),
-            Err(errno) => Err(Error::os(&shown, "cannot read", errno)),
+            Err(errno) => Err(Error::os(&shown, "cannot read {}", errno)),
         }
     }
 
@@ -278,7 +282,7 @@ impl<'a> StateDir<'a> {
             if let Some(journal) = self.open_file(rank, "journal")? {
                 let shown = self.file(rank, "journal").1;
                 let found = journal::lines_of(word, BufReader::new(journal));
-                all.extend(found.map_err(|error| Error::io(&shown, "cannot read", error))?);
+                all.extend(found.map_err(|error| Error::io(&shown, "cannot read {}", error))?);
             }
         }
         Ok(all)
@@ -287,7 +291,7 @@ impl<'a> StateDir<'a> {
     /// The names of the files of pieces, of their links and tables.
     fn files_of_pieces(&self) -> Result<Vec<PathBuf>, Error> {
         let names = piece_store::names(self.dir.as_fd());
-        let mut names = names.map_err(|errno| Error::os(&self.shown, "cannot list", errno))?;
+        let mut names = names.map_err(|errno| Error::os(&self.shown, "cannot access {}", errno))?;
         names
             .retain(|name| name.as_os_str().as_bytes().starts_with(piece_store::PREFIX.as_bytes()));
         Ok(names)
@@ -322,7 +326,7 @@ impl<'a> StateDir<'a> {
                 }
                 removed => {
                     let place = Place { name: &self.name, shown: &self.shown, ..self.target };
-                    let cannot = |errno| remedy::not_changed(&place, "cannot remove", errno);
+                    let cannot = |errno| remedy::not_changed(&place, "cannot remove {}", errno);
                     return removed.map_err(cannot);
                 }
             }

@@ -68,8 +68,9 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let (options, operands) = (walk.common.options, walk.operands);
         let (source, target) = self.places(pair, name);
         let follow = options.dereference != Dereference::Never;
-        let stat =
-            source.stat(follow).map_err(|errno| Error::os(source.shown, "cannot stat", errno))?;
+        let stat = source
+            .stat(follow)
+            .map_err(|errno| Error::os(source.shown, "cannot stat {}", errno))?;
         let made =
             walk.common.journal.map(|journal| (journal, journal::entry(&dir.target_stat, name)));
         let is_shared = self.is_shared();
@@ -121,7 +122,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let Walk { operands, common, .. } = self.walk;
         if common.options.dereference == Dereference::Always {
             return match dir.is_within(stat) {
-                true => Err(Error::refusal(source.shown, "cannot copy cyclic symbolic link")),
+                true => Err(Error::refusal(source.shown, "cannot copy cyclic symbolic link {}")),
                 false => Ok(()),
             };
         }
@@ -208,13 +209,13 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         if options.preserve.mode == ModeRule::Umask
             && let Err(errno) = new_directory::restore(target, ModeRule::Umask, dir.restore_bits)
         {
-            events.warns(&Error::os(shown, "cannot preserve permissions", errno));
+            events.warns(&Error::os(shown, "preserving permissions for {}", errno));
             complete &= !options.preserve.required;
         }
         if let Some(opened) = synced
             && let Err(errno) = opened.and_then(|dir| retry_on_intr(|| fs::fsync(&dir)))
         {
-            events.warns(&Error::os(shown, "cannot sync", errno));
+            events.warns(&Error::os(shown, "cannot sync {}", errno));
             complete = false;
         }
         complete

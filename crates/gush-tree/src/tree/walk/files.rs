@@ -123,7 +123,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         };
         let stat = match looked {
             Ok(stat) => stat,
-            Err(errno) => return Some(Err(Error::os(source.shown, "cannot stat", *errno))),
+            Err(errno) => return Some(Err(Error::os(source.shown, "cannot stat {}", *errno))),
         };
         if kind(stat) == FileType::Directory {
             dir.waits_for_more(1);
@@ -250,7 +250,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             let before = (self.source.push(&name), self.target.push(&name));
             let ready = match (&pair, others_failed) {
                 (pair, true) => {
-                    let text = "not copied: it comes last, and not everything else was copied";
+                    let text = "not copying {}: it comes last, and not everything else was copied";
                     let error = Error::refusal(self.source.path(), text);
                     let is_there =
                         |pair: &Arc<Pair>| self.places(pair, &name).1.stat(false).is_ok();
@@ -297,7 +297,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             while let Some(dir) = at.filter(|dir| synced.insert(Arc::as_ptr(dir))) {
                 if let Err(errno) = self.pair(dir).and_then(|pair| sync_target(&pair)) {
                     self.go_to(dir);
-                    self.failed(Error::os(self.target.path(), "cannot sync", errno));
+                    self.failed(Error::os(self.target.path(), "cannot sync {}", errno));
                 }
                 at = dir.parent();
             }

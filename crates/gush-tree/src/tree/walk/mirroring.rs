@@ -118,7 +118,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             is_in_source: dir.target_is_within(|stat| limits.holds_source(stat)),
             is_dry: self.walk.common.options.dry_run,
             doubts: &|path| {
-                let text = "cannot be listed, and would be removed only if it is empty";
+                let text = "cannot list {}, which would be removed only if it is empty";
                 let mut events = &self.walk.listener;
                 events.warns(&Error::refusal(path, text));
             },
@@ -150,9 +150,12 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             Some(Removed::InPart) => {
                 let path = self.target.path();
                 if self.is_stopped() {
-                    return Err(Error::refusal(path, "not replaced: the copy ends at an error"));
+                    return Err(Error::refusal(
+                        path,
+                        "not replacing {}: the copy ends at an error",
+                    ));
                 }
-                Err(Error::refusal(path, "not replaced: the filters keep something of it")
+                Err(Error::refusal(path, "not replacing {}: the filters keep something of it")
                     .hinting("remove it by hand, or copy without these filters"))
             }
             Some(Removed::Wholly) | None => Ok(()),
@@ -203,7 +206,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             }
             _ => Ok(()),
         };
-        readable.map_err(|errno| open::not_opened(&source, "cannot open for reading", errno))?;
+        readable.map_err(|errno| open::not_opened(&source, "cannot open {} for reading", errno))?;
         self.replace(at, name, kind(&there) == FileType::Directory)
     }
 }

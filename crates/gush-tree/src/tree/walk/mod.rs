@@ -334,7 +334,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             self.go_to(&dir);
             self.failed(match errno {
                 Errno::STALE => lost(self.source.path(), errno),
-                errno => Error::os(self.source.path(), "cannot list", errno),
+                errno => Error::os(self.source.path(), "cannot access {}", errno),
             });
         }
         if is_first {
