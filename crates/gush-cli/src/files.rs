@@ -15,7 +15,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 /// That of open(2), and `EBADF` if `path` means a standard descriptor that was closed: the bytes
 /// would go to /dev/null.
 pub fn open(path: impl AsRef<Path>, how: &OpenOptions) -> io::Result<File> {
-    match gush_process::closed_behind(&path) {
+    match gush_process::closed_at(&path) {
         Some(_) => Err(Errno::BADF.into()),
         None => how.open(path),
     }
@@ -44,7 +44,7 @@ pub fn close_twin(fd: impl AsFd) -> io::Result<()> {
 /// A sentence: the path means a closed standard descriptor, or is a directory.
 pub fn takes_text(path: &Path) -> Result<(), String> {
     let shown = quote::if_needed(path);
-    if let Some(number) = gush_process::closed_behind(path) {
+    if let Some(number) = gush_process::closed_at(path) {
         let name = ["input", "output", "error"][number];
         return Err(format!("{shown}: standard {name} is closed: name a file"));
     }

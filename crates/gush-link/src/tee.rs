@@ -64,7 +64,7 @@ impl Tee {
     /// The error of open(2), or a sentence about a FIFO without a reader.
     pub fn append_to(path: &Path) -> io::Result<Self> {
         // With `>&-`, /dev/stdout is whatever got the number since.
-        if gush_process::closed_behind(path).is_some() {
+        if gush_process::closed_at(path).is_some() {
             return Err(Errno::BADF.into());
         }
         // Without O_NONBLOCK, opening a FIFO would wait for its reader (fifo(7)), and so would a

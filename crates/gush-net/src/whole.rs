@@ -1,4 +1,5 @@
-//! Files that are cut while they are sent: a reader cannot tell their early end from the true one.
+//! Files that are cut while they are sent: a reader cannot distinguish an early end from the true
+//! one.
 
 use std::os::fd::BorrowedFd;
 

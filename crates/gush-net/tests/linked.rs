@@ -79,12 +79,12 @@ fn relays_change_no_limit_no_signal_and_no_standard_descriptor_of_their_host() {
 #[test]
 fn a_program_that_links_relays_runs_nothing_of_them_before_main() {
     let own = std::env::current_exe().expect("a program");
-    let Ok(told) = Command::new("readelf").arg("-SW").arg(own).output() else {
+    let Ok(output) = Command::new("readelf").arg("-SW").arg(own).output() else {
         skipped("no readelf");
         return;
     };
-    let told = String::from_utf8(told.stdout).expect("text");
-    let section = |name: &str| told.lines().find(|line| line.split(' ').any(|word| word == name));
+    let output = String::from_utf8(output.stdout).expect("text");
+    let section = |name: &str| output.lines().find(|line| line.split(' ').any(|word| word == name));
     assert_eq!(section(".preinit_array"), None);
     let line = section(".init_array").expect("where Rust's standard library notes the arguments");
     let words: Vec<_> = line.split_whitespace().skip_while(|word| *word != ".init_array").collect();

@@ -1,5 +1,5 @@
-//! A relay's future is dropped at every poll: if the relay goes on, nothing is lost; given up, the counts
-//! say where every byte is, and no pipe and no descriptor stays behind.
+//! A relay's future is dropped at every poll: if the relay goes on, nothing is lost; given up, the
+//! counts say where every byte is, and no pipe and no descriptor stays open.
 
 mod common;
 #[path = "common/halting.rs"]
@@ -235,7 +235,7 @@ fn goes_on(kinds: [Kind; 2], options: &RelayOptions, at: usize, again: bool) -> 
     cuts > 0
 }
 
-/// Reads until `expected` has come, and finds nothing behind that.
+/// Reads until `expected` has come, and finds nothing after that.
 fn comes(fd: &OwnedFd, so_far: &mut Vec<u8>, expected: &[u8], name: &str) {
     let patience = Instant::now() + Duration::from_secs(20);
     let mut buf = vec![0; 256 << 10];
@@ -273,7 +273,7 @@ fn gives_up(kinds: [Kind; 2], choice: Choice, at: usize) -> Option<usize> {
     let both =
         [(Direction::Forward, &client.sent, &near_a), (Direction::Back, &server.sent, &near_b)];
     for (way, sent, near) in both {
-        // Bytes in flight are lost with the future; behind them the source must go on.
+        // Bytes in flight are lost with the future; the source must go on after them.
         let taken = delivered(&counts, way) + in_flight(&counts, way);
         assert!(taken <= sent.len(), "{}: {taken} of {} taken", name(way), sent.len());
         comes(near, &mut Vec::new(), &sent[taken..], &name(way));

@@ -38,8 +38,8 @@ fn alone() -> bool {
 }
 
 #[test]
-fn relays_leave_no_descriptor_behind() {
-    let status = in_a_process_of_its_own("alone_relays_leave_no_descriptor_behind", None);
+fn relays_leave_no_descriptor_open() {
+    let status = in_a_process_of_its_own("alone_relays_leave_no_descriptor_open", None);
     assert!(status.expect("started").success());
 }
 
@@ -48,8 +48,8 @@ fn descriptors() -> usize {
 }
 
 #[test]
-#[ignore = "run by relays_leave_no_descriptor_behind"]
-fn alone_relays_leave_no_descriptor_behind() {
+#[ignore = "run by relays_leave_no_descriptor_open"]
+fn alone_relays_leave_no_descriptor_open() {
     if !alone() {
         return;
     }
@@ -118,7 +118,7 @@ fn sleeps() -> u64 {
 fn ticks() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("procfs");
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-    // utime and stime, counted from behind the name, which may contain blanks (proc_pid_stat(5)).
+    // utime and stime, counted from after the name, which may contain blanks (proc_pid_stat(5)).
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_year_that_c_cannot_tell_is_no_time() {
+    fn a_year_out_of_range_for_the_c_library_is_no_time() {
         let late = UNIX_EPOCH.checked_add(Duration::from_secs(i64::MAX as u64));
         assert_eq!(late.and_then(local_time), None);
     }

@@ -11,7 +11,7 @@ use crate::start;
 /// As many links as the kernel follows in one path (path_resolution(7)).
 const MOST_LINKS: usize = 40;
 
-pub(crate) fn standard_behind(path: &Path) -> Option<usize> {
+pub(crate) fn standard_of(path: &Path) -> Option<usize> {
     // The usual case costs no system call.
     if !(0..3).any(start::was_closed) {
         return None;

@@ -128,11 +128,11 @@ pub fn was_closed(standard: usize) -> bool {
 /// Such paths are /dev/stdin, /dev/stdout, /dev/stderr, /dev/fd/N, /proc/self/fd/N, and links to them. Nothing is opened.
 ///
 /// ```
-/// assert_eq!(gush_process::closed_behind("/dev/stdout"), None);
+/// assert_eq!(gush_process::closed_at("/dev/stdout"), None);
 /// ```
 #[must_use]
-pub fn closed_behind(path: impl AsRef<Path>) -> Option<usize> {
-    closed::standard_behind(path.as_ref())
+pub fn closed_at(path: impl AsRef<Path>) -> Option<usize> {
+    closed::standard_of(path.as_ref())
 }
 
 /// Runs `tidy` when SIGINT, SIGTERM or SIGHUP comes, then lets the process die of the signal.
@@ -213,7 +213,7 @@ pub fn set_title(text: &str) {
 pub enum Stop {
     /// SIGTSTP came: the process stops as soon as this returns.
     Begins,
-    /// The process goes on. Other threads may have gone on before this is told.
+    /// The process goes on. Other threads may have gone on before this call.
     Ended,
 }
 
@@ -236,15 +236,15 @@ pub struct Signals(signal::Duties);
 impl Signals {
     /// Calls `respond` with each ending signal.
     pub fn new(respond: impl FnMut(Termination) -> Then + Send + 'static) -> Self {
-        Self(signal::Duties { respond: Box::new(respond), tell: None, late: None, ending: None })
+        Self(signal::Duties { respond: Box::new(respond), on_stop: None, late: None, ending: None })
     }
 
-    /// Calls `tell` before SIGTSTP (Ctrl-Z) stops the process, and when the process goes on. From then on the process may
-    /// also write to its terminal from the background, where SIGTTOU would stop it. SIGSTOP, which no program can catch, is
-    /// not told of.
+    /// Calls `on_stop` before SIGTSTP (Ctrl-Z) stops the process, and when the process goes on, but
+    /// not for SIGSTOP, which no program can catch. From then on the process may also write to its
+    /// terminal from the background, where SIGTTOU would stop it.
     #[must_use]
-    pub fn stops(mut self, tell: impl FnMut(Stop) + Send + 'static) -> Self {
-        self.0.tell = Some(Box::new(tell));
+    pub fn stops(mut self, on_stop: impl FnMut(Stop) + Send + 'static) -> Self {
+        self.0.on_stop = Some(Box::new(on_stop));
         self
     }
 
@@ -459,7 +459,7 @@ pub struct LocalTime {
 
 /// The time `at` in the time zone of the process (the variable `TZ`, or /etc/localtime), by localtime_r(3).
 ///
-/// None for a time whose year the C library cannot tell.
+/// None for a time whose year is out of range for the C library.
 ///
 /// ```
 /// use std::time::SystemTime;

@@ -63,7 +63,7 @@ pub(crate) struct Duties {
     /// Called with each ending signal.
     pub respond: Box<dyn FnMut(Termination) -> Then + Send>,
     /// Called around each stop.
-    pub tell: Option<stop::Tell>,
+    pub on_stop: Option<stop::OnStop>,
     /// Called once, after so long.
     pub late: Option<(Duration, Box<dyn FnOnce() + Send>)>,
     /// Called again and again, with such pauses, once an ending signal lets the process go on.
@@ -78,7 +78,7 @@ pub(crate) struct Duties {
 /// ignored.
 pub(crate) fn watch(duties: Duties) -> io::Result<()> {
     let mut set = empty_set();
-    let stopping = if duties.tell.is_some() { &stop::SIGNALS[..] } else { &[] };
+    let stopping = if duties.on_stop.is_some() { &stop::SIGNALS[..] } else { &[] };
     for signal in ENDING.map(|(signal, _)| signal).into_iter().chain(stopping.iter().copied()) {
         // A parent such as nohup(1) ignores on purpose, and a signal that is waited for would come all the same.
         if !is_ignored(signal) {
@@ -118,8 +118,8 @@ fn start_thread(watch: Watch) -> io::Result<()> {
 fn run_thread(watch: Watch) {
     let (set, mut answered) = (watch.set, None);
     let ran = panic::catch_unwind(panic::AssertUnwindSafe(|| watch.run(&mut answered)));
-    // A panic of a duty is told by its hook. The signals stay blocked in all threads: the one that was being answered ends the
-    // process, or the next one.
+    // The panic hook reports a panic of a duty. The signals stay blocked in all threads: the one
+    // that was being answered ends the process, or the next one.
     if ran.is_err()
         && let Some(signal) = answered.or_else(|| next_ending(&set))
     {
@@ -130,7 +130,7 @@ fn run_thread(watch: Watch) {
 impl Watch {
     /// Does the duties; `answered` is the ending signal at which one of them is called.
     fn run(self, answered: &mut Option<libc::c_int>) {
-        let Self { set, duties: Duties { mut respond, mut tell, mut late, mut ending } } = self;
+        let Self { set, duties: Duties { mut respond, mut on_stop, mut late, mut ending } } = self;
         let (began, mut is_ending) = (Instant::now(), false);
         loop {
             let due = late.as_ref().map(|(delay, _)| delay.saturating_sub(began.elapsed()));
@@ -149,7 +149,7 @@ impl Watch {
                 }
                 continue;
             };
-            if stop::takes(signal, &mut tell) {
+            if stop::takes(signal, &mut on_stop) {
                 continue;
             }
             let came = ENDING.iter().find(|(number, _)| *number == signal);

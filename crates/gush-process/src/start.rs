@@ -39,9 +39,9 @@ extern "C" fn note() {
     // One poll(2) asks about all descriptors (POLLNVAL). The error is EINVAL if RLIMIT_NOFILE is below
     // NUMBERS.
     // SAFETY: `asked` has NUMBERS entries.
-    let told = unsafe { libc::poll(asked.as_mut_ptr(), NUMBERS as libc::nfds_t, 0) } >= 0;
+    let is_answered = unsafe { libc::poll(asked.as_mut_ptr(), NUMBERS as libc::nfds_t, 0) } >= 0;
     for (fd, ask) in asked.iter().enumerate() {
-        let is_open = match told {
+        let is_open = match is_answered {
             true => ask.revents & libc::POLLNVAL == 0,
             // SAFETY: F_GETFD takes no argument and touches nothing.
             false => (unsafe { libc::fcntl(ask.fd, libc::F_GETFD) }) != -1,

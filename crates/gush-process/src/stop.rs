@@ -4,18 +4,18 @@ use crate::Stop;
 use crate::signal::empty_set;
 
 /// Told of each stop.
-pub(crate) type Tell = Box<dyn FnMut(Stop) + Send>;
+pub(crate) type OnStop = Box<dyn FnMut(Stop) + Send>;
 
 /// The signals that a terminal stops a program by. SIGTTOU stays blocked, and then the kernel lets a program in the
 /// background write (`__tty_check_change` of drivers/tty/tty_jobctrl.c).
 pub(crate) const SIGNALS: [libc::c_int; 2] = [libc::SIGTSTP, libc::SIGTTOU];
 
 /// Takes one of [`SIGNALS`] from the thread that waits for signals; answers whether the signal is one.
-pub(crate) fn takes(signal: libc::c_int, tell: &mut Option<Tell>) -> bool {
-    if let (libc::SIGTSTP, Some(tell)) = (signal, tell) {
-        tell(Stop::Begins);
+pub(crate) fn takes(signal: libc::c_int, on_stop: &mut Option<OnStop>) -> bool {
+    if let (libc::SIGTSTP, Some(on_stop)) = (signal, on_stop) {
+        on_stop(Stop::Begins);
         stop();
-        tell(Stop::Ended);
+        on_stop(Stop::Ended);
     }
     SIGNALS.contains(&signal)
 }

@@ -22,8 +22,8 @@ fn main() -> ExitCode {
         }
         Ok("descriptors") => {
             for standard in 0..3 {
-                let behind = fs::read_link(format!("/proc/self/fd/{standard}")).unwrap();
-                let is_null = behind.as_os_str() == "/dev/null";
+                let target = fs::read_link(format!("/proc/self/fd/{standard}")).unwrap();
+                let is_null = target.as_os_str() == "/dev/null";
                 eprint!("{} {is_null}; ", gush_process::was_closed(standard));
             }
             ExitCode::SUCCESS
@@ -49,9 +49,9 @@ fn main() -> ExitCode {
             asked_to_end()
         }
         Ok("a late call that panics") => {
-            let (told, heard) = mpsc::channel::<()>();
+            let (sender, heard) = mpsc::channel::<()>();
             let call = move || {
-                let _told = &told;
+                let _sender = &sender;
                 panic!("late")
             };
             let signals = Signals::new(|_| Then::Die).stops(|_| ());
@@ -66,12 +66,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// A late call comes when its time is over, and signals are answered before and behind.
+/// A late call comes when its time is over, and signals are answered before and after.
 fn late() {
-    let (told, heard) = mpsc::channel();
-    let (late, began, delay) = (told.clone(), Instant::now(), Duration::from_millis(20));
+    let (sender, heard) = mpsc::channel();
+    let (late, began, delay) = (sender.clone(), Instant::now(), Duration::from_millis(20));
     let respond = move |came| {
-        told.send(Some(came)).unwrap();
+        sender.send(Some(came)).unwrap();
         Then::GoOn
     };
     let call = move || {

@@ -68,7 +68,7 @@ pub(crate) fn not_opened(place: &Place<'_>, what: &'static str, errno: Errno) ->
 /// Refuses a name of a standard descriptor that was closed when the process started: /dev/null lies
 /// there.
 fn refuse_closed(place: &Place<'_>, operation: &'static str) -> Result<(), Error> {
-    match gush_process::closed_behind(place.shown) {
+    match gush_process::closed_at(place.shown) {
         Some(_) => Err(Error::os(place.shown, operation, Errno::BADF)),
         None => Ok(()),
     }

@@ -8,7 +8,7 @@
 //!
 //! The text is made in place, in memory that [`Writer::buffer`] gives out and [`Writer::commit`] sends
 //! away: into a pipe as huge pages that are lent and never written again, so that the reader may read,
-//! splice, tee or keep them; into anything else by `write`. How the text is made, `lines` tells.
+//! splice, tee or keep them; into anything else by `write`. `lines` makes the text.
 
 use std::fmt::Display;
 use std::io::{self, Write};

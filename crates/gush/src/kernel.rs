@@ -365,10 +365,10 @@ mod tests {
             // The kernel may have sendfile(2) nevertheless.
             Err(errno) => return gush_test::not_applicable(&format!("splice(2): {errno}")),
             Ok(_) => {
-                file.write_all_at(b"behind", 0).expect("other content");
+                file.write_all_at(b"edited", 0).expect("other content");
                 let mut seen = [0; 6];
                 reader.read_exact(&mut seen).expect("the bytes");
-                if &seen == b"behind" { FileSplice::Shares } else { FileSplice::Copies }
+                if &seen == b"edited" { FileSplice::Shares } else { FileSplice::Copies }
             }
         };
         assert_eq!(Kernel::get().file_splice(), expected);

@@ -458,7 +458,7 @@ mod tests {
         while pages.address().is_multiple_of(HUGE_PAGE_BYTES) {
             pages = Pages::new(2 * HUGE_PAGE_BYTES + 4096).expect("memory");
         }
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let plan = Plan::new(move |call, nth| {
             if (call, nth) != (Call::Munmap, 1) {
                 return Injection::None;
@@ -466,14 +466,14 @@ mod tests {
             // Others take the addresses that the first call gave up, before the second one fails.
             let others = || (0..2000).map(|_| Pages::new(4096)).collect::<io::Result<Vec<_>>>();
             let others = thread::spawn(others).join().expect("a thread").expect("memory");
-            tell.send(others).expect("a test that listens");
+            sender.send(others).expect("a test that listens");
             Injection::Fail(Errno::NOMEM)
         });
         let guard = plan.install();
         assert_eq!(pages.trim_to_alignment(HUGE_PAGE_BYTES).err(), Some(Errno::NOMEM));
         drop(pages);
         drop(guard);
-        for other in told.recv().expect("others") {
+        for other in receiver.recv().expect("others") {
             assert!(is_mapped(other.address()), "{:x} is gone", other.address());
         }
     }

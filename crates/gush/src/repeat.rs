@@ -140,7 +140,7 @@ impl<'a> Repeat<'a> {
                 }
                 Err((Call::Tee, errno)) if is_refusal(errno) => {
                     // tee(2) is denied after all: write(2) does the same, slower.
-                    self.tell_refused("reservoir", Call::Tee, errno);
+                    self.explain_refused("reservoir", Call::Tee, errno);
                     supply = self.memory();
                 }
                 Err(why) => return Err(failed(why).after(written_bytes, 0)),
@@ -157,7 +157,7 @@ impl<'a> Repeat<'a> {
             match Reservoir::filled(self.pattern, pipe::USUAL_BYTES) {
                 Ok((reservoir, denied)) => {
                     if let Some((call, errno)) = denied {
-                        self.tell_refused("slots of 32 KiB", call, errno);
+                        self.explain_refused("slots of 32 KiB", call, errno);
                     }
                     let held_bytes = reservoir.held_bytes();
                     self.explain(format_args!(
@@ -165,7 +165,7 @@ impl<'a> Repeat<'a> {
                     ));
                     return Supply::Reservoir(reservoir);
                 }
-                Err((call, errno)) => self.tell_refused("reservoir", call, errno),
+                Err((call, errno)) => self.explain_refused("reservoir", call, errno),
             }
         }
         self.memory()
@@ -179,7 +179,7 @@ impl<'a> Repeat<'a> {
         Supply::in_memory(self.pattern)
     }
 
-    fn tell_refused(&self, what: &str, call: Call, errno: Errno) {
+    fn explain_refused(&self, what: &str, call: Call, errno: Errno) {
         self.explain(format_args!("refused {what}: {call}: {}", errno_name(errno)));
     }
 

@@ -82,8 +82,13 @@ fn a_source_that_cannot_be_read_is_an_error_at_once() {
                 let (_reader, pipe) = std::io::pipe().expect("a pipe");
                 for target in [OwnedFd::from(tempfile::tempfile().unwrap()), pipe.into()] {
                     let error = error_of(&end.fd, &target, choice, watched);
-                    let told = (error.side(), error.errno());
-                    assert_eq!(told, (Some(Side::Source), Some(errno)), "{}, {choice}", end.name);
+                    let reported = (error.side(), error.errno());
+                    assert_eq!(
+                        reported,
+                        (Some(Side::Source), Some(errno)),
+                        "{}, {choice}",
+                        end.name
+                    );
                 }
             }
         }
@@ -103,9 +108,9 @@ fn a_target_that_cannot_be_written_is_an_error_at_once_and_nothing_is_taken() {
                 let from_file = error_of(&source(), &end.fd, choice, watched);
                 let from_pipe = error_of(&reader, &end.fd, choice, watched);
                 for error in [from_file, from_pipe] {
-                    let told = (error.side(), error.errno(), error.in_flight_bytes());
+                    let reported = (error.side(), error.errno(), error.in_flight_bytes());
                     let wanted = (Some(Side::Target), Some(errno), 0);
-                    assert_eq!(told, wanted, "{}, {choice}", end.name);
+                    assert_eq!(reported, wanted, "{}, {choice}", end.name);
                 }
                 let mut left = String::new();
                 reader.read_to_string(&mut left).expect("the rest");
@@ -121,25 +126,25 @@ fn a_tee_loses_targets_that_cannot_be_written_and_serves_the_others() {
         for end in unfit() {
             if let Some(errno) = end.as_target {
                 let whole = tempfile::tempfile().expect("a file");
-                let mut told = Vec::new();
+                let mut reported = Vec::new();
                 let from = source();
                 let report = Tee::new(&from)
                     .to(&end.fd)
                     .to(&whole)
                     .on_loss(&mut |loss| {
-                        told.push((loss.target, loss.errno()));
+                        reported.push((loss.target, loss.errno()));
                         gush::Control::Continue
                     })
                     .run()
                     .expect("a report");
-                assert_eq!(told, [(0, Some(errno))], "{}", end.name);
+                assert_eq!(reported, [(0, Some(errno))], "{}", end.name);
                 assert_eq!(report.failed().map(|(target, _)| target).collect::<Vec<_>>(), [0]);
                 assert_eq!((report.is_complete, report.targets[1].delivered_bytes), (true, 8192));
             }
             if let Some(errno) = end.as_source {
                 let error = Tee::new(&end.fd).to(&tempfile::tempfile().unwrap()).run().unwrap_err();
-                let told = (error.side(), error.errno());
-                assert_eq!(told, (Some(Side::Source), Some(errno)), "{}", end.name);
+                let reported = (error.side(), error.errno());
+                assert_eq!(reported, (Some(Side::Source), Some(errno)), "{}", end.name);
             }
         }
     });

@@ -105,7 +105,7 @@ fn a_move_that_waits_for_an_idle_source_is_cancelled() {
 }
 
 #[test]
-fn a_move_that_waits_for_a_full_target_is_cancelled_and_tells_of_every_byte() {
+fn a_move_that_waits_for_a_full_target_is_cancelled_and_counts_every_byte() {
     let targets = [
         TargetKind::Pipe,
         TargetKind::Fifo,
@@ -148,13 +148,13 @@ fn a_move_that_waits_for_a_full_target_is_cancelled_and_tells_of_every_byte() {
             let got = Drainer::start(far, ending, false, 1, false).finish();
             let got = &got[before..];
             let left = rustix::io::ioctl_fionread(&source).expect("FIONREAD");
-            let told = error.delivered_bytes() + error.in_flight_bytes() + left;
+            let reported = error.delivered_bytes() + error.in_flight_bytes() + left;
             if error.delivered_bytes() == 0 {
                 wrong.push(format!("{name}: {error}: it was not under way"));
             } else if !error.is_cancelled() || got.len() as u64 != error.delivered_bytes() {
                 wrong.push(format!("{name}: {error}, {} arrived", got.len()));
-            } else if told != content.len() as u64 {
-                wrong.push(format!("{name}: {error}, {left} are left: {told} in all"));
+            } else if reported != content.len() as u64 {
+                wrong.push(format!("{name}: {error}, {left} are left: {reported} in all"));
             } else if *got != content[..got.len()] {
                 wrong.push(format!("{name}: other bytes arrived"));
             }
@@ -167,7 +167,7 @@ fn a_move_that_waits_for_a_full_target_is_cancelled_and_tells_of_every_byte() {
 const ENDLESS_BYTES: u64 = 1 << 40;
 
 #[test]
-fn a_copy_on_several_threads_is_cancelled_and_ends_behind_what_arrived() {
+fn a_copy_on_several_threads_is_cancelled_and_ends_after_what_arrived() {
     for threads in [1, 4] {
         let source = tempfile::tempfile().expect("a file");
         source.set_len(ENDLESS_BYTES).expect("a hole");

@@ -89,7 +89,7 @@ fn an_empty_datagram_does_not_end_a_move() {
 }
 
 #[test]
-fn a_move_from_a_datagram_socket_ends_when_it_is_told_to_and_not_before() {
+fn a_move_from_a_datagram_socket_ends_on_request_and_not_before() {
     for choice in served_here(&CHOICES) {
         let (result, arrived) = within(30, &choice.to_string(), move || {
             let (source, _far) = with_messages(SourceKind::Udp, &[0, 10, 0, 20, 0]);
@@ -419,7 +419,8 @@ fn the_last_datagram_of_a_file_that_is_sent_from_an_odd_place_arrives() {
     }
 }
 
-/// SO_PEEK_OFF (socket(7)) belongs to whoever set it: a look begins there, and moves it on.
+/// SO_PEEK_OFF (socket(7)) belongs to the process that set it: a look begins there, and advances
+/// it.
 #[test]
 fn an_offset_for_looks_cuts_no_datagram_and_hides_none() {
     const UNIX: &[usize] = &[100_000, 0, 5];
@@ -462,8 +463,12 @@ fn an_offset_for_looks_hides_no_byte_of_a_stream_and_stays() {
             }
             let (_, unread) = std::io::pipe().expect("a pipe");
             let error = Mover::new(&source, &unread).run().expect_err("bytes for no reader");
-            let told = error.io_error().and_then(Errno::from_io_error);
-            assert_eq!(told, Some(Errno::PIPE), "{from:?}, looks from {offset_bytes} on: {error}");
+            let reported = error.io_error().and_then(Errno::from_io_error);
+            assert_eq!(
+                reported,
+                Some(Errno::PIPE),
+                "{from:?}, looks from {offset_bytes} on: {error}"
+            );
             let mut seen = [0; 8];
             let looked_at = rustix::net::recv(&source, &mut seen[..], RecvFlags::PEEK);
             let left_bytes = 3 - usize::from(offset_bytes);

@@ -39,7 +39,7 @@ fn flags(fd: &impl AsFd) -> OFlags {
 }
 
 #[test]
-fn without_offsets_both_positions_end_behind_the_last_byte() {
+fn without_offsets_both_positions_end_after_the_last_byte() {
     for choice in all_methods() {
         for holes in [Holes::Keep, Holes::Fill] {
             let (mut source, mut target) = (sparse(), tempfile::tempfile().unwrap());
@@ -62,7 +62,7 @@ fn without_offsets_both_positions_end_behind_the_last_byte() {
 }
 
 #[test]
-fn a_move_that_fails_leaves_both_positions_behind_the_last_byte() {
+fn a_move_that_fails_leaves_both_positions_after_the_last_byte() {
     let (source, target) = (File::from(file_of(&noise(1, 8 << 20))), tempfile::tempfile().unwrap());
     let mut stop = |_: &gush::Progress| Control::Stop;
     let by_name = Choice::Only(MethodName::ReadWrite);

@@ -25,8 +25,8 @@ fn a_digest_is_made_on_one_thread_however_many_are_asked_for() {
                 assert_eq!(report.methods[0].threads, threads, "{choice}, digest {digest}");
             }
             assert!(read_all(&target) == content, "{choice}: other bytes");
-            let told = report.digest.map(|digest| digest.to_string());
-            assert_eq!(told, digest.then(|| hash.clone()), "{choice}");
+            let reported = report.digest.map(|digest| digest.to_string());
+            assert_eq!(reported, digest.then(|| hash.clone()), "{choice}");
         }
     }
 }

@@ -24,7 +24,7 @@ fn packages(choice: &[&str]) -> Option<Vec<String>> {
 const OPTIONAL: [(&str, &[&str]); 2] = [("uring", &["io_uring"]), ("digest", &["blake3"])];
 
 #[test]
-fn whoever_asks_for_no_feature_compiles_none_of_their_packages() {
+fn a_build_without_features_compiles_none_of_their_packages() {
     // A program that names no feature gets the default ones.
     let Some(packages) = packages(&[]) else { return };
     assert!(packages.iter().any(|name| name == "rustix"), "{packages:?}");

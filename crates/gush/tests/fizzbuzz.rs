@@ -127,7 +127,7 @@ proptest! {
     }
 }
 
-/// The program, which cargo builds beside the tests unless this test alone is asked for.
+/// The program, which cargo builds with the tests unless this test alone is asked for.
 fn program() -> Option<Command> {
     let test = std::env::current_exe().expect("the path of this test");
     let path: PathBuf =

@@ -1,8 +1,8 @@
 //! Invariant 4 as the compiler enforces it: lent memory cannot be written by safe code.
 //!
-//! A doctest marked `compile_fail` passes on any error, a misspelt name included; the number beside it is
-//! looked at by nightly compilers only. Here each forbidden line stands beside one that is allowed in the
-//! very same place, and the compiler must give the very reason.
+//! A doctest marked `compile_fail` passes on any error, a misspelt name included; the number next
+//! to it is looked at by nightly compilers only. Here each forbidden line is next to one that is
+//! allowed in the very same place, and the compiler must give the very reason.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -148,7 +148,7 @@ fn invariant_4_safe_code_that_writes_lent_memory_does_not_compile() {
         return gush_test::skipped(&format!("no rustc that this user can run: {probe:?}"));
     }
     let first = &FORBIDDEN[0];
-    // Older builds lie beside the newest one, perhaps without what they depend on.
+    // Older builds are next to the newest one, perhaps without what they depend on.
     let library = libraries().into_iter().find_map(|library| {
         compiles(&library, [first.before, first.allowed]).ok().map(|()| library)
     });

@@ -81,11 +81,11 @@ fn sigbus_that_somebody_sends_is_ignored_where_it_was_ignored() {
 #[test]
 fn a_program_that_links_the_engine_runs_nothing_of_it_before_main() {
     let own = std::env::current_exe().unwrap();
-    let Ok(told) = Command::new("readelf").arg("-SW").arg(own).output() else {
+    let Ok(output) = Command::new("readelf").arg("-SW").arg(own).output() else {
         skip!("no readelf");
     };
-    let told = String::from_utf8(told.stdout).unwrap();
-    let section = |name: &str| told.lines().find(|line| line.split(' ').any(|word| word == name));
+    let output = String::from_utf8(output.stdout).unwrap();
+    let section = |name: &str| output.lines().find(|line| line.split(' ').any(|word| word == name));
     assert_eq!(section(".preinit_array"), None);
     let line = section(".init_array").expect("functions before main");
     let words: Vec<_> = line.split_whitespace().skip_while(|word| *word != ".init_array").collect();

@@ -128,11 +128,11 @@ fn packets_are_not_cut_by_the_driver_of_a_fan() {
     }
 }
 
-/// Packets behind other bytes: a read of our own pipe can cut one where its buffer ends. Nothing is lost without a word, and
-/// nobody waits for ever.
+/// Packets after other bytes: a read of our own pipe can cut one where its buffer ends. Nothing is
+/// lost silently, and nobody waits for ever.
 #[test]
-fn a_packet_that_is_cut_behind_other_bytes_is_told() {
-    let told = within(30, "packets behind other bytes", || {
+fn a_packet_that_is_cut_after_other_bytes_is_an_error() {
+    let reported = within(30, "packets after other bytes", || {
         let (source, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
         let flags = rustix::fs::fcntl_getfl(&writer).expect("F_GETFL");
         let mut bytes = 0;
@@ -147,14 +147,14 @@ fn a_packet_that_is_cut_behind_other_bytes_is_told() {
             bytes += rustix::io::write(&writer, &[2; 4096]).expect("room");
         }
         drop(writer);
-        // An output that takes no splices, beside one that takes the pages themselves.
+        // An output that takes no splices, next to one that takes the pages themselves.
         let file = appended();
         let (_reader, pipe) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
         let report = Tee::new(&source).to(&file).to(&pipe).run().expect("a tee");
         let got_bytes = read_all(&file).len();
         Some((report.failed().any(|(target, _)| target == 0), got_bytes, bytes))
     });
-    let Some((is_lost, got_bytes, bytes)) = told else {
+    let Some((is_lost, got_bytes, bytes)) = reported else {
         return gush_test::skipped("the user's pages for pipes are used up");
     };
     assert!(is_lost || got_bytes == bytes, "{got_bytes} of {bytes} bytes, without a word");

@@ -39,13 +39,13 @@ fn a_pipe_of_an_ordinary_user_grows_only_where_others_keep_room() {
     if !runs(user[0], &[&user[1..], &[own.to_str().expect("a path"), "--list"]].concat()) {
         skip!("another user may not run this test");
     }
-    let (passed, said) = child(&user, "a_pipe_grows_beside_a_reserve", &[]);
+    let (passed, said) = child(&user, "a_pipe_grows_and_leaves_a_reserve", &[]);
     assert!(passed, "{said}");
 }
 
 #[test]
 #[ignore = "run by a_pipe_of_an_ordinary_user_grows_only_where_others_keep_room"]
-fn a_pipe_grows_beside_a_reserve() {
+fn a_pipe_grows_and_leaves_a_reserve() {
     let soft = std::fs::read_to_string("/proc/sys/fs/pipe-user-pages-soft").expect("a limit");
     let soft: usize = soft.trim().parse().expect("a number");
     let (limit_bytes, full_bytes) =

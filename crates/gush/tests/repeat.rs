@@ -133,7 +133,7 @@ fn a_reader_that_splices_on_keeps_what_it_took() {
 }
 
 #[test]
-fn failures_are_told_with_the_bytes_before() {
+fn failures_report_the_bytes_before() {
     let full = File::options().write(true).open("/dev/full").expect("/dev/full");
     let error = Repeat::new(b"y\n").run(&full).expect_err("no room");
     assert_eq!((error.errno(), error.delivered_bytes()), (Some(Errno::NOSPC), 0));

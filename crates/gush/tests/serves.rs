@@ -59,7 +59,7 @@ fn expected(method: MethodName, from: SourceKind, to: TargetKind) -> Answer {
         MethodName::CopyFileRange if !same => Refused(Errno::XDEV),
         // It would cut them.
         MethodName::Sendfile if from.is_datagram() => Cannot,
-        // A device tells no size, so the last datagram could be held back before Linux 6.5.
+        // A device reports no size, so the last datagram could be held back before Linux 6.5.
         MethodName::Sendfile
             if from == SourceKind::Block
                 && matches!(
@@ -151,13 +151,13 @@ fn check(choice: Choice, from: SourceKind, to: TargetKind, expected: Answer) -> 
             }
         }
         (Err(error), ServedOr(errno)) if error.is_refused() => {
-            let told = error.io_error().and_then(Errno::from_io_error);
-            if told == Some(errno) { Ok(()) } else { Err(error.to_string()) }
+            let reported = error.io_error().and_then(Errno::from_io_error);
+            if reported == Some(errno) { Ok(()) } else { Err(error.to_string()) }
         }
         (Err(error), Refused(_) | Cannot) if error.is_refused() => {
-            let told = error.io_error().and_then(Errno::from_io_error);
+            let reported = error.io_error().and_then(Errno::from_io_error);
             let wanted = if let Refused(errno) = expected { Some(errno) } else { None };
-            if told != wanted || error.delivered_bytes() + error.in_flight_bytes() > 0 {
+            if reported != wanted || error.delivered_bytes() + error.in_flight_bytes() > 0 {
                 return Err(error.to_string());
             }
             untouched(source, target)

@@ -118,7 +118,7 @@ fn a_flow_has_no_clock_no_thread_and_no_file() {
 }
 
 #[test]
-fn every_system_call_of_the_engine_stands_behind_the_seam() {
+fn every_system_call_of_the_engine_passes_the_seam() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();
     rust_files(&src, &mut files);

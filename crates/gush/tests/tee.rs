@@ -49,20 +49,20 @@ fn a_target_that_fails_is_reported_and_the_others_get_everything() {
     let (source, feeder) = fed(&data);
     let (reader, out) = std::io::pipe().expect("a pipe");
     let reader = taker(reader);
-    // The failing target comes first: those behind it must be served all the same.
+    // The failing target comes first: those after it must be served all the same.
     let (full, file) = (full(), tempfile::NamedTempFile::new().expect("a file"));
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let report = Tee::new(&source)
         .to(&full)
         .to(&out)
         .to(file.as_file())
         .on_loss(&mut |loss| {
-            told.push((loss.target, loss.delivered_bytes, loss.errno()));
+            reported.push((loss.target, loss.delivered_bytes, loss.errno()));
             Control::Continue
         })
         .run()
         .expect("the source ends");
-    assert_eq!(told, [(0, 0, Some(Errno::NOSPC))]);
+    assert_eq!(reported, [(0, 0, Some(Errno::NOSPC))]);
     assert!(report.is_complete);
     assert_eq!(report.taken_bytes, 3_000_000);
     let delivered: Vec<_> = report.targets.iter().map(|to| to.delivered_bytes).collect();
@@ -96,7 +96,7 @@ fn stopping_at_a_loss_delivers_what_was_taken_and_takes_no_more() {
         assert_eq!(report.targets[1].delivered_bytes, taken, "{choice}");
         let arrived = std::fs::read(file.path()).expect("a file");
         assert!(arrived == data[..taken as usize], "{choice}: other bytes arrived");
-        // The source stands behind the last byte that was delivered.
+        // The position of the source is after the last byte that was delivered.
         let at = source.stream_position().expect("a position");
         assert_eq!(at, taken, "{choice}");
     }
@@ -104,7 +104,7 @@ fn stopping_at_a_loss_delivers_what_was_taken_and_takes_no_more() {
 
 /// Bytes that nobody got are still the file's.
 #[test]
-fn a_file_stands_behind_the_last_byte_that_somebody_got() {
+fn the_position_of_a_file_is_after_the_last_byte_delivered() {
     let data = pattern(1 << 20);
     for choice in [Choice::Auto, Choice::Only(MethodName::ReadWrite)] {
         for backlog_bytes in [0, 1 << 20] {
@@ -120,7 +120,7 @@ fn a_file_stands_behind_the_last_byte_that_somebody_got() {
             assert_eq!(source.stream_position().expect("a position"), 10, "{choice}");
         }
     }
-    // A pipe that nobody reads has a part, and a file beside it has more.
+    // A pipe that nobody reads has a part, and a file next to it has more.
     let (mut reader, out) = std::io::pipe().expect("a pipe");
     let room = rustix::pipe::fcntl_getpipe_size(&out).expect("a pipe");
     let mut source = tempfile::tempfile().expect("a file");
@@ -143,7 +143,7 @@ fn a_file_stands_behind_the_last_byte_that_somebody_got() {
     drop(out);
     let mut got = Vec::new();
     reader.read_to_end(&mut got).expect("a part");
-    // An error tells the count that every target has: that of the slowest.
+    // An error reports the count that every target has: that of the slowest.
     assert_eq!(error.delivered_bytes(), most.min(got.len() as u64), "{error}");
     let most = most.max(got.len() as u64);
     assert_eq!(error.delivered_bytes() + error.in_flight_bytes(), most, "{error}");

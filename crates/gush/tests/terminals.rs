@@ -226,7 +226,8 @@ fn a_move_into_a_terminal_that_nobody_reads_is_cancelled() {
     }
 }
 
-/// Once the slave is closed, a splice from the master fails with EIO, which a `read` tells as the end (pty(7)).
+/// Once the slave is closed, a splice from the master fails with EIO, which a `read` reports as the
+/// end (pty(7)).
 #[test]
 fn a_master_whose_slave_is_closed_has_ended_by_every_method() {
     let methods = [MethodName::ReadWrite, MethodName::Splice].map(Choice::Only);

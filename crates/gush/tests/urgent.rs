@@ -34,7 +34,7 @@ fn talk(mut peer: TcpStream, arrivals: &mut impl Read, rounds: usize) -> std::io
         let mut piece = [0; 12_000];
         arrivals.read_exact(&mut piece)?;
         assert!(piece[..5000].iter().all(|byte| *byte == b'a'), "before the mark: other bytes");
-        assert!(piece[5000..].iter().all(|byte| *byte == b'b'), "behind the mark: other bytes");
+        assert!(piece[5000..].iter().all(|byte| *byte == b'b'), "after the mark: other bytes");
     }
     peer.write_all(b"last")?;
     urgent(&peer)?;
@@ -93,9 +93,9 @@ fn urgent_data_does_not_stop_a_move_nor_make_it_spin() {
     }
 }
 
-/// The peer says nothing behind the urgent byte for a while: the move sleeps.
+/// The peer sends nothing after the urgent byte for a while: the move sleeps.
 #[test]
-fn a_peer_that_is_silent_behind_urgent_data_is_waited_for_asleep() {
+fn a_peer_that_is_silent_after_urgent_data_is_waited_for_asleep() {
     for choice in common::served_here(&[Choice::Auto, Choice::Only(MethodName::Splice)]) {
         for to in [TargetKind::Pipe, TargetKind::UnixStream] {
             let report = within(30, &format!("{choice} -> {to:?}"), move || {
@@ -114,9 +114,9 @@ fn a_peer_that_is_silent_behind_urgent_data_is_waited_for_asleep() {
                 reader.read_exact(&mut text).expect("what came before the mark");
                 // Long enough for a spin to show in the calls.
                 std::thread::sleep(std::time::Duration::from_millis(200));
-                far.write_all(b"behind").expect("sent");
-                reader.read_exact(&mut text).expect("what came behind the mark");
-                assert_eq!(&text, b"behind");
+                far.write_all(b"beyond").expect("sent");
+                reader.read_exact(&mut text).expect("what came after the mark");
+                assert_eq!(&text, b"beyond");
                 drop(far);
                 mover.join().expect("the mover").expect("a move")
             });
@@ -127,7 +127,7 @@ fn a_peer_that_is_silent_behind_urgent_data_is_waited_for_asleep() {
     }
 }
 
-/// Bytes behind an urgent byte are counted, hashed and limited like everything else.
+/// Bytes after an urgent byte are counted, hashed and limited like everything else.
 #[test]
 fn a_length_a_digest_and_a_rate_hold_across_urgent_data() {
     const ROUNDS: usize = 6;
@@ -174,7 +174,7 @@ fn a_length_a_digest_and_a_rate_hold_across_urgent_data() {
             let wanted = [vec![b'a'; 5000], vec![b'b'; 7000]].concat().repeat(ROUNDS);
             assert!(arrived == wanted, "{name}: {} bytes or other ones", arrived.len());
             assert_eq!(report.bytes, LEN, "{name}");
-            assert_eq!(rest, b"more", "{name}: taken from behind the length");
+            assert_eq!(rest, b"more", "{name}: taken from after the length");
             if digest {
                 let hash = blake3::hash(&wanted).to_string();
                 match report.digest {

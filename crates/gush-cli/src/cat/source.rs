@@ -21,7 +21,7 @@ impl Source {
     /// The error of open(2) or fstat(2), and `EISDIR` for a directory.
     pub fn open(name: &OsStr) -> io::Result<Self> {
         let is_input = name == "-";
-        if is_input && gush_process::was_closed(0) || gush_process::closed_behind(name).is_some() {
+        if is_input && gush_process::was_closed(0) || gush_process::closed_at(name).is_some() {
             return Err(Errno::BADF.into());
         }
         let file = if is_input { None } else { Some(File::open(name)?) };

@@ -23,7 +23,7 @@ impl Input {
     /// That of open(2); `EBADF` for a closed standard input.
     pub fn open(name: &OsStr) -> io::Result<Self> {
         let is_stdin = name == "-";
-        if is_stdin && gush_process::was_closed(0) || gush_process::closed_behind(name).is_some() {
+        if is_stdin && gush_process::was_closed(0) || gush_process::closed_at(name).is_some() {
             return Err(Errno::BADF.into());
         }
         Ok(Self { file: if is_stdin { None } else { Some(File::open(name)?) } })

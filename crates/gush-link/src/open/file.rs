@@ -104,7 +104,7 @@ fn make_fifo(path: &Path, options: &Options) -> Result<Option<Made>, OpenError> 
 }
 
 fn kind(path: &Path) -> Result<Option<FileType>, OpenError> {
-    if let Some(number) = gush_process::closed_behind(path) {
+    if let Some(number) = gush_process::closed_at(path) {
         return Err(inherit::is_closed(number));
     }
     match path.metadata() {

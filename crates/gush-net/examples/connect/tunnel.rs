@@ -1,8 +1,8 @@
 //! From a CONNECT request to a relay.
 //!
-//! hyper reads ahead: bytes that a client sends right behind its request lie in hyper's buffer when the connection becomes a
-//! tunnel. These bytes are delivered first. Then a TCP connection is relayed inside the kernel, and any other, such as one of
-//! TLS, through memory.
+//! hyper reads ahead: bytes that a client sends right after its request lie in hyper's buffer when
+//! the connection becomes a tunnel. These bytes are delivered first. Then a TCP connection is
+//! relayed inside the kernel, and any other, such as one of TLS, through memory.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 /// The end of a tunnel.
 pub type Outcome = Result<Totals, Box<dyn Error + Send + Sync>>;
 
-/// Serves one client, and tells the end of the tunnel, if the client asked for a tunnel.
+/// Serves one client, and reports the end of the tunnel, if the client asked for a tunnel.
 pub async fn serve<C>(
     client: C,
     report: impl Fn(Outcome) + Clone + Send + 'static,
@@ -32,7 +32,7 @@ where
     http1::Builder::new().serve_connection(TokioIo::new(client), service).with_upgrades().await
 }
 
-/// Connects to the host that the request names, and relays once the client has been told so.
+/// Connects to the host that the request names, and relays once the client has the answer.
 async fn answer(
     request: Request<Incoming>,
     report: impl FnOnce(Outcome) + Send + 'static,

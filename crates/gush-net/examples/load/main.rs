@@ -12,11 +12,11 @@
 //! | `short` | `--count` connections of one small question and answer, `--clients` at a time | `seconds`, `connections_per_s`, `relay_s` |
 //! | `pingpong` | one connection, `--count` messages of 64 bytes there and back | `median_us`, `p99_us`, `p999_us`, `max_us` |
 //! | `bodies` | the same with messages of `--bytes`, which the server receives whole before answering | as `pingpong` |
-//! | `file-out` | the relay sends `--bytes` of a file to whoever connects; `--get 1` asks for `/source` by HTTP before | as `bulk` |
+//! | `file-out` | the relay sends `--bytes` of a file to each client; `--get 1` asks for `/source` by HTTP before | as `bulk` |
 //! | `file-in` | the relay stores `--bytes` that the client sends, and ends | as `bulk` |
 //!
 //! `--connect` is the port that the client connects to, and `--relay` the one of the measured relay, if the two are not the same:
-//! another relay, behind a second `--`, then stands between them, as for TLS.
+//! another relay, after a second `--`, then stands between them, as for TLS.
 
 mod relay;
 

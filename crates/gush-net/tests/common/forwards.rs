@@ -21,12 +21,12 @@ macro_rules! forwards {
             std::pin::Pin::new(&mut self.0).poll_write(cx, bytes)
         }
     };
-    (@$told:ident) => {
-        fn $told(
+    (@$function:ident) => {
+        fn $function(
             mut self: std::pin::Pin<&mut Self>,
             cx: &mut std::task::Context<'_>,
         ) -> std::task::Poll<std::io::Result<()>> {
-            std::pin::Pin::new(&mut self.0).$told(cx)
+            std::pin::Pin::new(&mut self.0).$function(cx)
         }
     };
 }

@@ -1,8 +1,9 @@
 //! A driver by hand that waits for edges alone: of a flow, and of a fan with one target.
 //!
-//! Edges are thrown away before every call, so that only one behind the last call can end a wait. A flow
-//! that waits without a call that said `EAGAIN`, or for the wrong side, is never woken. A fan waits for several
-//! sides at once, each behind a separate call: there a call throws away the edges of its side only.
+//! Edges are thrown away before every call, so that only one after the last call can end a wait. A
+//! flow that waits without a call that said `EAGAIN`, or for the wrong side, is never woken. A fan
+//! waits for several sides at once, each after a separate call: there a call throws away the edges
+//! of its side only.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -17,7 +18,7 @@ use rustix::event::epoll::{self, Event, EventData, EventFlags};
 
 use crate::account::Fate;
 use crate::case::Case;
-use crate::hands::Told;
+use crate::hands::Reported;
 
 /// No test takes so long: a test that takes longer hangs, and fails.
 const PATIENCE: Timespec = Timespec { tv_sec: 15, tv_nsec: 0 };
@@ -78,7 +79,7 @@ impl Edges {
     }
 }
 
-/// How a failure is told.
+/// How a failure is reported.
 pub fn fate_of(failure: &Failure) -> Fate {
     match failure {
         Failure::Fault(fault) => Fate::Failed(fault.side, fault.errno),
@@ -94,13 +95,13 @@ fn fate_at(end: Completion) -> Fate {
 }
 
 /// Drives one flow until the end.
-pub fn drive(case: Case, source: impl AsFd, target: impl AsFd) -> Result<Told, String> {
+pub fn drive(case: Case, source: impl AsFd, target: impl AsFd) -> Result<Reported, String> {
     let states = (PortState::of(&source), PortState::of(&target));
     let (Ok(from), Ok(to)) = states else { return Err("no state".into()) };
     let terms = Terms { choice: case.choice, length_bytes: case.limit, ..Terms::default() };
     let mut flow = match Flow::between(from, to, &terms) {
         Ok(flow) => flow,
-        Err(_refusal) => return Ok(Told { fate: Fate::Refused, delivered: 0, in_flight: 0 }),
+        Err(_refusal) => return Ok(Reported { fate: Fate::Refused, delivered: 0, in_flight: 0 }),
     };
     let fds = Fds { source: source.as_fd(), target: target.as_fd() };
     let edges = Edges::of(fds.source, fds.target);
@@ -110,7 +111,7 @@ pub fn drive(case: Case, source: impl AsFd, target: impl AsFd) -> Result<Told, S
     let fate = loop {
         match flow.next(1 << 20, &mut shelf) {
             Next::Do(op) => {
-                // An edge from before the call tells nothing about the time after it.
+                // An edge from before the call says nothing about the time after it.
                 edges.forget();
                 let answer = flow.perform(op, fds);
                 flow.learn(op, answer, &mut ());
@@ -124,13 +125,14 @@ pub fn drive(case: Case, source: impl AsFd, target: impl AsFd) -> Result<Told, S
             Next::Failed(failure) => break fate_of(&failure),
         }
     };
-    let told = Told { fate, delivered: flow.delivered_bytes(), in_flight: flow.in_flight_bytes() };
-    if flow.taken_bytes() != told.delivered + told.in_flight {
-        return Err(format!("{} bytes taken: {told:?}", flow.taken_bytes()));
+    let reported =
+        Reported { fate, delivered: flow.delivered_bytes(), in_flight: flow.in_flight_bytes() };
+    if flow.taken_bytes() != reported.delivered + reported.in_flight {
+        return Err(format!("{} bytes taken: {reported:?}", flow.taken_bytes()));
     }
     drop(flow);
     match pool.usage().in_use {
-        0 => Ok(told),
+        0 => Ok(reported),
         kept => Err(format!("{kept} pipes did not come back")),
     }
 }
@@ -146,13 +148,13 @@ fn side_of(op: FanOp) -> Option<u64> {
 }
 
 /// Drives a fan with one target until the end.
-pub fn drive_fan(case: Case, source: impl AsFd, target: impl AsFd) -> Result<Told, String> {
+pub fn drive_fan(case: Case, source: impl AsFd, target: impl AsFd) -> Result<Reported, String> {
     let states = (PortState::of(&source), PortState::of(&target));
     let (Ok(from), Ok(to)) = states else { return Err("no state".into()) };
     let terms = Terms { choice: case.choice, length_bytes: case.limit, ..Terms::default() };
     let mut fan = match Fan::between(from, &[to], &terms) {
         Ok(fan) => fan,
-        Err(_refusal) => return Ok(Told { fate: Fate::Refused, delivered: 0, in_flight: 0 }),
+        Err(_refusal) => return Ok(Reported { fate: Fate::Refused, delivered: 0, in_flight: 0 }),
     };
     let fds = FanFds { source: source.as_fd(), targets: &[target.as_fd()] };
     let edges = Edges::of(fds.source, fds.targets[0]);
@@ -175,7 +177,7 @@ pub fn drive_fan(case: Case, source: impl AsFd, target: impl AsFd) -> Result<Tol
                     let event = match interest {
                         Interest::Readable => EventFlags::IN,
                         Interest::Writable => EventFlags::OUT,
-                        // It is told by the next call.
+                        // The next call reports it.
                         Interest::HangUp => return,
                     };
                     sides.push((who, u64::from(event.bits())));
@@ -204,13 +206,14 @@ pub fn drive_fan(case: Case, source: impl AsFd, target: impl AsFd) -> Result<Tol
             FanNext::Failed(failure) => break fate_of(&failure),
         }
     };
-    let told = Told { fate, delivered: fan.delivered_bytes(0), in_flight: fan.in_flight_bytes(0) };
-    if fan.taken_bytes() != told.delivered + told.in_flight {
-        return Err(format!("{} bytes taken: {told:?}", fan.taken_bytes()));
+    let reported =
+        Reported { fate, delivered: fan.delivered_bytes(0), in_flight: fan.in_flight_bytes(0) };
+    if fan.taken_bytes() != reported.delivered + reported.in_flight {
+        return Err(format!("{} bytes taken: {reported:?}", fan.taken_bytes()));
     }
     drop(fan);
     match pool.usage().in_use {
-        0 => Ok(told),
+        0 => Ok(reported),
         kept => Err(format!("{kept} pipes did not come back")),
     }
 }

@@ -60,7 +60,7 @@ pub enum Road {
 
 /// A driver's account of a move.
 #[derive(Clone, Copy, Debug)]
-pub struct Told {
+pub struct Reported {
     pub fate: Fate,
     pub delivered: u64,
     pub in_flight: u64,
@@ -89,11 +89,11 @@ impl Hand {
 
     /// The row as this driver must end it, or none where the driver cannot make the row's move.
     ///
-    /// A relay knows no length: with a source that has no end, the relay is dropped once everything has arrived, of
-    /// a file `send_file` sends a range, and the relay tells of a range beyond the file that the range was cut. A named
-    /// method is refused where a splice could hold the thread of a relay: into or out of a socket that others
-    /// may use too, and that has no O_NONBLOCK. A stream has no boundaries, so no datagrams, and to none a method by
-    /// reference leads.
+    /// A relay knows no length: with a source that has no end, the relay is dropped once everything
+    /// has arrived, of a file `send_file` sends a range, and the relay reports a range beyond the
+    /// file as cut. A named method is refused where a splice could hold the thread of a relay: into
+    /// or out of a socket that others may use too, and that has no O_NONBLOCK. A stream has no
+    /// boundaries, so no datagrams, and to none a method by reference leads.
     pub fn row(self, row: Case) -> Option<Case> {
         let everything = row.limit.is_none_or(|limit| limit == row.bytes as u64);
         let can = match self {
@@ -137,7 +137,7 @@ impl Hand {
         }
     }
 
-    fn moves(self, case: Case, source: &OwnedFd, target: &OwnedFd) -> Result<Told, String> {
+    fn moves(self, case: Case, source: &OwnedFd, target: &OwnedFd) -> Result<Reported, String> {
         let Some(nonblocking) = self.nonblocking() else {
             return Ok(run(self.on_tokio(case, source, target)));
         };
@@ -160,7 +160,7 @@ impl Hand {
         }
     }
 
-    async fn on_tokio(self, case: Case, source: &OwnedFd, target: &OwnedFd) -> Told {
+    async fn on_tokio(self, case: Case, source: &OwnedFd, target: &OwnedFd) -> Reported {
         let options = RelayOptions::new().method(case.choice);
         let make = match self {
             Hand::Inherited => Conduit::inherited,
@@ -198,7 +198,7 @@ impl Hand {
         let cut = async {
             let bytes = case.limit.filter(|_| !case.from.ends());
             while bytes != Some(counts.delivered_bytes(Direction::Forward)) {
-                // Asked again and again: nothing tells an outsider that the last byte has gone.
+                // Asked again and again: an outsider cannot know that the last byte has gone.
                 tokio::time::sleep(Duration::from_micros(200)).await;
             }
         };
@@ -206,8 +206,8 @@ impl Hand {
         tokio::select! {
             // The relay first: an end of its own must win over the test's cut.
             biased;
-            ended = done => told(ended, case),
-            () = cut => Told {
+            ended = done => reported(ended, case),
+            () = cut => Reported {
                 fate: Fate::Cut,
                 delivered: counts.delivered_bytes(Direction::Forward),
                 in_flight: counts.in_flight_bytes(Direction::Forward),
@@ -235,11 +235,11 @@ async fn interrupted(
     }
 }
 
-fn told(ended: Result<Totals, Error>, case: Case) -> Told {
+fn reported(ended: Result<Totals, Error>, case: Case) -> Reported {
     match ended {
         Ok(totals) => {
             let all = case.limit == Some(totals.forward.bytes);
-            Told {
+            Reported {
                 fate: if all { Fate::Limit } else { Fate::Proven },
                 delivered: totals.forward.bytes,
                 in_flight: totals.forward.in_flight_bytes,
@@ -255,12 +255,12 @@ fn told(ended: Result<Totals, Error>, case: Case) -> Told {
                 _ => panic!("neither side nor errno: {error}"),
             };
             let passed = error.passed(Direction::Forward);
-            Told { fate, delivered: passed.bytes, in_flight: passed.in_flight_bytes }
+            Reported { fate, delivered: passed.bytes, in_flight: passed.in_flight_bytes }
         }
     }
 }
 
-fn by_tee(case: Case, source: &OwnedFd, target: &OwnedFd) -> Told {
+fn by_tee(case: Case, source: &OwnedFd, target: &OwnedFd) -> Reported {
     let terms = Terms { choice: case.choice, length_bytes: case.limit, ..Terms::default() };
     match Tee::new(source).to(target).terms(terms).run() {
         Ok(report) => {
@@ -270,13 +270,13 @@ fn by_tee(case: Case, source: &OwnedFd, target: &OwnedFd) -> Told {
                 None if case.limit == Some(delivered) => Fate::Limit,
                 None => Fate::Proven,
             };
-            Told { fate, delivered, in_flight: report.taken_bytes - delivered }
+            Reported { fate, delivered, in_flight: report.taken_bytes - delivered }
         }
         Err(error) => failed(&error),
     }
 }
 
-fn by_mover(case: Case, mover: Mover<'_>) -> Told {
+fn by_mover(case: Case, mover: Mover<'_>) -> Reported {
     let mut mover = mover.method(case.choice);
     if let Some(limit) = case.limit {
         mover = mover.length_bytes(limit);
@@ -286,20 +286,20 @@ fn by_mover(case: Case, mover: Mover<'_>) -> Told {
             // The report does not say which of the two it was: a length that was reached is not gone past.
             let all = case.limit == Some(report.bytes);
             let fate = if all { Fate::Limit } else { Fate::Proven };
-            Told { fate, delivered: report.bytes, in_flight: 0 }
+            Reported { fate, delivered: report.bytes, in_flight: 0 }
         }
         Err(error) => failed(&error),
     }
 }
 
-fn failed(error: &gush::Error) -> Told {
+fn failed(error: &gush::Error) -> Reported {
     let fate = match (error.side(), error.errno()) {
         _ if error.is_refused() => Fate::Refused,
         (Some(side), Some(errno)) => Fate::Failed(side, errno),
         _ => panic!("neither side nor errno: {error}"),
     };
     let (delivered, in_flight) = (error.delivered_bytes(), error.in_flight_bytes());
-    Told { fate, delivered, in_flight }
+    Reported { fate, delivered, in_flight }
 }
 
 fn run<F: Future>(future: F) -> F::Output {
@@ -313,9 +313,9 @@ pub fn outcome(case: Case, hand: Hand) -> Result<Account, String> {
         // A copy of the reader's end would keep the reader alive.
         let no_fork = (case.scene == Scene::NoReader).then(|| stage::FORKING.read());
         let stage = Stage::set(case)?;
-        let told = hand.moves(case, &stage.source, &stage.target)?;
+        let reported = hand.moves(case, &stage.source, &stage.target)?;
         drop(no_fork);
-        stage.settle(told)
+        stage.settle(reported)
     })
     .unwrap_or_else(|| Err("hangs".into()))
 }

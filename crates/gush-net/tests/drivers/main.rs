@@ -197,8 +197,8 @@ fn a_source_that_pauses_is_waited_for_and_its_end_is_the_end() {
     play(cases, 300);
 }
 
-/// Two bytes are one before the mark and one behind it: each call by reference ends at the mark, and the read
-/// that checks for the end takes the last byte.
+/// Two bytes are one before the mark and one after it: each call by reference ends at the mark, and
+/// the read that checks for the end takes the last byte.
 #[test]
 fn an_urgent_byte_is_no_part_of_the_stream_unless_it_was_asked_for_in_line() {
     let targets = [T::File, T::Pipe, T::UnixStream, T::Tcp, T::UnixDatagram];
@@ -264,7 +264,7 @@ fn empty_datagrams_are_datagrams_and_no_end() {
 }
 
 #[test]
-fn a_peer_that_resets_is_an_error_of_the_source_behind_its_last_byte() {
+fn a_peer_that_resets_is_an_error_of_the_source_after_its_last_byte() {
     let targets = [T::File, T::Pipe, T::UnixStream, T::Tcp, T::Seqpacket, T::Null];
     let cases = targets.into_iter().flat_map(|to| {
         [0, 1, 40_000].map(|bytes| {

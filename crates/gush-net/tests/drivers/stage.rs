@@ -18,7 +18,7 @@ use rustix::net::SendFlags;
 use crate::account::{Account, Fate};
 use crate::case::{Case, Scene, To};
 use crate::common::{SourceKind, TargetKind, noise, open_source, open_target, read_all};
-use crate::hands::Told;
+use crate::hands::Reported;
 
 /// The length of each datagram of a source but the last.
 const MESSAGE_BYTES: usize = 1400;
@@ -79,7 +79,7 @@ impl Stage {
     }
 
     /// Closes the target, and counts the bytes in each place.
-    pub fn settle(self, told: Told) -> Result<Account, String> {
+    pub fn settle(self, reported: Reported) -> Result<Account, String> {
         let Self { case, source, target, messages, feeder, taker, done } = self;
         let kept =
             (taker.is_none() && case.scene != Scene::NoReader).then(|| contents(case, &target));
@@ -91,20 +91,20 @@ impl Stage {
         };
         let left = left(case, &source, feeder);
         let sent = messages.concat();
-        let (delivered, in_flight) = (told.delivered as usize, told.in_flight as usize);
+        let (delivered, in_flight) = (reported.delivered as usize, reported.in_flight as usize);
         let taken = delivered + in_flight;
         if let Some(arrived) = arrived {
             let all = arrived.concat();
             // What a reader that leaves has not taken is delivered all the same.
             let shown = if case.scene == Scene::Leaves { all.len() } else { delivered };
             if sent.get(..shown) != Some(&all) || shown > delivered {
-                return Err(format!("{} bytes arrived, and {told:?}", all.len()));
+                return Err(format!("{} bytes arrived, and {reported:?}", all.len()));
             }
             let whole = case.from.is_datagram() && case.to.is_datagram();
             // To a SOCK_SEQPACKET peer an empty record would be the end.
             let takes_empty = case.to != To::Kind(TargetKind::Seqpacket);
             let mut expected = messages.iter().filter(|message| takes_empty || !message.is_empty());
-            if whole && told.fate != Fate::Refused {
+            if whole && reported.fate != Fate::Refused {
                 let same = arrived.iter().all(|message| Some(message) == expected.next());
                 let rest: usize = expected.map(Vec::len).sum();
                 if !same || rest + delivered != sent.len() {
@@ -113,10 +113,10 @@ impl Stage {
             }
         }
         if sent.get(taken..) != Some(&left) {
-            let told = format!("{told:?}, {} bytes left", left.len());
-            return Err(format!("what is left in the source is not what comes next: {told}"));
+            let reported = format!("{reported:?}, {} bytes left", left.len());
+            return Err(format!("what is left in the source is not what comes next: {reported}"));
         }
-        Ok(Account { fate: told.fate, delivered, in_flight, left: left.len() })
+        Ok(Account { fate: reported.fate, delivered, in_flight, left: left.len() })
     }
 }
 
@@ -283,7 +283,7 @@ fn take(
             thread::sleep(Duration::from_millis(15));
         }
     }
-    // How long a silence must be to be the end, where nothing else tells it.
+    // How long a silence must be to be the end, where nothing else shows it.
     let silence = match kind {
         // Its line discipline works in a thread of the kernel's.
         TargetKind::Terminal => Some(25),

@@ -30,7 +30,8 @@ pub enum Kind {
 impl Kind {
     pub const ALL: [Kind; 5] = [Kind::Tcp, Kind::Unix, Kind::Seqpacket, Kind::Pipes, Kind::Files];
 
-    /// From a connected socket to an accepted one the last bytes wait for the end behind them (MSG_MORE).
+    /// From a connected socket to an accepted one the last bytes wait for the end after them
+    /// (MSG_MORE).
     pub const OF_LINKS: [(Kind, Kind); 3] = [
         (Kind::Accepted, Kind::Connected),
         (Kind::Accepted, Kind::Pipes),
@@ -108,7 +109,7 @@ impl Side {
         }
     }
 
-    /// The bytes that the peer gets, and whether an end comes behind them; a file's reader always does.
+    /// The bytes that the peer gets, and whether an end follows them; a file's reader always does.
     pub fn arrived(self) -> (Vec<u8>, bool) {
         // Neither the relay nor this test holds a pipe's writing end any more.
         drop(self.write);
@@ -128,11 +129,12 @@ fn write(fd: &OwnedFd, piece: &[u8]) {
     assert_eq!(put, piece.len(), "room");
 }
 
-/// Waits until nobody can write a pipe any more: a program that the test beside starts holds every descriptor of this
-/// process between fork(2) and execve(2), and `O_CLOEXEC` closes them only there. A writer that stays is told by `drain`.
+/// Waits until nobody can write a pipe any more: a program that a concurrent test starts holds
+/// every descriptor of this process between fork(2) and execve(2), and `O_CLOEXEC` closes them only
+/// there. `drain` reports a writer that stays.
 fn await_hangup(pipe: &OwnedFd) {
     let at_most = Timespec { tv_sec: 10, tv_nsec: 0 };
-    // POLLHUP is told without being asked for.
+    // POLLHUP is always reported.
     let mut ends = [PollFd::new(pipe, PollFlags::empty())];
     retry_on_intr(|| poll(&mut ends, Some(&at_most))).expect("poll");
 }
@@ -152,7 +154,7 @@ fn drain(fd: &impl AsFd) -> (Vec<u8>, bool) {
     }
 }
 
-/// The file behind a side that has one to read and one to write.
+/// The file of a side that has one to read and one to write.
 pub fn file(fd: &OwnedFd) -> File {
     File::from(fd.try_clone().expect("dup"))
 }

@@ -94,8 +94,9 @@ fn sweep(
     println!("{tried} faults");
 }
 
-/// Where no pipe can be made, a method that needs one is refused by name, without an error of the kernel's. Most relays
-/// find an idle pipe in the pool, which they share with the tests beside, and make none.
+/// Where no pipe can be made, a method that needs one is refused by name, without an error of the
+/// kernel's. Most relays find an idle pipe in the pool, which they share with concurrent tests, and
+/// make none.
 fn lacks_a_pipe(case: Case, call: Call, outcome: &Outcome) -> bool {
     let makes_a_pipe = matches!(call, Call::Pipe | Call::GetPipeSize | Call::SetPipeSize);
     let needs_one = case.choice == Choice::Only(MethodName::Splice);
@@ -104,7 +105,7 @@ fn lacks_a_pipe(case: Case, call: Call, outcome: &Outcome) -> bool {
 
 /// The error names the injected cause. Where there is none, another way was found, and all has arrived; and
 /// where the plan chooses, a way that is refused is none to fail by.
-fn tells_the_cause(
+fn names_the_cause(
     case: Case,
     call: Call,
     trouble: Trouble,
@@ -116,9 +117,9 @@ fn tells_the_cause(
     match outcome.fate {
         Fate::Closed => Ok(()),
         _ if by_reference && is_refusal(errno) && !named => Err("no other way was found".into()),
-        Fate::Failed(_, told) if told == errno => Ok(()),
-        Fate::Refused(Some(told)) if told == errno && named && is_refusal(errno) => Ok(()),
-        _ => Err("the error tells something else".into()),
+        Fate::Failed(_, reported) if reported == errno => Ok(()),
+        Fate::Refused(Some(reported)) if reported == errno && named && is_refusal(errno) => Ok(()),
+        _ => Err("the error names something else".into()),
     }
 }
 
@@ -131,7 +132,7 @@ fn anything(_: Case, _: Call, _: Trouble, _: &Outcome) -> Result<(), String> {
 }
 
 #[test]
-fn nothing_is_lost_and_the_cause_is_told_when_any_call_of_a_relay_fails() {
+fn nothing_is_lost_and_the_cause_is_reported_when_any_call_of_a_relay_fails() {
     fn errors(_: Case, _: Call) -> Vec<Trouble> {
         let errors = [
             Errno::IO,
@@ -145,7 +146,7 @@ fn nothing_is_lost_and_the_cause_is_told_when_any_call_of_a_relay_fails() {
         ];
         errors.map(Trouble::Fails).to_vec()
     }
-    sweep(9000, Lasts::Once, errors, tells_the_cause);
+    sweep(9000, Lasts::Once, errors, names_the_cause);
 }
 
 /// Bytes in a pipe that the target takes no more leave it by `read` and `write`, or are counted.
@@ -156,7 +157,7 @@ fn nothing_is_lost_when_a_call_of_a_relay_fails_from_then_on() {
         let errors = [Errno::IO, Errno::INVAL, Errno::NOSPC].map(Trouble::Fails);
         if moves { errors.to_vec() } else { Vec::new() }
     }
-    sweep(1000, Lasts::FromThenOn, errors, tells_the_cause);
+    sweep(1000, Lasts::FromThenOn, errors, names_the_cause);
 }
 
 #[test]
@@ -167,7 +168,7 @@ fn a_relay_survives_every_interruption() {
 /// The kernel says `EAGAIN` of a side that has more: no edge comes, and the idle limit ends the relay, with
 /// every byte counted. A call that means no side is followed by questions, and goes on.
 #[test]
-fn nothing_is_lost_when_any_call_of_a_relay_is_told_to_wait() {
+fn nothing_is_lost_when_any_call_of_a_relay_answers_eagain() {
     fn again(case: Case, call: Call) -> Vec<Trouble> {
         // A file always has something, or has ended: that it has not is another kernel's answer.
         let may_be_file = call == Call::Read && [case.a, case.b].contains(&Kind::Files);

@@ -72,17 +72,17 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Every byte is in the place that the result tells, either way.
+    /// Every byte is where the result says, in both directions.
     pub fn account(&self) -> Result<(), String> {
         for (path, way) in self.paths.iter().zip(Direction::ALL) {
             let Path { sent, delivered, in_flight, left, arrived, end_arrived } = path;
             let taken = delivered + in_flight;
-            let told = format!("{way}: {delivered} delivered, {in_flight} in flight");
+            let reported = format!("{way}: {delivered} delivered, {in_flight} in flight");
             if sent.get(..*delivered) != Some(arrived) {
-                return Err(format!("{told}, and {} arrived", arrived.len()));
+                return Err(format!("{reported}, and {} arrived", arrived.len()));
             }
             if sent.get(taken..) != Some(left) {
-                return Err(format!("{told}, and {} left, which are not the next", left.len()));
+                return Err(format!("{reported}, and {} left, which are not the next", left.len()));
             }
             let is_used = match self.face {
                 Face::Relay => true,
@@ -93,7 +93,7 @@ impl Outcome {
                 continue;
             }
             if *delivered != sent.len() {
-                return Err(format!("{told}, and no failure"));
+                return Err(format!("{reported}, and no failure"));
             }
             if !end_arrived && self.face == Face::Relay {
                 return Err(format!("{way}: the end was not passed on"));
@@ -118,7 +118,7 @@ pub fn run(case: Case, inject: impl FnMut(Call, u64) -> Injection + Send + 'stat
         Ok(Ok(_)) => Fate::Idle,
         Ok(Err(error)) => {
             for way in Direction::ALL {
-                // What the error tells is what the counts tell.
+                // The error and the counts agree.
                 let passed = error.passed(way);
                 assert_eq!(passed.bytes, counts.delivered_bytes(way), "{error}");
                 assert_eq!(passed.in_flight_bytes, counts.in_flight_bytes(way), "{error}");
@@ -164,7 +164,7 @@ async fn face(case: Case, a: &mut Side, b: &mut Side, options: &RelayOptions) ->
         Face::SendFile => {
             let mut to = conduit(b)?;
             let sent = Relay::new(options).send_file(&file(&a.read), .., &mut to).await;
-            // It neither uses nor moves the position: what is left is behind what was taken.
+            // It neither uses nor moves the position: what is left follows what was taken.
             let counts = options.counts();
             let taken = counts.delivered_bytes(Direction::Forward)
                 + counts.in_flight_bytes(Direction::Forward);

@@ -60,7 +60,7 @@ fn half_close_with_bytes_in_flight(way: Direction, wire: Wire, choice: Choice) {
 }
 
 #[test]
-fn a_half_close_is_passed_on_behind_the_last_byte_either_way() {
+fn a_half_close_is_passed_on_after_the_last_byte_in_both_directions() {
     for wire in [Wire::Tcp, Wire::Unix] {
         for choice in METHODS {
             for way in Direction::ALL {
@@ -294,7 +294,7 @@ fn a_slow_reader_that_acknowledges_bytes_outlives_the_limits() {
 
 /// A pause of the rate limit is none of the ends, but their silence afterwards is.
 #[test]
-fn a_silence_behind_pauses_of_the_rate_limit_ends_the_relay() {
+fn a_silence_after_pauses_of_the_rate_limit_ends_the_relay() {
     let (rate, soon) = (gush::Rate::bytes_per_second(20_000), Duration::from_millis(100));
     let limited = || RelayOptions::new().limit(rate.clone().unwrap());
     for (options, ended) in
@@ -321,7 +321,7 @@ fn a_silence_behind_pauses_of_the_rate_limit_ends_the_relay() {
 
 /// The clock stands still, and goes to the next timer when there is nothing else to do.
 #[tokio::test(start_paused = true)]
-async fn the_shorter_limit_ends_the_silence_behind_an_end() {
+async fn the_shorter_limit_ends_the_silence_after_an_end() {
     let [short, long] = [5, 60].map(Duration::from_secs);
     for (idle, linger, ended) in
         [(short, long, EndReason::Idle), (long, short, EndReason::Lingered)]

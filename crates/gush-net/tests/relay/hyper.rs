@@ -10,9 +10,9 @@ use tokio::sync::mpsc;
 
 /// More than a short message.
 const BYTES: usize = 400_000;
-const EARLY: &[u8] = b"sent behind the request, in one piece with it";
+const EARLY: &[u8] = b"sent after the request, in one piece with it";
 
-/// Reads a head of HTTP, byte by byte so that no byte behind the head is taken.
+/// Reads a head of HTTP, byte by byte so that no byte after the head is taken.
 async fn head(from: &mut (impl AsyncRead + Unpin)) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -29,9 +29,9 @@ where
 {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
-    let (told, mut ended) = mpsc::unbounded_channel();
-    let tell = move |ended| told.send(ended).expect("somebody listens");
-    tokio::spawn(crate::tunnel::serve(proxy, tell));
+    let (sender, mut ended) = mpsc::unbounded_channel();
+    let report = move |ended| sender.send(ended).expect("somebody listens");
+    tokio::spawn(crate::tunnel::serve(proxy, report));
 
     let mut request = format!("CONNECT {address} HTTP/1.1\r\nHost: {address}\r\n\r\n").into_bytes();
     request.extend_from_slice(EARLY);
@@ -63,7 +63,7 @@ where
 }
 
 #[test]
-fn a_tunnel_of_tcp_goes_by_reference_behind_what_hyper_had_read() {
+fn a_tunnel_of_tcp_goes_by_reference_after_what_hyper_had_read() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let client = TcpStream::connect(listener.local_addr().expect("an address"));
@@ -74,7 +74,7 @@ fn a_tunnel_of_tcp_goes_by_reference_behind_what_hyper_had_read() {
 }
 
 #[test]
-fn a_tunnel_of_anything_else_goes_through_memory_behind_what_hyper_had_read() {
+fn a_tunnel_of_anything_else_goes_through_memory_after_what_hyper_had_read() {
     run(async {
         let (client, proxy) = tokio::io::duplex(16 << 10);
         let totals = through(client, proxy).await;

@@ -117,10 +117,11 @@ fn silent_terminal() -> (OwnedFd, File) {
     (master, slave)
 }
 
-/// The end is told by a character, and a full terminal has no room for one more. The room depends on when the kernel
-/// moves the bytes on to the slave's line discipline; one of these sizes just fits.
+/// The end is sent as a character, and a full terminal has no room for one more. The room depends
+/// on when the kernel moves the bytes on to the slave's line discipline; one of these sizes just
+/// fits.
 #[test]
-fn a_full_terminal_is_told_the_end_once_it_has_room() {
+fn a_full_terminal_gets_the_end_once_it_has_room() {
     for bytes in (11_768..11_784).chain(4092..4100) {
         let (master, mut slave) = silent_terminal();
         let (mut client, near) = pair(Wire::Unix);
@@ -153,7 +154,7 @@ fn files_and_devices_are_ends_too() {
 
     // File to socket: inside the kernel.
     let (mut client, near) = pair(Wire::Tcp);
-    // A reader beside the relay: the file is larger than a socket takes.
+    // A reader next to the relay: the file is larger than a socket takes.
     let reader = std::thread::spawn(move || read_numbered(&mut client).unwrap());
     let totals = relay(one(File::open(&path).unwrap()), one(near), &RelayOptions::new()).unwrap();
     assert_eq!(totals.forward.method, Some(MethodName::Sendfile));
@@ -183,7 +184,7 @@ fn files_and_devices_are_ends_too() {
 }
 
 #[test]
-fn the_true_error_of_a_full_target_is_told() {
+fn the_true_error_of_a_full_target_is_reported() {
     for choice in [Choice::Auto, Choice::Only(MethodName::ReadWrite)] {
         let (mut client, near) = pair(Wire::Tcp);
         client.write_all(&[7; 200_000]).unwrap();
@@ -191,7 +192,7 @@ fn the_true_error_of_a_full_target_is_told() {
         let error = relay(one(near), full, &RelayOptions::new().method(choice)).unwrap_err();
         let io = error.io_error().expect("the system said so");
         assert_eq!(io.kind(), std::io::ErrorKind::StorageFull, "{error}");
-        // The device refuses a splice for another reason: the error told must be that of the write.
+        // The device refuses a splice for another reason: the error must be that of the write.
         assert_eq!((error.end(), error.call()), (Some(End::B), Some("write")));
         assert!(
             error.passed(Direction::Forward).in_flight_bytes > 0,

@@ -1,5 +1,5 @@
-//! Which ends are recognised as having a descriptor: told by the method that moved the bytes. And the functions that stand in
-//! for tokio's: their types, results and effects.
+//! Which ends are recognised as having a descriptor: shown by the method that moved the bytes. And
+//! the functions that stand in for tokio's: their types, results and effects.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -80,7 +80,7 @@ macro_rules! every_face_of {
         assert_eq!(mixed, by_reference, "a borrowed and an owned half");
 
         let by_memory = Some(MethodName::ReadWrite);
-        assert_eq!(one_way!($pair, |a| &mut a, |b| b), by_memory, "behind a reference");
+        assert_eq!(one_way!($pair, |a| &mut a, |b| b), by_memory, "in a reference");
         assert_eq!(one_way!($pair, |a| a, |b| Box::new(b)), by_memory, "in a box");
         let generic = one_way!($pair, |a| tokio::io::split(a).0, |b| b);
         assert_eq!(generic, by_memory, "a half of any stream");
@@ -357,13 +357,13 @@ fn counts_outlive_a_cancelled_relay_and_a_failed_one() {
 #[test]
 fn the_crate_depends_on_tokio_rustix_and_the_engine_only() {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let told = Command::new(cargo)
+    let output = Command::new(cargo)
         .args(["tree", "--edges", "normal", "--depth", "1", "--prefix", "none", "--offline"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .expect("cargo, which runs these tests");
-    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
-    let told = String::from_utf8(told.stdout).expect("names");
-    let names: Vec<_> = told.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = String::from_utf8(output.stdout).expect("names");
+    let names: Vec<_> = output.lines().filter_map(|line| line.split(' ').next()).collect();
     assert_eq!(names, ["gush-net", "gush", "rustix", "tokio"]);
 }

@@ -12,7 +12,8 @@ use crate::halting::Halting;
 use gush_net::{Conduit, Direction, Facts, Layer, LingerTimeouts, Relay, RelayOptions};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// Two sockets in one end: whoever sends on one must not take the connection for ended because the other failed.
+/// Two sockets in one end: a sender on one must not take the connection for ended because the other
+/// failed.
 #[test]
 fn both_sockets_of_an_end_are_reset() {
     run(async {
@@ -132,7 +133,7 @@ fn a_stream_that_names_its_socket_is_parted_from_like_the_socket() {
 
 /// The clock stands still, and goes to the next timer when there is nothing else to do.
 #[tokio::test]
-async fn a_peer_has_half_a_minute_to_acknowledge_and_a_second_to_end_unless_told_otherwise() {
+async fn by_default_a_peer_has_half_a_minute_to_acknowledge_and_a_second_to_end() {
     for (is_read, seconds) in [(false, 30), (true, 1)] {
         let (near, mut far) = pair(Wire::Tcp);
         let mut near = Conduit::new(near.into()).expect("an end");
@@ -186,7 +187,8 @@ fn nobody_waits_for_what_a_reset_socket_has_sent() {
     });
 }
 
-/// Relays with the last end left to whoever closes: the client has ended before, so that the last end is the one that goes to the client.
+/// Relays with the last end left to close(2): the client has ended before, so that the last end is
+/// the one that goes to the client.
 async fn relayed_to_the_last_end(
     wire: Wire,
     change: impl FnOnce(&mut Relay),
@@ -210,8 +212,8 @@ async fn relayed_to_the_last_end(
     ([a, b], client)
 }
 
-/// Was the peer told of an end behind the answer? On one machine whatever was sent has come.
-fn is_told(peer: &Peer) -> bool {
+/// Has the peer got an end after the answer? On one machine everything that was sent has come.
+fn has_end(peer: &Peer) -> bool {
     use rustix::net::{RecvFlags, recv};
     let mut room = [0; 64];
     let got = recv(peer, &mut room[..], RecvFlags::DONTWAIT).expect("the answer").0;
@@ -223,7 +225,7 @@ fn is_told(peer: &Peer) -> bool {
 fn the_last_end_is_said_by_the_close_that_it_is_left_to() {
     run(async {
         let ([a, b], mut client) = relayed_to_the_last_end(Wire::Tcp, |_| ()).await;
-        assert!(!is_told(&client), "shutdown(2) was called for nothing");
+        assert!(!has_end(&client), "shutdown(2) was called for nothing");
         assert!(!a.needs_linger(true) && !b.needs_linger(true));
         drop((a, b));
         assert_eq!(client.read(&mut [0]).expect("an end, and no reset"), 0);
@@ -234,7 +236,7 @@ fn the_last_end_is_said_by_the_close_that_it_is_left_to() {
 fn seeing_off_says_the_end_that_was_left_to_the_close() {
     run(async {
         let ([mut a, _b], mut client) = relayed_to_the_last_end(Wire::Tcp, |_| ()).await;
-        assert!(!is_told(&client));
+        assert!(!has_end(&client));
         a.linger(true, LingerTimeouts::of(None)).await.expect("it has arrived");
         // The conduit is open still.
         assert_eq!(client.read(&mut [0]).expect("an end"), 0);
@@ -247,12 +249,12 @@ fn no_end_is_left_to_the_close_of_a_socket_that_was_not_read_to_its_end() {
     run(async {
         let abandon = |relay: &mut Relay| relay.abandon(Direction::Forward);
         let ([_a, _b], client) = relayed_to_the_last_end(Wire::Tcp, abandon).await;
-        assert!(is_told(&client), "abandoned");
+        assert!(has_end(&client), "abandoned");
         let end = |relay: &mut Relay| relay.end(Direction::Forward);
         let ([_a, _b], client) = relayed_to_the_last_end(Wire::Tcp, end).await;
-        assert!(is_told(&client), "taken for ended");
+        assert!(has_end(&client), "taken for ended");
         let ([_a, _b], client) = relayed_to_the_last_end(Wire::Unix, |_| ()).await;
-        assert!(is_told(&client), "a Unix socket");
+        assert!(has_end(&client), "a Unix socket");
     });
 }
 
@@ -282,7 +284,7 @@ fn no_end_is_left_to_the_close_of_a_socket_that_nobody_reads() {
         };
         let (relayed, _client) = tokio::join!(relay.run(&mut a, &mut b), client);
         relayed.expect("both have ended");
-        assert!(is_told(&server));
+        assert!(has_end(&server));
     });
 }
 

@@ -48,7 +48,7 @@ impl Log {
     }
 }
 
-/// Answers from scripts; behind the script a call succeeds, and a read is the end.
+/// Answers from scripts; after the script a call succeeds, and a read is the end.
 #[derive(Debug, Default)]
 struct Scripted {
     reads: VecDeque<Answer>,
@@ -182,7 +182,7 @@ fn one_way_a_target_is_flushed_and_left_open() {
 }
 
 #[test]
-fn an_error_of_a_stream_is_told_with_its_call_its_end_and_its_kind() {
+fn an_error_of_a_stream_names_its_call_its_end_and_its_kind() {
     let script = |call: &str, kind| {
         let mut target = Scripted::default();
         let mut source = reads([Bytes(4)]);
@@ -238,7 +238,7 @@ fn a_stream_that_takes_nothing_of_something_has_failed() {
 }
 
 #[test]
-fn a_stream_whose_peer_has_gone_need_not_be_told_of_the_end() {
+fn a_stream_whose_peer_has_gone_needs_no_end() {
     // shutdown(2) answers ENOTCONN once the peer has reset.
     let shutdowns = [Error(ErrorKind::NotConnected)].into();
     let target = Scripted { shutdowns, ..Scripted::default() };

@@ -24,9 +24,10 @@ async fn relayed(near: Peer, far: Peer) -> Totals {
     Relay::new(&RelayOptions::new()).run(&mut a, &mut b).await.expect("no failure")
 }
 
-/// A read ends at an urgent byte, with fewer bytes than it asked for, and the bytes behind cause no edge of their own.
+/// A read ends at an urgent byte, with fewer bytes than it asked for, and the bytes after it cause
+/// no edge of their own.
 #[test]
-fn bytes_behind_an_urgent_one_are_not_waited_for() {
+fn bytes_after_an_urgent_one_are_not_waited_for() {
     for in_line in [false, true] {
         for before in [0, 1, 100] {
             let ((mut client, near), (far, server)) = (pair(Wire::Tcp), pair(Wire::Tcp));
@@ -34,7 +35,7 @@ fn bytes_behind_an_urgent_one_are_not_waited_for() {
             // All of it is there before the relay begins.
             client.write_all(&vec![b'a'; before]).expect("room");
             assert_eq!(rustix::net::send(&client, b"!", SendFlags::OOB), Ok(1));
-            client.write_all(b"behind").expect("room");
+            client.write_all(b"beyond").expect("room");
             let heard = run(async move {
                 let Peer::Tcp(server) = server else { unreachable!("a pair of TCP") };
                 server.set_nonblocking(true).expect("a socket");
@@ -42,12 +43,13 @@ fn bytes_behind_an_urgent_one_are_not_waited_for() {
                 let talk = async {
                     let mut heard = vec![0; before + usize::from(in_line) + 6];
                     server.read_exact(&mut heard).await.expect("all of it");
-                    // The relay waits, and is told of these together: nobody else runs on this thread meanwhile.
+                    // The relay waits, and learns of these together: nobody else runs on this
+                    // thread meanwhile.
                     client.write_all(b"and").expect("room");
                     assert_eq!(rustix::net::send(&client, b"?", SendFlags::OOB), Ok(1));
                     client.write_all(b"after").expect("room");
                     let mut more = vec![0; 8 + usize::from(in_line)];
-                    server.read_exact(&mut more).await.expect("what stands behind, too");
+                    server.read_exact(&mut more).await.expect("what follows, too");
                     client.finish();
                     assert_eq!(server.read(&mut [0]).await.expect("no failure"), 0);
                     drop(server);
@@ -103,9 +105,9 @@ fn the_first_words_of_either_side_are_heard_early_or_late() {
     }
 }
 
-/// An end of data that comes together with bytes, or right behind them, is seen.
+/// An end of data that comes together with bytes, or right after them, is seen.
 #[test]
-fn an_end_right_behind_short_bytes_is_passed_on() {
+fn an_end_right_after_short_bytes_is_passed_on() {
     for round in 0..200 {
         let ((mut client, near), (far, mut server)) = (pair(Wire::Tcp), pair(Wire::Tcp));
         let talk = thread::spawn(move || {
@@ -126,23 +128,23 @@ fn an_end_right_behind_short_bytes_is_passed_on() {
     }
 }
 
-/// How many segments the kernel has received for a TCP socket, as ss(8) of iproute2 tells.
+/// How many segments the kernel has received for a TCP socket, as ss(8) of iproute2 prints.
 fn segments_received(socket: &TcpStream) -> Option<u64> {
     let port = socket.local_addr().expect("an address").port();
-    let told = Command::new("ss").args(["-tinH", &format!("sport = :{port}")]).output().ok()?;
-    let told = String::from_utf8(told.stdout).expect("a text");
+    let output = Command::new("ss").args(["-tinH", &format!("sport = :{port}")]).output().ok()?;
+    let output = String::from_utf8(output.stdout).expect("a text");
     // The program may be another one of this name, or too old.
-    let count = told.split_whitespace().find_map(|word| word.strip_prefix("segs_in:"))?;
+    let count = output.split_whitespace().find_map(|word| word.strip_prefix("segs_in:"))?;
     Some(count.parse().expect("a number"))
 }
 
-/// The last words and the end behind them are one packet, and one wake-up for the receiver.
+/// The last words and the end after them are one packet, and one wake-up for the receiver.
 #[test]
 fn an_end_that_has_come_leaves_with_the_last_bytes() {
     let ((client, near), (far, mut server)) = (pair(Wire::Tcp), pair(Wire::Tcp));
     let Peer::Tcp(mut client) = client else { unreachable!("a pair of TCP") };
     let Some(before) = segments_received(&client) else {
-        return gush_test::skipped("ss of iproute2 tells of no segments");
+        return gush_test::skipped("ss of iproute2 prints no segments");
     };
     // Both are there before the relay begins.
     server.write_all(b"last words").expect("room");
@@ -166,7 +168,7 @@ fn last_bytes_before_a_reset_wait_for_no_end() {
     let ((client, near), (far, mut server)) = (pair(Wire::Tcp), pair(Wire::Tcp));
     let Peer::Tcp(client) = client else { unreachable!("a pair of TCP") };
     let Some(before) = segments_received(&client) else {
-        return gush_test::skipped("ss of iproute2 tells of no segments");
+        return gush_test::skipped("ss of iproute2 prints no segments");
     };
     let (near, far) = (nonblocking(near), nonblocking(far));
     let asked = near.try_clone().expect("a descriptor");
@@ -193,7 +195,7 @@ fn last_bytes_wait_for_no_end_that_a_rate_limit_holds_back() {
     let ((client, near), (far, mut server)) = (pair(Wire::Tcp), pair(Wire::Tcp));
     let Peer::Tcp(client) = client else { unreachable!("a pair of TCP") };
     let Some(before) = segments_received(&client) else {
-        return gush_test::skipped("ss of iproute2 tells of no segments");
+        return gush_test::skipped("ss of iproute2 prints no segments");
     };
     server.write_all(b"last words").expect("room");
     server.finish();
@@ -216,7 +218,7 @@ fn last_bytes_for_a_socket_that_may_have_a_layer_wait_for_no_end() {
     let ((client, near), (far, mut server)) = (pair(Wire::Tcp), pair(Wire::Tcp));
     let Peer::Tcp(client) = client else { unreachable!("a pair of TCP") };
     let Some(before) = segments_received(&client) else {
-        return gush_test::skipped("ss of iproute2 tells of no segments");
+        return gush_test::skipped("ss of iproute2 prints no segments");
     };
     server.write_all(b"last words").expect("room");
     server.finish();

@@ -37,7 +37,7 @@ fn urgent_data_does_not_end_the_stream() {
     for choice in METHODS {
         let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, RelayOptions::new().method(choice));
         for round in 0..20 {
-            // In-band data before and behind each urgent byte, which itself is out of band: tcp(7).
+            // In-band data before and after each urgent byte, which itself is out of band: tcp(7).
             bridge.client.write_all(&vec![b'a'; 50_000]).unwrap();
             let flags = rustix::net::SendFlags::OOB;
             rustix::net::send(&bridge.client, b"!", flags).expect("urgent");
@@ -188,9 +188,9 @@ fn nobody_at_a_udp_port_is_an_error_of_that_end() {
     let (mut client, a) = pair(Wire::Unix);
     let relay =
         spawn_relay(a.into(), near.into(), RelayOptions::new().idle(Duration::from_secs(5)));
-    // The answer to the first comes by ICMP, and is told to the second.
+    // The answer to the first comes by ICMP, and is reported to the second.
     while !relay.is_finished() {
-        // Two that are taken at once are one datagram, and the relay closes when it has been told.
+        // Two that are taken at once are one datagram, and the relay closes once it knows.
         let _ = client.write_all(b"anybody?");
         thread::sleep(Duration::from_millis(20));
     }

@@ -1,8 +1,8 @@
-//! The backlog: one stream from a source to several targets, where a slow target may lag behind.
+//! The backlog: one stream from a source to several targets, where a slow target may lag.
 //!
 //! ```text
 //! source ── read ──> intake ── ring ─┬─> lane ── write ──> a target
-//!                                    └─> lane ── write ──> another, further behind
+//!                                    └─> lane ── write ──> another, which lags
 //! ```
 //!
 //! The intake is a [`Flow`] into memory, each lane a flow out of memory; they have the rules about
@@ -55,7 +55,7 @@ struct Lane {
     /// Why the lane is lost, if so.
     failure: Option<Box<Failure>>,
     /// The driver knows that the lane is lost.
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Backlog {
@@ -268,7 +268,14 @@ impl Spread for Backlog {
 
 impl Lane {
     fn new(outlet: Flow, target_kind: Kind) -> Self {
-        Self { outlet, target_kind, waits: false, is_to_look: false, failure: None, is_told: false }
+        Self {
+            outlet,
+            target_kind,
+            waits: false,
+            is_to_look: false,
+            failure: None,
+            is_reported: false,
+        }
     }
 
     fn is_live(&self) -> bool {
@@ -293,8 +300,8 @@ impl Lane {
     ) -> Option<FanNext> {
         loop {
             if !self.is_live() {
-                let was_told = std::mem::replace(&mut self.is_told, true);
-                return (!was_told).then_some(FanNext::Lost(target));
+                let was_reported = std::mem::replace(&mut self.is_reported, true);
+                return (!was_reported).then_some(FanNext::Lost(target));
             }
             if self.waits {
                 return None;
@@ -302,7 +309,7 @@ impl Lane {
             if self.is_to_look {
                 return Some(FanNext::Do(FanOp::Look(target)));
             }
-            let bytes = ring.behind(self.outlet.taken_bytes());
+            let bytes = ring.piece_from(self.outlet.taken_bytes());
             // An empty read would be the end for the outlet.
             if bytes.is_empty() && self.outlet.in_flight_bytes() == 0 && !is_over {
                 return None;
@@ -362,7 +369,7 @@ impl Ring {
     }
 
     /// The bytes from `place` on that are in one piece: none only after the last.
-    fn behind(&self, place: u64) -> &[u8] {
+    fn piece_from(&self, place: u64) -> &[u8] {
         let at = self.at(place);
         let most = ((self.end - place) as usize).min(self.size_bytes - at);
         &self.memory.as_slice()[at..at + most]
@@ -512,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_fails_is_told_behind_the_last_byte() {
+    fn a_failure_of_the_source_is_reported_after_the_last_byte() {
         let mut backlog = backlog(1, 100);
         let mut shelf = Shelf::new(Pool::new(0, 0));
         let mut world = World { source: [5; 60].into(), arrived: vec![Vec::new()] };
@@ -538,7 +545,7 @@ mod tests {
         let mut ring = Ring::new(Pages::new(1 << 20).expect("memory"), 1 << 20);
         for place in 1..=50 {
             assert_eq!(ring.put(&[1; 1000]), 1000);
-            assert_eq!(ring.behind(ring.start).len(), 1000);
+            assert_eq!(ring.piece_from(ring.start).len(), 1000);
             ring.keep_from(place * 1000);
         }
         assert!(ring.memory.as_slice()[1000..].iter().all(|byte| *byte == 0));

@@ -47,7 +47,7 @@
 //!
 //! # Panics
 //! A flow trusts its driver. An answer to a call that was not due, or of too many bytes, breaks the
-//! account: [`Flow::learn`] panics where the flow can tell.
+//! account: [`Flow::learn`] panics where the flow can detect this.
 //!
 //! # Drawbacks
 //! A short message costs one pass through `next` and `learn` for each of its two calls: some twenty

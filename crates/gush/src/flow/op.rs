@@ -294,7 +294,7 @@ mod tests {
     use super::{Errno, Kind, Op, Side};
 
     #[test]
-    fn an_error_is_told_of_the_side_that_can_have_made_it() {
+    fn an_error_names_the_side_that_can_have_caused_it() {
         let cases = [
             (Op::Sendfile(1), Errno::IO, Kind::File, Kind::Stream, Side::Source),
             (Op::Sendfile(1), Errno::PIPE, Kind::File, Kind::Stream, Side::Target),

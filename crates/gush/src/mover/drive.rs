@@ -79,7 +79,7 @@ impl<'a> Move<'a> {
     }
 
     /// Begins after bytes that have arrived already.
-    pub(super) fn goes_on_behind(&mut self, used: MethodUse) {
+    pub(super) fn continue_after(&mut self, used: MethodUse) {
         self.cursor.skip(used.bytes);
         self.account.record(used);
     }

@@ -474,7 +474,7 @@ impl<'a> Mover<'a> {
         }
         let mut all = Move::new(request, ends, observer)?;
         if let Some(used) = begun {
-            all.goes_on_behind(*used);
+            all.continue_after(*used);
         }
         all.run()
     }

@@ -234,11 +234,11 @@ impl<'a> Move<'a> {
     /// overwritten or cut off.
     pub(super) fn was_cut(&mut self, fault: Fault) -> bool {
         let to = self.cursor.bases().1;
-        let nothing_behind =
+        let ends_target =
             self.request.replace || to.is_some_and(|to| self.ends.target.size_bytes() <= to);
         let was_cut = (fault.side, fault.errno) == (Side::Source, Errno::FAULT)
             && to.is_some()
-            && nothing_behind
+            && ends_target
             && self.ends.source.has_shrunk() == Ok(true);
         self.loose.overshot |= was_cut;
         self.cursor.positions_lag |= was_cut;

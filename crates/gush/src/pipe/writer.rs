@@ -660,7 +660,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_asked_ends_a_wait_for_room_by_every_technique() {
+    fn a_stop_ends_a_wait_for_room_with_every_technique() {
         for technique in TECHNIQUES {
             let (mut reader, pipe) = std::io::pipe().expect("pipe");
             let Ok(writer) = Writer::with(pipe, technique) else { continue };

@@ -71,8 +71,9 @@ impl Drainer {
     }
 }
 
-/// Has the kernel delivered all packets of the loopback device? On a busy machine a packet waits for ksoftirqd longer than
-/// any silence: softnet_seq_show of net/core/net-procfs.c tells the length of each processor's queue in column 12.
+/// Has the kernel delivered all packets of the loopback device? On a busy machine a packet waits
+/// for ksoftirqd longer than any silence: softnet_seq_show of net/core/net-procfs.c prints the
+/// length of each processor's queue in column 12.
 fn is_backlog_empty() -> bool {
     let Ok(queues) = std::fs::read_to_string("/proc/net/softnet_stat") else {
         thread::sleep(Duration::from_millis(50));

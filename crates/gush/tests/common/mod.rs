@@ -67,18 +67,18 @@ pub fn ends_within<T: Send + 'static>(
     seconds: u64,
     body: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
-    let (tell, told) = mpsc::channel();
-    // The test's own name, so that a panic of the thread tells where it belongs.
+    let (sender, receiver) = mpsc::channel();
+    // The test's own name, so that a panic of the thread names the test.
     let name = thread::current().name().unwrap_or("a test").to_owned();
     let worker = thread::Builder::new()
         .name(name)
         .spawn(move || {
             let answer = body();
-            let _ = tell.send(());
+            let _ = sender.send(());
             answer
         })
         .expect("a thread");
-    match told.recv_timeout(Duration::from_secs(seconds)) {
+    match receiver.recv_timeout(Duration::from_secs(seconds)) {
         Err(mpsc::RecvTimeoutError::Timeout) => None,
         Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => {
             Some(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))

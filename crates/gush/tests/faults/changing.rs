@@ -26,11 +26,11 @@ fn moved_while(
     // Duplicates share the position that the engine uses: a change writes at offsets, and never moves it.
     let hands = [&source, &target].map(|fd| File::from(fd.try_clone().expect("dup")));
     let changed = Arc::new(AtomicBool::new(false));
-    let (told, mut calls) = (changed.clone(), 0);
+    let (flag, mut calls) = (changed.clone(), 0);
     let guard = Plan::new(move |_, _| {
         if calls == at {
             change(&hands[0], &hands[1]);
-            told.store(true, Ordering::Relaxed);
+            flag.store(true, Ordering::Relaxed);
         }
         calls += 1;
         Injection::None
@@ -122,7 +122,8 @@ fn a_source_that_grows_by_pages_arrives_whole_or_is_an_error() {
     );
 }
 
-/// No byte of a source that was cut arrives as something else, such as the zeros behind the file's end.
+/// No byte of a source that was cut arrives as something else, such as the zeros after the file's
+/// end.
 fn only_what_was_there(outcome: &Outcome, arrived: &[u8]) -> Result<(), String> {
     let bytes = delivered(outcome);
     if arrived.get(..bytes) != noise(1, LEN).get(..bytes) {
@@ -150,9 +151,9 @@ fn a_source_that_shrinks_gives_no_bytes_that_never_were() {
     at_every_call(copying(), |source, _| source.set_len(0).expect("cut"), ends_well);
 }
 
-/// What is behind the copy was never to be replaced.
+/// What follows the copied range must stay.
 #[test]
-fn a_source_that_shrinks_takes_nothing_away_behind_the_copy() {
+fn a_source_that_shrinks_removes_nothing_after_the_copy() {
     static OLD: [u8; 3 * LEN] = [b'o'; 3 * LEN];
     at_every_call_over(
         &OLD,

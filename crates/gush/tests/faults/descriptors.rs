@@ -37,8 +37,8 @@ fn advice_is_given_where_asked_for() {
     }
 }
 
-/// An O_DIRECT file at an odd place is read through a description of the page cache's own; the file's position
-/// follows, or the move tells the reason why not.
+/// An O_DIRECT file at an odd place is read through a description of the page cache's own; the
+/// file's position follows, or the move reports why not.
 #[test]
 fn the_position_of_an_o_direct_source_follows_or_the_move_fails() {
     const LEAD: u64 = 517;
@@ -51,10 +51,10 @@ fn the_position_of_an_o_direct_source_follows_or_the_move_fails() {
         };
         rustix::fs::seek(&source.fd, rustix::fs::SeekFrom::Start(LEAD)).expect("seek");
         let (target, reader) = open_target(TargetKind::Pipe).expect("a pipe");
-        let (told, tell) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let guard = Plan::new(move |call, nth| match call {
             Call::Lseek if nth == failing => {
-                let _ = told.send(());
+                let _ = sender.send(());
                 Injection::Fail(Errno::IO)
             }
             _ => Injection::None,
@@ -65,7 +65,7 @@ fn the_position_of_an_o_direct_source_follows_or_the_move_fails() {
         let moved = Mover::new(&source.fd, &target).method(by_name).tuning(tuning).run();
         drop(guard);
         drop(target);
-        let is_last = tell.try_recv().is_err();
+        let is_last = receiver.try_recv().is_err();
         let delivered =
             moved.as_ref().map_or_else(gush::Error::delivered_bytes, |report| report.bytes);
         match &moved {

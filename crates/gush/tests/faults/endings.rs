@@ -49,8 +49,8 @@ fn a_read_that_fails_at_the_end_is_no_refusal_of_the_method() {
             drop(guard);
             let error = moved.expect_err("the end is not proven");
             assert!(!error.is_refused(), "{method}, {errno:?}: {error}");
-            let told = (error.side(), error.errno(), error.delivered_bytes());
-            assert_eq!(told, (Some(gush::Side::Source), Some(errno), 30_000), "{method}");
+            let reported = (error.side(), error.errno(), error.delivered_bytes());
+            assert_eq!(reported, (Some(gush::Side::Source), Some(errno), 30_000), "{method}");
         }
     }
 }
@@ -91,7 +91,8 @@ fn a_move_whose_calls_make_no_progress_can_be_cancelled() {
     }
 }
 
-/// Bytes taken from a pipe are delivered before a stop is told: a stream cannot give them again.
+/// Bytes taken from a pipe are delivered before a stop is reported: a stream cannot give them
+/// again.
 #[test]
 fn a_stop_delivers_what_was_taken() {
     for method in [MethodName::ReadWrite, MethodName::Splice, MethodName::Vmsplice] {
@@ -125,7 +126,7 @@ fn a_stop_delivers_what_was_taken() {
 
 /// Every kind of method asks between its steps.
 #[test]
-fn every_method_of_files_tells_the_observer_and_stops() {
+fn every_method_of_files_calls_the_observer_and_stops() {
     for choice in file_methods().map(Choice::Only) {
         let (source, target) = (file_of(&noise(1, 9 << 20)), file_of(b""));
         let mut asked = 0;
@@ -143,8 +144,8 @@ fn every_method_of_files_tells_the_observer_and_stops() {
     }
 }
 
-/// An interrupted call is a step of 0 bytes: whoever watches is asked before the call is made again, so that a
-/// signal's handler that only sets a flag ends the move at once.
+/// An interrupted call is a step of 0 bytes: the observer is asked before the call is made again,
+/// so that a signal's handler that only sets a flag ends the move at once.
 #[test]
 fn an_interrupted_call_lets_the_observer_speak() {
     for method in [MethodName::ReadWrite, MethodName::Splice, MethodName::Sendfile] {

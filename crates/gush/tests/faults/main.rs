@@ -95,7 +95,7 @@ fn false_zeros(_: Case, call: Call) -> Vec<Trouble> {
 }
 
 /// An error names the injected cause, as long as nothing else had to be tried afterwards.
-fn tells_the_cause(
+fn names_the_cause(
     case: Case,
     call: Call,
     trouble: Trouble,
@@ -103,14 +103,14 @@ fn tells_the_cause(
 ) -> Result<(), String> {
     let (Err(error), Trouble::Fails(errno)) = (&outcome.result, trouble) else { return Ok(()) };
     match error.io_error().and_then(Errno::from_io_error) {
-        Some(told) if told == errno => Ok(()),
-        // Refused here anyway, whatever fails before or behind it.
+        Some(reported) if reported == errno => Ok(()),
+        // Refused here anyway, whatever fails before or after it.
         _ if case.choice == Choice::Only(MethodName::Reflink)
             && !matches!(call, Call::Ficlone | Call::FicloneRange) =>
         {
             Ok(())
         }
-        told => Err(format!("the error tells {:?}", told.map(gush::errno_name))),
+        reported => Err(format!("the error names {:?}", reported.map(gush::errno_name))),
     }
 }
 
@@ -131,12 +131,12 @@ fn anything(_: Case, _: Call, _: Trouble, _: &Outcome) -> Result<(), String> {
 
 #[test]
 fn invariant_1_nothing_lost_nothing_twice_when_any_call_fails() {
-    sweep(cases::named().filter(|case| !case.is_ring()), errors, tells_the_cause);
+    sweep(cases::named().filter(|case| !case.is_ring()), errors, names_the_cause);
 }
 
 #[test]
 fn invariant_1_nothing_lost_nothing_twice_when_any_call_of_a_ring_fails() {
-    sweep(cases::named().filter(Case::is_ring), errors, tells_the_cause);
+    sweep(cases::named().filter(Case::is_ring), errors, names_the_cause);
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn invariant_2_only_a_read_of_zero_is_the_end() {
 
 #[test]
 fn invariant_1_holds_for_watched_moves_when_any_call_fails() {
-    sweep(cases::observed(), errors, tells_the_cause);
+    sweep(cases::observed(), errors, names_the_cause);
     sweep(cases::observed(), delays, succeeds);
     sweep(cases::observed(), short_counts, succeeds);
 }
@@ -181,7 +181,7 @@ fn invariant_3_auto_falls_back_from_an_untouched_position_and_completes() {
 
 #[test]
 fn invariant_1_holds_for_auto_when_any_call_fails() {
-    sweep(cases::auto(), errors, tells_the_cause);
+    sweep(cases::auto(), errors, names_the_cause);
     sweep(cases::auto(), delays, succeeds);
 }
 

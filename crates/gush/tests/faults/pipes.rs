@@ -119,9 +119,16 @@ fn where_vmsplice_copies() {
         assert!(got == noise(5, 40_000), "{}", report.explain());
         (report.main_method(), report.explain().to_string())
     };
-    let (method, told) = moved(Choice::Only(MethodName::Vmsplice));
-    assert_eq!(method, Some(MethodName::Vmsplice), "a method asked for by name is used: {told}");
-    assert!(told.contains("vmsplice copies on this kernel: no gain over read-write"), "{told}");
+    let (method, explained) = moved(Choice::Only(MethodName::Vmsplice));
+    assert_eq!(
+        method,
+        Some(MethodName::Vmsplice),
+        "a method asked for by name is used: {explained}"
+    );
+    assert!(
+        explained.contains("vmsplice copies on this kernel: no gain over read-write"),
+        "{explained}"
+    );
 }
 
 #[test]
@@ -155,13 +162,13 @@ fn where_advice_drops_nothing() {
 }
 
 #[test]
-fn a_splice_from_a_file_that_copies_is_told() {
+fn explain_reports_a_splice_from_a_file_that_copies() {
     let (passed, said) = child(&[], "pipes::where_file_splices_copy", &[]);
     assert!(passed, "{said}");
 }
 
 #[test]
-#[ignore = "run by a_splice_from_a_file_that_copies_is_told"]
+#[ignore = "run by explain_reports_a_splice_from_a_file_that_copies"]
 fn where_file_splices_copy() {
     let copy = |call, _| match call {
         Call::Splice => Injection::Copy,
@@ -171,7 +178,7 @@ fn where_file_splices_copy() {
     assert_eq!(Kernel::get().file_splice(), FileSplice::Copies);
     let mut source = tempfile::tempfile().expect("a file");
     std::io::Write::write_all(&mut source, &noise(5, 4_000)).expect("content");
-    for (choice, tells) in [
+    for (choice, is_expected) in [
         (Choice::Auto, true),
         (Choice::Only(MethodName::Sendfile), true),
         (Choice::Only(MethodName::ReadWrite), false),
@@ -182,9 +189,13 @@ fn where_file_splices_copy() {
         drop(pipe);
         let mut got = Vec::new();
         reader.read_to_end(&mut got).expect("the bytes");
-        let told = report.explain().to_string();
-        assert!(got == noise(5, 4_000), "{told}");
-        assert_eq!(told.contains("a splice from a file copies on this kernel"), tells, "{told}");
+        let explained = report.explain().to_string();
+        assert!(got == noise(5, 4_000), "{explained}");
+        assert_eq!(
+            explained.contains("a splice from a file copies on this kernel"),
+            is_expected,
+            "{explained}"
+        );
     }
     // Into a file nothing is shared by any splice.
     std::io::Seek::rewind(&mut source).expect("the start");
@@ -195,13 +206,13 @@ fn where_file_splices_copy() {
 }
 
 #[test]
-fn without_a_file_in_memory_nothing_is_told_of_file_splices() {
+fn explain_is_silent_about_file_splices_without_a_file_in_memory() {
     let (passed, said) = child(&[], "pipes::where_no_file_in_memory_can_be_had", &[]);
     assert!(passed, "{said}");
 }
 
 #[test]
-#[ignore = "run by without_a_file_in_memory_nothing_is_told_of_file_splices"]
+#[ignore = "run by explain_is_silent_about_file_splices_without_a_file_in_memory"]
 fn where_no_file_in_memory_can_be_had() {
     let answers = [(Call::MemfdCreate, Errno::MFILE), (Call::MemfdCreate, Errno::PERM)];
     for (denied, errno) in answers {
@@ -213,8 +224,8 @@ fn where_no_file_in_memory_can_be_had() {
         std::io::Write::write_all(&mut source, b"bytes").expect("content");
         std::io::Seek::rewind(&mut source).expect("the start");
         let (_reader, pipe) = std::io::pipe().expect("pipe");
-        let told = Mover::new(&source, &pipe).run().expect("a move").explain().to_string();
-        assert!(!told.contains("pages") && !told.contains("copies"), "{told}");
+        let explained = Mover::new(&source, &pipe).run().expect("a move").explain().to_string();
+        assert!(!explained.contains("pages") && !explained.contains("copies"), "{explained}");
     }
 }
 
@@ -291,7 +302,7 @@ fn where_there_is_no_proc() {
 }
 
 #[test]
-fn a_writer_that_is_denied_vmsplice_tells_another_technique_and_does_not_ask_again() {
+fn a_writer_that_is_denied_vmsplice_reports_another_technique_and_does_not_ask_again() {
     if Kernel::get().vmsplice() != Vmsplice::ZeroCopy {
         skip!("no vmsplice by reference on this kernel");
     }

@@ -1,4 +1,5 @@
-//! Faults at every call of a repeated pattern: the target has the pattern's first bytes, as many as the result tells.
+//! Faults at every call of a repeated pattern: the target has the pattern's first bytes, as many as
+//! the result says.
 
 use std::sync::{Arc, Mutex};
 

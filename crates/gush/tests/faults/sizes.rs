@@ -1,4 +1,4 @@
-//! A size that cannot be told is never taken for 0: no file is cut, nothing is left out.
+//! A size that is unknown is never taken for 0: no file is cut, nothing is left out.
 
 use std::os::fd::OwnedFd;
 
@@ -21,10 +21,10 @@ fn wrong_with(source: &OwnedFd, what: &str, mover: fn(Mover<'_>) -> Mover<'_>) -
         for failing in 0..40 {
             let target = file_of(&old);
             rustix::fs::seek(&target, rustix::fs::SeekFrom::Start(4096)).expect("seek");
-            let (told, tell) = std::sync::mpsc::channel();
+            let (sender, receiver) = std::sync::mpsc::channel();
             let guard = Plan::new(move |call, nth| match (call, nth) {
                 (Call::Fstat, nth) if nth == failing => {
-                    let _ = told.send(());
+                    let _ = sender.send(());
                     Injection::Fail(errno)
                 }
                 _ => Injection::None,
@@ -33,7 +33,7 @@ fn wrong_with(source: &OwnedFd, what: &str, mover: fn(Mover<'_>) -> Mover<'_>) -
             let outcome =
                 mover(Mover::new(source, &target).method(choice).source_offset_bytes(0)).run();
             drop(guard);
-            if tell.try_recv().is_err() {
+            if receiver.try_recv().is_err() {
                 break;
             }
             let got = read_all(&target);
@@ -67,16 +67,16 @@ fn an_fstat_that_fails_cuts_no_target_and_loses_nothing_around_what_is_written()
 
 /// Reserved and unused space is given back, also when the target's size cannot be asked.
 #[test]
-fn an_fstat_that_fails_while_space_is_given_back_is_told() {
+fn an_fstat_that_fails_while_space_is_given_back_is_reported() {
     let source = file_of(&noise(1, LEN));
     let old = noise(9, 3 * LEN);
     for failing in 0..40 {
         let target = file_of(&old);
-        let (told, tell) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let guard = Plan::new(move |call, nth| match call {
             Call::Fallocate => Injection::Fail(Errno::NOSPC),
             Call::Fstat if nth == failing => {
-                let _ = told.send(());
+                let _ = sender.send(());
                 Injection::Fail(Errno::STALE)
             }
             _ => Injection::None,
@@ -85,11 +85,11 @@ fn an_fstat_that_fails_while_space_is_given_back_is_told() {
         let tuning = Tuning::default().space(Space::TryReserve);
         let outcome = Mover::new(&source, &target).source_offset_bytes(0).tuning(tuning).run();
         drop(guard);
-        if tell.try_recv().is_err() {
+        if receiver.try_recv().is_err() {
             assert!(failing > 2, "no fstat was made to fail where the space is given back");
             return;
         }
-        let error = outcome.expect_err("a size that cannot be told");
+        let error = outcome.expect_err("an unknown size");
         assert_eq!(error.call(), Some(Call::Fstat), "{error}");
         assert_eq!(read_all(&target).len(), old.len(), "{error}");
     }

@@ -171,7 +171,7 @@ fn zeros_in_place_of_a_hole(
     mut inject: impl FnMut(u64) -> Injection + Send + 'static,
 ) -> (Error, OwnedFd, OwnedFd) {
     let (source, target) = (file_of(b"data"), file_of(&[7; 8 << 20]));
-    twin(&source).write_all_at(b"data", 64 * MIB).expect("data behind a hole");
+    twin(&source).write_all_at(b"data", 64 * MIB).expect("data after a hole");
     twin(&target).write_all_at(b"old", 80 * MIB).expect("a file that is longer");
     let mut zeros = None;
     let guard = Plan::new(move |call, _| match (call, &mut zeros) {
@@ -213,7 +213,8 @@ fn zeros_written_in_place_of_a_hole_are_cancelled() {
     has_delivered(&error, &source, &target);
 }
 
-/// Zeros that are found in the bytes, not told by the file system, are written in parts as well.
+/// Zeros that are found in the bytes, not reported by the file system, are written in parts as
+/// well.
 #[test]
 fn zeros_written_in_place_of_a_run_of_zeros_are_cancelled() {
     let (source, target) = (file_of(&vec![0; 16 << 20]), file_of(&vec![7; 16 << 20]));
@@ -238,7 +239,7 @@ fn zeros_written_in_place_of_a_run_of_zeros_are_cancelled() {
     assert!((MIB..4 * MIB).contains(&error.delivered_bytes()), "{error}");
     has_delivered(&error, &source, &target);
     let next = usize::try_from(error.delivered_bytes()).expect("a few MiB") + (1 << 20);
-    assert_eq!(read_all(&target)[next], 7, "zeros were written behind those that are counted");
+    assert_eq!(read_all(&target)[next], 7, "zeros were written after those that are counted");
 }
 
 #[test]
@@ -253,7 +254,8 @@ fn zeros_of_which_a_write_takes_nothing_are_an_error() {
     has_delivered(&error, &source, &target);
 }
 
-/// The data behind a hole does not arrive: the hole does not count either, and the target ends before the hole.
+/// The data after a hole does not arrive: the hole does not count either, and the target ends
+/// before the hole.
 #[test]
 fn a_hole_in_front_of_data_that_fails_is_taken_back() {
     const BLOCK: usize = 64 << 10;
@@ -264,7 +266,7 @@ fn a_hole_in_front_of_data_that_fails_is_taken_back() {
         (MethodName::Splice, Errno::IO),
     ] {
         let source = file_of(&data);
-        twin(&source).write_all_at(&data, 3 * BLOCK as u64).expect("data behind a hole");
+        twin(&source).write_all_at(&data, 3 * BLOCK as u64).expect("data after a hole");
         let target = file_of(b"");
         let looked_at = twin(&target);
         let guard = Plan::new(move |call, _| {
@@ -278,18 +280,19 @@ fn a_hole_in_front_of_data_that_fails_is_taken_back() {
         let error = moved.expect_err("the second data does not arrive");
         assert_eq!(error.errno(), Some(errno), "{method}: {error}");
         assert_eq!(error.delivered_bytes(), BLOCK as u64, "{method}");
-        assert!(read_all(&target) == data, "{method}: the target does not end behind the data");
+        assert!(read_all(&target) == data, "{method}: the target does not end after the data");
         let positions = [&source, &target].map(|fd| rustix::fs::tell(fd).expect("a position"));
         assert_eq!(positions, [BLOCK as u64; 2], "{method}");
     }
 }
 
-/// The target is to begin behind the file's end, and nothing but a hole came before the data that fails.
+/// The target is to begin past the file's end, and nothing but a hole came before the data that
+/// fails.
 #[test]
 fn a_target_that_got_nothing_but_a_hole_is_not_made_longer() {
     const BLOCK: usize = 64 << 10;
     let source = file_of(b"");
-    twin(&source).write_all_at(&noise(1, BLOCK), BLOCK as u64).expect("data behind a hole");
+    twin(&source).write_all_at(&noise(1, BLOCK), BLOCK as u64).expect("data after a hole");
     let target = file_of(b"");
     let guard = Plan::new(move |call, _| match is_write(call) {
         true => Injection::Fail(Errno::NOSPC),

@@ -57,7 +57,7 @@ fn storms(all: &[Case], moves: usize, seed: u64) {
 
 #[test]
 fn invariant_1_nothing_lost_nothing_twice_in_a_storm() {
-    // Rings have a test of their own, which runs beside this one.
+    // Rings have a test of their own, which runs concurrently.
     let all: Vec<_> = cases::named().chain(cases::auto()).filter(|case| !case.is_ring()).collect();
     storms(&all, 2000, 1);
 }
@@ -71,7 +71,7 @@ fn invariant_1_nothing_lost_nothing_twice_when_a_ring_meets_a_storm() {
 #[test]
 #[ignore = "campaign: 40,000 moves"]
 fn campaign_nothing_lost_nothing_twice_in_many_storms() {
-    // A campaign by chance: whoever runs one more gives another seed.
+    // Random cases: another run takes another seed.
     let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(2);
     let all: Vec<_> = cases::named().chain(cases::auto()).collect();
     storms(&all, 40_000, seed);
@@ -125,33 +125,35 @@ fn side_of(call: Call) -> Option<Side> {
     }
 }
 
-/// A move on several threads tells the error of one of its calls, and never claims a stop.
-fn tells_the_cause(outcome: &Outcome, call: Call, errno: Errno) -> Result<(), String> {
+/// A move on several threads reports the error of one of its calls, and never claims a stop.
+fn names_the_cause(outcome: &Outcome, call: Call, errno: Errno) -> Result<(), String> {
     let Err(error) = &outcome.result else {
         // An interrupted call is made again, and a refused method has a successor.
         let survivable = errno == Errno::INTR || gush::is_refusal(errno);
-        return if survivable { Ok(()) } else { Err("not told".into()) };
+        return if survivable { Ok(()) } else { Err("not reported".into()) };
     };
     if error.is_stopped() {
         return Err("nobody stopped it".into());
     }
-    let told = error.io_error().and_then(Errno::from_io_error);
-    if told != Some(errno) {
-        return Err(format!("the error tells {:?}", told.map(gush::errno_name)));
+    let reported = error.io_error().and_then(Errno::from_io_error);
+    if reported != Some(errno) {
+        return Err(format!("the error names {:?}", reported.map(gush::errno_name)));
     }
     let refused = error.refusal().map(|refusal| refusal.why.as_ref());
-    // Some methods tell the name with the offset (pread64), some without.
+    // Some methods report the name with the offset (pread64), some without.
     let names = match call {
         Call::Pread => [call, Call::Read],
         Call::Pwrite => [call, Call::Write],
         call => [call; 2],
     };
     match (error.call(), refused) {
-        (Some(told), _) if !names.contains(&told) => Err(format!("the error tells {told}")),
-        (None, Some(why)) => Err(format!("the refusal tells {why}, and no call")),
+        (Some(reported), _) if !names.contains(&reported) => {
+            Err(format!("the error names {reported}"))
+        }
+        (None, Some(why)) => Err(format!("the refusal names {why}, and no call")),
         // A refusal is of the pair, and of neither side.
         (Some(_), None) if side_of(call).is_some_and(|side| error.side() != Some(side)) => {
-            Err(format!("the error tells the {:?}", error.side()))
+            Err(format!("the error names the {:?}", error.side()))
         }
         _ => Ok(()),
     }
@@ -159,7 +161,7 @@ fn tells_the_cause(outcome: &Outcome, call: Call, errno: Errno) -> Result<(), St
 
 /// Faults in one worker (the call of that number) and in all of them (that one and all later ones).
 #[test]
-fn invariant_1_holds_and_the_cause_is_told_when_some_of_several_threads_fail() {
+fn invariant_1_holds_and_the_cause_is_reported_when_some_of_several_threads_fail() {
     let mut wrong = Vec::new();
     let mut dice = Dice::new(9);
     for case in cases::shared() {
@@ -185,7 +187,7 @@ fn invariant_1_holds_and_the_cause_is_told_when_some_of_several_threads_fail() {
                         if call == at.0 && meant { Injection::Fail(errno) } else { Injection::None }
                     })
                 });
-                if let Err(why) = tells_the_cause(&outcome, at.0, errno) {
+                if let Err(why) = names_the_cause(&outcome, at.0, errno) {
                     wrong.push(format!("{case}: {name}: {why} ({:?})", outcome.result));
                 }
                 check(case, &name, outcome, &mut wrong);
@@ -230,9 +232,10 @@ fn invariant_3_a_refusal_on_several_threads_is_from_an_untouched_position() {
     assert_none(&wrong);
 }
 
-/// Two workers fail on different sides: one of the two is told, whole: the call with its side and error.
+/// Two workers fail on different sides: one of the two is reported as a whole: the call, its side
+/// and its error.
 #[test]
-fn of_two_failures_on_several_threads_one_is_told_with_its_own_side() {
+fn of_two_failures_on_several_threads_one_is_reported_with_its_own_side() {
     let mut wrong = Vec::new();
     for case in cases::shared().filter(|case| case.choice == Choice::Only(MethodName::ReadWrite)) {
         for nth in [0, 3, 8] {
@@ -244,12 +247,12 @@ fn of_two_failures_on_several_threads_one_is_told_with_its_own_side() {
                     _ => Injection::None,
                 })
             });
-            let told = outcome.result.as_ref().err().map(|error| {
+            let reported = outcome.result.as_ref().err().map(|error| {
                 (error.call(), error.side(), error.io_error().and_then(Errno::from_io_error))
             });
             let read = (Some(Call::Read), Some(Side::Source), Some(Errno::IO));
             let written = (Some(Call::Write), Some(Side::Target), Some(Errno::DQUOT));
-            if told != Some(read) && told != Some(written) {
+            if reported != Some(read) && reported != Some(written) {
                 wrong.push(format!("{case}: {name}: {:?}", outcome.result));
             }
             check(case, &name, outcome, &mut wrong);
@@ -259,7 +262,7 @@ fn of_two_failures_on_several_threads_one_is_told_with_its_own_side() {
 }
 
 #[test]
-fn an_observer_that_stops_several_threads_is_told_as_that() {
+fn a_stop_by_the_observer_of_several_threads_is_reported_as_a_stop() {
     let all = content(LARGE_CASE);
     for method in cases::shared().map(|case| case.choice) {
         let (result, arrived) = within(60, &method.to_string(), move || {
@@ -341,7 +344,7 @@ fn a_source_that_is_cut_while_several_threads_read_it_is_no_stop() {
                 assert_eq!(arrived.len() as u64, delivered, "{name}");
             }
             let delivered = usize::try_from(delivered).expect("a small file");
-            // A page that was cut while it was read may show the zeros behind the new end.
+            // A page that was cut while it was read may show the zeros after the new end.
             let same = |(got, is): (&u8, &u8)| got == is || *got == 0;
             assert!(arrived.len() >= delivered, "{name}");
             assert!(arrived[..kept.min(delivered)] == all[..kept.min(delivered)], "{name}");

@@ -1,4 +1,4 @@
-//! The seam sees all calls that the kernel sees: the seam's counts beside those of strace.
+//! The seam sees all calls that the kernel sees: the seam's counts equal those of strace.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -55,7 +55,7 @@ const OF_RINGS: &[&str] = &["mmap", "munmap"];
 
 type Tally = BTreeMap<String, u64>;
 
-/// The work between two marks; the returned value is dropped behind the second mark.
+/// The work between two marks; the returned value is dropped after the second mark.
 type Work = Box<dyn FnOnce() -> Box<dyn Any>>;
 
 /// Each work by name, with the function that makes the ends.

@@ -123,10 +123,10 @@ fn streams_are_polled_and_moved_plainly_where_calls_that_never_wait_are_denied_o
     }
 }
 
-/// As at an urgent mark where nothing tells of one: reads take the place of a splice that answers 0 before the end,
-/// and the bytes that they take count for the length and the rate.
+/// As at an urgent mark that nothing reports: reads take the place of a splice that answers 0
+/// before the end, and the bytes that they take count for the length and the rate.
 #[test]
-fn a_length_and_a_rate_hold_where_a_splice_tells_of_false_ends() {
+fn a_length_and_a_rate_hold_where_a_splice_reports_false_ends() {
     const LEN: u64 = 13_001;
     for rate in [None, Some(20_000)] {
         let (moved, took, rest) = within(30, &format!("{rate:?}"), move || {

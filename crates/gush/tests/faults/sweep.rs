@@ -138,7 +138,7 @@ pub fn calls_of(case: Case, threads: usize) -> Vec<(Call, u64)> {
     calls.clone()
 }
 
-/// Invariant 1 and its like: every byte is in the place that the result tells.
+/// Invariant 1 and its like: every byte is where the result says.
 pub fn account(case: Case, outcome: &Outcome) -> Result<(), String> {
     let content = content(case);
     let (delivered, lost) = match &outcome.result {
@@ -202,7 +202,7 @@ fn target_holds(
         }
     } else if arrived.len() != delivered && !case.is_ring() && !failed_at(outcome, Call::Ftruncate)
     {
-        // Writes under way at once may leave some behind the first that failed.
+        // Writes under way at once may leave some after the first that failed.
         return Err(format!("{} bytes in the target, {delivered} reported", arrived.len()));
     }
     if let Some(position) = outcome.target_position {

@@ -21,7 +21,7 @@ static CONTENT: LazyLock<Vec<u8>> = LazyLock::new(|| noise(3, BYTES));
 enum Way {
     ByReference,
     ThroughMemory,
-    /// A target may lag behind the others.
+    /// A target may lag.
     Backlog,
 }
 
@@ -55,7 +55,7 @@ fn cases() -> Vec<Case> {
 
 struct Outcome {
     result: Result<TeeReport, Error>,
-    told: Vec<(usize, u64)>,
+    reported: Vec<(usize, u64)>,
     arrived: Vec<Vec<u8>>,
     rest: Vec<u8>,
 }
@@ -64,9 +64,9 @@ fn run(case: Case, inject: impl FnMut(Call, u64) -> Injection + Send + 'static) 
     let source = Source::new(case.from, &CONTENT, 1, false).expect("a source").filled();
     let targets: Vec<_> =
         case.to.iter().map(|&to| Target::new(to, b"", 2, false).expect("a target")).collect();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let mut on_loss = |loss: &gush::Loss| {
-        told.push((loss.target, loss.delivered_bytes));
+        reported.push((loss.target, loss.delivered_bytes));
         Control::Continue
     };
     let terms = Terms {
@@ -88,7 +88,7 @@ fn run(case: Case, inject: impl FnMut(Call, u64) -> Injection + Send + 'static) 
     let result = tee.run();
     drop(guard);
     let arrived = targets.into_iter().map(Target::content).collect();
-    Outcome { result, told, arrived, rest: source.rest() }
+    Outcome { result, reported, arrived, rest: source.rest() }
 }
 
 fn calls_of(case: Case) -> Vec<(Call, u64)> {
@@ -105,18 +105,18 @@ fn calls_of(case: Case) -> Vec<(Call, u64)> {
     calls.clone()
 }
 
-/// Every byte is in the place that the report or the error tells.
+/// Every byte is where the report or the error says.
 fn account(case: Case, outcome: &Outcome) -> Result<(), String> {
     let taken = match &outcome.result {
         Ok(report) => {
             let targets = report.targets.iter().enumerate();
             let lost = targets.clone().filter(|(_, target)| target.failure.is_some());
             let mut lost: Vec<_> = lost.map(|(at, to)| (at, to.delivered_bytes)).collect();
-            let mut told = outcome.told.clone();
+            let mut reported = outcome.reported.clone();
             lost.sort_unstable();
-            told.sort_unstable();
-            if lost != told {
-                return Err(format!("told of {told:?}, reported {lost:?}"));
+            reported.sort_unstable();
+            if lost != reported {
+                return Err(format!("reported of {reported:?}, reported {lost:?}"));
             }
             for (at, target) in targets {
                 let delivered = target.delivered_bytes as usize;
@@ -137,8 +137,8 @@ fn account(case: Case, outcome: &Outcome) -> Result<(), String> {
         }
         Err(error) => {
             for (at, arrived) in outcome.arrived.iter().enumerate() {
-                let told = outcome.told.iter().find(|(lost, _)| *lost == at);
-                let least = told.map_or(error.delivered_bytes(), |(_, delivered)| *delivered);
+                let reported = outcome.reported.iter().find(|(lost, _)| *lost == at);
+                let least = reported.map_or(error.delivered_bytes(), |(_, delivered)| *delivered);
                 if arrived.len() < least as usize || *arrived != CONTENT[..arrived.len()] {
                     return Err(format!("{least} bytes said, {} arrived at {at}", arrived.len()));
                 }
@@ -154,7 +154,7 @@ fn account(case: Case, outcome: &Outcome) -> Result<(), String> {
 
 fn is_whole(outcome: &Outcome) -> Result<(), String> {
     match &outcome.result {
-        Ok(report) if report.is_complete && outcome.told.is_empty() => Ok(()),
+        Ok(report) if report.is_complete && outcome.reported.is_empty() => Ok(()),
         Ok(report) => Err(format!("not survived: {report:?}")),
         Err(error) => Err(format!("not survived: {error}: {:?}", error.io_error())),
     }

@@ -1,4 +1,4 @@
-//! The plan is carried by whoever makes the calls: no thread of a move is missed.
+//! The plan applies to all threads of a move: no call is missed.
 
 use std::cell::RefCell;
 use std::collections::HashSet;

@@ -36,11 +36,12 @@ fn assert_arrived(error: &Error, target: &OwnedFd, bytes: u64) {
     assert!(read_all(target) == CONTENT[..bytes as usize], "other bytes arrived");
 }
 
-/// The second worker is in a later piece when the first one fails: nothing is written behind the failure.
+/// The second worker is in a later piece when the first one fails: nothing is written after the
+/// failure.
 #[test]
-fn nothing_is_moved_behind_the_piece_in_which_another_thread_failed() {
-    let wrote_behind = Arc::new(AtomicBool::new(false));
-    let wrote = wrote_behind.clone();
+fn nothing_is_moved_after_the_piece_in_which_another_thread_failed() {
+    let wrote_after = Arc::new(AtomicBool::new(false));
+    let wrote = wrote_after.clone();
     let (result, [_, target]) = within(60, "a failure on two threads", move || {
         let first = thread::current().id();
         let (mut writes, mut other_began, mut failed, mut patience) = (0, false, false, PATIENCE);
@@ -70,14 +71,14 @@ fn nothing_is_moved_behind_the_piece_in_which_another_thread_failed() {
     });
     let error = result.expect_err("no space");
     assert_eq!(error.errno(), Some(Errno::NOSPC), "{error}");
-    assert!(!wrote_behind.load(Ordering::Relaxed), "the other thread went on");
+    assert!(!wrote_after.load(Ordering::Relaxed), "the other thread went on");
     assert_arrived(&error, &target, PIECE / WRITES_A_PIECE);
 }
 
 /// The second worker holds piece 1 and gets nowhere, the first one is further on: only the stop itself can end
 /// the second.
 #[test]
-fn a_stop_by_the_observer_ends_a_thread_that_is_behind() {
+fn a_stop_by_the_observer_ends_a_thread_that_lags() {
     let (result, [_, target]) = within(60, "a stop on two threads", move || {
         let first = thread::current().id();
         let is_ahead = Arc::new(AtomicBool::new(false));

@@ -20,9 +20,9 @@ fn due(flow: &mut Flow, shelf: &mut Shelf) -> Op {
     }
 }
 
-/// The failure that a flow tells, again and again.
+/// The failure that a flow reports each time it is asked.
 fn failed(flow: &mut Flow, shelf: &mut Shelf) -> (Call, Side, Errno) {
-    let told = [(); 2].map(|()| match flow.next(u64::MAX, shelf) {
+    let reported = [(); 2].map(|()| match flow.next(u64::MAX, shelf) {
         Next::Failed(failure) => match *failure {
             Failure::Fault(fault) => {
                 assert_eq!(failure.errno(), Some(fault.errno));
@@ -32,8 +32,8 @@ fn failed(flow: &mut Flow, shelf: &mut Shelf) -> (Call, Side, Errno) {
         },
         other => panic!("not failed: {other:?}"),
     });
-    assert_eq!(told[0], told[1]);
-    told[0]
+    assert_eq!(reported[0], reported[1]);
+    reported[0]
 }
 
 /// The rest of a message has no place in the next message.
@@ -49,8 +49,8 @@ fn a_message_that_was_cut_is_an_error_and_a_part_of_a_stream_is_none() {
         flow.learn(Op::Write, Ok(60), &mut ());
         assert_eq!((flow.delivered_bytes(), flow.in_flight_bytes()), (60, 40), "to a {to:?}");
         if is_cut {
-            let told = failed(&mut flow, &mut shelf);
-            assert_eq!(told, (Call::Write, Side::Target, Errno::MSGSIZE));
+            let reported = failed(&mut flow, &mut shelf);
+            assert_eq!(reported, (Call::Write, Side::Target, Errno::MSGSIZE));
         } else {
             assert_eq!(due(&mut flow, &mut shelf), Op::Write);
             flow.learn(Op::Write, Ok(40), &mut ());
@@ -61,7 +61,7 @@ fn a_message_that_was_cut_is_an_error_and_a_part_of_a_stream_is_none() {
 
 /// The bytes are taken and only in memory: lending them again would repeat the refused call for ever.
 #[test]
-fn bytes_that_could_not_be_lent_are_written_before_the_refusal_is_told() {
+fn bytes_that_could_not_be_lent_are_written_before_the_refusal_is_reported() {
     let bytes = Terms::default().short_bytes;
     let terms = Terms { choice: Choice::Only(MethodName::Vmsplice), ..Terms::default() };
     let state = PortState::known(Kind::Stream, true);
@@ -187,8 +187,8 @@ fn zeros_in_front_of_a_source_that_fails_are_a_hole() {
     assert_eq!(sparse.fail(Errno::IO), Op::Read(UNIT));
     assert_eq!(sparse.step(), Op::Punch(2 * unit));
     assert_eq!(sparse.counts(), [3 * unit, 3 * unit, 2 * unit]);
-    let told = failed(&mut sparse.flow, &mut sparse.shelf);
-    assert_eq!(told, (Call::Read, Side::Source, Errno::IO));
+    let reported = failed(&mut sparse.flow, &mut sparse.shelf);
+    assert_eq!(reported, (Call::Read, Side::Source, Errno::IO));
     assert!(sparse.content()[..3 * UNIT] == content[..3 * UNIT], "other bytes");
     assert!(sparse.content()[3 * UNIT..].iter().all(|&byte| byte == 7), "it was not reached");
 }
@@ -206,18 +206,18 @@ fn a_hole_that_fails_does_not_count() {
             assert_eq!(sparse.step(), Op::Read(UNIT));
         }
         assert_eq!(sparse.fail(Errno::NOSPC), Op::Punch(2 * unit));
-        let told = failed(&mut sparse.flow, &mut sparse.shelf);
+        let reported = failed(&mut sparse.flow, &mut sparse.shelf);
         let taken_bytes = if source_fails { 2 * unit } else { 3 * unit };
         assert_eq!(sparse.counts(), [taken_bytes, 0, 0]);
         assert_eq!(sparse.flow.in_flight_bytes(), taken_bytes);
         let of_source = (Call::Read, Side::Source, Errno::IO);
         let of_target = (Call::Fallocate, Side::Target, Errno::NOSPC);
-        assert_eq!(told, if source_fails { of_source } else { of_target });
+        assert_eq!(reported, if source_fails { of_source } else { of_target });
         assert!(sparse.content().iter().all(|&byte| byte == 7), "old content was touched");
     }
 }
 
-/// `EAGAIN` is a wait for the hole as for any call, also where the hole is the last before a failure is told.
+/// `EAGAIN` is a wait for the hole as for any call, also before a failure is reported.
 #[test]
 fn a_hole_in_front_of_a_failure_waits_for_the_target() {
     let hole = Op::Punch(UNIT as u64);
@@ -230,8 +230,8 @@ fn a_hole_in_front_of_a_failure_waits_for_the_target() {
         assert_eq!(next, Next::Wait(Side::Target));
     }
     assert_eq!(sparse.step(), hole);
-    let told = failed(&mut sparse.flow, &mut sparse.shelf);
-    assert_eq!(told, (Call::Read, Side::Source, Errno::IO));
+    let reported = failed(&mut sparse.flow, &mut sparse.shelf);
+    assert_eq!(reported, (Call::Read, Side::Source, Errno::IO));
 }
 
 /// Zeros that were taken are not kept back while nothing more may be taken.
@@ -311,9 +311,9 @@ fn after_an_again_only_sides_that_can_have_answered_are_asked() {
     assert_eq!(due(&mut flow, &mut shelf), Op::Ready(Side::Source));
 }
 
-/// The source has bytes for a target that nobody reads: the refused call is told, by the name of that call.
+/// The source has bytes for a target without a reader: the error names the refused call.
 #[test]
-fn a_deserted_target_is_told_by_the_call_that_found_it() {
+fn a_target_without_a_reader_is_reported_by_the_call_that_found_it() {
     let state = |kind| PortState::known(kind, true);
     for (method, target, call) in [
         (MethodName::Sendfile, Kind::Stream, Call::Sendfile),
@@ -330,7 +330,7 @@ fn a_deserted_target_is_told_by_the_call_that_found_it() {
     }
 }
 
-/// Zeros stay bytes unless holes were asked for, and where the target has no offset to leave a hole behind.
+/// Zeros stay bytes unless holes were asked for, and where the target has no offset for a hole.
 #[test]
 fn zeros_are_written_unless_holes_are_wanted_and_can_be_made() {
     let files = [(); 2].map(|()| tempfile::tempfile().expect("a file"));
@@ -373,7 +373,7 @@ fn holes_are_made_of_bytes_in_memory_whatever_the_plan_says() {
 /// Behind the last byte that the source is said to have, a call by reference would only be asked in vain; a read is one
 /// anyhow.
 #[test]
-fn behind_the_expected_bytes_a_read_asks_for_the_end() {
+fn after_the_expected_bytes_a_read_asks_for_the_end() {
     let state = |kind| PortState::known(kind, true);
     let (file, stream) = (state(Kind::File), state(Kind::Stream));
     for (method, first, last) in [
@@ -396,14 +396,14 @@ fn behind_the_expected_bytes_a_read_asks_for_the_end() {
 
 /// The target fails while zeros wait: nobody makes a hole of bytes that the target is said not to have.
 #[test]
-fn zeros_behind_a_target_that_fails_are_no_hole() {
+fn zeros_after_a_failure_of_the_target_are_no_hole() {
     let mut sparse = Sparse::of(&data_and_zeros("0d"));
     let ops = [sparse.step(), sparse.step(), sparse.step()];
     let unit = UNIT as u64;
     assert_eq!(ops, [Op::Read(UNIT), Op::Read(UNIT), Op::Punch(unit)]);
     assert_eq!(sparse.fail(Errno::NOSPC), Op::Write);
-    let told = failed(&mut sparse.flow, &mut sparse.shelf);
-    assert_eq!(told, (Call::Write, Side::Target, Errno::NOSPC));
+    let reported = failed(&mut sparse.flow, &mut sparse.shelf);
+    assert_eq!(reported, (Call::Write, Side::Target, Errno::NOSPC));
     assert_eq!(sparse.counts(), [2 * unit, unit, unit]);
 }
 
@@ -422,7 +422,8 @@ fn a_flow_that_rests_before_every_call_makes_the_same_holes() {
     assert!(sparse.content() == content, "other bytes");
 }
 
-/// splice(2) tells that the target has no reader before it looks at the source: the source may yet end without a byte.
+/// splice(2) reports a missing reader before it looks at the source: the source may yet end without
+/// a byte.
 #[test]
 fn a_source_without_bytes_for_a_target_without_a_reader_is_waited_for() {
     for (answer, bytes_come) in [(Ok(0), false), (Ok(1), true)] {

@@ -105,7 +105,7 @@ impl Account {
                     let has_all = lane.delivered == self.taken && !lane.owes_empty;
                     assert!(has_all, "{story} {op:?}: takes more while bytes are in flight");
                 }
-                assert!(!self.end_seen, "{story} {op:?}: takes more behind the end");
+                assert!(!self.end_seen, "{story} {op:?}: takes more after the end");
                 assert!(!self.refused, "{story} {op:?}: another way than the one that was named");
                 assert!(!self.source_unready, "{story} {op:?}: was not woken");
                 let is_fill = matches!(op, Op::Fill(_));

@@ -63,7 +63,7 @@ impl Inspector for Shown {
 /// The events in the scripts that were played.
 #[derive(Debug, Default)]
 pub struct Seen {
-    behind: u64,
+    lagged: u64,
     handed_over: u64,
     spilled: u64,
     lane_spilled: u64,
@@ -77,9 +77,9 @@ pub struct Seen {
 
 impl Seen {
     pub fn is_complete(&self) -> bool {
-        let Self { behind, handed_over, spilled, lane_spilled, .. } = *self;
+        let Self { lagged, handed_over, spilled, lane_spilled, .. } = *self;
         let Self { lost_and_went_on, hung_up, abandoned, deserted, denied, ended, .. } = *self;
-        let of_pipes = [behind, handed_over, spilled, lane_spilled];
+        let of_pipes = [lagged, handed_over, spilled, lane_spilled];
         let of_lanes = [lost_and_went_on, hung_up, abandoned, deserted, denied, ended];
         of_pipes.iter().chain(&of_lanes).all(|&times| times > 50)
     }
@@ -90,7 +90,7 @@ fn most_of(op: FanOp, account: &Account, source: &PortState) -> usize {
     let most = match op {
         FanOp::Intake(Op::Read(_)) if source.kind() == Kind::Datagram => account.measured as u64,
         FanOp::Intake(Op::Read(most)) => most.min(40) as u64,
-        // Several pieces, so that a lane can stay behind another.
+        // Several pieces, so that a lane can lag another.
         FanOp::Intake(Op::Fill(most)) => most.min(24) as u64,
         FanOp::Intake(Op::Measure) => 30,
         FanOp::Intake(Op::Spill) | FanOp::Tee(_) => account.piped(),
@@ -204,11 +204,11 @@ pub fn play(
                 story.steps.push((op, answer));
                 account.refused |=
                     account.named && moved.refusal.is_some() && !matches!(op, FanOp::Lane(..));
-                let told = (moved.taken_bytes, moved.delivered_bytes);
-                assert_eq!(told, now, "{story}: what the answer meant");
+                let reported = (moved.taken_bytes, moved.delivered_bytes);
+                assert_eq!(reported, now, "{story}: what the answer meant");
                 seen.spilled += u64::from(op == FanOp::Intake(Op::Spill));
                 seen.lane_spilled += u64::from(matches!(op, FanOp::Lane(_, Op::Spill)));
-                seen.behind += u64::from(
+                seen.lagged += u64::from(
                     matches!(op, FanOp::Move(_, most) if (most as u64) < account.piped()),
                 );
                 let is_own = matches!(
@@ -254,7 +254,7 @@ pub fn play(
                     check_lost(&fan, target, account.named, &story);
                 }
                 let lane = &mut account.lanes[usize::from(target)];
-                assert!(!lane.lost, "{story}: told twice");
+                assert!(!lane.lost, "{story}: reported twice");
                 let hung_up = matches!(story.steps.last(), Some((FanOp::Look(_), _)));
                 seen.hung_up += u64::from(hung_up);
                 lane.lost = true;

@@ -92,7 +92,7 @@ fn drive_with(
                     let events = match interest {
                         Interest::Readable => PollFlags::IN,
                         Interest::Writable => PollFlags::OUT,
-                        // poll(2) tells POLLERR and POLLHUP without being asked.
+                        // poll(2) always reports POLLERR and POLLHUP.
                         Interest::HangUp => PollFlags::empty(),
                     };
                     let fd = match who {
@@ -265,9 +265,9 @@ fn the_one_target_that_is_no_pipe_costs_one_splice() {
     }
 }
 
-/// A page that is in two pipes is not written on by whoever writes into one of them.
+/// A page that is in two pipes is not appended to by a writer into one of them.
 #[test]
-fn what_is_written_behind_it_reaches_no_other_target() {
+fn what_is_appended_to_one_target_reaches_no_other() {
     let (near, mut feeder) = std::io::pipe().expect("a pipe");
     feeder.write_all(b"shared").expect("room");
     let (mut a, mut into_a) = std::io::pipe().expect("a pipe");
@@ -360,7 +360,7 @@ fn a_target_that_fails_is_lost_alone() {
                     .unzip();
                 let full = full();
                 let (vanishes, reader) = leaving_reader(leaving, 1000);
-                // In between, so that lanes before and behind them go on.
+                // In between, so that lanes before and after them go on.
                 let targets = [outs[0].as_fd(), full.as_fd(), vanishes.as_fd(), outs[1].as_fd()];
                 let mut fan = fan_of(&near, &targets, &Terms { choice, ..Terms::default() });
                 let fds = FanFds { source: near.as_fd(), targets: &targets };

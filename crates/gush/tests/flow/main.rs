@@ -13,8 +13,8 @@ mod fan_model;
 mod fan_real;
 mod model;
 mod real;
+mod routes;
 mod script;
-mod ways;
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -58,7 +58,7 @@ fn pairs() -> Vec<(&'static str, PortState, PortState, Terms)> {
         ("file to file, lent", quick(File), quick(File), only(MethodName::Vmsplice)),
         ("datagrams to stream, lent", quick(Datagram), quick(Stream), only(MethodName::Vmsplice)),
         (
-            "file to pipe, of a size that it tells",
+            "file to pipe, of a size that it reports",
             quick(File),
             slow(Pipe),
             Terms { expected_bytes: Some(20), ..only(MethodName::Splice) },
@@ -244,6 +244,6 @@ fn short_messages_pass_through_memory_and_long_ones_by_reference() {
         flow.learn(put, Ok(bytes), &mut ());
         let next = flow.next(u64::MAX, &mut shelf);
         let is_fill = matches!(next, Next::Do(Op::Fill(_)));
-        assert_eq!(is_fill, more, "behind {bytes} bytes by {take:?}: {next:?}");
+        assert_eq!(is_fill, more, "after {bytes} bytes by {take:?}: {next:?}");
     }
 }

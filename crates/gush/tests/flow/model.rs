@@ -67,7 +67,7 @@ struct Account {
     taken: u64,
     in_pipe: usize,
     in_buf: usize,
-    /// The lent part of the pipe's content: the bytes in the buffer, or behind them.
+    /// The lent part of the pipe's content: the bytes in the buffer, or after them.
     lent: usize,
     delivered: u64,
     /// The size of the datagram that is next, if asked for since the last one was taken, or found missing.
@@ -150,7 +150,7 @@ impl Account {
         match op {
             Op::Measure | Op::Read(_) | Op::Fill(_) | Op::Direct(_) | Op::Sendfile(_) => {
                 assert!(empty_handed, "{story}: takes more while bytes are in flight");
-                assert!(!self.end_seen, "{story}: takes more behind the end");
+                assert!(!self.end_seen, "{story}: takes more after the end");
             }
             Op::Write => {
                 assert!(self.in_buf > 0 || self.empty_datagram, "{story}: writes nothing");
@@ -279,13 +279,13 @@ impl Account {
         self.taken = self.delivered;
     }
 
-    /// The first failure is told, and zeros that came before a failure of the source are a hole, unless making that
-    /// failed, too.
+    /// The first failure is reported, and zeros that came before a failure of the source are a
+    /// hole, unless making that failed, too.
     fn check_cause(&self, failure: &Failure, story: &Story<'_>) {
         let (Failure::Fault(fault), Some(cause)) = (failure, self.cause) else {
             panic!("{story}: without a cause: {failure:?}");
         };
-        assert_eq!(fault.call, cause.call(), "{story}: another failure is told");
+        assert_eq!(fault.call, cause.call(), "{story}: another failure is reported");
         let last = story.steps.last().map(|&(op, _)| op);
         if fault.side == Side::Source && !matches!(last, Some(Op::Punch(_))) {
             assert_eq!(self.in_flight(), 0, "{story}: zeros are not delivered");
@@ -302,7 +302,7 @@ fn most_of(op: Op, account: &Account, [source, target]: [&PortState; 2], terms: 
         Op::Fill(most) => most.min(24),
         Op::Write if terms.make_holes => account.run_bytes(target),
         Op::Write => account.in_buf,
-        // Of a page that is given away, the rest behind the bytes goes with them.
+        // Of a page that is given away, the rest after the bytes goes with them.
         Op::Lend => account.in_buf + if terms.gift { 3 } else { 0 },
         Op::Discard => account.lent,
         Op::Empty if account.lent > 0 => account.in_buf.min(account.lent),
@@ -374,7 +374,7 @@ pub fn play(
                 account.check(op, [&source, &target], &story);
                 check_permit(op, &source, may_take_bytes, &story);
                 let (takes, _) = op.touches();
-                assert!(!(is_refused && takes), "{story}: {op:?} behind a refusal");
+                assert!(!(is_refused && takes), "{story}: {op:?} after a refusal");
                 let Some(answer) = script.next() else { break };
                 let answer =
                     given(answer, op, most_of(op, &account, [&source, &target], terms), &source);
@@ -489,18 +489,18 @@ fn check_failure(failure: &Failure, story: &Story<'_>) {
     let (op, answer) = *story.steps.last().expect("a flow does not begin with a failure");
     if op == Op::AskEnd {
         let Failure::Fault(fault) = failure else { panic!("{story}: {failure:?}") };
-        let told = match answer {
+        let reported = match answer {
             Err(errno) if errno != Errno::AGAIN => (Side::Source, errno),
             _ => (Side::Target, Errno::PIPE),
         };
-        assert_eq!((fault.side, fault.errno), told, "{story}");
+        assert_eq!((fault.side, fault.errno), reported, "{story}");
         return;
     }
-    // Behind a refusal the bytes in flight are written first, and then the refused call is told.
+    // After a refusal the bytes in flight are written first, and then the refused call is reported.
     let is_refused = |&(op, answer): &(Op, Result<usize, Errno>)| match failure {
-        Failure::Fault(fault) => op.call() == fault.call && told_of(answer) == Some(fault.errno),
+        Failure::Fault(fault) => op.call() == fault.call && errno_of(answer) == Some(fault.errno),
         Failure::Refused(refusal) => {
-            Some(op.call()) == refusal.call && told_of(answer) == refusal.errno
+            Some(op.call()) == refusal.call && errno_of(answer) == refusal.errno
         }
         _ => answer == Ok(0),
     };
@@ -515,7 +515,7 @@ fn check_failure(failure: &Failure, story: &Story<'_>) {
 }
 
 /// The error of an answer; nothing of something is EIO.
-fn told_of(answer: Result<usize, Errno>) -> Option<Errno> {
+fn errno_of(answer: Result<usize, Errno>) -> Option<Errno> {
     match answer {
         Ok(0) => Some(Errno::IO),
         Ok(_) => None,

@@ -1,5 +1,5 @@
-//! The flow on real descriptors, driven by hand: every pair of ends, every way, small buffers and pipes,
-//! and bytes that can be told apart at every place.
+//! The flow on real descriptors, driven by hand: every pair of ends, every way, small buffers and
+//! pipes, and bytes that differ at every place.
 
 use std::io::{Read, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -179,7 +179,7 @@ fn datagrams_stay_whole_and_empty_ones_are_datagrams() {
     let mut flow = Flow::between(
         PortState::of(&near).unwrap(),
         PortState::of(&out).unwrap(),
-        // What is left behind the large one is less than the last one has.
+        // What is left after the large one is less than the last one has.
         &Terms { length_bytes: Some(100_007), buffer_bytes: 100, ..Terms::default() },
     )
     .expect("a way");
@@ -464,7 +464,7 @@ fn idle_means_are_held_until_the_flow_rests() {
 /// splice(2) from pipe to pipe answers `EAGAIN` for either: which one is asked of poll(2), and not by a read, whose bytes
 /// would go on through memory.
 #[test]
-fn a_full_pipe_is_told_from_an_empty_one_without_a_read() {
+fn a_full_pipe_is_distinguished_from_an_empty_one_without_a_read() {
     needs!(splice);
     let ((source, mut feeder), (_reader, mut target)) =
         (std::io::pipe().expect("a pipe"), std::io::pipe().expect("a pipe"));

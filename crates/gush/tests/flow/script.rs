@@ -90,15 +90,15 @@ impl Script {
     }
 }
 
-/// Plays every sequence of `depth` of these answers, the first ones of [`Answer::ALL`]; `play` tells how many of them it
-/// took. Returns the number of sequences played.
+/// Plays every sequence of `depth` of these answers, the first ones of [`Answer::ALL`]; `play`
+/// returns how many of them it took. Returns the number of sequences played.
 pub fn every(depth: usize, answers: usize, mut play: impl FnMut(&mut Script) -> usize) -> u64 {
     let mut scripts = 0;
     let mut digits = vec![0; depth];
     loop {
         let used = play(&mut Script::of(&digits));
         scripts += 1;
-        // Answers behind the last one that was asked for make no difference: skip them all.
+        // Answers after the last one that was asked for make no difference: skip them all.
         let last = used.clamp(1, depth);
         digits[last..].fill(0);
         let Some(at) = (0..last).rev().find(|&at| digits[at] + 1 < answers) else {

@@ -18,7 +18,7 @@ fn content(plan: &Plan) -> Vec<u8> {
     content
 }
 
-/// Moves as planned; the error tells the difference from the model.
+/// Moves as planned; the error names the difference from the model.
 pub fn of(plan: &Plan) -> Result<(), String> {
     let content = content(plan);
     let source = Source::new(plan.from, &content, plan.seed, plan.dawdle)?;
@@ -225,7 +225,7 @@ impl Model<'_> {
             let kept = model[end..reach].iter().zip(tried).zip(&arrived[end..reach]);
             let foreign = kept.filter(|((was, new), is)| is != was && is != new && **is != 0);
             if foreign.count() > 0 {
-                return Err("foreign bytes behind what had arrived".into());
+                return Err("foreign bytes after what had arrived".into());
             }
             model[end..reach].copy_from_slice(&arrived[end..reach]);
         }

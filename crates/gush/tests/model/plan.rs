@@ -157,7 +157,7 @@ impl Plan {
         }
         if self.from == SourceKind::Block {
             self.len = DEVICE_BYTES;
-            // Nobody can stand behind a device's end.
+            // No position is past a device's end.
             self.source = match self.source {
                 Place::Own(at) => Place::Own(at.min(DEVICE_BYTES)),
                 Place::Named(at) => Place::Named(at.min(DEVICE_BYTES)),

@@ -54,7 +54,7 @@ fn child_survives_truncations() {
         if !cut_target {
             let bytes = outcome.as_ref().map_or_else(Error::delivered_bytes, |report| report.bytes);
             let bytes = usize::try_from(bytes).expect("a small file");
-            // A read that a truncation overtakes may see the zeros behind the new end, as cp's does.
+            // A read that a truncation overtakes may see the zeros after the new end, as cp's does.
             let arrived = read_all(&target);
             let same = arrived.chunks(4096).zip(content.chunks(4096)).enumerate();
             let cut = |got: &[u8], is: &[u8]| got.iter().zip(is).all(|(g, i)| g == i || *g == 0);

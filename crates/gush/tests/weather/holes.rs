@@ -99,7 +99,10 @@ fn holes_over_old_content_read_as_zeros_and_nothing_around_them_is_touched() {
             let got = read_all(&target);
             assert!(got[4096..4096 + content.len()] == content, "{name}: other content");
             assert!(got[..4096] == old[..4096], "{name}: what lies before");
-            assert!(got[4096 + content.len()..] == old[4096 + content.len()..], "{name}: behind");
+            assert!(
+                got[4096 + content.len()..] == old[4096 + content.len()..],
+                "{name}: after the data"
+            );
             assert_eq!(rustix::fs::seek(&source, SeekFrom::Current(0)), Ok(0), "{name}");
         }
     }

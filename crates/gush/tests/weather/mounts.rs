@@ -20,7 +20,7 @@ fn create(path: PathBuf) -> OwnedFd {
     options.read(true).write(true).create(true).truncate(true).open(path).expect("a file").into()
 }
 
-fn a_full_target_is_told(point: &Path) {
+fn a_full_target_is_reported(point: &Path) {
     let content = noise(1, 12 << 20);
     let source = file_of(&content);
     for choice in file_methods().map(Choice::Only).chain([Choice::Auto]) {
@@ -28,12 +28,12 @@ fn a_full_target_is_told(point: &Path) {
         let target = create(path.clone());
         let answer = Mover::new(&source, &target).method(choice).source_offset_bytes(0).run();
         let error = answer.expect_err("a full file system");
-        let told = error.io_error().and_then(Errno::from_io_error);
+        let reported = error.io_error().and_then(Errno::from_io_error);
         if choice == Choice::Only(MethodName::CopyFileRange) {
-            assert_eq!(told, Some(Errno::XDEV), "{choice}: {error}");
+            assert_eq!(reported, Some(Errno::XDEV), "{choice}: {error}");
             continue;
         }
-        assert_eq!(told, Some(Errno::NOSPC), "{choice}: {error}");
+        assert_eq!(reported, Some(Errno::NOSPC), "{choice}: {error}");
         let delivered = usize::try_from(error.delivered_bytes()).expect("few bytes");
         let arrived = read_all(&target);
         assert!(delivered < content.len(), "{choice}: {error}");
@@ -53,7 +53,7 @@ fn child_fills_a_tmpfs() {
     let dir = tempfile::tempdir().expect("a directory");
     let point = dir.path().to_str().expect("a path");
     run("mount", &["-t", "tmpfs", "-o", "size=3m", "none", point]);
-    a_full_target_is_told(dir.path());
+    a_full_target_is_reported(dir.path());
     run("umount", &[point]);
 }
 
@@ -62,19 +62,19 @@ fn child_fills_a_tmpfs() {
 fn child_fills_an_ext4() {
     let dir = tempfile::tempdir().expect("a directory");
     let point = mounted("mkfs.ext4", 8, dir.path());
-    a_full_target_is_told(&point);
+    a_full_target_is_reported(&point);
     run("umount", &[point.to_str().expect("a path")]);
 }
 
 #[test]
-fn a_full_tmpfs_is_told_with_what_had_arrived() {
+fn a_full_tmpfs_is_reported_with_what_had_arrived() {
     if let Err(reason) = in_own_namespace("child_fills_a_tmpfs") {
         skip!("{reason}");
     }
 }
 
 #[test]
-fn a_full_ext4_is_told_with_what_had_arrived() {
+fn a_full_ext4_is_reported_with_what_had_arrived() {
     if !runs("mkfs.ext4", &["-V"]) {
         skip!("mkfs.ext4 is missing");
     }
@@ -285,14 +285,14 @@ fn reflink_clones_files_and_parts_on_btrfs() {
 fn child_copies_from_fuse_with_direct_io() {
     let dir = tempfile::tempdir().expect("a directory");
     let content = noise(1, 1_000_000);
-    let told = [("empty", 0), ("half", 500_000), ("right", 1_000_000), ("twice", 2_000_000)];
+    let reported = [("empty", 0), ("half", 500_000), ("right", 1_000_000), ("twice", 2_000_000)];
     let reads = [("whole", usize::MAX), ("short", 70_000), ("shorter", 3000)];
-    let files = told.into_iter().flat_map(|(size, told_bytes)| {
+    let files = reported.into_iter().flat_map(|(size, claimed_bytes)| {
         let content = &content;
         reads.map(|(read, most_read_bytes)| FuseFile {
             name: format!("{size}-{read}"),
             content: content.clone(),
-            told_bytes,
+            told_bytes: claimed_bytes,
             most_read_bytes,
         })
     });

@@ -25,7 +25,8 @@ fn errno_of(error: &gush::Error) -> Option<Errno> {
 
 #[test]
 fn made_up_files_arrive_whole_or_the_method_says_no() {
-    // These tell a size of 0, or of a page, and have other bytes: nothing may be concluded from st_size.
+    // These report a size of 0, or of a page, and have other bytes: nothing may be concluded from
+    // st_size.
     let paths = ["/proc/cpuinfo", "/proc/self/maps", "/proc/version", "/proc/self/status"];
     let sysfs = ["/sys/kernel/mm/transparent_hugepage/enabled", "/sys/kernel/notes"];
     let exists = |path: &&str| std::path::Path::new(path).exists();
@@ -131,10 +132,10 @@ fn a_reader_that_goes_away_is_an_error_that_counts_what_went_out() {
                     if error.is_refused() && error.delivered_bytes() == 0 {
                         continue;
                     }
-                    let told = errno_of(&error);
+                    let reported = errno_of(&error);
                     assert!(
                         // A socket with unread bytes resets at close; a pipe, or a socket read out, gives EPIPE.
-                        matches!(told, Some(Errno::PIPE | Errno::CONNRESET)),
+                        matches!(reported, Some(Errno::PIPE | Errno::CONNRESET)),
                         "{name}: {error:?}"
                     );
                     assert!(error.delivered_bytes() >= reads as u64, "{name}: {error}");
@@ -211,7 +212,7 @@ fn ranges_of_one_file_that_lie_apart_are_copied() {
         let got = read_all(&file);
         assert!(got[20_480..28_672] == content[4096..12_288], "{choice}: other bytes");
         assert!(got[..20_480] == content[..20_480], "{choice}: what lies before");
-        assert!(got[28_672..] == content[28_672..], "{choice}: what lies behind");
+        assert!(got[28_672..] == content[28_672..], "{choice}: what follows");
     }
 }
 
@@ -259,7 +260,7 @@ fn ranges_of_one_file_that_touch_are_copied() {
 
 /// Without a length, a copy to the file's own end would find its own output and never end.
 #[test]
-fn a_file_copied_behind_its_own_end_does_not_feed_on_itself() {
+fn a_file_copied_past_its_own_end_does_not_feed_on_itself() {
     let content = noise(1, 50_000);
     for choice in file_methods().map(Choice::Only).chain([Choice::Auto]) {
         let name = choice.to_string();
@@ -312,7 +313,7 @@ fn an_empty_datagram_loses_nothing_that_follows() {
 }
 
 #[test]
-fn a_source_position_behind_the_end_is_the_end() {
+fn a_source_position_past_the_end_is_the_end() {
     for choice in choices() {
         let (source, target) = (file_of(b"abc"), file_of(b""));
         rustix::fs::seek(&source, SeekFrom::Start(10_000)).expect("seek");
@@ -350,7 +351,7 @@ fn a_refused_write_past_the_page_cache_leaves_the_target_as_it_was() {
 }
 
 #[test]
-fn a_refusal_behind_the_end_of_a_target_does_not_make_it_grow() {
+fn a_refusal_past_the_end_of_a_target_does_not_make_it_grow() {
     let mut refused = 0;
     for choice in choices() {
         let source = Source::new(SourceKind::Direct, &noise(1, 4095), 1, false).expect("O_DIRECT");
@@ -522,8 +523,8 @@ fn odd_pieces_of_a_block_device_with_o_direct_arrive() {
             let mover = if has_named_offset { mover.source_offset_bytes(at) } else { mover };
             assert_eq!(mover.run().expect("out of the device").bytes, length, "{case}");
             assert!(read_all(&target) == expected, "{case}: other bytes");
-            let behind = if has_named_offset { 0 } else { at + length };
-            assert_eq!(rustix::fs::tell(&from), Ok(behind), "{case}");
+            let position = if has_named_offset { 0 } else { at + length };
+            assert_eq!(rustix::fs::tell(&from), Ok(position), "{case}");
         }
         disk.write_all_at(&vec![0; LEN], 0).expect("a device");
         let (source, into) = (file_of(expected), direct().expect("as before"));

@@ -63,7 +63,7 @@ fn without_isolation_a_spliced_file_shows_a_later_write() {
     assert_eq!(copied, Some(false), "read-write copies");
 }
 
-/// Invariant 4: whoever holds the pages that vmsplice lent keeps their content.
+/// Invariant 4: a reader that holds pages lent by vmsplice keeps their content.
 #[test]
 fn invariant_4_lent_pages_stay_as_they_were_in_a_tee() {
     needs!(splice);

@@ -25,7 +25,7 @@ pub(super) struct Lane {
     /// How much had been taken when the lane was lost.
     pub(super) lost_at_bytes: Option<u64>,
     /// The driver knows that the lane is lost.
-    pub(super) is_told: bool,
+    pub(super) is_reported: bool,
 }
 
 impl Lane {
@@ -38,7 +38,7 @@ impl Lane {
             waits: false,
             is_to_look: false,
             lost_at_bytes: None,
-            is_told: false,
+            is_reported: false,
         }
     }
 

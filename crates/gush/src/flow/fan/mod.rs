@@ -252,7 +252,7 @@ impl Fan {
         let lane = &mut self.lanes[usize::from(target)];
         if lane.is_live() {
             lane.lose(taken_bytes);
-            lane.is_told = true;
+            lane.is_reported = true;
         }
     }
 
@@ -288,7 +288,7 @@ impl Fan {
         loop {
             self.reap(lender);
             for (target, lane) in spread::NUMBERS.zip(&mut self.lanes) {
-                if !lane.is_live() && !std::mem::replace(&mut lane.is_told, true) {
+                if !lane.is_live() && !std::mem::replace(&mut lane.is_reported, true) {
                     return FanNext::Lost(target);
                 }
             }

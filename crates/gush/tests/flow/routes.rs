@@ -51,7 +51,7 @@ fn calls(source: PortState, target: PortState, terms: &Terms) -> String {
             Next::Failed(failure) if matches!(*failure, Failure::Refused(_)) => {
                 return said.join(", ") + ", or refused";
             }
-            other => panic!("behind {said:?}: {other:?}"),
+            other => panic!("after {said:?}: {other:?}"),
         };
         said.push(name.to_owned());
         let answer = match op {
@@ -61,16 +61,16 @@ fn calls(source: PortState, target: PortState, terms: &Terms) -> String {
             _ => Err(Errno::INVAL),
         };
         flow.learn(op, answer, &mut ());
-        // A read never refuses: what comes after its bytes tells the way.
+        // A read never refuses: what follows its bytes shows the route.
         if matches!(op, Op::Read(_)) {
-            said.push(behind_a_read(&mut flow, &mut shelf));
+            said.push(after_a_read(&mut flow, &mut shelf));
             return said.join(", ");
         }
     }
 }
 
 /// The way that read bytes are delivered, and whether a pipe is filled after that.
-fn behind_a_read(flow: &mut Flow, shelf: &mut Shelf) -> String {
+fn after_a_read(flow: &mut Flow, shelf: &mut Shelf) -> String {
     let Next::Do(op) = flow.next(u64::MAX, shelf) else { return "nothing".into() };
     if op == Op::Lend {
         return "lend".into();
@@ -150,7 +150,7 @@ fn each_pair_is_served_by_its_calls_in_order() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A call that no flag keeps from waiting is made only behind poll(2), and no other call is.
+/// A call that no flag keeps from waiting is made only after poll(2), and no other call is.
 #[test]
 fn only_a_side_that_could_hold_a_call_is_polled_before() {
     use Kind::{File, Pipe, Stream, Terminal};
@@ -269,15 +269,15 @@ fn a_port_knows_how_its_source_ends() {
     let name = rustix::pty::ptsname(&master, Vec::new()).expect("its name");
     let flags = OFlags::RDWR | OFlags::NOCTTY;
     let slave = rustix::fs::open(name, flags, rustix::fs::Mode::empty()).expect("a slave");
-    let told = |fd: &dyn AsFd| {
+    let reported = |fd: &dyn AsFd| {
         let state = PortState::of(&fd.as_fd()).expect("a port");
         (state.kind(), state.ends_at_zero(), state.is_master())
     };
-    assert_eq!(told(&seqpacket), (Kind::Datagram, true, false));
-    assert_eq!(told(&datagram), (Kind::Datagram, false, false));
-    assert_eq!(told(&stream), (Kind::Stream, true, false));
-    assert_eq!(told(&master), (Kind::Terminal, true, true));
-    assert_eq!(told(&slave), (Kind::Terminal, true, false));
+    assert_eq!(reported(&seqpacket), (Kind::Datagram, true, false));
+    assert_eq!(reported(&datagram), (Kind::Datagram, false, false));
+    assert_eq!(reported(&stream), (Kind::Stream, true, false));
+    assert_eq!(reported(&master), (Kind::Terminal, true, true));
+    assert_eq!(reported(&slave), (Kind::Terminal, true, false));
     assert!(!PortState::known(Kind::Datagram, true).ends_at_zero());
     assert!(PortState::known(Kind::Stream, true).ends_at_zero());
 }
@@ -285,7 +285,7 @@ fn a_port_knows_how_its_source_ends() {
 /// Which side an error of a call on both sides concerns.
 #[test]
 fn a_failed_splice_is_blamed_on_the_side_that_can_have_failed() {
-    let told = |from, to, errno| {
+    let reported = |from, to, errno| {
         let state = |kind| PortState::known(kind, true);
         let mut flow =
             Flow::between(state(from), state(to), &only(MethodName::Splice)).expect("a way");
@@ -308,11 +308,11 @@ fn a_failed_splice_is_blamed_on_the_side_that_can_have_failed() {
         }
     };
     use Kind::{File, Pipe, Stream};
-    assert_eq!(told(Stream, Pipe, Errno::CONNRESET), Side::Source);
-    assert_eq!(told(File, Pipe, Errno::IO), Side::Source);
-    assert_eq!(told(File, Pipe, Errno::PIPE), Side::Target);
-    assert_eq!(told(Pipe, File, Errno::NOSPC), Side::Target);
-    assert_eq!(told(Pipe, Stream, Errno::PIPE), Side::Target);
+    assert_eq!(reported(Stream, Pipe, Errno::CONNRESET), Side::Source);
+    assert_eq!(reported(File, Pipe, Errno::IO), Side::Source);
+    assert_eq!(reported(File, Pipe, Errno::PIPE), Side::Target);
+    assert_eq!(reported(Pipe, File, Errno::NOSPC), Side::Target);
+    assert_eq!(reported(Pipe, Stream, Errno::PIPE), Side::Target);
 }
 
 /// The one buffer of a thread serves its flows in turn: memory is made once.
