@@ -288,23 +288,3 @@ fn ready_or_again(fd: BorrowedFd<'_>, events: PollFlags) -> io::Result<usize> {
     // As a call's own EAGAIN: tokio clears a side's readiness only on this answer.
     if sys::pipe::is_ready(fd, events)? { Ok(0) } else { Err(Errno::AGAIN) }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::{Errno, Kind, Op, Side};
-
-    #[test]
-    fn an_error_names_the_side_that_can_have_caused_it() {
-        let cases = [
-            (Op::Sendfile(1), Errno::IO, Kind::File, Kind::Stream, Side::Source),
-            (Op::Sendfile(1), Errno::PIPE, Kind::File, Kind::Stream, Side::Target),
-            (Op::Sendfile(1), Errno::IO, Kind::File, Kind::File, Side::Target),
-            (Op::Direct(1), Errno::IO, Kind::File, Kind::Pipe, Side::Source),
-            (Op::Direct(1), Errno::CONNRESET, Kind::Pipe, Kind::Stream, Side::Target),
-        ];
-        for (op, errno, source, target, side) in cases {
-            let blamed = op.blames(errno, source, target, Side::Target);
-            assert_eq!(blamed, side, "{op:?} from {source:?} to {target:?}: {errno}");
-        }
-    }
-}

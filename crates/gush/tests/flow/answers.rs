@@ -42,7 +42,7 @@ fn a_message_that_was_cut_is_an_error_and_a_part_of_a_stream_is_none() {
     for (to, is_cut) in [(Kind::Datagram, true), (Kind::Stream, false)] {
         let (mut shelf, terms) = (shelf(), Terms { through_memory: true, ..Terms::default() });
         let state = |kind| PortState::known(kind, true);
-        let mut flow = Flow::between(state(Kind::Stream), state(to), &terms).expect("a way");
+        let mut flow = Flow::between(state(Kind::Stream), state(to), &terms).expect("a route");
         assert!(matches!(due(&mut flow, &mut shelf), Op::Read(_)));
         flow.learn(Op::Read(100), Ok(100), &mut ());
         assert_eq!(due(&mut flow, &mut shelf), Op::Write);
@@ -65,7 +65,7 @@ fn bytes_that_could_not_be_lent_are_written_before_the_refusal_is_reported() {
     let bytes = Terms::default().short_bytes;
     let terms = Terms { choice: Choice::Only(MethodName::Vmsplice), ..Terms::default() };
     let state = PortState::known(Kind::Stream, true);
-    let (mut shelf, mut flow) = (shelf(), Flow::between(state, state, &terms).expect("a way"));
+    let (mut shelf, mut flow) = (shelf(), Flow::between(state, state, &terms).expect("a route"));
     assert!(matches!(due(&mut flow, &mut shelf), Op::Read(_)));
     flow.learn(Op::Read(bytes), Ok(bytes), &mut ());
     assert_eq!(due(&mut flow, &mut shelf), Op::Lend);
@@ -97,7 +97,7 @@ fn only_the_master_of_a_terminal_ends_with_eio() {
 
     let terminal = PortState::known(Kind::Terminal, true);
     let target = PortState::known(Kind::Stream, true);
-    let mut flow = Flow::between(terminal, target, &Terms::default()).expect("a way");
+    let mut flow = Flow::between(terminal, target, &Terms::default()).expect("a route");
     let mut shelf = shelf();
     let read = loop {
         match due(&mut flow, &mut shelf) {
@@ -132,7 +132,7 @@ impl Sparse {
             ..Terms::default()
         };
         let state = |file| PortState::of(file).expect("a file").at(0);
-        let flow = Flow::between(state(&from), state(&to), &terms).expect("a way");
+        let flow = Flow::between(state(&from), state(&to), &terms).expect("a route");
         Self { flow, shelf: shelf(), from, to }
     }
 
@@ -253,7 +253,7 @@ fn a_buffer_is_no_larger_than_the_engine_permits() {
     for method in [MethodName::ReadWrite, MethodName::Vmsplice] {
         let choice = Choice::Only(method);
         let terms = Terms { choice, buffer_bytes: usize::MAX, ..Terms::default() };
-        let mut flow = Flow::between(state, state, &terms).expect("a way");
+        let mut flow = Flow::between(state, state, &terms).expect("a route");
         let Op::Read(bytes) = due(&mut flow, &mut shelf()) else { panic!("no read: {method}") };
         assert!(bytes <= gush::Tuning::MOST_BUFFER_BYTES, "{bytes} bytes by {method}");
     }
@@ -266,7 +266,7 @@ fn a_way_that_says_nothing_more_nine_times_where_a_read_finds_bytes_is_refused()
     for method in [MethodName::Splice, MethodName::Sendfile] {
         let (terms, mut shelf) =
             (Terms { choice: Choice::Only(method), ..Terms::default() }, shelf());
-        let mut flow = Flow::between(from, to, &terms).expect("a way");
+        let mut flow = Flow::between(from, to, &terms).expect("a route");
         for times in 1..=9 {
             let op = due(&mut flow, &mut shelf);
             assert!(matches!(op, Op::Direct(_) | Op::Sendfile(_)), "{times}: {op:?}");
@@ -294,14 +294,14 @@ fn after_an_again_only_sides_that_can_have_answered_are_asked() {
     let state = |kind| PortState::known(kind, true);
     let (file, stream) = (state(Kind::File), state(Kind::Stream));
     let terms = Terms { choice: Choice::Only(MethodName::Sendfile), ..Terms::default() };
-    let mut flow = Flow::between(file, stream, &terms).expect("a way");
+    let mut flow = Flow::between(file, stream, &terms).expect("a route");
     let mut shelf = shelf();
     let op = due(&mut flow, &mut shelf);
     flow.learn(op, Err(Errno::AGAIN), &mut ());
     assert_eq!(due(&mut flow, &mut shelf), Op::Ready(Side::Target));
 
     let terms = Terms { choice: Choice::Only(MethodName::Splice), ..Terms::default() };
-    let mut flow = Flow::between(state(Kind::Pipe), file, &terms).expect("a way");
+    let mut flow = Flow::between(state(Kind::Pipe), file, &terms).expect("a route");
     while let op @ Op::Ready(_) = due(&mut flow, &mut shelf) {
         flow.learn(op, Ok(0), &mut ());
     }
@@ -321,7 +321,7 @@ fn a_target_without_a_reader_is_reported_by_the_call_that_found_it() {
     ] {
         let terms = Terms { choice: Choice::Only(method), ..Terms::default() };
         let (mut flow, mut shelf) =
-            (Flow::between(state(Kind::File), state(target), &terms).expect("a way"), shelf());
+            (Flow::between(state(Kind::File), state(target), &terms).expect("a route"), shelf());
         let op = due(&mut flow, &mut shelf);
         flow.learn(op, Err(Errno::PIPE), &mut ());
         assert_eq!(due(&mut flow, &mut shelf), Op::AskEnd, "{method}");
@@ -343,7 +343,7 @@ fn zeros_are_written_unless_holes_are_wanted_and_can_be_made() {
         };
         let [source, target] = files.each_ref().map(|file| PortState::of(file).expect("a file"));
         let target = if is_named { target.at(0) } else { target };
-        let mut flow = Flow::between(source.at(0), target, &terms).expect("a way");
+        let mut flow = Flow::between(source.at(0), target, &terms).expect("a route");
         let mut shelf = shelf();
         let op = due(&mut flow, &mut shelf);
         assert!(matches!(op, Op::Read(_)), "{op:?}");
@@ -359,7 +359,7 @@ fn holes_are_made_of_bytes_in_memory_whatever_the_plan_says() {
     let target = state(Kind::File).at(0);
     for source in [Kind::Pipe, Kind::Stream, Kind::File] {
         let terms = Terms { make_holes: true, ..Terms::default() };
-        let mut flow = Flow::between(state(source), target, &terms).expect("a way");
+        let mut flow = Flow::between(state(source), target, &terms).expect("a route");
         assert!(matches!(due(&mut flow, &mut shelf()), Op::Read(_)), "{source:?}");
         for method in [MethodName::Splice, MethodName::Vmsplice] {
             let by_name = Terms { choice: Choice::Only(method), ..terms };
@@ -382,7 +382,7 @@ fn after_the_expected_bytes_a_read_asks_for_the_end() {
     ] {
         let choice = Choice::Only(method);
         let terms = Terms { choice, expected_bytes: Some(100), ..Terms::default() };
-        let mut flow = Flow::between(file, stream, &terms).expect("a way");
+        let mut flow = Flow::between(file, stream, &terms).expect("a route");
         let mut shelf = shelf();
         assert_eq!(due(&mut flow, &mut shelf), first);
         flow.learn(first, Ok(100), &mut ());
@@ -430,7 +430,7 @@ fn a_source_without_bytes_for_a_target_without_a_reader_is_waited_for() {
         let (source, target) =
             (PortState::known(Kind::Stream, true), PortState::known(Kind::Pipe, true));
         let mut shelf = shelf();
-        let mut flow = Flow::between(source, target, &Terms::default()).expect("a way");
+        let mut flow = Flow::between(source, target, &Terms::default()).expect("a route");
         flow.learn(Op::Direct(1), Err(Errno::PIPE), &mut ());
         for _ in 0..3 {
             assert_eq!(due(&mut flow, &mut shelf), Op::AskEnd);

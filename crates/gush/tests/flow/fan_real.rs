@@ -136,7 +136,7 @@ fn drive_with(
 fn fan_of(source: &impl AsFd, targets: &[BorrowedFd<'_>], terms: &Terms) -> Fan {
     let states: Vec<_> =
         targets.iter().map(|fd| PortState::of(fd).expect("a port state")).collect();
-    Fan::between(PortState::of(source).expect("a port state"), &states, terms).expect("a way")
+    Fan::between(PortState::of(source).expect("a port state"), &states, terms).expect("a route")
 }
 
 /// A pipe of one page, whose reader takes odd pieces.

@@ -198,7 +198,7 @@ fn a_side_without_a_descriptor_is_served_by_memory_alone() {
     let mut shelf = Shelf::new(Pool::new(4 << 20, 4));
     for (source, target) in pairs.chain([(memory, memory)]) {
         let name = format!("{source:?} -> {target:?}");
-        let mut flow = Flow::between(source, target, &Terms::default()).expect("a way");
+        let mut flow = Flow::between(source, target, &Terms::default()).expect("a route");
         let Next::Do(read @ Op::Read(_)) = flow.next(u64::MAX, &mut shelf) else {
             panic!("{name}: it reads")
         };
@@ -230,7 +230,7 @@ fn a_side_without_a_descriptor_is_served_by_memory_alone() {
 fn short_messages_pass_through_memory_and_long_ones_by_reference() {
     let stream = PortState::known(Kind::Stream, true);
     let terms = Terms { short_bytes: 16_384, ..Terms::default() };
-    let mut flow = Flow::between(stream, stream, &terms).expect("a way");
+    let mut flow = Flow::between(stream, stream, &terms).expect("a route");
     let mut shelf = Shelf::new(Pool::new(4 << 20, 4));
     let read = [(4095, false), (1, false), (16_383, false), (16_384, true)];
     let spliced = [(16_384, true), (4096, true), (100_000, true), (4095, false)];

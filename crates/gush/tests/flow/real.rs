@@ -150,7 +150,7 @@ fn every_pair_delivers_every_byte_in_order() {
                         feed.map(thread::JoinHandle::join);
                         continue;
                     }
-                    let mut flow = flow.expect("a way");
+                    let mut flow = flow.expect("a route");
                     let fds = Fds { source: near.as_fd(), target: out.as_fd() };
                     assert_eq!(drive(&mut flow, fds, step), Ok(Completion::Eof), "{context}");
                     assert_eq!(flow.delivered_bytes(), BYTES as u64, "{context}");
@@ -182,7 +182,7 @@ fn datagrams_stay_whole_and_empty_ones_are_datagrams() {
         // What is left after the large one is less than the last one has.
         &Terms { length_bytes: Some(100_007), buffer_bytes: 100, ..Terms::default() },
     )
-    .expect("a way");
+    .expect("a route");
     for message in sent {
         far.send(message).expect("room");
     }
@@ -216,7 +216,7 @@ fn a_stream_becomes_datagrams_of_a_size_that_every_socket_takes() {
         all
     });
     let (a, b) = (PortState::of(&near).unwrap(), PortState::of(&out).unwrap());
-    let mut flow = Flow::between(a, b, &Terms::default()).expect("a way");
+    let mut flow = Flow::between(a, b, &Terms::default()).expect("a route");
     let fds = Fds { source: near.as_fd(), target: out.as_fd() };
     assert_eq!(drive(&mut flow, fds, u64::MAX), Ok(Completion::Eof));
     feed.expect("a feeder").join().expect("all was sent");
@@ -239,7 +239,7 @@ fn a_reset_is_blamed_on_the_peer_that_sent_it() {
         let (out, arrived) = target(to);
         let (a, b) = (PortState::of(&near).unwrap(), PortState::of(&out).unwrap());
         let terms = Terms { choice: Choice::Only(MethodName::Splice), ..Terms::default() };
-        let mut flow = Flow::between(a, b, &terms).expect("a way");
+        let mut flow = Flow::between(a, b, &terms).expect("a route");
         let fds = Fds { source: near.as_fd(), target: out.as_fd() };
         let failed = drive(&mut flow, fds, u64::MAX).expect_err("the peer reset the connection");
         assert!(failed.contains("side: Source"), "to {to}: {failed}");
@@ -255,7 +255,7 @@ fn a_flow_that_waits_for_its_target_holds_what_is_in_flight_and_no_more() {
         (source("stream", &pattern(BYTES)), UnixStream::pair().expect("a pair"));
     out.set_nonblocking(true).expect("a flag");
     let (a, b) = (PortState::of(&near).unwrap(), PortState::of(&out).unwrap());
-    let mut flow = Flow::between(a, b, &Terms::default()).expect("a way");
+    let mut flow = Flow::between(a, b, &Terms::default()).expect("a route");
     let fds = Fds { source: near.as_fd(), target: out.as_fd() };
     loop {
         match flow.next(u64::MAX, &mut shelf) {
@@ -302,7 +302,7 @@ fn bytes_in_a_refused_pipe_meet_the_true_error_of_a_write() {
     let (near, feed) = source("stream", b"taken");
     let terms = Terms { choice: Choice::Only(MethodName::Splice), ..Terms::default() };
     let (a, b) = (PortState::of(&near).unwrap(), PortState::of(&full).unwrap());
-    let mut flow = Flow::between(a, b, &terms).expect("a way");
+    let mut flow = Flow::between(a, b, &terms).expect("a route");
     let fds = Fds { source: near.as_fd(), target: full.as_fd() };
     let failed = drive(&mut flow, fds, u64::MAX).expect_err("nothing fits");
     assert!(failed.contains(&format!("{:?}", Errno::NOSPC)), "{failed}");
@@ -363,7 +363,7 @@ fn runs_of_zeros_become_holes_whatever_the_buffer() {
         };
         let (source, target) =
             (PortState::of(&from).unwrap().at(0), PortState::of(&to).unwrap().at(at));
-        let mut flow = Flow::between(source, target, &terms).expect("a way");
+        let mut flow = Flow::between(source, target, &terms).expect("a route");
         let mut shelf = Shelf::new(Pool::shared().clone());
         let (mut seen, mut punches) = (Seen::default(), 0);
         let fds = Fds { source: from.as_fd(), target: to.as_fd() };
@@ -413,7 +413,7 @@ fn a_file_that_grows_at_its_end_a_few_times_is_no_false_end() {
         let terms =
             Terms { choice: Choice::Only(method), expected_bytes: Some(1000), ..Terms::default() };
         let (from, to) = (PortState::of(&source).unwrap().at(0), PortState::of(&writer).unwrap());
-        let mut flow = Flow::between(from, to, &terms).expect("a way");
+        let mut flow = Flow::between(from, to, &terms).expect("a route");
         let mut shelf = Shelf::new(Pool::shared().clone());
         let fds = Fds { source: source.as_fd(), target: writer.as_fd() };
         let mut growths = 0;
@@ -447,7 +447,7 @@ fn idle_means_are_held_until_the_flow_rests() {
         feeder.write_all(b"a message").expect("room");
         let (from, to) = (PortState::of(&near).unwrap(), PortState::of(&target).unwrap());
         let mut flow =
-            Flow::between(from, to, &Terms { choice, ..Terms::default() }).expect("a way");
+            Flow::between(from, to, &Terms { choice, ..Terms::default() }).expect("a route");
         let mut shelf = Shelf::new(Pool::shared().clone());
         let fds = Fds { source: near.as_fd(), target: target.as_fd() };
         while let Next::Do(op) = flow.next(u64::MAX, &mut shelf) {
@@ -471,7 +471,7 @@ fn a_full_pipe_is_distinguished_from_an_empty_one_without_a_read() {
     feeder.write_all(b"waits").expect("room");
     target.write_all(&vec![7; 65536]).expect("room for all of a pipe");
     let (from, to) = (PortState::of(&source).unwrap(), PortState::of(&target).unwrap());
-    let mut flow = Flow::between(from, to, &Terms::default()).expect("a way");
+    let mut flow = Flow::between(from, to, &Terms::default()).expect("a route");
     let mut shelf = Shelf::new(Pool::shared().clone());
     let fds = Fds { source: source.as_fd(), target: target.as_fd() };
     let mut asked = Vec::new();

@@ -236,7 +236,7 @@ fn flags_of_a_port_rule_splicing_out() {
 #[test]
 fn one_splice_moves_a_part_of_a_large_pipe() {
     let most = |source: PortState, target: PortState| {
-        let mut flow = Flow::between(source, target, &only(MethodName::Splice)).expect("a way");
+        let mut flow = Flow::between(source, target, &only(MethodName::Splice)).expect("a route");
         match flow.next(u64::MAX, &mut shelf()) {
             Next::Do(Op::Direct(most)) => most,
             other => panic!("{other:?}"),
@@ -284,13 +284,12 @@ fn a_port_knows_how_its_source_ends() {
 
 /// Which side an error of a call on both sides concerns.
 #[test]
-fn a_failed_splice_is_blamed_on_the_side_that_can_have_failed() {
-    let reported = |from, to, errno| {
+fn a_failed_call_is_blamed_on_the_side_that_can_have_failed() {
+    let by = |method, from, to, errno| {
         let state = |kind| PortState::known(kind, true);
-        let mut flow =
-            Flow::between(state(from), state(to), &only(MethodName::Splice)).expect("a way");
+        let mut flow = Flow::between(state(from), state(to), &only(method)).expect("a route");
         let op = match flow.next(u64::MAX, &mut shelf()) {
-            Next::Do(op @ Op::Direct(_)) => op,
+            Next::Do(op @ (Op::Direct(_) | Op::Sendfile(_))) => op,
             other => panic!("{other:?}"),
         };
         flow.learn(op, Err(errno), &mut ());
@@ -308,11 +307,20 @@ fn a_failed_splice_is_blamed_on_the_side_that_can_have_failed() {
         }
     };
     use Kind::{File, Pipe, Stream};
-    assert_eq!(reported(Stream, Pipe, Errno::CONNRESET), Side::Source);
-    assert_eq!(reported(File, Pipe, Errno::IO), Side::Source);
-    assert_eq!(reported(File, Pipe, Errno::PIPE), Side::Target);
-    assert_eq!(reported(Pipe, File, Errno::NOSPC), Side::Target);
-    assert_eq!(reported(Pipe, Stream, Errno::PIPE), Side::Target);
+    use MethodName::{Sendfile, Splice};
+    for (method, from, to, errno, side) in [
+        (Splice, Stream, Pipe, Errno::CONNRESET, Side::Source),
+        (Splice, File, Pipe, Errno::IO, Side::Source),
+        (Splice, File, Pipe, Errno::PIPE, Side::Target),
+        (Splice, Pipe, File, Errno::NOSPC, Side::Target),
+        (Splice, Pipe, Stream, Errno::PIPE, Side::Target),
+        (Splice, Pipe, Stream, Errno::CONNRESET, Side::Target),
+        (Sendfile, File, Stream, Errno::IO, Side::Source),
+        (Sendfile, File, Stream, Errno::PIPE, Side::Target),
+    ] {
+        let blamed = by(method, from, to, errno);
+        assert_eq!(blamed, side, "{method} from {from:?} to {to:?}: {errno}");
+    }
 }
 
 /// The one buffer of a thread serves its flows in turn: memory is made once.
@@ -359,7 +367,7 @@ fn a_flow_asks_for_memory_once() {
     let null = File::options().write(true).open("/dev/null").expect("/dev/null");
     let terms = Terms { length_bytes: Some(1 << 20), ..only(MethodName::ReadWrite) };
     let state = |file| PortState::of(file).expect("a device");
-    let mut flow = Flow::between(state(&zeros), state(&null), &terms).expect("a way");
+    let mut flow = Flow::between(state(&zeros), state(&null), &terms).expect("a route");
     let mut lender = Counting(shelf(), 0);
     while let Next::Do(op) = flow.next(u64::MAX, &mut lender) {
         let fds = Fds { source: zeros.as_fd(), target: null.as_fd() };
