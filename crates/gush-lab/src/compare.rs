@@ -93,9 +93,9 @@ pub fn runs(before: &Run, after: &Run, margin: Option<f64>) -> Comparison {
     let (mut cases, mut unlike, mut undescribed) = (Vec::new(), Vec::new(), 0);
     for one in &first {
         let Some(other) = second.iter().find(|other| is_same(one, other)) else { continue };
-        let is_told = one.is_described && other.is_described;
-        let differences = match is_told {
-            true => retold_otherwise(&one.described.identity, &other.described.identity),
+        let are_described = one.is_described && other.is_described;
+        let differences = match are_described {
+            true => parameters_that_differ(&one.described.identity, &other.described.identity),
             false => Vec::new(),
         };
         if !differences.is_empty() {
@@ -131,21 +131,21 @@ fn failed(run: &Run) -> impl Iterator<Item = Failed> {
 }
 
 /// The parameters that are not the same in both; one that only one of them has differs, too.
-fn retold_otherwise(
-    told: &BTreeMap<String, Value>,
-    retold: &BTreeMap<String, Value>,
+fn parameters_that_differ(
+    first: &BTreeMap<String, Value>,
+    second: &BTreeMap<String, Value>,
 ) -> Vec<Difference> {
     let text = |value: Option<&Value>| match value {
         None => "none".to_owned(),
         Some(Value::String(text)) => text.clone(),
         Some(value) => value.to_string(),
     };
-    let names: BTreeSet<&String> = told.keys().chain(retold.keys()).collect();
-    let differs = names.into_iter().filter(|name| told.get(*name) != retold.get(*name));
+    let names: BTreeSet<&String> = first.keys().chain(second.keys()).collect();
+    let differs = names.into_iter().filter(|name| first.get(*name) != second.get(*name));
     differs
         .map(|name| Difference {
             fact: name.clone(),
-            values: [text(told.get(name)), text(retold.get(name))],
+            values: [text(first.get(name)), text(second.get(name))],
         })
         .collect()
 }
@@ -297,25 +297,25 @@ mod tests {
 
     #[test]
     fn a_case_is_compared_with_itself_alone() {
-        let told = |bytes: Option<u64>| {
+        let with_bytes = |bytes: Option<u64>| {
             let described =
                 bytes.map(|bytes| Described::new("memory", "copy-1").with("bytes", bytes));
             Run { cases: described.into_iter().collect(), ..run(4.0, None) }
         };
-        let same = runs(&told(Some(1)), &told(Some(1)), None);
+        let same = runs(&with_bytes(Some(1)), &with_bytes(Some(1)), None);
         assert_eq!((same.cases.len(), same.unlike.len(), same.undescribed), (1, 0, 0));
-        let other = runs(&told(Some(1)), &told(Some(2)), None);
+        let other = runs(&with_bytes(Some(1)), &with_bytes(Some(2)), None);
         assert_eq!((other.cases.len(), other.alone), (0, [0, 0]));
         let values = ["1", "2"].map(str::to_owned);
         assert_eq!(other.unlike[0].differences, [Difference { fact: "bytes".into(), values }]);
-        let unknown = runs(&told(None), &told(Some(2)), None);
+        let unknown = runs(&with_bytes(None), &with_bytes(Some(2)), None);
         assert_eq!((unknown.cases.len(), unknown.undescribed), (1, 1));
-        let older = runs(&told(None), &told(None), None);
+        let older = runs(&with_bytes(None), &with_bytes(None), None);
         assert_eq!((older.cases.len(), older.undescribed), (1, 0));
     }
 
     #[test]
-    fn another_build_is_told() {
+    fn another_build_is_reported() {
         let built = |build: &str| Run { build: build.into(), ..run(4.0, None) };
         assert_eq!(runs(&built("a1"), &built("b2"), None).differences[0].fact, "build");
         assert!(runs(&built(""), &built("b2"), None).differences.is_empty());

@@ -244,7 +244,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn the_page_cache_tells_the_same_both_ways() {
+    fn cachestat_and_mincore_agree() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[1; 100_000]).unwrap();
         let pages = 100_000_u64.div_ceil(rustix::param::page_size() as u64);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_tell_of_full_disks() {
+    fn streams_report_full_disks() {
         let full = Path::new("/dev/full");
         let source = std::env::current_exe().unwrap();
         for answer in [copy_by_characters(&source, full), copy_by_blocks(&source, full, 4096)] {

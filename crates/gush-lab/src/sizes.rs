@@ -39,8 +39,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_told_whole_and_at_a_glance() {
-        for (bytes, told, name, about) in [
+    fn sizes_are_exact_or_rounded() {
+        for (bytes, exactly, name, about) in [
             (0, "0 B", "0", "0 B"),
             (512, "512 B", "512", "512 B"),
             (1536, "1536 B", "1536", "1.5 KiB"),
@@ -50,7 +50,7 @@ mod tests {
             (197 << 16, "12608 KiB", "12608K", "12.3 MiB"),
             (u64::MAX, "18446744073709551615 B", "18446744073709551615", "16777216 TiB"),
         ] {
-            assert_eq!([exact(bytes), typed(bytes), rounded(bytes)], [told, name, about]);
+            assert_eq!([exact(bytes), typed(bytes), rounded(bytes)], [exactly, name, about]);
         }
     }
 }

@@ -94,8 +94,8 @@ impl<'a> Row<'_, 'a> {
             Some(_) => "?",
             None => "",
         };
-        let beside = all.iter().filter(|other| other.heading == self.heading);
-        let most = beside.filter_map(Row::figure).fold(0.0, f64::max);
+        let group = all.iter().filter(|other| other.heading == self.heading);
+        let most = group.filter_map(Row::figure).fold(0.0, f64::max);
         let bar = bar(self.figure().unwrap_or(0.0), most);
         cells.extend([baseline(self), sound.to_owned(), bar]);
         cells
@@ -224,8 +224,8 @@ fn system_calls(taken: &cases::SuiteRun<'_>, suite: &Suite) -> String {
             Some(published) => format!("DIFFERS: {}", count::line(&published)),
         };
         let printed = case.text("syscalls_printed").map(|printed| format!(" ({printed})"));
-        let told = published + &printed.unwrap_or_default();
-        vec![case.name.to_owned(), count::line(own), u64::to_string(&in_all), told]
+        let as_published = published + &printed.unwrap_or_default();
+        vec![case.name.to_owned(), count::line(own), u64::to_string(&in_all), as_published]
     };
     let rows: Vec<Vec<String>> = counted.iter().map(row).collect();
     format!(
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_stands_beside_its_own_baseline() {
+    fn a_case_is_compared_with_its_own_baseline() {
         let odd = [1.0, 9.0, 0.9, 1.0, 8.0];
         let text = shown(&run(&[
             ("first", None, &[100.0; 5]),
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_of_the_published_table_stands_beside_its_correction() {
+    fn a_slip_of_the_published_table_is_corrected() {
         let calls = serde_json::json!({ "read": 2, "write": 1 });
         let measured = Measured { gib_per_s: Some(1.0), ..Measured::default() }
             .with("syscalls", calls.clone())

@@ -60,7 +60,7 @@ fn a_flame_graph_is_a_picture_of_every_function() {
 }
 
 #[test]
-fn what_is_no_recording_is_told() {
+fn what_is_no_recording_is_reported() {
     for odd in ["", "\n\n", "# nothing\n"] {
         let error = Stacks::of_script(odd.as_bytes()).expect_err("no stacks").to_string();
         assert!(error.contains("too short"), "{odd:?}: {error}");

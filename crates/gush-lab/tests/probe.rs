@@ -54,7 +54,7 @@ const LAPTOP: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn a_fingerprint_has_what_the_kernel_tells() {
+fn a_fingerprint_has_what_the_kernel_reports() {
     let root = root(LAPTOP);
     let machine = Probe::look_in(root.path()).machine;
     for (name, fact) in [

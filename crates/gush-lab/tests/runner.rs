@@ -121,7 +121,7 @@ fn one_round_alone_begins_with_the_cases_named_first() {
 }
 
 #[test]
-fn a_case_that_dies_is_told_of_once_and_the_others_go_on() {
+fn a_case_that_dies_is_reported_once_and_the_others_go_on() {
     let (outcome, told) = run([Script("dies", "kill -9 $$"), Script("lives", "echo 1")], None);
     assert_eq!(told.iter().filter(|line| line.starts_with("dies: ")).count(), 1, "{told:?}");
     assert_eq!(outcome.samples.len(), 3);

@@ -76,7 +76,7 @@ fn ratios_and_their_intervals_are_those_of_scipy() {
 }
 
 #[test]
-fn rounds_that_drift_together_are_told_apart_only_in_pairs() {
+fn rounds_that_drift_together_differ_only_in_pairs() {
     let Paired { rounds, .. } = values().paired.remove(0);
     let (of, to): (Vec<f64>, Vec<f64>) = rounds.iter().copied().unzip();
     let (paired, apart) = (paired_ratio(&rounds).unwrap(), ratio(&of, &to).unwrap());

@@ -189,7 +189,7 @@ fn a_newer_store_and_foreign_files_are_refused_and_left_as_they_are() {
 }
 
 #[test]
-fn a_writer_killed_at_any_byte_loses_its_line_alone_and_the_rest_is_kept_beside() {
+fn a_writer_killed_at_any_byte_loses_its_line_alone_and_the_rest_is_kept() {
     let (_dir, path) = place();
     let [first, second] = runs().try_into().unwrap();
     Store::open(&path).unwrap().insert(&first).unwrap();
@@ -246,7 +246,7 @@ fn a_writer_killed_at_any_byte_loses_its_line_alone_and_the_rest_is_kept_beside(
 }
 
 #[test]
-fn a_line_torn_by_another_while_a_run_is_made_is_kept_beside() {
+fn a_line_torn_by_another_process_during_a_run_is_kept() {
     let (_dir, path) = place();
     let whole = runs().remove(0);
     let begun = Run { finished: None, samples: Vec::new(), ..whole.clone() };
@@ -415,7 +415,7 @@ fn a_file_that_another_process_is_making_is_no_stranger() {
 }
 
 #[test]
-fn a_store_that_is_removed_while_a_run_is_made_is_told() {
+fn a_store_that_is_removed_while_a_run_is_made_is_reported() {
     let (_dir, path) = place();
     let run = runs().remove(0);
     let mut recording = Store::open(&path).unwrap().begin(&run).unwrap();

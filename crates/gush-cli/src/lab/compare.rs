@@ -161,12 +161,12 @@ fn left_out(comparison: &Comparison) -> String {
     let Comparison { runs, unlike, failed, undescribed, alone, .. } = comparison;
     let mut text = String::new();
     for Unlike { suite, case, differences } in unlike {
-        let told = differences.iter().map(|Difference { fact, values: [before, after] }| {
+        let all = differences.iter().map(|Difference { fact, values: [before, after] }| {
             format!("{fact}: {before} → {after}")
         });
         text += &format!(
             "not compared: {suite} {case} is not the same in both: {}\n",
-            told.collect::<Vec<_>>().join("; ")
+            all.collect::<Vec<_>>().join("; ")
         );
     }
     for Failed { run, failure: Failure { suite, case, error } } in failed {

@@ -75,7 +75,7 @@ impl FromArgMatches for Chosen {
     }
 }
 
-/// The one definition behind `gush lab`: the source of help, manual page and completions.
+/// The one definition of `gush lab`: the source of help, manual page and completions.
 pub fn command() -> clap::Command {
     let suites = clap::Command::new("lab").subcommands(suites::commands());
     Lab::augment_args(suites.subcommand(once::command()))

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use gush_lab::model::Measured;
-use gush_lab::suite::{self, Once, SUITES};
+use gush_lab::suite::{self, Asked, SUITES};
 use gush_lab::{Error, count, once};
 use gush_text::os_text;
 
-use super::suites::{arg, asked, this_program};
+use super::suites::this_program;
 use crate::talk::{Talker, write_line};
 
 /// The command, with a subcommand for each suite that measures in a separate process.
@@ -19,7 +19,7 @@ pub fn command() -> Command {
     let part = |suite: &&suite::Suite| {
         let once = suite.once.as_ref()?;
         let command = Command::new(suite.name).about(once.about).max_term_width(100);
-        Some(command.args(once.options.iter().map(arg)))
+        Some(command.args((once.options)()))
     };
     Command::new("once")
         .about("Measure once, in this process, and print the figures as JSON")
@@ -61,14 +61,14 @@ fn measure(matches: &ArgMatches) -> Result<Measured, Error> {
     if let Some(processor) = matches.get_one("cpu") {
         once::pin(*processor)?;
     }
-    let found = matches.subcommand().and_then(|(name, matches)| {
-        let Once { options, run, .. } = suite::named(name)?.once.as_ref()?;
-        Some((*options, *run, matches))
+    let found = matches.subcommand().and_then(|(name, given)| {
+        let once = suite::named(name)?.once.as_ref()?;
+        Some((once.run, given.clone()))
     });
-    let Some((options, run, matches)) = found else {
+    let Some((run, given)) = found else {
         return Err(Error::refused("name what is to be measured"));
     };
-    run(&asked(options, matches)?)
+    run(&Asked::new(this_program()?, given))
 }
 
 fn print(measured: &Measured, talker: &Talker) -> ExitCode {

@@ -43,9 +43,9 @@ pub fn run(options: &Options) -> ExitCode {
     {
         return talker.fail(why);
     }
-    let told = runs(&talker, options).and_then(|runs| Ok((runs, place(options)?)));
-    let (runs, path) = match told {
-        Ok(told) => told,
+    let chosen = runs(&talker, options).and_then(|runs| Ok((runs, place(options)?)));
+    let (runs, path) = match chosen {
+        Ok(chosen) => chosen,
         Err(why) => return talker.fail(why),
     };
     let mut screen = Screen::new(talker.clone(), 0);

@@ -30,7 +30,7 @@ impl Screen {
     }
 
     /// Shows an event, and returns the event's sample, if any.
-    pub fn tell<'a>(&self, event: Event<'a>) -> Option<&'a Sample> {
+    pub fn show_event<'a>(&self, event: Event<'a>) -> Option<&'a Sample> {
         match event {
             Event::Begins { case, round } => self.begins(case, round),
             Event::Measured(sample) => {
@@ -103,8 +103,8 @@ impl Screen {
     /// Reports the error of the first line that could not be printed, if any: then the command has
     /// failed.
     pub fn ended(self) -> Result<(), ExitCode> {
-        let told = |error| self.talker.fail(format_args!("write error: {}", os_text(&error)));
-        self.write_error.map_or(Ok(()), |error| Err(told(error)))
+        let failed = |error| self.talker.fail(format_args!("write error: {}", os_text(&error)));
+        self.write_error.map_or(Ok(()), |error| Err(failed(error)))
     }
 
     /// The exit status of a command that has printed all it had to say.

@@ -180,7 +180,7 @@ impl Session {
         let Limits { time, end } = limits;
         let probe = self.probe.clone();
         let runner = Runner { probe: &probe, rounds, time, end };
-        self.take(cases, |tell| runner.run(cases, tell), screen, show);
+        self.take(cases, |report| runner.run(cases, report), screen, show);
     }
 
     /// Measures `cases` in rounds as `schedule` has them, and passes every sample to `show`.
@@ -196,7 +196,7 @@ impl Session {
         let probe = self.probe.clone();
         let Limits { time, end } = limits;
         let runner = Runner { probe: &probe, rounds: u32::MAX, time, end };
-        self.take(cases, |tell| runner.run_on(schedule, cases, tell), screen, show);
+        self.take(cases, |report| runner.run_on(schedule, cases, report), screen, show);
     }
 
     fn take(
@@ -209,7 +209,7 @@ impl Session {
         let mut recording = self.recording.take();
         let mut stored = self.run.samples.len();
         let outcome = run(&mut |event| {
-            let Some(sample) = screen.tell(event) else { return };
+            let Some(sample) = screen.show_event(event) else { return };
             show(screen, sample);
             // The reader has left, so the measuring ends, and the files of the cases are removed.
             if screen.is_broken() {
@@ -234,10 +234,11 @@ impl Session {
         self.run.samples.extend(outcome.samples);
         self.run.failures.extend(outcome.failures);
         self.run.interrupted |= outcome.end == RunEnd::Interrupted;
-        let told: HashSet<(&str, &str)> = (self.run.samples.iter().map(|s| (&*s.suite, &*s.case)))
-            .chain(self.run.failures.iter().map(|f| (&*f.suite, &*f.case)))
-            .collect();
-        let is_reached = |case: &dyn Case| told.contains(&(case.suite(), case.name()));
+        let reached: HashSet<(&str, &str)> =
+            (self.run.samples.iter().map(|s| (&*s.suite, &*s.case)))
+                .chain(self.run.failures.iter().map(|f| (&*f.suite, &*f.case)))
+                .collect();
+        let is_reached = |case: &dyn Case| reached.contains(&(case.suite(), case.name()));
         self.not_reached += cases.iter().filter(|case| !is_reached(case.as_ref())).count();
     }
 

@@ -4,12 +4,11 @@ use std::env;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::builder::{PossibleValuesParser, ValueParser};
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint};
+use clap::{ArgMatches, Args, Command, FromArgMatches};
 use gush_lab::probe::Probe;
-use gush_lab::suite::{Asked, Given, SUITES, Suite, Taken, Takes};
+use gush_lab::suite::{Asked, SUITES, Suite};
 use gush_lab::{Error, csv, explain, table, transfer};
-use gush_text::{memory_bytes, quote, some_bytes};
+use gush_text::quote;
 
 use super::reporting;
 use super::screen::Screen;
@@ -51,71 +50,13 @@ pub fn commands() -> impl Iterator<Item = Command> {
         let more =
             if suite.more.is_empty() { columns } else { format!("{columns}\n\n{}", suite.more) };
         let (value_name, help) = suite.only;
-        Common::augment_args(Command::new(suite.name).args(suite.options.iter().map(arg)))
+        Common::augment_args(Command::new(suite.name).args((suite.options)()))
             .mut_arg("rounds", |rounds| rounds.default_value(suite.rounds))
             .mut_arg("only", |only| only.value_name(value_name).help(help))
             .about(suite.about)
             .after_help(more)
             .max_term_width(100)
     })
-}
-
-/// The argument of an option that a suite takes.
-pub fn arg(taken: &Taken) -> Arg {
-    let operand = Arg::new(taken.name).help(taken.help);
-    let option = operand.clone().long(taken.name);
-    let some_of = |names: fn() -> Vec<&'static str>| PossibleValuesParser::new(names());
-    let bytes = || ValueParser::new(|text: &str| memory_bytes(text).map(|bytes| bytes as u64));
-    match taken.takes {
-        Takes::Nothing => option.action(ArgAction::SetTrue),
-        Takes::Size => option.value_name("SIZE").value_parser(some_bytes),
-        Takes::Memory => option.value_name("SIZE").value_parser(bytes()),
-        Takes::Sizes(alias) => option
-            .visible_alias(alias)
-            .value_name("SIZE,…")
-            .value_delimiter(',')
-            .action(ArgAction::Append)
-            .value_parser(bytes()),
-        Takes::Dir => option
-            .value_name("DIR")
-            .default_value(".")
-            .value_parser(ValueParser::path_buf())
-            .value_hint(ValueHint::DirPath),
-        Takes::Word(name, names) => option.value_name(name).value_parser(some_of(names)),
-        Takes::Words(name, names) => option
-            .value_name(name)
-            .value_delimiter(',')
-            .action(ArgAction::Append)
-            .value_parser(some_of(names)),
-        Takes::Text(name) => option.value_name(name),
-        Takes::Texts(name) => {
-            option.value_name(name).value_delimiter(',').action(ArgAction::Append)
-        }
-        Takes::Operand => operand.required(true).value_parser(ValueParser::path_buf()),
-    }
-}
-
-/// The values that `matches` have for the options `taken`.
-pub fn asked(taken: &'static [Taken], matches: &ArgMatches) -> Result<Asked, Error> {
-    let mut asked = Asked::of(this_program()?);
-    for &Taken { name, takes, .. } in taken {
-        let given = match takes {
-            Takes::Nothing => matches.get_flag(name).then_some(Given::Yes),
-            Takes::Size | Takes::Memory | Takes::Sizes(_) => {
-                matches.get_many::<u64>(name).map(|sizes| Given::Sizes(sizes.copied().collect()))
-            }
-            Takes::Dir | Takes::Operand => {
-                matches.get_one::<PathBuf>(name).map(|path| Given::Path(path.clone()))
-            }
-            Takes::Word(..) | Takes::Words(..) | Takes::Text(_) | Takes::Texts(_) => {
-                matches.get_many::<String>(name).map(|words| Given::Words(words.cloned().collect()))
-            }
-        };
-        if let Some(given) = given {
-            asked.give(name, given);
-        }
-    }
-    Ok(asked)
 }
 
 /// Measures the cases of `suite` asked for; shows and stores the samples.
@@ -138,7 +79,7 @@ fn measured(
     let common =
         Common::from_arg_matches(matches).map_err(|error| Error::refused(error.to_string()))?;
     let Common { rounds, only, csv, json, report, keep } = common;
-    let mut asked = asked(suite.options, matches)?;
+    let mut asked = Asked::new(this_program()?, matches.clone());
     asked.only = only;
     let mut made = suite.cases(&asked)?;
     made.cases = explain::recorded(made.cases)?;

@@ -9,7 +9,7 @@ use clap::builder::PossibleValuesParser;
 use gush_lab::Error;
 use gush_lab::model::{Run, Sample};
 use gush_lab::probe::Probe;
-use gush_lab::suite::{Asked, Cases, Given, SUITES, Show, Suite};
+use gush_lab::suite::{Cases, SUITES, Show, Suite};
 use gush_lab::{report, table, transfer};
 use gush_text::quote;
 
@@ -95,10 +95,7 @@ impl Options {
         let mut screen = Screen::new(talker.clone(), self.rounds);
         let (mut repeated, mut once, mut shows) = (Vec::new(), Vec::new(), Vec::new());
         for suite in SUITES.iter().filter(|suite| self.wants(suite)) {
-            let mut asked = Asked::of(&program);
-            asked.is_brief = true;
-            asked.give("dir", Given::Path(self.dir.clone()));
-            (suite.tour)(&mut asked);
+            let asked = suite.toured(&program, &self.dir)?;
             match suite.cases(&asked) {
                 Ok(Cases { cases, show, notes }) => {
                     notes.iter().for_each(|note| talker.say(note));
@@ -178,10 +175,10 @@ mod tests {
 
     #[test]
     fn a_tour_ends_with_three_sentences_at_most_and_never_without_one() {
-        let told = |count: usize| last_words((0..count).map(|n| n.to_string()).collect());
-        assert_eq!(told(5).len(), 3);
-        assert_eq!(told(5)[..2], ["0", "1"]);
-        assert_eq!(told(0)[0], INCONCLUSIVE);
-        assert!(told(0)[1].starts_with("gush tune "));
+        let words = |count: usize| last_words((0..count).map(|n| n.to_string()).collect());
+        assert_eq!(words(5).len(), 3);
+        assert_eq!(words(5)[..2], ["0", "1"]);
+        assert_eq!(words(0)[0], INCONCLUSIVE);
+        assert!(words(0)[1].starts_with("gush tune "));
     }
 }

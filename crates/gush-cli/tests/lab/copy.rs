@@ -206,7 +206,7 @@ fn what_is_refused_here_is_left_out_with_a_reason_and_fails_when_named() {
 }
 
 #[test]
-fn misuse_is_told_in_a_sentence() {
+fn misuse_is_reported_in_a_sentence() {
     let dir = disk_dir();
     for (options, said) in [
         (&["--only", "nope"][..], "'nope'; choose from stdio-char, "),
@@ -226,7 +226,7 @@ fn misuse_is_told_in_a_sentence() {
 }
 
 #[test]
-fn a_size_that_the_disk_has_no_room_for_is_told_once_and_the_others_go_on() {
+fn a_size_that_the_disk_has_no_room_for_is_reported_once_and_the_others_go_on() {
     let dir = disk_dir();
     let script = "mount -t tmpfs -o size=1M none m && exec \"$G\" lab copy --no-store --dir m \
                   --rounds 1 --csv --sizes 64K,2M --only read-write";
@@ -239,7 +239,7 @@ fn a_size_that_the_disk_has_no_room_for_is_told_once_and_the_others_go_on() {
 }
 
 #[test]
-fn an_interrupt_leaves_no_file_behind() {
+fn an_interrupt_leaves_no_file() {
     let dir = disk_dir();
     let mut child = gush()
         .args(["lab", "copy", "--no-store", "--size", "64M", "--rounds", "1000", "--dir"])

@@ -172,7 +172,7 @@ fn a_missing_path_is_a_sentence_and_the_exit_status_says_so() {
 }
 
 #[test]
-fn nothing_is_written_and_nothing_left_behind() {
+fn nothing_is_written_and_nothing_left() {
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("file");
     fs::write(&file, vec![7; 100_000]).unwrap();
@@ -200,7 +200,7 @@ fn nothing_is_written_and_nothing_left_behind() {
 }
 
 #[test]
-fn denied_calls_are_told_with_the_filter_that_denies_them() {
+fn denied_calls_are_reported_with_the_filter_that_denies_them() {
     let dir = TempDir::new().unwrap();
     let deny = match crate::common::denier(dir.path()) {
         Ok(deny) => deny,
@@ -251,7 +251,7 @@ fn denied_calls_are_told_with_the_filter_that_denies_them() {
 /// Calls that have nothing to do with moving bytes may be denied just as well.
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn whatever_a_filter_denies_the_rest_is_told() {
+fn whatever_a_filter_denies_the_rest_is_reported() {
     let dir = TempDir::new().unwrap();
     let deny = match crate::common::denier(dir.path()) {
         Ok(deny) => deny,
@@ -341,7 +341,7 @@ fn a_read_only_mount_serves_as_source() {
 }
 
 #[test]
-fn few_descriptors_are_told_and_are_no_failure() {
+fn few_descriptors_are_reported_and_are_no_failure() {
     let script = "ulimit -n 12; exec \"$0\" doctor --json";
     let shell = Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_gush")]).output();
     let output = shell.unwrap();
@@ -354,7 +354,7 @@ fn few_descriptors_are_told_and_are_no_failure() {
 
 /// Every network namespace has a congestion control of its own, and may have reno.
 #[test]
-fn the_congestion_control_of_the_network_namespace_is_told() {
+fn the_congestion_control_of_the_network_namespace_is_reported() {
     const CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
     let script = format!("echo reno >{CONTROL} && exec \"$0\" doctor --json");
     let mut inside = Command::new("unshare");
@@ -382,7 +382,7 @@ fn the_congestion_control_of_the_network_namespace_is_told() {
 const USER: u32 = 64_322;
 
 #[test]
-fn a_user_whose_new_pipes_have_two_slots_is_told_so() {
+fn new_pipes_with_two_slots_are_reported() {
     if let Err(why) = crate::common::nobody() {
         return skipped(&why);
     }

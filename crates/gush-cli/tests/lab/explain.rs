@@ -132,7 +132,7 @@ fn a_missing_perf_says_which_package_has_it() {
 }
 
 #[test]
-fn a_user_who_may_not_profile_is_told_what_allows_it() {
+fn a_user_who_may_not_profile_gets_the_remedy() {
     let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     if !rustix::process::geteuid().is_root() || paranoid.trim().parse::<i32>().unwrap_or(0) < 2 {
         return skipped("needs root to become nobody, and kernel.perf_event_paranoid of 2 or more");
@@ -153,7 +153,7 @@ fn a_user_who_may_not_profile_is_told_what_allows_it() {
 }
 
 #[test]
-fn what_is_no_case_is_told() {
+fn what_is_no_case_is_reported() {
     for (case, words) in [
         ("write-read", "write SUITE:CASE, such as pipe:write-read"),
         ("pipe:", "write SUITE:CASE"),

@@ -163,7 +163,7 @@ fn speed_is_measured_where_it_works() {
 }
 
 #[test]
-fn an_unprivileged_user_is_told_what_is_left_out_and_why() {
+fn an_unprivileged_user_sees_what_is_left_out_and_why() {
     let nobody = match crate::common::nobody() {
         Ok(nobody) => nobody,
         Err(why) => return skipped(&why),
@@ -201,7 +201,7 @@ fn an_unprivileged_user_is_told_what_is_left_out_and_why() {
 }
 
 #[test]
-fn a_network_without_loopback_is_told_and_the_rest_goes_on() {
+fn a_network_without_loopback_is_reported_and_the_rest_goes_on() {
     let own_network = Command::new("unshare").args(["--net", "true"]).output();
     if !own_network.as_ref().is_ok_and(|output| output.status.success()) {
         return skipped(&format!("no network of one's own: {own_network:?}"));
@@ -239,7 +239,7 @@ fn a_full_place_for_temporary_files_is_passed_over() {
 }
 
 #[test]
-fn ends_that_cannot_be_had_for_one_reason_are_told_in_one_line() {
+fn ends_that_cannot_be_had_for_one_reason_are_reported_in_one_line() {
     let output = gush()
         .args(["lab", "matrix", "--no-store", "--only", "read-write", "--pairs", "fifo:*"])
         .env("TMPDIR", "/no/such/directory")
@@ -252,7 +252,7 @@ fn ends_that_cannot_be_had_for_one_reason_are_told_in_one_line() {
 }
 
 #[test]
-fn nothing_is_left_behind() {
+fn nothing_is_left() {
     let dir = TempDir::new().unwrap();
     let output = gush()
         .args(["lab", "matrix", "--only", "read-write", "--pairs", "*:fifo,fifo:*"])

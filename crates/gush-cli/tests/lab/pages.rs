@@ -67,7 +67,7 @@ fn the_kernels_own_test_is_used_or_said_to_be_missing() {
 }
 
 #[test]
-fn denied_vmsplice_is_told() {
+fn denied_vmsplice_is_reported() {
     const VMSPLICE: &str = "278";
     let dir = tempfile::tempdir().unwrap();
     let deny = match crate::common::denier(dir.path()) {

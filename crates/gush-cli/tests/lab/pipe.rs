@@ -129,7 +129,7 @@ fn unknown_cases_are_refused_with_the_known_ones() {
 }
 
 #[test]
-fn one_processor_is_told() {
+fn one_processor_is_reported() {
     let allowed = gush_lab::affinity::allowed().unwrap();
     let pinned = std::thread::spawn(move || {
         gush_lab::affinity::pin(allowed[0]).unwrap();

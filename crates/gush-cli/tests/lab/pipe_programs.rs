@@ -191,7 +191,7 @@ fn the_reader_notices_a_wrong_pattern() {
 }
 
 #[test]
-fn killing_either_end_leaves_no_process_behind() {
+fn killing_either_end_leaves_no_process() {
     for technique in TECHNIQUES.into_iter().filter(|technique| can_lend(technique)) {
         for wait in ["block", "spin"] {
             let write = ["--technique", technique, "--wait", wait, "--quiet"];

@@ -54,7 +54,7 @@ fn contradictions_are_refused_with_the_reason() {
 }
 
 #[test]
-fn what_is_no_pipe_is_told_apart() {
+fn what_is_no_pipe_is_refused() {
     let dir = TempDir::new().unwrap();
     let file = || File::create(dir.path().join("file")).unwrap();
     let write = |options: &[&str]| {
@@ -79,7 +79,7 @@ fn what_is_no_pipe_is_told_apart() {
 }
 
 #[test]
-fn a_full_disk_is_told() {
+fn a_full_disk_is_reported() {
     let full = File::options().write(true).open("/dev/full").unwrap();
     let output = gush().args(["pipe", "write", "--bytes", "1M"]).stdout(full).output().unwrap();
     says(&output, "write failed after 0 bytes: No space left on device");
@@ -116,13 +116,13 @@ fn shell(line: &str) -> Output {
 }
 
 #[test]
-fn closed_ends_are_told() {
+fn closed_ends_are_reported() {
     says(&shell("\"$G\" pipe write >&-"), "standard output is closed: connect the two");
     says(&shell("\"$G\" pipe read <&-"), "standard input is closed: connect the two");
 }
 
 #[test]
-fn terminals_are_told() {
+fn terminals_are_reported() {
     let has_script = Command::new("script").arg("--version").output();
     if !has_script.is_ok_and(|output| output.status.success()) {
         return skipped("no script(1) for a terminal");
@@ -137,7 +137,7 @@ fn terminals_are_told() {
 }
 
 #[test]
-fn a_writer_that_ends_early_is_told_by_the_reader() {
+fn a_writer_that_ends_early_is_reported_by_the_reader() {
     let output = shell("\"$G\" pipe write --bytes 1M | \"$G\" pipe read");
     assert!(output.status.success(), "{output:?}");
     assert!(text(&output.stdout).ends_with("4 iterations (1MiB piped)\n"));
@@ -202,7 +202,7 @@ fn huge_pages_are_checked_not_assumed() {
 }
 
 #[test]
-fn denied_vmsplice_is_told_with_what_to_use_instead() {
+fn denied_vmsplice_is_reported_with_the_alternative() {
     for errno in ["EPERM", "EACCES", "ENOSYS", "EOPNOTSUPP"] {
         for technique in ["vmsplice", "fresh"] {
             let inject = format!("inject=vmsplice:error={errno}");

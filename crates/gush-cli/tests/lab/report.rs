@@ -106,7 +106,7 @@ fn stored_and_exported_runs_make_the_same_page() {
 }
 
 #[test]
-fn what_cannot_be_shown_is_told_in_a_sentence() {
+fn what_cannot_be_shown_is_reported_in_a_sentence() {
     let home = imported();
     let said = |args: &[&str]| refused(&lab(home.path(), args).output().unwrap());
     assert_eq!(

@@ -98,7 +98,7 @@ fn the_reference_is_the_measure_and_names_are_those_of_the_commands() {
 }
 
 #[test]
-fn a_missing_first_contender_is_told_and_its_successor_named() {
+fn a_missing_first_contender_is_reported_and_its_successor_named() {
     let dir = TempDir::new().unwrap();
     let mut command = lab(dir.path());
     let (status, out, said) =
@@ -126,7 +126,7 @@ fn a_missing_first_contender_is_told_and_its_successor_named() {
 }
 
 #[test]
-fn a_contender_that_fails_is_out_unless_told_otherwise() {
+fn a_contender_that_fails_is_out_unless_failures_are_ignored() {
     let dir = TempDir::new().unwrap();
     let commands = ["true", "sh -c 'echo because >&2; exit 7'", "no-such-program-at-all"];
     let (status, out, said) = ended(lab(dir.path()).args(["-r", "1", "-N"]).args(commands));

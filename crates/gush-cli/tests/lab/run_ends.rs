@@ -45,7 +45,7 @@ fn an_interrupt_ends_all_processes_cleans_up_and_leaves_no_file() {
 }
 
 #[test]
-fn an_interrupt_is_told_once_and_no_command_is_named_twice() {
+fn an_interrupt_is_reported_once_and_no_command_is_named_twice() {
     let dir = TempDir::new().unwrap();
     let mut run = lab(dir.path());
     run.args(["--csv", "-r", "100000", "--input", "64K", "cp {in} {out}", "cat {in} > {out}"]);

@@ -168,7 +168,7 @@ fn work_that_nobody_checks_is_no_rival_of_files() {
 }
 
 #[test]
-fn runs_that_failed_are_counted_beside_their_figures() {
+fn runs_that_failed_are_counted_next_to_their_figures() {
     let dir = TempDir::new().unwrap();
     let killed = "sh -c 'kill -9 $$'";
     let (status, out, said) = lab(dir.path(), &["-r", "3", "-i", "sleep 0.01", "false", killed]);
@@ -428,7 +428,7 @@ fn the_page_follows_the_same_case_only() {
 }
 
 #[test]
-fn standard_output_goes_where_it_was_told() {
+fn standard_output_goes_where_asked() {
     let dir = TempDir::new().unwrap();
     let looks = "sh -c 'to=$(readlink /proc/$$/fd/1); echo $to >kinds'";
     for (word, kind) in [("null", "/dev/null"), ("pipe", "pipe:"), ("check", "/.gush-lab-")] {

@@ -142,11 +142,11 @@ name = "quick"
 command = '''printf '{"us": 20, "rate": 3}\n' '''
 [[comparison.aim]]
 contender = "quick"
-beside = ["slow"]
+rivals = ["slow"]
 times = 2.0
 [[comparison.aim]]
 contender = "quick"
-beside = ["slow"]
+rivals = ["slow"]
 times = 2.0
 figure = "rate"
 "#;

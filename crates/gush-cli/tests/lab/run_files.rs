@@ -60,7 +60,7 @@ fn a_file_of_comparisons_is_run_in_one_go() {
         optional = true
         [[comparison.aim]]
         contender = "dd"
-        beside = ["cp", "tool"]
+        rivals = ["cp", "tool"]
         times = 0.000001
 
         [[comparison]]

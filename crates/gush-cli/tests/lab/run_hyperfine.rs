@@ -116,7 +116,7 @@ fn labels(words: &[&str]) -> Result<Vec<String>, String> {
 }
 
 #[test]
-fn a_name_is_one_for_each_command_and_tells_the_values() {
+fn a_name_is_one_for_each_command_and_has_the_values() {
     let two = ["true a{x}", "true b{x}"];
     let named = |names: &[&str], commands: &[&str]| {
         let names = names.iter().flat_map(|name| ["-n", name]);
@@ -291,7 +291,7 @@ fn options_of_hyperfine_mean_the_same() {
 }
 
 #[test]
-fn an_input_or_output_with_another_name_here_is_told() {
+fn an_input_or_output_with_another_name_here_is_reported() {
     let dir = TempDir::new().unwrap();
     let told = |words: &[&str]| {
         let (status, out, said) = ended(lab(dir.path()).args(words).arg("true"));

@@ -103,7 +103,7 @@ fn every_run_of_a_repeat_begins_in_a_fresh_place_and_has_its_output_compared() {
 }
 
 #[test]
-fn a_failure_of_any_run_of_a_repeat_is_told() {
+fn a_failure_of_any_run_of_a_repeat_is_reported() {
     let dir = TempDir::new().unwrap();
     let row = |then: &str| {
         let counter = TempDir::new().unwrap();
@@ -189,7 +189,7 @@ fn a_contender_that_changes_the_input_is_out_by_name() {
 }
 
 #[test]
-fn inputs_of_one_size_are_told_apart_by_their_content() {
+fn inputs_of_one_size_differ_by_their_content() {
     let dir = TempDir::new().unwrap();
     let own = dir.path().join("own");
     let identity = |text: Option<&str>| {

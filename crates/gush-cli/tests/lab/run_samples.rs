@@ -30,7 +30,7 @@ fn the_clock_runs_for_the_command_alone_and_a_sample_is_one_of_its_runs() {
 }
 
 #[test]
-fn a_sample_tells_what_its_command_used() {
+fn a_sample_has_what_its_command_used() {
     let dir = TempDir::new().unwrap();
     let mut command = lab(dir.path());
     command.args(["-r", "1", "--input", "1M", "--repeat", "3", "--json"]);
@@ -58,7 +58,7 @@ fn a_sample_tells_what_its_command_used() {
 /// A program whose parent has ended is waited for by nobody of the command: its time is counted all the same if it has ended,
 /// and told as missing if it goes on.
 #[test]
-fn programs_that_outlive_their_parent_are_counted_or_told() {
+fn programs_that_outlive_their_parent_are_counted_or_reported() {
     if !Path::new("/proc/self/task").join(std::process::id().to_string()).join("children").exists()
     {
         return skipped("the kernel has no list of a process's children");
@@ -91,7 +91,7 @@ fn programs_that_outlive_their_parent_are_counted_or_told() {
 }
 
 #[test]
-fn the_largest_memory_of_a_command_is_told() {
+fn the_largest_memory_of_a_command_is_reported() {
     let dir = TempDir::new().unwrap();
     // dd holds one block of 200 MiB.
     let mut command = lab(dir.path());

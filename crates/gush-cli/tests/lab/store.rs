@@ -96,7 +96,7 @@ fn a_run_that_is_not_to_be_kept_is_kept_nowhere() {
 }
 
 #[test]
-fn the_history_tells_two_runs_of_commands_apart() {
+fn the_history_distinguishes_two_runs_of_commands() {
     let home = TempDir::new().unwrap();
     ok(home.path(), &["run", "--runs", "1", "true", "echo 'two words'"]);
     ok(home.path(), &["run", "--runs", "1", "true", "echo a\necho b"]);
@@ -244,7 +244,7 @@ fn a_damaged_store_is_left_alone_and_measuring_goes_on() {
 }
 
 #[test]
-fn a_device_or_directory_is_no_store_and_nothing_is_left_beside() {
+fn a_device_or_directory_is_no_store_and_nothing_is_left() {
     let home = TempDir::new().unwrap();
     let device = gush_test::device("full", home.path());
     for (path, why) in [(&*device, "is no regular file"), (home.path(), "is a directory")] {
@@ -291,7 +291,7 @@ fn a_report_of_no_runs_is_refused() {
 }
 
 #[test]
-fn a_home_that_cannot_be_written_is_told_and_measuring_goes_on() {
+fn a_home_that_cannot_be_written_is_reported_and_measuring_goes_on() {
     // Nobody, root included, makes directories there.
     let output = lab(Path::new("/proc/self/home"), &SHORT).output().unwrap();
     let said = measured_without_a_store(&output);
@@ -303,7 +303,7 @@ fn a_home_that_cannot_be_written_is_told_and_measuring_goes_on() {
 }
 
 #[test]
-fn a_full_disk_is_told_once_and_earlier_runs_stay() {
+fn a_full_disk_is_reported_once_and_earlier_runs_stay() {
     let home = TempDir::new().unwrap();
     // The store is on a file system of its own, in a mount namespace that ends with the script.
     let script = r#"set -e
@@ -407,7 +407,7 @@ fn a_new_store_without_room_says_so_and_keeps_its_samples() {
 
 /// Room for the begin of a run and some of its samples, by the limit on file sizes: the message says how many are in the file.
 #[test]
-fn a_store_that_is_full_tells_how_many_samples_it_has() {
+fn a_store_that_is_full_reports_how_many_samples_it_has() {
     let home = TempDir::new().unwrap();
     let place = |name: &str| home.path().join(name).into_os_string().into_string().unwrap();
     // Long lines, beside which nothing else in the file matters: the file's size tells the number of samples.
@@ -513,7 +513,7 @@ fn an_import_killed_anywhere_is_completed_by_the_next() {
 }
 
 #[test]
-fn a_torn_line_is_told_and_kept_beside_by_the_next_run() {
+fn a_torn_line_is_reported_and_kept_by_the_next_run() {
     let home = home_with_runs();
     let store = store_of(home.path());
     let mut torn = fs::read(&store).unwrap();

@@ -61,7 +61,7 @@ fn a_tour_of_no_suite_is_refused_with_those_that_there_are() {
 }
 
 #[test]
-fn a_report_that_cannot_be_written_is_told_after_the_figures() {
+fn a_report_that_cannot_be_written_is_reported_after_the_figures() {
     let home = TempDir::new().unwrap();
     let output = gush()
         .args(["lab", "pipe", "--only", "write-read", "--bytes", "1M", "--rounds", "1"])
@@ -76,7 +76,7 @@ fn a_report_that_cannot_be_written_is_told_after_the_figures() {
 }
 
 #[test]
-fn a_place_that_is_missing_is_told_before_anything_is_measured() {
+fn a_place_that_is_missing_is_reported_before_anything_is_measured() {
     let home = TempDir::new().unwrap();
     for (options, why) in [
         (

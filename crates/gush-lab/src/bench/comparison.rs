@@ -22,7 +22,7 @@
 //!
 //! [[comparison.aim]]
 //! contender = "uutils"
-//! beside = ["GNU"]                    # the fastest of these that was measured
+//! rivals = ["GNU"]                    # the fastest of these that was measured
 //! times = 1.5                         # at least so many times as fast
 //! ```
 //!
@@ -154,7 +154,7 @@ impl From<String> for Size {
 pub struct Aim {
     pub contender: String,
     /// The others: the fastest of them counts.
-    pub beside: Vec<String>,
+    pub rivals: Vec<String>,
     /// At least so many times as fast, or as good by the figure.
     pub times: f64,
     /// The figure that the commands print, if it is not the compared one.
@@ -228,7 +228,7 @@ impl Comparison {
             |label: &&String| self.entries.iter().any(|entry| entry.name.as_ref() == Some(*label));
         let is_printed = |name: &&String| self.figures.iter().any(|one| one.name == **name);
         self.aims.iter().find_map(|aim| {
-            let nobody = [&aim.contender].into_iter().chain(&aim.beside).find(|one| !is_there(one));
+            let nobody = [&aim.contender].into_iter().chain(&aim.rivals).find(|one| !is_there(one));
             let none = aim.figure.as_ref().filter(|name| !is_printed(name));
             nobody.map(|label| format!("an aim names '{label}', and no contender does")).or_else(
                 || none.map(|name| format!("an aim names the figure '{name}', which is none")),
@@ -265,8 +265,8 @@ impl Aim {
         let measured =
             |label: &str| summaries.iter().find(|one| one.label == label && one.failure.is_none());
         let own = measured(&self.contender)?;
-        let rivals = self.beside.iter().filter_map(|label| measured(label));
-        let costs = rivals.filter_map(|one| Some((one, one.figure(name)?.cost(|_| true))));
+        let all = self.rivals.iter().filter_map(|label| measured(label));
+        let costs = all.filter_map(|one| Some((one, one.figure(name)?.cost(|_| true))));
         let (rival, _) = costs.min_by(|(_, one), (_, other)| one.total_cmp(other))?;
         let mine = own.figure(name)?;
         let pairs = mine.pairs(rival.figure(name)?, |_| true);
@@ -302,7 +302,7 @@ mod tests {
     const ONE: &str = "[[comparison]]\nname = 'one'\ninput = '7'\n";
 
     #[test]
-    fn what_cannot_be_understood_is_told_with_its_place() {
+    fn what_cannot_be_understood_is_reported_with_its_place() {
         assert!(refusal("[[comparison]]\nnaem = 'x'").contains("naem"));
         let entry = "[[comparison.contender]]\ncommand = 'true'\nname = 'a'\n";
         let twice = format!("{ONE}{entry}{ONE}{entry}");
@@ -345,20 +345,26 @@ mod tests {
     fn an_aim_is_held_against_the_fastest_rival_that_was_measured() {
         let aim = Aim {
             contender: "own".into(),
-            beside: vec!["slow".into(), "fast".into(), "gone".into()],
+            rivals: vec!["slow".into(), "fast".into(), "gone".into()],
             times: 1.5,
             figure: None,
         };
         let all =
             [samples("slow", &[4.0; 6]), samples("fast", &[2.0; 6]), samples("own", &[1.0; 6])]
                 .concat();
-        let told = aim.verdict(&judged(&all)).unwrap();
-        assert!(told.contains("as fast as fast: 2.000 (") && told.ends_with("reached"), "{told}");
+        let verdict = aim.verdict(&judged(&all)).unwrap();
+        assert!(
+            verdict.contains("as fast as fast: 2.000 (") && verdict.ends_with("reached"),
+            "{verdict}"
+        );
         let missed = Aim { times: 2.5, ..aim.clone() }.verdict(&judged(&all)).unwrap();
         assert!(missed.ends_with("MISSED"), "{missed}");
         assert_eq!(aim.verdict(&judged(&samples("own", &[1.0; 6]))), None);
         let few = [samples("fast", &[2.0; 2]), samples("own", &[1.0; 2])].concat();
-        let told = aim.verdict(&judged(&few)).unwrap();
-        assert!(told.ends_with("2.000 (in 2 round(s), too few to be sure), reached"), "{told}");
+        let verdict = aim.verdict(&judged(&few)).unwrap();
+        assert!(
+            verdict.ends_with("2.000 (in 2 round(s), too few to be sure), reached"),
+            "{verdict}"
+        );
     }
 }

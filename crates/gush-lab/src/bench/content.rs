@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_there_is_told_with_its_path() {
+    fn nothing_there_is_reported_with_its_path() {
         let said = Content::of(Path::new("/nowhere/at/all")).unwrap_err().to_string();
         assert_eq!(said, "cannot read '/nowhere/at/all': No such file or directory");
     }

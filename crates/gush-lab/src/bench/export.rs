@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_tell_user_and_system_apart() {
+    fn tables_have_user_and_system_time() {
         let mut summaries = judged(&samples("a", &[0.2; 5]));
         (summaries[0].user_s, summaries[0].system_s) = (0.25, 0.5);
         summaries[0].processor_s = 0.75;

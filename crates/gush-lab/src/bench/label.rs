@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_tell_the_values() {
+    fn labels_have_the_values() {
         let values: Values = vec![("n".into(), "4".into()), ("m".into(), "x".into())];
         assert_eq!(of(&entry("a {n} {in}", None), &values), "a 4 {in}, m=x", "m is the setup's");
         assert_eq!(of(&entry("a {n}", Some("it")), &values), "it, n=4, m=x");

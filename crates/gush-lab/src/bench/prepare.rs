@@ -190,14 +190,14 @@ impl Prepared {
         )))
     }
 
-    /// Runs the cleanup of each contender that was set up, and removes the files. `tell` is called
-    /// for failures, `tell_interrupted` for a cleanup that continues after an interrupt.
-    pub fn end(self, mut tell: impl FnMut(&Error), mut tell_interrupted: impl FnMut(&str)) {
+    /// Runs the cleanup of each contender that was set up, and removes the files. `report` is called
+    /// for failures, `report_interrupted` for a cleanup that continues after an interrupt.
+    pub fn end(self, mut report: impl FnMut(&Error), mut report_interrupted: impl FnMut(&str)) {
         let Self { cases, contenders, shared, .. } = self;
         drop(cases);
         for contender in &contenders {
-            if let Err(error) = contender.clean_up(&mut tell_interrupted) {
-                tell(&error);
+            if let Err(error) = contender.clean_up(&mut report_interrupted) {
+                report(&error);
             }
         }
         drop(contenders);
@@ -206,7 +206,7 @@ impl Prepared {
             workplace.remove(changed_by.get().map(String::as_str))
         });
         if let Err(error) = removed {
-            tell(&error);
+            report(&error);
         }
     }
 }

@@ -116,7 +116,7 @@ fn without_prefix(line: &str) -> &str {
     let mut rest = line;
     for name in ["gush", "lab"] {
         match rest.strip_prefix(name).and_then(|rest| rest.strip_prefix(": ")) {
-            Some(behind) => rest = behind,
+            Some(after) => rest = after,
             None => return line,
         }
     }
@@ -137,13 +137,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_of_the_suite_stands_behind_one_prefix() {
+    fn a_message_of_the_suite_has_one_prefix() {
         assert_eq!(without_prefix("gush: lab: pipe: no case"), "pipe: no case");
         assert_eq!(without_prefix("Segmentation fault"), "Segmentation fault");
     }
 
     #[test]
-    fn the_reason_is_told_and_not_the_hint_behind_it() {
+    fn the_reason_is_reported_and_not_the_hint_after_it() {
         let said = "gush: lab: invalid --bytes '0': must be more than zero\nTry 'gush lab pipe --help' for more information.\n";
         let line = last_line(said.as_bytes());
         assert_eq!(without_prefix(&line), "invalid --bytes '0': must be more than zero");

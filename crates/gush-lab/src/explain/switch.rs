@@ -73,9 +73,10 @@ struct Switch {
 impl Switch {
     /// Tells perf, and waits for the answer.
     fn say(&self, word: &str) -> Result<(), Error> {
-        let told = (&self.control).write_all(format!("{word}\n").as_bytes());
+        let written = (&self.control).write_all(format!("{word}\n").as_bytes());
         // perf acknowledges each word: only then is it recording.
-        told.and_then(|()| self.answer())
+        written
+            .and_then(|()| self.answer())
             .map_err(|error| Error::failed("perf does not listen any more", error))
     }
 

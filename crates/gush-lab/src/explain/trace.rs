@@ -222,14 +222,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_keeps_root_from_tracing_is_told() {
-        let told =
+    fn what_keeps_root_from_tracing_is_reported() {
+        let reason =
             |name: &str, number| refusal(name, io::Error::from_raw_os_error(number)).to_string();
-        assert!(told("set_ftrace_pid", 1).starts_with("even root may not trace"));
-        assert!(told("set_ftrace_pid", 2).contains("CONFIG_FUNCTION_TRACER"));
-        assert!(told("current_tracer", 22).contains("CONFIG_FUNCTION_GRAPH_TRACER"));
+        assert!(reason("set_ftrace_pid", 1).starts_with("even root may not trace"));
+        assert!(reason("set_ftrace_pid", 2).contains("CONFIG_FUNCTION_TRACER"));
+        assert!(reason("current_tracer", 22).contains("CONFIG_FUNCTION_GRAPH_TRACER"));
         assert_eq!(
-            told("tracing_on", 5),
+            reason("tracing_on", 5),
             "cannot set tracing_on of the tracer: Input/output error"
         );
     }

@@ -71,7 +71,7 @@ pub(crate) enum HugePage {
     Refused(Errno),
     /// The kernel does not say.
     #[default]
-    Untold,
+    Unknown,
 }
 
 /// Asks for a huge page: did it come, and could a writer check that (as root)?
@@ -86,7 +86,7 @@ pub(super) fn huge_page() -> (HugePage, io::Result<()>) {
     let smaps = fs::read("/proc/self/smaps").unwrap_or_default();
     let smaps = String::from_utf8_lossy(&smaps);
     let page = match huge_bytes_in(&smaps, pages.address()) {
-        None => HugePage::Untold,
+        None => HugePage::Unknown,
         Some(bytes) if bytes >= HUGE_PAGE_BYTES as u64 => HugePage::Came(bytes),
         Some(_) => HugePage::Small,
     };

@@ -69,12 +69,12 @@ fn drawn(unit: &str, bars: &[Bar], limits: &[Limit], scale: Scale) -> Html {
         text: format!("{}: {}", limit.text, figure(limit.value)),
     };
     let limits: Vec<Tick> = limits.iter().map(limit).collect();
-    let behind = html!("{}{}", rules("grid", &scale.ticks()), rules("limit", &limits));
+    let lines = html!("{}{}", rules("grid", &scale.ticks()), rules("limit", &limits));
     html!(
         "<div class=\"bars\">\n{}{}<ul>\n{}</ul>\n</div>\n",
         legend(bars, &limits),
         axis(&scale.ticks(), unit),
-        each(bars, |bar| row(bar, unit, &behind, scale)),
+        each(bars, |bar| row(bar, unit, &lines, scale)),
     )
 }
 
@@ -103,20 +103,20 @@ fn legend(bars: &[Bar], limits: &[Tick]) -> Html {
     })
 }
 
-/// A bar over the lines `behind` it, between its name and its figures.
-fn row(bar: &Bar, unit: &str, behind: &Html, scale: Scale) -> Html {
+/// A bar over `lines`, between its name and its figures.
+fn row(bar: &Bar, unit: &str, lines: &Html, scale: Scale) -> Html {
     html!(
         r#"<li class="row">
 <span class="name"><code>{name}</code>{about}</span>
 <svg class="track" width="100%" height="40" aria-hidden="true" focusable="false">
-{behind}{bar}
+{lines}{bar}
 </svg>
 <span class="value"><b>{value}</b> <span class="sr">{unit}</span>{interval}{also}</span>
 </li>
 "#,
         name = bar.name,
         about = when(!bar.about.is_empty(), || html!("<small>{}</small>", bar.about)),
-        behind = behind,
+        lines = lines,
         bar = track(bar, scale),
         value = figure(bar.estimate.value),
         unit = unit,

@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     /// How often, in percent, the interval of `estimate` holds the true value, which is 1, of `len`
-    /// samples a side. 4,000 trials tell a part of 95 % to 0.35 %.
+    /// samples a side. 4,000 trials resolve a part of 95 % to 0.35 %.
     fn held_percent(len: usize, estimate: impl Fn(&[(f64, f64)]) -> Option<Estimate>) -> f64 {
         const TRIALS: u32 = 4000;
         let mut rng = Rng::with_seed(len as u64);

@@ -239,7 +239,7 @@ impl Log {
         let mut rest = vec![0; usize::try_from(size - from).unwrap_or(usize::MAX)];
         self.file.read_exact_at(&mut rest, from)?;
         rest.push(b'\n');
-        let path = beside(&self.path);
+        let path = torn_path(&self.path);
         let mut kept = OpenOptions::new().append(true).create(true).open(&path)?;
         kept.write_all(&rest)?;
         // On storage before the original is cut, so that a crash in between loses nothing.
@@ -257,7 +257,7 @@ impl Drop for Lock<'_> {
 }
 
 /// The file for the torn lines of the store at `path`.
-fn beside(path: &Path) -> PathBuf {
+fn torn_path(path: &Path) -> PathBuf {
     let mut name: OsString = path.as_os_str().to_owned();
     name.push(".torn");
     name.into()

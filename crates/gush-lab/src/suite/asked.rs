@@ -1,62 +1,56 @@
-//! The options of a suite as data, and the values given.
+//! The options of a suite, and the values given.
 
-use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// An option or operand.
-#[derive(Clone, Copy, Debug)]
-pub struct Taken {
-    /// The option's name, without dashes.
-    pub name: &'static str,
-    /// The value that the option takes.
-    pub takes: Takes,
-    /// The purpose, as the help says.
-    pub help: &'static str,
+use clap::builder::{PossibleValuesParser, ValueParser};
+use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
+use gush_text::{memory_bytes, some_bytes};
+
+use crate::Error;
+
+pub(super) fn flag(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).help(help).action(ArgAction::SetTrue)
 }
 
-/// The value of an option; a text in it is the name in the help.
-#[derive(Clone, Copy, Debug)]
-pub enum Takes {
-    /// None: the option is given or not.
-    Nothing,
-    /// A size of at least one byte.
-    Size,
-    /// Such a size, no larger than memory can be.
-    Memory,
-    /// Several of these; and another name of the option.
-    Sizes(&'static str),
-    /// The directory to make files in, by default this one.
-    Dir,
-    /// A word, and those that there are.
-    Word(&'static str, fn() -> Vec<&'static str>),
-    /// Some words, and those that there are.
-    Words(&'static str, fn() -> Vec<&'static str>),
-    Text(&'static str),
-    /// Some texts.
-    Texts(&'static str),
-    /// No option, but an operand: a path.
-    Operand,
+pub(super) fn text(name: &'static str, value_name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).help(help).value_name(value_name)
 }
 
-impl Taken {
-    /// An option of this name that takes this.
-    pub const fn new(name: &'static str, takes: Takes, help: &'static str) -> Self {
-        Self { name, takes, help }
-    }
+/// A size of at least one byte.
+pub(super) fn size(name: &'static str, help: &'static str) -> Arg {
+    text(name, "SIZE", help).value_parser(some_bytes)
 }
 
-/// A value that was given.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Given {
-    /// The option was there.
-    Yes,
-    /// Sizes in bytes.
-    Sizes(Vec<u64>),
-    Words(Vec<String>),
-    Path(PathBuf),
+/// A size of at least one byte, and no larger than memory can be.
+pub(super) fn memory(name: &'static str, help: &'static str) -> Arg {
+    let bytes = |text: &str| memory_bytes(text).map(|bytes| bytes as u64);
+    text(name, "SIZE", help).value_parser(ValueParser::new(bytes))
 }
 
-/// The options given to a suite.
+/// An option that takes a list.
+pub(super) fn several(option: Arg) -> Arg {
+    option.value_delimiter(',').action(ArgAction::Append)
+}
+
+/// An option that takes one of `names`.
+pub(super) fn one_of(option: Arg, names: impl IntoIterator<Item = &'static str>) -> Arg {
+    option.value_parser(PossibleValuesParser::new(names))
+}
+
+/// The directory to make files in.
+pub(super) const DIR: &str = "dir";
+
+pub(super) fn dir(help: &'static str) -> Arg {
+    let option = text(DIR, "DIR", help).default_value(".");
+    option.value_parser(ValueParser::path_buf()).value_hint(ValueHint::DirPath)
+}
+
+pub(super) fn path(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).help(help).required(true).value_parser(ValueParser::path_buf())
+}
+
+/// The values given to a suite.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// This program, which cases start again.
@@ -65,57 +59,49 @@ pub struct Asked {
     pub only: Vec<String>,
     /// A tour asks: the terminal has room for a few lines.
     pub is_brief: bool,
-    given: BTreeMap<&'static str, Given>,
+    pub(super) given: ArgMatches,
 }
 
 impl Asked {
-    /// Nothing so far, of cases that start `program`.
-    pub fn of(program: impl Into<PathBuf>) -> Self {
-        let (only, given) = (Vec::new(), BTreeMap::new());
-        Self { program: program.into(), only, is_brief: false, given }
+    pub fn new(program: impl Into<PathBuf>, given: ArgMatches) -> Self {
+        Self { program: program.into(), only: Vec::new(), is_brief: false, given }
     }
 
-    /// Notes that the option `name` was given.
-    pub fn give(&mut self, name: &'static str, given: Given) {
-        self.given.insert(name, given);
+    /// The values that `words` have for `options`.
+    pub fn read(
+        program: impl Into<PathBuf>,
+        options: Vec<Arg>,
+        words: &[&OsStr],
+    ) -> Result<Self, Error> {
+        let command = Command::new("suite").args(options).no_binary_name(true);
+        let given = command.try_get_matches_from(words);
+        given
+            .map(|given| Self::new(program, given))
+            .map_err(|error| Error::refused(error.to_string()))
     }
 
-    /// Was the option `name` given?
-    pub fn is(&self, name: &str) -> bool {
-        self.given.contains_key(name)
+    pub fn is(&self, flag: &str) -> bool {
+        self.given.get_flag(flag)
     }
 
-    /// The sizes given with the option `name`, in bytes.
-    pub fn sizes(&self, name: &str) -> &[u64] {
-        match self.given.get(name) {
-            Some(Given::Sizes(sizes)) => sizes,
-            _ => &[],
-        }
+    pub fn sizes(&self, name: &str) -> Vec<u64> {
+        self.given.get_many(name).map_or_else(Vec::new, |sizes| sizes.copied().collect())
     }
 
-    /// The first of them.
     pub fn size(&self, name: &str) -> Option<u64> {
-        self.sizes(name).first().copied()
+        self.given.get_one(name).copied()
     }
 
-    /// The words given with the option `name`.
-    pub fn words(&self, name: &str) -> &[String] {
-        match self.given.get(name) {
-            Some(Given::Words(words)) => words,
-            _ => &[],
-        }
+    pub fn words(&self, name: &str) -> Vec<String> {
+        self.given.get_many(name).map_or_else(Vec::new, |words| words.cloned().collect())
     }
 
-    /// The first of them.
     pub fn word(&self, name: &str) -> Option<&str> {
-        self.words(name).first().map(String::as_str)
+        self.given.get_one(name).map(String::as_str)
     }
 
-    /// The path given as the option or operand `name`; by default the working directory.
+    /// The path that is required, or has a default.
     pub fn path(&self, name: &str) -> &Path {
-        match self.given.get(name) {
-            Some(Given::Path(path)) => path,
-            _ => Path::new("."),
-        }
+        self.given.get_one::<PathBuf>(name).map_or(Path::new("."), PathBuf::as_path)
     }
 }

@@ -12,7 +12,12 @@ pub mod pipe;
 
 mod asked;
 
-pub use asked::{Asked, Given, Taken, Takes};
+pub use asked::Asked;
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use clap::Arg;
 
 use crate::Error;
 use crate::case::Case;
@@ -39,7 +44,7 @@ pub struct Suite {
     /// More about the subject, below the options.
     pub more: &'static str,
     /// The options of the command, besides those of every suite.
-    pub options: &'static [Taken],
+    pub options: fn() -> Vec<Arg>,
     /// The value of `--only`: a name for the value, and a sentence.
     pub only: (&'static str, &'static str),
     /// How often each case is measured by default.
@@ -56,8 +61,8 @@ pub struct Suite {
     pub(crate) section: Option<fn(&Data<'_>) -> Option<Section>>,
     /// Whether a tour measures the cases again as long as there is time.
     pub is_repeated: bool,
-    /// The options that a tour gives.
-    pub tour: fn(&mut Asked),
+    /// The names after `--only`, and the options, of a tour.
+    pub tour: (&'static [&'static str], &'static [&'static str]),
     /// One measurement in a process of its own, `gush lab once NAME …`: the options, and the
     /// function.
     pub once: Option<Once>,
@@ -73,7 +78,18 @@ impl Suite {
 
     /// Does the suite make files, in the directory of `--dir`?
     pub fn makes_files(&self) -> bool {
-        self.options.iter().any(|option| matches!(option.takes, Takes::Dir))
+        (self.options)().iter().any(|option| option.get_id() == asked::DIR)
+    }
+
+    /// What a tour asks for, with files in `dir`.
+    pub fn toured(&self, program: &Path, dir: &Path) -> Result<Asked, Error> {
+        let mut words: Vec<&OsStr> = self.tour.1.iter().map(OsStr::new).collect();
+        if self.makes_files() {
+            words.extend([OsStr::new("--dir"), dir.as_os_str()]);
+        }
+        let asked = Asked::read(program, (self.options)(), &words)?;
+        let only = self.tour.0.iter().map(|name| (*name).to_owned()).collect();
+        Ok(Asked { only, is_brief: true, ..asked })
     }
 }
 
@@ -83,7 +99,7 @@ pub struct Once {
     /// The description, in a line.
     pub about: &'static str,
     /// The options and operands.
-    pub options: &'static [Taken],
+    pub options: fn() -> Vec<Arg>,
     pub run: fn(&Asked) -> Result<Measured, Error>,
 }
 
@@ -173,7 +189,6 @@ mod tests {
         };
         unique(SUITES.iter().map(|suite| suite.name).collect());
         for suite in SUITES {
-            unique(suite.options.iter().map(|option| option.name).collect());
             unique(suite.columns.to_vec());
         }
     }
@@ -191,10 +206,7 @@ mod tests {
     fn every_baseline_is_another_case_of_the_suite() {
         let dir = tempfile::tempdir().expect("a directory");
         for suite in SUITES.iter().filter(|suite| suite.section.is_none()) {
-            let mut asked = Asked::of("/nowhere/gush");
-            asked.is_brief = true;
-            (suite.tour)(&mut asked);
-            asked.give("dir", Given::Path(dir.path().to_owned()));
+            let asked = suite.toured("/nowhere/gush".as_ref(), dir.path()).expect("options");
             let cases = suite.cases(&asked).expect("cases").cases;
             let all: Vec<_> = cases.iter().map(|case| case.described()).collect();
             for one in &all {

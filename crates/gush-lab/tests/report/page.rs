@@ -74,7 +74,7 @@ fn suites_that_were_not_run_are_absent() {
 }
 
 #[test]
-fn the_top_tells_the_rounds_of_the_figures_that_are_shown() {
+fn the_top_has_the_rounds_of_the_figures_shown() {
     let mut older = one();
     older.samples.retain(|sample| sample.suite == "memory");
     let mut newer = older.clone();
@@ -99,7 +99,7 @@ fn the_top_tells_the_rounds_of_the_figures_that_are_shown() {
 }
 
 #[test]
-fn figures_stand_beside_the_published_ones() {
+fn figures_stand_next_to_the_published_ones() {
     let page = report::html(&runs());
     for published in ["3.50–3.70", "12.7", "32.8", "25.0", "51.0", "62.5–65.0"] {
         assert!(page.contains(&format!("published {published}<")), "{published} is missing");
@@ -220,7 +220,7 @@ fn no_run_and_a_run_without_samples_make_a_page() {
 const HOSTILE: &str = "</style></script><script>alert(1)</script>\"'><img src=http://x.example/y onerror=alert(2)>`**";
 
 #[test]
-fn warnings_with_one_remedy_are_told_together() {
+fn warnings_with_one_remedy_are_reported_together() {
     let mut first = one_without_samples();
     let mut second = Run { id: "later".into(), ..one_without_samples() };
     for (run, suite, load) in [(&mut first, "memory", 80), (&mut second, "pages", 90)] {
@@ -400,7 +400,7 @@ fn the_history_leaves_undecided_what_others_can_have_done() {
 }
 
 #[test]
-fn the_largest_gain_is_told_by_rounds_that_did_not_choose_it() {
+fn the_largest_gain_is_reported_by_rounds_that_did_not_choose_it() {
     let said = |lucky: [f64; 9]| {
         let cases = [("measure", [1.0; 9]), ("lucky", lucky), ("steady", [2.0; 9])];
         let samples = cases.iter().flat_map(|(case, speeds)| {

@@ -35,7 +35,7 @@ enum Side {
     Read(read::Options),
 }
 
-/// The one definition behind `gush pipe`: the source of help, manual page and completions.
+/// The one definition of `gush pipe`: the source of help, manual page and completions.
 pub fn command() -> clap::Command {
     Pipe::command()
 }

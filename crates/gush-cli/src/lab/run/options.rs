@@ -131,7 +131,7 @@ pub struct Options {
         default_missing_value = "all-non-zero"
     )]
     ignore_failure: Option<Ignored>,
-    /// Where standard output goes: null, pipe (dropped behind a pipe), check (compared with the
+    /// Where standard output goes: null, pipe (read and dropped), check (compared with the
     /// others'), inherit (shown), or into a file, a path with a slash; given several times, once
     /// for each command [default: null]
     #[arg(long, value_name = "WHERE")]

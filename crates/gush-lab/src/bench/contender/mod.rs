@@ -167,16 +167,16 @@ impl Contender {
         Ok((command, said))
     }
 
-    /// Runs the cleanup, also after an interrupt; only of a contender set up. `tell_interrupted`
+    /// Runs the cleanup, also after an interrupt; only of a contender set up. `report_interrupted`
     /// learns once of an interrupt that the cleanup outlives.
-    pub(super) fn clean_up(&self, tell_interrupted: impl FnOnce(&str)) -> Result<(), Error> {
+    pub(super) fn clean_up(&self, report_interrupted: impl FnOnce(&str)) -> Result<(), Error> {
         // Only where its setup has run: there is nothing to clean up otherwise.
         let Some(text) = self.hooks.cleanup.as_ref().filter(|_| self.is_set_up.take()) else {
             return Ok(());
         };
         let (mut command, said) = self.side_process(text)?;
         let running = children::start_last(&mut command)?;
-        running.when_interrupted(|| tell_interrupted(text))?;
+        running.when_interrupted(|| report_interrupted(text))?;
         let (_, status, _) = running.finish_used()?;
         succeeded(status, &said).map_err(|why| Error::refused(format!("cleanup '{text}' {why}")))
     }

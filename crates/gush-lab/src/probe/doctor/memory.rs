@@ -20,7 +20,7 @@ pub(super) fn huge_pages(probe: &Probe) -> Finding {
             format!("no huge page can be asked for: {} (mode: {mode})", words(errno)),
             slower,
         ),
-        HugePage::Untold => Finding::unknown(
+        HugePage::Unknown => Finding::unknown(
             TOPIC,
             format!("whether a huge page came is unknown (/proc/self/smaps; mode: {mode})"),
             "the fastest way into a pipe may run on pages of 4 KiB",

@@ -161,7 +161,7 @@ mod tests {
 
     /// splice(2) copies from a file open with O_DIRECT (`copy_splice_read` of `fs/splice.c`).
     #[test]
-    fn a_splice_that_copies_is_told_from_one_that_shares() {
+    fn a_splice_that_copies_is_distinguished_from_one_that_shares() {
         let file = tempfile::tempfile().expect("a file");
         rustix::io::pwrite(&file, &[b'x'; PAGE_BYTES], 0).expect("its content");
         let direct = match reopened(&file, OFlags::RDONLY | OFlags::DIRECT) {

@@ -22,7 +22,7 @@ pub fn section(data: &Data<'_>) -> Option<Section> {
         title: "History".to_owned(),
         said: vec![format!(
             "{} of this machine. A case is called faster or slower than in the run before only where the \
-             interval of their ratio lies beyond 5 %, and beyond all that other programs and machines beside this one can \
+             interval of their ratio lies beyond 5 %, and beyond all that other programs, and other machines on this host, can \
              have made of the difference.",
             plural(data.own().count(), "run")
         )],

@@ -176,12 +176,12 @@ fn doubts(runs: &[&Run]) -> Option<Figure> {
     let columns = [words("Run"), words("What was so, and what to do about it")];
     let mut table = Table::new("What made figures doubtful", &columns);
     for run in runs.iter().rev().filter(|run| !run.warnings.is_empty()) {
-        let told = run.warnings.iter().map(|warning| {
+        let sentences = run.warnings.iter().map(|warning| {
             let [fact, remedy] = [&warning.fact, &warning.remedy].map(|text| super::sentence(text));
             format!("{fact} {remedy}")
         });
-        let told = told.collect::<Vec<_>>().join(" ");
-        table.rows.push(vec![Cell::code(&run.id), told.into()]);
+        let sentences = sentences.collect::<Vec<_>>().join(" ");
+        table.rows.push(vec![Cell::code(&run.id), sentences.into()]);
     }
     (!table.rows.is_empty()).then(|| Figure::of_table(table))
 }

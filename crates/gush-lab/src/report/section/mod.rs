@@ -64,17 +64,17 @@ fn warnings(data: &Data<'_>) -> Vec<Warning> {
                 warnings.push(Warning { facts: Vec::new(), remedy });
                 warnings.len() - 1
             });
-            tell(&mut warnings[place].facts, fact, &of);
+            add_fact(&mut warnings[place].facts, fact, &of);
         }
     }
     warnings
 }
 
 /// Adds a fact about the suites `of`, or them to the same fact.
-fn tell(facts: &mut Vec<Fact>, fact: &str, of: &str) {
-    let told = sentence(fact);
-    let told = told.strip_suffix('.').unwrap_or(&told);
-    let (head, rest) = told.split_at(told.find(": ").unwrap_or(told.len()));
+fn add_fact(facts: &mut Vec<Fact>, fact: &str, of: &str) {
+    let text = sentence(fact);
+    let text = text.strip_suffix('.').unwrap_or(&text);
+    let (head, rest) = text.split_at(text.find(": ").unwrap_or(text.len()));
     match facts.iter_mut().find(|known| known.head == head && known.rest == rest) {
         Some(known) if !of.is_empty() && known.of != of => {
             known.of.push_str(", ");

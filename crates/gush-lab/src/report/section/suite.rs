@@ -270,7 +270,7 @@ impl Gained<'_, '_> {
             does => format!(" ({})", plain(does)),
         };
         let work = |case: &CaseRun<'_>| case.estimate(WORK.of).map(|work| figure(work.value));
-        let beside = match (work(case), work(baseline)) {
+        let at_work = match (work(case), work(baseline)) {
             (Some(own), Some(other)) => {
                 format!(", at {own} instead of {other} processor seconds a GiB")
             }
@@ -279,7 +279,7 @@ impl Gained<'_, '_> {
         let confirmed =
             if *is_confirmed { ", confirmed by rounds that did not choose it" } else { "" };
         format!(
-            "{}{does} does **{}** {}, {} what {} does{beside}{confirmed}.",
+            "{}{does} does **{}** {}, {} what {} does{at_work}{confirmed}.",
             code(case.name),
             figure(own.value),
             case.measure().unit(),

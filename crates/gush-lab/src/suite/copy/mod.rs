@@ -35,7 +35,8 @@ pub use plan::{ALL_SIZES_BYTES, Choice, SIZES_BYTES, plan};
 pub use published::{printed, published};
 pub use ways::{Buffer, By, Textbook, WAYS, Way};
 
-use super::{Asked, Axis, Cases, Given, Suite, THROUGHPUT, Taken, Takes, WORK};
+use super::asked::{dir, flag, memory, one_of, path, several, text};
+use super::{Asked, Axis, Cases, Suite, THROUGHPUT, WORK};
 use crate::{Error, count};
 use case::Copying;
 use files::Files;
@@ -49,35 +50,27 @@ pub static SUITE: Suite = Suite {
            gush lab copy --size 512M --dir /data\n  \
            gush lab copy --only read-write,uring --sizes 1M,64M \\\n      \
                --space as-written,reserve",
-    options: &[
-        Taken::new(
-            "size",
-            Takes::Sizes("sizes"),
-            "Copy files of these sizes, instead of 4K,64K,1M,16M,256M",
-        ),
-        Taken::new("dir", Takes::Dir, "Make the files in DIR, on the file system to be measured"),
-        Taken::new(
-            "cold",
-            Takes::Nothing,
-            "Also measure everything with the source dropped from the cache",
-        ),
-        Taken::new(
-            "advice",
-            Takes::Words("ADVICE,…", || ADVICE.iter().map(|(name, _)| *name).collect()),
-            "Give this advice before reading (posix_fadvise)",
-        ),
-        Taken::new(
-            "space",
-            Takes::Words("SPACE,…", || SPACE.iter().map(|(name, _)| *name).collect()),
-            "Reserve the target's space first (fallocate), or not",
-        ),
-        Taken::new("no-count", Takes::Nothing, "Do not count system calls"),
-        Taken::new(
-            "all",
-            Takes::Nothing,
-            "All sizes from 4K to 1G, and everything out of the cache, too: takes an hour or so",
-        ),
-    ],
+    options: || {
+        vec![
+            several(memory("size", "Copy files of these sizes, instead of 4K,64K,1M,16M,256M"))
+                .visible_alias("sizes"),
+            dir("Make the files in DIR, on the file system to be measured"),
+            flag("cold", "Also measure everything with the source dropped from the cache"),
+            several(one_of(
+                text("advice", "ADVICE,…", "Give this advice before reading (posix_fadvise)"),
+                ADVICE.iter().map(|(name, _)| *name),
+            )),
+            several(one_of(
+                text("space", "SPACE,…", "Reserve the target's space first (fallocate), or not"),
+                SPACE.iter().map(|(name, _)| *name),
+            )),
+            flag("no-count", "Do not count system calls"),
+            flag(
+                "all",
+                "All sizes from 4K to 1G, and everything out of the cache, too: takes an hour or so",
+            ),
+        ]
+    },
     only: ("NAME,…", "Only these cases"),
     rounds: "6",
     columns: &[
@@ -100,34 +93,34 @@ pub static SUITE: Suite = Suite {
     ],
     section: None,
     is_repeated: true,
-    tour: |asked| asked.give("size", Given::Sizes(vec![16 << 20])),
+    tour: (&[], &["--size", "16M"]),
     once: Some(super::Once {
         about: "Copy SOURCE to TARGET, which is overwritten",
-        options: &[
-            Taken::new("way", Takes::Text("NAME"), "Copy this way"),
-            Taken::new(
-                "advice",
-                Takes::Word("ADVICE", || ADVICE.iter().map(|(name, _)| *name).collect()),
-                "Give this advice before reading",
-            ),
-            Taken::new(
-                "space",
-                Takes::Word("SPACE", || SPACE.iter().map(|(name, _)| *name).collect()),
-                "Reserve the target's space first, or not",
-            ),
-            Taken::new("cold", Takes::Nothing, "Drop SOURCE from the cache first"),
-            Taken::new("source", Takes::Operand, "The file to copy"),
-            Taken::new("target", Takes::Operand, "The copy"),
-        ],
+        options: || {
+            vec![
+                text("way", "NAME", "Copy this way"),
+                one_of(
+                    text("advice", "ADVICE", "Give this advice before reading"),
+                    ADVICE.iter().map(|(name, _)| *name),
+                ),
+                one_of(
+                    text("space", "SPACE", "Reserve the target's space first, or not"),
+                    SPACE.iter().map(|(name, _)| *name),
+                ),
+                flag("cold", "Drop SOURCE from the cache first"),
+                path("source", "The file to copy"),
+                path("target", "The copy"),
+            ]
+        },
         run: |asked| {
             let way = super::entry(WAYS, |way| way.name, asked.word("way"))?;
             let once = Once {
                 way,
-                advice: values(ADVICE, asked.words("advice"))
+                advice: values(ADVICE, &asked.words("advice"))
                     .first()
                     .copied()
                     .unwrap_or(gush::Advice::None),
-                space: values(SPACE, asked.words("space"))
+                space: values(SPACE, &asked.words("space"))
                     .first()
                     .copied()
                     .unwrap_or(gush::Space::AsWritten),
@@ -149,9 +142,9 @@ fn values<T: Copy>(table: &[(&str, T)], words: &[String]) -> Vec<T> {
 
 fn make(asked: &Asked) -> Result<Cases, Error> {
     let mut whats = plan(&Choice {
-        sizes_bytes: asked.sizes("size").to_vec(),
-        advice: values(ADVICE, asked.words("advice")),
-        space: values(SPACE, asked.words("space")),
+        sizes_bytes: asked.sizes("size"),
+        advice: values(ADVICE, &asked.words("advice")),
+        space: values(SPACE, &asked.words("space")),
         cold: asked.is("cold"),
         all: asked.is("all"),
     });

@@ -123,21 +123,21 @@ pub(super) struct Drain {
     /// How many bytes are expected.
     pub(super) bytes: u64,
     /// The far end sees where the bytes end, and takes all of them.
-    pub(super) tells_the_end: bool,
+    pub(super) shows_the_end: bool,
     /// The bytes are kept.
     pub(super) keeps: bool,
 }
 
 /// Drains a far end, on `processor` if that is said.
 pub(super) fn drain(far: OwnedFd, processor: Option<usize>, drain: Drain) -> Helper {
-    let Drain { bytes, tells_the_end, keeps } = drain;
+    let Drain { bytes, shows_the_end, keeps } = drain;
     let work = move |far: &OwnedFd, order: &AtomicU8| {
         let (mut got, mut kept) = (0_u64, Vec::new());
         // Without memory nobody reads, and the case reports that no byte arrived.
         let Ok(mut buf) = gush::Pages::new(256 << 10) else { return (0, Vec::new()) };
         let mut idle_slices = 0;
         loop {
-            if !tells_the_end && got >= bytes && !is_ready(far.as_fd(), PollFlags::IN, 0) {
+            if !shows_the_end && got >= bytes && !is_ready(far.as_fd(), PollFlags::IN, 0) {
                 break;
             }
             if !is_ready(
@@ -158,7 +158,7 @@ pub(super) fn drain(far: OwnedFd, processor: Option<usize>, drain: Drain) -> Hel
             }
             idle_slices = 0;
             match rustix::io::read(far, buf.as_mut_slice()) {
-                Ok(0) if tells_the_end => break,
+                Ok(0) if shows_the_end => break,
                 Ok(len) => {
                     got += len as u64;
                     if keeps {

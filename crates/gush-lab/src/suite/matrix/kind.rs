@@ -96,7 +96,7 @@ impl Kind {
     }
 
     /// Does the far end see a read of 0 when this end is closed?
-    pub(super) fn tells_the_end(self) -> bool {
+    pub(super) fn shows_the_end(self) -> bool {
         self.is_in(Self::PIPES) || matches!(self, Kind::Tcp | Kind::UnixStream)
     }
 }

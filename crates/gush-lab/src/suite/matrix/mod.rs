@@ -25,7 +25,8 @@ mod target;
 mod view;
 mod way;
 
-use super::{Asked, Cases, Suite, THROUGHPUT, Taken, Takes, WORK};
+use super::asked::{flag, memory, several, text};
+use super::{Asked, Cases, Suite, THROUGHPUT, WORK};
 use crate::Error;
 use crate::model::Sample;
 
@@ -45,28 +46,24 @@ pub static SUITE: Suite = Suite {
     about: "Try every method on every pair of ends, for real, and print which ones work here",
     more: "In place of an errno stands 'refused' where a rule of gush's own says no, 'false-end' where a call answers 0 \
            although there are bytes, or 'wrong', 'hangs'.",
-    options: &[
-        Taken::new(
-            "pairs",
-            Takes::Texts("PAIR,…"),
-            "Only these pairs: SOURCE:TARGET by their kinds, '*' for any, such as ext4:tcp,pipe:*",
-        ),
-        Taken::new(
-            "five-ways",
-            Takes::Nothing,
-            "Only the table of 2007: five ways on four pairs of files and sockets",
-        ),
-        Taken::new(
-            "speed",
-            Takes::Nothing,
-            "Time the working ones: GiB/s, user and system seconds",
-        ),
-        Taken::new(
-            "bytes",
-            Takes::Memory,
-            "Time with SIZE bytes, instead of 1G for the table of 2007 and 64M for the rest",
-        ),
-    ],
+    options: || {
+        vec![
+            several(text(
+                "pairs",
+                "PAIR,…",
+                "Only these pairs: SOURCE:TARGET by their kinds, '*' for any, such as ext4:tcp,pipe:*",
+            )),
+            flag(
+                "five-ways",
+                "Only the table of 2007: five ways on four pairs of files and sockets",
+            ),
+            flag("speed", "Time the working ones: GiB/s, user and system seconds"),
+            memory(
+                "bytes",
+                "Time with SIZE bytes, instead of 1G for the table of 2007 and 64M for the rest",
+            ),
+        ]
+    },
     only: ("METHOD,…", "Only these methods"),
     rounds: "1",
     columns: &["method", "source", "target", "works", "errno", "gib_per_s"],
@@ -76,13 +73,13 @@ pub static SUITE: Suite = Suite {
     // Thousands of cells are a grid, and no bars.
     section: Some(page::section),
     is_repeated: false,
-    tour: |_| (),
+    tour: (&[], &[]),
     once: None,
     make,
 };
 
 fn make(asked: &Asked) -> Result<Cases, Error> {
-    if asked.is("bytes") && !asked.is("speed") {
+    if asked.size("bytes").is_some() && !asked.is("speed") {
         return Err(Error::refused("--bytes says how much --speed moves: add --speed"));
     }
     let plan = Plan {

@@ -126,7 +126,7 @@ impl Source {
             most_bytes: load.message_bytes.unwrap_or(256 << 10),
             // A datagram socket ends by no read of 0, and a terminal that loses its master hangs
             // up.
-            keeps_open: !kind.tells_the_end(),
+            keeps_open: !kind.shows_the_end(),
         };
         let feeder = far::feed(far, workshop.processor, feed);
         Self { fd: near, feeder: Some(feeder), gives: Gives::Load }

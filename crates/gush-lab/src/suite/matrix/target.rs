@@ -53,7 +53,7 @@ impl Target {
             Ok(Self { fd, kind, drainer: None, file: None })
         };
         let drained = |near: OwnedFd, far: OwnedFd| {
-            let drain = Drain { bytes, tells_the_end: kind.tells_the_end(), keeps: load.verifies };
+            let drain = Drain { bytes, shows_the_end: kind.shows_the_end(), keeps: load.verifies };
             let drainer = far::drain(far, workshop.processor, drain);
             Self { fd: near, kind, drainer: Some(drainer), file: None }
         };
@@ -102,7 +102,7 @@ impl Target {
         let Self { fd, kind, drainer, file } = self;
         if let Some(drainer) = drainer {
             // Some need the end to know that all has come; others forget what is in flight.
-            let kept_open = if kind.tells_the_end() {
+            let kept_open = if kind.shows_the_end() {
                 drop(fd);
                 None
             } else {

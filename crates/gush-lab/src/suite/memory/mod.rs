@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 
 pub use loops::Operation;
 
+use super::asked::{memory, size, text};
 use super::copy::cache_sizes;
-use super::{Asked, Cases, Given, Once, Suite, THROUGHPUT, Taken, Takes};
+use super::{Asked, Cases, Once, Suite, THROUGHPUT};
 use crate::case::{self, Case};
 use crate::model::{Described, Measured};
 use crate::once::{self, Clock, Single};
@@ -28,11 +29,12 @@ pub static SUITE: Suite = Suite {
     title: "Memory: the physical limit",
     about: "How fast one processor, and all of them, read, write and copy memory: the limit of every copy",
     more: "",
-    options: &[Taken::new(
-        "bytes",
-        Takes::Memory,
-        "Use SIZE bytes of memory in all, instead of far more than the caches hold",
-    )],
+    options: || {
+        vec![memory(
+            "bytes",
+            "Use SIZE bytes of memory in all, instead of far more than the caches hold",
+        )]
+    },
     only: ("NAME,…", "Only these cases"),
     rounds: "6",
     columns: &["case", "operation", "processors", "round", "gib_per_s", "bytes"],
@@ -43,13 +45,12 @@ pub static SUITE: Suite = Suite {
     ],
     section: None,
     is_repeated: true,
-    tour: |asked| asked.give("bytes", Given::Sizes(vec![256 << 20])),
+    tour: (&[], &["--bytes", "256M"]),
     once: Some(Once {
         about: "Read, write or copy memory",
-        options: &[
-            Taken::new("way", Takes::Text("NAME"), "Measure this"),
-            Taken::new("bytes", Takes::Size, "Use SIZE bytes of memory"),
-        ],
+        options: || {
+            vec![text("way", "NAME", "Measure this"), size("bytes", "Use SIZE bytes of memory")]
+        },
         run: |asked| {
             let way = super::entry(WAYS, |way| way.name, asked.word("way"))?;
             once(way, asked.size("bytes"))

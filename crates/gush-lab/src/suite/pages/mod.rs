@@ -16,7 +16,8 @@ use std::fs::File;
 
 pub use once::once;
 
-use super::{Asked, Cases, Given, Once, Quantity, Suite, THROUGHPUT, Taken, Takes};
+use super::asked::{memory, size, text};
+use super::{Asked, Cases, Once, Quantity, Suite, THROUGHPUT};
 use crate::Error;
 use crate::case::{self, Case};
 use crate::model::{Described, Measured};
@@ -27,11 +28,9 @@ pub static SUITE: Suite = Suite {
     title: "What getting pages costs",
     about: "The cost of lending memory to the kernel: vmsplice of touched and untouched, small and huge pages",
     more: "Costs are of every 4 KiB, with huge pages too.",
-    options: &[Taken::new(
-        "bytes",
-        Takes::Memory,
-        "Lend SIZE bytes in every case, in fields of 64M, instead of 2G",
-    )],
+    options: || {
+        vec![memory("bytes", "Lend SIZE bytes in every case, in fields of 64M, instead of 2G")]
+    },
     only: ("NAME,…", "Only these cases"),
     rounds: "6",
     columns: &[
@@ -65,13 +64,10 @@ pub static SUITE: Suite = Suite {
     ],
     section: None,
     is_repeated: true,
-    tour: |asked| asked.give("bytes", Given::Sizes(vec![256 << 20])),
+    tour: (&[], &["--bytes", "256M"]),
     once: Some(Once {
         about: "Take references to pages, and drop them",
-        options: &[
-            Taken::new("way", Takes::Text("NAME"), "Measure this"),
-            Taken::new("bytes", Takes::Size, "Lend SIZE bytes"),
-        ],
+        options: || vec![text("way", "NAME", "Measure this"), size("bytes", "Lend SIZE bytes")],
         run: |asked| {
             let way = super::entry(WAYS, |way| way.name, asked.word("way"))?;
             once(way, asked.size("bytes"))

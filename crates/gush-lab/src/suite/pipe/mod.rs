@@ -17,7 +17,8 @@ mod steps;
 
 use std::rc::Rc;
 
-use super::{Asked, Cases, Suite, THROUGHPUT, Taken, Takes, WORK};
+use super::asked::size;
+use super::{Asked, Cases, Suite, THROUGHPUT, WORK};
 use crate::case::{self, Case};
 use climb::Climb;
 use hostile::Hostile;
@@ -28,11 +29,12 @@ pub static SUITE: Suite = Suite {
     title: "Pipes, step by step",
     about: "The pipe speed test, step by step: gush pipe write and read, pinned, in rounds",
     more: "",
-    options: &[Taken::new(
-        "bytes",
-        Takes::Size,
-        "Move SIZE bytes in every case, instead of as many as take up to a second or so",
-    )],
+    options: || {
+        vec![size(
+            "bytes",
+            "Move SIZE bytes in every case, instead of as many as take up to a second or so",
+        )]
+    },
     only: ("NAME,…", "Only these cases"),
     rounds: "6",
     columns: &[
@@ -56,7 +58,7 @@ pub static SUITE: Suite = Suite {
     ],
     section: None,
     is_repeated: true,
-    tour: |asked| asked.only = TOUR.iter().map(|name| (*name).to_owned()).collect(),
+    tour: (&TOUR, &[]),
     once: None,
     make,
 };
