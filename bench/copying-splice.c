@@ -1,10 +1,10 @@
-/* A file into a pipe, a local socket and TCP over loopback: read and write beside splice and sendfile, where a splice from a file shares
+/* A file into a pipe, a local socket and TCP over loopback: read and write next to splice and sendfile, where a splice from a file shares
  * the file's pages and where it copies (copy_splice_read of fs/splice.c). A kernel that copies is not needed: a file of tmpfs
  * that is open with O_DIRECT is spliced by that function since Linux 6.6, and read from the page cache all the same.
  *
  *     cc -O2 -o copying-splice bench/copying-splice.c && ./copying-splice /dev/shm/file 9
  *
- * Rounds are interleaved; told are the median GiB/s, and the median processor milliseconds a GiB of both processes. */
+ * Rounds are interleaved; the output has the median GiB/s, and the median processor milliseconds a GiB of both processes. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <netinet/in.h>

@@ -1,9 +1,9 @@
-/* A file into TCP over loopback: read and write beside sendfile, and the parts that the wakeups of the reader have.
+/* A file into TCP over loopback: read and write next to sendfile, and the parts that the wakeups of the reader have.
  *
  *     cc -O2 -o loopback bench/loopback.c && ./loopback /dev/shm/file 9
  *
  * As it is; with both processes on one processor, so that no wakeup crosses; and with a reader that is woken for 256 KiB at least
- * (SO_RCVLOWAT). Rounds are interleaved; told are the medians of wall milliseconds, processor milliseconds of both processes and of
+ * (SO_RCVLOWAT). Rounds are interleaved; the output has the medians of wall milliseconds, processor milliseconds of both processes and of
  * the sender alone, and switches of context, each for one GiB. */
 #define _GNU_SOURCE
 #include <fcntl.h>

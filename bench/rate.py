@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How well a meter keeps to a limit, as a reader sees it: over all, and in each window of 100 ms behind the first.
+"""How well a meter keeps to a limit, as a reader sees it: over all, and in each window of 100 ms after the first.
 
     gush pv -q -L 1G /dev/zero | bench/rate.py [BYTES_A_SECOND [SECONDS]]
 

@@ -1,4 +1,4 @@
-/* What io_uring takes for the calls of a tree's small files, beside the calls themselves: ring DIRECTORY
+/* What io_uring takes for the calls of a tree's small files, next to the calls themselves: ring DIRECTORY
  *
  * Files are made, looked at, closed and opened, 32 at a time: by 32 calls, or by one io_uring_enter(2) for all 32. Prints the
  * nanoseconds a file, of wall time and of processor time, which the kernel's own worker threads add to. The directory gets 40,000 empty

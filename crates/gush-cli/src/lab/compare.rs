@@ -24,7 +24,7 @@ use crate::talk::Talker;
                   A verdict needs 5 samples a side, and an interval of the ratio wholly beyond the margin, and beyond \
                   what other programs on the machine can have made of the difference."
 )]
-pub struct Options {
+pub struct CompareArgs {
     /// The run to compare with
     #[arg(value_name = "FIRST", default_value = "last~1")]
     first: String,
@@ -43,7 +43,7 @@ pub struct Options {
     db: Option<PathBuf>,
 }
 
-pub fn run(options: &Options) -> ExitCode {
+pub fn run(options: &CompareArgs) -> ExitCode {
     let talker = Talker::new("gush lab compare");
     let comparison = match compared(&talker, options) {
         Ok(comparison) => comparison,
@@ -68,7 +68,7 @@ pub fn run(options: &Options) -> ExitCode {
     }
 }
 
-fn compared(talker: &Talker, options: &Options) -> Result<Comparison, StoreError> {
+fn compared(talker: &Talker, options: &CompareArgs) -> Result<Comparison, StoreError> {
     let store = open_to_read(talker, options.db.as_ref())?;
     let run = |word: &str| store.run(&store.find(word)?);
     Ok(compare::runs(&run(&options.first)?, &run(&options.second)?, options.margin))

@@ -29,7 +29,7 @@ use crate::talk::Talker;
 /// remedy.
 #[derive(Debug, Parser)]
 #[command(max_term_width = 100)]
-pub struct Options {
+pub struct ExplainArgs {
     /// The case, as its suite names it, such as pipe:write-read or pipe:huge-splice-busy
     #[arg(value_name = "SUITE:CASE", value_parser = Named::read)]
     case: Named,
@@ -96,7 +96,7 @@ const SAMPLED: &str = "The kernel's call path as sampled, with parts of the time
 const TRACED: &str = "The kernel's call path of a copy of 256 KiB, as traced";
 
 /// Runs `lab explain`.
-pub fn run(options: &Options) -> ExitCode {
+pub fn run(options: &ExplainArgs) -> ExitCode {
     let talker = Talker::new("gush lab explain");
     match options.act(&talker) {
         Ok(status) => status,
@@ -104,7 +104,7 @@ pub fn run(options: &Options) -> ExitCode {
     }
 }
 
-impl Options {
+impl ExplainArgs {
     fn act(&self, talker: &Talker) -> Result<ExitCode, Error> {
         for path in self.flame.iter().chain(&self.report) {
             // Before the recording, which takes its time.

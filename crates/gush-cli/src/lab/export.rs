@@ -21,7 +21,7 @@ use crate::talk::Talker;
                   gush lab export >here.json\n  \
                   gush lab import here.json"
 )]
-pub struct Options {
+pub struct ExportArgs {
     /// The runs; all runs if none are named
     #[arg(value_name = "RUN")]
     runs: Vec<String>,
@@ -36,7 +36,7 @@ pub struct Options {
     db: Option<PathBuf>,
 }
 
-pub fn run(options: &Options) -> ExitCode {
+pub fn run(options: &ExportArgs) -> ExitCode {
     let talker = Talker::new("gush lab export");
     let runs = match runs(&talker, options) {
         Ok(runs) => runs,
@@ -54,6 +54,6 @@ pub fn run(options: &Options) -> ExitCode {
     screen.status()
 }
 
-fn runs(talker: &Talker, options: &Options) -> Result<Vec<Run>, StoreError> {
+fn runs(talker: &Talker, options: &ExportArgs) -> Result<Vec<Run>, StoreError> {
     open_to_read(talker, options.db.as_ref())?.runs_called(&options.runs)
 }

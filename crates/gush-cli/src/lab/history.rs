@@ -17,7 +17,7 @@ use crate::talk::Talker;
 /// List the stored runs, or the figures of one, with their intervals
 #[derive(Debug, Parser)]
 #[command(max_term_width = 100)]
-pub struct Options {
+pub struct HistoryArgs {
     /// A run: an id, the start of an id, last, or last~1 for the run before
     #[arg(value_name = "RUN")]
     run: Option<String>,
@@ -29,7 +29,7 @@ pub struct Options {
     db: Option<PathBuf>,
 }
 
-pub fn run(options: &Options) -> ExitCode {
+pub fn run(options: &HistoryArgs) -> ExitCode {
     let talker = Talker::new("gush lab history");
     let text = match text(&talker, options) {
         Ok(text) => text,
@@ -40,7 +40,7 @@ pub fn run(options: &Options) -> ExitCode {
     screen.status()
 }
 
-fn text(talker: &Talker, options: &Options) -> Result<String, StoreError> {
+fn text(talker: &Talker, options: &HistoryArgs) -> Result<String, StoreError> {
     let store = open_to_read(talker, options.db.as_ref())?;
     let Some(word) = &options.run else {
         let runs = store.runs()?;

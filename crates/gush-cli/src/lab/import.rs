@@ -16,7 +16,7 @@ use crate::talk::Talker;
 /// untouched
 #[derive(Debug, Parser)]
 #[command(max_term_width = 100)]
-pub struct Options {
+pub struct ImportArgs {
     /// The output of gush lab export on the other machine; - is standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
@@ -25,7 +25,7 @@ pub struct Options {
     db: Option<PathBuf>,
 }
 
-pub fn run(options: &Options) -> ExitCode {
+pub fn run(options: &ImportArgs) -> ExitCode {
     let talker = Talker::new("gush lab import");
     let mut store = match session::open(&talker, options.db.as_ref()) {
         Ok(store) => store,

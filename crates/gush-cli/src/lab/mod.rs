@@ -37,20 +37,20 @@ use crate::args;
 )]
 struct Lab {
     #[command(flatten)]
-    tour: tour::Options,
+    tour: tour::TourArgs,
     #[command(subcommand)]
     part: Option<Part>,
 }
 
 #[derive(Debug, Subcommand)]
 enum Part {
-    Explain(explain::Options),
-    History(history::Options),
-    Compare(compare::Options),
-    Export(export::Options),
-    Import(import::Options),
-    Report(report::Options),
-    Run(Box<run::Options>),
+    Explain(explain::ExplainArgs),
+    History(history::HistoryArgs),
+    Compare(compare::CompareArgs),
+    Export(export::ExportArgs),
+    Import(import::ImportArgs),
+    Report(report::ReportArgs),
+    Run(Box<run::RunArgs>),
 }
 
 /// The arguments: a suite with the suite's own arguments, or one of the commands that are written by hand.

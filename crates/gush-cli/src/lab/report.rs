@@ -24,7 +24,7 @@ use crate::talk::Talker;
                   in .json, is a file that gush lab export wrote, and - is standard input.\n\
                   The page opens offline, asks for nothing, and has every raw sample in it."
 )]
-pub struct Options {
+pub struct ReportArgs {
     /// The runs, or files of runs; all stored runs if none are named
     #[arg(value_name = "RUN|FILE")]
     runs: Vec<String>,
@@ -36,7 +36,7 @@ pub struct Options {
     db: Option<PathBuf>,
 }
 
-pub fn run(options: &Options) -> ExitCode {
+pub fn run(options: &ReportArgs) -> ExitCode {
     let talker = Talker::new("gush lab report");
     if let Some(path) = options.report.as_deref().filter(|path| *path != Path::new("-"))
         && let Err(why) = takes_text_in_its_directory(path)
@@ -60,7 +60,7 @@ pub fn run(options: &Options) -> ExitCode {
 }
 
 /// The requested runs, from files and from the store.
-fn runs(talker: &Talker, options: &Options) -> Result<Vec<Run>, String> {
+fn runs(talker: &Talker, options: &ReportArgs) -> Result<Vec<Run>, String> {
     let is_file = |word: &String| word == "-" || word.contains('/') || word.ends_with(".json");
     let (files, words): (Vec<String>, Vec<String>) =
         options.runs.iter().cloned().partition(is_file);
@@ -84,7 +84,7 @@ fn runs(talker: &Talker, options: &Options) -> Result<Vec<Run>, String> {
 }
 
 /// The path of the page.
-fn place(options: &Options) -> Result<PathBuf, String> {
+fn place(options: &ReportArgs) -> Result<PathBuf, String> {
     match &options.report {
         Some(path) => Ok(path.clone()),
         None => default_path(),

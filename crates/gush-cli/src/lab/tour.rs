@@ -22,7 +22,7 @@ use crate::talk::Talker;
 
 /// The options of `gush lab` without a suite.
 #[derive(Debug, Args)]
-pub struct Options {
+pub struct TourArgs {
     /// Measure every case N times, or as often as there is time
     #[arg(long, value_name = "N", default_value = "9", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -61,7 +61,7 @@ fn names() -> impl Iterator<Item = &'static str> {
     SUITES.iter().map(|suite| suite.name)
 }
 
-pub fn run(options: &Options) -> ExitCode {
+pub fn run(options: &TourArgs) -> ExitCode {
     let talker = Talker::new("gush lab");
     match options.measure(&talker) {
         Ok(status) => status,
@@ -69,7 +69,7 @@ pub fn run(options: &Options) -> ExitCode {
     }
 }
 
-impl Options {
+impl TourArgs {
     fn wants(&self, suite: &Suite) -> bool {
         self.only.is_empty() || self.only.iter().any(|name| name == suite.name)
     }

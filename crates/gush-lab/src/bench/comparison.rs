@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(refusal(&format!("[[comparison]]\n{entry}")), "a comparison has no name");
         let figure = "[[comparison.figure]]\nname = 'us'\nunit = 'µs'\nles_is_better = true\n";
         assert!(refusal(&format!("{ONE}{entry}{figure}")).contains("les_is_better"));
-        let aim = "[[comparison.aim]]\ncontender = 'a'\nbeside = ['b']\ntimes = 2\n";
+        let aim = "[[comparison.aim]]\ncontender = 'a'\nrivals = ['b']\ntimes = 2\n";
         assert!(refusal(&format!("{ONE}{entry}{aim}")).contains("an aim names 'b'"));
         assert!(refusal(&format!("{ONE}bytes = 'many'\n{entry}")).contains("'many' is no size"));
     }

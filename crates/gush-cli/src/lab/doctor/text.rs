@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use gush_lab::probe::doctor::{Examination, Finding, State};
+use gush_lab::probe::doctor::{Condition, Examination, Finding};
 
 /// Wider lines are hard to read.
 pub const MOST_COLUMNS: usize = 96;
@@ -39,10 +39,10 @@ fn printable(name: &str) -> String {
 fn add(text: &mut String, findings: &[Finding], columns: usize) {
     for Finding { topic, state, fact, consequence, remedy } in findings {
         let mark = match state {
-            State::Fine => '✓',
-            State::Limited => '~',
-            State::Absent => '✗',
-            State::Unknown => '?',
+            Condition::Fine => '✓',
+            Condition::Limited => '~',
+            Condition::Absent => '✗',
+            Condition::Unknown => '?',
         };
         let head = format!("  {mark} {topic:17} ");
         sentence(text, &head, fact, columns);

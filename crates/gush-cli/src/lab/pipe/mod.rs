@@ -31,8 +31,8 @@ struct Pipe {
 
 #[derive(Debug, Subcommand)]
 enum Side {
-    Write(write::Options),
-    Read(read::Options),
+    Write(write::WriteArgs),
+    Read(read::ReadArgs),
 }
 
 /// The one definition of `gush pipe`: the source of help, manual page and completions.

@@ -15,7 +15,7 @@ use crate::talk::Talker;
 /// Take bytes out of the pipe on standard input, and print their rate
 #[derive(Debug, Parser)]
 #[command(max_term_width = 100)]
-pub struct Options {
+pub struct ReadArgs {
     #[command(flatten)]
     shared: Shared,
     /// Splice the bytes to /dev/null instead of reading them
@@ -48,7 +48,7 @@ enum Hold {
 /// Bytes taken where `--bytes` does not say.
 const MOST_BYTES: u64 = 10 << 30;
 
-impl Options {
+impl ReadArgs {
     /// Whether only failures are reported.
     fn is_silent(&self) -> bool {
         self.shared.quiet || self.csv
@@ -84,7 +84,7 @@ impl Options {
     }
 }
 
-pub fn run(options: &Options) -> ExitCode {
+pub fn run(options: &ReadArgs) -> ExitCode {
     let talker = Talker::new("gush pipe read");
     let (resolved, reading) = match measure(options, &talker) {
         Ok(answer) => answer,
@@ -104,7 +104,7 @@ pub fn run(options: &Options) -> ExitCode {
     }
 }
 
-fn measure(options: &Options, talker: &Talker) -> Result<(ReadOptions, Reading), Error> {
+fn measure(options: &ReadArgs, talker: &Talker) -> Result<(ReadOptions, Reading), Error> {
     let resolved = options.resolve()?;
     if gush_process::was_closed(0) {
         return Err(Error::Refused(

@@ -15,7 +15,7 @@ use crate::talk::Talker;
 /// Write into the pipe on standard output until its reader is gone
 #[derive(Debug, Parser)]
 #[command(max_term_width = 100)]
-pub struct Options {
+pub struct WriteArgs {
     #[command(flatten)]
     shared: Shared,
     /// Write by NAME: write, vmsplice (unsound, to show the fault), fresh, socket, reservoir
@@ -45,7 +45,7 @@ fn technique_parser() -> impl TypedValueParser<Value = Technique> {
     PossibleValuesParser::new(Technique::ALL.map(Technique::as_str)).try_map(|name| name.parse())
 }
 
-impl Options {
+impl WriteArgs {
     fn resolve(&self) -> Result<WriteOptions, Error> {
         let technique = match (self.technique, self.vmsplice) {
             (Some(technique), true) if technique != Technique::Vmsplice => {
@@ -74,7 +74,7 @@ impl Options {
     }
 }
 
-pub fn run(options: &Options) -> ExitCode {
+pub fn run(options: &WriteArgs) -> ExitCode {
     let talker = Talker::new("gush pipe write");
     match run_or_fail(options, &talker) {
         Ok(()) => ExitCode::SUCCESS,
@@ -82,7 +82,7 @@ pub fn run(options: &Options) -> ExitCode {
     }
 }
 
-fn run_or_fail(options: &Options, talker: &Talker) -> Result<(), Error> {
+fn run_or_fail(options: &WriteArgs, talker: &Talker) -> Result<(), Error> {
     let resolved = options.resolve()?;
     if gush_process::was_closed(1) {
         return Err(Error::Refused(

@@ -20,9 +20,9 @@ use super::session::{Ended, Limits, Session};
 use crate::files::takes_text_in_its_directory;
 use crate::talk::Talker;
 use options::is_stdout;
-pub use options::{Options, percent};
+pub use options::{RunArgs, percent};
 
-pub fn run(options: &Options) -> ExitCode {
+pub fn run(options: &RunArgs) -> ExitCode {
     let talker = Talker::new("gush lab run");
     match compare(options, &talker) {
         Ok(status) => status,
@@ -30,7 +30,7 @@ pub fn run(options: &Options) -> ExitCode {
     }
 }
 
-fn compare(options: &Options, talker: &Talker) -> Result<ExitCode, String> {
+fn compare(options: &RunArgs, talker: &Talker) -> Result<ExitCode, String> {
     options.check_stdout()?;
     let files = options.exports().map(|(_, path, _)| path);
     let named = files.chain(options.report.as_deref()).filter(|path| !is_stdout(path));
@@ -93,7 +93,7 @@ fn outlook(pace: Pace) -> Outlook {
 /// Measures one comparison, and shows the figures.
 fn measure(
     comparison: &Comparison,
-    options: &Options,
+    options: &RunArgs,
     talker: &Talker,
     session: &mut Session,
     screen: &mut Screen,
@@ -196,7 +196,7 @@ fn csv_row(sample: &Sample) -> String {
 
 /// Writes the files, reports regressions, and returns the exit status.
 fn conclude(
-    options: &Options,
+    options: &RunArgs,
     talker: &Talker,
     ended: &Ended,
     summaries: &[Vec<Summary>],

@@ -35,7 +35,7 @@ use super::super::session::Keep;
                   The exit status is 1 if a contender failed, and 2 if all went well and --fail-if-slower found a slower \
                   one."
 )]
-pub struct Options {
+pub struct RunArgs {
     /// The commands, of which the first is the measure of the others; or a file of comparisons
     /// (.toml)
     #[arg(value_name = "COMMAND|FILE", required = true)]
@@ -234,7 +234,7 @@ pub fn percent(text: &str) -> Result<f64, &'static str> {
     }
 }
 
-impl Options {
+impl RunArgs {
     /// The rounds of a comparison of so many contenders, whose file asks for `runs`.
     pub fn pace(&self, contenders: usize, runs: Option<u32>) -> Result<Pace, Error> {
         let is_open = self.min_runs.is_some() || self.max_runs.is_some() || self.time.is_some();

@@ -24,7 +24,7 @@ use show::Screen;
 /// names.
 #[derive(Debug, Parser)]
 #[command(name = "tune", version, max_term_width = 100)]
-struct Options {
+struct TuneArgs {
     /// Measure files in DIR; several DIRs name several file systems [default: here, and shared
     /// memory]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -39,13 +39,13 @@ struct Options {
 
 /// The definition of `gush tune`: the source of help, manual page and completions.
 pub fn command() -> clap::Command {
-    Options::command()
+    TuneArgs::command()
 }
 
 /// Runs `tune` with `words`, the arguments after the command's name.
 pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     gush_process::restore_sigchld();
-    let options: Options = match args::parse(command(), words, "gush tune") {
+    let options: TuneArgs = match args::parse(command(), words, "gush tune") {
         Ok(options) => options,
         Err(status) => return status,
     };
@@ -56,7 +56,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-impl Options {
+impl TuneArgs {
     fn measure(&self, talker: &Talker) -> Result<ExitCode, Error> {
         let here = [PathBuf::from(".")];
         let dirs = TrialDir::all(if self.dir.is_empty() { &here } else { &self.dir })?;

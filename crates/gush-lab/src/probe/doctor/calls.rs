@@ -192,7 +192,7 @@ fn uring() -> Result<(), Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::doctor::State;
+    use crate::probe::doctor::Condition;
 
     #[test]
     fn a_denied_call_under_a_filter_points_at_the_filter() {
@@ -200,7 +200,7 @@ mod tests {
         assert!(filtered.remedy.unwrap().contains("security module"));
         assert_eq!(
             lacking("tee", "tee", Errno::NOSYS, "x", &Status::default()).state,
-            State::Absent
+            Condition::Absent
         );
     }
 

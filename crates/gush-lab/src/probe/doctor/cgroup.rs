@@ -73,7 +73,7 @@ fn processors(cgroup: &Cgroup) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::doctor::State;
+    use crate::probe::doctor::Condition;
 
     #[test]
     fn small_limits_have_a_remedy() {
@@ -90,10 +90,10 @@ mod tests {
         }
         let cgroup = Cgroup::look_in(root.path());
         let [tight, open] = limits(&cgroup);
-        assert_eq!(tight.state, State::Limited);
+        assert_eq!(tight.state, Condition::Limited);
         assert!(tight.remedy.expect("a remedy").contains("docker --memory"));
         assert!(!open.fact.contains("may use 1.0 processors"), "{open:?}");
         let [nowhere, _] = limits(&Cgroup::look_in("/nowhere".as_ref()));
-        assert_eq!(nowhere.state, State::Unknown);
+        assert_eq!(nowhere.state, Condition::Unknown);
     }
 }

@@ -42,20 +42,20 @@ fn of(name: Option<&str>) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::doctor::State;
+    use crate::probe::doctor::Condition;
 
     #[test]
     fn only_what_paces_loopback_needs_a_remedy() {
         for (name, state) in [
-            (Some("bbr"), State::Limited),
-            (Some("bbr3"), State::Limited),
-            (Some("cubic"), State::Fine),
-            (Some("reno"), State::Fine),
-            (None, State::Unknown),
+            (Some("bbr"), Condition::Limited),
+            (Some("bbr3"), Condition::Limited),
+            (Some("cubic"), Condition::Fine),
+            (Some("reno"), Condition::Fine),
+            (None, Condition::Unknown),
         ] {
             let finding = of(name);
             assert_eq!(finding.state, state, "{finding:?}");
-            assert_eq!(finding.remedy.is_some(), state == State::Limited, "{finding:?}");
+            assert_eq!(finding.remedy.is_some(), state == Condition::Limited, "{finding:?}");
         }
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 /// The state of a fact for moving bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum State {
+pub enum Condition {
     /// As good as possible.
     Fine,
     /// Usable, with less than there could be.
@@ -24,7 +24,7 @@ pub struct Finding {
     /// The subject: a name that stays the same.
     pub topic: &'static str,
     /// How good that is.
-    pub state: State,
+    pub state: Condition,
     pub fact: String,
     /// The consequence for moving bytes.
     pub consequence: String,
@@ -35,7 +35,7 @@ pub struct Finding {
 impl Finding {
     pub(super) fn new(
         topic: &'static str,
-        state: State,
+        state: Condition,
         fact: impl Into<String>,
         consequence: impl Into<String>,
     ) -> Self {
@@ -47,7 +47,7 @@ impl Finding {
         fact: impl Into<String>,
         consequence: impl Into<String>,
     ) -> Self {
-        Self::new(topic, State::Fine, fact, consequence)
+        Self::new(topic, Condition::Fine, fact, consequence)
     }
 
     pub(super) fn limited(
@@ -55,7 +55,7 @@ impl Finding {
         fact: impl Into<String>,
         consequence: impl Into<String>,
     ) -> Self {
-        Self::new(topic, State::Limited, fact, consequence)
+        Self::new(topic, Condition::Limited, fact, consequence)
     }
 
     pub(super) fn absent(
@@ -63,7 +63,7 @@ impl Finding {
         fact: impl Into<String>,
         consequence: impl Into<String>,
     ) -> Self {
-        Self::new(topic, State::Absent, fact, consequence)
+        Self::new(topic, Condition::Absent, fact, consequence)
     }
 
     pub(super) fn unknown(
@@ -71,7 +71,7 @@ impl Finding {
         fact: impl Into<String>,
         consequence: impl Into<String>,
     ) -> Self {
-        Self::new(topic, State::Unknown, fact, consequence)
+        Self::new(topic, Condition::Unknown, fact, consequence)
     }
 
     pub(super) fn remedy(mut self, remedy: impl Into<String>) -> Self {

@@ -36,7 +36,7 @@ pub(super) fn huge_pages(probe: &Probe) -> Finding {
             slower,
         ),
     };
-    use super::State::{Absent, Limited};
+    use super::Condition::{Absent, Limited};
     let cure = match finding.state {
         Limited if mode != "never" => Some(
             "free memory may be in small pieces; as root: echo 1 > /proc/sys/vm/compact_memory"

@@ -30,7 +30,7 @@ use serde::Serialize;
 use super::Probe;
 use crate::model::Machine;
 use asked_path::AskedPath;
-pub use finding::{Finding, State};
+pub use finding::{Condition, Finding};
 
 /// The findings, in the form that `gush doctor --json` prints.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -144,7 +144,7 @@ impl fmt::Display for Why {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::State;
+    use super::super::finding::Condition;
     use super::*;
 
     #[test]
@@ -152,10 +152,10 @@ mod tests {
         for trial in &TRIALS {
             for errno in [Errno::NOSPC, Errno::DQUOT] {
                 let found = trial.refused(&Why::Errno(errno));
-                assert_eq!(found.state, State::Unknown, "{found:?}");
+                assert_eq!(found.state, Condition::Unknown, "{found:?}");
                 assert!(found.fact.starts_with("it cannot be tried: "), "{found:?}");
             }
-            assert_eq!(trial.refused(&Why::Errno(Errno::XDEV)).state, State::Absent);
+            assert_eq!(trial.refused(&Why::Errno(Errno::XDEV)).state, Condition::Absent);
         }
     }
 }

@@ -253,7 +253,7 @@ fn holes(found: &Found) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::State;
+    use super::super::finding::Condition;
     use super::*;
 
     #[test]
@@ -270,13 +270,13 @@ mod tests {
         about.f_flag = StatVfsMountFlags::empty();
         (about.f_blocks, about.f_bavail, about.f_frsize) = (1 << 30, 1 << 30, 4096);
         (about.f_files, about.f_favail) = (0, 0);
-        assert_eq!(room(&about).state, State::Fine);
+        assert_eq!(room(&about).state, Condition::Fine);
         about.f_files = 9;
         let found = room(&about);
-        assert_eq!(found.state, State::Limited);
+        assert_eq!(found.state, Condition::Limited);
         assert_eq!(found.fact, "4 TiB of 4 TiB are free, and no inodes");
         about.f_favail = 1;
-        assert_eq!(room(&about).state, State::Fine);
+        assert_eq!(room(&about).state, Condition::Fine);
     }
 
     #[test]

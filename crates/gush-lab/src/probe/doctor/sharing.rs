@@ -144,17 +144,17 @@ pub(super) fn technique() -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::doctor::State;
+    use crate::probe::doctor::Condition;
 
     #[test]
     fn the_answers_for_both_files_decide() {
         let state = |own, read_only| of_answers("x", own, read_only).state;
-        assert_eq!(state(Ok(true), Ok(true)), State::Fine);
+        assert_eq!(state(Ok(true), Ok(true)), Condition::Fine);
         for (own, read_only) in [(false, false), (true, false), (false, true)] {
-            assert_eq!(state(Ok(own), Ok(read_only)), State::Limited, "{own} {read_only}");
+            assert_eq!(state(Ok(own), Ok(read_only)), Condition::Limited, "{own} {read_only}");
         }
-        assert_eq!(state(Err(Errno::PERM), Ok(true)), State::Absent);
-        assert_eq!(state(Ok(true), Err(Errno::PERM)), State::Absent);
+        assert_eq!(state(Err(Errno::PERM), Ok(true)), Condition::Absent);
+        assert_eq!(state(Ok(true), Err(Errno::PERM)), Condition::Absent);
         let facts = [true, false].map(|own| of_answers("x", Ok(own), Ok(!own)).fact);
         assert_ne!(facts[0], facts[1]);
     }

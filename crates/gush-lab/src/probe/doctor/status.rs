@@ -78,7 +78,7 @@ impl Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::doctor::State;
+    use crate::probe::doctor::Condition;
 
     #[test]
     fn capabilities_and_filters_are_read() {
@@ -86,12 +86,12 @@ mod tests {
         let status = Status::parse(text);
         assert!(status.has(Capability::SysAdmin) && status.has(Capability::Perfmon));
         assert!(status.is_filtered());
-        assert_eq!(status.seccomp().state, State::Limited);
+        assert_eq!(status.seccomp().state, Condition::Limited);
         assert!(status.seccomp().fact.starts_with("1 filter on"));
     }
 
     #[test]
     fn an_empty_status_is_unknown() {
-        assert_eq!(Status::parse(b"").seccomp().state, State::Unknown);
+        assert_eq!(Status::parse(b"").seccomp().state, Condition::Unknown);
     }
 }

@@ -9,14 +9,14 @@ use gush_lab::bench::template::names;
 use gush_lab::bench::{Comparison, Entry, Output, Parameter, Shell, Size};
 use gush_text::{quote, size_bytes, unknown};
 
-use super::Options;
+use super::RunArgs;
 use crate::lab::suites::this_program;
 
 /// Characters that make a text more than a name: of the shell, and of parameters in braces.
 const OF_COMMANDS: &[char] =
     &[' ', '\t', '\n', '<', '>', '|', '&', ';', '(', ')', '{', '}', '$', '`', '\'', '"', '*', '?'];
 
-impl Options {
+impl RunArgs {
     /// The comparisons, in order.
     pub fn comparisons(&self) -> Result<Vec<Comparison>, Error> {
         // No program's name ends so, but a redirection of the shell's may.
