@@ -106,7 +106,13 @@ pub(crate) fn relay_failure(
     if let Some(hint) = hint {
         message += &format!(" ({hint})");
     }
-    Failure::new(message, error.io_error().and_then(io::Error::raw_os_error))
+    let (errno, kind) = match error.io_error() {
+        Some(io) => (io.raw_os_error(), Some(io.kind())),
+        None => (None, None),
+    };
+    // Only a stream of TLS reports such an end, and without an errno.
+    let is_unclosed = errno.is_none() && kind == Some(io::ErrorKind::UnexpectedEof);
+    Failure { is_unclosed, ..Failure::new(message, errno) }
 }
 
 /// Would bytes written to `target` be read again from `source`?

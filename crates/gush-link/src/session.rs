@@ -235,14 +235,15 @@ impl Shared {
     }
 
     /// `None` if the warning is suppressed.
-    pub(crate) fn may_warn(&self, ending: Ending) -> Option<Suppressed> {
+    pub(crate) fn may_warn(&self, ending: Ending, failure: &Failure) -> Option<Suppressed> {
         match ending {
-            Ending::HandshakeFailed | Ending::ProxyHeader => self
-                .early_warnings
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .passes(Instant::now()),
+            Ending::HandshakeFailed | Ending::ProxyHeader => self.early_warnings(),
+            _ if failure.is_unclosed => self.early_warnings(),
             _ => Some(Suppressed::default()),
         }
+    }
+
+    fn early_warnings(&self) -> Option<Suppressed> {
+        self.early_warnings.lock().unwrap_or_else(PoisonError::into_inner).passes(Instant::now())
     }
 }

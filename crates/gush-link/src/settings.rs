@@ -47,6 +47,8 @@ pub struct Settings {
     pub method: Choice,
     /// Hands no page of a file to a socket or pipe by reference.
     pub isolated: bool,
+    /// The most bytes of a datagram made of a piece of a stream; 8192 by default.
+    pub message_bytes: Option<usize>,
     /// Reads a PROXY header, with the client's real address, from each client.
     pub accept_proxy: bool,
     /// Begins each connection to the other address with a PROXY header.
@@ -171,6 +173,9 @@ impl Settings {
         if let Some(limit) = &self.limit {
             options = options.limit(limit.clone());
         }
+        if let Some(bytes) = self.message_bytes {
+            options = options.message_bytes(bytes);
+        }
         if self.isolated {
             options = options.isolated();
         }
@@ -223,6 +228,7 @@ impl fmt::Debug for Settings {
             .field("drain", &self.drain)
             .field("limit", &self.limit)
             .field("method", &self.method)
+            .field("message_bytes", &self.message_bytes)
             .field("accept_proxy", &self.accept_proxy)
             .field("send_proxy", &self.send_proxy)
             .field("metrics", &self.metrics)

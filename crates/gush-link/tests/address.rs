@@ -185,7 +185,7 @@ fn messages_point_at_the_wrong_piece() {
         ("PIPES", "PIPES", "a file of this name is written ./PIPES"),
         ("append", "append", "is no address but an option: PATH,append, file:PATH,append"),
         ("readline", "readline", "as socat has; a file of this name is written ./readline"),
-        ("udp4-datagram,fork", "udp4-datagram", "./udp4-datagram"),
+        ("udplite4-datagram,fork", "udplite4-datagram", "./udplite4-datagram"),
         ("tcp:", "", "a host and a port are needed"),
         ("tcp:localhost", "localhost", "a host and a port are needed"),
         ("tcp::80", "", "a host is missing"),
@@ -295,7 +295,12 @@ fn any_address() -> impl Strategy<Value = String> {
                 Kind::Stdio => "-".to_owned(),
                 Kind::Path => format!("gopen:{path}"),
                 Kind::File | Kind::Pipe => format!("{}:{path}", kind.name()),
-                Kind::Unix | Kind::UnixListen => {
+                Kind::Unix
+                | Kind::UnixClient
+                | Kind::UnixListen
+                | Kind::UnixSendto
+                | Kind::UnixRecv
+                | Kind::UnixRecvfrom => {
                     format!("{}:{}{path}", kind.name(), if named { "@" } else { "" })
                 }
                 Kind::Fd | Kind::ListenFd => format!("{}:{}", kind.name(), picks[0] >> 1),
@@ -306,7 +311,13 @@ fn any_address() -> impl Strategy<Value = String> {
                 Kind::TcpListen | Kind::UdpListen if named => format!("{}:{port}", kind.name()),
                 #[cfg(feature = "tls")]
                 Kind::Tls | Kind::TlsListen => format!("{}:{host}:{port}", kind.name()),
-                Kind::Tcp | Kind::Udp | Kind::TcpListen | Kind::UdpListen => {
+                Kind::Tcp
+                | Kind::Udp
+                | Kind::UdpSendto
+                | Kind::UdpDatagram
+                | Kind::UdpRecv
+                | Kind::TcpListen
+                | Kind::UdpListen => {
                     format!("{}:{host}:{port}", kind.name())
                 }
                 _ => format!("{}:", kind.name()),

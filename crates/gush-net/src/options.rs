@@ -34,6 +34,7 @@ pub struct RelayOptions {
     pub(crate) observer: Option<Observer>,
     pub(crate) holder: Option<Holder>,
     pub(crate) short_message: ShortMessage,
+    pub(crate) message_bytes: Option<usize>,
 }
 
 /// The buffer between streams that may be spliced; a read that fills it is no short message.
@@ -205,6 +206,26 @@ impl RelayOptions {
         self
     }
 
+    /// The most bytes of a datagram made of a piece of a stream; 8192 by default. Datagrams that come
+    /// as such keep their size.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use gush_net::{Conduit, Relay, RelayOptions};
+    /// let (near, far) = std::os::unix::net::UnixDatagram::pair()?;
+    /// let mut near = Conduit::new(near.into())?;
+    /// let options = RelayOptions::new().message_bytes(1400);
+    /// Relay::new(&options).copy(&mut &[7; 3000][..], &mut near).await?;
+    /// let mut room = [0; 4096];
+    /// assert_eq!([far.recv(&mut room)?, far.recv(&mut room)?, far.recv(&mut room)?], [1400, 1400, 200]);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn message_bytes(mut self, bytes: usize) -> Self {
+        self.message_bytes = Some(bytes.max(1));
+        self
+    }
+
     /// Passes every delivered byte to `observer`. Bytes then pass through memory (`read-write`),
     /// and another method asked for by name is refused.
     ///
@@ -261,6 +282,7 @@ pub(crate) const METHODS: [MethodName; 3] =
 impl RelayOptions {
     /// The part of these options for the flow of one direction.
     pub(crate) fn terms(&self) -> Terms {
+        let terms = Terms::default();
         Terms {
             choice: self.choice,
             isolated: self.isolated,
@@ -270,7 +292,8 @@ impl RelayOptions {
             never_held: true,
             permitted: &METHODS,
             short_bytes: self.short_message.bytes(),
-            ..Terms::default()
+            message_bytes: self.message_bytes.unwrap_or(terms.message_bytes),
+            ..terms
         }
     }
 }

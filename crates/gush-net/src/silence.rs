@@ -97,7 +97,9 @@ impl Silence {
             match before {
                 // The process was stopped, perhaps with its peers, as in a paused container. Every
                 // timer of tokio is up to a millisecond late.
-                _ if late > LAST_TRY.max(limit / FIRST_LOOK) => (self.since, self.last_try) = (Some(now), None),
+                _ if late > LAST_TRY.max(limit / FIRST_LOOK) => {
+                    (self.since, self.last_try) = (Some(now), None)
+                }
                 // When the last of these bytes was taken is unknown.
                 None if left != [0; 2] => self.since = Some(now),
                 None => {}

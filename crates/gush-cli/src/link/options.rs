@@ -9,7 +9,7 @@ use clap::{ArgAction, Parser, ValueEnum, ValueHint};
 use gush::{Choice, MethodName};
 use gush_link::address::{Kind, Opt};
 use gush_link::proxy::Version;
-use gush_text::{rate_bytes_per_second, some_time};
+use gush_text::{rate_bytes_per_second, size_bytes, some_time};
 use tracing::level_filters::LevelFilter;
 
 use crate::manual::row;
@@ -62,6 +62,9 @@ pub struct Options {
     /// Move at most RATE bytes a second, in each direction of each connection
     #[arg(long, value_name = "RATE", value_parser = rate_bytes_per_second)]
     pub limit: Option<u64>,
+    /// Cut a stream into datagrams of at most SIZE bytes, up to 64K; 8K by default
+    #[arg(short = 'b', long = "message-size", value_name = "SIZE", value_parser = message_bytes)]
+    pub message_bytes: Option<usize>,
     /// Move by NAME or fail; auto picks the fastest sound method
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = method::parser(&METHODS))]
     pub method: Choice,
@@ -185,6 +188,15 @@ const METHODS: [MethodName; 3] = [MethodName::ReadWrite, MethodName::Splice, Met
 fn level_parser() -> impl TypedValueParser<Value = LevelFilter> {
     PossibleValuesParser::new(["off", "error", "warn", "info", "debug"])
         .try_map(|name| name.parse())
+}
+
+/// Parses the size of a datagram.
+fn message_bytes(text: &str) -> Result<usize, String> {
+    const MOST: u64 = 64 << 10;
+    match size_bytes(text).map_err(|error| error.to_string())? {
+        bytes @ 1..=MOST => Ok(bytes as usize),
+        _ => Err("a datagram has 1 to 65536 bytes".to_owned()),
+    }
 }
 
 /// Parses HOST:PORT. Port 0 is any free one.

@@ -4,11 +4,25 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::Stdio;
 
-use crate::common::{not_applicable, skipped, strace};
+use crate::common::{gush, not_applicable, skipped, strace};
 use tempfile::TempDir;
 
 /// How many bytes are read there.
 const BYTES: usize = 8 << 10;
+
+/// open(2) of it fails with ENXIO, and nobody listens there.
+#[test]
+fn a_standard_stream_that_is_a_socket_is_taken_by_its_own_name() {
+    for address in ["file:/dev/stdin", "/dev/stdin", "/proc/self/fd/0"] {
+        let (stdin, _far) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut command = gush();
+        command.args(["link", "-u", address, "null:"]).stdin(std::os::fd::OwnedFd::from(stdin));
+        let output = command.output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("(say `-`, which takes the descriptor itself)"), "{said}");
+    }
+}
 
 #[test]
 fn a_generator_that_has_nothing_yet_is_not_asked_again_and_again() {

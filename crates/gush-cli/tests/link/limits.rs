@@ -476,7 +476,7 @@ fn a_program_is_told_who_its_client_is() {
     let told = String::from_utf8(ask(link.client(), header)).unwrap();
     assert_eq!(told, "2001:db8::7 4711 2001:db8::1 443 4711\n");
 
-    // Of a client without an address nothing is told, least of all what others were.
+    // A client without a name has no variable, least of all another's.
     let dir = TempDir::new().unwrap();
     let socket = dir.path().join("socket").display().to_string();
     let link = after("export PEERADDR=stale", &[&format!("unix-listen:{socket},fork"), program]);
@@ -484,7 +484,7 @@ fn a_program_is_told_who_its_client_is() {
     let mut stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
     let mut told = String::new();
     stream.read_to_string(&mut told).unwrap();
-    assert_eq!(told, "\n");
+    assert_eq!(told, format!("{socket}\n"));
 }
 
 /// The link knows kind and flags of a socket that it has just made.

@@ -23,6 +23,7 @@ mod stats;
 mod storms;
 mod terminals;
 mod tls;
+mod unconnected;
 mod vsock;
 mod weather;
 mod words;

@@ -59,6 +59,16 @@ pub(crate) const TCP: &[Opt] = &[
     Opt::KeepCount,
     Opt::UserTimeout,
 ];
+/// Of datagrams for many receivers.
+pub(crate) const MANY: &[Opt] = &[
+    Opt::Broadcast,
+    Opt::Membership,
+    Opt::MulticastTtl,
+    Opt::MulticastLoop,
+    Opt::MulticastInterface,
+];
+/// Of Unix sockets that may have a name themselves.
+pub(crate) const NAMED: &[Opt] = &[Opt::Bind, Opt::Unlink, Opt::UnlinkClose];
 pub(crate) const BUFFERS: &[Opt] = &[Opt::SendBuffer, Opt::ReceiveBuffer];
 #[cfg(feature = "tls")]
 pub(crate) const TLS: &[Opt] = &[
@@ -126,7 +136,7 @@ options! {
     Backlog "backlog" [] Count, [], "limit on connections waiting to be accepted";
     ReuseAddr "reuseaddr" ["so-reuseaddr"] Flag, [], "bind even if old connections linger; on for tcp-listen. udp-listen: share the port, whose datagrams others may get";
     Range "range" [] Ranges, [], "accept only clients in these networks; repeatable";
-    Bind "bind" [] Text, [], "local address, HOST or HOST:PORT";
+    Bind "bind" [] Text, [], "local address, HOST or HOST:PORT; of a Unix socket its own name";
     Ipv6Only "ipv6only" ["ipv6-v6only", "v6only"] Flag, [], "refuse IPv4 on an IPv6 socket";
     ConnectTimeout "connect-timeout" [] Seconds, [], "limit on one attempt (30 s; 60 s for a proxy to reach HOST)";
     Retry "retry" [] Retries, [], "number of further attempts, or forever";
@@ -137,6 +147,11 @@ options! {
     KeepInterval "keepintvl" ["tcp-keepintvl"] Seconds, [], "time between keepalive probes";
     KeepCount "keepcnt" ["tcp-keepcnt"] Count, [], "unanswered probes after which the connection ends";
     UserTimeout "user-timeout" ["tcp-user-timeout"] Seconds, [], "time after which unacknowledged data ends the connection";
+    Broadcast "broadcast" ["so-broadcast"] Flag, [], "permit broadcast addresses";
+    Membership "membership" ["ip-membership", "ip-add-membership", "add-membership", "ipv6-join-group", "ipv6-add-membership", "join-group"] Name, [], "multicast group to join, GROUP:INTERFACE";
+    MulticastTtl "multicast-ttl" ["ip-multicast-ttl", "multicastttl", "ipmulticastttl"] Count, [], "number of routers that multicasts may pass (1)";
+    MulticastLoop "multicast-loop" ["ip-multicast-loop", "multicastloop", "ipmulticastloop"] Flag, [], "deliver multicasts to this machine, too; on by default";
+    MulticastInterface "multicast-if" ["ip-multicast-if"] Name, [], "interface that multicasts leave by";
     SendBuffer "sndbuf" ["so-sndbuf"] Size, [], "size of the socket's send buffer";
     ReceiveBuffer "rcvbuf" ["so-rcvbuf"] Size, [], "size of the socket's receive buffer";
     Mode "mode" ["perm", "perm-early"] Mode, [], "permissions of the file created";
@@ -150,6 +165,7 @@ options! {
     Exclusive "excl" ["o-excl", "o_excl"] Flag, [Create], "fail if the file exists";
     ReadOnly "rdonly" ["o-rdonly", "o_rdonly"] Flag, [], "open for reading only";
     WriteOnly "wronly" ["o-wronly", "o_wronly"] Flag, [], "open for writing only";
+    NonBlock "nonblock" ["o-nonblock", "ndelay", "o-ndelay", "o_ndelay"] Flag, [], "do not wait for the other side of a FIFO";
     Seek "seek" ["seek-set", "lseek", "lseek32", "lseek32-set", "lseek64", "lseek64-set"] Size, [], "start at this offset";
     Pty "pty" [] Flag, [], "run the program on a pseudo-terminal";
     Raw "raw" ["rawer", "cfmakeraw", "termios-rawer", "termios-cfmakeraw"] Flag, [Pty], "raw mode: the terminal alters nothing, and gets no end-of-file character";

@@ -416,6 +416,10 @@ fn settle_bind(address: &mut Address, places: &Places) -> Result<(), Fault> {
         .iter()
         .find(|(option, _)| *option == Opt::Bind)
         .map_or(0..0, |(_, place)| place.clone());
+    // Of a Unix socket it is the name.
+    if address.kind().row().is_unix {
+        return Ok(());
+    }
     let bind = bind(&text).or_else(|why| fault(place.clone(), format!("bind: {}", why.message)))?;
     let Some(local) = address.target.local_mut() else { return Ok(()) };
     if local.host.is_some() || bind.port.is_some() {

@@ -112,6 +112,16 @@ pub enum UnixName {
     Abstract(Vec<u8>),
 }
 
+impl UnixName {
+    /// The name that a text means: `@NAME` is abstract.
+    pub(crate) fn of_text(text: &str) -> Self {
+        match text.strip_prefix('@') {
+            Some(name) => Self::Abstract(name.into()),
+            None => Self::Path(text.into()),
+        }
+    }
+}
+
 /// Which inherited listening socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Inherited {

@@ -72,6 +72,13 @@ mod tests {
         "null:",
         #[cfg(feature = "tls")]
         "tls:h:1",
+        "unix-client:x",
+        "unix-sendto:x",
+        "unix-recv:x",
+        "unix-recvfrom:x",
+        "udp-sendto:h:1",
+        "udp-datagram:h:1",
+        "udp-recv:1",
         #[cfg(feature = "tls")]
         "tls-listen:1,cert=x",
     ];

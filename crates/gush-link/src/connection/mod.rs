@@ -188,7 +188,7 @@ impl Connection<'_> {
             // Silent clients are too common for a warning.
             Some(failure) if shared.forks && ending != Ending::Idle => {
                 let client = names.client.to_string();
-                match shared.may_warn(ending) {
+                match shared.may_warn(ending, failure) {
                     Some(suppressed) => warn!(id, client, "{failure}{suppressed}"),
                     None => debug!(id, client, "{failure}"),
                 }

@@ -16,7 +16,7 @@ use crate::address::{
 };
 use crate::open::proxied::{self, Protocol};
 use crate::open::{
-    How, OpenError, Opened, child, compound, connect, file, inherit, listen, pty, vsock,
+    How, OpenError, Opened, child, compound, connect, datagrams, file, inherit, listen, pty, vsock,
 };
 #[cfg(feature = "tls")]
 use crate::tls;
@@ -86,10 +86,24 @@ kinds! {
     TlsListen(Local);
     /// A connection to a Unix socket.
     Unix(UnixName);
+    /// A connection to a Unix socket of any type.
+    UnixClient(UnixName);
     /// A listening Unix socket.
     UnixListen(UnixName);
+    /// A Unix socket that gets datagrams.
+    UnixSendto(UnixName);
+    /// A Unix socket that receives all datagrams.
+    UnixRecv(UnixName);
+    /// A Unix socket where each datagram begins a connection.
+    UnixRecvfrom(UnixName);
     /// A UDP peer.
     Udp(Remote);
+    /// A UDP peer that need not be there.
+    UdpSendto(Remote);
+    /// A UDP address of one or many receivers, and all senders.
+    UdpDatagram(Remote);
+    /// A UDP port that receives all datagrams.
+    UdpRecv(Local);
     /// A UDP port that the first sender gets.
     UdpListen(Local);
     /// A UDP port where each datagram begins a connection.
@@ -134,8 +148,15 @@ impl Target {
             #[cfg(feature = "tls")]
             Kind::TlsListen => Self::TlsListen(argument.local()?),
             Kind::Unix => Self::Unix(argument.unix_name()?),
+            Kind::UnixClient => Self::UnixClient(argument.unix_name()?),
+            Kind::UnixSendto => Self::UnixSendto(argument.unix_name()?),
+            Kind::UnixRecv => Self::UnixRecv(argument.unix_name()?),
+            Kind::UnixRecvfrom => Self::UnixRecvfrom(argument.unix_name()?),
             Kind::UnixListen => Self::UnixListen(argument.unix_name()?),
             Kind::Udp => Self::Udp(argument.remote()?),
+            Kind::UdpSendto => Self::UdpSendto(argument.remote()?),
+            Kind::UdpDatagram => Self::UdpDatagram(argument.remote()?),
+            Kind::UdpRecv => Self::UdpRecv(argument.local()?),
             Kind::UdpListen => Self::UdpListen(argument.local()?),
             Kind::UdpRecvfrom => Self::UdpRecvfrom(argument.local()?),
             Kind::Vsock => Self::Vsock(argument.vsock(None)?),
@@ -152,9 +173,10 @@ impl Target {
     /// The port to which `bind=` may add a host.
     pub(crate) fn local_mut(&mut self) -> Option<&mut Local> {
         match self {
-            Self::TcpListen(local) | Self::UdpListen(local) | Self::UdpRecvfrom(local) => {
-                Some(local)
-            }
+            Self::TcpListen(local)
+            | Self::UdpListen(local)
+            | Self::UdpRecvfrom(local)
+            | Self::UdpRecv(local) => Some(local),
             #[cfg(feature = "tls")]
             Self::TlsListen(local) => Some(local),
             _ => None,
@@ -179,8 +201,19 @@ impl Target {
             #[cfg(feature = "tls")]
             Self::TlsListen(local) => tls::listen(local, options, how).await.map(Opened::Listener),
             Self::Unix(name) => connect::unix(name, options).await.map(Opened::One),
+            Self::UnixClient(name) => connect::unix_client(name, options).await.map(Opened::One),
             Self::UnixListen(name) => listen::unix(name, options).await.map(Opened::Listener),
+            Self::UnixSendto(name) => datagrams::sendto_unix(name, options).map(Opened::One),
+            Self::UnixRecv(name) => datagrams::recv_unix(name, options).map(Opened::One),
+            Self::UnixRecvfrom(name) => listen::unix_datagrams(name, options).map(Opened::Listener),
             Self::Udp(remote) => connect::udp(remote, options).await.map(Opened::One),
+            Self::UdpSendto(remote) => {
+                datagrams::sendto_udp(remote, options).await.map(Opened::One)
+            }
+            Self::UdpDatagram(remote) => {
+                datagrams::datagram_udp(remote, options).await.map(Opened::One)
+            }
+            Self::UdpRecv(local) => datagrams::recv_udp(local, options).await.map(Opened::One),
             Self::UdpListen(local) => listen::udp(local, options).await.map(Opened::Listener),
             Self::UdpRecvfrom(local) => {
                 let listener = listen::udp(local, options).await?;
@@ -230,8 +263,21 @@ impl fmt::Display for Target {
             #[cfg(feature = "tls")]
             Self::TlsListen(local) => write!(f, "tls{local}"),
             Self::Unix(name) => write!(f, "unix:{name}"),
+            Self::UnixClient(name) => write!(f, "unix-client:{name}"),
             Self::UnixListen(name) => write!(f, "unix-listen:{name}"),
+            Self::UnixSendto(name) => write!(f, "unix-sendto:{name}"),
+            Self::UnixRecv(name) => write!(f, "unix-recv:{name}"),
+            Self::UnixRecvfrom(name) => write!(f, "unix-recvfrom:{name}"),
             Self::Udp(remote) => write!(f, "udp{remote}"),
+            Self::UdpSendto(remote) => {
+                f.write_str(&format!("udp{remote}").replacen(':', "-sendto:", 1))
+            }
+            Self::UdpDatagram(remote) => {
+                f.write_str(&format!("udp{remote}").replacen(':', "-datagram:", 1))
+            }
+            Self::UdpRecv(local) => {
+                f.write_str(&format!("udp{local}").replacen("-listen:", "-recv:", 1))
+            }
             Self::UdpListen(local) => write!(f, "udp{local}"),
             Self::UdpRecvfrom(local) => {
                 f.write_str(&format!("udp{local}").replacen("-listen:", "-recvfrom:", 1))

@@ -5,8 +5,8 @@ use crate::address::Opt;
 #[cfg(feature = "tls")]
 use crate::address::options::TLS;
 use crate::address::options::{
-    ACCESS, BOUND, BUFFERS, CONNECTED, CONTENT, OWNED, PROGRAM, RETRIED, SERVING, SHARED, TCP,
-    TERMINAL,
+    ACCESS, BOUND, BUFFERS, CONNECTED, CONTENT, MANY, NAMED, OWNED, PROGRAM, RETRIED, SERVING,
+    SHARED, TCP, TERMINAL,
 };
 
 /// The properties of a kind, without an address.
@@ -25,6 +25,8 @@ pub(crate) struct Row {
     /// Does the kind accept peers, so that a link can serve more than one?
     pub listens: bool,
     pub is_datagrams: bool,
+    /// Is `bind=` the name of a Unix socket?
+    pub is_unix: bool,
     /// Does the kind start a program, whose environment names the client?
     pub is_program: bool,
     /// How many descriptors a link holds for one end.
@@ -41,6 +43,7 @@ impl Row {
         stands_alone: false,
         listens: false,
         is_datagrams: false,
+        is_unix: false,
         is_program: false,
         descriptors: 1,
     };
@@ -88,21 +91,21 @@ impl Kind {
                 grammar: "PATH",
                 help: "a file (appended to; created with -u), FIFO, device or Unix socket",
                 keywords: &[(Form::Plain, &["gopen"])],
-                options: &[RETRIED, CONTENT, ACCESS, OWNED, TERMINAL, SHARED],
+                options: &[RETRIED, CONTENT, ACCESS, &[Opt::NonBlock], OWNED, TERMINAL, SHARED],
                 ..Row::STREAM
             },
             Self::File => &Row {
                 grammar: "file:PATH",
                 help: "a file or device, written from the start by default",
                 keywords: &[(Form::Plain, &["file", "open"]), (Form::Create, &["create", "creat"])],
-                options: &[RETRIED, CONTENT, ACCESS, OWNED, TERMINAL, SHARED],
+                options: &[RETRIED, CONTENT, ACCESS, &[Opt::NonBlock], OWNED, TERMINAL, SHARED],
                 ..Row::STREAM
             },
             Self::Pipe => &Row {
                 grammar: "pipe:[PATH]",
                 help: "a FIFO, created if missing and removed at the end; without PATH an echo",
                 keywords: &[(Form::Plain, &["pipe", "fifo", "echo"])],
-                options: &[RETRIED, ACCESS, OWNED, &[Opt::UnlinkClose], SHARED],
+                options: &[RETRIED, ACCESS, OWNED, &[Opt::NonBlock, Opt::UnlinkClose], SHARED],
                 stands_alone: true,
                 descriptors: 2,
                 ..Row::STREAM
@@ -218,10 +221,21 @@ impl Kind {
                 grammar: "unix:PATH",
                 help: "connect to a Unix socket; unix:@NAME is an abstract one",
                 keywords: &[
-                    (Form::Plain, &["unix", "unix-connect", "unix-client", "local"]),
-                    (Form::Abstract, &["abstract", "abstract-connect", "abstract-client"]),
+                    (Form::Plain, &["unix", "unix-connect", "local"]),
+                    (Form::Abstract, &["abstract", "abstract-connect"]),
                 ],
                 options: &[&[Opt::ConnectTimeout], RETRIED, BUFFERS, SHARED],
+                ..Row::STREAM
+            },
+            Self::UnixClient => &Row {
+                grammar: "unix-client:PATH",
+                help: "connect to a Unix socket of streams, packets or datagrams",
+                keywords: &[
+                    (Form::Plain, &["unix-client"]),
+                    (Form::Abstract, &["abstract-client"]),
+                ],
+                options: &[&[Opt::ConnectTimeout], NAMED, RETRIED, BUFFERS],
+                is_unix: true,
                 ..Row::STREAM
             },
             Self::UnixListen => &Row {
@@ -241,6 +255,39 @@ impl Kind {
                 listens: true,
                 ..Row::STREAM
             },
+            Self::UnixSendto => &Row {
+                grammar: "unix-sendto:PATH",
+                help: "send datagrams to a Unix socket, and receive its answers at bind=PATH",
+                keywords: &[
+                    (Form::Plain, &["unix-sendto"]),
+                    (Form::Abstract, &["abstract-sendto"]),
+                ],
+                options: &[NAMED, OWNED, BUFFERS],
+                is_datagrams: true,
+                is_unix: true,
+                ..Row::STREAM
+            },
+            Self::UnixRecv => &Row {
+                grammar: "unix-recv:PATH",
+                help: "receive datagrams of all senders at a Unix socket, removed at the end",
+                keywords: &[(Form::Plain, &["unix-recv"]), (Form::Abstract, &["abstract-recv"])],
+                options: &[&[Opt::Unlink, Opt::UnlinkClose], OWNED, BUFFERS],
+                is_datagrams: true,
+                ..Row::STREAM
+            },
+            Self::UnixRecvfrom => &Row {
+                grammar: "unix-recvfrom:PATH",
+                help: "receive one datagram at a Unix socket and answer its sender; with fork each",
+                keywords: &[
+                    (Form::Plain, &["unix-recvfrom"]),
+                    (Form::Abstract, &["abstract-recvfrom"]),
+                ],
+                options: &[SERVING, &[Opt::Unlink, Opt::UnlinkClose], OWNED, BUFFERS],
+                listens: true,
+                is_datagrams: true,
+                descriptors: 2,
+                ..Row::STREAM
+            },
             Self::Udp => &Row {
                 grammar: "udp:HOST:PORT",
                 help: "send and receive datagrams",
@@ -253,6 +300,42 @@ impl Kind {
                 is_datagrams: true,
                 ..Row::STREAM
             },
+            Self::UdpSendto => &Row {
+                grammar: "udp-sendto:HOST:PORT",
+                help: "send datagrams to a peer that may come and go, and receive its own",
+                keywords: &[
+                    (Form::Plain, &["udp-sendto", "udp-send"]),
+                    (Form::V4, &["udp4-sendto", "udp4-send"]),
+                    (Form::V6, &["udp6-sendto", "udp6-send"]),
+                ],
+                options: &[&[Opt::Bind, Opt::ReuseAddr], MANY, BUFFERS],
+                is_datagrams: true,
+                ..Row::STREAM
+            },
+            Self::UdpDatagram => &Row {
+                grammar: "udp-datagram:HOST:PORT",
+                help: "send datagrams to a peer, a broadcast address or a group; receive everyone's",
+                keywords: &[
+                    (Form::Plain, &["udp-datagram", "udp-dgram"]),
+                    (Form::V4, &["udp4-datagram", "udp4-dgram"]),
+                    (Form::V6, &["udp6-datagram", "udp6-dgram"]),
+                ],
+                options: &[&[Opt::Bind, Opt::ReuseAddr, Opt::Range], MANY, BUFFERS],
+                is_datagrams: true,
+                ..Row::STREAM
+            },
+            Self::UdpRecv => &Row {
+                grammar: "udp-recv:[HOST:]PORT",
+                help: "receive the datagrams of all senders",
+                keywords: &[
+                    (Form::Plain, &["udp-recv"]),
+                    (Form::V4, &["udp4-recv"]),
+                    (Form::V6, &["udp6-recv"]),
+                ],
+                options: &[BOUND, MANY, RETRIED, BUFFERS],
+                is_datagrams: true,
+                ..Row::STREAM
+            },
             Self::UdpListen => &Row {
                 grammar: "udp-listen:[HOST:]PORT",
                 help: "receive datagrams; the first sender becomes the peer, with fork each sender",
@@ -261,7 +344,7 @@ impl Kind {
                     (Form::V4, &["udp4-listen", "udp4-l"]),
                     (Form::V6, &["udp6-listen", "udp6-l"]),
                 ],
-                options: &[SERVING, BOUND, RETRIED, BUFFERS],
+                options: &[SERVING, BOUND, MANY, RETRIED, BUFFERS],
                 listens: true,
                 is_datagrams: true,
                 descriptors: 2,
@@ -275,7 +358,7 @@ impl Kind {
                     (Form::V4, &["udp4-recvfrom"]),
                     (Form::V6, &["udp6-recvfrom"]),
                 ],
-                options: &[SERVING, BOUND, RETRIED, BUFFERS],
+                options: &[SERVING, BOUND, MANY, RETRIED, BUFFERS],
                 listens: true,
                 is_datagrams: true,
                 descriptors: 2,

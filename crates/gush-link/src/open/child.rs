@@ -53,7 +53,7 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
     let joins_errors = options.flag(Opt::Stderr).unwrap_or(pty);
     let error = if joins_errors { error } else { Stdio::inherit() };
     command.stdin(input).stdout(output).stderr(error);
-    environment::set(&mut command, how.client);
+    environment::set(&mut command, how.client.as_ref());
     if let Some(directory) = options.path(Opt::Directory) {
         // First, because the error of spawn(3) does not say which of the two is missing.
         if let Err(error) = std::fs::metadata(directory) {

@@ -17,7 +17,7 @@ use tokio::io::Interest;
 
 use super::error::OpenError;
 use super::resolve::{Name, in_numbers, resolve};
-use super::{End, Peer};
+use super::{End, Peer, datagrams};
 use crate::address::{Bind, Opt, Options, Remote, UnixName};
 use crate::watch::watch;
 
@@ -30,6 +30,21 @@ pub(crate) async fn udp(remote: &Remote, options: &Options) -> Result<End, OpenE
 }
 
 pub(crate) async fn unix(name: &UnixName, options: &Options) -> Result<End, OpenError> {
+    unix_of(SocketType::STREAM, name, options).await
+}
+
+/// A Unix socket of any type: the kernel names none before the connection.
+pub(crate) async fn unix_client(name: &UnixName, options: &Options) -> Result<End, OpenError> {
+    for kind in [SocketType::STREAM, SocketType::SEQPACKET] {
+        match unix_of(kind, name, options).await {
+            Err(error) if error.errno() == Some(libc::EPROTOTYPE) => {}
+            answer => return answer,
+        }
+    }
+    datagrams::sendto_unix(name, options)
+}
+
+async fn unix_of(kind: SocketType, name: &UnixName, options: &Options) -> Result<End, OpenError> {
     let retried = options.has(Opt::Retry);
     let fail = |error: io::Error| {
         let hint = match error.raw_os_error() {
@@ -46,7 +61,7 @@ pub(crate) async fn unix(name: &UnixName, options: &Options) -> Result<End, Open
             Some(libc::ENOENT) => Some("start the server first, or wait for it with retry=N"),
             Some(libc::EACCES) => Some("connecting needs permission to write to the socket"),
             Some(libc::EPROTOTYPE) => {
-                Some("it is a socket of datagrams or packets; streams cannot connect to it")
+                Some("it is a socket of datagrams or packets: unix-client connects to any")
             }
             Some(libc::EAGAIN) if retried => {
                 Some("its queue is full: the server accepts too slowly")
@@ -61,7 +76,7 @@ pub(crate) async fn unix(name: &UnixName, options: &Options) -> Result<End, Open
         error.hinted_by(hint.or(by_errno.as_deref()))
     };
     let address = unix_address(name).map_err(|errno| fail(errno.into()))?;
-    let fd = socket(AddressFamily::UNIX, SocketType::STREAM).map_err(|errno| fail(errno.into()))?;
+    let fd = socket(AddressFamily::UNIX, kind).map_err(|errno| fail(errno.into()))?;
     set_buffers(&fd, options).map_err(|errno| fail(errno.into()))?;
     let fd =
         connect_queued(fd, &address, options.duration(Opt::ConnectTimeout)).await.map_err(fail)?;
@@ -125,7 +140,10 @@ fn joined(before: Option<OpenError>, error: OpenError) -> OpenError {
     }
 }
 
-async fn local_addresses(options: &Options, datagrams: bool) -> Result<Vec<SocketAddr>, OpenError> {
+pub(super) async fn local_addresses(
+    options: &Options,
+    datagrams: bool,
+) -> Result<Vec<SocketAddr>, OpenError> {
     let Some(text) = options.bind() else {
         return Ok(Vec::new());
     };
@@ -175,7 +193,7 @@ fn failure(address: SocketAddr, error: io::Error, options: &Options) -> OpenErro
     OpenError::new(format!("connect to {address}"), error).hinted_by(hint.as_deref())
 }
 
-fn bind(
+pub(super) fn bind(
     fd: &OwnedFd,
     to: SocketAddr,
     locals: &[SocketAddr],

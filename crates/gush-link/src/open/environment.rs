@@ -1,34 +1,67 @@
 //! The environment of a program: the variables of its client.
 
-use std::net::SocketAddr;
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv6Addr};
+use std::os::unix::ffi::OsStringExt;
 use std::process::Command;
 
-use super::Client;
+use super::{Client, Peer};
+use crate::address::UnixName;
 
 /// Variables of the service manager for this process only (sd_listen_fds(3)).
 const NOT_FOR_CHILDREN: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 
-/// Sets the variables that socat sets, under socat's names and without socat's prefix.
-pub(super) fn set(command: &mut Command, client: Option<Client>) {
+/// Sets the variables that socat sets: under socat's names in socat's form, and without the prefix as
+/// they are.
+pub(super) fn set(command: &mut Command, client: Option<&Client>) {
     for variable in NOT_FOR_CHILDREN {
         command.env_remove(variable);
     }
     let Some(Client { peer, local }) = client else { return };
-    let host = |address: Option<SocketAddr>| address.map(|address| address.ip().to_string());
-    let port = |address: Option<SocketAddr>| address.map(|address| address.port().to_string());
-    let variables = [
-        ("PEERADDR", host(peer)),
-        ("PEERPORT", port(peer)),
-        ("SOCKADDR", host(local)),
-        ("SOCKPORT", port(local)),
-    ];
-    for (name, value) in variables {
-        for name in [name.to_owned(), format!("SOCAT_{name}")] {
-            // An inherited one is another client's.
-            match &value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
+    let mut set = |name: String, value: Option<OsString>| {
+        // An inherited one is another client's.
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    };
+    for (start, of) in [("PEER", Some(peer)), ("SOCK", local.as_ref())] {
+        let ip = of.and_then(Peer::ip);
+        let own = ip.map(|ip| ip.to_string().into());
+        set(format!("{start}ADDR"), own.or_else(|| unix_name(of?, "@")));
+        let socats = match of {
+            Some(Peer::Unix { name: None, .. }) => Some("<anon>".into()),
+            _ => ip.map(|ip| as_socat(ip).into()).or_else(|| unix_name(of?, "\\0")),
+        };
+        set(format!("SOCAT_{start}ADDR"), socats);
+        for prefix in ["", "SOCAT_"] {
+            let port = match of {
+                Some(Peer::Ip(address)) => Some(address.port().to_string().into()),
+                _ => None,
             };
+            set(format!("{prefix}{start}PORT"), port);
         }
+    }
+}
+
+/// All eight groups of IPv6 in brackets (sockaddr_inet6_info in socat's sysutils.c).
+fn as_socat(ip: IpAddr) -> String {
+    let groups = |ip: Ipv6Addr| ip.segments().map(|group| format!("{group:04x}")).join(":");
+    match ip {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{}]", groups(ip)),
+    }
+}
+
+/// The name of a Unix socket; `abstract_start` begins one outside of the file system.
+fn unix_name(peer: &Peer, abstract_start: &str) -> Option<OsString> {
+    match peer {
+        Peer::Unix { name: Some(UnixName::Path(path)), .. } => Some(path.clone().into()),
+        Peer::Unix { name: Some(UnixName::Abstract(name)), .. } => {
+            // No variable holds a zero byte.
+            let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+            Some(OsString::from_vec([abstract_start.as_bytes(), name].concat()))
+        }
+        _ => None,
     }
 }

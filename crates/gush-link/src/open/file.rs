@@ -2,8 +2,8 @@
 
 use std::fs::FileType;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -31,8 +31,9 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// Opens any kind of file: connects to a socket, appends to a file, creates a missing one.
 pub(crate) async fn path(path: &Path, options: &Options, how: &How) -> Result<End, OpenError> {
     let kind = kind(path)?;
+    refuse_own_socket(path, kind)?;
     if kind.is_some_and(|kind| kind.is_socket()) {
-        return connect::unix(&UnixName::Path(path.to_owned()), options).await;
+        return connect::unix_client(&UnixName::Path(path.to_owned()), options).await;
     }
     let mut flags = OFlags::empty();
     if how.writes() && !options.is_on(Opt::ReadOnly) {
@@ -114,6 +115,31 @@ fn kind(path: &Path) -> Result<Option<FileType>, OpenError> {
     }
 }
 
+/// Refuses /dev/stdin and the like where the descriptor is a socket, which open(2) cannot open
+/// (ENXIO).
+fn refuse_own_socket(path: &Path, kind: Option<FileType>) -> Result<(), OpenError> {
+    if !kind.is_some_and(|kind| kind.is_socket()) {
+        return Ok(());
+    }
+    let Ok(found) = path.metadata() else { return Ok(()) };
+    let standard = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
+    let is_found = |fd: &BorrowedFd<'_>| {
+        rustix::fs::fstat(fd)
+            .is_ok_and(|own| (own.st_dev, own.st_ino) == (found.dev(), found.ino()))
+    };
+    match standard.iter().position(is_found) {
+        Some(number) => {
+            Err(OpenError::said("open", "this standard stream is a socket, which cannot be opened")
+                .hinted(if number == 2 {
+                    "say fd:2"
+                } else {
+                    "say `-`, which takes the descriptor itself"
+                }))
+        }
+        None => Ok(()),
+    }
+}
+
 fn access(options: &Options, how: &How) -> OFlags {
     if options.is_on(Opt::ReadOnly) {
         OFlags::RDONLY
@@ -138,6 +164,7 @@ async fn open(
     if kind.is_some_and(|kind| kind.is_fifo()) {
         return fifo(path, options, how).await;
     }
+    refuse_own_socket(path, kind)?;
     if kind.is_some_and(|kind| kind.is_socket()) {
         return Err(
             OpenError::said("open", "this is a Unix socket").hinted("connect to it with unix:PATH")
@@ -295,6 +322,11 @@ async fn fifo(path: &Path, options: &Options, how: &How) -> Result<End, OpenErro
     let fd = loop {
         match rustix::fs::open(path, flags, Mode::empty()) {
             Ok(fd) => break fd,
+            Err(Errno::NXIO) if options.is_on(Opt::NonBlock) => {
+                return Err(OpenError::new("open", Errno::NXIO).hinted(
+                    "no program reads the FIFO: without nonblock its reader is waited for",
+                ));
+            }
             // No reader yet, and no event for one: its open(2) waits for ours.
             Err(Errno::NXIO) => {
                 tokio::time::sleep(pause).await;
@@ -303,7 +335,7 @@ async fn fifo(path: &Path, options: &Options, how: &How) -> Result<End, OpenErro
             Err(errno) => return Err(OpenError::new("open", errno)),
         }
     };
-    if access == OFlags::RDONLY {
+    if access == OFlags::RDONLY && !options.is_on(Opt::NonBlock) {
         writer(&fd).await.map_err(|error| OpenError::new("open", error))?;
     }
     end(fd, &path.to_string_lossy(), options, how)

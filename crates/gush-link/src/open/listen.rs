@@ -16,7 +16,7 @@ use super::listener::Listener;
 use super::permissions::Permissions;
 use super::publish::{self, Hidden};
 use super::resolve::{Name, resolve};
-use super::{Peer, holder, inherit};
+use super::{Peer, datagrams, holder, inherit, multicast};
 use crate::address::{Family, Inherited, Local, Opt, Options, UnixName};
 
 /// The kernel caps it at net.core.somaxconn (listen(2)).
@@ -61,6 +61,13 @@ pub(crate) async fn unix(name: &UnixName, options: &Options) -> Result<Listener,
     }
 }
 
+/// The file of a Unix socket that is bound later gets the socket's mode, less the umask (unix_bind in
+/// net/unix/af_unix.c), so that it never has more than requested.
+pub(super) fn set_mode(fd: &OwnedFd, mode: u32) -> Result<(), OpenError> {
+    rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))
+        .map_err(|errno| OpenError::new("set the mode", errno))
+}
+
 fn at_path(
     fd: &OwnedFd,
     path: &Path,
@@ -69,10 +76,7 @@ fn at_path(
 ) -> Result<Option<Made>, OpenError> {
     let permissions = Permissions::of(options)?;
     if let Some(mode) = options.mode() {
-        // The file gets those of its socket, less the umask (unix_bind in net/unix/af_unix.c), so
-        // that it never has more than requested.
-        rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))
-            .map_err(|errno| OpenError::new("set the mode", errno))?;
+        set_mode(fd, mode)?;
     }
     let hidden = Hidden::bind(fd, path)?;
     hidden.give(&permissions)?;
@@ -81,6 +85,13 @@ fn at_path(
         .map_err(|error| OpenError::new("bind", error))?;
     hidden.publish(path, |path| publish::check(path, unlink))?;
     Ok(made)
+}
+
+/// A Unix socket where each datagram is a peer's only one.
+pub(crate) fn unix_datagrams(name: &UnixName, options: &Options) -> Result<Listener, OpenError> {
+    let (fd, made) = datagrams::receiver(name, options)?;
+    let listener = Listener::new(fd, options, made)?.of_datagrams();
+    Ok(listener.known_as(Peer::Unix { name: Some(name.clone()), process: None }))
 }
 
 pub(crate) fn inherited(which: &Inherited, options: &Options) -> Result<Listener, OpenError> {
@@ -130,7 +141,7 @@ fn in_use(error: OpenError, fd: &OwnedFd) -> OpenError {
 
 /// The first of the addresses that this machine has. If another program holds it, the next one is
 /// not tried: clients would reach that program.
-async fn internet(
+pub(super) async fn internet(
     local: &Local,
     options: &Options,
     kind: SocketType,
@@ -138,7 +149,12 @@ async fn internet(
     let mut failure = None;
     for address in addresses(local, kind).await? {
         match bound(address, local, options, kind) {
-            Ok(fd) => return Ok(fd),
+            Ok(fd) => {
+                if kind == SocketType::DGRAM {
+                    multicast::set(&fd, options)?;
+                }
+                return Ok(fd);
+            }
             // One version of the protocol may be off.
             Err(error) if error.is_unknown_here() => failure = failure.or(Some(error)),
             Err(error) => return Err(error),

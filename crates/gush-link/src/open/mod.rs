@@ -22,6 +22,7 @@
 pub(crate) mod child;
 pub(crate) mod compound;
 pub(crate) mod connect;
+pub(crate) mod datagrams;
 mod descriptors;
 mod environment;
 mod error;
@@ -34,6 +35,7 @@ pub(crate) mod input;
 mod keeper;
 pub(crate) mod listen;
 mod listener;
+mod multicast;
 mod peer;
 mod permissions;
 pub(crate) mod proxied;
@@ -47,7 +49,6 @@ mod throttle;
 pub(crate) mod vsock;
 
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,11 +87,11 @@ pub struct How {
     introduction: Option<Arc<(Header, Version)>>,
 }
 
-/// The client that an end is opened for, as far as it has addresses of the Internet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The client that an end is opened for, and the address that it connected to.
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Client {
-    peer: Option<SocketAddr>,
-    local: Option<SocketAddr>,
+    peer: Peer,
+    local: Option<Peer>,
 }
 
 impl How {
@@ -113,16 +114,12 @@ impl How {
         Self { once: true, ..self }
     }
 
-    /// The end is opened for a client that comes from `peer` and connected to `local`: programs are
-    /// told by the variables PEERADDR, PEERPORT, SOCKADDR and SOCKPORT, and by the same names
-    /// behind `SOCAT_`.
+    /// The end is opened for a client that comes from `peer` and connected to `local`: programs get
+    /// the variables PEERADDR, PEERPORT, SOCKADDR and SOCKPORT, and the same after `SOCAT_` in
+    /// socat's form.
     #[must_use]
     pub fn serving(self, peer: &Peer, local: Option<&Peer>) -> Self {
-        let address = |peer: &Peer| match peer {
-            Peer::Ip(address) => Some(*address),
-            _ => None,
-        };
-        let client = Client { peer: address(peer), local: local.and_then(address) };
+        let client = Client { peer: peer.clone(), local: local.cloned() };
         Self { client: Some(client), ..self }
     }
 

@@ -45,6 +45,11 @@ impl Peer {
         }
     }
 
+    /// The name of a Unix socket's address, if it has one.
+    pub(super) fn of_name(address: &SocketAddrAny) -> Option<UnixName> {
+        unix_name(&SocketAddrUnix::try_from(address.clone()).ok()?)
+    }
+
     pub(crate) fn of_socket(address: Option<SocketAddrAny>, fd: impl AsFd) -> Self {
         if let Some(Ok(ip)) = address.clone().map(SocketAddr::try_from) {
             return Self::from(ip);

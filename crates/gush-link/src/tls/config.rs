@@ -13,6 +13,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ServerConfig, SupportedProtocolVersion};
 use tracing::warn;
 
+use super::error::unusable;
 use super::fresh::Fresh;
 use super::material::{authorities, identity, is_said};
 use super::verify::{Verifier, Wanted};
@@ -148,6 +149,12 @@ fn unfit(options: &Options, error: rustls::Error) -> OpenError {
         rustls::Error::InconsistentKeys(_) => {
             OpenError::said(step, "the key is not the certificate's")
         }
+        rustls::Error::InvalidCertificate(why) => match unusable(&why) {
+            Some((what, hint)) => {
+                OpenError::said(step, format!("the certificate {what}")).hinted(hint)
+            }
+            None => OpenError::said(step, format!("the certificate cannot be used: {why}")),
+        },
         other => OpenError::said(step, other.to_string()),
     }
 }

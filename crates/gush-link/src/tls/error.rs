@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use gush_text::with_unit;
+use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 
 use crate::open::OpenError;
@@ -134,6 +135,9 @@ fn as_words(variant: &str) -> String {
 
 fn certificate(whose: &str, why: &CertificateError) -> OpenError {
     let said = |what: String| OpenError::said(STEP, format!("{whose} {what}"));
+    if let Some((what, hint)) = unusable(why) {
+        return said(what.to_owned()).hinted(hint);
+    }
     match why {
         // Of the certificate, by another authority of the same name, or of the handshake.
         CertificateError::BadSignature => said(
@@ -148,9 +152,10 @@ fn certificate(whose: &str, why: &CertificateError) -> OpenError {
         CertificateError::NotValidForNameContext { expected, presented } => {
             let names = match presented.is_empty() {
                 true => "none (a subjectAltName is needed, a common name does not count)".into(),
-                false => presented.iter().map(|name| bare(name)).collect::<Vec<_>>().join(", "),
+                false => presented.iter().map(|name| typed(name)).collect::<Vec<_>>().join(", "),
             };
-            said(format!("is not for {}: its names are {names}", expected.to_str()))
+            let kind = if matches!(expected, ServerName::IpAddress(_)) { "IP" } else { "DNS" };
+            said(format!("is not for {kind}:{}: its names are {names}", expected.to_str()))
                 .hinted("commonname=NAME says which name it must have")
         }
         CertificateError::ExpiredContext { time, not_after } => {
@@ -184,10 +189,31 @@ fn days(seconds: u64) -> String {
     }
 }
 
-/// `localhost` of `DnsName("localhost")`, as webpki shows a name of a certificate.
-fn bare(name: &str) -> &str {
-    let inner = name.split_once('(').and_then(|(_, inner)| inner.strip_suffix(')'));
-    inner.unwrap_or(name).trim_matches('"')
+/// `DNS:localhost` of `DnsName("localhost")`, as webpki shows a name of a certificate.
+fn typed(name: &str) -> String {
+    let Some((kind, inner)) = name.split_once('(') else { return name.to_owned() };
+    let kind = match kind {
+        "DnsName" => "DNS",
+        "IpAddress" => "IP",
+        other => other,
+    };
+    format!("{kind}:{}", inner.trim_end_matches(')').trim_matches('"'))
+}
+
+/// What is wrong with any certificate like this, whoever verifies it, and the remedy.
+pub(super) fn unusable(why: &CertificateError) -> Option<(&'static str, &'static str)> {
+    match why {
+        CertificateError::Other(other) if other.to_string().contains("UnsupportedCertVersion") => {
+            Some((
+                "is of version 1 of X.509, and version 3 is needed",
+                "openssl x509 -req makes version 3 with -extfile FILE; so does gush link --make-cert",
+            ))
+        }
+        CertificateError::BadEncoding => {
+            Some(("is malformed", "openssl x509 -in FILE -text shows what is in it"))
+        }
+        _ => None,
+    }
 }
 
 const NO_PROTOCOL: &str = "no protocol of alpn= is known to both sides";
@@ -297,6 +323,13 @@ fn tls(error: &io::Error) -> Option<&Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_of_a_certificate_has_its_type() {
+        // As in `openssl x509 -text`: a name may look like an address.
+        assert_eq!(typed("DnsName(\"127.0.0.1\")"), "DNS:127.0.0.1");
+        assert_eq!(typed("IpAddress(127.0.0.1)"), "IP:127.0.0.1");
+    }
 
     #[test]
     fn every_alert_has_its_registered_name_and_a_remedy() {

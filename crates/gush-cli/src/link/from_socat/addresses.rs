@@ -35,13 +35,16 @@ const fn ours(names: &'static [&'static str], keyword: &'static str, argument: A
     Row { names, means: Means::Ours(keyword, argument) }
 }
 
-/// Alternatives to kinds of addresses that `gush link` lacks.
+/// Alternatives to kinds of addresses that `gush link` lacks; a name that ends with `*` is a start.
 const INSTEAD: &[(&[&str], &str)] = &[
     (&["socks", "socks4", "socks4a"], "if the proxy speaks SOCKS 5: socks5:PROXY:PORT:HOST:PORT"),
     (&["readline"], "`rlwrap gush link - ...` edits lines"),
-    (&["udp-recv", "udp4-recv", "udp6-recv"], "udp-listen with fork keeps senders apart"),
-    (&["udp-datagram", "udp4-datagram", "udp6-datagram"], "udp:HOST:PORT talks to one peer"),
-    (&["unix-sendto", "unix-recv", "unix-recvfrom"], "unix: and unix-listen: are streams"),
+    (&["tun", "interface", "if"], "gush link opens no network interface"),
+    (&["ip-*", "ip4-*", "ip6-*"], "gush link sends and receives no raw IP"),
+    (&["udplite*"], "gush link has no UDP-Lite"),
+    (&["dtls*", "openssl-dtls*", "ssl-dtls*"], "gush link has TLS over TCP alone"),
+    (&["posixmq*"], "gush link opens no POSIX message queue"),
+    (&["sctp*", "dccp*"], "of the streams of the Internet gush link has TCP"),
 ];
 
 const ROWS: &[Row] = &[
@@ -63,18 +66,35 @@ const ROWS: &[Row] = &[
     ours(&["tcp-listen", "tcp-l", "inet-listen", "inet-l"], "tcp-listen", Argument::Place),
     ours(&["tcp4-listen", "tcp4-l", "inet4-listen", "inet4-l"], "tcp4-listen", Argument::Exact),
     ours(&["tcp6-listen", "tcp6-l", "inet6-listen", "inet6-l"], "tcp6-listen", Argument::Exact),
-    ours(&["udp", "udp-connect", "udp-sendto", "udp-send"], "udp", Argument::Place),
-    ours(&["udp4", "udp4-connect", "udp4-sendto", "udp4-send"], "udp4", Argument::Exact),
-    ours(&["udp6", "udp6-connect", "udp6-sendto", "udp6-send"], "udp6", Argument::Exact),
+    ours(&["udp", "udp-connect"], "udp", Argument::Place),
+    ours(&["udp4", "udp4-connect"], "udp4", Argument::Exact),
+    ours(&["udp6", "udp6-connect"], "udp6", Argument::Exact),
+    ours(&["udp-sendto", "udp-send"], "udp-sendto", Argument::Place),
+    ours(&["udp4-sendto", "udp4-send"], "udp4-sendto", Argument::Exact),
+    ours(&["udp6-sendto", "udp6-send"], "udp6-sendto", Argument::Exact),
+    ours(&["udp-datagram", "udp-dgram"], "udp-datagram", Argument::Place),
+    ours(&["udp4-datagram", "udp4-dgram"], "udp4-datagram", Argument::Exact),
+    ours(&["udp6-datagram", "udp6-dgram"], "udp6-datagram", Argument::Exact),
+    ours(&["udp-recv"], "udp-recv", Argument::Place),
+    ours(&["udp4-recv"], "udp4-recv", Argument::Exact),
+    ours(&["udp6-recv"], "udp6-recv", Argument::Exact),
     ours(&["udp-listen", "udp-l"], "udp-listen", Argument::Place),
     ours(&["udp4-listen", "udp4-l"], "udp4-listen", Argument::Exact),
     ours(&["udp6-listen", "udp6-l"], "udp6-listen", Argument::Exact),
     ours(&["udp-recvfrom"], "udp-recvfrom", Argument::Place),
     ours(&["udp4-recvfrom"], "udp4-recvfrom", Argument::Exact),
     ours(&["udp6-recvfrom"], "udp6-recvfrom", Argument::Exact),
-    ours(&["unix", "unix-connect", "unix-client", "local"], "unix", Argument::Name),
+    ours(&["unix", "unix-connect", "local"], "unix", Argument::Name),
+    ours(&["unix-client"], "unix-client", Argument::Name),
+    ours(&["unix-sendto", "unix-send"], "unix-sendto", Argument::Name),
+    ours(&["unix-recv"], "unix-recv", Argument::Name),
+    ours(&["unix-recvfrom"], "unix-recvfrom", Argument::Name),
     ours(&["unix-listen", "unix-l"], "unix-listen", Argument::Name),
-    ours(&["abstract", "abstract-connect", "abstract-client"], "abstract", Argument::Name),
+    ours(&["abstract", "abstract-connect"], "abstract", Argument::Name),
+    ours(&["abstract-client"], "abstract-client", Argument::Name),
+    ours(&["abstract-sendto"], "abstract-sendto", Argument::Name),
+    ours(&["abstract-recv"], "abstract-recv", Argument::Name),
+    ours(&["abstract-recvfrom"], "abstract-recvfrom", Argument::Name),
     ours(&["abstract-listen", "abstract-l"], "abstract-listen", Argument::Name),
     ours(&["openssl", "ssl", "openssl-connect", "ssl-connect"], "tls", Argument::Place),
     ours(&["openssl-listen", "ssl-listen", "openssl-l", "ssl-l"], "tls-listen", Argument::Place),
@@ -91,7 +111,12 @@ fn row(word: &str) -> Option<&'static Row> {
 
 fn instead(word: &str) -> Option<&'static str> {
     let mut rows = INSTEAD.iter();
-    let found = rows.find(|(names, _)| names.iter().any(|name| name.eq_ignore_ascii_case(word)));
+    let word = word.to_ascii_lowercase();
+    let is_it = |name: &&str| match name.strip_suffix('*') {
+        Some(start) => word.starts_with(start),
+        None => word == **name,
+    };
+    let found = rows.find(|(names, _)| names.iter().any(|name| is_it(name)));
     found.map(|&(_, why)| why)
 }
 
@@ -189,7 +214,28 @@ fn single(text: &str, is_joined: bool, families: Families, report: &mut Report) 
                 }
                 _ => keyword.to_owned(),
             };
-            match argument.map(lexer::plain) {
+            let argument = match argument {
+                Some(text)
+                    if form == Argument::Name
+                        && lexer::split(text, ":").len() > 1
+                        && !word.contains('/')
+                        && head.starts_with(word)
+                        && head.len() > word.len() =>
+                {
+                    report.missing(
+                        head,
+                        "socat takes one name here; a colon in a name is written \\:",
+                    );
+                    return None;
+                }
+                Some(text) if keyword == "socks5" && lexer::split(text, ":").len() == 3 => {
+                    let port = options.take(&["socksport"]).unwrap_or_else(|| "1080".to_owned());
+                    let (proxy, target) = lexer::split_once(text, ":");
+                    Some(format!("{proxy}:{port}:{target}"))
+                }
+                text => text.map(str::to_owned),
+            };
+            match argument.as_deref().map(lexer::plain) {
                 None => keyword,
                 Some(command) if form == Argument::Command => {
                     format!("{keyword}:{}", enclosed(&command))
@@ -240,7 +286,7 @@ fn keyword(head: &str) -> (&str, Option<&str>) {
 
 /// Is the port of this keyword local, not a peer's?
 fn listens(keyword: &str) -> bool {
-    ["-listen", "-recvfrom"].iter().any(|end| keyword.ends_with(end))
+    ["-listen", "-recvfrom", "-recv"].iter().any(|end| keyword.ends_with(end))
 }
 
 /// `tcp-listen` as `tcp4-listen`.

@@ -40,7 +40,6 @@ const NEEDLESS: &[(&[&str], &str)] = &[
     (&["cloexec", "noinherit", "o-noinherit"], "programs that are started inherit no descriptor"),
     (&["noctty", "o-noctty", "o_noctty"], "no file becomes the controlling terminal"),
     (&["ctty", "tiocsctty", "controlling-tty"], "a pty is its program's controlling terminal"),
-    (&["coolwrite", "cool-write"], "a client that goes away fails alone"),
     (&["reuseaddr", "so-reuseaddr"], "this kind has no port that lingers"),
     (
         &["largefile", "o-largefile", "o_largefile", "rdwr", "o-rdwr", "o_rdwr"],
@@ -92,6 +91,7 @@ const INSTEAD: &[(&[&str], &str)] = &[
         &["unlink", "unlink-early", "unlink-late", "delete", "remove", "new"],
         "rm(1) removes a file: an existing one is written, or refused with excl",
     ),
+    (COOL_WRITE, "a client that goes away is an error, and with fork that client's alone"),
     (&["umask"], "mode=OCTAL sets the permissions of what is made"),
     (&["user-early", "group-early", "perm-early"], "chown(1) and chmod(1) change what exists"),
     (&["lowport"], "bind=:PORT names one port"),
@@ -109,7 +109,8 @@ const INSTEAD: &[(&[&str], &str)] = &[
     (&["history", "noprompt", "noecho", "prompt"], "`rlwrap` edits lines"),
 ];
 
-const PASSWORDS: &[&str] = &["proxyauth", "proxy-auth", "proxy-authorization"];
+const PASSWORDS: &[&str] = &["proxyauth", "proxy-auth", "proxy-authorization", "sockspass"];
+const COOL_WRITE: &[&str] = &["coolwrite", "cool-write"];
 const SOURCE_PORT: &[&str] = &["sourceport", "sp"];
 const FAMILY: &[&str] = &["pf", "protocol-family"];
 /// Options that do not change a new pseudo-terminal before `sane`.
@@ -198,6 +199,10 @@ impl SocatOptions {
         // socat applies options in order: `sane` undoes earlier changes of the terminal.
         if makes_terminal && refused.finds_terminal_new && is_in(&["sane"], &refused.name) {
             return Some(Advice::Needless("a new pseudo-terminal is sane already"));
+        }
+        // socat asks for it with fork only: else its exit status hides the error.
+        if is_in(COOL_WRITE, &refused.name) && self.0.iter().any(|one| one.ours == "fork") {
+            return Some(Advice::Needless("a client that goes away fails alone"));
         }
         find(NEEDLESS).map(Advice::Needless).or_else(|| find(INSTEAD).map(Advice::Instead))
     }

@@ -52,6 +52,8 @@ enum Value {
 enum Means {
     Ours(&'static [&'static str]),
     OursWithTime(&'static str),
+    /// The most bytes that are read at once, and so of a datagram.
+    MessageSize,
     /// A copy of the bytes of one direction.
     Copy(Direction),
     Reversed,
@@ -94,7 +96,7 @@ const SWITCHES: &[Switch] = &[
     switch("-x", Value::None, Means::Ours(&["-x"])),
     switch("-r", Value::Needed, Means::Copy(Direction::Forward)),
     switch("-R", Value::Needed, Means::Copy(Direction::Back)),
-    switch("-b", Value::Needed, Means::Needless("buffers take the size that fits the data")),
+    switch("-b", Value::Needed, Means::MessageSize),
     switch("-s", Value::None, Means::Missing("an option that cannot be obeyed is always an error")),
     switch("-t", Value::Needed, Means::OursWithTime("-t")),
     switch("-T", Value::Needed, Means::OursWithTime("-T")),
@@ -169,6 +171,22 @@ pub fn read(words: Vec<String>, report: &mut Report) -> Parsed {
                 }
                 parsed.words.extend(words);
             }
+            Means::MessageSize => match size(&value) {
+                Some(bytes @ 1..=65_536) => {
+                    parsed.words.extend(["-b".to_owned(), bytes.to_string()]);
+                }
+                Some(65_537..) => {
+                    let why = "no datagram is larger than 65536, and streams need no such limit";
+                    report.missing(&format!("-b {value}"), why);
+                }
+                _ => report.missing(&format!("-b {value}"), "not a number of bytes from 1"),
+            },
+            Means::Copy(_) if value.contains('$') => {
+                report.missing(
+                    &format!("{} {value}", switch.start),
+                    "socat expands variables in this name, and --tee FILE does not",
+                );
+            }
             Means::Copy(way) => copies.push((way, value)),
             Means::Reversed => {
                 parsed.words.push("-U".to_owned());
@@ -210,6 +228,15 @@ pub fn read(words: Vec<String>, report: &mut Report) -> Parsed {
         parsed.words.splice(..0, ["--log".to_owned(), level.to_owned()]);
     }
     parsed
+}
+
+/// As by strtoul(3) with base 0.
+fn size(value: &str) -> Option<u64> {
+    match value.strip_prefix("0x").or_else(|| value.strip_prefix("0X")) {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None if value.starts_with('0') => u64::from_str_radix(value, 8).ok(),
+        None => value.parse().ok(),
+    }
 }
 
 fn is_time(value: &str) -> bool {

@@ -24,12 +24,12 @@ fn a_server_that_cannot_be_verified_is_told_apart() {
         (
             "elsewhere",
             pki.trust(),
-            "the server's certificate is not for localhost: its names are example.org",
+            "the server's certificate is not for DNS:localhost: its names are DNS:example.org",
         ),
         ("old", pki.trust(), "the server's certificate has expired, "),
         ("future", pki.trust(), "the server's certificate is valid only in "),
         ("server", stranger.trust(), "is signed by no authority that is trusted"),
-        ("server", format!("{},commonname=example.org", pki.trust()), "is not for example.org"),
+        ("server", format!("{},commonname=example.org", pki.trust()), "is not for DNS:example.org"),
         (
             "server",
             format!("cafile={}", pki.path("server.key").display()),
@@ -65,6 +65,41 @@ fn a_server_that_cannot_be_verified_is_told_apart() {
         done && said.contains("verify=0: an attacker on the path can read and change"),
         "{said}"
     );
+}
+
+/// A certificate without extensions, as `openssl x509 -req` makes without a file of them, and its key.
+const VERSION_1: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBJTCBywIUGX4L8uEpo8vhgvLcRhlSE/9IsrkwCgYIKoZIzj0EAwIwFDESMBAG
+A1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyODE1MDIzN1oYDzIxMjYxMTA0MTUwMjM3
+WjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNC
+AAQg8nT8NRoVE94WjhfMhNR3twPCkQSKJaOzvf3GZ1L9Y15Ty6uPgCgebyRLcfBb
+5rW5Tl+3f8gQ6lX3XdrESGmOMAoGCCqGSM49BAMCA0kAMEYCIQDW74oaxMJ4T33L
+7hzvL3KhScD8OMi0cEifdrbABCk6XwIhAP2WduOzv9k6xHwWFvFwtSGTWOZECshP
+OvWo/qWZ4xaG
+-----END CERTIFICATE-----
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgl0uaWeK33XMqmXzV
+2Apnz3BKVWKyYuHLtGmTOhdZoDKhRANCAAQg8nT8NRoVE94WjhfMhNR3twPCkQSK
+JaOzvf3GZ1L9Y15Ty6uPgCgebyRLcfBb5rW5Tl+3f8gQ6lX3XdrESGmO
+-----END PRIVATE KEY-----
+";
+
+#[test]
+fn a_certificate_of_version_1_is_refused_in_words() {
+    let pki = Pki::new();
+    let file = pki.path("v1.pem");
+    fs::write(&file, VERSION_1).unwrap();
+    let file = file.display();
+    let listening = Running::start(&[&pki.listen("server", ",fork"), "exec:cat"]);
+    let own = format!("{},cert={file}", pki.connect(&listening.place(), ""));
+    let server = format!("tls-listen:127.0.0.1:0,cert={file}");
+    for (first, second) in [("null:", &*own), (&*server, "null:")] {
+        let (done, _, said) = linked(first, second);
+        assert!(!done, "{said}");
+        let expected = format!("use {file}: the certificate is of version 1 of X.509");
+        assert!(said.contains(&expected) && !said.contains("Other"), "{said}");
+    }
 }
 
 /// The last words of a client are two records, of which both must leave before the connection does.

@@ -20,7 +20,7 @@ use super::{Listener, Socket};
 use crate::open::descriptors::{EXHAUSTED, pause_after, until_free};
 use crate::open::flows::{DATAGRAM_BYTES, Flows, recv};
 use crate::open::route::Route;
-use crate::open::{End, OpenError, Peer};
+use crate::open::{End, OpenError, Peer, datagrams};
 use crate::watch::watch;
 
 /// The pause before another look at a socket whose error the relay has not taken yet.
@@ -84,6 +84,48 @@ impl Listener {
             true => first_datagram(fd, route),
             false => self.first_sender(fd, route),
         }
+    }
+
+    /// Accepts the next datagram of a Unix socket, whose queue makes its senders wait.
+    pub(super) async fn next_datagram(&mut self) -> Result<End, OpenError> {
+        let fail = |errno: Errno| OpenError::new("receive", errno);
+        let mut failures = 0;
+        let (datagram, sender) = loop {
+            let fd = self.socket.registered()?;
+            let mut ready =
+                fd.readable().await.map_err(|error| OpenError::new("receive", error))?;
+            let peek = RecvFlags::PEEK | RecvFlags::TRUNC;
+            let length = rustix::net::recv(fd.get_ref(), &mut [0; 1][..], peek);
+            let mut datagram = vec![0; length.map_or(0, |(_, bytes)| bytes)];
+            match rustix::net::recvfrom(fd.get_ref(), &mut datagram[..], RecvFlags::empty()) {
+                // An empty datagram has nothing to pass on.
+                Ok((_, 0, _)) => {}
+                Ok((_, _, sender)) => break (datagram, sender),
+                Err(Errno::AGAIN) => ready.clear_ready(),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(fail(errno)),
+            }
+        };
+        let sender = sender.filter(|sender| Peer::of_name(sender).is_some());
+        let name = sender.as_ref().and_then(Peer::of_name);
+        let peer = Peer::Unix { name, process: None };
+        let fd = self.socket.registered()?.get_ref();
+        let source = loop {
+            match held(&datagram) {
+                Ok(source) => break source,
+                Err(error) => {
+                    let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+                    if !EXHAUSTED.contains(&errno) {
+                        return Err(fail(errno));
+                    }
+                    until_free(2, &self.gate.counts.waits).await;
+                    failures += 1;
+                    pause_after(failures, "receive", errno, &self.gate.address).await;
+                }
+            }
+        };
+        let target = datagrams::answers(fd, sender, &peer)?;
+        Ok(End::new(Conduit::joined(source, target), peer))
     }
 
     /// Connects the socket to the sender, whose datagram is left to read.
@@ -197,24 +239,25 @@ fn connected(fd: &OwnedFd, route: Route) -> Result<Option<OwnedFd>, OpenError> {
     connected.map_err(|errno| OpenError::new(format!("connect to {}", route.sender), errno))
 }
 
-/// A peer with a single datagram: a socket pair holds the datagram and the end after it, and
-/// answers go to the sender.
+/// A peer with a single datagram, whose answers go to the sender.
 fn first_datagram(fd: OwnedFd, route: Route) -> Result<End, OpenError> {
     let fail = |error: io::Error| OpenError::new("receive", error);
     let mut datagram = vec![0; DATAGRAM_BYTES];
     let (_, count) = rustix::net::recv(&fd, &mut datagram[..], RecvFlags::empty())
         .map_err(|errno| fail(errno.into()))?;
     let fd = connected(&fd, route)?.unwrap_or(fd);
-    let held = || {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        // SEQPACKET keeps the datagram whole and, unlike DGRAM, has an end of data.
-        let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-        rustix::net::send(&near, &datagram[..count], SendFlags::NOSIGNAL)?;
-        Ok(far)
-    };
-    let far = held().map_err(|errno: Errno| fail(errno.into()))?;
-    let (source, target) = (Conduit::new(far).map_err(fail)?, Conduit::new(fd).map_err(fail)?);
+    let source = held(&datagram[..count]).map_err(fail)?;
+    let target = Conduit::new(fd).map_err(fail)?;
     Ok(End::new(Conduit::joined(source, target), Peer::from(route.sender)))
+}
+
+/// A socket with the datagram and the end after it.
+fn held(datagram: &[u8]) -> io::Result<Conduit> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    // SEQPACKET keeps the datagram whole and, unlike DGRAM, has an end of data.
+    let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    rustix::net::send(&near, datagram, SendFlags::NOSIGNAL)?;
+    Conduit::new(far)
 }
 
 /// The next queued datagram and its sender.

@@ -199,6 +199,10 @@ impl Listener {
         self.limit = Some(descriptor_limit());
     }
 
+    fn is_unix(&self) -> bool {
+        matches!(self.name, Some(Peer::Unix { .. }))
+    }
+
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.socket {
             Socket::Waiting(fd) => Some(fd.as_fd()),
@@ -217,6 +221,7 @@ impl Listener {
     /// The lasting errors of accept(2). An error if a UDP socket already has its peer.
     pub async fn accept(&mut self) -> Result<End, OpenError> {
         let accepted = match self.kind {
+            SocketType::DGRAM if self.is_unix() => self.next_datagram().await,
             SocketType::DGRAM if self.has_flows => self.next_sender().await,
             SocketType::DGRAM => self.first_of_datagrams().await,
             _ => self.stream().await,

@@ -1,0 +1,175 @@
+//! Sockets of datagrams that are not connected, and the size of datagrams.
+
+use std::io::{Read, Write};
+use std::net::UdpSocket;
+use std::os::unix::net::UnixDatagram;
+use std::process::{ChildStdin, ChildStdout, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use crate::common::link::{PATIENCE, Running, eventually};
+use crate::common::{gush, noise};
+use gush_test::Port;
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+/// A link with `-` as its first address, and its two pipes.
+fn talking(args: &[&str]) -> (Running, ChildStdin, ChildStdout) {
+    let mut command = gush();
+    command.args(["link", "--log", "info", "-"]).args(args).stdin(Stdio::piped());
+    let mut link = Running::of(command);
+    let (stdin, stdout) = (link.stdin(), link.stdout());
+    (link, stdin, stdout)
+}
+
+fn receiver() -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+fn heard(socket: &UdpSocket) -> Vec<u8> {
+    let mut bytes = [0; 2048];
+    let count = socket.recv(&mut bytes).unwrap();
+    bytes[..count].to_vec()
+}
+
+/// A log shipper goes on when its receiver has restarted; a connected socket fails at the first answer of
+/// ICMP.
+#[test]
+fn a_receiver_that_restarts_misses_only_what_was_sent_meanwhile() {
+    let first = receiver();
+    let place = first.local_addr().unwrap();
+    let (link, mut lines, stdout) = talking(&[&format!("udp-sendto:{place}")]);
+    let mut send = |line: &str| lines.write_all(line.as_bytes()).unwrap();
+    send("before\n");
+    assert_eq!(heard(&first), b"before\n");
+    drop(first);
+    for _ in 0..3 {
+        send("nobody hears\n");
+        thread::sleep(Duration::from_millis(50));
+    }
+    let second = UdpSocket::bind(place).unwrap();
+    second.set_read_timeout(Some(PATIENCE)).unwrap();
+    send("after\n");
+    assert_eq!(heard(&second), b"after\n");
+    drop((lines, stdout));
+    let (status, _, said) = link.finish();
+    assert!(status.success(), "{said}");
+}
+
+#[test]
+fn only_the_peers_answers_are_taken_by_sendto_and_everyones_by_datagram() {
+    for (kind, expected) in [("udp-sendto", "peer"), ("udp-datagram", "strangerpeer")] {
+        let peer = receiver();
+        let target = format!("{kind}:{}", peer.local_addr().unwrap());
+        let (_link, mut stdin, mut stdout) = talking(&[&target]);
+        stdin.write_all(b"question").unwrap();
+        let mut room = [0; 64];
+        let (count, link_place) = peer.recv_from(&mut room).unwrap();
+        assert_eq!(&room[..count], b"question");
+        let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+        stranger.send_to(b"stranger", link_place).unwrap();
+        peer.send_to(b"peer", link_place).unwrap();
+        let mut answer = vec![0; expected.len()];
+        stdout.read_exact(&mut answer).unwrap();
+        assert_eq!(String::from_utf8(answer).unwrap(), expected, "{kind}");
+    }
+}
+
+#[test]
+fn a_stream_becomes_datagrams_of_the_size_of_b() {
+    let dir = TempDir::new().unwrap();
+    std::fs::write(dir.path().join("data"), noise(3_000, 1)).unwrap();
+    let data = dir.path().join("data");
+    let name = dir.path().join("s");
+    let unix = UnixDatagram::bind(&name).unwrap();
+    unix.set_read_timeout(Some(PATIENCE)).unwrap();
+    let udp = receiver();
+    let place = udp.local_addr().unwrap();
+    for target in [
+        format!("udp-sendto:{place}"),
+        format!("udp:{place}"),
+        format!("unix-sendto:{}", name.display()),
+    ] {
+        let link = Running::start(&["-u", "-b", "1400", data.to_str().unwrap(), &target]);
+        let (status, _, said) = link.finish();
+        assert!(status.success(), "{said}");
+        let sizes = [(); 3].map(|()| match target.starts_with("unix") {
+            true => unix.recv(&mut [0; 4096]).unwrap(),
+            false => udp.recv(&mut [0; 4096]).unwrap(),
+        });
+        assert_eq!(sizes, [1400, 1400, 200], "{target}");
+    }
+    for wrong in ["abc", "0", "65537"] {
+        let refused = gush().args(["link", "-b", wrong, "null:", "null:"]).output().unwrap();
+        assert_eq!(refused.status.code(), Some(1), "{wrong}: {refused:?}");
+    }
+}
+
+#[test]
+fn a_port_receives_from_all_senders_within_its_range() {
+    let mut link = Running::start(&["-u", "udp-recv:127.0.0.1:0,range=127.0.0.1", "-"]);
+    let place = link.says("receiving at ");
+    let place = place.split_whitespace().last().unwrap();
+    for (from, text) in [("127.0.0.1", "one "), ("127.0.0.2", "no "), ("127.0.0.1", "two")] {
+        let sender = UdpSocket::bind((from, 0)).unwrap();
+        sender.send_to(text.as_bytes(), place).unwrap();
+    }
+    let mut read = [0; 7];
+    link.stdout().read_exact(&mut read).unwrap();
+    assert_eq!(&read, b"one two");
+}
+
+/// Two members of a group on the loopback interface.
+#[test]
+fn a_group_gets_what_is_sent_to_it() {
+    let member = "udp-datagram:224.255.0.9:";
+    let options = "multicast-if=127.0.0.1,membership=224.255.0.9:127.0.0.1,reuseaddr";
+    let reserved = Port::reserve();
+    let port = reserved.number();
+    let address = format!("{member}{port},bind=:{port},{options}");
+    let mut hears = Running::start(&["-u", &address, "-"]);
+    hears.says("connected");
+    let (_sends, mut stdin, _stdout) = talking(&[&address]);
+    stdin.write_all(b"all").unwrap();
+    let mut read = [0; 3];
+    hears.stdout().read_exact(&mut read).unwrap();
+    assert_eq!(&read, b"all");
+}
+
+#[test]
+fn unix_datagrams_are_answered_each_and_by_name() {
+    let dir = TempDir::new().unwrap();
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let server =
+        Running::start(&[&format!("unix-recvfrom:{},fork", at("s")), "shell:'tr a-z A-Z'"]);
+    server.says("listening on");
+    for kind in ["unix-sendto", "unix-client"] {
+        let own = format!("{kind}:{},bind={}", at("s"), at("own"));
+        let (client, mut stdin, mut stdout) = talking(&[&own]);
+        for word in ["one", "two"] {
+            stdin.write_all(word.as_bytes()).unwrap();
+            let mut answer = [0; 3];
+            stdout.read_exact(&mut answer).unwrap();
+            assert_eq!(answer, *word.to_uppercase().as_bytes(), "{kind}");
+        }
+        client.signal(Signal::TERM);
+        client.finish();
+        assert!(!dir.path().join("own").exists(), "{kind}");
+    }
+}
+
+#[test]
+fn a_unix_datagram_longer_than_any_of_udp_arrives_whole() {
+    let dir = TempDir::new().unwrap();
+    let name = dir.path().join("all");
+    let mut receiver = Running::start(&["-u", &format!("unix-recv:{}", name.display()), "-"]);
+    let long = noise(150_000, 5);
+    eventually("the name is there", || name.exists());
+    let sender = UnixDatagram::unbound().unwrap();
+    sender.send_to(&long, name).unwrap();
+    let mut read = vec![0; long.len()];
+    receiver.stdout().read_exact(&mut read).unwrap();
+    assert!(read == long);
+}

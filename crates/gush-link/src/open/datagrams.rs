@@ -1,0 +1,324 @@
+//! Sockets of datagrams that are not connected: a receiver that restarts misses only what is sent
+//! meanwhile, where a connected socket fails at the answer of its host (ECONNREFUSED, udp(7)).
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use gush_net::{Conduit, Facts, Layer};
+use rustix::fs::FileType;
+use rustix::io::Errno;
+use rustix::net::addr::SocketAddrArg;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrAny, SocketType, recvfrom, sendto,
+};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::time::Sleep;
+
+use super::connect::{self, set_buffers, socket, unix_address};
+use super::error::OpenError;
+use super::gate::Gate;
+use super::keeper::Made;
+use super::permissions::Permissions;
+use super::resolve::{Name, resolve};
+use super::throttle::Throttle;
+use super::{End, Peer, listen, multicast, publish};
+use crate::address::{Local, Opt, Options, Remote, UnixName};
+use crate::watch::watch;
+
+/// Errors of one datagram sent by UDP, which say nothing about the next.
+const PASSING: [Errno; 7] = [
+    Errno::CONNREFUSED,
+    Errno::HOSTUNREACH,
+    Errno::NETUNREACH,
+    Errno::NETDOWN,
+    Errno::HOSTDOWN,
+    Errno::NOBUFS,
+    Errno::PERM,
+];
+
+/// The pause before another attempt at a Unix socket whose queue is full: there is no event for when
+/// it has room, unless it is connected (unix(7)).
+const FULL_PAUSE: Duration = Duration::from_millis(2);
+
+/// Whose datagrams are read.
+enum Senders {
+    All,
+    Only(SocketAddrAny),
+    Within(Box<Gate>),
+}
+
+impl Senders {
+    fn admit(&self, sender: Option<SocketAddrAny>) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(wanted) => sender.as_ref() == Some(wanted),
+            Self::Within(gate) => {
+                let sender = sender.and_then(|sender| SocketAddr::try_from(sender).ok());
+                let unknown = || Peer::Other("a sender without an address".into());
+                !gate.refuses(&sender.map_or_else(unknown, Peer::from))
+            }
+        }
+    }
+}
+
+/// A socket that sends to `to` and reads what `senders` send.
+struct Datagrams {
+    socket: AsyncFd<OwnedFd>,
+    to: Option<SocketAddrAny>,
+    senders: Senders,
+    /// For messages.
+    peer: Peer,
+    unsent: u64,
+    warnings: Throttle,
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl Datagrams {
+    fn conduit(
+        socket: OwnedFd,
+        to: Option<SocketAddrAny>,
+        senders: Senders,
+        peer: &Peer,
+    ) -> Result<Conduit, OpenError> {
+        let socket = watch(socket, Interest::READABLE | Interest::WRITABLE)
+            .map_err(|error| OpenError::new("open", error))?;
+        let (peer, warnings) = (peer.clone(), Throttle::default());
+        Ok(Conduit::of_layer(Self { socket, to, senders, peer, unsent: 0, warnings, pause: None }))
+    }
+
+    fn is_internet(&self) -> bool {
+        matches!(self.peer, Peer::Ip(_))
+    }
+
+    fn is_lost(&mut self, errno: Errno) {
+        self.unsent += 1;
+        if let Some(suppressed) = self.warnings.passes(Instant::now()) {
+            let error = gush_text::os_text(&errno.into());
+            tracing::warn!("{}: a datagram cannot be sent: {error}{suppressed}", self.peer);
+        }
+    }
+}
+
+impl Drop for Datagrams {
+    fn drop(&mut self) {
+        if self.unsent > 1 {
+            tracing::warn!("{}: {} datagrams could not be sent", self.peer, self.unsent);
+        }
+    }
+}
+
+impl AsyncRead for Datagrams {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        loop {
+            let mut ready = ready!(this.socket.poll_read_ready(cx))?;
+            let room = buf.initialize_unfilled();
+            let room_bytes = room.len();
+            // With MSG_TRUNC the result is the datagram's length, not that of the buffer.
+            match recvfrom(ready.get_inner(), room, RecvFlags::TRUNC) {
+                // An empty datagram is no end of data.
+                Ok((_, 0, _)) => {}
+                Ok((_, _, sender)) if !this.senders.admit(sender.clone()) => {}
+                Ok((_, bytes, _)) if bytes > room_bytes => {
+                    return Poll::Ready(Err(Errno::MSGSIZE.into()));
+                }
+                Ok((_, bytes, _)) => {
+                    buf.advance(bytes);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(Errno::AGAIN) => ready.clear_ready(),
+                Err(Errno::INTR | Errno::CONNREFUSED) => {}
+                Err(errno) => return Poll::Ready(Err(errno.into())),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Datagrams {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        datagram: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let Some(to) = &this.to else { return Poll::Ready(Err(Errno::DESTADDRREQ.into())) };
+        loop {
+            if let Some(pause) = &mut this.pause {
+                ready!(pause.as_mut().poll(cx));
+                this.pause = None;
+            }
+            let mut ready = ready!(this.socket.poll_write_ready(cx))?;
+            match sendto(ready.get_inner(), datagram, SendFlags::NOSIGNAL, to) {
+                Ok(bytes) => return Poll::Ready(Ok(bytes)),
+                Err(Errno::AGAIN) if !this.is_internet() => {
+                    this.pause = Some(Box::pin(tokio::time::sleep(FULL_PAUSE)));
+                }
+                Err(Errno::AGAIN) => ready.clear_ready(),
+                Err(Errno::INTR) => {}
+                Err(errno) if this.is_internet() && PASSING.contains(&errno) => {
+                    this.is_lost(errno);
+                    return Poll::Ready(Ok(datagram.len()));
+                }
+                Err(errno) => return Poll::Ready(Err(errno.into())),
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Layer for Datagrams {
+    fn facts(&self) -> Facts<'_> {
+        Facts {
+            endless: true,
+            read_messages: true,
+            write_messages: true,
+            hears_peer: false,
+            ..Facts::over(None)
+        }
+    }
+}
+
+/// Sends to one peer, and reads what it sends.
+pub(crate) async fn sendto_udp(remote: &Remote, options: &Options) -> Result<End, OpenError> {
+    let (fd, to) = unconnected(remote, options).await?;
+    let peer = Peer::from(to);
+    let senders = Senders::Only(to.into());
+    Ok(End::new(Datagrams::conduit(fd, Some(to.into()), senders, &peer)?, peer))
+}
+
+/// Sends to one address, perhaps of many receivers, and reads what anyone sends.
+pub(crate) async fn datagram_udp(remote: &Remote, options: &Options) -> Result<End, OpenError> {
+    let (fd, to) = unconnected(remote, options).await?;
+    let peer = Peer::from(to);
+    let senders = Senders::Within(Box::new(Gate::of(options.ranges())));
+    Ok(End::new(Datagrams::conduit(fd, Some(to.into()), senders, &peer)?, peer))
+}
+
+/// Reads what anyone sends to a port.
+pub(crate) async fn recv_udp(local: &Local, options: &Options) -> Result<End, OpenError> {
+    let fd = listen::internet(local, options, SocketType::DGRAM).await?;
+    let bound = rustix::net::getsockname(&fd).ok().and_then(|name| SocketAddr::try_from(name).ok());
+    let peer = bound.map_or_else(|| Peer::Other("udp-recv".into()), Peer::from);
+    tracing::info!("receiving at {peer}");
+    let senders = Senders::Within(Box::new(Gate::of(options.ranges())));
+    Ok(End::new(Datagrams::conduit(fd, None, senders, &peer)?.read_only(), peer))
+}
+
+/// A socket that may send to `remote`. No answer shows whether an address has a receiver: of a
+/// name's addresses the first of IPv4 counts, where most receivers listen.
+async fn unconnected(
+    remote: &Remote,
+    options: &Options,
+) -> Result<(OwnedFd, SocketAddr), OpenError> {
+    let name = Name {
+        family: remote.family,
+        host: Some(remote.host.clone()),
+        port: remote.port.clone(),
+        datagrams: true,
+        local: false,
+    };
+    let mut addresses = resolve(name).await?;
+    addresses.sort_by_key(SocketAddr::is_ipv6);
+    let locals = connect::local_addresses(options, true).await?;
+    let fits = |to: &&SocketAddr| {
+        locals.is_empty() || locals.iter().any(|local| local.is_ipv4() == to.is_ipv4())
+    };
+    let Some(to) = addresses.iter().find(fits).or(addresses.first()) else {
+        return Err(OpenError::said("resolve", "the name has no address"));
+    };
+    let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let fail = |errno: Errno| OpenError::new("open", errno);
+    let fd = socket(family, SocketType::DGRAM).map_err(fail)?;
+    set_buffers(&fd, options).map_err(fail)?;
+    multicast::set(&fd, options)?;
+    if !locals.is_empty() {
+        connect::bind(&fd, *to, &locals, options)?;
+    }
+    Ok((fd, *to))
+}
+
+/// Sends to one Unix socket, and reads what it sends to `bind=PATH`.
+pub(crate) fn sendto_unix(name: &UnixName, options: &Options) -> Result<End, OpenError> {
+    let fail = |errno: Errno| OpenError::new("open", errno);
+    let fd = socket(AddressFamily::UNIX, SocketType::DGRAM).map_err(fail)?;
+    set_buffers(&fd, options).map_err(fail)?;
+    let made = match options.bind() {
+        Some(path) => bind_unix(&fd, &UnixName::of_text(path), options)?,
+        None => None,
+    };
+    let to = unix_address(name).map_err(fail)?.as_any();
+    let peer = Peer::Unix { name: Some(name.clone()), process: None };
+    let mut end =
+        End::new(Datagrams::conduit(fd, Some(to.clone()), Senders::Only(to), &peer)?, peer);
+    end.keeper.made.extend(made);
+    Ok(end)
+}
+
+/// Reads what anyone sends to a Unix socket.
+pub(crate) fn recv_unix(name: &UnixName, options: &Options) -> Result<End, OpenError> {
+    let (fd, made) = receiver(name, options)?;
+    // As a descriptor: such datagrams may be longer than those of UDP, and are measured.
+    let conduit = Conduit::new(fd).map_err(|error| OpenError::new("open", error))?.read_only();
+    let mut end = End::new(conduit, Peer::Unix { name: Some(name.clone()), process: None });
+    end.keeper.made.extend(made);
+    Ok(end)
+}
+
+/// A socket of datagrams with a name.
+pub(super) fn receiver(
+    name: &UnixName,
+    options: &Options,
+) -> Result<(OwnedFd, Option<Made>), OpenError> {
+    let fail = |errno: Errno| OpenError::new("bind", errno);
+    let fd = socket(AddressFamily::UNIX, SocketType::DGRAM).map_err(fail)?;
+    set_buffers(&fd, options).map_err(fail)?;
+    let made = bind_unix(&fd, name, options)?;
+    Ok((fd, made))
+}
+
+/// Binds a socket at once to its name, not to a hidden one before: the peer sees it as the sender's.
+fn bind_unix(fd: &OwnedFd, name: &UnixName, options: &Options) -> Result<Option<Made>, OpenError> {
+    let fail = |errno: Errno| OpenError::new("bind", errno);
+    let UnixName::Path(path) = name else {
+        rustix::net::bind(fd, &unix_address(name).map_err(fail)?).map_err(fail)?;
+        return Ok(None);
+    };
+    let unlink = options.is_on(Opt::Unlink);
+    publish::check(path, unlink)?;
+    if unlink {
+        // Missing, or without a process.
+        let _ = std::fs::remove_file(path);
+    }
+    if let Some(mode) = options.mode() {
+        listen::set_mode(fd, mode)?;
+    }
+    rustix::net::bind(fd, &unix_address(name).map_err(fail)?).map_err(fail)?;
+    Permissions::of(options)?.give(path, FileType::Socket)?;
+    Made::if_removed(path, path, options).map_err(|error| OpenError::new("bind", error))
+}
+
+/// The answers to the sender of a datagram.
+pub(super) fn answers(
+    fd: &OwnedFd,
+    sender: Option<SocketAddrAny>,
+    peer: &Peer,
+) -> Result<Conduit, OpenError> {
+    let fd = fd.as_fd().try_clone_to_owned().map_err(|error| OpenError::new("receive", error))?;
+    Ok(Datagrams::conduit(fd, sender, Senders::All, peer)?.write_only())
+}
