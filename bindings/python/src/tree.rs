@@ -7,7 +7,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 
 use gush_tree::{
-    Copier, Dereference, Done, Error, Events, Filter, ModeRule, Options, Place, Specials, Xattrs,
+    Copier, CopyOptions, Dereference, Done, Error, Events, Filter, ModeRule, Place, Specials,
+    Xattrs,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -58,7 +59,7 @@ impl Events for Listener<'_> {
     }
 }
 
-fn keep(options: &mut Options, names: &[String]) -> PyResult<()> {
+fn keep(options: &mut CopyOptions, names: &[String]) -> PyResult<()> {
     let preserve = &mut options.preserve;
     preserve.mode = ModeRule::Umask;
     preserve.required = true;
@@ -95,7 +96,7 @@ pub(crate) fn copy_tree(
     on_progress: Option<Py<PyAny>>,
 ) -> PyResult<(Vec<Failed>, Vec<String>)> {
     let cancel = gush::Cancel::new();
-    let mut options = Options::default();
+    let mut options = CopyOptions::default();
     options.recursive = true;
     options.dereference = if symlinks { Dereference::Named } else { Dereference::Always };
     options.specials = Specials::Refuse;

@@ -13,7 +13,7 @@ use rustix::io;
 use crate::error::Error;
 use crate::first_copies::{FirstCopies, Record, RecordAt};
 use crate::job::Target;
-use crate::options::{Dereference, Make, Options};
+use crate::options::{CopyOptions, Dereference, Make};
 use crate::place::{FileId, Place, kind};
 use crate::tree::dir::{Pair, Reached, Step, descend};
 
@@ -111,7 +111,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// May a file come again in one copy? A file with one name comes once, unless links lead to it.
-pub(crate) fn may_return(options: &Options, source: &Stat) -> bool {
+pub(crate) fn may_return(options: &CopyOptions, source: &Stat) -> bool {
     source.st_nlink > 1 || options.dereference != Dereference::Never
 }
 
@@ -129,7 +129,7 @@ impl AlreadyCopied {
     /// Another link to the same file is another source.
     pub(crate) fn was_named_before(
         &self,
-        options: &Options,
+        options: &CopyOptions,
         source: &Place<'_>,
         stat: &Stat,
     ) -> bool {
@@ -157,24 +157,21 @@ impl AlreadyCopied {
         }
     }
 
-    fn has_made_link(&self, link: &Stat) -> bool {
-        self.several.as_ref().is_some_and(|several| lock(several).links.contains(&FileId::of(link)))
-    }
-
     /// Refuses a copy through a symbolic link made by this command.
     pub(crate) fn check_link_just_made(
         &self,
-        options: &Options,
+        options: &CopyOptions,
         source: &Place<'_>,
         target: &Place<'_>,
     ) -> Result<(), Error> {
-        if self.several.is_none() || options.backup.is_some() {
+        let Some(several) = self.several.as_ref().filter(|_| options.backup.is_none()) else {
             return Ok(());
-        }
+        };
+        let has_made_link = |link| lock(several).links.contains(&FileId::of(link));
         match target.stat(false) {
             Ok(stat)
                 if kind(&stat) == FileType::Symlink
-                    && (self.has_made(target, &stat) || self.has_made_link(&stat)) =>
+                    && (self.has_made(target, &stat) || has_made_link(&stat)) =>
             {
                 let (from, to) = (quote::always(source.shown), quote::always(target.shown));
                 let text = format!("will not copy {from} through just-created symlink {to}");
@@ -206,7 +203,7 @@ impl AlreadyCopied {
     /// [expected](Self::expect_by_others).
     pub(crate) fn learn_copy_by_others(
         &self,
-        options: &Options,
+        options: &CopyOptions,
         source: &Stat,
         target: Target<'_>,
     ) {
@@ -221,7 +218,12 @@ impl AlreadyCopied {
 
     /// Whether the source is copied by this name, or linked to an earlier copy. Waits while another
     /// thread makes the first copy.
-    pub(crate) fn turn(&self, options: &Options, source: &Stat, target: Target<'_>) -> Turn<'_> {
+    pub(crate) fn turn(
+        &self,
+        options: &CopyOptions,
+        source: &Stat,
+        target: Target<'_>,
+    ) -> Turn<'_> {
         let dir = target.dir;
         let may_return = may_return(options, source);
         let links = options.preserve.links && options.make != Make::HardLink;

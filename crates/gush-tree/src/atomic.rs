@@ -53,7 +53,7 @@ fn pending() -> MutexGuard<'static, Vec<Pending>> {
 /// attributes, and keeps other threads from making more of either, for a program about to die of a
 /// signal.
 ///
-/// A program that copies with [`atomic`](crate::Options::atomic) or makes
+/// A program that copies with [`atomic`](crate::CopyOptions::atomic) or makes
 /// [`Parents`](crate::Parents) calls this function from the thread that waits for SIGINT, SIGTERM
 /// and SIGHUP. Without this call a signal may leave a file named `.NAME.gush-XXXXXX`, or a
 /// directory with a mode that was lent for the copy. An atomic copy started after this call waits

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::file::Common;
 use crate::job::{Entry, Target};
-use crate::options::{Dereference, Options};
+use crate::options::{CopyOptions, Dereference};
 use crate::parents::Parents;
 use crate::place::{FileId, Place, kind};
 use crate::tree::partition::Everything;
@@ -21,13 +21,13 @@ use crate::writers::Writers;
 /// them.
 ///
 /// ```
-/// use gush_tree::{Copier, Options, Place};
+/// use gush_tree::{Copier, CopyOptions, Place};
 ///
 /// let dir = tempfile::tempdir()?;
 /// let [source, target] = ["a", "b"].map(|name| dir.path().join(name));
 /// std::fs::write(&source, "hello")?;
 ///
-/// let options = Options::default();
+/// let options = CopyOptions::default();
 /// let done = Copier::new(&options).copy(Place::here(&source), Place::here(&target), &mut ())?;
 /// assert_eq!(done.report.unwrap().bytes, 5);
 /// assert_eq!(std::fs::read(&target)?, b"hello");
@@ -35,7 +35,7 @@ use crate::writers::Writers;
 /// ```
 #[derive(Debug)]
 pub struct Copier<'o> {
-    options: &'o Options,
+    options: &'o CopyOptions,
     refusals: Refusals,
     /// One limit for all files, on all threads.
     limit: Option<Rate>,
@@ -106,7 +106,7 @@ impl Done {
 impl<'o> Copier<'o> {
     /// A copier for one source.
     #[must_use]
-    pub fn new(options: &'o Options) -> Self {
+    pub fn new(options: &'o CopyOptions) -> Self {
         Self {
             options,
             refusals: Refusals::default(),
@@ -121,14 +121,14 @@ impl<'o> Copier<'o> {
     /// copies.
     ///
     /// ```
-    /// use gush_tree::{Copier, Options, Place};
+    /// use gush_tree::{Copier, CopyOptions, Place};
     ///
     /// let dir = tempfile::tempdir()?;
     /// let [a, b, target] = ["a", "b", "target"].map(|name| dir.path().join(name));
     /// std::fs::write(&a, "first")?;
     /// std::fs::write(&b, "second")?;
     ///
-    /// let options = Options::default();
+    /// let options = CopyOptions::default();
     /// let mut copier = Copier::for_several(&options);
     /// copier.copy(Place::here(&a), Place::here(&target), &mut ())?;
     /// let error = copier.copy(Place::here(&b), Place::here(&target), &mut ()).unwrap_err();
@@ -136,18 +136,18 @@ impl<'o> Copier<'o> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn for_several(options: &'o Options) -> Self {
+    pub fn for_several(options: &'o CopyOptions) -> Self {
         Self { copied: AlreadyCopied::of_several(), ..Self::new(options) }
     }
 
-    /// Copies one file; with [`Options::recursive`] also a directory and all that is in it.
+    /// Copies one file; with [`CopyOptions::recursive`] also a directory and all that is in it.
     ///
     /// Entries of a directory that fail are reported to [`Events::entry_ended`], the others are
     /// copied, and [`Done::complete`] is `false`.
     ///
     /// # Errors
     /// When the target could not be made, or not completed. A new target may then hold the bytes
-    /// delivered so far, unless [`Options::atomic`] is set.
+    /// delivered so far, unless [`CopyOptions::atomic`] is set.
     pub fn copy(
         &mut self,
         source: Place<'_>,
@@ -165,7 +165,7 @@ impl<'o> Copier<'o> {
     ///
     /// ```
     /// use std::{fs::File, os::fd::AsFd};
-    /// use gush_tree::{Action, Copier, Options, Parents, Place};
+    /// use gush_tree::{Action, Copier, CopyOptions, Parents, Place};
     ///
     /// let root = tempfile::tempdir()?;
     /// let [source, target] = ["a/file", "d"].map(|name| root.path().join(name));
@@ -173,7 +173,7 @@ impl<'o> Copier<'o> {
     /// std::fs::write(&source, "hello")?;
     /// std::fs::create_dir(&target)?;
     ///
-    /// let mut options = Options::default();
+    /// let mut options = CopyOptions::default();
     /// options.dry_run = true;
     /// let (dir, name) = (File::open(&target)?, source.strip_prefix("/")?);
     /// let parents = Parents::make(&options, (dir.as_fd(), &target), &source, name, &mut ())?;
@@ -204,14 +204,14 @@ impl<'o> Copier<'o> {
     /// As [`copy`](Self::copy).
     ///
     /// ```
-    /// use gush_tree::{Copier, Options, Place};
+    /// use gush_tree::{Copier, CopyOptions, Place};
     ///
     /// let dir = tempfile::tempdir()?;
     /// let [source, target] = ["a", "b"].map(|name| dir.path().join(name));
     /// std::fs::write(&source, "hello")?;
     /// std::fs::write(&target, "already here")?;
     ///
-    /// let options = Options::default();
+    /// let options = CopyOptions::default();
     /// let mut copier = Copier::new(&options);
     /// let error = copier.copy_to_new(Place::here(&source), Place::here(&target), &mut ());
     /// assert!(error.unwrap_err().to_string().ends_with(": File exists"));

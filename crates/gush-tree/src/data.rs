@@ -12,7 +12,7 @@ use rustix::io::retry_on_intr;
 use crate::error::Error;
 use crate::events::Events;
 use crate::job::Job;
-use crate::options::{Moving, Options, Reflink};
+use crate::options::{CopyOptions, Moving, Reflink};
 use crate::place::{kind, proc_path};
 use crate::uncached;
 
@@ -151,7 +151,7 @@ fn moved(
 }
 
 /// May the target's offset be named? sendfile(2) writes at the descriptor's own position.
-pub(crate) fn takes_offsets(options: &Options) -> bool {
+pub(crate) fn takes_offsets(options: &CopyOptions) -> bool {
     options.moving.choice != Choice::Only(MethodName::Sendfile)
 }
 

@@ -17,9 +17,9 @@ use gush_text::{os_text, quote};
 ///
 /// ```
 /// use std::path::Path;
-/// use gush_tree::{Copier, Options, Place};
+/// use gush_tree::{Copier, CopyOptions, Place};
 ///
-/// let options = Options::default();
+/// let options = CopyOptions::default();
 /// let missing = Place::here(Path::new("/missing/file"));
 /// let target = Place::here(Path::new("/missing/copy"));
 /// let error = Copier::new(&options).copy(missing, target, &mut ()).unwrap_err();
@@ -91,7 +91,7 @@ impl Error {
         error
     }
 
-    /// The source changed, which is a failure here ([`Options::stable`](crate::Options::stable)).
+    /// The source changed, which is a failure here ([`CopyOptions::stable`](crate::CopyOptions::stable)).
     pub(crate) fn unstable(path: &Path, change: String) -> Self {
         let mut error = Self::new(path, change.into(), None);
         error.0.unstable = true;

@@ -53,7 +53,7 @@ pub trait Events: Send {
     fn removed(&mut self, _target: &Path) {}
 
     /// The source of a tree lacks this entry of the target, or has it as another kind
-    /// ([`mirror`](crate::Options::mirror)): it was removed with all that was in it, or could not
+    /// ([`mirror`](crate::CopyOptions::mirror)): it was removed with all that was in it, or could not
     /// be. Of a directory that stays, each entry that was removed or could not be is reported.
     fn mirrored(&mut self, _target: &Path, _result: &Result<(), Error>) {}
 
@@ -66,7 +66,7 @@ pub trait Events: Send {
     /// An optional step failed: the user gets a message, and the copy goes on.
     fn warns(&mut self, _warning: &Error) {}
 
-    /// May this existing target be replaced? Asked only with [`ask`](crate::Options::ask).
+    /// May this existing target be replaced? Asked only with [`ask`](crate::CopyOptions::ask).
     fn may_replace(&mut self, _question: &Question<'_>) -> bool {
         false
     }

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::job::{Entry, Job, Target};
 use crate::metadata::{Handle, Transfer};
-use crate::options::{Dereference, Make, Options, Specials};
+use crate::options::{CopyOptions, Dereference, Make, Specials};
 use crate::overwriting::{Decision, Prepared};
 use crate::place::{FileId, Place, kind, same_file};
 use crate::tree::Dir;
@@ -25,7 +25,7 @@ use crate::{links, open, regular, special};
 /// What all copies of one command have in common, on any thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Common<'a> {
-    pub(crate) options: &'a Options,
+    pub(crate) options: &'a CopyOptions,
     pub(crate) refusals: &'a Refusals,
     pub(crate) limit: Option<&'a Rate>,
     pub(crate) copied: &'a AlreadyCopied,

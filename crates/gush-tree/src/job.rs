@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::file::Common;
 use crate::metadata::Ownership;
 use crate::open;
-use crate::options::Options;
+use crate::options::CopyOptions;
 use crate::place::{FileId, Place, kind};
 use crate::tree::Dir;
 use crate::tree::partition::Others;
@@ -68,7 +68,7 @@ impl<'a> Job<'a> {
         Self { common, source, target, existing: None, displaces: false }
     }
 
-    pub(crate) fn options(&self) -> &'a Options {
+    pub(crate) fn options(&self) -> &'a CopyOptions {
         self.common.options
     }
 
@@ -116,7 +116,7 @@ impl<'a> Job<'a> {
     /// Is all known of a new file that the options ask for? Its owner matters if it is kept, and its
     /// inode if other names may lead to it.
     pub(crate) fn knows_new_files(&self) -> bool {
-        let Options { preserve, through_dangling, .. } = self.options();
+        let CopyOptions { preserve, through_dangling, .. } = self.options();
         let is_linked_again =
             preserve.links && already_copied::may_return(self.options(), self.source.stat);
         self.is_in_tree()

@@ -4,19 +4,19 @@
 //! knows names: which target each source becomes ([`Naming`]), whether the two are one file, the
 //! fate of a target already there ([`Update`], [`Backup`]), how source and target are opened so
 //! that nobody can slip another file in between, which metadata follows and in what order
-//! ([`Preserve`]), and how a file appears whole or not at all ([`Options::atomic`]).
+//! ([`Preserve`]), and how a file appears whole or not at all ([`CopyOptions::atomic`]).
 //!
 //! A [`Copier`] copies one file after the other and reports to [`Events`]. The result is [`Done`],
 //! or an [`Error`] with the failed operation, the path, and the number of bytes delivered.
 //!
 //! ```
-//! use gush_tree::{Copier, ModeRule, Options, Place};
+//! use gush_tree::{Copier, ModeRule, CopyOptions, Place};
 //!
 //! let dir = tempfile::tempdir()?;
 //! let [source, target] = ["notes", "copy"].map(|name| dir.path().join(name));
 //! std::fs::write(&source, "worth keeping")?;
 //!
-//! let mut options = Options::default();
+//! let mut options = CopyOptions::default();
 //! options.atomic = true;
 //! options.verify = true;
 //! options.preserve.mode = ModeRule::Keep;
@@ -84,7 +84,7 @@ pub use filter::Filter;
 /// interface.
 pub use gush;
 pub use options::{
-    Dereference, Label, Make, ModeRule, Moving, Options, Preserve, Reflink, Specials, Update,
+    CopyOptions, Dereference, Label, Make, ModeRule, Moving, Preserve, Reflink, Specials, Update,
     Xattrs,
 };
 pub use parents::Parents;

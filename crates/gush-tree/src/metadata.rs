@@ -13,7 +13,7 @@ use rustix::process;
 
 use crate::error::Error;
 use crate::events::Events;
-use crate::options::{Label, ModeRule, Options, Preserve, Xattrs};
+use crate::options::{CopyOptions, Label, ModeRule, Preserve, Xattrs};
 use crate::place::{Place, kind, proc_path};
 use crate::xattr::{self, Holder};
 
@@ -93,7 +93,7 @@ impl Ownership {
 }
 
 pub(crate) struct Transfer<'a> {
-    pub(crate) options: &'a Options,
+    pub(crate) options: &'a CopyOptions,
     pub(crate) source: Handle<'a>,
     pub(crate) source_stat: &'a Stat,
     pub(crate) source_shown: &'a Path,
@@ -144,10 +144,10 @@ impl Transfer<'_> {
         // chown(2) clears set-ID bits and capabilities even where nothing changes.
         if preserve.owner && !self.has_same_owner() {
             match self.keep_owner(events) {
-                Owner::Kept => {}
+                OwnerResult::Kept => {}
                 // A set-user-ID program must not become one of another user.
-                Owner::Lost => bits &= !SPECIAL_BITS,
-                Owner::Failed => return false,
+                OwnerResult::Lost => bits &= !SPECIAL_BITS,
+                OwnerResult::Failed => return false,
             }
         }
         let labelled = self.keep_label(events);
@@ -180,9 +180,9 @@ impl Transfer<'_> {
         self.target_owner == Some(Ownership::of(self.source_stat))
     }
 
-    fn keep_owner(&self, events: &mut dyn Events) -> Owner {
+    fn keep_owner(&self, events: &mut dyn Events) -> OwnerResult {
         let preserve = &self.options.preserve;
-        let give_up = |required| if required { Owner::Failed } else { Owner::Lost };
+        let give_up = |required| if required { OwnerResult::Failed } else { OwnerResult::Lost };
         if let (ModeRule::Keep, Some(mode)) = (preserve.mode, self.existing_mode) {
             // The new owner must not meet the old, perhaps too generous, permissions.
             let both = mode & self.source_stat.st_mode & 0o700;
@@ -194,8 +194,8 @@ impl Transfer<'_> {
             }
         }
         match set_owner(self.target, self.source_stat) {
-            Ok(true) => Owner::Kept,
-            Ok(false) => Owner::Lost,
+            Ok(true) => OwnerResult::Kept,
+            Ok(false) => OwnerResult::Lost,
             Err(errno) => {
                 events.warns(&self.failed("failed to preserve ownership for {}", errno));
                 give_up(preserve.required)
@@ -332,7 +332,8 @@ impl Transfer<'_> {
     }
 }
 
-enum Owner {
+/// What became of the owner.
+enum OwnerResult {
     Kept,
     /// Impossible for this user, which is no error.
     Lost,

@@ -10,7 +10,7 @@ use rustix::io::{Errno, retry_on_intr};
 use crate::error::Error;
 use crate::events::Events;
 use crate::job::Job;
-use crate::options::{Dereference, Options};
+use crate::options::{CopyOptions, Dereference};
 use crate::place::{Place, kind, same_file};
 use crate::remedy;
 
@@ -74,10 +74,12 @@ fn refuse_closed(place: &Place<'_>, operation: &'static str) -> Result<(), Error
     }
 }
 
-pub(crate) struct Opened {
-    pub(crate) fd: OwnedFd,
+/// A target, open.
+pub(crate) struct Opened<Fd = OwnedFd> {
+    pub(crate) fd: Fd,
     /// `None` of a new file of which nothing more is asked.
     pub(crate) stat: Option<Stat>,
+    /// The file was made under its name, and is empty.
     pub(crate) is_new: bool,
 }
 
@@ -229,7 +231,7 @@ pub(crate) fn cannot_create(target: &Place<'_>, errno: Errno) -> Error {
 
 /// The error of an atomic target that could not be created or named.
 pub(crate) fn cannot_replace(
-    options: &Options,
+    options: &CopyOptions,
     target: &Place<'_>,
     is_there: bool,
     errno: Errno,

@@ -11,14 +11,14 @@ use crate::tree::shard::Shard;
 /// All options of a copy; the default is `cp SRC DST`.
 ///
 /// ```
-/// use gush_tree::{ModeRule, Options};
-/// let mut options = Options::default();
+/// use gush_tree::{ModeRule, CopyOptions};
+/// let mut options = CopyOptions::default();
 /// options.preserve.mode = ModeRule::Keep;
 /// options.atomic = true;
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Options {
+pub struct CopyOptions {
     /// A copy, or a link instead.
     pub make: Make,
     /// Move the data too; `false` is `--attributes-only`.
@@ -89,7 +89,7 @@ pub struct Options {
     pub moving: Moving,
 }
 
-impl Default for Options {
+impl Default for CopyOptions {
     fn default() -> Self {
         Self {
             make: Make::Copy,
@@ -124,7 +124,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl CopyOptions {
     /// Do these options promise that each file of a tree's target equals its source in the end?
     ///
     /// Then no file is written by two names of the target: a hard link is replaced, and a file that
@@ -147,13 +147,13 @@ impl Options {
 
     /// May a file get a temporary name meanwhile, which [`remove_temporaries`] would remove?
     ///
-    /// Atomic copies make temporary names, and so do files that come last ([`Options::last`]). So
+    /// Atomic copies make temporary names, and so do files that come last ([`CopyOptions::last`]). So
     /// do copies that take the place of an existing target only if the named method serves.
     ///
     /// [`remove_temporaries`]: crate::remove_temporaries
     ///
     /// ```
-    /// let mut options = gush_tree::Options::default();
+    /// let mut options = gush_tree::CopyOptions::default();
     /// assert!(!options.makes_temporaries());
     /// options.atomic = true;
     /// assert!(options.makes_temporaries());
@@ -300,8 +300,8 @@ pub enum Label {
 /// How the engine moves the bytes.
 ///
 /// ```
-/// use gush_tree::{Options, Reflink};
-/// let mut options = Options::default();
+/// use gush_tree::{CopyOptions, Reflink};
+/// let mut options = CopyOptions::default();
 /// options.moving.choice = "splice".parse()?;
 /// options.moving.reflink = Reflink::Never;
 /// options.moving.limit = gush::Rate::bytes_per_second(10_000_000);
@@ -334,7 +334,7 @@ pub struct Moving {
     /// a tree takes no more of its entries.
     ///
     /// ```
-    /// use gush_tree::{Copier, Options, Place};
+    /// use gush_tree::{Copier, CopyOptions, Place};
     ///
     /// let dir = tempfile::tempdir()?;
     /// let [source, target] = ["a", "b"].map(|name| dir.path().join(name));
@@ -342,7 +342,7 @@ pub struct Moving {
     /// std::fs::write(source.join("file"), "hello")?;
     ///
     /// let cancel = gush::Cancel::new();
-    /// let mut options = Options::default();
+    /// let mut options = CopyOptions::default();
     /// options.recursive = true;
     /// options.moving.cancel = Some(cancel.clone());
     /// cancel.cancel();

@@ -14,7 +14,7 @@ use crate::backup::BackupControl;
 use crate::error::Error;
 use crate::events::{Events, Question};
 use crate::job::{Entry, Job};
-use crate::options::{Dereference, Make, Options, Update};
+use crate::options::{CopyOptions, Dereference, Make, Update};
 use crate::place::{FileId, Place, kind, mount_of};
 use crate::same::{self, Conflict};
 use crate::{links, open, regular, rehearsal, remedy, special, uncached};
@@ -420,7 +420,7 @@ fn shown_sibling(target: &Place<'_>, name: &Path) -> PathBuf {
 /// Is a target no file of the kind that a mirror makes of the source? A link is what the user wants
 /// to have written through by `--no-confine`. Links and special files replace other kinds
 /// without a mirror, too.
-pub(crate) fn is_of_other_kind(options: &Options, source: &Stat, there: &Stat) -> bool {
+pub(crate) fn is_of_other_kind(options: &CopyOptions, source: &Stat, there: &Stat) -> bool {
     match kind(there) {
         FileType::Directory => true,
         FileType::RegularFile => false,
@@ -430,7 +430,7 @@ pub(crate) fn is_of_other_kind(options: &Options, source: &Stat, there: &Stat) -
 }
 
 /// Has the target the kind, the size and the modification time of the source?
-fn is_unchanged(options: &Options, target: &Stat, source: &Stat) -> bool {
+fn is_unchanged(options: &CopyOptions, target: &Stat, source: &Stat) -> bool {
     let has_size = kind(source) == FileType::RegularFile;
     kind(target) == kind(source)
         && (!has_size || target.st_size == source.st_size)
@@ -441,7 +441,7 @@ fn is_unchanged(options: &Options, target: &Stat, source: &Stat) -> bool {
 
 /// Is the target's content older? If a coarser file system cut the target's time, the source's time
 /// is cut alike.
-fn is_older(options: &Options, target: &Stat, source: &Stat) -> bool {
+fn is_older(options: &CopyOptions, target: &Stat, source: &Stat) -> bool {
     let (mut from, to) = (source.st_mtime_nsec, target.st_mtime_nsec);
     if options.preserve.times {
         // A file system with coarse times cuts the source's: the copy would look older for ever.
@@ -464,7 +464,7 @@ mod tests {
     #[test]
     fn parts_of_a_second_count_where_the_file_system_has_them() {
         let any = Place::here(Path::new("/")).stat(false).unwrap();
-        let mut options = Options::default();
+        let mut options = CopyOptions::default();
         options.preserve.times = true;
         // The parts of the target's modification time and change time, and of the source's
         // modification time.

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::metadata::{Handle, Transfer, umask};
 use crate::new_directory::{self, DIRECTORY};
-use crate::options::{ModeRule, Options, Xattrs};
+use crate::options::{CopyOptions, ModeRule, Xattrs};
 use crate::place::{Place, kind};
 use crate::{rehearsal, remedy};
 
@@ -40,11 +40,11 @@ pub(crate) fn finish_all() {
 
 /// Directories between the target directory and a file. Their attributes wait for
 /// [`finish`](Self::finish), or for [`remove_temporaries`](crate::remove_temporaries). In a dry run
-/// ([`Options::dry_run`]) no directory is made.
+/// ([`CopyOptions::dry_run`]) no directory is made.
 ///
 /// ```
 /// use std::{fs::File, os::fd::AsFd};
-/// use gush_tree::{Options, Parents};
+/// use gush_tree::{CopyOptions, Parents};
 ///
 /// let root = tempfile::tempdir()?;
 /// let source = root.path().join("src/deep/file");
@@ -52,7 +52,7 @@ pub(crate) fn finish_all() {
 /// let target = root.path().join("dst");
 /// std::fs::create_dir(&target)?;
 ///
-/// let options = Options::default();
+/// let options = CopyOptions::default();
 /// let dir = File::open(&target)?;
 /// let name = source.strip_prefix("/")?;
 /// let parents = Parents::make(&options, (dir.as_fd(), &target), &source, name, &mut ())?;
@@ -70,7 +70,7 @@ pub struct Parents {
 #[derive(Debug)]
 struct Waiting {
     /// As for the file, but for the extended attributes.
-    attributes: Arc<Options>,
+    attributes: Arc<CopyOptions>,
     source: PathBuf,
     source_stat: Stat,
     source_fd: OwnedFd,
@@ -88,7 +88,7 @@ impl Parents {
     /// # Errors
     /// When a source directory cannot be looked at, or a target directory cannot be made.
     pub fn make(
-        options: &Options,
+        options: &CopyOptions,
         (dir, dir_shown): (BorrowedFd<'_>, &Path),
         source: &Path,
         name: &Path,
@@ -117,7 +117,7 @@ impl Parents {
 
     fn make_each(
         &mut self,
-        options: &Options,
+        options: &CopyOptions,
         (dir, dir_shown): (BorrowedFd<'_>, &Path),
         source: &Path,
         above: &Path,
@@ -210,7 +210,7 @@ impl Drop for Parents {
 }
 
 /// The attributes of the directories: times, owner and mode alone, as GNU cp's.
-fn attributes(options: &Options) -> Options {
+fn attributes(options: &CopyOptions) -> CopyOptions {
     let mut attributes = options.clone();
     attributes.preserve.required = true;
     attributes.preserve.xattrs = Xattrs::Leave;
@@ -261,7 +261,7 @@ fn source_directory(path: &Path) -> Result<(Stat, OwnedFd), Error> {
 
 /// Makes one directory, writable for this process; returns the final mode if different.
 fn make_directory(
-    options: &Options,
+    options: &CopyOptions,
     place: &Place<'_>,
     source: &Stat,
 ) -> Result<(OwnedFd, Option<u32>), Error> {

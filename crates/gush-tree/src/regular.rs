@@ -29,7 +29,7 @@ use crate::events::Events;
 use crate::job::{Job, Target};
 use crate::metadata::{self, Handle, Ownership, Transfer};
 use crate::open::{self, Opened};
-use crate::options::Options;
+use crate::options::CopyOptions;
 use crate::place::{FileId, Place, kind, proc_path, same_file};
 use crate::stable;
 use crate::writers::Claim;
@@ -95,15 +95,6 @@ pub(crate) fn copy(job: &Job<'_>, events: &mut dyn Events) -> Result<Done, Error
     file.write_atomically(mode, events)
 }
 
-/// The target, as it was opened.
-struct OpenTarget<'a> {
-    fd: BorrowedFd<'a>,
-    /// `None` of a new file of which nothing more is asked.
-    stat: Option<Stat>,
-    /// The file was made under its name, and is empty.
-    is_just_made: bool,
-}
-
 struct File<'a> {
     job: &'a Job<'a>,
     source: BorrowedFd<'a>,
@@ -121,7 +112,7 @@ impl File<'_> {
             Some(stat) => self.job.claim(&stat)?,
             None => None,
         };
-        let target = OpenTarget { fd: fd.as_fd(), stat, is_just_made: is_new };
+        let target = Opened { fd: fd.as_fd(), stat, is_new };
         let filled = self.fill(&target, false, events).map_err(|error| match &existing {
             Some(_) if error.is_unstable() => error.adding(
                 "the target holds the bytes read so far",
@@ -216,7 +207,7 @@ impl File<'_> {
         let look = || {
             let stat = retry_on_intr(|| fs::fstat(staged.fd()))
                 .map_err(|errno| Error::os(job.target.place.shown, "cannot stat {}", errno))?;
-            Ok(OpenTarget { fd: staged.fd(), stat: Some(stat), is_just_made: false })
+            Ok(Opened { fd: staged.fd(), stat: Some(stat), is_new: false })
         };
         let mut done =
             self.fill(&look()?, is_filled, events).map_err(|error| match error.is_unstable() {
@@ -265,7 +256,7 @@ impl File<'_> {
     /// hole.
     fn fill(
         &self,
-        target: &OpenTarget<'_>,
+        target: &Opened<BorrowedFd<'_>>,
         is_filled: bool,
         events: &mut dyn Events,
     ) -> Result<Done, Error> {
@@ -315,9 +306,12 @@ impl File<'_> {
 
     /// Both ends, where all that the engine would ask is known: two files, one opened and the other
     /// made a moment ago.
-    fn ends<'t>(&'t self, target: &'t OpenTarget<'_>) -> Option<(Endpoint<'t>, Endpoint<'t>)> {
+    fn ends<'t>(
+        &'t self,
+        target: &'t Opened<BorrowedFd<'_>>,
+    ) -> Option<(Endpoint<'t>, Endpoint<'t>)> {
         // Only a file that nobody else can have opened is known without a look.
-        if !(self.job.is_in_tree() && target.is_just_made) {
+        if !(self.job.is_in_tree() && target.is_new) {
             return None;
         }
         let from = Endpoint::of_opened_file(&self.source, self.source_stat, OFlags::RDONLY)
@@ -352,7 +346,7 @@ impl File<'_> {
 
     fn finish(
         &self,
-        target: &OpenTarget<'_>,
+        target: &Opened<BorrowedFd<'_>>,
         created: bool,
         events: &mut dyn Events,
     ) -> Result<bool, Error> {
@@ -390,7 +384,7 @@ fn sync(job: &Job<'_>, target: BorrowedFd<'_>) -> Result<(), Error> {
 /// Refuses, before the first byte, a target that cannot be verified or synced as the options
 /// demand.
 pub(crate) fn refuse_unkept_promises(
-    options: &Options,
+    options: &CopyOptions,
     target: &Place<'_>,
     existing: &Stat,
 ) -> Result<(), Error> {
@@ -416,7 +410,7 @@ fn refuse_to_replace_other_kinds(target: &Place<'_>, stat: &Stat) -> Result<(), 
 
 /// Refuses to replace, atomically, a target that a plain copy could not write to.
 pub(crate) fn check_replaceable(
-    options: &Options,
+    options: &CopyOptions,
     target: &Place<'_>,
     stat: &Stat,
 ) -> Result<(), Error> {

@@ -9,7 +9,7 @@ use rustix::fs::{self, Access, AtFlags, FileType};
 use rustix::io::{self, Errno, retry_on_intr};
 
 use crate::error::Error;
-use crate::options::Options;
+use crate::options::CopyOptions;
 use crate::place::Place;
 use crate::{open, remedy};
 
@@ -81,7 +81,7 @@ pub(crate) fn refuse_unreadable(source: &Place<'_>, source_kind: FileType) -> Re
 /// Refuses a target with a free name, or a dangling link there, that could not be made.
 /// `cannot_make` has the words of the copy.
 pub(crate) fn refuse_new(
-    options: &Options,
+    options: &CopyOptions,
     target: &Place<'_>,
     cannot_make: impl Fn(Errno) -> Error,
     is_read: bool,

@@ -3,7 +3,7 @@
 use rustix::fs::{FileType, Stat};
 
 use crate::job::Entry;
-use crate::options::{Dereference, Make, Options};
+use crate::options::{CopyOptions, Dereference, Make};
 use crate::place::{Place, kind, same_file};
 
 /// The result of comparing source and target.
@@ -18,7 +18,7 @@ pub(crate) enum Conflict {
 }
 
 /// GNU's rules. The stats are of links followed as the options say.
-pub(crate) fn judge(options: &Options, source: Entry<'_>, target: Entry<'_>) -> Conflict {
+pub(crate) fn judge(options: &CopyOptions, source: Entry<'_>, target: Entry<'_>) -> Conflict {
     let (src, dst) = (source.stat, target.stat);
     let (source, target) = (source.place, target.place);
     let same = same_file(src, dst);
@@ -84,7 +84,7 @@ pub(crate) fn judge(options: &Options, source: Entry<'_>, target: Entry<'_>) -> 
     Conflict::SameFile
 }
 
-fn two_links(options: &Options, source: Place<'_>, target: Place<'_>, same: bool) -> Conflict {
+fn two_links(options: &CopyOptions, source: Place<'_>, target: Place<'_>, same: bool) -> Conflict {
     if source.is_same_entry(&target) {
         Conflict::SameFile
     } else if same && options.backup.is_none() {
@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    fn verdict(options: &Options, source: &Path, target: &Path) -> Conflict {
+    fn verdict(options: &CopyOptions, source: &Path, target: &Path) -> Conflict {
         let (source, target) = (Place::here(source), Place::here(target));
         let follow = options.dereference != Dereference::Never;
         let src = source.stat(follow).unwrap();
@@ -144,7 +144,7 @@ mod tests {
         std::fs::write(&other, "y").unwrap();
         std::fs::hard_link(&file, &hard).unwrap();
         symlink("file", &soft).unwrap();
-        let mut options = Options::default();
+        let mut options = CopyOptions::default();
         assert_eq!(verdict(&options, &file, &other), Conflict::None);
         assert_eq!(verdict(&options, &file, &file), Conflict::SameFile);
         assert_eq!(verdict(&options, &file, &hard), Conflict::SameFile);

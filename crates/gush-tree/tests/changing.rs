@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use gush_test as _;
-use gush_tree::{Copier, Dereference, Done, Error, Events, Options, Place, Specials};
+use gush_tree::{Copier, CopyOptions, Dereference, Done, Error, Events, Place, Specials};
 
 const STAYING: usize = 100;
 const CHANGING: usize = 50;
@@ -80,7 +80,7 @@ fn entries_that_change_keep_no_other_from_being_copied() {
         while copies < 20 || turns.load(Ordering::Relaxed) < 100 {
             copies += 1;
             let target = dir.path().join(format!("target{copies}"));
-            let mut options = Options::default();
+            let mut options = CopyOptions::default();
             options.recursive = true;
             options.dereference = Dereference::Never;
             options.specials = Specials::Recreate;

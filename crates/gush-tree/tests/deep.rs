@@ -7,13 +7,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use gush_test as _;
-use gush_tree::{Copier, Dereference, ModeRule, Options, Place};
+use gush_tree::{Copier, CopyOptions, Dereference, ModeRule, Place};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, unlinkat};
 use rustix::path::Arg;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 fn copy(source: &Path, target: &Path) -> bool {
-    let mut options = Options::default();
+    let mut options = CopyOptions::default();
     options.recursive = true;
     options.dereference = Dereference::Never;
     options.moving.threads = 2;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use gush_test as _;
-use gush_tree::{Copier, Dereference, ModeRule, Options, Place, Specials};
+use gush_tree::{Copier, CopyOptions, Dereference, ModeRule, Place, Specials};
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, ResolveFlags, openat2, renameat, symlinkat, unlinkat,
 };
@@ -104,8 +104,8 @@ fn swap(root: &Path, thing: &Path, guarded: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn options(turn: u64) -> Options {
-    let mut options = Options::default();
+fn options(turn: u64) -> CopyOptions {
+    let mut options = CopyOptions::default();
     options.recursive = true;
     options.dereference = Dereference::Never;
     options.specials = Specials::Recreate;

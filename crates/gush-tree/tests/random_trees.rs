@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symli
 use std::path::{Path, PathBuf};
 
 use gush_test as _;
-use gush_tree::{Copier, Dereference, ModeRule, Options, Place, Specials, Xattrs};
+use gush_tree::{Copier, CopyOptions, Dereference, ModeRule, Place, Specials, Xattrs};
 use proptest::prelude::*;
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, SeekFrom, Timespec, Timestamps, XattrFlags, mknodat, seek,
@@ -189,7 +189,7 @@ proptest! {
         let dir = tempfile::tempdir().unwrap();
         let [source, target] = ["a", "b"].map(|name| dir.path().join(name));
         make(&source, &entries);
-        let mut options = Options::default();
+        let mut options = CopyOptions::default();
         options.recursive = true;
         options.dereference = Dereference::Never;
         options.specials = Specials::Recreate;

@@ -8,19 +8,19 @@ use std::path::{Path, PathBuf};
 
 use gush_test as _;
 use gush_tree::{
-    Action, Census, Copier, Dereference, Done, Error, Events, Filter, ModeRule, Options, Place,
+    Action, Census, Copier, CopyOptions, Dereference, Done, Error, Events, Filter, ModeRule, Place,
     Specials, TreeCounts, Update,
 };
 
-fn recursive() -> Options {
-    let mut options = Options::default();
+fn recursive() -> CopyOptions {
+    let mut options = CopyOptions::default();
     options.recursive = true;
     options.dereference = Dereference::Never;
     options.specials = Specials::Recreate;
     options
 }
 
-fn archive(threads: usize) -> Options {
+fn archive(threads: usize) -> CopyOptions {
     let mut options = recursive();
     options.moving.threads = threads;
     options.preserve.mode = ModeRule::Keep;
@@ -48,7 +48,7 @@ impl Events for Recorded {
     }
 }
 
-fn copy(options: &Options, source: &Path, target: &Path) -> (Result<Done, Error>, Recorded) {
+fn copy(options: &CopyOptions, source: &Path, target: &Path) -> (Result<Done, Error>, Recorded) {
     let mut reported = Recorded::default();
     let result = Copier::new(options).copy(Place::here(source), Place::here(target), &mut reported);
     (result, reported)
@@ -73,7 +73,7 @@ fn entries(root: &Path) -> Vec<PathBuf> {
 #[test]
 fn a_directory_is_refused_unless_directories_are_asked_for() {
     let dir = tempfile::tempdir().unwrap();
-    let (result, _) = copy(&Options::default(), dir.path(), &dir.path().join("copy"));
+    let (result, _) = copy(&CopyOptions::default(), dir.path(), &dir.path().join("copy"));
     assert!(result.unwrap_err().to_string().contains("-r not specified; omitting directory '"));
 }
 
@@ -83,7 +83,7 @@ fn without_data_an_atomic_copy_leaves_the_targets_data() {
     let [source, target] = ["a", "b"].map(|name| dir.path().join(name));
     std::fs::write(&source, "new").unwrap();
     std::fs::write(&target, "old").unwrap();
-    let mut options = Options::default();
+    let mut options = CopyOptions::default();
     (options.atomic, options.data) = (true, false);
     copy(&options, &source, &target).0.unwrap();
     assert_eq!(std::fs::read(&target).unwrap(), b"old");
@@ -401,7 +401,7 @@ fn a_file_done_without_a_byte_moved_reports_its_size_once() {
     fs::create_dir(&source).unwrap();
     fs::write(source.join("one"), "12345").unwrap();
     fs::hard_link(source.join("one"), source.join("two")).unwrap();
-    let mut options = Options::default();
+    let mut options = CopyOptions::default();
     options.recursive = true;
     options.preserve.links = true;
     options.preserve.times = true;

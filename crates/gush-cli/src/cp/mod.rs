@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use gush_text::{errno_text, quote};
 use gush_tree::{
-    Census, Copier, Destination, Done, Error, Naming, NamingError, Options, Parents, Place, Shard,
-    journal_path, shards_path, strip_trailing_slashes,
+    Census, Copier, CopyOptions, Destination, Done, Error, Naming, NamingError, Parents, Place,
+    Shard, journal_path, shards_path, strip_trailing_slashes,
 };
 use rustix::fs::FileType;
 
@@ -146,7 +146,7 @@ fn count_ahead(settings: &Settings) -> Arc<Census> {
 }
 
 /// Whether a copy to this name was interrupted, or another rank has started it.
-fn goes_on(options: &Options, naming: &Naming, operands: &[PathBuf]) -> bool {
+fn goes_on(options: &CopyOptions, naming: &Naming, operands: &[PathBuf]) -> bool {
     match operands {
         // Only two plain operands name the copy itself; with -t it is created in the directory.
         [_, target] if options.shard.is_some() && naming.target_directory.is_none() => {
@@ -208,7 +208,7 @@ fn backup_of_itself(
     settings: &Settings,
     source: &Path,
     target: &Path,
-) -> Option<(Options, PathBuf)> {
+) -> Option<(CopyOptions, PathBuf)> {
     let backup = settings.options.backup.as_ref().filter(|_| settings.options.force)?;
     if source != target || !std::fs::metadata(target).is_ok_and(|file| file.is_file()) {
         return None;

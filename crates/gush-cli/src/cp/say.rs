@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use gush::{Choice, Control, Holes, MethodName, Progress, Report};
 use gush_text::{os_text, quote};
-use gush_tree::{Census, Done, Error, Events, Options, Question, Reflink, Share, TreeCounts};
+use gush_tree::{Census, CopyOptions, Done, Error, Events, Question, Reflink, Share, TreeCounts};
 
 use super::json::{Record, Removed, Warnings};
 use super::progress;
@@ -21,7 +21,7 @@ use crate::talk::{Talker, write_out};
 pub struct Reporter<'a> {
     talker: &'a Talker,
     messages: &'a Messages,
-    options: &'a Options,
+    options: &'a CopyOptions,
     asks_as: String,
     display: progress::Display,
     warnings: Warnings,
@@ -315,7 +315,7 @@ fn mode_letters(bits: u32) -> String {
 }
 
 /// The line of `--debug` as in GNU cp 9.9, from the engine's report.
-fn debug_line(options: &Options, report: &Report) -> String {
+fn debug_line(options: &CopyOptions, report: &Report) -> String {
     let moving = &options.moving;
     let used = |name| report.methods.iter().find(|used| used.name == name);
     let is_cloned = used(MethodName::Reflink).is_some_and(|used| used.bytes == report.bytes);
@@ -352,7 +352,7 @@ fn debug_line(options: &Options, report: &Report) -> String {
 }
 
 /// A note if several threads were requested and one did all the work.
-fn unused_threads(options: &Options, report: &Report) -> Option<String> {
+fn unused_threads(options: &CopyOptions, report: &Report) -> Option<String> {
     let wanted = options.moving.threads;
     let used = report.methods.iter().map(|used| used.threads).max()?;
     (wanted > 1 && used <= 1).then(|| {

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use gush::{Choice, Holes, MethodName, Rate, Space, Tuning};
 use gush_text::{quote, suggestion};
 use gush_tree::{
-    Backup, BackupControl, Dereference, Filter, Make, Moving, Naming, Options, Preserve, Reflink,
-    Specials, Update,
+    Backup, BackupControl, CopyOptions, Dereference, Filter, Make, Moving, Naming, Preserve,
+    Reflink, Specials, Update,
 };
 
 use super::attributes::Attributes;
@@ -18,7 +18,7 @@ use super::command::Words;
 /// All settings of the command line.
 #[derive(Debug)]
 pub struct Settings {
-    pub options: Options,
+    pub options: CopyOptions,
     pub naming: Naming,
     pub operands: Vec<PathBuf>,
     pub strips_slashes: bool,
@@ -92,7 +92,7 @@ impl Settings {
             return Err("cannot make both hard and symbolic links".into());
         }
         let (update, ask) = replacing(words)?;
-        let mut options = Options::default();
+        let mut options = CopyOptions::default();
         options.make = match (hard_link, words.has("symbolic-link")) {
             (true, _) => Make::HardLink,
             (_, true) => Make::SymbolicLink,
@@ -165,7 +165,7 @@ impl Settings {
 }
 
 /// Refuses options that require others, or that together would destroy files.
-fn refuse_contradictions(options: &Options, words: &Words) -> Result<(), String> {
+fn refuse_contradictions(options: &CopyOptions, words: &Words) -> Result<(), String> {
     let of_trees = [
         ("--exclude, --include and --filter-from require", options.filter.is_some()),
         ("--gitignore requires", options.gitignore),
@@ -205,7 +205,7 @@ fn exclude(option: &str, others: &[(&str, bool)]) -> Result<(), String> {
     }
 }
 
-fn refuse_with_resume(options: &Options) -> Result<(), String> {
+fn refuse_with_resume(options: &CopyOptions) -> Result<(), String> {
     let keeps = matches!(options.update, Update::None | Update::NoneFail | Update::Older);
     let others = [
         ("-u or -n, which could keep a half-copied file", keeps),
@@ -221,7 +221,7 @@ fn refuse_with_resume(options: &Options) -> Result<(), String> {
     exclude("--resume", &others)
 }
 
-fn refuse_with_shard(options: &Options, words: &Words, sources: usize) -> Result<(), String> {
+fn refuse_with_shard(options: &CopyOptions, words: &Words, sources: usize) -> Result<(), String> {
     let others = [
         ("--delete; mirror with one process after the copy", options.mirror),
         ("--parents", words.has("parents")),
@@ -235,7 +235,7 @@ fn refuse_with_shard(options: &Options, words: &Words, sources: usize) -> Result
     }
 }
 
-fn refuse_with_delete(options: &Options, words: &Words, sources: usize) -> Result<(), String> {
+fn refuse_with_delete(options: &CopyOptions, words: &Words, sources: usize) -> Result<(), String> {
     let others = [
         ("--backup, because removed files have no backup", options.backup.is_some()),
         ("--parents", words.has("parents")),

@@ -16,17 +16,17 @@ use super::batch::LISTED_BYTES;
 use super::dir;
 use super::path::TreePath;
 use crate::filter::GitIgnored;
-use crate::options::{Dereference, Options};
+use crate::options::{CopyOptions, Dereference};
 use crate::place::{FileId, Place, kind};
 
 /// Files and bytes to be copied, counted by one thread and read by another.
 ///
 /// ```
-/// use gush_tree::{Census, Dereference, Options};
+/// use gush_tree::{Census, Dereference, CopyOptions};
 ///
 /// let dir = tempfile::tempdir()?;
 /// std::fs::write(dir.path().join("notes"), "worth keeping")?;
-/// let mut options = Options::default();
+/// let mut options = CopyOptions::default();
 /// options.recursive = true;
 /// options.dereference = Dereference::Never;
 /// let census = Census::default();
@@ -43,7 +43,7 @@ pub struct Census {
 }
 
 /// A directory on the way down.
-struct Level {
+struct Visited {
     id: FileId,
     name: CString,
     /// The subdirectories not yet visited.
@@ -53,7 +53,7 @@ struct Level {
 
 struct Count<'a> {
     census: &'a Census,
-    options: &'a Options,
+    options: &'a CopyOptions,
     /// Files with several names, of which only the first is copied.
     known: HashSet<FileId>,
     listed: Vec<u8>,
@@ -69,7 +69,7 @@ impl Census {
 
     /// Counts what a copy of these sources would copy. Without totals if links are followed
     /// everywhere, or if something cannot be looked at.
-    pub fn count(&self, options: &Options, sources: &[&Path]) {
+    pub fn count(&self, options: &CopyOptions, sources: &[&Path]) {
         let listed = Vec::with_capacity(LISTED_BYTES);
         let mut count = Count { census: self, options, known: HashSet::new(), listed };
         let is_possible = options.dereference != Dereference::Always || !options.recursive;
@@ -136,7 +136,7 @@ impl Count<'_> {
         name: CString,
         above: Option<&Arc<GitIgnored>>,
         path: &mut TreePath,
-    ) -> io::Result<Level> {
+    ) -> io::Result<Visited> {
         let id = FileId::of(&retry_on_intr(|| fs::fstat(dir))?);
         let path_bytes = path.below_root().as_os_str().len();
         let ignored = match self.options.gitignore {
@@ -182,6 +182,6 @@ impl Count<'_> {
             }
         }
         self.listed = listed;
-        Ok(Level { id, name, left, ignored })
+        Ok(Visited { id, name, left, ignored })
     }
 }

@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::filter::GitIgnored;
 use crate::first_copies::RecordAt;
 use crate::metadata::{Handle, Ownership};
-use crate::options::Options;
+use crate::options::CopyOptions;
 use crate::place::{FileId, Place, same_file};
 use crate::xattr;
 
@@ -435,7 +435,12 @@ impl Dir {
     }
 
     /// Is an entry, with this path below the root, left out by its name?
-    pub(crate) fn leaves_out(&self, options: &Options, path: &Path, is_directory: bool) -> bool {
+    pub(crate) fn leaves_out(
+        &self,
+        options: &CopyOptions,
+        path: &Path,
+        is_directory: bool,
+    ) -> bool {
         let ignored = self.ignored.get().and_then(Option::as_ref);
         options.filter.as_ref().is_some_and(|filter| filter.excludes(path, is_directory))
             || ignored.is_some_and(|ignored| ignored.excludes(path, is_directory))

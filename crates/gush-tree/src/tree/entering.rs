@@ -13,13 +13,13 @@ use crate::destination::strip_trailing_slashes;
 use crate::error::Error;
 use crate::events::Events;
 use crate::new_directory;
-use crate::options::{Dereference, Make, Options, Update};
+use crate::options::{CopyOptions, Dereference, Make, Update};
 use crate::place::{Place, kind, same_file};
 use crate::{rehearsal, remedy};
 
 /// A directory to be copied.
 pub(crate) struct Entrance<'a> {
-    pub(crate) options: &'a Options,
+    pub(crate) options: &'a CopyOptions,
     pub(crate) source: Place<'a>,
     pub(crate) source_stat: &'a Stat,
     pub(crate) target: Place<'a>,

@@ -54,7 +54,7 @@ use crate::job::{Entry, Target};
 use crate::metadata::umask;
 use crate::new_directory::DIRECTORY;
 use crate::open;
-use crate::options::{Dereference, Options};
+use crate::options::{CopyOptions, Dereference};
 use crate::place::{FileId, Place};
 use crate::writers::Writers;
 
@@ -71,7 +71,7 @@ impl Operands {
     /// Remembers an operand. `false` if the same directory was copied to the same target before.
     fn remember(
         &mut self,
-        options: &Options,
+        options: &CopyOptions,
         source: Entry<'_>,
         target: &Place<'_>,
         events: &mut dyn Events,
@@ -207,7 +207,7 @@ fn walk_tree(
 }
 
 /// The options for what is below a directory that the user named: there, only -L follows links.
-fn below_operand(options: &Options) -> Options {
+fn below_operand(options: &CopyOptions) -> CopyOptions {
     let mut below = options.clone();
     if below.dereference == Dereference::Named {
         below.dereference = Dereference::Never;

@@ -8,15 +8,15 @@ use std::path::Path;
 use rustix::fs::Stat;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::options::Options;
+use crate::options::CopyOptions;
 use crate::place::kind;
 
 /// Some 128 bits of blake3: no two things have the same by chance.
 pub(crate) type Fingerprint = u128;
 
 /// The copy of this source with these options. Others, such as the number of threads, may change.
-pub(crate) fn which_copy(options: &Options, source: &Stat) -> Fingerprint {
-    let Options { make, data, dereference, specials, preserve, shard, .. } = options;
+pub(crate) fn which_copy(options: &CopyOptions, source: &Stat) -> Fingerprint {
+    let CopyOptions { make, data, dereference, specials, preserve, shard, .. } = options;
     // Another launch goes on with the journal.
     let rank = shard.map_or_else(
         || "None".to_owned(),
@@ -44,7 +44,7 @@ pub(crate) struct Promises {
 }
 
 impl Promises {
-    pub(crate) fn of(options: &Options) -> Self {
+    pub(crate) fn of(options: &CopyOptions) -> Self {
         Self { is_synced: options.sync, is_verified: options.verify }
     }
 
@@ -182,7 +182,7 @@ mod tests {
             label: Label::Try,
             required: true,
         };
-        let options = Options { preserve, ..Options::default() };
+        let options = CopyOptions { preserve, ..CopyOptions::default() };
         let none = Promises::of(&options);
         let fingerprints = [
             entry(&stat, name),
@@ -190,12 +190,15 @@ mod tests {
             done(none, &stat, name, &of_two_names, &stat),
             divided(Path::new("name"), &stat),
             piece(Path::new("name"), 10),
-            which_copy(&Options::default(), &stat),
+            which_copy(&CopyOptions::default(), &stat),
             which_copy(&options, &stat),
-            which_copy(&Options { shard: Shard::new(1, 2), ..options.clone() }, &stat),
+            which_copy(&CopyOptions { shard: Shard::new(1, 2), ..options.clone() }, &stat),
         ];
         let shard = Shard::new(1, 2).map(|shard| shard.launched_as(b"any"));
-        assert_eq!(Some(&which_copy(&Options { shard, ..options }, &stat)), fingerprints.last());
+        assert_eq!(
+            Some(&which_copy(&CopyOptions { shard, ..options }, &stat)),
+            fingerprints.last()
+        );
         let text = fingerprints.map(|of| line(Tag::Done, of)).concat();
         assert_eq!(format!("{:032x}", hash(text.as_bytes())), "1057b98c63d48877c0ddf6c5ca7c7edb");
         assert_eq!(Tag::Copy.text(), format!("{HEADING}{FORMAT}"));

@@ -31,7 +31,7 @@ pub(crate) use line::{Tag, lines_of};
 
 use crate::destination::strip_trailing_slashes;
 use crate::error::Error;
-use crate::options::Options;
+use crate::options::CopyOptions;
 use crate::place::{Place, kind, same_file};
 use crate::remedy;
 use crate::state_path::state_path;
@@ -59,7 +59,7 @@ impl Foreign {
     }
 }
 
-/// The journal that [`Options::resume`](crate::Options::resume) keeps of a copy to `target`; `None`
+/// The journal that [`CopyOptions::resume`](crate::CopyOptions::resume) keeps of a copy to `target`; `None`
 /// if the path ends in `..`. For a name too long for a journal's, a fingerprint replaces the last
 /// bytes.
 ///
@@ -108,7 +108,7 @@ impl Journal {
     /// # Errors
     /// If the journal is of another copy or of another user, or if another copy writes to it.
     pub(crate) fn open(
-        options: &Options,
+        options: &CopyOptions,
         source: &Stat,
         target: &Place<'_>,
     ) -> Result<Self, Error> {
@@ -370,7 +370,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("copy");
         let source = Place::here(dir.path()).stat(false).unwrap();
-        let open = || Journal::open(&Options::default(), &source, &Place::here(&target)).unwrap();
+        let open =
+            || Journal::open(&CopyOptions::default(), &source, &Place::here(&target)).unwrap();
         let written = || BufReader::new(File::open(journal_path(&target).unwrap()).unwrap());
         let done = || lines_of(Tag::Done, written()).unwrap();
         let journal = open();

@@ -17,7 +17,7 @@ use rustix::io::{Errno, retry_on_intr};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::Shard;
-use crate::options::{Dereference, Options};
+use crate::options::{CopyOptions, Dereference};
 use crate::tree::dir::Dir;
 use crate::tree::partition::{DirEntry, Owner};
 
@@ -78,9 +78,8 @@ pub(super) enum Rule {
 }
 
 impl Rule {
-    /// `source` is where an entry is listed, `state` where the ranks meet.
-    fn between(source: Option<&FileSystem>, state: Option<&FileSystem>) -> Self {
-        let is_one_machine = state.is_some_and(|state| state.reach == Reach::Machine);
+    /// `source` is where an entry is listed.
+    fn of(source: Option<&FileSystem>, is_one_machine: bool) -> Self {
         match source {
             // Ranks on several machines may each have another source, on a local disk.
             Some(FileSystem { has_lasting_inodes: true, reach, .. })
@@ -91,6 +90,11 @@ impl Rule {
             _ => Self::Paths,
         }
     }
+}
+
+/// Are all ranks on one machine, as shown by the file system where they meet?
+fn is_one_machine(state: Option<&FileSystem>) -> bool {
+    state.is_some_and(|state| state.reach == Reach::Machine)
 }
 
 fn mine_if(is_own: bool) -> Owner {
@@ -120,12 +124,13 @@ impl Division {
         state: BorrowedFd<'_>,
     ) -> Result<Self, Errno> {
         let (source, state) = (file_system(source)?, file_system(state)?);
+        let is_one_machine = is_one_machine(state);
         Ok(Self {
             shard,
-            rule: Rule::between(source, state),
+            rule: Rule::of(source, is_one_machine),
             device: root.st_dev,
             other_rules: Mutex::default(),
-            is_one_machine: state.is_some_and(|state| state.reach == Reach::Machine),
+            is_one_machine,
             counts_subdirectories: source.is_some_and(|source| source.counts_subdirectories),
         })
     }
@@ -166,10 +171,7 @@ impl Division {
         let Ok(found) = dir.pair().and_then(|pair| file_system(pair.source())) else {
             return Rule::Paths;
         };
-        let has_same_inodes = found.is_some_and(|found| {
-            found.has_lasting_inodes && (self.is_one_machine || found.reach == Reach::Cluster)
-        });
-        let rule = if has_same_inodes { Rule::Inodes } else { Rule::Paths };
+        let rule = Rule::of(found, self.is_one_machine);
         known.push((device, rule));
         rule
     }
@@ -180,7 +182,7 @@ impl Division {
         &self,
         rule: Rule,
         entry: DirEntry<'_>,
-        options: &Options,
+        options: &CopyOptions,
         path: &Path,
     ) -> Option<Owner> {
         match rule {
@@ -202,7 +204,7 @@ impl Division {
         rule: Rule,
         source: &Stat,
         device: u64,
-        options: &Options,
+        options: &CopyOptions,
         path: &Path,
     ) -> Owner {
         let is_one_of_names = options.preserve.links && source.st_nlink > 1;
@@ -270,7 +272,7 @@ mod tests {
             (fuse, nfs, Rule::Paths),
         ] {
             let magics = [source, state].map(|of| of.map(|of| of.magic));
-            assert_eq!(Rule::between(source, state), rule, "{magics:x?}");
+            assert_eq!(Rule::of(source, is_one_machine(state)), rule, "{magics:x?}");
         }
     }
 
@@ -290,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_look_is_needed_only_where_the_listing_does_not_show_the_rank() {
-        let mut options = Options::default();
+        let mut options = CopyOptions::default();
         let mut looks = |rule, kind, links, dereference| {
             options.preserve.links = links;
             options.dereference = dereference;
@@ -324,7 +326,7 @@ mod tests {
 
     #[test]
     fn names_of_one_inode_and_links_to_it_have_one_owner() {
-        let mut options = Options::default();
+        let mut options = CopyOptions::default();
         options.preserve.links = true;
         options.dereference = Dereference::Always;
         let mut stat = crate::place::Place::here(Path::new("/")).stat(false).unwrap();

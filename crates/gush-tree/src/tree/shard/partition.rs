@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::file::Common;
 use crate::job::{Job, Target};
-use crate::options::{Dereference, Options};
+use crate::options::{CopyOptions, Dereference};
 use crate::place::kind;
 use crate::tree::batch::may_be_directory;
 use crate::tree::dir::{Dir, Pair};
@@ -317,7 +317,7 @@ impl Partition for Remainder<'_> {
 
 /// May this file be copied in pieces? A directory that gives its files a group or an access control
 /// list must be the one in which they are made.
-fn is_divisible(options: &Options, dir: &Dir, source: &Stat) -> bool {
+fn is_divisible(options: &CopyOptions, dir: &Dir, source: &Stat) -> bool {
     // `S_ISGID` of a directory: a new file gets the group of the directory it is made in
     // (inode(7)).
     const SET_GROUP: u32 = 0o2000;
@@ -327,7 +327,7 @@ fn is_divisible(options: &Options, dir: &Dir, source: &Stat) -> bool {
 }
 
 /// Nothing is at the target before rank 0 puts the file there.
-fn is_divided(options: &Options, file: &Found<'_>) -> bool {
+fn is_divided(options: &CopyOptions, file: &Found<'_>) -> bool {
     is_divisible(options, file.dir, file.entry.stat)
         && matches!(file.target.place.stat(false), Err(Errno::NOENT))
 }

@@ -7,7 +7,6 @@
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
 use std::num::NonZero;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -20,7 +19,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use super::Shard;
 use super::claims::Claims;
-use super::piece_store::{self, Piece, PieceStore, pieces, size_of};
+use super::piece_store::{self, Piece, PieceStore, errno_of, pieces, size_of};
 use crate::error::Error;
 use crate::events::Events;
 use crate::file::Common;
@@ -119,10 +118,6 @@ impl<'s> OtherWalks<'s> {
         let has_begun = Place::below(self.dir, &journal, &journal).stat(false).is_ok();
         !has_begun && self.began.elapsed() < OTHERS_BEGIN_WITHIN
     }
-}
-
-fn errno_of(error: &io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 /// A large file of which this rank may take pieces.
@@ -355,12 +350,9 @@ impl<'a> PieceCopier<'a> {
         let rank = self.store.division.shard.rank();
         let own = large.claims.of(rank);
         let own = own.map_err(|error| self.store.unreadable(errno_of(&error)))?;
-        let all: Vec<Piece> = pieces(large.claims.file_bytes).collect();
-        self.bytes += own
-            .iter()
-            .filter_map(|number| all.get(usize::try_from(*number).ok()?))
-            .map(|piece| piece.len_bytes)
-            .sum::<u64>();
+        let is_own = |piece: &Piece| own.contains(&piece.number);
+        let own_pieces = pieces(large.claims.file_bytes).filter(is_own);
+        self.bytes += own_pieces.map(|piece| piece.len_bytes).sum::<u64>();
         Ok(())
     }
 

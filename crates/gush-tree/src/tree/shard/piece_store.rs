@@ -28,7 +28,7 @@ use crate::events::Events;
 use crate::job::Job;
 use crate::metadata;
 use crate::open;
-use crate::options::{Make, Options, Reflink};
+use crate::options::{CopyOptions, Make, Reflink};
 use crate::place::{Place, kind};
 use crate::tree::journal::{self, Journal};
 
@@ -77,7 +77,7 @@ pub(super) fn size_of(source: &Stat) -> u64 {
 
 /// Do ranks with these options copy files in pieces? A clone shares blocks of whole files, a source
 /// is watched by one process, and sendfile(2) takes no offset of the target.
-pub(super) fn are_made(options: &Options) -> bool {
+pub(super) fn are_made(options: &CopyOptions) -> bool {
     options.data
         && options.make == Make::Copy
         && !options.dry_run
@@ -87,7 +87,7 @@ pub(super) fn are_made(options: &Options) -> bool {
 }
 
 /// Is a file copied in pieces, if nothing is at the target? A name among several is linked.
-pub(super) fn is_divided(options: &Options, source: &Stat) -> bool {
+pub(super) fn is_divided(options: &CopyOptions, source: &Stat) -> bool {
     are_made(options)
         // A file with several names belongs to the rank that links them.
         && !(options.preserve.links && source.st_nlink > 1)
@@ -109,10 +109,6 @@ impl<'a> PieceStore<'a> {
         PathBuf::from(format!("{PREFIX}{:032x}", journal::divided(path, source)))
     }
 
-    fn place_of<'p>(&'p self, name: &'p Path) -> Place<'p> {
-        Place::below(self.dir, name, self.shown)
-    }
-
     /// The error of a state that cannot be read.
     pub(super) fn unreadable(&self, errno: Errno) -> Error {
         Error::os(self.shown, "cannot read {}", errno)
@@ -120,8 +116,9 @@ impl<'a> PieceStore<'a> {
 
     /// The table of the file of pieces with this name; `None` where there is none that is whole.
     fn claims(&self, name: &Path) -> Result<Option<Claims>, Errno> {
-        let opened = Claims::open(&self.place_of(&table_of(name)), |bytes| pieces(bytes).len());
-        opened.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        let table = table_of(name);
+        let opened = Claims::open(&self.place(&table, self.shown), |bytes| pieces(bytes).len());
+        opened.map_err(|error| errno_of(&error))
     }
 
     /// The file of pieces that `link` leads to: its name and its table. `None` where there is no
@@ -135,7 +132,7 @@ impl<'a> PieceStore<'a> {
         // Nobody else's link leads to a file outside the state.
         let is_own = name.as_os_str().as_bytes().starts_with(link.as_os_str().as_bytes())
             && name.components().count() == 1;
-        match self.place_of(&name).stat(false) {
+        match self.place(&name, self.shown).stat(false) {
             Ok(_) if is_own => Ok(self.claims(&name)?.map(|claims| (name, claims))),
             Ok(_) | Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(errno),
@@ -155,8 +152,7 @@ impl<'a> PieceStore<'a> {
 
     /// The error of a piece that cannot be claimed.
     pub(super) fn unclaimable(&self, error: &io::Error) -> Error {
-        let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
-        Error::os(self.shown, "cannot claim a piece in {}", errno)
+        Error::os(self.shown, "cannot claim a piece in {}", errno_of(error))
     }
 
     /// Removes the file of pieces with this name, its table, and the link that leads to them.
@@ -191,10 +187,11 @@ impl<'a> PieceStore<'a> {
             // size, and cut off what another rank has written after it meanwhile.
             retry_on_intr(|| fs::ftruncate(&made, file_bytes)).map_err(cannot)?;
             let table = table_of(&name);
-            Claims::create(&self.place_of(&table), path, file_bytes, pieces(file_bytes).len())
-                .map_err(|error| {
-                    Error::io(self.shown, "cannot announce a large file in {}", error)
-                })?;
+            let place = self.place(&table, self.shown);
+            let made = Claims::create(&place, path, file_bytes, pieces(file_bytes).len());
+            made.map_err(|error| {
+                Error::io(self.shown, "cannot announce a large file in {}", error)
+            })?;
             // Last, so that the others find the file and its table whole. symlinkat(2) replaces
             // nothing, also on network file systems.
             match fs::symlinkat(&name, self.dir, &link) {
@@ -269,17 +266,18 @@ impl<'a> PieceStore<'a> {
         // The ranks write to one file, which a source without write permission makes unwritable for
         // all but the first.
         let mode = Mode::from_bits_retain(bits | 0o200);
-        let place = Place::below(self.dir, name, self.shown);
+        let place = self.place(name, self.shown);
         place.open(OFlags::WRONLY | OFlags::NOFOLLOW | flags, mode)
     }
 
-    /// The place of the file of pieces with this name.
-    pub(super) fn place<'p>(&self, name: &'p Path, shown: &'p Path) -> Place<'p>
-    where
-        'a: 'p,
-    {
+    /// A name in the directory of state.
+    pub(super) fn place<'p>(&'p self, name: &'p Path, shown: &'p Path) -> Place<'p> {
         Place::below(self.dir, name, shown)
     }
+}
+
+pub(super) fn errno_of(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 fn table_of(name: &Path) -> PathBuf {

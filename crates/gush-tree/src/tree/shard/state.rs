@@ -288,21 +288,14 @@ impl<'a> StateDir<'a> {
         Ok(all)
     }
 
-    /// The names of the files of pieces, of their links and tables.
-    fn files_of_pieces(&self) -> Result<Vec<PathBuf>, Error> {
-        let names = piece_store::names(self.dir.as_fd());
-        let mut names = names.map_err(|errno| Error::os(&self.shown, "cannot access {}", errno))?;
-        names
-            .retain(|name| name.as_os_str().as_bytes().starts_with(piece_store::PREFIX.as_bytes()));
-        Ok(names)
-    }
-
-    /// Removes the files of pieces that got no place in the tree.
+    /// Removes the files of pieces that got no place in the tree, their links and tables.
     fn remove_pieces(&self) -> Result<(), Error> {
-        for name in self.files_of_pieces()? {
-            self.unlink(&name, &self.shown.join(&name))?;
-        }
-        Ok(())
+        let names = piece_store::names(self.dir.as_fd());
+        let names = names.map_err(|errno| Error::os(&self.shown, "cannot access {}", errno))?;
+        let prefix = piece_store::PREFIX.as_bytes();
+        let is_of_pieces = |name: &&PathBuf| name.as_os_str().as_bytes().starts_with(prefix);
+        let mut names = names.iter().filter(is_of_pieces);
+        names.try_for_each(|name| self.unlink(name, &self.shown.join(name)))
     }
 
     pub(super) fn remove(self) -> Result<(), Error> {

@@ -247,36 +247,30 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let pair = self.pair(&dir);
         while let Some(Listed { name, is_regular, is_mine }) = batch.take() {
             let name = name.to_owned();
+            if let (Ok(pair), false) = (&pair, others_failed) {
+                let listed = Listed { name: &name, is_regular, is_mine };
+                self.file(OpenDir { dir: &dir, pair }, listed, &mut batch, true);
+                continue;
+            }
             let before = (self.source.push(&name), self.target.push(&name));
-            let ready = match (&pair, others_failed) {
-                (pair, true) => {
+            self.failed(match &pair {
+                Err(errno) if !others_failed => lost(self.source.path(), *errno),
+                pair => {
                     let text = "not copying {}: it comes last, and not everything else was copied";
                     let error = Error::refusal(self.source.path(), text);
                     let is_there =
                         |pair: &Arc<Pair>| self.places(pair, &name).1.stat(false).is_ok();
-                    Err(match pair {
+                    match pair.as_ref().is_ok_and(is_there) {
                         // The files that it vouches for may be replaced by now.
-                        Ok(pair) if is_there(pair) => error.hinting(format!(
+                        true => error.hinting(format!(
                             "{} is an older one",
                             quote::always(self.target.path())
                         )),
-                        _ => error,
-                    })
+                        false => error,
+                    }
                 }
-                (Err(errno), false) => Err(lost(self.source.path(), *errno)),
-                (Ok(pair), false) => Ok(pair),
-            };
-            match ready {
-                Ok(pair) => {
-                    self.back_to(before);
-                    let listed = Listed { name: &name, is_regular, is_mine };
-                    self.file(OpenDir { dir: &dir, pair }, listed, &mut batch, true);
-                }
-                Err(error) => {
-                    self.failed(error);
-                    self.back_to(before);
-                }
-            }
+            });
+            self.back_to(before);
         }
         self.one_done(dir);
     }

@@ -37,7 +37,7 @@ use crate::error::Error;
 use crate::events::{Events, TreeCounts};
 use crate::file::Common;
 use crate::metadata::umask;
-use crate::options::{ModeRule, Options};
+use crate::options::{CopyOptions, ModeRule};
 use crate::place::{Bounds, Place};
 
 /// A tree on its way from one root to another.
@@ -61,7 +61,7 @@ pub(crate) struct Walk<'a> {
     /// The directories with files that come after all the others, which are not complete before.
     with_last: Mutex<Vec<Arc<Dir>>>,
     /// For these files, and for those that other processes have left: each appears whole.
-    options_of_last: Option<Options>,
+    options_of_last: Option<CopyOptions>,
     /// The others are on stable storage, or the user knows why not.
     others_synced: OnceLock<()>,
     /// One of these files has its name.
@@ -122,7 +122,7 @@ impl<'a> Walk<'a> {
             is_stopped: AtomicBool::new(false),
             with_last: Mutex::default(),
             options_of_last: (options.last.is_some() || matches!(others, Others::Finished { .. }))
-                .then(|| Options { atomic: true, ..options.clone() }),
+                .then(|| CopyOptions { atomic: true, ..options.clone() }),
             others_synced: OnceLock::new(),
             has_published: AtomicBool::new(false),
             aside: Mutex::default(),
