@@ -107,6 +107,7 @@ const OPTIONAL: &[Optional] = optional! {
     "lab" "tune" lab::tune;
     "lab" "doctor" lab::doctor;
     "link" "link" link;
+    "link" "socat" link::socat;
 };
 
 /// The command `name`, if it depends on a feature.

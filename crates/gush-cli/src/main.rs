@@ -1,6 +1,6 @@
 //! `gush`: familiar names, the fastest sound way to move bytes.
 //!
-//! Arguments in, exit status out; one module a command. Called by the name `cp`, `cat`, `pv`, `tee` or `yes`, the program
+//! Arguments in, exit status out; one module a command. Called by the name `cp`, `cat`, `pv`, `tee`, `yes` or `socat`, the program
 //! is that command.
 // Helpers of the commands that are left out would be told as dead.
 #![cfg_attr(not(all(feature = "lab", feature = "link")), allow(dead_code, unused_imports))]
@@ -41,6 +41,10 @@ fn main() -> ExitCode {
         Some("pv") => pv::run(words, "pv"),
         Some("tee") => tee::run(words, "tee"),
         Some("yes") => yes::run(words, "yes"),
+        Some("socat") => match about::optional("socat") {
+            Some(socat) => socat.run(words.collect()),
+            None => dispatch(words.collect()),
+        },
         _ => dispatch(words.collect()),
     }
 }

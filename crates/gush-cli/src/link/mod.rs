@@ -8,6 +8,7 @@ mod messages;
 mod options;
 mod progress;
 mod signals;
+pub mod socat;
 mod stats;
 
 use std::ffi::{OsStr, OsString};

@@ -86,6 +86,7 @@ fn help_of_doctor_is_as_agreed() {
 #[test]
 fn help_of_link_is_as_agreed() {
     agrees_with_golden(&["link", "--help"], "link.txt");
+    agrees_with_golden(&["socat", "--help"], "socat.txt");
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod serves;
 mod shapes;
 mod shared;
 mod signals;
+mod socat;
 mod stats;
 mod storms;
 mod terminals;

@@ -154,9 +154,9 @@ options! {
     MulticastInterface "multicast-if" ["ip-multicast-if"] Name, [], "interface that multicasts leave by";
     SendBuffer "sndbuf" ["so-sndbuf"] Size, [], "size of the socket's send buffer";
     ReceiveBuffer "rcvbuf" ["so-rcvbuf"] Size, [], "size of the socket's receive buffer";
-    Mode "mode" ["perm", "perm-early"] Mode, [], "permissions of the file created";
-    User "user" ["owner", "uid", "user-early", "user-late", "uid-l", "uid-e"] User, [], "owner of the file created";
-    Group "group" ["gid", "group-early", "group-late", "gid-l", "gid-e"] Group, [], "group of the file created";
+    Mode "mode" ["perm"] Mode, [], "permissions of the file created";
+    User "user" ["owner", "uid", "user-late", "uid-l"] User, [], "owner of the file created";
+    Group "group" ["gid", "group-late", "gid-l"] Group, [], "group of the file created";
     Unlink "unlink" ["unlink-early"] Flag, [], "replace a socket that has no listener";
     UnlinkClose "unlink-close" [] Flag, [], "remove the file created at the end; on by default";
     Append "append" ["o-append"] Flag, [], "append to the file";

@@ -49,8 +49,8 @@ const INSTEAD: &[(&[&str], &str)] = &[
 
 const ROWS: &[Row] = &[
     ours(&["stdio", "-"], "-", Argument::Name),
-    ours(&["stdin"], "stdin", Argument::Name),
-    ours(&["stdout"], "stdout", Argument::Name),
+    ours(&["stdin"], "fd:0", Argument::Name),
+    ours(&["stdout"], "fd:1", Argument::Name),
     ours(&["stderr"], "fd:2", Argument::Name),
     ours(&["fd"], "fd", Argument::Name),
     ours(&["gopen"], "gopen", Argument::Name),
@@ -160,6 +160,8 @@ fn shared(ours: String, text: &str, report: &mut Report) -> Option<String> {
     match kind {
         // They are shared anyway.
         Kind::Stdio | Kind::Fd => Some(ours),
+        // Link::new refuses two that serve.
+        _ if kind.listens() && has_fork(&ours) => Some(ours),
         _ if kind.takes(Opt::Shared) => Some(ours + ",shared"),
         _ => {
             let why = "socat opens it once, for all clients of the other address, and no two can \
@@ -168,6 +170,10 @@ fn shared(ours: String, text: &str, report: &mut Report) -> Option<String> {
             None
         }
     }
+}
+
+fn has_fork(ours: &str) -> bool {
+    ours.parse::<Address>().is_ok_and(|address| address.options().is_on(Opt::Fork))
 }
 
 /// One address, which may be a part of `A!!B`.

@@ -34,21 +34,12 @@ pub fn as_one_word(words: Vec<OsString>) -> Vec<OsString> {
 /// Prints the equivalent of `arguments`, as they follow `socat` in a shell.
 pub fn run(arguments: &str, talker: &Talker) -> ExitCode {
     let mut report = Report::default();
-    let command = translated(arguments, &mut report).filter(|_| report.missing.is_empty());
-    for part in &report.missing {
-        talker.say(format_args!("no equivalent: {part}"));
-    }
-    // Notes are about the printed command, but expansions may be why there is none.
-    let notes = report.notes.iter().filter(|_| command.is_some());
-    for note in report.unexpanded.iter().chain(notes) {
-        talker.say(format_args!("note: {note}"));
-    }
-    match command {
-        None => ExitCode::FAILURE,
-        Some(command) => match talk::write_line(&command) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => talker.fail(format_args!("write error: {}", gush_text::os_text(&error))),
-        },
+    let line = line(arguments, &mut report);
+    let Some(line) = line.filter(|_| report.is_whole()) else { return report.refused(talker) };
+    report.notes(talker);
+    match talk::write_line(&line) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => talker.fail(format_args!("write error: {}", gush_text::os_text(&error))),
     }
 }
 
@@ -66,7 +57,7 @@ pub fn pointer(error: &AddressError) -> &'static str {
 
 /// What is reported besides the command.
 #[derive(Debug, Default)]
-struct Report {
+pub struct Report {
     notes: Vec<String>,
     /// The expansions of a shell.
     unexpanded: Option<String>,
@@ -75,6 +66,28 @@ struct Report {
 }
 
 impl Report {
+    /// Have all parts an equivalent?
+    pub fn is_whole(&self) -> bool {
+        self.missing.is_empty()
+    }
+
+    /// Reports the parts without an equivalent. Notes are about a command, but expansions may be
+    /// why there is none.
+    pub fn refused(&self, talker: &Talker) -> ExitCode {
+        for part in &self.missing {
+            talker.say(format_args!("no equivalent: {part}"));
+        }
+        self.unexpanded.iter().for_each(|note| talker.say(format_args!("note: {note}")));
+        ExitCode::FAILURE
+    }
+
+    /// Reports differences of the equivalent.
+    pub fn notes(&self, talker: &Talker) {
+        for note in self.unexpanded.iter().chain(&self.notes) {
+            talker.say(format_args!("note: {note}"));
+        }
+    }
+
     fn note(&mut self, part: &str, why: &str) {
         self.notes.push(format!("{part}: {why}"));
     }
@@ -93,8 +106,17 @@ impl Report {
     }
 }
 
+/// The arguments of `gush link` for a command line of socat.
+pub struct Translation {
+    pub words: Vec<String>,
+    /// The file for messages.
+    pub log_file: Option<String>,
+    /// Is the wait for the other side after an end bounded, or is there none?
+    pub lingers: bool,
+}
+
 /// The equivalent command line, if there is one.
-fn translated(arguments: &str, report: &mut Report) -> Option<String> {
+fn line(arguments: &str, report: &mut Report) -> Option<String> {
     let Some(mut words) = shlex::split(arguments) else {
         report.missing(arguments, "a quote is never closed");
         return None;
@@ -109,6 +131,22 @@ fn translated(arguments: &str, report: &mut Report) -> Option<String> {
             "{parts}: a shell expands these before socat sees them; gush link takes them as written"
         ));
     }
+    let Translation { words, log_file, lingers } = translated(words, report)?;
+    if !lingers {
+        report.notes.push(
+            "socat ends 0.5 s after one side has ended; without -t TIME gush link waits for the other".to_owned(),
+        );
+    }
+    let words = ["gush", "link"].into_iter().chain(words.iter().map(String::as_str));
+    let mut line = words.map(quoted).collect::<Option<Vec<_>>>()?.join(" ");
+    if let Some(log) = log_file {
+        line += &format!(" 2>>{}", quoted(&log)?);
+    }
+    Some(line)
+}
+
+/// The equivalent of the arguments of socat, if there is one.
+pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation> {
     let parsed = switches::read(words, report);
     let [first, second] = parsed.addresses.as_slice() else {
         let why = "socat takes two addresses, after all switches";
@@ -122,7 +160,6 @@ fn translated(arguments: &str, report: &mut Report) -> Option<String> {
     let first = addresses::translated(first, parsed.families, is_shared, report);
     report.append(of_second);
     let (first, second) = (first?, second?);
-    let mut command = vec!["gush".to_owned(), "link".to_owned()];
     let is_one_way = parsed.one_way.is_some();
     if let (Ok(first), Ok(second)) = (first.parse(), second.parse())
         && let Err(failure) = Link::new(first, second, Settings::default())
@@ -130,26 +167,50 @@ fn translated(arguments: &str, report: &mut Report) -> Option<String> {
         report.missing("", &failure.to_string());
         return None;
     }
-    command.extend(parsed.words);
+    let mut words = parsed.words;
     // In one direction there is no other side to wait for.
-    if !parsed.lingers && !is_one_way {
-        match escapes(&first) || escapes(&second) {
-            // That key is to end the link.
-            true => command.extend(["-t", "0.5"].map(str::to_owned)),
-            false => report.notes.push(
-                "socat ends 0.5 s after one side has ended; without -t TIME gush link waits for the other".to_owned(),
-            ),
-        }
+    let mut lingers = parsed.lingers || is_one_way;
+    if !lingers && (escapes(&first) || escapes(&second)) {
+        // That key is to end the link.
+        words.extend(["-t", "0.5"].map(str::to_owned));
+        lingers = true;
     }
-    command.extend([first, second].map(|address| match !is_one_way && makes_no_file(&address) {
+    for address in [&first, &second] {
+        note_differences(address, is_one_way, report);
+    }
+    words.extend([first, second].map(|address| match !is_one_way && makes_no_file(&address) {
         true => address + ",create",
         false => address,
     }));
-    let mut line = command.iter().map(|word| quoted(word)).collect::<Option<Vec<_>>>()?.join(" ");
-    if let Some(log) = parsed.log_file {
-        line += &format!(" 2>>{}", quoted(&log)?);
+    Some(Translation { words, log_file: parsed.log_file, lingers })
+}
+
+/// Notes what differs without an option that says so.
+fn note_differences(address: &str, is_one_way: bool, report: &mut Report) {
+    let Ok(parsed) = address.parse::<Address>() else { return };
+    let only_read =
+        [Opt::ReadOnly, Opt::WriteOnly].into_iter().find(|&only| parsed.options().is_on(only));
+    if let Some(only) = only_read.filter(|_| !is_one_way) {
+        let why = "the other direction is left out; socat fails at its first byte";
+        report.note(&format!("{address}: {}", only.name()), why);
     }
-    Some(line)
+    let is_file = |part: &Address| matches!(part.target(), Target::Path(_) | Target::File(_));
+    if any_part(address, |part| {
+        is_file(part) && [Opt::User, Opt::Group].iter().any(|&owner| part.options().has(owner))
+    }) {
+        report.note(address, "socat also gives a file that exists to this owner; `chown` does");
+    }
+    if any_part(address, |part| {
+        part.options().is_on(Opt::Pty) && !part.options().is_on(Opt::Setsid)
+    }) {
+        report.note(
+            address,
+            "the pty is the controlling terminal of a new session, as by setsid,ctty",
+        );
+    }
+    if any_part(address, |part| matches!(part.target(), Target::Exec(_) | Target::Shell(_))) {
+        report.note(address, "a program that fails resets its peer, where socat ends the data");
+    }
 }
 
 /// The nearest of socat's `names` to a mistyped `word`, in the same case, as the end of a sentence.
@@ -203,14 +264,14 @@ mod tests {
 
     fn line(arguments: &str) -> String {
         let mut report = Report::default();
-        let line = translated(arguments, &mut report);
+        let line = super::line(arguments, &mut report);
         assert_eq!(report.missing, Vec::<String>::new(), "{arguments}");
         line.unwrap_or_else(|| panic!("{arguments}"))
     }
 
     fn missing(arguments: &str) -> String {
         let mut report = Report::default();
-        translated(arguments, &mut report);
+        super::line(arguments, &mut report);
         assert!(!report.missing.is_empty(), "{arguments} has an equivalent");
         report.missing.join("\n")
     }
@@ -313,7 +374,7 @@ mod tests {
     fn a_wait_for_the_other_side_is_noted() {
         let notes = |arguments: &str| {
             let mut report = Report::default();
-            translated(arguments, &mut report);
+            super::line(arguments, &mut report);
             report.notes.len()
         };
         for (arguments, count) in [
@@ -329,7 +390,11 @@ mod tests {
             ("-u - ./file", 0),
             ("-t1 -T5 - TCP:h:1", 1),
             ("-t1 -T0 - TCP:h:1", 0),
-            ("-t1 - EXEC:a,pty,sane", 1),
+            ("-t1 - EXEC:a,pty,setsid,sane", 2),
+            ("-t1 - EXEC:a,pty", 2),
+            ("-t1 - OPEN:f,rdonly", 1),
+            ("-u - OPEN:f,creat,user=root", 1),
+            ("-lf /log -t1 - TCP:h:1", 1),
         ] {
             assert_eq!(notes(arguments), count, "{arguments}");
         }
@@ -409,7 +474,7 @@ mod tests {
     fn every_suggested_name_of_socat_has_an_equivalent_in_its_place() {
         let said = |arguments: &str| {
             let mut report = Report::default();
-            translated(arguments, &mut report);
+            super::line(arguments, &mut report);
             report.missing.join("\n")
         };
         let mut suggestions = 0;
@@ -433,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_without_an_equivalent_is_told_at_once() {
+    fn every_part_without_an_equivalent_is_named_at_once() {
         let missing = missing("-ly TUN TCP:h:1,tos=16,ttl=3");
         assert_eq!(missing.lines().count(), 4, "{missing}");
     }

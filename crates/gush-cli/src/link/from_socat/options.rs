@@ -64,6 +64,7 @@ const NEEDLESS: &[(&[&str], &str)] = &[
         ],
         "gush link has TLS without OpenSSL",
     ),
+    (&["nofork"], "gush stays between the program and the other address, and passes the bytes on"),
     (&["oobinline", "so-oobinline"], "an urgent byte is passed on in its place"),
     (&["setsid", "sid"], "only programs have sessions"),
     (&["unlink-close"], "nothing was made that could stay"),
@@ -93,7 +94,10 @@ const INSTEAD: &[(&[&str], &str)] = &[
     ),
     (COOL_WRITE, "a client that goes away is an error, and with fork that client's alone"),
     (&["umask"], "mode=OCTAL sets the permissions of what is made"),
-    (&["user-early", "group-early", "perm-early"], "chown(1) and chmod(1) change what exists"),
+    (
+        &["user-early", "uid-e", "group-early", "gid-e", "perm-early"],
+        "chown(1) and chmod(1) change what exists",
+    ),
     (&["lowport"], "bind=:PORT names one port"),
     (SOURCE_PORT, "a listener does not choose the ports of its clients; range= chooses hosts"),
     (

@@ -201,10 +201,17 @@ pub fn read(words: Vec<String>, report: &mut Report) -> Parsed {
                     Err(_) => verbosity + 1 + value.len(),
                 }
             }
-            Means::LogFile => parsed.log_file = Some(value),
+            Means::LogFile => {
+                report
+                    .note("-lf", "the file is standard error as a whole, also of programs and -v");
+                parsed.log_file = Some(value);
+            }
             Means::Needless(why) => report.note(switch.start, why),
             Means::Missing(why) => report.missing(switch.start, why),
         }
+    }
+    if ["-u", "-U"].iter().all(|way| parsed.words.iter().any(|word| word == way)) {
+        report.missing("-u -U", "socat takes one of them");
     }
     parsed.one_way = Direction::ALL.into_iter().find(|way| {
         let switch = ["-u", "-U"][*way as usize];
