@@ -122,7 +122,7 @@ async fn connect(
     };
     listener.count_in(ledger.listener());
     let other = match (opened, other.kind().listens()) {
-        (Some(end), _) if roles.forks() => Other::Shared(SharedEnd::new(other, end)?),
+        (Some(end), _) if roles.forks() => Other::Shared(Box::new(SharedEnd::new(other, end)?)),
         (Some(end), _) => Other::Opened(other.clone(), StdMutex::new(Some(Box::new(end)))),
         (None, false) => Other::Address(other.clone()),
         // The second listener listens from the start: its clients may come before ours.

@@ -50,7 +50,7 @@ pub(crate) enum Other {
     /// An end opened before the link listened, for its only client.
     Opened(Address, StdMutex<Option<Box<End>>>),
     /// An end opened once for all clients.
-    Shared(SharedEnd),
+    Shared(Box<SharedEnd>),
     /// A listener bound once; each client gets one accepted connection.
     Listener(Box<Address>, Arc<Mutex<Listener>>),
 }
