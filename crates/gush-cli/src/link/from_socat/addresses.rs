@@ -116,7 +116,7 @@ fn instead(word: &str) -> Option<&'static str> {
         Some(start) => word.starts_with(start),
         None => word == **name,
     };
-    let found = rows.find(|(names, _)| names.iter().any(|name| is_it(name)));
+    let found = rows.find(|(names, _)| names.iter().any(&is_it));
     found.map(|&(_, why)| why)
 }
 
