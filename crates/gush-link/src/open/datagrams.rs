@@ -41,8 +41,8 @@ const PASSING: [Errno; 7] = [
     Errno::PERM,
 ];
 
-/// The pause before another attempt at a Unix socket whose queue is full: there is no event for when
-/// it has room, unless it is connected (unix(7)).
+/// The pause before another attempt at a Unix socket whose queue is full: there is no event for
+/// when it has room, unless it is connected (unix(7)).
 const FULL_PAUSE: Duration = Duration::from_millis(2);
 
 /// Whose datagrams are read.
@@ -292,7 +292,8 @@ pub(super) fn receiver(
     Ok((fd, made))
 }
 
-/// Binds a socket at once to its name, not to a hidden one before: the peer sees it as the sender's.
+/// Binds a socket at once to its name, not to a hidden one before: the peer sees it as the
+/// sender's.
 fn bind_unix(fd: &OwnedFd, name: &UnixName, options: &Options) -> Result<Option<Made>, OpenError> {
     let fail = |errno: Errno| OpenError::new("bind", errno);
     let UnixName::Path(path) = name else {
