@@ -2,7 +2,7 @@
 //!
 //! Arguments in, exit status out; one module a command. Called by the name `cp`, `cat`, `pv`, `tee`, `yes` or `socat`, the program
 //! is that command.
-// Helpers of the commands that are left out would be told as dead.
+// Helpers of commands that are left out would be reported as dead code.
 #![cfg_attr(not(all(feature = "lab", feature = "link")), allow(dead_code, unused_imports))]
 
 #[cfg(test)]

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_description_stands_behind_its_term_and_below_a_long_one() {
+    fn a_description_follows_its_term_or_is_below_a_long_one() {
         assert_eq!(row("fd:N", "a descriptor"), format!("  {:<24}a descriptor\n", "fd:N"));
         let long = "http-connect:PROXY:PORT:HOST:PORT";
         assert_eq!(row(long, "a proxy"), format!("  {long}\n{:26}a proxy\n", ""));

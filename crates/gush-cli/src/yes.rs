@@ -20,7 +20,7 @@ use crate::talk::{Talker, die_if_nobody_reads};
     disable_help_flag = true,
     disable_version_flag = true
 )]
-struct Options {
+struct YesArgs {
     /// Joined by spaces
     #[arg(value_name = "STRING", default_value = "y", hide_default_value = true)]
     strings: Vec<OsString>,
@@ -41,12 +41,12 @@ const BEYOND: &str = "Beyond GNU yes";
 
 /// The definition of `gush yes`, from which help, manual page and completions are made.
 pub fn command() -> clap::Command {
-    Options::command()
+    YesArgs::command()
 }
 
 /// Runs `yes` with `words`, the arguments after the command's name. Messages start with `as_name`.
 pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
-    let options: Options = match args::parse_as_gnu(command(), &["help", "version"], words, as_name)
+    let options: YesArgs = match args::parse_as_gnu(command(), &["help", "version"], words, as_name)
     {
         Ok(options) => options,
         Err(status) => return status,
@@ -60,9 +60,9 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     }
     let line = line(&options.strings);
     let mut repeat = Repeat::new(&line);
-    let tell = |line: &str| talker.say(line);
+    let say = |line: &str| talker.say(line);
     if options.explain {
-        repeat = repeat.explained_to(&tell);
+        repeat = repeat.explained_to(&say);
     }
     match repeat.run(&rustix::stdio::stdout()) {
         Ok(_) => ExitCode::SUCCESS,

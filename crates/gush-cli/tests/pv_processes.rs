@@ -94,7 +94,7 @@ fn what_is_read_has_a_size_and_what_is_written_gets_one_by_an_option() {
     read.read_exact(&mut [0; 100]).unwrap();
     let mut written = File::options().append(true).open(&path).unwrap();
     written.write_all(b"x").unwrap();
-    // The position of a file that is appended to is behind its last byte.
+    // The position of a file that is appended to is after its last byte.
     for (file, words, percent) in [(&read, &[][..], "25"), (&written, &["-s", "802"], "50")] {
         let target = format!("{}:{}", std::process::id(), file.as_raw_fd());
         let args = [&["-d", &target, "-n", "-i", "0.1"], words].concat();
@@ -202,7 +202,7 @@ fn processes_are_watched_by_their_name_and_by_a_list() {
 }
 
 #[test]
-fn what_cannot_be_watched_is_told() {
+fn what_cannot_be_watched_is_reported() {
     let (reader, _writer) = std::io::pipe().unwrap();
     let own = std::process::id();
     let pipe = format!("{own}:{}", reader.as_raw_fd());
@@ -343,7 +343,7 @@ fn a_running_transfer_is_shown_elsewhere() {
 }
 
 #[test]
-fn who_cannot_be_asked_is_told() {
+fn a_process_that_cannot_be_asked_is_reported() {
     let own = std::process::id().to_string();
     for option in ["-R", "-Q"] {
         for (pid, words) in [

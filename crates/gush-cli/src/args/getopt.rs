@@ -1,8 +1,8 @@
-//! The grammar of getopt_long(3), applied before clap: shortened options are written out, values
-//! are tied to their options, and misuse is explained in the words of GNU tools.
+//! The grammar of getopt_long(3): what the words of a command line mean, by a table of the options.
+//! Misuse is explained in the words of GNU tools.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 
 use clap::{Arg, ArgAction, Command};
 
@@ -17,13 +17,178 @@ pub struct Reading<'a> {
     pub operands_end_options: bool,
 }
 
-/// An option of the command.
-struct Found<'a> {
-    arg: &'a Arg,
-    takes_value: bool,
+/// Whether an option has a value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Value {
+    None,
+    /// Optional, and then part of the option's own word.
+    Attached,
+    Needed,
 }
 
-/// Rewrites `words` with every option in full and every value in its option's word.
+/// An option of a command.
+pub trait Known {
+    fn has_letter(&self, letter: char) -> bool;
+    /// All long names.
+    fn names(&self) -> impl Iterator<Item = &str>;
+    /// The long names shown in help. A hidden option is for gush itself, or is refused with a
+    /// remedy.
+    fn shown_names(&self) -> impl Iterator<Item = &str>;
+    fn value(&self) -> Value;
+    /// Whether `name` is a long option of the GNU tool.
+    fn is_first(&self, name: &str, reading: Reading<'_>) -> bool {
+        reading.first.contains(&name)
+    }
+}
+
+/// A part of a command line.
+pub enum Argument<'a, K> {
+    Option(&'a K, Option<OsString>),
+    Operand(OsString),
+    /// Everything after the end of the options.
+    Rest(Vec<OsString>),
+}
+
+/// Reads `words`, and gives each argument to `take`, which can end the reading.
+///
+/// # Errors
+/// A sentence about the first error in the arguments, or the error of `take`.
+pub fn read<K: Known, E: From<String>>(
+    known: &[K],
+    reading: Reading<'_>,
+    mut words: impl Iterator<Item = OsString>,
+    mut take: impl FnMut(Argument<'_, K>) -> Result<(), E>,
+) -> Result<(), E> {
+    while let Some(word) = words.next() {
+        match word.as_bytes() {
+            b"--" => return take(Argument::Rest(words.collect())),
+            [b'-', b'-', long @ ..] => {
+                let (option, value) = long_option(known, reading, long, &mut words)?;
+                take(Argument::Option(option, value))?;
+            }
+            [b'-', shorts @ ..] if !shorts.is_empty() => {
+                short_options(known, shorts, &mut words, &mut take)?;
+            }
+            _ if reading.operands_end_options => {
+                return take(Argument::Rest([word].into_iter().chain(words).collect()));
+            }
+            _ => take(Argument::Operand(word))?,
+        }
+    }
+    Ok(())
+}
+
+fn long_option<'k, K: Known>(
+    known: &'k [K],
+    reading: Reading<'_>,
+    long: &[u8],
+    words: &mut impl Iterator<Item = OsString>,
+) -> Result<(&'k K, Option<OsString>), String> {
+    let end = long.iter().position(|&byte| byte == b'=').unwrap_or(long.len());
+    let value = long.get(end + 1..).map(|value| OsStr::from_bytes(value).to_owned());
+    let (option, name) = named(known, reading, &long[..end], long)?;
+    match (&value, option.value()) {
+        (Some(_), Value::None) => Err(format!("option '--{name}' doesn't allow an argument")),
+        (None, Value::Needed) => match words.next() {
+            Some(value) => Ok((option, Some(value))),
+            None => Err(format!("option '--{name}' requires an argument")),
+        },
+        _ => Ok((option, value)),
+    }
+}
+
+fn short_options<K: Known, E: From<String>>(
+    known: &[K],
+    shorts: &[u8],
+    words: &mut impl Iterator<Item = OsString>,
+    take: &mut impl FnMut(Argument<'_, K>) -> Result<(), E>,
+) -> Result<(), E> {
+    for (at, &short) in shorts.iter().enumerate() {
+        let letter = char::from(short);
+        let Some(option) = known.iter().find(|option| option.has_letter(letter)) else {
+            // A character of several bytes is shown whole.
+            let shown = String::from_utf8_lossy(&shorts[at..]).chars().next().unwrap_or(letter);
+            return Err(format!("invalid option -- '{shown}'").into());
+        };
+        if option.value() != Value::Needed {
+            take(Argument::Option(option, None))?;
+            continue;
+        }
+        let value = match &shorts[at + 1..] {
+            [] => {
+                words.next().ok_or_else(|| format!("option requires an argument -- '{letter}'"))?
+            }
+            attached => OsStr::from_bytes(attached).to_owned(),
+        };
+        return take(Argument::Option(option, Some(value)));
+    }
+    Ok(())
+}
+
+/// The option named `given`, or the only one with a name that begins so, and this name; `word`
+/// includes the value.
+fn named<'k, K: Known>(
+    known: &'k [K],
+    reading: Reading<'_>,
+    given: &[u8],
+    word: &[u8],
+) -> Result<(&'k K, &'k str), String> {
+    let unknown = || {
+        let names = known.iter().filter_map(|option| option.shown_names().next());
+        let word = format!("--{}", String::from_utf8_lossy(word));
+        Err(super::unrecognized(&word, &String::from_utf8_lossy(given), names))
+    };
+    let Ok(given) = std::str::from_utf8(given) else { return unknown() };
+    let find =
+        |option: &'k K| option.names().find(|name| *name == given).map(|name| (option, name));
+    if let Some(exact) = known.iter().find_map(find) {
+        return Ok(exact);
+    }
+    // Two names of one option count once.
+    let begins = || {
+        let begin = |option: &'k K| {
+            option.shown_names().find(|name| name.starts_with(given)).map(|name| (option, name))
+        };
+        known.iter().filter_map(begin)
+    };
+    // GNU's own options first: scripts that shorten them must mean what they meant.
+    let first: Vec<_> = begins().filter(|(option, name)| option.is_first(name, reading)).collect();
+    let candidates = if first.is_empty() { begins().collect() } else { first };
+    match candidates[..] {
+        [] => unknown(),
+        [only] => Ok(only),
+        _ => {
+            let listed: String = begins().map(|(_, name)| format!(" '--{name}'")).collect();
+            Err(format!("option '--{given}' is ambiguous; possibilities:{listed}"))
+        }
+    }
+}
+
+impl Known for &Arg {
+    fn has_letter(&self, letter: char) -> bool {
+        self.get_short_and_visible_aliases().is_some_and(|letters| letters.contains(&letter))
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.get_long().into_iter().chain(self.get_all_aliases().into_iter().flatten())
+    }
+
+    fn shown_names(&self) -> impl Iterator<Item = &str> {
+        let names =
+            self.get_long().into_iter().chain(self.get_visible_aliases().into_iter().flatten());
+        names.filter(|_| !self.is_hide_set())
+    }
+
+    fn value(&self) -> Value {
+        match self.get_action().takes_values() {
+            false => Value::None,
+            true if self.is_require_equals_set() => Value::Attached,
+            true => Value::Needed,
+        }
+    }
+}
+
+/// Rewrites `words` for clap, with every option in full and every value in its option's word.
 ///
 /// Parsing stops at the first error if an earlier option asked for help or the version.
 ///
@@ -34,191 +199,41 @@ pub fn spell_out(
     reading: Reading<'_>,
     words: impl Iterator<Item = OsString>,
 ) -> Result<Vec<OsString>, String> {
-    let mut speller = Speller { command, reading, spelled: Vec::new(), asks_for_page: false };
-    match speller.spell(words) {
-        Err(wrong) if !speller.asks_for_page => Err(wrong),
-        _ => Ok(speller.spelled),
-    }
-}
-
-struct Speller<'a> {
-    command: &'a Command,
-    reading: Reading<'a>,
-    spelled: Vec<OsString>,
-    /// An option so far asks for help or the version.
-    asks_for_page: bool,
-}
-
-impl<'a> Found<'a> {
-    fn of(arg: &'a Arg) -> Self {
-        // An optional value is part of the option's own word.
-        let takes_value = arg.get_action().takes_values() && !arg.is_require_equals_set();
-        Self { arg, takes_value }
-    }
-
-    fn takes_none(&self) -> bool {
-        !self.arg.get_action().takes_values()
-    }
-
-    /// Does the option ask for help or the version, whatever follows?
-    fn is_page(&self) -> bool {
-        use ArgAction::{Help, HelpLong, HelpShort, Version};
-        matches!(self.arg.get_action(), Help | HelpLong | HelpShort | Version)
-    }
-}
-
-impl Speller<'_> {
-    fn spell(&mut self, mut words: impl Iterator<Item = OsString>) -> Result<(), String> {
-        while let Some(word) = words.next() {
-            match word.as_bytes() {
-                b"--" => {
-                    self.spelled.push(word);
-                    self.spelled.extend(words);
-                    return Ok(());
-                }
-                [b'-', b'-', long @ ..] => self.long_option(long, &mut words)?,
-                [b'-', shorts @ ..] if !shorts.is_empty() => {
-                    self.short_options(shorts, &mut words)?;
-                }
-                _ if self.reading.operands_end_options => {
-                    self.spelled.extend(["--".into(), word]);
-                    self.spelled.extend(words);
-                    return Ok(());
-                }
-                _ => self.spelled.push(word),
+    use ArgAction::{Help, HelpLong, HelpShort, Version};
+    let known: Vec<&Arg> = command.get_arguments().collect();
+    let mut spelled = Vec::new();
+    let mut asks_for_page = false;
+    let read: Result<(), String> = read(&known, reading, words, |argument| {
+        match argument {
+            Argument::Option(arg, value) => {
+                asks_for_page |= matches!(arg.get_action(), Help | HelpLong | HelpShort | Version);
+                spell(arg, value, &mut spelled);
+            }
+            Argument::Operand(word) => spelled.push(word),
+            Argument::Rest(rest) => {
+                spelled.push("--".into());
+                spelled.extend(rest);
             }
         }
         Ok(())
+    });
+    match read {
+        Err(wrong) if !asks_for_page => Err(wrong),
+        _ => Ok(spelled),
     }
+}
 
-    fn push(&mut self, option: &Found<'_>, word: OsString) {
-        self.asks_for_page |= option.is_page();
-        self.spelled.push(word);
-    }
-
-    fn long_option(
-        &mut self,
-        long: &[u8],
-        words: &mut impl Iterator<Item = OsString>,
-    ) -> Result<(), String> {
-        let command = self.command;
-        let end = long.iter().position(|&byte| byte == b'=').unwrap_or(long.len());
-        let (given, value) = (&long[..end], long.get(end + 1..));
-        let name = full_name(command, self.reading, given, long)?;
-        let Some(arg) =
-            command.get_arguments().find(|arg| long_names(arg).any(|known| known == name))
-        else {
-            return Err(unrecognized(command, given, long));
-        };
-        let option = Found::of(arg);
-        let word = match (value, option.takes_value) {
-            (Some(_), false) if option.takes_none() => {
-                return Err(format!("option '--{name}' doesn't allow an argument"));
-            }
-            (Some(value), _) => joined(&name, value),
-            (None, false) => format!("--{name}").into(),
-            (None, true) => match words.next() {
-                Some(value) => joined(&name, value.as_bytes()),
-                None => return Err(format!("option '--{name}' requires an argument")),
-            },
-        };
-        self.push(&option, word);
-        Ok(())
-    }
-
-    fn short_options(
-        &mut self,
-        shorts: &[u8],
-        words: &mut impl Iterator<Item = OsString>,
-    ) -> Result<(), String> {
-        let command = self.command;
-        for (at, &short) in shorts.iter().enumerate() {
-            let letter = char::from(short);
-            let found = command.get_arguments().find(|arg| {
-                arg.get_short_and_visible_aliases().is_some_and(|letters| letters.contains(&letter))
-            });
-            let Some(option) = found.map(Found::of) else {
-                // A character of several bytes is shown whole.
-                let shown = String::from_utf8_lossy(&shorts[at..]).chars().next().unwrap_or(letter);
-                return Err(format!("invalid option -- '{shown}'"));
-            };
-            if !option.takes_value {
-                self.push(&option, format!("-{letter}").into());
-                continue;
-            }
-            let rest = &shorts[at + 1..];
-            let value = match rest.is_empty() {
-                false => OsString::from_vec(rest.to_vec()),
-                true => words
-                    .next()
-                    .ok_or_else(|| format!("option requires an argument -- '{letter}'"))?,
-            };
-            match option.arg.get_long() {
-                Some(name) => self.spelled.push(joined(name, value.as_bytes())),
-                None => self.spelled.extend([format!("-{letter}").into(), value]),
-            }
-            return Ok(());
+fn spell(arg: &Arg, value: Option<OsString>, spelled: &mut Vec<OsString>) {
+    let letter = || arg.get_short().map(|letter| format!("-{letter}").into()).unwrap_or_default();
+    match (arg.get_long(), value) {
+        (Some(name), Some(value)) => {
+            let mut word = OsString::from(format!("--{name}="));
+            word.push(value);
+            spelled.push(word);
         }
-        Ok(())
+        (Some(name), None) => spelled.push(format!("--{name}").into()),
+        (None, value) => spelled.extend([letter()].into_iter().chain(value)),
     }
-}
-
-/// The option named `given`, or the only one whose name begins so; `word` includes the value.
-fn full_name(
-    command: &Command,
-    reading: Reading<'_>,
-    given: &[u8],
-    word: &[u8],
-) -> Result<String, String> {
-    let Ok(given_text) = std::str::from_utf8(given) else {
-        return Err(unrecognized(command, given, word));
-    };
-    let all = || command.get_arguments().flat_map(long_names);
-    if let Some(exact) = all().find(|name| *name == given_text) {
-        return Ok(exact.to_owned());
-    }
-    // Two names of one option count once.
-    let begins = || {
-        shown_options(command)
-            .filter_map(|arg| shown_names(arg).find(|name| name.starts_with(given_text)))
-    };
-    // GNU's own options first: scripts that shorten them must mean what they meant.
-    let first: Vec<&str> = begins().filter(|name| reading.first.contains(name)).collect();
-    let candidates = if first.is_empty() { begins().collect() } else { first };
-    match candidates[..] {
-        [] => Err(unrecognized(command, given, word)),
-        [only] => Ok(only.to_owned()),
-        _ => {
-            let listed: String = begins().map(|name| format!(" '--{name}'")).collect();
-            Err(format!("option '--{given_text}' is ambiguous; possibilities:{listed}"))
-        }
-    }
-}
-
-fn long_names(arg: &Arg) -> impl Iterator<Item = &str> {
-    arg.get_long().into_iter().chain(arg.get_all_aliases().into_iter().flatten())
-}
-
-/// The arguments shown in help. A hidden one is for gush itself, or is refused with a remedy.
-pub fn shown_options(command: &Command) -> impl Iterator<Item = &Arg> {
-    command.get_arguments().filter(|arg| !arg.is_hide_set())
-}
-
-/// The name of an option, then its other names shown in help.
-fn shown_names(arg: &Arg) -> impl Iterator<Item = &str> {
-    arg.get_long().into_iter().chain(arg.get_visible_aliases().into_iter().flatten())
-}
-
-fn unrecognized(command: &Command, given: &[u8], word: &[u8]) -> String {
-    let names = shown_options(command).filter_map(Arg::get_long);
-    let word = String::from_utf8_lossy(word);
-    super::unrecognized(&format!("--{word}"), &String::from_utf8_lossy(given), names)
-}
-
-fn joined(name: &str, value: &[u8]) -> OsString {
-    let mut word = OsString::from(format!("--{name}="));
-    word.push(OsStr::from_bytes(value));
-    word
 }
 
 #[cfg(test)]
@@ -265,7 +280,7 @@ mod tests {
     fn a_value_may_look_like_an_option() {
         let spell = |words: &[&str]| spell(Reading::default(), words).unwrap();
         assert_eq!(spell(&["-S", "-v", "a"]), ["--suffix=-v", "a"]);
-        assert_eq!(spell(&["-vS=x"]), ["-v", "--suffix==x"]);
+        assert_eq!(spell(&["-vS=x"]), ["--verbose", "--suffix==x"]);
         assert_eq!(spell(&["--suff", "--", "a"]), ["--suffix=--", "a"]);
         assert_eq!(spell(&["--", "--suff"]), ["--", "--suff"]);
     }
@@ -278,7 +293,7 @@ mod tests {
             spell_out(&command, Reading::default(), words.iter().map(OsString::from))
         };
         assert_eq!(spell(&["--abo", "--nope"]).unwrap(), ["--about"]);
-        assert_eq!(spell(&["-ax"]).unwrap(), ["-a"]);
+        assert_eq!(spell(&["-ax"]).unwrap(), ["--about"]);
         assert!(spell(&["--nope", "--about"]).is_err());
         // A value asks for nothing.
         assert!(spell(&["-t", "-a", "--nope"]).is_err());
@@ -289,12 +304,12 @@ mod tests {
         let reading = Reading { operands_end_options: true, ..Reading::default() };
         assert_eq!(
             spell(reading, &["-v", "-S", "x", "a", "-v"]).unwrap(),
-            ["-v", "--suffix=x", "--", "a", "-v"]
+            ["--verbose", "--suffix=x", "--", "a", "-v"]
         );
     }
 
     #[test]
-    fn misuse_is_told_in_gnus_words() {
+    fn misuse_is_reported_in_gnus_words() {
         let wrong = |word: &str| spell(Reading::default(), &[word]).unwrap_err();
         assert_eq!(wrong("-vh"), "invalid option -- 'h'");
         assert_eq!(wrong("-é"), "invalid option -- 'é'");

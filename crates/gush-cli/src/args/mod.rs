@@ -12,7 +12,7 @@ use clap::{Arg, Command, FromArgMatches};
 
 use crate::talk::Talker;
 
-mod getopt;
+pub mod getopt;
 mod wrong;
 
 use getopt::{Reading, spell_out};
@@ -71,8 +71,8 @@ fn read<T: FromArgMatches>(
         .filter(|part| !part.is_hide_set())
         .map(|part| part.get_name().to_owned())
         .collect();
-    let options: Vec<String> =
-        getopt::shown_options(part).filter_map(Arg::get_long).map(str::to_owned).collect();
+    let shown = part.get_arguments().filter(|arg| !arg.is_hide_set());
+    let options: Vec<String> = shown.filter_map(Arg::get_long).map(str::to_owned).collect();
     let matches = command.try_get_matches_from_mut(words);
     // Freed with the process: dropping its thousand pieces takes a thirtieth of the start.
     mem::forget(command);
@@ -100,35 +100,10 @@ fn prepared(command: Command, as_name: &str) -> Command {
         .args_override_self(true)
 }
 
-/// Command lines by [`parse_as_gnu`] without messages: for tests of another parser.
-#[cfg(test)]
-pub struct AsGnu {
-    command: Command,
-    reading: Reading<'static>,
-}
-
-#[cfg(test)]
-impl AsGnu {
-    pub fn new(
-        command: Command,
-        first: &'static [&'static str],
-        operands_end_options: bool,
-    ) -> Self {
-        let mut command = prepared(command, "gush");
-        command.build();
-        Self { command, reading: Reading { first, operands_end_options } }
-    }
-
-    pub fn operands_end_options(&self) -> bool {
-        self.reading.operands_end_options
-    }
-
-    /// `None` if there would be a message.
-    pub fn read<T: FromArgMatches>(&mut self, words: &[OsString]) -> Option<T> {
-        let words = spell_out(&self.command, self.reading, words.iter().cloned()).ok()?;
-        let matches = self.command.try_get_matches_from_mut(words).ok()?;
-        T::from_arg_matches(&matches).ok()
-    }
+/// Prints the page of the option `name` of `command`, `help` or `version`.
+pub fn page(command: Command, name: &str, as_name: &str) -> ExitCode {
+    let words = [OsString::from(format!("--{name}"))];
+    parse::<()>(command, words.into_iter(), as_name).err().unwrap_or_default()
 }
 
 /// Writes the message `wrong` and a hint at `--help`; returns the exit status for failure.

@@ -9,7 +9,7 @@ use super::unrecognized;
 
 /// The sentence for `error`; `parts` are the subcommands shown in help, `options` the long options.
 pub fn sentence(error: &Error, parts: &[String], options: &[String]) -> String {
-    let told = match error.kind() {
+    let sentence = match error.kind() {
         ErrorKind::InvalidSubcommand => unknown_command(error, parts),
         ErrorKind::MissingRequiredArgument => missing(error),
         ErrorKind::UnknownArgument => unknown_argument(error, options),
@@ -18,7 +18,7 @@ pub fn sentence(error: &Error, parts: &[String], options: &[String]) -> String {
         ErrorKind::ArgumentConflict => conflict(error),
         _ => None,
     };
-    told.unwrap_or_else(|| in_claps_words(error))
+    sentence.unwrap_or_else(|| in_claps_words(error))
 }
 
 fn unknown_command(error: &Error, parts: &[String]) -> Option<String> {
@@ -147,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    fn told(words: &[&str]) -> String {
+    fn said(words: &[&str]) -> String {
         let sort = Command::new("sort")
             .arg(Arg::new("size").long("size").value_parser(clap::value_parser!(u8)))
             .arg(Arg::new("by").long("by").value_parser(["name", "age"]).conflicts_with("size"))
@@ -187,7 +187,7 @@ mod tests {
                 "invalid --size '256': expected a number from 0 to 255",
             ),
         ] {
-            assert_eq!(told(words), expected, "{words:?}");
+            assert_eq!(said(words), expected, "{words:?}");
         }
     }
 }

@@ -19,18 +19,18 @@ use rustix::io::Errno;
 use crate::args;
 use crate::files::close_twin;
 use crate::talk::{Talker, die_if_nobody_reads, remedy};
-use options::Options;
+use options::CatArgs;
 use show::{Moved, Show, Trouble};
 use source::Source;
 
 /// The definition of `gush cat`, from which help, manual page and completions are made.
 pub fn command() -> clap::Command {
-    Options::command()
+    CatArgs::command()
 }
 
 /// Runs `cat` with `words`, the arguments after the command's name. Messages start with `as_name`.
 pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
-    let options: Options = match args::parse_as_gnu(command(), options::GNU, words, as_name) {
+    let options: CatArgs = match args::parse_as_gnu(command(), options::GNU, words, as_name) {
         Ok(options) => options,
         Err(status) => return status,
     };
@@ -83,7 +83,7 @@ enum Failure {
 }
 
 struct Cat<'a> {
-    options: &'a Options,
+    options: &'a CatArgs,
     talker: &'a Talker,
     target_stat: Stat,
 }

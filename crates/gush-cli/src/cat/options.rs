@@ -21,7 +21,7 @@ use crate::method;
                   If a file changes while its bytes are in a pipe, the reader may see the change; \
                   --isolated prevents this."
 )]
-pub struct Options {
+pub struct CatArgs {
     /// Files to concatenate; none, or -, is standard input
     #[arg(value_name = "FILE", default_value = "-", hide_default_value = true, value_hint = ValueHint::AnyPath)]
     files: Vec<OsString>,
@@ -102,7 +102,7 @@ pub const GNU: &[&str] = &[
 
 const BEYOND: &str = "Beyond GNU cat";
 
-impl Options {
+impl CatArgs {
     /// The operands in order; standard input if there are none.
     pub fn files(&self) -> &[OsString] {
         &self.files

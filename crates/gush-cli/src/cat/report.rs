@@ -7,12 +7,12 @@ use gush::Report;
 use gush_text::os_text;
 use serde_json::{Value, json};
 
-use super::options::Options;
+use super::options::CatArgs;
 use super::show::{Moved, Trouble};
 use crate::talk::Talker;
 
 /// Reports the operand `name` as `options` request.
-pub fn print(options: &Options, name: &OsStr, outcome: &Result<Moved, Trouble>, talker: &Talker) {
+pub fn print(options: &CatArgs, name: &OsStr, outcome: &Result<Moved, Trouble>, talker: &Talker) {
     if let (true, Ok(shown)) = (options.explain, outcome) {
         talker.say_lines(name, explained(shown));
     }

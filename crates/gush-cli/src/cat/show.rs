@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use gush::{Choice, Errno, Mover, Pages, Rate, Refusals, Report, Side, Tuning};
 use gush_text::{errno_text, in_brackets, os_text};
 
-use super::options::Options;
+use super::options::CatArgs;
 use super::source::Source;
-use super::stream::{self, End, Output};
+use super::stream::{self, FailedSide, Output};
 use super::text::Formatter;
 
 /// The default buffer size for text.
@@ -46,7 +46,7 @@ pub enum Show<'a> {
 impl<'a> Show<'a> {
     /// # Errors
     /// Why the options cannot be used.
-    pub fn new(options: &'a Options, target: BorrowedFd<'a>) -> Result<Self, String> {
+    pub fn new(options: &'a CatArgs, target: BorrowedFd<'a>) -> Result<Self, String> {
         if !options.style().changes_bytes() {
             let refusals = Refusals::default();
             return Ok(Self::Bytes(Bytes { options, target, refusals }));
@@ -99,7 +99,7 @@ impl<'a> Show<'a> {
 
 /// Operands moved as bytes, by the engine.
 pub struct Bytes<'a> {
-    options: &'a Options,
+    options: &'a CatArgs,
     target: BorrowedFd<'a>,
     refusals: Refusals,
 }
@@ -167,7 +167,7 @@ pub struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    fn new(options: &'a Options, target: BorrowedFd<'a>) -> Result<Self, String> {
+    fn new(options: &'a CatArgs, target: BorrowedFd<'a>) -> Result<Self, String> {
         let no_memory = |errno: Errno| format!("no memory for a buffer: {}", errno_text(errno));
         let buffer_bytes = options.buffer_size.unwrap_or(TEXT_BUFFER_BYTES);
         let buffer_bytes = buffer_bytes.min(Tuning::MOST_BUFFER_BYTES);
@@ -187,13 +187,13 @@ impl<'a> Text<'a> {
         let bytes = self.output.delivered_bytes() - before_bytes;
         match ended {
             Ok(()) => Ok(Moved { bytes, elapsed: start.elapsed(), report: None }),
-            Err(End::Source(error)) => {
+            Err(FailedSide::Source(error)) => {
                 let what = format!("read failed after {bytes} bytes");
                 let errno = gush::Errno::from_io_error(&error);
                 let hint = errno.and_then(|errno| gush::hint_for(Side::Source, errno));
                 Err(Trouble::Source { what, error, hint })
             }
-            Err(End::Target(error)) => {
+            Err(FailedSide::Target(error)) => {
                 let errno = gush::Errno::from_io_error(&error);
                 let hint = errno.and_then(|errno| gush::hint_for(Side::Target, errno));
                 Err(Trouble::Target { delivered_bytes: bytes, lost_bytes: 0, error, hint })

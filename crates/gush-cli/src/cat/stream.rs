@@ -17,7 +17,7 @@ const ENOUGH_BYTES: usize = 128 << 10;
 
 /// The side that failed, with the OS error.
 #[derive(Debug)]
-pub enum End {
+pub enum FailedSide {
     Source(io::Error),
     Target(io::Error),
 }
@@ -103,8 +103,8 @@ pub fn format(
     output: &mut Output<'_>,
     buffer: &mut Pages,
     buffer_bytes: usize,
-) -> Result<(), End> {
-    let failed = |errno: Errno| End::Source(errno.into());
+) -> Result<(), FailedSide> {
+    let failed = |errno: Errno| FailedSide::Source(errno.into());
     let mut port = Port::of(&source).map_err(failed)?;
     // A short read drops the rest of a packet (O_DIRECT of pipe(2)), which is at most a page.
     let buffer_bytes = match port.kind() {
@@ -117,7 +117,7 @@ pub fn format(
     loop {
         // Write finished lines before a wait; collect small ones while there is more.
         if !output.waiting.is_empty() && !is_ready(source) {
-            output.flush().map_err(End::Target)?;
+            output.flush().map_err(FailedSide::Target)?;
         }
         let read = match port.kind() {
             Kind::Datagram => port.read_whole(buffer, usize::MAX),
@@ -127,17 +127,17 @@ pub fn format(
             _ => rustix::io::read(source, &mut buffer.as_mut_slice()[..buffer_bytes]),
         };
         let read_bytes = match read {
-            Ok(0) => return output.flush().map_err(End::Target),
+            Ok(0) => return output.flush().map_err(FailedSide::Target),
             Ok(read_bytes) => read_bytes,
             Err(Errno::INTR) => continue,
             Err(Errno::AGAIN) => {
-                wait(source, PollFlags::IN).map_err(End::Source)?;
+                wait(source, PollFlags::IN).map_err(FailedSide::Source)?;
                 continue;
             }
             Err(errno) => {
                 // As GNU cat, write what was read before the failure.
-                output.flush().map_err(End::Target)?;
-                return Err(End::Source(errno.into()));
+                output.flush().map_err(FailedSide::Target)?;
+                return Err(FailedSide::Source(errno.into()));
             }
         };
         let mut used_bytes = 0;
@@ -145,7 +145,7 @@ pub fn format(
             let rest = &buffer.as_slice()[used_bytes..read_bytes];
             used_bytes += formatter.feed(rest, &mut output.waiting, ENOUGH_BYTES);
             if output.waiting.len() >= ENOUGH_BYTES {
-                output.flush().map_err(End::Target)?;
+                output.flush().map_err(FailedSide::Target)?;
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The progress bar.
 
-use super::options::Style;
+use super::values::Style;
 
 /// How far the bar is.
 #[derive(Clone, Copy, Debug, PartialEq)]

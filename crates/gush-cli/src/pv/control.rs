@@ -15,8 +15,8 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
+use super::args::Display;
 use super::extra::Extra;
-use super::options::Display;
 
 /// The requests to a running `gush pv`.
 #[derive(Debug, Serialize, Deserialize)]

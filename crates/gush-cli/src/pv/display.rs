@@ -13,15 +13,16 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io;
 use rustix::stdio::stdout;
 
+use super::args::Display;
 use super::control::{Answer, Control, Request, Snapshot};
 use super::extra::Extra;
 use super::json;
 use super::line::{Extras, Layout, SPARKLINE_COLUMNS, Subject};
 use super::meter::{Meter, Reading};
-use super::options::{Display, Expected};
 use super::screen::Screen;
 use super::signals::lock;
 use super::state::{StopReason, TransferState};
+use super::values::Expected;
 
 /// The content and the timing of the display.
 #[derive(Clone, Debug)]
@@ -455,15 +456,15 @@ fn filled_percent() -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{brief, plan, screen_options};
+    use super::super::args::read_words;
+    use super::super::{plan, screen_options};
     use super::*;
     use crate::talk::Talker;
 
     const MS: Duration = Duration::from_millis(1);
 
     fn show(words: &[&str]) -> Show {
-        let words: Vec<_> = words.iter().map(Into::into).collect();
-        let options = brief::options(&words, false).unwrap();
+        let options = read_words(words);
         let plan = plan(&options, Layout::new(&options.display, Subject::default()));
         let state = Arc::new(TransferState::idle());
         Show {
@@ -504,8 +505,7 @@ mod tests {
     #[test]
     fn another_command_line_changes_the_interval_and_the_rate() {
         let mut show = show(&["-q"]);
-        let words = ["-i", "3", "-L", "200k"].map(Into::into);
-        show.change(brief::options(&words, false).unwrap().display, None);
+        show.change(read_words(&["-i", "3", "-L", "200k"]).display, None);
         assert_eq!(show.plan.interval, 3000 * MS);
         assert_eq!(show.state.rate.get(), Some(204_800));
     }

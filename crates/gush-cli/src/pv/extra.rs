@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::args::Display;
 use super::line::{Layout, Subject};
-use super::options::Display;
 use super::screen::Screen;
 
 /// The value of `--extra-display`: `PLACE[,PLACE][:FORMAT]`.

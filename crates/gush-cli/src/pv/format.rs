@@ -1,6 +1,6 @@
 //! The syntax of `-F`: text with sequences.
 
-use super::options::Style;
+use super::values::Style;
 
 /// One piece of a format.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,13 +4,14 @@ use std::time::{Duration, SystemTime};
 
 use gush_process::{LocalTime, local_time};
 
+use super::args::Display;
 use super::bar::{self, Progress};
 use super::display::Numeric;
 use super::figures::{Unit, clock};
 use super::format::{self, Part};
 use super::inspect::Tail;
 use super::meter::Reading;
-use super::options::{Display, Style};
+use super::values::Style;
 
 /// How progress is shown.
 #[derive(Clone, Debug)]
@@ -395,12 +396,11 @@ fn sparkline(row: &[Option<f64>]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
+    use super::super::args::read_words;
     use super::*;
 
     fn display(words: &[&str]) -> Display {
-        Display::parse_from(std::iter::once(&"pv").chain(words))
+        read_words(words).display
     }
 
     fn reading(count: u64, expected: Option<u64>) -> Reading {

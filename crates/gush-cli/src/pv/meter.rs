@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn statistics_have_the_part_behind_the_last_interval() {
+    fn statistics_have_the_part_after_the_last_interval() {
         for (end, line) in [
             ((10, 3 * S), "2.000/3.333/4.000/0.943"),
             ((10, 4 * S), "2.000/2.667/4.000/0.943"),

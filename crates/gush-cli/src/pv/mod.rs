@@ -2,8 +2,8 @@
 //! progress of all but the shortest transfers.
 
 mod ahead;
+mod args;
 mod bar;
-mod brief;
 mod control;
 mod cursor;
 mod direct;
@@ -12,6 +12,7 @@ mod extra;
 mod figures;
 mod format;
 mod hash;
+mod help;
 mod inputs;
 mod inspect;
 mod json;
@@ -19,7 +20,6 @@ mod line;
 mod lines;
 mod meter;
 mod moving;
-mod options;
 mod pipes;
 mod process;
 mod query;
@@ -32,6 +32,7 @@ mod state;
 mod status;
 mod store;
 mod transfer;
+mod values;
 mod watch;
 mod wrap;
 
@@ -40,40 +41,36 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::CommandFactory;
 use gush_text::os_text;
 
-use crate::args;
 use crate::talk::Talker;
+pub use args::command;
+use args::{Display, PvArgs, Stop};
 use display::{Form, Numeric, Plan, bounded_interval};
 use line::Layout;
 use moving::shown;
-use options::{Display, Expected, Options, Ordered};
-use process::{Target, Watched};
+use process::{WatchTarget, Watched};
 use screen::ScreenOptions;
 use signals::SignalHandler;
 use status::Status;
-
-/// The definition of `gush pv`, from which help, manual page and completions are made.
-pub fn command() -> clap::Command {
-    Options::command()
-}
+use values::Expected;
 
 /// Runs `pv` with `words`, the arguments after the command's name. Messages start with `as_name`.
 pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
-    let words: Vec<OsString> = words.collect();
     let is_posix = std::env::var_os("POSIXLY_CORRECT").is_some();
-    let mut options = match brief::options(&words, is_posix) {
-        Some(options) => options,
-        None => match args::parse_as_gnu(command(), options::PV, words.into_iter(), as_name) {
-            Ok(Ordered(options)) => options,
-            Err(status) if status == ExitCode::SUCCESS => return status,
-            Err(_) => return Status::MISUSE.into(),
-        },
+    let talker = Talker::new(as_name);
+    let mut options = match args::read(words, is_posix) {
+        Ok(options) => options,
+        Err(Stop::Page(name)) => {
+            return crate::args::page(command(), name, as_name);
+        }
+        Err(Stop::Wrong(why)) => {
+            crate::args::misuse(&talker, why, as_name);
+            return Status::MISUSE.into();
+        }
     };
     // Before -R sends the options: bits shown by the other process do not ask for an amount.
     options.display.bytes |= options.display.bits;
-    let talker = Talker::new(as_name);
     if options.monitor.is_some() {
         options.files.append(&mut options.command);
         options.command = std::mem::take(&mut options.files);
@@ -109,7 +106,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
 }
 
 /// The targets of `-d` and of the operands.
-fn targets(options: &Options, talker: &Talker) -> Result<Vec<Target>, Status> {
+fn targets(options: &PvArgs, talker: &Talker) -> Result<Vec<WatchTarget>, Status> {
     let mut watched = options.watchfd.clone();
     for word in &options.files {
         match word.to_str().unwrap_or_default().parse() {
@@ -162,13 +159,13 @@ fn write_pid(signals: &SignalHandler, name: &OsStr, talker: &Talker) -> Result<(
     })
 }
 
-fn screen_options(options: &Options) -> ScreenOptions {
+fn screen_options(options: &PvArgs) -> ScreenOptions {
     let display = &options.display;
     let (quiet, numeric, cursor) = (display.quiet, display.numeric || options.json, display.cursor);
     ScreenOptions { quiet, numeric, force: options.force, cursor }
 }
 
-fn plan(options: &Options, layout: Layout) -> Plan {
+fn plan(options: &PvArgs, layout: Layout) -> Plan {
     let display = &options.display;
     let extra = options.extra_display.clone().map(|extra| {
         let layout = extra.layout(display, &layout);
@@ -198,18 +195,14 @@ fn plan(options: &Options, layout: Layout) -> Plan {
 
 #[cfg(test)]
 mod tests {
+    use super::args::read_words;
     use super::line::Subject;
     use super::*;
-
-    fn read(words: &[&str]) -> Options {
-        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-        brief::options(&words, false).unwrap()
-    }
 
     #[test]
     fn the_times_of_a_display_are_those_of_the_options() {
         let times = |words: &[&str]| {
-            let options = read(words);
+            let options = read_words(words);
             let plan = plan(&options, Layout::new(&options.display, Subject::default()));
             (plan.interval, plan.window, plan.delay, plan.stall)
         };

@@ -13,10 +13,10 @@ use gush_text::{Doing, errno_text, in_brackets, os_text, quote};
 use rustix::fs::{SeekFrom, fdatasync, seek};
 
 use super::ahead;
+use super::args::PvArgs;
 use super::direct::Direct;
 use super::inputs::{Input, left_bytes};
 use super::lines;
-use super::options::Options;
 use super::pipes;
 use super::screen::Screen;
 use super::signals::lock;
@@ -28,7 +28,7 @@ use crate::talk::remedy;
 
 /// One transfer of all inputs to one output.
 pub struct Moving<'a> {
-    pub options: &'a Options,
+    pub options: &'a PvArgs,
     /// Standard input if empty.
     pub files: &'a [OsString],
     /// The bytes still to be skipped.

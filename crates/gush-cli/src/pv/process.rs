@@ -16,7 +16,7 @@ use super::inputs;
 /// The value of `--watchfd`, or a further operand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watched {
-    Target(Target),
+    One(WatchTarget),
     /// `=NAME`: all processes of that name.
     Named(String),
     /// `@FILE`: each line of the file is one of the above.
@@ -32,7 +32,7 @@ impl FromStr for Watched {
             (_, Some("")) => Err("missing file after @"),
             (Some(name), _) => Ok(Self::Named(name.to_owned())),
             (_, Some(path)) => Ok(Self::Listed(path.into())),
-            (None, None) => text.parse().map(Self::Target),
+            (None, None) => text.parse().map(Self::One),
         }
     }
 }
@@ -42,16 +42,16 @@ impl Watched {
     /// # Errors
     /// A message if no process has the name, or the file cannot be read or has an invalid line. A
     /// list may be empty.
-    pub fn targets(&self) -> Result<Vec<Target>, String> {
+    pub fn targets(&self) -> Result<Vec<WatchTarget>, String> {
         match self {
-            Self::Target(target) => Ok(vec![*target]),
+            Self::One(target) => Ok(vec![*target]),
             Self::Named(name) => named(name).map_err(|why| format!("={name}: {why}")),
             Self::Listed(path) => listed(path).map_err(|why| format!("@{}: {why}", path.display())),
         }
     }
 }
 
-fn listed(path: &Path) -> Result<Vec<Target>, String> {
+fn listed(path: &Path) -> Result<Vec<WatchTarget>, String> {
     let text = fs::read_to_string(path).map_err(|error| os_text(&error))?;
     let mut targets = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -73,7 +73,7 @@ fn listed(path: &Path) -> Result<Vec<Target>, String> {
 }
 
 /// The other processes with this name, in order of PID.
-fn named(name: &str) -> Result<Vec<Target>, String> {
+fn named(name: &str) -> Result<Vec<WatchTarget>, String> {
     let entries = fs::read_dir("/proc").map_err(|error| os_text(&error))?;
     let own = i32::try_from(std::process::id()).unwrap_or(0);
     // Entries of /proc that are not numbers are no processes.
@@ -82,7 +82,7 @@ fn named(name: &str) -> Result<Vec<Target>, String> {
     pids.sort_unstable();
     match pids.is_empty() {
         true => Err("no process with this name".to_owned()),
-        false => Ok(pids.into_iter().map(|pid| Target { pid, fd: None }).collect()),
+        false => Ok(pids.into_iter().map(|pid| WatchTarget { pid, fd: None }).collect()),
     }
 }
 
@@ -101,13 +101,13 @@ fn is_called(pid: i32, name: &str) -> bool {
 
 /// A process, or a descriptor of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct WatchTarget {
     pub pid: i32,
     /// All descriptors if none.
     pub fd: Option<i32>,
 }
 
-impl FromStr for Target {
+impl FromStr for WatchTarget {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -244,10 +244,10 @@ mod tests {
 
     #[test]
     fn a_target_is_a_process_or_one_of_its_descriptors() {
-        assert_eq!("12".parse(), Ok(Target { pid: 12, fd: None }));
-        assert_eq!("12:0".parse(), Ok(Target { pid: 12, fd: Some(0) }));
+        assert_eq!("12".parse(), Ok(WatchTarget { pid: 12, fd: None }));
+        assert_eq!("12:0".parse(), Ok(WatchTarget { pid: 12, fd: Some(0) }));
         for odd in ["", "x", "0", "-1", "1:", "1:-1", "1:x", ":1", "1:2:3"] {
-            assert!(odd.parse::<Target>().is_err(), "{odd}");
+            assert!(odd.parse::<WatchTarget>().is_err(), "{odd}");
         }
     }
 
@@ -255,7 +255,7 @@ mod tests {
     fn a_name_or_a_list_stands_for_processes() {
         assert_eq!("=cat".parse(), Ok(Watched::Named("cat".into())));
         assert_eq!("@list".parse(), Ok(Watched::Listed("list".into())));
-        assert_eq!("7:1".parse(), Ok(Watched::Target(Target { pid: 7, fd: Some(1) })));
+        assert_eq!("7:1".parse(), Ok(Watched::One(WatchTarget { pid: 7, fd: Some(1) })));
         for odd in ["=", "@", "cat"] {
             assert!(odd.parse::<Watched>().is_err(), "{odd}");
         }
@@ -264,7 +264,7 @@ mod tests {
             fs::write(list.path(), text).unwrap();
             Watched::Listed(list.path().to_owned()).targets()
         };
-        let expected = [Target { pid: 3, fd: None }, Target { pid: 4, fd: Some(5) }];
+        let expected = [WatchTarget { pid: 3, fd: None }, WatchTarget { pid: 4, fd: Some(5) }];
         assert_eq!(targets("3\n\n# both\n=there is no such name\n 4:5 \n"), Ok(expected.to_vec()));
         for nobody in ["", "=there is no such name"] {
             assert_eq!(targets(nobody), Ok(Vec::new()), "{nobody}");

@@ -3,15 +3,16 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use super::args::PvArgs;
 use super::control::{self, Answer, Request, Snapshot};
 use super::line::{Extras, Layout, SPARKLINE_COLUMNS, Subject};
 use super::meter::Meter;
-use super::options::{Expected, Options};
 use super::process::Process;
 use super::screen::Screen;
 use super::signals::{self, SignalHandler, lock};
 use super::state::TransferState;
 use super::status::Status;
+use super::values::Expected;
 use super::{asked_size, plan, screen_options};
 use crate::talk::Talker;
 use gush_text::os_text;
@@ -23,7 +24,7 @@ const SLICE: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// The status; the error has been reported.
-pub fn change(options: &Options, pid: i32, talker: &Talker) -> Result<Status, Status> {
+pub fn change(options: &PvArgs, pid: i32, talker: &Talker) -> Result<Status, Status> {
     find(pid, talker)?;
     let mut display = options.display.clone();
     let size = asked_size(&display).map_err(|why| {
@@ -43,7 +44,7 @@ pub fn change(options: &Options, pid: i32, talker: &Talker) -> Result<Status, St
 ///
 /// # Errors
 /// The status; the error has been reported.
-pub fn run(options: &Options, pid: i32, talker: &Talker) -> Result<Status, Status> {
+pub fn run(options: &PvArgs, pid: i32, talker: &Talker) -> Result<Status, Status> {
     let process = find(pid, talker)?;
     let mut snapshot = ask(pid).map_err(|why| fail(pid, why, talker))?;
     let screen = Arc::new(Mutex::new(Screen::new(screen_options(options), talker)));

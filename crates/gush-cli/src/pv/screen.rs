@@ -12,7 +12,7 @@ use crate::talk::{self, Talker};
 
 /// How progress is shown.
 #[derive(Debug)]
-enum Way {
+enum Mode {
     Nothing,
     /// Each reading on a separate line.
     Lines,
@@ -24,7 +24,7 @@ enum Way {
 
 #[derive(Debug)]
 pub struct Screen {
-    way: Way,
+    mode: Mode,
     talker: Talker,
     is_terminal: bool,
     /// Shown even without a terminal.
@@ -48,18 +48,18 @@ pub struct ScreenOptions {
 impl Screen {
     pub fn new(screen_options: ScreenOptions, talker: &Talker) -> Self {
         let is_terminal = stderr().is_terminal();
-        let way = match screen_options {
-            ScreenOptions { quiet: true, .. } => Way::Nothing,
-            ScreenOptions { numeric: true, .. } => Way::Lines,
-            _ if !is_terminal && !screen_options.force => Way::Nothing,
+        let mode = match screen_options {
+            ScreenOptions { quiet: true, .. } => Mode::Nothing,
+            ScreenOptions { numeric: true, .. } => Mode::Lines,
+            _ if !is_terminal && !screen_options.force => Mode::Nothing,
             // Without a reserved line, as without -c.
             ScreenOptions { cursor: true, .. } if is_terminal => {
-                CursorLine::take().map_or(Way::Over, Way::CursorLine)
+                CursorLine::take().map_or(Mode::Over, Mode::CursorLine)
             }
-            _ => Way::Over,
+            _ => Mode::Over,
         };
         Self {
-            way,
+            mode,
             talker: talker.clone(),
             is_terminal,
             is_forced: screen_options.force,
@@ -71,7 +71,7 @@ impl Screen {
 
     /// Whether anything is shown.
     pub fn is_used(&self) -> bool {
-        !matches!(self.way, Way::Nothing)
+        !matches!(self.mode, Mode::Nothing)
     }
 
     /// The columns of the terminal; 80 without one.
@@ -91,10 +91,10 @@ impl Screen {
             return;
         }
         let columns = gush_text::width(line);
-        match &self.way {
-            Way::Nothing => {}
-            Way::Lines => put(format_args!("{line}\n")),
-            Way::Over => {
+        match &self.mode {
+            Mode::Nothing => {}
+            Mode::Lines => put(format_args!("{line}\n")),
+            Mode::Over => {
                 let before = self.open_columns.replace(columns).unwrap_or(0);
                 // Blanks over the rest of a longer line work on every terminal, unlike an escape
                 // sequence.
@@ -102,7 +102,7 @@ impl Screen {
                 // One write, so that no other program's output gets into the line.
                 put(format_args!("{line}{blanks}\r"));
             }
-            Way::CursorLine(cursor) => cursor.show(line),
+            Mode::CursorLine(cursor) => cursor.show(line),
         }
     }
 
@@ -112,10 +112,10 @@ impl Screen {
         if !self.is_ours() {
             return;
         }
-        match &self.way {
-            Way::Nothing => {}
-            Way::Lines => put(lines.iter().map(|line| format!("{line}\n")).collect::<String>()),
-            Way::Over | Way::CursorLine(_) => {
+        match &self.mode {
+            Mode::Nothing => {}
+            Mode::Lines => put(lines.iter().map(|line| format!("{line}\n")).collect::<String>()),
+            Mode::Over | Mode::CursorLine(_) => {
                 let rows = tcgetwinsize(stderr_fd()).map_or(25, |size| usize::from(size.ws_row));
                 // A block as high as the terminal would scroll.
                 let lines = &lines[..lines.len().min(rows.max(2) - 1)];
@@ -161,7 +161,7 @@ impl Screen {
     /// Ends the display, and gives up the line of `-c`.
     pub fn leave(&mut self) {
         self.close();
-        self.way = Way::Nothing;
+        self.mode = Mode::Nothing;
     }
 
     /// Ends the current line, or removes the block, and restores the window title.

@@ -6,9 +6,9 @@ use std::fs::File;
 use gush::{Errno, Side};
 use rustix::fs::{SeekFrom, seek};
 
+use super::args::PvArgs;
 use super::inputs::{self, Input};
 use super::moving::{Halt, Moving, shown};
-use super::options::Options;
 use super::status::Status;
 
 /// The failures of one input so far.
@@ -23,7 +23,7 @@ pub struct Skips {
 }
 
 impl Skips {
-    pub fn new(options: &Options) -> Self {
+    pub fn new(options: &PvArgs) -> Self {
         let asked = options.error_skip_block.and_then(|bytes| u64::try_from(bytes).ok());
         Self { asked_bytes: asked, number: 0, in_a_row: 0, next: 0 }
     }

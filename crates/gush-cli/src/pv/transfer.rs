@@ -13,12 +13,12 @@ use rustix::fs::{FileType, SeekFrom, Stat, fstat, seek, stat};
 use rustix::pipe::fcntl_getpipe_size;
 use rustix::stdio::stdout;
 
+use super::args::PvArgs;
 use super::direct::Direct;
 use super::display::{DelayedStart, DisplayHandle, Transfers};
 use super::inspect::{Inspect, Inspector};
 use super::line::{Layout, Subject};
 use super::moving::{Moving, Output, shown};
-use super::options::Options;
 use super::pipes::{self, Enlarged};
 use super::screen::Screen;
 use super::signals::{self, SignalHandler, lock};
@@ -30,7 +30,7 @@ use crate::talk::{Talker, remedy_to_store};
 
 /// State shared by the transfers of one command line.
 pub struct Session<'a> {
-    pub options: &'a Options,
+    pub options: &'a PvArgs,
     pub talker: &'a Talker,
     pub screen: Arc<Mutex<Screen>>,
     pub signals: Arc<SignalHandler>,
@@ -71,7 +71,7 @@ pub struct Moved {
 ///
 /// # Errors
 /// The status; the error has been reported.
-pub fn run(options: &Options, talker: &Talker) -> Result<Status, Status> {
+pub fn run(options: &PvArgs, talker: &Talker) -> Result<Status, Status> {
     let output = open_output(options, talker)?;
     let session = Session::new(options, talker, &output)?;
     let moved = match &options.store_and_forward {
@@ -98,7 +98,7 @@ pub fn close(output: Output, talker: &Talker) -> Status {
 }
 
 /// The rate of `--rate-limit`, of which 0 is none.
-fn rate(options: &Options) -> Rate {
+fn rate(options: &PvArgs) -> Rate {
     options.display.rate_limit.and_then(Rate::bytes_per_second).unwrap_or_default()
 }
 
@@ -110,7 +110,7 @@ fn failed(talker: &Talker, status: Status, what: impl Display) -> Status {
 impl<'a> Session<'a> {
     /// # Errors
     /// The status; the error has been reported.
-    pub fn new(options: &'a Options, talker: &'a Talker, output: &Output) -> Result<Self, Status> {
+    pub fn new(options: &'a PvArgs, talker: &'a Talker, output: &Output) -> Result<Self, Status> {
         let asked = asked_size(&options.display);
         let asked = asked.map_err(|why| failed(talker, Status::MISUSE, why))?;
         // As in pv, a size of 0 is that of the inputs.
@@ -319,7 +319,7 @@ impl Drop for Session<'_> {
 ///
 /// # Errors
 /// The status; the error has been reported.
-pub fn open_output(options: &Options, talker: &Talker) -> Result<Output, Status> {
+pub fn open_output(options: &PvArgs, talker: &Talker) -> Result<Output, Status> {
     let fail = |status, what: String| failed(talker, status, what);
     let name = match (&options.output, options.discard) {
         (_, true) => OsStr::new("/dev/null"),
@@ -379,7 +379,7 @@ fn seek_on(output: &Output, bytes: u64) -> Result<(), String> {
 }
 
 /// Refuses to write to an input, which opening would truncate.
-pub fn refuse_input(options: &Options, talker: &Talker, name: &OsStr) -> Result<(), Status> {
+pub fn refuse_input(options: &PvArgs, talker: &Talker, name: &OsStr) -> Result<(), Status> {
     match input_at(options, name) {
         Some(input) => {
             let what = format!("input file is output file: {}", shown(input));
@@ -390,7 +390,7 @@ pub fn refuse_input(options: &Options, talker: &Talker, name: &OsStr) -> Result<
 }
 
 /// The input that is the regular file `name`.
-fn input_at<'a>(options: &'a Options, name: &OsStr) -> Option<&'a OsStr> {
+fn input_at<'a>(options: &'a PvArgs, name: &OsStr) -> Option<&'a OsStr> {
     let output = stat(name).ok()?;
     let stdin = || std::iter::once(OsStr::new("-")).filter(|_| options.files.is_empty());
     let mut inputs = options.files.iter().map(OsString::as_os_str).chain(stdin());
@@ -409,7 +409,7 @@ fn is_same_file(one: &Stat, other: &Stat) -> bool {
 }
 
 /// The bytes of the inputs, as far as they are known.
-fn total_bytes(options: &Options) -> Option<u64> {
+fn total_bytes(options: &PvArgs) -> Option<u64> {
     let stdin = [OsString::from("-")];
     let files = if options.files.is_empty() { &stdin } else { &options.files[..] };
     let total = inputs::total_bytes(files.iter().map(OsString::as_os_str))?;
@@ -418,7 +418,7 @@ fn total_bytes(options: &Options) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::brief;
+    use super::super::args::read_words;
     use super::*;
 
     #[test]
@@ -426,7 +426,7 @@ mod tests {
         let cases =
             [("200k", Some(204_800)), ("7", Some(7)), ("1.5M/s", Some(1_572_864)), ("0", None)];
         for (text, wanted) in cases {
-            let options = brief::options(&["-L", text].map(OsString::from), false).unwrap();
+            let options = read_words(&["-L", text]);
             assert_eq!(rate(&options).get(), wanted, "{text}");
         }
     }

@@ -8,11 +8,11 @@ use std::time::Duration;
 use gush::Errno;
 use gush_text::{os_text, quote};
 
+use super::args::PvArgs;
 use super::display::Plan;
 use super::line::{Extras, Layout, SPARKLINE_COLUMNS, Subject};
 use super::meter::Meter;
-use super::options::Options;
-use super::process::{Descriptor, Process, Target, Unwatched};
+use super::process::{Descriptor, Process, Unwatched, WatchTarget};
 use super::screen::Screen;
 use super::signals::{self, SignalHandler, lock};
 use super::state::TransferState;
@@ -28,7 +28,7 @@ const SLICE: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// The status if nothing can be watched; the error has been reported.
-pub fn run(options: &Options, targets: &[Target], talker: &Talker) -> Result<Status, Status> {
+pub fn run(options: &PvArgs, targets: &[WatchTarget], talker: &Talker) -> Result<Status, Status> {
     let mut screen_options = screen_options(options);
     // The lines of several descriptors use the cursor.
     screen_options.cursor = false;
@@ -80,8 +80,8 @@ pub fn run(options: &Options, targets: &[Target], talker: &Talker) -> Result<Sta
 }
 
 /// A single descriptor, whose line stays at the end.
-fn is_single(targets: &[Target]) -> bool {
-    matches!(targets, [Target { fd: Some(_), .. }])
+fn is_single(targets: &[WatchTarget]) -> bool {
+    matches!(targets, [WatchTarget { fd: Some(_), .. }])
 }
 
 fn text(why: &Unwatched) -> String {
@@ -100,7 +100,7 @@ fn text(why: &Unwatched) -> String {
 }
 
 struct Watch<'a> {
-    options: &'a Options,
+    options: &'a PvArgs,
     plan: Plan,
     asked_bytes: Option<u64>,
     is_single: bool,
@@ -129,7 +129,7 @@ struct WatchedLine {
 }
 
 impl Watch<'_> {
-    fn begin(&mut self, target: Target, columns: usize) -> Result<(), Unwatched> {
+    fn begin(&mut self, target: WatchTarget, columns: usize) -> Result<(), Unwatched> {
         let process = Process::find(target.pid).map_err(Unwatched::Unseen)?;
         let mut shown = BTreeMap::new();
         match target.fd {

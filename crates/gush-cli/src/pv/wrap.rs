@@ -12,13 +12,14 @@ use gush::{Errno, Rate, Side};
 use gush_text::{Doing, in_brackets, os_text};
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::args::PvArgs;
 use super::display::{DisplayHandle, Transfers};
 use super::inspect::{Inspect, Inspector};
 use super::moving::{Halt, Moving, Output};
-use super::options::{Monitored, Options};
 use super::state::{StopReason, TransferState};
 use super::status::Status;
 use super::transfer::{Session, Stage, close, open_output};
+use super::values::Monitored;
 use super::{asked_size, plan};
 use crate::talk::{Talker, remedy};
 
@@ -26,14 +27,14 @@ use crate::talk::{Talker, remedy};
 ///
 /// The status is that of the command, or of another failure if the command succeeded or its output
 /// could not be written.
-pub fn run(options: &Options, talker: &Talker) -> ExitCode {
+pub fn run(options: &PvArgs, talker: &Talker) -> ExitCode {
     match wrapped(options, talker) {
         Ok(status) => status,
         Err(status) => status.into(),
     }
 }
 
-fn wrapped(options: &Options, talker: &Talker) -> Result<ExitCode, Status> {
+fn wrapped(options: &PvArgs, talker: &Talker) -> Result<ExitCode, Status> {
     if options.store_and_forward.is_some() {
         talker.say("-U cannot be used with a command; use -o to store its output");
         return Err(Status::MISUSE);
@@ -116,7 +117,7 @@ fn wrapped(options: &Options, talker: &Talker) -> Result<ExitCode, Status> {
     })
 }
 
-fn start(options: &Options) -> io::Result<Child> {
+fn start(options: &PvArgs) -> io::Result<Child> {
     gush_process::restore_sigchld();
     let mut command = Command::new(&options.command[0]);
     command.args(&options.command[1..]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -133,7 +134,7 @@ fn end(mut child: Child) {
 }
 
 /// The bytes that a command writes are only counted.
-fn state_of_output(options: &Options) -> TransferState {
+fn state_of_output(options: &PvArgs) -> TransferState {
     let (lines, separator) = (options.counts_lines(), options.separator());
     let inspector = Inspector::new(Inspect { lines, separator, ..Inspect::default() });
     TransferState::new(inspector, lines, Rate::default())

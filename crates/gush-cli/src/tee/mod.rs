@@ -21,16 +21,16 @@ use crate::args;
 use crate::files;
 use crate::talk::{Talker, remedy_to_store};
 use address::Remote;
-use options::{Mode, Options};
+use options::{Mode, TeeArgs};
 
 /// The definition of `gush tee`, from which help, manual page and completions are made.
 pub fn command() -> clap::Command {
-    Options::command()
+    TeeArgs::command()
 }
 
 /// Runs `tee` with `words`, the arguments after the command's name. Messages start with `as_name`.
 pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
-    let options: Options = match args::parse_as_gnu(command(), options::GNU, words, as_name) {
+    let options: TeeArgs = match args::parse_as_gnu(command(), options::GNU, words, as_name) {
         Ok(options) => options,
         Err(status) => return status,
     };
@@ -222,7 +222,7 @@ fn copy(outputs: &[Output<'_>], reporter: &mut Reporter<'_>) {
 
 /// Reports errors, and keeps the exit status.
 struct Reporter<'a> {
-    options: &'a Options,
+    options: &'a TeeArgs,
     talker: Talker,
     failed: bool,
     /// The reader of a pipe is gone, which ends a filter silently.

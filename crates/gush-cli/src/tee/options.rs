@@ -38,7 +38,7 @@ use crate::method;
                   both sides are enlarged to 1 MiB (see --pipe-size), so that tee and its neighbours \
                   wait less often."
 )]
-pub struct Options {
+pub struct TeeArgs {
     /// Files to write, besides standard output
     #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub files: Vec<OsString>,
@@ -113,7 +113,7 @@ const MODES: [(&str, Mode); 4] = [
     ("exit-nopipe", Mode { exits: true, spares_pipes: true }),
 ];
 
-impl Options {
+impl TeeArgs {
     /// The requested mode.
     pub fn mode(&self) -> Option<Mode> {
         self.output_error.or(self.nopipe.then_some(MODES[1].1))
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn an_output_is_dropped_after_the_time_of_the_option() {
-        let time = |word: &str| Options::try_parse_from(["tee", word]).unwrap().drop_slow;
+        let time = |word: &str| TeeArgs::try_parse_from(["tee", word]).unwrap().drop_slow;
         let (ms, s) = (Duration::from_millis, Duration::from_secs);
         assert_eq!(time("--drop-slow"), Some(s(1)));
         assert_eq!(time("--drop-slow=200ms"), Some(ms(200)));

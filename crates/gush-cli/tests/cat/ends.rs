@@ -323,7 +323,7 @@ fn a_reader_that_left_ends_it_silently_by_sigpipe() {
 fn of_nothing_nobody_need_read() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("empty"), "").unwrap();
-    // A pipe without a writer, a device, a file, and a file behind them.
+    // A pipe without a writer, a device, a file, and a file after them.
     let ended = || Stdio::from(io::pipe().unwrap().0);
     for flag in WAYS {
         for operands in [&["-"][..], &["/dev/null"], &["empty"], &["-", "/dev/null", "empty"]] {
@@ -344,7 +344,7 @@ fn of_nothing_nobody_need_read() {
 
 /// A reset is the source's failure, also where nobody reads the output.
 #[test]
-fn a_source_that_fails_is_told_of_though_nobody_reads() {
+fn a_source_that_fails_is_reported_though_nobody_reads() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (far, _) = listener.accept().unwrap();
@@ -386,7 +386,7 @@ fn what_cannot_be_spliced_follows_what_was() {
 }
 
 #[test]
-fn explain_and_json_tell_on_standard_error() {
+fn explain_and_json_print_to_standard_error() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("a"), "aa\n").unwrap();
     let output = gush().args(["cat", "--explain", "a"]).current_dir(&dir).output().unwrap();

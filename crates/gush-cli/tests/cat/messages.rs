@@ -192,7 +192,7 @@ fn standard_input_is_named_as_such() {
 }
 
 #[test]
-fn a_failed_read_tells_how_much_had_arrived_and_a_remedy() {
+fn a_failed_read_is_reported_with_the_bytes_that_arrived_and_a_remedy() {
     let dir = TempDir::new().unwrap();
     for flags in ["-u", "-n"] {
         // The first page of a process's memory is never mapped.
@@ -237,7 +237,7 @@ fn sizes_that_are_none_are_refused_and_explained() {
 }
 
 #[test]
-fn a_full_disk_and_a_refusal_are_told_with_the_systems_words_and_a_remedy() {
+fn a_full_disk_and_a_refusal_are_reported_with_the_os_error_and_a_remedy() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("a"), "some\n").unwrap();
     for flags in [&[][..], &["-n"], &["--json"]] {

@@ -117,7 +117,7 @@ fn a_target_that_fills_up_says_how_far_it_got() {
 }
 
 #[test]
-fn what_only_closing_tells_is_told() {
+fn an_error_of_close_is_reported() {
     let (dir, _) = sources();
     let path = dir.path().join("target");
     for flag in ["-u", "-s"] {

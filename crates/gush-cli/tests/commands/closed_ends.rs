@@ -62,7 +62,7 @@ fn a_name_of_a_closed_standard_descriptor_is_an_error_and_no_byte_is_lost() {
     ] {
         assert!(fails(dir.path(), text).contains(said), "{text}: {}", fails(dir.path(), text));
     }
-    // Nobody can be told.
+    // There is nowhere to report to.
     fails(dir.path(), "g cp a err 2>&-");
     fails(dir.path(), "g tee err <a 2>&-");
     assert_eq!(names(dir.path()), ["a", "err", "fds", "further", "in", "out"]);

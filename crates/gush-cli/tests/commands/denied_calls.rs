@@ -255,7 +255,7 @@ fn every_byte_of_a_full_disk_is_delivered_counted_or_left() {
 }
 
 #[test]
-fn an_output_of_tee_on_a_full_disk_is_told_of_and_the_others_get_every_byte() {
+fn an_output_of_tee_on_a_full_disk_is_reported_and_the_others_get_every_byte() {
     let (dir, bytes) = source();
     for words in ["", "--method read-write", "--buffer 64K"] {
         let script = format!(

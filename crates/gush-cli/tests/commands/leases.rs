@@ -1,4 +1,4 @@
-//! A file on which another process has a lease (fcntl(2), F_SETLEASE), as Samba takes for clients that cache: whoever opens the file waits until
+//! A file on which another process has a lease (fcntl(2), F_SETLEASE), as Samba takes for clients that cache: a program that opens the file waits until
 //! the other process has written what it holds, as GNU's tools do.
 
 use std::fs;
@@ -10,7 +10,7 @@ use crate::common::cp::{names, stderr};
 use crate::common::{gush, skipped};
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 
-/// The program that holds leases, or none, which is told.
+/// The program that holds leases, or none, which is reported.
 fn holder(dir: &Path) -> Option<PathBuf> {
     let program = dir.join("lease");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/common/lease.c");
@@ -24,7 +24,7 @@ fn holder(dir: &Path) -> Option<PathBuf> {
     }
 }
 
-/// A tree, an old copy of it, and beside them whatever the holder of the lease needs.
+/// A tree, an old copy of it, and what the holder of the lease needs.
 struct Field {
     dir: tempfile::TempDir,
     holder: PathBuf,
@@ -53,7 +53,7 @@ impl Field {
         Some(output)
     }
 
-    /// Runs a command under a lease; the output, and what the holder told meanwhile.
+    /// Runs a command under a lease; the output, and what the holder printed meanwhile.
     fn run_command(
         &self,
         (kind, path, late): (&str, &str, &str),
@@ -200,7 +200,7 @@ fn rules_under_a_lease_are_waited_for() {
 }
 
 #[test]
-fn without_proc_a_lease_is_told_with_the_remedy() {
+fn without_proc_a_lease_is_reported_with_the_remedy() {
     let Some(field) = Field::new() else { return };
     let mut probe = Command::new("unshare");
     probe.args(["-m", "umount", "-l", "/proc"]);

@@ -40,8 +40,8 @@ fn starters(name: &str) -> Vec<String> {
     .into()
 }
 
-/// Every one of the commands tells `remedy`.
-fn all_tell(dir: &Path, commands: &[String], remedy: &str) {
+/// Every command prints `remedy`.
+fn all_print(dir: &Path, commands: &[String], remedy: &str) {
     for command in commands {
         let said = stderr(&script(dir, &format!("\"$G\" {command} <a >out")));
         assert!(said.contains(remedy), "gush {command}: {said}");
@@ -55,7 +55,7 @@ fn a_full_target_has_one_remedy() {
     commands.extend(["cat a >/dev/full", "yes >/dev/full"].map(str::to_owned));
     for command in &commands {
         let said = stderr(&script(dir.path(), &format!("<a \"$G\" {command}")));
-        // `--tee` tells of the copy beside the link, whose failure is not that of a move.
+        // `--tee` reports the copy next to the link, whose failure is not that of a move.
         if !command.contains("--tee") {
             assert!(
                 said.contains(
@@ -71,10 +71,10 @@ fn a_full_target_has_one_remedy() {
 fn links_in_a_circle_and_long_names_have_one_remedy() {
     let dir = with_files(&[("a", b"a")]);
     symlink("loop", dir.path().join("loop")).unwrap();
-    all_tell(dir.path(), &readers("loop"), "symbolic links lead in a circle");
+    all_print(dir.path(), &readers("loop"), "symbolic links lead in a circle");
     let long = "x".repeat(256);
-    all_tell(dir.path(), &readers(&long), "a name has at most 255 bytes");
-    all_tell(dir.path(), &writers(&long), "a name has at most 255 bytes");
+    all_print(dir.path(), &readers(&long), "a name has at most 255 bytes");
+    all_print(dir.path(), &writers(&long), "a name has at most 255 bytes");
 }
 
 #[test]
@@ -87,14 +87,14 @@ fn a_program_that_cannot_start_has_one_remedy() {
     let names = |name: &str| starters(&dir.path().join(name).display().to_string());
     // execvp(3), by which the others start a program, gives such a file to a shell.
     let by_lab = names("text").split_off(2);
-    all_tell(dir.path(), &by_lab, "(the file is no program for this machine: ");
-    all_tell(dir.path(), &names("odd"), "(the file is there, but not the interpreter");
+    all_print(dir.path(), &by_lab, "(the file is no program for this machine: ");
+    all_print(dir.path(), &names("odd"), "(the file is there, but not the interpreter");
     // The lab takes such a file for one of comparisons.
     let by_others = &names("a")[..2];
-    all_tell(dir.path(), by_others, "(the file is not executable: chmod +x");
-    all_tell(dir.path(), &starters("./")[..2], "(it is a directory, and no program)");
+    all_print(dir.path(), by_others, "(the file is not executable: chmod +x");
+    all_print(dir.path(), &starters("./")[..2], "(it is a directory, and no program)");
     // The lab asks for programs first, and leaves out a command without its own.
-    all_tell(dir.path(), &starters("no-such-program")[..2], "no such program in PATH");
+    all_print(dir.path(), &starters("no-such-program")[..2], "no such program in PATH");
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_file_system_that_is_read_only_or_without_inodes_has_one_remedy() {
 fn a_missing_directory_has_one_remedy() {
     let dir = with_files(&[("a", b"a")]);
     let commands = ["cp a no/b", "tee no/b", "pv -q -o no/b a", "pv -q -P no/b a"];
-    all_tell(dir.path(), &commands.map(str::to_owned), "(mkdir -p 'no' makes the directory)");
+    all_print(dir.path(), &commands.map(str::to_owned), "(mkdir -p 'no' makes the directory)");
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn attributes_of_a_file_have_one_remedy() {
 #[test]
 fn descriptors_that_are_used_up_have_one_remedy() {
     let dir = with_files(&[("a", b"a")]);
-    // The loader needs one descriptor beside the standard ones, and each of these commands two.
+    // The loader needs one descriptor besides the standard ones, and each of these commands two.
     for command in ["cp a b", "tee b c", "pv -q -o b a"] {
         let closed = "3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-";
         let text = format!("exec <a >out {closed}; exec prlimit --nofile=4:4 \"$G\" {command}");

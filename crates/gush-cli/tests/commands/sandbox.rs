@@ -1,4 +1,4 @@
-//! gush goes round a system call that a seccomp filter denies, or tells of the denial: containers deny calls with EPERM, ENOSYS, EACCES.
+//! gush goes round a system call that a seccomp filter denies, or reports the denial: containers deny calls with EPERM, ENOSYS, EACCES.
 
 use std::collections::HashSet;
 use std::fs;
@@ -36,7 +36,7 @@ const EACCES: i32 = 13;
 const ENOSYS: i32 = 38;
 const EOPNOTSUPP: i32 = 95;
 
-/// The launcher, or none, which is told.
+/// The launcher, or none, which is reported.
 fn launcher(dir: &Path) -> Option<PathBuf> {
     crate::common::denier(dir).map_err(|why| skipped(&why)).ok()
 }
@@ -85,7 +85,7 @@ fn sources() -> (TempDir, Vec<u8>) {
     (dir, bytes)
 }
 
-/// Runs `gush` behind `wrapper` as the trial says; returns the exit status, and the bytes that arrived.
+/// Runs `gush` under `wrapper` as the trial says; returns the exit status, and the bytes that arrived.
 fn tried(trial: Trial, dir: &Path, mut wrapper: Command) -> (Output, Vec<u8>) {
     let target = dir.join("target");
     let _ = fs::remove_file(&target);

@@ -142,7 +142,7 @@ fn listen_fd_sets_no_flag_of_the_shared_listener() {
 /// Each sees every client, and one of them takes it: accept4(2) holds the other until the next
 /// client.
 #[test]
-fn two_links_share_a_blocking_listener_and_end_when_told() {
+fn two_links_share_a_blocking_listener_and_end_on_a_signal() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let links: Vec<Child> = (0..2)
         .map(|_| {

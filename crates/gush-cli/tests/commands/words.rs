@@ -44,7 +44,7 @@ fn what_cannot_be_printed_is_an_error_whatever_was_asked_for() {
 }
 
 #[test]
-fn a_beginning_of_gnus_option_is_that_option_whatever_gush_has_beside_it() {
+fn a_beginning_of_gnus_option_is_that_option_whatever_gush_adds() {
     for (short, long) in [
         ("--pre=mode", "--preserve=mode"),
         ("--pres=mo", "--preserve=mode"),
@@ -86,7 +86,7 @@ fn a_beginning_of_gnus_option_is_that_option_whatever_gush_has_beside_it() {
 }
 
 #[test]
-fn an_ambiguous_beginning_is_told_with_what_it_may_mean() {
+fn an_ambiguous_beginning_is_reported_with_what_it_may_mean() {
     let dir = with_files(&[("a", b"a")]);
     assert_eq!(
         fails(dir.path(), &["--ver", "a", "b"]),
@@ -103,7 +103,7 @@ fn an_ambiguous_beginning_is_told_with_what_it_may_mean() {
 }
 
 #[test]
-fn an_option_that_is_none_is_told_in_gnus_words() {
+fn an_unknown_option_is_reported_in_gnus_words() {
     let dir = with_files(&[("a", b"a")]);
     let help = "Try 'gush cp --help' for more information.\n";
     for (words, wrong) in [
@@ -118,7 +118,7 @@ fn an_option_that_is_none_is_told_in_gnus_words() {
 }
 
 #[test]
-fn a_method_that_is_none_is_told_with_the_one_that_may_be_meant() {
+fn an_unknown_method_is_reported_with_the_nearest_one() {
     let dir = with_files(&[("a", b"a")]);
     for (word, name) in
         [("SPLICE", "splice"), ("copy_file_range", "copy-file-range"), ("spice", "splice")]

@@ -71,7 +71,7 @@ impl Running {
     }
 
     /// Waits until `count` lines have `words`, and sees to it that no more have: the link writes its lines
-    /// beside its work, so that an answer may be here before the line about it.
+    /// alongside its work, so that an answer may be here before the line about it.
     pub fn says_just(&self, words: &str, count: usize) {
         self.says_times(words, count);
         let said = self.said();
@@ -115,7 +115,7 @@ impl Running {
         fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
-    /// The sockets and programs behind the link's descriptors, once for each descriptor; neither the pool of pipes nor what
+    /// The sockets and programs of the link's descriptors, once for each descriptor; neither the pool of pipes nor what
     /// the threads need, but for their copies of the listener.
     pub fn ends(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap();
@@ -145,7 +145,7 @@ impl Running {
     /// Waits for the link's end: status, standard output, standard error.
     pub fn finish(mut self) -> (ExitStatus, Vec<u8>, String) {
         let stdout = self.child.stdout.take();
-        // Read beside the wait: a link with more output than a pipe holds would never end.
+        // Read during the wait: a link with more output than a pipe holds would never end.
         let reader = thread::spawn(move || {
             let mut output = Vec::new();
             stdout.map(|mut stdout| stdout.read_to_end(&mut output).unwrap());
@@ -174,7 +174,7 @@ impl Drop for Running {
     }
 }
 
-/// `gush link` with `args`, whose standard error nobody reads once the link has told its address: the child, its standard
+/// `gush link` with `args`, whose standard error nobody reads once the link has printed its address: the child, its standard
 /// error, and that place.
 pub fn unread(args: &[&str]) -> (Killed, ChildStderr, String) {
     let mut command = gush();
@@ -253,7 +253,7 @@ pub fn ask(mut stream: TcpStream, question: &[u8]) -> Vec<u8> {
     let mut answer = Vec::new();
     thread::scope(|scope| {
         let mut writer = stream.try_clone().unwrap();
-        // Written beside the reading: an echo blocks once both directions are full.
+        // Written during the reading: an echo blocks once both directions are full.
         scope.spawn(move || {
             writer.write_all(question).unwrap();
             writer.shutdown(Shutdown::Write).unwrap();

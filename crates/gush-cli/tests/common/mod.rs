@@ -103,7 +103,7 @@ pub fn bounded(seconds: u32, command: &Command) -> Command {
     within(&["timeout", "--verbose", "--signal=KILL", &seconds], command)
 }
 
-/// The same command behind the words of another; the standard input is empty.
+/// The same command after the words of another; the standard input is empty.
 pub fn within(words: &[&str], command: &Command) -> Command {
     let mut outer = Command::new(words[0]);
     outer.args(&words[1..]).arg(command.get_program()).args(command.get_args());
@@ -124,7 +124,7 @@ pub fn within(words: &[&str], command: &Command) -> Command {
 /// trace is thrown away, unless an option `-o` names a file.
 ///
 /// # Panics
-/// With an option that follows children: given twice, `-f` makes a file of its own for each, beside `/dev/null`, too.
+/// With an option that follows children: given twice, `-f` makes a file of its own for each, next to `/dev/null`, too.
 pub fn strace(options: &[&str]) -> Result<Command, String> {
     let follows = |option: &&str| option.starts_with("-f") || option.starts_with("--follow");
     assert!(!options.iter().any(follows), "children are followed without {options:?}");

@@ -24,7 +24,7 @@ use tempfile::TempDir;
 
 use super::link::PATIENCE;
 
-/// How many tickets a server of rustls sends behind the handshake (`ServerConfig::send_tls13_tickets`).
+/// How many tickets a server of rustls sends after the handshake (`ServerConfig::send_tls13_tickets`).
 pub const TICKETS: u32 = 2;
 
 type Versions<'a> = &'a [&'static SupportedProtocolVersion];
@@ -219,7 +219,7 @@ impl Session {
         Ok(())
     }
 
-    /// Bytes of the peer, or none behind its close_notify; `UnexpectedEof` where the socket's end comes without that.
+    /// Bytes of the peer, or none after its close_notify; `UnexpectedEof` where the socket's end comes without that.
     pub fn read(&mut self, socket: BorrowedFd<'_>, room: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.0.reader().read(room) {

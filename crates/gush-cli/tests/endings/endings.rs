@@ -94,7 +94,7 @@ impl Ending {
         sized((self.other)(pair), pair)
     }
 
-    /// Has the ending a meaning with full buffers? A program beside one that has exited is given 0.5 s, which a slow reader may need.
+    /// Has the ending a meaning with full buffers? A program next to one that has exited is given 0.5 s, which a slow reader may need.
     pub fn has_sizes(&self, pair: &Pair) -> bool {
         let is_hurried = pair.ender.is_program && pair.other.is_program;
         !(is_hurried && self.name.starts_with("leaves"))
@@ -283,7 +283,7 @@ pub const ENDINGS: [Ending; 21] = [
         outcome: |pair| {
             let failed = Outcome { other_is_told: Told::Untold, ..LEFT_FAILED };
             match pair.ender.kind {
-                // It had all that it wanted; on a terminal the other is told of that by SIGHUP, and dies of it.
+                // It had all that it wanted; on a terminal the other learns of that by SIGHUP, and dies of it.
                 _ if pair.ender.is_program && pair.other.kind == Kind::Terminal => {
                     Outcome { ended: "program-failed", ..failed }
                 }

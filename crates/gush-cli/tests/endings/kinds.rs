@@ -42,7 +42,7 @@ pub struct Abilities {
     pub listens: bool,
     /// Is the peer at a connection, so that a peer which only sends can still see the connection's end?
     pub is_connection: bool,
-    /// Does the kernel tell us that the peer went without reading everything?
+    /// Does the kernel report that the peer left without reading everything?
     pub tells_unread: bool,
     /// Is the peer active, so that it can be silent, or leave? A file is not.
     pub is_alive: bool,

@@ -154,7 +154,7 @@ impl Port {
                 Ok(0) => Heard::Last(Saw::End),
                 Ok(count) => Heard::Bytes(count),
                 Err(Errno::INTR | Errno::AGAIN) => Heard::Nothing,
-                // Nobody is behind the terminal any more.
+                // Nobody is at the terminal any more.
                 Err(Errno::IO) => Heard::Last(Saw::End),
                 Err(Errno::CONNRESET) => Heard::Last(Saw::Reset),
                 Err(errno) => panic!("read: {errno}"),
@@ -162,7 +162,7 @@ impl Port {
         };
         match session.read(read.as_fd(), room) {
             Ok(0) => {
-                // The socket's own end, or a failure behind it, follows.
+                // The socket's own end, or a failure after it, follows.
                 wait(read.as_fd(), PollFlags::IN);
                 assert!(matches!(rustix::io::read(read, room), Ok(0) | Err(Errno::CONNRESET)));
                 Heard::Last(Saw::End)

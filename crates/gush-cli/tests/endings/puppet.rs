@@ -27,7 +27,7 @@ pub fn address(dir: &Path, name: &str) -> String {
 
 /// Watches for SIGTERM, alone or ahead of a hang-up: leaves the signal's name in a file, and ends the process.
 ///
-/// The signals stay pending, so that whoever has seen an end of data can ask which of the two came first.
+/// The signals stay pending, so that a process that has seen an end of data can ask which of the two came first.
 fn watch_for_signals(dir: &Path, name: &str) {
     let file = dir.join(format!("{name}.signal"));
     let mut ending = SigSet::empty();
@@ -46,7 +46,7 @@ fn watch_for_signals(dir: &Path, name: &str) {
     thread::spawn(watch);
 }
 
-/// As proc_pid_status(5) tells: one bit for each signal that waits for the whole process.
+/// As in proc_pid_status(5): one bit for each signal that waits for the whole process.
 fn is_pending(signal: Signal) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).unwrap();

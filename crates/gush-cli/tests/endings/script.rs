@@ -18,7 +18,7 @@ use crate::port::{Heard, Port};
 /// No flood is longer: the other side reads nothing, and no buffer on the way holds as much.
 const FLOOD_BYTES: usize = 256 << 20;
 
-/// A slow reader pauses behind each such piece.
+/// A slow reader pauses after each such piece.
 const PIECE_BYTES: usize = 64 << 10;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,7 +107,7 @@ impl FromStr for Step {
     }
 }
 
-/// The sign that a peer saw behind the last byte received.
+/// The sign that a peer saw after the last byte received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Saw {
     /// The peer did not look, or the kind of end shows nothing.

@@ -29,7 +29,7 @@ use crate::script::{Marks, Player, Report, Saw, Step};
 const ENDER: &str = "ender";
 const OTHER: &str = "other";
 
-/// Plays the cell, and tells every difference from the model.
+/// Plays the cell, and reports every difference from the model.
 pub fn play(ending: &Ending, pair: &Pair) -> Result<(), String> {
     let dir = TempDir::new().unwrap();
     let marks = Marks(dir.path().to_owned());
@@ -108,7 +108,7 @@ pub fn play(ending: &Ending, pair: &Pair) -> Result<(), String> {
 }
 
 /// Both begin once both are in place. The first byte of a datagram or of a FIFO makes the connection, and cannot wait for
-/// the other side; nor can a datagram socket tell when the peer is in place.
+/// the other side; nor can a datagram socket detect when the peer is in place.
 fn started(name: &str, other: &str, kind: &Abilities, steps: Vec<Step>) -> Vec<Step> {
     let mut all = vec![Step::Mark(format!("ready.{name}"))];
     if !matches!(kind.kind, Kind::Udp | Kind::Fifo) {
@@ -275,7 +275,7 @@ impl Found<'_> {
         let seconds = record["seconds"].as_f64().unwrap_or_default();
         check(limit.is_none_or(|limit| seconds >= limit), format!("over after {seconds} s"));
         let (ender, other) = (&self.ender, &self.other);
-        // A program that was at work has time to tell of SIGTERM, unless the link says that it waited for that in vain.
+        // A program that was at work has time to report SIGTERM, unless the link says that it waited for that in vain.
         let deaths = [ender, other].iter().filter(|peer| peer.saw == Saw::Death).count();
         let killed = self.said.matches("does not end after SIGTERM and is killed").count();
         let is_explained = self.ending.act != Act::Terminate || deaths <= killed;

@@ -1,4 +1,4 @@
-//! The work of `gush pv` on the bytes beside moving them: options of pv 1.11, and gush's own.
+//! The work of `gush pv` on the bytes besides moving them: options of pv 1.11, and gush's own.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -51,7 +51,7 @@ fn blocks_of_zeros_become_holes() {
         let held = fs::metadata(&got).unwrap().blocks() * 512;
         assert!(held < 1 << 20, "{line}: {held} bytes are held");
     }
-    // Zeros over old bytes are written, and nothing is cut off behind them.
+    // Zeros over old bytes are written, and nothing is cut off after them.
     fs::write(dir.path().join("got"), vec![7; 5 << 20]).unwrap();
     let output = shell(dir.path(), "cat source | $G pv -O 1<>got");
     assert!(output.status.success(), "{}", said(&output));
@@ -101,7 +101,7 @@ fn the_page_cache_is_passed_by_and_the_flag_taken_back() {
 
 /// Opening a FIFO without a writer waits, so that the signal ends the process at once.
 #[test]
-fn a_signal_that_ends_it_at_once_leaves_no_o_direct_behind() {
+fn a_signal_that_ends_it_at_once_leaves_no_o_direct() {
     let dir = TempDir::new().unwrap();
     let out = dir.path().join("out");
     if !takes_o_direct(&out) {
@@ -189,7 +189,7 @@ fn everything_is_stored_before_the_first_byte_leaves() {
 }
 
 #[test]
-fn a_store_of_its_own_leaves_nothing_behind() {
+fn a_temporary_store_leaves_nothing() {
     let (dir, bytes) = source();
     fs::create_dir(dir.path().join("tmp")).unwrap();
     let output = shell(dir.path(), "TMPDIR=tmp $G pv -U - -f -b -i 600 --checksum xxh3 source");
@@ -202,7 +202,7 @@ fn a_store_of_its_own_leaves_nothing_behind() {
     assert_eq!(fs::read_dir(dir.path().join("tmp")).unwrap().count(), 0);
     let output = shell(dir.path(), "$G pv -U nodir/store source");
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
-    // An input that cannot be read is told of, and the others are passed on.
+    // An input that cannot be read is reported, and the others are passed on.
     for (line, status, words) in [
         ("$G pv -U store nofile source", 2, "nofile: open failed"),
         ("$G pv -U store source nofile", 2, "nofile: open failed"),
@@ -255,7 +255,7 @@ fn a_transfer_is_resumed() {
         "head -c 1000001 source >got; $G pv --skip 1000001 --seek 1000001 source -o got",
         "head -c 1000001 source >got; cat source | $G pv --skip 1000001 --seek 1000001 -o got",
         "head -c 1000001 source >got; $G pv --skip 1000001 --seek 1000001 <source 1<>got",
-        // What is behind the place to go on at goes, and what is missing before becomes a hole.
+        // What follows the place to continue at goes, and what is missing before becomes a hole.
         "cat source source >got; $G pv --skip 1000001 --seek 1000001 source -o got",
         "head -c 1500000 source >got; $G pv --skip 1000001 --seek 1000001 -K source -o got",
         "head -c 1000000 source >one; tail -c +1000001 source >two; $G pv --skip 1M one two -o got --seek 0",
@@ -280,7 +280,7 @@ fn a_transfer_is_resumed() {
 }
 
 #[test]
-fn what_cannot_be_left_out_is_told() {
+fn what_cannot_be_skipped_is_reported() {
     let (dir, _) = source();
     let missing = u64::MAX - MUCH_BYTES as u64;
     let largest = format!("$G pv --skip {} source", u64::MAX);
@@ -416,7 +416,7 @@ fn readings_come_while_bytes_do() {
 
 /// A limit on file sizes ends the transfer, not the program; a command of the transfer has the signal as ever.
 #[test]
-fn the_limit_on_file_sizes_is_told_and_leaves_nothing() {
+fn the_limit_on_file_sizes_is_reported_and_leaves_nothing() {
     let (dir, _) = source();
     let line = "ulimit -c 0; ulimit -f 1; $G pv -q -P number source >got; echo $?; ls";
     let output = shell(dir.path(), line);

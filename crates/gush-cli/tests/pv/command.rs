@@ -99,7 +99,7 @@ fn a_command_that_closes_its_output_still_gets_its_input() {
 }
 
 #[test]
-fn a_command_that_leaves_a_part_unread_is_told_of_where_progress_is_shown() {
+fn a_command_that_leaves_a_part_unread_is_reported_where_progress_is_shown() {
     let (dir, bytes) = source();
     let all = bytes.len();
     let dd = "dd bs=1000 count=3 iflag=fullblock status=none";
@@ -186,7 +186,7 @@ fn a_signal_just_after_the_start_ends_the_command_too() {
     assert_eq!(output.status.code(), Some(32), "{}", said(&output));
 }
 
-/// Threads are started before and behind the command: whichever cannot be, nothing is left behind.
+/// Threads are started before and after the command: if one cannot start, nothing is left.
 #[test]
 fn a_command_does_not_outlive_gush_where_a_thread_cannot_be_started() {
     for options in [&["-q"][..], &["-f", "--stall-timeout", "600"]] {
@@ -247,7 +247,7 @@ fn a_command_has_the_usual_signals() {
 }
 
 #[test]
-fn behind_two_dashes_pv_has_files() {
+fn after_two_dashes_pv_has_files() {
     let (dir, bytes) = source();
     let run = |args: &[&str]| {
         gush_as("pv", dir.path()).args(args).current_dir(dir.path()).output().unwrap()

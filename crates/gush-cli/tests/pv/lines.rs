@@ -1,4 +1,4 @@
-//! `gush pv -l`: the lines that are told are those of the bytes that have passed.
+//! `gush pv -l`: the lines reported are those of the bytes that have passed.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -194,7 +194,7 @@ fn a_file_that_shrinks_or_grows_ends_where_it_ends() {
 }
 
 #[test]
-fn an_output_that_fails_has_the_lines_that_are_told_and_the_input_stands_behind_them() {
+fn an_output_that_fails_has_the_lines_reported_and_the_input_is_after_them() {
     let (dir, bytes) = large();
     // Not a multiple of a block, and room for it alone.
     let line = "ulimit -f 9000; trap '' XFSZ; { $G pv -f -n -b -i 600 -l; stat=$?; cat >&3; exit $stat; } <large >got 3>rest";
@@ -249,7 +249,7 @@ fn denied_interrupted_and_failing_calls_lose_no_byte_and_no_line() {
         let output = traced.output().unwrap();
         assert!(output.status.success(), "{fault}: {}", said(&output));
         assert!(output.stdout == bytes, "{fault}: {} bytes", output.stdout.len());
-        // strace tells of a thread that ends while it is delayed.
+        // strace reports a thread that ends while it is delayed.
         let said = said(&output);
         let told: Vec<_> = said.lines().filter(|line| !line.starts_with("strace: ")).collect();
         assert_eq!(told, [ends(&bytes, b'\n').to_string()], "{fault}");

@@ -3,7 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-mod beside_pv;
+mod as_pv;
 mod beyond;
 mod command;
 mod lines;

@@ -1,4 +1,4 @@
-//! `gush pv` moves every byte, in good and bad weather, and the status tells the kind of failure.
+//! `gush pv` moves every byte, also where calls fail, and the status shows the kind of failure.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -70,7 +70,7 @@ fn the_transfer_stops_at_its_size() {
     let output = shell(dir.path(), "seq 100000 | $G pv -l -S -s 70000 -q");
     let expected: String = (1..=70_000).map(|number| format!("{number}\n")).collect();
     assert!(output.stdout == expected.as_bytes());
-    // Lines behind the last stay in a file.
+    // Lines after the last stay in a file.
     let output = shell(dir.path(), "seq 10 >ten; ($G pv -l -S -s 3 -q; cat) <ten");
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n");
 }
@@ -100,7 +100,7 @@ fn a_size_can_be_that_of_a_file_or_of_a_directory() {
 }
 
 #[test]
-fn what_went_wrong_is_in_the_status_and_told() {
+fn each_failure_is_in_the_status_and_reported() {
     let (dir, _) = source();
     for (line, status, words) in [
         ("$G pv nofile", 2, "gush: pv: nofile: open failed: No such file or directory\n"),
@@ -182,7 +182,7 @@ fn faulty_and_denied_calls_lose_no_byte() {
 }
 
 #[test]
-fn errors_of_reading_are_skipped_and_told() {
+fn read_errors_are_skipped_and_reported() {
     let (dir, bytes) = source();
     let path = dir.path().join("source");
     let path = path.to_str().unwrap();
@@ -483,7 +483,7 @@ fn pipes_have_their_size_again_at_the_end() {
 }
 
 #[test]
-fn progress_is_told_while_the_input_waits_and_the_output_is_full() {
+fn progress_is_shown_while_the_input_waits_and_the_output_is_full() {
     // Nobody reads: the pipe fills, and the display goes on.
     let dir = TempDir::new().unwrap();
     let (reader, writer) = std::io::pipe().unwrap();
@@ -513,7 +513,7 @@ fn progress_is_told_while_the_input_waits_and_the_output_is_full() {
 }
 
 #[test]
-fn a_file_keeps_its_position_behind_what_was_taken() {
+fn a_file_keeps_its_position_after_what_was_taken() {
     let (dir, bytes) = source();
     let file = File::open(dir.path().join("source")).unwrap();
     let output = pv(dir.path(), &["-S", "-s", "1000"]).stdin(file.try_clone().unwrap()).output();
@@ -524,7 +524,7 @@ fn a_file_keeps_its_position_behind_what_was_taken() {
 }
 
 #[test]
-fn explain_tells_of_each_input_how_it_was_moved() {
+fn explain_says_of_each_input_how_it_was_moved() {
     let dir = with_files(&[("a", &noise(300_000, 1)), ("b", b"one\ntwo\n".as_slice())]);
     let account_of = |line: &str| {
         let output = shell(dir.path(), line);

@@ -19,7 +19,7 @@ pub fn every_byte_arrives(options: &[&str]) {
     let (dir, bytes) = source();
     for words in options {
         for line in PAIRS {
-            // Without pipefail the status of pv would be lost behind cat's.
+            // Without pipefail the status of pv would be hidden by cat's.
             let line = format!("set -o pipefail; {}", line.replace("WORDS", words));
             let output = shell(dir.path(), &line);
             assert!(output.status.success(), "{line}: {}", said(&output));

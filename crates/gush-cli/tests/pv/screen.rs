@@ -195,7 +195,7 @@ fn a_pv_that_was_killed_has_no_line_any_more() {
 }
 
 #[test]
-fn pv_that_come_and_go_together_leave_nothing_behind() {
+fn pv_that_come_and_go_together_leave_nothing() {
     let dir = TempDir::new().unwrap();
     let terminal = Terminal::new(40);
     std::thread::scope(|scope| {

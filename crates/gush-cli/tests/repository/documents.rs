@@ -1,4 +1,4 @@
-//! The documents are true as far as a program can tell: paths exist, and floors are on the map.
+//! The documents are true as far as a program can check: paths exist, and floors are on the map.
 
 use gush_test as _;
 use std::fs;
@@ -166,7 +166,7 @@ fn a_path_that_does_not_exist_is_found_out() {
         "line 4: `job.rs`",
         "line 4: `gush-cli/cp/mod.rs`",
         "line 4: `sys/nothing.rs`",
-        // It is in the section's crate, and not beside the file named before.
+        // It is in the section's crate, and not next to the file named before.
         "line 6: `lib.rs`",
         "line 7: `pv.rs`",
     ];

@@ -1,4 +1,4 @@
-//! The repository beside the code: documents, packages, commands in documents.
+//! The repository besides the code: documents, packages, commands in documents.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -44,7 +44,7 @@ fn readme() -> Option<String> {
     readme.ok()
 }
 
-/// The README and docs/*.md: each with the name by which a failure tells of it.
+/// The README and docs/*.md: each with the name that a failure prints.
 fn documents() -> Vec<(String, String)> {
     let pages = fs::read_dir(repository().join("docs")).into_iter().flatten();
     let mut pages: Vec<PathBuf> = pages
@@ -99,7 +99,7 @@ fn the_commands_of_the_documents_work() {
             .collect();
         // What a failing block leaves in the background would hold its output open.
         let script = format!("trap 'kill $(jobs -p) 2>/dev/null || :' EXIT\n{script}");
-        // A reader may try a block twice; those of the lab take long, and leave nothing behind.
+        // A reader may try a block twice; those of the lab take long, and leave nothing.
         let times = if block.contains(" lab ") || block.contains(" pipe ") { 1 } else { 2 };
         for _ in 0..times {
             let output = Command::new("bash")
@@ -193,7 +193,7 @@ fn unexplained(text: &str, known: &[&str]) -> Vec<String> {
     let code = text.split('`').step_by(2).collect::<Vec<_>>().join(" ");
     let left = [text, &code]
         .map(|text| known.iter().fold(text.to_owned(), |text, known| text.replace(known, " ")));
-    // A phrase may have code in it, and code may hold digits: whoever is left in both is unexplained.
+    // A phrase may have code in it, and code may hold digits: a digit left in both is unexplained.
     let words = |text: &str| -> Vec<String> {
         let words =
             text.split_whitespace().filter(|word| word.contains(|c: char| c.is_ascii_digit()));
@@ -243,7 +243,7 @@ fn every_figure_of_the_readme_has_its_command_and_agrees_with_what_was_stored() 
         if let Err(why) = is_told(says, stored) {
             wrong.push(format!("{says}: {why}"));
         }
-        // Whoever reads 0.97 takes it for a difference: such a ratio stands beside its interval.
+        // A reader takes 0.97 for a difference: such a ratio is next to its interval.
         let holds_one = stored.interval.is_some_and(|ends| (ends.low..=ends.high).contains(&1.0));
         let is_near_one = NEAR_ONE.contains(&stored.value) || holds_one;
         if source.beside.is_some() && is_near_one && numbers(says).len() < 3 {
@@ -253,7 +253,7 @@ fn every_figure_of_the_readme_has_its_command_and_agrees_with_what_was_stored() 
     assert_eq!(wrong, [""; 0]);
 }
 
-/// Ratios that are told with their intervals.
+/// Ratios that are given with their intervals.
 const NEAR_ONE: std::ops::RangeInclusive<f64> = 0.9..=1.1;
 
 /// The case of a stored run that `source` means.
@@ -346,7 +346,7 @@ fn rounded_as(value: f64, printed: &str) -> String {
     format!("{value:.digits$}")
 }
 
-/// Does `says` tell the stored figure, digit by digit: alone, or with the ends of its interval?
+/// Does `says` give the stored figure, digit by digit: alone, or with the ends of its interval?
 fn is_told(says: &str, stored: Estimate) -> Result<(), String> {
     let printed = numbers(says);
     let expected = match printed.len() {

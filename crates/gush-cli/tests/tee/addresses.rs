@@ -40,7 +40,7 @@ fn addresses_get_every_byte_before_tee_ends() {
 }
 
 #[test]
-fn an_address_that_fails_is_told_and_leaves_the_others_their_bytes() {
+fn an_address_that_fails_is_reported_and_leaves_the_others_their_bytes() {
     let (dir, bytes) = source();
     let port = Port::reserve();
     for (words, others) in [("", true), ("-p", true), ("--output-error=exit", false)] {
@@ -116,7 +116,7 @@ fn a_link_that_fails_speaks_of_what_tee_does() {
 }
 
 #[test]
-fn a_program_that_leaves_early_is_told_as_the_mode_says() {
+fn a_program_that_exits_early_is_reported_as_the_mode_says() {
     let cases = [
         ("", 1, true),
         ("-p", 0, true),
@@ -145,7 +145,7 @@ fn a_program_that_leaves_early_is_told_as_the_mode_says() {
             let copy = fs::read(dir.path().join("copy")).unwrap();
             assert!(copy == bytes, "{line}: {} of {} bytes", copy.len(), bytes.len());
         }
-        // What a program with a status of its own leads to is the link's to tell.
+        // The link reports a program's exit status.
         let line = format!("$G tee {words} --to 'exec:sh -c \"exit 3\"' <source >out");
         let output = shell(dir.path(), &line);
         let said = self::said(&output);
@@ -156,7 +156,7 @@ fn a_program_that_leaves_early_is_told_as_the_mode_says() {
 }
 
 #[test]
-fn an_address_that_fails_is_told_by_tee() {
+fn an_address_that_fails_is_reported_by_tee() {
     let (dir, _) = source();
     for (tee, prefix) in [("$G tee", "gush: tee: "), ("(exec -a tee $G", "tee: ")] {
         let end = if tee.starts_with('(') { ")" } else { "" };
@@ -169,7 +169,7 @@ fn an_address_that_fails_is_told_by_tee() {
 }
 
 #[test]
-fn a_wrong_address_is_told_before_anything_is_started() {
+fn a_wrong_address_is_reported_before_anything_starts() {
     let (dir, bytes) = source();
     let output = shell(dir.path(), "$G tee --to nonsense:x copy <source >out");
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));

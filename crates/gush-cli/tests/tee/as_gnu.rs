@@ -29,7 +29,7 @@ const LINES: &[&str] = &[
     "$T nope/a b <in",
     "$T loop a <in",
     "$T in2 <d",
-    // GNU tee tells of closing what was never open, too.
+    // GNU tee also reports closing what was never open.
     "$T a <&- 2>err; echo $?; head -n 1 err | sed 's|^.*tee: ||'; rm err",
     "$T a <in >&-",
     "$T <in >&-",

@@ -168,7 +168,7 @@ fn with_p_a_reader_that_leaves_an_idle_pipeline_is_noticed() {
 }
 
 #[test]
-fn an_interrupt_ends_it_unless_it_was_told_to_ignore_them() {
+fn an_interrupt_ends_it_unless_interrupts_are_ignored() {
     for (ignores, args) in [(false, &["copy"][..]), (true, &["-i", "copy"])] {
         let (dir, _) = source();
         let mut command = gush();
@@ -233,7 +233,7 @@ fn standard_output_that_is_the_source_gets_nothing_and_the_others_everything() {
 }
 
 #[test]
-fn a_failure_that_only_close_tells_is_told() {
+fn an_error_of_close_is_reported() {
     let (dir, bytes) = source();
     for (words, name, told) in [
         (&["tee"][..], "out", "gush: tee: write error: "),
@@ -354,7 +354,7 @@ fn failures_say_what_how_far_and_why() {
 }
 
 #[test]
-fn a_slow_output_lags_behind_as_far_as_the_buffer_and_gets_every_byte() {
+fn a_slow_output_lags_by_up_to_the_buffer_and_gets_every_byte() {
     let (dir, bytes) = source();
     for (buffer, words) in [("4M", &[][..]), ("3000017", &["-p"]), ("1G", &["--drop-slow=1ms"])] {
         let (late, slow) = std::io::pipe().unwrap();

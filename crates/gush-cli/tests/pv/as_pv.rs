@@ -1,8 +1,8 @@
-//! `gush pv` beside pv 1.11: the last line of progress, the number of bytes and the status are those that pv had.
+//! `gush pv` compared with pv 1.11: the last line of progress, the number of bytes and the status are those that pv had.
 //!
 //! `recorded/pv-1.11.jsonl` has a line for each command line, with the input, and with the answer of pv 1.11.0, built from its
 //! sources, in the locale C.UTF-8. A newer pv writes its answers into the file by
-//! `GUSH_PV=/path/to/pv GUSH_BLESS=1 cargo test -p gush-cli --test pv beside_pv`.
+//! `GUSH_PV=/path/to/pv GUSH_BLESS=1 cargo test -p gush-cli --test pv as_pv`.
 
 use std::fs;
 use std::io::Write;
@@ -76,7 +76,7 @@ fn every_recorded_answer_of_pv_is_the_answer_of_gush() {
 }
 
 #[test]
-fn the_bytes_behind_the_numbers_are_those_of_the_input() {
+fn the_numbers_are_those_of_the_bytes_of_the_input() {
     let names = TempDir::new().unwrap();
     let text = json!({"text": "one\ntwo\nthree\nfour"});
     for (words, arrives) in [
