@@ -157,7 +157,7 @@ fn every_path_that_a_document_names_exists() {
 fn a_path_that_does_not_exist_is_found_out() {
     let text = "## crates/gush, room by room\n`mover/cursor.rs`, `drive.rs`, `nowhere.rs`, `lib.rs`, `a word`\n\n\
                 `job.rs` and `gush-cli/cp/mod.rs`, `sys/{file,nothing}.rs`\n\n\
-                `gush-cli/src/pv/mod.rs`, `options.rs`, `lib.rs`, `README.md`\n\
+                `gush-cli/src/pv/mod.rs`, `args.rs`, `lib.rs`, `README.md`\n\
                 `gush-tree/`, `lib.rs`, `pv.rs`";
     let (seen, missing) = missing(&repository(), text);
     let expected = [
