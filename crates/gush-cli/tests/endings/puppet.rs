@@ -57,15 +57,16 @@ fn is_pending(signal: Signal) -> bool {
 /// Plays the script `name` of `dir`, and ends the process.
 pub fn run(dir: &Path, name: &str) -> ! {
     watch_for_signals(dir, name);
-    let input = rustix::stdio::stdin();
-    if isatty(input) {
-        let mut settings = tcgetattr(input).unwrap();
+    let (input, output) = (rustix::stdio::stdin(), rustix::stdio::stdout());
+    // One way is on the terminal only.
+    for terminal in [input, output].into_iter().filter(isatty) {
+        let mut settings = tcgetattr(terminal).unwrap();
         settings.input_modes.remove(InputModes::ICRNL);
         settings.output_modes.remove(OutputModes::OPOST);
-        tcsetattr(input, OptionalActions::Now, &settings).unwrap();
+        tcsetattr(terminal, OptionalActions::Now, &settings).unwrap();
     }
     let read = input.try_clone_to_owned().unwrap();
-    let write = rustix::stdio::stdout().try_clone_to_owned().unwrap();
+    let write = output.try_clone_to_owned().unwrap();
     // Nothing of it stays open but these two.
     let null = File::options().read(true).write(true).open("/dev/null").unwrap();
     rustix::stdio::dup2_stdin(&null).unwrap();
