@@ -162,6 +162,8 @@ fn what_gave_way_to_another_kind_is_back_if_the_copy_fails_before_its_manifest()
         for options in [&options[..], &[&options[..], &["--on-error=continue"]].concat()] {
             // The other manifest must not come first.
             fs::rename(dir.path().join("a/MANIFEST"), dir.path().join("MANIFEST")).unwrap();
+            let dry = cp(dir.path(), &[options, &["--dry-run"]].concat());
+            assert!(!stdout(&dry).contains("remove"), "{}", stdout(&dry));
             let output = cp(dir.path(), options);
             fs::rename(dir.path().join("MANIFEST"), dir.path().join("a/MANIFEST")).unwrap();
             assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
@@ -184,6 +186,10 @@ fn a_new_manifest_keeps_what_it_names_if_another_one_fails() {
     let options = ["--commit-last=M*", "--exclude=*.keep", "--threads=1", "a", "d"];
     let said = fails(dir.path(), &[&["-rT", "--delete"][..], &options].concat());
     assert!(said.contains("d: what the source lacks was not removed: that"), "{said}");
+    for name in ["b", "c", "l", "s/b"] {
+        let kept = format!("the older 'd/{name}' is kept: not everything was copied (it is 'd/");
+        assert!(said.contains(&kept), "{said}");
+    }
     let [from, to] = ["a", "d"].map(|name| contents(&dir.path().join(name)));
     for entry in from.iter().filter(|(name, _)| !["M", "MANIFEST"].contains(&name.as_str())) {
         assert!(to.contains(entry), "{entry:?} {to:?}");

@@ -18,18 +18,31 @@ use crate::tree::path::TreePath;
 /// An entry set aside, and the directory that it is in.
 pub(crate) struct Aside {
     pub(crate) dir: Arc<Dir>,
-    name: OsString,
+    pub(crate) name: OsString,
     temporary: OsString,
 }
 
+impl Aside {
+    /// Why an entry of the directory `at` keeps its temporary name.
+    pub(crate) fn kept(&self, at: &Path) -> Error {
+        let temporary = quote::always(&at.join(&self.temporary)).to_string();
+        Error::refusal(&at.join(&self.name), "the older {} is kept: not everything was copied")
+            .hinting(format!("it is {temporary}; the next --delete removes it"))
+    }
+}
+
 impl Mirror<'_> {
-    /// Gives an entry a temporary name.
+    /// Gives an entry a temporary name; a dry run notes it only.
     pub(crate) fn set_aside(
         &self,
         dir: &Arc<Dir>,
         name: &OsStr,
         is_directory: bool,
     ) -> io::Result<Aside> {
+        let aside = |temporary| Aside { dir: Arc::clone(dir), name: name.to_owned(), temporary };
+        if self.is_dry {
+            return Ok(aside(name.to_owned()));
+        }
         // Without a mark: a copy that goes on removes marked names before its commit.
         let temporary = atomic::random_name(name);
         let (from, to) = (self.place(name), Path::new(&temporary));
@@ -39,7 +52,7 @@ impl Mirror<'_> {
         } else {
             from.rename_to_new(to)?
         }
-        Ok(Aside { dir: Arc::clone(dir), name: name.to_owned(), temporary })
+        Ok(aside(temporary))
     }
 
     /// Removes an entry that was set aside, or gives it its name back in the place of the copy.
@@ -55,6 +68,11 @@ impl Mirror<'_> {
         let hinting = |error: Error| error.hinting(format!("the older entry is {shown}"));
         let goes = if is_committed { temporary } else { name };
         let before = path.push(name);
+        if self.is_dry {
+            report(path.path(), if is_committed { Ok(()) } else { Err(put_back(path)) });
+            path.back_to(before);
+            return;
+        }
         if let Ok(stat) = self.place(goes).stat(false) {
             let is_directory = kind(&stat) == FileType::Directory;
             let is_stopped = if is_committed { self.is_stopped } else { &|| false };
@@ -63,9 +81,14 @@ impl Mirror<'_> {
                 report(path.path(), Err(hinting(error)));
             }
         }
-        if !is_committed && let Err(errno) = self.place(temporary).rename_to(Path::new(name)) {
-            let error = Error::os(path.path(), "cannot put the older {} back", errno);
-            report(path.path(), Err(hinting(error)));
+        if !is_committed {
+            let error = match self.place(temporary).rename_to(Path::new(name)) {
+                Ok(()) => put_back(path),
+                Err(errno) => {
+                    hinting(Error::os(path.path(), "cannot put the older {} back", errno))
+                }
+            };
+            report(path.path(), Err(error));
         }
         path.back_to(before);
     }
@@ -73,4 +96,9 @@ impl Mirror<'_> {
     fn place<'p>(&'p self, name: &'p OsStr) -> Place<'p> {
         Place::below(self.pair.target(), Path::new(name), Path::new(name))
     }
+}
+
+/// The copy of the entry with this path is gone again.
+fn put_back(path: &TreePath) -> Error {
+    Error::refusal(path.path(), "not replacing {}: not everything was copied")
 }

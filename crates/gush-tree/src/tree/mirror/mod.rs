@@ -119,7 +119,7 @@ impl Mirror<'_> {
     }
 
     /// Can the entry with this name, whose path is set, be removed for a source of another kind?
-    /// Nothing goes if something would stay. A dry run reports the removal.
+    /// Nothing goes if something would stay.
     ///
     /// # Errors
     /// The first reason why something would stay.
@@ -128,7 +128,6 @@ impl Mirror<'_> {
         name: &OsStr,
         is_directory: bool,
         path: &mut TreePath,
-        report: &mut Report<'_>,
     ) -> Result<Removed, Error> {
         // A file is removed or stays, by one call.
         if !(self.is_dry || is_directory) {
@@ -137,12 +136,7 @@ impl Mirror<'_> {
         let entry = entry(name, is_directory, path)?;
         let doubts = if self.is_dry { self.doubts } else { &|_: &Path| {} };
         let rehearsal = Mirror { is_dry: true, doubts, ..*self };
-        let rehearsed =
-            first_failure(|report| rehearsal.remove_entry(entry, path, report), &mut |_, _| {})?;
-        if self.is_dry && rehearsed == Removed::Wholly {
-            report(path.path(), Ok(()));
-        }
-        Ok(rehearsed)
+        first_failure(|report| rehearsal.remove_entry(entry, path, report), &mut |_, _| {})
     }
 
     /// Removes the entry with this name, whose path is set, for a source of another kind.

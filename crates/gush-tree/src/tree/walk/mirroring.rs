@@ -68,10 +68,8 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     }
 
     fn end_aside(&self, dir: &Arc<Dir>, pair: &Pair, is_committed: bool) {
-        // The new manifest names the new entries, and a later mirror removes the old ones.
-        if !is_committed && self.walk.has_published.load(Ordering::Relaxed) {
-            return;
-        }
+        // A new manifest names the new entries, and a later mirror removes the old ones.
+        let is_kept = !is_committed && self.walk.has_published.load(Ordering::Relaxed);
         let ours: Vec<_> =
             self.aside().extract_if(.., |aside| Arc::ptr_eq(&aside.dir, dir)).collect();
         self.with_mirror(dir, pair, |mirror| {
@@ -82,6 +80,11 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 }
             };
             for aside in &ours {
+                if is_kept {
+                    let error = aside.kept(self.target.path());
+                    self.mirrored(&self.target.path().join(&aside.name), &Err(error));
+                    continue;
+                }
                 mirror.end_aside(aside, is_committed, &mut self.target.clone(), &mut report);
             }
         });
@@ -137,14 +140,15 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let mut report = |path: &Path, result| self.mirrored(path, &result);
         let removed = self.with_mirror(dir, pair, |mirror| {
             let path = &mut self.target.clone();
-            match mirror.rehearse_replacing(name, is_directory, path, &mut report)? {
-                Removed::Wholly
-                    if !mirror.is_dry && !self.sets_aside(mirror, dir, name, is_directory) =>
-                {
-                    mirror.replace(name, is_directory, path, &mut report)
-                }
-                rehearsed => Ok(rehearsed),
+            let rehearsed = mirror.rehearse_replacing(name, is_directory, path)?;
+            if rehearsed == Removed::InPart || self.sets_aside(mirror, dir, name, is_directory) {
+                return Ok(rehearsed);
             }
+            if mirror.is_dry {
+                report(path.path(), Ok(()));
+                return Ok(rehearsed);
+            }
+            mirror.replace(name, is_directory, path, &mut report)
         });
         match removed.transpose()? {
             Some(Removed::InPart) => {
