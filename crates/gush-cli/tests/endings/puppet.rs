@@ -59,7 +59,7 @@ pub fn run(dir: &Path, name: &str) -> ! {
     watch_for_signals(dir, name);
     let (input, output) = (rustix::stdio::stdin(), rustix::stdio::stdout());
     // One way is on the terminal only.
-    for terminal in [input, output].into_iter().filter(isatty) {
+    for terminal in [input, output].into_iter().filter(|side| isatty(side)) {
         let mut settings = tcgetattr(terminal).unwrap();
         settings.input_modes.remove(InputModes::ICRNL);
         settings.output_modes.remove(OutputModes::OPOST);

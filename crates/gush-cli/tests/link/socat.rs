@@ -41,7 +41,8 @@ fn what_has_no_equivalent_is_reported_and_nothing_is_run() {
         gush().args(["socat", "-u", "TUN", "CREATE:made"]).current_dir(dir.path()).output();
     let output = output.unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(said(&output), "gush: socat: no equivalent: unknown kind of address 'TUN'\n");
+    let why = "unknown kind of address 'TUN'; gush link opens no network interface";
+    assert_eq!(said(&output), format!("gush: socat: no equivalent: {why}\n"));
     assert!(!dir.path().join("made").exists());
     let output = gush().arg("socat").output().unwrap();
     assert!(said(&output).contains("two addresses"), "{output:?}");
@@ -56,8 +57,8 @@ fn messages_go_to_the_file_and_differences_are_reported_on_request() {
     assert!(!output.status.success() && output.stderr.is_empty(), "{output:?}");
     let log = fs::read_to_string(dir.path().join("log")).unwrap();
     assert!(log.contains("gush: socat: ") && log.contains("missing"), "{log}");
-    let output = run(&["-u", "/dev/null,nonblock", "-"]);
+    let output = run(&["-u", "-R", "copy", "/dev/null", "-"]);
     assert_eq!(said(&output), "");
-    let output = run(&["-d", "-d", "-u", "/dev/null,nonblock", "-"]);
-    assert!(said(&output).contains("note: nonblock: "), "{output:?}");
+    let output = run(&["-d", "-d", "-u", "-R", "copy", "/dev/null", "-"]);
+    assert!(said(&output).contains("note: -R: "), "{output:?}");
 }

@@ -60,7 +60,7 @@ fn bytes_after_an_urgent_one_are_not_waited_for() {
             });
             let marks = if in_line { ["!", "?"] } else { ["", ""] };
             let before = "a".repeat(before);
-            assert_eq!(heard, format!("{before}{}behindand{}after", marks[0], marks[1]));
+            assert_eq!(heard, format!("{before}{}beyondand{}after", marks[0], marks[1]));
         }
     }
 }
