@@ -3,7 +3,7 @@
 #include <gush.h>
 #include <stdio.h>
 
-static bool report(void *context, const struct gush_progress *progress)
+static bool show(void *context, const struct gush_progress *progress)
 {
     fprintf(stderr, "%s: %llu bytes\n", (const char *)context, (unsigned long long)progress->bytes);
     return true; /* false would end the copy */
@@ -14,7 +14,7 @@ int main(void)
     struct gush_options options = {0};
     struct gush_report report;
 
-    options.on_progress = report;
+    options.on_progress = show;
     options.context = "copy";
     if (gush_copy(0, 1, &options, &report) != GUSH_STATUS_OK) {
         fprintf(stderr, "copy: %s\n", report.error.message);
