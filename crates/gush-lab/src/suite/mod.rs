@@ -189,6 +189,8 @@ mod tests {
         };
         unique(SUITES.iter().map(|suite| suite.name).collect());
         for suite in SUITES {
+            let options = (suite.options)();
+            unique(options.iter().map(|option| option.get_id().as_str()).collect());
             unique(suite.columns.to_vec());
         }
     }
@@ -206,14 +208,17 @@ mod tests {
     fn every_baseline_is_another_case_of_the_suite() {
         let dir = tempfile::tempdir().expect("a directory");
         for suite in SUITES.iter().filter(|suite| suite.section.is_none()) {
-            let asked = suite.toured("/nowhere/gush".as_ref(), dir.path()).expect("options");
-            let cases = suite.cases(&asked).expect("cases").cases;
-            let all: Vec<_> = cases.iter().map(|case| case.described()).collect();
-            for one in &all {
-                let Some(baseline) = &one.baseline else { continue };
-                let other = all.iter().find(|other| other.case == *baseline);
-                let other = other.unwrap_or_else(|| panic!("{}: no {baseline}", one.case));
-                assert_ne!(other.identity, one.identity, "{} and {baseline}", one.case);
+            let tour = suite.toured("/nowhere/gush".as_ref(), dir.path()).expect("options");
+            let whole = Asked { only: Vec::new(), ..tour.clone() };
+            for asked in [tour, whole] {
+                let cases = suite.cases(&asked).expect("cases").cases;
+                let all: Vec<_> = cases.iter().map(|case| case.described()).collect();
+                for one in &all {
+                    let Some(baseline) = &one.baseline else { continue };
+                    let other = all.iter().find(|other| other.case == *baseline);
+                    let other = other.unwrap_or_else(|| panic!("{}: no {baseline}", one.case));
+                    assert_ne!(other.identity, one.identity, "{} and {baseline}", one.case);
+                }
             }
         }
     }

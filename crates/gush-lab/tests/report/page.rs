@@ -430,6 +430,34 @@ fn the_largest_gain_is_reported_by_rounds_that_did_not_choose_it() {
     );
 }
 
+/// A case that failed early, or was left out of the later rounds by an earlier version.
+#[test]
+fn a_case_with_few_samples_leaves_the_choice_of_the_others_to_their_first_rounds() {
+    let cases = [
+        ("measure", &[1.0; 9][..]),
+        ("ended", &[9.0]),
+        ("lucky", &[9.0, 9.0, 9.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]),
+        ("steady", &[2.0; 9]),
+    ];
+    let samples = cases.iter().flat_map(|(case, speeds)| {
+        (1..).zip(*speeds).map(|(round, &speed)| Sample {
+            suite: "pipe".into(),
+            case: (*case).into(),
+            round,
+            measured: Measured { gib_per_s: Some(speed), ..Measured::default() },
+        })
+    });
+    let run = Run {
+        id: "one".into(),
+        cases: cases.map(|(case, _)| Described::new("pipe", case).against("measure")).to_vec(),
+        samples: samples.collect(),
+        ..Run::default()
+    };
+    let said = report::conclusions(&[run]).remove(0).replace('\u{a0}', " ");
+    assert!(said.contains("steady does 2.00 GiB/s, 2.00 times"), "{said}");
+    assert!(said.contains("confirmed by rounds that did not choose it"), "{said}");
+}
+
 #[test]
 fn the_five_ways_stand_with_their_times_and_slips_with_their_corrections() {
     let cell = Measured {

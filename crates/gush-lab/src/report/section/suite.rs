@@ -246,7 +246,11 @@ fn most_gained<'s, 'a>(
     };
     let with_baseline = |case: &'s CaseRun<'a>| Some((case, case.baseline(taken)?));
     let mut candidates: Vec<_> = cases.filter(is_wanted).filter_map(with_baseline).collect();
-    let rounds = candidates.iter().map(|(case, _)| case.samples.len()).min()?;
+    let measured = |(case, _): &(&CaseRun<'_>, &CaseRun<'_>)| case.samples.len();
+    // Not a case that failed early, or that an earlier version left out of the later rounds.
+    let most = candidates.iter().map(measured).max()?;
+    candidates.retain(|pair| 2 * measured(pair) > most);
+    let rounds = candidates.iter().map(measured).min()?;
     let choosing = stats::choosing_rounds(rounds).filter(|_| candidates.len() > 1);
     let choosing = choosing.and_then(|rounds| u32::try_from(rounds).ok());
     let gain = |(case, baseline): &(&CaseRun<'_>, &CaseRun<'_>)| {
