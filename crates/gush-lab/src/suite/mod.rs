@@ -14,7 +14,7 @@ mod asked;
 
 pub use asked::Asked;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use clap::Arg;
@@ -84,8 +84,11 @@ impl Suite {
     /// What a tour asks for, with files in `dir`.
     pub fn toured(&self, program: &Path, dir: &Path) -> Result<Asked, Error> {
         let mut words: Vec<&OsStr> = self.tour.1.iter().map(OsStr::new).collect();
+        // In one word: a directory may be called as an option is.
+        let mut place = OsString::from(format!("--{}=", asked::DIR));
+        place.push(dir);
         if self.makes_files() {
-            words.extend([OsStr::new("--dir"), dir.as_os_str()]);
+            words.push(&place);
         }
         let asked = Asked::read(program, (self.options)(), &words)?;
         let only = self.tour.0.iter().map(|name| (*name).to_owned()).collect();
@@ -221,6 +224,13 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_tour_makes_its_files_in_a_directory_of_any_name() {
+        let dir = Path::new("-x");
+        let asked = copy::SUITE.toured("gush".as_ref(), dir).expect("options");
+        assert_eq!(asked.path(asked::DIR), dir);
     }
 
     #[test]

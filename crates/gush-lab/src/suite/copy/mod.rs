@@ -53,6 +53,7 @@ pub static SUITE: Suite = Suite {
     options: || {
         vec![
             several(memory("size", "Copy files of these sizes, instead of 4K,64K,1M,16M,256M"))
+                .value_name("SIZE,…")
                 .visible_alias("sizes"),
             dir("Make the files in DIR, on the file system to be measured"),
             flag("cold", "Also measure everything with the source dropped from the cache"),
