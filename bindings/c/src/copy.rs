@@ -173,7 +173,8 @@ unsafe fn copy(
     let observer = options.and_then(|options| {
         options.on_progress.map(|call| Observer { call, context: options.context })
     });
-    let mut observe = observer.map(|observer| move |seen: &engine::Progress| observer.observe(seen));
+    let mut observe =
+        observer.map(|observer| move |seen: &engine::Progress| observer.observe(seen));
     if let Some(observe) = &mut observe {
         mover = mover.observe(observe);
     }
