@@ -116,7 +116,9 @@ fn account(case: Case, outcome: &Outcome) -> Result<(), String> {
             lost.sort_unstable();
             reported.sort_unstable();
             if lost != reported {
-                return Err(format!("reported of {reported:?}, reported {lost:?}"));
+                return Err(format!(
+                    "the observer saw the loss of {reported:?}, the report has {lost:?}"
+                ));
             }
             for (at, target) in targets {
                 let delivered = target.delivered_bytes as usize;
