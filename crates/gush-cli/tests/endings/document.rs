@@ -38,7 +38,7 @@ fn made() -> String {
         let (end, failure) = (seen(kind.of_end), seen(kind.of_failure));
         let _ = writeln!(text, "| `{}` | {end} | {failure} |", kind.name);
     }
-    text += "\n| what happens | to a side of kind | the other | its bytes | the other is told | itself | exit status | `ended` | cells |\n";
+    text += "\n| what happens | to a side of kind | the other | its bytes | the other sees | the side itself sees | exit status | `ended` | cells |\n";
     text += "|---|---|---|---|---|---|---|---|---|\n";
     let mut left_out: BTreeMap<LeftOut, usize> = BTreeMap::new();
     let mut count = 0;

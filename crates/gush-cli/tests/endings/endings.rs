@@ -312,7 +312,7 @@ pub const ENDINGS: [Ending; 21] = [
     },
     Ending {
         name: "is-garbled",
-        words: "one side sends a record right behind its data that is none of TLS",
+        words: "right after its data one side sends bytes that are no TLS record",
         ender: |_| vec![Send(SENT_BYTES), Garble, Rest, Leave],
         leaves_out: |pair| match pair.other.is_program {
             _ if pair.ender.kind != Kind::Tls => Some("only TLS has records"),
@@ -501,7 +501,7 @@ pub const ENDINGS: [Ending; 21] = [
         leaves_out: |pair| match (pair.ender.kind, pair.other.kind) {
             (Kind::Udp, _) => Some(ENDLESS),
             (_, Kind::Udp) => unless(pair.is_two_way(), ONE_WAY),
-            _ => Some("the kernel tells of it for datagrams alone"),
+            _ => Some("the kernel reports it for datagrams alone"),
         },
         outcome: |_| Outcome { arrives: Arrives::Prefix, other_is_told: Told::Untold, ..FAILED },
         ..ORDINARY
