@@ -23,7 +23,7 @@ const TABLE: &[Row] = &[
     (&[Side::Target], Errno::MSGSIZE, "the target takes no datagram of that size; a smaller buffer makes smaller ones"),
     (BOTH, Errno::IO, "a file of /proc or /sys may not allow this; the kernel log reports a failing device"),
 
-    (BOTH, Errno::CONNREFUSED, "nobody receives at that port"),
+    (BOTH, Errno::CONNREFUSED, "nobody receives at that port or socket"),
     (BOTH, Errno::NETUNREACH, "this machine has no route there; check the network"),
     (BOTH, Errno::HOSTUNREACH, "the host is down, or a firewall refuses"),
     (BOTH, Errno::TIMEDOUT, "the peer no longer answers; is the network up?"),

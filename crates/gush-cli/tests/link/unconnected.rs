@@ -3,12 +3,12 @@
 use std::io::{Read, Write};
 use std::net::UdpSocket;
 use std::os::unix::net::UnixDatagram;
-use std::process::{ChildStdin, ChildStdout, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use crate::common::link::{PATIENCE, Running, eventually};
-use crate::common::{gush, noise};
+use crate::common::{gush, noise, skipped};
 use gush_test::Port;
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -172,4 +172,44 @@ fn a_unix_datagram_longer_than_any_of_udp_arrives_whole() {
     let mut read = vec![0; long.len()];
     receiver.stdout().read_exact(&mut read).unwrap();
     assert!(read == long);
+}
+
+/// socat exits with 1, too. Such errors are this machine's: what ICMP says of the peer is not
+/// reported to a socket that is not connected.
+#[test]
+fn what_could_not_be_sent_makes_the_status_1() {
+    // In a network of its own no address can be reached.
+    let mut command = Command::new("unshare");
+    command.arg("-rn").arg(gush().get_program());
+    command.args(["link", "-", "udp-sendto:192.0.2.1:9"]).stdin(Stdio::piped());
+    let mut link = Running::of(command);
+    let (mut stdin, stdout) = (link.stdin(), link.stdout());
+    for _ in 0..2 {
+        if stdin.write_all(b"lost").is_err() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    drop((stdin, stdout));
+    let (status, _, said) = link.finish();
+    if said.contains("unshare:") {
+        return skipped("no user namespaces");
+    }
+    assert!(said.contains("cannot be sent: Network is unreachable"), "{said}");
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains(" could not be sent"), "{said}");
+}
+
+#[test]
+fn a_unix_socket_without_a_receiver_is_called_a_socket() {
+    let dir = TempDir::new().unwrap();
+    let name = dir.path().join("s");
+    drop(UnixDatagram::bind(&name).unwrap());
+    std::fs::write(dir.path().join("data"), "x").unwrap();
+    let data = dir.path().join("data");
+    let target = format!("unix-sendto:{}", name.display());
+    let link = Running::start(&["-u", data.to_str().unwrap(), &target]);
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("socket)"), "{said}");
 }

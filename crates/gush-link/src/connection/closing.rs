@@ -48,13 +48,30 @@ impl Connection<'_> {
         };
         let lingered = self.linger(&mut first, &mut second, directions, ending, timeouts).await;
         let result = or_abort!(lingered, first, second);
+        let unsent = self.unsent(&first, &second);
+        let failed_by = |result: ConnectionResult| match (result.failure.is_none(), unsent) {
+            (true, Some(failure)) => ConnectionResult::failed(Ending::RelayFailed, failure),
+            _ => result,
+        };
         if result.ending == Ending::Closed {
-            return self.programs(first, second).await;
+            return failed_by(self.programs(first, second).await);
         }
         // Before the conduits: closing a terminal hangs its program up, and discards what it has
         // not read yet.
         (first.keeper, second.keeper) = (Keeper::default(), Keeper::default());
-        result
+        failed_by(result)
+    }
+
+    /// The failure of datagrams that this machine could not send.
+    fn unsent(&self, first: &End, second: &End) -> Option<Failure> {
+        let (first_name, second_name) = self.names();
+        let ends = [(first, first_name), (second, second_name)];
+        let (end, name) = ends.into_iter().find(|(end, _)| end.keeper.unsent() > 0)?;
+        let why = match end.keeper.unsent() {
+            1 => format!("{name}: 1 datagram could not be sent"),
+            count => format!("{name}: {count} datagrams could not be sent"),
+        };
+        Some(Failure::new(why, None))
     }
 
     /// The cause of a relay's failure. Waits for the bytes delivered before, which a reset would

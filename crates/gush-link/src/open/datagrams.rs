@@ -5,6 +5,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -30,7 +32,8 @@ use super::{End, Peer, listen, multicast, publish};
 use crate::address::{Local, Opt, Options, Remote, UnixName};
 use crate::watch::watch;
 
-/// Errors of one datagram sent by UDP, which say nothing about the next.
+/// Errors of one datagram sent by UDP, which say nothing about the next. The failure is reported at
+/// the end.
 const PASSING: [Errno; 7] = [
     Errno::CONNREFUSED,
     Errno::HOSTUNREACH,
@@ -73,7 +76,8 @@ struct Datagrams {
     senders: Senders,
     /// For messages.
     peer: Peer,
-    unsent: u64,
+    /// Of datagrams that this machine could not send.
+    unsent: Arc<AtomicU64>,
     warnings: Throttle,
     pause: Option<Pin<Box<Sleep>>>,
 }
@@ -84,11 +88,12 @@ impl Datagrams {
         to: Option<SocketAddrAny>,
         senders: Senders,
         peer: &Peer,
+        unsent: Arc<AtomicU64>,
     ) -> Result<Conduit, OpenError> {
         let socket = watch(socket, Interest::READABLE | Interest::WRITABLE)
             .map_err(|error| OpenError::new("open", error))?;
         let (peer, warnings) = (peer.clone(), Throttle::default());
-        Ok(Conduit::of_layer(Self { socket, to, senders, peer, unsent: 0, warnings, pause: None }))
+        Ok(Conduit::of_layer(Self { socket, to, senders, peer, unsent, warnings, pause: None }))
     }
 
     fn is_internet(&self) -> bool {
@@ -96,18 +101,10 @@ impl Datagrams {
     }
 
     fn is_lost(&mut self, errno: Errno) {
-        self.unsent += 1;
+        self.unsent.fetch_add(1, Ordering::Relaxed);
         if let Some(suppressed) = self.warnings.passes(Instant::now()) {
             let error = gush_text::os_text(&errno.into());
             tracing::warn!("{}: a datagram cannot be sent: {error}{suppressed}", self.peer);
-        }
-    }
-}
-
-impl Drop for Datagrams {
-    fn drop(&mut self) {
-        if self.unsent > 1 {
-            tracing::warn!("{}: {} datagrams could not be sent", self.peer, self.unsent);
         }
     }
 }
@@ -194,20 +191,32 @@ impl Layer for Datagrams {
     }
 }
 
+/// An end that sends: what it could not send is known after its conduit.
+fn end(
+    fd: OwnedFd,
+    to: Option<SocketAddrAny>,
+    senders: Senders,
+    peer: Peer,
+) -> Result<End, OpenError> {
+    let unsent = Arc::<AtomicU64>::default();
+    let conduit = Datagrams::conduit(fd, to, senders, &peer, Arc::clone(&unsent))?;
+    let mut end = End::new(conduit, peer);
+    end.keeper.unsent = Some(unsent);
+    Ok(end)
+}
+
 /// Sends to one peer, and reads what it sends.
 pub(crate) async fn sendto_udp(remote: &Remote, options: &Options) -> Result<End, OpenError> {
     let (fd, to) = unconnected(remote, options).await?;
     let peer = Peer::from(to);
-    let senders = Senders::Only(to.into());
-    Ok(End::new(Datagrams::conduit(fd, Some(to.into()), senders, &peer)?, peer))
+    end(fd, Some(to.into()), Senders::Only(to.into()), peer)
 }
 
 /// Sends to one address, perhaps of many receivers, and reads what anyone sends.
 pub(crate) async fn datagram_udp(remote: &Remote, options: &Options) -> Result<End, OpenError> {
     let (fd, to) = unconnected(remote, options).await?;
     let peer = Peer::from(to);
-    let senders = Senders::Within(Box::new(Gate::of(options.ranges())));
-    Ok(End::new(Datagrams::conduit(fd, Some(to.into()), senders, &peer)?, peer))
+    end(fd, Some(to.into()), Senders::Within(Box::new(Gate::of(options.ranges()))), peer)
 }
 
 /// Reads what anyone sends to a port.
@@ -217,7 +226,7 @@ pub(crate) async fn recv_udp(local: &Local, options: &Options) -> Result<End, Op
     let peer = bound.map_or_else(|| Peer::Other("udp-recv".into()), Peer::from);
     tracing::info!("receiving at {peer}");
     let senders = Senders::Within(Box::new(Gate::of(options.ranges())));
-    Ok(End::new(Datagrams::conduit(fd, None, senders, &peer)?.read_only(), peer))
+    Ok(End::new(Datagrams::conduit(fd, None, senders, &peer, Arc::default())?.read_only(), peer))
 }
 
 /// A socket that may send to `remote`. No answer shows whether an address has a receiver: of a
@@ -264,8 +273,7 @@ pub(crate) fn sendto_unix(name: &UnixName, options: &Options) -> Result<End, Ope
     };
     let to = unix_address(name).map_err(fail)?.as_any();
     let peer = Peer::Unix { name: Some(name.clone()), process: None };
-    let mut end =
-        End::new(Datagrams::conduit(fd, Some(to.clone()), Senders::Only(to), &peer)?, peer);
+    let mut end = end(fd, Some(to.clone()), Senders::Only(to), peer)?;
     end.keeper.made.extend(made);
     Ok(end)
 }
@@ -321,5 +329,5 @@ pub(super) fn answers(
     peer: &Peer,
 ) -> Result<Conduit, OpenError> {
     let fd = fd.as_fd().try_clone_to_owned().map_err(|error| OpenError::new("receive", error))?;
-    Ok(Datagrams::conduit(fd, sender, Senders::All, peer)?.write_only())
+    Ok(Datagrams::conduit(fd, sender, Senders::All, peer, Arc::default())?.write_only())
 }

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags, fstat};
@@ -70,12 +71,15 @@ pub struct Keeper {
     pub(super) lines: Vec<Line>,
     /// Of a sender of datagrams.
     pub(super) served: Option<Served>,
+    /// The number of datagrams that could not be sent.
+    pub(super) unsent: Option<Arc<AtomicU64>>,
 }
 
 impl Keeper {
     /// Is there nothing to wait for or to remove at the end?
     pub(crate) fn is_empty(&self) -> bool {
-        let Self { made, program, without_eof, input, put_back, ours, lines, served } = self;
+        let Self { made, program, without_eof, input, put_back, ours, lines, served, unsent: _ } =
+            self;
         made.is_empty()
             && put_back.is_empty()
             && ours.is_empty()
@@ -87,6 +91,11 @@ impl Keeper {
     #[must_use]
     pub fn process(&self) -> Option<u32> {
         self.program.as_ref().map(Program::id)
+    }
+
+    /// The number of datagrams that this machine could not send.
+    pub(crate) fn unsent(&self) -> u64 {
+        self.unsent.as_ref().map_or(0, |unsent| unsent.load(Ordering::Relaxed))
     }
 
     /// Resolves when this end, a sender of datagrams, is evicted; never for other ends.
@@ -109,7 +118,8 @@ impl Keeper {
         later.ours.extend(self.ours);
         let (program, without_eof) =
             (self.program.or(later.program.take()), self.without_eof.or(later.without_eof.take()));
-        Self { program, without_eof, ..later }
+        let unsent = self.unsent.or(later.unsent.take());
+        Self { program, without_eof, unsent, ..later }
     }
 
     /// Resolves when a program whose terminal gets no end of input has had nothing to read for

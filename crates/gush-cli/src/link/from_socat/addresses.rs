@@ -164,9 +164,15 @@ fn shared(ours: String, text: &str, report: &mut Report) -> Option<String> {
         _ if kind.listens() && has_fork(&ours) => Some(ours),
         _ if kind.takes(Opt::Shared) => Some(ours + ",shared"),
         _ => {
-            let why = "socat opens it once, for all clients of the other address, and no two can \
-                       share a session of TLS or one client";
-            report.missing(text, why);
+            let what = match () {
+                () if kind.listens() => "one client",
+                () if ours.starts_with("tls") => "a session of TLS",
+                () => "a socket that may be one of unconnected datagrams",
+            };
+            let why = format!(
+                "socat opens it once, for all clients of the other address, and no two can share {what}"
+            );
+            report.missing(text, &why);
             None
         }
     }
@@ -246,10 +252,21 @@ fn single(text: &str, is_joined: bool, families: Families, report: &mut Report) 
                 Some(command) if form == Argument::Command => {
                     format!("{keyword}:{}", enclosed(&command))
                 }
-                Some(name) => format!("{keyword}:{}", options::protected(&name)),
+                Some(name) => {
+                    let name = match keyword.starts_with("unix") {
+                        true => path_name(name),
+                        false => name,
+                    };
+                    format!("{keyword}:{}", options::protected(&name))
+                }
             }
         }
     };
+    if head.starts_with("abstract") {
+        options.change_bind(|name| format!("@{name}"));
+    } else if head.starts_with("unix") {
+        options.change_bind(path_name);
+    }
     let head = match head.starts_with("tls") && head.contains("-listen:") {
         // socat requires a certificate of each client by default.
         true => {
@@ -259,6 +276,14 @@ fn single(text: &str, is_joined: bool, families: Families, report: &mut Report) 
         false => head,
     };
     settled(&head, options, text, report)
+}
+
+/// A name in the file system as `gush link` says it, where an at sign begins an abstract one.
+fn path_name(name: String) -> String {
+    match name.starts_with('@') {
+        true => format!("./{name}"),
+        false => name,
+    }
 }
 
 /// The names of kinds of addresses with an equivalent; in `A!!B` nothing listens.

@@ -497,6 +497,31 @@ mod tests {
         }
     }
 
+    /// socat looks for an at sign nowhere, and binds a socket of its own kind.
+    #[test]
+    fn names_of_unix_sockets_stay_what_they_are_for_socat() {
+        for (socats, ours) in [
+            ("- ABSTRACT-SENDTO:x,bind=y", "gush link - abstract-sendto:x,bind=@y"),
+            ("- ABSTRACT-CLIENT:x,bind=y", "gush link - abstract-client:x,bind=@y"),
+            ("- UNIX-SENDTO:@x,bind=@y", "gush link - unix-sendto:./@x,bind=./@y"),
+            ("- UNIX-SENDTO:x,bind=y", "gush link - unix-sendto:x,bind=y"),
+            ("- UNIX-CONNECT:@x", "gush link - unix:./@x"),
+        ] {
+            let ours = ours.replace("abstract-sendto:", "unix-sendto:@");
+            let ours = ours.replace("abstract-client:", "unix-client:@");
+            assert_eq!(line(socats), ours, "{socats}");
+        }
+    }
+
+    #[test]
+    fn what_differs_is_refused_with_its_own_reason() {
+        assert!(missing("- TCP:h:1,end-close").contains("end-close"));
+        assert!(missing("- TCP:h:1,close").contains("close"));
+        let datagrams = missing("UDP-SENDTO:h:1 TCP-L:2,fork");
+        assert!(!datagrams.contains("TLS") && datagrams.contains("datagrams"), "{datagrams}");
+        assert!(missing("OPENSSL:h:1 TCP-L:2,fork").contains("TLS"));
+    }
+
     #[test]
     fn every_part_without_an_equivalent_is_named_at_once() {
         let missing = missing("-ly TUN TCP:h:1,tos=16,ttl=3");

@@ -49,7 +49,6 @@ const NEEDLESS: &[(&[&str], &str)] = &[
     (&["tightsocklen", "unix-tightsocklen"], "names of sockets have their own length"),
     (&["openpty", "ptmx"], "a pseudo-terminal is made this way anyway"),
     (&["pty-interval", "pty-intervall"], "an opened slave is looked for often"),
-    (&["end-close", "close"], "an end is closed when both sides have ended"),
     (&["shut-down"], "the end of data is a shutdown wherever there is one"),
     (
         &[
@@ -97,6 +96,10 @@ const INSTEAD: &[(&[&str], &str)] = &[
     (
         &["user-early", "uid-e", "group-early", "gid-e", "perm-early"],
         "chown(1) and chmod(1) change what exists",
+    ),
+    (
+        &["end-close", "close"],
+        "gush link ends the data with shutdown(2), also for other processes that have the socket",
     ),
     (&["lowport"], "bind=:PORT names one port"),
     (SOURCE_PORT, "a listener does not choose the ports of its clients; range= chooses hosts"),
@@ -175,6 +178,13 @@ impl SocatOptions {
     pub fn take(&mut self, names: &[&str]) -> Option<String> {
         let at = self.0.iter().position(|one| is_in(names, &one.name))?;
         self.0.remove(at).value
+    }
+
+    /// Changes the value of `bind=`.
+    pub fn change_bind(&mut self, change: impl Fn(String) -> String) {
+        for one in self.0.iter_mut().filter(|one| one.ours.eq_ignore_ascii_case("bind")) {
+            one.value = one.value.take().map(&change);
+        }
     }
 
     /// The version of IP that `pf=` names.
