@@ -160,6 +160,13 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
     let first = addresses::translated(first, parsed.families, is_shared, report);
     report.append(of_second);
     let (first, second) = (first?, second?);
+    if let Some(value) = &parsed.large_messages {
+        let part = format!("-b {value}");
+        match takes_datagrams(&first) || takes_datagrams(&second) {
+            true => report.missing(&part, "gush link makes no datagram larger than 65536 bytes"),
+            false => report.note(&part, "streams need no such size"),
+        }
+    }
     let is_one_way = parsed.one_way.is_some();
     if let (Ok(first), Ok(second)) = (first.parse(), second.parse())
         && let Err(failure) = Link::new(first, second, Settings::default())
@@ -224,6 +231,16 @@ fn did_you_mean(word: &str, names: impl Iterator<Item = &'static str>) -> String
 /// Does the address serve all its clients?
 fn serves_many(address: &str) -> bool {
     any_part(address, |part| part.kind().listens() && part.options().is_on(Opt::Fork))
+}
+
+/// May the address be a socket of datagrams?
+fn takes_datagrams(address: &str) -> bool {
+    any_part(address, |part| {
+        let shown = part.to_string();
+        ["udp", "unix-client", "unix-sendto", "unix-recv"]
+            .iter()
+            .any(|kind| shown.starts_with(kind))
+    })
 }
 
 /// Has a part of the address `escape=`?
@@ -306,6 +323,7 @@ mod tests {
             ("-u PIPE:f,nonblock -", "gush link -u pipe:f,nonblock -"),
             ("-t0 -T 0 - -", "gush link -t 1ms - -"),
             ("-r a -R'b c' - -", "gush link --tee a --tee-back 'b c' - -"),
+            ("-b 1048576 - TCP:h:1", "gush link - tcp:h:1"),
             ("-U -R a - -", "gush link -U --tee-back a - -"),
             ("-U -r a - -", "gush link -U - -"),
             ("-u -R a - -", "gush link -u - -"),
@@ -424,7 +442,7 @@ mod tests {
             ("-Q - -", "unknown switch '-Q'"),
             ("-b abc - -", "-b abc: not a number of bytes"),
             ("-b 0 - -", "-b 0: not a number of bytes"),
-            ("-b 70000 - -", "no datagram is larger"),
+            ("-b 70000 - UNIX-SEND:x", "no datagram larger"),
             ("-r 'x.$PROGNAME' - -", "socat expands variables"),
             ("PIPE::::: -", "socat takes one name here"),
             ("TCP:h:1,cool-write -", "a client that goes away is an error"),
@@ -520,6 +538,7 @@ mod tests {
         let datagrams = missing("UDP-SENDTO:h:1 TCP-L:2,fork");
         assert!(!datagrams.contains("TLS") && datagrams.contains("datagrams"), "{datagrams}");
         assert!(missing("OPENSSL:h:1 TCP-L:2,fork").contains("TLS"));
+        assert!(missing("-b 1048576 - UDP:h:1").contains("65536"));
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub struct Parsed {
     pub families: Families,
     /// The file for messages.
     pub log_file: Option<String>,
+    /// The value of `-b`, if it is larger than `gush link` makes datagrams.
+    pub large_messages: Option<String>,
     /// Is the linger limit set?
     pub lingers: bool,
 }
@@ -175,10 +177,7 @@ pub fn read(words: Vec<String>, report: &mut Report) -> Parsed {
                 Some(bytes @ 1..=65_536) => {
                     parsed.words.extend(["-b".to_owned(), bytes.to_string()]);
                 }
-                Some(65_537..) => {
-                    let why = "no datagram is larger than 65536, and streams need no such limit";
-                    report.missing(&format!("-b {value}"), why);
-                }
+                Some(65_537..) => parsed.large_messages = Some(value),
                 _ => report.missing(&format!("-b {value}"), "not a number of bytes from 1"),
             },
             Means::Copy(_) if value.contains('$') => {
