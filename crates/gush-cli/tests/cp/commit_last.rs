@@ -199,6 +199,34 @@ fn a_new_manifest_keeps_what_it_names_if_another_one_fails() {
     assert_eq!(contents(&dir.path().join("d")), from);
 }
 
+/// The copy of the manifest itself fails after its old name was set aside.
+#[test]
+fn what_gave_way_is_back_if_the_manifest_of_another_kind_cannot_be_written() {
+    let dir = tree(&["a/b", "d/MANIFEST/x", "d/b/y"]);
+    fs::write(dir.path().join("a/MANIFEST"), vec![7; 1 << 20]).unwrap();
+    let before = contents(&dir.path().join("d"));
+    // 64 KiB a file; the signal for a larger one is ignored, so that the write fails.
+    let script =
+        "trap '' XFSZ; ulimit -f 64; exec \"$0\" cp -rT --delete --commit-last=MANIFEST a d";
+    let gush = env!("CARGO_BIN_EXE_gush");
+    let mut command = std::process::Command::new("bash");
+    let output = command.args(["-c", script, gush]).current_dir(dir.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(contents(&dir.path().join("d")), before, "{}", stderr(&output));
+}
+
+/// A link that leads out of the tree is a last file that is there.
+#[test]
+fn a_new_link_keeps_what_it_names_if_another_last_file_fails() {
+    let dir = tree(&["a/b", "a/w/f", "a/M", "d/b/y", "d/M/f.keep", "outside"]);
+    symlink(dir.path().join("outside"), dir.path().join("a/w/latest")).unwrap();
+    let options = ["--commit-last=M", "--commit-last=latest", "--exclude=*.keep", "--threads=1"];
+    let said = fails(dir.path(), &[&["-rT", "--delete"][..], &options, &["a", "d"]].concat());
+    assert!(fs::symlink_metadata(dir.path().join("d/w/latest")).is_ok(), "{said}");
+    assert!(dir.path().join("d/b").is_file(), "{said}");
+    assert!(said.contains("the older 'd/b' is kept: not everything was copied"), "{said}");
+}
+
 #[test]
 fn a_copy_killed_before_its_manifest_ends_in_the_right_tree_when_run_again() {
     for resume in [&["--resume"][..], &[]] {

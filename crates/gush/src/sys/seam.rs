@@ -195,7 +195,7 @@ pub(crate) fn sized(
     #[cfg(feature = "faults")]
     match super::faults::ask(call) {
         super::faults::Injection::None | super::faults::Injection::Copy => {}
-        // At least one byte: a short call of 0 would be an end, which is another verdict.
+        // At least one byte: a short call of 0 would be an end, which is another injection.
         super::faults::Injection::Short(most) => return body(len.min(most.max(1))),
         super::faults::Injection::Zero => return Ok(0),
         super::faults::Injection::Fail(errno) => return Err(errno),

@@ -27,7 +27,9 @@ impl Aside {
     pub(crate) fn kept(&self, at: &Path) -> Error {
         let temporary = quote::always(&at.join(&self.temporary)).to_string();
         Error::refusal(&at.join(&self.name), "the older {} is kept: not everything was copied")
-            .hinting(format!("it is {temporary}; the next --delete removes it"))
+            .hinting(format!(
+                "it is {temporary}; the next --delete removes it, unless the filters keep it"
+            ))
     }
 }
 

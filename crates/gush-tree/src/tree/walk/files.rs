@@ -69,16 +69,20 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     /// Copies one entry, and reports it.
     fn file(&mut self, at: OpenDir<'_>, listed: Listed<'_>, rest: &mut Batch, is_last: bool) {
         let before = (self.source.push(listed.name), self.target.push(listed.name));
+        // The name itself, and what it leads to: a link may lead nowhere, or out of the tree.
         let named = || {
-            let stat = is_last.then(|| self.places(at.pair, listed.name).1.stat(true))?;
-            stat.ok().map(|stat| FileId::of(&stat))
+            let target = is_last.then(|| self.places(at.pair, listed.name).1)?;
+            let id = |follow| target.stat(follow).ok().map(|stat| FileId::of(&stat));
+            Some((id(false)?, id(true)))
         };
         let earlier = named();
         if let Some(result) = self.entry(at, listed, rest, is_last) {
             self.ended(&result);
         }
-        // Also where the copy failed in the end, to sync its directory for instance.
-        if named() != earlier {
+        // Also where the copy failed in the end, to sync its directory for instance; but not where
+        // the old name was set aside, and none took its place.
+        let now = named();
+        if now.is_some() && now != earlier {
             self.walk.has_published.store(true, Ordering::Relaxed);
         }
         self.back_to(before);
