@@ -716,6 +716,17 @@ mod tests {
     }
 
     #[test]
+    fn a_write_after_pieces_that_fill_the_buffer_takes_bytes() {
+        let file = tempfile::tempfile().expect("file");
+        let mut writer = Writer::new(&file).expect("writer");
+        for len in [10, LEAST_SOCKET_BYTES - 10, 1] {
+            assert_eq!(writer.write(&vec![7; len]).expect("write"), len);
+        }
+        writer.flush().expect("flush");
+        assert_eq!(file.metadata().expect("stat").len(), LEAST_SOCKET_BYTES as u64 + 1);
+    }
+
+    #[test]
     fn what_is_no_pipe_is_written() {
         let file = tempfile::tempfile().expect("file");
         let mut writer = Writer::new(&file).expect("writer");
