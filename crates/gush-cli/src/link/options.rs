@@ -271,7 +271,7 @@ What -v and -x dump passes through memory. If standard error is not read, a conn
 shown, and the number of omitted bytes is reported once it is read again.
 
 gush link moves data and nothing else: it does not balance load or check health (HAProxy, IPVS), nor look into HTTP requests \
-(nginx); TUN and TAP interfaces, raw IP, SCTP, DTLS and Unix datagrams are left to socat.
+(nginx); TUN and TAP interfaces, raw IP, SCTP and DTLS are left to socat.
 
 TIME is a number of seconds, such as 2 or 0.5, or has a unit: 200ms, 5m, 1h.
 RATE and BYTES take units: K, M and G are powers of 1024, KB, MB and GB of 1000, and b is 512.

@@ -36,6 +36,7 @@ pub fn run(arguments: &str, talker: &Talker) -> ExitCode {
     let mut report = Report::default();
     let line = line(arguments, &mut report);
     let Some(line) = line.filter(|_| report.is_whole()) else { return report.refused(talker) };
+    report.warnings(talker);
     report.notes(talker);
     match talk::write_line(&line) {
         Ok(()) => ExitCode::SUCCESS,
@@ -55,10 +56,18 @@ pub fn pointer(error: &AddressError) -> &'static str {
     }
 }
 
+const SILENCE: &str = "after so long a silence, also of a peer that does not read, gush link ends \
+     with status 1 and resets TCP connections, and what the peer has not read may be lost; socat \
+     waits while it writes, and ends the data with status 0";
+const PROGRAM_FAILS: &str = "if the program fails, gush link resets TCP connections, and what the \
+     peer has not read within 1 s is lost; socat ends the data";
+
 /// What is reported besides the command.
 #[derive(Debug, Default)]
 pub struct Report {
     notes: Vec<String>,
+    /// Differences that can lose data.
+    warnings: Vec<String>,
     /// The expansions of a shell.
     unexpanded: Option<String>,
     /// The parts without an equivalent, and why.
@@ -81,7 +90,12 @@ impl Report {
         ExitCode::FAILURE
     }
 
-    /// Reports differences of the equivalent.
+    /// Reports differences of the equivalent that can lose data.
+    pub fn warnings(&self, talker: &Talker) {
+        self.warnings.iter().for_each(|warning| talker.say(format_args!("warning: {warning}")));
+    }
+
+    /// Reports differences of the equivalent that cannot.
     pub fn notes(&self, talker: &Talker) {
         for note in self.unexpanded.iter().chain(&self.notes) {
             talker.say(format_args!("note: {note}"));
@@ -92,9 +106,14 @@ impl Report {
         self.notes.push(format!("{part}: {why}"));
     }
 
+    fn warn(&mut self, part: &str, why: &str) {
+        self.warnings.push(format!("{part}: {why}"));
+    }
+
     /// Adds what is reported of a later part.
     fn append(&mut self, later: Self) {
         self.notes.extend(later.notes);
+        self.warnings.extend(later.warnings);
         self.missing.extend(later.missing);
     }
 
@@ -182,8 +201,12 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
         words.extend(["-t", "0.5"].map(str::to_owned));
         lingers = true;
     }
+    let can_be_reset = can_be_reset(&first) || can_be_reset(&second);
+    if parsed.has_silence_limit {
+        report.warn("-T", SILENCE);
+    }
     for address in [&first, &second] {
-        note_differences(address, is_one_way, report);
+        note_differences(address, is_one_way, can_be_reset, report);
     }
     words.extend([first, second].map(|address| match !is_one_way && makes_no_file(&address) {
         true => address + ",create",
@@ -193,7 +216,7 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
 }
 
 /// Notes what differs without an option that says so.
-fn note_differences(address: &str, is_one_way: bool, report: &mut Report) {
+fn note_differences(address: &str, is_one_way: bool, can_be_reset: bool, report: &mut Report) {
     let Ok(parsed) = address.parse::<Address>() else { return };
     let only_read =
         [Opt::ReadOnly, Opt::WriteOnly].into_iter().find(|&only| parsed.options().is_on(only));
@@ -215,8 +238,10 @@ fn note_differences(address: &str, is_one_way: bool, report: &mut Report) {
             "the pty is the controlling terminal of a new session, as by setsid,ctty",
         );
     }
-    if any_part(address, |part| matches!(part.target(), Target::Exec(_) | Target::Shell(_))) {
-        report.note(address, "a program that fails resets its peer, where socat ends the data");
+    let runs_program =
+        any_part(address, |part| matches!(part.target(), Target::Exec(_) | Target::Shell(_)));
+    if runs_program && can_be_reset {
+        report.warn(address, PROGRAM_FAILS);
     }
 }
 
@@ -225,12 +250,21 @@ fn did_you_mean(word: &str, names: impl Iterator<Item = &'static str>) -> String
     let Some(name) = gush_text::nearest(word, names) else { return String::new() };
     let is_upper = !word.chars().any(char::is_lowercase);
     let shown = if is_upper { name.to_uppercase() } else { name.to_owned() };
-    format!("; did you mean '{shown}'?")
+    // A switch that differs in case alone.
+    if shown == word { String::new() } else { format!("; did you mean '{shown}'?") }
 }
 
 /// Does the address serve all its clients?
 fn serves_many(address: &str) -> bool {
     any_part(address, |part| part.kind().listens() && part.options().is_on(Opt::Fork))
+}
+
+/// Is the address a TCP connection, which a failure resets?
+fn can_be_reset(address: &str) -> bool {
+    any_part(address, |part| {
+        let shown = part.to_string();
+        ["tcp", "tls", "http-connect", "socks"].iter().any(|kind| shown.starts_with(kind))
+    })
 }
 
 /// May the address be a socket of datagrams?

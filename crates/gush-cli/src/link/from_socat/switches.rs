@@ -19,6 +19,8 @@ pub struct Parsed {
     pub large_messages: Option<String>,
     /// Is the linger limit set?
     pub lingers: bool,
+    /// Is there a limit of silence (`-T`)?
+    pub has_silence_limit: bool,
 }
 
 /// The version of IP of addresses that name none.
@@ -118,9 +120,6 @@ const SWITCHES: &[Switch] = &[
     switch("-?", Value::Attached, Means::Missing("gush link --help shows addresses and options")),
 ];
 
-const SILENCE: &str = "after so long a silence socat ends both sides properly, with status 0; gush link resets them, with \
-     status 1, unless one side is UDP";
-
 /// Reads switches until the first address.
 pub fn read(words: Vec<String>, report: &mut Report) -> Parsed {
     let mut parsed = Parsed::default();
@@ -168,9 +167,7 @@ pub fn read(words: Vec<String>, report: &mut Report) -> Parsed {
             Means::OursWithTime(ours) => {
                 parsed.lingers |= ours == "-t";
                 let words = time(ours, &value);
-                if ours == "-T" && !words.is_empty() {
-                    report.note("-T", SILENCE);
-                }
+                parsed.has_silence_limit |= ours == "-T" && !words.is_empty();
                 parsed.words.extend(words);
             }
             Means::MessageSize => match size(&value) {
