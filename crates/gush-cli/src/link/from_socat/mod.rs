@@ -423,32 +423,31 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_for_the_other_side_is_noted() {
-        let notes = |arguments: &str| {
+    fn each_difference_is_noted_or_warned_of() {
+        for (arguments, notes, warnings) in [
+            ("- TCP:h:1", 1, 0),
+            ("-t1 - TCP:h:1", 0, 0),
+            ("-u - TCP:h:1", 0, 0),
+            ("-U - TCP:h:1", 0, 0),
+            ("- TUN", 0, 0),
+            ("-,escape=1 TCP:h:1", 0, 0),
+            ("-t1 - GOPEN:file", 0, 0),
+            ("-t1 - ./file,create", 0, 0),
+            ("-t1 - ./file,rdonly!!-", 0, 0),
+            ("-u - ./file", 0, 0),
+            ("-t1 -T5 - TCP:h:1", 0, 1),
+            ("-t1 -T0 - TCP:h:1", 0, 0),
+            ("-t1 - EXEC:a,pty,setsid,sane", 1, 0),
+            ("-t1 - EXEC:a,pty", 1, 0),
+            ("-t1 TCP:h:1 EXEC:a", 0, 1),
+            ("-t1 - OPEN:f,rdonly", 1, 0),
+            ("-u - OPEN:f,creat,user=root", 1, 0),
+            ("-lf /log -t1 - TCP:h:1", 1, 0),
+        ] {
             let mut report = Report::default();
             super::line(arguments, &mut report);
-            report.notes.len()
-        };
-        for (arguments, count) in [
-            ("- TCP:h:1", 1),
-            ("-t1 - TCP:h:1", 0),
-            ("-u - TCP:h:1", 0),
-            ("-U - TCP:h:1", 0),
-            ("- TUN", 0),
-            ("-,escape=1 TCP:h:1", 0),
-            ("-t1 - GOPEN:file", 0),
-            ("-t1 - ./file,create", 0),
-            ("-t1 - ./file,rdonly!!-", 0),
-            ("-u - ./file", 0),
-            ("-t1 -T5 - TCP:h:1", 1),
-            ("-t1 -T0 - TCP:h:1", 0),
-            ("-t1 - EXEC:a,pty,setsid,sane", 2),
-            ("-t1 - EXEC:a,pty", 2),
-            ("-t1 - OPEN:f,rdonly", 1),
-            ("-u - OPEN:f,creat,user=root", 1),
-            ("-lf /log -t1 - TCP:h:1", 1),
-        ] {
-            assert_eq!(notes(arguments), count, "{arguments}");
+            let counts = (report.notes.len(), report.warnings.len());
+            assert_eq!(counts, (notes, warnings), "{arguments}: {report:?}");
         }
     }
 
