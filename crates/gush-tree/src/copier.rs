@@ -66,7 +66,8 @@ pub struct Done {
     pub unmoved_bytes: Option<u64>,
     /// The file made or written, for later names of the same source.
     pub(crate) made: Option<FileId>,
-    /// The copy's last state, seen by its descriptor, where a journal has a line about it.
+    /// The copy's last state, seen by its descriptor, where a journal has a line about it or it was
+    /// verified.
     pub(crate) last_state: Option<Box<Stat>>,
 }
 

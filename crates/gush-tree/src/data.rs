@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 
 use gush::{Choice, Endpoint, Holes, MethodName, Mover, Report, Side, Space};
 use gush_text::quote;
@@ -213,30 +214,11 @@ pub(crate) fn verify(
     sent: Option<gush::Digest>,
 ) -> Result<Option<gush::Digest>, Error> {
     let shown = job.target.place.shown;
-    let stat = retry_on_intr(|| fs::fstat(target))
-        .map_err(|errno| Error::os(shown, "cannot stat {}", errno))?;
-    if kind(&stat) != FileType::RegularFile {
-        return Err(Error::refusal(shown, "cannot verify {}: not a regular file"));
-    }
-    // The comparison must read from storage, not the pages just written.
-    // Dirty pages are not dropped by the advice below (posix_fadvise(2)).
-    retry_on_intr(|| fs::fdatasync(target))
-        .map_err(|errno| Error::os(shown, "cannot sync {} for verification", errno))?;
-    let _ = fs::fadvise(target, 0, None, Advice::DontNeed);
-    // The target may be open for writing only.
-    let again = File::open(proc_path(target))
-        .map_err(|error| Error::io(shown, "cannot re-read {}", error))?;
+    let again = as_stored(target, shown)?;
     let _as_they_were =
         job.options().moving.no_cache.then(|| [source, again.as_fd()].map(uncached::AsItWas::look));
     if is_compared(job) {
-        let difference = gush::first_difference(&source, &again).map_err(|error| {
-            let path = match error.side() {
-                Some(Side::Source) | None => job.source.place.shown,
-                Some(Side::Target) => shown,
-            };
-            Error::engine(path, &error)
-        })?;
-        return match difference {
+        return match difference((source, job.source.place.shown), (again.as_fd(), shown))? {
             None => Ok(None),
             Some(at) => Err(Error::refusal(
                 shown,
@@ -260,4 +242,31 @@ pub(crate) fn verify(
             format!("verification of {{}} failed: blake3 {arrived} arrived, {sent} was sent"),
         )),
     }
+}
+
+/// Opens a file just written so that its bytes are read from storage.
+pub(crate) fn as_stored(target: BorrowedFd<'_>, shown: &Path) -> Result<File, Error> {
+    let stat = retry_on_intr(|| fs::fstat(target))
+        .map_err(|errno| Error::os(shown, "cannot stat {}", errno))?;
+    if kind(&stat) != FileType::RegularFile {
+        return Err(Error::refusal(shown, "cannot verify {}: not a regular file"));
+    }
+    // The comparison must read from storage, not the pages just written.
+    // Dirty pages are not dropped by the advice below (posix_fadvise(2)).
+    retry_on_intr(|| fs::fdatasync(target))
+        .map_err(|errno| Error::os(shown, "cannot sync {} for verification", errno))?;
+    let _ = fs::fadvise(target, 0, None, Advice::DontNeed);
+    // The target may be open for writing only.
+    File::open(proc_path(target)).map_err(|error| Error::io(shown, "cannot re-read {}", error))
+}
+
+/// The first byte at which a source and its copy, each with its path, differ.
+pub(crate) fn difference(
+    (source, source_shown): (BorrowedFd<'_>, &Path),
+    (target, target_shown): (BorrowedFd<'_>, &Path),
+) -> Result<Option<u64>, Error> {
+    gush::first_difference(&source, &target).map_err(|error| match error.side() {
+        Some(Side::Source) | None => Error::engine(source_shown, &error),
+        Some(Side::Target) => Error::engine(target_shown, &error),
+    })
 }

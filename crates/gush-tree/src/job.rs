@@ -81,9 +81,9 @@ impl<'a> Job<'a> {
         (!self.is_in_tree()).then_some(self.common.copied)
     }
 
-    /// Has a journal a line about the copy?
+    /// Is the copy's last state needed, by a journal or to verify the copy again at the end?
     pub(crate) fn is_noted(&self) -> bool {
-        self.common.journal.is_some() && self.is_in_tree()
+        (self.common.journal.is_some() || self.options().verify) && self.is_in_tree()
     }
 
     /// The claims, where no other name of the target may lead to the copy.

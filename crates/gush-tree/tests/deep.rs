@@ -1,5 +1,5 @@
-//! Trees thousands of levels deep, with few descriptors. The limit is the whole process's, so each test has the process
-//! to itself.
+//! Trees thousands of levels deep, with few descriptors. The limit is the whole process's, so each
+//! test has the process to itself.
 
 use std::fs;
 use std::io::Read;
@@ -19,6 +19,7 @@ fn copy(source: &Path, target: &Path) -> bool {
     options.moving.threads = 2;
     options.preserve.mode = ModeRule::Keep;
     options.preserve.times = true;
+    options.verify = true;
     let copied = Copier::new(&options).copy(Place::here(source), Place::here(target), &mut ());
     copied.unwrap().complete
 }
@@ -51,7 +52,8 @@ fn unchain(root: &Path, name: &str) -> (usize, String) {
     let mut text = String::new();
     let end = open(&at, "end", OFlags::RDONLY).unwrap();
     fs::File::from(end).read_to_string(&mut text).unwrap();
-    // Removed by hand: the temporary directory's own removal goes by paths, and would fail at this depth.
+    // Removed by hand: the temporary directory's own removal goes by paths, and would fail at this
+    // depth.
     unlinkat(&at, "end", AtFlags::empty()).unwrap();
     for _ in 0..depth {
         at = open(&at, "..", OFlags::DIRECTORY).unwrap();

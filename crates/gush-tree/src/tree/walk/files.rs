@@ -244,7 +244,10 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     pub(super) fn last(&mut self, dir: Arc<Dir>, mut batch: Batch) {
         let walk = self.walk;
         // Once, by whichever thread comes first; the others wait for it.
-        walk.others_synced.get_or_init(|| self.sync_others());
+        walk.others_synced.get_or_init(|| {
+            walk.verify_again();
+            self.sync_others();
+        });
         self.go_to(&dir);
         // Relaxed: the queue's lock lies between the last ordinary task and the first of these.
         let others_failed = self.walk.is_incomplete.load(Ordering::Relaxed);

@@ -44,6 +44,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     pub(super) fn remove_after_last(&mut self, dir: Arc<Dir>) {
         let walk = self.walk;
         let is_committed = *walk.is_committed.get_or_init(|| {
+            walk.verify_again();
             // Relaxed: the queue's lock lies between the last copy and the first of these.
             let is_committed = !walk.is_incomplete.load(Ordering::Relaxed);
             if !is_committed {
@@ -102,7 +103,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
 
     fn mirrored(&self, path: &Path, result: &Result<(), Error>) {
         if result.is_err() {
-            self.note_failure();
+            self.walk.note_failure();
         }
         let mut events = &self.walk.listener;
         events.mirrored(path, result);

@@ -7,6 +7,7 @@
 mod directories;
 mod files;
 mod mirroring;
+mod verified;
 
 use std::cell::Cell;
 use std::ffi::OsStr;
@@ -22,6 +23,7 @@ use std::time::{Duration, Instant};
 use rustix::io::{self, Errno};
 use rustix::thread::{get_keep_capabilities, set_keep_capabilities};
 
+use self::verified::Verified;
 use super::batch::{Listed, Listing, Part};
 use super::budget::{Budget, Capacity};
 use super::dir::{Dir, Pair, lost};
@@ -66,6 +68,8 @@ pub(crate) struct Walk<'a> {
     others_synced: OnceLock<()>,
     /// One of these files has its name.
     has_published: AtomicBool,
+    /// The files that were compared, not yet looked at again.
+    verified: Mutex<Vec<Verified>>,
     /// What was set aside for another kind.
     aside: Mutex<Vec<Aside>>,
     /// All is copied, and what the source lacks may be removed; known once the last files are done.
@@ -125,6 +129,7 @@ impl<'a> Walk<'a> {
                 .then(|| CopyOptions { atomic: true, ..options.clone() }),
             others_synced: OnceLock::new(),
             has_published: AtomicBool::new(false),
+            verified: Mutex::default(),
             aside: Mutex::default(),
             is_committed: OnceLock::new(),
         }
@@ -134,6 +139,7 @@ impl<'a> Walk<'a> {
     pub(crate) fn run(self) -> bool {
         // The caller's thread works too: a small tree needs no other.
         thread::scope(|scope| Worker::new(&self, scope).work());
+        self.verify_again();
         self.listener.ends(self.roots.target);
         !self.is_incomplete.into_inner()
     }
@@ -146,6 +152,13 @@ impl<'a> Walk<'a> {
         }
         // Any number of directories may wait.
         self.budget.rest(dir);
+    }
+
+    fn note_failure(&self) {
+        self.is_incomplete.store(true, Ordering::Relaxed);
+        if self.common.options.stop_at_error {
+            self.is_stopped.store(true, Ordering::Relaxed);
+        }
     }
 
     fn umask(&self) -> u32 {
@@ -408,13 +421,6 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         walk.is_stopped.load(Ordering::Relaxed)
     }
 
-    fn note_failure(&self) {
-        self.walk.is_incomplete.store(true, Ordering::Relaxed);
-        if self.walk.common.options.stop_at_error {
-            self.walk.is_stopped.store(true, Ordering::Relaxed);
-        }
-    }
-
     /// The places of an entry whose name was just added to both paths.
     fn places<'p>(&'p self, pair: &'p Pair, name: &'p OsStr) -> (Place<'p>, Place<'p>) {
         let name = Path::new(name);
@@ -484,7 +490,10 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     /// Reports the entry whose paths are set.
     fn ended(&self, result: &Result<Done, Error>) {
         if !result.as_ref().is_ok_and(|done| done.complete) {
-            self.note_failure();
+            self.walk.note_failure();
+        }
+        if let Ok(Done { verified: true, last_state: Some(state), .. }) = result {
+            self.walk.note_verified(self.target.below_root(), state);
         }
         self.walk.listener.entry_ended(self.source.path(), self.target.path(), result);
         if self.walk.listener.wants_counts() {
