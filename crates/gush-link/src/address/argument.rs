@@ -1,14 +1,18 @@
-//! Parses the argument after a keyword's colon.
+//! Parses and displays the argument after a keyword's colon.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
+use super::Address;
 use super::error::{Fault, fault};
+use super::parse::is_path;
 use super::parts::{
     Bind, Command, Family, Inherited, Local, Nothing, Remote, Standard, Through, UnixName, Vsock,
+    quoted_path,
 };
 use super::scan::unquoted;
 use super::value::number;
@@ -37,7 +41,7 @@ impl Argument<'_> {
         &self.text[self.piece.clone()]
     }
 
-    pub fn fault<T>(&self, message: impl Into<String>) -> Result<T, Fault> {
+    fn fault<T>(&self, message: impl Into<String>) -> Result<T, Fault> {
         fault(self.piece.clone(), message)
     }
 
@@ -48,135 +52,211 @@ impl Argument<'_> {
             _ => None,
         }
     }
+}
 
-    /// `CID:PORT`, or a port alone if there is a default CID.
-    pub fn vsock(&self, any: Option<u32>) -> Result<Vsock, Fault> {
-        let text = &self.text[self.piece.clone()];
-        let (cid, port) = match (text.split_once(':'), any) {
-            (Some((cid, port)), _) => (number(cid), number(port)),
-            (None, any) => (any, number(text)),
-        };
-        match (cid, port) {
-            (Some(cid), Some(port)) => Ok(Vsock { cid, port }),
-            _ => fault(
-                self.piece.clone(),
-                "the number of a machine and of a port are needed, such as 2:1024 for the host",
-            ),
-        }
-    }
+/// A type of argument: how it is parsed, and displayed in an address of a kind.
+pub(crate) trait Part: Sized {
+    /// Parses the argument.
+    fn read(argument: &Argument<'_>) -> Result<Self, Fault>;
 
-    pub fn nothing(&self) -> Result<Nothing, Fault> {
-        match self.is_empty() {
+    /// Writes the address without options.
+    fn show(&self, kind: Kind, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+}
+
+/// The keyword of a kind for one version of IP: `tcp4-listen`.
+fn keyword(kind: Kind, family: Option<Family>) -> String {
+    let digit = match family {
+        None => "",
+        Some(Family::V4) => "4",
+        Some(Family::V6) => "6",
+    };
+    let (protocol, role) = kind.name().split_at(kind.name().find('-').unwrap_or(kind.name().len()));
+    format!("{protocol}{digit}{role}")
+}
+
+impl Part for Nothing {
+    fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
+        match argument.is_empty() {
             true => Ok(Nothing),
-            false => self.fault(format!("{} takes nothing after its colon", self.kind.name())),
+            false => {
+                argument.fault(format!("{} takes nothing after its colon", argument.kind.name()))
+            }
         }
     }
 
-    pub fn standard(&self) -> Result<Standard, Fault> {
-        self.nothing()?;
-        Ok(match self.form {
+    fn show(&self, kind: Kind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(kind.grammar())
+    }
+}
+
+impl Part for Standard {
+    fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
+        Nothing::read(argument)?;
+        Ok(match argument.form {
             Form::Input => Standard::Input,
             Form::Output => Standard::Output,
             _ => Standard::Both,
         })
     }
 
-    pub fn path(&self) -> Result<PathBuf, Fault> {
-        let bytes = unquoted(self.text, self.piece.clone())?;
+    fn show(&self, _: Kind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Both => "-",
+            Self::Input => "stdin",
+            Self::Output => "stdout",
+        })
+    }
+}
+
+impl Part for PathBuf {
+    fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
+        let bytes = unquoted(argument.text, argument.piece.clone())?;
         match bytes.contains(&0) {
-            _ if bytes.is_empty() => self.fault("a path is missing here"),
-            true => self.fault("a path cannot hold a zero byte"),
+            _ if bytes.is_empty() => argument.fault("a path is missing here"),
+            true => argument.fault("a path cannot hold a zero byte"),
             false => Ok(PathBuf::from(OsString::from_vec(bytes))),
         }
     }
 
-    pub fn descriptor(&self) -> Result<i32, Fault> {
-        number(self.as_str()).map_or_else(|| self.fault("no number of a descriptor, such as 3"), Ok)
+    fn show(&self, kind: Kind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = quoted_path(self);
+        match kind {
+            Kind::Path if is_path(&text) => f.write_str(&text),
+            Kind::Path => write!(f, "gopen:{text}"),
+            _ => write!(f, "{}:{text}", kind.name()),
+        }
+    }
+}
+
+impl Part for Option<PathBuf> {
+    fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
+        (!argument.is_empty()).then(|| PathBuf::read(argument)).transpose()
     }
 
-    pub fn inherited(&self) -> Result<Inherited, Fault> {
-        match String::from_utf8(unquoted(self.text, self.piece.clone())?) {
+    fn show(&self, kind: Kind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Some(path) => path.show(kind, f),
+            None => write!(f, "{}:", kind.name()),
+        }
+    }
+}
+
+impl Part for i32 {
+    fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
+        let read = number(argument.as_str());
+        read.map_or_else(|| argument.fault("no number of a descriptor, such as 3"), Ok)
+    }
+
+    fn show(&self, kind: Kind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{self}", kind.name())
+    }
+}
+
+impl Part for Inherited {
+    fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
+        match String::from_utf8(unquoted(argument.text, argument.piece.clone())?) {
             Ok(name) if name.is_empty() => {
-                self.fault("a descriptor's number or name is missing here")
+                argument.fault("a descriptor's number or name is missing here")
             }
-            Ok(name) if name.bytes().all(|byte| byte.is_ascii_digit()) => number(&name)
-                .map_or_else(
-                    || self.fault("no number of a descriptor, such as 3"),
-                    |n| Ok(Inherited::Number(n)),
-                ),
-            Ok(name) => Ok(Inherited::Name(name)),
-            Err(_) => self.fault("a descriptor's name is text"),
+            Ok(name) if name.bytes().all(|byte| byte.is_ascii_digit()) => {
+                i32::read(argument).map(Self::Number)
+            }
+            Ok(name) => Ok(Self::Name(name)),
+            Err(_) => argument.fault("a descriptor's name is text"),
         }
     }
 
-    pub fn command(&self) -> Result<Command, Fault> {
-        let command = Command(self.as_str().to_owned());
+    fn show(&self, kind: Kind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{self}", kind.name())
+    }
+}
+
+impl Part for Command {
+    fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
+        let command = Command(argument.as_str().to_owned());
         match shlex::split(&command.line()) {
-            None => self.fault("a shell would find a quote that is never closed in this command"),
-            Some(_) if self.as_str().contains('\0') => {
-                self.fault("a command cannot hold a zero byte")
+            None => {
+                argument.fault("a shell would find a quote that is never closed in this command")
+            }
+            Some(_) if argument.as_str().contains('\0') => {
+                argument.fault("a command cannot hold a zero byte")
             }
             Some(words) if words.first().is_none_or(String::is_empty) => {
-                self.fault("a command is missing here")
+                argument.fault("a command is missing here")
             }
             Some(_) => Ok(command),
         }
     }
 
-    pub fn unix_name(&self) -> Result<UnixName, Fault> {
-        let bytes = unquoted(self.text, self.piece.clone())?;
+    fn show(&self, kind: Kind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", kind.name(), self.as_written())
+    }
+}
+
+impl Part for UnixName {
+    fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
+        let bytes = unquoted(argument.text, argument.piece.clone())?;
         let name = match bytes.strip_prefix(b"@") {
-            _ if self.form == Form::Abstract => UnixName::Abstract(bytes),
+            _ if argument.form == Form::Abstract => UnixName::Abstract(bytes),
             Some(name) => UnixName::Abstract(name.to_owned()),
-            None => UnixName::Path(self.path()?),
+            None => UnixName::Path(PathBuf::read(argument)?),
         };
         let bytes = match &name {
             UnixName::Path(path) => path.as_os_str().len(),
             UnixName::Abstract(name) => name.len(),
         };
         match bytes {
-            0 => self.fault("a socket's name is missing here"),
+            0 => argument.fault("a socket's name is missing here"),
             1..=UNIX_NAME_BYTES => Ok(name),
-            _ => self.fault(format!(
+            _ => argument.fault(format!(
                 "{bytes} bytes: the kernel takes at most {UNIX_NAME_BYTES}; change to the directory and name it shorter"
             )),
         }
     }
 
-    pub fn remote(&self) -> Result<Remote, Fault> {
-        remote(self.text, &self.piece, self.family())
+    fn show(&self, kind: Kind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{self}", kind.name())
     }
+}
 
-    /// `PROXY:PORT:HOST:PORT`; either host may be an IPv6 address in brackets.
-    pub fn through(&self) -> Result<Through, Fault> {
-        // Colons within brackets belong to an IPv6 address.
-        let mut depth = 0;
-        let mut colons = self.as_str().bytes().enumerate().filter_map(|(at, byte)| {
-            match byte {
-                b'[' => depth += 1,
-                b']' => depth -= 1,
-                _ => {}
-            }
-            (byte == b':' && depth == 0).then_some(self.piece.start + at)
-        });
-        // The proxy has one colon before its port; the next one begins the target.
-        let Some(middle) = colons.nth(1) else {
-            return self
-                .fault("a proxy and a target are needed, such as localhost:1080:example.org:80");
+/// `CID:PORT`; of a listener a port alone is one of every machine.
+impl Part for Vsock {
+    fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
+        let (cid, port) = match argument.as_str().split_once(':') {
+            Some((cid, port)) => (number(cid), number(port)),
+            None => (argument.kind.listens().then_some(Self::ANY), number(argument.as_str())),
         };
-        let proxy = remote(self.text, &(self.piece.start..middle), None)?;
-        let target = middle + 1..self.piece.end;
-        let Remote { host, port, .. } = remote(self.text, &target, None)?;
-        match number(&port) {
-            // The protocols of proxies carry a number only.
-            Some(port) => Ok(Through { proxy, host, port }),
-            None => fault(target, "the target's port must be a number"),
+        match (cid, port) {
+            (Some(cid), Some(port)) => Ok(Self { cid, port }),
+            _ => argument.fault(
+                "the number of a machine and of a port are needed, such as 2:1024 for the host",
+            ),
         }
     }
 
-    pub fn local(&self) -> Result<Local, Fault> {
-        let (text, family) = (self.text, self.family());
-        let (host, port) = host_and_port(text, &self.piece)?;
+    fn show(&self, kind: Kind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cid, port } = self;
+        match *cid == Self::ANY && kind.listens() {
+            true => write!(f, "{}:{port}", kind.name()),
+            false => write!(f, "{}:{cid}:{port}", kind.name()),
+        }
+    }
+}
+
+impl Part for Remote {
+    fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
+        remote(argument.text, &argument.piece, argument.family())
+    }
+
+    fn show(&self, kind: Kind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{self}", keyword(kind, self.family))
+    }
+}
+
+impl Part for Local {
+    fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
+        let (text, family) = (argument.text, argument.family());
+        let (host, port) = host_and_port(text, &argument.piece)?;
         let host = match host {
             // An empty host and `*`, as in other programs, are every local address.
             Some(host) if !matches!(&text[host.clone()], "" | "*") => {
@@ -185,6 +265,66 @@ impl Argument<'_> {
             _ => None,
         };
         Ok(Local { family, host, port: self::port(text, &port)? })
+    }
+
+    fn show(&self, kind: Kind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{self}", keyword(kind, self.family))
+    }
+}
+
+/// `PROXY:PORT:HOST:PORT`; either host may be an IPv6 address in brackets.
+impl Part for Through {
+    fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
+        // Colons within brackets belong to an IPv6 address.
+        let mut depth = 0;
+        let mut colons = argument.as_str().bytes().enumerate().filter_map(|(at, byte)| {
+            match byte {
+                b'[' => depth += 1,
+                b']' => depth -= 1,
+                _ => {}
+            }
+            (byte == b':' && depth == 0).then_some(argument.piece.start + at)
+        });
+        // The proxy has one colon before its port; the next one begins the target.
+        let Some(middle) = colons.nth(1) else {
+            return argument
+                .fault("a proxy and a target are needed, such as localhost:1080:example.org:80");
+        };
+        let proxy = remote(argument.text, &(argument.piece.start..middle), None)?;
+        let target = middle + 1..argument.piece.end;
+        let Remote { host, port, .. } = remote(argument.text, &target, None)?;
+        match number(&port) {
+            // The protocols of proxies carry a number only.
+            Some(port) => Ok(Through { proxy, host, port }),
+            None => fault(target, "the target's port must be a number"),
+        }
+    }
+
+    fn show(&self, kind: Kind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{self}", kind.name())
+    }
+}
+
+const SEVERAL: &str = "several addresses are needed";
+
+impl Part for Box<[Address; 2]> {
+    fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
+        argument.fault(SEVERAL)
+    }
+
+    fn show(&self, _: Kind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}!!{}", self[0], self[1])
+    }
+}
+
+impl Part for Vec<Address> {
+    fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
+        argument.fault(SEVERAL)
+    }
+
+    fn show(&self, _: Kind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let texts: Vec<_> = self.iter().map(ToString::to_string).collect();
+        f.write_str(&texts.join("|"))
     }
 }
 

@@ -40,7 +40,6 @@ use std::str::FromStr;
 pub use error::AddressError;
 pub use gush_text::seconds;
 pub use options::{Opt, OptRow, Options};
-pub(crate) use parse::is_path;
 pub(crate) use parts::quoted_path;
 pub use parts::{
     Bind, Command, Family, Inherited, Local, Nothing, Remote, Standard, Through, UnixName, Vsock,

@@ -172,29 +172,18 @@ pub(crate) fn quoted_path(path: &Path) -> String {
     quoted(path.as_os_str().as_bytes())
 }
 
-fn digit(family: Option<Family>) -> &'static str {
-    match family {
-        None => "",
-        Some(Family::V4) => "4",
-        Some(Family::V6) => "6",
-    }
-}
-
 fn bracketed(host: &str) -> String {
     if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
 }
 
-/// The part after `tcp` or `udp`.
 impl fmt::Display for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}", digit(self.family), bracketed(&self.host), self.port)
+        write!(f, "{}:{}", bracketed(&self.host), self.port)
     }
 }
 
-/// The part after `tcp` or `udp`.
 impl fmt::Display for Local {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-listen:", digit(self.family))?;
         if let Some(host) = &self.host {
             write!(f, "{}:", bracketed(host))?;
         }
@@ -220,7 +209,6 @@ impl fmt::Display for Inherited {
     }
 }
 
-/// The part after the keyword.
 impl fmt::Display for Through {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.proxy, self.target())

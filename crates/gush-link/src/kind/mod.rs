@@ -7,12 +7,12 @@ use std::path::PathBuf;
 
 pub(crate) use row::Form;
 
-use crate::address::argument::Argument;
+use crate::address::argument::{Argument, Part};
 use crate::address::error::Fault;
 use crate::address::options::SHAPES;
 use crate::address::{
     Address, Command, Inherited, Local, Nothing, Opt, Options, Remote, Standard, Through, UnixName,
-    Vsock, is_path, quoted_path,
+    Vsock,
 };
 use crate::open::proxied::{self, Protocol};
 use crate::open::{
@@ -51,6 +51,22 @@ macro_rules! kinds {
             pub fn kind(&self) -> Kind {
                 match self {
                     $($(#[cfg($when)])? Self::$kind(_) => Kind::$kind,)+
+                }
+            }
+
+            /// Parses the argument after the colon.
+            pub(crate) fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
+                match argument.kind {
+                    $($(#[cfg($when)])? Kind::$kind => Part::read(argument).map(Self::$kind),)+
+                }
+            }
+        }
+
+        /// The text that parses as the same target.
+        impl fmt::Display for Target {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $($(#[cfg($when)])? Self::$kind(argument) => argument.show(Kind::$kind, f),)+
                 }
             }
         }
@@ -129,47 +145,6 @@ kinds! {
 }
 
 impl Target {
-    /// Parses the argument after the colon.
-    pub(crate) fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
-        Ok(match argument.kind {
-            Kind::Stdio => Self::Stdio(argument.standard()?),
-            Kind::Path => Self::Path(argument.path()?),
-            Kind::File => Self::File(argument.path()?),
-            Kind::Pipe if argument.is_empty() => Self::Pipe(None),
-            Kind::Pipe => Self::Pipe(Some(argument.path()?)),
-            Kind::Pty => Self::Pty(argument.nothing()?),
-            Kind::Fd => Self::Fd(argument.descriptor()?),
-            Kind::Exec => Self::Exec(argument.command()?),
-            Kind::Shell => Self::Shell(argument.command()?),
-            Kind::Tcp => Self::Tcp(argument.remote()?),
-            Kind::TcpListen => Self::TcpListen(argument.local()?),
-            #[cfg(feature = "tls")]
-            Kind::Tls => Self::Tls(argument.remote()?),
-            #[cfg(feature = "tls")]
-            Kind::TlsListen => Self::TlsListen(argument.local()?),
-            Kind::Unix => Self::Unix(argument.unix_name()?),
-            Kind::UnixClient => Self::UnixClient(argument.unix_name()?),
-            Kind::UnixSendto => Self::UnixSendto(argument.unix_name()?),
-            Kind::UnixRecv => Self::UnixRecv(argument.unix_name()?),
-            Kind::UnixRecvfrom => Self::UnixRecvfrom(argument.unix_name()?),
-            Kind::UnixListen => Self::UnixListen(argument.unix_name()?),
-            Kind::Udp => Self::Udp(argument.remote()?),
-            Kind::UdpSendto => Self::UdpSendto(argument.remote()?),
-            Kind::UdpDatagram => Self::UdpDatagram(argument.remote()?),
-            Kind::UdpRecv => Self::UdpRecv(argument.local()?),
-            Kind::UdpListen => Self::UdpListen(argument.local()?),
-            Kind::UdpRecvfrom => Self::UdpRecvfrom(argument.local()?),
-            Kind::Vsock => Self::Vsock(argument.vsock(None)?),
-            Kind::VsockListen => Self::VsockListen(argument.vsock(Some(Vsock::ANY))?),
-            Kind::Socks5 => Self::Socks5(argument.through()?),
-            Kind::HttpConnect => Self::HttpConnect(argument.through()?),
-            Kind::ListenFd => Self::ListenFd(argument.inherited()?),
-            Kind::Zero => Self::Zero(argument.nothing()?),
-            Kind::Null => Self::Null(argument.nothing()?),
-            Kind::Joined | Kind::FirstOf => return argument.fault("several addresses are needed"),
-        })
-    }
-
     /// The port to which `bind=` may add a host.
     pub(crate) fn local_mut(&mut self) -> Option<&mut Local> {
         match self {
@@ -232,69 +207,6 @@ impl Target {
             Self::FirstOf(parts) => compound::first_of(parts, how).await.map(Opened::One),
             Self::Zero(_) => file::device("/dev/zero", how).map(Opened::One),
             Self::Null(_) => file::device("/dev/null", how).map(Opened::One),
-        }
-    }
-}
-
-/// The text that parses as the same target.
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stdio(Standard::Both) => f.write_str("-"),
-            Self::Stdio(Standard::Input) => f.write_str("stdin"),
-            Self::Stdio(Standard::Output) => f.write_str("stdout"),
-            Self::Path(path) => {
-                let text = quoted_path(path);
-                let keyword = if is_path(&text) { "" } else { "gopen:" };
-                write!(f, "{keyword}{text}")
-            }
-            Self::File(path) => write!(f, "file:{}", quoted_path(path)),
-            Self::Pipe(path) => {
-                write!(f, "pipe:{}", path.as_deref().map(quoted_path).unwrap_or_default())
-            }
-            Self::Pty(_) => f.write_str("pty"),
-            Self::Fd(number) => write!(f, "fd:{number}"),
-            Self::Exec(command) => write!(f, "exec:{}", command.as_written()),
-            Self::Shell(command) => write!(f, "shell:{}", command.as_written()),
-            Self::Tcp(remote) => write!(f, "tcp{remote}"),
-            Self::TcpListen(local) => write!(f, "tcp{local}"),
-            #[cfg(feature = "tls")]
-            Self::Tls(remote) => write!(f, "tls{remote}"),
-            #[cfg(feature = "tls")]
-            Self::TlsListen(local) => write!(f, "tls{local}"),
-            Self::Unix(name) => write!(f, "unix:{name}"),
-            Self::UnixClient(name) => write!(f, "unix-client:{name}"),
-            Self::UnixListen(name) => write!(f, "unix-listen:{name}"),
-            Self::UnixSendto(name) => write!(f, "unix-sendto:{name}"),
-            Self::UnixRecv(name) => write!(f, "unix-recv:{name}"),
-            Self::UnixRecvfrom(name) => write!(f, "unix-recvfrom:{name}"),
-            Self::Udp(remote) => write!(f, "udp{remote}"),
-            Self::UdpSendto(remote) => {
-                f.write_str(&format!("udp{remote}").replacen(':', "-sendto:", 1))
-            }
-            Self::UdpDatagram(remote) => {
-                f.write_str(&format!("udp{remote}").replacen(':', "-datagram:", 1))
-            }
-            Self::UdpRecv(local) => {
-                f.write_str(&format!("udp{local}").replacen("-listen:", "-recv:", 1))
-            }
-            Self::UdpListen(local) => write!(f, "udp{local}"),
-            Self::UdpRecvfrom(local) => {
-                f.write_str(&format!("udp{local}").replacen("-listen:", "-recvfrom:", 1))
-            }
-            Self::Vsock(Vsock { cid, port }) => write!(f, "vsock:{cid}:{port}"),
-            Self::VsockListen(Vsock { cid: Vsock::ANY, port }) => write!(f, "vsock-listen:{port}"),
-            Self::VsockListen(Vsock { cid, port }) => write!(f, "vsock-listen:{cid}:{port}"),
-            Self::Socks5(through) => write!(f, "socks5{through}"),
-            Self::HttpConnect(through) => write!(f, "http-connect{through}"),
-            Self::ListenFd(which) => write!(f, "listen-fd:{which}"),
-            Self::Joined(parts) => write!(f, "{}!!{}", parts[0], parts[1]),
-            Self::FirstOf(parts) => {
-                let texts: Vec<_> = parts.iter().map(ToString::to_string).collect();
-                f.write_str(&texts.join("|"))
-            }
-            Self::Zero(_) => f.write_str("zero:"),
-            Self::Null(_) => f.write_str("null:"),
         }
     }
 }
