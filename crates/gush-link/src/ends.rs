@@ -90,15 +90,13 @@ pub(crate) fn relay_failure(
     match (error.call(), error.io_error()) {
         (Some(call), Some(io)) => {
             let (forward, back) = (error.passed(Direction::Forward), error.passed(Direction::Back));
-            message += &format!("{call}: {}; {} bytes ", os_text(io), forward.bytes);
-            if one_way {
-                message += "had gone";
-            } else {
-                message += &format!("forward, {} back", back.bytes);
+            message += &format!("{call}: {} after {} bytes", os_text(io), forward.bytes);
+            if !one_way {
+                message += &format!(" forward and {} back", back.bytes);
             }
             let lost = forward.in_flight_bytes + back.in_flight_bytes;
             if lost > 0 {
-                message += &format!(", {lost} taken and not delivered");
+                message += &format!("; {lost} more were read but not delivered");
             }
         }
         _ => message += &Failure::of(error).message,

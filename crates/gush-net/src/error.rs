@@ -106,7 +106,7 @@ enum Cause {
 /// let mut relay = Relay::new(&RelayOptions::new());
 /// let error = relay.copy(&mut zeros, &mut full).await.unwrap_err();
 /// assert_eq!((error.end(), error.call()), (Some(End::B), Some("write")));
-/// assert!(error.to_string().ends_with("more were read and not delivered: ENOSPC"));
+/// assert!(error.to_string().ends_with("more were read but not delivered: ENOSPC"));
 /// let error = std::io::Error::from(error);
 /// assert_eq!(error.raw_os_error(), Some(gush::Errno::NOSPC.raw_os_error()));
 /// # Ok(()) }
@@ -264,7 +264,7 @@ impl fmt::Display for Error {
         }
         match forward.in_flight_bytes + back.in_flight_bytes {
             0 => Ok(()),
-            lost => write!(f, "; {lost} more were read and not delivered"),
+            lost => write!(f, "; {lost} more were read but not delivered"),
         }?;
         match (&self.cause, self.errno()) {
             (Cause::Failed(..), Some(errno)) => write!(f, ": {}", gush::errno_name(errno)),

@@ -175,6 +175,17 @@ impl Error {
         self.hinting(hint)
     }
 
+    /// Adds to an error that stopped the data what is at the target now.
+    pub(crate) fn leaving(mut self, outcome: &'static str) -> Self {
+        if self.0.delivered_bytes.is_some() {
+            self.0.hint = Some(match self.0.hint {
+                Some(hint) => format!("{outcome}; {hint}").into(),
+                None => outcome.into(),
+            });
+        }
+        self
+    }
+
     /// The path of the failed operation, as the user wrote it.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -266,7 +277,7 @@ impl Inner {
             _ => {}
         }
         if self.lost_bytes > 0 {
-            text += &format!("; {} more were read and not delivered", self.lost_bytes);
+            text += &format!("; {} more were read but not delivered", self.lost_bytes);
         }
         text
     }

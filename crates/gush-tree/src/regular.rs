@@ -131,7 +131,8 @@ impl File<'_> {
                 self.leave_as_it_was(fd.as_fd(), existing.as_ref());
                 error
             }
-            _ => error,
+            Some(device) if kind(device) != FileType::RegularFile => error,
+            _ => error.leaving("an incomplete copy remains"),
         });
         let mut done = filled?;
         done.complete = self.finish(&target, is_new, events)?;
@@ -212,7 +213,8 @@ impl File<'_> {
         let mut done =
             self.fill(&look()?, is_filled, events).map_err(|error| match error.is_unstable() {
                 true => error.adding("no copy was made", "copy it again"),
-                false => error,
+                false if is_there => error.leaving("the old file is unchanged"),
+                false => error.leaving("no copy was made"),
             })?;
         if let Some(stat) = &inherited {
             self.inherit(staged.fd(), stat)?;

@@ -138,7 +138,7 @@ impl fmt::Display for WithoutErrno<'_> {
             (0, 0) => Ok(()),
             (delivered, 0) => write!(f, " after {delivered} bytes"),
             (delivered, lost) => {
-                write!(f, " after {delivered} bytes; {lost} more were read and not delivered")
+                write!(f, " after {delivered} bytes; {lost} more were read but not delivered")
             }
         }
     }

@@ -21,7 +21,7 @@ pub fn text(record: &Record) -> String {
     let lost = record.forward.in_flight_bytes + record.back.in_flight_bytes;
     if lost > 0 {
         // Writing into a `String` cannot fail, here and below.
-        let _ = write!(line, ", {lost} bytes taken and not delivered");
+        let _ = write!(line, ", {lost} bytes read but not delivered");
     }
     if let Some(methods) = methods(record) {
         let _ = write!(line, " ({methods})");

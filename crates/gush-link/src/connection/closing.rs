@@ -124,7 +124,7 @@ impl Connection<'_> {
             why += &format!(" for {}", with_unit(limit));
         }
         if lost_bytes > 0 {
-            why += &format!("; {lost_bytes} bytes taken and not delivered");
+            why += &format!("; {lost_bytes} bytes read but not delivered");
         } else if totals.stuck {
             why += "; bytes that wait at their source were not taken";
         }
