@@ -34,8 +34,11 @@ const PAUSE: Duration = Duration::from_millis(100);
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 
-/// Listens at `place`, `HOST:PORT`.
-pub(crate) async fn listen(place: &str) -> Result<TcpListener, Failure> {
+/// Listens at `place`, `HOST:PORT`, unless another process does so already, by the socket `taken`.
+pub(crate) async fn listen(
+    place: &str,
+    taken: Option<std::net::TcpListener>,
+) -> Result<TcpListener, Failure> {
     let failed = |error: io::Error| {
         let port = place.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
         let hint = match (error.kind(), port) {
@@ -50,7 +53,11 @@ pub(crate) async fn listen(place: &str) -> Result<TcpListener, Failure> {
         let what = format!("metrics at {place}: listen: {}{hint}", os_text(&error));
         Failure::new(what, error.raw_os_error())
     };
-    let listener = TcpListener::bind(place).await.map_err(failed)?;
+    let listener = match taken {
+        Some(taken) => TcpListener::from_std(taken),
+        None => TcpListener::bind(place).await,
+    };
+    let listener = listener.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     info!("metrics at http://{address}/metrics");
     Ok(listener)

@@ -57,6 +57,7 @@ pub mod address;
 mod connection;
 mod ends;
 mod exporter;
+mod handover;
 mod kind;
 mod ledger;
 mod limits;

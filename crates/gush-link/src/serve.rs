@@ -4,17 +4,19 @@
 //! in the kernel's queue. Every wait is raced against [`Stop`](crate::Stop).
 
 use std::convert::Infallible;
+use std::os::fd::AsFd;
 use std::pin::pin;
 use std::sync::{Arc, Mutex as StdMutex};
 
 use gush_text::with_unit;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, mpsc, watch};
-use tracing::error;
+use tracing::{error, info, warn};
 
 use crate::address::Address;
 use crate::connection;
 use crate::ends::{accept, listen, open_one, open_ready};
 use crate::exporter;
+use crate::handover::{Giver, Handover, Metrics};
 use crate::ledger::Ledger;
 use crate::limits::Places;
 use crate::open::{Listener, Throttle, reaper};
@@ -40,12 +42,20 @@ pub(crate) fn run(
         Failure::new(format!("no runtime can be started: {error}"), error.raw_os_error())
     })?;
     let ran = runtime.block_on(async {
+        let begun = settings.handover.as_ref().map(|path| Handover::begin(path, roles));
+        let mut handover = begun.transpose()?;
         if let Some(place) = &settings.metrics {
-            let listener = exporter::listen(place).await?;
+            let taken = handover.as_mut().and_then(|handover| handover.metrics_at(place));
+            let listener = exporter::listen(place, taken).await?;
+            let copy = listener.as_fd().try_clone_to_owned();
             // Listening before the first client: a port that is taken ends the link at once.
-            tokio::spawn(exporter::answer(listener, Arc::clone(ledger)));
+            let answering = tokio::spawn(exporter::answer(listener, Arc::clone(ledger)));
+            if let (Some(handover), Ok(listener)) = (&mut handover, copy) {
+                let (place, answering) = (place.clone(), answering.abort_handle());
+                handover.give_metrics(Metrics { place, listener, answering });
+            }
         }
-        connect(roles, settings, ledger, stop).await
+        connect(roles, settings, ledger, stop, handover).await
     });
     // Without waiting: a lookup may hang in getaddrinfo(3), which cannot be cancelled.
     runtime.shutdown_background();
@@ -64,6 +74,7 @@ async fn connect(
     settings: &Arc<Settings>,
     ledger: &Arc<Ledger>,
     stop: &Stop,
+    handover: Option<Handover>,
 ) -> Result<(), Failure> {
     let shared = |client: &Address, other: Other, flipped| Shared {
         client: client.clone(),
@@ -113,6 +124,7 @@ async fn connect(
             }
         }
     };
+    let how = how.listening(handover.as_ref().and_then(Handover::listener));
     let Some(listener) = until(stop.draining(), listen(server, &how)).await else { return Ok(()) };
     let mut listener = match listener {
         Ok(listener) => listener,
@@ -133,7 +145,7 @@ async fn connect(
     };
     let shared = shared(server, other, flipped);
     if roles.forks() {
-        serve_all(listener, Arc::new(shared), roles.max_children()).await
+        serve_all(listener, Arc::new(shared), roles.max_children(), handover).await
     } else {
         serve_one(listener, &shared).await
     }
@@ -202,14 +214,22 @@ impl Client {
     }
 }
 
+/// Does a link accept clients?
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Accepting {
+    Goes,
+    /// During a handover, which may fail.
+    Rests,
+    Ended,
+}
+
 /// Accepts clients on a further thread.
 pub(crate) struct Acceptor {
     listener: Listener,
     places: Arc<Places>,
     open: Arc<Open>,
-    /// Changes, or closes, when no more clients are accepted. Dropped after the listener, so that
-    /// the sender sees when all are closed.
-    accepting: watch::Receiver<()>,
+    /// Dropped after the listener, so that the sender sees when all are closed.
+    accepting: watch::Receiver<Accepting>,
 }
 
 impl Acceptor {
@@ -218,11 +238,17 @@ impl Acceptor {
         let Self { mut listener, places, open, mut accepting } = self;
         let place = || balance.has_fewest().then(|| places.free_now()).flatten();
         loop {
+            let now = accepting.wait_for(|now| *now != Accepting::Rests).await.map(|now| *now);
+            if now.is_err() || now.is_ok_and(|now| now == Accepting::Ended) {
+                break;
+            }
             let over = async {
                 let _ = accepting.changed().await;
             };
-            let Some(Some((client, place))) = until(over, listener.accept_if(place)).await else {
-                break;
+            let (client, place) = match until(over, listener.accept_if(place)).await {
+                None => continue,
+                Some(None) => break,
+                Some(Some(accepted)) => accepted,
             };
             let arrival = open.shared.arrived(client);
             let client = Client { arrival, _place: Some(place), open: Arc::clone(&open) };
@@ -234,51 +260,81 @@ impl Acceptor {
     }
 }
 
-/// Serves every client until draining is wanted, then lets connected clients finish.
+/// Serves every client until draining is wanted or a new process takes over, then lets connected
+/// clients finish.
 async fn serve_all(
     mut listener: Listener,
     shared: Arc<Shared>,
     max_children: Option<usize>,
+    handover: Option<Handover>,
 ) -> Result<(), Failure> {
     let threads = shared.settings.most_threads();
     let places = Places::new(max_children, &shared.client, shared.other.address(), threads);
     let places = Arc::new(places);
-    let accepting = watch::Sender::new(());
+    let accepting = watch::Sender::new(Accepting::Goes);
     listener.limit_stays();
     listener.makes_room_while(places.are_short());
     let (until_closed, mut all_closed) = mpsc::channel::<Infallible>(1);
     let open = Arc::new(Open { shared: Arc::clone(&shared), _until_closed: until_closed });
     let mut workers = Workers::new(threads, &shared.stop);
+    let mut giver = handover.map(|handover| handover.stand_by(&listener)).transpose()?;
+    let serve = |listener: &Listener, client, place, workers: &mut Workers| {
+        let arrival = shared.arrived(client);
+        workers.serve(Client { arrival, _place: place, open: Arc::clone(&open) }, || {
+            // Two listeners pair their clients in the order of arrival at both.
+            if let Other::Listener(..) = shared.other {
+                return None;
+            }
+            let (places, open) = (Arc::clone(&places), Arc::clone(&open));
+            let (listener, accepting) = (listener.try_clone()?, accepting.subscribe());
+            Some(Acceptor { listener, places, open, accepting })
+        });
+    };
     let mut draining = pin!(shared.stop.draining());
     let ended = loop {
         let client = async {
             let place = places.take(&shared.ledger).await;
             (accept(&mut listener).await, place)
         };
-        match until(draining.as_mut(), client).await {
-            None => break Ok(()),
-            Some((Ok(client), _place)) => {
-                let arrival = shared.arrived(client);
-                workers.serve(Client { arrival, _place, open: Arc::clone(&open) }, || {
-                    // Two listeners pair their clients in the order of arrival at both.
-                    if let Other::Listener(..) = shared.other {
-                        return None;
+        let (client, place) = tokio::select! {
+            biased;
+            () = draining.as_mut() => break Ok(()),
+            taker = Giver::asked(giver.as_mut()) => {
+                let _ = accepting.send(Accepting::Rests);
+                if listener.has_client() {
+                    // It is accepted, and belongs to this process.
+                    match accept(&mut listener).await {
+                        Ok(client) => serve(&listener, client, places.free_now(), &mut workers),
+                        Err(failure) => break Err(failure),
                     }
-                    let (places, open) = (Arc::clone(&places), Arc::clone(&open));
-                    let (listener, accepting) = (listener.try_clone()?, accepting.subscribe());
-                    Some(Acceptor { listener, places, open, accepting })
-                });
+                }
+                if let Err(error) = taker.give().await {
+                    warn!("a handover failed, and this link goes on: {error}");
+                    let _ = accepting.send(Accepting::Goes);
+                    continue;
+                }
+                info!("a new process serves the clients from here on");
+                listener.keep_name();
+                giver.take().into_iter().for_each(Giver::gone);
+                break Ok(());
+            }
+            accepted = client => accepted,
+        };
+        match client {
+            Ok(client) => {
+                serve(&listener, client, place, &mut workers);
                 // Another thread may accept the next client while this one is served.
                 if accepting.receiver_count() > 0 {
                     tokio::task::yield_now().await;
                 }
             }
-            Some((Err(failure), _)) => break Err(failure),
+            Err(failure) => break Err(failure),
         }
     };
     // All copies of the listener close here, so that new clients are refused and not queued.
-    let _ = accepting.send(());
+    let _ = accepting.send(Accepting::Ended);
     accepting.closed().await;
+    drop(giver);
     drop(listener);
     // It would keep the channel open.
     drop(open);

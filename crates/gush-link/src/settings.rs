@@ -1,6 +1,7 @@
 //! The settings of a link.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use gush_net::{ByteCounts, Direction, RelayOptions};
 
 use crate::address::{Address, Opt, Target};
 use crate::ends;
+use crate::handover;
 use crate::open::{End, How};
 use crate::proxy::Version;
 use crate::record::{Failure, Record};
@@ -58,6 +60,9 @@ pub struct Settings {
     pub tee: Option<Arc<Tee>>,
     /// Gets a copy of the bytes from the second address to the first.
     pub tee_back: Option<Arc<Tee>>,
+    /// Takes over from the link that has this Unix socket, if there is one, and hands over to the
+    /// next process that asks there. For a link that serves many clients.
+    pub handover: Option<PathBuf>,
     /// Serves the metrics over HTTP at `HOST:PORT`.
     pub metrics: Option<String>,
     /// The most threads; one a processor by default.
@@ -126,7 +131,7 @@ impl Settings {
             let why = "bytes go one way only: there are none on the way back to copy";
             return Err(Failure::new(why, None));
         }
-        Ok(())
+        handover::check(self, roles)
     }
 
     /// Refuses ends whose connection would read its own output.
@@ -231,6 +236,7 @@ impl fmt::Debug for Settings {
             .field("message_bytes", &self.message_bytes)
             .field("accept_proxy", &self.accept_proxy)
             .field("send_proxy", &self.send_proxy)
+            .field("handover", &self.handover)
             .field("metrics", &self.metrics)
             .field("threads", &self.threads)
             .finish_non_exhaustive()

@@ -116,6 +116,10 @@ pub struct Options {
     /// Serve Prometheus metrics over HTTP at HOST:PORT, under /metrics
     #[arg(long, value_name = "HOST:PORT", value_parser = place)]
     pub metrics: Option<String>,
+    /// Take over from the running link that has the socket PATH, and hand over to the next one: it
+    /// has the same addresses, one with fork
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub handover: Option<PathBuf>,
     /// Log messages at LEVEL and above: off, error, warn, info, debug
     #[arg(long, value_name = "LEVEL", value_parser = level_parser(), hide_possible_values = true, default_value = "warn")]
     pub log: LevelFilter,

@@ -10,6 +10,7 @@ mod dump;
 mod endings;
 mod ends;
 mod from_socat;
+mod handover;
 mod joined;
 mod limits;
 mod lives;

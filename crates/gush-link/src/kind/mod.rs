@@ -170,14 +170,14 @@ impl Target {
             Self::Exec(command) => child::exec(&command.words(), options, how).map(Opened::One),
             Self::Shell(command) => child::shell(&command.line(), options, how).map(Opened::One),
             Self::Tcp(remote) => connect::tcp(remote, options).await.map(Opened::One),
-            Self::TcpListen(local) => listen::tcp(local, options).await.map(Opened::Listener),
+            Self::TcpListen(local) => listen::tcp(local, options, how).await.map(Opened::Listener),
             #[cfg(feature = "tls")]
             Self::Tls(remote) => tls::connect(remote, options).await.map(Opened::One),
             #[cfg(feature = "tls")]
             Self::TlsListen(local) => tls::listen(local, options, how).await.map(Opened::Listener),
             Self::Unix(name) => connect::unix(name, options).await.map(Opened::One),
             Self::UnixClient(name) => connect::unix_client(name, options).await.map(Opened::One),
-            Self::UnixListen(name) => listen::unix(name, options).await.map(Opened::Listener),
+            Self::UnixListen(name) => listen::unix(name, options, how).await.map(Opened::Listener),
             Self::UnixSendto(name) => datagrams::sendto_unix(name, options).map(Opened::One),
             Self::UnixRecv(name) => datagrams::recv_unix(name, options).map(Opened::One),
             Self::UnixRecvfrom(name) => listen::unix_datagrams(name, options).map(Opened::Listener),
@@ -195,7 +195,7 @@ impl Target {
                 Ok(Opened::Listener(listener.of_datagrams()))
             }
             Self::Vsock(place) => vsock::connect(*place, options).await.map(Opened::One),
-            Self::VsockListen(place) => vsock::listen(*place, options).map(Opened::Listener),
+            Self::VsockListen(place) => vsock::listen(*place, options, how).map(Opened::Listener),
             Self::Socks5(through) => {
                 proxied::open(Protocol::Socks5, through, options).await.map(Opened::One)
             }

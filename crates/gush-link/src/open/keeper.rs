@@ -37,6 +37,12 @@ impl Made {
         // The working directory may change before the end.
         Ok(Some(Self { path: std::path::absolute(path)?, held }))
     }
+
+    /// Leaves the name to another process.
+    pub fn keep(self) {
+        // The descriptor is closed with the process, which ends soon.
+        std::mem::forget(self);
+    }
 }
 
 impl Drop for Made {

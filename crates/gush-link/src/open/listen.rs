@@ -1,5 +1,6 @@
 //! Making listeners: TCP, Unix, UDP and inherited ones.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -16,13 +17,20 @@ use super::listener::Listener;
 use super::permissions::Permissions;
 use super::publish::{self, Hidden};
 use super::resolve::{Name, resolve};
-use super::{Peer, datagrams, holder, inherit, multicast};
+use super::{How, Peer, datagrams, holder, inherit, multicast};
 use crate::address::{Family, Inherited, Local, Opt, Options, UnixName};
 
 /// The kernel caps it at net.core.somaxconn (listen(2)).
 pub(super) const BACKLOG: u32 = 4096;
 
-pub(crate) async fn tcp(local: &Local, options: &Options) -> Result<Listener, OpenError> {
+pub(crate) async fn tcp(
+    local: &Local,
+    options: &Options,
+    how: &How,
+) -> Result<Listener, OpenError> {
+    if let Some(fd) = how.listener()? {
+        return Listener::new(fd, options, None);
+    }
     let fd = internet(local, options, SocketType::STREAM).await?;
     listen(&fd, options)?;
     Listener::new(fd, options, None)
@@ -32,7 +40,18 @@ pub(crate) async fn udp(local: &Local, options: &Options) -> Result<Listener, Op
     Listener::new(internet(local, options, SocketType::DGRAM).await?, options, None)
 }
 
-pub(crate) async fn unix(name: &UnixName, options: &Options) -> Result<Listener, OpenError> {
+pub(crate) async fn unix(
+    name: &UnixName,
+    options: &Options,
+    how: &How,
+) -> Result<Listener, OpenError> {
+    if let Some(fd) = how.listener()? {
+        let UnixName::Path(path) = name else { return Listener::new(fd, options, None) };
+        let made = Made::if_removed(path, path, options);
+        let made = made.map_err(|error| OpenError::new("take over", error))?;
+        let listener = Listener::new(fd, options, made)?;
+        return Ok(listener.known_as(Peer::Unix { name: Some(name.clone()), process: None }));
+    }
     let fd = socket(AddressFamily::UNIX, SocketType::STREAM)
         .map_err(|errno| OpenError::new("bind", errno))?;
     set_buffers(&fd, options).map_err(|errno| OpenError::new("bind", errno))?;
@@ -66,6 +85,21 @@ pub(crate) async fn unix(name: &UnixName, options: &Options) -> Result<Listener,
 pub(super) fn set_mode(fd: &OwnedFd, mode: u32) -> Result<(), OpenError> {
     rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))
         .map_err(|errno| OpenError::new("set the mode", errno))
+}
+
+/// A socket of packets at `path`, for this user alone; a dead one there is replaced.
+pub(crate) fn private_listener(path: &Path) -> Result<(OwnedFd, Option<Made>), OpenError> {
+    let fd = socket(AddressFamily::UNIX, SocketType::SEQPACKET)
+        .map_err(|errno| OpenError::new("bind", errno))?;
+    publish::check(path, true)?;
+    set_mode(&fd, 0o600)?;
+    let made = at_path(&fd, path, &Options::default(), true)?;
+    Ok((fd, made))
+}
+
+/// The name of a socket that another process has made, to be removed by this one.
+pub(crate) fn keep_name(path: &Path) -> io::Result<Option<Made>> {
+    Made::if_removed(path, path, &Options::default())
 }
 
 fn at_path(

@@ -49,6 +49,7 @@ mod throttle;
 pub(crate) mod vsock;
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,8 +58,11 @@ pub use error::OpenError;
 pub(crate) use gate::ListenerCounts;
 pub(crate) use inherit::give_up_standard;
 pub use keeper::Keeper;
+pub(crate) use keeper::Made;
+pub(crate) use listen::{keep_name, private_listener};
 pub use listener::Listener;
 pub use peer::Peer;
+pub(crate) use publish::connect_packets;
 pub(crate) use throttle::{Suppressed, Throttle};
 
 use crate::address::{Address, Opt, Options};
@@ -85,7 +89,20 @@ pub struct How {
     once: bool,
     client: Option<Client>,
     introduction: Option<Arc<(Header, Version)>>,
+    listening: Option<Listening>,
 }
+
+/// A listening socket that another process has made.
+#[derive(Debug, Clone)]
+struct Listening(Arc<OwnedFd>);
+
+impl PartialEq for Listening {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Listening {}
 
 /// The client that an end is opened for, and the address that it connected to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,6 +149,17 @@ impl How {
     /// The peer gets no PROXY header.
     pub(crate) fn unintroduced(self) -> Self {
         Self { introduction: None, ..self }
+    }
+
+    /// The address listens already, by this socket of another process.
+    pub(crate) fn listening(self, socket: Option<Arc<OwnedFd>>) -> Self {
+        Self { listening: socket.map(Listening), ..self }
+    }
+
+    /// A descriptor of the socket that listens already.
+    fn listener(&self) -> Result<Option<OwnedFd>, OpenError> {
+        let copy = self.listening.as_ref().map(|socket| socket.0.try_clone()).transpose();
+        copy.map_err(|error| OpenError::new("take over", error))
     }
 
     /// Will the end be read?

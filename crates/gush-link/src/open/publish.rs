@@ -19,7 +19,7 @@ use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, linkat, open, renameat_with, unlinkat,
 };
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 use super::connect::socket;
 use super::error::OpenError;
@@ -162,6 +162,14 @@ impl Drop for Hidden {
         // After a rename it is missing, or the replaced dead socket.
         let _ = unlinkat(CWD, &self.path, AtFlags::empty());
     }
+}
+
+/// Connects to the socket of packets at `path`. Its calls wait.
+pub(crate) fn connect_packets(path: &Path) -> Result<OwnedFd, Errno> {
+    let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+    let socket = socket_with(AddressFamily::UNIX, kind, flags, None)?;
+    with_address(path, |address| rustix::net::connect(&socket, address))?;
+    Ok(socket)
 }
 
 fn bind(fd: &OwnedFd, path: &Path) -> Result<(), Errno> {

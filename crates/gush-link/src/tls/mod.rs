@@ -47,7 +47,7 @@ pub(crate) async fn listen(
     how: &How,
 ) -> Result<Listener, OpenError> {
     let handshake = config::server(options, how)?;
-    let listener = listen::tcp(local, options).await?;
+    let listener = listen::tcp(local, options, how).await?;
     Ok(listener.before(Arc::new(handshake)))
 }
 

@@ -37,7 +37,7 @@ use crate::watch::watch;
 #[derive(Debug)]
 pub struct Listener {
     /// Dropped first: a name in the file system always has a server.
-    _made: Option<Made>,
+    made: Option<Made>,
     socket: Socket,
     kind: SocketType,
     /// An inherited stream socket may be of SCTP, say.
@@ -125,7 +125,7 @@ impl Listener {
             name: None,
             handshake: None,
             waiting: None,
-            _made: made,
+            made,
         })
     }
 
@@ -197,6 +197,23 @@ impl Listener {
     /// only once half of them are used.
     pub(crate) fn limit_stays(&mut self) {
         self.limit = Some(descriptor_limit());
+    }
+
+    /// A copy of the socket's descriptor.
+    pub(crate) fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.fd().ok_or(Errno::BADF)?.try_clone_to_owned()
+    }
+
+    /// Leaves the socket's name to another process.
+    pub(crate) fn keep_name(&mut self) {
+        if let Some(made) = self.made.take() {
+            made.keep();
+        }
+    }
+
+    /// Has a client been accepted that the next [`accept`](Self::accept) returns?
+    pub(crate) fn has_client(&self) -> bool {
+        self.waiting.is_some()
     }
 
     fn is_unix(&self) -> bool {
@@ -314,7 +331,7 @@ impl Listener {
         let is_sharable = self.kind != SocketType::DGRAM && !self.is_blocking;
         let fd = self.fd().filter(|_| is_sharable)?;
         Some(Self {
-            _made: None,
+            made: None,
             socket: Socket::Waiting(fd.try_clone_to_owned().ok()?),
             gate: self.gate.clone(),
             short: Arc::clone(&self.short),
