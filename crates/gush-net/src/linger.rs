@@ -128,7 +128,11 @@ impl Conduit {
                 unsent_bytes(&self.facts(), self.owes_end()).map_err(LingerError::Failed)?;
             // A connection that was reset keeps its count of what was not acknowledged (tcp_reset
             // of net/ipv4/tcp_input.c).
-            let error = self.facts().socket.filter(|_| bytes > 0).and_then(tap::socket_error);
+            let error = self.facts().socket.filter(|_| bytes > 0).and_then(|socket| {
+                // Another process, or the relay, may have taken the error.
+                let is_gone = || (!has_peer(socket)).then_some(Errno::CONNRESET);
+                tap::socket_error(socket).or_else(is_gone)
+            });
             if let Some(errno) = error {
                 return Err(LingerError::Failed(errno.into()));
             }

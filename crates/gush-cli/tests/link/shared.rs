@@ -5,10 +5,12 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::Command;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::common::link::{PATIENCE, Running, ask, client_of, eventually};
 use crate::common::{gush, noise};
 use gush_test::Port;
+use rustix::net::sockopt::{set_socket_linger, set_socket_recv_buffer_size};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -161,6 +163,28 @@ fn a_shared_program_gets_all_and_its_exit_status_counts() {
         assert_eq!(ended.code(), Some(i32::from(status != 0)), "{option}: {said}");
         assert!(fs::read(&got).unwrap() == bytes, "{option}: {said}");
     }
+}
+
+/// The server reads too little, so that bytes are unacknowledged when it resets, and stay so.
+#[test]
+fn a_shared_server_that_has_reset_is_not_waited_for_at_the_end() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    set_socket_recv_buffer_size(&listener, 4096).unwrap();
+    let server = format!("tcp:{},sndbuf=4M,shared", listener.local_addr().unwrap());
+    let link = Running::start(&[&server, LISTEN]);
+    let (mut served, _) = listener.accept().unwrap();
+    let mut client = link.client();
+    client.write_all(&noise(200_000, 5)).unwrap();
+    served.read_exact(&mut [0; 10]).unwrap();
+    set_socket_linger(&served, Some(Duration::ZERO)).unwrap();
+    drop(served);
+    link.says("reset by peer");
+    link.signal(Signal::TERM);
+    let begun = Instant::now();
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(1), "{said}");
+    // A hang would last for 30 s.
+    assert!(begun.elapsed() < Duration::from_secs(25), "{said}");
 }
 
 #[test]
