@@ -40,6 +40,10 @@ pub struct Settings {
     pub idle: Option<Duration>,
     /// Ends a connection when one end has ended and nothing has moved for so long.
     pub linger: Option<Duration>,
+    /// Ends a connection that fails as one that finishes: its peers see an end of data and not a
+    /// reset. No time limit ends a connection while bytes wait for a reader, and `idle` is no
+    /// failure.
+    pub graceful: bool,
     /// How long clients may go on once the link drains, before they are cut; 30 s by default.
     /// Programs that have not ended after SIGTERM by then are killed.
     pub drain: Option<Duration>,
@@ -175,6 +179,9 @@ impl Settings {
         if let Some(linger) = self.linger {
             options = options.linger(linger);
         }
+        if self.graceful {
+            options = options.patient();
+        }
         if let Some(limit) = &self.limit {
             options = options.limit(limit.clone());
         }
@@ -230,6 +237,7 @@ impl fmt::Debug for Settings {
             .field("reversed", &self.reversed)
             .field("idle", &self.idle)
             .field("linger", &self.linger)
+            .field("graceful", &self.graceful)
             .field("drain", &self.drain)
             .field("limit", &self.limit)
             .field("method", &self.method)

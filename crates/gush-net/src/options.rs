@@ -25,6 +25,7 @@ pub struct RelayOptions {
     pub(crate) choice: Choice,
     pub(crate) idle: Option<Duration>,
     pub(crate) linger: Option<Duration>,
+    pub(crate) patient: bool,
     pub(crate) limit: Option<Rate>,
     pub(crate) counts: Arc<ByteCounts>,
     pub(crate) isolated: bool,
@@ -119,6 +120,20 @@ impl RelayOptions {
     #[must_use]
     pub fn linger(mut self, limit: Duration) -> Self {
         self.linger = Some(limit);
+        self
+    }
+
+    /// Lets no time limit end the relay while bytes wait for a reader: neither those of
+    /// [`idle`](Self::idle) and [`linger`](Self::linger), nor the second for last bytes after a
+    /// failure. A reader that never reads keeps the relay for ever.
+    ///
+    /// ```
+    /// let limit = std::time::Duration::from_secs(60);
+    /// let options = gush_net::RelayOptions::new().idle(limit).patient();
+    /// ```
+    #[must_use]
+    pub fn patient(mut self) -> Self {
+        self.patient = true;
         self
     }
 
@@ -304,6 +319,7 @@ impl fmt::Debug for RelayOptions {
             .field("choice", &self.choice)
             .field("idle", &self.idle)
             .field("linger", &self.linger)
+            .field("patient", &self.patient)
             .field("limit", &self.limit)
             .field("counts", &self.counts)
             .field("isolated", &self.isolated)

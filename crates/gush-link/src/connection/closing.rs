@@ -8,7 +8,7 @@ use gush_text::{os_text, with_unit};
 use tracing::{info, warn};
 
 use super::relay::{Directions, RelayEnd, Relayed};
-use super::{Connection, ConnectionResult, Phase, aborted, or_abort};
+use super::{Connection, ConnectionResult, Phase, or_abort};
 use crate::open::{End, Keeper};
 use crate::programs::{self, Finish};
 use crate::record::{Ending, Failure};
@@ -26,16 +26,16 @@ impl Connection<'_> {
         relayed: Relayed,
     ) -> ConnectionResult {
         let Relayed { directions, has_datagrams, end } = relayed;
-        let (ending, timeouts) = match or_abort!(end, first, second) {
+        let (ending, timeouts) = match or_abort!(self, end, first, second) {
             RelayEnd::Stopped(ending) => (ending, LingerTimeouts::none()),
             RelayEnd::Failed(error) => {
                 let result = self.relay_failed(&error, &mut first, &mut second).await;
-                return aborted(result, [first, second]);
+                return self.aborted(result, [first, second]);
             }
             RelayEnd::Ended(totals) => {
                 if let Some(failure) = self.stalled(&totals, has_datagrams) {
                     let result = ConnectionResult::failed(totals.ended.into(), failure);
-                    return aborted(result, [first, second]);
+                    return self.aborted(result, [first, second]);
                 }
                 match totals.ended {
                     EndReason::Closed => {
@@ -47,7 +47,17 @@ impl Connection<'_> {
             }
         };
         let lingered = self.linger(&mut first, &mut second, directions, ending, timeouts).await;
-        let result = or_abort!(lingered, first, second);
+        let lingered = match lingered {
+            // All was written, and the kernel goes on sending.
+            Ok(late) | Err(late)
+                if self.shared.settings.graceful && late.ending == Ending::RelayFailed =>
+            {
+                late.failure.iter().for_each(|failure| warn!(id = self.id, "{failure}"));
+                Ok(ConnectionResult::of(ending))
+            }
+            lingered => lingered,
+        };
+        let result = or_abort!(self, lingered, first, second);
         let unsent = self.unsent(&first, &second);
         let failed_by = |result: ConnectionResult| match (result.failure.is_none(), unsent) {
             (true, Some(failure)) => ConnectionResult::failed(Ending::RelayFailed, failure),
@@ -94,9 +104,17 @@ impl Connection<'_> {
         };
         // Programs are ended first: their input has no proper end.
         (first.keeper, second.keeper) = (Keeper::default(), Keeper::default());
-        let arrived = async {
-            tokio::join!(first.conduit.arrived(LAST_BYTES), second.conduit.arrived(LAST_BYTES))
+        let settings = &self.shared.settings;
+        let unsent = LingerTimeouts::of(settings.linger).unsent;
+        let arrives = async |conduit: &mut Conduit| match settings.graceful {
+            // Bytes that are left unread would make close(2) reset the connection.
+            true => drop(
+                conduit.linger(false, LingerTimeouts { unsent, ..LingerTimeouts::none() }).await,
+            ),
+            false => conduit.arrived(LAST_BYTES).await,
         };
+        let arrived =
+            async { tokio::join!(arrives(&mut first.conduit), arrives(&mut second.conduit)) };
         // The connection has failed, whether or not they arrive.
         let _ = self.phase(Phase::Linger, None, arrived).await;
         match program {
@@ -110,8 +128,11 @@ impl Connection<'_> {
     }
 
     /// The failure of a relay that a time limit has ended. Datagrams have no end of data, so that
-    /// silence is their proper end.
+    /// silence is their proper end, as it is of all data with `graceful`.
     fn stalled(&self, totals: &Totals, has_datagrams: bool) -> Option<Failure> {
+        if self.shared.settings.graceful {
+            return None;
+        }
         let lost_bytes = totals.forward.in_flight_bytes + totals.back.in_flight_bytes;
         let limit = match totals.ended {
             EndReason::Idle if totals.stuck || !has_datagrams => self.shared.settings.idle,
@@ -226,7 +247,9 @@ impl Connection<'_> {
         let mut result = ConnectionResult::of(Ending::Closed);
         for failure in late {
             match (self.shared.settings.linger, result.ending) {
-                (None, Ending::Closed) => result = ConnectionResult::failed(Ending::Idle, failure),
+                (None, Ending::Closed) if !self.shared.settings.graceful => {
+                    result = ConnectionResult::failed(Ending::Idle, failure);
+                }
                 (Some(_), _) => {
                     warn!(id = self.id, "{failure}");
                     result = ConnectionResult::of(Ending::Lingered);
@@ -273,7 +296,7 @@ impl Connection<'_> {
 
 /// Sends the end of data to TLS peers that have not got it: after a limit, in one direction, with
 /// `shut-none`. A peer that takes nothing is not waited for.
-fn send_eof(ends: [&mut End; 2]) {
+pub(super) fn send_eof<'e>(ends: impl IntoIterator<Item = &'e mut End>) {
     for end in ends {
         let _ = end.conduit.poll_close(&mut Context::from_waker(Waker::noop()));
     }

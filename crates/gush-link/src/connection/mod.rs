@@ -2,8 +2,8 @@
 //! header to the other end, handshake, relay (half-closed in the end), linger, exit of programs.
 //!
 //! A connection that fails or is cancelled in any phase is aborted: its programs are ended, and its
-//! TCP sockets are reset, so that no peer takes a part of the data for all of it. `docs/endings.md`
-//! has the table.
+//! TCP sockets are reset, so that no peer takes a part of the data for all of it, unless the
+//! settings say `graceful`. `docs/endings.md` has the table.
 
 mod closing;
 mod hang_up;
@@ -97,12 +97,12 @@ pub(crate) async fn serve(
     result.failure.map_or(Ok(()), Err)
 }
 
-/// The value of a phase; on an error aborts the ends, and returns.
+/// The value of a phase; on an error aborts the ends of `connection`, and returns.
 macro_rules! or_abort {
-    ($result:expr $(, $end:ident)*) => {
+    ($connection:expr, $result:expr $(, $end:ident)*) => {
         match $result {
             Ok(value) => value,
-            Err(result) => return $crate::connection::aborted(result, [$($end),*]),
+            Err(result) => return $connection.aborted(result, [$($end),*]),
         }
     };
 }
@@ -114,19 +114,19 @@ impl Connection<'_> {
     /// The memory of a connection is that of this future, which has room for every value that it
     /// ever holds, often twice: so ends are boxed, and the work of each phase is while it lasts.
     pub async fn run(&mut self, client: Box<End>) -> ConnectionResult {
-        let header = or_abort!(self.read_header(&client).await, client);
+        let header = or_abort!(self, self.read_header(&client).await, client);
         // Before the other address is opened: a client without a certificate costs no server a
         // connection.
-        let client = or_abort!(self.client_handshake(client).await);
-        let mut other = or_abort!(self.open(&header, &client).await, client);
+        let client = or_abort!(self, self.client_handshake(client).await);
+        let mut other = or_abort!(self, self.open(&header, &client).await, client);
         // The PROXY header comes before the handshake: it precedes TLS, in the clear.
-        or_abort!(self.introduce(&header, &client, &mut other).await, client, other);
-        let other = or_abort!(self.handshake(&client, other).await, client);
+        or_abort!(self, self.introduce(&header, &client, &mut other).await, client, other);
+        let other = or_abort!(self, self.handshake(&client, other).await, client);
         let (first, mut second) = self.shared.in_order(client, other);
         let checked = self.shared.check(&first, &mut second);
         let checked =
             checked.map_err(|failure| ConnectionResult::failed(Ending::OpenFailed, failure));
-        or_abort!(checked, first, second);
+        or_abort!(self, checked, first, second);
         let (first, second, relayed) = self.relay(first, second).await;
         let passed = relayed.passed();
         let result = self.close(first, second, relayed).await;
@@ -167,6 +167,22 @@ impl Connection<'_> {
         }
     }
 
+    /// Ends programs, and resets TCP connections.
+    fn aborted(
+        &self,
+        result: ConnectionResult,
+        ends: impl IntoIterator<Item = Box<End>>,
+    ) -> ConnectionResult {
+        for mut end in ends {
+            drop(std::mem::take(&mut end.keeper));
+            match self.shared.settings.graceful {
+                true => closing::send_eof([&mut *end]),
+                false => end.conduit.reset_on_close(),
+            }
+        }
+        result
+    }
+
     /// The names of the ends in the order of the addresses.
     fn names(&self) -> (&str, &str) {
         self.shared.in_order(&*self.names.client, &*self.names.other)
@@ -203,14 +219,4 @@ impl Connection<'_> {
             ),
         }
     }
-}
-
-/// Ends programs, and resets TCP connections.
-fn aborted(result: ConnectionResult, ends: impl IntoIterator<Item = Box<End>>) -> ConnectionResult {
-    for end in ends {
-        let End { conduit, keeper, .. } = *end;
-        drop(keeper);
-        conduit.reset_on_close();
-    }
-    result
 }

@@ -1,6 +1,6 @@
 //! One poll of a relay: both directions, the errors of idle sides, time limits, and the result.
 
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use gush::Side;
@@ -89,9 +89,13 @@ impl Relay {
             let target = ends.view(direction, Side::Target);
             target.map_or(0, |target| target.untaken_bytes())
         };
-        self.silence
-            .poll(cx, activity, limit, || Direction::ALL.map(untaken))
-            .map(|()| self.result(ended, ends))
+        loop {
+            ready!(self.silence.poll(cx, activity, limit, || Direction::ALL.map(untaken)));
+            if !(self.options.patient && self.is_stuck(ends)) {
+                return Poll::Ready(self.result(ended, ends));
+            }
+            self.silence.restart();
+        }
     }
 
     /// Ready when nothing more will go in this direction.
@@ -229,8 +233,9 @@ impl Relay {
         }
     }
 
-    fn result<'a>(&mut self, ended: EndReason, ends: &impl Ends<'a>) -> Result<Totals, Error> {
-        let is_stuck = |direction: Direction| {
+    /// Do bytes wait for a reader that takes none?
+    fn is_stuck<'a>(&self, ends: &impl Ends<'a>) -> bool {
+        Direction::ALL.into_iter().any(|direction| {
             let driver = &self.drivers[direction as usize];
             // A method that holds nothing in flight leaves bytes that are stuck at their source.
             let has_some = || {
@@ -239,9 +244,12 @@ impl Relay {
                     || has(direction, ends)
                         && ends.view(direction, Side::Source).is_some_and(|view| view.has_more())
             };
-            !driver.is_done() && has_some()
-        };
-        let stuck = ended != EndReason::Closed && Direction::ALL.into_iter().any(is_stuck);
+            !driver.is_done() && !self.gives_up(direction) && has_some()
+        })
+    }
+
+    fn result<'a>(&mut self, ended: EndReason, ends: &impl Ends<'a>) -> Result<Totals, Error> {
+        let stuck = ended != EndReason::Closed && self.is_stuck(ends);
         // A later run gives up no direction but the abandoned ones.
         self.drivers.iter_mut().for_each(Driver::take_all);
         let [forward, back] = self.drivers.each_ref().map(Driver::passed);

@@ -292,6 +292,32 @@ fn a_slow_reader_that_acknowledges_bytes_outlives_the_limits() {
     }
 }
 
+/// The reader takes nothing for many times the limits, and all of it in the end.
+#[test]
+fn a_patient_relay_waits_for_a_reader_as_long_as_that_takes() {
+    let limit = Duration::from_millis(50);
+    let limits = [RelayOptions::new().idle(limit), RelayOptions::new().linger(limit)];
+    for (options, ends_first) in limits.into_iter().zip([false, true]) {
+        let ((mut client, near), (far, mut server)) = (pair(Wire::Tcp), pair(Wire::Unix));
+        let relay = spawn_relay(near.into(), far.into(), options.patient());
+        if ends_first {
+            server.finish();
+        }
+        let feeder = thread::spawn(move || {
+            client.write_all(&[7; 8 << 20]).expect("the relay is alive");
+            client
+        });
+        thread::sleep(20 * limit);
+        let mut all = vec![0; 8 << 20];
+        server.read_exact(&mut all).expect("the relay is alive");
+        // Now both are silent, and nothing waits.
+        let totals = relay.join().unwrap().expect("no failure");
+        assert_eq!(totals.ended == EndReason::Lingered, ends_first);
+        assert_eq!((totals.stuck, totals.forward.bytes), (false, 8 << 20));
+        drop(feeder.join().unwrap());
+    }
+}
+
 /// A pause of the rate limit is none of the ends, but their silence afterwards is.
 #[test]
 fn a_silence_after_pauses_of_the_rate_limit_ends_the_relay() {
