@@ -26,8 +26,8 @@ pub fn command() -> clap::Command {
 }
 
 const AFTER_HELP: &str = "\
-gush link --from-socat ARGS prints the command line that is run. A difference that can lose data is \
-reported as a warning, any other one with -d -d.";
+gush link --from-socat ARGS prints the command line that is run. What cannot be done in the same way is \
+refused; differences that neither lose nor change data are reported with -d -d.";
 
 /// Runs `socat` with `words`, the arguments after the command's name.
 pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
@@ -60,7 +60,6 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
             return talker.fail(format_args!("{name}: open: {}{remedy}", os_text(&error)));
         }
     }
-    report.warnings(&talker);
     if words.iter().any(|word| word == "--log") {
         report.notes(&talker);
     }

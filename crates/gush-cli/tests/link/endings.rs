@@ -4,6 +4,7 @@
 mod clients_that_leave;
 mod datagrams;
 mod draining;
+mod graceful;
 mod programs;
 
 use std::fs::{self, File};

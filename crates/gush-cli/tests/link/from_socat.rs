@@ -282,7 +282,7 @@ fn the_last_option_of_a_name_counts_and_empty_ones_do_not() {
     ] {
         let output = translated(given);
         let printed = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(printed, format!("gush link {ours}\n"), "{given}");
+        assert_eq!(printed, format!("gush link --graceful {ours}\n"), "{given}");
     }
 }
 
@@ -294,7 +294,7 @@ fn values_that_socat_refuses_or_lacks_are_named_and_passwords_are_not() {
         ("-T inf - TCP:h:1", "-T inf: not a time: socat takes seconds, such as 2 or 0.5\n"),
         (
             "- ,TCP:h:1",
-            "no equivalent: ,TCP:h:1: an address of socat begins with its kind, or a path\n",
+            "socat refuses it: ,TCP:h:1: an address of socat begins with its kind, or a path\n",
         ),
     ] {
         let output = translated(arguments);
@@ -303,7 +303,7 @@ fn values_that_socat_refuses_or_lacks_are_named_and_passwords_are_not() {
         assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{arguments}");
     }
     let said = String::from_utf8(translated("-T").stderr).unwrap();
-    assert!(said.starts_with("gush: link: no equivalent: -T: its value is missing\n"), "{said}");
+    assert!(said.starts_with("gush: link: socat refuses it: -T: its value is missing\n"), "{said}");
     let said = String::from_utf8(translated("PROXY:p:h:443,proxyauth=u:secret -").stderr).unwrap();
     assert!(said.contains("proxyauth=...: ") && !said.contains("secret"), "{said}");
 }
@@ -318,7 +318,7 @@ fn a_refusal_comes_first_and_without_notes_on_other_parts() {
             "-b 5 - TCP:$PLACE",
             &["no equivalent: TCP:$PLACE: a host and a port", "note: $PLACE: a shell expands"],
         ),
-        ("- 'UNIX:a", &["no equivalent: - 'UNIX:a: a quote"]),
+        ("- 'UNIX:a", &["socat refuses it: - 'UNIX:a: a quote"]),
     ] {
         let said = String::from_utf8(translated(arguments).stderr).unwrap();
         assert_eq!(said.lines().count(), lines.len(), "{arguments}: {said}");
@@ -331,7 +331,7 @@ fn a_refusal_comes_first_and_without_notes_on_other_parts() {
 #[test]
 fn a_part_that_needs_no_equivalent_is_noted() {
     let answer = translated("-b 65536 -t 1 - TCP:localhost:80,nonblock");
-    assert_eq!(answer.stdout, b"gush link -b 65536 -t 1 - tcp:localhost:80\n");
+    assert_eq!(answer.stdout, b"gush link --graceful -b 65536 -t 1 - tcp:localhost:80\n");
     let said = String::from_utf8(answer.stderr).unwrap();
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(said.contains("note: nonblock: nothing waits"), "{said}");
@@ -370,12 +370,8 @@ fn a_terminal_echoes_and_edits_lines_as_socat_has_it() {
 fn a_command_that_ends_or_reads_otherwise_is_noted() {
     let cases = [
         ("-t 1 - EXEC:prog", "- exec:prog", ""),
-        ("-t 1 TCP:h:1 EXEC:prog", "tcp:h:1 exec:prog", "warning: exec:prog: if the program fails"),
-        (
-            "-t 1 -T 5 - TCP:h:1",
-            "-T 5 - tcp:h:1",
-            "warning: -T: after so long a silence, also of a peer",
-        ),
+        ("-t 1 TCP:h:1 EXEC:prog", "tcp:h:1 exec:prog", ""),
+        ("-t 1 -T 5 - TCP:h:1", "-T 5 - tcp:h:1", "note: -T: a reader that takes nothing"),
         ("-t 1 FILE:`tty`,rawer - ", "'file:`tty`,raw' -", "note: `tty`: a shell expands"),
         ("-t 1 - \"UNIX:$HOME/s\"", "- 'unix:$HOME/s'", "note: $HOME: a shell expands"),
         ("-t 1 PTY,sane -", "pty -", "note: sane: a new pseudo-terminal"),
@@ -385,7 +381,7 @@ fn a_command_that_ends_or_reads_otherwise_is_noted() {
         let said = String::from_utf8(answer.stderr).unwrap();
         assert_eq!(
             String::from_utf8(answer.stdout).unwrap(),
-            format!("gush link -t 1 {gush}\n"),
+            format!("gush link --graceful -t 1 {gush}\n"),
             "{said}"
         );
         let lines = usize::from(!note.is_empty());
@@ -420,12 +416,12 @@ fn it_takes_neither_addresses_nor_other_options() {
 #[test]
 fn every_name_of_a_kind_of_address_of_socat_has_an_answer() {
     for (name, answer) in [
-        ("UDP-SEND", "gush link -u - udp-sendto:h:1"),
-        ("UDP4-SEND", "gush link -u - udp4-sendto:h:1"),
-        ("UDP6-SEND", "gush link -u - udp6-sendto:h:1"),
-        ("UDP-DGRAM", "gush link -u - udp-datagram:h:1"),
-        ("INET4-LISTEN", "gush link -u - tcp4-listen:h:1"),
-        ("INET6-LISTEN", "gush link -u - tcp6-listen:h:1"),
+        ("UDP-SEND", "gush link --graceful -u - udp-sendto:h:1"),
+        ("UDP4-SEND", "gush link --graceful -u - udp4-sendto:h:1"),
+        ("UDP6-SEND", "gush link --graceful -u - udp6-sendto:h:1"),
+        ("UDP-DGRAM", "gush link --graceful -u - udp-datagram:h:1"),
+        ("INET4-LISTEN", "gush link --graceful -u - tcp4-listen:h:1"),
+        ("INET6-LISTEN", "gush link --graceful -u - tcp6-listen:h:1"),
         ("IP-SEND", "unknown kind of address 'IP-SEND'"),
     ] {
         let done = translated(&format!("-u - {name}:h:1"));
@@ -464,7 +460,7 @@ fn a_word_of_socat_in_an_address_points_at_the_translation() {
 
 #[test]
 fn too_few_addresses_are_reported_without_an_empty_part() {
-    for (arguments, part) in [("", "no equivalent: socat"), ("-", "no equivalent: -: socat")] {
+    for (arguments, part) in [("", "refuses it: socat"), ("-", "refuses it: -: socat")] {
         let said = String::from_utf8(translated(arguments).stderr).unwrap();
         assert!(said.contains(part), "{arguments}: {said}");
     }

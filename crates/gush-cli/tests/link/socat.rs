@@ -59,9 +59,6 @@ fn messages_go_to_the_file_and_differences_are_reported_on_request() {
     assert!(log.contains("gush: socat: ") && log.contains("missing"), "{log}");
     let output = run(&["-u", "-R", "copy", "/dev/null", "-"]);
     assert_eq!(said(&output), "");
-    // What can lose data is reported without a request.
-    let output = run(&["-T", "9", "-u", "/dev/null", "-"]);
-    assert!(said(&output).contains("warning: -T: "), "{output:?}");
     let output = run(&["-d", "-d", "-u", "-R", "copy", "/dev/null", "-"]);
     assert!(said(&output).contains("note: -R: "), "{output:?}");
 }

@@ -236,6 +236,18 @@ impl Kind {
         self.row().help
     }
 
+    /// May an end of this kind be a socket of datagrams?
+    #[must_use]
+    pub fn takes_datagrams(self) -> bool {
+        self.row().is_datagrams || self == Self::UnixClient
+    }
+
+    /// Can nothing be written to an end of this kind?
+    #[must_use]
+    pub fn only_receives(self) -> bool {
+        matches!(self, Self::UdpRecv | Self::UnixRecv)
+    }
+
     /// Does the kind wait for peers, so that a link can serve more than one?
     #[must_use]
     pub fn listens(self) -> bool {

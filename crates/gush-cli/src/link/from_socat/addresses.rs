@@ -185,22 +185,22 @@ fn has_fork(ours: &str) -> bool {
 /// One address, which may be a part of `A!!B`.
 fn single(text: &str, is_joined: bool, families: Families, report: &mut Report) -> Option<String> {
     if !lexer::is_closed(text) {
-        report.missing(text, "a quote is never closed");
+        report.wrong(text, "a quote is never closed");
         return None;
     }
     let pieces = lexer::split(text, ",");
     let (head, given) = (pieces[0], &pieces[1..]);
     let (word, argument) = keyword(head);
     if word.is_empty() {
-        report.missing(text, "an address of socat begins with its kind, or a path");
+        report.wrong(text, "an address of socat begins with its kind, or a path");
         return None;
     }
     let Some(row) = row(word) else {
-        let hint = match instead(word) {
-            Some(why) => format!("; {why}"),
-            None => did_you_mean(word, names(is_joined)),
-        };
-        report.missing("", &format!("unknown kind of address '{word}'{hint}"));
+        let unknown = format!("unknown kind of address '{word}'");
+        match instead(word) {
+            Some(why) => report.missing("", &format!("{unknown}; {why}")),
+            None => report.wrong("", &(unknown + &did_you_mean(word, names(is_joined)))),
+        }
         return None;
     };
     let mut options = options::SocatOptions::read(given);
@@ -234,10 +234,8 @@ fn single(text: &str, is_joined: bool, families: Families, report: &mut Report) 
                         && head.starts_with(word)
                         && head.len() > word.len() =>
                 {
-                    report.missing(
-                        head,
-                        "socat takes one name here; a colon in a name is written \\:",
-                    );
+                    report
+                        .wrong(head, "socat takes one name here; a colon in a name is written \\:");
                     return None;
                 }
                 Some(text) if keyword == "socks5" && lexer::split(text, ":").len() == 3 => {

@@ -36,7 +36,6 @@ pub fn run(arguments: &str, talker: &Talker) -> ExitCode {
     let mut report = Report::default();
     let line = line(arguments, &mut report);
     let Some(line) = line.filter(|_| report.is_whole()) else { return report.refused(talker) };
-    report.warnings(talker);
     report.notes(talker);
     match talk::write_line(&line) {
         Ok(()) => ExitCode::SUCCESS,
@@ -56,46 +55,34 @@ pub fn pointer(error: &AddressError) -> &'static str {
     }
 }
 
-const SILENCE: &str = "after so long a silence, also of a peer that does not read, gush link ends \
-     with status 1 and resets TCP connections, and what the peer has not read may be lost; socat \
-     waits while it writes, and ends the data with status 0";
-const PROGRAM_FAILS: &str = "if the program fails, gush link resets TCP connections, and what the \
-     peer has not read within 1 s is lost; socat ends the data";
-
 /// What is reported besides the command.
 #[derive(Debug, Default)]
 pub struct Report {
     notes: Vec<String>,
-    /// Differences that can lose data.
-    warnings: Vec<String>,
     /// The expansions of a shell.
     unexpanded: Option<String>,
     /// The parts without an equivalent, and why.
     missing: Vec<String>,
+    /// The parts that socat refuses itself, and why.
+    wrong: Vec<String>,
 }
 
 impl Report {
     /// Have all parts an equivalent?
     pub fn is_whole(&self) -> bool {
-        self.missing.is_empty()
+        self.missing.is_empty() && self.wrong.is_empty()
     }
 
     /// Reports the parts without an equivalent. Notes are about a command, but expansions may be
     /// why there is none.
     pub fn refused(&self, talker: &Talker) -> ExitCode {
-        for part in &self.missing {
-            talker.say(format_args!("no equivalent: {part}"));
-        }
+        self.wrong.iter().for_each(|part| talker.say(format_args!("socat refuses it: {part}")));
+        self.missing.iter().for_each(|part| talker.say(format_args!("no equivalent: {part}")));
         self.unexpanded.iter().for_each(|note| talker.say(format_args!("note: {note}")));
         ExitCode::FAILURE
     }
 
-    /// Reports differences of the equivalent that can lose data.
-    pub fn warnings(&self, talker: &Talker) {
-        self.warnings.iter().for_each(|warning| talker.say(format_args!("warning: {warning}")));
-    }
-
-    /// Reports differences of the equivalent that cannot.
+    /// Reports differences of the equivalent, none of which loses or changes data.
     pub fn notes(&self, talker: &Talker) {
         for note in self.unexpanded.iter().chain(&self.notes) {
             talker.say(format_args!("note: {note}"));
@@ -106,22 +93,26 @@ impl Report {
         self.notes.push(format!("{part}: {why}"));
     }
 
-    fn warn(&mut self, part: &str, why: &str) {
-        self.warnings.push(format!("{part}: {why}"));
-    }
-
     /// Adds what is reported of a later part.
     fn append(&mut self, later: Self) {
         self.notes.extend(later.notes);
-        self.warnings.extend(later.warnings);
         self.missing.extend(later.missing);
+        self.wrong.extend(later.wrong);
     }
 
     fn missing(&mut self, part: &str, why: &str) {
-        self.missing.push(match part {
-            "" => why.to_owned(),
-            _ => format!("{part}: {why}"),
-        });
+        self.missing.push(because(part, why));
+    }
+
+    fn wrong(&mut self, part: &str, why: &str) {
+        self.wrong.push(because(part, why));
+    }
+}
+
+fn because(part: &str, why: &str) -> String {
+    match part {
+        "" => why.to_owned(),
+        _ => format!("{part}: {why}"),
     }
 }
 
@@ -137,7 +128,7 @@ pub struct Translation {
 /// The equivalent command line, if there is one.
 fn line(arguments: &str, report: &mut Report) -> Option<String> {
     let Some(mut words) = shlex::split(arguments) else {
-        report.missing(arguments, "a quote is never closed");
+        report.wrong(arguments, "a quote is never closed");
         return None;
     };
     if words.first().is_some_and(|word| word == "socat" || word.ends_with("/socat")) {
@@ -168,8 +159,11 @@ fn line(arguments: &str, report: &mut Report) -> Option<String> {
 pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation> {
     let parsed = switches::read(words, report);
     let [first, second] = parsed.addresses.as_slice() else {
-        let why = "socat takes two addresses, after all switches";
-        report.missing(&parsed.addresses.join(" "), why);
+        // A switch that is refused may stand alone.
+        if !parsed.addresses.is_empty() || report.is_whole() {
+            let why = "socat takes two addresses, after all switches";
+            report.wrong(&parsed.addresses.join(" "), why);
+        }
         return None;
     };
     let mut of_second = Report::default();
@@ -187,6 +181,13 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
         }
     }
     let is_one_way = parsed.one_way.is_some();
+    for address in [&first, &second] {
+        if !is_one_way && any_part(address, |part| part.kind().only_receives()) {
+            let why = "it only receives, which -u or -U says: without them socat ends after the \
+                 end of the other side";
+            report.missing(address, why);
+        }
+    }
     if let (Ok(first), Ok(second)) = (first.parse(), second.parse())
         && let Err(failure) = Link::new(first, second, Settings::default())
     {
@@ -201,13 +202,11 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
         words.extend(["-t", "0.5"].map(str::to_owned));
         lingers = true;
     }
-    let can_be_reset = can_be_reset(&first) || can_be_reset(&second);
-    if parsed.has_silence_limit {
-        report.warn("-T", SILENCE);
-    }
     for address in [&first, &second] {
-        note_differences(address, is_one_way, can_be_reset, report);
+        note_differences(address, is_one_way, report);
     }
+    // socat passes every failure on as an end of data, and waits for readers.
+    words.insert(0, "--graceful".to_owned());
     words.extend([first, second].map(|address| match !is_one_way && makes_no_file(&address) {
         true => address + ",create",
         false => address,
@@ -216,7 +215,7 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
 }
 
 /// Notes what differs without an option that says so.
-fn note_differences(address: &str, is_one_way: bool, can_be_reset: bool, report: &mut Report) {
+fn note_differences(address: &str, is_one_way: bool, report: &mut Report) {
     let Ok(parsed) = address.parse::<Address>() else { return };
     let only_read =
         [Opt::ReadOnly, Opt::WriteOnly].into_iter().find(|&only| parsed.options().is_on(only));
@@ -238,11 +237,6 @@ fn note_differences(address: &str, is_one_way: bool, can_be_reset: bool, report:
             "the pty is the controlling terminal of a new session, as by setsid,ctty",
         );
     }
-    let runs_program =
-        any_part(address, |part| matches!(part.target(), Target::Exec(_) | Target::Shell(_)));
-    if runs_program && can_be_reset {
-        report.warn(address, PROGRAM_FAILS);
-    }
 }
 
 /// The nearest of socat's `names` to a mistyped `word`, in the same case, as the end of a sentence.
@@ -259,22 +253,9 @@ fn serves_many(address: &str) -> bool {
     any_part(address, |part| part.kind().listens() && part.options().is_on(Opt::Fork))
 }
 
-/// Is the address a TCP connection, which a failure resets?
-fn can_be_reset(address: &str) -> bool {
-    any_part(address, |part| {
-        let shown = part.to_string();
-        ["tcp", "tls", "http-connect", "socks"].iter().any(|kind| shown.starts_with(kind))
-    })
-}
-
 /// May the address be a socket of datagrams?
 fn takes_datagrams(address: &str) -> bool {
-    any_part(address, |part| {
-        let shown = part.to_string();
-        ["udp", "unix-client", "unix-sendto", "unix-recv"]
-            .iter()
-            .any(|kind| shown.starts_with(kind))
-    })
+    any_part(address, |part| part.kind().takes_datagrams())
 }
 
 /// Has a part of the address `escape=`?
@@ -316,15 +297,17 @@ mod tests {
     fn line(arguments: &str) -> String {
         let mut report = Report::default();
         let line = super::line(arguments, &mut report);
-        assert_eq!(report.missing, Vec::<String>::new(), "{arguments}");
-        line.unwrap_or_else(|| panic!("{arguments}"))
+        assert!(report.is_whole(), "{arguments}: {report:?}");
+        let line = line.unwrap_or_else(|| panic!("{arguments}"));
+        let words = line.strip_prefix("gush link --graceful ");
+        format!("gush link {}", words.unwrap_or_else(|| panic!("{arguments}: {line}")))
     }
 
     fn missing(arguments: &str) -> String {
         let mut report = Report::default();
         super::line(arguments, &mut report);
-        assert!(!report.missing.is_empty(), "{arguments} has an equivalent");
-        report.missing.join("\n")
+        assert!(!report.is_whole(), "{arguments} has an equivalent");
+        [report.missing, report.wrong].concat().join("\n")
     }
 
     #[test]
@@ -423,31 +406,30 @@ mod tests {
     }
 
     #[test]
-    fn each_difference_is_noted_or_warned_of() {
-        for (arguments, notes, warnings) in [
-            ("- TCP:h:1", 1, 0),
-            ("-t1 - TCP:h:1", 0, 0),
-            ("-u - TCP:h:1", 0, 0),
-            ("-U - TCP:h:1", 0, 0),
-            ("- TUN", 0, 0),
-            ("-,escape=1 TCP:h:1", 0, 0),
-            ("-t1 - GOPEN:file", 0, 0),
-            ("-t1 - ./file,create", 0, 0),
-            ("-t1 - ./file,rdonly!!-", 0, 0),
-            ("-u - ./file", 0, 0),
-            ("-t1 -T5 - TCP:h:1", 0, 1),
-            ("-t1 -T0 - TCP:h:1", 0, 0),
-            ("-t1 - EXEC:a,pty,setsid,sane", 1, 0),
-            ("-t1 - EXEC:a,pty", 1, 0),
-            ("-t1 TCP:h:1 EXEC:a", 0, 1),
-            ("-t1 - OPEN:f,rdonly", 1, 0),
-            ("-u - OPEN:f,creat,user=root", 1, 0),
-            ("-lf /log -t1 - TCP:h:1", 1, 0),
+    fn each_difference_is_noted() {
+        for (arguments, notes) in [
+            ("- TCP:h:1", 1),
+            ("-t1 - TCP:h:1", 0),
+            ("-u - TCP:h:1", 0),
+            ("-U - TCP:h:1", 0),
+            ("- TUN", 0),
+            ("-,escape=1 TCP:h:1", 0),
+            ("-t1 - GOPEN:file", 0),
+            ("-t1 - ./file,create", 0),
+            ("-t1 - ./file,rdonly!!-", 0),
+            ("-u - ./file", 0),
+            ("-t1 -T5 - TCP:h:1", 1),
+            ("-t1 -T0 - TCP:h:1", 0),
+            ("-t1 - EXEC:a,pty,setsid,sane", 1),
+            ("-t1 - EXEC:a,pty", 1),
+            ("-t1 TCP:h:1 EXEC:a", 0),
+            ("-t1 - OPEN:f,rdonly", 1),
+            ("-u - OPEN:f,creat,user=root", 1),
+            ("-lf /log -t1 - TCP:h:1", 1),
         ] {
             let mut report = Report::default();
             super::line(arguments, &mut report);
-            let counts = (report.notes.len(), report.warnings.len());
-            assert_eq!(counts, (notes, warnings), "{arguments}: {report:?}");
+            assert_eq!(report.notes.len(), notes, "{arguments}: {report:?}");
         }
     }
 
@@ -482,6 +464,8 @@ mod tests {
             ("TCP:h:1,tos=16 -", "tos=16: unknown option 'tos' of tcp"),
             ("TCP:h:1,no-such-option -", "unknown option 'no-such-option' of tcp"),
             ("TCP-LISTEN:1,su=nobody -", "su=nobody: "),
+            ("-,setsid -", "setsid(1)"),
+            ("UDP-RECV:1 -", "only receives"),
             ("TCP-LISTEN:1,range=10.0.0.0:255.0.255.0 -", "takes networks"),
             ("-u OPEN:f,seek-end=0,ignoreeof -", "exec:'tail -c 0 -f FILE'"),
             ("EXEC:a,rawer -", "raw needs pty too"),
@@ -526,7 +510,7 @@ mod tests {
         let said = |arguments: &str| {
             let mut report = Report::default();
             super::line(arguments, &mut report);
-            report.missing.join("\n")
+            [report.missing, report.wrong].concat().join("\n")
         };
         let mut suggestions = 0;
         for (before, after) in [("", " -"), ("", "!!- -"), ("-!!", " -")] {
@@ -572,6 +556,42 @@ mod tests {
         assert!(!datagrams.contains("TLS") && datagrams.contains("datagrams"), "{datagrams}");
         assert!(missing("OPENSSL:h:1 TCP-L:2,fork").contains("TLS"));
         assert!(missing("-b 1048576 - UDP:h:1").contains("65536"));
+    }
+
+    #[test]
+    fn what_socat_refuses_itself_is_not_said_to_lack_an_equivalent() {
+        for arguments in [
+            "-",
+            "- - -",
+            "",
+            "-Q - -",
+            "-b abc - -",
+            "-b 9223372036854775808 - -",
+            "-t x - -",
+            "-u -U - -",
+            "NOSUCH:a -",
+            "PIPE::::: -",
+            "'unclosed",
+            "-b",
+        ] {
+            let mut report = Report::default();
+            super::line(arguments, &mut report);
+            assert_eq!(
+                (report.missing.len(), report.wrong.len()),
+                (0, 1),
+                "{arguments}: {report:?}"
+            );
+        }
+        // One without addresses is not asked for any.
+        for arguments in ["-V", "-h", "-?", "-ly"] {
+            let mut report = Report::default();
+            super::line(arguments, &mut report);
+            assert_eq!(
+                (report.missing.len(), report.wrong.len()),
+                (1, 0),
+                "{arguments}: {report:?}"
+            );
+        }
     }
 
     #[test]

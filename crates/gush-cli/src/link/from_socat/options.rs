@@ -24,6 +24,7 @@ const RENAMED: &[(&[&str], &str)] = &[
     (&["openpty", "ptmx"], "pty"),
     (&["cfmakeraw", "termios-cfmakeraw", "termios-rawer"], "raw"),
     (&["pty-wait-slave"], "wait-slave"),
+    (&["sid"], "setsid"),
     (&["v6only"], "ipv6only"),
     (&["proxyauthfile", "proxy-authorization-file"], "credentials"),
     (&["listen-backlog"], "backlog"),
@@ -65,7 +66,6 @@ const NEEDLESS: &[(&[&str], &str)] = &[
     ),
     (&["nofork"], "gush stays between the program and the other address, and passes the bytes on"),
     (&["oobinline", "so-oobinline"], "an urgent byte is passed on in its place"),
-    (&["setsid", "sid"], "only programs have sessions"),
     (&["unlink-close"], "nothing was made that could stay"),
 ];
 
@@ -92,6 +92,7 @@ const INSTEAD: &[(&[&str], &str)] = &[
         "rm(1) removes a file: an existing one is written, or refused with excl",
     ),
     (COOL_WRITE, "a client that goes away is an error, and with fork that client's alone"),
+    (&["setsid", "sid"], "setsid(1) starts gush in a new session"),
     (&["umask"], "mode=OCTAL sets the permissions of what is made"),
     (
         &["user-early", "uid-e", "group-early", "gid-e", "perm-early"],

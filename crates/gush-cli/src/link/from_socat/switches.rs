@@ -5,6 +5,9 @@ use gush_link::gush_net::Direction;
 
 use super::{Report, did_you_mean};
 
+/// The most that socat takes for `-b`.
+const MOST_BYTES: u64 = i64::MAX as u64;
+
 /// The switches of a command line of socat, as options of `gush link`.
 #[derive(Debug, Default)]
 pub struct Parsed {
@@ -19,8 +22,6 @@ pub struct Parsed {
     pub large_messages: Option<String>,
     /// Is the linger limit set?
     pub lingers: bool,
-    /// Is there a limit of silence (`-T`)?
-    pub has_silence_limit: bool,
 }
 
 /// The version of IP of addresses that name none.
@@ -144,7 +145,7 @@ pub fn read(words: Vec<String>, report: &mut Report) -> Parsed {
         let Some(switch) = found else {
             let has_equivalent = |switch: &&Switch| !matches!(switch.means, Means::Missing(_));
             let names = SWITCHES.iter().filter(has_equivalent).map(|switch| switch.start);
-            report.missing("", &format!("unknown switch '{word}'{}", did_you_mean(&word, names)));
+            report.wrong("", &format!("unknown switch '{word}'{}", did_you_mean(&word, names)));
             continue;
         };
         let attached = &word[switch.start.len()..];
@@ -152,7 +153,7 @@ pub fn read(words: Vec<String>, report: &mut Report) -> Parsed {
             Value::Needed if attached.is_empty() => match words.next() {
                 Some(value) => value,
                 None => {
-                    report.missing(switch.start, "its value is missing");
+                    report.wrong(switch.start, "its value is missing");
                     continue;
                 }
             },
@@ -162,20 +163,22 @@ pub fn read(words: Vec<String>, report: &mut Report) -> Parsed {
             Means::Ours(ours) => parsed.words.extend(ours.iter().map(|&word| word.to_owned())),
             Means::OursWithTime(_) if !is_time(&value) => {
                 let why = "not a time: socat takes seconds, such as 2 or 0.5";
-                report.missing(&format!("{} {value}", switch.start), why);
+                report.wrong(&format!("{} {value}", switch.start), why);
             }
             Means::OursWithTime(ours) => {
                 parsed.lingers |= ours == "-t";
                 let words = time(ours, &value);
-                parsed.has_silence_limit |= ours == "-T" && !words.is_empty();
+                if ours == "-T" && !words.is_empty() {
+                    report.note("-T", "a reader that takes nothing is waited for; socat leaves it");
+                }
                 parsed.words.extend(words);
             }
             Means::MessageSize => match size(&value) {
                 Some(bytes @ 1..=65_536) => {
                     parsed.words.extend(["-b".to_owned(), bytes.to_string()]);
                 }
-                Some(65_537..) => parsed.large_messages = Some(value),
-                _ => report.missing(&format!("-b {value}"), "not a number of bytes from 1"),
+                Some(65_537..=MOST_BYTES) => parsed.large_messages = Some(value),
+                _ => report.wrong(&format!("-b {value}"), "not a number of bytes from 1"),
             },
             Means::Copy(_) if value.contains('$') => {
                 report.missing(
@@ -207,7 +210,7 @@ pub fn read(words: Vec<String>, report: &mut Report) -> Parsed {
         }
     }
     if ["-u", "-U"].iter().all(|way| parsed.words.iter().any(|word| word == way)) {
-        report.missing("-u -U", "socat takes one of them");
+        report.wrong("-u -U", "socat takes one of them");
     }
     parsed.one_way = Direction::ALL.into_iter().find(|way| {
         let switch = ["-u", "-U"][*way as usize];
