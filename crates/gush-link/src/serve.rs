@@ -12,7 +12,7 @@ use gush_text::with_unit;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, mpsc, watch};
 use tracing::{error, info, warn};
 
-use crate::address::Address;
+use crate::address::{Address, Opt};
 use crate::connection;
 use crate::ends::{accept, listen, open_one, open_ready};
 use crate::exporter;
@@ -176,9 +176,28 @@ async fn until<T>(stop: impl Future<Output = ()>, work: impl Future<Output = T>)
     }
 }
 
+/// Resolves when draining is wanted, or `accept-timeout` has passed since the last client came.
+async fn no_more_clients(shared: &Shared) {
+    let late = async {
+        let Some(limit) = shared.client.options().duration(Opt::AcceptTimeout) else {
+            return std::future::pending().await;
+        };
+        let mut before = None;
+        // Other threads accept as well.
+        while before.replace(shared.ledger.connections()) != Some(shared.ledger.connections()) {
+            tokio::time::sleep(limit).await;
+        }
+        warn!("{}: no client has come for {}", shared.client, with_unit(limit));
+    };
+    tokio::select! {
+        () = shared.stop.draining() => {}
+        () = late => {}
+    }
+}
+
 /// Serves the first client. The listener is closed by then.
 async fn serve_one(mut listener: Listener, shared: &Shared) -> Result<(), Failure> {
-    let accepted = until(shared.stop.draining(), accept(&mut listener)).await;
+    let accepted = until(no_more_clients(shared), accept(&mut listener)).await;
     // Other clients are refused at once, and do not wait in the queue.
     drop(listener);
     match accepted {
@@ -290,7 +309,7 @@ async fn serve_all(
             Some(Acceptor { listener, places, open, accepting })
         });
     };
-    let mut draining = pin!(shared.stop.draining());
+    let mut over = pin!(no_more_clients(&shared));
     let ended = loop {
         let client = async {
             let place = places.take(&shared.ledger).await;
@@ -298,7 +317,7 @@ async fn serve_all(
         };
         let (client, place) = tokio::select! {
             biased;
-            () = draining.as_mut() => break Ok(()),
+            () = over.as_mut() => break Ok(()),
             taker = Giver::asked(giver.as_mut()) => {
                 let _ = accepting.send(Accepting::Rests);
                 if listener.has_client() {

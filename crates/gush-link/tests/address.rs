@@ -106,7 +106,7 @@ fn options_have_values_of_their_types() {
     assert_eq!(ranges, ["10.0.0.0/8", "::1/128", "127.0.0.1/32"]);
 
     let address = parsed("file:log,append,create,mode=0640");
-    assert_eq!(address.options().mode(), Some(0o640));
+    assert_eq!(address.options().mode(Opt::Mode), Some(0o640));
     assert!(address.options().is_on(Opt::Append) && address.options().is_on(Opt::Create));
     assert_eq!(parsed("file:x,seek=4K").options().size_bytes(Opt::Seek), Some(4096));
     assert_eq!(
@@ -243,9 +243,10 @@ fn a_message_shows_the_address_the_piece_and_the_grammar() {
   unix-listen:/run/s,mode=9
                           ^
   unix-listen:PATH accept on a Unix socket, removed at the end
-  options: backlog=N, cr, crnl, escape=BYTE, fork, group=GROUP, ignoreeof,
-  interval=SECONDS, max-children=N, mode=OCTAL, rcvbuf=BYTES, retry=N|forever,
-  shut-none, sndbuf=BYTES, unlink, unlink-close, user=USER"
+  options: accept-timeout=SECONDS, backlog=N, cr, crnl, escape=BYTE, fork,
+  group=GROUP, ignoreeof, interval=SECONDS, max-children=N, mode=OCTAL,
+  rcvbuf=BYTES, readbytes=BYTES, retry=N|forever, seqpacket, shut-none,
+  sndbuf=BYTES, umask=OCTAL, unlink, unlink-close, user=USER"
     );
     // Wide characters take two columns, and a control character never reaches the terminal.
     let error = "file:日本\u{1b},frok".parse::<Address>().unwrap_err();

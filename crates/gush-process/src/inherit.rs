@@ -1,6 +1,6 @@
 //! Inherited descriptors, each given to one owner, and the session in which a child program starts.
 
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,6 +11,9 @@ use crate::start;
 
 /// The first number to give away: 0 to 2 belong to the standard library's streams.
 const FIRST: usize = 3;
+
+/// Descriptors of [`with_descriptor`] wait from here on; the numbers of programs are lower.
+const FIRST_FREE: i32 = 256;
 
 /// Locked while a descriptor is looked up and then taken or duplicated. Two threads cannot take the same
 /// descriptor, and no thread takes a descriptor that another is duplicating.
@@ -50,6 +53,22 @@ fn inherited<'a>(index: usize, number: i32) -> io::Result<BorrowedFd<'a>> {
         true => Err(Errno::BADF),
         false => Ok(fd),
     }
+}
+
+pub(crate) fn with_descriptor(command: &mut Command, fd: impl AsFd, number: i32) -> io::Result<()> {
+    // Not a number that another descriptor of the program has.
+    let fd = io::fcntl_dupfd_cloexec(fd, FIRST_FREE.max(number.saturating_add(1)))?;
+    let put = move || {
+        // SAFETY: dup2 takes any two numbers; the first is that of the descriptor owned here.
+        match unsafe { libc::dup2(fd.as_raw_fd(), number) } {
+            -1 => Err(std::io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    };
+    // SAFETY: between fork and exec the child calls dup2 alone, which is async-signal-safe. Nothing
+    // is allocated, not even for an error, which is a number.
+    unsafe { command.pre_exec(put) };
+    Ok(())
 }
 
 pub(crate) fn in_new_session(command: &mut Command, terminal: Option<BorrowedFd<'static>>) {

@@ -405,6 +405,24 @@ pub fn in_new_session(command: &mut Command, terminal: Option<BorrowedFd<'static
     inherit::in_new_session(command, terminal);
 }
 
+/// Gives a program a copy of `fd` as its descriptor `number`, in the place of what it would have
+/// there.
+///
+/// # Errors
+/// The error of fcntl(2), `EMFILE` for instance.
+///
+/// ```
+/// let mut command = std::process::Command::new("sh");
+/// command.args(["-c", "cat <&4"]).stdout(std::process::Stdio::piped());
+/// gush_process::with_descriptor(&mut command, std::fs::File::open("/dev/null")?, 4)?;
+/// assert!(command.output()?.stdout.is_empty());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn with_descriptor(command: &mut Command, fd: impl AsFd, number: u32) -> io::Result<()> {
+    let number = i32::try_from(number).map_err(|_| io::Errno::INVAL)?;
+    Ok(inherit::with_descriptor(command, fd, number)?)
+}
+
 /// Can this process open another descriptor? A program asks while it holds descriptors that it can
 /// do without, which must not cost it its work.
 ///

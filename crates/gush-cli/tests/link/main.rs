@@ -21,6 +21,7 @@ mod shapes;
 mod shared;
 mod signals;
 mod socat;
+mod sockets;
 mod stats;
 mod storms;
 mod terminals;

@@ -39,10 +39,11 @@ fn a_malformed_address_is_shown_with_the_piece_and_its_grammar() {
   tcp:localhost:70000
                 ^^^^^
   tcp:HOST:PORT connect; write an IPv6 address in brackets
-  options: bind=HOST, connect-timeout=SECONDS, cr, crnl, escape=BYTE,
-  ignoreeof, interval=SECONDS, keepalive, keepcnt=N, keepidle=SECONDS,
-  keepintvl=SECONDS, nodelay, rcvbuf=BYTES, retry=N|forever, reuseaddr, shared,
-  shut-none, sndbuf=BYTES, user-timeout=SECONDS
+  options: bind=HOST, bindtodevice=NAME, connect-timeout=SECONDS, cr, crnl,
+  escape=BYTE, freebind, ignoreeof, interval=SECONDS, keepalive, keepcnt=N,
+  keepidle=SECONDS, keepintvl=SECONDS, lowport, mss=N, nodelay, priority=N,
+  rcvbuf=BYTES, readbytes=BYTES, retry=N|forever, reuseaddr, reuseport, shared,
+  shut-none, sndbuf=BYTES, tos=N, transparent, ttl=N, user-timeout=SECONDS
 "
     );
     assert_eq!(

@@ -45,13 +45,16 @@ impl OptRow {
 }
 
 // Options that kinds take together.
-pub(crate) const SERVING: &[Opt] = &[Opt::Fork, Opt::MaxChildren];
+pub(crate) const SERVING: &[Opt] = &[Opt::Fork, Opt::MaxChildren, Opt::AcceptTimeout];
 /// Of ports that are bound.
-pub(crate) const BOUND: &[Opt] = &[Opt::ReuseAddr, Opt::Range, Opt::Bind, Opt::Ipv6Only];
+pub(crate) const BOUND: &[Opt] =
+    &[Opt::ReuseAddr, Opt::Range, Opt::SourcePort, Opt::LowPort, Opt::Bind, Opt::Ipv6Only];
 /// Of TCP connections that are made.
-pub(crate) const CONNECTED: &[Opt] = &[Opt::ReuseAddr, Opt::Bind, Opt::ConnectTimeout];
+pub(crate) const CONNECTED: &[Opt] =
+    &[Opt::ReuseAddr, Opt::Bind, Opt::LowPort, Opt::ConnectTimeout];
 pub(crate) const RETRIED: &[Opt] = &[Opt::Retry, Opt::Interval];
 pub(crate) const TCP: &[Opt] = &[
+    Opt::MaxSegment,
     Opt::NoDelay,
     Opt::KeepAlive,
     Opt::KeepIdle,
@@ -68,8 +71,20 @@ pub(crate) const MANY: &[Opt] = &[
     Opt::MulticastInterface,
 ];
 /// Of Unix sockets that may have a name themselves.
-pub(crate) const NAMED: &[Opt] = &[Opt::Bind, Opt::Unlink, Opt::UnlinkClose];
+pub(crate) const NAMED: &[Opt] = &[Opt::Bind, Opt::BindTempName, Opt::Unlink, Opt::UnlinkClose];
 pub(crate) const BUFFERS: &[Opt] = &[Opt::SendBuffer, Opt::ReceiveBuffer];
+/// Of every socket of the Internet (`open/sockopts.rs`).
+pub(crate) const IP: &[Opt] = &[
+    Opt::ReusePort,
+    Opt::Ttl,
+    Opt::Tos,
+    Opt::Priority,
+    Opt::Device,
+    Opt::Freebind,
+    Opt::Transparent,
+    Opt::SendBuffer,
+    Opt::ReceiveBuffer,
+];
 #[cfg(feature = "tls")]
 pub(crate) const TLS: &[Opt] = &[
     Opt::Certificate,
@@ -86,12 +101,15 @@ pub(crate) const SHARED: &[Opt] = &[Opt::Shared];
 pub(crate) const CONTENT: &[Opt] =
     &[Opt::Append, Opt::Create, Opt::Truncate, Opt::Exclusive, Opt::Seek];
 /// Of names that are made.
-pub(crate) const OWNED: &[Opt] = &[Opt::Mode, Opt::User, Opt::Group];
+pub(crate) const OWNED: &[Opt] = &[Opt::Mode, Opt::Umask, Opt::User, Opt::Group];
 /// Of every address with a keyword (`shape/`).
-pub(crate) const SHAPES: &[Opt] = &[Opt::Crnl, Opt::Cr, Opt::IgnoreEof, Opt::ShutNone, Opt::Escape];
+pub(crate) const SHAPES: &[Opt] =
+    &[Opt::Crnl, Opt::Cr, Opt::IgnoreEof, Opt::ShutNone, Opt::Escape, Opt::ReadBytes];
 pub(crate) const TERMINAL: &[Opt] = &[Opt::Raw, Opt::Echo, Opt::Terminal];
 pub(crate) const ACCESS: &[Opt] = &[Opt::ReadOnly, Opt::WriteOnly];
 pub(crate) const PROGRAM: &[Opt] = &[
+    Opt::InputNumber,
+    Opt::OutputNumber,
     Opt::Pty,
     Opt::Raw,
     Opt::Echo,
@@ -132,11 +150,16 @@ macro_rules! options {
 options! {
     Fork "fork" [] Flag, [], "serve every client, not just the first; udp-listen: every sender, until it is silent for 60 s (-T)";
     MaxChildren "max-children" ["maxchildren"] Count, [Fork], "serve at most N clients at once; others wait";
+    AcceptTimeout "accept-timeout" ["listen-timeout"] Seconds, [], "end the link when no client comes for so long; with fork once those that are connected have finished";
     Shared "shared" [] Flag, [], "open once, before listening, for all clients (fork at the other address), not for each of them; copies through memory";
     Backlog "backlog" [] Count, [], "limit on connections waiting to be accepted";
     ReuseAddr "reuseaddr" ["so-reuseaddr"] Flag, [], "bind even if old connections linger; on for tcp-listen. udp-listen: share the port, whose datagrams others may get";
     Range "range" [] Ranges, [], "accept only clients in these networks; repeatable";
+    SourcePort "sourceport" ["sp"] Count, [], "accept only clients that connect from this port";
+    LowPort "lowport" [] Flag, [], "accept only clients whose port only root binds; of a connection: bind to such a port";
     Bind "bind" [] Text, [], "local address, HOST or HOST:PORT; of a Unix socket its own name";
+    BindTempName "bind-tempname" ["unix-bind-tempname"] Path, [], "bind to a new name, with random letters for the last XXXXXX";
+    SeqPacket "seqpacket" [] Flag, [], "a Unix socket of packets (SOCK_SEQPACKET), not a stream";
     Ipv6Only "ipv6only" ["ipv6-v6only", "v6only"] Flag, [], "refuse IPv4 on an IPv6 socket";
     ConnectTimeout "connect-timeout" [] Seconds, [], "limit on one attempt (30 s; 60 s for a proxy to reach HOST)";
     Retry "retry" [] Retries, [], "number of further attempts, or forever";
@@ -152,9 +175,18 @@ options! {
     MulticastTtl "multicast-ttl" ["ip-multicast-ttl", "multicastttl", "ipmulticastttl"] Count, [], "number of routers that multicasts may pass (1)";
     MulticastLoop "multicast-loop" ["ip-multicast-loop", "multicastloop", "ipmulticastloop"] Flag, [], "deliver multicasts to this machine, too; on by default";
     MulticastInterface "multicast-if" ["ip-multicast-if"] Name, [], "interface that multicasts leave by";
+    ReusePort "reuseport" ["so-reuseport"] Flag, [], "share the port with other programs that say so, each of which gets some of the clients";
+    Ttl "ttl" ["ip-ttl", "ipttl", "ipv6-unicast-hops", "unicast-hops"] Number, [], "number of routers that packets may pass";
+    Tos "tos" ["ip-tos", "iptos", "ipv6-tclass", "tclass"] Number, [], "type of service of packets, as a byte";
+    Priority "priority" ["so-priority"] Number, [], "priority of packets in this machine's queues";
+    Device "bindtodevice" ["so-bindtodevice", "interface", "if"] Name, [], "use this network interface only";
+    Freebind "freebind" ["ip-freebind", "ipfreebind"] Flag, [], "bind to an address that this machine does not have yet";
+    Transparent "transparent" ["ip-transparent", "iptransparent"] Flag, [], "bind to any address, for a transparent proxy; takes root";
+    MaxSegment "mss" ["maxseg", "tcp-maxseg", "mss-late", "maxseg-late", "tcp-maxseg-late"] Count, [], "the most bytes of data in a TCP segment";
     SendBuffer "sndbuf" ["so-sndbuf"] Size, [], "size of the socket's send buffer";
     ReceiveBuffer "rcvbuf" ["so-rcvbuf"] Size, [], "size of the socket's receive buffer";
     Mode "mode" ["perm"] Mode, [], "permissions of the file created";
+    Umask "umask" [] Mode, [], "permissions that what is created does not get, in the place of this process's umask";
     User "user" ["owner", "uid", "user-late", "uid-l"] User, [], "owner of the file created";
     Group "group" ["gid", "group-late", "gid-l"] Group, [], "group of the file created";
     Unlink "unlink" ["unlink-early"] Flag, [], "replace a socket that has no listener";
@@ -173,6 +205,8 @@ options! {
     Stderr "stderr" [] Flag, [], "also read the program's standard error; on with pty";
     Setsid "setsid" [] Flag, [], "start the program in a new session";
     Pipes "pipes" [] Flag, [], "use two pipes, not a socket pair";
+    InputNumber "fdin" [] Number, [], "descriptor from which the program reads (0)";
+    OutputNumber "fdout" [] Number, [], "descriptor to which the program writes (1)";
     Directory "cwd" ["chdir", "cd"] Path, [], "working directory of the program";
     Credentials "credentials" [] Path, [], "file with NAME:PASSWORD for the proxy";
     Link "link" ["symbolic-link"] Path, [], "symbolic link to the pseudo-terminal, removed at the end; with unlink an existing link is replaced; with several clients it points to the newest";
@@ -183,6 +217,7 @@ options! {
     IgnoreEof "ignoreeof" ["ignore-eof", "ignoreof"] Flag, [], "keep waiting at the end of the data, like tail -f; copies through memory";
     ShutNone "shut-none" [] Flag, [], "do not pass on the end of the other side's data; copies through memory";
     Escape "escape" [] Byte, [], "byte that ends the data read here, such as 0x1d (Ctrl-] on a raw terminal); -t TIME then ends the link; copies through memory";
+    ReadBytes "readbytes" ["bytes"] Size, [], "read only so many bytes, as if the data ended there; copies through memory";
     #[cfg(feature = "tls")] Certificate "cert" ["certificate", "openssl-certificate"] Path, [], "PEM file with our certificate chain, and the key unless key= is given";
     #[cfg(feature = "tls")] Key "key" ["openssl-key"] Path, [Certificate], "PEM file with our private key";
     #[cfg(feature = "tls")] CaFile "cafile" ["openssl-cafile"] Path, [], "PEM file with the authorities to trust instead of the system's; tls-listen: those that sign accepted clients";
@@ -300,8 +335,8 @@ impl Options {
 
     /// Permission bits.
     #[must_use]
-    pub fn mode(&self) -> Option<u32> {
-        value!(self, Opt::Mode, Mode).copied()
+    pub fn mode(&self, option: Opt) -> Option<u32> {
+        value!(self, option, Mode).copied()
     }
 
     /// The networks whose peers are accepted; all peers are if there is none.

@@ -19,7 +19,10 @@ pub(super) const CONFLICTS: &[(Opt, Opt)] = &[
     (Opt::ReadOnly, Opt::Truncate),
     (Opt::Append, Opt::Seek),
     (Opt::Pty, Opt::Pipes),
+    (Opt::Pty, Opt::InputNumber),
+    (Opt::Pty, Opt::OutputNumber),
     (Opt::Cr, Opt::Crnl),
+    (Opt::SourcePort, Opt::LowPort),
 ];
 
 // socat's keywords are a family and roles, such as `udp4-recvfrom`.
@@ -398,7 +401,8 @@ fn check(kind: Kind, options: &Options, places: &Places) -> Result<(), Fault> {
             );
         }
     }
-    let both = CONFLICTS.iter().find(|&&(one, other)| options.is_on(one) && options.is_on(other));
+    let is_on = |option| options.has(option) && options.flag(option) != Some(false);
+    let both = CONFLICTS.iter().find(|&&(one, other)| is_on(one) && is_on(other));
     if let Some(&(one, other)) = both {
         let named = places.iter().rfind(|(option, _)| [one, other].contains(option));
         let place = named.map_or(0..0, |(_, place)| place.clone());

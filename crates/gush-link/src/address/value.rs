@@ -20,6 +20,8 @@ pub enum Takes {
     Flag,
     /// A number from 1.
     Count,
+    /// A number from 0, also in hexadecimal or octal.
+    Number,
     /// A number, or `forever`.
     Retries,
     /// Bytes, such as `64K`.
@@ -54,7 +56,7 @@ impl Takes {
     pub fn metavariable(self) -> &'static str {
         match self {
             Self::Flag => "",
-            Self::Count => "N",
+            Self::Count | Self::Number => "N",
             Self::Retries => "N|forever",
             Self::Size => "BYTES",
             Self::Byte => "BYTE",
@@ -113,13 +115,17 @@ impl Value {
                 .filter(|&count| count > 0)
                 .map(Self::Count)
                 .ok_or("takes a number from 1 to 4294967295"),
+            Takes::Number => strtoul(text)
+                .map(Self::Count)
+                .ok_or("takes a number up to 4294967295, such as 16 or 0x10"),
             Takes::Retries => {
                 retries(text).map(Self::Retries).ok_or("takes a number, or 'forever'")
             }
             Takes::Size => {
                 offset_bytes(text).map(Self::Size).ok_or("takes bytes, such as 4096, 64K or 1.5M")
             }
-            Takes::Byte => byte(text)
+            Takes::Byte => strtoul(text)
+                .and_then(|number| u8::try_from(number).ok())
                 .map(Self::Byte)
                 .ok_or("takes the number of a byte, such as 29 or 0x1d, up to 255"),
             Takes::Seconds => seconds(text)
@@ -209,14 +215,14 @@ fn retries(text: &str) -> Option<u32> {
 }
 
 /// In decimal, hexadecimal or octal, as strtoul(3) reads numbers in source code.
-fn byte(text: &str) -> Option<u8> {
+fn strtoul(text: &str) -> Option<u32> {
     let (digits, base) = match text.as_bytes() {
         [b'0', b'x' | b'X', _, ..] => (&text[2..], 16),
         [b'0', _, ..] => (&text[1..], 8),
         _ => (text, 10),
     };
     let is_number = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-    is_number.then(|| u8::from_str_radix(digits, base).ok())?
+    is_number.then(|| u32::from_str_radix(digits, base).ok())?
 }
 
 /// Larger numbers cannot be offsets of a file.
@@ -258,6 +264,10 @@ mod tests {
 
     #[test]
     fn bytes_are_read_as_in_source_code() {
+        let byte = |text: &str| match Value::read(Takes::Byte, Some(text.into())) {
+            Ok(Value::Byte(byte)) => Some(byte),
+            _ => None,
+        };
         for text in ["29", "0x1d", "0X1D", "035"] {
             assert_eq!(byte(text), Some(0x1d), "{text}");
         }

@@ -5,7 +5,7 @@ use crate::address::Opt;
 #[cfg(feature = "tls")]
 use crate::address::options::TLS;
 use crate::address::options::{
-    ACCESS, BOUND, BUFFERS, CONNECTED, CONTENT, MANY, NAMED, OWNED, PROGRAM, RETRIED, SERVING,
+    ACCESS, BOUND, BUFFERS, CONNECTED, CONTENT, IP, MANY, NAMED, OWNED, PROGRAM, RETRIED, SERVING,
     SHARED, TCP, TERMINAL,
 };
 
@@ -157,7 +157,7 @@ impl Kind {
                     (Form::V4, &["tcp4", "tcp4-connect"]),
                     (Form::V6, &["tcp6", "tcp6-connect"]),
                 ],
-                options: &[CONNECTED, RETRIED, TCP, BUFFERS, SHARED],
+                options: &[CONNECTED, RETRIED, TCP, IP, SHARED],
                 ..Row::STREAM
             },
             Self::TcpListen => &Row {
@@ -168,7 +168,7 @@ impl Kind {
                     (Form::V4, &["tcp4-listen", "tcp4-l"]),
                     (Form::V6, &["tcp6-listen", "tcp6-l"]),
                 ],
-                options: &[SERVING, BOUND, &[Opt::Backlog], RETRIED, TCP, BUFFERS],
+                options: &[SERVING, BOUND, &[Opt::Backlog], RETRIED, TCP, IP],
                 listens: true,
                 ..Row::STREAM
             },
@@ -190,7 +190,7 @@ impl Kind {
                     CONNECTED,
                     RETRIED,
                     TCP,
-                    BUFFERS,
+                    IP,
                 ],
                 ..Row::STREAM
             },
@@ -213,7 +213,7 @@ impl Kind {
                     (Form::V4, &["tls4-listen", "tls4-l"]),
                     (Form::V6, &["tls6-listen", "tls6-l"]),
                 ],
-                options: &[TLS, SERVING, BOUND, &[Opt::Backlog], RETRIED, TCP, BUFFERS],
+                options: &[TLS, SERVING, BOUND, &[Opt::Backlog], RETRIED, TCP, IP],
                 listens: true,
                 ..Row::STREAM
             },
@@ -224,7 +224,8 @@ impl Kind {
                     (Form::Plain, &["unix", "unix-connect", "local"]),
                     (Form::Abstract, &["abstract", "abstract-connect"]),
                 ],
-                options: &[&[Opt::ConnectTimeout], RETRIED, BUFFERS, SHARED],
+                options: &[&[Opt::ConnectTimeout, Opt::SeqPacket], NAMED, RETRIED, BUFFERS, SHARED],
+                is_unix: true,
                 ..Row::STREAM
             },
             Self::UnixClient => &Row {
@@ -247,7 +248,7 @@ impl Kind {
                 ],
                 options: &[
                     SERVING,
-                    &[Opt::Backlog, Opt::Unlink, Opt::UnlinkClose],
+                    &[Opt::Backlog, Opt::SeqPacket, Opt::Unlink, Opt::UnlinkClose],
                     OWNED,
                     RETRIED,
                     BUFFERS,
@@ -296,7 +297,7 @@ impl Kind {
                     (Form::V4, &["udp4", "udp4-connect"]),
                     (Form::V6, &["udp6", "udp6-connect"]),
                 ],
-                options: &[&[Opt::Bind], RETRIED, BUFFERS, SHARED],
+                options: &[&[Opt::LowPort, Opt::Bind], RETRIED, IP, SHARED],
                 is_datagrams: true,
                 ..Row::STREAM
             },
@@ -308,7 +309,7 @@ impl Kind {
                     (Form::V4, &["udp4-sendto", "udp4-send"]),
                     (Form::V6, &["udp6-sendto", "udp6-send"]),
                 ],
-                options: &[&[Opt::Bind, Opt::ReuseAddr], MANY, BUFFERS],
+                options: &[&[Opt::LowPort, Opt::Bind, Opt::ReuseAddr], MANY, IP],
                 is_datagrams: true,
                 ..Row::STREAM
             },
@@ -320,7 +321,7 @@ impl Kind {
                     (Form::V4, &["udp4-datagram", "udp4-dgram"]),
                     (Form::V6, &["udp6-datagram", "udp6-dgram"]),
                 ],
-                options: &[&[Opt::Bind, Opt::ReuseAddr, Opt::Range], MANY, BUFFERS],
+                options: &[&[Opt::Bind, Opt::ReuseAddr, Opt::Range, Opt::SourcePort], MANY, IP],
                 is_datagrams: true,
                 ..Row::STREAM
             },
@@ -332,7 +333,7 @@ impl Kind {
                     (Form::V4, &["udp4-recv"]),
                     (Form::V6, &["udp6-recv"]),
                 ],
-                options: &[BOUND, MANY, RETRIED, BUFFERS],
+                options: &[BOUND, MANY, RETRIED, IP],
                 is_datagrams: true,
                 ..Row::STREAM
             },
@@ -344,7 +345,7 @@ impl Kind {
                     (Form::V4, &["udp4-listen", "udp4-l"]),
                     (Form::V6, &["udp6-listen", "udp6-l"]),
                 ],
-                options: &[SERVING, BOUND, MANY, RETRIED, BUFFERS],
+                options: &[SERVING, BOUND, MANY, RETRIED, IP],
                 listens: true,
                 is_datagrams: true,
                 descriptors: 2,
@@ -358,7 +359,7 @@ impl Kind {
                     (Form::V4, &["udp4-recvfrom"]),
                     (Form::V6, &["udp6-recvfrom"]),
                 ],
-                options: &[SERVING, BOUND, MANY, RETRIED, BUFFERS],
+                options: &[SERVING, BOUND, MANY, RETRIED, IP],
                 listens: true,
                 is_datagrams: true,
                 descriptors: 2,
@@ -384,10 +385,10 @@ impl Kind {
                 help: "connect through a SOCKS5 proxy, which resolves HOST",
                 keywords: &[(Form::Plain, &["socks5", "socks5-connect"])],
                 options: &[
-                    &[Opt::Bind, Opt::ConnectTimeout, Opt::Credentials],
+                    &[Opt::Bind, Opt::LowPort, Opt::ConnectTimeout, Opt::Credentials],
                     RETRIED,
                     TCP,
-                    BUFFERS,
+                    IP,
                     SHARED,
                 ],
                 ..Row::STREAM
@@ -397,10 +398,10 @@ impl Kind {
                 help: "connect through an HTTP proxy (CONNECT), which resolves HOST",
                 keywords: &[(Form::Plain, &["http-connect"])],
                 options: &[
-                    &[Opt::Bind, Opt::ConnectTimeout, Opt::Credentials],
+                    &[Opt::Bind, Opt::LowPort, Opt::ConnectTimeout, Opt::Credentials],
                     RETRIED,
                     TCP,
-                    BUFFERS,
+                    IP,
                     SHARED,
                 ],
                 ..Row::STREAM

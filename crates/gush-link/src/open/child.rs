@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
@@ -52,7 +52,18 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
     // A program without a terminal writes its errors where this process does.
     let joins_errors = options.flag(Opt::Stderr).unwrap_or(pty);
     let error = if joins_errors { error } else { Stdio::inherit() };
-    command.stdin(input).stdout(output).stderr(error);
+    command.stderr(error);
+    let numbers = [options.count(Opt::InputNumber), options.count(Opt::OutputNumber)];
+    match (input, numbers[0].unwrap_or(0)) {
+        (Some(input), 0) => drop(command.stdin(input)),
+        (Some(input), number) => given(&mut command, &input, number)?,
+        (None, _) => {}
+    }
+    match (output, numbers[1].unwrap_or(1)) {
+        (Some(output), 1) => drop(command.stdout(output)),
+        (Some(output), number) => given(&mut command, &output, number)?,
+        (None, _) => {}
+    }
     environment::set(&mut command, how.client.as_ref());
     if let Some(directory) = options.path(Opt::Directory) {
         // First, because the error of spawn(3) does not say which of the two is missing.
@@ -102,6 +113,11 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
     Ok(end)
 }
 
+fn given(command: &mut Command, fd: &OwnedFd, number: u32) -> Result<(), OpenError> {
+    gush_process::with_descriptor(command, fd, number)
+        .map_err(|error| OpenError::new(format!("give the program descriptor {number}"), error))
+}
+
 /// The remedy for a program that does not start.
 fn remedy(name: &str, errno: Errno) -> Option<Cow<'static, str>> {
     let remedy = gush_text::remedy_at(CWD, name, Doing::Starting, errno)?;
@@ -117,8 +133,9 @@ fn remedy(name: &str, errno: Errno) -> Option<Cow<'static, str>> {
 
 struct Ends {
     ours: io::Result<Conduit>,
-    input: Stdio,
-    output: Stdio,
+    /// Inherited if there is none.
+    input: Option<OwnedFd>,
+    output: Option<OwnedFd>,
     error: Stdio,
 }
 
@@ -127,8 +144,8 @@ fn socket() -> io::Result<Ends> {
         socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     Ok(Ends {
         ours: Conduit::new(ours),
-        input: theirs.try_clone()?.into(),
-        output: theirs.try_clone()?.into(),
+        input: Some(theirs.try_clone()?),
+        output: Some(theirs.try_clone()?),
         error: theirs.into(),
     })
 }
@@ -139,12 +156,12 @@ fn pipes(how: &How) -> io::Result<Ends> {
     let to = how.writes().then(pipe).transpose()?;
     let from = how.reads().then(pipe).transpose()?;
     let (input, write) = match to {
-        Some((read, write)) => (Stdio::from(read), Some(write)),
-        None => (Stdio::inherit(), None),
+        Some((read, write)) => (Some(read), Some(write)),
+        None => (None, None),
     };
     let (output, error, read) = match from {
-        Some((read, write)) => (Stdio::from(write.try_clone()?), Stdio::from(write), Some(read)),
-        None => (Stdio::inherit(), Stdio::inherit(), None),
+        Some((read, write)) => (Some(write.try_clone()?), Stdio::from(write), Some(read)),
+        None => (None, Stdio::inherit(), None),
     };
     let ours = match (read, write) {
         (Some(read), Some(write)) => Conduit::of_two(read, write),
@@ -158,12 +175,9 @@ fn pipes(how: &How) -> io::Result<Ends> {
 fn terminal(options: &Options, how: &How) -> io::Result<Ends> {
     let ours = pty::master(options, window())?;
     let theirs = pty::slave(&ours)?;
-    let used = |is_used: bool| match is_used {
-        true => theirs.try_clone().map(Stdio::from),
-        false => Ok(Stdio::inherit()),
-    };
+    let used = |is_used: bool| is_used.then(|| theirs.try_clone()).transpose();
     let (input, output) = (used(how.writes())?, used(how.reads())?);
-    let error = used(how.reads())?;
+    let error = used(how.reads())?.map_or_else(Stdio::inherit, Stdio::from);
     Ok(Ends { ours: Conduit::new(ours), input, output, error })
 }
 

@@ -1,7 +1,8 @@
 //! Connecting: TCP, Unix and UDP sockets.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use tokio::io::Interest;
 
 use super::error::OpenError;
 use super::resolve::{Name, in_numbers, resolve};
-use super::{End, Peer, datagrams};
+use super::{End, Peer, datagrams, sockopts};
 use crate::address::{Bind, Opt, Options, Remote, UnixName};
 use crate::watch::watch;
 
@@ -30,7 +31,14 @@ pub(crate) async fn udp(remote: &Remote, options: &Options) -> Result<End, OpenE
 }
 
 pub(crate) async fn unix(name: &UnixName, options: &Options) -> Result<End, OpenError> {
-    unix_of(SocketType::STREAM, name, options).await
+    unix_of(unix_type(options), name, options).await
+}
+
+pub(super) fn unix_type(options: &Options) -> SocketType {
+    match options.is_on(Opt::SeqPacket) {
+        true => SocketType::SEQPACKET,
+        false => SocketType::STREAM,
+    }
 }
 
 /// A Unix socket of any type: the kernel names none before the connection.
@@ -78,10 +86,14 @@ async fn unix_of(kind: SocketType, name: &UnixName, options: &Options) -> Result
     let address = unix_address(name).map_err(|errno| fail(errno.into()))?;
     let fd = socket(AddressFamily::UNIX, kind).map_err(|errno| fail(errno.into()))?;
     set_buffers(&fd, options).map_err(|errno| fail(errno.into()))?;
+    let named = datagrams::named(&fd, options)?;
     let fd =
         connect_queued(fd, &address, options.duration(Opt::ConnectTimeout)).await.map_err(fail)?;
     let peer = Peer::of_socket(Some(address.as_any()), &fd);
-    Ok(End::new(Conduit::new(fd).map_err(|error| OpenError::new("connect", error))?, peer))
+    let conduit = Conduit::new(fd).map_err(|error| OpenError::new("connect", error))?;
+    let mut end = End::new(conduit, peer);
+    end.keeper.made.extend(named.and_then(|made| made.unless_kept(options)));
+    Ok(end)
 }
 
 /// Connecting to a file is refused as connecting to a dead socket is (connect(2)).
@@ -174,9 +186,8 @@ async fn one(
         if kind == SocketType::STREAM { set_stream(&fd, options) } else { Ok(()) }
     };
     set().map_err(|errno: Errno| fail(errno).hinted_by(keepalive_hint(errno, options)))?;
-    if !locals.is_empty() {
-        bind(&fd, address, locals, options)?;
-    }
+    sockopts::set(&fd, address.is_ipv4(), options)?;
+    bind(&fd, address, locals, options)?;
     if !begin_connect(&fd, &address).map_err(fail)? {
         let limit = options.duration(Opt::ConnectTimeout).unwrap_or(CONNECT_LIMIT);
         fd = connected(fd, limit).await.map_err(|error| failure(address, error, options))?;
@@ -193,26 +204,50 @@ fn failure(address: SocketAddr, error: io::Error, options: &Options) -> OpenErro
     OpenError::new(format!("connect to {address}"), error).hinted_by(hint.as_deref())
 }
 
+/// Binds the socket, if the options say so: to one of `locals`, and to a port that only root may
+/// have.
 pub(super) fn bind(
     fd: &OwnedFd,
     to: SocketAddr,
     locals: &[SocketAddr],
     options: &Options,
 ) -> Result<(), OpenError> {
-    let Some(local) = locals.iter().find(|local| local.is_ipv4() == to.is_ipv4()) else {
-        let why = format!(
-            "{to} cannot be reached from {}, which is of another version of the protocol",
-            locals[0]
-        );
-        return Err(OpenError::said("bind", why));
+    let is_low = options.is_on(Opt::LowPort);
+    let any: IpAddr = match to.is_ipv4() {
+        true => Ipv4Addr::UNSPECIFIED.into(),
+        false => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let local = match locals.iter().find(|local| local.is_ipv4() == to.is_ipv4()) {
+        Some(local) => *local,
+        None if locals.is_empty() && is_low => SocketAddr::new(any, 0),
+        None if locals.is_empty() => return Ok(()),
+        None => {
+            let why = format!(
+                "{to} cannot be reached from {}, which is of another version of the protocol",
+                locals[0]
+            );
+            return Err(OpenError::said("bind", why));
+        }
     };
     let fail =
         |errno: Errno| OpenError::new(format!("bind to {local}"), errno).doing(Doing::Listening);
     if options.is_on(Opt::ReuseAddr) {
         sockopt::set_socket_reuseaddr(fd, true).map_err(fail)?;
     }
-    rustix::net::bind(fd, local).map_err(fail)
+    let ports = if is_low && local.port() == 0 { LOW_PORTS } else { local.port()..=local.port() };
+    let mut answer = Ok(());
+    // From the last one, as by rresvport(3).
+    for port in ports.rev() {
+        answer = rustix::net::bind(fd, &SocketAddr::new(local.ip(), port));
+        if answer != Err(Errno::ADDRINUSE) {
+            break;
+        }
+    }
+    answer.map_err(fail)
 }
+
+/// Ports that only root binds, and that no service has (rresvport(3)).
+const LOW_PORTS: RangeInclusive<u16> = 640..=1023;
 
 /// The remedy. A user that has `retried` is not advised to retry.
 fn hint(error: &io::Error, retried: bool) -> Option<String> {

@@ -28,7 +28,7 @@ use super::keeper::Made;
 use super::permissions::Permissions;
 use super::resolve::{Name, resolve};
 use super::throttle::Throttle;
-use super::{End, Peer, listen, multicast, publish};
+use super::{End, Peer, listen, multicast, publish, sockopts};
 use crate::address::{Local, Opt, Options, Remote, UnixName};
 use crate::watch::watch;
 
@@ -216,7 +216,7 @@ pub(crate) async fn sendto_udp(remote: &Remote, options: &Options) -> Result<End
 pub(crate) async fn datagram_udp(remote: &Remote, options: &Options) -> Result<End, OpenError> {
     let (fd, to) = unconnected(remote, options).await?;
     let peer = Peer::from(to);
-    end(fd, Some(to.into()), Senders::Within(Box::new(Gate::of(options.ranges()))), peer)
+    end(fd, Some(to.into()), Senders::Within(Box::new(Gate::of(options))), peer)
 }
 
 /// Reads what anyone sends to a port.
@@ -225,7 +225,7 @@ pub(crate) async fn recv_udp(local: &Local, options: &Options) -> Result<End, Op
     let bound = rustix::net::getsockname(&fd).ok().and_then(|name| SocketAddr::try_from(name).ok());
     let peer = bound.map_or_else(|| Peer::Other("udp-recv".into()), Peer::from);
     tracing::info!("receiving at {peer}");
-    let senders = Senders::Within(Box::new(Gate::of(options.ranges())));
+    let senders = Senders::Within(Box::new(Gate::of(options)));
     Ok(End::new(Datagrams::conduit(fd, None, senders, &peer, Arc::default())?.read_only(), peer))
 }
 
@@ -255,10 +255,9 @@ async fn unconnected(
     let fail = |errno: Errno| OpenError::new("open", errno);
     let fd = socket(family, SocketType::DGRAM).map_err(fail)?;
     set_buffers(&fd, options).map_err(fail)?;
+    sockopts::set(&fd, to.is_ipv4(), options)?;
     multicast::set(&fd, options)?;
-    if !locals.is_empty() {
-        connect::bind(&fd, *to, &locals, options)?;
-    }
+    connect::bind(&fd, *to, &locals, options)?;
     Ok((fd, *to))
 }
 
@@ -267,14 +266,11 @@ pub(crate) fn sendto_unix(name: &UnixName, options: &Options) -> Result<End, Ope
     let fail = |errno: Errno| OpenError::new("open", errno);
     let fd = socket(AddressFamily::UNIX, SocketType::DGRAM).map_err(fail)?;
     set_buffers(&fd, options).map_err(fail)?;
-    let made = match options.bind() {
-        Some(path) => bind_unix(&fd, &UnixName::of_text(path), options)?,
-        None => None,
-    };
+    let made = named(&fd, options)?;
     let to = unix_address(name).map_err(fail)?.as_any();
     let peer = Peer::Unix { name: Some(name.clone()), process: None };
     let mut end = end(fd, Some(to.clone()), Senders::Only(to), peer)?;
-    end.keeper.made.extend(made);
+    end.keeper.made.extend(made.and_then(|made| made.unless_kept(options)));
     Ok(end)
 }
 
@@ -297,7 +293,24 @@ pub(super) fn receiver(
     let fd = socket(AddressFamily::UNIX, SocketType::DGRAM).map_err(fail)?;
     set_buffers(&fd, options).map_err(fail)?;
     let made = bind_unix(&fd, name, options)?;
-    Ok((fd, made))
+    Ok((fd, made.and_then(|made| made.unless_kept(options))))
+}
+
+/// Binds a socket that connects, where the options say so.
+pub(super) fn named(fd: &OwnedFd, options: &Options) -> Result<Option<Made>, OpenError> {
+    if let Some(name) = options.bind() {
+        return bind_unix(fd, &UnixName::of_text(name), options);
+    }
+    let Some(pattern) = options.path(Opt::BindTempName) else { return Ok(None) };
+    let pattern = pattern.to_string_lossy();
+    loop {
+        match bind_unix(fd, &UnixName::of_text(&publish::with_random_end(&pattern)), options) {
+            // Others may have taken a name, but not all of so many.
+            Err(error)
+                if error.errno() == Some(libc::EADDRINUSE) && pattern.ends_with("XXXXXX") => {}
+            answer => return answer,
+        }
+    }
 }
 
 /// Binds a socket at once to its name, not to a hidden one before: the peer sees it as the
@@ -314,12 +327,13 @@ fn bind_unix(fd: &OwnedFd, name: &UnixName, options: &Options) -> Result<Option<
         // Missing, or without a process.
         let _ = std::fs::remove_file(path);
     }
-    if let Some(mode) = options.mode() {
+    let permissions = Permissions::of(options, 0o777)?;
+    if let Some(mode) = permissions.mode() {
         listen::set_mode(fd, mode)?;
     }
     rustix::net::bind(fd, &unix_address(name).map_err(fail)?).map_err(fail)?;
-    Permissions::of(options)?.give(path, FileType::Socket)?;
-    Made::if_removed(path, path, options).map_err(|error| OpenError::new("bind", error))
+    permissions.give(path, FileType::Socket)?;
+    Made::at(path, path).map(Some).map_err(|error| OpenError::new("bind", error))
 }
 
 /// The answers to the sender of a datagram.

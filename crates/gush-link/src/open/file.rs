@@ -16,7 +16,7 @@ use tokio::io::Interest;
 
 use super::error::OpenError;
 use super::keeper::Made;
-use super::permissions::Permissions;
+use super::permissions::{Permissions, file_mode};
 use super::publish::has_last_part;
 use super::{End, How, Peer, connect, inherit};
 use crate::address::options::TERMINAL;
@@ -90,8 +90,8 @@ fn make_fifo(path: &Path, options: &Options) -> Result<Option<Made>, OpenError> 
     const STEP: &str = "make the FIFO";
     has_last_part(STEP, path)?;
     let fail = |error| OpenError::new(STEP, error);
-    let permissions = Permissions::of(options)?;
-    let wanted = Mode::from_raw_mode(options.mode().unwrap_or(0o666));
+    let permissions = Permissions::of(options, 0o666)?;
+    let wanted = Mode::from_raw_mode(permissions.mode().unwrap_or(0o666));
     mknodat(CWD, path, rustix::fs::FileType::Fifo, wanted, 0).map_err(|errno| {
         let hint = match errno {
             Errno::NOENT => Some("make its directory first"),
@@ -170,11 +170,11 @@ async fn open(
             OpenError::said("open", "this is a Unix socket").hinted("connect to it with unix:PATH")
         );
     }
-    let permissions = Permissions::of(options)?;
+    let permissions = Permissions::of_file(options)?;
     let call = OpenCall {
         path,
         flags: with_options(flags, options, how)?,
-        mode: Mode::from_raw_mode(options.mode().unwrap_or(0o666)),
+        mode: Mode::from_raw_mode(file_mode(options)),
         permissions,
     };
     let fd = match call.once_free(kind.is_some_and(|kind| kind.is_file())).await? {
@@ -221,7 +221,7 @@ fn is_read_only(flags: OFlags) -> bool {
     flags & OFlags::RWMODE == OFlags::RDONLY
 }
 
-/// A call of open(2), and the owner of a file that it creates.
+/// A call of open(2), and the permissions of a file that it creates.
 struct OpenCall<'a> {
     path: &'a Path,
     flags: OFlags,
@@ -230,9 +230,9 @@ struct OpenCall<'a> {
 }
 
 impl OpenCall<'_> {
-    /// Is the file created with O_EXCL, so that only its creator sets the owner?
-    fn gives_owner(&self) -> bool {
-        self.permissions.name_an_owner() && self.flags.contains(OFlags::CREATE)
+    /// Is the file created with O_EXCL, so that only its creator sets the permissions?
+    fn gives_permissions(&self) -> bool {
+        self.permissions.are_named() && self.flags.contains(OFlags::CREATE)
     }
 
     /// Opens the file, once no other process has a lease on it.
@@ -253,12 +253,12 @@ impl OpenCall<'_> {
 
     fn make(&self) -> Result<Result<OwnedFd, Errno>, OpenError> {
         let open = |flags| rustix::fs::open(self.path, flags, self.mode);
-        if !self.gives_owner() {
+        if !self.gives_permissions() {
             return Ok(open(self.flags));
         }
         Ok(match open(self.flags | OFlags::EXCL) {
             Ok(fd) => {
-                self.permissions.give_owner(&fd)?;
+                self.permissions.give_new(&fd)?;
                 Ok(fd)
             }
             // O_EXCL does not follow links (open(2)); through a dangling one, O_CREAT would create
@@ -290,7 +290,7 @@ impl OpenCall<'_> {
         let makes = flags.contains(OFlags::CREATE);
         if is_read_only(*flags) {
             "it is read, so it must be there; retry=N waits for it"
-        } else if self.gives_owner() && path.is_symlink() {
+        } else if self.gives_permissions() && path.is_symlink() {
             "the link leads to a missing file, and only a file made here gets an owner: name that file"
         } else if names_terminal(path, options) {
             "there is no such device: is it connected? retry=N waits for it"

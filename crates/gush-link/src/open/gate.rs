@@ -1,4 +1,4 @@
-//! The filter of `range=`: which peers are served.
+//! Which peers are served: the filter of `range=`, `sourceport=` and `lowport`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,11 +8,15 @@ use ipnet::IpNet;
 
 use super::peer::Peer;
 use super::throttle::Throttle;
+use crate::address::{Opt, Options};
+
+/// Below, only root binds a port (IPPORT_RESERVED in netinet/in.h).
+const RESERVED: u16 = 1024;
 
 /// Events at a listener, counted for metrics.
 #[derive(Debug, Default)]
 pub(crate) struct ListenerCounts {
-    /// Peers outside `range=`.
+    /// Peers that the filter refused.
     pub refused: AtomicU64,
     /// Waits for descriptors.
     pub waits: AtomicU64,
@@ -20,11 +24,15 @@ pub(crate) struct ListenerCounts {
     pub dropped: AtomicU64,
 }
 
-/// The filter of `range=`, shared by all that accept from the listener.
+/// The filter, shared by all that accept from the listener.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Gate {
     /// All peers are served if there is none.
     ranges: Vec<IpNet>,
+    /// The only port of a peer that is served.
+    source_port: Option<u32>,
+    /// Are only peers with a reserved port served?
+    is_low: bool,
     pub(super) counts: Arc<ListenerCounts>,
     warnings: Arc<Mutex<Throttle>>,
     /// The listener's address, for messages.
@@ -32,23 +40,43 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    pub(super) fn of(ranges: &[IpNet]) -> Self {
-        Self { ranges: ranges.to_vec(), ..Self::default() }
+    pub(super) fn of(options: &Options) -> Self {
+        Self {
+            ranges: options.ranges().to_vec(),
+            source_port: options.count(Opt::SourcePort),
+            is_low: options.is_on(Opt::LowPort),
+            ..Self::default()
+        }
     }
 
-    /// Is the peer outside `range=`? A peer without an IP address is outside every range.
-    pub(super) fn refuses(&self, peer: &Peer) -> bool {
-        let ip = peer.ip();
+    /// The option that refuses the peer. One without an IP address is refused by each of them.
+    fn refusing(&self, peer: &Peer) -> Option<Opt> {
+        let (ip, port) = match peer {
+            Peer::Ip(address) => (peer.ip(), Some(address.port())),
+            _ => (None, None),
+        };
         let is_within = |range: &IpNet| ip.is_some_and(|ip| range.contains(&ip));
-        if self.ranges.is_empty() || self.ranges.iter().any(is_within) {
-            return false;
+        if !self.ranges.is_empty() && !self.ranges.iter().any(is_within) {
+            Some(Opt::Range)
+        } else if self.source_port.is_some() && self.source_port != port.map(u32::from) {
+            Some(Opt::SourcePort)
+        } else if self.is_low && port.is_none_or(|port| port >= RESERVED) {
+            Some(Opt::LowPort)
+        } else {
+            None
         }
+    }
+
+    /// Is the peer not to be served?
+    pub(super) fn refuses(&self, peer: &Peer) -> bool {
+        let Some(option) = self.refusing(peer) else { return false };
         self.counts.refused.fetch_add(1, Ordering::Relaxed);
         let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(suppressed) = warnings.passes(Instant::now()) {
             drop(warnings);
             let address = &self.address;
-            tracing::warn!("{address}: {peer} refused: outside range={suppressed}");
+            let option = option.name();
+            tracing::warn!("{address}: {peer} refused: outside {option}={suppressed}");
         }
         true
     }

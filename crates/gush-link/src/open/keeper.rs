@@ -24,18 +24,26 @@ pub(crate) struct Made {
     path: PathBuf,
     /// Held open, so that no other file gets its inode number (inode(7)).
     held: OwnedFd,
+    is_kept: bool,
 }
 
 impl Made {
     /// The name at `path`, where `now_at` will be renamed to; `None` with `unlink-close=0`.
     pub fn if_removed(path: &Path, now_at: &Path, options: &Options) -> io::Result<Option<Self>> {
-        if options.flag(Opt::UnlinkClose) == Some(false) {
-            return Ok(None);
-        }
+        Ok(Self::at(path, now_at)?.unless_kept(options))
+    }
+
+    pub fn at(path: &Path, now_at: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let held = rustix::fs::open(now_at, flags, Mode::empty())?;
         // The working directory may change before the end.
-        Ok(Some(Self { path: std::path::absolute(path)?, held }))
+        Ok(Self { path: std::path::absolute(path)?, held, is_kept: false })
+    }
+
+    /// `None` with `unlink-close=0`, for which the name stays.
+    pub fn unless_kept(mut self, options: &Options) -> Option<Self> {
+        self.is_kept = options.flag(Opt::UnlinkClose) == Some(false);
+        (!self.is_kept).then_some(self)
     }
 
     /// Leaves the name to another process.
@@ -47,6 +55,9 @@ impl Made {
 
 impl Drop for Made {
     fn drop(&mut self) {
+        if self.is_kept {
+            return;
+        }
         // Another process may have replaced the file.
         let is_ours = fstat(&self.held).is_ok_and(|made| {
             let now = self.path.symlink_metadata();

@@ -10,14 +10,14 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
-use super::connect::{keepalive_hint, set_buffers, set_stream, socket, unix_address};
+use super::connect::{keepalive_hint, set_buffers, set_stream, socket, unix_address, unix_type};
 use super::error::OpenError;
 use super::keeper::Made;
 use super::listener::Listener;
 use super::permissions::Permissions;
 use super::publish::{self, Hidden};
 use super::resolve::{Name, resolve};
-use super::{How, Peer, datagrams, holder, inherit, multicast};
+use super::{How, Peer, datagrams, holder, inherit, multicast, sockopts};
 use crate::address::{Family, Inherited, Local, Opt, Options, UnixName};
 
 /// The kernel caps it at net.core.somaxconn (listen(2)).
@@ -52,7 +52,7 @@ pub(crate) async fn unix(
         let listener = Listener::new(fd, options, made)?;
         return Ok(listener.known_as(Peer::Unix { name: Some(name.clone()), process: None }));
     }
-    let fd = socket(AddressFamily::UNIX, SocketType::STREAM)
+    let fd = socket(AddressFamily::UNIX, unix_type(options))
         .map_err(|errno| OpenError::new("bind", errno))?;
     set_buffers(&fd, options).map_err(|errno| OpenError::new("bind", errno))?;
     match name {
@@ -108,8 +108,8 @@ fn at_path(
     options: &Options,
     unlink: bool,
 ) -> Result<Option<Made>, OpenError> {
-    let permissions = Permissions::of(options)?;
-    if let Some(mode) = options.mode() {
+    let permissions = Permissions::of(options, 0o777)?;
+    if let Some(mode) = permissions.mode() {
         set_mode(fd, mode)?;
     }
     let hidden = Hidden::bind(fd, path)?;
@@ -234,8 +234,10 @@ fn bound(
     kind: SocketType,
 ) -> Result<OwnedFd, OpenError> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let fail = |errno| bind_failure(errno, address, options, kind);
+    let fd = socket(family, kind).map_err(fail)?;
+    sockopts::set(&fd, address.is_ipv4(), options)?;
     let make = || {
-        let fd = socket(family, kind)?;
         // On UDP any process could bind the port and take the datagrams (socket(7)).
         let reuse = options.flag(Opt::ReuseAddr).unwrap_or(kind == SocketType::STREAM);
         if reuse {
@@ -252,15 +254,22 @@ fn bound(
             // Accepted sockets inherit these options (sk_clone in net/core/sock.c).
             set_stream(&fd, options)?;
         }
-        rustix::net::bind(&fd, &address)?;
-        Ok(fd)
+        rustix::net::bind(&fd, &address)
     };
-    make().map_err(|errno: Errno| {
-        let error = OpenError::new(format!("bind to {address}"), errno)
-            .hinted_by(keepalive_hint(errno, options));
-        match errno {
-            Errno::ADDRINUSE => error.hinted(holder::of_port(address.port(), kind)),
-            _ => error.doing(Doing::Listening),
-        }
-    })
+    make().map_err(fail)?;
+    Ok(fd)
+}
+
+fn bind_failure(
+    errno: Errno,
+    address: SocketAddr,
+    options: &Options,
+    kind: SocketType,
+) -> OpenError {
+    let error = OpenError::new(format!("bind to {address}"), errno)
+        .hinted_by(keepalive_hint(errno, options));
+    match errno {
+        Errno::ADDRINUSE => error.hinted(holder::of_port(address.port(), kind)),
+        _ => error.doing(Doing::Listening),
+    }
 }

@@ -44,6 +44,7 @@ mod publish;
 pub(crate) mod reaper;
 mod resolve;
 mod route;
+mod sockopts;
 mod terminal;
 mod throttle;
 pub(crate) mod vsock;

@@ -20,8 +20,21 @@ pub(super) struct Permissions {
 }
 
 impl Permissions {
-    /// Looks up the names of the user and the group.
-    pub fn of(options: &Options) -> Result<Self, OpenError> {
+    /// Those of a FIFO or a socket, which are `default` less `umask=` without `mode=`. Looks up the
+    /// names of the user and the group.
+    pub fn of(options: &Options, default: u32) -> Result<Self, OpenError> {
+        let reduced = || Some(default & !options.mode(Opt::Umask)?);
+        let mode = options.mode(Opt::Mode).or_else(reduced);
+        Ok(Self { mode, ..Self::owners(options)? })
+    }
+
+    /// Those of a file. The umask reduces `mode=`: that of the process in open(2), or `umask=`.
+    pub fn of_file(options: &Options) -> Result<Self, OpenError> {
+        let mode = options.mode(Opt::Umask).map(|umask| file_mode(options) & !umask);
+        Ok(Self { mode, ..Self::owners(options)? })
+    }
+
+    fn owners(options: &Options) -> Result<Self, OpenError> {
         let user = options.text(Opt::User).map(|name| {
             let found = || User::from_name(name).map(|user| user.map(|user| user.uid.as_raw()));
             number("user", name, found).map(Uid::from_raw)
@@ -31,17 +44,25 @@ impl Permissions {
                 || Group::from_name(name).map(|group| group.map(|group| group.gid.as_raw()));
             number("group", name, found).map(Gid::from_raw)
         });
-        Ok(Self { mode: options.mode(), user: user.transpose()?, group: group.transpose()? })
+        Ok(Self { mode: None, user: user.transpose()?, group: group.transpose()? })
     }
 
-    /// Is an owner or a group named?
-    pub fn name_an_owner(&self) -> bool {
+    pub fn mode(&self) -> Option<u32> {
+        self.mode
+    }
+
+    /// Are there any?
+    pub fn are_named(&self) -> bool {
+        self.mode.is_some() || self.name_an_owner()
+    }
+
+    fn name_an_owner(&self) -> bool {
         self.user.is_some() || self.group.is_some()
     }
 
     /// Sets those of `path`, whose mode was reduced by the umask.
     pub fn give(&self, path: &Path, kind: FileType) -> Result<(), OpenError> {
-        if self.mode.is_none() && !self.name_an_owner() {
+        if !self.are_named() {
             return Ok(());
         }
         // O_PATH opens a device or FIFO without any effect on it.
@@ -53,9 +74,9 @@ impl Permissions {
         }
     }
 
-    /// Gives a file that was just made its owner; the mode stays.
-    pub fn give_owner(&self, fd: &impl AsFd) -> Result<(), OpenError> {
-        Self { mode: None, ..*self }.give_open(fd).map_err(refused)
+    /// Sets those of a file that was just made.
+    pub fn give_new(&self, fd: &impl AsFd) -> Result<(), OpenError> {
+        self.give_open(fd).map_err(refused)
     }
 
     fn give_open(&self, fd: &impl AsFd) -> Result<(), Errno> {
@@ -73,6 +94,11 @@ impl Permissions {
             _ => Ok(()),
         }
     }
+}
+
+/// The mode that a new file gets, before the umask.
+pub(super) fn file_mode(options: &Options) -> u32 {
+    options.mode(Opt::Mode).unwrap_or(0o666)
 }
 
 fn refused(errno: Errno) -> OpenError {

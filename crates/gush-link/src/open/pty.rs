@@ -49,7 +49,7 @@ pub(super) fn slave(master: &OwnedFd) -> io::Result<OwnedFd> {
 
 /// A new pseudo-terminal, for the program that opens the slave.
 pub(crate) async fn open(options: &Options) -> Result<End, OpenError> {
-    let permissions = Permissions::of(options)?;
+    let permissions = Permissions::of(options, 0o620)?;
     let fail = |error: io::Error| OpenError::new("make a pseudo-terminal", error);
     let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
     let master = master(options, size).map_err(fail)?;

@@ -5,7 +5,7 @@
 //! name of one that already listens.
 
 use std::ffi::{OsStr, OsString};
-use std::hash::{DefaultHasher, Hasher};
+use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -192,6 +192,21 @@ fn with_address(
     let mut short = PathBuf::from(gush_text::fd_path(directory.as_raw_fd()));
     short.push(path.file_name().unwrap_or_default());
     call(&SocketAddrUnix::new(&short)?)
+}
+
+/// The pattern with random letters and digits in the place of each `X` at its end, as for mkstemp(3).
+pub(super) fn with_random_end(pattern: &str) -> String {
+    const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789";
+    let start = pattern.trim_end_matches('X');
+    let mut name = start.to_owned();
+    // Each state has keys of its own.
+    let mut number = RandomState::new().hash_one(pattern);
+    for _ in start.len()..pattern.len() {
+        let letters = LETTERS.len() as u64;
+        name.push(LETTERS[(number % letters) as usize].into());
+        number /= letters;
+    }
+    name
 }
 
 /// Refuses the path of a directory.

@@ -2,6 +2,7 @@
 //! conduit. Bytes then pass through memory.
 
 mod escape;
+mod limit;
 mod lines;
 mod one_of_many;
 mod tail;
@@ -16,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::address::{Opt, Options};
 use escape::Escape;
+use limit::Limit;
 use lines::Lines;
 use one_of_many::OneOfMany;
 pub(crate) use one_of_many::Turn;
@@ -29,6 +31,11 @@ pub(crate) fn shaped(conduit: Conduit, options: &Options) -> Conduit {
     let conduit = match has_end && conduit.reads() && options.is_on(Opt::IgnoreEof) {
         true => around(conduit, Tail::default()),
         false => conduit,
+    };
+    // Before a tail, an end of which there is none.
+    let conduit = match options.size_bytes(Opt::ReadBytes) {
+        Some(bytes) => around(conduit, Limit::of(bytes)),
+        None => conduit,
     };
     // Outside of the tail, for which an end is none.
     let conduit = match options.byte(Opt::Escape) {

@@ -47,7 +47,7 @@ fn shared(remote: &Remote, options: &Options) -> Result<Arc<Fresh<Client>>, Open
         return Ok(Arc::clone(fresh));
     }
     if options.flag(Opt::Verify) == Some(false) {
-        warn!("tls{remote}: verify=0: an attacker on the path can read and change the data");
+        warn!("tls:{remote}: verify=0: an attacker on the path can read and change the data");
     }
     let (to, with) = (remote.clone(), options.clone());
     let fresh = Arc::new(Fresh::of(files(options), move || read_client(&to, &with))?);

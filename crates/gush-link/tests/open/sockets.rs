@@ -126,6 +126,21 @@ fn bind_chooses_the_local_address_and_port() {
 }
 
 #[test]
+fn options_of_the_internet_are_those_of_the_socket() {
+    run(async {
+        let options = "ttl=7,tos=16,priority=3,mss=1000,bindtodevice=lo,reuseport";
+        let mut server = listener(&format!("tcp-listen:127.0.0.1:0,{options}")).await.unwrap();
+        let connect = format!("tcp:127.0.0.1:{},{options}", port_of(&server));
+        let (client, served) = tokio::join!(one(&connect), server.accept());
+        for end in [client.unwrap(), served.unwrap()] {
+            let fd = end.conduit.read_fd().unwrap();
+            assert_eq!((sockopt::ip_ttl(fd).unwrap(), sockopt::ip_tos(fd).unwrap()), (7, 16));
+            assert!(sockopt::socket_reuseport(fd).unwrap());
+        }
+    });
+}
+
+#[test]
 fn strangers_are_closed_at_once_and_counted() {
     run(async {
         let mut server =

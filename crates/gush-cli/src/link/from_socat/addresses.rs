@@ -40,7 +40,9 @@ const INSTEAD: &[(&[&str], &str)] = &[
     (&["socks", "socks4", "socks4a"], "if the proxy speaks SOCKS 5: socks5:PROXY:PORT:HOST:PORT"),
     (&["readline"], "`rlwrap gush link - ...` edits lines"),
     (&["tun", "interface", "if"], "gush link opens no network interface"),
-    (&["ip-*", "ip4-*", "ip6-*"], "gush link sends and receives no raw IP"),
+    (&["ip", "ip4", "ip6", "ip-*", "ip4-*", "ip6-*"], "gush link sends and receives no raw IP"),
+    (&["socket-*", "sendto", "datagram", "dgram"], "gush link opens no socket by numbers"),
+    (&["socketpair"], "pipe: gives back what is written; it is no socket"),
     (&["udplite*"], "gush link has no UDP-Lite"),
     (&["dtls*", "openssl-dtls*", "ssl-dtls*"], "gush link has TLS over TCP alone"),
     (&["posixmq*"], "gush link opens no POSIX message queue"),
@@ -260,6 +262,10 @@ fn single(text: &str, is_joined: bool, families: Families, report: &mut Report) 
             }
         }
     };
+    let keyword = head.split(':').next().unwrap_or_default();
+    if !listens(keyword) && !keyword.ends_with("-datagram") {
+        options.join_source_port();
+    }
     if head.starts_with("abstract") {
         options.change_bind(|name| format!("@{name}"));
     } else if head.starts_with("unix") {

@@ -225,9 +225,11 @@ fn note_differences(address: &str, is_one_way: bool, report: &mut Report) {
     }
     let is_file = |part: &Address| matches!(part.target(), Target::Path(_) | Target::File(_));
     if any_part(address, |part| {
-        is_file(part) && [Opt::User, Opt::Group].iter().any(|&owner| part.options().has(owner))
+        let named = [Opt::Mode, Opt::User, Opt::Group];
+        is_file(part) && named.iter().any(|&option| part.options().has(option))
     }) {
-        report.note(address, "socat also gives a file that exists to this owner; `chown` does");
+        let why = "socat also changes a file that exists; `chmod` and `chown` do";
+        report.note(address, why);
     }
     if any_part(address, |part| {
         part.options().is_on(Opt::Pty) && !part.options().is_on(Opt::Setsid)
@@ -347,6 +349,18 @@ mod tests {
             ("-lf/var/log/s -lu - -", "gush link --log-format timed - - 2>>/var/log/s"),
             ("TCP:h:1,sourceport=53,bind=10.0.0.1 -", "gush link tcp:h:1,bind=10.0.0.1:53 -"),
             ("TCP:h:1,sp=53 -", "gush link tcp:h:1,bind=:53 -"),
+            ("TCP-L:1,sp=53 -", "gush link tcp4-listen:1,sourceport=53 -"),
+            ("UDP-DATAGRAM:h:1,sp=53 -", "gush link udp-datagram:h:1,sourceport=53 -"),
+            ("TCP:h:1,lowport,ip-tos=0x10 -", "gush link tcp:h:1,lowport,tos=16 -"),
+            ("TCP-L:1,so-reuseport,ttl=4 -", "gush link tcp4-listen:1,reuseport,ttl=4 -"),
+            ("TCP:h:1,interval=1 -", "gush link tcp:h:1 -"),
+            ("UNIX:s,type=5,bind=t -", "gush link unix:s,bind=t,seqpacket -"),
+            ("UNIX-L:s,umask=177,mode=660 -", "gush link unix-listen:s,mode=660,umask=177 -"),
+            ("UNIX-L:s,umask=007 -", "gush link unix-listen:s,umask=7 -"),
+            ("-u - CREATE:f,umask=027", "gush link -u - file:f,umask=27,create,trunc"),
+            ("-s -u OPEN:f,readbytes=9 -", "gush link -u file:f,readbytes=9 -"),
+            ("- EXEC:a,fdin=3,fdout=4", "gush link - exec:a,fdin=3,fdout=4"),
+            ("TCP-L:1,listen-timeout=2 -", "gush link tcp4-listen:1,accept-timeout=2 -"),
             ("TCP:h:1,pf=ip6,forever -", "gush link tcp6:h:1,retry=forever -"),
             (
                 "-,rawer,escape=0x0f /dev/ttyS0,b9600",
@@ -451,7 +465,15 @@ mod tests {
             ("TUN:10.0.0.1/24 -", "unknown kind of address 'TUN'"),
             ("SCTP:h:1 -", "unknown kind of address 'SCTP'"),
             ("SOCKS4A:p:h:1 -", "if the proxy speaks SOCKS 5"),
-            ("READLINE -", "unknown kind of address 'READLINE'"),
+            ("READLINE -", "rlwrap"),
+            ("IP:h:1 -", "raw IP"),
+            ("IP6-DATAGRAM:h:1 -", "raw IP"),
+            ("UDPLITE4-RECV:1 -", "no UDP-Lite"),
+            ("OPENSSL-DTLS-LISTEN:1 -", "TLS over TCP alone"),
+            ("POSIXMQ-SEND:/q -", "no POSIX message queue"),
+            ("SOCKET-CONNECT:2:6:x -", "no socket by numbers"),
+            ("UNIX:s,socktype=2 -", "Unix sockets of packets"),
+            ("EXEC:a,umask=077 -", "`umask` in SYSTEM"),
             ("-ly - -", "-ly: "),
             ("-L/run/lock - -", "-L: "),
             ("-Q - -", "unknown switch '-Q'"),
@@ -461,7 +483,7 @@ mod tests {
             ("-r 'x.$PROGNAME' - -", "socat expands variables"),
             ("PIPE::::: -", "socat takes one name here"),
             ("TCP:h:1,cool-write -", "a client that goes away is an error"),
-            ("TCP:h:1,tos=16 -", "tos=16: unknown option 'tos' of tcp"),
+            ("TCP:h:1,cork=1 -", "cork=1: unknown option 'cork' of tcp"),
             ("TCP:h:1,no-such-option -", "unknown option 'no-such-option' of tcp"),
             ("TCP-LISTEN:1,su=nobody -", "su=nobody: "),
             ("-,setsid -", "setsid(1)"),
@@ -596,7 +618,7 @@ mod tests {
 
     #[test]
     fn every_part_without_an_equivalent_is_named_at_once() {
-        let missing = missing("-ly TUN TCP:h:1,tos=16,ttl=3");
+        let missing = missing("-ly TUN TCP:h:1,cork=1,syncnt=3");
         assert_eq!(missing.lines().count(), 4, "{missing}");
     }
 }

@@ -33,7 +33,11 @@ const RENAMED: &[(&[&str], &str)] = &[
     (&["lseek32-set", "lseek64-set"], "seek"),
 ];
 
+/// Options with a value that `gush link` says without one, or in another way.
+const VALUES: &[(&[&str], &str, &str)] = &[(SOCKET_TYPE, "5", "seqpacket")];
+
 const NEEDLESS: &[(&[&str], &str)] = &[
+    (&["interval", "intervall"], "without retry= there is one attempt"),
     (
         &["nonblock", "o-nonblock", "ndelay", "o-ndelay", "o_ndelay"],
         "nothing waits in a call anyway",
@@ -70,6 +74,8 @@ const NEEDLESS: &[(&[&str], &str)] = &[
 ];
 
 const INSTEAD: &[(&[&str], &str)] = &[
+    (SOCKET_TYPE, "gush link has streams, and Unix sockets of packets (5)"),
+    (&["umask"], "`umask` in SYSTEM sets that of a program"),
     (
         &["setlk", "setlk-rd", "setlkw", "setlkw-rd", "flock", "flock-ex", "lock", "lockfile"],
         "flock(1) takes locks: `flock FILE gush link ...`",
@@ -93,7 +99,6 @@ const INSTEAD: &[(&[&str], &str)] = &[
     ),
     (COOL_WRITE, "a client that goes away is an error, and with fork that client's alone"),
     (&["setsid", "sid"], "setsid(1) starts gush in a new session"),
-    (&["umask"], "mode=OCTAL sets the permissions of what is made"),
     (
         &["user-early", "uid-e", "group-early", "gid-e", "perm-early"],
         "chown(1) and chmod(1) change what exists",
@@ -102,24 +107,17 @@ const INSTEAD: &[(&[&str], &str)] = &[
         &["end-close", "close"],
         "gush link ends the data with shutdown(2), also for other processes that have the socket",
     ),
-    (&["lowport"], "bind=:PORT names one port"),
-    (SOURCE_PORT, "a listener does not choose the ports of its clients; range= chooses hosts"),
-    (
-        &["accept-timeout", "listen-timeout"],
-        "`timeout TIME gush link ...` ends one without clients",
-    ),
     (&["fork"], "only a listener serves more than one peer"),
     (PASSWORDS, "arguments are visible to all: credentials=FILE, which holds USER:PASSWORD"),
     (&["login", "dash"], "a login shell is exec:'bash -l'"),
     (&["path"], "PATH=... gush link sets where programs are found"),
-    (&["fdin", "fdout"], "shell:'COMMAND 3<&0 4>&1' gives other numbers"),
-    (&["readbytes", "bytes"], "`head -c BYTES` ends a stream after so many"),
     (&["history", "noprompt", "noecho", "prompt"], "`rlwrap` edits lines"),
 ];
 
 const PASSWORDS: &[&str] = &["proxyauth", "proxy-auth", "proxy-authorization", "sockspass"];
 const COOL_WRITE: &[&str] = &["coolwrite", "cool-write"];
 const SOURCE_PORT: &[&str] = &["sourceport", "sp"];
+const SOCKET_TYPE: &[&str] = &["socktype", "so-type", "type"];
 const FAMILY: &[&str] = &["pf", "protocol-family"];
 /// Options that do not change a new pseudo-terminal before `sane`.
 const LEAVES_TERMINAL_NEW: &[&str] =
@@ -132,7 +130,8 @@ fn is_in(names: &[&str], name: &str) -> bool {
 /// Is this an option of socat that no address takes under this name?
 pub fn is_known(name: &str) -> bool {
     let mut rows = [RENAMED, NEEDLESS, INSTEAD].into_iter().flatten();
-    is_in(FAMILY, name) || is_in(&["proxyport"], name) || rows.any(|(names, _)| is_in(names, name))
+    let joined = [FAMILY, SOURCE_PORT, &["proxyport"]];
+    joined.iter().any(|names| is_in(names, name)) || rows.any(|(names, _)| is_in(names, name))
 }
 
 /// Kinds that make a new pseudo-terminal: the first always, the others with `pty`.
@@ -170,7 +169,6 @@ impl SocatOptions {
             one.finds_terminal_new = is_new;
             is_new &= is_in(LEAVES_TERMINAL_NEW, &one.name);
         }
-        options.join_source_port();
         options.keep_echo();
         options
     }
@@ -239,8 +237,8 @@ impl SocatOptions {
         }
     }
 
-    /// `sourceport=` is the port of `bind=`.
-    fn join_source_port(&mut self) {
+    /// Of a connection, `sourceport=` is the port of `bind=`.
+    pub fn join_source_port(&mut self) {
         let Some(at) = self.0.iter().position(|one| is_in(SOURCE_PORT, &one.name)) else { return };
         let port = self.0[at].value.clone().unwrap_or_default();
         let host = self.take(&["bind", "so-bind"]).unwrap_or_default();
@@ -288,6 +286,13 @@ impl Translated {
             Some(Ok((ours, value))) => (ours.to_owned(), Some(value.to_owned())),
             Some(Err(ours)) => (ours.to_owned(), value),
             None => (name.clone(), value),
+        };
+        let is_said = |(names, said, _): &&(&[&str], &str, &str)| {
+            is_in(names, &name) && value.as_deref() == Some(*said)
+        };
+        let (ours, value) = match VALUES.iter().find(is_said) {
+            Some((_, _, ours)) => ((*ours).to_owned(), None),
+            None => (ours, value),
         };
         let value = match is_in(&["range"], &name) {
             true => value.map(|value| masked(&value).unwrap_or(value)),

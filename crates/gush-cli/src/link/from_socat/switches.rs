@@ -102,7 +102,11 @@ const SWITCHES: &[Switch] = &[
     switch("-r", Value::Needed, Means::Copy(Direction::Forward)),
     switch("-R", Value::Needed, Means::Copy(Direction::Back)),
     switch("-b", Value::Needed, Means::MessageSize),
-    switch("-s", Value::None, Means::Missing("an option that cannot be obeyed is always an error")),
+    switch(
+        "-s",
+        Value::None,
+        Means::Needless("an error ends gush link, where socat -s goes on without what has failed"),
+    ),
     switch("-t", Value::Needed, Means::OursWithTime("-t")),
     switch("-T", Value::Needed, Means::OursWithTime("-T")),
     switch("-u", Value::None, Means::Ours(&["-u"])),

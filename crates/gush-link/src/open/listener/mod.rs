@@ -117,7 +117,7 @@ impl Listener {
             lingers,
             is_blocking: false,
             accepting: None,
-            gate: Gate::of(options.ranges()),
+            gate: Gate::of(options),
             limit: None,
             has_flows: kind == SocketType::DGRAM && options.is_on(Opt::Fork),
             has_single_datagrams: false,

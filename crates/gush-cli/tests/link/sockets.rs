@@ -1,0 +1,143 @@
+//! Options of sockets: whose peers are served, of which type and from which name.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::os::unix::net::UnixDatagram;
+use std::process::Stdio;
+
+use crate::common::link::{PATIENCE, Running, echo};
+use crate::common::{gush, skipped};
+use gush_test::Port;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, sockopt};
+use tempfile::TempDir;
+
+/// The answer to a client that connects from `from`; none if it is refused.
+fn answer(place: &str, from: u16) -> Option<String> {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    sockopt::set_socket_reuseaddr(&socket, true).unwrap();
+    let local: SocketAddr = ([127, 0, 0, 1], from).into();
+    rustix::net::bind(&socket, &local).unwrap();
+    rustix::net::connect(&socket, &place.parse::<SocketAddr>().unwrap()).unwrap();
+    let mut stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let _ = stream.write_all(b"ping");
+    let mut answer = [0; 4];
+    stream.read_exact(&mut answer).ok()?;
+    Some(String::from_utf8(answer.to_vec()).unwrap())
+}
+
+#[test]
+fn only_clients_from_the_named_port_are_served() {
+    let own = Port::reserve();
+    let listen = format!("tcp-listen:127.0.0.1:0,fork,sourceport={}", own.number());
+    let link = Running::start(&[&listen, &format!("tcp:{}", echo())]);
+    let place = link.place();
+    assert_eq!(answer(&place, 0), None);
+    assert_eq!(answer(&place, own.number()).as_deref(), Some("ping"));
+    assert!(link.said().contains("outside sourceport="), "{}", link.said());
+}
+
+#[test]
+fn only_clients_with_a_port_of_roots_are_served_and_lowport_connects_from_one() {
+    if !rustix::process::geteuid().is_root() {
+        return skipped("only root binds ports below 1024");
+    }
+    let link = Running::start(&["tcp-listen:127.0.0.1:0,fork,lowport", &format!("tcp:{}", echo())]);
+    let place = link.place();
+    assert_eq!(answer(&place, 0), None);
+    let mut client = gush();
+    client.args(["link", "-", &format!("tcp:{place},lowport")]).stdin(Stdio::piped());
+    let mut client = Running::of(client);
+    let (mut stdin, mut stdout) = (client.stdin(), client.stdout());
+    stdin.write_all(b"ping").unwrap();
+    let mut answer = [0; 4];
+    stdout.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"ping");
+}
+
+#[test]
+fn datagrams_from_another_port_are_dropped() {
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = sender.local_addr().unwrap().port();
+    let mut link = Running::start(&["-u", &format!("udp-recv:127.0.0.1:0,sourceport={port}"), "-"]);
+    let place = link.says("receiving at ");
+    let place = place.split_whitespace().last().unwrap().to_owned();
+    UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"no", &place).unwrap();
+    sender.send_to(b"yes", &place).unwrap();
+    let mut read = [0; 3];
+    link.stdout().read_exact(&mut read).unwrap();
+    assert_eq!(&read, b"yes");
+}
+
+/// Each end by a link, and between them the boundaries of packets.
+#[test]
+fn packets_pass_between_unix_sockets_whole() {
+    let dir = TempDir::new().unwrap();
+    let name = dir.path().join("s");
+    let listen = format!("unix-listen:{},seqpacket", name.display());
+    let server = Running::start(&[&listen, "pipe:"]);
+    server.says("listening on");
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    rustix::net::connect(&socket, &SocketAddrUnix::new(&name).unwrap()).unwrap();
+    for packet in [&b"one"[..], b"and two"] {
+        rustix::io::write(&socket, packet).unwrap();
+        let mut answer = [0; 64];
+        let count = rustix::io::read(&socket, &mut answer).unwrap();
+        assert_eq!(&answer[..count], packet);
+    }
+}
+
+#[test]
+fn a_connection_has_the_name_that_it_is_bound_to_until_its_end() {
+    let dir = TempDir::new().unwrap();
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let server = Running::start(&[
+        &format!("unix-listen:{},fork", at("s")),
+        "shell:'echo \"$SOCAT_PEERADDR\"'",
+    ]);
+    server.says("listening on");
+    for client in ["unix", "unix-client"] {
+        let bound = format!("{client}:{},bind={}", at("s"), at("own"));
+        let output = gush().args(["link", "-U", "-", &bound]).output().unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap().trim_end(), at("own"));
+        assert!(!dir.path().join("own").exists());
+    }
+    let pattern = format!("unix:{},bind-tempname={}", at("s"), at("own-XXXXXX"));
+    let names = [(); 2].map(|()| {
+        let output = gush().args(["link", "-U", "-", &pattern]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    });
+    assert!(names.iter().all(|name| name.starts_with(&at("own-")) && !name.contains('X')));
+    assert_ne!(names[0], names[1]);
+}
+
+#[test]
+fn a_sender_of_datagrams_is_answered_at_a_new_name() {
+    let dir = TempDir::new().unwrap();
+    let server = UnixDatagram::bind(dir.path().join("s")).unwrap();
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    let address = format!(
+        "unix-sendto:{},bind-tempname={}",
+        dir.path().join("s").display(),
+        dir.path().join("XXXXXX").display()
+    );
+    let mut link = gush();
+    link.args(["link", "-", &address]).stdin(Stdio::piped());
+    let mut link = Running::of(link);
+    let (mut stdin, mut stdout) = (link.stdin(), link.stdout());
+    stdin.write_all(b"question").unwrap();
+    let (_, from) = server.recv_from(&mut [0; 64]).unwrap();
+    server.send_to(b"answer", from.as_pathname().unwrap()).unwrap();
+    let mut answer = [0; 6];
+    stdout.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"answer");
+}
+
+#[test]
+fn a_link_ends_when_no_client_comes_in_time() {
+    for listen in ["tcp-listen:127.0.0.1:0", "tcp-listen:127.0.0.1:0,fork"] {
+        let link = Running::start(&[&format!("{listen},accept-timeout=0.2"), "null:"]);
+        let (status, _, said) = link.finish();
+        assert!(status.success() && said.contains("no client has come for 200 ms"), "{said}");
+    }
+}

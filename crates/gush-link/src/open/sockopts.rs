@@ -1,0 +1,63 @@
+//! Options of sockets of the Internet that the kernel keeps as a number.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use socket2::SockRef;
+
+use super::error::OpenError;
+use crate::address::{Opt, Options};
+
+type Set<V> = fn(&SockRef<'_>, bool, V) -> io::Result<()>;
+
+// The second parameter: is the socket of IPv4?
+const FLAGS: &[(Opt, Set<bool>)] = &[
+    (Opt::ReusePort, |socket, _, on| socket.set_reuse_port(on)),
+    (Opt::Freebind, |socket, is_v4, on| match is_v4 {
+        true => socket.set_freebind_v4(on),
+        false => socket.set_freebind_v6(on),
+    }),
+    (Opt::Transparent, |socket, is_v4, on| match is_v4 {
+        true => socket.set_ip_transparent_v4(on),
+        false => socket.set_ip_transparent_v6(on),
+    }),
+];
+const NUMBERS: &[(Opt, Set<u32>)] = &[
+    (Opt::Ttl, |socket, is_v4, hops| match is_v4 {
+        true => socket.set_ttl_v4(hops),
+        false => socket.set_unicast_hops_v6(hops),
+    }),
+    (Opt::Tos, |socket, is_v4, class| match is_v4 {
+        true => socket.set_tos_v4(class),
+        false => socket.set_tclass_v6(class),
+    }),
+    (Opt::Priority, |socket, _, priority| socket.set_priority(priority)),
+    (Opt::MaxSegment, |socket, _, bytes| socket.set_tcp_mss(bytes)),
+];
+
+/// Sets what the options say; before bind(2), which some of them concern.
+pub(super) fn set(fd: &OwnedFd, is_v4: bool, options: &Options) -> Result<(), OpenError> {
+    let socket = SockRef::from(fd);
+    each(FLAGS, &socket, is_v4, |option| options.flag(option))?;
+    each(NUMBERS, &socket, is_v4, |option| options.count(option))?;
+    match options.text(Opt::Device) {
+        Some(name) => socket.bind_device(Some(name.as_bytes())).map_err(failure(Opt::Device)),
+        None => Ok(()),
+    }
+}
+
+fn failure(option: Opt) -> impl Fn(io::Error) -> OpenError {
+    move |error| OpenError::new(format!("set {}", option.name()), error)
+}
+
+fn each<V>(
+    rows: &[(Opt, Set<V>)],
+    socket: &SockRef<'_>,
+    is_v4: bool,
+    value: impl Fn(Opt) -> Option<V>,
+) -> Result<(), OpenError> {
+    rows.iter().try_for_each(|(option, set)| match value(*option) {
+        Some(value) => set(socket, is_v4, value).map_err(failure(*option)),
+        None => Ok(()),
+    })
+}
