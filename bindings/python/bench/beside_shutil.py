@@ -1,5 +1,6 @@
 """Speed compared with shutil: beside_shutil.py [ROUNDS]. Interleaved rounds; the median of each, and the ratio. Lower is faster."""
 
+import io
 import os
 import shutil
 import statistics
@@ -74,10 +75,31 @@ def cases(directory):
         with gush.Writer(pipe) as out:
             fill(out)
 
+    line = b"x" * 61 + b"\n"
+
+    def lines(pipe):
+        with io.BufferedWriter(pipe) as out:
+            for _ in range(1_000_000):
+                out.write(line)
+
+    def lines_fast(pipe):
+        with gush.Writer(pipe) as out:
+            for _ in range(1_000_000):
+                out.write(line)
+
+    small = directory / "small"
+    small.write_bytes(block[:4096])
+
+    def repeat(copyfile):
+        for _ in range(5000):
+            copyfile(small, target)
+
     yield "copyfile, 256 MiB", lambda: gush.copyfile(large, target), lambda: shutil.copyfile(large, target)
     yield "file into a pipe, 256 MiB", lambda: into_pipe(gush.copy), lambda: into_pipe(shutil.copyfileobj)
     yield "pipe into a file, 256 MiB", lambda: out_of_pipe(gush.copy), lambda: out_of_pipe(shutil.copyfileobj)
     yield "Writer into a pipe, 256 MiB", lambda: drained(fill_fast), lambda: drained(fill)
+    yield "Writer, a million lines into a pipe", lambda: drained(lines_fast), lambda: drained(lines)
+    yield "copyfile, 4 KiB, 5000 times", lambda: repeat(gush.copyfile), lambda: repeat(shutil.copyfile)
     yield "copytree, 2000 files", lambda: gush.copytree(many, target), lambda: shutil.copytree(many, target)
     yield (
         "shutil.copytree by copy2, 2000 files",

@@ -60,23 +60,35 @@ pub(crate) fn text_of(error: &gush_tree::Error) -> String {
 }
 
 /// The failure of a call of a [`gush::pipe::Writer`].
-pub(crate) fn of_writing(py: Python<'_>, call: Call, errno: Errno) -> PyErr {
+pub(crate) fn of_writing(
+    py: Python<'_>,
+    call: Call,
+    errno: Errno,
+    filename: Option<&str>,
+) -> PyErr {
     let why = words(&std::io::Error::from(errno));
     let message = format!("{call} failed on the target: {why}");
-    of_target(py, errno, &message, Some(call))
+    of_target(py, errno, &message, Some(call), filename)
 }
 
 /// A call of a writer failed before, and the stream is cut there.
-pub(crate) fn of_cut(py: Python<'_>, call: Call) -> PyErr {
+pub(crate) fn of_cut(py: Python<'_>, call: Call, filename: Option<&str>) -> PyErr {
     let message = format!("nothing can be written after the failed {call}: close the writer");
-    of_target(py, Errno::IO, &message, None)
+    of_target(py, Errno::IO, &message, None, filename)
 }
 
-fn of_target(py: Python<'_>, errno: Errno, message: &str, call: Option<Call>) -> PyErr {
+fn of_target(
+    py: Python<'_>,
+    errno: Errno,
+    message: &str,
+    call: Option<Call>,
+    filename: Option<&str>,
+) -> PyErr {
     let arguments = PyDict::new(py);
     let filled = arguments
         .set_item("errno", errno.raw_os_error())
         .and_then(|()| arguments.set_item("message", message))
+        .and_then(|()| arguments.set_item("filename", filename))
         .and_then(|()| arguments.set_item("side", "target"))
         .and_then(|()| arguments.set_item("operation", call.map(Call::name)));
     filled.and_then(|()| make(py, &arguments)).unwrap_or_else(|failed| failed)

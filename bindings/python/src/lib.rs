@@ -36,6 +36,7 @@ fn doctor(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 fn _gush(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(doctor, module)?)?;
     module.add_function(wrap_pyfunction!(moving::move_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(moving::copy_opened, module)?)?;
     module.add_function(wrap_pyfunction!(tree::copy_tree, module)?)?;
     module.add_class::<writer::Writer>()
 }

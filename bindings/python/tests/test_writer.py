@@ -120,6 +120,7 @@ class Writer(unittest.TestCase):
                 out.write(5)
             with self.assertRaises(io.UnsupportedOperation):
                 out.read()
+            self.assertIsInstance(out, io.BufferedIOBase)
             self.assertTrue(out.writable() and not out.readable() and not out.seekable())
             self.assertEqual((out.technique, out.fileno()), ("write", null.fileno()))
             out.close()
@@ -142,6 +143,48 @@ class Writer(unittest.TestCase):
             out.write(b"late")
         out.close()
         os.close(reading)
+
+    def test_a_pipe_closed_by_its_owner_after_a_piece(self):
+        reading, writing = os.pipe()
+        pipe = open(writing, "wb")
+        out = gush.Writer(pipe)
+        out.write(b"collected")
+        with tempfile.TemporaryFile() as other:
+            pipe.close()
+            # The number is another file's now, which gets none of the bytes.
+            os.dup2(other.fileno(), writing)
+            with self.assertRaises(ValueError):
+                out.write(bytes(1 << 20))
+            with self.assertRaises(ValueError):
+                out.flush()
+            with self.assertRaises(ValueError):
+                out.close()
+            out.close()
+            self.assertTrue(out.closed)
+            self.assertEqual(os.fstat(other.fileno()).st_size, 0)
+        os.close(writing)
+        os.close(reading)
+
+    def test_a_method_taken_before_the_close(self):
+        with open("/dev/null", "wb") as null:
+            with gush.Writer(null) as out:
+                write = out.write
+                write(b"one")
+            for data in (b"late", bytes(1 << 20)):
+                with self.assertRaisesRegex(ValueError, "write to closed file"):
+                    write(data)
+
+    def test_a_subclass_has_its_own_write(self):
+        class Upper(gush.Writer):
+            def write(self, data):
+                return super().write(bytes(data).upper())
+
+        def act(pipe):
+            with Upper(pipe) as out:
+                self.assertEqual(out.write(b"one "), 4)
+                out.writelines([b"two ", b"three"])
+
+        self.assertEqual(self.written(act), b"ONE TWO THREE")
 
     def test_several_threads_take_turns(self):
         def act(pipe):

@@ -116,13 +116,10 @@ def _ahead_of(callback: Callable[[int, int | None], object] | None, before: int)
 
 def _write_all(fd: int, data: bytes, dst: Any) -> None:
     """Sends the first bytes by the native writer, which waits where a target does not block."""
-    writer = _gush.Writer(fd)
-    try:
-        writer.write(data)
-        writer.flush()
-    except Error as error:
-        _files.add_name(error, dst)
-        raise
+    writer = _gush.Writer()
+    writer.open(fd, dst, _files.name(dst))
+    writer.write(data)
+    writer.flush()
 
 
 def copyfileobj(fsrc: SupportsRead[AnyStr], fdst: SupportsWrite[AnyStr], length: int = 0) -> None:
@@ -143,33 +140,45 @@ def copyfile(src: AnyPath, dst: PathGiven, *, follow_symlinks: bool = True) -> P
 
     Raises :class:`shutil.SameFileError`, :class:`shutil.SpecialFileError` for FIFOs, and :class:`Error` or OSError.
     """
-    try:
-        same = os.path.samefile(src, dst)
-    except OSError:
-        same = False
-    if same:
+    source_stat, target_stat = _stat(src), _stat(dst)
+    if source_stat and target_stat and os.path.samestat(source_stat, target_stat):
         raise shutil.SameFileError(f"{src!r} and {dst!r} are the same file")
-    for path in (src, dst):
-        try:
-            is_fifo = stat.S_ISFIFO(os.stat(path).st_mode)
-        except OSError:
-            continue
-        if is_fifo:
+    for path, found in ((src, source_stat), (dst, target_stat)):
+        if found and stat.S_ISFIFO(found.st_mode):
             raise shutil.SpecialFileError(f"`{os.fsdecode(path)}` is a named pipe")
     if not follow_symlinks and os.path.islink(src):
         name = _files.plain(src)
         os.symlink(os.readlink(name) if isinstance(name, str) else os.readlink(name), dst)
         return dst
-    with open(src, "rb", buffering=0) as source:
+    if source_stat and stat.S_ISDIR(source_stat.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), src)
+    reading, writing = os.O_RDONLY, os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    # Not open(), which asks for what makes a file object.
+    source = os.open(src, reading)
+    try:
         try:
-            target = open(dst, "wb", buffering=0)
+            target = os.open(dst, writing, 0o666)
         except IsADirectoryError as error:
             if os.path.exists(dst):
                 raise
             raise FileNotFoundError(errno.ENOENT, f"directory does not exist: {os.fsdecode(dst)}") from error
-        with target:
-            copy(source, target)
+        try:
+            _gush.copy_opened((source, reading), (target, writing))
+        except Error as error:
+            error.filename = os.fsdecode(dst if error.side == "target" else src)
+            raise
+        finally:
+            os.close(target)
+    finally:
+        os.close(source)
     return dst
+
+
+def _stat(path: AnyPath) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except OSError:
+        return None
 
 
 def copypath(src: AnyPath, dst: PathGiven, *, follow_symlinks: bool = True) -> PathGiven | str | bytes:

@@ -86,11 +86,17 @@ def is_plain(file: Any) -> TypeGuard[BinaryIO]:
     return type(file) is io.FileIO
 
 
+def name(file: Any) -> str | None:
+    """The path of a file, if it has one; the name of a pipe is the number of its descriptor."""
+    found = getattr(file, "name", None)
+    return os.fsdecode(found) if isinstance(found, (str, bytes)) else None
+
+
 def add_name(error: OSError, file: Any) -> None:
     """Gives an error the path of a file, if it has one: OSError would print None as a name."""
-    found = getattr(file, "name", None)
-    if isinstance(found, (str, bytes)):
-        error.filename = os.fsdecode(found)
+    found = name(file)
+    if found is not None:
+        error.filename = found
 
 
 def is_seekable(file: Any) -> bool:

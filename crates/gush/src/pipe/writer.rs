@@ -509,14 +509,35 @@ impl<P: AsFd> Writer<P> {
         Ok(())
     }
 
-    /// Collects a piece that leaves room for more: nearly all calls with small pieces end here.
+    /// Collects a piece that leaves room for more: nearly all `write` calls with small pieces end
+    /// here. `false`, and nothing is done, where the piece needs a system call: then it is for
+    /// `write`. For callers that prepare for a call that may wait.
+    ///
+    /// ```
+    /// use std::io::Write;
+    ///
+    /// let (_reader, pipe) = std::io::pipe()?;
+    /// let mut writer = gush::pipe::Writer::new(pipe)?;
+    /// assert!(!writer.collect(b"there is no memory for it yet"));
+    /// writer.write_all(b"there is now")?;
+    /// assert!(writer.collect(b", for more"));
+    /// assert!(!writer.collect(&[0; 1 << 20]));
+    /// assert_eq!(writer.collected(), b"there is now, for more");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline]
-    fn collect(&mut self, bytes: &[u8]) -> bool {
+    pub fn collect(&mut self, bytes: &[u8]) -> bool {
         let has_room = bytes.len() < self.collected.capacity() - self.collected.len();
         if has_room {
             self.collected.extend_from_slice(bytes);
         }
         has_room
+    }
+
+    /// The pieces that [`write`](Write::write) has collected and not sent.
+    #[must_use]
+    pub fn collected(&self) -> &[u8] {
+        &self.collected
     }
 
     /// Sends a large piece, or as much as fills the collected ones, and these.
