@@ -43,7 +43,6 @@ mod procfs;
 pub mod report;
 pub mod runner;
 mod scratch;
-mod sizes;
 pub mod stats;
 pub mod store;
 pub mod suite;

@@ -6,10 +6,10 @@ use crate::cases::{self, CaseRun};
 use crate::count::{self, Calls};
 use crate::figures::Measure;
 use crate::model::Run;
-use crate::sizes;
 use crate::stats::{self, Estimate, Interval, Verdict};
 use crate::suite::{Quantity, Suite};
 use gush_text::table::{self, Column, numbers, words};
+use gush_text::three_digits;
 
 const BAR_CELLS: usize = 30;
 const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
@@ -83,7 +83,7 @@ impl<'a> Row<'_, 'a> {
     fn cells(&self, suite: &Suite, all: &[Self]) -> Vec<String> {
         let mut cells = vec![self.case.name.to_owned()];
         for (place, figure) in self.figures.iter().enumerate() {
-            cells.push(figure.map_or_else(String::new, |figure| number(figure.value)));
+            cells.push(figure.map_or_else(String::new, |figure| three_digits(figure.value)));
             if place == 0 {
                 cells.push(interval(self, suite));
             }
@@ -105,7 +105,7 @@ impl<'a> Row<'_, 'a> {
 fn rows<'s, 'a>(taken: &'s cases::SuiteRun<'a>, suite: &Suite) -> Vec<Row<'s, 'a>> {
     let row = |case: &'s CaseRun<'a>| {
         let along = suite.axis.and_then(|axis| {
-            Some(format!("{}: {}", axis.label, sizes::typed(case.number(axis.fact)?)))
+            Some(format!("{}: {}", axis.label, gush_text::typed_bytes(case.number(axis.fact)?)))
         });
         let group = Some(&case.described.group).filter(|group| !group.is_empty());
         let figure = |quantity: &Quantity| stats::median(&values(case, quantity));
@@ -154,13 +154,13 @@ fn notes(rows: &[Row<'_, '_>]) -> String {
 fn interval(row: &Row<'_, '_>, suite: &Suite) -> String {
     match row.figures.first().copied().flatten() {
         Some(Estimate { interval: Some(Interval { low, high }), .. }) => {
-            format!("{} … {}", number(low), number(high))
+            format!("{} … {}", three_digits(low), three_digits(high))
         }
         Some(_) => {
             let values = suite.quantities.first().map(|first| values(row.case, first));
             let range = values.and_then(|values| stats::range(&values));
             range.map_or_else(String::new, |[least, most]| {
-                format!("({} … {})", number(least), number(most))
+                format!("({} … {})", three_digits(least), three_digits(most))
             })
         }
         None => String::new(),
@@ -172,18 +172,7 @@ fn baseline(row: &Row<'_, '_>) -> String {
     let Some((ratio, verdict)) = &row.times else { return String::new() };
     let doubt = if *verdict == Verdict::CannotTell { "?" } else { "" };
     let name = row.case.described.baseline.as_deref().unwrap_or_default();
-    format!("{}x{doubt} {name}", number(ratio.value))
-}
-
-/// With as many decimals as make three digits.
-fn number(value: f64) -> String {
-    let decimals = match value.abs() {
-        v if v >= 100.0 => 0,
-        v if v >= 10.0 => 1,
-        v if v >= 0.1 => 2,
-        _ => 4,
-    };
-    format!("{value:.decimals$}")
+    format!("{}x{doubt} {name}", three_digits(ratio.value))
 }
 
 /// A bar proportional to `value` of `most`, and never empty.
@@ -209,7 +198,8 @@ fn system_calls(taken: &cases::SuiteRun<'_>, suite: &Suite) -> String {
     if counted.is_empty() {
         return String::new();
     }
-    let size = largest.map_or_else(String::new, |bytes| format!(" for {}", sizes::typed(bytes)));
+    let size =
+        largest.map_or_else(String::new, |bytes| format!(" for {}", gush_text::typed_bytes(bytes)));
     let columns = [
         words("case"),
         words(format!("system calls{size}")),

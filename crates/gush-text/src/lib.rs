@@ -1,5 +1,5 @@
-//! The text that all commands read and print, each idea once: sizes, lengths of time, quoting, OS
-//! errors.
+//! The text that all commands read and print, each idea once: numbers, sizes, lengths of time,
+//! quoting, OS errors.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("gush-text runs on Linux only");
@@ -14,6 +14,7 @@ struct Readme;
 
 mod error;
 mod fd;
+mod number;
 pub mod quote;
 mod remedy;
 mod size;
@@ -24,6 +25,7 @@ mod word;
 
 pub use error::{errno_text, in_brackets, noted, os_text};
 pub use fd::fd_path;
+pub use number::{exact_bytes, plural, rounded_bytes, scaled, three_digits, typed_bytes};
 pub use remedy::{Doing, mkdir_remedy, remedy, remedy_at};
 pub use size::{
     SizeError, buffer_bytes, memory_bytes, pipe_bytes, rate_bytes_per_second, size_bytes,

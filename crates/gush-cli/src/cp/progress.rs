@@ -11,9 +11,9 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use gush::Progress;
-use gush_text::quote;
+use gush_text::{plural, quote, rounded_bytes};
 use gush_tree::{Census, TreeCounts};
-use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressState, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 
 use super::settings::When;
 use crate::talk::{self, Talker};
@@ -118,13 +118,12 @@ impl Sums {
         // At least a millisecond, to avoid an absurd first rate.
         let seconds = self.began.elapsed().as_secs_f64().max(1e-3);
         let rate = bytes as f64 / seconds;
-        let shown_rate = HumanBytes(rate as u64);
+        let shown_rate = rounded_bytes(rate as u64);
         // Files that needed no copy are done, but do not count for the rate.
         let (files, done) = (self.files + self.unmoved.0, bytes + self.unmoved.1);
         let Some((all_files, all_bytes)) = totals else {
-            let (files, bytes) = (self.files, HumanBytes(bytes));
-            let plural = if files == 1 { "" } else { "s" };
-            return format!("{files} file{plural}, {bytes}, {shown_rate}/s: {name}");
+            let (files, bytes) = (plural(self.files as usize, "file"), rounded_bytes(bytes));
+            return format!("{files}, {bytes}, {shown_rate}/s: {name}");
         };
         let (part, all, pace) = match all_bytes {
             // A tree may have only empty files.
@@ -138,7 +137,7 @@ impl Sums {
         let left = HumanDuration(Duration::from_secs_f64(left_seconds));
         // Until a file is done, the time left is unknown.
         let left = if pace > 0.0 { format!(", {left:#} left") } else { String::new() };
-        let (done, all_bytes) = (HumanBytes(done), HumanBytes(all_bytes));
+        let (done, all_bytes) = (rounded_bytes(done), rounded_bytes(all_bytes));
         let of = format!("{files} of {all_files} files, {done} of {all_bytes}");
         format!("{percent}%, {of}, {shown_rate}/s{left}: {name}")
     }
@@ -237,7 +236,7 @@ impl Display {
                 }
             }
             Kind::Lines { talker, .. } => {
-                if let Some(bytes) = done_bytes.map(HumanBytes) {
+                if let Some(bytes) = done_bytes.map(rounded_bytes) {
                     let name = quote::if_needed(&self.source);
                     talker.say(format_args!("{name}: {bytes} of {bytes}, 100%"));
                 }
@@ -328,8 +327,8 @@ impl Display {
     }
 }
 
-/// The maximum width of `100% 1023.99 GiB of 1023.99 GiB, 1023.99 MiB/s, 365d left`.
-const FIGURES_COLUMNS: usize = 58;
+/// The maximum width of `100% 1023 GiB of 1023 GiB, 1023 MiB/s, 365d left`.
+const FIGURES_COLUMNS: usize = 49;
 /// The shortest useful bar, with brackets.
 const BAR_COLUMNS: usize = 12;
 
@@ -356,6 +355,12 @@ fn new_bar(name: &str, progress: &Progress) -> ProgressBar {
     };
     let style = ProgressStyle::with_template(template);
     let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style = style.with_key("bytes", |state: &ProgressState, out: &mut dyn Write| {
+        write_bytes(Some(state.pos()), out);
+    });
+    let style = style.with_key("total_bytes", |state: &ProgressState, out: &mut dyn Write| {
+        write_bytes(state.len(), out);
+    });
     bar.with_style(style.with_key("rate", write_rate).with_key("left", write_left))
         .with_prefix(name)
         .with_elapsed(progress.elapsed)
@@ -367,9 +372,13 @@ fn bytes_per_second(state: &ProgressState) -> f64 {
     state.pos() as f64 / state.elapsed().as_secs_f64().max(1e-3)
 }
 
+fn write_bytes(bytes: Option<u64>, out: &mut dyn Write) {
+    // On failure the bar is left out, here and below.
+    let _ = out.write_str(&rounded_bytes(bytes.unwrap_or(0)));
+}
+
 fn write_rate(state: &ProgressState, out: &mut dyn Write) {
-    // On failure the bar is left out.
-    let _ = write!(out, "{}/s", HumanBytes(bytes_per_second(state) as u64));
+    let _ = write!(out, "{}/s", rounded_bytes(bytes_per_second(state) as u64));
 }
 
 fn write_left(state: &ProgressState, out: &mut dyn Write) {
@@ -379,11 +388,11 @@ fn write_left(state: &ProgressState, out: &mut dyn Write) {
 }
 
 fn line(name: &str, progress: &Progress) -> String {
-    let moved = HumanBytes(progress.bytes);
+    let moved = rounded_bytes(progress.bytes);
     match progress.expected_bytes {
         Some(all) if all > 0 => {
             let percent = progress.bytes.saturating_mul(100) / all;
-            format!("{name}: {moved} of {}, {percent}%", HumanBytes(all))
+            format!("{name}: {moved} of {}, {percent}%", rounded_bytes(all))
         }
         _ => format!("{name}: {moved}"),
     }
@@ -438,7 +447,7 @@ mod tests {
         let text = sums.text("name", None);
         assert!(text.starts_with("3 files, 512 B, ") && text.ends_with("/s: name"), "{text}");
         let text = sums.text("name", Some((6, 2048)));
-        assert!(text.starts_with("50%, 5 of 6 files, 1.00 KiB of 2.00 KiB, "), "{text}");
+        assert!(text.starts_with("50%, 5 of 6 files, 1 KiB of 2 KiB, "), "{text}");
         assert!(text.ends_with(" left: name"), "{text}");
         // A file grew after it was counted.
         assert!(sums.text("name", Some((1, 0))).starts_with("100%, 5 of 1 files"));

@@ -110,8 +110,8 @@ impl<'a> Reporter<'a> {
     pub fn finish(mut self) -> bool {
         self.display.finish();
         if !self.failures.is_empty() {
-            let plural = if self.failures.len() == 1 { "" } else { "s" };
-            self.talker.say(format_args!("{} failure{plural} in all:", self.failures.len()));
+            let failures = gush_text::plural(self.failures.len(), "failure");
+            self.talker.say(format_args!("{failures} in all:"));
             self.failures.iter().for_each(|failure| self.talker.say(failure));
         }
         !self.out_failed

@@ -3,7 +3,6 @@
 use std::env;
 
 use gush_tree::{Shard, Share};
-use indicatif::HumanBytes;
 
 /// The variables by which a launcher numbers its processes.
 struct Launcher {
@@ -108,7 +107,7 @@ pub fn summary(shares: &[Share]) -> String {
     format!(
         "{} ranks: {files} files, {}; the largest shares have {most_files:.1} % of the files and {most_bytes:.1} % of the bytes{failures}",
         shares.len(),
-        HumanBytes(bytes),
+        gush_text::rounded_bytes(bytes),
     )
 }
 

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use gush_link::Ledger;
 use gush_net::Direction;
-use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressStyle};
+use gush_text::rounded_bytes;
+use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
 use super::options::When;
 use crate::talk::Talker;
@@ -94,13 +95,13 @@ impl Meter {
         let bytes = Direction::ALL.map(|way| ledger.delivered_bytes(way));
         let rate = |way: usize| {
             let new = bytes[way].saturating_sub(self.seen_bytes[way]);
-            HumanBytes((new as f64 / seconds) as u64)
+            rounded_bytes((new as f64 / seconds) as u64)
         };
         let line = format!(
             "{} forward ({}/s), {} back ({}/s), {} open, {} in all, {:#}",
-            HumanBytes(bytes[0]),
+            rounded_bytes(bytes[0]),
             rate(0),
-            HumanBytes(bytes[1]),
+            rounded_bytes(bytes[1]),
             rate(1),
             ledger.active(),
             ledger.connections(),
@@ -111,7 +112,7 @@ impl Meter {
     }
 
     fn total(&self, ledger: &Ledger) -> String {
-        let [forward, back] = Direction::ALL.map(|way| HumanBytes(ledger.delivered_bytes(way)));
+        let [forward, back] = Direction::ALL.map(|way| rounded_bytes(ledger.delivered_bytes(way)));
         let seconds = self.began.elapsed().as_secs_f64();
         format!("{forward} forward, {back} back, {} in all, {seconds:.3} s", ledger.connections())
     }

@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use gush_link::Record;
 use gush_net::Passed;
-use indicatif::HumanBytes;
 use serde_json::json;
 
 /// One line of text.
@@ -15,8 +14,8 @@ pub fn text(record: &Record) -> String {
         record.id,
         record.first,
         record.second,
-        HumanBytes(record.forward.bytes),
-        HumanBytes(record.back.bytes),
+        gush_text::rounded_bytes(record.forward.bytes),
+        gush_text::rounded_bytes(record.back.bytes),
     );
     let lost = record.forward.in_flight_bytes + record.back.in_flight_bytes;
     if lost > 0 {

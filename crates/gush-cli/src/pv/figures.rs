@@ -21,12 +21,8 @@ impl Unit {
             true => (1000.0, [" ", "k", "M", "G", "T", "P", "E", "Z"]),
             false => (1024.0, ["  ", "K", "M", "G", "T", "P", "E", "Z"]),
         };
-        let mut value = if self.bits && !self.lines { amount * 8.0 } else { amount };
-        let mut power = 0;
-        while value >= base && power + 1 < prefixes.len() {
-            value /= base;
-            power += 1;
-        }
+        let value = if self.bits && !self.lines { amount * 8.0 } else { amount };
+        let (value, power) = gush_text::scaled(value, base, prefixes.len() - 1);
         let prefix = prefixes[power];
         let binary = if power > 0 && base > 1000.0 { "i" } else { "" };
         let unit = match (self.lines, self.bits) {

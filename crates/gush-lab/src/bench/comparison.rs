@@ -36,6 +36,7 @@
 //! less_is_better = true
 //! ```
 
+use gush_text::plural;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -272,7 +273,7 @@ impl Aim {
         let pairs = mine.pairs(rival.figure(name)?, |_| true);
         let times = stats::paired_ratio(&pairs)?;
         let sure = match times.interval {
-            None => format!("in {} round(s), too few to be sure", pairs.len()),
+            None => format!("in {}, too few to be sure", plural(pairs.len(), "round")),
             Some(_) => format!("95 %: {}", times.around(3)),
         };
         let said = if times.value >= self.times { "reached" } else { "MISSED" };
@@ -365,9 +366,6 @@ mod tests {
         assert_eq!(aim.verdict(&judged(&samples("own", &[1.0; 6]))), None);
         let few = [samples("fast", &[2.0; 2]), samples("own", &[1.0; 2])].concat();
         let verdict = aim.verdict(&judged(&few)).unwrap();
-        assert!(
-            verdict.ends_with("2.000 (in 2 round(s), too few to be sure), reached"),
-            "{verdict}"
-        );
+        assert!(verdict.ends_with("2.000 (in 2 rounds, too few to be sure), reached"), "{verdict}");
     }
 }

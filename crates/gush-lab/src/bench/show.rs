@@ -1,7 +1,6 @@
 //! Summaries as a table for people.
 
 use super::summary::{Figure, Summary};
-use crate::sizes;
 use crate::stats::{Estimate, FEWEST_SAMPLES, Interval};
 use gush_text::table;
 
@@ -95,8 +94,9 @@ const USE: &[Column] = &[
 
 /// The peak of memory, or a bound of the peak.
 fn memory(one: &Summary) -> String {
-    let bound = || one.peak_at_most_bytes.map(|most| format!("≤ {}", sizes::rounded(most)));
-    one.peak_bytes.map(sizes::rounded).or_else(bound).unwrap_or_default()
+    let bound =
+        || one.peak_at_most_bytes.map(|most| format!("≤ {}", gush_text::rounded_bytes(most)));
+    one.peak_bytes.map(gush_text::rounded_bytes).or_else(bound).unwrap_or_default()
 }
 
 /// The columns of a figure that the commands printed, below its name.

@@ -1,5 +1,6 @@
 //! The result of the samples: how fast each contender is, compared with the first and the fastest.
 
+use gush_text::plural;
 use std::fmt;
 
 use serde_json::Value;
@@ -272,12 +273,12 @@ fn sentence(fastest: &Summary, other: &Summary, after: u32) -> Option<String> {
     let (how, by) = fastest.compared().words();
     let pairs = fastest.compared().pairs(other.compared(), |round| round > after);
     let ratio = stats::paired_ratio(&pairs)?;
-    let (Estimate { value, interval }, rounds) = (ratio, pairs.len());
+    let Estimate { value, interval } = ratio;
     let (fast, slow) = (&fastest.label, &other.label);
     let Some(Interval { low, high }) = interval else {
         return Some(format!(
-            "{fast} was {value:.2} times as {how} as {slow}{by} in {rounds} round{}, too few to be sure of anything",
-            if rounds == 1 { "" } else { "s" }
+            "{fast} was {value:.2} times as {how} as {slow}{by} in {}, too few to be sure of anything",
+            plural(pairs.len(), "round")
         ));
     };
     Some(match Verdict::of(Some(&ratio), MARGIN) {

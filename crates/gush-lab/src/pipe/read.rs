@@ -12,7 +12,6 @@ use rustix::pipe::SpliceFlags;
 use super::options::{ReadOptions, Taking};
 use super::pattern::{Checker, Pattern};
 use super::{Waiting, ends, hold, memory, waiting};
-use crate::sizes;
 use crate::{Error, affinity};
 
 const NAME: &str = "standard input";
@@ -63,7 +62,7 @@ impl fmt::Display for Reading {
 
 /// As the original prints a size, without a space.
 fn size(bytes: u64) -> String {
-    sizes::exact(bytes).replace(' ', "")
+    gush_text::exact_bytes(bytes).replace(' ', "")
 }
 
 /// Takes bytes out of `from` until there are enough or the writer is gone.

@@ -1,19 +1,14 @@
 //! Figures as people read them.
 
-use crate::sizes;
+use gush_text::{exact_bytes, three_digits};
+
 use crate::stats::{Estimate, Interval};
 
-/// Three digits that matter: `0.79`, `4.50`, `13.0`, `557`.
+/// Three digits that matter, with spaces between thousands.
 pub fn figure(value: f64) -> String {
     match value.abs() {
-        v if v >= 1e6 => format!("{value:.2e}"),
-        // Bounds at half of the last digit shown: 99.96 is 100, and never 100.0.
-        v if v >= 99.95 => count(value.round() as u64),
-        v if v >= 9.995 => format!("{value:.1}"),
-        v if v >= 0.1 => format!("{value:.2}"),
-        v if v >= 0.0005 => format!("{value:.3}"),
-        0.0 => "0".to_owned(),
-        _ => format!("{value:.1e}"),
+        999.5..1e6 => count(value.round() as u64),
+        _ => three_digits(value),
     }
 }
 
@@ -59,12 +54,7 @@ pub fn count(value: u64) -> String {
 
 /// In the largest unit that divides the value: `4 KiB`, `512 MiB`, `4100 B`.
 pub fn bytes(value: u64) -> String {
-    sizes::exact(value).replace(' ', "\u{a0}")
-}
-
-/// `1 sample`, `2 samples`.
-pub fn plural(n: usize, one: &str) -> String {
-    format!("{n} {one}{}", if n == 1 { "" } else { "s" })
+    exact_bytes(value).replace(' ', "\u{a0}")
 }
 
 #[cfg(test)]
@@ -72,41 +62,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_keep_three_digits() {
-        let said: Vec<String> =
-            [0.0, 0.00001, 0.0123, 0.794, 4.5, 9.999, 13.04, 99.96, 557.3, 1234.0, 1e300]
-                .map(figure)
-                .into();
-        assert_eq!(
-            said,
-            [
-                "0",
-                "1.0e-5",
-                "0.012",
-                "0.79",
-                "4.50",
-                "10.0",
-                "13.0",
-                "100",
-                "557",
-                "1\u{202f}234",
-                "1.00e300"
-            ]
-        );
-    }
-
-    #[test]
-    fn bytes_are_never_rounded() {
-        assert_eq!(bytes(0), "0\u{a0}B");
-        assert_eq!(bytes(4100), "4100\u{a0}B");
-        assert_eq!(bytes(131_072), "128\u{a0}KiB");
-        assert_eq!(bytes(3 << 29), "1536\u{a0}MiB");
-        assert_eq!(bytes(u64::MAX), "18446744073709551615\u{a0}B");
-    }
-
-    #[test]
     fn thousands_stand_apart() {
         assert_eq!(count(999), "999");
         assert_eq!(count(131_074), "131\u{202f}074");
+        assert_eq!([999.6, 1234.0, 2e6].map(figure), ["1\u{202f}000", "1\u{202f}234", "2.00e6"]);
     }
 }

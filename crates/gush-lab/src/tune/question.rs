@@ -7,7 +7,6 @@ use gush::{Kernel, MethodName};
 
 use super::setting::Setting;
 use super::trial_dir::TrialDir;
-use crate::sizes;
 
 /// One end of a move.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,7 +164,7 @@ impl Question {
 
 impl fmt::Display for Question {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let size = sizes::exact(self.bytes);
+        let size = gush_text::exact_bytes(self.bytes);
         f.pad(&format!("{} to {}, {size}", self.source, self.target))
     }
 }

@@ -5,8 +5,6 @@ use std::fmt;
 use gush::{Choice, MethodName, Mover, Tuning};
 use serde::Serialize;
 
-use crate::sizes;
-
 /// A method with sizes; absent values are left to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Setting {
@@ -58,7 +56,7 @@ impl fmt::Display for Setting {
         write!(f, "{}", self.method)?;
         for (what, bytes) in [("buffer", self.buffer_bytes), ("pipe", self.pipe_bytes)] {
             if let Some(bytes) = bytes {
-                write!(f, " {what} {}", sizes::exact(bytes as u64))?;
+                write!(f, " {what} {}", gush_text::exact_bytes(bytes as u64))?;
             }
         }
         self.threads.map_or(Ok(()), |threads| write!(f, " threads {threads}"))

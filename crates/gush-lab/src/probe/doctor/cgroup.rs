@@ -2,7 +2,7 @@
 
 use super::finding::Finding;
 use crate::probe::Cgroup;
-use crate::sizes::rounded as size;
+use gush_text::rounded_bytes as size;
 
 const MEMORY: &str = "cgroup-memory";
 const PROCESSORS: &str = "cgroup-processors";

@@ -8,7 +8,7 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use rustix::pipe::{PipeFlags, fcntl_getpipe_size, fcntl_setpipe_size};
 
 use super::finding::{Finding, words};
-use crate::sizes::rounded as size;
+use gush_text::rounded_bytes as size;
 
 const MAX_SIZE: &str = "/proc/sys/fs/pipe-max-size";
 const SOFT: &str = "/proc/sys/fs/pipe-user-pages-soft";

@@ -5,7 +5,7 @@ use nix::sys::resource::Resource;
 
 use super::finding::{Finding, words};
 use crate::probe::{HugePage, Probe};
-use crate::sizes::rounded as size;
+use gush_text::rounded_bytes as size;
 
 const MODE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 

@@ -17,7 +17,7 @@ use super::finding::{Finding, words};
 use super::pairs;
 use super::sharing;
 use crate::mount::Mount;
-use crate::sizes::rounded as size;
+use gush_text::rounded_bytes as size;
 
 /// Facts about a file system, by the name in /proc/self/mountinfo.
 const FILE_SYSTEMS: &[(&str, &str)] = &[

@@ -3,9 +3,10 @@
 use crate::cases::{CaseRun, SuiteRun};
 use crate::compare;
 use crate::report::data::Data;
-use crate::report::number::{around, figure, plural, times};
+use crate::report::number::{around, figure, times};
 use crate::report::page::{Body, Cell, Figure, Section, Table, Tone, numbers, words};
 use crate::stats::Verdict;
+use gush_text::plural;
 
 /// How many of the newest runs have a column.
 const RUNS: usize = 12;

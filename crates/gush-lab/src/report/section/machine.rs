@@ -3,8 +3,9 @@
 use crate::cases::distinct;
 use crate::model::{Machine, Run};
 use crate::report::data::Data;
-use crate::report::number::{bytes, count, plural};
+use crate::report::number::{bytes, count};
 use crate::report::page::{Cell, Figure, Section, Table, Tone, numbers, words};
+use gush_text::plural;
 
 /// With spaces that do not break.
 const DAY: &str = "%Y‑%m‑%d";

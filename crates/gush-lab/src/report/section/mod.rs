@@ -7,11 +7,11 @@ mod machine;
 mod suite;
 
 use super::data::Data;
-use super::number::plural;
 use super::page::{Fact, Page, Section, Warning};
 use super::render;
 use crate::model::{self, Run};
 use crate::suite::SUITES;
+use gush_text::plural;
 pub use suite::conclusions;
 
 /// The sections below the suites, in the order of the page; a section without anything to show is

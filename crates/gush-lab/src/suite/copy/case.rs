@@ -16,7 +16,6 @@ use crate::case::Case;
 use crate::count::{self, Calls, Count};
 use crate::model::{Described, Measured};
 use crate::probe::Probe;
-use crate::sizes;
 use crate::{Error, once};
 
 /// A copy to be measured: everything but the place.
@@ -46,7 +45,7 @@ impl What {
         if self.cold {
             name += "+cold";
         }
-        name + "@" + &sizes::typed(self.size_bytes)
+        name + "@" + &gush_text::typed_bytes(self.size_bytes)
     }
 
     /// Whether `asked` names this case: by name, by way, or by method.
@@ -134,7 +133,7 @@ impl Case for Copying {
             cold,
         };
         let does = match way.buffer_bytes() {
-            Some(bytes) => format!("{}, {}", way.method, sizes::typed(bytes as u64)),
+            Some(bytes) => format!("{}, {}", way.method, gush_text::typed_bytes(bytes as u64)),
             None => way.method.to_owned(),
         };
         let [file_system, device] = self.files.file_system();

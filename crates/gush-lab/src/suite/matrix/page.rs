@@ -1,5 +1,6 @@
 //! Which method moves bytes from which end to which: a grid for each method, and one of all.
 
+use gush_text::plural;
 use std::collections::BTreeSet;
 
 use super::s4::{self, S4Table};
@@ -7,7 +8,7 @@ use super::view::{self, Cells};
 use super::{Kind, SUITE, Way};
 use crate::cases::SuiteRun;
 use crate::report::data::Data;
-use crate::report::number::{count, figure, plural};
+use crate::report::number::{count, figure};
 use crate::report::page::{Body, Cell, Figure, Section, Table, Tone, words};
 
 /// The content of a grid's cell; the fastest of all has `most` GiB/s.
