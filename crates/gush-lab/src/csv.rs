@@ -1,8 +1,40 @@
-//! Figures as comma-separated values (RFC 4180).
+//! Samples as comma-separated values (RFC 4180): one form for all suites, whose own figures are in
+//! the last column as JSON.
 
 use serde_json::Value;
 
-use crate::model::Sample;
+use crate::model::{Run, Sample};
+
+/// The first row.
+pub const HEADER: &str = "run,started,machine,host,processor,kernel,gush,suite,case,round,gib_per_s,wall_s,user_s,system_s,bytes,facts";
+
+/// The rows of one run, in the columns of [`HEADER`], without the ends of the lines.
+#[derive(Debug)]
+pub struct Rows {
+    /// The columns that are the same in all rows.
+    head: String,
+}
+
+impl Rows {
+    pub fn of(run: &Run) -> Self {
+        let fact = |name: &str| run.machine.facts.get(name).map_or("", String::as_str);
+        let started = run.started.to_string();
+        let [host, processor, kernel] = ["host", "processor", "kernel"].map(fact);
+        let head =
+            [&*run.id, &*started, &*run.machine.id, host, processor, kernel, &*run.gush].map(field);
+        Self { head: head.join(",") }
+    }
+
+    pub fn row(&self, Sample { suite, case, round, measured }: &Sample) -> String {
+        let figures = [measured.gib_per_s, measured.wall_s, measured.user_s, measured.system_s];
+        let figures = figures
+            .map(|figure| figure.map_or_else(String::new, |figure| format!("{figure:.6}")))
+            .join(",");
+        let facts = Value::from_iter(measured.facts.clone()).to_string();
+        let [suite, case, facts] = [suite, case, &facts].map(|text| field(text));
+        format!("{},{suite},{case},{round},{figures},{},{facts}", self.head, measured.bytes)
+    }
+}
 
 /// `text` as one field: quoted where a comma, a quote or a line's end would break the row.
 pub fn field(text: &str) -> String {
@@ -10,42 +42,5 @@ pub fn field(text: &str) -> String {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
         text.to_owned()
-    }
-}
-
-/// A figure with six decimals; nothing for one that was not taken.
-pub fn figure(value: Option<f64>) -> String {
-    value.map(|value| format!("{value:.6}")).unwrap_or_default()
-}
-
-/// A sample in these columns, without the line's end: `case`, `round`, `bytes`, the figures by
-/// their names, or facts.
-pub fn row(columns: &[&str], sample: &Sample) -> String {
-    let Sample { case, round, measured, .. } = sample;
-    let cell = |column: &&str| match *column {
-        "case" => field(case),
-        "round" => round.to_string(),
-        "bytes" => measured.bytes.to_string(),
-        "gib_per_s" => figure(measured.gib_per_s),
-        "wall_s" => figure(measured.wall_s),
-        "user_s" => figure(measured.user_s),
-        "system_s" => figure(measured.system_s),
-        fact => measured.facts.get(fact).map(value).unwrap_or_default(),
-    };
-    columns.iter().map(cell).collect::<Vec<String>>().join(",")
-}
-
-/// A fact as one field; numbers by name as `read=2;write=1`.
-fn value(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => field(text),
-        Value::Number(number) if number.is_f64() => figure(number.as_f64()),
-        Value::Object(named) => {
-            let each: Vec<String> =
-                named.iter().map(|(name, value)| format!("{name}={value}")).collect();
-            field(&each.join(";"))
-        }
-        other => field(&other.to_string()),
     }
 }

@@ -1,4 +1,4 @@
-//! Runs on their way to another machine: one JSON document, or rows of comma-separated values.
+//! Runs on their way to another machine: one JSON document.
 //!
 //! An export may come from anybody: size, depth, names and versions are checked before
 //! any content is used.
@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::error::Category;
 
-use crate::csv;
 use crate::model::Run;
 
 const FORMAT: &str = "gush-lab-runs";
@@ -21,10 +20,6 @@ const VERSION: u32 = 1;
 /// About a million samples.
 const LARGEST_BYTES: u64 = 512 << 20;
 const LONGEST_NAME: usize = 200;
-
-/// The first row of [`csv_rows`].
-pub const CSV_HEADER: &str = "run,started,machine,host,processor,kernel,gush,suite,case,round,gib_per_s,wall_s,\
-                              user_s,system_s,bytes,facts";
 
 /// Why something is no export that can be taken, as a sentence.
 #[derive(Debug, thiserror::Error)]
@@ -66,31 +61,6 @@ pub fn json(runs: &[Run]) -> String {
     let mut text = serde_json::to_string_pretty(&document).expect("its keys are strings");
     text.push('\n');
     text
-}
-
-/// A row for every sample of `run`, without the lines' ends, in the columns of [`CSV_HEADER`].
-///
-/// The last column has the values peculiar to a suite, as JSON.
-pub fn csv_rows(run: &Run) -> impl Iterator<Item = String> {
-    let fact = |name: &str| csv::field(run.machine.facts.get(name).map_or("", String::as_str));
-    let head = format!(
-        "{},{},{},{},{},{},{}",
-        csv::field(&run.id),
-        run.started,
-        csv::field(&run.machine.id),
-        fact("host"),
-        fact("processor"),
-        fact("kernel"),
-        csv::field(&run.gush)
-    );
-    run.samples.iter().map(move |sample| {
-        let row = csv::row(
-            &["case", "round", "gib_per_s", "wall_s", "user_s", "system_s", "bytes"],
-            sample,
-        );
-        let facts = Value::from_iter(sample.measured.facts.clone()).to_string();
-        format!("{head},{},{row},{}", csv::field(&sample.suite), csv::field(&facts))
-    })
 }
 
 /// Reads the export in the file `path`.

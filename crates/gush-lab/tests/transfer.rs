@@ -1,5 +1,6 @@
 //! Exports read back as they were written; what is none is refused with a sentence.
 
+use gush_lab::csv;
 use gush_lab::model::Run;
 use gush_lab::transfer::{self, TransferError};
 use gush_test as _;
@@ -92,8 +93,12 @@ fn names_and_figures_that_would_do_harm_are_refused() {
 #[test]
 fn rows_have_as_many_fields_as_the_header() {
     let runs = transfer::parse(EXPORT).unwrap();
-    let columns = transfer::CSV_HEADER.split(',').count();
-    let rows: Vec<String> = runs.iter().flat_map(transfer::csv_rows).collect();
+    let columns = csv::HEADER.split(',').count();
+    let of_run = |run: &Run| -> Vec<String> {
+        let rows = csv::Rows::of(run);
+        run.samples.iter().map(|sample| rows.row(sample)).collect()
+    };
+    let rows: Vec<String> = runs.iter().flat_map(of_run).collect();
     assert_eq!(rows.len(), runs.iter().map(|run| run.samples.len()).sum::<usize>());
     for row in rows {
         // A comma inside quotes is no border; a doubled quote opens and closes at once.

@@ -212,35 +212,18 @@ mod csv {
     }
 
     #[test]
-    fn figures_have_six_decimals() {
-        use gush_lab::csv::figure;
-        assert_eq!((figure(Some(4.5)), figure(None)), ("4.500000".to_owned(), String::new()));
-    }
-
-    #[test]
-    fn a_row_has_the_columns_asked_for() {
-        use gush_lab::csv::row;
-        use gush_lab::model::{Measured, Sample};
+    fn a_row_has_the_run_the_sample_and_its_facts() {
+        use gush_lab::csv::Rows;
+        use gush_lab::model::{Measured, Run, Sample};
         let measured = Measured { gib_per_s: Some(4.5), bytes: 4096, ..Measured::default() }
             .with("method", "splice")
-            .with("cost", 0.25)
-            .with("syscalls", serde_json::json!({"read": 2, "write": 1}));
+            .with("syscalls", serde_json::json!({"read": 2}));
         let sample = Sample { suite: "copy".into(), case: "splice@4K".into(), round: 1, measured };
-        let columns = [
-            "case",
-            "method",
-            "round",
-            "gib_per_s",
-            "wall_s",
-            "bytes",
-            "cost",
-            "syscalls",
-            "absent",
-        ];
-        assert_eq!(
-            row(&columns, &sample),
-            "splice@4K,splice,1,4.500000,,4096,0.250000,read=2;write=1,"
-        );
+        let run = Run { id: "r".into(), gush: "0.1.0".into(), ..Run::default() };
+        let facts = r#""{""method"":""splice"",""syscalls"":{""read"":2}}""#;
+        let row =
+            format!("r,1970-01-01T00:00:00Z,,,,,0.1.0,copy,splice@4K,1,4.500000,,,,4096,{facts}");
+        assert_eq!(Rows::of(&run).row(&sample), row);
     }
 }
 
@@ -553,26 +536,6 @@ mod table {
     #[test]
     fn a_bar_is_proportional() {
         assert_eq!(gush_lab::table::bar(1.0, 2.0).chars().count(), 15);
-    }
-}
-
-mod transfer {
-    #[test]
-    fn a_row_has_the_run_and_the_sample() {
-        use gush_lab::{
-            model::{Measured, Run, Sample},
-            transfer,
-        };
-        let sample = Sample {
-            suite: "memory".into(),
-            case: "read".into(),
-            round: 1,
-            measured: Measured::default(),
-        };
-        let run =
-            Run { id: "r".into(), gush: "0.1.0".into(), samples: vec![sample], ..Run::default() };
-        let rows: Vec<String> = transfer::csv_rows(&run).collect();
-        assert_eq!(rows, ["r,1970-01-01T00:00:00Z,,,,,0.1.0,memory,read,1,,,,,0,{}"]);
     }
 }
 

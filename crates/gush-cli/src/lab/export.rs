@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use gush_lab::model::Run;
 use gush_lab::store::StoreError;
-use gush_lab::transfer;
+use gush_lab::{csv, transfer};
 
 use super::screen::Screen;
 use super::session::open_to_read;
@@ -44,9 +44,10 @@ pub fn run(options: &ExportArgs) -> ExitCode {
     };
     let mut screen = Screen::new(talker.clone(), 0);
     if options.csv {
-        screen.print(transfer::CSV_HEADER);
-        for row in runs.iter().flat_map(transfer::csv_rows) {
-            screen.print(&row);
+        screen.print(csv::HEADER);
+        for run in &runs {
+            let rows = csv::Rows::of(run);
+            run.samples.iter().for_each(|sample| screen.print(&rows.row(sample)));
         }
     } else {
         screen.print(transfer::json(&runs).trim_end());

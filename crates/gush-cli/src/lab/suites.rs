@@ -25,7 +25,7 @@ pub struct Common {
     /// Only these cases
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Print every sample as comma-separated values
+    /// Print every sample as comma-separated values, as gush lab export does
     #[arg(long)]
     csv: bool,
     /// Print the whole run as JSON, as gush lab export does
@@ -46,15 +46,12 @@ pub fn this_program() -> Result<PathBuf, Error> {
 /// The commands of all suites.
 pub fn commands() -> impl Iterator<Item = Command> {
     SUITES.iter().map(|suite| {
-        let columns = format!("The columns of --csv: {}", suite.columns.join(","));
-        let more =
-            if suite.more.is_empty() { columns } else { format!("{columns}\n\n{}", suite.more) };
         let (value_name, help) = suite.only;
         Common::augment_args(Command::new(suite.name).args((suite.options)()))
             .mut_arg("rounds", |rounds| rounds.default_value(suite.rounds))
             .mut_arg("only", |only| only.value_name(value_name).help(help))
             .about(suite.about)
-            .after_help(more)
+            .after_help(suite.more)
             .max_term_width(100)
     })
 }
@@ -90,12 +87,13 @@ fn measured(
     let mut session = Session::begin(talker.clone(), &keep, Probe::take())?;
     let mut screen = Screen::new(talker.clone(), rounds);
     if csv {
-        screen.print(&suite.columns.join(","));
+        screen.print(csv::HEADER);
     }
     session.expect(&made.cases);
+    let rows = csv::Rows::of(session.run());
     session.measure(&made.cases, rounds, Limits::default(), &mut screen, |screen, sample| {
         if csv {
-            screen.print(&csv::row(suite.columns, sample));
+            screen.print(&rows.row(sample));
         }
     });
     // The cases' files are removed before the last message.

@@ -8,6 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::{gush, skipped};
+use serde_json::Value;
 use tempfile::TempDir;
 
 /// A directory on the disk that the build is on: the one for temporary files may be in memory.
@@ -25,14 +26,17 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The rows of CSV by their case, without the header.
-fn rows(output: &Output) -> BTreeMap<String, Vec<String>> {
-    text(&output.stdout)
-        .lines()
-        .skip(1)
-        .map(|line| line.split(',').map(str::to_owned).collect::<Vec<_>>())
-        .map(|fields| (fields[0].clone(), fields))
-        .collect()
+/// The samples by their case.
+fn samples(output: &Output) -> BTreeMap<String, Value> {
+    let by_case = |one: Value| (one["case"].as_str().unwrap().to_owned(), one);
+    crate::samples(output).into_iter().map(by_case).collect()
+}
+
+/// The counted system calls of a sample as one line: `read=3;write=2`.
+fn calls(sample: &Value) -> String {
+    let calls = sample["facts"]["syscalls"].as_object();
+    let calls = calls.into_iter().flatten().map(|(name, count)| format!("{name}={count}"));
+    calls.collect::<Vec<_>>().join(";")
 }
 
 fn may_trace(output: &Output) -> bool {
@@ -44,15 +48,15 @@ fn may_trace(output: &Output) -> bool {
 /// The calls of the published ways for a file of `size`, as formulas: see the test of 512 MiB below.
 fn check_table(dir: &Path, size: &str, table: &[(&str, &str)]) {
     let only: Vec<&str> = table.iter().map(|(way, _)| *way).collect();
-    let options = ["--rounds", "1", "--csv", "--size", size, "--only", &only.join(",")];
+    let options = ["--rounds", "1", "--json", "--size", size, "--only", &only.join(",")];
     let output = lab(dir, &options);
     if !may_trace(&output) {
         return;
     }
     assert!(output.status.success(), "{output:?}");
-    let rows = rows(&output);
-    for (way, calls) in table {
-        assert_eq!(rows[&format!("{way}@{size}")][9], *calls, "{way}");
+    let samples = samples(&output);
+    for (way, expected) in table {
+        assert_eq!(calls(&samples[&format!("{way}@{size}")]), *expected, "{way}");
     }
 }
 
@@ -108,33 +112,34 @@ fn calls_on_512_mib_are_exactly_the_published_table() {
 }
 
 #[test]
-fn csv_has_a_row_for_every_case_and_round() {
+fn every_case_is_measured_in_every_round() {
     let dir = disk_dir();
-    let output = lab(dir.path(), &["--csv", "--rounds", "2", "--size", "64K"]);
+    let output = lab(dir.path(), &["--json", "--rounds", "2", "--size", "64K"]);
     assert!(output.status.success(), "{output:?}");
-    let text = text(&output.stdout);
-    let mut lines = text.lines();
-    let columns =
-        "case,method,buffer_bytes,size_bytes,round,wall_s,user_s,system_s,gib_per_s,syscalls";
-    assert_eq!(lines.next(), Some(columns));
-    let rows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
+    let samples = crate::samples(&output);
     let counts = may_trace(&output);
     for name in
         ["stdio-char@64K", "read-write-4096@64K", "sendfile@64K", "read-mmap@64K", "auto@64K"]
     {
-        for round in ["1", "2"] {
-            let row = rows.iter().find(|row| (row[0], row[4]) == (name, round)).expect(name);
-            assert_eq!((row.len(), row[3]), (10, "65536"), "{row:?}");
-            for (figure, least) in [(5, 1e-9), (6, 0.0), (7, 0.0), (8, 1e-9)] {
-                assert!(row[figure].parse::<f64>().unwrap() >= least, "{row:?}");
+        for round in [1, 2] {
+            let is_it = |one: &&Value| one["case"] == name && one["round"] == round;
+            let one = samples.iter().find(is_it).expect(name);
+            assert_eq!(one["facts"]["size_bytes"], 65_536, "{one}");
+            for (figure, least) in
+                [("wall_s", 1e-9), ("user_s", 0.0), ("system_s", 0.0), ("gib_per_s", 1e-9)]
+            {
+                assert!(one[figure].as_f64().unwrap() >= least, "{one}");
             }
-            assert_ne!(row[9].is_empty(), counts, "{row:?}");
+            assert_ne!(calls(one).is_empty(), counts, "{one}");
         }
     }
-    let buffer = |name| rows.iter().find(|row| row[0] == name).map(|row| row[2]);
-    assert_eq!(buffer("read-write-4096@64K"), Some("4096"));
-    assert_eq!(buffer("splice-1M@64K"), Some("1048576"));
-    assert_eq!(buffer("sendfile@64K"), Some(""));
+    let buffer = |name| {
+        let one = samples.iter().find(|one| one["case"] == name).unwrap();
+        one["facts"]["buffer_bytes"].as_u64()
+    };
+    assert_eq!(buffer("read-write-4096@64K"), Some(4096));
+    assert_eq!(buffer("splice-1M@64K"), Some(1 << 20));
+    assert_eq!(buffer("sendfile@64K"), None);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "files were left behind");
 }
 
@@ -165,10 +170,11 @@ fn the_table_has_speeds_by_size_and_system_calls() {
 
 #[test]
 fn cold_files_are_read_from_the_disk_and_tmpfs_says_that_it_cannot() {
-    let options = ["--rounds", "1", "--csv", "--size", "4M", "--cold", "--only", "read-write-128K"];
+    let options =
+        ["--rounds", "1", "--json", "--size", "4M", "--cold", "--only", "read-write-128K"];
     let output = lab(disk_dir().path(), &options);
     if output.status.success() {
-        assert!(rows(&output).contains_key("read-write-128K+cold@4M"), "{output:?}");
+        assert!(samples(&output).contains_key("read-write-128K+cold@4M"), "{output:?}");
     } else {
         let told = text(&output.stderr);
         assert!(told.contains("stay in memory after POSIX_FADV_DONTNEED"), "{output:?}");
@@ -184,7 +190,7 @@ fn cold_files_are_read_from_the_disk_and_tmpfs_says_that_it_cannot() {
         told.contains("read-write-128K+cold@4M: ") && told.contains("stay in memory"),
         "{told}"
     );
-    assert!(rows(&output).contains_key("read-write-128K@4M"), "the others went on: {output:?}");
+    assert!(samples(&output).contains_key("read-write-128K@4M"), "the others went on: {output:?}");
 }
 
 #[test]
@@ -192,17 +198,17 @@ fn what_is_refused_here_is_left_out_with_a_reason_and_fails_when_named() {
     let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
         return skipped("/dev/shm takes no files");
     };
-    let unnamed = lab(memory.path(), &["--rounds", "1", "--csv", "--size", "4K", "--no-count"]);
+    let unnamed = lab(memory.path(), &["--rounds", "1", "--json", "--size", "4K", "--no-count"]);
     assert!(unnamed.status.success(), "{unnamed:?}");
     assert!(
         text(&unnamed.stderr).contains("reflink is left out: reflink is refused here"),
         "{unnamed:?}"
     );
-    let options = ["--rounds", "1", "--csv", "--size", "4K", "--only", "reflink,sendfile-4096"];
+    let options = ["--rounds", "1", "--json", "--size", "4K", "--only", "reflink,sendfile-4096"];
     let named = lab(memory.path(), &options);
     assert_eq!(named.status.code(), Some(1), "{named:?}");
     assert!(text(&named.stderr).contains("reflink@4K: reflink is refused here"), "{named:?}");
-    assert!(rows(&named).contains_key("sendfile-4096@4K"), "{named:?}");
+    assert!(samples(&named).contains_key("sendfile-4096@4K"), "{named:?}");
 }
 
 #[test]
@@ -229,13 +235,13 @@ fn misuse_is_reported_in_a_sentence() {
 fn a_size_that_the_disk_has_no_room_for_is_reported_once_and_the_others_go_on() {
     let dir = disk_dir();
     let script = "mount -t tmpfs -o size=1M none m && exec \"$G\" lab copy --no-store --dir m \
-                  --rounds 1 --csv --sizes 64K,2M --only read-write";
+                  --rounds 1 --json --sizes 64K,2M --only read-write";
     let Some(output) = crate::common::cp::with_mounts(dir.path(), script) else { return };
     assert!(output.status.success(), "{output:?}");
     let said = text(&output.stderr);
     let told = said.lines().filter(|line| line.contains("cannot make a file of 2097152 bytes"));
     assert_eq!(told.count(), 1, "{said}");
-    assert!(rows(&output).keys().all(|case| case.ends_with("@64K")), "{output:?}");
+    assert!(samples(&output).keys().all(|case| case.ends_with("@64K")), "{output:?}");
 }
 
 #[test]
@@ -337,11 +343,11 @@ fn copies_are_measured_where_tracing_is_denied() {
     let uncounted = Command::new(&deny)
         .args([EPERM, PTRACE, env!("CARGO_BIN_EXE_gush"), "lab", "copy", "--no-store", "--dir"])
         .arg(dir.path())
-        .args(["--rounds", "1", "--csv", "--size", "1M", "--only", "read-write-4096"])
+        .args(["--rounds", "1", "--json", "--size", "1M", "--only", "read-write-4096"])
         .output()
         .unwrap();
     assert!(uncounted.status.success(), "{uncounted:?}");
-    assert_eq!(rows(&uncounted)["read-write-4096@1M"][9], "");
+    assert_eq!(calls(&samples(&uncounted)["read-write-4096@1M"]), "");
     assert!(text(&uncounted.stderr).contains("may not be traced"), "{uncounted:?}");
 }
 
@@ -353,7 +359,7 @@ fn a_reader_that_leaves_ends_the_run_and_leaves_no_file() {
     lab.args(["--only", "read-write-4096,sendfile-4096", "--dir"]).arg(dir.path());
     let mut lab = lab.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(lab.stdout.take().unwrap()).lines();
-    assert!(lines.next().unwrap().unwrap().starts_with("case,"));
+    assert!(lines.next().unwrap().unwrap().starts_with("run,"));
     assert!(lines.next().unwrap().unwrap().contains("@64K,"));
     drop(lines);
     let mut said = String::new();

@@ -28,3 +28,10 @@ mod runs;
 mod store;
 mod tour;
 mod tune;
+
+/// The samples that a command printed with `--json`.
+fn samples(output: &std::process::Output) -> Vec<serde_json::Value> {
+    let mut run: serde_json::Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {output:?}"));
+    serde_json::from_value(run["runs"][0]["samples"].take()).unwrap()
+}

@@ -9,8 +9,6 @@ use std::process::{Command, Output};
 use crate::common::{gush, skipped};
 use tempfile::TempDir;
 
-const HEADER: &str = "method,source,target,works,errno,gib_per_s";
-
 fn matrix(options: &[&str]) -> Output {
     gush().args(["lab", "matrix"]).args(options).output().unwrap()
 }
@@ -19,18 +17,16 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The rows of the CSV by method, source and target: the values of works, errno and speed.
-fn rows(output: &Output) -> BTreeMap<[String; 3], [String; 3]> {
-    let csv = text(&output.stdout);
-    let mut lines = csv.lines();
-    assert_eq!(lines.next(), Some(HEADER), "{output:?}");
-    let row = |line: &str| {
-        let fields: Vec<String> = line.split(',').map(str::to_owned).collect();
-        let fields: [String; 6] = fields.try_into().expect("six fields");
-        let [method, source, target, works, errno, speed] = fields;
-        ([method, source, target], [works, errno, speed])
+/// The samples by method, source and target: the values of works, errno and speed.
+fn rows(output: &Output) -> BTreeMap<[String; 3], (bool, String, Option<f64>)> {
+    let row = |sample: &serde_json::Value| {
+        let facts = &sample["facts"];
+        let text = |name: &str| facts[name].as_str().expect(name).to_owned();
+        let works = facts["works"].as_bool().expect("whether it works");
+        let key = ["method", "source", "target"].map(text);
+        (key, (works, text("errno"), sample["gib_per_s"].as_f64()))
     };
-    lines.map(row).collect()
+    crate::samples(output).iter().map(row).collect()
 }
 
 fn can_lend() -> bool {
@@ -59,7 +55,7 @@ fn five_ways_on_four_pairs_come_out_as_on_linux_6_18() {
 
 #[test]
 fn every_method_meets_every_pair_and_nothing_is_lost_hangs_or_dies() {
-    let output = matrix(&["--csv"]);
+    let output = matrix(&["--json"]);
     assert!(output.status.success(), "{output:?}");
     let rows = rows(&output);
     let column = |at: usize| rows.keys().map(|key| key[at].as_str()).collect::<BTreeSet<_>>();
@@ -88,11 +84,11 @@ fn every_method_meets_every_pair_and_nothing_is_lost_hangs_or_dies() {
         }
     }
     assert_eq!(rows.len(), methods.len() * column(1).len() * column(2).len());
-    for (cell, [works, errno, speed]) in &rows {
+    for (cell, (works, errno, speed)) in &rows {
         let [method, source, target] = cell.each_ref().map(String::as_str);
         assert!(!["wrong", "hangs", "absent"].contains(&errno.as_str()), "{cell:?}: {errno}");
-        assert_eq!(works == "true", errno.is_empty(), "{cell:?}");
-        assert!(speed.is_empty(), "{cell:?}");
+        assert_eq!(*works, errno.is_empty(), "{cell:?}");
+        assert_eq!(*speed, None, "{cell:?}");
         if method == "read-write" {
             let expected = if target == "full" && source != "null" { "ENOSPC" } else { "" };
             assert_eq!(errno, expected, "{cell:?}");
@@ -139,17 +135,14 @@ fn speed_is_measured_where_it_works() {
         ["--only", "read-write,splice-direct", "--pairs", "tcp:tcp,tmpfs:tcp,null:tcp,udp:tcp"];
     let timed =
         |more: &[&str]| matrix(&[&options[..], &["--speed", "--bytes", "2M"], more].concat());
-    let rows = rows(&timed(&["--csv"]));
+    let rows = rows(&timed(&["--json"]));
     assert_eq!(rows.len(), 8);
-    for ([method, source, _], [works, _, speed]) in &rows {
-        assert_eq!(works == "true", method == "read-write", "{method} {source}");
+    for ([method, source, _], (works, _, speed)) in &rows {
+        assert_eq!(*works, method == "read-write", "{method} {source}");
         // Nothing comes out of null, and UDP would lose what it is sent.
-        let is_timed = works == "true" && source != "null" && source != "udp";
-        assert_eq!(
-            speed.parse().is_ok_and(|speed: f64| speed > 0.0),
-            is_timed,
-            "{method} {source} {speed}"
-        );
+        let is_timed = *works && source != "null" && source != "udp";
+        let shows_speed = speed.is_some_and(|speed| speed > 0.0);
+        assert_eq!(shows_speed, is_timed, "{method} {source} {speed:?}");
     }
     let table = text(&timed(&[]).stdout);
     assert!(
@@ -228,12 +221,12 @@ fn with_full_temporary_files(options: &str) -> Option<Output> {
 
 #[test]
 fn a_full_place_for_temporary_files_is_passed_over() {
-    let options = "--csv --only sendfile --pairs 'zero:tmpfs,fifo:append,direct:fifo,append:tcp'";
+    let options = "--json --only sendfile --pairs 'zero:tmpfs,fifo:append,direct:fifo,append:tcp'";
     let Some(output) = with_full_temporary_files(options) else { return };
     assert!(output.status.success(), "{output:?}");
     let wrong: Vec<_> = rows(&output)
         .into_iter()
-        .filter(|(_, [_, errno, _])| ["ENOSPC", "absent"].contains(&errno.as_str()))
+        .filter(|(_, (_, errno, _))| ["ENOSPC", "absent"].contains(&errno.as_str()))
         .collect();
     assert!(wrong.is_empty(), "{wrong:?}");
 }

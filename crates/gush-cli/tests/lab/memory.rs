@@ -13,25 +13,23 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn csv_has_a_row_for_every_operation_of_one_and_of_all_processors() {
-    let output = lab(&["--csv", "--rounds", "1", "--bytes", "16M"]);
+fn every_operation_is_measured_on_one_and_on_all_processors() {
+    let output = lab(&["--json", "--rounds", "1", "--bytes", "16M"]);
     assert!(output.status.success(), "{output:?}");
-    let text = text(&output.stdout);
-    let mut lines = text.lines();
-    assert_eq!(lines.next(), Some("case,operation,processors,round,gib_per_s,bytes"));
-    let mut rows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
+    let mut samples = crate::samples(&output);
     let all = gush_lab::affinity::allowed().unwrap().len();
     let counts = if all > 1 { vec![(1, "1"), (all, "all")] } else { vec![(1, "1")] };
     for (processors, name) in counts {
         for operation in ["read", "write", "copy"] {
             let case = format!("{operation}-{name}");
-            let place = rows.iter().position(|row| row[0] == case).expect("a row");
-            let row = rows.swap_remove(place);
-            assert_eq!(row[1..4], [operation, processors.to_string().as_str(), "1"]);
-            assert!(row[4].parse::<f64>().unwrap() > 0.0 && row[5].parse::<u64>().unwrap() > 0);
+            let place = samples.iter().position(|one| one["case"] == *case).expect("a sample");
+            let one = samples.swap_remove(place);
+            assert_eq!((&one["round"], &one["facts"]["operation"]), (&1.into(), &operation.into()));
+            assert_eq!(one["facts"]["processors"], processors);
+            assert!(one["gib_per_s"].as_f64().unwrap() > 0.0 && one["bytes"].as_u64().unwrap() > 0);
         }
     }
-    assert!(rows.is_empty(), "{rows:?}");
+    assert!(samples.is_empty(), "{samples:?}");
 }
 
 #[test]

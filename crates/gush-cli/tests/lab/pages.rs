@@ -17,38 +17,37 @@ fn can_lend() -> bool {
 }
 
 #[test]
-fn csv_has_the_cost_of_every_kind_of_memory() {
+fn every_kind_of_memory_has_its_cost() {
     if !can_lend() {
         return skipped("vmsplice is denied: nothing lends pages");
     }
-    let output = lab(&["--csv", "--rounds", "2", "--bytes", "64M"]);
-    let text = text(&output.stdout);
-    let mut lines = text.lines();
-    let columns = "case,memory,page_bytes,round,gib_per_s,ns_per_page,drop_ns_per_page,bytes";
-    assert_eq!(lines.next(), Some(columns));
-    let rows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
+    let output = lab(&["--json", "--rounds", "2", "--bytes", "64M"]);
+    let samples = crate::samples(&output);
     for (name, memory, page) in [
-        ("touched-4K", "touched", "4096"),
-        ("untouched-4K", "untouched", "4096"),
-        ("touched-2M", "touched", "2097152"),
-        ("untouched-2M", "untouched", "2097152"),
+        ("touched-4K", "touched", 4096),
+        ("untouched-4K", "untouched", 4096),
+        ("touched-2M", "touched", 2 << 20),
+        ("untouched-2M", "untouched", 2 << 20),
     ] {
-        for round in ["1", "2"] {
-            let own = rows.iter().find(|row| (row[0], row[3]) == (name, round));
-            let Some(row) = own else {
-                let told = self::text(&output.stderr);
-                let is_told = ["huge pages came: see ", "no memory of that kind"];
-                let is_told = is_told.iter().any(|why| told.contains(why));
-                assert!(page != "4096" && is_told, "{name}: {told}");
-                crate::common::not_applicable(&format!("no huge pages: {told}"));
+        for round in [1, 2] {
+            let own = samples.iter().find(|one| one["case"] == name && one["round"] == round);
+            let Some(one) = own else {
+                let said = text(&output.stderr);
+                let reasons = ["huge pages came: see ", "no memory of that kind"];
+                let is_explained = reasons.iter().any(|why| said.contains(why));
+                assert!(page != 4096 && is_explained, "{name}: {said}");
+                crate::common::not_applicable(&format!("no huge pages: {said}"));
                 continue;
             };
-            assert_eq!((row[1], row[2], row[7]), (memory, page, "67108864"));
-            let figure = |at: usize| row[at].parse::<f64>().unwrap();
-            assert!(figure(5) > 0.0 && figure(6) > 0.0, "{row:?}");
-            // The two columns are one figure in two units.
-            let gib_per_s = 4096.0 / figure(5) * 1e9 / f64::from(1 << 30);
-            assert!((gib_per_s / figure(4) - 1.0).abs() < 1e-3, "{row:?}");
+            let facts = &one["facts"];
+            assert_eq!((&facts["memory"], &facts["page_bytes"]), (&memory.into(), &page.into()));
+            assert_eq!(one["bytes"], 67_108_864);
+            let [cost, drop] =
+                ["ns_per_page", "drop_ns_per_page"].map(|cost| facts[cost].as_f64().unwrap());
+            assert!(cost > 0.0 && drop > 0.0, "{one}");
+            // The speed and the cost are one figure in two units.
+            let gib_per_s = 4096.0 / cost * 1e9 / f64::from(1 << 30);
+            assert!((gib_per_s / one["gib_per_s"].as_f64().unwrap() - 1.0).abs() < 1e-3, "{one}");
         }
     }
 }

@@ -30,32 +30,29 @@ fn can_lend() -> bool {
     !matches!(gush::Kernel::get().vmsplice(), gush::Vmsplice::Absent(_))
 }
 
-const COLUMNS: &str = "case,round,gib_per_s,bytes,buffer_bytes,pipe_bytes,sound,user_s,system_s";
-
 #[test]
-fn csv_has_a_row_for_every_case_and_round() {
+fn every_case_is_measured_in_every_round() {
     if !can_lend() {
         return crate::common::skipped("vmsplice is denied: its cases cannot run");
     }
-    let output = lab(&["--csv", "--rounds", "2", "--bytes", "9M"]);
+    let output = lab(&["--json", "--rounds", "2", "--bytes", "9M"]);
     assert!(output.status.success(), "{output:?}");
-    let text = text(&output.stdout);
-    let mut lines = text.lines();
-    assert_eq!(lines.next(), Some(COLUMNS));
-    let mut rows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
+    let mut samples = crate::samples(&output);
     for Step { name, .. } in STEPS {
-        for round in ["1", "2"] {
-            let place = rows.iter().position(|row| row[..2] == [*name, round]);
-            let row = rows.swap_remove(place.unwrap_or_else(|| panic!("{name} in {round}")));
-            assert!(row[2].parse::<f64>().unwrap() > 0.0, "{name}");
-            assert_eq!(row[3], (9 << 20).to_string());
+        for round in [1, 2] {
+            let is_it = |one: &serde_json::Value| one["case"] == *name && one["round"] == round;
+            let place = samples.iter().position(is_it);
+            let one = samples.swap_remove(place.unwrap_or_else(|| panic!("{name} in {round}")));
+            assert!(one["gib_per_s"].as_f64().unwrap() > 0.0, "{name}");
+            assert_eq!(one["bytes"], 9 << 20);
             if name.starts_with("vmsplice") {
-                assert_eq!(row[4..6], ["262144", "131072"], "{name}");
+                let sizes = ["buffer_bytes", "pipe_bytes"].map(|size| &one["facts"][size]);
+                assert_eq!(sizes, [262_144, 131_072], "{name}");
             }
-            assert!(row[7..].iter().all(|work| work.parse::<f64>().is_ok()), "{row:?}");
+            assert!(one["user_s"].is_f64() && one["system_s"].is_f64(), "{one}");
         }
     }
-    assert!(rows.is_empty(), "{rows:?}");
+    assert!(samples.is_empty(), "{samples:?}");
 }
 
 /// The page and the table call a case sound if the hostile reader found so in this run.

@@ -109,19 +109,18 @@ fn a_failure_of_any_run_of_a_repeat_is_reported() {
         let counter = TempDir::new().unwrap();
         let command = counting(&counter.path().join("n"), then);
         let mut lab = lab(dir.path());
-        lab.args(["-r", "1", "-w", "0", "-i", "--repeat", "3", "--csv", "-n", "it"]);
+        lab.args(["-r", "1", "-w", "0", "-i", "--repeat", "3", "--json", "-n", "it"]);
         let (status, out, said) = ended(lab.arg(command));
         assert_eq!(status, Some(0), "{said}");
-        let rows: Vec<Vec<String>> =
-            out.lines().map(|row| row.split(',').map(str::to_owned).collect()).collect();
-        let column = |name: &str| rows[0].iter().position(|head| head == name).unwrap();
-        [rows[1][column("status")].clone(), rows[1][column("signal")].clone()]
+        let run: Value = serde_json::from_str(&out).unwrap();
+        let facts = &run["runs"][0]["samples"][0]["facts"];
+        ["status", "signal"].map(|fact| facts[fact].as_u64())
     };
-    assert_eq!(row("true"), ["0", ""]);
-    assert_eq!(row("[ $n != 1 ] || exit 7"), ["7", ""]);
-    assert_eq!(row("[ $n != 2 ] || exit 8"), ["8", ""]);
-    assert_eq!(row("[ $n != 3 ] || exit 9"), ["9", ""]);
-    assert_eq!(row("[ $n != 2 ] || kill -9 $$"), ["", "9"], "a signal is no exit status");
+    assert_eq!(row("true"), [None, None]);
+    assert_eq!(row("[ $n != 1 ] || exit 7"), [Some(7), None]);
+    assert_eq!(row("[ $n != 2 ] || exit 8"), [Some(8), None]);
+    assert_eq!(row("[ $n != 3 ] || exit 9"), [Some(9), None]);
+    assert_eq!(row("[ $n != 2 ] || kill -9 $$"), [None, Some(9)], "a signal is no exit status");
 }
 
 #[test]

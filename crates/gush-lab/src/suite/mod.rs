@@ -49,8 +49,6 @@ pub struct Suite {
     pub only: (&'static str, &'static str),
     /// How often each case is measured by default.
     pub rounds: &'static str,
-    /// The columns of the CSV: `case`, `round`, the fields of [`Measured`], or names of facts.
-    pub columns: &'static [&'static str],
     /// The figures of the cases; the first is the one that is compared.
     pub quantities: &'static [Quantity],
     /// The quantity along the x axis of the page's section, if any.
@@ -183,7 +181,7 @@ mod tests {
     use crate::stats;
 
     #[test]
-    fn names_of_suites_options_and_columns_are_unique() {
+    fn names_of_suites_and_options_are_unique() {
         let unique = |names: Vec<&str>| {
             let mut once = names.clone();
             once.sort_unstable();
@@ -194,7 +192,6 @@ mod tests {
         for suite in SUITES {
             let options = (suite.options)();
             unique(options.iter().map(|option| option.get_id().as_str()).collect());
-            unique(suite.columns.to_vec());
         }
     }
 

@@ -8,11 +8,9 @@ use std::time::Instant;
 
 use gush_lab::bench::{self, Absent, Comparison, Pace, Paced, Summary, show};
 use gush_lab::csv;
-use gush_lab::model::Sample;
 use gush_lab::probe::Probe;
 use gush_lab::transfer;
 use gush_text::{os_text, quote};
-use serde_json::Value;
 
 use super::reporting;
 use super::screen::{Outlook, Screen};
@@ -57,7 +55,7 @@ fn compare(options: &RunArgs, talker: &Talker) -> Result<ExitCode, String> {
     }
     let mut summaries = Vec::new();
     if options.csv {
-        screen.print(CSV_HEADER);
+        screen.print(csv::HEADER);
     }
     for comparison in &comparisons {
         if session.is_interrupted() || screen.is_broken() {
@@ -122,6 +120,7 @@ fn measure(
     screen.set_outlook(outlook(pace));
     let mut schedule = Paced::new(pace, prepared.baseline(), comparison.figures.first());
     session.expect(&prepared.cases);
+    let rows = csv::Rows::of(session.run());
     session.measure_on(
         &prepared.cases,
         &mut |round, samples| schedule.goes_on(round, samples),
@@ -129,7 +128,7 @@ fn measure(
         screen,
         |screen, sample| {
             if options.csv {
-                screen.print(&csv_row(sample));
+                screen.print(&rows.row(sample));
             }
         },
     );
@@ -161,37 +160,6 @@ fn measure(
         Err(error) => session.leave_out(&suite, &error),
     }
     summaries
-}
-
-const CSV_HEADER: &str = "contender,round,wall_s,user_s,system_s,peak_bytes,gib_per_s,bytes,status,signal,output,printed";
-const CSV_COLUMNS: [&str; 12] = [
-    "case",
-    "round",
-    "wall_s",
-    "user_s",
-    "system_s",
-    "peak_bytes",
-    "gib_per_s",
-    "bytes",
-    "status",
-    "signal",
-    "output",
-    "printed",
-];
-
-fn csv_row(sample: &Sample) -> String {
-    let mut sample = sample.clone();
-    let facts = &mut sample.measured.facts;
-    // A process that a signal ended has no exit status.
-    if !facts.contains_key("signal") {
-        facts.entry("status".to_owned()).or_insert(0.into());
-    }
-    let printed = |(name, value): (&String, &Value)| {
-        Some(format!("{}={value}", name.strip_prefix("printed ")?))
-    };
-    let printed: Vec<String> = facts.iter().filter_map(printed).collect();
-    facts.insert("printed".to_owned(), printed.join(" ").into());
-    csv::row(&CSV_COLUMNS, &sample)
 }
 
 /// Writes the files, reports regressions, and returns the exit status.

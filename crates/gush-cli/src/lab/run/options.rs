@@ -171,7 +171,7 @@ pub struct RunArgs {
     /// The order of the rows in tables: of the commands (as auto), or of their mean times
     #[arg(long, value_name = "METHOD", default_value = "auto")]
     sort: Sort,
-    /// Print every sample as comma-separated values
+    /// Print every sample as comma-separated values, as gush lab export does
     #[arg(long)]
     pub csv: bool,
     /// Print the whole run as JSON, as gush lab export does

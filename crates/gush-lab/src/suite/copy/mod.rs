@@ -74,18 +74,6 @@ pub static SUITE: Suite = Suite {
     },
     only: ("NAME,…", "Only these cases"),
     rounds: "6",
-    columns: &[
-        "case",
-        "method",
-        "buffer_bytes",
-        "size_bytes",
-        "round",
-        "wall_s",
-        "user_s",
-        "system_s",
-        "gib_per_s",
-        "syscalls",
-    ],
     quantities: &[THROUGHPUT, WORK],
     axis: Some(Axis { fact: "size_bytes", label: "File size" }),
     notes: &[

@@ -24,7 +24,7 @@ pub(super) fn legend(cells: &Cells<'_>) -> String {
     }
     let mut entries = vec![
         "✓ works, bytes verified (into zero and null: counted)",
-        "– the kernel says no, as below each grid (--csv has the errno of each cell)",
+        "– the kernel says no, as below each grid (--json has the errno of each cell)",
         "· a rule of gush's own says no",
         "! the wrong bytes arrived, or it did not end",
     ];

@@ -66,7 +66,6 @@ pub static SUITE: Suite = Suite {
     },
     only: ("METHOD,…", "Only these methods"),
     rounds: "1",
-    columns: &["method", "source", "target", "works", "errno", "gib_per_s"],
     quantities: &[THROUGHPUT, WORK],
     axis: None,
     notes: &[],

@@ -37,7 +37,6 @@ pub static SUITE: Suite = Suite {
     },
     only: ("NAME,…", "Only these cases"),
     rounds: "6",
-    columns: &["case", "operation", "processors", "round", "gib_per_s", "bytes"],
     quantities: &[THROUGHPUT],
     axis: None,
     notes: &[

@@ -33,16 +33,6 @@ pub static SUITE: Suite = Suite {
     },
     only: ("NAME,…", "Only these cases"),
     rounds: "6",
-    columns: &[
-        "case",
-        "memory",
-        "page_bytes",
-        "round",
-        "gib_per_s",
-        "ns_per_page",
-        "drop_ns_per_page",
-        "bytes",
-    ],
     quantities: &[
         THROUGHPUT,
         Quantity {

@@ -37,17 +37,6 @@ pub static SUITE: Suite = Suite {
     },
     only: ("NAME,…", "Only these cases"),
     rounds: "6",
-    columns: &[
-        "case",
-        "round",
-        "gib_per_s",
-        "bytes",
-        "buffer_bytes",
-        "pipe_bytes",
-        "sound",
-        "user_s",
-        "system_s",
-    ],
     quantities: &[THROUGHPUT, WORK],
     axis: None,
     notes: &[
