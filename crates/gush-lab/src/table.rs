@@ -6,7 +6,7 @@ use crate::cases::{self, CaseRun};
 use crate::count::{self, Calls};
 use crate::figures::Measure;
 use crate::model::Run;
-use crate::stats::{self, Estimate, Interval, Verdict};
+use crate::stats::{self, Estimate, Verdict};
 use crate::suite::{Quantity, Suite};
 use gush_text::table::{self, Column, numbers, words};
 use gush_text::three_digits;
@@ -133,12 +133,8 @@ fn values(case: &CaseRun<'_>, quantity: &Quantity) -> Vec<f64> {
 /// What the marks in the rows mean.
 fn notes(rows: &[Row<'_, '_>]) -> String {
     let any = |is_so: &dyn Fn(&Row<'_, '_>) -> bool| rows.iter().any(is_so);
-    let few = format!(
-        "In brackets: least and most of fewer than {} samples, too few for an interval.\n",
-        stats::FEWEST_SAMPLES
-    );
+    let brackets = stats::brackets(rows.iter().flat_map(|row| &row.figures).flatten().copied());
     let notes = [
-        (any(&|row| row.figures.iter().flatten().any(|one| one.interval.is_none())), few.as_str()),
         (
             any(&|row| matches!(row.times, Some((_, Verdict::CannotTell)))),
             "A question mark: not measurably different from the case that it is compared with.\n",
@@ -148,23 +144,15 @@ fn notes(rows: &[Row<'_, '_>]) -> String {
             "Sound '?': the hostile reader saw no byte change, but there is no guarantee.\n",
         ),
     ];
-    notes.into_iter().filter(|(is_so, _)| *is_so).map(|(_, note)| note).collect()
+    let notes = notes.into_iter().filter(|(is_so, _)| *is_so).map(|(_, note)| note);
+    notes.fold(brackets, |text, note| text + note)
 }
 
 fn interval(row: &Row<'_, '_>, suite: &Suite) -> String {
-    match row.figures.first().copied().flatten() {
-        Some(Estimate { interval: Some(Interval { low, high }), .. }) => {
-            format!("{} … {}", three_digits(low), three_digits(high))
-        }
-        Some(_) => {
-            let values = suite.quantities.first().map(|first| values(row.case, first));
-            let range = values.and_then(|values| stats::range(&values));
-            range.map_or_else(String::new, |[least, most]| {
-                format!("({} … {})", three_digits(least), three_digits(most))
-            })
-        }
-        None => String::new(),
-    }
+    let (Some(first), Some(Some(figure))) = (suite.quantities.first(), row.figures.first()) else {
+        return String::new();
+    };
+    figure.spread(&values(row.case, first), three_digits)
 }
 
 /// `2.31x write-read`, or `1.02x? write-read` without a measurable difference.

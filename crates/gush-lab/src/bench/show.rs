@@ -1,7 +1,7 @@
 //! Summaries as a table for people.
 
 use super::summary::{Figure, Summary};
-use crate::stats::{Estimate, FEWEST_SAMPLES, Interval};
+use crate::stats::{self, Estimate};
 use gush_text::table;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,16 +48,11 @@ pub fn time(seconds: f64, unit: Option<Unit>) -> String {
 
 /// The interval of the times in the unit of the median; of few samples the least and the most in brackets.
 fn interval(one: &Summary, unit: Option<Unit>) -> String {
-    let Estimate { value, interval } = one.seconds.median;
+    let Estimate { value, .. } = one.seconds.median;
     let (factor, name) = unit.unwrap_or(Unit::of(value)).parts();
     let decimals = if value * factor < 1.0 { 4 } else { 2 };
-    let [least, most] = one.range_s;
-    match interval {
-        None => format!("({:.decimals$} … {:.decimals$}) {name}", least * factor, most * factor),
-        Some(Interval { low, high }) => {
-            format!("{:.decimals$} … {:.decimals$} {name}", low * factor, high * factor)
-        }
-    }
+    let number = |seconds: f64| format!("{:.decimals$}", seconds * factor);
+    format!("{} {name}", one.seconds.median.spread(&one.range_s, number))
 }
 
 fn ratio_interval(times: Option<Estimate>) -> String {
@@ -102,16 +97,9 @@ fn memory(one: &Summary) -> String {
 /// The columns of a figure that the commands printed, below its name.
 const PRINTED: &[PrintedColumn] = &[
     ("", |figure| format!("{:.3}", figure.median.value)),
-    ("95 % interval", |figure| match figure.median.interval {
-        None => {
-            let values = || figure.rounds.iter().map(|&(_, value)| value);
-            let (least, most) = (
-                values().fold(f64::INFINITY, f64::min),
-                values().fold(f64::NEG_INFINITY, f64::max),
-            );
-            format!("({least:.3} … {most:.3})")
-        }
-        Some(_) => figure.median.around(3),
+    ("95 % interval", |figure| {
+        let values: Vec<f64> = figure.rounds.iter().map(|&(_, value)| value).collect();
+        figure.median.spread(&values, |value| format!("{value:.3}"))
     }),
     ("x first", |figure| times_first(figure.times_first)),
     ("95 % interval", |figure| ratio_interval(figure.times_first)),
@@ -148,14 +136,8 @@ pub(super) fn cells(summaries: &[Summary], unit: Option<Unit>) -> (Vec<String>, 
     (heads.collect(), summaries.iter().map(row).collect())
 }
 
-/// What the brackets of a table mean; nothing where there are none.
 pub(super) fn brackets(summaries: &[Summary]) -> String {
-    if summaries.iter().all(|one| one.seconds.median.interval.is_some()) {
-        return String::new();
-    }
-    format!(
-        "In brackets: least and most of fewer than {FEWEST_SAMPLES} samples, too few for an interval.\n"
-    )
+    stats::brackets(summaries.iter().map(|one| one.seconds.median))
 }
 
 /// A line for each contender, without the columns that say nothing of any; times in `unit`, if

@@ -12,7 +12,7 @@
 use fastrand::Rng;
 use serde::Serialize;
 
-use super::{FEWEST_SAMPLES, middle_of};
+use super::{FEWEST_SAMPLES, middle_of, range};
 
 /// How sure an interval is meant to be.
 pub const CONFIDENCE: f64 = 0.95;
@@ -56,8 +56,28 @@ impl Estimate {
 
     /// The interval for people, with so many decimals; nothing where there is none.
     pub fn around(&self, decimals: usize) -> String {
-        let text = |Interval { low, high }| format!("{low:.decimals$} … {high:.decimals$}");
-        self.interval.map_or_else(String::new, text)
+        self.interval
+            .map_or_else(String::new, |_| self.spread(&[], |end| format!("{end:.decimals$}")))
+    }
+
+    /// The interval for people; without one, the least and the most of the samples in brackets, to
+    /// which [`brackets`] is the note.
+    pub fn spread(&self, samples: &[f64], number: impl Fn(f64) -> String) -> String {
+        match (self.interval, range(samples)) {
+            (Some(Interval { low, high }), _) => format!("{} … {}", number(low), number(high)),
+            (None, Some([least, most])) => format!("({} … {})", number(least), number(most)),
+            (None, None) => String::new(),
+        }
+    }
+}
+
+/// What the brackets of a table mean; nothing where all `medians` have an interval.
+pub fn brackets(medians: impl IntoIterator<Item = Estimate>) -> String {
+    match medians.into_iter().all(|median| median.interval.is_some()) {
+        true => String::new(),
+        false => format!(
+            "In brackets: least and most of fewer than {FEWEST_SAMPLES} samples, too few for an interval.\n"
+        ),
     }
 }
 

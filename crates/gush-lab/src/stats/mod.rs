@@ -8,7 +8,9 @@ mod bootstrap;
 mod outliers;
 mod verdict;
 
-pub use bootstrap::{CONFIDENCE, Estimate, Interval, RESAMPLES, median, paired_ratio, ratio};
+pub use bootstrap::{
+    CONFIDENCE, Estimate, Interval, RESAMPLES, brackets, median, paired_ratio, ratio,
+};
 pub use outliers::{OUTLIER_SCORE, modified_z_scores, outliers};
 pub use verdict::{FEWEST_SAMPLES, MARGIN, Verdict};
 
