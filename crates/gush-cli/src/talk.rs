@@ -115,8 +115,13 @@ impl Talker {
     pub fn page(&self, page: &[u8]) -> ExitCode {
         match write_out(page) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => self.fail(format_args!("write error: {}", os_text(&error))),
+            Err(error) => self.fail_output(&error),
         }
+    }
+
+    /// Reports that standard output cannot be written to, and returns the exit status for failure.
+    pub fn fail_output(&self, error: &io::Error) -> ExitCode {
+        self.fail(format_args!("write error: {}", os_text(error)))
     }
 
     /// Writes `text` to standard error without a prefix. Failures are ignored, except for EPIPE
@@ -146,14 +151,6 @@ pub fn columns() -> usize {
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => size.ws_col.into(),
         _ => 80,
     }
-}
-
-/// Writes a line to standard output.
-///
-/// # Errors
-/// As [`write_out`].
-pub fn write_line(line: &str) -> io::Result<()> {
-    write_out(format!("{line}\n").as_bytes())
 }
 
 /// Dies of SIGPIPE on EPIPE, as GNU tools do. Returns on any other error, and if the signal was

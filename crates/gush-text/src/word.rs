@@ -7,15 +7,18 @@
 /// assert_eq!(nearest("sotr", ["sort", "sum"]), Some("sort"));
 /// assert_eq!(nearest("Dry_Run", ["dry-run"]), Some("dry-run"));
 /// assert_eq!(nearest("x", ["y"]), None);
+/// assert_eq!(nearest("ksh", ["bash", "zsh"]), None);
 /// ```
 #[must_use]
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = word.to_lowercase().replace('_', "-");
     let distances = known.into_iter().map(|name| (strsim::damerau_levenshtein(&plain, name), name));
     let (distance, name) = distances.min_by_key(|(distance, _)| *distance)?;
-    // A word of one or two letters shares too little with any name.
+    // A word of one or two letters shares too little with any name, and a short one with another
+    // beginning is another word: ksh is not zsh.
     let is_near = distance <= 1.max(name.len() / 4) && distance + 1 < word.len();
-    is_near.then_some(name)
+    let begins_alike = word.len() > 3 || plain.chars().next() == name.chars().next();
+    (is_near && begins_alike).then_some(name)
 }
 
 /// As the end of a sentence about a mistyped `word`: the nearest of `known`, or all of them.

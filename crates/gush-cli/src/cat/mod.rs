@@ -66,7 +66,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     }
     match show.finish().and_then(|()| close_twin(target)).inspect_err(die_if_nobody_reads) {
         Ok(()) => status,
-        Err(error) => talker.fail(format_args!("write error: {}", os_text(&error))),
+        Err(error) => talker.fail_output(&error),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `--explain` and `--json`, on standard error.
 
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 
 use gush::Report;
@@ -51,7 +52,9 @@ fn record(name: &OsStr, outcome: &Result<Moved, Trouble>) -> Value {
         Err(trouble) => {
             let (what, error, hint) = match trouble {
                 Trouble::Unopened(error) => {
-                    let what = if name == "-" { "read failed" } else { "open failed" };
+                    // A directory can be opened.
+                    let was_opened = name == "-" || error.kind() == ErrorKind::IsADirectory;
+                    let what = if was_opened { "read failed" } else { "open failed" };
                     (what.to_owned(), Some(error), None)
                 }
                 Trouble::Source { what, error, hint } => (what.clone(), Some(error), *hint),

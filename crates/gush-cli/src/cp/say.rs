@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gush::{Choice, Control, Holes, MethodName, Progress, Report};
-use gush_text::{os_text, quote};
+use gush_text::quote;
 use gush_tree::{Census, CopyOptions, Done, Error, Events, Question, Reflink, Share, TreeCounts};
 
 use super::json::{Record, Removed, Warnings};
@@ -163,7 +163,7 @@ impl<'a> Reporter<'a> {
         if let Err(error) = write_out(&[line, b"\n"].concat())
             && !std::mem::replace(&mut self.out_failed, true)
         {
-            self.clear_display().say(format_args!("write error: {}", os_text(&error)));
+            self.clear_display().fail_output(&error);
         }
     }
 }

@@ -2,17 +2,15 @@
 //! and tracing and profiling see this command too.
 
 use std::ffi::OsString;
-use std::io;
 use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use gush_lab::model::Measured;
 use gush_lab::suite::{self, Asked, SUITES};
 use gush_lab::{Error, count, once};
-use gush_text::os_text;
 
 use super::suites::this_program;
-use crate::talk::{Talker, write_line};
+use crate::talk::Talker;
 
 /// The command, with a subcommand for each suite that measures in a separate process.
 pub fn command() -> Command {
@@ -47,7 +45,10 @@ pub fn command() -> Command {
 pub fn run(matches: &ArgMatches) -> ExitCode {
     let talker = Talker::new("gush lab once");
     match measure(matches) {
-        Ok(measured) => print(&measured, &talker),
+        Ok(measured) => {
+            let line = serde_json::to_string(&measured).expect("its keys are strings");
+            talker.page(format!("{line}\n").as_bytes())
+        }
         Err(error) => talker.fail(error),
     }
 }
@@ -69,12 +70,4 @@ fn measure(matches: &ArgMatches) -> Result<Measured, Error> {
         return Err(Error::refused("name what is to be measured"));
     };
     run(&Asked::new(this_program()?, given))
-}
-
-fn print(measured: &Measured, talker: &Talker) -> ExitCode {
-    let line = serde_json::to_string(measured).map_err(io::Error::from);
-    match line.and_then(|line| write_line(&line)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => talker.fail(format_args!("write error: {}", os_text(&error))),
-    }
 }

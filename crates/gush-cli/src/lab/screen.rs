@@ -7,7 +7,7 @@ use gush_lab::model::Sample;
 use gush_lab::runner::Event;
 
 use crate::talk::{Talker, columns, try_write_out};
-use gush_text::{os_text, shortened};
+use gush_text::shortened;
 
 /// Says of a round, counted from 1, how far the run is.
 pub type Outlook = Box<dyn Fn(u32) -> String>;
@@ -103,8 +103,7 @@ impl Screen {
     /// Reports the error of the first line that could not be printed, if any: then the command has
     /// failed.
     pub fn ended(self) -> Result<(), ExitCode> {
-        let failed = |error| self.talker.fail(format_args!("write error: {}", os_text(&error)));
-        self.write_error.map_or(Ok(()), |error| Err(failed(error)))
+        self.write_error.map_or(Ok(()), |error| Err(self.talker.fail_output(&error)))
     }
 
     /// The exit status of a command that has printed all it had to say.

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use gush_link::{Pair, PairError};
 use gush_text::{in_brackets, quote};
 
-use crate::talk::{self, Talker, remedy_to_store};
+use crate::talk::{Talker, remedy_to_store};
 
 /// The names of this machine.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
@@ -30,12 +30,9 @@ pub fn run(words: &[OsString], talker: &Talker) -> ExitCode {
     let host = if names[0].contains(':') { format!("[{}]", names[0]) } else { names[0].clone() };
     let lines = format!(
         "gush link tls-listen:4433,cert={certificate},key={key} -\n\
-         gush link - tls:{host}:4433,cafile={certificate}"
+         gush link - tls:{host}:4433,cafile={certificate}\n"
     );
-    match talk::write_line(&lines) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => talker.fail(format_args!("write error: {}", gush_text::os_text(&error))),
-    }
+    talker.page(lines.as_bytes())
 }
 
 /// The error, with its remedy.

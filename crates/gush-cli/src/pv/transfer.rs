@@ -325,8 +325,10 @@ pub fn open_output(options: &PvArgs, talker: &Talker) -> Result<Output, Status> 
         (_, true) => OsStr::new("/dev/null"),
         (Some(name), false) => name,
         (None, false) if gush_process::was_closed(1) => {
+            let what =
+                if talker.is_familiar() { "failed to stat output file" } else { "standard output" };
             let why = errno_text(Errno::BADF);
-            return Err(fail(Status::UNOPENED, format!("failed to stat output file: {why}")));
+            return Err(fail(Status::UNOPENED, format!("{what}: {why}")));
         }
         (None, false) => {
             let output = Output::Stdout;

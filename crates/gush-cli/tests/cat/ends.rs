@@ -396,14 +396,17 @@ fn explain_and_json_print_to_standard_error() {
         "{output:?}"
     );
 
-    let output = gush().args(["cat", "--json", "a", "gone"]).current_dir(&dir).output().unwrap();
+    let output =
+        gush().args(["cat", "--json", "a", "gone", "."]).current_dir(&dir).output().unwrap();
     let told = said(&output);
     let objects = told.lines().filter(|line| line.starts_with('{'));
     let records: Vec<serde_json::Value> =
         objects.map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((&records[0]["source"], &records[0]["bytes"]), (&"a".into(), &3.into()));
     assert!(records[0]["error"].is_null() && records[0]["method"].is_string());
-    assert_eq!(records[1]["error"]["errno"], 2);
+    let what = |at: usize| (&records[at]["error"]["errno"], &records[at]["error"]["what"]);
+    assert_eq!(what(1), (&2.into(), &"open failed".into()));
+    assert_eq!(what(2), (&21.into(), &"read failed".into()), "a directory can be opened");
 }
 
 /// A read that goes beyond the largest offset, 2^63 - 1, is refused, also where bytes are left

@@ -140,6 +140,8 @@ fn a_contender_that_fails_is_out_unless_failures_are_ignored() {
     assert!(said.contains(": ended with status 7: because\n"), "{said}");
     assert!(said.contains("no-such-program-at-all: is not installed: left out"), "{said}");
     assert!(out.contains("\ntrue ") && !out.contains("exit 7"), "{out}");
+    let (_, _, said) = ended(lab(dir.path()).args(["-r", "1", "-N", "true", "/"]));
+    assert!(said.contains("/: is a directory and no program: left out"), "{said}");
     let ignoring = ["-r", "2", "-i", "--export-json", "-", "false", "sh -c 'kill -9 $$'"];
     let (status, out, said) = ended(lab(dir.path()).args(ignoring));
     assert_eq!(status, Some(0), "{said}");

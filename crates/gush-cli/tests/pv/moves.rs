@@ -135,7 +135,7 @@ fn each_failure_is_in_the_status_and_reported() {
         ("cat source | $G pv >/dev/full", 16, "No space left on device"),
         ("cat source | $G pv -l >/dev/full", 16, "No space left on device"),
         ("cat source | $G pv -l -S -s 5 >/dev/full", 16, "No space left on device"),
-        ("$G pv source >&-", 2, "failed to stat output file: Bad file descriptor"),
+        ("$G pv source >&-", 2, "gush: pv: standard output: Bad file descriptor\n"),
         ("$G pv <&-", 2, "(stdin): open failed: Bad file descriptor"),
         ("$G pv -o nodir/x source", 2, "nodir/x: open failed: No such file or directory"),
         ("$G pv nofile source >>source", 6, "nofile"),
@@ -408,7 +408,7 @@ fn sizes_and_a_closed_output_are_as_with_pv() {
     }
     let output = shell(dir.path(), "$G pv -q source >&-");
     assert_eq!(output.status.code(), Some(2));
-    assert_eq!(said(&output), "gush: pv: failed to stat output file: Bad file descriptor\n");
+    assert_eq!(said(&output), "gush: pv: standard output: Bad file descriptor\n");
 }
 
 #[test]

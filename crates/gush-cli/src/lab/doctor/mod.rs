@@ -3,17 +3,16 @@
 mod text;
 
 use std::ffi::OsString;
-use std::io::{self};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 use gush_lab::probe::Probe;
 use gush_lab::probe::doctor::{Examination, examine};
-use gush_text::os_text;
 
 use crate::args;
-use crate::talk::{Talker, write_line};
+use crate::talk::{Talker, write_out};
 
 /// Say what this kernel, this process and these paths allow: fact, consequence, remedy
 #[derive(Debug, Parser)]
@@ -51,9 +50,9 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     let paths = if asked { paths } else { vec![PathBuf::from(".")] };
     let examination = examine(&Probe::take(), &paths);
     let shown = if json { as_json(&examination) } else { Ok(text::of(&examination, columns())) };
-    let printed = shown.and_then(|shown| write_line(shown.trim_end()));
+    let printed = shown.and_then(|shown| write_out(format!("{}\n", shown.trim_end()).as_bytes()));
     match printed {
-        Err(error) => talker.fail(format_args!("write error: {}", os_text(&error))),
+        Err(error) => talker.fail_output(&error),
         Ok(()) if asked && examination.paths.iter().any(|path| !path.usable) => ExitCode::FAILURE,
         Ok(()) => ExitCode::SUCCESS,
     }

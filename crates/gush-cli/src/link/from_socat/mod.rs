@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use gush_link::address::{Address, AddressError, Opt, Target};
 use gush_link::{Link, Settings};
 
-use crate::talk::{self, Talker};
+use crate::talk::Talker;
 
 /// Joins unquoted arguments after `--from-socat` to a single one.
 pub fn as_one_word(words: Vec<OsString>) -> Vec<OsString> {
@@ -37,10 +37,7 @@ pub fn run(arguments: &str, talker: &Talker) -> ExitCode {
     let line = line(arguments, &mut report);
     let Some(line) = line.filter(|_| report.is_whole()) else { return report.refused(talker) };
     report.notes(talker);
-    match talk::write_line(&line) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => talker.fail(format_args!("write error: {}", gush_text::os_text(&error))),
-    }
+    talker.page(format!("{line}\n").as_bytes())
 }
 
 /// A further line of the error about a word of socat's.

@@ -310,11 +310,12 @@ impl Contender {
 /// Why a command's program cannot be run, to follow the command's label: it does not exist, or is
 /// not executable. The program is not named again if the label is its name.
 pub fn absence(program: &str, label: &str) -> String {
-    let why = match Path::new(program).exists() {
-        true => "is no program (a file of comparisons ends in .toml)",
+    let why = match Path::new(program).metadata() {
+        Ok(there) if there.is_dir() => "is a directory and no program",
+        Ok(_) => "is no program (a file of comparisons ends in .toml)",
         // Looked for in this place alone, where a build would put the program.
-        false if program.contains('/') => "does not exist",
-        false => "is not installed",
+        Err(_) if program.contains('/') => "does not exist",
+        Err(_) => "is not installed",
     };
     if program == label { why.to_owned() } else { format!("{program} {why}") }
 }
