@@ -110,8 +110,6 @@ impl<'a> SuiteRun<'a> {
 pub(crate) struct CaseRun<'a> {
     pub name: &'a str,
     pub described: Described,
-    /// False in runs of an older gush, and of cases that have only names.
-    pub is_described: bool,
     pub samples: Vec<&'a Sample>,
     /// The machine's id.
     machine: &'a str,
@@ -126,7 +124,6 @@ impl<'a> CaseRun<'a> {
         let known = run.cases.iter().find(|known| known.suite == *suite && known.case == *case);
         Self {
             name: case,
-            is_described: known.is_some(),
             described: known.cloned().unwrap_or_else(|| Described::new(suite, case)),
             samples: Vec::new(),
             machine: &run.machine.id,
@@ -135,8 +132,7 @@ impl<'a> CaseRun<'a> {
         }
     }
 
-    /// Did both measure the same? Assumed of a run without descriptions. Device numbers count only
-    /// within a machine.
+    /// Did both measure the same? Device numbers count only within a machine.
     fn is_same(&self, other: &Self) -> bool {
         let [own, others] = [self, other].map(|case| {
             let mut identity = case.described.identity.clone();
@@ -146,7 +142,7 @@ impl<'a> CaseRun<'a> {
             }
             identity
         });
-        own.is_empty() || others.is_empty() || own == others
+        own == others
     }
 
     /// The baseline of this case, and the ratio of speeds, if the difference is sure.

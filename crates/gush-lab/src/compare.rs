@@ -35,8 +35,6 @@ pub struct Comparison {
     pub unlike: Vec<Unlike>,
     /// The cases that are out in one run or both, so that nothing is said of their figures.
     pub failed: Vec<Failed>,
-    /// How many of the compared cases one of the runs does not describe: they may not be the same.
-    pub undescribed: usize,
     /// How many cases only the first run, and only the second run, has figures of.
     pub alone: [usize; 2],
 }
@@ -90,23 +88,17 @@ pub fn runs(before: &Run, after: &Run, margin: Option<f64>) -> Comparison {
     let drift = drift(before, after, margin.is_none());
     let margin = margin.unwrap_or(stats::MARGIN);
     let undecided = beyond(margin, drift);
-    let (mut cases, mut unlike, mut undescribed) = (Vec::new(), Vec::new(), 0);
+    let (mut cases, mut unlike) = (Vec::new(), Vec::new());
     for one in &first {
         let Some(other) = second.iter().find(|other| is_same(one, other)) else { continue };
-        let are_described = one.is_described && other.is_described;
-        let differences = match are_described {
-            true => parameters_that_differ(&one.described.identity, &other.described.identity),
-            false => Vec::new(),
-        };
+        let differences =
+            parameters_that_differ(&one.described.identity, &other.described.identity);
         if !differences.is_empty() {
             let Described { suite, case, .. } = one.described.clone();
             unlike.push(Unlike { suite, case, differences });
             continue;
         }
-        if let Some(found) = compared(one, other, undecided) {
-            undescribed += usize::from(one.is_described != other.is_described);
-            cases.push(found);
-        }
+        cases.extend(compared(one, other, undecided));
     }
     let alone = |own: &[CaseRun<'_>], others: &[CaseRun<'_>]| {
         own.iter().filter(|one| !others.iter().any(|other| is_same(one, other))).count()
@@ -121,7 +113,6 @@ pub fn runs(before: &Run, after: &Run, margin: Option<f64>) -> Comparison {
         cases,
         unlike,
         failed: [before, after].into_iter().flat_map(failed).collect(),
-        undescribed,
     }
 }
 
@@ -303,15 +294,15 @@ mod tests {
             Run { cases: described.into_iter().collect(), ..run(4.0, None) }
         };
         let same = runs(&with_bytes(Some(1)), &with_bytes(Some(1)), None);
-        assert_eq!((same.cases.len(), same.unlike.len(), same.undescribed), (1, 0, 0));
+        assert_eq!((same.cases.len(), same.unlike.len()), (1, 0));
         let other = runs(&with_bytes(Some(1)), &with_bytes(Some(2)), None);
         assert_eq!((other.cases.len(), other.alone), (0, [0, 0]));
         let values = ["1", "2"].map(str::to_owned);
         assert_eq!(other.unlike[0].differences, [Difference { fact: "bytes".into(), values }]);
         let unknown = runs(&with_bytes(None), &with_bytes(Some(2)), None);
-        assert_eq!((unknown.cases.len(), unknown.undescribed), (1, 1));
-        let older = runs(&with_bytes(None), &with_bytes(None), None);
-        assert_eq!((older.cases.len(), older.undescribed), (1, 0));
+        assert_eq!((unknown.cases.len(), unknown.unlike.len()), (0, 1));
+        let only_named = runs(&with_bytes(None), &with_bytes(None), None);
+        assert_eq!(only_named.cases.len(), 1);
     }
 
     #[test]

@@ -239,7 +239,7 @@ pub struct Run {
     pub warnings: Vec<Warning>,
     #[serde(default)]
     pub failures: Vec<Failure>,
-    /// The cases to be measured, in the order of the suites; none in runs of an older gush.
+    /// The cases to be measured, in the order of the suites.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cases: Vec<Described>,
     /// Every raw sample, in the order in which they were taken.

@@ -14,6 +14,7 @@ use crate::case::Case;
 use crate::model::{Described, Measured};
 use crate::probe::Probe;
 use crate::runner::{Usage, children};
+use crate::suite::{Asked, Suite};
 use crate::{Error, affinity};
 
 /// Measures in a new process: `program lab once WORDS`, on one processor if one is named.
@@ -56,14 +57,28 @@ pub fn pin(processor: usize) -> Result<(), Error> {
 /// A case that is nothing but one such process.
 #[derive(Clone, Debug)]
 pub struct Single {
-    pub suite: &'static str,
-    pub program: PathBuf,
+    suite: &'static str,
+    program: PathBuf,
     /// The arguments after `gush lab once`.
-    pub words: Vec<OsString>,
+    words: Vec<OsString>,
     /// Whether the process stays on one processor.
-    pub pinned: bool,
-    /// The description of the case.
-    pub described: Described,
+    pinned: bool,
+    described: Described,
+}
+
+impl Single {
+    /// The measurement with the name of the case, in the suite's own table, on `bytes`.
+    pub fn new(
+        suite: &Suite,
+        asked: &Asked,
+        described: Described,
+        bytes: u64,
+        pinned: bool,
+    ) -> Self {
+        let words = [suite.name, "--way", &described.case, "--bytes", &bytes.to_string()];
+        let words = words.map(OsString::from).into();
+        Self { suite: suite.name, program: asked.program.clone(), words, pinned, described }
+    }
 }
 
 impl Case for Single {

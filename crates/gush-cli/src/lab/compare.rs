@@ -158,7 +158,7 @@ fn verdicts(comparison: &Comparison) -> String {
 
 /// The cases that are not compared, or not surely the same, and the reasons.
 fn left_out(comparison: &Comparison) -> String {
-    let Comparison { runs, unlike, failed, undescribed, alone, .. } = comparison;
+    let Comparison { runs, unlike, failed, alone, .. } = comparison;
     let mut text = String::new();
     for Unlike { suite, case, differences } in unlike {
         let all = differences.iter().map(|Difference { fact, values: [before, after] }| {
@@ -171,11 +171,6 @@ fn left_out(comparison: &Comparison) -> String {
     }
     for Failed { run, failure: Failure { suite, case, error } } in failed {
         text += &format!("not compared: {suite} {case} is out in {run}: {error}\n");
-    }
-    if *undescribed > 0 {
-        text += &format!(
-            "{undescribed} cases are compared by their names only: one of the runs does not say what it measured\n"
-        );
     }
     for (index, alone) in alone.iter().enumerate().filter(|(_, alone)| **alone > 0) {
         let have = if *alone == 1 { "case has" } else { "cases have" };

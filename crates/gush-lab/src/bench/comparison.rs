@@ -313,9 +313,8 @@ mod tests {
         assert!(refusal(&format!("{ONE}{entry}{figure}")).contains("les_is_better"));
         let aim = "[[comparison.aim]]\ncontender = 'a'\nrivals = ['b']\ntimes = 2\n";
         assert!(refusal(&format!("{ONE}{entry}{aim}")).contains("an aim names 'b'"));
-        // The name of an earlier version.
-        let earlier = refusal(&format!("{ONE}{entry}{}", aim.replace("rivals", "beside")));
-        assert!(earlier.contains("beside") && earlier.contains("rivals"), "{earlier}");
+        let unknown = refusal(&format!("{ONE}{entry}{}", aim.replace("rivals", "peers")));
+        assert!(unknown.contains("peers") && unknown.contains("rivals"), "{unknown}");
         assert!(refusal(&format!("{ONE}bytes = 'many'\n{entry}")).contains("'many' is no size"));
     }
 

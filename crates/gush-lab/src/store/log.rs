@@ -169,11 +169,6 @@ impl Log {
                  name another file with --db"
             )),
             Some(Some(_)) => Ok(Head::Ours),
-            // The store of earlier versions: named, so that its runs are not taken for lost.
-            _ if start.starts_with(b"SQLite format 3\0") => foreign(
-                "is an SQLite database and no store of runs, and is left as it is: name another file with --db"
-                    .to_owned(),
-            ),
             _ => foreign(
                 "is no store of runs, and is left as it is: name another file with --db".to_owned(),
             ),

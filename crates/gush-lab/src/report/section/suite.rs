@@ -183,13 +183,8 @@ fn said(taken: &SuiteRun<'_>, axis: Option<Axis>) -> Vec<String> {
             None => {}
         }
         if let Some(gained) = most_gained(taken, own(), Some(false)) {
-            // Runs of an older gush have no evidence.
-            let seen = match gained.case.text("evidence") {
-                Some(_) => ": the hostile reader saw bytes change",
-                None => "",
-            };
             said.push(format!(
-                "{} does {} {} and is not sound{seen}.",
+                "{} does {} {} and is not sound: the hostile reader saw bytes change.",
                 code(gained.case.name),
                 figure(gained.figure.value),
                 gained.case.measure().unit()
@@ -247,7 +242,7 @@ fn most_gained<'s, 'a>(
     let with_baseline = |case: &'s CaseRun<'a>| Some((case, case.baseline(taken)?));
     let mut candidates: Vec<_> = cases.filter(is_wanted).filter_map(with_baseline).collect();
     let measured = |(case, _): &(&CaseRun<'_>, &CaseRun<'_>)| case.samples.len();
-    // Not a case that failed early, or that an earlier version left out of the later rounds.
+    // Not a case that failed early.
     let most = candidates.iter().map(measured).max()?;
     candidates.retain(|pair| 2 * measured(pair) > most);
     let rounds = candidates.iter().map(measured).min()?;

@@ -1,4 +1,4 @@
-//! One way on one pair, for real: open the ends, move, compare the arrived bytes.
+//! One method on one pair, for real: open the ends, move, compare the arrived bytes.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,13 +13,13 @@ use super::outcome::{Attempt, Cost, Outcome};
 use super::raw;
 use super::source::{Source, Workshop};
 use super::target::Target;
-use super::{Aim, Kind, Way};
+use super::{Aim, Kind, Method};
 use crate::runner::Usage;
 
-/// Tries a way on a pair.
+/// Tries a method on a pair.
 pub(super) fn attempt(
     workshop: &mut Workshop,
-    way: Way,
+    method: Method,
     from: Kind,
     to: Kind,
     aim: Aim,
@@ -40,7 +40,7 @@ pub(super) fn attempt(
         }
     };
     let (started, before) = (Instant::now(), used_so_far());
-    match moved(way, &source, &target, &load) {
+    match moved(method, &source, &target, &load) {
         Ok(said_bytes) => {
             let used = used_so_far().since(before);
             judge(source, target, &load, Claim { said_bytes, started, used })
@@ -66,10 +66,10 @@ fn give_up(mut source: Source) {
 }
 
 /// Moves the load, and answers how many bytes were said to be moved.
-fn moved(way: Way, source: &Source, target: &Target, load: &Load) -> Result<u64, Outcome> {
-    match way {
-        Way::Engine(method) => by_engine(method, source, target, load),
-        Way::SpliceDirect => by_splices(source, target, load),
+fn moved(method: Method, source: &Source, target: &Target, load: &Load) -> Result<u64, Outcome> {
+    match method {
+        Method::Engine(method) => by_engine(method, source, target, load),
+        Method::SpliceDirect => by_splices(source, target, load),
     }
 }
 
@@ -139,7 +139,7 @@ fn used_so_far() -> Usage {
     Usage::of(UsageWho::RUSAGE_THREAD).unwrap_or_default()
 }
 
-/// What a way claims to have done.
+/// What a method claims to have done.
 struct Claim {
     /// The bytes that are said to have moved.
     said_bytes: u64,
@@ -213,8 +213,8 @@ mod tests {
         Workshop::new(dirs)
     }
 
-    fn tried(way: &str, from: Kind, to: Kind) -> Outcome {
-        attempt(&mut workshop(), way.parse().unwrap(), from, to, Aim::Verify).outcome
+    fn tried(method: &str, from: Kind, to: Kind) -> Outcome {
+        attempt(&mut workshop(), method.parse().unwrap(), from, to, Aim::Verify).outcome
     }
 
     #[test]
@@ -262,8 +262,8 @@ mod tests {
 
     #[test]
     fn speed_costs_time_and_is_counted() {
-        let way: Way = "read-write".parse().unwrap();
-        let attempt = attempt(&mut workshop(), way, Kind::Pipe, Kind::Tcp, Aim::Speed(3 << 20));
+        let method: Method = "read-write".parse().unwrap();
+        let attempt = attempt(&mut workshop(), method, Kind::Pipe, Kind::Tcp, Aim::Speed(3 << 20));
         let cost = attempt.cost.unwrap();
         assert_eq!(cost.bytes, 3 << 20);
         assert!(cost.wall_s > 0.0 && cost.gib_per_s() > 0.0);

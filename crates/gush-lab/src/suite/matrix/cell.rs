@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::{Aim, Attempt, Kind, KindPlace, Outcome, Pairs, Prober, Way, s4};
+use super::{Aim, Attempt, Kind, KindPlace, Method, Outcome, Pairs, Prober, s4};
 use crate::Error;
 use crate::case::Case;
 use crate::model::{Described, Measured};
@@ -18,11 +18,11 @@ pub const GRID_BYTES: u64 = 64 << 20;
 /// The cells, and the questions about them.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// The ways; none: all.
-    pub ways: Vec<Way>,
+    /// The methods; none: all.
+    pub methods: Vec<Method>,
     /// The pairs; none: all.
     pub pairs: Vec<Pairs>,
-    /// Only the cells of the old experiment: five ways, four pairs.
+    /// Only the cells of the old experiment: five methods, four pairs.
     pub only_s4: bool,
     /// Whether to time the cells that work.
     pub speed: bool,
@@ -31,8 +31,9 @@ pub struct Plan {
 }
 
 impl Plan {
-    fn wants(&self, way: Way, source: Kind, target: Kind) -> bool {
-        (self.ways.is_empty() || self.ways.contains(&way)) && self.wants_pair(source, target)
+    fn wants(&self, method: Method, source: Kind, target: Kind) -> bool {
+        (self.methods.is_empty() || self.methods.contains(&method))
+            && self.wants_pair(source, target)
     }
 
     fn wants_pair(&self, source: Kind, target: Kind) -> bool {
@@ -52,7 +53,7 @@ impl Plan {
 
 /// Cells that are ready to be tried.
 pub struct Matrix {
-    /// Those of the old experiment first, then way by way.
+    /// Those of the old experiment first, then method by method.
     pub cases: Vec<Box<dyn Case>>,
     /// Where files of each kind lie, or why a kind has no cells here.
     pub places: Vec<KindPlace>,
@@ -71,17 +72,17 @@ pub fn cases(plan: &Plan) -> Matrix {
     places.retain(|place| !plan.only_s4 || place.kind == file);
     let prober = Rc::new(RefCell::new(prober));
     let mut cells = Vec::new();
-    for way in Way::all() {
+    for method in Method::all() {
         for &source in &present {
-            for &target in present.iter().filter(|&&target| plan.wants(way, source, target)) {
-                let is_s4 = s4::has(way, source, target, file);
+            for &target in present.iter().filter(|&&target| plan.wants(method, source, target)) {
+                let is_s4 = s4::has(method, source, target, file);
                 if plan.only_s4 && !is_s4 {
                     continue;
                 }
                 let bytes = plan.bytes.unwrap_or(if is_s4 { S4_BYTES } else { GRID_BYTES });
                 let cell = Cell {
-                    name: format!("{way}:{source}:{target}"),
-                    way,
+                    name: format!("{method}:{source}:{target}"),
+                    method,
                     source,
                     target,
                     speed_bytes: plan.speed.then_some(bytes),
@@ -97,10 +98,10 @@ pub fn cases(plan: &Plan) -> Matrix {
     Matrix { cases, places }
 }
 
-/// A way on a pair.
+/// A method on a pair.
 struct Cell {
     name: String,
-    way: Way,
+    method: Method,
     source: Kind,
     target: Kind,
     speed_bytes: Option<u64>,
@@ -128,7 +129,7 @@ impl Case for Cell {
     }
 
     fn measure(&self, probe: &Probe) -> Result<Measured, Error> {
-        // Verified first: the speed of a way that loses bytes is worth nothing.
+        // Verified first: the speed of a method that loses bytes is worth nothing.
         let verified = self.try_out(Aim::Verify, None)?;
         let mut measured = self.measured(&verified);
         let works = matches!(verified.outcome, Outcome::Works { .. });
@@ -158,7 +159,7 @@ impl Cell {
 
     fn try_out(&self, aim: Aim, processors: Option<[usize; 2]>) -> Result<Attempt, Error> {
         let mut prober = self.prober.borrow_mut();
-        let attempt = prober.try_out(self.way, self.source, self.target, aim, processors);
+        let attempt = prober.try_out(self.method, self.source, self.target, aim, processors);
         // An attempt given up for an interrupt says nothing about the cell.
         if interrupt::requested() { Err(Error::refused("interrupted")) } else { Ok(attempt) }
     }
@@ -168,7 +169,7 @@ impl Cell {
         let outcome = &attempt.outcome;
         let bytes = if let Outcome::Works { bytes } = outcome { *bytes } else { 0 };
         let mut measured = Measured { bytes, ..Measured::default() }
-            .with("method", self.way.name())
+            .with("method", self.method.name())
             .with("source", self.source.name())
             .with("target", self.target.name())
             .with("works", matches!(outcome, Outcome::Works { .. }))

@@ -1,6 +1,6 @@
-//! Every way to move bytes on every pair of ends, tried for real on this kernel.
+//! Every method to move bytes on every pair of ends, tried for real on this kernel.
 //!
-//! A cell is a way (`Way`), a kind of source and a kind of target (`Kind`). It is tried on a thread
+//! A cell is a method (`Method`), a kind of source and a kind of target (`Kind`). It is tried on a thread
 //! (`Prober`) that opens both ends, moves some bytes, and compares those that arrived.
 //!
 //! Facts of a sample: `method`, `source`, `target`, `works`, `errno`, `why`.
@@ -12,6 +12,7 @@ mod far;
 mod kind;
 mod load;
 mod marks;
+mod method;
 mod notes;
 mod outcome;
 mod page;
@@ -23,7 +24,6 @@ mod s4;
 mod source;
 mod target;
 mod view;
-mod way;
 
 use super::asked::{flag, memory, several, text};
 use super::{Asked, Cases, Suite, THROUGHPUT, WORK};
@@ -33,12 +33,12 @@ use crate::model::Sample;
 use cell::{Matrix, Plan, cases};
 use kind::Kind;
 use load::Aim;
+use method::Method;
 use outcome::{Attempt, Outcome};
 use pairs::Pairs;
 use places::KindPlace;
 use prober::Prober;
 use view::Grid;
-use way::Way;
 
 pub static SUITE: Suite = Suite {
     name: "matrix",
@@ -82,7 +82,7 @@ fn make(asked: &Asked) -> Result<Cases, Error> {
         return Err(Error::refused("--bytes says how much --speed moves: add --speed"));
     }
     let plan = Plan {
-        ways: asked.only.iter().map(|name| name.parse()).collect::<Result<_, _>>()?,
+        methods: asked.only.iter().map(|name| name.parse()).collect::<Result<_, _>>()?,
         pairs: asked.words("pairs").iter().map(|pair| pair.parse()).collect::<Result<_, _>>()?,
         only_s4: asked.is("five-ways"),
         speed: asked.is("speed"),

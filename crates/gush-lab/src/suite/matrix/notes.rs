@@ -8,11 +8,11 @@ use super::view::{Cell, Cells};
 impl Cells<'_> {
     /// Which rules of the engine's own said no.
     pub(super) fn rules(&self) -> String {
-        let facts = self.cells.iter().map(|(&(way, ..), cell)| (way, cell.facts()));
+        let facts = self.cells.iter().map(|(&(method, ..), cell)| (method, cell.facts()));
         let refused = facts.filter(|(_, facts)| facts.word() == "refused");
         counted(
             "Rules of gush's own (·), with the cells that they concern",
-            refused.map(|(way, facts)| format!("{way}: {}", facts.text("why"))),
+            refused.map(|(method, facts)| format!("{method}: {}", facts.text("why"))),
         )
     }
 
@@ -29,15 +29,20 @@ impl Cells<'_> {
     /// Cells with defects, whether expected or not.
     pub(super) fn defects(&self) -> String {
         let mut text = String::new();
-        for (&(way, from, to), cell) in &self.cells {
+        for (&(method, from, to), cell) in &self.cells {
             let facts = cell.facts();
             if ["wrong", "hangs"].contains(&facts.word()) {
-                let _ =
-                    writeln!(text, "{way}: {from}→{to}: {}: {}", facts.word(), facts.text("why"));
+                let _ = writeln!(
+                    text,
+                    "{method}: {from}→{to}: {}: {}",
+                    facts.word(),
+                    facts.text("why")
+                );
             }
             let not_timed = facts.text("not_timed");
             if !not_timed.is_empty() {
-                let _ = writeln!(text, "{way}: {from}→{to} works, but was not timed: {not_timed}");
+                let _ =
+                    writeln!(text, "{method}: {from}→{to} works, but was not timed: {not_timed}");
             }
         }
         text

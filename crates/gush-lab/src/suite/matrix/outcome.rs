@@ -1,8 +1,8 @@
-//! The outcome of trying a way on a pair, and the cost.
+//! The outcome of trying a method on a pair, and the cost.
 
 use std::fmt;
 
-/// The outcome of trying a way on a pair.
+/// The outcome of trying a method on a pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The right bytes arrived, or, where they cannot be read (`/dev/null`), the right number.

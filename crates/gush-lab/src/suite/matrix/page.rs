@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::s4::{self, S4Table};
 use super::view::{self, Cells};
-use super::{Kind, SUITE, Way};
+use super::{Kind, Method, SUITE};
 use crate::cases::SuiteRun;
 use crate::report::data::Data;
 use crate::report::number::{count, figure};
@@ -49,12 +49,14 @@ pub(super) fn section(data: &Data<'_>) -> Option<Section> {
     })
 }
 
-/// The names of the methods, in the order of [`Way::all`], unknown ones last.
+/// The names of the methods, in the order of [`Method::all`], unknown ones last.
 fn methods<'a>(cells: &Cells<'a>) -> Vec<&'a str> {
-    let names: BTreeSet<&str> = cells.cells.keys().map(|(way, ..)| *way).collect();
+    let names: BTreeSet<&str> = cells.cells.keys().map(|(method, ..)| *method).collect();
     let mut names: Vec<&str> = names.into_iter().collect();
-    let ways = Way::all();
-    names.sort_by_key(|name| ways.iter().position(|way| way.name() == *name).unwrap_or(ways.len()));
+    let all = Method::all();
+    names.sort_by_key(|name| {
+        all.iter().position(|method| method.name() == *name).unwrap_or(all.len())
+    });
     names
 }
 
@@ -65,7 +67,7 @@ fn figure_of(cells: &Cells<'_>) -> Figure {
     if methods.len() > 1 {
         let caption = format!("How many of {} methods work", methods.len());
         let all = grid(&caption, &cells.kinds, &cells.kinds, |from, to| {
-            let here = || methods.iter().filter_map(|way| cells.get(way, from, to));
+            let here = || methods.iter().filter_map(|method| cells.get(method, from, to));
             let works = here().filter(|tried| tried.facts().works()).count();
             let share = works as f64 / methods.len() as f64;
             here().next().map(|_| match works {
@@ -75,10 +77,10 @@ fn figure_of(cells: &Cells<'_>) -> Figure {
         });
         figure = figure.with("All", all);
     }
-    for way in methods {
-        let [sources, targets] = [true, false].map(|is_source| cells.kinds_of(way, is_source));
-        let tried = |from, to| cells.get(way, from, to).map(|tried| cell(tried, most));
-        figure = figure.with(way, grid(way, &sources, &targets, tried));
+    for method in methods {
+        let [sources, targets] = [true, false].map(|is_source| cells.kinds_of(method, is_source));
+        let tried = |from, to| cells.get(method, from, to).map(|tried| cell(tried, most));
+        figure = figure.with(method, grid(method, &sources, &targets, tried));
     }
     figure
 }

@@ -8,7 +8,7 @@ use nix::sys::signal::{SigSet, Signal};
 
 use super::attempt::attempt;
 use super::source::Workshop;
-use super::{Aim, Attempt, Kind, KindPlace, Outcome, Way, places};
+use super::{Aim, Attempt, Kind, KindPlace, Method, Outcome, places};
 use crate::affinity;
 use crate::runner::interrupt;
 
@@ -38,10 +38,10 @@ impl Prober {
         &self.places
     }
 
-    /// Tries a way on a pair, on `processors`: the mover's, and that of the far ends.
+    /// Tries a method on a pair, on `processors`: the mover's, and that of the far ends.
     pub fn try_out(
         &mut self,
-        way: Way,
+        method: Method,
         source: Kind,
         target: Kind,
         aim: Aim,
@@ -71,7 +71,7 @@ impl Prober {
                 // Unpinned it is slower, not wrong.
                 let _ = affinity::pin(near);
             }
-            let attempt = attempt(&mut workshop, way, source, target, aim);
+            let attempt = attempt(&mut workshop, method, source, target, aim);
             (attempt, workshop)
         });
         match done {

@@ -1,10 +1,10 @@
 //! Five ways on four pairs, as an experiment of 2007 printed them (Linux 2.6.23), with its marks.
 
 use super::view::{Cell, Cells};
-use super::{Kind, Way};
+use super::{Kind, Method};
 use gush_text::table::{self, Column, numbers, words};
 
-/// A way, and the success in 2007 on each pair of [`PAIRS`]. Between files and sockets `splice`
+/// A method, and the success in 2007 on each pair of [`PAIRS`]. Between files and sockets `splice`
 /// goes through a pipe, and `vmsplice` gives the pages away.
 const ROWS: &[(&str, [bool; 4])] = &[
     ("read-write", [true, true, true, true]),
@@ -13,9 +13,6 @@ const ROWS: &[(&str, [bool; 4])] = &[
     ("splice", [true, true, false, false]),
     ("vmsplice", [true, true, true, true]),
 ];
-
-/// Names that two of the ways have in runs of an older gush.
-const FORMER: &[(&str, &str)] = &[("splice", "splice-pipe"), ("vmsplice", "vmsplice-gift")];
 
 /// Source and target: is the side a socket?
 const PAIRS: &[(&str, bool, bool)] = &[
@@ -39,24 +36,20 @@ pub(super) fn file_of(cells: &Cells<'_>) -> Option<Kind> {
 }
 
 /// Is this a cell of the table, where files are of this kind?
-pub(super) fn has(way: Way, source: Kind, target: Kind, file: Kind) -> bool {
+pub(super) fn has(method: Method, source: Kind, target: Kind, file: Kind) -> bool {
     let is_end = |kind| kind == file || kind == Kind::Tcp;
-    ROWS.iter().any(|(name, _)| *name == way.name()) && is_end(source) && is_end(target)
+    ROWS.iter().any(|(name, _)| *name == method.name()) && is_end(source) && is_end(target)
 }
 
-/// A way with the success in 2007 and the cell on each pair of [`PAIRS`].
+/// A method with the success in 2007 and the cell on each pair of [`PAIRS`].
 type Row<'c, 'a> = (&'static str, Vec<(bool, Option<&'c Cell<'a>>)>);
 
-/// The rows of ways that were tried.
+/// The rows of methods that were tried.
 fn rows<'c, 'a>(cells: &'c Cells<'a>, file: Kind) -> Vec<Row<'c, 'a>> {
     let end = |is_socket: bool| if is_socket { Kind::Tcp } else { file };
-    let row = |&(way, then): &(&'static str, [bool; 4])| -> Row<'c, 'a> {
-        let former = FORMER.iter().find(|(now, _)| *now == way).map(|&(_, former)| former);
-        let cell = |&(_, from, to): &(&str, bool, bool)| {
-            let of = |way| cells.get(way, end(from), end(to));
-            of(way).or_else(|| of(former?))
-        };
-        (way, then.into_iter().zip(PAIRS.iter().map(cell)).collect())
+    let row = |&(method, then): &(&'static str, [bool; 4])| -> Row<'c, 'a> {
+        let cell = |&(_, from, to): &(&str, bool, bool)| cells.get(method, end(from), end(to));
+        (method, then.into_iter().zip(PAIRS.iter().map(cell)).collect())
     };
     let is_tried = |(_, cells): &Row<'c, 'a>| cells.iter().any(|(_, cell)| cell.is_some());
     ROWS.iter().map(row).filter(is_tried).collect()
@@ -79,7 +72,7 @@ pub(super) fn tables(cells: &Cells<'_>) -> Vec<S4Table> {
 }
 
 fn works(rows: &[Row<'_, '_>], file: Kind) -> S4Table {
-    let row = |(way, cells): &Row<'_, '_>| {
+    let row = |(method, cells): &Row<'_, '_>| {
         let marks = cells.iter().map(|(then, now)| {
             let now = now.map_or(" ".to_owned(), |cell| match cell.facts() {
                 facts if facts.works() => mark(true).to_owned(),
@@ -87,7 +80,7 @@ fn works(rows: &[Row<'_, '_>], file: Kind) -> S4Table {
             });
             format!("{} {now}", mark(*then))
         });
-        [(*way).to_owned()].into_iter().chain(marks).collect()
+        [(*method).to_owned()].into_iter().chain(marks).collect()
     };
     S4Table {
         caption: format!(
@@ -105,7 +98,7 @@ fn works(rows: &[Row<'_, '_>], file: Kind) -> S4Table {
 /// Elapsed seconds, those of the moving thread, and its share of a processor, pair by pair.
 fn costs(rows: &[Row<'_, '_>]) -> S4Table {
     let of_pair = |(place, &(pair, ..)): (usize, &(&'static str, bool, bool))| -> Vec<_> {
-        let of_way = |(way, cells): &Row<'_, '_>| {
+        let of_method = |(method, cells): &Row<'_, '_>| {
             let cell = cells[place].1?;
             let wall_s = cell.median(|one| one.wall_s)?;
             let (user_s, system_s) =
@@ -113,10 +106,10 @@ fn costs(rows: &[Row<'_, '_>]) -> S4Table {
             let share = 100.0 * (user_s + system_s) / wall_s.max(1e-9);
             let seconds = [wall_s, user_s, system_s].map(|seconds| format!("{seconds:.3}"));
             let rest = [format!("{share:.0} %"), format!("{:.2}", cell.speed()?)];
-            let names = [pair, way].map(str::to_owned);
+            let names = [pair, method].map(str::to_owned);
             Some(names.into_iter().chain(seconds).chain(rest).collect())
         };
-        rows.iter().filter_map(of_way).collect()
+        rows.iter().filter_map(of_method).collect()
     };
     let columns = ["pair", "way"].map(words).into_iter();
     S4Table {
@@ -146,36 +139,21 @@ fn mark(works: bool) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Measured, Sample};
 
     #[test]
-    fn every_way_of_the_table_exists() {
+    fn every_method_of_the_table_exists() {
         for (name, _) in ROWS {
-            assert!(name.parse::<Way>().is_ok(), "{name}");
+            assert!(name.parse::<Method>().is_ok(), "{name}");
         }
     }
 
     #[test]
-    fn a_run_of_an_older_gush_has_all_five_rows() {
-        let cell = |way: &str| {
-            let facts = [("method", way), ("source", "ext4"), ("target", "tcp"), ("errno", "")];
-            let measured = Measured::default().with("works", true);
-            let measured =
-                facts.into_iter().fold(measured, |all, (name, fact)| all.with(name, fact));
-            Sample { suite: "matrix".into(), case: way.into(), round: 1, measured }
-        };
-        let ways = ["read-write", "sendfile", "splice-direct", "splice-pipe", "vmsplice-gift"];
-        let samples = ways.map(cell);
-        assert_eq!(rows(&Cells::of(&samples), Kind::Ext4).len(), 5);
-    }
-
-    #[test]
     fn it_has_twenty_cells() {
-        let count = Way::all()
+        let count = Method::all()
             .into_iter()
-            .flat_map(|way| {
+            .flat_map(|method| {
                 Kind::ALL.iter().flat_map(move |&from| {
-                    Kind::ALL.iter().filter(move |&&to| has(way, from, to, Kind::Ext4))
+                    Kind::ALL.iter().filter(move |&&to| has(method, from, to, Kind::Ext4))
                 })
             })
             .count();

@@ -1,11 +1,11 @@
-//! The matrix as text: the old experiment's table, and a grid for every way.
+//! The matrix as text: the old experiment's table, and a grid for every method.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::{Kind, KindPlace, Way, marks, s4};
+use super::{Kind, KindPlace, Method, marks, s4};
 use crate::model::{Measured, Sample};
 use crate::stats;
 
@@ -41,7 +41,7 @@ impl Grid {
         let mut parts = Vec::new();
         parts.push(s4::text(&cells));
         if !cells.are_s4() {
-            parts.extend(Way::all().into_iter().map(|way| cells.grid(way)));
+            parts.extend(Method::all().into_iter().map(|method| cells.grid(method)));
             parts.push(marks::legend(&cells));
             parts.push(cells.rules());
         }
@@ -65,7 +65,7 @@ impl Grid {
     }
 }
 
-/// The cells by way, source and target.
+/// The cells by method, source and target.
 pub(super) struct Cells<'a> {
     pub(super) cells: BTreeMap<(&'a str, Kind, Kind), Cell<'a>>,
     pub(super) kinds: Vec<Kind>,
@@ -110,15 +110,15 @@ impl<'a> Cells<'a> {
         Self { cells, kinds }
     }
 
-    pub(super) fn get(&self, way: &'a str, from: Kind, to: Kind) -> Option<&Cell<'a>> {
-        self.cells.get(&(way, from, to))
+    pub(super) fn get(&self, method: &'a str, from: Kind, to: Kind) -> Option<&Cell<'a>> {
+        self.cells.get(&(method, from, to))
     }
 
-    /// The kinds of the ends that cells of this way have at this side.
-    pub(super) fn kinds_of(&self, way: &str, is_source: bool) -> Vec<Kind> {
+    /// The kinds of the ends that cells of this method have at this side.
+    pub(super) fn kinds_of(&self, method: &str, is_source: bool) -> Vec<Kind> {
         let is_end = |kind: Kind| {
-            let of_way = self.cells.keys().filter(|(name, ..)| *name == way);
-            of_way.into_iter().any(|&(_, from, to)| kind == if is_source { from } else { to })
+            let of_method = self.cells.keys().filter(|(name, ..)| *name == method);
+            of_method.into_iter().any(|&(_, from, to)| kind == if is_source { from } else { to })
         };
         self.kinds.iter().copied().filter(|&kind| is_end(kind)).collect()
     }
@@ -126,33 +126,33 @@ impl<'a> Cells<'a> {
     /// Are they those of the old experiment's table, and no others?
     fn are_s4(&self) -> bool {
         s4::file_of(self).is_some_and(|file| {
-            let is_s4 = |way: &str, from, to| {
-                way.parse().is_ok_and(|way: Way| s4::has(way, from, to, file))
+            let is_s4 = |method: &str, from, to| {
+                method.parse().is_ok_and(|method: Method| s4::has(method, from, to, file))
             };
-            self.cells.keys().all(|&(way, from, to)| is_s4(way, from, to))
+            self.cells.keys().all(|&(method, from, to)| is_s4(method, from, to))
         })
     }
 
-    /// One way's grid: a row a source, a column a target.
-    fn grid(&self, way: Way) -> String {
-        let columns = self.kinds_of(way.name(), false);
+    /// One method's grid: a row a source, a column a target.
+    fn grid(&self, method: Method) -> String {
+        let columns = self.kinds_of(method.name(), false);
         if columns.is_empty() {
             return String::new();
         }
-        let mut text = format!("{way}: {}\n  {:13} ", way.what(), "from \\ to");
+        let mut text = format!("{method}: {}\n  {:13} ", method.what(), "from \\ to");
         text.extend(columns.iter().map(|kind| format!("{} ", kind.short())));
         text.truncate(text.trim_end().len());
-        for from in self.kinds_of(way.name(), true) {
+        for from in self.kinds_of(method.name(), true) {
             // Writing into a `String` cannot fail, here and below.
             let _ = write!(text, "\n  {from:13} ");
             for &to in &columns {
-                let mark = self.get(way.name(), from, to).map_or_else(String::new, marks::mark);
+                let mark = self.get(method.name(), from, to).map_or_else(String::new, marks::mark);
                 let _ = write!(text, "{mark:4}");
             }
             text.truncate(text.trim_end().len());
         }
         let mut answers: BTreeMap<&str, usize> = BTreeMap::new();
-        for (_, cell) in self.cells.iter().filter(|((name, ..), _)| *name == way.name()) {
+        for (_, cell) in self.cells.iter().filter(|((name, ..), _)| *name == method.name()) {
             if marks::mark(cell) == marks::REFUSED_BY_KERNEL {
                 *answers.entry(cell.facts().word()).or_default() += 1;
             }
@@ -171,14 +171,14 @@ impl<'a> Cells<'a> {
 mod tests {
     use super::*;
 
-    fn sample(way: &str, from: Kind, to: Kind, errno: &str) -> Sample {
+    fn sample(method: &str, from: Kind, to: Kind, errno: &str) -> Sample {
         let measured = Measured::default()
-            .with("method", way)
+            .with("method", method)
             .with("source", from.name())
             .with("target", to.name())
             .with("works", errno.is_empty())
             .with("errno", errno);
-        Sample { suite: "matrix".into(), case: format!("{way}:{from}:{to}"), round: 1, measured }
+        Sample { suite: "matrix".into(), case: format!("{method}:{from}:{to}"), round: 1, measured }
     }
 
     #[test]
@@ -206,10 +206,10 @@ mod tests {
     #[test]
     fn no_line_is_wider_than_a_hundred_columns() {
         let mut samples = Vec::new();
-        for way in Way::all() {
+        for method in Method::all() {
             for &from in Kind::ALL.iter().filter(|kind| kind.is_source()) {
                 for &to in Kind::ALL.iter().filter(|kind| kind.is_target()) {
-                    samples.push(sample(way.name(), from, to, "EINVAL"));
+                    samples.push(sample(method.name(), from, to, "EINVAL"));
                 }
             }
         }

@@ -7,7 +7,6 @@
 
 mod loops;
 
-use std::ffi::OsString;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -51,8 +50,9 @@ pub static SUITE: Suite = Suite {
             vec![text("way", "NAME", "Measure this"), size("bytes", "Use SIZE bytes of memory")]
         },
         run: |asked| {
-            let way = super::entry(WAYS, |way| way.name, asked.word("way"))?;
-            once(way, asked.size("bytes"))
+            let bandwidth =
+                super::entry(BANDWIDTHS, |bandwidth| bandwidth.name, asked.word("way"))?;
+            once(bandwidth, asked.size("bytes"))
         },
     }),
     make,
@@ -63,7 +63,7 @@ const PUBLISHED_READ: f64 = 15.9;
 
 /// One measurement of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct Bandwidth {
     /// The name, unique.
     pub name: &'static str,
     pub operation: Operation,
@@ -72,46 +72,41 @@ pub struct Way {
 }
 
 /// Every measurement.
-pub const WAYS: &[Way] = &[
-    Way { name: "read-1", operation: Operation::Read, all: false },
-    Way { name: "write-1", operation: Operation::Write, all: false },
-    Way { name: "copy-1", operation: Operation::Copy, all: false },
-    Way { name: "read-all", operation: Operation::Read, all: true },
-    Way { name: "write-all", operation: Operation::Write, all: true },
-    Way { name: "copy-all", operation: Operation::Copy, all: true },
+pub const BANDWIDTHS: &[Bandwidth] = &[
+    Bandwidth { name: "read-1", operation: Operation::Read, all: false },
+    Bandwidth { name: "write-1", operation: Operation::Write, all: false },
+    Bandwidth { name: "copy-1", operation: Operation::Copy, all: false },
+    Bandwidth { name: "read-all", operation: Operation::Read, all: true },
+    Bandwidth { name: "write-all", operation: Operation::Write, all: true },
+    Bandwidth { name: "copy-all", operation: Operation::Copy, all: true },
 ];
 
 /// Those of all processors only where there are several.
 fn make(asked: &Asked) -> Result<Cases, Error> {
     let processors = affinity::allowed().map_or(1, |processors| processors.len());
-    let case = |way: &Way| -> Box<dyn Case> {
-        let threads = if way.all { processors } else { 1 };
+    let case = |bandwidth: &Bandwidth| -> Box<dyn Case> {
+        let threads = if bandwidth.all { processors } else { 1 };
         let bytes = asked.size("bytes").unwrap_or_else(|| field_bytes(threads));
-        let words = ["memory", "--way", way.name, "--bytes", &bytes.to_string()];
-        Box::new(Single {
-            suite: SUITE.name,
-            program: asked.program.clone(),
-            words: words.map(OsString::from).into(),
-            pinned: !way.all,
-            described: described(way, processors, bytes),
-        })
+        let described = described(bandwidth, processors, bytes);
+        Box::new(Single::new(&SUITE, asked, described, bytes, !bandwidth.all))
     };
-    let cases = WAYS.iter().filter(|way| processors > 1 || !way.all).map(case).collect();
+    let cases =
+        BANDWIDTHS.iter().filter(|bandwidth| processors > 1 || !bandwidth.all).map(case).collect();
     Ok(Cases::of(case::choose(cases, &asked.only)?))
 }
 
 /// All processors are measured against one processor, and copying against reading.
-fn described(way: &Way, processors: usize, bytes: u64) -> Described {
-    let operation = way.operation.name();
-    let threads = if way.all { processors } else { 1 };
-    let described = Described::new(SUITE.name, way.name)
+fn described(bandwidth: &Bandwidth, processors: usize, bytes: u64) -> Described {
+    let operation = bandwidth.operation.name();
+    let threads = if bandwidth.all { processors } else { 1 };
+    let described = Described::new(SUITE.name, bandwidth.name)
         .does(format!("{operation}, {threads} of {processors} processors"))
         .with("operation", operation)
         .with("processors", threads)
         .with("bytes", bytes);
     // Reading, writing and copying are different work: nobody gains by doing another.
     let described = described.group(operation);
-    match (way.operation, way.all) {
+    match (bandwidth.operation, bandwidth.all) {
         (_, true) => described.against(format!("{operation}-1")),
         (Operation::Read, false) => {
             let source = "sysbench memory on the machine of the published pipes, one thread";
@@ -138,8 +133,8 @@ fn beyond_caches(largest_cache_bytes: u64, threads: u64, available_bytes: u64) -
 ///
 /// One thread, or one pinned to each processor that this process may use; all start together, and
 /// the clock stops when the last is done.
-pub fn once(way: &Way, bytes: Option<u64>) -> Result<Measured, Error> {
-    let processors = match way.all {
+pub fn once(bandwidth: &Bandwidth, bytes: Option<u64>) -> Result<Measured, Error> {
+    let processors = match bandwidth.all {
         true => affinity::allowed()
             .map_err(|errno| Error::failed("cannot ask which processors there are", errno))?
             .into_iter()
@@ -154,8 +149,9 @@ pub fn once(way: &Way, bytes: Option<u64>) -> Result<Measured, Error> {
     // The threads, and this one with its clock.
     let (start, stop) = (Barrier::new(processors.len() + 1), Barrier::new(processors.len() + 1));
     let work = |processor: Option<usize>| {
-        let made =
-            processor.map_or(Ok(()), once::pin).and_then(|()| Field::new(way.operation, share));
+        let made = processor
+            .map_or(Ok(()), once::pin)
+            .and_then(|()| Field::new(bandwidth.operation, share));
         start.wait();
         start.wait();
         let moved = made.map(|mut field| {
@@ -187,7 +183,7 @@ pub fn once(way: &Way, bytes: Option<u64>) -> Result<Measured, Error> {
         let measured = stopped?;
         let gib_per_s = once::gib_per_s(bytes, measured.wall_s.unwrap_or(0.0));
         Ok(Measured { bytes, gib_per_s, ..measured }
-            .with("operation", way.operation.name())
+            .with("operation", bandwidth.operation.name())
             .with("processors", processors.len() as u64)
             .with("field_bytes", share as u64 * processors.len() as u64))
     })
@@ -211,9 +207,9 @@ mod tests {
     /// A headline compares cases of one group, and reading is not compared with writing.
     #[test]
     fn only_the_same_work_is_of_one_group() {
-        for way in WAYS {
-            let described = described(way, 4, 1 << 20);
-            assert_eq!(described.group, way.operation.name(), "{}", way.name);
+        for bandwidth in BANDWIDTHS {
+            let described = described(bandwidth, 4, 1 << 20);
+            assert_eq!(described.group, bandwidth.operation.name(), "{}", bandwidth.name);
         }
     }
 }

@@ -11,7 +11,6 @@
 
 mod once;
 
-use std::ffi::OsString;
 use std::fs::File;
 
 pub use once::once;
@@ -59,8 +58,8 @@ pub static SUITE: Suite = Suite {
         about: "Take references to pages, and drop them",
         options: || vec![text("way", "NAME", "Measure this"), size("bytes", "Lend SIZE bytes")],
         run: |asked| {
-            let way = super::entry(WAYS, |way| way.name, asked.word("way"))?;
-            once(way, asked.size("bytes"))
+            let lending = super::entry(LENDINGS, |lending| lending.name, asked.word("way"))?;
+            once(lending, asked.size("bytes"))
         },
     }),
     make,
@@ -84,7 +83,7 @@ pub enum Taker {
 
 /// One measurement of getting pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct Lending {
     /// The name, unique.
     pub name: &'static str,
     /// The call that takes the references.
@@ -96,13 +95,13 @@ pub struct Way {
 }
 
 /// Every measurement.
-pub const WAYS: &[Way] = &[
-    Way { name: "touched-4K", taker: Taker::Vmsplice, touched: true, huge: false },
-    Way { name: "touched-2M", taker: Taker::Vmsplice, touched: true, huge: true },
-    Way { name: "untouched-4K", taker: Taker::Vmsplice, touched: false, huge: false },
-    Way { name: "untouched-2M", taker: Taker::Vmsplice, touched: false, huge: true },
-    Way { name: "gup-test-4K", taker: Taker::GupTest, touched: true, huge: false },
-    Way { name: "gup-test-2M", taker: Taker::GupTest, touched: true, huge: true },
+pub const LENDINGS: &[Lending] = &[
+    Lending { name: "touched-4K", taker: Taker::Vmsplice, touched: true, huge: false },
+    Lending { name: "touched-2M", taker: Taker::Vmsplice, touched: true, huge: true },
+    Lending { name: "untouched-4K", taker: Taker::Vmsplice, touched: false, huge: false },
+    Lending { name: "untouched-2M", taker: Taker::Vmsplice, touched: false, huge: true },
+    Lending { name: "gup-test-4K", taker: Taker::GupTest, touched: true, huge: false },
+    Lending { name: "gup-test-2M", taker: Taker::GupTest, touched: true, huge: true },
 ];
 
 /// Without the cases of the kernel's own test if it is not there, unless asked for by name.
@@ -113,40 +112,33 @@ fn make(asked: &Asked) -> Result<Cases, Error> {
         notes.push(format!("gup-test-4K and gup-test-2M are left out: {}", error));
     }
     let bytes = asked.size("bytes").unwrap_or(once::BYTES);
-    let case = |way: &Way| -> Box<dyn Case> {
-        let words = ["pages", "--way", way.name, "--bytes", &bytes.to_string()];
-        Box::new(Single {
-            suite: SUITE.name,
-            program: asked.program.clone(),
-            words: words.map(OsString::from).into(),
-            pinned: true,
-            described: described(way, bytes),
-        })
+    let case = |lending: &Lending| -> Box<dyn Case> {
+        Box::new(Single::new(&SUITE, asked, described(lending, bytes), bytes, true))
     };
-    let wanted = |way: &&Way| {
-        let named = asked.only.iter().any(|name| name == way.name);
-        way.taker == Taker::Vmsplice || test.is_ok() || named
+    let wanted = |lending: &&Lending| {
+        let named = asked.only.iter().any(|name| name == lending.name);
+        lending.taker == Taker::Vmsplice || test.is_ok() || named
     };
-    let cases = case::choose(WAYS.iter().filter(wanted).map(case).collect(), &asked.only)?;
+    let cases = case::choose(LENDINGS.iter().filter(wanted).map(case).collect(), &asked.only)?;
     Ok(Cases { cases, notes, show: None })
 }
 
 /// Huge pages are measured against small ones, untouched ones against touched ones.
-fn described(way: &Way, bytes: u64) -> Described {
-    let (group, small) = match way.taker {
+fn described(lending: &Lending, bytes: u64) -> Described {
+    let (group, small) = match lending.taker {
         Taker::Vmsplice => ("vmsplice into a pipe of 256 KiB", "touched-4K"),
         Taker::GupTest => ("The kernel's own test of get_user_pages_fast", "gup-test-4K"),
     };
-    let baseline = if way.huge && !way.touched { "untouched-4K" } else { small };
-    let page = if way.huge { "2 MiB" } else { "4 KiB" };
-    let memory = if way.touched { "touched" } else { "untouched" };
-    Described::new(SUITE.name, way.name)
+    let baseline = if lending.huge && !lending.touched { "untouched-4K" } else { small };
+    let page = if lending.huge { "2 MiB" } else { "4 KiB" };
+    let memory = if lending.touched { "touched" } else { "untouched" };
+    Described::new(SUITE.name, lending.name)
         .does(format!("{memory} memory, pages of {page}"))
         .group(group)
         .against(baseline)
         .with("memory", memory)
         .with("page", page)
-        .with("taker", format!("{:?}", way.taker))
+        .with("taker", format!("{:?}", lending.taker))
         .with("bytes", bytes)
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use gush::{HUGE_PAGE_BYTES, Lent, Pages};
 use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, splice};
 
-use super::{Taker, Way, gup_test};
+use super::{Lending, Taker, gup_test};
 use crate::model::Measured;
 use crate::{Error, foreign, once::gib_per_s};
 
@@ -22,17 +22,17 @@ pub(super) const BYTES: u64 = 2 << 30;
 const PAGE_BYTES: u64 = 4096;
 
 /// Measures in this process; `bytes` are gone over, 2 GiB without.
-pub fn once(way: &Way, bytes: Option<u64>) -> Result<Measured, Error> {
-    if !way.huge {
+pub fn once(lending: &Lending, bytes: Option<u64>) -> Result<Measured, Error> {
+    if !lending.huge {
         // Where huge pages come to everybody ("always"), small ones must be asked for.
         nix::sys::prctl::set_thp_disable(true).map_err(|errno| {
             Error::failed("cannot ask for pages of 4 KiB", io::Error::from(errno))
         })?;
     }
     let passes = bytes.unwrap_or(BYTES).div_ceil(FIELD_BYTES as u64);
-    let cost = match way.taker {
-        Taker::Vmsplice => by_vmsplice(way, passes)?,
-        Taker::GupTest => by_gup_test(way, passes)?,
+    let cost = match lending.taker {
+        Taker::Vmsplice => by_vmsplice(lending, passes)?,
+        Taker::GupTest => by_gup_test(lending, passes)?,
     };
     let bytes = passes * FIELD_BYTES as u64;
     let per_page = |took: Duration| took.as_secs_f64() * 1e9 / (bytes / PAGE_BYTES) as f64;
@@ -44,8 +44,8 @@ pub fn once(way: &Way, bytes: Option<u64>) -> Result<Measured, Error> {
         ..Measured::default()
     };
     Ok(measured
-        .with("memory", if way.touched { "touched" } else { "untouched" })
-        .with("page_bytes", if way.huge { HUGE_PAGE_BYTES as u64 } else { PAGE_BYTES })
+        .with("memory", if lending.touched { "touched" } else { "untouched" })
+        .with("page_bytes", if lending.huge { HUGE_PAGE_BYTES as u64 } else { PAGE_BYTES })
         .with("ns_per_page", per_page(cost.getting))
         .with("drop_ns_per_page", cost.dropping.map(per_page))
         .with("huge_checked", cost.huge_checked))
@@ -58,9 +58,9 @@ struct Cost {
     huge_checked: bool,
 }
 
-fn by_vmsplice(way: &Way, passes: u64) -> Result<Cost, Error> {
+fn by_vmsplice(lending: &Lending, passes: u64) -> Result<Cost, Error> {
     let pipe = Pipe::new()?;
-    let (mut lent, mut huge_checked) = field(way)?;
+    let (mut lent, mut huge_checked) = field(lending)?;
     let (mut getting, mut dropping) = (Duration::ZERO, Duration::ZERO);
     for pass in 0..passes {
         for start in (0..FIELD_BYTES).step_by(CALL_BYTES) {
@@ -76,10 +76,10 @@ fn by_vmsplice(way: &Way, passes: u64) -> Result<Cost, Error> {
             getting += got - began;
             dropping += got.elapsed();
         }
-        if !way.touched {
+        if !lending.touched {
             // What was never touched has no pages to look at before the kernel has got them.
             if pass == 0 {
-                huge_checked = check(way, lent.pages())?;
+                huge_checked = check(lending, lent.pages())?;
             }
             // Fresh again: what was only looked at maps the one page of zeros.
             let renewed = lent.renew().map_err(|errno| Error::failed("no new memory", errno))?;
@@ -90,14 +90,14 @@ fn by_vmsplice(way: &Way, passes: u64) -> Result<Cost, Error> {
 }
 
 /// Memory to lend, touched or not; and whether the page size was checked.
-fn field(way: &Way) -> Result<(Lent, bool), Error> {
-    let made = if way.huge { Pages::huge(FIELD_BYTES) } else { Pages::new(FIELD_BYTES) };
+fn field(lending: &Lending) -> Result<(Lent, bool), Error> {
+    let made = if lending.huge { Pages::huge(FIELD_BYTES) } else { Pages::new(FIELD_BYTES) };
     let mut pages = made.map_err(|errno| Error::failed("no memory of that kind", errno))?;
-    if !way.touched {
+    if !lending.touched {
         return Ok((pages.lend(), false));
     }
     pages.as_mut_slice().fill(1);
-    let checked = check(way, &pages)?;
+    let checked = check(lending, &pages)?;
     Ok((pages.lend(), checked))
 }
 
@@ -105,13 +105,13 @@ fn field(way: &Way) -> Result<(Lent, bool), Error> {
 ///
 /// Memory that was only read is backed by the one page of zeros, of 4 KiB or of 2 MiB
 /// (`use_zero_page` of `admin-guide/mm/transhuge.rst`).
-fn check(way: &Way, pages: &Pages) -> Result<bool, Error> {
+fn check(lending: &Lending, pages: &Pages) -> Result<bool, Error> {
     match gush::hugepage::count(pages) {
-        Ok((huge, all)) if way.huge && huge < all => Err(Error::refused(format!(
+        Ok((huge, all)) if lending.huge && huge < all => Err(Error::refused(format!(
             "{huge} of {all} huge pages came: see /sys/kernel/mm/transparent_hugepage/enabled{}",
-            if way.touched { "" } else { " and use_zero_page next to it" }
+            if lending.touched { "" } else { " and use_zero_page next to it" }
         ))),
-        Ok((huge, _)) if !way.huge && huge > 0 => {
+        Ok((huge, _)) if !lending.huge && huge > 0 => {
             Err(Error::refused(format!("{huge} huge pages came where none was wanted")))
         }
         Ok(_) => Ok(true),
@@ -152,9 +152,9 @@ impl Pipe {
     }
 }
 
-fn by_gup_test(way: &Way, passes: u64) -> Result<Cost, Error> {
+fn by_gup_test(lending: &Lending, passes: u64) -> Result<Cost, Error> {
     let test = gup_test()?;
-    let (memory, huge_checked) = field(way)?;
+    let (memory, huge_checked) = field(lending)?;
     let mut getting = Duration::ZERO;
     for _ in 0..passes {
         let took_us = foreign::gup_fast_us(test.as_fd(), memory.as_slice())

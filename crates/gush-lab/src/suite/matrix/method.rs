@@ -1,4 +1,4 @@
-//! The ways to move bytes: every method of the engine, and a splice without a pipe.
+//! The methods to move bytes: every method of the engine, and a splice without a pipe.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,16 +7,16 @@ use gush::MethodName;
 
 use crate::Error;
 
-/// One way to move bytes.
+/// A method to move bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Way {
+pub enum Method {
     Engine(MethodName),
     /// Splices as they are, without the engine's care and without a pipe of their own.
     SpliceDirect,
 }
 
-impl Way {
-    /// Every way: the engine's methods, then the one that only the experiment of 2007 has.
+impl Method {
+    /// Every method: the engine's methods, then the one that only the experiment of 2007 has.
     pub fn all() -> Vec<Self> {
         let engine = MethodName::ALL.iter().copied().map(Self::Engine);
         engine.chain([Self::SpliceDirect]).collect()
@@ -39,19 +39,19 @@ impl Way {
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for Method {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
 }
 
-impl FromStr for Way {
+impl FromStr for Method {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let all = Self::all();
-        let named = all.iter().copied().find(|way| way.name() == text);
-        named.ok_or_else(|| Error::unknown("method", text, all.iter().map(|way| way.name())))
+        let named = all.iter().copied().find(|method| method.name() == text);
+        named.ok_or_else(|| Error::unknown("method", text, all.iter().map(|method| method.name())))
     }
 }
 
@@ -60,9 +60,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_is_found_by_its_name() {
-        for way in Way::all() {
-            assert_eq!(way.name().parse::<Way>().expect("known"), way);
+    fn every_method_is_found_by_its_name() {
+        for method in Method::all() {
+            assert_eq!(method.name().parse::<Method>().expect("known"), method);
         }
     }
 }
