@@ -1,4 +1,4 @@
-//! What is told of a stored recording. `GUSH_BLESS=1 cargo test -p gush-lab --test explain` writes it anew.
+//! What is reported of a stored recording. `GUSH_BLESS=1 cargo test -p gush-lab --test explain` writes it anew.
 
 use gush_test as _;
 use std::fmt::Write as _;
@@ -20,19 +20,24 @@ fn stored() -> Stacks {
 #[test]
 fn a_stored_recording_is_summed_up_as_agreed() {
     let stacks = stored();
-    let mut told = format!("{} us\n", stacks.cpu_ns() / 1000);
+    let mut reported = format!("{} us\n", stacks.cpu_ns() / 1000);
     for (kind, cpu_ns) in stacks.kinds() {
-        let _ = writeln!(told, "{:>6} {}", cpu_ns / 1000, kind.name());
+        let _ = writeln!(reported, "{:>6} {}", cpu_ns / 1000, kind.name());
     }
     for share in stacks.functions(true) {
-        let _ =
-            writeln!(told, "{:>6} {} ({})", share.cpu_ns / 1000, share.function, share.kind.name());
+        let _ = writeln!(
+            reported,
+            "{:>6} {} ({})",
+            share.cpu_ns / 1000,
+            share.function,
+            share.kind.name()
+        );
     }
     let golden = data("perf-script.golden");
     if std::env::var_os("GUSH_BLESS").is_some() {
-        fs::write(&golden, &told).expect("to bless");
+        fs::write(&golden, &reported).expect("to bless");
     }
-    assert_eq!(told, fs::read_to_string(&golden).unwrap_or_default());
+    assert_eq!(reported, fs::read_to_string(&golden).unwrap_or_default());
 }
 
 #[test]

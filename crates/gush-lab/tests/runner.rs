@@ -1,4 +1,4 @@
-//! The runner: rounds in turn, every sample told at once, a case that dies left out.
+//! The runner: rounds in turn, every sample reported at once, a case that dies left out.
 
 use gush_test as _;
 use std::cell::RefCell;
@@ -47,30 +47,30 @@ fn run_until(
 ) -> (Outcome, Vec<String>) {
     let probe = Probe::default();
     let cases = scripts.map(|script| Box::new(script) as Box<dyn Case>);
-    let told = RefCell::new(Vec::new());
+    let reported = RefCell::new(Vec::new());
     let outcome = Runner { probe: &probe, rounds: 3, time, end }.run(&cases, |event| {
-        told.borrow_mut().push(match event {
+        reported.borrow_mut().push(match event {
             Event::Begins { case, round } => format!("{case} {round}"),
             Event::Measured(sample) => format!("= {}", sample.measured.gib_per_s.unwrap()),
             Event::Failed { case, error } => format!("{case}: {error}"),
         });
     });
-    (outcome, told.into_inner())
+    (outcome, reported.into_inner())
 }
 
 #[test]
 fn cases_take_turns_in_rounds_after_a_warm_up() {
-    let (outcome, told) = run([Script("a", "echo 1"), Script("b", "echo 2")], None);
-    assert_eq!(told[..2], ["a 0", "b 0"]);
+    let (outcome, reported) = run([Script("a", "echo 1"), Script("b", "echo 2")], None);
+    assert_eq!(reported[..2], ["a 0", "b 0"]);
     let [a, b] = ["a", "b"].map(|case| {
         let figure = if case == "a" { "= 1" } else { "= 2" };
         move |round: u32| [format!("{case} {round}"), figure.to_owned()]
     });
-    for (round, lines) in (1..).zip(told[2..].chunks(4)) {
+    for (round, lines) in (1..).zip(reported[2..].chunks(4)) {
         let either = [[a(round), b(round)].concat(), [b(round), a(round)].concat()];
-        assert!(either.iter().any(|order| order == lines), "{told:?}");
+        assert!(either.iter().any(|order| order == lines), "{reported:?}");
     }
-    assert_eq!((told.len(), outcome.end), (14, RunEnd::Whole));
+    assert_eq!((reported.len(), outcome.end), (14, RunEnd::Whole));
     let mut samples: Vec<_> = outcome.samples.iter().map(|s| (s.round, s.case.as_str())).collect();
     samples.sort_unstable();
     assert_eq!(samples, [(1, "a"), (1, "b"), (2, "a"), (2, "b"), (3, "a"), (3, "b")]);
@@ -122,8 +122,12 @@ fn one_round_alone_begins_with_the_cases_named_first() {
 
 #[test]
 fn a_case_that_dies_is_reported_once_and_the_others_go_on() {
-    let (outcome, told) = run([Script("dies", "kill -9 $$"), Script("lives", "echo 1")], None);
-    assert_eq!(told.iter().filter(|line| line.starts_with("dies: ")).count(), 1, "{told:?}");
+    let (outcome, reported) = run([Script("dies", "kill -9 $$"), Script("lives", "echo 1")], None);
+    assert_eq!(
+        reported.iter().filter(|line| line.starts_with("dies: ")).count(),
+        1,
+        "{reported:?}"
+    );
     assert_eq!(outcome.samples.len(), 3);
     assert!(outcome.samples.iter().all(|sample| sample.case == "lives"));
     assert_eq!(outcome.failures.len(), 1);
@@ -149,6 +153,6 @@ fn when_time_is_up_every_case_was_measured_once() {
 #[test]
 fn nothing_begins_after_the_end() {
     let scripts = [Script("a", "echo 1"), Script("b", "echo 2")];
-    let (outcome, told) = run_until(scripts, None, Some(Instant::now()));
-    assert_eq!((told.len(), outcome.samples.len(), outcome.end), (0, 0, RunEnd::OutOfTime));
+    let (outcome, reported) = run_until(scripts, None, Some(Instant::now()));
+    assert_eq!((reported.len(), outcome.samples.len(), outcome.end), (0, 0, RunEnd::OutOfTime));
 }

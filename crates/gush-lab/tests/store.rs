@@ -46,7 +46,7 @@ fn samples_are_there_before_the_run_ends() {
     let mut recording = Store::open(&path).unwrap().begin(&begun).unwrap();
     for (index, sample) in whole.samples.iter().enumerate() {
         recording.add(sample).unwrap();
-        // By a second reader, as `gush lab history` beside a run that goes on.
+        // By a second reader, as `gush lab history` does during a run.
         let seen = Store::read(&path).unwrap().run(&whole.id).unwrap();
         assert_eq!((seen.samples.len(), seen.finished), (index + 1, None));
     }
@@ -209,8 +209,8 @@ fn a_writer_killed_at_any_byte_loses_its_line_alone_and_the_rest_is_kept() {
             Ok(store) => {
                 let notices = store.notices();
                 assert_eq!(notices.len(), usize::from(!torn.is_empty()), "{cut}: {notices:?}");
-                let told = format!("{} bytes are left out", torn.len());
-                assert!(notices.iter().all(|notice| notice.contains(&told)), "{notices:?}");
+                let reported = format!("{} bytes are left out", torn.len());
+                assert!(notices.iter().all(|notice| notice.contains(&reported)), "{notices:?}");
                 store.runs().unwrap()
             }
             Err(error) => {
@@ -289,13 +289,13 @@ fn a_line_that_is_not_understood_is_read_again_once_nobody_writes() {
         rustix::fs::flock(&writer, FlockOperation::LockExclusive).unwrap();
         // A reader can see a line of which one page is new and the next one old.
         writer.write_all_at(b"half and half", line as u64).unwrap();
-        let (tell, told) = mpsc::channel();
+        let (started, has_started) = mpsc::channel();
         let path = path.clone();
         let reading = thread::spawn(move || {
-            tell.send(()).unwrap();
+            started.send(()).unwrap();
             Store::read(&path).and_then(|store| store.runs()).map(|runs| runs.len())
         });
-        told.recv().unwrap();
+        has_started.recv().unwrap();
         thread::yield_now();
         writer.write_all_at(&text[line..], line as u64).unwrap();
         rustix::fs::flock(&writer, FlockOperation::Unlock).unwrap();
@@ -369,7 +369,7 @@ proptest! {
         match Store::open(&path).and_then(|mut store| store.insert(&run)) {
             Ok(is_new) => prop_assert!(is_new && Store::read(&path).unwrap().run("new").unwrap() == run),
             Err(error) => {
-                // A torn line may have been kept beside before the damage in the midst was found.
+                // A torn line may have been set aside before the damage in the midst was found.
                 let now = fs::read(&path).unwrap();
                 prop_assert!(text.starts_with(&now), "{}", error);
                 prop_assert!(now == text || torn_of(&path).exists(), "{}", error);
@@ -466,7 +466,7 @@ fn a_store_on_a_medium_that_cannot_be_written_can_be_read() {
     let run = runs().remove(0);
     store.insert(&run).unwrap();
     drop(store);
-    // As on a read-only medium, no other file can be made beside this one: the name would be too long.
+    // As on a read-only medium, no other file can be made next to this one: the name would be too long.
     let long = path.with_file_name("x".repeat(254));
     fs::rename(&path, &long).unwrap();
     assert_eq!(Store::read(&long).unwrap().run(&run.id).unwrap(), run);
@@ -486,7 +486,7 @@ fn a_store_that_may_not_be_written_is_read_and_the_refusal_says_what_to_do() {
             let said = Store::open(&path).unwrap_err().to_string();
             assert!(said.contains("Permission denied (") && said.contains("--no-store"), "{said}");
         }
-        // A torn line is told of, although it cannot be kept beside.
+        // A torn line is reported, although it cannot be set aside.
         may(&path, 0o644);
         fs::write(&path, &text[..text.len() - 1]).unwrap();
         assert!(Store::read(&path).unwrap().notices()[0].contains("left out"));

@@ -23,7 +23,7 @@ pub fn executable(path: &Path, text: &str) {
         .stdin(Stdio::piped())
         .spawn()
         .expect("sh starts");
-    // The pipe is closed behind the text, which ends cat.
+    // The pipe is closed after the text, which ends cat.
     let mut input = writer.stdin.take().expect("a pipe");
     input.write_all(text.as_bytes()).expect("sh reads");
     drop(input);

@@ -17,7 +17,7 @@ pub struct FuseFile {
     /// What is really inside.
     pub content: Vec<u8>,
     /// What `st_size` says.
-    pub told_bytes: u64,
+    pub stat_bytes: u64,
     /// A read answers no more.
     pub most_read_bytes: usize,
 }
@@ -131,7 +131,7 @@ fn entry(node: u64, files: &[FuseFile]) -> Vec<u8> {
 fn attributes(node: u64, files: &[FuseFile]) -> Vec<u8> {
     let (mode, size) = match node {
         DIRECTORY => (libc::S_IFDIR | 0o755, 0),
-        node => (libc::S_IFREG | 0o644, files[index(node)].told_bytes),
+        node => (libc::S_IFREG | 0o644, files[index(node)].stat_bytes),
     };
     // Number, size, blocks and three times; then nanoseconds, mode, links, owner, device, unit,
     // flags.

@@ -7,9 +7,9 @@ use rustix::net::{
     AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt,
 };
 
-/// A port of 127.0.0.1 at which nobody listens, until somebody does who is told its number.
+/// A port of 127.0.0.1 at which nobody listens, until somebody does who gets its number.
 ///
-/// The socket is bound and does not listen. So the kernel refuses whoever connects, and gives the port to nobody who
+/// The socket is bound and does not listen. So the kernel refuses every connection, and gives the port to nobody who
 /// asks for any port. A server that sets SO_REUSEADDR (socket(7)), as most do, can listen there all the same.
 #[derive(Debug)]
 pub struct Port {

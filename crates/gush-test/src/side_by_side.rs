@@ -26,7 +26,7 @@ pub fn side_by_side<T: Send, R: Send>(
         }
         answers
     };
-    // The test's own name, so that a panic or a hang tells where it belongs.
+    // The test's own name, so that a panic or a hang says where it belongs.
     let name = thread::current().name().unwrap_or("a test").to_owned();
     let mut answers: Vec<(usize, R)> = thread::scope(|scope| {
         let start = |_| thread::Builder::new().name(name.clone()).spawn_scoped(scope, work);

@@ -16,7 +16,7 @@ use std::{mem, ptr};
 /// Set in the environment of programs that a test starts: a state that a test made for a process of its own stays.
 const STARTED: &CStr = c"GUSH_TEST_STARTED";
 
-/// Variables that change the messages and choices of the tested programs, and of those beside them.
+/// Variables that change the messages and choices of the tested programs, and of those next to them.
 const REMOVED: [&CStr; 26] = [
     c"BASH_ENV",
     c"CDPATH",
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     #[ignore = "run by the test below, on devices of its own"]
-    fn child_damages_what_it_is_told_to() {
+    fn child_damages_what_it_is_asked_to() {
         if let Ok(damage) = std::env::var("GUSH_TEST_DAMAGE") {
             assert!(Command::new("sh").args(["-c", &damage]).status().unwrap().success());
         }
@@ -219,7 +219,7 @@ mod tests {
     fn a_test_that_damages_a_device_is_noticed() {
         let line = "mount --make-rprivate / && mount -t tmpfs none /dev && \
                     mknod -m 666 /dev/null c 1 3 && mknod -m 666 /dev/full c 1 7 || exit 90; \
-                    eval \"$1\"; exec \"$0\" --exact start::tests::child_damages_what_it_is_told_to --ignored";
+                    eval \"$1\"; exec \"$0\" --exact start::tests::child_damages_what_it_is_asked_to --ignored";
         let run = |before: &str, meanwhile: &str| {
             let output = Command::new("unshare")
                 .args(["-m", "bash", "-c", line])

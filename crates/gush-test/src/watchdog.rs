@@ -118,7 +118,7 @@ fn entries(dir: &str) -> Vec<PathBuf> {
 /// The children of a process, theirs, and so on.
 fn descendants(process: u32) -> Vec<u32> {
     let number = |path: PathBuf| path.file_name()?.to_str()?.parse::<u32>().ok();
-    // The parent is the second field behind the name (proc_pid_stat(5)).
+    // The parent is the second field after the name (proc_pid_stat(5)).
     let parent = |process: u32| -> Option<u32> {
         let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
         stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()

@@ -111,10 +111,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn holes_of_fuse_and_zfs_are_not_believed() {
+    fn holes_are_believed_but_of_fuse_and_zfs_also_of_an_unknown_file_system() {
         assert!(FileSystem::FUSE.hides_data() && FileSystem(0x2fc1_2fc1).hides_data());
-        for (local, name) in LOCAL.iter().chain(&[(FileSystem::OVERLAY, "overlay")]) {
-            assert!(!local.hides_data(), "{name}");
+        let others = [(FileSystem::OVERLAY, "overlay"), (FileSystem(0x1234_5678), "unknown")];
+        for (other, name) in LOCAL.iter().chain(&others) {
+            assert!(!other.hides_data(), "{name}");
         }
     }
 }

@@ -398,8 +398,8 @@ fn explain_and_json_print_to_standard_error() {
 
     let output =
         gush().args(["cat", "--json", "a", "gone", "."]).current_dir(&dir).output().unwrap();
-    let told = said(&output);
-    let objects = told.lines().filter(|line| line.starts_with('{'));
+    let reported = said(&output);
+    let objects = reported.lines().filter(|line| line.starts_with('{'));
     let records: Vec<serde_json::Value> =
         objects.map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((&records[0]["source"], &records[0]["bytes"]), (&"a".into(), &3.into()));

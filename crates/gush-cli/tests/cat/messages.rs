@@ -164,8 +164,9 @@ fn cat_refuses_its_output_as_input_only_where_it_would_read_what_it_writes() {
             .current_dir(&dir)
             .output()
             .unwrap();
-        let told = if refused.is_empty() { String::new() } else { REFUSED.replace('%', refused) };
-        assert_eq!(said(&output), told, "{line}");
+        let reported =
+            if refused.is_empty() { String::new() } else { REFUSED.replace('%', refused) };
+        assert_eq!(said(&output), reported, "{line}");
         assert_eq!(output.status.code(), Some(i32::from(!refused.is_empty())), "{line}");
         let written = if line.contains("long") { "long" } else { "fx" };
         assert_eq!(fs::read_to_string(dir.path().join(written)).unwrap(), expected, "{line}");

@@ -44,9 +44,9 @@ fn burns_no_processor(method: &str) {
         rustix::net::send(&peer, b"!", SendFlags::OOB).unwrap();
         output.read_exact(&mut piece).unwrap();
         assert_eq!(&piece, b"before");
-        peer.write_all(b"behind").unwrap();
+        peer.write_all(b"second").unwrap();
         output.read_exact(&mut piece).unwrap();
-        assert_eq!(&piece, b"behind");
+        assert_eq!(&piece, b"second");
         // A spin would fill the log meanwhile.
         thread::sleep(Duration::from_millis(50));
     }

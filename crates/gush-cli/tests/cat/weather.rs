@@ -131,8 +131,8 @@ fn an_error_of_close_is_reported() {
             .current_dir(&dir)
             .stdout(File::create(&path).unwrap());
         let output = command.output().unwrap();
-        let told = format!("gush: cat: write error: {}\n", words_of(Errno::DQUOT));
-        assert_eq!(said(&output), told, "{flag}");
+        let reported = format!("gush: cat: write error: {}\n", words_of(Errno::DQUOT));
+        assert_eq!(said(&output), reported, "{flag}");
         assert_eq!(output.status.code(), Some(1));
     }
 }

@@ -117,7 +117,7 @@ fn every_command_goes_round_each_denied_call_and_says_which_one_it_missed() {
             let yes = fs::read(dir.path().join("out/yes")).unwrap();
             assert!(yes == b"y\n".repeat(500_000), "{case}");
             let is_denied = |call: &str| calls.split(',').any(|denied| denied == call);
-            let is_told = |file: &str, call: &str| {
+            let is_reported = |file: &str, call: &str| {
                 let explained = fs::read_to_string(dir.path().join(file)).unwrap();
                 explained.lines().any(|line| {
                     line.contains(": refused ") && line.ends_with(&format!(": {call}: {name}"))
@@ -127,9 +127,9 @@ fn every_command_goes_round_each_denied_call_and_says_which_one_it_missed() {
             let said_cp = fs::read_to_string(dir.path().join("said-cp")).unwrap();
             let shares = said_cp.contains("picked reflink");
             for file in ["said-cp", "said-tree"] {
-                let told = is_told(file, "copy_file_range");
+                let reported = is_reported(file, "copy_file_range");
                 assert_eq!(
-                    told,
+                    reported,
                     is_denied(COPY_FILE_RANGE) && !shares,
                     "{case}: {file}: {said_cp}"
                 );
@@ -160,7 +160,7 @@ fn every_command_goes_round_each_denied_call_and_says_which_one_it_missed() {
                 }
             }
             for file in ["said-cat", "said-pipe", "said-pv"] {
-                assert_eq!(is_told(file, "splice"), is_denied(SPLICE), "{case}: {file}");
+                assert_eq!(is_reported(file, "splice"), is_denied(SPLICE), "{case}: {file}");
             }
             let said_cat = fs::read_to_string(dir.path().join("said-cat")).unwrap();
             for (behaviour, line) in [
@@ -168,24 +168,24 @@ fn every_command_goes_round_each_denied_call_and_says_which_one_it_missed() {
                 (FileSplice::Copies, "a splice from a file copies on this kernel: one copy less"),
             ] {
                 let sends = !is_denied(SPLICE) || !is_denied(SENDFILE);
-                let told = sends && Kernel::get().file_splice() == behaviour;
-                assert_eq!(said_cat.contains(line), told, "{case}: {said_cat}");
+                let reported = sends && Kernel::get().file_splice() == behaviour;
+                assert_eq!(said_cat.contains(line), reported, "{case}: {said_cat}");
             }
             // Slots are filled by splice(2), and then duplicated.
-            assert_eq!(is_told("said-yes", "tee"), is_denied(TEE), "{case}");
+            assert_eq!(is_reported("said-yes", "tee"), is_denied(TEE), "{case}");
             let fat = is_denied(SPLICE) && !is_denied(TEE);
-            assert_eq!(is_told("said-yes", "splice"), fat, "{case}");
+            assert_eq!(is_reported("said-yes", "splice"), fat, "{case}");
             let said_yes = fs::read_to_string(dir.path().join("said-yes")).unwrap();
             let picked = if is_denied(TEE) { "picked write" } else { "picked reservoir" };
             assert!(said_yes.contains(picked), "{case}: {said_yes}");
             // A pipe is spliced into a pipe of gush's own first, then duplicated.
             let without_splice = is_denied(SPLICE);
-            assert_eq!(is_told("said-outputs", "splice"), without_splice, "{case}");
+            assert_eq!(is_reported("said-outputs", "splice"), without_splice, "{case}");
             let without_tee = is_denied(TEE) && !without_splice;
-            assert_eq!(is_told("said-outputs", "tee"), without_tee, "{case}");
+            assert_eq!(is_reported("said-outputs", "tee"), without_tee, "{case}");
             // sendfile comes second.
-            let told = is_told("said-cat", "sendfile");
-            assert_eq!(told, is_denied(SPLICE) && is_denied(SENDFILE), "{case}");
+            let reported = is_reported("said-cat", "sendfile");
+            assert_eq!(reported, is_denied(SPLICE) && is_denied(SENDFILE), "{case}");
         }
     }
 }
@@ -351,7 +351,8 @@ fn the_users_other_programs_keep_pages_for_pipes() {
     let mut running = Vec::new();
     for arguments in [["pv", "-q"].as_slice(), &["tee"], &["cat"], &["yes"]] {
         for run in 0..RUNS_EACH {
-            let [(input, mut feeder), (mut told, output)] = [0; 2].map(|_| pipe_of(SPARED_USER));
+            let [(input, mut feeder), (mut reported, output)] =
+                [0; 2].map(|_| pipe_of(SPARED_USER));
             let command = Command::new(dir.path().join("gush"))
                 .args(arguments)
                 .stdin(input)
@@ -363,10 +364,10 @@ fn the_users_other_programs_keep_pages_for_pipes() {
             running.push(Running(command));
             // Pipes have grown before the first byte arrives.
             feeder.write_all(b"y\n").unwrap();
-            told.read_exact(&mut [0; 2]).unwrap();
-            held.extend([(told, feeder)]);
+            reported.read_exact(&mut [0; 2]).unwrap();
+            held.extend([(reported, feeder)]);
             let fresh_bytes = fcntl_getpipe_size(&pipe_of(SPARED_USER).1).unwrap();
-            assert_eq!(fresh_bytes, 16 * page_bytes, "beside run {run} of {arguments:?}");
+            assert_eq!(fresh_bytes, 16 * page_bytes, "next to run {run} of {arguments:?}");
         }
     }
 }

@@ -48,8 +48,8 @@ impl Field {
 
     /// Runs gush while another process holds a lease on a file, which gush has to break; none where no lease can be had.
     fn run(&self, lease: (&str, &str, &str), words: &[&str]) -> Option<Output> {
-        let (output, told) = self.run_command(lease, gush().args(words))?;
-        assert_eq!(told, "broken\n", "{words:?} opened {}: {}", lease.1, stderr(&output));
+        let (output, reported) = self.run_command(lease, gush().args(words))?;
+        assert_eq!(reported, "broken\n", "{words:?} opened {}: {}", lease.1, stderr(&output));
         Some(output)
     }
 
@@ -66,9 +66,9 @@ impl Field {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut told = BufReader::new(lease.stdout.take().unwrap());
+        let mut reported = BufReader::new(lease.stdout.take().unwrap());
         let mut line = String::new();
-        told.read_line(&mut line).unwrap();
+        reported.read_line(&mut line).unwrap();
         if line != "held\n" {
             let output = lease.wait_with_output().unwrap();
             skipped(&format!("no leases here: {}", stderr(&output).trim()));
@@ -79,7 +79,7 @@ impl Field {
         let _ = lease.kill();
         lease.wait().unwrap();
         let mut rest = String::new();
-        told.read_to_string(&mut rest).unwrap();
+        reported.read_to_string(&mut rest).unwrap();
         Some((output, rest))
     }
 

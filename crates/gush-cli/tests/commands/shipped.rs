@@ -22,14 +22,14 @@ fn the_tested_program_has_no_seam_for_faults() {
 
 #[test]
 fn the_program_is_protected_as_any_other() {
-    let told = Command::new("readelf").args(["-dlW", env!("CARGO_BIN_EXE_gush")]).output();
-    let Ok(told) = told else { return skipped("no readelf") };
-    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    let reported = Command::new("readelf").args(["-dlW", env!("CARGO_BIN_EXE_gush")]).output();
+    let Ok(reported) = reported else { return skipped("no readelf") };
+    let reported = String::from_utf8_lossy(&reported.stdout).into_owned();
     for (what, mark) in [
         ("its tables are written before main only", "GNU_RELRO"),
         ("every function of a library is looked up before main", "BIND_NOW"),
         ("its address is random", " PIE"),
     ] {
-        assert!(told.contains(mark), "{what}: {told}");
+        assert!(reported.contains(mark), "{what}: {reported}");
     }
 }

@@ -239,7 +239,7 @@ fn a_wrong_word_of_any_kind_is_answered_by_the_nearest_or_by_all() {
 
 #[test]
 fn a_wrong_word_of_a_part_points_at_the_help_of_that_part() {
-    for (words, told) in [
+    for (words, reported) in [
         (&["pipe"][..], "gush: pipe: a command is missing: write, read\nTry 'gush pipe --help'"),
         (
             &["lab", "run", "--min-benchmarkng-time", "1", "true"],
@@ -258,6 +258,6 @@ fn a_wrong_word_of_a_part_points_at_the_help_of_that_part() {
         (&["generate", "man", "a", "b"], "Try 'gush generate man --help'"),
     ] {
         let said = stderr(&gush().args(words).output().unwrap());
-        assert!(said.contains(told), "{words:?}: {said}");
+        assert!(said.contains(reported), "{words:?}: {said}");
     }
 }

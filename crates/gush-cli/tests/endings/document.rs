@@ -57,7 +57,7 @@ fn made() -> String {
             }
         }
         for (outcome, (enders, others, cells)) in groups {
-            let Outcome { arrives, other_is_told, ender_is_told, status, ended } = outcome;
+            let Outcome { arrives, other_learns, ender_learns, status, ended } = outcome;
             let bytes = match arrives {
                 Arrives::All => "all",
                 Arrives::Prefix => "a part",
@@ -68,8 +68,8 @@ fn made() -> String {
                 ending.words,
                 names(&enders),
                 names(&others),
-                other_is_told.words(),
-                ender_is_told.words(),
+                other_learns.words(),
+                ender_learns.words(),
                 status.words(),
             );
         }

@@ -1,7 +1,7 @@
 //! The table of endings: the side that ends, the way of ending, and the required outcome.
 
 use crate::kinds::{Abilities, KINDS, Kind};
-use crate::model::{Arrives, CLOSED, FAILED, LEFT_FAILED, Outcome, Status, Told, ends_properly};
+use crate::model::{Arrives, CLOSED, FAILED, LEFT_FAILED, Learned, Outcome, Status, ends_properly};
 use crate::script::Step;
 use Step::{
     Await, Close, Cut, End, Exit, Flood, Garble, Hear, Kill, Leave, Mark, Pending, Reset, Rest,
@@ -176,8 +176,8 @@ const A_PROGRAM_FAILS: Ending = Ending {
 const OPENS_NOTHING: Ending = Ending {
     ender: |_| vec![Rest],
     outcome: |_| Outcome {
-        other_is_told: Told::Untold,
-        ender_is_told: Told::FailureInHaste,
+        other_learns: Learned::Nothing,
+        ender_learns: Learned::FailureInHaste,
         ended: "open-failed",
         ..FAILED
     },
@@ -203,8 +203,8 @@ pub const ENDINGS: [Ending; 21] = [
         },
         outcome: |pair| match (pair.is_two_way(), pair.other.kind) {
             (false, _) => CLOSED,
-            (true, Kind::Udp) => ends_properly(Told::EndThenOver, pair.other),
-            (true, _) => ends_properly(Told::End, pair.other),
+            (true, Kind::Udp) => ends_properly(Learned::EndThenOver, pair.other),
+            (true, _) => ends_properly(Learned::End, pair.other),
         },
         ..ORDINARY
     },
@@ -220,7 +220,7 @@ pub const ENDINGS: [Ending; 21] = [
         // Nobody waits for answers to a program that has exited.
         outcome: |pair| match pair.ender.is_program {
             true => CLOSED,
-            false => ends_properly(Told::Untold, pair.other),
+            false => ends_properly(Learned::Nothing, pair.other),
         },
         ..ORDINARY
     },
@@ -234,7 +234,7 @@ pub const ENDINGS: [Ending; 21] = [
             _ => unless(pair.is_two_way(), ONE_WAY),
         },
         outcome: |pair| {
-            let failed = Outcome { other_is_told: Told::End, ..LEFT_FAILED };
+            let failed = Outcome { other_learns: Learned::End, ..LEFT_FAILED };
             match pair.ender.kind {
                 _ if pair.ender.is_program => CLOSED,
                 Kind::Standard => Outcome { status: Status::Death("SIGPIPE"), ..failed },
@@ -263,8 +263,8 @@ pub const ENDINGS: [Ending; 21] = [
         },
         outcome: |pair| match pair.ender.kind {
             // Its end stands in what it has sent, before the reset.
-            Kind::Tls => Outcome { other_is_told: Told::EndThenFailure, ..LEFT_FAILED },
-            _ if pair.ender.tells_unread => LEFT_FAILED,
+            Kind::Tls => Outcome { other_learns: Learned::EndThenFailure, ..LEFT_FAILED },
+            _ if pair.ender.reports_unread => LEFT_FAILED,
             _ => CLOSED,
         },
         ..ORDINARY
@@ -281,13 +281,13 @@ pub const ENDINGS: [Ending; 21] = [
             _ => None,
         },
         outcome: |pair| {
-            let failed = Outcome { other_is_told: Told::Untold, ..LEFT_FAILED };
+            let failed = Outcome { other_learns: Learned::Nothing, ..LEFT_FAILED };
             match pair.ender.kind {
                 // It had all that it wanted; on a terminal the other learns of that by SIGHUP, and dies of it.
                 _ if pair.ender.is_program && pair.other.kind == Kind::Terminal => {
                     Outcome { ended: "program-failed", ..failed }
                 }
-                _ if pair.ender.is_program => Outcome { other_is_told: Told::Untold, ..CLOSED },
+                _ if pair.ender.is_program => Outcome { other_learns: Learned::Nothing, ..CLOSED },
                 Kind::Standard => Outcome { status: Status::Death("SIGPIPE"), ..failed },
                 _ => failed,
             }
@@ -343,8 +343,8 @@ pub const ENDINGS: [Ending; 21] = [
         leaves_out: |pair| unless(pair.ender.is_alive, LIFELESS),
         outcome: |pair| match (pair.ender.kind, pair.other.kind) {
             (Kind::Udp, _) | (_, Kind::Udp) => Outcome {
-                other_is_told: Told::EndThenOver,
-                ender_is_told: Told::EndThenOver,
+                other_learns: Learned::EndThenOver,
+                ender_learns: Learned::EndThenOver,
                 ended: "idle",
                 ..CLOSED
             },
@@ -367,8 +367,8 @@ pub const ENDINGS: [Ending; 21] = [
         },
         outcome: |pair| {
             let over = Outcome {
-                other_is_told: Told::EndThenOver,
-                ender_is_told: Told::EndThenOver,
+                other_learns: Learned::EndThenOver,
+                ender_learns: Learned::EndThenOver,
                 ..CLOSED
             };
             match pair.is_two_way() {
@@ -377,7 +377,7 @@ pub const ENDINGS: [Ending; 21] = [
                 false => {
                     let works = pair.ender.is_program || pair.other.is_program;
                     let ended = if works { "lingered" } else { over.ended };
-                    Outcome { ender_is_told: Told::Untold, ended, ..over }
+                    Outcome { ender_learns: Learned::Nothing, ended, ..over }
                 }
             }
         },
@@ -397,7 +397,7 @@ pub const ENDINGS: [Ending; 21] = [
         },
         outcome: |_| Outcome {
             arrives: Arrives::Prefix,
-            ender_is_told: Told::Untold,
+            ender_learns: Learned::Nothing,
             ended: "idle",
             ..FAILED
         },
@@ -416,8 +416,8 @@ pub const ENDINGS: [Ending; 21] = [
             _ => unless(pair.ender.half_closes, NO_HALF),
         },
         outcome: |_| Outcome {
-            other_is_told: Told::End,
-            ender_is_told: Told::Untold,
+            other_learns: Learned::End,
+            ender_learns: Learned::Nothing,
             ended: "lingered",
             ..FAILED
         },
@@ -430,8 +430,8 @@ pub const ENDINGS: [Ending; 21] = [
         ender: sends_and_stays,
         leaves_out: |pair| unless(pair.ender.is_alive, LIFELESS),
         outcome: |_| Outcome {
-            other_is_told: Told::FailureInHaste,
-            ender_is_told: Told::FailureInHaste,
+            other_learns: Learned::FailureInHaste,
+            ender_learns: Learned::FailureInHaste,
             status: Status::Death("SIGTERM"),
             ended: "interrupted",
             ..FAILED
@@ -457,8 +457,8 @@ pub const ENDINGS: [Ending; 21] = [
         },
         // A program that is cut has 0.5 s to end by itself.
         outcome: |_| Outcome {
-            other_is_told: Told::FailureInHaste,
-            ender_is_told: Told::FailureInHaste,
+            other_learns: Learned::FailureInHaste,
+            ender_learns: Learned::FailureInHaste,
             ended: "interrupted",
             ..FAILED
         },
@@ -503,7 +503,7 @@ pub const ENDINGS: [Ending; 21] = [
             (_, Kind::Udp) => unless(pair.is_two_way(), ONE_WAY),
             _ => Some("the kernel reports it for datagrams alone"),
         },
-        outcome: |_| Outcome { arrives: Arrives::Prefix, other_is_told: Told::Untold, ..FAILED },
+        outcome: |_| Outcome { arrives: Arrives::Prefix, other_learns: Learned::Nothing, ..FAILED },
         ..ORDINARY
     },
     Ending {
@@ -517,7 +517,7 @@ pub const ENDINGS: [Ending; 21] = [
             (Kind::File, Kind::File) => None,
             _ => unless(pair.other.kind == Kind::File, "only files have no space"),
         },
-        outcome: |_| Outcome { arrives: Arrives::Prefix, other_is_told: Told::Untold, ..FAILED },
+        outcome: |_| Outcome { arrives: Arrives::Prefix, other_learns: Learned::Nothing, ..FAILED },
         ..ORDINARY
     },
     Ending {
@@ -534,7 +534,7 @@ pub const ENDINGS: [Ending; 21] = [
             (_, Kind::Terminal) => Some("a terminal drops what makes no lines"),
             _ => unless(pair.ender.kind == Kind::File, "only files shrink"),
         },
-        outcome: |_| Outcome { arrives: Arrives::Prefix, ender_is_told: Told::Untold, ..FAILED },
+        outcome: |_| Outcome { arrives: Arrives::Prefix, ender_learns: Learned::Nothing, ..FAILED },
         ..ORDINARY
     },
 ];
@@ -547,7 +547,7 @@ fn makes_no_link(ending: &Ending, pair: &Pair) -> Option<LeftOut> {
         _ if !pair.is_two_way() && !source_is_first => {
             Some("a link of one direction goes from its first address")
         }
-        (Kind::Udp, Kind::Udp) => Some("datagrams on both sides tell nothing"),
+        (Kind::Udp, Kind::Udp) => Some("datagrams on both sides show nothing"),
         (Kind::Udp, _) if !pair.is_two_way() => Some(ENDLESS),
         (_, Kind::Udp) if !pair.is_two_way() => Some(ENDLESS),
         // The first datagram makes the connection.

@@ -43,7 +43,7 @@ pub struct Abilities {
     /// Is the peer at a connection, so that a peer which only sends can still see the connection's end?
     pub is_connection: bool,
     /// Does the kernel report that the peer left without reading everything?
-    pub tells_unread: bool,
+    pub reports_unread: bool,
     /// Is the peer active, so that it can be silent, or leave? A file is not.
     pub is_alive: bool,
     /// The sign of the end of data for the peer.
@@ -61,7 +61,7 @@ const SOCKET: Abilities = Abilities {
     is_program: false,
     listens: true,
     is_connection: true,
-    tells_unread: true,
+    reports_unread: true,
     is_alive: true,
     of_end: Saw::End,
     of_failure: Saw::End,
@@ -74,7 +74,7 @@ const PROGRAM: Abilities = Abilities {
     is_program: true,
     listens: false,
     is_connection: false,
-    tells_unread: false,
+    reports_unread: false,
     of_failure: Saw::Terminated,
     ..SOCKET
 };
@@ -86,7 +86,7 @@ const PIPE: Abilities = Abilities {
     half_closes: false,
     listens: false,
     is_connection: false,
-    tells_unread: false,
+    reports_unread: false,
     ..SOCKET
 };
 
@@ -118,7 +118,7 @@ pub const KINDS: [Abilities; 12] = [
         name: "udp",
         half_closes: false,
         is_connection: false,
-        tells_unread: false,
+        reports_unread: false,
         of_end: Saw::Nothing,
         of_failure: Saw::Nothing,
         ..SOCKET

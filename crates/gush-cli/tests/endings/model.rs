@@ -13,11 +13,11 @@ use crate::kinds::{Abilities, Kind};
 use crate::script::Saw;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Told {
+pub enum Learned {
     End,
     Failure,
     /// The peer has gone itself, or nobody looks.
-    Untold,
+    Nothing,
     /// The end; nobody waits for a program after the end.
     EndThenOver,
     /// The end, and then a failure, which may overtake the end.
@@ -27,31 +27,31 @@ pub enum Told {
     FailureInHaste,
 }
 
-impl Told {
+impl Learned {
     /// The signs that a peer of a kind may have seen then; `None` allows all.
     pub fn seen_by(self, peer: &Abilities) -> Option<Vec<Saw>> {
         match self {
-            Told::End => Some(vec![peer.of_end]),
-            Told::Failure => Some(vec![peer.of_failure]),
+            Learned::End => Some(vec![peer.of_end]),
+            Learned::Failure => Some(vec![peer.of_failure]),
             // The end of a terminal is a hang-up (tty(4)).
-            Told::EndThenOver if peer.kind == Kind::Terminal => {
+            Learned::EndThenOver if peer.kind == Kind::Terminal => {
                 Some(vec![Saw::End, Saw::Terminated, Saw::Death])
             }
-            Told::EndThenOver if peer.is_program => Some(vec![Saw::End, Saw::Terminated]),
-            Told::FailureInHaste if peer.is_program => Some(vec![peer.of_failure, Saw::Death]),
-            Told::FailureInHaste => Some(vec![peer.of_failure]),
-            Told::EndThenOver => Some(vec![peer.of_end]),
-            Told::EndThenFailure => Some(vec![peer.of_end, peer.of_failure]),
-            Told::Untold => None,
+            Learned::EndThenOver if peer.is_program => Some(vec![Saw::End, Saw::Terminated]),
+            Learned::FailureInHaste if peer.is_program => Some(vec![peer.of_failure, Saw::Death]),
+            Learned::FailureInHaste => Some(vec![peer.of_failure]),
+            Learned::EndThenOver => Some(vec![peer.of_end]),
+            Learned::EndThenFailure => Some(vec![peer.of_end, peer.of_failure]),
+            Learned::Nothing => None,
         }
     }
 
     pub fn words(self) -> &'static str {
         match self {
-            Told::End | Told::EndThenOver => "end",
-            Told::EndThenFailure => "end, then failure",
-            Told::Failure | Told::FailureInHaste => "failure",
-            Told::Untold => "",
+            Learned::End | Learned::EndThenOver => "end",
+            Learned::EndThenFailure => "end, then failure",
+            Learned::Failure | Learned::FailureInHaste => "failure",
+            Learned::Nothing => "",
         }
     }
 }
@@ -84,8 +84,8 @@ pub enum Arrives {
 pub struct Outcome {
     /// The part of the ending side's bytes that arrives.
     pub arrives: Arrives,
-    pub other_is_told: Told,
-    pub ender_is_told: Told,
+    pub other_learns: Learned,
+    pub ender_learns: Learned,
     pub status: Status,
     pub ended: &'static str,
 }
@@ -93,28 +93,28 @@ pub struct Outcome {
 /// Both sides have ended properly.
 pub const CLOSED: Outcome = Outcome {
     arrives: Arrives::All,
-    other_is_told: Told::End,
-    ender_is_told: Told::Untold,
+    other_learns: Learned::End,
+    ender_learns: Learned::Nothing,
     status: Status::Code(0),
     ended: "closed",
 };
 
 /// The bytes sent before have arrived, and both sides learn of the failure.
 pub const FAILED: Outcome = Outcome {
-    other_is_told: Told::Failure,
-    ender_is_told: Told::Failure,
+    other_learns: Learned::Failure,
+    ender_learns: Learned::Failure,
     status: Status::Code(1),
     ended: "relay-failed",
     ..CLOSED
 };
 
 /// The side that ended is gone, and sees nothing.
-pub const LEFT_FAILED: Outcome = Outcome { ender_is_told: Told::Untold, ..FAILED };
+pub const LEFT_FAILED: Outcome = Outcome { ender_learns: Learned::Nothing, ..FAILED };
 
 /// Rules 1 and 5: towards datagrams no end is passed on, and answers are waited for until a silence.
-pub fn ends_properly(ender_is_told: Told, other: &Abilities) -> Outcome {
+pub fn ends_properly(ender_learns: Learned, other: &Abilities) -> Outcome {
     match other.kind {
-        Kind::Udp => Outcome { ended: "lingered", ender_is_told, ..CLOSED },
-        _ => Outcome { ender_is_told, ..CLOSED },
+        Kind::Udp => Outcome { ended: "lingered", ender_learns, ..CLOSED },
+        _ => Outcome { ender_learns, ..CLOSED },
     }
 }

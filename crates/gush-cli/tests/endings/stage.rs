@@ -19,7 +19,7 @@ use crate::common::gush;
 use crate::common::link::{Running, eventually};
 use crate::endings::{Act, Ending, Pair, There, WHOLE_BYTES};
 use crate::kinds::{Abilities, Kind};
-use crate::model::{Arrives, Outcome, Status, Told};
+use crate::model::{Arrives, Learned, Outcome, Status};
 use crate::place::{Place, Seat, prepare};
 use crate::port::FORKING;
 use crate::proxy::{CONNECT, Proxy, SOCKS, TARGET};
@@ -86,7 +86,7 @@ pub fn play(ending: &Ending, pair: &Pair) -> Result<(), String> {
     // Only now: peers that wait for it stay in place until the link has ended by itself.
     marks.set("over");
     let mut reports = reports.into_iter().map(|report| {
-        report.map(|told| told.recv_timeout(PATIENCE).expect("its peer comes to an end"))
+        report.map(|reported| reported.recv_timeout(PATIENCE).expect("its peer comes to an end"))
     });
     let [ender, other] = [(ENDER, pair.ender), (OTHER, pair.other)].map(|(name, kind)| {
         let played = reports.next().flatten();
@@ -206,7 +206,7 @@ fn enter(
         _ => (None, None),
     };
     let marks = marks.clone();
-    let (tell, told) = mpsc::channel();
+    let (sender, reported) = mpsc::channel();
     let named = thread::Builder::new().name(name.to_owned());
     named
         .spawn(move || {
@@ -216,10 +216,10 @@ fn enter(
             player.play(&steps);
             let Player { port, report, .. } = player;
             drop(port);
-            let _ = tell.send(report);
+            let _ = sender.send(report);
         })
         .unwrap();
-    Some(told)
+    Some(reported)
 }
 
 /// A program's report about itself; the program must be gone. A program ended before the first word has reported nothing.
@@ -253,7 +253,7 @@ impl Found<'_> {
                 wrong.push(what);
             }
         };
-        let Outcome { arrives, other_is_told, ender_is_told, status, ended } = self.outcome;
+        let Outcome { arrives, other_learns, ender_learns, status, ended } = self.outcome;
         let has_ended = match status {
             Status::Code(code) => self.status.code() == Some(code),
             Status::Death(signal) => {
@@ -283,11 +283,11 @@ impl Found<'_> {
             is_explained,
             format!("{deaths} programs died untold, {killed} were killed after SIGTERM"),
         );
-        for (peer, kind, told, name) in [
-            (ender, self.pair.ender, ender_is_told, "who ends"),
-            (other, self.pair.other, other_is_told, "the other"),
+        for (peer, kind, reported, name) in [
+            (ender, self.pair.ender, ender_learns, "who ends"),
+            (other, self.pair.other, other_learns, "the other"),
         ] {
-            if let Some(seen) = told.seen_by(kind).filter(|_| self.looks(name == "who ends")) {
+            if let Some(seen) = reported.seen_by(kind).filter(|_| self.looks(name == "who ends")) {
                 check(seen.contains(&peer.saw), format!("{name} saw {:?}: {seen:?}", peer.saw));
             }
         }
@@ -336,7 +336,8 @@ impl Found<'_> {
             check(other.heard_bytes == sent, format!("{} of {sent} arrived", other.heard_bytes));
             check(passed == sent, format!("{passed} counted, {sent} sent"));
         }
-        let has_whole_answer = matches!(self.outcome.ender_is_told, Told::End | Told::EndThenOver);
+        let has_whole_answer =
+            matches!(self.outcome.ender_learns, Learned::End | Learned::EndThenOver);
         if has_whole_answer && self.looks(true) && !was_ended(ender) {
             let (heard, counted) = (ender.heard_bytes, count(opposite, "bytes"));
             check(heard == answered, format!("{heard} of {answered} came back"));
@@ -352,8 +353,8 @@ impl Found<'_> {
             let (wanted, heard) = (wanted.max().unwrap_or(0), peer.heard_bytes);
             check(was_ended(peer) || heard >= wanted, format!("{heard} heard of {wanted}"));
             if steps.contains(&Step::Flood) {
-                let is_told = peer.refused || (kind.is_program && peer.saw != Saw::Nothing);
-                check(is_told, "who sends without end is not refused".into());
+                let is_reported = peer.refused || (kind.is_program && peer.saw != Saw::Nothing);
+                check(is_reported, "who sends without end is not refused".into());
             }
         }
     }

@@ -1,4 +1,4 @@
-//! `gush lab copy`: every way copies, calls are counted exactly, and cases that cannot be measured are told.
+//! `gush lab copy`: every way copies, calls are counted exactly, and cases that cannot be measured are reported.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -40,8 +40,8 @@ fn calls(sample: &Value) -> String {
 }
 
 fn may_trace(output: &Output) -> bool {
-    let told = text(&output.stderr);
-    let denied = told.lines().find(|line| line.contains("system calls are not counted"));
+    let reported = text(&output.stderr);
+    let denied = reported.lines().find(|line| line.contains("system calls are not counted"));
     denied.map(skipped).is_none()
 }
 
@@ -140,7 +140,7 @@ fn every_case_is_measured_in_every_round() {
     assert_eq!(buffer("read-write-4096@64K"), Some(4096));
     assert_eq!(buffer("splice-1M@64K"), Some(1 << 20));
     assert_eq!(buffer("sendfile@64K"), None);
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "files were left behind");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "files were left");
 }
 
 #[test]
@@ -176,19 +176,19 @@ fn cold_files_are_read_from_the_disk_and_tmpfs_says_that_it_cannot() {
     if output.status.success() {
         assert!(samples(&output).contains_key("read-write-128K+cold@4M"), "{output:?}");
     } else {
-        let told = text(&output.stderr);
-        assert!(told.contains("stay in memory after POSIX_FADV_DONTNEED"), "{output:?}");
-        crate::common::not_applicable(&format!("the build is on no disk: {told}"));
+        let reported = text(&output.stderr);
+        assert!(reported.contains("stay in memory after POSIX_FADV_DONTNEED"), "{output:?}");
+        crate::common::not_applicable(&format!("the build is on no disk: {reported}"));
     }
     let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
         return skipped("/dev/shm takes no files");
     };
     let output = lab(memory.path(), &options);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let told = text(&output.stderr);
+    let reported = text(&output.stderr);
     assert!(
-        told.contains("read-write-128K+cold@4M: ") && told.contains("stay in memory"),
-        "{told}"
+        reported.contains("read-write-128K+cold@4M: ") && reported.contains("stay in memory"),
+        "{reported}"
     );
     assert!(samples(&output).contains_key("read-write-128K@4M"), "the others went on: {output:?}");
 }
@@ -239,8 +239,8 @@ fn a_size_that_the_disk_has_no_room_for_is_reported_once_and_the_others_go_on() 
     let Some(output) = crate::common::cp::with_mounts(dir.path(), script) else { return };
     assert!(output.status.success(), "{output:?}");
     let said = text(&output.stderr);
-    let told = said.lines().filter(|line| line.contains("cannot make a file of 2097152 bytes"));
-    assert_eq!(told.count(), 1, "{said}");
+    let reported = said.lines().filter(|line| line.contains("cannot make a file of 2097152 bytes"));
+    assert_eq!(reported.count(), 1, "{said}");
     assert!(samples(&output).keys().all(|case| case.ends_with("@64K")), "{output:?}");
 }
 
@@ -280,12 +280,13 @@ fn a_single_copy_prints_json() {
         once.args(["lab", "once", "--cpu", "0", "copy", "--way", way]).args([&source, &target]);
         let output = once.output().unwrap();
         if !output.status.success() {
-            let told = text(&output.stderr);
+            let reported = text(&output.stderr);
             // What every kernel and file system has can only fail because it is broken.
             let may_lack = ["uring", "direct", "read-write-L2"].contains(&way);
-            let is_told = ["refused here", "does not tell"].iter().any(|why| told.contains(why));
-            assert!(may_lack && is_told, "{way}: {told}");
-            crate::common::not_applicable(&format!("{way}: {told}"));
+            let is_reported =
+                ["refused here", "does not tell"].iter().any(|why| reported.contains(why));
+            assert!(may_lack && is_reported, "{way}: {reported}");
+            crate::common::not_applicable(&format!("{way}: {reported}"));
             continue;
         }
         let measured: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -366,5 +367,5 @@ fn a_reader_that_leaves_ends_the_run_and_leaves_no_file() {
     lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert_eq!(lab.wait().unwrap().code(), Some(1), "{said}");
     assert!(said.contains("write error: Broken pipe") && !said.contains("interrupted"), "{said}");
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "files are left behind");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "files are left");
 }

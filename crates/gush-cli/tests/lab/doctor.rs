@@ -359,16 +359,16 @@ fn the_congestion_control_of_the_network_namespace_is_reported() {
     let script = format!("echo reno >{CONTROL} && exec \"$0\" doctor --json");
     let mut inside = Command::new("unshare");
     inside.args(["--net", "sh", "-c", &script, env!("CARGO_BIN_EXE_gush")]);
-    let told = |output: &Output| finding(&json(output)["findings"], "tcp-congestion").clone();
+    let congestion = |output: &Output| finding(&json(output)["findings"], "tcp-congestion").clone();
     match inside.output() {
         Ok(output) if output.status.success() => {
-            let control = told(&output);
+            let control = congestion(&output);
             assert_eq!(control["state"], "fine", "{control}");
             assert!(control["fact"].as_str().unwrap().contains("with reno ("), "{control}");
         }
         refused => skipped(&format!("no network namespace can be made: {refused:?}")),
     }
-    let own = told(&doctor(&[Path::new("--json")]));
+    let own = congestion(&doctor(&[Path::new("--json")]));
     match fs::read_to_string(CONTROL) {
         Ok(name) => {
             assert!(own["fact"].as_str().unwrap().contains(&format!("with {}", name.trim())));

@@ -35,15 +35,15 @@ fn the_kernels_time_is_explained_drawn_kept_and_reported() {
     let (flame, report, db) = (path("flame.svg"), path("report.html"), path("lab.jsonl"));
     let files = ["--flame", &flame, "--report", &report, "--db", &db];
     let Some(output) = explained(&files, dir.path()) else { return };
-    let told = String::from_utf8(output.stdout.clone()).unwrap();
-    assert!(told.starts_with("pipe:write-read: "), "{told}");
+    let reported = String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(reported.starts_with("pipe:write-read: "), "{reported}");
     for part in [
         " % copying\n",
         "Bytes are copied between",
         "s of processor time",
         "The kernel's call path as sampled",
     ] {
-        assert!(told.contains(part), "{part:?} is missing in\n{told}");
+        assert!(reported.contains(part), "{part:?} is missing in\n{reported}");
     }
     assert!(fs::read_to_string(&flame).unwrap().contains("anon_pipe_write"));
     assert!(fs::read_to_string(&report).unwrap().contains("flame graph"));
@@ -77,10 +77,10 @@ fn the_copy_is_recorded_alone_and_in_the_directory_named() {
     command.args(["lab", "explain", "copy:read-write-1024@32M", "--json", "--no-store", "--dir"]);
     command.arg(dir.path()).args(["--", "--size", "32M"]).current_dir("/proc");
     let output = command.output().unwrap();
-    let told = said(&output);
+    let reported = said(&output);
     let lacking = ["perf is not", "may not profile", "perf cannot", "cannot count events"];
-    if lacking.iter().any(|words| told.contains(words)) {
-        return skipped(told.trim());
+    if lacking.iter().any(|words| reported.contains(words)) {
+        return skipped(reported.trim());
     }
     // /proc takes no files: without --dir there would be none.
     assert!(output.status.success(), "{output:?}");
@@ -92,7 +92,7 @@ fn the_copy_is_recorded_alone_and_in_the_directory_named() {
     assert!(!functions.is_empty() && !named("ptrace"), "{record}");
     let tree = record["call_paths"][0]["tree"].as_str().unwrap();
     assert!(!tree.contains("unlinkat"), "removing the copy is recorded: {tree}");
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "files are left behind");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "files are left");
 }
 
 /// The account is printed, and the status says that the store which the user named does not have it.
@@ -112,13 +112,13 @@ fn a_full_disk_is_a_failure_of_who_named_the_store() {
         Ok(output) => output,
         Err(error) => return skipped(&format!("unshare: {error}")),
     };
-    let (told, said) = (String::from_utf8(output.stdout.clone()).unwrap(), said(&output));
-    if !told.starts_with("pipe:write-read: ") {
+    let (reported, said) = (String::from_utf8(output.stdout.clone()).unwrap(), said(&output));
+    if !reported.starts_with("pipe:write-read: ") {
         return skipped(&format!("no file system of its own, or no profile: {}", said.trim()));
     }
     assert_eq!(said.matches("this is not stored: ").count(), 2, "{said}");
-    assert!(told.contains("\nnamed: status 1\n"), "{told}");
-    assert!(told.contains("\nusual: status 0\n"), "{told}");
+    assert!(reported.contains("\nnamed: status 1\n"), "{reported}");
+    assert!(reported.contains("\nusual: status 0\n"), "{reported}");
 }
 
 #[test]

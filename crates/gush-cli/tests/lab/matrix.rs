@@ -258,7 +258,7 @@ fn nothing_is_left() {
 
 #[test]
 fn what_does_not_exist_is_refused_with_what_does() {
-    for (options, told) in [
+    for (options, reported) in [
         (["--only", "teleport"], "unknown method 'teleport'; choose from reflink, copy-file-range"),
         (["--pairs", "pipe"], "'pipe' is no pair: write SOURCE:TARGET"),
         (["--pairs", "modem:tcp"], "unknown kind of end 'modem'; choose from file, ext4"),
@@ -270,6 +270,6 @@ fn what_does_not_exist_is_refused_with_what_does() {
         let output = matrix(&options);
         assert_eq!(output.status.code(), Some(1), "{options:?}");
         let said = text(&output.stderr);
-        assert!(said.contains(told) && output.stdout.is_empty(), "{options:?}: {said}");
+        assert!(said.contains(reported) && output.stdout.is_empty(), "{options:?}: {said}");
     }
 }

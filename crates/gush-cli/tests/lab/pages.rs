@@ -79,6 +79,6 @@ fn denied_vmsplice_is_reported() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let told = "touched-4K: vmsplice is refused here: Operation not permitted";
-    assert!(text(&output.stderr).contains(told), "{output:?}");
+    let reported = "touched-4K: vmsplice is refused here: Operation not permitted";
+    assert!(text(&output.stderr).contains(reported), "{output:?}");
 }

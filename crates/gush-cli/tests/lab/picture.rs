@@ -89,5 +89,5 @@ fn without_runs_the_command_says_why_it_made_nothing() {
         .unwrap();
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("/no/such.json: cannot read"));
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "something was left behind");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "something was left");
 }

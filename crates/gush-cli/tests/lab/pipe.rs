@@ -68,16 +68,21 @@ fn soundness_is_seen_and_not_believed() {
     assert_eq!(samples.len(), STEPS.len());
     for sample in samples {
         let name = sample["case"].as_str().unwrap();
-        let (sound, told) = (&sample["facts"]["sound"], sample["facts"]["evidence"].as_str());
-        let told = told.expect("evidence");
+        let (sound, reported) = (&sample["facts"]["sound"], sample["facts"]["evidence"].as_str());
+        let reported = reported.expect("evidence");
         match (REUSED.contains(&name), sound.as_bool()) {
-            (true, Some(false)) => assert!(told.contains("corrupted: byte "), "{name}: {told}"),
+            (true, Some(false)) => {
+                assert!(reported.contains("corrupted: byte "), "{name}: {reported}")
+            }
             // Without the privilege of a large pipe the hostile reader holds less than both buffers of 2 MiB.
             (true, None) => {
-                assert!(name.ends_with("-1M") && told.contains("unchanged"), "{name}: {told}");
+                assert!(
+                    name.ends_with("-1M") && reported.contains("unchanged"),
+                    "{name}: {reported}"
+                );
             }
-            (false, Some(true)) => assert!(told.contains("unchanged"), "{name}: {told}"),
-            found => panic!("{name}: {found:?}: {told}"),
+            (false, Some(true)) => assert!(reported.contains("unchanged"), "{name}: {reported}"),
+            found => panic!("{name}: {found:?}: {reported}"),
         }
     }
 }

@@ -236,7 +236,7 @@ fn who_waits_for_the_other_uses_no_processor_time() {
 
 #[test]
 fn a_reservoir_alone_spins_before_it_sleeps_where_the_reader_has_a_processor_of_its_own() {
-    let told = |options: &[&str]| {
+    let verbose = |options: &[&str]| {
         let options = [&["--bytes", "4K", "--verbose"], options].concat();
         text(&run(&options, &["--bytes", "4K"]).0.stderr)
     };
@@ -249,8 +249,8 @@ fn a_reservoir_alone_spins_before_it_sleeps_where_the_reader_has_a_processor_of_
         (&["--technique", "socket"], "waiting: Block"),
         (&[], "waiting: Block"),
     ] {
-        let told = told(options);
-        assert!(told.contains(waiting), "{options:?}: {told}");
+        let reported = verbose(options);
+        assert!(reported.contains(waiting), "{options:?}: {reported}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! `gush pipe` told nonsense, or in a place where no pipe works: a sentence with a remedy.
+//! `gush pipe` asked for nonsense, or in a place where no pipe works: a sentence with a remedy.
 
 use std::fs::File;
 use std::path::Path;
@@ -98,7 +98,7 @@ fn a_socket_is_written_until_its_reader_is_gone() {
     std::io::Read::read_exact(&mut &far, &mut some).unwrap();
     drop(far);
     let output = child.wait_with_output().unwrap();
-    // With bytes unread the socket is reset instead of closed, which is a failure to tell.
+    // With bytes unread the socket is reset instead of closed, which is a failure to report.
     let said = text(&output.stderr);
     assert!(output.status.success() || said.contains("Connection reset by peer"), "{output:?}");
     assert!(some.iter().all(|&byte| byte == b'X'));
@@ -142,7 +142,7 @@ fn a_writer_that_ends_early_is_reported_by_the_reader() {
     assert!(output.status.success(), "{output:?}");
     assert!(text(&output.stdout).ends_with("4 iterations (1MiB piped)\n"));
     assert_eq!(text(&output.stderr), "gush: pipe: read: the writer ended after 1MiB of 10GiB\n");
-    // A number of bytes that was asked for is a promise, kept or told, however little is said.
+    // A number of bytes that was asked for is a promise, kept or reported, however little is said.
     for more in ["", "--quiet", "--csv"] {
         let output =
             shell(&format!("\"$G\" pipe write --bytes 1M | \"$G\" pipe read --bytes 2M {more}"));

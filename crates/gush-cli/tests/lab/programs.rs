@@ -48,7 +48,7 @@ fn is_writer(pid: &str) -> bool {
 fn a_program_is_pinned_and_the_run_keeps_the_processors() {
     let allowed = gush_lab::affinity::allowed().unwrap();
     let [first, second, ..] = allowed[..] else {
-        return not_applicable("one processor cannot be told from another");
+        return not_applicable("processors cannot be distinguished");
     };
     let (mut lab, writer) = running();
     let status = fs::read_to_string(format!("/proc/{writer}/status")).unwrap();

@@ -53,7 +53,7 @@ fn contenders_are_measured_compared_and_stored() {
     assert!(out.contains("3 rounds, too few to be sure of anything"), "{out}");
     assert!(out.contains("Every output was compared: 65536 bytes, blake3 "), "{out}");
     assert!(out.contains("…, equal to the input\n"), "{out}");
-    assert_eq!(names(dir.path()), ["lab.jsonl"], "files are left behind");
+    assert_eq!(names(dir.path()), ["lab.jsonl"], "files are left");
 
     let shown: Value = serde_json::from_str(&store(&["history", "last", "--json"])).unwrap();
     assert_eq!((&shown["state"], &shown["samples"]), (&"whole".into(), &6.into()));
@@ -196,7 +196,7 @@ fn commands_around_run_as_often_as_promised() {
         [2, 5, 5, 10, 10, 2]
     );
     assert_eq!(lines.len(), 34);
-    // What surrounds a command is beside each of its runs.
+    // What surrounds a command is next to each of its runs.
     for run in lines.windows(3).filter(|three| ["a", "b"].contains(&three[1])) {
         assert_eq!((run[0], run[2]), ("prepare", "conclude"));
     }

@@ -174,7 +174,7 @@ fn a_program_left_by_a_setup_stays_where_the_lab_is_killed_later() {
     let children = fs::read_to_string(children).unwrap();
     killed.kill().unwrap();
     killed.wait().unwrap();
-    // The command, and whoever is to end it: from then on nobody is left to end the setup's program.
+    // The command, and the process that is to end it: from then on nobody is left to end the setup's program.
     let server_id = fs::read_to_string(&server).unwrap().trim().to_owned();
     let others = children.split_whitespace().filter(|child| *child != server_id);
     for (place, child) in others.enumerate() {

@@ -154,7 +154,7 @@ fn work_that_nobody_checks_is_no_rival_of_files() {
     assert_eq!(status, Some(1), "{said}");
     assert!(said.contains("0 bytes instead of 65536"), "{said}");
     // Whoever sees both outputs can compare them.
-    for (first, second, is_told) in [
+    for (first, second, is_reported) in [
         ("null", "null", true),
         ("null", "inherit", true),
         ("inherit", "null", true),
@@ -163,7 +163,7 @@ fn work_that_nobody_checks_is_no_rival_of_files() {
         let own = ["--output", first, "--output", second, "-r", "1", "seq 10", "seq 11"];
         let (_, out, said) = lab(dir.path(), &own);
         let is_there = out.contains("No output was compared (--output check");
-        assert_eq!(is_there, is_told, "{first} {second}: {out}{said}");
+        assert_eq!(is_there, is_reported, "{first} {second}: {out}{said}");
     }
 }
 

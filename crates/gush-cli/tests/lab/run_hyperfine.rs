@@ -130,8 +130,8 @@ fn a_name_is_one_for_each_command_and_has_the_values() {
     assert_eq!(labels(&["-n", "v", "true", "false"][..3]).unwrap(), ["v"]);
     assert_eq!(labels(&["-n", "v", "true 1", "true 2"]).unwrap(), ["v", "true 2"]);
     for (reference, own) in [("true r", &["r"][..]), ("true r{x}", &["r, x=1", "r, x=2"])] {
-        let beside = ["-L", "x", "1,2", "--reference", reference, "--reference-name", "r"];
-        let named = [&beside[..], &["-n", "n{x}", "true {x}"]].concat();
+        let with_reference = ["-L", "x", "1,2", "--reference", reference, "--reference-name", "r"];
+        let named = [&with_reference[..], &["-n", "n{x}", "true {x}"]].concat();
         let expected = [own, &["n1", "n2"]].concat();
         assert_eq!(labels(&named).unwrap(), expected, "the reference has its own");
     }
@@ -148,7 +148,7 @@ fn a_name_is_one_for_each_command_and_has_the_values() {
 #[test]
 fn an_output_is_one_for_all_or_one_for_each_command() {
     let dir = TempDir::new().unwrap();
-    let tell = |who: &str| format!("sh -c 'echo {who} $(readlink /proc/$$/fd/1) >>kinds'");
+    let log_kind = |who: &str| format!("sh -c 'echo {who} $(readlink /proc/$$/fd/1) >>kinds'");
     let kinds = |words: &[&str]| {
         let _ = fs::remove_file(dir.path().join("kinds"));
         let mut command = lab(dir.path());
@@ -165,7 +165,7 @@ fn an_output_is_one_for_all_or_one_for_each_command() {
     let printed = dir.path().join("printed");
     let path = printed.to_str().unwrap();
     let own = ["--output", "pipe", "--output", "null", "--output", path];
-    let [a, b, c, r] = ["a", "b", "c", "r"].map(tell);
+    let [a, b, c, r] = ["a", "b", "c", "r"].map(log_kind);
     let words = [&own[..], &[&a, &b, &c]].concat();
     assert_eq!(kinds(&words), ["a pipe:", "b /dev/null", &format!("c {path}")]);
     let reference = [&own[..4], &["--reference", &r, &a]].concat();
@@ -224,10 +224,10 @@ fn a_preparation_is_one_for_each_command_and_knows_the_values() {
 fn a_command_knows_the_number_of_its_run() {
     let dir = TempDir::new().unwrap();
     let log = dir.path().join("log");
-    let tell = format!("echo \"$HYPERFINE_ITERATION\" >>{}", log.display());
+    let log_kind = format!("echo \"$HYPERFINE_ITERATION\" >>{}", log.display());
     let run = |words: &[&str]| {
         let _ = fs::remove_file(&log);
-        let (status, _, said) = ended(lab(dir.path()).args(words).arg(&tell));
+        let (status, _, said) = ended(lab(dir.path()).args(words).arg(&log_kind));
         assert_eq!(status, Some(0), "{said}");
         fs::read_to_string(&log).unwrap()
     };
@@ -292,12 +292,12 @@ fn options_of_hyperfine_mean_the_same() {
 #[test]
 fn an_input_or_output_with_another_name_here_is_reported() {
     let dir = TempDir::new().unwrap();
-    let told = |words: &[&str]| {
+    let refusal = |words: &[&str]| {
         let (status, out, said) = ended(lab(dir.path()).args(words).arg("true"));
         assert_eq!((status, out.as_str()), (Some(1), ""), "{said}");
         said
     };
-    assert!(told(&["--input", "null"]).contains("without --input the commands read /dev/null"));
-    assert!(told(&["--input", "./file"]).contains("say --stdin"));
-    assert!(told(&["--output", "nul"]).contains("./nul is a file"));
+    assert!(refusal(&["--input", "null"]).contains("without --input the commands read /dev/null"));
+    assert!(refusal(&["--input", "./file"]).contains("say --stdin"));
+    assert!(refusal(&["--output", "nul"]).contains("./nul is a file"));
 }

@@ -56,7 +56,7 @@ fn a_sample_has_what_its_command_used() {
 }
 
 /// A program whose parent has ended is waited for by nobody of the command: its time is counted all the same if it has ended,
-/// and told as missing if it goes on.
+/// and reported as missing if it goes on.
 #[test]
 fn programs_that_outlive_their_parent_are_counted_or_reported() {
     if !Path::new("/proc/self/task").join(std::process::id().to_string()).join("children").exists()
@@ -86,8 +86,8 @@ fn programs_that_outlive_their_parent_are_counted_or_reported() {
     assert!(user_s("orphan") > 0.5 * user_s("own"), "{out}");
     let left = |name| of(name)["facts"]["left_running"].as_u64();
     assert_eq!(["own", "orphan", "server"].map(left), [None, None, Some(1)], "{out}");
-    let told = "commands that ended before programs which they had started, whose processor time and memory are not counted: run server";
-    assert!(said.contains(told) && !said.contains("run orphan"), "{said}");
+    let reported = "commands that ended before programs which they had started, whose processor time and memory are not counted: run server";
+    assert!(said.contains(reported) && !said.contains("run orphan"), "{said}");
 }
 
 #[test]

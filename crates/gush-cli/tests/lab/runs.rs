@@ -100,5 +100,5 @@ fn an_interrupt_keeps_what_was_measured_in_every_suite() {
             (&"interrupted".into(), &rows.into())
         );
     }
-    assert_eq!(std::fs::read_dir(dir).unwrap().count(), 0, "files are left behind");
+    assert_eq!(std::fs::read_dir(dir).unwrap().count(), 0, "files are left");
 }

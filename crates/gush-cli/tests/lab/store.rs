@@ -249,14 +249,14 @@ fn a_device_or_directory_is_no_store_and_nothing_is_left() {
     let device = gush_test::device("full", home.path());
     for (path, why) in [(&*device, "is no regular file"), (home.path(), "is a directory")] {
         let path = path.to_str().unwrap();
-        let told = format!("{path}: {why}: name another file with --db");
+        let reported = format!("{path}: {why}: name another file with --db");
         let explain = ["explain", "pipe:write-read", "--db", path];
         let command = ["run", "--runs", "1", "true", "--db", path];
         let suite = [&SHORT[..], &["--db", path]].concat();
         let tour = ["--only", "memory", "--db", path];
         for words in [&explain[..], &command, &suite, &tour, &["history", "--db", path]] {
             let said = fails(home.path(), words);
-            assert!(said.contains(&told) && !said.contains("warning: "), "{words:?}: {said}");
+            assert!(said.contains(&reported) && !said.contains("warning: "), "{words:?}: {said}");
         }
     }
     assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1, "a temporary file remains");
@@ -392,12 +392,12 @@ fn a_new_store_without_room_says_so_and_keeps_its_samples() {
     assert!(shown.contains("limit: status 1: limited.jsonl small \n"), "{shown}\n{said}");
     // Samples that were stored stay, and the message says how many there are.
     assert!(shown.contains("rest 1: status 1: fill new.jsonl \n"), "{shown}\n{said}");
-    let told =
+    let reported =
         said.lines().find(|line| line.contains("from here on this run is not stored (its first "));
-    let told = told.unwrap_or_else(|| panic!("{said}"));
+    let reported = reported.unwrap_or_else(|| panic!("{said}"));
     assert!(
-        told.contains(&file) && told.contains("what was stored before is kept: make room"),
-        "{told}"
+        reported.contains(&file) && reported.contains("what was stored before is kept: make room"),
+        "{reported}"
     );
     assert!(
         shown.contains("there: status 1: fill new.jsonl \n"),
@@ -410,7 +410,7 @@ fn a_new_store_without_room_says_so_and_keeps_its_samples() {
 fn a_store_that_is_full_reports_how_many_samples_it_has() {
     let home = TempDir::new().unwrap();
     let place = |name: &str| home.path().join(name).into_os_string().into_string().unwrap();
-    // Long lines, beside which nothing else in the file matters: the file's size tells the number of samples.
+    // Long lines, next to which nothing else in the file matters: the file's size gives the number of samples.
     let command = format!("true {}", "x".repeat(40_000));
     let block = |name: &str, runs: u32| {
         let contender = format!("[[comparison.contender]]\ncommand = '{command}'\n");
@@ -441,8 +441,8 @@ fn a_store_that_is_full_reports_how_many_samples_it_has() {
         let limit = (begun + count * sample + sample / 2) / 512;
         let (status, said, stored) = run(&limit.to_string(), &format!("{count}.jsonl"));
         assert_eq!((status, samples_in(&stored)), (Some(1), count), "{said}");
-        let told = format!("from here on this run is not stored ({known}): ");
-        assert!(said.contains(&told), "{count}: {said}");
+        let reported = format!("from here on this run is not stored ({known}): ");
+        assert!(said.contains(&reported), "{count}: {said}");
     }
 }
 

@@ -19,7 +19,7 @@ fn tour(options: &[&str], suites: &[&str]) -> String {
     let sentences = shown.lines().rev().skip(1).take_while(|line| !line.is_empty()).count();
     assert!((2..=3).contains(&sentences), "{shown}");
     assert!(fs::read_to_string(report).unwrap().starts_with("<!doctype html>"), "{report}");
-    assert_eq!(fs::read_dir(files.path()).unwrap().count(), 0, "files are left behind");
+    assert_eq!(fs::read_dir(files.path()).unwrap().count(), 0, "files are left");
 
     let mut history = gush();
     history.args(["lab", "history", "--json"]).env("XDG_DATA_HOME", home.path());
@@ -27,7 +27,7 @@ fn tour(options: &[&str], suites: &[&str]) -> String {
     let kept: Vec<&str> =
         listed[0]["suites"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert_eq!(kept, suites, "one run has them all");
-    // What the machine does not grant is left out, kept with the reason, told, and shown by the status.
+    // What the machine does not grant is left out, kept with the reason, reported, and shown by the status.
     let mut export = gush();
     export.args(["lab", "export", "last", "--json"]).env("XDG_DATA_HOME", home.path());
     let run: Value = serde_json::from_slice(&export.output().unwrap().stdout).unwrap();
@@ -120,9 +120,9 @@ fn a_report_does_not_grow_by_the_cells_of_earlier_matrices() {
         lab.args(["lab", "matrix", "--only", "read-write", "--pairs", "pipe:*", "--report"]);
         let output = lab.arg(&page).env("XDG_DATA_HOME", home.path()).output().unwrap();
         assert!(output.status.success(), "{output:?}");
-        let told = fs::read_to_string(&page).unwrap();
+        let reported = fs::read_to_string(&page).unwrap();
         fs::remove_file(&page).unwrap();
-        told
+        reported
     });
     assert!(first.contains("1 run with ") && second.contains("1 run with "), "{second}");
     // With them it would be 15 KB, and a whole matrix is 300 times as large.

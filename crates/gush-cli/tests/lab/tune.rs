@@ -1,5 +1,5 @@
 //! `gush tune` from a user's view. Times are never asserted: only the answers, the messages and
-//! the files left behind.
+//! the files left.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -29,12 +29,15 @@ fn every_question_has_a_line_and_nothing_is_written() {
     let dir = TempDir::new().unwrap();
     let output = tune(dir.path(), &[]);
     assert!(output.status.success(), "{output:?}");
-    let told = text(&output.stdout);
+    let reported = text(&output.stdout);
     for question in ["file on ", "pipe to pipe, 48 MiB", "socket to socket, 48 MiB"] {
-        assert!(told.lines().any(|line| line.starts_with(question)), "{question}: {told}");
+        assert!(reported.lines().any(|line| line.starts_with(question)), "{question}: {reported}");
     }
-    let moves = told.lines().count() - 1;
-    assert!(told.lines().last().unwrap().starts_with(&format!("of {moves} moves ")), "{told}");
+    let moves = reported.lines().count() - 1;
+    assert!(
+        reported.lines().last().unwrap().starts_with(&format!("of {moves} moves ")),
+        "{reported}"
+    );
     assert!(names(dir.path()).is_empty());
 }
 

@@ -225,7 +225,7 @@ fn a_checksum_is_that_of_what_has_passed() {
     fs::write(dir.path().join("abc"), "abc").unwrap();
     let sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     let blake3 = "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85";
-    for (line, told) in [
+    for (line, reported) in [
         ("$G pv --checksum sha256 abc", format!("sha256 {sha256}\n")),
         ("cat abc | $G pv --checksum blake3 | cat", format!("blake3 {blake3}\n")),
         ("$G pv -q --checksum xxh3 abc -o got; cat got", "xxh3 78af5f94892f3950\n".into()),
@@ -235,7 +235,7 @@ fn a_checksum_is_that_of_what_has_passed() {
         ("cat abc | $G pv -C --checksum xxh3 - abc --skip 3", "xxh3 78af5f94892f3950\n".into()),
     ] {
         let output = shell(dir.path(), line);
-        assert_eq!((said(&output), output.stdout.as_slice()), (told, &b"abc"[..]), "{line}");
+        assert_eq!((said(&output), output.stdout.as_slice()), (reported, &b"abc"[..]), "{line}");
     }
     let line = format!("$G pv --checksum sha256 --expect {} abc", sha256.to_uppercase());
     assert!(shell(dir.path(), &line).status.success());

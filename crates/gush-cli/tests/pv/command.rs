@@ -201,11 +201,11 @@ fn a_command_does_not_outlive_gush_where_a_thread_cannot_be_started() {
             let script = "echo $$ >process; exec sleep 3";
             traced.arg("pv").args(options).args(["/dev/null", "--", "sh", "-c", script]);
             // No pipe, whose end would be waited for as well.
-            let told = fs::File::create(dir.path().join("told")).unwrap();
-            traced.current_dir(dir.path()).stdout(Stdio::null()).stderr(told);
+            let reported = fs::File::create(dir.path().join("reported")).unwrap();
+            traced.current_dir(dir.path()).stdout(Stdio::null()).stderr(reported);
             let ended = traced.status().unwrap();
-            let told = fs::read_to_string(dir.path().join("told")).unwrap();
-            let context = format!("{options:?}, {first}: {told}");
+            let reported = fs::read_to_string(dir.path().join("reported")).unwrap();
+            let context = format!("{options:?}, {first}: {reported}");
             assert!(ended.code().is_some_and(|code| code != 101), "{context}");
             let process = fs::read_to_string(dir.path().join("process")).unwrap_or_default();
             let still = !process.is_empty() && Path::new("/proc").join(process.trim()).exists();

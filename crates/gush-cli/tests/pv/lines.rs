@@ -251,8 +251,8 @@ fn denied_interrupted_and_failing_calls_lose_no_byte_and_no_line() {
         assert!(output.stdout == bytes, "{fault}: {} bytes", output.stdout.len());
         // strace reports a thread that ends while it is delayed.
         let said = said(&output);
-        let told: Vec<_> = said.lines().filter(|line| !line.starts_with("strace: ")).collect();
-        assert_eq!(told, [ends(&bytes, b'\n').to_string()], "{fault}");
+        let reported: Vec<_> = said.lines().filter(|line| !line.starts_with("strace: ")).collect();
+        assert_eq!(reported, [ends(&bytes, b'\n').to_string()], "{fault}");
     }
 }
 

@@ -186,7 +186,7 @@ fn read_errors_are_skipped_and_reported() {
     let (dir, bytes) = source();
     let path = dir.path().join("source");
     let path = path.to_str().unwrap();
-    for (words, block, told) in
+    for (words, block, reported) in
         [(&["-E"][..], 1, 3), (&["-E", "-Z", "10000"], 10_000, 3), (&["-EE", "-Z", "512"], 512, 1)]
     {
         let fault = "inject=read,pread64,preadv2:error=EIO:when=2..4";
@@ -197,7 +197,7 @@ fn read_errors_are_skipped_and_reported() {
         let command = traced.arg("pv").args(words).arg(path);
         let output = command.current_dir(dir.path()).output().unwrap();
         assert_eq!(output.status.code(), Some(16), "{words:?}: {}", said(&output));
-        assert_eq!(said(&output).lines().count(), told, "{words:?}: {}", said(&output));
+        assert_eq!(said(&output).lines().count(), reported, "{words:?}: {}", said(&output));
         let got = output.stdout;
         assert_eq!(got.len(), bytes.len(), "{words:?}");
         let differs = |at: &usize| got[*at] != bytes[*at];
@@ -360,7 +360,7 @@ fn a_command_that_stalls_is_ended_and_one_that_writes_is_not() {
         assert_eq!(output.status.code(), Some(16), "{side}: {}", said(&output));
         let words = "no byte moved for 300 ms after 0 bytes (--stall-timeout)\n";
         assert!(said(&output).ends_with(words), "{side}: {}", said(&output));
-        assert_eq!(said(&output).lines().count(), 1, "told once: {}", said(&output));
+        assert_eq!(said(&output).lines().count(), 1, "once: {}", said(&output));
     }
     // No input comes, and the output moves all the time, for several times the limit.
     let line = "sleep 7 | $G pv -q --stall-timeout 3 -- sh -c 'for at in $(seq 60); do echo x; sleep 0.1; done'";

@@ -31,11 +31,11 @@ fn cargo(words: &[&str]) -> Option<String> {
 
 /// Cargo's own account of the crates that are published.
 fn published() -> Vec<Value> {
-    let Some(told) = cargo(&["metadata", "--no-deps", "--format-version", "1"]) else {
+    let Some(reported) = cargo(&["metadata", "--no-deps", "--format-version", "1"]) else {
         return Vec::new();
     };
-    let told: Value = serde_json::from_str(&told).unwrap();
-    let all = told["packages"].as_array().unwrap();
+    let reported: Value = serde_json::from_str(&reported).unwrap();
+    let all = reported["packages"].as_array().unwrap();
     let crates: Vec<Value> =
         all.iter().filter(|one| one["publish"].is_null()).map(Value::clone).collect();
     assert!(crates.len() >= 7, "{} crates are published", crates.len());

@@ -166,7 +166,7 @@ struct Source {
     run: String,
     case: String,
     /// The case that the other is divided by, round by round.
-    beside: Option<String>,
+    next_to: Option<String>,
     /// `wall_s`, or the name of a figure that the commands print; else the compared one.
     figure: Option<String>,
 }
@@ -240,13 +240,13 @@ fn every_figure_of_the_readme_has_its_command_and_agrees_with_what_was_stored() 
             wrong.push(format!("{says}: not what gush takes divided by what its peer takes"));
         }
         let stored = stored_value(source, run);
-        if let Err(why) = is_told(says, stored) {
+        if let Err(why) = is_reported(says, stored) {
             wrong.push(format!("{says}: {why}"));
         }
         // A reader takes 0.97 for a difference: such a ratio is next to its interval.
         let holds_one = stored.interval.is_some_and(|ends| (ends.low..=ends.high).contains(&1.0));
         let is_near_one = NEAR_ONE.contains(&stored.value) || holds_one;
-        if source.beside.is_some() && is_near_one && numbers(says).len() < 3 {
+        if source.next_to.is_some() && is_near_one && numbers(says).len() < 3 {
             wrong.push(format!("{says}: near 1 and without its interval, {}", stored.around(2)));
         }
     }
@@ -280,20 +280,21 @@ fn is_less_better(source: &Source, run: &Run) -> bool {
 
 /// Is a quotient what gush takes divided by what the peer takes? Of two rates it is the peer's divided by gush's.
 fn is_gush_over_peer(source: &Source, less_is_better: bool) -> bool {
-    let Some(beside) = &source.beside else { return true };
+    let Some(next_to) = &source.next_to else { return true };
     let is_gush = |case: &str| case.split([' ', ',']).next() == Some("gush");
-    let (gush, peer) = if less_is_better { (&source.case, beside) } else { (beside, &source.case) };
+    let (gush, peer) =
+        if less_is_better { (&source.case, next_to) } else { (next_to, &source.case) };
     is_gush(gush) && !is_gush(peer)
 }
 
 #[test]
 fn a_quotient_upside_down_is_found() {
-    let quotient = |case: &str, beside: &str| Source {
+    let quotient = |case: &str, next_to: &str| Source {
         says: String::new(),
         by: String::new(),
         run: String::new(),
         case: case.to_owned(),
-        beside: Some(beside.to_owned()),
+        next_to: Some(next_to.to_owned()),
         figure: None,
     };
     let (ours, theirs) = (quotient("gush cp", "GNU cp"), quotient("GNU cp", "gush cp"));
@@ -320,11 +321,11 @@ fn stored_value(source: &Source, run: &Run) -> Estimate {
         own.filter_map(|sample| Some((sample.round, value(&sample.measured)?))).collect()
     };
     let own = values(case);
-    let Some(beside) = &source.beside else {
+    let Some(next_to) = &source.next_to else {
         let own: Vec<f64> = own.into_iter().map(|(_, value)| value).collect();
         return gush_lab::stats::median(&own).unwrap_or_else(|| panic!("{says}: no figure"));
     };
-    let others: BTreeMap<u32, f64> = values(beside).into_iter().collect();
+    let others: BTreeMap<u32, f64> = values(next_to).into_iter().collect();
     let pairs: Vec<(f64, f64)> =
         own.into_iter().filter_map(|(round, value)| Some((value, *others.get(&round)?))).collect();
     gush_lab::stats::paired_ratio(&pairs).unwrap_or_else(|| panic!("{says}: no ratio"))
@@ -347,7 +348,7 @@ fn rounded_as(value: f64, printed: &str) -> String {
 }
 
 /// Does `says` give the stored figure, digit by digit: alone, or with the ends of its interval?
-fn is_told(says: &str, stored: Estimate) -> Result<(), String> {
+fn is_reported(says: &str, stored: Estimate) -> Result<(), String> {
     let printed = numbers(says);
     let expected = match printed.len() {
         1 => vec![stored.value],
@@ -365,11 +366,17 @@ fn is_told(says: &str, stored: Estimate) -> Result<(), String> {
 #[test]
 fn a_figure_is_held_against_its_run_digit_by_digit() {
     let interval = Some(Interval { low: 0.196, high: 0.3 });
-    let told = |says: &str| is_told(says, Estimate { value: 0.25, interval }).is_ok();
-    assert!(told("0.25 of GNU's") && told("**0.250** (0.196 to 0.30)"));
-    assert!(!told("0.24 of GNU's") && !told("0.3 of GNU's"), "another figure, another rounding");
-    assert!(!told("0.25 (0.20 to 0.31)") && !told("0.25 (0.19 to 0.30)"), "another interval");
-    assert!(!told("1/4 of GNU's") && !told("0.25 to 0.30") && !told("GNU's"));
+    let is_right = |says: &str| is_reported(says, Estimate { value: 0.25, interval }).is_ok();
+    assert!(is_right("0.25 of GNU's") && is_right("**0.250** (0.196 to 0.30)"));
+    assert!(
+        !is_right("0.24 of GNU's") && !is_right("0.3 of GNU's"),
+        "another figure, another rounding"
+    );
+    assert!(
+        !is_right("0.25 (0.20 to 0.31)") && !is_right("0.25 (0.19 to 0.30)"),
+        "another interval"
+    );
+    assert!(!is_right("1/4 of GNU's") && !is_right("0.25 to 0.30") && !is_right("GNU's"));
 }
 
 /// Is there something that the command runs?

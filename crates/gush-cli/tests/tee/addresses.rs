@@ -228,7 +228,7 @@ fn an_address_may_be_standard_output() {
     for address in ["-", "stdio", "fd:1", "file:/dev/stdout"] {
         let text = format!("printf 'once\\n' | \"$0\" tee --to {address} | sort | uniq -c");
         let output = Command::new("sh").args(["-c", &text, env!("CARGO_BIN_EXE_gush")]).output();
-        let told = String::from_utf8(output.unwrap().stdout).unwrap();
-        assert_eq!(told.trim(), "2 once", "{address}");
+        let reported = String::from_utf8(output.unwrap().stdout).unwrap();
+        assert_eq!(reported.trim(), "2 once", "{address}");
     }
 }

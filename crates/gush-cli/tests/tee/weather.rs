@@ -235,7 +235,7 @@ fn standard_output_that_is_the_source_gets_nothing_and_the_others_everything() {
 #[test]
 fn an_error_of_close_is_reported() {
     let (dir, bytes) = source();
-    for (words, name, told) in [
+    for (words, name, reported) in [
         (&["tee"][..], "out", "gush: tee: write error: "),
         (&["tee", "copy"], "copy", "gush: tee: copy: "),
         (&["cat"], "out", "gush: cat: write error: "),
@@ -253,8 +253,8 @@ fn an_error_of_close_is_reported() {
         command.stdout(File::create(dir.path().join("out")).unwrap()).stderr(Stdio::piped());
         let output = command.spawn().unwrap().wait_with_output().unwrap();
         assert!(matches!(output.status.code(), Some(1 | 8)), "{words:?}: {}", output.status);
-        let told = format!("{told}{}\n", words_of(Errno::DQUOT));
-        assert_eq!(said(&output), told, "{words:?}");
+        let reported = format!("{reported}{}\n", words_of(Errno::DQUOT));
+        assert_eq!(said(&output), reported, "{words:?}");
         assert!(fs::read(path).unwrap() == bytes, "{words:?}");
     }
 }
@@ -319,8 +319,8 @@ fn a_file_at_the_limit_on_file_sizes_fails_alone() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), bytes.len().to_string());
     assert!(fs::read(dir.path().join("limited")).unwrap() == bytes[..1_024_000]);
-    let told = "gush: tee: limited: File too large (after 1024000 bytes; ";
-    assert!(said(&output).contains(told), "{}", said(&output));
+    let reported = "gush: tee: limited: File too large (after 1024000 bytes; ";
+    assert!(said(&output).contains(reported), "{}", said(&output));
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub struct Browser {
     /// The storage of the page: the next test's page finds nothing of the last one's.
     context: Value,
     calls: u64,
-    /// What the browser told without being asked.
+    /// What the browser said without being asked.
     events: Vec<Value>,
     _profile: TempDir,
 }

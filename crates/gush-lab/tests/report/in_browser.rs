@@ -67,7 +67,7 @@ fn nothing_is_requested_and_nothing_complained_of() {
     for address in browser.requests() {
         assert!(address == own || address.starts_with("data:"), "{address} was asked for");
     }
-    // The test would see it: the policy stops a request, and the console tells.
+    // The test would see it: the policy stops a request, and the console shows it.
     browser.value("new Image().src = 'https://gush.invalid/x.png'; 0");
     assert!(!browser.complaints().is_empty(), "the policy let a request pass in silence");
 }

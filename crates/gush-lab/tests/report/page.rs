@@ -104,7 +104,7 @@ fn figures_stand_next_to_the_published_ones() {
     for published in ["3.50–3.70", "12.7", "32.8", "25.0", "51.0", "62.5–65.0"] {
         assert!(page.contains(&format!("published {published}<")), "{published} is missing");
     }
-    assert!(page.contains("<td class=\"bad\">NO</td>"), "what is not sound is told in words");
+    assert!(page.contains("<td class=\"bad\">NO</td>"), "what is not sound is named in words");
 }
 
 #[test]
@@ -363,8 +363,11 @@ fn a_full_disk_leaves_the_older_report() {
     }
     let devices = tempfile::tempdir().unwrap();
     let full = gush_test::device("full", devices.path());
-    let told = report::write(&[], &full).unwrap_err().to_string();
-    assert!(told.contains(": No space left on device (") && told.contains("`df -i`"), "{told}");
+    let reported = report::write(&[], &full).unwrap_err().to_string();
+    assert!(
+        reported.contains(": No space left on device (") && reported.contains("`df -i`"),
+        "{reported}"
+    );
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("report.html");
     report::write(&runs(), &path).unwrap();

@@ -56,7 +56,7 @@ fn sweep(
     at_least: usize,
     lasts: Lasts,
     troubles: fn(Case, Call) -> Vec<Trouble>,
-    inject: fn(Case, Call, Trouble, &Outcome) -> Result<(), String>,
+    judge: fn(Case, Call, Trouble, &Outcome) -> Result<(), String>,
 ) {
     let (mut wrong, mut tried) = (Vec::new(), 0);
     for case in cases() {
@@ -79,7 +79,7 @@ fn sweep(
                     None => Err("hangs".into()),
                     Some(outcome) if lacks_a_pipe(case, call, outcome) => outcome.account(),
                     Some(outcome) => {
-                        outcome.account().and_then(|()| inject(case, call, trouble, outcome))
+                        outcome.account().and_then(|()| judge(case, call, trouble, outcome))
                     }
                 };
                 if let Err(why) = judged {

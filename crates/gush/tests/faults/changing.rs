@@ -46,9 +46,9 @@ fn moved_while(
 fn at_every_call(
     choices: impl Iterator<Item = Choice>,
     change: fn(source: &File, target: &File),
-    inject: fn(&Outcome, &[u8]) -> Result<(), String>,
+    judge: fn(&Outcome, &[u8]) -> Result<(), String>,
 ) {
-    at_every_call_over(&[], choices, change, inject);
+    at_every_call_over(&[], choices, change, judge);
 }
 
 /// The same, over old content of the target.
@@ -56,7 +56,7 @@ fn at_every_call_over(
     old: &'static [u8],
     choices: impl Iterator<Item = Choice>,
     change: fn(source: &File, target: &File),
-    inject: fn(&Outcome, &[u8]) -> Result<(), String>,
+    judge: fn(&Outcome, &[u8]) -> Result<(), String>,
 ) {
     let mut wrong = Vec::new();
     for choice in choices {
@@ -69,7 +69,7 @@ fn at_every_call_over(
                 assert!(at > 3, "{choice} makes {at} calls: nothing was tried");
                 break;
             }
-            if let Err(why) = inject(&outcome, &arrived) {
+            if let Err(why) = judge(&outcome, &arrived) {
                 let said = outcome.map_or_else(|e| e.to_string(), |r| r.explain().to_string());
                 wrong.push(format!("{name}: {why} ({said})"));
             }

@@ -33,7 +33,7 @@ use sweep::{Case, Outcome, Trouble, account, calls_of, is_data, is_read, run};
 fn sweep(
     cases: impl Iterator<Item = Case>,
     troubles: fn(Case, Call) -> Vec<Trouble>,
-    inject: fn(Case, Call, Trouble, &Outcome) -> Result<(), String>,
+    judge: fn(Case, Call, Trouble, &Outcome) -> Result<(), String>,
 ) {
     let (mut wrong, mut tried) = (Vec::new(), 0);
     for case in cases {
@@ -49,7 +49,7 @@ fn sweep(
                     })
                 });
                 let judged =
-                    account(case, &outcome).and_then(|()| inject(case, call, trouble, &outcome));
+                    account(case, &outcome).and_then(|()| judge(case, call, trouble, &outcome));
                 if let Err(why) = judged {
                     let said = outcome.result.map_or_else(|e| e.to_string(), |_| "success".into());
                     wrong.push(format!("{name}: {why} ({said})"));

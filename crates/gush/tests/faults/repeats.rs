@@ -54,7 +54,7 @@ fn is_whole(outcome: &Outcome) -> Result<(), String> {
 
 fn sweep(
     troubles: impl Fn(TargetKind, Call) -> Vec<Trouble>,
-    inject: fn(&Outcome) -> Result<(), String>,
+    judge: fn(&Outcome) -> Result<(), String>,
     at_least: usize,
 ) {
     let (mut wrong, mut tried) = (Vec::new(), 0);
@@ -77,7 +77,7 @@ fn sweep(
                         _ => Injection::None,
                     })
                 });
-                if let Err(why) = account(&outcome).and_then(|()| inject(&outcome)) {
+                if let Err(why) = account(&outcome).and_then(|()| judge(&outcome)) {
                     wrong.push(format!("{name}: {why}"));
                 }
             }

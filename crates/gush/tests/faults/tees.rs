@@ -165,7 +165,7 @@ fn is_whole(outcome: &Outcome) -> Result<(), String> {
 /// Runs each case once for every system call of the case and every trouble that the call may meet.
 fn sweep(
     troubles: impl Fn(Call) -> Vec<Trouble>,
-    inject: fn(&Outcome) -> Result<(), String>,
+    judge: fn(&Outcome) -> Result<(), String>,
     at_least: usize,
 ) {
     let (mut wrong, mut tried) = (Vec::new(), 0);
@@ -180,7 +180,7 @@ fn sweep(
                         _ => Injection::None,
                     })
                 });
-                if let Err(why) = account(case, &outcome).and_then(|()| inject(&outcome)) {
+                if let Err(why) = account(case, &outcome).and_then(|()| judge(&outcome)) {
                     wrong.push(format!("{name}: {why}"));
                 }
             }

@@ -292,7 +292,7 @@ fn child_copies_from_fuse_with_direct_io() {
         reads.map(|(read, most_read_bytes)| FuseFile {
             name: format!("{size}-{read}"),
             content: content.clone(),
-            told_bytes: claimed_bytes,
+            stat_bytes: claimed_bytes,
             most_read_bytes,
         })
     });
