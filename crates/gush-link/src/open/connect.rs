@@ -18,7 +18,7 @@ use tokio::io::Interest;
 
 use super::error::OpenError;
 use super::resolve::{Name, in_numbers, resolve};
-use super::{End, Peer, datagrams, sockopts};
+use super::{End, Peer, datagrams, race, sockopts};
 use crate::address::{Bind, Opt, Options, Remote, UnixName};
 use crate::watch::watch;
 
@@ -113,7 +113,7 @@ pub(crate) fn unix_address(name: &UnixName) -> Result<SocketAddrUnix, Errno> {
     }
 }
 
-/// Every address of the host in turn, until one answers.
+/// The address of the host that answers first.
 async fn internet(remote: &Remote, options: &Options, kind: SocketType) -> Result<End, OpenError> {
     let datagrams = kind == SocketType::DGRAM;
     if let Some(address) = in_numbers(&remote.host, &remote.port) {
@@ -129,14 +129,16 @@ async fn internet(remote: &Remote, options: &Options, kind: SocketType) -> Resul
     };
     let addresses = resolve(name).await?;
     let locals = local_addresses(options, datagrams).await?;
-    let mut failure: Option<OpenError> = None;
-    for address in addresses {
-        match one(address, &locals, options, kind).await {
-            Ok(end) => return Ok(end),
-            Err(error) => failure = Some(joined(failure, error)),
-        }
-    }
-    Err(failure.unwrap_or_else(|| OpenError::said("resolve", "the name has no address")))
+    // Two sockets cannot have one port.
+    let may_overlap = locals.iter().all(|local| local.port() == 0);
+    let attempts = race::in_turn(addresses).into_iter().map(|address| {
+        let locals = &locals;
+        Box::pin(async move { one(address, locals, options, kind).await }) as _
+    });
+    race::first(attempts, may_overlap).await.map_err(|failures| {
+        let failure = failures.into_iter().fold(None, |before, error| Some(joined(before, error)));
+        failure.unwrap_or_else(|| OpenError::said("resolve", "the name has no address"))
+    })
 }
 
 /// Adds the failure of an earlier address.
@@ -192,6 +194,10 @@ async fn one(
         let limit = options.duration(Opt::ConnectTimeout).unwrap_or(CONNECT_LIMIT);
         fd = connected(fd, limit).await.map_err(|error| failure(address, error, options))?;
     }
+    // Unless the user wants it.
+    if !locals.contains(&address) {
+        not_to_itself(&fd).map_err(fail)?;
+    }
     let conduit = match kind {
         SocketType::STREAM => Conduit::of_connected_tcp(fd),
         _ => Conduit::new(fd).map_err(|error| OpenError::new("connect", error))?,
@@ -217,7 +223,7 @@ pub(super) fn bind(
         true => Ipv4Addr::UNSPECIFIED.into(),
         false => Ipv6Addr::UNSPECIFIED.into(),
     };
-    let local = match locals.iter().find(|local| local.is_ipv4() == to.is_ipv4()) {
+    let mut local = match locals.iter().find(|local| local.is_ipv4() == to.is_ipv4()) {
         Some(local) => *local,
         None if locals.is_empty() && is_low => SocketAddr::new(any, 0),
         None if locals.is_empty() => return Ok(()),
@@ -229,8 +235,9 @@ pub(super) fn bind(
             return Err(OpenError::said("bind", why));
         }
     };
-    let fail =
-        |errno: Errno| OpenError::new(format!("bind to {local}"), errno).doing(Doing::Listening);
+    let fail = move |errno: Errno| {
+        OpenError::new(format!("bind to {local}"), errno).doing(Doing::Listening)
+    };
     if options.is_on(Opt::ReuseAddr) {
         sockopt::set_socket_reuseaddr(fd, true).map_err(fail)?;
     }
@@ -238,7 +245,8 @@ pub(super) fn bind(
     let mut answer = Ok(());
     // From the last one, as by rresvport(3).
     for port in ports.rev() {
-        answer = rustix::net::bind(fd, &SocketAddr::new(local.ip(), port));
+        local.set_port(port);
+        answer = rustix::net::bind(fd, &local);
         if answer != Err(Errno::ADDRINUSE) {
             break;
         }
@@ -355,7 +363,7 @@ fn begin_connect(fd: &OwnedFd, to: &impl SocketAddrArg) -> Result<bool, Errno> {
         answer => answer,
     };
     match answer {
-        Ok(()) => not_to_itself(fd).map(|()| true),
+        Ok(()) => Ok(true),
         Err(Errno::ALREADY | Errno::INPROGRESS | Errno::INTR) => Ok(false),
         Err(errno) => Err(errno),
     }
@@ -373,7 +381,6 @@ pub(super) async fn connected(fd: OwnedFd, limit: Duration) -> io::Result<OwnedF
     }
     // Writable means finished, and SO_ERROR is the result (connect(2), EINPROGRESS).
     sockopt::socket_error(&fd)??;
-    not_to_itself(&fd)?;
     Ok(fd)
 }
 

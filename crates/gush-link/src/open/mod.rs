@@ -41,6 +41,7 @@ mod permissions;
 pub(crate) mod proxied;
 pub(crate) mod pty;
 mod publish;
+mod race;
 pub(crate) mod reaper;
 mod resolve;
 mod route;

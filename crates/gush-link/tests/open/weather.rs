@@ -223,6 +223,15 @@ fn a_socket_connected_to_itself_has_no_server() {
 }
 
 #[test]
+fn a_socket_is_connected_to_itself_if_its_address_says_so() {
+    let reserved = gush_test::Port::reserve();
+    let place = reserved.place();
+    for address in [format!("tcp:{place},reuseaddr"), format!("udp:{place}")] {
+        run(one(&format!("{address},bind={place}"))).unwrap();
+    }
+}
+
+#[test]
 fn a_name_that_cannot_be_resolved_is_told() {
     let text = "tcp:no-such-host.invalid:80";
     let Some(error) = without_a_network(async move || one(text).await.unwrap_err()) else {
