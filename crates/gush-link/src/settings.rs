@@ -131,6 +131,19 @@ impl Settings {
             );
             return Err(Failure::new(why, None));
         }
+        let written = [(!self.one_way).then_some(&roles.first), Some(&roles.second)];
+        let ends = written.into_iter().flatten().filter_map(|address| datagrams(address, true));
+        for end in ends {
+            let most_bytes = end.kind().row().datagram_bytes;
+            if self.message_bytes.is_some_and(|bytes| bytes > most_bytes) {
+                let advice = self.advice(&format!("-b {most_bytes}"));
+                let why = format!(
+                    "{}: a datagram there has at most {most_bytes} bytes{advice}",
+                    end.target()
+                );
+                return Err(Failure::new(why, None));
+            }
+        }
         if self.one_way && self.tee_back.is_some() {
             let why = "bytes go one way only: there are none on the way back to copy";
             return Err(Failure::new(why, None));
@@ -221,7 +234,7 @@ impl Settings {
     }
 }
 
-/// The datagrams that a PROXY header would begin, if it were sent to this address.
+/// The datagrams that are read or written there, if it is an address of datagrams.
 fn datagrams(address: &Address, is_written: bool) -> Option<&Address> {
     match address.target() {
         Target::Joined(parts) => datagrams(&parts[usize::from(is_written)], is_written),

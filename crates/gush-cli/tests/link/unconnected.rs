@@ -105,6 +105,19 @@ fn a_stream_becomes_datagrams_of_the_size_of_b() {
         let refused = gush().args(["link", "-b", wrong, "null:", "null:"]).output().unwrap();
         assert_eq!(refused.status.code(), Some(1), "{wrong}: {refused:?}");
     }
+    // Nothing is opened for a size that UDP does not have; what is only read has its own.
+    for (args, is_refused) in [
+        (["-u", "null:", "udp:192.0.2.1:1"], true),
+        (["-u", "null:", "null:!!udp:192.0.2.1:1"], true),
+        (["-U", "udp:192.0.2.1:1", "null:"], true),
+        (["-U", "null:", "udp-recv:192.0.2.1:1"], false),
+    ] {
+        let output = gush().args(["link", "-b", "65508"]).args(args).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
+        let why = "192.0.2.1:1: a datagram there has at most 65507 bytes (-b 65507)";
+        assert_eq!(said.contains(why), is_refused, "{args:?}: {said}");
+    }
 }
 
 #[test]

@@ -245,7 +245,7 @@ impl Kind {
     /// Can nothing be written to an end of this kind?
     #[must_use]
     pub fn only_receives(self) -> bool {
-        matches!(self, Self::UdpRecv | Self::UnixRecv)
+        self.row().only_receives
     }
 
     /// Does the kind wait for peers, so that a link can serve more than one?

@@ -25,6 +25,10 @@ pub(crate) struct Row {
     /// Does the kind accept peers, so that a link can serve more than one?
     pub listens: bool,
     pub is_datagrams: bool,
+    /// The most bytes of a datagram that is sent there.
+    pub datagram_bytes: usize,
+    /// Is nothing written to an end of the kind?
+    pub only_receives: bool,
     /// Is `bind=` the name of a Unix socket?
     pub is_unix: bool,
     /// Does the kind start a program, whose environment names the client?
@@ -32,6 +36,9 @@ pub(crate) struct Row {
     /// How many descriptors a link holds for one end.
     pub descriptors: u64,
 }
+
+/// IPv4 has no larger datagrams of UDP: 65,535 less two headers (ip(7)).
+const UDP_BYTES: usize = 65_507;
 
 impl Row {
     /// The properties of most kinds: a stream that is opened.
@@ -43,6 +50,8 @@ impl Row {
         stands_alone: false,
         listens: false,
         is_datagrams: false,
+        datagram_bytes: usize::MAX,
+        only_receives: false,
         is_unix: false,
         is_program: false,
         descriptors: 1,
@@ -274,6 +283,7 @@ impl Kind {
                 keywords: &[(Form::Plain, &["unix-recv"]), (Form::Abstract, &["abstract-recv"])],
                 options: &[&[Opt::Unlink, Opt::UnlinkClose], OWNED, BUFFERS],
                 is_datagrams: true,
+                only_receives: true,
                 ..Row::STREAM
             },
             Self::UnixRecvfrom => &Row {
@@ -299,6 +309,7 @@ impl Kind {
                 ],
                 options: &[&[Opt::LowPort, Opt::Bind], RETRIED, IP, SHARED],
                 is_datagrams: true,
+                datagram_bytes: UDP_BYTES,
                 ..Row::STREAM
             },
             Self::UdpSendto => &Row {
@@ -311,6 +322,7 @@ impl Kind {
                 ],
                 options: &[&[Opt::LowPort, Opt::Bind, Opt::ReuseAddr], MANY, IP],
                 is_datagrams: true,
+                datagram_bytes: UDP_BYTES,
                 ..Row::STREAM
             },
             Self::UdpDatagram => &Row {
@@ -323,6 +335,7 @@ impl Kind {
                 ],
                 options: &[&[Opt::Bind, Opt::ReuseAddr, Opt::Range, Opt::SourcePort], MANY, IP],
                 is_datagrams: true,
+                datagram_bytes: UDP_BYTES,
                 ..Row::STREAM
             },
             Self::UdpRecv => &Row {
@@ -335,6 +348,7 @@ impl Kind {
                 ],
                 options: &[BOUND, MANY, RETRIED, IP],
                 is_datagrams: true,
+                only_receives: true,
                 ..Row::STREAM
             },
             Self::UdpListen => &Row {
@@ -348,6 +362,7 @@ impl Kind {
                 options: &[SERVING, BOUND, MANY, RETRIED, IP],
                 listens: true,
                 is_datagrams: true,
+                datagram_bytes: UDP_BYTES,
                 descriptors: 2,
                 ..Row::STREAM
             },
@@ -362,6 +377,7 @@ impl Kind {
                 options: &[SERVING, BOUND, MANY, RETRIED, IP],
                 listens: true,
                 is_datagrams: true,
+                datagram_bytes: UDP_BYTES,
                 descriptors: 2,
                 ..Row::STREAM
             },

@@ -14,6 +14,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use gush_link::address::{Address, AddressError, Opt, Target};
+use gush_link::gush_net::Direction;
 use gush_link::{Link, Settings};
 
 use crate::talk::Talker;
@@ -185,8 +186,14 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
             report.missing(address, why);
         }
     }
-    if let (Ok(first), Ok(second)) = (first.parse(), second.parse())
-        && let Err(failure) = Link::new(first, second, Settings::default())
+    let (source, target) = match parsed.one_way {
+        Some(Direction::Back) => (&second, &first),
+        _ => (&first, &second),
+    };
+    let message_bytes = parsed.message_bytes;
+    let settings = Settings { one_way: is_one_way, message_bytes, ..Settings::default() };
+    if let (Ok(source), Ok(target)) = (source.parse(), target.parse())
+        && let Err(failure) = Link::new(source, target, settings)
     {
         report.missing("", &failure.to_string());
         return None;
@@ -337,6 +344,8 @@ mod tests {
             ),
             ("TCP-L:1,fork,cool-write -", "gush link tcp4-listen:1,fork -"),
             ("-u PIPE:f,nonblock -", "gush link -u pipe:f,nonblock -"),
+            ("-u -b 65536 UDP:h:1 -", "gush link -u -b 65536 udp:h:1 -"),
+            ("-b 65536 - UNIX-SEND:s", "gush link -b 65536 - unix-sendto:s"),
             ("-t0 -T 0 - -", "gush link -t 1ms - -"),
             ("-r a -R'b c' - -", "gush link --tee a --tee-back 'b c' - -"),
             ("-b 1048576 - TCP:h:1", "gush link - tcp:h:1"),
@@ -485,6 +494,8 @@ mod tests {
             ("TCP-LISTEN:1,su=nobody -", "su=nobody: "),
             ("-,setsid -", "setsid(1)"),
             ("UDP-RECV:1 -", "only receives"),
+            ("-b 65508 - UDP:h:1", "at most 65507 bytes"),
+            ("-U -b 65536 UDP:h:1 -", "at most 65507 bytes"),
             ("TCP-LISTEN:1,range=10.0.0.0:255.0.255.0 -", "takes networks"),
             ("-u OPEN:f,seek-end=0,ignoreeof -", "exec:'tail -c 0 -f FILE'"),
             ("EXEC:a,rawer -", "raw needs pty too"),

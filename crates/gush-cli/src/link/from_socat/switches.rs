@@ -18,6 +18,8 @@ pub struct Parsed {
     pub families: Families,
     /// The file for messages.
     pub log_file: Option<String>,
+    /// The most bytes of a datagram.
+    pub message_bytes: Option<usize>,
     /// The value of `-b`, if it is larger than `gush link` makes datagrams.
     pub large_messages: Option<String>,
     /// Is the linger limit set?
@@ -179,6 +181,7 @@ pub fn read(words: Vec<String>, report: &mut Report) -> Parsed {
             }
             Means::MessageSize => match size(&value) {
                 Some(bytes @ 1..=65_536) => {
+                    parsed.message_bytes = usize::try_from(bytes).ok();
                     parsed.words.extend(["-b".to_owned(), bytes.to_string()]);
                 }
                 Some(65_537..=MOST_BYTES) => parsed.large_messages = Some(value),
