@@ -2,12 +2,13 @@
 
 use std::fs;
 
-use crate::common::gush;
+use crate::common::{gush, not_applicable};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Takes the tour with these options, and checks the rules for every tour; returns the output.
-fn tour(options: &[&str], suites: &[&str]) -> String {
+/// Takes the tour with these options, and checks the rules for every tour; returns the output, or
+/// none where the minute was too short for it.
+fn tour(options: &[&str], suites: &[&str]) -> Option<String> {
     let home = TempDir::new().unwrap();
     let files = TempDir::new().unwrap();
     let mut lab = gush();
@@ -15,6 +16,10 @@ fn tour(options: &[&str], suites: &[&str]) -> String {
     let output = lab.env("XDG_DATA_HOME", home.path()).output().unwrap();
     let shown = String::from_utf8(output.stdout).unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
+    if said.contains(" cases were not reached within a minute") {
+        not_applicable("the machine is too busy for a tour in a minute");
+        return None;
+    }
     let report = shown.lines().last().unwrap().strip_prefix("report: ").expect(&shown);
     let sentences = shown.lines().rev().skip(1).take_while(|line| !line.is_empty()).count();
     assert!((2..=3).contains(&sentences), "{shown}");
@@ -37,12 +42,13 @@ fn tour(options: &[&str], suites: &[&str]) -> String {
         assert!(said.contains(failure["error"].as_str().unwrap()), "{failure}: {said}");
     }
     assert!(suites.iter().all(|suite| shown.lines().any(|line| line == *suite)), "{shown}");
-    shown
+    Some(shown)
 }
 
 #[test]
 fn a_tour_keeps_one_run_of_its_suites_and_writes_one_report() {
     let shown = tour(&["--rounds", "1", "--only", "pages,memory"], &["memory", "pages"]);
+    let Some(shown) = shown else { return };
     assert!(!shown.contains("write-read"), "{shown}");
 }
 

@@ -1,10 +1,13 @@
 //! Summaries as a table for people.
 
+use clap::ValueEnum;
+
 use super::summary::{Figure, Summary};
 use crate::stats::{self, Estimate};
 use gush_text::table;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The unit in which times are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Unit {
     Microsecond,
     Millisecond,

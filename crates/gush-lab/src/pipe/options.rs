@@ -1,13 +1,14 @@
 //! The options of the two programs, and contradictions among them.
 
 use std::fmt;
-use std::str::FromStr;
+
+use clap::ValueEnum;
 
 use super::{BUFFER_BYTES, Pattern, READ_BYTES, Waiting};
 use crate::Error;
 
 /// How the writer puts bytes into the pipe.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Technique {
     #[default]
     Write,
@@ -22,19 +23,6 @@ pub enum Technique {
 }
 
 impl Technique {
-    pub const ALL: [Self; 5] =
-        [Self::Write, Self::Vmsplice, Self::Fresh, Self::Socket, Self::Reservoir];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Write => "write",
-            Self::Vmsplice => "vmsplice",
-            Self::Fresh => "fresh",
-            Self::Socket => "socket",
-            Self::Reservoir => "reservoir",
-        }
-    }
-
     /// Do the sent bytes arrive unchanged with any reader?
     pub fn is_sound(self) -> bool {
         self != Self::Vmsplice
@@ -57,18 +45,7 @@ impl Technique {
 
 impl fmt::Display for Technique {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for Technique {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self, Error> {
-        let found = Self::ALL.into_iter().find(|technique| technique.as_str() == name);
-        found.ok_or_else(|| {
-            Error::unknown("technique", name, Self::ALL.iter().map(|one| one.as_str()))
-        })
+        f.write_str(self.to_possible_value().expect("none is hidden").get_name())
     }
 }
 
@@ -180,7 +157,7 @@ impl WriteOptions {
 }
 
 /// How the hostile reader takes pieces aside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum HoldBy {
     /// splice(2): the pieces leave the pipe.
     Splice,

@@ -2,12 +2,11 @@
 //! alone.
 
 use std::fmt;
-use std::str::FromStr;
 
-use crate::Error;
+use clap::ValueEnum;
 
 /// The bytes that the writer writes and the reader expects.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Pattern {
     /// `X`, for ever.
     #[default]
@@ -23,16 +22,6 @@ pub(super) const CONSTANT: u8 = b'X';
 const WORD_BYTES: u64 = 8;
 
 impl Pattern {
-    pub const ALL: [Self; 3] = [Self::Constant, Self::Counter, Self::Random];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Constant => "constant",
-            Self::Counter => "counter",
-            Self::Random => "random",
-        }
-    }
-
     /// Fills `bytes` with the part of the stream that begins at byte `at`.
     pub fn fill(self, at: u64, bytes: &mut [u8]) {
         match self {
@@ -85,18 +74,7 @@ fn mix(index: u64) -> u64 {
 
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for Pattern {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self, Error> {
-        let found = Self::ALL.into_iter().find(|pattern| pattern.as_str() == name);
-        found.ok_or_else(|| {
-            Error::unknown("pattern", name, Self::ALL.iter().map(|one| one.as_str()))
-        })
+        f.write_str(self.to_possible_value().expect("none is hidden").get_name())
     }
 }
 
@@ -140,7 +118,7 @@ impl Checker {
         match wrong {
             Some(offset) => {
                 let fits = |pattern: &Pattern| pattern.first_wrong(at_bytes, bytes).is_none();
-                let looks_like = Pattern::ALL.into_iter().find(fits);
+                let looks_like = Pattern::value_variants().iter().copied().find(fits);
                 Err(Corruption { at_bytes: at_bytes + offset as u64, looks_like })
             }
             None => Ok(()),
@@ -156,7 +134,7 @@ mod tests {
     proptest! {
         #[test]
         fn pieces_fill_as_the_whole_does(at in 0_u64..1 << 40, cuts in proptest::collection::vec(0_usize..100, 1..20)) {
-            for pattern in Pattern::ALL {
+            for &pattern in Pattern::value_variants() {
                 let mut whole = vec![0; cuts.iter().sum()];
                 pattern.fill(at, &mut whole);
                 let mut pieces = Vec::new();
@@ -172,7 +150,7 @@ mod tests {
 
         #[test]
         fn one_flipped_bit_is_found_where_it_is(at in 0_u64..1 << 40, len in 1_usize..20_000, place in any::<prop::sample::Index>(), bit in 0_u8..8) {
-            for pattern in Pattern::ALL {
+            for &pattern in Pattern::value_variants() {
                 let mut bytes = vec![0; len];
                 pattern.fill(at, &mut bytes);
                 let place = place.index(len);

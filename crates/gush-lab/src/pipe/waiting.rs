@@ -3,11 +3,12 @@
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{self, Errno};
 
 /// The way of waiting while the pipe is full or empty.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Waiting {
     /// Sleeps inside the call.
     #[default]
@@ -17,6 +18,7 @@ pub enum Waiting {
     /// Calls again at once, for ever.
     Spin,
     /// Asks poll(2) again at once until the pipe is ready, before each call.
+    #[value(skip)]
     SpinPoll,
     /// Calls again for some microseconds, then sleeps in poll(2).
     Hybrid,

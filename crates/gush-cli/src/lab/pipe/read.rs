@@ -2,14 +2,14 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use gush_lab::Error;
 use gush_lab::pipe::{
     BUFFER_BYTES, HoldBy, ReadOptions, Reading, SPLICE_BYTES, Taking, Waiting, read,
 };
 use gush_text::size_bytes;
 
-use super::shared::Shared;
+use super::shared::{Shared, named};
 use crate::talk::Talker;
 
 /// Take bytes out of the pipe on standard input, and print their rate
@@ -31,18 +31,12 @@ pub struct ReadArgs {
     #[arg(long)]
     verify: bool,
     /// Splice or tee the bytes into a private pipe, let the writer go on, and verify them then
-    #[arg(long, value_name = "HOW", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "splice")]
-    hold: Option<Hold>,
+    #[arg(long, value_name = "HOW", value_parser = named::<HoldBy>(), num_args = 0..=1, require_equals = true, default_missing_value = "splice")]
+    hold: Option<HoldBy>,
     /// Print one line of comma-separated values: GiB/s, bytes, buffer size, pipe size, then the
     /// flags
     #[arg(long)]
     csv: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Hold {
-    Splice,
-    Tee,
 }
 
 /// Bytes taken where `--bytes` does not say.
@@ -62,8 +56,7 @@ impl ReadArgs {
                         .to_owned(),
                 ));
             }
-            (Some(Hold::Splice), false) => Taking::Hold(HoldBy::Splice),
-            (Some(Hold::Tee), false) => Taking::Hold(HoldBy::Tee),
+            (Some(by), false) => Taking::Hold(by),
             (None, true) => Taking::Splice,
             (None, false) => Taking::Read,
         };

@@ -17,8 +17,8 @@ pub struct Shared {
     /// Wait so: block in the call, poll before it, spin, or spin some microseconds and then sleep
     /// [default: block; hybrid where gush pipe write has a reservoir, and gush pipe read --splice
     /// once it meets slots of more than a page]
-    #[arg(long, value_name = "HOW", value_enum)]
-    wait: Option<Wait>,
+    #[arg(long, value_name = "HOW", value_parser = named::<Waiting>())]
+    wait: Option<Waiting>,
     /// Ask for huge pages
     #[arg(long)]
     huge_page: bool,
@@ -38,7 +38,7 @@ pub struct Shared {
     #[arg(long)]
     dont_touch_pages: bool,
     /// The bytes: all X, numbers that count, or mixed numbers
-    #[arg(long, value_name = "NAME", value_parser = pattern_parser(), default_value = "constant")]
+    #[arg(long, value_name = "NAME", value_parser = named::<Pattern>(), default_value = "constant")]
     pub pattern: Pattern,
     /// Stay on processor N
     #[arg(long, value_name = "N")]
@@ -51,16 +51,11 @@ pub struct Shared {
     pub quiet: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Wait {
-    Block,
-    Poll,
-    Spin,
-    Hybrid,
-}
-
-fn pattern_parser() -> impl TypedValueParser<Value = Pattern> {
-    PossibleValuesParser::new(Pattern::ALL.map(Pattern::as_str)).try_map(|name| name.parse())
+/// A parser of the names of `T`; what their docs say is for programmers.
+pub fn named<T: ValueEnum + Send + Sync + 'static>() -> impl TypedValueParser<Value = T> {
+    let values = T::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+    let names = values.map(|value| value.help(None::<&str>));
+    PossibleValuesParser::new(names).try_map(|name| T::from_str(&name, false))
 }
 
 impl Shared {
@@ -74,11 +69,10 @@ impl Shared {
                 ));
             }
             (None, false, false) => return Ok(None),
-            (Some(Wait::Block), ..) => Waiting::Block,
-            (Some(Wait::Poll), ..) | (None, false, true) => Waiting::Poll,
-            (Some(Wait::Spin), ..) | (None, true, false) => Waiting::Spin,
+            (Some(waiting), ..) => waiting,
+            (None, false, true) => Waiting::Poll,
+            (None, true, false) => Waiting::Spin,
             (None, true, true) => Waiting::SpinPoll,
-            (Some(Wait::Hybrid), ..) => Waiting::Hybrid,
         }))
     }
 

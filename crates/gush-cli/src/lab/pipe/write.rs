@@ -3,13 +3,12 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gush_lab::Error;
 use gush_lab::pipe::{BUFFER_BYTES, Technique, WriteOptions, without_huge_pages, write};
 use gush_text::size_bytes;
 use nix::sys::resource::{UsageWho, getrusage};
 
-use super::shared::Shared;
+use super::shared::{Shared, named};
 use crate::talk::Talker;
 
 /// Write into the pipe on standard output until its reader is gone
@@ -19,7 +18,7 @@ pub struct WriteArgs {
     #[command(flatten)]
     shared: Shared,
     /// Write by NAME: write, vmsplice (unsound, to show the fault), fresh, socket, reservoir
-    #[arg(long, value_name = "NAME", value_parser = technique_parser(), hide_possible_values = true)]
+    #[arg(long, value_name = "NAME", value_parser = named::<Technique>(), hide_possible_values = true)]
     technique: Option<Technique>,
     /// Same as --technique vmsplice
     #[arg(long)]
@@ -39,10 +38,6 @@ pub struct WriteArgs {
     /// Tell failures only: the reader prints the figures
     #[arg(long)]
     csv: bool,
-}
-
-fn technique_parser() -> impl TypedValueParser<Value = Technique> {
-    PossibleValuesParser::new(Technique::ALL.map(Technique::as_str)).try_map(|name| name.parse())
 }
 
 impl WriteArgs {

@@ -146,7 +146,7 @@ fn measure(
     let summaries = bench::summaries(session.run(), &suite);
     if options.shows_tables() && !summaries.is_empty() {
         let rows = options.sorted(summaries.clone());
-        screen.show(show::table(&rows, options.unit()).trim_end());
+        screen.show(show::table(&rows, options.time_unit).trim_end());
         if let Some(first) = summaries.first().filter(|first| first.label != measure) {
             let first = &first.label;
             screen.show(&format!("{measure} has no time: {first} is the first here"));
@@ -173,7 +173,7 @@ fn conclude(
     let all = options.sorted(summaries.iter().flatten().cloned().collect());
     let mut unwritten = Vec::new();
     for (_, path, export) in options.exports() {
-        let text = export(&all, options.unit());
+        let text = export(&all, options.time_unit);
         if is_stdout(path) {
             screen.print(text.trim_end());
         } else if let Err(error) = gush_lab::write_atomic(path, &text) {

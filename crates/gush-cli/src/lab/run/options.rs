@@ -167,7 +167,7 @@ pub struct RunArgs {
     /// Show times in UNIT, on the screen and in tables; CSV and JSON always have seconds [default:
     /// the one that fits]
     #[arg(short = 'u', long, value_name = "UNIT")]
-    time_unit: Option<TimeUnit>,
+    pub time_unit: Option<Unit>,
     /// The order of the rows in tables: of the commands (as auto), or of their mean times
     #[arg(long, value_name = "METHOD", default_value = "auto")]
     sort: Sort,
@@ -182,13 +182,6 @@ pub struct RunArgs {
     pub report: Option<PathBuf>,
     #[command(flatten)]
     pub keep: Keep,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum TimeUnit {
-    Microsecond,
-    Millisecond,
-    Second,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -261,15 +254,6 @@ impl RunArgs {
         ];
         all.into_iter()
             .filter_map(|(option, path, export)| Some((option, path.as_deref()?, export)))
-    }
-
-    /// The unit that all times are shown in.
-    pub fn unit(&self) -> Option<Unit> {
-        self.time_unit.map(|unit| match unit {
-            TimeUnit::Microsecond => Unit::Microsecond,
-            TimeUnit::Millisecond => Unit::Millisecond,
-            TimeUnit::Second => Unit::Second,
-        })
     }
 
     /// The summaries in the order of the rows of tables.
