@@ -420,7 +420,7 @@ pub fn in_new_session(command: &mut Command, terminal: Option<BorrowedFd<'static
 /// ```
 pub fn with_descriptor(command: &mut Command, fd: impl AsFd, number: u32) -> io::Result<()> {
     let number = i32::try_from(number).map_err(|_| io::Errno::INVAL)?;
-    Ok(inherit::with_descriptor(command, fd, number)?)
+    inherit::with_descriptor(command, fd, number)
 }
 
 /// Can this process open another descriptor? A program asks while it holds descriptors that it can
