@@ -140,6 +140,17 @@ fn a_program_that_reads_nothing_is_heard_whole_through_tls() {
 }
 
 #[test]
+fn with_graceful_a_failure_is_said_as_an_end_in_tls() {
+    let pki = Pki::new();
+    let program = "shell:'echo half; exit 3'";
+    let link = Running::start(&["--graceful", &pki.listen("server", ""), program]);
+    let mut client = pki.client(link.client(), &[]);
+    assert_eq!(read_all(&mut client), (5, None), "{}", link.said());
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(1), "{said}");
+}
+
+#[test]
 fn every_proper_end_is_said_in_tls() {
     let pki = Pki::new();
     let held = std::sync::Mutex::new(Vec::new());
