@@ -146,22 +146,24 @@ fn a_name_that_cannot_be_resolved_is_told_and_waited_for() {
     assert_eq!(fs::read_to_string(dir.path().join("got")).unwrap(), "known\n");
 }
 
-/// The first address is on a network that swallows everything; the limit is longer than the test.
+/// The first address is of IPv6, on a network that swallows everything; the limit is longer than the
+/// test.
 #[test]
 fn a_host_is_reached_though_its_first_address_does_not_answer() {
     let dir = TempDir::new().unwrap();
-    fs::write(dir.path().join("hosts"), "192.0.2.1 two.invalid\n127.0.0.1 two.invalid\n").unwrap();
+    fs::write(dir.path().join("hosts"), "127.0.0.1 two.invalid\n2001:db8::1 two.invalid\n")
+        .unwrap();
     let script = "
         mount --bind hosts /etc/hosts || exit 90
         ip link set lo up
         ip link add void type veth peer name nobody || exit 91
-        ip addr add 192.0.2.2/24 dev void
+        ip addr add 2001:db8::2/64 dev void nodad
         ip addr add fe80::7/64 dev void nodad
         ip link set void up
         ip link set nobody up
-        ip neigh add 192.0.2.1 lladdr 02:00:00:00:00:01 dev void
+        ip neigh add 2001:db8::1 lladdr 02:00:00:00:00:01 dev void
         \"$0\" link -u tcp-listen:7000 file:got,create &
-        \"$0\" link -u exec:'echo reached' tcp4:two.invalid:7000,retry=99,interval=20ms,connect-timeout=1h
+        \"$0\" link -u exec:'echo reached' tcp:two.invalid:7000,retry=99,interval=20ms,connect-timeout=1h
         wait
         \"$0\" link -u 'tcp6-listen:[fe80::7%void]:7001' file:zone,create &
         \"$0\" link -u exec:'echo in a zone' 'tcp:[fe80::7%void]:7001,bind=[fe80::7%void]:7002,retry=99,interval=20ms'
