@@ -9,14 +9,16 @@ use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::ServerName;
 use rustls::server::WebPkiClientVerifier;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, ServerConfig, SupportedProtocolVersion};
+use rustls::{ClientConfig, InconsistentKeys, ServerConfig, SupportedProtocolVersion};
 use tracing::warn;
 
 use super::error::unusable;
 use super::fresh::Fresh;
 use super::material::{authorities, identity, is_said};
-use super::verify::{Verifier, Wanted};
+use super::pinned::public_key;
+use super::verify::{Clients, Verifier, Wanted};
 use super::{Role, Tls};
 use crate::address::{Opt, Options, Remote};
 use crate::open::{How, OpenError};
@@ -76,11 +78,11 @@ fn read_client(remote: &Remote, options: &Options) -> Result<Client, OpenError> 
     let wanted = match options.flag(Opt::Verify) {
         Some(false) => Wanted::Any,
         _ => {
-            let roots = authorities(options)?;
+            let (roots, pinned) = authorities(options)?;
             let chain = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
                 .build()
                 .map_err(|error| OpenError::said(STEP, error.to_string()))?;
-            Wanted::Named { name: checked, chain }
+            Wanted::Named { name: checked, pinned, chain }
         }
     };
     let algorithms = provider.signature_verification_algorithms;
@@ -91,10 +93,8 @@ fn read_client(remote: &Remote, options: &Options) -> Result<Client, OpenError> 
         // all.
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Verifier { wanted, algorithms }));
-    let mut config = match identity(options)? {
-        Some(own) => builder
-            .with_client_auth_cert(own.chain, own.key)
-            .map_err(|error| unfit(options, error))?,
+    let mut config = match certified(options)? {
+        Some(own) => builder.with_client_cert_resolver(own),
         None => builder.with_no_client_auth(),
     };
     config.alpn_protocols = protocols(options);
@@ -110,7 +110,7 @@ pub(super) fn server(options: &Options, how: &How) -> Result<Tls, OpenError> {
 }
 
 fn read_server(options: &Options, how: &How) -> Result<Arc<ServerConfig>, OpenError> {
-    let Some(own) = identity(options)? else {
+    let Some(own) = certified(options)? else {
         return Err(OpenError::said(STEP, "a server needs a certificate").hinted(
             "cert=FILE,key=FILE names one; gush link --make-cert PREFIX makes one for a first try",
         ));
@@ -123,8 +123,7 @@ fn read_server(options: &Options, how: &How) -> Result<Arc<ServerConfig>, OpenEr
         true => builder.with_client_cert_verifier(clients(options, provider)?),
         false => builder.with_no_client_auth(),
     };
-    let mut config =
-        builder.with_single_cert(own.chain, own.key).map_err(|error| unfit(options, error))?;
+    let mut config = builder.with_cert_resolver(own);
     config.alpn_protocols = protocols(options);
     if !how.writes() {
         // A client that only sends reads no tickets, and closing a socket with unread data resets
@@ -138,8 +137,27 @@ fn clients(
     options: &Options,
     provider: Arc<CryptoProvider>,
 ) -> Result<Arc<dyn rustls::server::danger::ClientCertVerifier>, OpenError> {
-    let verifier = WebPkiClientVerifier::builder_with_provider(authorities(options)?, provider);
-    verifier.build().map_err(|error| OpenError::said(STEP, error.to_string()))
+    let (roots, pinned) = authorities(options)?;
+    let algorithms = provider.signature_verification_algorithms;
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
+    let chain = verifier.build().map_err(|error| OpenError::said(STEP, error.to_string()))?;
+    Ok(Arc::new(Clients { pinned, chain, algorithms }))
+}
+
+/// The certificate by which this side identifies itself, and its key.
+fn certified(options: &Options) -> Result<Option<Arc<SingleCertAndKey>>, OpenError> {
+    let Some(own) = identity(options)? else { return Ok(None) };
+    let fit = || {
+        let key = default_provider().key_provider.load_private_key(own.key)?;
+        let theirs = own.chain.first().ok_or(rustls::Error::NoCertificatesPresented)?;
+        let is_its_key = key.public_key() == Some(public_key(theirs)?);
+        match is_its_key {
+            true => Ok(CertifiedKey::new(own.chain, key)),
+            false => Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)),
+        }
+    };
+    let fit = fit().map_err(|error| unfit(options, error))?;
+    Ok(Some(Arc::new(SingleCertAndKey::from(fit))))
 }
 
 fn unfit(options: &Options, error: rustls::Error) -> OpenError {

@@ -174,9 +174,7 @@ fn certificate(whose: &str, why: &CertificateError) -> OpenError {
         CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => said(
             "is an authority's own (basicConstraints CA:TRUE)".into(),
         )
-        .hinted(
-            "make it with -addext basicConstraints=critical,CA:FALSE, or by gush link --make-cert",
-        ),
+        .hinted("cafile=FILE may name it itself; gush link --make-cert makes one of a server"),
         other => said(format!("is not accepted: {other}")),
     }
 }
@@ -206,7 +204,7 @@ pub(super) fn unusable(why: &CertificateError) -> Option<(&'static str, &'static
         CertificateError::Other(other) if other.to_string().contains("UnsupportedCertVersion") => {
             Some((
                 "is of version 1 of X.509, and version 3 is needed",
-                "openssl x509 -req makes version 3 with -extfile FILE; so does gush link --make-cert",
+                "cafile=FILE may name it itself; gush link --make-cert makes version 3",
             ))
         }
         CertificateError::BadEncoding => {

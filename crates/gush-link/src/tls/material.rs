@@ -10,6 +10,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use super::pinned::Pinned;
 use crate::address::{Opt, Options};
 use crate::open::OpenError;
 
@@ -32,10 +33,12 @@ pub(super) fn identity(options: &Options) -> Result<Option<Identity>, OpenError>
 }
 
 /// Whom `cafile=` and `capath=` trust, or else this system.
-pub(super) fn authorities(options: &Options) -> Result<Arc<RootCertStore>, OpenError> {
+pub(super) fn authorities(options: &Options) -> Result<(Arc<RootCertStore>, Pinned), OpenError> {
     let mut roots = RootCertStore::empty();
+    let mut pinned = Pinned::default();
     if let Some(file) = options.path(Opt::CaFile) {
         for certificate in certificates(file, "cafile=FILE names certificates of authorities")? {
+            pinned.0.push(certificate.clone());
             roots.add(certificate).map_err(|error| {
                 OpenError::said(
                     step(file),
@@ -53,6 +56,7 @@ pub(super) fn authorities(options: &Options) -> Result<Arc<RootCertStore>, OpenE
                 "`openssl rehash DIRECTORY` gives its files the names that are looked for",
             ));
         }
+        pinned.0.extend(found.certs.iter().cloned());
         roots.add_parsable_certificates(found.certs);
     }
     if !is_said(options) {
@@ -65,7 +69,7 @@ pub(super) fn authorities(options: &Options) -> Result<Arc<RootCertStore>, OpenE
             .hinted("install ca-certificates, or name authorities by cafile=FILE"));
         }
     }
-    Ok(Arc::new(roots))
+    Ok((Arc::new(roots), pinned))
 }
 
 /// Do the options say whom to trust?

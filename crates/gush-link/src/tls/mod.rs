@@ -9,6 +9,7 @@ mod error;
 mod fresh;
 mod material;
 mod pair;
+mod pinned;
 mod stream;
 mod verify;
 

@@ -1,17 +1,22 @@
-//! Verifies servers by another name than the one in SNI, or not at all.
+//! Verifies servers by another name than the one in SNI, or not at all, and clients.
 
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{
+    WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature_with_raw_key,
+};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, Error, SignatureScheme};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+
+use super::pinned::{self, Pinned};
 
 /// Which server certificates are accepted.
 #[derive(Debug)]
 pub(super) enum Wanted {
-    /// Those for `name`, whatever the SNI, that `chain` accepts.
-    Named { name: ServerName<'static>, chain: Arc<dyn ServerCertVerifier> },
+    /// Those for `name`, whatever the SNI, that are `pinned` or that `chain` accepts.
+    Named { name: ServerName<'static>, pinned: Pinned, chain: Arc<dyn ServerCertVerifier> },
     /// Any: for `verify=0`.
     Any,
 }
@@ -33,9 +38,10 @@ impl ServerCertVerifier for Verifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         match &self.wanted {
-            Wanted::Named { name, chain } => {
-                chain.verify_server_cert(own, between, name, ocsp, now)
-            }
+            Wanted::Named { name, pinned, chain } => match pinned.check(own, Some(name), now) {
+                Some(checked) => checked.map(|()| ServerCertVerified::assertion()),
+                None => chain.verify_server_cert(own, between, name, ocsp, now),
+            },
             Wanted::Any => Ok(ServerCertVerified::assertion()),
         }
     }
@@ -55,7 +61,66 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.algorithms)
+        verify_tls13(message, certificate, signed, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// By the key alone: webpki parses no certificate of version 1.
+fn verify_tls13(
+    message: &[u8],
+    certificate: &CertificateDer<'_>,
+    signed: &DigitallySignedStruct,
+    algorithms: &WebPkiSupportedAlgorithms,
+) -> Result<HandshakeSignatureValid, Error> {
+    let key = pinned::public_key(certificate)?;
+    verify_tls13_signature_with_raw_key(message, &key, signed, algorithms)
+}
+
+/// Accepts clients whose certificate is `pinned`, or that `chain` accepts.
+#[derive(Debug)]
+pub(super) struct Clients {
+    pub pinned: Pinned,
+    pub chain: Arc<dyn ClientCertVerifier>,
+    pub algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ClientCertVerifier for Clients {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.chain.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        own: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        match self.pinned.check(own, None, now) {
+            Some(checked) => checked.map(|()| ClientCertVerified::assertion()),
+            None => self.chain.verify_client_cert(own, between, now),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13(message, certificate, signed, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
