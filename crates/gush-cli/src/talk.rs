@@ -15,6 +15,8 @@ use rustix::io::Errno;
 #[derive(Debug, Clone)]
 pub struct Talker {
     prefix: String,
+    /// Makes a line of a message, in the place of the prefix.
+    stamp: Option<fn(&str) -> String>,
     familiar: bool,
     /// Cleans up before EPIPE on standard error ends the program; without it, EPIPE is ignored.
     ends_unread: Option<fn()>,
@@ -33,6 +35,7 @@ impl Talker {
     pub fn new(as_name: &str) -> Self {
         Self {
             prefix: as_name.replace(' ', ": "),
+            stamp: None,
             familiar: !as_name.starts_with("gush"),
             ends_unread: None,
             outlet: None,
@@ -43,6 +46,11 @@ impl Talker {
     /// ignores the signal because a failed write to standard output means something else there.
     pub fn ending_unread(self, tidy: fn()) -> Self {
         Self { ends_unread: Some(tidy), ..self }
+    }
+
+    /// Makes the lines of messages by `stamp`, if there is one.
+    pub fn stamped(self, stamp: Option<fn(&str) -> String>) -> Self {
+        Self { stamp, ..self }
     }
 
     /// Sends messages to `outlet` from now on.
@@ -81,13 +89,21 @@ impl Talker {
     ///
     /// Control characters in names never reach the terminal.
     pub fn say(&self, what: impl Display) {
-        self.print(format_args!("{}: {}\n", self.prefix, without_controls(&what.to_string())));
+        self.print(self.line(&what.to_string()));
+    }
+
+    fn line(&self, what: &str) -> String {
+        let what = without_controls(what);
+        match self.stamp {
+            Some(stamp) => stamp(&what) + "\n",
+            None => format!("{}: {what}\n", self.prefix),
+        }
     }
 
     /// As [`Talker::say`], for the thread that ends the program on a signal: drops the message if
     /// standard error is full, and waits for no lock.
     pub fn say_at_once(&self, what: impl Display) {
-        let text = format!("{}: {}\n", self.prefix, without_controls(&what.to_string()));
+        let text = self.line(&what.to_string());
         let stderr = rustix::stdio::stderr();
         let mut fds = [PollFd::new(&stderr, PollFlags::OUT)];
         let has_room = poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);

@@ -459,7 +459,7 @@ pub fn with_given_descriptor_limit(command: &mut Command) {
 }
 
 /// A time of the wall, as a calendar and a clock show it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LocalTime {
     /// The year of the calendar, such as 2026.
     pub year: i64,

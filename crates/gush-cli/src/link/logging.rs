@@ -22,11 +22,12 @@ pub fn start(level: LevelFilter, format: LogFormat, messages: &Messages, as_name
         .with_max_level(level)
         .with_writer(move || Whole { line: Vec::new(), messages: messages.clone() })
         .with_ansi(false);
+    let stamp = format.stamp();
     match format {
         LogFormat::Json => builder.json().flatten_event(true).with_target(false).init(),
+        LogFormat::Timed => builder.event_format(Line { prefix, timed: true, stamp }).init(),
         // A service manager adds the time.
-        LogFormat::Text => builder.event_format(Line { prefix, timed: false }).init(),
-        LogFormat::Timed => builder.event_format(Line { prefix, timed: true }).init(),
+        _ => builder.event_format(Line { prefix, timed: false, stamp }).init(),
     }
 }
 
@@ -58,6 +59,7 @@ impl Drop for Whole {
 struct Line {
     prefix: String,
     timed: bool,
+    stamp: Option<fn(&str) -> String>,
 }
 
 impl<S, N> FormatEvent<S, N> for Line
@@ -81,6 +83,11 @@ where
             Level::INFO => "info",
             Level::DEBUG | Level::TRACE => "debug",
         };
+        if let Some(stamp) = self.stamp {
+            let mut text = format!("{level}: ");
+            context.field_format().format_fields(Writer::new(&mut text), event)?;
+            return writeln!(out, "{}", stamp(&text));
+        }
         write!(out, "{}: {level}: ", self.prefix)?;
         context.field_format().format_fields(out.by_ref(), event)?;
         writeln!(out)

@@ -9,6 +9,7 @@ mod options;
 mod progress;
 mod signals;
 pub mod socat;
+mod socat_log;
 mod stats;
 
 use std::ffi::{OsStr, OsString};
@@ -50,7 +51,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
             address.clone_from(word);
         }
     }
-    let talker = Talker::new(&options.speak_for);
+    let talker = Talker::new(&options.speak_for).stamped(options.log_format.stamp());
     if let Some(arguments) = &options.from_socat {
         return from_socat::run(arguments, &talker);
     }

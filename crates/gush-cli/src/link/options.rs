@@ -168,6 +168,23 @@ pub enum LogFormat {
     Text,
     Timed,
     Json,
+    /// As socat's messages, for `gush socat`.
+    #[value(hide = true)]
+    Socat,
+    /// The same with microseconds.
+    #[value(hide = true)]
+    SocatPrecise,
+}
+
+impl LogFormat {
+    /// Makes a line of a message, where the format is not the usual one.
+    pub fn stamp(self) -> Option<fn(&str) -> String> {
+        match self {
+            Self::Socat => Some(super::socat_log::line),
+            Self::SocatPrecise => Some(super::socat_log::precise_line),
+            _ => None,
+        }
+    }
 }
 
 impl Options {

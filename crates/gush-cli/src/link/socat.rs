@@ -66,7 +66,14 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     if !lingers {
         words.splice(..0, ["-t", "0.5"].map(str::to_owned));
     }
-    let words = ["--speak-for", NAME]
+    let format = match words.iter().position(|word| word == "--log-format") {
+        Some(at) => {
+            words.drain(at..at + 2);
+            "socat-precise"
+        }
+        None => "socat",
+    };
+    let words = ["--speak-for", NAME, "--log-format", format]
         .into_iter()
         .map(OsString::from)
         .chain(words.into_iter().map(OsString::from));

@@ -3,7 +3,8 @@
 use std::fs;
 use std::process::{Command, Output};
 
-use crate::common::{bounded, file_of, gush, gush_as};
+use crate::common::link::Running;
+use crate::common::{bounded, file_of, gush, gush_as, skipped};
 use tempfile::TempDir;
 
 fn said(output: &Output) -> String {
@@ -56,9 +57,46 @@ fn messages_go_to_the_file_and_differences_are_reported_on_request() {
     let output = run(&["-lf", "log", "-u", "OPEN:missing", "-"]);
     assert!(!output.status.success() && output.stderr.is_empty(), "{output:?}");
     let log = fs::read_to_string(dir.path().join("log")).unwrap();
-    assert!(log.contains("gush: socat: ") && log.contains("missing"), "{log}");
+    assert!(log.contains(" E ") && log.contains("missing"), "{log}");
     let output = run(&["-u", "-R", "copy", "/dev/null", "-"]);
     assert_eq!(said(&output), "");
     let output = run(&["-d", "-d", "-u", "-R", "copy", "/dev/null", "-"]);
     assert!(said(&output).contains("note: -R: "), "{output:?}");
+}
+
+/// The first words of the line in `text` that holds `part`, with 0 for each number.
+fn start_of(text: &str, part: &str) -> String {
+    let line = text.lines().find(|line| line.contains(part)).unwrap_or_else(|| panic!("{text}"));
+    let words: Vec<_> = line.split(' ').take(4).collect();
+    let mut start = String::new();
+    for letter in words.join(" ").chars() {
+        match letter.is_ascii_digit() {
+            true if start.ends_with('0') => {}
+            true => start.push('0'),
+            false => start.push(letter),
+        }
+    }
+    start
+}
+
+/// Scripts search them for ` E `, or for the name of a pseudo-terminal.
+#[test]
+fn messages_have_the_form_of_socats() {
+    let missing = ["-u", "OPEN:missing", "-"];
+    let from_gush =
+        |words: &[&str]| said(&gush().arg("socat").args(words).args(missing).output().unwrap());
+    for (switches, form) in
+        [(&[][..], "0/0/0 0:0:0 socat[0] E"), (&["-lu"], "0/0/0 0:0:0.0 socat[0] E")]
+    {
+        assert_eq!(start_of(&from_gush(switches), "missing"), form);
+        match Command::new("socat").args(switches).args(missing).output() {
+            Ok(output) => assert_eq!(start_of(&said(&output), "missing"), form),
+            Err(_) => skipped("no socat to compare with"),
+        }
+    }
+    let mut command = gush();
+    command.args(["socat", "-d", "-d", "PTY", "PIPE"]);
+    let link = Running::of(command);
+    let told = link.says("PTY is /dev/pts/");
+    assert_eq!(start_of(&told, "PTY is"), "0/0/0 0:0:0 socat[0] N");
 }

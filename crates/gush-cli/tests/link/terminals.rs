@@ -55,7 +55,7 @@ fn a_pty_has_a_link_as_long_as_it_lives_and_ends_with_the_program_it_waited_for(
     let name = dir.path().join("tty");
     let address = format!("pty,raw,mode=640,wait-slave,link={}", name.display());
     let link = Running::start(&[&address, &format!("tcp:{}", echo())]);
-    link.says("the pseudo-terminal is /dev/pts/");
+    link.says("PTY is /dev/pts/");
     eventually("the link is there", || name.exists());
     let target = fs::read_link(&name).unwrap();
     assert!(target.starts_with("/dev/pts"), "{target:?}");
@@ -76,7 +76,7 @@ fn the_link_of_a_pty_may_have_the_longest_name() {
     for name in names.map(|name| dir.path().join(name)) {
         let address = format!("pty,raw,wait-slave,link={}", name.display());
         let link = Running::start(&[&address, &format!("tcp:{}", echo())]);
-        link.says("the pseudo-terminal is /dev/pts/");
+        link.says("PTY is /dev/pts/");
         eventually("the link is there", || name.exists());
         talk(&mut opened(&name), b"x");
         assert_eq!(link.finish().0.code(), Some(0));
@@ -122,7 +122,7 @@ fn of_clients_with_a_pty_each_the_newest_has_the_link() {
         let mut client = link.client();
         client.write_all(word.as_bytes()).unwrap();
         client.shutdown(std::net::Shutdown::Write).unwrap();
-        let told = link.says_times("the pseudo-terminal is ", at + 1);
+        let told = link.says_times("PTY is ", at + 1);
         let terminal = told.rsplit(' ').next().unwrap().to_owned();
         assert_eq!(fs::read_link(&name).unwrap(), Path::new(&terminal), "{}", link.said());
         clients.push(client);
@@ -299,7 +299,7 @@ fn the_link_of_a_pty_goes_over_nothing_of_others() {
 
     let address = format!("pty,raw,wait-slave,link={},unlink", path("left").display());
     let link = Running::start(&[&address, &format!("tcp:{}", echo())]);
-    link.says("the pseudo-terminal is");
+    link.says("PTY is");
     eventually("the link is new", || {
         fs::read_link(path("left")).is_ok_and(|target| target != Path::new("/dev/pts/999"))
     });

@@ -61,7 +61,7 @@ pub(crate) async fn open(options: &Options) -> Result<End, OpenError> {
         Some(link) => link_to(&name, Path::new(link), options)?,
         None => None,
     };
-    tracing::info!("the pseudo-terminal is {}", name.display());
+    tracing::info!("PTY is {}", name.display());
     if options.is_on(Opt::WaitSlave) {
         until_opened(&master).await.map_err(|error| OpenError::new("wait for its slave", error))?;
     }
