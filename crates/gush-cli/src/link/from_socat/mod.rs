@@ -235,6 +235,11 @@ fn note_differences(address: &str, is_one_way: bool, report: &mut Report) {
         let why = "socat also changes a file that exists; `chmod` and `chown` do";
         report.note(address, why);
     }
+    let runs_program =
+        any_part(address, |part| matches!(part.target(), Target::Exec(_) | Target::Shell(_)));
+    if let Some(name) = unset_variable(address).filter(|_| runs_program) {
+        report.missing(name, "gush link does not set it for programs");
+    }
     if any_part(address, |part| {
         part.options().is_on(Opt::Pty) && !part.options().is_on(Opt::Setsid)
     }) {
@@ -243,6 +248,16 @@ fn note_differences(address: &str, is_one_way: bool, report: &mut Report) {
             "the pty is the controlling terminal of a new session, as by setsid,ctty",
         );
     }
+}
+
+/// A variable of socat's in a command that `gush link` does not set for programs.
+fn unset_variable(command: &str) -> Option<&str> {
+    const SET: [&str; 4] = ["SOCAT_PEERADDR", "SOCAT_PEERPORT", "SOCAT_SOCKADDR", "SOCAT_SOCKPORT"];
+    let names = command.match_indices("SOCAT_").map(|(at, _)| {
+        let is_end = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+        command[at..].split(is_end).next().unwrap_or_default()
+    });
+    names.into_iter().find(|name| !SET.contains(name))
 }
 
 /// The nearest of socat's `names` to a mistyped `word`, in the same case, as the end of a sentence.
@@ -493,6 +508,7 @@ mod tests {
             ("TCP:h:1,no-such-option -", "unknown option 'no-such-option' of tcp"),
             ("TCP-LISTEN:1,su=nobody -", "su=nobody: "),
             ("-,setsid -", "setsid(1)"),
+            ("'SYSTEM:echo $SOCAT_PEERADDR $SOCAT_PID' -", "SOCAT_PID: gush link does not set it"),
             ("UDP-RECV:1 -", "only receives"),
             ("-b 65508 - UDP:h:1", "at most 65507 bytes"),
             ("-U -b 65536 UDP:h:1 -", "at most 65507 bytes"),
