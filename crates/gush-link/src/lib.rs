@@ -86,9 +86,13 @@ mod tls {
     pub(crate) enum Tls {}
 
     impl Tls {
-        pub async fn handshake(&self, _: Conduit) -> Result<Conduit, OpenError> {
+        pub async fn handshake(&self, _: Conduit) -> Result<(Conduit, Option<Vec<u8>>), OpenError> {
             match *self {}
         }
+    }
+
+    pub(crate) fn variables(_: Option<&[u8]>) -> Vec<(String, Option<String>)> {
+        Vec::new()
     }
 }
 mod watch;

@@ -54,6 +54,10 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
     let error = if joins_errors { error } else { Stdio::inherit() };
     command.stderr(error);
     let numbers = [options.count(Opt::InputNumber), options.count(Opt::OutputNumber)];
+    if numbers[1].is_some() && output.is_none() || numbers[0].is_some() && input.is_none() {
+        let why = "fdin or fdout names a descriptor for bytes that go the other way";
+        return Err(OpenError::said("start", why));
+    }
     match (input, numbers[0].unwrap_or(0)) {
         (Some(input), 0) => drop(command.stdin(input)),
         (Some(input), number) => given(&mut command, &input, number)?,

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use super::{Client, Peer};
 use crate::address::UnixName;
+use crate::tls;
 
 /// Variables of the service manager for this process only (sd_listen_fds(3)).
 const NOT_FOR_CHILDREN: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
@@ -17,7 +18,7 @@ pub(super) fn set(command: &mut Command, client: Option<&Client>) {
     for variable in NOT_FOR_CHILDREN {
         command.env_remove(variable);
     }
-    let Some(Client { peer, local }) = client else { return };
+    let Some(Client { peer, local, certificate }) = client else { return };
     let mut set = |name: String, value: Option<OsString>| {
         // An inherited one is another client's.
         match value {
@@ -25,6 +26,10 @@ pub(super) fn set(command: &mut Command, client: Option<&Client>) {
             None => command.env_remove(name),
         };
     };
+    for (name, value) in tls::variables(certificate.as_deref()) {
+        // A certificate may hold any byte, and no variable a zero.
+        set(name, value.filter(|value| !value.contains('\0')).map(Into::into));
+    }
     for (start, of) in [("PEER", Some(peer)), ("SOCK", local.as_ref())] {
         let ip = of.and_then(Peer::ip);
         let own = ip.map(|ip| ip.to_string().into());

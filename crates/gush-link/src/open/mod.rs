@@ -111,6 +111,8 @@ impl Eq for Listening {}
 struct Client {
     peer: Peer,
     local: Option<Peer>,
+    /// In DER form.
+    certificate: Option<Vec<u8>>,
 }
 
 impl How {
@@ -138,8 +140,16 @@ impl How {
     /// socat's form.
     #[must_use]
     pub fn serving(self, peer: &Peer, local: Option<&Peer>) -> Self {
-        let client = Client { peer: peer.clone(), local: local.cloned() };
+        let client = Client { peer: peer.clone(), local: local.cloned(), certificate: None };
         Self { client: Some(client), ..self }
+    }
+
+    /// The client has shown this certificate: programs get the variables SOCAT_OPENSSL_X509_...
+    pub(crate) fn certified(mut self, certificate: Option<Vec<u8>>) -> Self {
+        if let Some(client) = &mut self.client {
+            client.certificate = certificate;
+        }
+        self
     }
 
     /// A part of an address (`A|B`, `A!!B`) gets a PROXY header when it is opened, before its
@@ -220,6 +230,8 @@ pub struct End {
     pub(crate) chosen: Option<String>,
     /// The handshake with the peer before the first byte.
     handshake: Option<Arc<Tls>>,
+    /// The certificate that the peer has shown, in DER form.
+    pub(crate) certificate: Option<Vec<u8>>,
     /// Has a part of the end got the PROXY header?
     pub(crate) is_introduced: bool,
     /// Where the descriptors come from.
@@ -272,6 +284,7 @@ impl End {
             local: None,
             chosen: None,
             handshake: None,
+            certificate: None,
             is_introduced: false,
             origin: Origin::default(),
             shape: None,
@@ -355,7 +368,7 @@ impl End {
     pub async fn shaken(mut self) -> Result<Self, OpenError> {
         if let Some(handshake) = self.handshake.take() {
             // Boxed: large, and most ends have none.
-            self.conduit = Box::pin(handshake.handshake(self.conduit)).await?;
+            (self.conduit, self.certificate) = Box::pin(handshake.handshake(self.conduit)).await?;
         }
         Ok(self)
     }

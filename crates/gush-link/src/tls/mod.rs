@@ -11,6 +11,7 @@ mod material;
 mod pair;
 mod pinned;
 mod stream;
+mod variables;
 mod verify;
 
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use tracing::debug;
 use fresh::Fresh;
 pub use pair::{Pair, PairError};
 use stream::Counted;
+pub(crate) use variables::variables;
 
 use crate::address::{Local, Opt, Options, Remote};
 use crate::open::{End, How, Listener, OpenError, connect, listen};
@@ -71,12 +73,18 @@ impl Tls {
         Self { role, limit }
     }
 
-    /// Turns the conduit of a socket into that of the TLS stream over it.
-    pub async fn handshake(&self, conduit: Conduit) -> Result<Conduit, OpenError> {
+    /// Turns the conduit of a socket into that of the TLS stream over it. Returns the peer's
+    /// certificate as well, in DER form, if it shows one.
+    pub async fn handshake(
+        &self,
+        conduit: Conduit,
+    ) -> Result<(Conduit, Option<Vec<u8>>), OpenError> {
         match gush_net::within(self.limit, self.exchange(conduit)).await {
             Ok(Ok(stream)) => {
                 log(&stream);
-                Ok(stream::conduit(stream))
+                let shown = stream.get_ref().1.peer_certificates();
+                let certificate = shown.and_then(|chain| chain.first()).map(|own| own.to_vec());
+                Ok((stream::conduit(stream), certificate))
             }
             Ok(Err((error, socket))) => {
                 linger(socket).await;

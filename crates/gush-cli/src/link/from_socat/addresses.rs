@@ -266,6 +266,11 @@ fn single(text: &str, is_joined: bool, families: Families, report: &mut Report) 
     if !listens(keyword) && !keyword.ends_with("-datagram") {
         options.join_source_port();
     }
+    if ["tcp", "exec", "shell", "unix:"].iter().any(|start| head.starts_with(start))
+        && !options.has("seqpacket")
+    {
+        options.drop_empty_end();
+    }
     if head.starts_with("abstract") {
         options.change_bind(|name| format!("@{name}"));
     } else if head.starts_with("unix") {

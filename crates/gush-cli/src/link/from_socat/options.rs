@@ -179,6 +179,11 @@ impl SocatOptions {
         self.0.remove(at).value
     }
 
+    /// Is this an option of ours?
+    pub fn has(&self, ours: &str) -> bool {
+        self.0.iter().any(|one| one.ours.eq_ignore_ascii_case(ours))
+    }
+
     /// Changes the value of `bind=`.
     pub fn change_bind(&mut self, change: impl Fn(String) -> String) {
         for one in self.0.iter_mut().filter(|one| one.ours.eq_ignore_ascii_case("bind")) {
@@ -234,6 +239,13 @@ impl SocatOptions {
         let has = |name: &str| self.0.iter().any(|one| one.ours.eq_ignore_ascii_case(name));
         if has("pty") && !has("stderr") {
             self.0.push(Translated::read("stderr=0"));
+        }
+    }
+
+    /// An empty write is no end of a stream, and nothing at all.
+    pub fn drop_empty_end(&mut self) {
+        for one in self.0.iter_mut().filter(|one| is_in(&["shut-null"], &one.name)) {
+            one.ours = "shut-none".to_owned();
         }
     }
 

@@ -4,7 +4,9 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, date_time_ymd};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, KeyPair, date_time_ymd,
+};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::version::{TLS12, TLS13};
@@ -116,6 +118,32 @@ fn a_self_signed_certificate_is_trusted_where_it_is_named_itself() {
         let (done, _, said) = linked("-", &stranger);
         assert!(!done, "{said}");
     }
+}
+
+#[test]
+fn a_program_learns_whose_certificate_its_client_shows() {
+    let pki = Pki::new();
+    pki.pair("client", &["one.example"], |params| {
+        let name = &mut params.distinguished_name;
+        *name = DistinguishedName::new();
+        name.push(DnType::CountryName, "XY");
+        name.push(DnType::CommonName, "one");
+        name.push(DnType::OrganizationName, "a, \"b");
+    });
+    let listen = pki.listen("server", &format!(",{}", pki.trust()));
+    let listening = Running::start(&["-u", &listen, "shell:'env | sort >&2'"]);
+    let client = format!("{},{}", pki.connect(&listening.place(), ""), pki.own("client"));
+    assert!(linked("null:", &client).0);
+    for (end, value) in [
+        ("X509_SUBJECT", r#"C = XY, CN = one, O = "a, \"b""#),
+        ("X509_COMMONNAME", "one"),
+        ("X509_ORGANIZATIONNAME", "a, \"b"),
+        ("X509V3_SUBJECTALTNAME_DNS", "one.example"),
+    ] {
+        listening.says(&format!("SOCAT_OPENSSL_{end}={value}"));
+    }
+    assert!(listening.said().contains("SOCAT_OPENSSL_X509_ISSUER="), "{}", listening.said());
+    assert!(!listening.said().contains("X509_LOCALITYNAME"), "{}", listening.said());
 }
 
 /// The last words of a client are two records, of which both must leave before the connection does.

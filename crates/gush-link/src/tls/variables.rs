@@ -1,0 +1,80 @@
+//! The environment variables that describe a peer's certificate, as socat sets them.
+
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate, X509Name};
+
+/// The parts of a name: the number (X.520, RFC 4519), the short name and the end of the variable's.
+const PARTS: &[(&str, &str, &str)] = &[
+    ("2.5.4.3", "CN", "COMMONNAME"),
+    ("2.5.4.4", "SN", "SURNAME"),
+    ("2.5.4.5", "serialNumber", "SERIALNUMBER"),
+    ("2.5.4.6", "C", "COUNTRYNAME"),
+    ("2.5.4.7", "L", "LOCALITYNAME"),
+    ("2.5.4.8", "ST", "STATEORPROVINCENAME"),
+    ("2.5.4.10", "O", "ORGANIZATIONNAME"),
+    ("2.5.4.11", "OU", "ORGANIZATIONALUNITNAME"),
+    ("2.5.4.12", "title", "TITLE"),
+    ("2.5.4.42", "GN", "GIVENNAME"),
+    ("1.2.840.113549.1.9.1", "emailAddress", "EMAILADDRESS"),
+    ("0.9.2342.19200300.100.1.1", "UID", "USERID"),
+    ("0.9.2342.19200300.100.1.25", "DC", "DOMAINCOMPONENT"),
+];
+
+const PREFIX: &str = "SOCAT_OPENSSL_X509";
+
+/// Between several values of one variable.
+const NEXT: &str = " // ";
+
+/// Every variable, with its value if there is one; an inherited one is another peer's.
+pub(crate) fn variables(certificate: Option<&[u8]>) -> Vec<(String, Option<String>)> {
+    let parsed = certificate.and_then(|der| X509Certificate::from_der(der).ok());
+    let own = parsed.as_ref().map(|(_, own)| own);
+    let mut all = vec![
+        (format!("{PREFIX}_SUBJECT"), own.map(|own| one_line(own.subject()))),
+        (format!("{PREFIX}_ISSUER"), own.map(|own| one_line(own.issuer()))),
+        (format!("{PREFIX}V3_SUBJECTALTNAME_DNS"), own.and_then(dns_names)),
+    ];
+    for (number, _, name) in PARTS {
+        let values = own.map(|own| values(own.subject(), number)).filter(|all| !all.is_empty());
+        all.push((format!("{PREFIX}_{name}"), values.map(|all| all.join(NEXT))));
+    }
+    all
+}
+
+fn values(name: &X509Name<'_>, number: &str) -> Vec<String> {
+    let parts = name.iter_attributes().filter(|part| part.attr_type().to_id_string() == number);
+    parts.filter_map(|part| part.as_str().ok()).map(str::to_owned).collect()
+}
+
+/// `C = XY, CN = localhost`, as `openssl x509 -nameopt oneline` shows it.
+fn one_line(name: &X509Name<'_>) -> String {
+    let parts = name.iter_attributes().map(|part| {
+        let number = part.attr_type().to_id_string();
+        let known = PARTS.iter().find(|(known, ..)| *known == number);
+        let short = known.map_or(number.as_str(), |(_, short, _)| short);
+        format!("{short} = {}", quoted(part.as_str().unwrap_or_default()))
+    });
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+/// In quotes where it would look like more than one part (RFC 2253, 2.4).
+fn quoted(value: &str) -> String {
+    let is_plain = !value.contains([',', '+', '"', '\\', '<', '>', ';'])
+        && !value.starts_with(['#', ' '])
+        && !value.ends_with(' ');
+    match is_plain {
+        true => value.to_owned(),
+        false => format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\"")),
+    }
+}
+
+fn dns_names(own: &X509Certificate<'_>) -> Option<String> {
+    let names = &own.subject_alternative_name().ok()??.value.general_names;
+    let names: Vec<_> = names
+        .iter()
+        .filter_map(|name| match name {
+            GeneralName::DNSName(name) => Some(*name),
+            _ => None,
+        })
+        .collect();
+    (!names.is_empty()).then(|| names.join(NEXT))
+}
