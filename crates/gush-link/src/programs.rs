@@ -59,7 +59,7 @@ pub(crate) async fn finish_of(keeper: &mut Keeper, name: &str, limit: Option<Dur
 /// As [`finish_of`], while the program's output on a terminal is dropped. A program that still
 /// writes after `output_limit` is hung up, as a writer to a closed pipe gets SIGPIPE. One that gets
 /// no end of data (`shut-none`) is ended after it has read all, and its status does not count.
-pub(crate) async fn finish_beside(
+pub(crate) async fn finish_during(
     terminal: Option<Conduit>,
     output_limit: Option<Duration>,
     keeper: &mut Keeper,

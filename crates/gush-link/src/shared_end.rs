@@ -70,7 +70,7 @@ impl SharedEnd {
         let terminal = Some(conduit).filter(|conduit| conduit.facts().hangs_up);
         let output_limit = Some(LAST_BYTES);
         let finished =
-            programs::finish_beside(terminal, output_limit, &mut keeper, &name, Some(limit)).await;
+            programs::finish_during(terminal, output_limit, &mut keeper, &name, Some(limit)).await;
         match finished {
             Finish::Failed(failure) | Finish::Late(failure) => Err(failure),
             Finish::Well => lingered.map_err(|error| failed(error.to_string())),

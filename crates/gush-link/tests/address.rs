@@ -152,7 +152,7 @@ fn create_is_a_file_made_anew() {
 }
 
 #[test]
-fn a_word_that_means_nothing_is_a_file_and_so_is_any_behind_a_slash() {
+fn a_word_that_means_nothing_is_a_file_and_so_is_any_after_a_slash() {
     for text in [
         "notes",
         "./pty",

@@ -1,4 +1,4 @@
-//! The PROXY protocol: what is sent can be read, what is malformed is refused, and not a byte of the data behind a
+//! The PROXY protocol: what is sent can be read, what is malformed is refused, and not a byte of the data after a
 //! header is taken.
 
 use gush_test as _;
@@ -30,7 +30,7 @@ fn binary(command: u8, family: u8, body: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn both_versions_tell_of_the_client() {
+fn both_versions_name_the_client() {
     let header = Header::new(ip("192.0.2.1:4000"), ip("192.0.2.9:80"));
     assert_eq!(header.bytes(Version::V1), b"PROXY TCP4 192.0.2.1 192.0.2.9 4000 80\r\n");
     let body = [192, 0, 2, 1, 192, 0, 2, 9, 15, 160, 0, 80];
@@ -42,7 +42,7 @@ fn both_versions_tell_of_the_client() {
 }
 
 #[test]
-fn what_cannot_be_told_is_unknown() {
+fn what_cannot_be_found_out_is_unknown() {
     let header = Header::new(Some(Peer::Other("-".into())), ip("192.0.2.9:80"));
     assert_eq!(header.bytes(Version::V1), b"PROXY UNKNOWN\r\n");
     assert_eq!(header.bytes(Version::V2), binary(0x21, 0, &[]));
@@ -111,7 +111,7 @@ fn malformed_headers_are_refused() {
 }
 
 #[test]
-fn a_line_that_ends_by_lf_alone_is_told_as_that() {
+fn a_line_that_ends_by_lf_alone_is_reported_as_that() {
     for line in [&b"PROXY UNKNOWN\n"[..], b"PROXY TCP4 192.0.2.1 192.0.2.9 4000 80\n"] {
         let error = Header::read(line).unwrap_err().to_string();
         assert!(error.ends_with("its line does not end in CR LF"), "{error}");
@@ -125,7 +125,7 @@ fn pair() -> (UnixStream, UnixStream) {
 }
 
 #[test]
-fn a_header_that_trickles_in_is_taken_and_the_data_behind_it_is_not() {
+fn a_header_that_trickles_in_is_taken_and_the_data_after_it_is_not() {
     for version in [Version::V1, Version::V2] {
         let header = Header::new(ip("[2001:db8::1]:4000"), ip("[::1]:80"));
         let (mut proxy, server) = pair();
@@ -141,9 +141,9 @@ fn a_header_that_trickles_in_is_taken_and_the_data_behind_it_is_not() {
         assert_eq!(run(accept(server.as_fd(), Duration::from_secs(20))).unwrap(), header);
         sender.join().unwrap();
         server.set_nonblocking(false).unwrap();
-        let mut behind = String::new();
-        (&server).read_to_string(&mut behind).unwrap();
-        assert_eq!(behind, "data\nmore");
+        let mut after = String::new();
+        (&server).read_to_string(&mut after).unwrap();
+        assert_eq!(after, "data\nmore");
     }
 }
 
@@ -201,13 +201,13 @@ proptest! {
             (&proxy).write_all(&data).unwrap();
             accept(server.as_fd(), Duration::from_secs(20)).await.unwrap()
         });
-        let told = if unix && !v2 { Header { source: None, destination: None } } else { header };
-        prop_assert_eq!(received, told);
+        let reported = if unix && !v2 { Header { source: None, destination: None } } else { header };
+        prop_assert_eq!(received, reported);
         drop(proxy);
         server.set_nonblocking(false).unwrap();
-        let mut behind = Vec::new();
-        (&server).read_to_end(&mut behind).unwrap();
-        prop_assert_eq!(behind, data);
+        let mut after =  Vec::new();
+        (&server).read_to_end(&mut after).unwrap();
+        prop_assert_eq!(after, data);
     }
 
     #[test]

@@ -88,14 +88,14 @@ fn what_haproxy_sends_is_understood() {
             })
             .await
             .unwrap();
-            client.write_all(b"behind the header").unwrap();
+            client.write_all(b"after the header").unwrap();
             client.shutdown(std::net::Shutdown::Write).unwrap();
             let mut served = server.accept().await.unwrap();
             let fd = served.conduit.read_fd().unwrap();
             let header = accept(fd, Duration::from_secs(20)).await.unwrap();
             assert_eq!(header.source, Some(Peer::Ip(client.local_addr().unwrap())));
             assert_eq!(header.destination, Some(Peer::Ip(client.peer_addr().unwrap())));
-            assert_eq!(talk(&mut served.conduit, b"").await, b"behind the header");
+            assert_eq!(talk(&mut served.conduit, b"").await, b"after the header");
         }
     });
 }
@@ -124,8 +124,8 @@ fn haproxy_understands_what_is_sent() {
                 talk(&mut end.conduit, b"GET / HTTP/1.0\r\n\r\n").await
             });
             let answer = String::from_utf8_lossy(&answer).into_owned();
-            let told = format!("client {source} to {destination}").replace(['[', ']'], "");
-            assert!(answer.ends_with(&told), "{version:?}: {answer}");
+            let reported = format!("client {source} to {destination}").replace(['[', ']'], "");
+            assert!(answer.ends_with(&reported), "{version:?}: {answer}");
         }
     }
     // Not even HAProxy takes a connection without one.

@@ -137,8 +137,8 @@ impl Running {
     /// The link's processor time, user and system, in ticks of 10 ms: fields 14 and 15 of proc_pid_stat(5).
     pub fn processor_ticks(&self) -> u64 {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
-        let behind_name = stat.rsplit(')').next().unwrap();
-        let fields = behind_name.split_whitespace().skip(11).take(2);
+        let after_name = stat.rsplit(')').next().unwrap();
+        let fields = after_name.split_whitespace().skip(11).take(2);
         fields.map(|field| field.parse::<u64>().unwrap()).sum()
     }
 

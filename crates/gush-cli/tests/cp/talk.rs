@@ -495,8 +495,8 @@ fn lines_about_files_and_progress_have_rows_of_their_own() {
     let Some(shown) = on_terminal(dir.path(), 100, words) else { return };
     let rows: Vec<_> = shown.split(['\r', '\n', '\x1b']).collect();
     // On a busy machine the files are counted only while they are copied.
-    let tells_part = |row: &&str| row.contains("%, ") && row.contains(" of 3 files");
-    assert!(rows.iter().any(tells_part), "{shown:?}");
+    let shows_part = |row: &&str| row.contains("%, ") && row.contains(" of 3 files");
+    assert!(rows.iter().any(shows_part), "{shown:?}");
     let lines: Vec<_> = rows.iter().filter(|row| row.contains(" -> ")).collect();
     assert!(lines.len() == 4 && lines.iter().all(|row| !row.contains('%')), "{lines:?}");
 }

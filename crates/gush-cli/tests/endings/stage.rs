@@ -86,7 +86,7 @@ pub fn play(ending: &Ending, pair: &Pair) -> Result<(), String> {
     // Only now: peers that wait for it stay in place until the link has ended by itself.
     marks.set("over");
     let mut reports = reports.into_iter().map(|report| {
-        report.map(|reported| reported.recv_timeout(PATIENCE).expect("its peer comes to an end"))
+        report.map(|receiver| receiver.recv_timeout(PATIENCE).expect("its peer comes to an end"))
     });
     let [ender, other] = [(ENDER, pair.ender), (OTHER, pair.other)].map(|(name, kind)| {
         let played = reports.next().flatten();
@@ -206,7 +206,7 @@ fn enter(
         _ => (None, None),
     };
     let marks = marks.clone();
-    let (sender, reported) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let named = thread::Builder::new().name(name.to_owned());
     named
         .spawn(move || {
@@ -219,7 +219,7 @@ fn enter(
             let _ = sender.send(report);
         })
         .unwrap();
-    Some(reported)
+    Some(receiver)
 }
 
 /// A program's report about itself; the program must be gone. A program ended before the first word has reported nothing.
@@ -281,13 +281,13 @@ impl Found<'_> {
         let is_explained = self.ending.act != Act::Terminate || deaths <= killed;
         check(
             is_explained,
-            format!("{deaths} programs died untold, {killed} were killed after SIGTERM"),
+            format!("{deaths} programs died without a report, {killed} were killed after SIGTERM"),
         );
-        for (peer, kind, reported, name) in [
+        for (peer, kind, learned, name) in [
             (ender, self.pair.ender, ender_learns, "who ends"),
             (other, self.pair.other, other_learns, "the other"),
         ] {
-            if let Some(seen) = reported.seen_by(kind).filter(|_| self.looks(name == "who ends")) {
+            if let Some(seen) = learned.seen_by(kind).filter(|_| self.looks(name == "who ends")) {
                 check(seen.contains(&peer.saw), format!("{name} saw {:?}: {seen:?}", peer.saw));
             }
         }

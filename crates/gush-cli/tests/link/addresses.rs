@@ -313,7 +313,7 @@ fn a_linger_limit_of_an_inherited_listener_resets_no_client() {
 }
 
 #[test]
-fn a_server_is_told_who_its_clients_are() {
+fn a_server_learns_who_its_clients_are() {
     for (send, expected) in [("send", "PROXY TCP4 127.0.0.1 127.0.0.1 "), ("send-v2", "\r\n\r\n\0")]
     {
         let (heard, is_heard) = std::sync::mpsc::channel();
@@ -349,7 +349,7 @@ fn a_proxys_header_is_taken_off_and_passed_on() {
         &format!("tcp:{}", echo()),
     ]);
     let header = b"PROXY TCP4 192.0.2.7 198.51.100.1 4711 443\r\n";
-    assert_eq!(ask(link.client(), &[&header[..], b"behind it"].concat()), b"behind it");
+    assert_eq!(ask(link.client(), &[&header[..], b"after it"].concat()), b"after it");
     assert!(link.says("\"ended\":\"closed\"").contains("\"first\":\"192.0.2.7:4711\""));
     assert_eq!(ask_in_vain(link.client()), 0, "who sends none is not served");
     assert!(link.says("\"ended\":\"proxy-header\"").contains("PROXY"));

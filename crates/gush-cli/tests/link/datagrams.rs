@@ -7,7 +7,7 @@ use std::thread;
 use crate::common::link::{PATIENCE, Running};
 use crate::common::noise;
 
-/// A UDP server that sends each datagram back with a mark for the sender behind the text.
+/// A UDP server that sends each datagram back with a mark for the sender after the text.
 fn echo() -> String {
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();
     let place = server.local_addr().unwrap().to_string();
@@ -56,7 +56,7 @@ fn every_sender_has_its_own_answers() {
 }
 
 #[test]
-fn every_sender_has_a_program_that_is_told_who_it_is() {
+fn every_sender_has_a_program_that_learns_who_it_is() {
     let program = "shell:'read question; echo $question $PEERPORT $SOCKPORT'";
     let link = Running::start(&["udp-listen:127.0.0.1:0,fork", program]);
     for _ in 0..3 {
@@ -175,7 +175,7 @@ fn the_largest_datagram_passes_whole_both_ways() {
     for listen in ["udp-listen:127.0.0.1:0,fork", "udp-listen:127.0.0.1:0"] {
         let link = Running::start(&[listen, &format!("udp:{}", echo())]);
         let client = client(&link);
-        for question in [&b"before"[..], &largest, b"behind"] {
+        for question in [&b"before"[..], &largest, b"after"] {
             assert!(ask(&client, question) == question, "{listen}: {} bytes", question.len());
         }
     }

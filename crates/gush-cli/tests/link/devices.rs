@@ -12,7 +12,7 @@ const BYTES: usize = 8 << 10;
 
 /// open(2) of it fails with ENXIO, and nobody listens there.
 #[test]
-fn a_standard_stream_that_is_a_socket_is_taken_by_its_own_name() {
+fn a_socket_named_as_a_standard_stream_is_refused_with_the_name_that_works() {
     for address in ["file:/dev/stdin", "/dev/stdin", "/proc/self/fd/0"] {
         let (stdin, _far) = std::os::unix::net::UnixStream::pair().unwrap();
         let mut command = gush();

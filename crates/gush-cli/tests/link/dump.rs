@@ -81,7 +81,7 @@ fn each_connection_and_direction_has_offsets_of_its_own() {
 }
 
 #[test]
-fn a_dump_that_nobody_reads_stops_no_client_and_tells_what_is_missing() {
+fn a_dump_that_nobody_reads_stops_no_client_and_says_what_is_missing() {
     let (_child, mut stderr, place) =
         unread(&["--log", "info", "-x", LISTEN, &format!("tcp:{}", echo())]);
     let question = noise(1 << 20, 1);
@@ -91,7 +91,7 @@ fn a_dump_that_nobody_reads_stops_no_client_and_tells_what_is_missing() {
         while !heard.contains(" bytes are not shown: standard error was not read\n") {
             let mut bytes = [0; 4096];
             let count = stderr.read(&mut bytes).unwrap();
-            assert!(count > 0, "not told:\n{heard}");
+            assert!(count > 0, "not reported:\n{heard}");
             heard += &String::from_utf8_lossy(&bytes[..count]);
         }
     });

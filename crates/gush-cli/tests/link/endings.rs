@@ -23,7 +23,7 @@ use crate::common::{gush, noise};
 const ONCE: &str = "tcp-listen:127.0.0.1:0";
 const FORK: &str = "tcp-listen:127.0.0.1:0,fork";
 
-/// The bytes that a reader saw, and whether a reset rather than an end came behind them.
+/// The bytes that a reader saw, and whether a reset rather than an end came after them.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 enum Seen {
     End(usize),
@@ -183,7 +183,7 @@ fn bytes_that_are_not_acknowledged_in_time_fail_the_link() {
 // Failures do not look like success.
 
 #[test]
-fn a_clients_reset_reaches_the_server_behind_what_came_before_it() {
+fn a_clients_reset_reaches_the_server_after_what_came_before_it() {
     let (listener, target) = listener();
     let link = Running::start(&[ONCE, &target]);
     let mut client = link.client();
@@ -234,7 +234,7 @@ fn a_reset_that_a_write_finds_first_is_no_end_for_the_client() {
 }
 
 #[test]
-fn a_half_closed_client_that_resets_is_told_to_a_silent_server() {
+fn a_silent_server_sees_the_reset_of_a_half_closed_client() {
     let (listener, target) = listener();
     let link = Running::start(&[ONCE, &target]);
     let client = link.client();
@@ -279,7 +279,7 @@ fn a_silence_beyond_the_limit_is_an_error_that_both_sides_see() {
 }
 
 #[test]
-fn bytes_that_a_stalled_reader_leaves_are_told_as_lost() {
+fn bytes_that_a_stalled_reader_leaves_are_reported_as_lost() {
     // More than any buffer on the way holds; made before the silence is counted.
     let content = vec![7; 64 << 20];
     let (listener, target) = listener();
@@ -298,7 +298,7 @@ fn bytes_that_a_stalled_reader_leaves_are_told_as_lost() {
 }
 
 #[test]
-fn bytes_that_a_stalled_reader_leaves_behind_its_own_end_are_told_as_lost() {
+fn bytes_that_a_stalled_reader_leaves_after_its_own_end_are_reported_as_lost() {
     // More than any buffer on the way holds; made before the silence is counted.
     let content = vec![7; 64 << 20];
     let (listener, target) = listener();
@@ -340,7 +340,7 @@ fn a_file_that_shrinks_while_it_is_sent_ends_in_a_reset() {
 }
 
 #[test]
-fn a_target_that_cannot_be_opened_is_told_to_the_client_by_a_reset() {
+fn a_target_that_cannot_be_opened_resets_the_client() {
     let link = Running::start(&[ONCE, "unix:/nonexistent/socket"]);
     assert_eq!(seen(&mut link.client()), Seen::Reset(0));
     assert_eq!(link.finish().0.code(), Some(1));
@@ -361,7 +361,7 @@ fn a_client_without_a_proxy_header_is_reset_and_the_other_address_is_not_opened(
         let (status, _, said) = link.finish();
         assert_eq!(status.code(), Some(1), "{sent:?}: {said}");
         assert!(said.contains("\"ended\":\"proxy-header\""), "{sent:?}: {said}");
-        // The link has ended: whoever is not in the queue by now does not come.
+        // The link has ended: a client that is not in the queue by now does not come.
         backend.set_nonblocking(true).unwrap();
         assert_eq!(backend.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "{sent:?}");
     }

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 const ONCE: &str = "tcp-listen:127.0.0.1:0";
 
-/// The account of the only connection that `said` tells of.
+/// The account of the only connection that `said` reports.
 fn record(said: &str) -> Value {
     let mut records = said.lines().filter(|line| line.starts_with('{'));
     let record = serde_json::from_str(records.next().expect("a record")).unwrap();
@@ -198,7 +198,7 @@ fn a_pause_of_the_rate_limit_is_no_silence_of_the_ends() {
 }
 
 #[test]
-fn a_reset_is_told_with_the_bytes_that_had_passed() {
+fn a_reset_is_reported_with_the_bytes_that_had_passed() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = format!("tcp:{}", listener.local_addr().unwrap());
     let link = Running::start(&["--json", ONCE, &target]);
@@ -413,7 +413,7 @@ fn a_tee_gets_a_copy_of_each_direction() {
 }
 
 #[test]
-fn a_tee_that_cannot_be_written_is_told_and_the_link_goes_on() {
+fn a_tee_that_cannot_be_written_is_reported_and_the_link_goes_on() {
     let link = Running::start(&["--tee", "/dev/full", ONCE, &format!("tcp:{}", echo())]);
     assert_eq!(ask(link.client(), b"goes on"), b"goes on");
     let (status, _, said) = link.finish();

@@ -43,19 +43,19 @@ fn each_end_of_data_of_a_joined_end_is_passed_on() {
     let dir = TempDir::new().unwrap();
     let answer = dir.path().join("answer");
     fs::write(&answer, "answer").unwrap();
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let heard = server(move |mut stream| {
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).unwrap();
-        tell.send(bytes).unwrap();
+        sender.send(bytes).unwrap();
     });
     let other = format!("file:{},rdonly!!tcp:{heard}", answer.display());
     let link = Running::start(&[LISTEN, &other]);
     assert_eq!(ask(link.client(), b"question"), b"answer");
-    assert_eq!(told.recv().unwrap(), b"question");
+    assert_eq!(receiver.recv().unwrap(), b"question");
 }
 
-/// Of two halves only one is read: nothing else tells of the other's reset.
+/// Of two halves only one is read: nothing else shows the other's reset.
 #[test]
 fn a_reset_of_the_half_that_is_written_fails_the_link() {
     let silent = format!("tcp:{}", server(|mut stream| drop(stream.read(&mut [0]))));
@@ -89,11 +89,11 @@ fn a_reset_of_the_half_that_is_written_fails_the_link() {
 
 /// A waiting server, and the error at the end of the connection.
 fn waiter() -> (String, std::sync::mpsc::Receiver<Option<ErrorKind>>) {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let place = server(move |mut stream| {
-        tell.send(stream.read(&mut [0]).err().map(|error| error.kind())).unwrap();
+        sender.send(stream.read(&mut [0]).err().map(|error| error.kind())).unwrap();
     });
-    (place, told)
+    (place, receiver)
 }
 
 #[test]
@@ -109,13 +109,13 @@ fn both_halves_are_reset_where_the_link_fails() {
         (&[], "", &leaves, true),
     ];
     for (words, option, target, asks) in cases {
-        let (place, told) = waiter();
+        let (place, receiver) = waiter();
         let other = format!("tcp:{place}{option}!!{target}");
         let link = Running::start(&[words, &["tcp-listen:127.0.0.1:0", &other]].concat());
         let mut client = link.client();
-        // Who has left is found out by the bytes behind.
+        // Who has left is found out by the bytes after it.
         while asks && client.write_all(b"?").is_ok() {}
-        let heard = told.recv().unwrap();
+        let heard = receiver.recv().unwrap();
         let (status, _, said) = link.finish();
         assert_eq!(status.code(), Some(1), "{words:?} {other}: {said}");
         assert_eq!(heard, Some(ErrorKind::ConnectionReset), "{words:?} {other}: {said}");
@@ -166,7 +166,7 @@ fn a_bar_within_a_command_or_quotes_separates_nothing() {
 }
 
 #[test]
-fn the_first_that_answers_is_told_in_the_log_and_in_the_account() {
+fn the_log_and_the_account_name_the_first_that_answers() {
     let (port, echo) = (Port::reserve(), echo());
     let nobody = port.place();
     let link =
@@ -193,7 +193,7 @@ fn every_client_begins_with_the_first_target() {
 }
 
 #[test]
-fn where_nobody_answers_every_target_is_told() {
+fn where_nobody_answers_every_target_is_reported() {
     let ports = [Port::reserve(), Port::reserve()];
     let [one, other] = ports.each_ref().map(Port::place);
     let said = link(&["null:", &format!("tcp:{one}|tcp:{other}")]);
@@ -208,15 +208,15 @@ fn where_nobody_answers_every_target_is_told() {
     assert_eq!(done.stdout, b"instead\n", "{done:?}");
 }
 
-/// A server for one client, which is told of nothing and receives all: the server's address, and the text received.
+/// A server for one client, which learns nothing of the link and receives all: the server's address, and the text received.
 fn listener() -> (String, std::sync::mpsc::Receiver<String>) {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let place = server(move |mut stream| {
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).unwrap();
-        tell.send(String::from_utf8_lossy(&bytes).into_owned()).unwrap();
+        sender.send(String::from_utf8_lossy(&bytes).into_owned()).unwrap();
     });
-    (place, told)
+    (place, receiver)
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn a_proxy_header_goes_to_whichever_part_gets_the_clients_bytes() {
         "tcp:PLACE,crlf",
         "null:!!tcp:PLACE,shut-none",
     ] {
-        let (place, told) = listener();
+        let (place, receiver) = listener();
         let link = Running::start(&[
             "--proxy-protocol",
             "send",
@@ -241,26 +241,26 @@ fn a_proxy_header_goes_to_whichever_part_gets_the_clients_bytes() {
         let client = link.client();
         let port = client.local_addr().unwrap().port();
         ask(client, b"data\n");
-        let heard = told.recv().unwrap();
+        let heard = receiver.recv().unwrap();
         assert!(heard.starts_with("PROXY TCP4 127.0.0.1 127.0.0.1 "), "{other}: {heard}");
         assert!(heard.contains(&format!(" {port} ")), "{other}: {heard}");
         let data = if other.contains("crlf") { "\r\ndata\r\n" } else { "\r\ndata\n" };
         assert!(heard.ends_with(data) && heard.matches("PROXY").count() == 1, "{other}: {heard:?}");
     }
-    // Who gets none of the client's bytes is told nothing.
-    let (tell, told) = std::sync::mpsc::channel();
+    // Who gets none of the client's bytes learns nothing.
+    let (sender, receiver) = std::sync::mpsc::channel();
     let place = server(move |mut stream| {
         stream.write_all(b"news").unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
         let mut bytes = Vec::new();
         // The link closes without having sent anything.
         stream.read_to_end(&mut bytes).unwrap();
-        tell.send(bytes).unwrap();
+        sender.send(bytes).unwrap();
     });
     let other = format!("tcp:{place}!!null:");
     let link = Running::start(&["--proxy-protocol", "send", LISTEN, &other]);
     assert_eq!(ask(link.client(), b"data"), b"news");
-    assert_eq!(told.recv().unwrap(), b"");
+    assert_eq!(receiver.recv().unwrap(), b"");
 }
 
 #[test]
@@ -275,16 +275,16 @@ fn a_proxy_header_comes_before_the_handshake_of_a_part() {
     let question = b"PROXY TCP4 192.0.2.7 192.0.2.8 1000 2000\r\nhello";
     let there = pki.connect(&inner.place(), "");
     // The first one takes the header, and leaves.
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let rude = server(move |stream| {
         let mut header = String::new();
         BufReader::new(&stream).read_line(&mut header).unwrap();
-        tell.send(header).unwrap();
+        sender.send(header).unwrap();
     });
     let parts = format!("{}|{there}", pki.connect(&rude, ""));
     let outer = Running::start(&["--proxy-protocol", "accept,send", LISTEN, &parts]);
     assert_eq!(ask(outer.client(), question), b"192.0.2.7\n");
-    assert!(told.recv().unwrap().starts_with("PROXY TCP4 192.0.2.7 192.0.2.8 1000 2000"));
+    assert!(receiver.recv().unwrap().starts_with("PROXY TCP4 192.0.2.7 192.0.2.8 1000 2000"));
 
     let inner = Running::start(&[
         "--json",
@@ -311,20 +311,20 @@ fn what_is_no_socket_begins_with_a_proxy_header_too() {
 }
 
 #[test]
-fn a_server_that_only_sends_is_told_who_its_clients_are() {
-    let (tell, told) = std::sync::mpsc::channel();
+fn a_server_that_only_sends_learns_who_its_clients_are() {
+    let (sender, receiver) = std::sync::mpsc::channel();
     let place = server(move |mut stream| {
         let mut header = String::new();
         BufReader::new(&stream).read_line(&mut header).unwrap();
         stream.write_all(b"news").unwrap();
-        tell.send(header).unwrap();
+        sender.send(header).unwrap();
     });
     for other in [format!("tcp:{place}"), format!("tcp:{place}!!null:")] {
         let link = Running::start(&["--proxy-protocol", "send", "-u", &other, LISTEN]);
         let mut heard = String::new();
         link.client().read_to_string(&mut heard).unwrap();
         assert_eq!(heard, "news", "{other}");
-        assert!(told.recv().unwrap().starts_with("PROXY TCP4 127.0.0.1"), "{other}");
+        assert!(receiver.recv().unwrap().starts_with("PROXY TCP4 127.0.0.1"), "{other}");
     }
 }
 
@@ -337,7 +337,7 @@ fn a_proxy_header_is_no_datagram_of_a_part() {
     }
 }
 
-/// The streams are left to the end alone, and so the reader behind learns of the end of the data.
+/// The streams are left to the end alone, and so the reader at the other end learns of the end of the data.
 #[test]
 fn an_end_of_data_reaches_standard_output_also_where_that_is_a_part() {
     let place = server(|mut stream| {
@@ -377,7 +377,7 @@ fn when_nobody_reads_standard_output_it_ends_silently_also_as_a_part() {
     }
 }
 
-/// A line has no end of data, and is told of none.
+/// A line has no end of data, and sees none.
 #[test]
 fn a_link_to_a_line_ends_once_no_answer_comes_also_where_that_is_a_part() {
     let dir = TempDir::new().unwrap();
@@ -461,7 +461,7 @@ fn a_part_that_is_the_other_ends_file_is_refused_though_its_data_is_shaped() {
     let file = dir.path().join("file");
     fs::write(&file, "again and again").unwrap();
     let file = file.display();
-    // Slow, so that a link which reads its own output leaves little behind.
+    // Slow, so that a link which reads its own output leaves little.
     let (source, target) = (format!("file:{file},crlf|null:"), format!("file:{file},append"));
     let (status, _, said) = Running::start(&["--limit", "100k", "-u", &source, &target]).finish();
     assert_eq!(status.code(), Some(1), "{said}");

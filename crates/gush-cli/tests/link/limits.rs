@@ -39,12 +39,12 @@ fn as_many_clients_are_served_as_there_are_descriptors() {
         link.descriptors()
     };
     let clients: Vec<_> = (0..60).map(|_| link.client()).collect();
-    // Two for each; some are kept free for threads, and so that whoever is accepted can be connected on.
+    // Two for each; some are kept free for threads, and so that each accepted client can be connected on.
     let threads = std::thread::available_parallelism().unwrap().get();
     let served = (64 - before - 12 - 4 * (threads - 1)) / 2;
     link.says_times(": connected", served);
     let warnings = || link.said().matches("the limit of open files is reached").count();
-    eventually("the limit is told", || warnings() > 0);
+    eventually("the limit is reported", || warnings() > 0);
     drop(clients);
     link.says_times(": connected", 60);
     assert_eq!(warnings(), 1, "{}", link.said());
@@ -198,7 +198,7 @@ fn a_firewall_that_refuses_every_client_makes_no_link_spin() {
 }
 
 #[test]
-fn refused_strangers_are_told_a_few_times_and_counted() {
+fn refused_strangers_are_reported_a_few_times_and_counted() {
     // A range for documentation (RFC 5737): every client here is a stranger.
     let listen = format!("{LISTEN},range=192.0.2.0/24");
     let began = Instant::now();
@@ -207,16 +207,16 @@ fn refused_strangers_are_told_a_few_times_and_counted() {
         assert!(!matches!(link.client().read(&mut [0]), Ok(1..)));
     }
     link.says("outside range=");
-    let told = link.said().matches("outside range=").count();
-    // One a second is told.
+    let reported = link.said().matches("outside range=").count();
+    // One a second is reported.
     let most = began.elapsed().as_secs() as usize + 1;
-    assert!(told <= most, "{told} warnings of 200 strangers, not {most}");
+    assert!(reported <= most, "{reported} warnings of 200 strangers, not {most}");
 }
 
 #[test]
 fn a_log_that_nobody_reads_stops_no_client() {
     let (_child, _stderr, place) = unread(&["--log", "debug", LISTEN, &format!("tcp:{}", echo())]);
-    // Each client is told of in some lines; a pipe holds 64 KiB of them.
+    // Each client is reported in some lines; a pipe holds 64 KiB of them.
     for _ in 0..1500 {
         assert_eq!(ask(client_of(&place), b"?"), b"?");
     }
@@ -323,7 +323,7 @@ fn a_copy_whose_reader_is_slow_loses_nothing_and_keeps_no_other_client_waiting()
 }
 
 #[test]
-fn a_copy_that_the_end_of_the_link_cuts_is_told() {
+fn a_copy_that_the_end_of_the_link_cuts_is_reported() {
     let dir = TempDir::new().unwrap();
     let fifo = dir.path().join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
@@ -347,10 +347,10 @@ fn json_has_a_line_also_where_nothing_could_be_opened() {
         let mut command = gush();
         let output = command.args(["link", "--json"]).args(args).output().unwrap();
         assert_eq!(output.status.code(), Some(1));
-        let told =
+        let reported =
             String::from_utf8(output.stderr).unwrap() + &String::from_utf8_lossy(&output.stdout);
-        assert!(told.contains("\"ended\":\"open-failed\""), "{told}");
-        assert!(told.contains(&format!("\"first\":\"{name}\"")), "{told}");
+        assert!(reported.contains("\"ended\":\"open-failed\""), "{reported}");
+        assert!(reported.contains(&format!("\"first\":\"{name}\"")), "{reported}");
     }
 }
 
@@ -423,13 +423,13 @@ fn a_program_that_asks_at_the_terminal_gets_the_answer() {
         let mut stdin = child.0.stdin.take().unwrap();
         stdin.write_all(b"secret\n").unwrap();
         let mut stdout = child.0.stdout.take().unwrap();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let reader = std::thread::spawn(move || {
             let mut heard = String::new();
             stdout.read_to_string(&mut heard).unwrap();
-            tell.send(heard).unwrap();
+            sender.send(heard).unwrap();
         });
-        let heard = told.recv_timeout(PATIENCE);
+        let heard = receiver.recv_timeout(PATIENCE);
         drop(child);
         drop(stdin);
         assert_eq!(heard.as_deref().map(str::trim), Ok("got secret"), "{ends}");
@@ -461,20 +461,20 @@ fn a_finished_program_gives_its_clients_place_back() {
 }
 
 #[test]
-fn a_program_is_told_who_its_client_is() {
+fn a_program_learns_who_its_client_is() {
     let program = "shell:'echo $PEERADDR $PEERPORT $SOCKADDR $SOCKPORT $SOCAT_PEERPORT'";
     let link = Running::start(&[LISTEN, program]);
     let client = link.client();
     let (from, to) = (client.local_addr().unwrap(), client.peer_addr().unwrap());
-    let told = String::from_utf8(ask(client, b"")).unwrap();
+    let reported = String::from_utf8(ask(client, b"")).unwrap();
     let (peer, local) = (from.port(), to.port());
-    assert_eq!(told, format!("127.0.0.1 {peer} 127.0.0.1 {local} {peer}\n"));
+    assert_eq!(reported, format!("127.0.0.1 {peer} 127.0.0.1 {local} {peer}\n"));
 
     let link = Running::start(&["--proxy-protocol", "accept", LISTEN, program]);
     // 2001:db8::/32 is for documentation (RFC 3849), so nothing real is meant.
     let header = b"PROXY TCP6 2001:db8::7 2001:db8::1 4711 443\r\n";
-    let told = String::from_utf8(ask(link.client(), header)).unwrap();
-    assert_eq!(told, "2001:db8::7 4711 2001:db8::1 443 4711\n");
+    let reported = String::from_utf8(ask(link.client(), header)).unwrap();
+    assert_eq!(reported, "2001:db8::7 4711 2001:db8::1 443 4711\n");
 
     // A client without a name has no variable, least of all another's.
     let dir = TempDir::new().unwrap();
@@ -482,9 +482,9 @@ fn a_program_is_told_who_its_client_is() {
     let link = after("export PEERADDR=stale", &[&format!("unix-listen:{socket},fork"), program]);
     link.says("listening on");
     let mut stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
-    let mut told = String::new();
-    stream.read_to_string(&mut told).unwrap();
-    assert_eq!(told, format!("{socket}\n"));
+    let mut reported = String::new();
+    stream.read_to_string(&mut reported).unwrap();
+    assert_eq!(reported, format!("{socket}\n"));
 }
 
 /// The link knows kind and flags of a socket that it has just made.

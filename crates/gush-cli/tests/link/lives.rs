@@ -164,7 +164,7 @@ impl Wire {
         if let Some(session) = &mut self.session {
             session.finish(self.socket.as_fd())?;
         }
-        // A peer that has gone need not be told.
+        // A peer that has gone need not hear of it.
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);
         Ok(())
     }
@@ -217,8 +217,9 @@ fn live(wire: &mut Wire, plan: &Plan, own: &[u8], other: &[u8]) -> Seen {
             Last::Stalls if all_sent => {
                 let gone = PollFlags::HUP | PollFlags::ERR;
                 let cut = || {
-                    let told = ready(&wire.socket, PollFlags::empty(), Duration::from_millis(50));
-                    told.intersects(gone)
+                    let ready_for =
+                        ready(&wire.socket, PollFlags::empty(), Duration::from_millis(50));
+                    ready_for.intersects(gone)
                 };
                 while !cut() {
                     assert!(began.elapsed() < PATIENCE, "a stalled side is never cut: {plan:?}");
@@ -396,10 +397,10 @@ fn connect(ends: Ends, pki: &Pki, place: &str) -> Option<(Wire, Option<String>)>
 
 /// Sends the life's number; false where the connection is over before.
 fn says_name(wire: &mut Wire, life: u64) -> bool {
-    let mut told = &life.to_le_bytes()[..];
-    while !told.is_empty() {
-        match wire.write(told) {
-            Ok(count) => told = &told[count..],
+    let mut unsent = &life.to_le_bytes()[..];
+    while !unsent.is_empty() {
+        match wire.write(unsent) {
+            Ok(count) => unsent = &unsent[count..],
             Err(_) => return false,
         }
     }
@@ -490,10 +491,10 @@ fn round(seed: u64, lives: u64) -> [u64; 2] {
         .collect();
     // A handshake is given up after a second of draining, whether or not draining ends in time: only relays count.
     let is_cut = |record: &Value| record["ended"] == "interrupted" && record["forward_bytes"] != 0;
-    let tells_of_cut = said.contains(" after draining began (--drain ");
-    assert!(!records.iter().any(is_cut) || tells_of_cut, "{context}: a cut is not told: {said}");
-    assert!(drained_at.is_some() || !tells_of_cut, "{context}: nobody was left to cut: {said}");
-    assert_eq!(status.code(), Some(i32::from(tells_of_cut)), "{context}: {status}: {said}");
+    let reports_cut = said.contains(" after draining began (--drain ");
+    assert!(!records.iter().any(is_cut) || reports_cut, "{context}: a cut is not reported: {said}");
+    assert!(drained_at.is_some() || !reports_cut, "{context}: nobody was left to cut: {said}");
+    assert_eq!(status.code(), Some(i32::from(reports_cut)), "{context}: {status}: {said}");
     let begun = said.matches(": connected").count();
     assert_eq!(records.len(), begun, "{context}: a record for each life");
     let server_seen = served.seen.lock().unwrap();
@@ -594,7 +595,7 @@ impl Life<'_> {
                 return Some("the bytes back are counted wrong");
             }
             if both && !is_drained && record["ended"] != "closed" {
-                return Some("a proper end is told as another");
+                return Some("a proper end is reported as another");
             }
         }
         None

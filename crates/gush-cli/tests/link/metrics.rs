@@ -116,7 +116,7 @@ fn metrics_count_what_happened() {
 }
 
 #[test]
-fn metrics_tell_failures_and_refusals_by_reason() {
+fn metrics_count_failures_and_refusals_by_reason() {
     let listen = format!("{LISTEN},range=192.0.2.0/24");
     let link = Running::start(&["--metrics", "127.0.0.1:0", &listen, "null:"]);
     let mut stranger = link.client();
@@ -155,7 +155,7 @@ fn other_requests_are_answered_as_http_wants() {
 
 /// A socket that is closed with unread bytes sends a reset, which may overtake the answer (`tcp_close` of net/ipv4/tcp.c).
 #[test]
-fn an_answer_arrives_also_where_the_request_goes_on_behind_it() {
+fn an_answer_arrives_also_where_the_request_goes_on_after_it() {
     let link = Running::start(&["--metrics", "127.0.0.1:0", LISTEN, "null:"]);
     let place = place_of_metrics(&link);
     // More than the kernel keeps between two programs.
@@ -171,7 +171,7 @@ fn an_answer_arrives_also_where_the_request_goes_on_behind_it() {
 }
 
 #[test]
-fn a_place_in_use_is_told() {
+fn a_place_in_use_is_reported() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let place = taken.local_addr().unwrap().to_string();
     let (status, _, said) = Running::start(&["--metrics", &place, LISTEN, "null:"]).finish();
@@ -185,7 +185,7 @@ fn a_place_in_use_is_told() {
 }
 
 #[test]
-fn a_limit_that_is_reached_is_told_once_and_counted() {
+fn a_limit_that_is_reached_is_reported_once_and_counted() {
     let listen = format!("{LISTEN},max-children=1");
     let link = Running::start(&["--metrics", "127.0.0.1:0", &listen, &format!("tcp:{}", echo())]);
     let waits = "gush_link_waits_total{limit=\"max-children\"}";
@@ -215,7 +215,7 @@ fn idle_connections_do_not_keep_a_scrape_waiting() {
 }
 
 #[test]
-fn a_port_that_the_link_itself_wants_twice_is_told_as_that() {
+fn a_port_that_the_link_itself_wants_twice_is_reported_as_that() {
     let port = Port::reserve();
     let place = port.place();
     let listen = format!("tcp-listen:{place}");
@@ -226,7 +226,7 @@ fn a_port_that_the_link_itself_wants_twice_is_told_as_that() {
 
 /// Their connections are numbered and counted like all; of the warnings five a second are enough.
 #[test]
-fn clients_that_fail_before_the_other_end_opens_are_told_a_few_times_and_counted() {
+fn clients_that_fail_before_the_other_end_opens_are_reported_a_few_times_and_counted() {
     let link = Running::start(&[
         "--metrics",
         "127.0.0.1:0",
@@ -245,12 +245,12 @@ fn clients_that_fail_before_the_other_end_opens_are_told_a_few_times_and_counted
     eventually("all are counted", || scrape(&place_of_metrics(&link))[failed] == 200.0);
     link.says("PROXY header");
     let said = link.said();
-    let told = said.matches("PROXY header").count();
+    let reported = said.matches("PROXY header").count();
     let most = 5 * (began.elapsed().as_secs() as usize + 1);
-    assert!(told <= most, "{told} warnings of 200 clients, not {most}: {said}");
+    assert!(reported <= most, "{reported} warnings of 200 clients, not {most}: {said}");
 }
 
-/// Nine small ones behind the first wait with their sender, and of large ones no more than 1 MiB with all senders.
+/// Nine small ones after the first wait with their sender, and of large ones no more than 1 MiB with all senders.
 #[test]
 fn datagrams_that_wait_for_a_place_are_bounded_and_the_others_are_counted() {
     for (senders, each, bytes, dropped) in [(1, 30, 1, 20.0), (3, 10, 60_000, 10.0)] {

@@ -32,7 +32,7 @@ fn each_datagram_is_a_connection_of_its_own() {
             assert_eq!(heard(client), format!("got {round} of {at}\n").as_bytes());
         }
     }
-    // Two in a row of one sender do not become one stream: each ends behind its last byte.
+    // Two in a row of one sender do not become one stream: each ends after its last byte.
     let one = client(&place);
     for word in ["one\n", "two\n"] {
         one.send(word.as_bytes()).unwrap();
@@ -67,7 +67,7 @@ fn a_burst_of_new_senders_is_served_whole() {
     }
 }
 
-/// The end stands behind each datagram, and an empty one is the end alone.
+/// The end comes after each datagram, and an empty one is the end alone.
 #[test]
 fn an_empty_datagram_is_an_end_without_data() {
     let link = Running::start(&["--json", "udp-recvfrom:127.0.0.1:0,fork", "exec:'wc -c'"]);
@@ -93,7 +93,7 @@ fn without_fork_the_link_ends_with_the_answer_as_socat_does() {
         let mut count = None;
         eventually("there is an answer", || {
             let _ = socket.send(b"question");
-            // A refusal is told first, even where an answer has come before it.
+            // A refusal is reported first, even where an answer has come before it.
             count = (0..2).find_map(|_| socket.recv(&mut answer).ok());
             count.is_some()
         });

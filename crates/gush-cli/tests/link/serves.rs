@@ -1,4 +1,4 @@
-//! `gush link` as a server: who is served, how many, and the files left behind.
+//! `gush link` as a server: who is served, how many, and the files that are left.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -173,7 +173,7 @@ fn a_further_thread_takes_clients_itself() {
         let taken = calls.lines().filter(|call| call.contains("sa_family"));
         taken.filter_map(|call| Some(call.split_whitespace().next()?.to_owned())).collect()
     };
-    assert_eq!(takers().len(), 1, "the accepting thread takes whoever comes first");
+    assert_eq!(takers().len(), 1, "the accepting thread takes the first client");
     // Both threads are woken for each, and now one is faster and now the other.
     eventually("the further thread takes a client", || {
         assert!(echoes(&mut link.client()));
@@ -190,7 +190,7 @@ fn a_link_that_drains_refuses_clients_on_all_its_threads() {
     link.signal(Signal::TERM);
     let refused = |error: std::io::Error| error.kind() == std::io::ErrorKind::ConnectionRefused;
     eventually("the listener is closed", || TcpStream::connect(&place).is_err_and(refused));
-    assert!(stay.iter_mut().all(echoes), "whoever is served goes on");
+    assert!(stay.iter_mut().all(echoes), "each served client goes on");
     drop(stay);
     let (status, _, said) = link.finish();
     assert_eq!(status.code(), Some(0), "{said}");
@@ -220,7 +220,7 @@ fn a_listener_that_fails_ends_the_link_once_the_clients_of_all_threads_have_gone
         // The socket that both threads accept from listens no more.
         rustix::net::shutdown(&listener, rustix::net::Shutdown::Both).unwrap();
         link.says("no new clients are accepted, connected ones finish");
-        assert!(stay.iter_mut().all(echoes), "whoever is served goes on");
+        assert!(stay.iter_mut().all(echoes), "each served client goes on");
         drop(stay);
         let (status, _, said) = link.finish();
         assert_eq!(status.code(), Some(1), "{said}");
@@ -278,7 +278,7 @@ fn more_clients_than_descriptors_wait_and_are_all_served() {
     });
     let warnings: Vec<_> =
         link.said().lines().filter(|line| line.contains("warning")).map(str::to_owned).collect();
-    assert!(warnings.len() <= 1, "the limit is told once: {warnings:#?}");
+    assert!(warnings.len() <= 1, "the limit is reported once: {warnings:#?}");
     assert!(warnings.iter().all(|line| line.contains("limit of open files")), "{warnings:#?}");
 }
 
@@ -387,7 +387,7 @@ fn a_mode_is_never_given_through_a_link_that_has_taken_the_name() {
     for (call, kind, mode) in [("bind", "unix-listen", "666"), ("mknodat", "pipe", "622")] {
         let dir = TempDir::new().unwrap();
         let names = || fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
-        // Of the kind that is made: only the link itself tells that the file is another's.
+        // Of the kind that is made: only the link itself knows that the file is another's.
         let victim = TempDir::new().unwrap();
         let victim = victim.path().join("victim");
         let made = match call {

@@ -93,15 +93,15 @@ fn a_file_that_grows_is_followed_and_does_not_end() {
 }
 
 #[test]
-fn a_server_is_told_of_no_end_and_answers_nevertheless() {
+fn a_server_sees_no_end_and_answers_nevertheless() {
     const A_WHILE: Duration = Duration::from_millis(300);
     for (option, ended, patience) in [(",shut-none", false, A_WHILE), ("", true, PATIENCE)] {
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let place = server(move |mut stream| {
             let mut question = [0; 8];
             stream.read_exact(&mut question).unwrap();
             stream.set_read_timeout(Some(patience)).unwrap();
-            tell.send(stream.read(&mut [0]).map_err(|error| error.kind())).unwrap();
+            sender.send(stream.read(&mut [0]).map_err(|error| error.kind())).unwrap();
             stream.write_all(b"answer").unwrap();
             stream.shutdown(Shutdown::Write).unwrap();
             stream.set_read_timeout(None).unwrap();
@@ -110,7 +110,7 @@ fn a_server_is_told_of_no_end_and_answers_nevertheless() {
         let link =
             Running::start(&["tcp-listen:127.0.0.1:0,fork", &format!("tcp:{place}{option}")]);
         assert_eq!(ask(link.client(), b"question"), b"answer");
-        let read = told.recv().unwrap();
+        let read = receiver.recv().unwrap();
         assert_eq!(read == Ok(0), ended, "{option}: {read:?}");
     }
 }
@@ -175,7 +175,7 @@ fn a_program_that_has_exited_ends_its_connection_in_any_shape() {
 }
 
 #[test]
-fn a_program_at_a_terminal_that_is_told_of_no_end_reads_all_before_it_is_ended() {
+fn a_program_at_a_terminal_that_sees_no_end_reads_all_before_it_is_ended() {
     let dir = TempDir::new().unwrap();
     let heard = dir.path().join("heard");
     let program = dir.path().join("program");
@@ -273,9 +273,9 @@ fn a_pty_with_other_lines_ends_with_its_program() {
 fn data_ends_before_the_byte_that_ends_it() {
     let mut long = noise(300_000, 3);
     long.iter_mut().filter(|byte| **byte == 0x1d).for_each(|byte| *byte = 0);
-    let behind = [&long[..], b"\x1dbehind\x1d"].concat();
+    let after_byte = [&long[..], b"\x1dafter\x1d"].concat();
     let cases: [(&[u8], &[u8]); 4] =
-        [(b"before\x1dbehind", b"before"), (b"\x1d", b""), (b"none", b"none"), (&behind, &long)];
+        [(b"before\x1dafter", b"before"), (b"\x1d", b""), (b"none", b"none"), (&after_byte, &long)];
     for (input, wanted) in cases {
         for first in ["-,escape=0x1d", "-,escape=29,ignoreeof"] {
             if input == b"none" && first.ends_with("ignoreeof") {
@@ -288,9 +288,9 @@ fn data_ends_before_the_byte_that_ends_it() {
     }
 }
 
-/// The byte ends the data, not the connection: what the peer does afterwards counts as behind any other end.
+/// The byte ends the data, not the connection: what the peer does afterwards counts as after any other end.
 #[test]
-fn a_reset_behind_the_byte_that_ends_the_data_is_a_failure() {
+fn a_reset_after_the_byte_that_ends_the_data_is_a_failure() {
     let place = server(|mut stream| {
         stream.write_all(b"answer\x1d").unwrap();
         stream.read_to_end(&mut Vec::new()).unwrap();
@@ -350,8 +350,8 @@ fn a_program_on_a_terminal_with_other_lines_reads_all_before_the_terminal_hangs_
     let link = Running::start(&["--log", "debug", "exec:'seq 1 300'", &program]);
     link.says("phase=Program");
     // Not for writing alone: that would wait for a program that has been hung up (fifo(7)).
-    let mut tell = fs::File::options().read(true).write(true).open(&begins).unwrap();
-    tell.write_all(b"now\n").unwrap();
+    let mut begin = fs::File::options().read(true).write(true).open(&begins).unwrap();
+    begin.write_all(b"now\n").unwrap();
     let (status, _, said) = link.finish();
     assert!(status.success(), "{said}");
     // The terminal makes an end of a line of each carriage return, too.

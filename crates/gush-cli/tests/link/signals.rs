@@ -40,7 +40,7 @@ fn the_first_sigterm_lets_clients_finish_and_admits_no_more() {
 }
 
 #[test]
-fn the_second_sigterm_ends_it_and_tells_of_every_connection() {
+fn the_second_sigterm_ends_it_and_reports_every_connection() {
     let link = Running::start(&["--json", LISTEN, &format!("tcp:{}", echo())]);
     let clients: Vec<_> = (0..5).map(|_| served(&link)).collect();
     link.signal(Signal::TERM);
@@ -59,7 +59,7 @@ fn the_second_sigterm_ends_it_and_tells_of_every_connection() {
 }
 
 #[test]
-fn sigint_ends_it_at_once_and_leaves_no_socket_behind() {
+fn sigint_ends_it_at_once_and_leaves_no_socket() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("socket");
     let listen = format!("unix-listen:{},fork", path.display());
@@ -122,7 +122,7 @@ fn no_program_that_it_started_is_left() {
     }
 }
 
-/// Programs have 2 s after SIGTERM where there is time; here they are told to end when the time is over.
+/// Programs have 2 s after SIGTERM where there is time; here they are asked to end when the time is over.
 #[test]
 fn a_program_that_takes_its_time_at_sigterm_makes_no_drain_longer() {
     let dir = TempDir::new().unwrap();

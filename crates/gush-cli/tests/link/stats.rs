@@ -25,9 +25,9 @@ fn stats_as_text_are_a_line_a_connection() {
     assert!(output.is_empty());
 }
 
-/// A peer outside of the link's namespace of process numbers has none that the kernel could tell.
+/// A peer outside of the link's namespace of process numbers has none that the kernel could report.
 #[test]
-fn a_peer_whose_process_cannot_be_seen_is_told_without_a_number() {
+fn a_peer_whose_process_cannot_be_seen_is_reported_without_a_number() {
     let unshare = ["unshare", "--pid", "--fork", "--kill-child"];
     let tried = Command::new(unshare[0]).args(&unshare[1..3]).arg("true").status();
     if !tried.is_ok_and(|status| status.success()) {
@@ -53,7 +53,7 @@ fn a_peer_whose_process_cannot_be_seen_is_told_without_a_number() {
 
 /// A connection that is cut has no method in the account, and the bytes have moved all the same.
 #[test]
-fn stats_of_a_connection_that_is_cut_tell_what_has_moved() {
+fn stats_of_a_connection_that_is_cut_say_what_has_moved() {
     let link = Running::start(&["--stats", "--explain", ONCE, &format!("tcp:{}", echo())]);
     let mut client = link.client();
     client.write_all(b"abc").unwrap();
@@ -101,7 +101,7 @@ fn stats_as_json_have_the_promised_fields() {
 }
 
 #[test]
-fn stats_are_told_of_a_connection_that_failed() {
+fn a_connection_that_failed_has_stats() {
     let output = gush().args(["link", "--json", "null:", "unix:/nobody/is/here"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
@@ -140,7 +140,7 @@ fn logs_have_levels_and_formats() {
 }
 
 #[test]
-fn progress_is_told_in_lines_where_there_is_no_terminal_and_always_is_asked() {
+fn progress_is_reported_in_lines_where_there_is_no_terminal_and_always_is_asked() {
     let said = |when: &str| {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), noise(300_000, 1)).unwrap();

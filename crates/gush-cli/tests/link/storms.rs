@@ -147,7 +147,7 @@ fn iperf3_counts_what_a_link_counts() {
         report["end"][key]["bytes"].as_u64().unwrap_or_else(|| panic!("no {key}: {text}"))
     };
     let (sent, received) = (bytes(&said, "sum_sent"), bytes(&heard, "sum_received"));
-    // The server stops when it is told so beside the data, which may still be on the way.
+    // The server stops when it is asked to next to the data, which may still be on the way.
     assert!(sent >= 20 << 20 && (1..=sent).contains(&received), "{received} of {sent}");
     link.says_times("\"ended\":", 2);
     let records = link.said();

@@ -122,8 +122,8 @@ fn of_clients_with_a_pty_each_the_newest_has_the_link() {
         let mut client = link.client();
         client.write_all(word.as_bytes()).unwrap();
         client.shutdown(std::net::Shutdown::Write).unwrap();
-        let told = link.says_times("PTY is ", at + 1);
-        let terminal = told.rsplit(' ').next().unwrap().to_owned();
+        let reported = link.says_times("PTY is ", at + 1);
+        let terminal = reported.rsplit(' ').next().unwrap().to_owned();
         assert_eq!(fs::read_link(&name).unwrap(), Path::new(&terminal), "{}", link.said());
         clients.push(client);
     }
@@ -179,7 +179,7 @@ fn what_was_sent_to_a_pty_is_read_before_the_link_ends() {
     assert_eq!(status.code(), Some(1), "{said}");
     assert!(said.contains("pty: 15 bytes or more were not read there in time"), "{said}");
 
-    // And whoever has sent them is told.
+    // And their sender learns of it.
     let link = Running::start(&["-t", "100ms", "tcp-listen:127.0.0.1:0", "pty,raw"]);
     let mut client = link.client();
     client.write_all(b"nobody reads it").unwrap();
@@ -254,7 +254,7 @@ fn a_reader_of_a_pty_that_loses_the_processor_gets_all() {
 
 /// There is nothing that could end there: the line is what the link is about.
 #[test]
-fn a_line_goes_on_beside_a_file_or_device_that_has_nothing_to_say() {
+fn a_line_goes_on_next_to_a_file_or_device_that_has_nothing_to_say() {
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("log");
     fs::write(&file, "").unwrap();
@@ -384,7 +384,7 @@ fn a_pty_that_waits_opens_nothing_else_before_somebody_is_there() {
     assert_eq!(link.finish().0.code(), Some(0));
 }
 
-/// No event tells of an opened slave, and a short visit may lie between two looks.
+/// No event reports an opened slave, and a short visit may lie between two looks.
 #[test]
 fn a_pty_that_waits_hears_who_has_gone_already() {
     let dir = TempDir::new().unwrap();

@@ -101,7 +101,7 @@ fn a_pair_made_for_a_first_try_serves_its_two_commands() {
 }
 
 #[test]
-fn everything_arrives_both_ways_behind_a_half_close() {
+fn everything_arrives_both_ways_after_a_half_close() {
     let pki = Pki::new();
     let body = noise(BODY_BYTES, 1);
     let (outer, _inner) = tunnel(&pki, &echo());
@@ -120,13 +120,13 @@ fn everything_arrives_both_ways_behind_a_half_close() {
     assert!(ask(outer.client(), &question) == answer);
 
     // And one that ends before the question does.
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let early = server(move |mut stream| {
         stream.write_all(b"enough").unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
         let mut all = Vec::new();
         let read = stream.read_to_end(&mut all);
-        tell.send((read.is_ok(), all)).unwrap();
+        sender.send((read.is_ok(), all)).unwrap();
     });
     let (outer, _inner) = tunnel(&pki, &early);
     let mut client = outer.client();
@@ -135,7 +135,7 @@ fn everything_arrives_both_ways_behind_a_half_close() {
     assert_eq!(heard, "enough");
     client.write_all(&body).unwrap();
     client.shutdown(Shutdown::Write).unwrap();
-    let (has_ended, all) = told.recv_timeout(PATIENCE).unwrap();
+    let (has_ended, all) = receiver.recv_timeout(PATIENCE).unwrap();
     assert!(has_ended && all == body, "{} bytes arrived", all.len());
     outer.says("ending=\"closed\"");
 }

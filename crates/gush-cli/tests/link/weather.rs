@@ -39,7 +39,7 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn a_refused_connection_is_told_at_once_and_waited_out_with_retry() {
+fn a_refused_connection_is_reported_at_once_and_waited_out_with_retry() {
     let port = Port::reserve();
     let place = port.place();
     let (status, _, said) = Running::start(&["-u", "null:", &format!("tcp:{place}")]).finish();
@@ -99,7 +99,7 @@ fn a_missing_unix_socket_is_waited_for() {
 }
 
 #[test]
-fn an_unreachable_network_is_told_and_waited_for() {
+fn an_unreachable_network_is_reported_and_waited_for() {
     let dir = TempDir::new().unwrap();
     let script = "
         \"$0\" link -u null: tcp:192.0.2.1:80 && exit 91
@@ -122,7 +122,7 @@ fn an_unreachable_network_is_told_and_waited_for() {
 }
 
 #[test]
-fn a_name_that_cannot_be_resolved_is_told_and_waited_for() {
+fn a_name_that_cannot_be_resolved_is_reported_and_waited_for() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("hosts"), "127.0.0.1 localhost\n").unwrap();
     let script = "
@@ -256,7 +256,7 @@ fn urgent_data_stops_no_stream() {
     client.shutdown(Shutdown::Write).unwrap();
     let mut heard = String::new();
     client.read_to_string(&mut heard).unwrap();
-    // The urgent byte itself stands beside the stream (tcp(7), SO_OOBINLINE).
+    // The urgent byte itself stands next to the stream (tcp(7), SO_OOBINLINE).
     assert_eq!(heard, "before after");
     assert!(link.finish().0.success());
 }
@@ -310,7 +310,7 @@ fn ask_for_end(mut stream: TcpStream) -> usize {
 }
 
 #[test]
-fn a_receiver_that_dies_is_told_and_a_writer_to_a_dead_pipe_ends() {
+fn a_receiver_that_dies_is_reported_and_a_writer_to_a_dead_pipe_ends() {
     let (mut read, write) = std::io::pipe().unwrap();
     let mut command = crate::common::gush();
     command.args(["link", "-u", "zero:", "fd:1"]).stdout(write).stderr(Stdio::piped());

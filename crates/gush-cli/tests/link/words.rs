@@ -89,7 +89,7 @@ fn a_keyword_alone_makes_no_file_of_its_name() {
 }
 
 #[test]
-fn options_may_stand_between_and_behind_the_addresses() {
+fn options_may_stand_between_and_after_the_addresses() {
     for args in [
         ["--threads=0", "null:", "-"],
         ["-u", "null:", "-"],
@@ -192,7 +192,7 @@ fn the_metrics_place_is_a_host_and_a_port() {
 }
 
 #[test]
-fn a_copy_that_cannot_be_opened_is_told_before_anything_is_done() {
+fn a_copy_that_cannot_be_opened_is_reported_before_anything_is_done() {
     let dir = TempDir::new().unwrap();
     let said = refused(dir.path(), &["--tee", "no/file", "null:", "file:made,create"]);
     assert_eq!(
@@ -203,7 +203,7 @@ fn a_copy_that_cannot_be_opened_is_told_before_anything_is_done() {
 }
 
 #[test]
-fn a_name_that_is_missing_or_a_directorys_is_told_with_a_remedy() {
+fn a_name_that_is_missing_or_a_directorys_is_reported_with_a_remedy() {
     let dir = TempDir::new().unwrap();
     std::fs::create_dir(dir.path().join("there")).unwrap();
     for (args, remedy) in [
@@ -259,7 +259,7 @@ fn a_closed_or_full_standard_output_is_an_error() {
 }
 
 #[test]
-fn a_program_is_told_of_the_end_of_an_unfinished_line_on_its_terminal() {
+fn a_program_sees_the_end_of_an_unfinished_line_on_its_terminal() {
     let mut command = gush();
     command.args(["link", "-", "exec:cat,pty,echo=0"]).stdin(Stdio::piped());
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -309,8 +309,8 @@ fn the_name_of_a_client_cannot_write_to_the_terminal_nor_end_a_line() {
         let (status, _, said) = link.finish();
         assert!(status.success(), "{status}: {said}");
         assert!(!said.contains(|c: char| c.is_control() && c != '\n'), "{said:?}");
-        let told = said.replace("\\\\", "\\");
-        assert!(told.contains(shown), "{told}");
+        let reported = said.replace("\\\\", "\\");
+        assert!(reported.contains(shown), "{reported}");
         assert!(said.lines().all(|line| line.starts_with(['g', '{', '1'])), "{said}");
     }
 }

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_keep_their_place_within_quotes_and_behind_a_backslash() {
+    fn bytes_that_are_no_text_keep_their_place_within_quotes_and_after_a_backslash() {
         for (text, plain) in [
             (&b"a\xffb"[..], &b"a\xffb"[..]),
             (b"'a\xff\\b'", b"a\xff\\b"),

@@ -20,7 +20,7 @@ pub(super) fn kind(word: &str, fits: &dyn Fn(Kind) -> bool) -> String {
 }
 
 /// The option or setting that `word` may mean at an address of this kind, at which the options
-/// `standing` are, in front or behind, as the end of a sentence.
+/// `standing` are, before or after, as the end of a sentence.
 pub(super) fn option(word: &str, kind: Kind, standing: &[Opt]) -> String {
     let is_free = |row: &&OptRow| {
         let stands = standing.contains(&row.option) && !matches!(row.takes, Takes::Ranges);

@@ -277,7 +277,7 @@ impl Connection<'_> {
         let End { conduit, mut keeper, .. } = *end;
         let terminal = Some(conduit).filter(|conduit| conduit.facts().hangs_up);
         let limit = self.shared.settings.linger.or(self.shared.settings.idle);
-        match programs::finish_beside(terminal, output_limit, &mut keeper, name, limit).await {
+        match programs::finish_during(terminal, output_limit, &mut keeper, name, limit).await {
             Finish::Well => {
                 if let Some(unread) = programs::unread(&mut keeper, name) {
                     match self.shared.forks {

@@ -441,7 +441,7 @@ pub(crate) fn open_one<'a>(
                     end.conduit = how.narrowed(end.conduit)?;
                 }
                 // That of a part of this address is there already: several addresses have no
-                // options beside those of each.
+                // options next to those of each.
                 end.shape.get_or_insert_with(|| Box::new(address.options().clone()));
                 Ok(end)
             }

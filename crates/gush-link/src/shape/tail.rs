@@ -11,7 +11,7 @@ use tokio::time::{Sleep, sleep};
 
 use super::Shape;
 
-/// How often the conduit is read again after an end: no event tells that a file grows.
+/// How often the conduit is read again after an end: no event reports that a file grows.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// The conduit's data does not end.

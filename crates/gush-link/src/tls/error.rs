@@ -198,7 +198,7 @@ fn typed(name: &str) -> String {
     format!("{kind}:{}", inner.trim_end_matches(')').trim_matches('"'))
 }
 
-/// What is wrong with any certificate like this, whoever verifies it, and the remedy.
+/// What is wrong with any certificate like this, for any verifier, and the remedy.
 pub(super) fn unusable(why: &CertificateError) -> Option<(&'static str, &'static str)> {
     match why {
         CertificateError::Other(other) if other.to_string().contains("UnsupportedCertVersion") => {

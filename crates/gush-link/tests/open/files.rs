@@ -64,7 +64,7 @@ fn file_options_do_what_they_say() {
         assert!(error.to_string().contains("File exists"), "{error}");
         assert!(error.hint().unwrap().contains("drop excl"), "{error}: {:?}", error.hint());
 
-        // From the start, leaving what is behind; at an offset; at the end; anew.
+        // From the start, leaving what comes after; at an offset; at the end; anew.
         write(&format!("file:{quoted}"), "ab").await.unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "ab23456789");
         write(&format!("file:{quoted},seek=4"), "cd").await.unwrap();

@@ -60,7 +60,7 @@ fn standard_error_comes_along_if_asked_for() {
 }
 
 #[test]
-fn a_program_starts_where_and_as_what_it_is_told() {
+fn a_program_starts_where_and_as_what_it_is_asked_to() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().canonicalize().unwrap();
     assert_eq!(

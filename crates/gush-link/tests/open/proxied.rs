@@ -1,4 +1,4 @@
-//! Connections by a proxy: the words of both sides, and every byte behind the proxy's answer.
+//! Connections by a proxy: the words of both sides, and every byte after the proxy's answer.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -56,7 +56,7 @@ fn a_socks_proxy_connects_to_names_and_addresses() {
 }
 
 #[test]
-fn a_socks_proxy_is_told_a_name_and_a_password() {
+fn a_socks_proxy_gets_a_name_and_a_password() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("credentials");
     std::fs::write(&file, "anna:secret word\n").unwrap();
@@ -77,7 +77,7 @@ fn a_socks_proxy_is_told_a_name_and_a_password() {
 }
 
 #[test]
-fn what_a_socks_proxy_cannot_do_is_told() {
+fn what_a_socks_proxy_cannot_do_is_reported() {
     let request = b"\x05\x01\0\x03\x01a\0\x01".to_vec();
     for (reply, why, passes) in [
         (2, "rules", false),
@@ -173,7 +173,7 @@ fn an_http_proxy_may_answer_in_part_with_any_blanks_and_end_its_lines_by_lf() {
 
 /// The other proxies of these tests go on to read: here the end of the answer is the proxy's last word.
 #[test]
-fn a_proxy_that_leaves_within_its_answer_is_told() {
+fn a_proxy_that_leaves_within_its_answer_is_reported() {
     for (kind, answer) in [("http-connect", &b"HTTP/1.1 200 OK\r\n"[..]), ("socks5", b"\x05")] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let place = listener.local_addr().unwrap();
@@ -191,7 +191,7 @@ fn a_proxy_that_leaves_within_its_answer_is_told() {
 }
 
 #[test]
-fn what_an_http_proxy_answers_is_told() {
+fn what_an_http_proxy_answers_is_reported() {
     let request = "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n";
     for (answer, why, passes) in [
         ("HTTP/1.1 403 Not for\tyou\r\n\r\n", "403 Not for\\tyou", false),

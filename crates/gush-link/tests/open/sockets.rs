@@ -318,7 +318,7 @@ fn of_many_starts_at_once_one_listens() {
         assert_eq!(listening, 1, "round {round}: {starts:?}");
         UnixStream::connect(&path).unwrap();
         drop(starts);
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");
     }
 }
 
@@ -350,7 +350,7 @@ fn who_finds_a_socket_by_its_name_is_served() {
 #[test]
 fn a_unix_socket_in_a_deep_directory_listens() {
     let dir = tempfile::tempdir().unwrap();
-    // As long as an address may be (unix(7)): no longer name fits beside it.
+    // As long as an address may be (unix(7)): no longer name fits next to it.
     let deep = dir.path().join("d".repeat(104 - dir.path().as_os_str().len()));
     std::fs::create_dir(&deep).unwrap();
     let path = deep.join("s");
@@ -509,7 +509,7 @@ fn what_others_sent_before_the_peer_was_known_is_dropped_and_nothing_of_the_peer
             let other = UdpSocket::bind("127.0.0.1:0").unwrap();
             peer.send_to(b"first", to).unwrap();
             other.send_to(b"evil", to).unwrap();
-            // Empty datagrams are data too, and must be told apart from nothing.
+            // Empty datagrams are data too, and must be distinguished from nothing.
             peer.send_to(b"", to).unwrap();
             other.send_to(b"", to).unwrap();
             peer.send_to(b"second", to).unwrap();

@@ -1,4 +1,4 @@
-//! Absent servers, networks that are down, unknown names: told, and waited for with `retry=`.
+//! Absent servers, networks that are down, unknown names: reported, and waited for with `retry=`.
 
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -26,7 +26,7 @@ fn a_refused_connection_says_where_and_what_to_do() {
 }
 
 #[test]
-fn each_failed_address_of_a_name_is_told() {
+fn each_failed_address_of_a_name_is_reported() {
     let port = Port::reserve();
     let error = run(one(&format!("tcp:localhost:{}", port.number()))).unwrap_err();
     if !error.to_string().contains("[::1]") {
@@ -36,7 +36,7 @@ fn each_failed_address_of_a_name_is_told() {
 }
 
 #[test]
-fn retries_are_counted_and_then_the_failure_is_told() {
+fn retries_are_counted_and_then_the_failure_is_reported() {
     let started = Instant::now();
     let port = Port::reserve();
     let text = format!("tcp:{},retry=4,interval=20ms", port.place());
@@ -190,7 +190,7 @@ fn without_a_network(work: impl AsyncFnOnce() -> OpenError + Send + 'static) -> 
 }
 
 #[test]
-fn an_unreachable_network_is_told() {
+fn an_unreachable_network_is_reported() {
     let Some(error) = without_a_network(async || {
         one("tcp:192.0.2.1:80,retry=1,interval=10ms").await.unwrap_err()
     }) else {
@@ -232,7 +232,7 @@ fn a_socket_is_connected_to_itself_if_its_address_says_so() {
 }
 
 #[test]
-fn a_name_that_cannot_be_resolved_is_told() {
+fn a_name_that_cannot_be_resolved_is_reported() {
     let text = "tcp:no-such-host.invalid:80";
     let Some(error) = without_a_network(async move || one(text).await.unwrap_err()) else {
         return;

@@ -1,4 +1,4 @@
-//! Clients that hang up while the other end opens, or behind an end that was overlooked.
+//! Clients that hang up while the other end opens, or after an end that was overlooked.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -13,7 +13,7 @@ use crate::common::link::{PATIENCE, Running};
 
 /// The client's end was overlooked, the reset is not.
 #[test]
-fn a_client_that_resets_behind_an_overlooked_end_leaves_its_place() {
+fn a_client_that_resets_after_an_overlooked_end_leaves_its_place() {
     let (listener, target) = listener();
     let listen = format!("{FORK},max-children=1,ignoreeof");
     let link = Running::start(&["--json", &listen, &target]);

@@ -14,7 +14,7 @@ fn a_refused_datagram_ends_the_link() {
     let deaf = UdpSocket::bind("127.0.0.1:0").unwrap();
     let place = deaf.local_addr().unwrap();
     deaf.connect(place).unwrap();
-    // Streams around the socket, where a read tells of no error, and sockets that are only written.
+    // Streams around the socket, where a read reports no error, and sockets that are only written.
     let shaped = |option: &str| format!("udp:{place},{option}");
     let mut targets = vec![format!("udp:{place}")];
     targets.extend(["crlf", "cr", "ignoreeof", "shut-none", "escape=29"].map(shaped));

@@ -50,7 +50,7 @@ fn a_program_whose_reader_has_exited_fails_only_if_sigpipe_kills_it() {
 
 /// The first client sends something else, the second ends its data, and the third sends half a header and waits.
 #[test]
-fn what_a_program_leaves_unread_is_told() {
+fn what_a_program_leaves_unread_is_reported() {
     let dir = TempDir::new().unwrap();
     let (small, large) = (dir.path().join("small"), dir.path().join("large"));
     fs::write(&small, vec![7; 10_000]).unwrap();
@@ -58,7 +58,7 @@ fn what_a_program_leaves_unread_is_told() {
     let (small, large) = (small.to_str().unwrap(), large.to_str().unwrap());
     // Reads one byte of the whole file, which is in the pipe by then.
     let one = "exec:dd bs=1 count=1 of=/dev/null status=none";
-    // Who holds the pipe beside the program ends with the test, and not before: at the end of this FIFO.
+    // Each other holder of the pipe ends with the test, and not before: at the end of this FIFO.
     let hold = dir.path().join("hold");
     rustix::fs::mkfifoat(rustix::fs::CWD, &hold, rustix::fs::Mode::RWXU).unwrap();
     let _held = File::options().read(true).write(true).open(&hold).unwrap();
@@ -72,12 +72,12 @@ fn what_a_program_leaves_unread_is_told() {
         // Whoever reads in the program's place may still come to the rest.
         (small, &holder, ""),
     ];
-    for (file, program, told) in cases {
+    for (file, program, reported) in cases {
         let done = gush().args(["link", "-u", file, program]).output().unwrap();
         let said = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "{program}: {said}");
-        assert_eq!(said.contains("unread"), !told.is_empty(), "{program}: {said}");
-        assert!(said.contains(told), "{program}: {said}");
+        assert_eq!(said.contains("unread"), !reported.is_empty(), "{program}: {said}");
+        assert!(said.contains(reported), "{program}: {said}");
     }
 }
 
@@ -92,7 +92,7 @@ fn what_a_program_of_one_of_many_clients_leaves_unread_is_no_warning() {
 }
 
 #[test]
-fn the_pipe_of_a_program_that_exits_is_told_in_bytes() {
+fn the_pipe_of_a_program_that_exits_is_reported_in_bytes() {
     let dir = TempDir::new().unwrap();
     let path = |name: &str| dir.path().join(name);
     fs::write(path("large"), vec![7; 8 << 20]).unwrap();
@@ -116,8 +116,8 @@ fn the_pipe_of_a_program_that_exits_is_told_in_bytes() {
     drop(held);
     let (status, _, said) = link.finish();
     assert_eq!(status.code(), Some(0), "{said}");
-    let told = said.split("the program left ").nth(1).unwrap_or_else(|| panic!("{said}"));
-    let (bytes, rest) = told.split_once(' ').unwrap();
+    let reported = said.split("the program left ").nth(1).unwrap_or_else(|| panic!("{said}"));
+    let (bytes, rest) = reported.split_once(' ').unwrap();
     assert!(rest.starts_with("bytes or more of its input unread"), "{said}");
     let range = least_bytes..=most_bytes as u64;
     assert!(range.contains(&bytes.parse().unwrap()), "{range:?}: {said}");
@@ -223,7 +223,7 @@ fn a_program_that_has_exited_keeps_no_place_for_its_client() {
 
 /// A program ended in the middle of its work has not finished the work.
 #[test]
-fn a_program_that_outlives_the_idle_limit_is_a_failure_and_one_that_outlives_the_linger_limit_is_told()
+fn a_program_that_outlives_the_idle_limit_is_a_failure_and_one_that_outlives_the_linger_limit_is_reported()
  {
     let dir = TempDir::new().unwrap();
     let file = file_of(&dir, 10);
@@ -237,7 +237,7 @@ fn a_program_that_outlives_the_idle_limit_is_a_failure_and_one_that_outlives_the
     }
 }
 
-/// One limit is there for both: each program that is still at work then is told. Within a limit of its own, which begins behind that of
+/// One limit is there for both: each program that is still at work then is reported. Within a limit of its own, which begins after that of
 /// the first, the second program would end.
 #[test]
 fn two_programs_have_one_limit() {
@@ -254,15 +254,15 @@ fn two_programs_have_one_limit() {
         assert_eq!(status.code(), Some(code), "{limit}: {said}");
         assert!(said.contains(&format!("\"ended\":\"{ended}\"")), "{limit}: {said}");
         for program in programs {
-            let told = |line: &str| line.contains(program) && line.contains("still at work");
-            assert!(said.lines().any(told), "{limit}, {program}: {said}");
+            let names_it = |line: &str| line.contains(program) && line.contains("still at work");
+            assert!(said.lines().any(names_it), "{limit}, {program}: {said}");
         }
     }
 }
 
 /// As the first program's failure ends the second, so does the second one's end the first.
 #[test]
-fn a_program_that_fails_is_told_while_the_other_goes_on() {
+fn a_program_that_fails_is_reported_while_the_other_goes_on() {
     let goes_on = "shell:'exec >/dev/null </dev/null; sleep 100'";
     let fails = "shell:'exec >/dev/null </dev/null; sleep 1.5; exit 3'";
     for programs in [[goes_on, fails], [fails, goes_on]] {
@@ -272,7 +272,7 @@ fn a_program_that_fails_is_told_while_the_other_goes_on() {
     }
 }
 
-/// The program reads on for ever, and is told of no end: all bytes are read, and nothing comes back.
+/// The program reads on for ever, and sees no end: all bytes are read, and nothing comes back.
 #[test]
 fn a_program_on_a_terminal_without_an_end_is_ended_once_it_has_read_all() {
     let dir = TempDir::new().unwrap();

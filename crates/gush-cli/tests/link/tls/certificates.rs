@@ -16,7 +16,7 @@ use crate::common::link::{Running, ask};
 use crate::common::tls::Pki;
 
 #[test]
-fn a_server_that_cannot_be_verified_is_told_apart() {
+fn a_server_that_cannot_be_verified_is_reported_as_that() {
     let pki = Pki::new();
     pki.pair("elsewhere", &["example.org"], |_| {});
     pki.pair("old", &["localhost"], |params| params.not_after = date_time_ymd(2020, 1, 1));
@@ -148,16 +148,16 @@ fn a_program_learns_whose_certificate_its_client_shows() {
 
 /// The last words of a client are two records, of which both must leave before the connection does.
 #[test]
-fn a_server_is_told_why_its_certificate_is_refused() {
+fn a_server_learns_why_its_certificate_is_refused() {
     let (pki, stranger) = (Pki::new(), Pki::new());
     let listening = Running::start(&[&pki.listen("server", ",fork"), "exec:cat"]);
     let (done, _, said) = linked("-", &stranger.connect(&listening.place(), ""));
     assert!(!done && said.contains("is signed by no authority that is trusted"), "{said}");
-    let told = listening.says("TLS handshake: ");
+    let reported = listening.says("TLS handshake: ");
     // The two authorities have one name, so that the client finds a signature that is none.
     assert!(
-        told.contains("the peer cannot verify a signature of ours (decrypt_error) ("),
-        "{told}"
+        reported.contains("the peer cannot verify a signature of ours (decrypt_error) ("),
+        "{reported}"
     );
 }
 

@@ -41,12 +41,12 @@ fn a_stream_that_is_cut_is_no_end() {
     assert_eq!(read_all(&mut client), (14, Some(ErrorKind::ConnectionReset)));
     let (status, _, said) = link.finish();
     assert!(!status.success() && said.contains("without close_notify"), "{said}");
-    // And it is not told that all is well.
+    // And it does not learn that all is well.
     assert!(served.join().unwrap().1.is_some());
 }
 
 #[test]
-fn a_failure_behind_us_is_no_proper_end_of_tls() {
+fn a_failure_of_the_other_end_is_no_proper_end_of_tls() {
     let pki = Pki::new();
     let resets = server(|mut stream| {
         stream.write_all(b"half").unwrap();
@@ -93,30 +93,30 @@ fn a_peer_that_says_its_end_and_closes_has_ended_well() {
         let (status, _, said) = link.finish();
         assert!(status.success() && said.contains("ending=\"closed\""), "{said}");
 
-        let (tell, told) = std::sync::mpsc::channel();
-        let told = std::sync::Mutex::new(told);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let receiver = std::sync::Mutex::new(receiver);
         let waits = server(move |mut stream| {
             stream.read_to_end(&mut Vec::new()).unwrap();
-            told.lock().unwrap().recv().unwrap();
+            receiver.lock().unwrap().recv().unwrap();
         });
         let link = Running::start(&[&pki.listen("server", ""), &format!("tcp:{waits}")]);
         let mut client = pki.client(link.client(), &[]);
         client.write_all(b"all there is").unwrap();
         client.conn.send_close_notify();
         client.flush().unwrap();
-        // What a server of TLS 1.3 says behind the handshake is taken: a close would reset the connection otherwise.
+        // What a server of TLS 1.3 says after the handshake is taken: a close would reset the connection otherwise.
         while client.conn.tls13_tickets_received() < 2 {
             client.conn.read_tls(&mut client.sock).unwrap();
             client.conn.process_new_packets().unwrap();
         }
         drop(client);
-        tell.send(()).unwrap();
+        sender.send(()).unwrap();
         let (status, _, said) = link.finish();
         assert!(status.success() && said.contains("ending=\"closed\""), "{said}");
     }
 }
 
-/// The program's socket tells the end by a reset, as there was more to be read; the stream of TLS still keeps some bytes.
+/// The program's socket reports the end by a reset, as there was more to be read; the stream of TLS still keeps some bytes.
 #[test]
 fn a_program_that_reads_nothing_is_heard_whole_through_tls() {
     let pki = Pki::new();
@@ -204,12 +204,12 @@ fn the_end_of_drained_datagrams_is_said_in_tls() {
 #[test]
 fn a_client_of_tls_that_resets_after_its_end_is_seen_while_the_server_is_silent() {
     let pki = Pki::new();
-    let (tell, heard) = std::sync::mpsc::channel();
-    let tell = std::sync::Mutex::new(tell);
+    let (sender, heard) = std::sync::mpsc::channel();
+    let sender = std::sync::Mutex::new(sender);
     let silent = server(move |mut stream| {
         let mut all = Vec::new();
         stream.read_to_end(&mut all).unwrap();
-        tell.lock().unwrap().send(all).unwrap();
+        sender.lock().unwrap().send(all).unwrap();
         eventually("the link resets", || stream.take_error().unwrap().is_some());
     });
     let link = Running::start(&[&pki.listen("server", ""), &format!("tcp:{silent}")]);

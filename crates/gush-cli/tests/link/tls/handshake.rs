@@ -14,7 +14,7 @@ use crate::common::link::{Running, ask, eventually, server};
 use crate::common::tls::Pki;
 
 #[test]
-fn a_peer_that_speaks_no_tls_is_told() {
+fn a_peer_that_speaks_no_tls_is_reported() {
     let pki = Pki::new();
     // As a mail server does, which speaks first.
     let plain = server(|mut stream| {
