@@ -20,11 +20,11 @@ pub struct Talker {
     familiar: bool,
     /// Cleans up before EPIPE on standard error ends the program; without it, EPIPE is ignored.
     ends_unread: Option<fn()>,
-    outlet: Option<Arc<dyn Outlet>>,
+    sink: Option<Arc<dyn MessageSink>>,
 }
 
 /// Receives messages instead of standard error.
-pub trait Outlet: Debug + Send + Sync {
+pub trait MessageSink: Debug + Send + Sync {
     /// Receives one or more lines, with the line feed.
     fn say(&self, line: &[u8]);
 }
@@ -38,7 +38,7 @@ impl Talker {
             stamp: None,
             familiar: !as_name.starts_with("gush"),
             ends_unread: None,
-            outlet: None,
+            sink: None,
         }
     }
 
@@ -53,9 +53,9 @@ impl Talker {
         Self { stamp, ..self }
     }
 
-    /// Sends messages to `outlet` from now on.
-    pub fn through(self, outlet: impl Outlet + 'static) -> Self {
-        Self { outlet: Some(Arc::new(outlet)), ..self }
+    /// Sends messages to `sink` from now on.
+    pub fn through(self, sink: impl MessageSink + 'static) -> Self {
+        Self { sink: Some(Arc::new(sink)), ..self }
     }
 
     /// Does the prefix of messages already name the command `name`?
@@ -144,8 +144,8 @@ impl Talker {
     /// after [`Talker::ending_unread`]: there is nowhere left to report them.
     pub fn print(&self, text: impl Display) {
         let text = text.to_string();
-        if let Some(outlet) = &self.outlet {
-            return outlet.say(text.as_bytes());
+        if let Some(sink) = &self.sink {
+            return sink.say(text.as_bytes());
         }
         // One write per message, so that lines of several programs do not interleave.
         let written = io::stderr().lock().write_all(text.as_bytes());

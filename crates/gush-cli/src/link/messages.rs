@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use crate::talk::Outlet;
+use crate::talk::MessageSink;
 
 /// Text beyond this is dropped, unless nothing else waits.
 const CAPACITY_BYTES: usize = 1 << 20;
@@ -169,7 +169,7 @@ impl State {
     }
 }
 
-impl Outlet for Messages {
+impl MessageSink for Messages {
     /// A line that finds no room is dropped and counted.
     fn say(&self, line: &[u8]) {
         if !self.push(line, Duration::ZERO) {

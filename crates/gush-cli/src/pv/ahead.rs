@@ -23,7 +23,7 @@ use rustix::fs::{SeekFrom, seek};
 use rustix::io::{self, pread};
 
 use super::inputs::{Input, left_bytes};
-use super::moving::{Halt, Moving, Output};
+use super::moving::{MoveError, Moving, Output};
 use super::rw::unless_cancelled;
 use super::state::TransferState;
 
@@ -45,7 +45,7 @@ const LEAST_BYTES: u64 = 8 << 20;
 ///
 /// # Errors
 /// The failed write.
-pub fn pass(moving: &Moving<'_>, input: &Input) -> Result<u64, Halt> {
+pub fn pass(moving: &Moving<'_>, input: &Input) -> Result<u64, MoveError> {
     let Some(start) = start(moving, input) else { return Ok(0) };
     let takes_pages = Endpoint::of(&moving.output).is_ok_and(|end| end.kind() == Kind::Pipe);
     // A huge page is emptied by one call, and filled anew by one fault.
@@ -117,7 +117,7 @@ impl Blocks<'_> {
     }
 
     /// Delivers all blocks in order, and returns how many.
-    fn deliver(&self, ahead: &Receiver<Block>) -> Result<u64, Halt> {
+    fn deliver(&self, ahead: &Receiver<Block>) -> Result<u64, MoveError> {
         let Ok(mut target) = Port::of(self.output) else { return Ok(0) };
         let mut ready: Vec<Block> = Vec::new();
         for next in 0..self.number {
@@ -181,7 +181,7 @@ impl Blocks<'_> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
     }
 
-    fn deliver_block(&self, block: Block, target: &mut Port<'_>) -> Result<(), Halt> {
+    fn deliver_block(&self, block: Block, target: &mut Port<'_>) -> Result<(), MoveError> {
         let Block { number, memory, lines } = block;
         let (done, delivered) = if self.block_bytes == HUGE_PAGE_BYTES {
             let lent = memory.lend();
@@ -198,7 +198,7 @@ impl Blocks<'_> {
         };
         // For others that layout at the position (pv -d), and for the engine, which goes on there.
         let moved_on = seek(self.input, SeekFrom::Start(self.at(number) + done as u64));
-        delivered.and(moved_on.map(drop).map_err(|errno| Halt::by(Side::Source, errno)))
+        delivered.and(moved_on.map(drop).map_err(|errno| MoveError::by(Side::Source, errno)))
     }
 
     /// Puts the pages from the offset `from` on into the pipe; writes the bytes where that is
@@ -218,13 +218,13 @@ impl Blocks<'_> {
         lines: u64,
         target: &mut Port<'_>,
         call: impl Fn(&mut Port<'_>, usize) -> io::Result<usize>,
-    ) -> (usize, Result<(), Halt>) {
+    ) -> (usize, Result<(), MoveError>) {
         let (state, mut done, mut counted) = (self.state, 0, 0);
         while done < bytes.len() {
             let put = || call(target, done);
             let more = match unless_cancelled(state, PollFlags::OUT, self.output, put) {
                 Ok(more) => more,
-                Err(errno) => return (done, Err(Halt::by(Side::Target, errno))),
+                Err(errno) => return (done, Err(MoveError::by(Side::Target, errno))),
             };
             let delivered = &bytes[done..done + more];
             done += more;
@@ -254,7 +254,7 @@ mod tests {
 
     /// Calls `test` with blocks of a file whose first has one line, the second two, and so on, and
     /// asserts that every byte and line was delivered once.
-    fn delivers_all_by(test: impl FnOnce(&Blocks<'_>) -> Result<u64, Halt>) {
+    fn delivers_all_by(test: impl FnOnce(&Blocks<'_>) -> Result<u64, MoveError>) {
         let dir = TempDir::new().unwrap();
         let bytes: Vec<u8> = (0..BLOCKS)
             .flat_map(|block| {

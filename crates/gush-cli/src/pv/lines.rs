@@ -6,23 +6,23 @@ use rustix::event::PollFlags;
 use rustix::fs::{SeekFrom, seek};
 
 use super::inputs::Input;
-use super::moving::{Halt, Moving};
+use super::moving::{MoveError, Moving};
 use super::rw::{BUFFER_BYTES, Reader, allowance, unless_cancelled, write_some};
 
 /// Moves at most `most_lines`, within the rate limit in lines per second.
 ///
 /// # Errors
 /// The failed call, and the side.
-pub fn pass(moving: &Moving<'_>, input: &Input, most_lines: u64) -> Result<(), Halt> {
-    let halted = |side| move |errno| Halt::by(side, errno);
-    let mut target = Port::of(&moving.output).map_err(halted(Side::Target))?;
+pub fn pass(moving: &Moving<'_>, input: &Input, most_lines: u64) -> Result<(), MoveError> {
+    let failed = |side| move |errno| MoveError::by(side, errno);
+    let mut target = Port::of(&moving.output).map_err(failed(Side::Target))?;
     let buffer_bytes = moving.options.buffer_size.unwrap_or(BUFFER_BYTES).min(4 << 20);
-    let mut source = Reader::of(input, buffer_bytes).map_err(halted(Side::Source))?;
+    let mut source = Reader::of(input, buffer_bytes).map_err(failed(Side::Source))?;
     let mut left_lines = most_lines;
     while left_lines > 0 {
         let read = || source.read(buffer_bytes);
         let got = unless_cancelled(&moving.state, PollFlags::IN, input, read)
-            .map_err(halted(Side::Source))?;
+            .map_err(failed(Side::Source))?;
         if got == 0 {
             return Ok(());
         }
@@ -33,8 +33,8 @@ pub fn pass(moving: &Moving<'_>, input: &Input, most_lines: u64) -> Result<(), H
             let now = usize::try_from(left_lines).unwrap_or(usize::MAX);
             let now = match allowance(&moving.state, now) {
                 Ok(now) => now,
-                Err(halt) => {
-                    outcome = Err(halt);
+                Err(error) => {
+                    outcome = Err(error);
                     break;
                 }
             };
@@ -48,7 +48,7 @@ pub fn pass(moving: &Moving<'_>, input: &Input, most_lines: u64) -> Result<(), H
             let put = match write_some(state, &mut target, &moving.output, lines) {
                 Ok(put) => put,
                 Err(errno) => {
-                    outcome = Err(Halt::by(Side::Target, errno));
+                    outcome = Err(MoveError::by(Side::Target, errno));
                     break;
                 }
             };
@@ -65,7 +65,7 @@ pub fn pass(moving: &Moving<'_>, input: &Input, most_lines: u64) -> Result<(), H
             let too_much = i64::try_from(got - done).unwrap_or(0);
             if seek(input, SeekFrom::Current(-too_much)).is_err() {
                 let lost_bytes = (got - done) as u64;
-                outcome = outcome.map_err(|halt| Halt { lost_bytes, ..halt });
+                outcome = outcome.map_err(|error| MoveError { lost_bytes, ..error });
             }
         }
         outcome?;

@@ -72,7 +72,7 @@ pub enum Then {
 
 /// Why a move ended early.
 #[derive(Debug)]
-pub struct Halt {
+pub struct MoveError {
     pub side: Side,
     pub errno: Option<Errno>,
     /// The cause in words.
@@ -81,13 +81,13 @@ pub struct Halt {
     pub lost_bytes: u64,
 }
 
-impl Halt {
+impl MoveError {
     pub fn by(side: Side, errno: Errno) -> Self {
         Self { side, errno: Some(errno), cause: errno_text(errno), lost_bytes: 0 }
     }
 }
 
-impl From<gush::Error> for Halt {
+impl From<gush::Error> for MoveError {
     fn from(error: gush::Error) -> Self {
         Self {
             side: error.side().unwrap_or(Side::Target),
@@ -183,23 +183,23 @@ impl Moving<'_> {
                     self.pass(input, left).map(|report| self.explain(shown(name), report.explain()))
                 }
             });
-            let Err(halt) = moved else { return Then::NextInput };
-            self.is_stopped = self.state.cancel.is_cancelled() || halt.side == Side::Target;
+            let Err(error) = moved else { return Then::NextInput };
+            self.is_stopped = self.state.cancel.is_cancelled() || error.side == Side::Target;
             if self.state.cancel.is_cancelled() {
-                self.report_stop(&halt);
+                self.report_stop(&error);
                 return Then::End;
             }
-            match halt.side {
+            match error.side {
                 // -E: continue after the part that cannot be read.
-                Side::Source if skips.skip(self, name, input, &halt) => {}
+                Side::Source if skips.skip(self, name, input, &error) => {}
                 Side::Source => {
-                    self.report_failure(format_args!("{}: read failed", shown(name)), &halt);
+                    self.report_failure(format_args!("{}: read failed", shown(name)), &error);
                     return Then::NextInput;
                 }
                 // A reader that has had enough ends a pipeline silently.
-                Side::Target if halt.errno == Some(Errno::PIPE) => return Then::End,
+                Side::Target if error.errno == Some(Errno::PIPE) => return Then::End,
                 Side::Target => {
-                    self.report_failed_write(&halt);
+                    self.report_failed_write(&error);
                     return Then::End;
                 }
             }
@@ -207,15 +207,15 @@ impl Moving<'_> {
     }
 
     /// With `--sync`, flushes bytes that the engine has not moved.
-    fn synced(&self, moved: Result<(), Halt>) -> Result<(), Halt> {
+    fn synced(&self, moved: Result<(), MoveError>) -> Result<(), MoveError> {
         // Also after a failure: earlier bytes must be on storage.
         let flushed = if self.options.sync { flush(&self.output) } else { Ok(()) };
-        moved.and(flushed.map_err(|errno| Halt::by(Side::Target, errno)))
+        moved.and(flushed.map_err(|errno| MoveError::by(Side::Target, errno)))
     }
 
     /// Moves the whole blocks of a file by two threads, where lines are counted and nothing ends or
     /// limits the transfer. The rest is still to be moved.
-    fn pass_ahead(&self, name: &OsStr, input: &Input, left: Option<u64>) -> Result<(), Halt> {
+    fn pass_ahead(&self, name: &OsStr, input: &Input, left: Option<u64>) -> Result<(), MoveError> {
         if !self.options.counts_lines() || left.is_some() || self.has_rate() {
             return Ok(());
         }
@@ -249,7 +249,7 @@ impl Moving<'_> {
     }
 
     /// Skips the bytes of `--skip`, by a seek or by reading.
-    fn skip(&mut self, input: &Input) -> Result<(), Halt> {
+    fn skip(&mut self, input: &Input) -> Result<(), MoveError> {
         let wanted = self.skip_bytes;
         if wanted == 0 {
             return Ok(());
@@ -259,7 +259,7 @@ impl Moving<'_> {
             Some(left) if left > 0 => {
                 let bytes = left.min(wanted);
                 let moved = seek(input, SeekFrom::Current(bytes as i64));
-                moved.map(|_| bytes).map_err(|errno| Halt::by(Side::Source, errno))
+                moved.map(|_| bytes).map_err(|errno| MoveError::by(Side::Source, errno))
             }
             _ => self.discard(input, wanted),
         };
@@ -267,10 +267,10 @@ impl Moving<'_> {
         Ok(())
     }
 
-    fn discard(&self, input: &Input, most_bytes: u64) -> Result<u64, Halt> {
+    fn discard(&self, input: &Input, most_bytes: u64) -> Result<u64, MoveError> {
         // A pipe cannot seek: its bytes go to /dev/null, by splice where possible.
         let nowhere = File::options().write(true).open("/dev/null");
-        let nowhere = nowhere.map_err(|_| Halt::by(Side::Target, Errno::NOENT))?;
+        let nowhere = nowhere.map_err(|_| MoveError::by(Side::Target, Errno::NOENT))?;
         let state = &self.state;
         let mut observer = |progress: &Progress| {
             state.set_skipped(progress.bytes);
@@ -278,7 +278,7 @@ impl Moving<'_> {
         };
         let moved = Mover::new(input, &nowhere).length_bytes(most_bytes);
         let moved = moved.cancelled_by(&state.cancel).observe(&mut observer).run();
-        moved.map(|report| report.bytes).map_err(Halt::from)
+        moved.map(|report| report.bytes).map_err(MoveError::from)
     }
 
     fn has_rate(&self) -> bool {
@@ -302,7 +302,7 @@ impl Moving<'_> {
     ///
     /// # Errors
     /// As [`Mover::run`], and where the flush of `--sync` fails.
-    pub fn pass(&self, source: &impl AsFd, length_bytes: Option<u64>) -> Result<Report, Halt> {
+    pub fn pass(&self, source: &impl AsFd, length_bytes: Option<u64>) -> Result<Report, MoveError> {
         let (state, output, options) = (&self.state, &self.output, self.options);
         let before_bytes = state.bytes();
         let mut synced = Instant::now();
@@ -347,10 +347,10 @@ impl Moving<'_> {
             sync_failed = flush(output).err();
         }
         if let Some(errno) = sync_failed {
-            return Err(Halt::by(Side::Target, errno));
+            return Err(MoveError::by(Side::Target, errno));
         }
         state.set_bytes(before_bytes + arrived_bytes);
-        moved.map_err(Halt::from)
+        moved.map_err(MoveError::from)
     }
 
     /// With `--explain`, prints how an input was moved.
@@ -361,16 +361,16 @@ impl Moving<'_> {
     }
 
     /// Reports why moving a command's output ended early.
-    pub fn report_end(&mut self, halt: &Halt) {
-        match halt.side {
-            _ if self.state.cancel.is_cancelled() => self.report_stop(halt),
-            Side::Target if halt.errno == Some(Errno::PIPE) => {}
-            Side::Target => self.report_failed_write(halt),
-            Side::Source => self.report_failure("the command's output: read failed", halt),
+    pub fn report_end(&mut self, error: &MoveError) {
+        match error.side {
+            _ if self.state.cancel.is_cancelled() => self.report_stop(error),
+            Side::Target if error.errno == Some(Errno::PIPE) => {}
+            Side::Target => self.report_failed_write(error),
+            Side::Source => self.report_failure("the command's output: read failed", error),
         }
     }
 
-    fn report_stop(&mut self, halt: &Halt) {
+    fn report_stop(&mut self, error: &MoveError) {
         match self.state.stop_reason() {
             Some(StopReason::Stall) => {
                 let limit = self.options.stall_timeout.unwrap_or_default();
@@ -384,34 +384,34 @@ impl Moving<'_> {
             Some(StopReason::Reader) => return,
             Some(StopReason::Signal) | None => self.status.add(Status::SIGNAL),
         }
-        self.report_loss(halt);
+        self.report_loss(error);
     }
 
-    fn report_failed_write(&mut self, halt: &Halt) {
+    fn report_failed_write(&mut self, error: &MoveError) {
         if self.is_familiar {
-            return self.report_failure("write failed", halt);
+            return self.report_failure("write failed", error);
         }
         let what = format!("{}: write failed", self.output_name);
-        self.report_failure(what, halt);
+        self.report_failure(what, error);
     }
 
-    fn report_failure(&mut self, what: impl Display, halt: &Halt) {
-        let cause = &halt.cause;
+    fn report_failure(&mut self, what: impl Display, error: &MoveError) {
+        let cause = &error.cause;
         self.status.add(Status::TRANSFER);
         if self.is_familiar {
             self.say(format_args!("{what}: {cause}"));
         } else {
-            let hint = halt.errno.and_then(|errno| hint_for(halt.side, errno));
+            let hint = error.errno.and_then(|errno| hint_for(error.side, errno));
             let hint = in_brackets(hint);
             let bytes = self.state.bytes();
             self.say(format_args!("{what} after {bytes} bytes: {cause}{hint}"));
         }
-        self.report_loss(halt);
+        self.report_loss(error);
     }
 
-    fn report_loss(&self, halt: &Halt) {
-        if halt.lost_bytes > 0 {
-            self.say(format_args!("{} bytes were read but not delivered", halt.lost_bytes));
+    fn report_loss(&self, error: &MoveError) {
+        if error.lost_bytes > 0 {
+            self.say(format_args!("{} bytes were read but not delivered", error.lost_bytes));
         }
     }
 

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{self, retry_on_intr};
 use rustix::param::page_size;
 
-use super::moving::Halt;
+use super::moving::MoveError;
 use super::state::TransferState;
 
 pub const BUFFER_BYTES: usize = 128 << 10;
@@ -124,7 +124,7 @@ impl<'fd> Reader<'fd> {
 ///
 /// # Errors
 /// `ECANCELED` once the transfer is to end.
-pub fn allowance(state: &TransferState, wanted: usize) -> Result<usize, Halt> {
+pub fn allowance(state: &TransferState, wanted: usize) -> Result<usize, MoveError> {
     loop {
         match state.rate.allowance() {
             Ok(number) => return Ok(usize::try_from(number).unwrap_or(wanted).clamp(1, wanted)),
@@ -134,7 +134,7 @@ pub fn allowance(state: &TransferState, wanted: usize) -> Result<usize, Halt> {
             }
         }
         if state.cancel.is_cancelled() {
-            return Err(Halt::by(Side::Source, Errno::CANCELED));
+            return Err(MoveError::by(Side::Source, Errno::CANCELED));
         }
     }
 }

@@ -8,7 +8,7 @@ use rustix::fs::{SeekFrom, seek};
 
 use super::args::PvArgs;
 use super::inputs::{self, Input};
-use super::moving::{Halt, Moving, shown};
+use super::moving::{MoveError, Moving, shown};
 use super::status::Status;
 
 /// The failures of one input so far.
@@ -46,10 +46,10 @@ impl Skips {
         moving: &mut Moving<'_>,
         name: &OsStr,
         input: &Input,
-        halt: &Halt,
+        error: &MoveError,
     ) -> bool {
         let may_skip = moving.options.skip_errors > 0
-            && halt.errno.is_some_and(|errno| !matches!(errno, Errno::ISDIR | Errno::BADF));
+            && error.errno.is_some_and(|errno| !matches!(errno, Errno::ISDIR | Errno::BADF));
         let Some(left_bytes) = inputs::left_bytes(input).filter(|&left| may_skip && left > 0)
         else {
             return false;
@@ -71,7 +71,7 @@ impl Skips {
         self.next = next;
         moving.status.add(Status::TRANSFER);
         self.number += 1;
-        let (file, cause) = (shown(name), &halt.cause);
+        let (file, cause) = (shown(name), &error.cause);
         match moving.options.skip_errors {
             1 => moving.say(format_args!(
                 "{file}: skipped past read error: {position} - {next} ({skipped_bytes} B): {cause}"
@@ -86,7 +86,7 @@ impl Skips {
         match moving.pass(&zeros, Some(skipped_bytes)) {
             Ok(_) => true,
             // The next round meets the same error at the output.
-            Err(halt) => halt.side == Side::Target,
+            Err(error) => error.side == Side::Target,
         }
     }
 }

@@ -5,7 +5,7 @@ use rustix::event::PollFlags;
 use rustix::fs::{SeekFrom, fstat, ftruncate, seek};
 
 use super::inputs::Input;
-use super::moving::{Halt, Moving};
+use super::moving::{MoveError, Moving};
 use super::rw::{BUFFER_BYTES, Reader, allowance, unless_cancelled, write_some};
 
 /// The smallest block that file systems commonly allocate.
@@ -15,15 +15,15 @@ const BLOCK_BYTES: usize = 4096;
 ///
 /// # Errors
 /// The failed call, and the side.
-pub fn pass(moving: &Moving<'_>, input: &Input, most_bytes: Option<u64>) -> Result<(), Halt> {
-    let halted = |side| move |errno| Halt::by(side, errno);
-    let at_target = halted(Side::Target);
+pub fn pass(moving: &Moving<'_>, input: &Input, most_bytes: Option<u64>) -> Result<(), MoveError> {
+    let failed = |side| move |errno| MoveError::by(side, errno);
+    let at_target = failed(Side::Target);
     let (state, output) = (&moving.state, &moving.output);
     let mut target = Port::of(output).map_err(at_target)?;
     let old_bytes = u64::try_from(fstat(output).map_err(at_target)?.st_size).unwrap_or(0);
     let mut at_bytes = rustix::fs::tell(output).map_err(at_target)?;
     let buffer_bytes = moving.options.buffer_size.unwrap_or(BUFFER_BYTES).min(4 << 20);
-    let mut source = Reader::of(input, buffer_bytes).map_err(halted(Side::Source))?;
+    let mut source = Reader::of(input, buffer_bytes).map_err(failed(Side::Source))?;
     let mut left_bytes = most_bytes.unwrap_or(u64::MAX);
     while left_bytes > 0 {
         let wanted = usize::try_from(left_bytes).unwrap_or(usize::MAX).min(buffer_bytes);
@@ -34,7 +34,7 @@ pub fn pass(moving: &Moving<'_>, input: &Input, most_bytes: Option<u64>) -> Resu
             _ => source.read(most),
         };
         let got =
-            unless_cancelled(state, PollFlags::IN, input, read).map_err(halted(Side::Source))?;
+            unless_cancelled(state, PollFlags::IN, input, read).map_err(failed(Side::Source))?;
         if got == 0 {
             break;
         }
@@ -47,9 +47,9 @@ pub fn pass(moving: &Moving<'_>, input: &Input, most_bytes: Option<u64>) -> Resu
                 true => seek(output, SeekFrom::Current(run.bytes as i64)).map(|_| run.bytes),
                 false => write_some(state, &mut target, output, bytes),
             };
-            let put = put.map_err(|errno| Halt {
+            let put = put.map_err(|errno| MoveError {
                 lost_bytes: (got - done) as u64,
-                ..Halt::by(Side::Target, errno)
+                ..MoveError::by(Side::Target, errno)
             })?;
             state.inspector.inspect(&bytes[..put]);
             state.set_bytes(state.bytes() + put as u64);

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::args::PvArgs;
 use super::display::{DisplayHandle, Transfers};
 use super::inspect::{Inspect, Inspector};
-use super::moving::{Halt, Moving, Output};
+use super::moving::{MoveError, Moving, Output};
 use super::state::{StopReason, TransferState};
 use super::status::Status;
 use super::transfer::{Session, Stage, close, open_output};
@@ -191,10 +191,10 @@ fn move_both(
                 emptying.explain("the command's output", report.explain());
                 // The end came before the move saw that it was cancelled.
                 if out.stop_reason().is_some() {
-                    emptying.report_end(&Halt::by(Side::Source, Errno::CANCELED));
+                    emptying.report_end(&MoveError::by(Side::Source, Errno::CANCELED));
                 }
             }
-            Some(Err(halt)) => emptying.report_end(&halt),
+            Some(Err(error)) => emptying.report_end(&error),
             None => {}
         }
         // Let the command see that its output has no reader.

@@ -97,6 +97,6 @@ fn messages_have_the_form_of_socats() {
     let mut command = gush();
     command.args(["socat", "-d", "-d", "PTY", "PIPE"]);
     let link = Running::of(command);
-    let told = link.says("PTY is /dev/pts/");
-    assert_eq!(start_of(&told, "PTY is"), "0/0/0 0:0:0 socat[0] N");
+    let said = link.says("PTY is /dev/pts/");
+    assert_eq!(start_of(&said, "PTY is"), "0/0/0 0:0:0 socat[0] N");
 }
