@@ -7,7 +7,10 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 /// A file of [`mount_fuse`], opened with FOPEN_DIRECT_IO: each read reaches the server.
 #[derive(Clone, Debug)]
@@ -31,6 +34,61 @@ pub struct FuseFile {
 /// # Panics
 /// Where `point` has a zero byte.
 pub fn mount_fuse(point: &Path, files: Vec<FuseFile>) -> io::Result<()> {
+    mount(point, Arc::new(Served { files, ..Served::default() }), 1)
+}
+
+/// As [`mount_fuse`], with each lookup, open and read answered after `delay` only, any number of
+/// them at the same time, and nothing cached.
+///
+/// # Errors
+/// Those of [`mount_fuse`].
+///
+/// # Panics
+/// As [`mount_fuse`].
+pub fn mount_slow_fuse(
+    point: &Path,
+    files: Vec<FuseFile>,
+    delay: Duration,
+) -> io::Result<RequestsAtOnce> {
+    /// More than any test has requests under way.
+    const THREADS: usize = 128;
+    let served = Arc::new(Served { files, delay, ..Served::default() });
+    mount(point, Arc::clone(&served), THREADS)?;
+    Ok(RequestsAtOnce(served))
+}
+
+/// Counts the requests to [`mount_slow_fuse`] that wait for their answers at the same time.
+#[derive(Debug)]
+pub struct RequestsAtOnce(Arc<Served>);
+
+impl RequestsAtOnce {
+    /// The most since this was last asked.
+    #[must_use]
+    pub fn most(&self) -> usize {
+        self.0.most.swap(0, Ordering::Relaxed)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Served {
+    files: Vec<FuseFile>,
+    delay: Duration,
+    waiting: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Served {
+    fn wait(&self) {
+        if !self.delay.is_zero() {
+            let waiting = self.waiting.fetch_add(1, Ordering::Relaxed) + 1;
+            self.most.fetch_max(waiting, Ordering::Relaxed);
+            thread::sleep(self.delay);
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn mount(point: &Path, served: Arc<Served>, threads: usize) -> io::Result<()> {
     let device = File::options().read(true).write(true).open("/dev/fuse")?;
     let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", device.as_raw_fd());
     let options = CString::new(options).expect("no zero byte");
@@ -43,7 +101,11 @@ pub fn mount_fuse(point: &Path, files: Vec<FuseFile>) -> io::Result<()> {
     if answer != 0 {
         return Err(io::Error::last_os_error());
     }
-    thread::spawn(move || serve(device, &files));
+    let device = Arc::new(device);
+    for _ in 0..threads {
+        let (device, served) = (Arc::clone(&device), Arc::clone(&served));
+        thread::spawn(move || serve(&device, &served));
+    }
     Ok(())
 }
 
@@ -51,13 +113,17 @@ pub fn mount_fuse(point: &Path, files: Vec<FuseFile>) -> io::Result<()> {
 const DIRECTORY: u64 = 1;
 
 /// Answers one request after the other (`include/uapi/linux/fuse.h`).
-fn serve(mut device: File, files: &[FuseFile]) {
+fn serve(mut device: &File, served: &Served) {
+    let files = &served.files;
     let mut request = vec![0; 1 << 17];
     // ENODEV after the mount has gone.
     while let Ok(len) = device.read(&mut request) {
         let u32_at = |at: usize| u32::from_ne_bytes(request[at..at + 4].try_into().expect("4"));
         let u64_at = |at: usize| u64::from_ne_bytes(request[at..at + 8].try_into().expect("8"));
         let (operation, node) = (u32_at(4), u64_at(16));
+        if matches!(operation, LOOKUP | OPEN | READ) {
+            served.wait();
+        }
         let answer = match operation {
             LOOKUP => {
                 let is_named = |file: &FuseFile| file.name.as_bytes() == &request[40..len - 1];
@@ -66,8 +132,9 @@ fn serve(mut device: File, files: &[FuseFile]) {
             }
             GETATTR => Ok([words(&[0, 0]), attributes(node, files)].concat()),
             INIT => {
-                // Version 7.31, ASYNC_READ and ASYNC_DIO; 12 requests at a time, writes of a page.
-                let asked = [7_u32, 31, 1 << 17, 1 | 1 << 15, 12 | 9 << 16, 4096, 1];
+                // Version 7.31, ASYNC_READ, ASYNC_DIO and PARALLEL_DIROPS; 12 requests at a time in
+                // the background, writes of a page.
+                let asked = [7_u32, 31, 1 << 17, 1 | 1 << 15 | 1 << 18, 12 | 9 << 16, 4096, 1];
                 let mut answer: Vec<u8> = asked.into_iter().flat_map(u32::to_ne_bytes).collect();
                 answer.resize(64, 0);
                 Ok(answer)

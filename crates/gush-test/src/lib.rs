@@ -32,7 +32,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 pub use executable::executable;
 pub use forked::{Forked, forked};
-pub use fuse::{FuseFile, mount_fuse};
+pub use fuse::{FuseFile, RequestsAtOnce, mount_fuse, mount_slow_fuse};
 pub use own_dir::own_dir;
 pub use port::Port;
 pub use side_by_side::side_by_side;
