@@ -126,6 +126,10 @@ mod kernel;
 mod method;
 mod mover;
 #[cfg(not(feature = "unstable-flow"))]
+mod pace;
+#[cfg(feature = "unstable-flow")]
+pub mod pace;
+#[cfg(not(feature = "unstable-flow"))]
 mod page_cache;
 #[cfg(feature = "unstable-flow")]
 pub mod page_cache;

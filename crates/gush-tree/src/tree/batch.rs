@@ -85,9 +85,10 @@ impl Batch {
         self.bytes.rotate_left(from);
     }
 
-    /// Takes the second half of what is left away.
+    /// Takes the second half of what is left away, and the one in the middle: the caller has work of
+    /// its own.
     pub(crate) fn split_off_half(&mut self) -> Self {
-        let first = self.left.div_ceil(2);
+        let first = self.left / 2;
         let mut at = self.at;
         for _ in 0..first {
             let Some((length, _)) = self.head(at) else { break };
@@ -211,7 +212,7 @@ mod tests {
             let mut taken: Vec<_> =
                 batch.take().map(|first| first.name.to_owned()).into_iter().collect();
             let mut half = batch.split_off_half();
-            assert!(half.len() <= batch.len() && batch.len() <= half.len() + 1);
+            assert!(batch.len() <= half.len() && half.len() <= batch.len() + 1);
             for batch in [&mut batch, &mut half] {
                 while let Some(Listed { name, is_regular, .. }) = batch.take() {
                     assert!(is_regular);

@@ -6,6 +6,9 @@
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use gush::pace::{Pace, Sample};
 
 use super::batch::Batch;
 use super::dir::{Dir, Pair};
@@ -28,12 +31,11 @@ pub(crate) enum Task {
 pub(crate) struct Queue {
     state: Mutex<Tasks>,
     changed: Condvar,
-    /// A thread has nothing to do, or could be started, and no task is left. Asked once a file, so
-    /// without the lock.
+    /// A thread has nothing to do, or could be started, and no task is left for it. Asked once a
+    /// file, so without the lock.
     is_hungry: AtomicBool,
 }
 
-#[derive(Default)]
 struct Tasks {
     tasks: Vec<Task>,
     /// The tasks that wait until no other is left.
@@ -46,13 +48,14 @@ struct Tasks {
     idle: usize,
     /// All threads.
     threads: usize,
-    /// The most threads there may be.
-    most_threads: usize,
+    /// How many threads may be at work.
+    pace: Pace,
 }
 
 impl Tasks {
+    /// One task for each thread that is not at work, or could be started.
     fn is_hungry(&self) -> bool {
-        self.tasks.is_empty() && (self.idle > 0 || self.threads < self.most_threads)
+        self.busy + self.tasks.len() < self.pace.threads()
     }
 }
 
@@ -62,8 +65,10 @@ impl Queue {
     }
 
     /// A queue with the first task, for the thread that made it.
-    pub(crate) fn start(first: Task, most_threads: usize) -> Self {
-        let state = Tasks { tasks: vec![first], threads: 1, most_threads, ..Tasks::default() };
+    pub(crate) fn start(first: Task, pace: Pace) -> Self {
+        let (last, after_last) = (Vec::new(), Vec::new());
+        let state =
+            Tasks { tasks: vec![first], last, after_last, busy: 0, idle: 0, threads: 1, pace };
         Self {
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -82,6 +87,25 @@ impl Queue {
         !self.lock().tasks.is_empty()
     }
 
+    /// How many threads may be at work.
+    pub(crate) fn threads(&self) -> usize {
+        self.lock().pace.threads()
+    }
+
+    /// Takes what a thread has measured, and returns how many threads may be at work.
+    pub(crate) fn learn(&self, sample: &Sample) -> usize {
+        let mut state = self.lock();
+        let (before, busy) = (state.pace.threads(), state.busy);
+        let threads = state.pace.learn(sample, busy);
+        self.note(&state);
+        drop(state);
+        // Those that were one too many.
+        if threads > before {
+            self.changed.notify_all();
+        }
+        threads
+    }
+
     /// To be called with the lock held, after each change.
     fn note(&self, state: &Tasks) {
         let is_hungry = state.is_hungry();
@@ -96,11 +120,11 @@ impl Queue {
         let mut state = self.lock();
         state.tasks.push(task);
         // Idle threads first: a new one costs more than a wake-up.
-        let wants_thread = state.idle == 0 && state.threads < state.most_threads;
+        let wants_thread = state.idle < state.tasks.len() && state.threads < state.pace.threads();
         if wants_thread {
             state.threads += 1;
         }
-        let has_idle = state.idle > 0;
+        let has_idle = state.idle > 0 && state.busy < state.pace.threads();
         self.note(&state);
         // Before the wake-up, or the woken thread would meet the lock at once.
         drop(state);
@@ -125,19 +149,22 @@ impl Queue {
         let mut state = self.lock();
         state.threads -= 1;
         // Not one more is tried: the process has no room for it.
-        state.most_threads = state.threads;
+        let threads = state.threads;
+        state.pace.limit(threads);
         self.note(&state);
     }
 
     /// The next task, or `None` once all work is done. The task is under way until `Busy` is
     /// dropped.
-    pub(crate) fn take(&self) -> Option<(Task, Busy<'_>)> {
-        let mut state = self.lock();
+    pub(crate) fn take(&self) -> Option<Taken<'_>> {
+        let (mut state, mut has_waited) = (self.lock(), false);
         loop {
-            if let Some(task) = state.tasks.pop() {
+            if state.busy < state.pace.threads()
+                && let Some(task) = state.tasks.pop()
+            {
                 state.busy += 1;
                 self.note(&state);
-                return Some((task, Busy(self)));
+                return Some(Taken { task, busy: Busy(self), has_waited });
             }
             // Nobody is left who could add a task.
             if state.busy == 0 {
@@ -152,12 +179,20 @@ impl Queue {
                 }
                 continue;
             }
+            has_waited = true;
             state.idle += 1;
             self.note(&state);
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.idle -= 1;
         }
     }
+}
+
+/// A task, and whether the thread has waited for it.
+pub(crate) struct Taken<'q> {
+    pub(crate) task: Task,
+    pub(crate) busy: Busy<'q>,
+    pub(crate) has_waited: bool,
 }
 
 /// A task under way. Dropped when all that it leads to has been added, also by a panic.
@@ -171,6 +206,9 @@ impl Drop for Busy<'_> {
         drop(state);
         if all_done {
             self.0.changed.notify_all();
+        } else if thread::panicking() {
+            // This thread takes no other task, and those that wait may have been too many before.
+            self.0.changed.notify_one();
         }
     }
 }

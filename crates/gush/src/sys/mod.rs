@@ -17,5 +17,6 @@ pub(crate) mod ring;
 mod seam;
 mod sigbus;
 pub(crate) mod socket;
+pub(crate) mod thread;
 
 pub use seam::{Call, CallCounts};

@@ -74,6 +74,7 @@ calls! {
     TerminalModes => "ioctl(TCGETS2)",
     TerminalNumber => "ioctl(TIOCGPTN)",
     GetLimit => "prlimit64",
+    GetUsage => "getrusage",
     BlockSize => "ioctl(BLKGETSIZE64)",
     GetUuid => "ioctl(FS_IOC_GETFSUUID)",
     Unread => "ioctl(FIONREAD)",

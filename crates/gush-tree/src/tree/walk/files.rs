@@ -29,8 +29,6 @@ use crate::tree::queue::Task;
 
 /// A file so large is no part of a batch: the files after it need not wait.
 const LARGE_BYTES: i64 = 4 << 20;
-/// So many files are worth waking a thread for.
-const SHARED_FILES: usize = 16;
 
 impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     /// Copies files of a directory; `is_shared` where other threads may do the same at this moment.
@@ -53,7 +51,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                     // Half of the rest only where another thread has nothing else: two that make
                     // files in one directory wait for each other, as the kernel holds the
                     // directory's lock meanwhile.
-                    if batch.len() >= SHARED_FILES && self.walk.queue.is_hungry() {
+                    while self.walk.queue.is_hungry() && self.is_worth_a_thread(batch.len()) {
                         dir.waits_for_more(1);
                         self.give(Task::Files(Arc::clone(&dir), batch.split_off_half()));
                     }

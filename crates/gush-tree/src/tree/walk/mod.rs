@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
+use gush::pace::{Meter, Pace};
 use rustix::io::{self, Errno};
 use rustix::thread::{get_keep_capabilities, set_keep_capabilities};
 
@@ -31,7 +32,7 @@ use super::listener::Listener;
 use super::mirror::{Aside, Limits};
 use super::partition::Others;
 use super::path::TreePath;
-use super::queue::{Busy, Queue, Task};
+use super::queue::{Busy, Queue, Taken, Task};
 use super::{Operands, Roots};
 use crate::atomic;
 use crate::copier::Done;
@@ -55,6 +56,8 @@ pub(crate) struct Walk<'a> {
     queue: Queue,
     budget: Budget,
     most_threads: usize,
+    /// The number of threads follows what they measure.
+    has_pace: bool,
     umask: OnceLock<u32>,
     is_incomplete: AtomicBool,
     has_reported_cycle: AtomicBool,
@@ -76,6 +79,10 @@ pub(crate) struct Walk<'a> {
     is_committed: OnceLock<bool>,
 }
 
+/// So many files are worth waking a thread for, wherever they are.
+const SHARED_FILES: usize = 16;
+/// The most threads, where each of them mostly waits for a server or a disk.
+const MOST_WAITING: usize = 64;
 /// The interval at which a thread reports what it has done.
 const REPORT_INTERVAL: Duration = Duration::from_millis(50);
 /// The bytes of a file so large are shown while they move, under its name.
@@ -101,14 +108,20 @@ impl<'a> Walk<'a> {
         events: &'a mut dyn Events,
     ) -> Self {
         let (options, others) = (common.options, common.partition.others());
-        let threads = match options.moving.threads {
+        let (threads, most) = match options.moving.threads {
             // Questions come one after the other.
-            _ if options.ask => 1,
-            0 => thread::available_parallelism().map_or(1, NonZero::get),
-            threads => threads,
+            _ if options.ask => (1, 1),
+            0 => {
+                let processors = thread::available_parallelism().map_or(1, NonZero::get);
+                // A rate makes threads wait, too.
+                let most = if common.limit.is_some() { 1 } else { MOST_WAITING };
+                (processors, processors.max(most))
+            }
+            threads => (threads, threads),
         };
         let root_pair = root.pair().expect("a directory just opened is held");
-        let share = Capacity::of_limit(root_pair.target(), threads);
+        let share = Capacity::of_limit(root_pair.target(), most);
+        let pace = Pace::new(threads.min(share.threads), share.threads);
         Self {
             common: *common,
             operands,
@@ -116,7 +129,8 @@ impl<'a> Walk<'a> {
             // Held for the whole walk, because all other directories can be reopened from there.
             root_pair,
             budget: Budget::new(share),
-            queue: Queue::start(Task::List(root, None), share.threads),
+            has_pace: !pace.is_fixed(),
+            queue: Queue::start(Task::List(root, None), pace),
             roots,
             listener: Listener::new(events),
             most_threads: share.threads,
@@ -186,6 +200,7 @@ struct Worker<'s, 'env, 'w> {
     /// What this thread has done since its last report, and when that was.
     counts: Cell<TreeCounts>,
     reported: Cell<Instant>,
+    meter: Cell<Option<Meter>>,
 }
 
 impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
@@ -200,6 +215,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             target: TreePath::new(target),
             counts: Cell::default(),
             reported: Cell::new(Instant::now()),
+            meter: Cell::new(walk.has_pace.then(|| Meter::start(walk.queue.threads()))),
         }
     }
 
@@ -228,7 +244,12 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         if taken.is_none() && self.has_counts() {
             self.report_counts();
         }
-        taken
+        let Taken { task, busy, has_waited } = taken?;
+        if has_waited && let Some(mut meter) = self.meter.get() {
+            meter.restart(walk.queue.threads());
+            self.meter.set(Some(meter));
+        }
+        Some((task, busy))
     }
 
     /// Are there counts not yet reported?
@@ -499,6 +520,22 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         if self.walk.listener.wants_counts() {
             self.count(result);
         }
+        self.measure();
+    }
+
+    /// An entry is done: more threads may be worth it, or fewer.
+    fn measure(&self) {
+        let Some(mut meter) = self.meter.get() else { return };
+        if let Some(sample) = meter.passed() {
+            meter.set_threads(self.walk.queue.learn(&sample));
+        }
+        self.meter.set(Some(meter));
+    }
+
+    /// Are so many files worth waking a thread for? They take a millisecond or more, or are many.
+    fn is_worth_a_thread(&self, files: usize) -> bool {
+        let few = self.meter.get().map_or(SHARED_FILES, |meter| meter.operations_a_millisecond());
+        files >= SHARED_FILES.min(few)
     }
 
     fn count(&self, result: &Result<Done, Error>) {

@@ -1,0 +1,121 @@
+//! Trees on slow file systems: as many threads as pay, and no more.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::process::Command;
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+use std::{env, fs};
+
+use gush_test::{FuseFile, RequestsAtOnce, mount_slow_fuse, not_applicable, one_test_ran, skipped};
+use gush_tree::{Copier, CopyOptions, Done, Error, Events, Place};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// Runs an ignored test of this file as root of a new mount namespace.
+fn in_own_namespace(test: &str) {
+    let probe = Command::new("unshare").args(["--mount", "true"]).output();
+    if !probe.is_ok_and(|output| output.status.success()) {
+        return skipped("a mount namespace needs root, or unshare(1) is missing");
+    }
+    let mut child = Command::new("unshare");
+    child.arg("--mount").arg(env::current_exe().unwrap());
+    let output = child.args(["--exact", test, "--ignored", "--nocapture"]).output().unwrap();
+    assert!(one_test_ran(&output), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// This thread, and those that it starts, have two processors at most.
+fn leave_two_processors() {
+    let usable = sched_getaffinity(None).unwrap();
+    let mut two = CpuSet::new();
+    (0..CpuSet::MAX_CPU)
+        .filter(|&number| usable.is_set(number))
+        .take(2)
+        .for_each(|number| two.set(number));
+    sched_setaffinity(None, &two).unwrap();
+}
+
+/// The threads that have copied something.
+#[derive(Default)]
+struct Threads(HashSet<ThreadId>);
+
+impl Events for Threads {
+    fn entry_ended(&mut self, source: &Path, _target: &Path, result: &Result<Done, Error>) {
+        assert!(result.is_ok(), "{}: {result:?}", source.display());
+        self.0.insert(thread::current().id());
+    }
+}
+
+/// Copies a tree, and returns how many threads took part.
+fn copy(threads: usize, source: &Path, target: &Path, configure: fn(&mut CopyOptions)) -> usize {
+    let mut options = CopyOptions::default();
+    options.recursive = true;
+    options.moving.threads = threads;
+    configure(&mut options);
+    let mut events = Threads::default();
+    let done = Copier::new(&options).copy(Place::here(source), Place::here(target), &mut events);
+    assert!(done.unwrap().complete);
+    let [arrived, there] = [target, source].map(|dir| fs::read_dir(dir).unwrap().count());
+    assert_eq!(arrived, there);
+    events.0.len()
+}
+
+const FILES: usize = 100;
+
+fn mounted(point: &Path, delay: Duration) -> Option<RequestsAtOnce> {
+    let file = |number| FuseFile {
+        name: format!("f{number}"),
+        content: vec![b'x'; 4096],
+        told_bytes: 4096,
+        most_read_bytes: usize::MAX,
+    };
+    let files = (0..FILES).map(file).collect();
+    mount_slow_fuse(point, files, delay)
+        .map_err(|error| not_applicable(&format!("no FUSE: {error}")))
+        .ok()
+}
+
+#[test]
+#[ignore = "run in a namespace of its own by the test below"]
+fn child_copies_a_slow_tree() {
+    leave_two_processors();
+    let dir = tempfile::tempdir().unwrap();
+    let Some(requests) = mounted(dir.path(), Duration::from_millis(20)) else { return };
+    let at_once = |threads, configure: fn(&mut CopyOptions)| {
+        let target = tempfile::tempdir().unwrap();
+        copy(threads, dir.path(), &target.path().join("copy"), configure);
+        requests.most()
+    };
+    for (about, configure) in
+        [("plain", (|_| {}) as fn(&mut CopyOptions)), ("--verify", |options| options.verify = true)]
+    {
+        let found = at_once(0, configure);
+        assert!((9..=64).contains(&found), "{about}: {found} at once");
+    }
+    assert_eq!(at_once(2, |_| {}), 2);
+}
+
+#[test]
+fn slow_trees_are_copied_by_more_threads_than_processors() {
+    in_own_namespace("child_copies_a_slow_tree");
+}
+
+#[test]
+#[ignore = "run in a namespace of its own by the test below"]
+fn child_copies_a_tree_in_memory() {
+    leave_two_processors();
+    let dir = tempfile::tempdir().unwrap();
+    let mount = Command::new("mount").args(["-t", "tmpfs", "none"]).arg(dir.path()).status();
+    assert!(mount.unwrap().success());
+    let [source, target] = ["source", "target"].map(|name| dir.path().join(name));
+    fs::create_dir(&source).unwrap();
+    for number in 0..5_000 {
+        fs::write(source.join(number.to_string()), b"in memory").unwrap();
+    }
+    let threads = copy(0, &source, &target, |_| {});
+    assert!(threads <= 2, "{threads} threads");
+}
+
+#[test]
+fn trees_in_memory_are_copied_by_as_many_threads_as_processors() {
+    in_own_namespace("child_copies_a_tree_in_memory");
+}
