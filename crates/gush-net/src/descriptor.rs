@@ -80,6 +80,11 @@ impl Descriptor {
         self.is_tcp
     }
 
+    /// Can another process use it, and see the same end of its data?
+    pub(crate) fn moves(&self) -> bool {
+        !self.owes_end() && !matches!(self.state.kind(), Kind::Terminal | Kind::Datagram)
+    }
+
     /// Leaves the end of what was written to close(2).
     pub(crate) fn owe_end(&self) {
         self.owes_end.store(true, Ordering::Relaxed);

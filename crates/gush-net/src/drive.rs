@@ -3,16 +3,18 @@
 
 use std::cell::RefCell;
 use std::future::Future;
+use std::os::fd::BorrowedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use gush::flow::{Flow, Inspector, Moved, Next, Op, Shelf, Terms};
+use gush::flow::{Flow, Inspector, Moved, Next, Op, PortState, Shelf, Terms};
 use gush::pipe::Pool;
 use gush::{Errno, MethodName, Rate, Refusal, Side};
 use tokio::time::Sleep;
 
 use crate::call::{Attempt, Failure, call, poll_ready};
+use crate::carry::{DirectionState, PipeEnds};
 use crate::counts::Direction;
 use crate::error::Passed;
 use crate::options::{METHODS, Observer, RelayOptions};
@@ -128,6 +130,38 @@ impl Driver {
         }
     }
 
+    /// The state for another process; `None` where a part of it cannot move.
+    pub(crate) fn state(&self) -> Option<(DirectionState, PipeEnds<BorrowedFd<'_>>)> {
+        let stays = self.proof.is_some()
+            || self.taken_error.is_some()
+            || self.length_bytes.is_some()
+            || self.unflushed
+            || self.eof_bytes > 0
+            || self.is_bounded();
+        let (state, pipe) = DirectionState::of_flow(self.flow.as_ref()).filter(|_| !stays)?;
+        let by_method = self.by_method.map(|(_, bytes)| bytes);
+        let (is_at_end, has_seen_end, is_done) = (self.is_at_end, self.has_seen_end, self.done);
+        Some((DirectionState { by_method, is_at_end, has_seen_end, is_done, ..state }, pipe))
+    }
+
+    /// Goes on from the state of another process, with a flow that does so.
+    pub(crate) fn carry_on(
+        &mut self,
+        state: &DirectionState,
+        flow: Option<Flow>,
+        source: Option<(BorrowedFd<'_>, PortState)>,
+    ) {
+        (self.is_at_end, self.has_seen_end) = (state.is_at_end, state.has_seen_end);
+        self.done = state.is_done;
+        for (sum, bytes) in self.by_method.iter_mut().zip(state.by_method) {
+            sum.1 = bytes;
+        }
+        let whole = source.and_then(|(fd, state)| Whole::of(fd, &state, None));
+        let taken_bytes = flow.as_ref().map_or(0, Flow::taken_bytes);
+        self.whole = whole.map(|whole| whole.after(taken_bytes));
+        self.flow = flow;
+    }
+
     /// Forgets the bytes moved and the end; the rate limit goes on from the last byte.
     pub(crate) fn begin_anew(&mut self) {
         *self = Self::new(self.direction, self.limiter.take());
@@ -226,7 +260,7 @@ impl Driver {
         self.flow.as_ref().map_or(0, Flow::delivered_bytes)
     }
 
-    fn taken_bytes(&self) -> u64 {
+    pub(crate) fn taken_bytes(&self) -> u64 {
         self.flow.as_ref().map_or(0, Flow::taken_bytes)
     }
 

@@ -58,6 +58,7 @@ use gush_test as _;
 struct Readme;
 
 mod call;
+mod carry;
 mod conduit;
 mod counts;
 mod descriptor;
@@ -77,6 +78,7 @@ mod sys;
 mod tap;
 mod whole;
 
+pub use carry::{DirectionState, Part, PipeEnds, RelayState};
 pub use conduit::Conduit;
 pub use counts::{ByteCounts, Direction};
 pub use error::{End, EndReason, Error, Passed, Totals};

@@ -4,12 +4,13 @@ use std::fs::File;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::ops::{Bound, RangeBounds};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use gush::{Rate, Side};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::call::Failure;
+use crate::carry::{PipeEnds, RelayState};
 use crate::conduit::Conduit;
 use crate::counts::Direction;
 use crate::drive::Driver;
@@ -136,6 +137,8 @@ pub struct Relay {
     /// Has a target some time for its last bytes after a failure? That takes a timer, which not
     /// every runtime has.
     waits_after_failure: bool,
+    /// Goes on from the state of another process, whose silence counts.
+    is_carried: bool,
 }
 
 /// Opens an end, or fails as the call on it that registers it with epoll.
@@ -162,7 +165,85 @@ impl Relay {
             ended_directions: 0,
             failed: None,
             waits_after_failure: true,
+            is_carried: false,
         }
+    }
+
+    /// The state of the relay, so that another process can go on with it ([`Relay::carry_on`]); for
+    /// each direction with the pipe of bytes in flight. `None` if a part of the state cannot move:
+    /// after a failure, for example. Call this method only between two runs.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::io::{Read, Write};
+    /// use std::time::Duration;
+    /// use std::os::unix::net::UnixStream;
+    /// use gush_net::{Conduit, Direction, Relay, RelayOptions};
+    ///
+    /// let (mut client, near) = UnixStream::pair()?;
+    /// let (far, mut server) = UnixStream::pair()?;
+    /// let (mut a, mut b) = (Conduit::new(near.into())?, Conduit::new(far.into())?);
+    /// let options = RelayOptions::new();
+    /// let mut relay = Relay::new(&options);
+    /// client.write_all(b"before")?;
+    /// assert!(gush_net::within(Duration::from_millis(20), relay.run(&mut a, &mut b)).await.is_err());
+    ///
+    /// // These, and the descriptors, go to another process.
+    /// let (state, pipes) = relay.state().expect("it moves");
+    /// assert!(pipes.iter().all(Option::is_none), "nothing is in flight");
+    /// let copy = |end: &Conduit| -> std::io::Result<Conduit> {
+    ///     let parts = end.parts().expect("they are descriptors");
+    ///     let copied = parts.into_iter().map(|(part, fd)| Ok((part, fd.try_clone_to_owned()?)));
+    ///     Conduit::of_parts(copied.collect::<std::io::Result<_>>()?)
+    /// };
+    /// let (mut a, mut b) = (copy(&a)?, copy(&b)?);
+    /// let mut relay = Relay::carry_on(&options, state, [None, None], [&a, &b])?;
+    ///
+    /// client.write_all(b" and after")?;
+    /// drop(client);
+    /// server.shutdown(std::net::Shutdown::Write)?;
+    /// let totals = relay.run(&mut a, &mut b).await?;
+    /// assert_eq!(totals.forward.bytes, 16);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn state(&self) -> Option<(RelayState, [PipeEnds<BorrowedFd<'_>>; 2])> {
+        let [forward, back] = &self.drivers;
+        let ((forward, forward_pipe), (back, back_pipe)) = forward.state().zip(back.state())?;
+        let (directions, quiet) = ([forward, back], self.silence.lasts());
+        let state = RelayState { directions, quiet };
+        self.failed.is_none().then_some((state, [forward_pipe, back_pipe]))
+    }
+
+    /// A relay between the ends of another process, which goes on from its `state`. No byte moves
+    /// before [`Relay::run`]. A rate limit begins anew.
+    ///
+    /// # Errors
+    /// `InvalidData` if the pipes do not hold the bytes that the state says; errors of looking at
+    /// them.
+    pub fn carry_on(
+        options: &RelayOptions,
+        state: RelayState,
+        pipes: [PipeEnds<OwnedFd>; 2],
+        ends: [&Conduit; 2],
+    ) -> io::Result<Self> {
+        let mut relay = Self::new(options);
+        let RelayState { directions, quiet } = state;
+        for ((direction, mut state), pipe) in Direction::ALL.into_iter().zip(directions).zip(pipes)
+        {
+            let source = ends[direction as usize];
+            let source = source.read_fd().zip(source.port(Side::Source));
+            let flow = state.flow(direction, ends, options, pipe)?;
+            let driver = relay.driver(direction);
+            driver.carry_on(&state, flow, source);
+            let (taken_bytes, delivered_bytes) = (driver.taken_bytes(), state.delivered_bytes);
+            options.counts.take(direction, taken_bytes);
+            options.counts.deliver(direction, delivered_bytes);
+        }
+        relay.ended_directions = relay.drivers.iter().filter(|driver| driver.is_done()).count();
+        relay.silence = Silence::after(relay.drivers.iter().map(Driver::activity).sum(), quiet);
+        relay.is_carried = true;
+        Ok(relay)
     }
 
     /// Relays between `a` and `b` until both have sent their last byte, passing on each end of data
@@ -366,7 +447,9 @@ impl Relay {
         mut ends: impl Ends<'a>,
     ) -> impl Future<Output = Result<Totals, Error>> {
         // The time between two runs is not silence of the ends.
-        self.silence.restart();
+        if !std::mem::take(&mut self.is_carried) {
+            self.silence.restart();
+        }
         self.drivers.iter_mut().for_each(Driver::restart);
         let mut watches = Watches::default();
         poll_fn(move |cx| self.poll(cx, &mut ends, &mut watches))

@@ -112,6 +112,16 @@ impl Silence {
         }
     }
 
+    /// As if nothing had moved for `quiet` since `activity`.
+    pub(crate) fn after(activity: u64, quiet: Duration) -> Self {
+        Self { seen: activity, since: Instant::now().checked_sub(quiet), ..Self::default() }
+    }
+
+    /// How long nothing has moved.
+    pub(crate) fn lasts(&self) -> Duration {
+        self.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
     /// Counts from now on.
     pub(crate) fn restart(&mut self) {
         self.since = None;

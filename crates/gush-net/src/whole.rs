@@ -35,6 +35,11 @@ impl Whole {
         Some(Self { expected_bytes, size_bytes: Some(size_bytes) })
     }
 
+    /// The same, where `taken_bytes` were taken before.
+    pub(crate) fn after(self, taken_bytes: u64) -> Self {
+        Self { expected_bytes: self.expected_bytes + taken_bytes, ..self }
+    }
+
     /// The expected bytes, if fewer have `passed` because the source was cut.
     pub(crate) fn is_cut(&self, fd: BorrowedFd<'_>, passed_bytes: u64) -> Option<u64> {
         let is_shorter = |before| size_bytes(fd).is_some_and(|now| now < before);

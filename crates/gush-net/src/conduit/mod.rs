@@ -9,9 +9,11 @@ use std::sync::Mutex;
 use std::task::{Context, Poll, Waker, ready};
 
 use gush::Side;
+use gush::flow::PortState;
 use rustix::fs::OFlags;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::carry::Part;
 use crate::descriptor::Descriptor;
 use crate::half::{self, Halves};
 use crate::layer::{Alone, Facts, Layer, Over};
@@ -267,6 +269,60 @@ impl Conduit {
     #[must_use]
     pub fn write_fd(&self) -> Option<BorrowedFd<'_>> {
         self.facts().write_fd
+    }
+
+    /// The descriptors, so that another process can make the same conduit of them; `None` of streams
+    /// without a descriptor, and where an end of data would not be seen again, as at terminals.
+    #[must_use]
+    pub fn parts(&self) -> Option<Vec<(Part, BorrowedFd<'_>)>> {
+        fn part(half: &Half, reads: bool, writes: bool) -> Option<(Part, BorrowedFd<'_>)> {
+            match half {
+                Half::Fd(fd) if fd.moves() => {
+                    Some((Part { reads, writes, is_tcp: fd.is_tcp() }, fd.fd()))
+                }
+                _ => None,
+            }
+        }
+        match &self.0 {
+            Halves::Joint(half) => Some(vec![part(half, true, true)?]),
+            Halves::Apart(halves) => {
+                let [read, write] = halves.each_ref().map(Option::as_ref);
+                let there = [
+                    read.map(|half| part(half, true, false)),
+                    write.map(|half| part(half, false, true)),
+                ];
+                there.into_iter().flatten().collect()
+            }
+        }
+    }
+
+    /// The conduit of another process, of its [`parts`](Self::parts).
+    ///
+    /// # Errors
+    /// `EBADF`, or the error of looking at them.
+    pub fn of_parts(parts: Vec<(Part, OwnedFd)>) -> io::Result<Self> {
+        let mut halves = [None, None];
+        for (Part { reads, writes, is_tcp }, fd) in parts {
+            let half = Half::Fd(match is_tcp {
+                true => Descriptor::of_tcp_socket(fd, true),
+                false => Descriptor::new(fd)?,
+            });
+            match (reads, writes) {
+                (true, true) => return Ok(Self(Halves::Joint(half))),
+                (true, false) => halves[Side::Source as usize] = Some(half),
+                (false, _) => halves[Side::Target as usize] = Some(half),
+            }
+        }
+        let [read, write] = halves;
+        Ok(Self(Halves::apart(read, write)))
+    }
+
+    /// The port of a descriptor that is read or written.
+    pub(crate) fn port(&self, side: Side) -> Option<PortState> {
+        match self.0.get(side)? {
+            Half::Fd(descriptor) => Some(descriptor.state()),
+            Half::Stream(_) => None,
+        }
     }
 
     /// What is known of this end. Of two halves, facts of both directions are those of the one that

@@ -55,6 +55,7 @@
 //! ring, need several flows, or the ranges of [`crate::Mover`].
 
 mod backlog;
+mod carry;
 mod decide;
 mod fan;
 mod hand;
@@ -70,6 +71,7 @@ mod terms;
 
 pub use crate::port::PortState;
 pub(crate) use backlog::Backlog;
+pub use carry::Carried;
 #[doc(hidden)]
 pub use fan::{Fan, FanFds, FanNext, FanOp, Interest, Who};
 pub use lend::{Buf, Lender, Shelf};

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::io;
+use rustix::io::{self, Errno};
 use rustix::pipe::SpliceFlags;
 
 use super::grow;
@@ -39,6 +39,29 @@ impl Pipe {
         let (read_end, write_end) = sys::pipe::pipe()?;
         let capacity_bytes = grow(write_end.as_fd(), wanted_bytes)?;
         Ok(Self { read_end, write_end, capacity_bytes, held_bytes: 0 })
+    }
+
+    /// A pipe of another process, by both its ends.
+    ///
+    /// # Errors
+    /// `EBADF` if they are no pipe's; `EINVAL` if they are those of two.
+    ///
+    /// ```
+    /// use std::io::Write;
+    /// let (reader, mut writer) = std::io::pipe()?;
+    /// writer.write_all(b"in flight")?;
+    /// let pipe = gush::pipe::Pipe::of_ends(reader.into(), writer.into())?;
+    /// assert_eq!(pipe.held_bytes(), 9);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn of_ends(read_end: OwnedFd, write_end: OwnedFd) -> io::Result<Self> {
+        let capacity_bytes = sys::pipe::pipe_size(write_end.as_fd())?;
+        let held_bytes = sys::pipe::unread_bytes(read_end.as_fd())?;
+        let [read, write] = [&read_end, &write_end].map(|end| sys::file::fstat(end.as_fd()));
+        if read?.st_ino != write?.st_ino {
+            return Err(Errno::INVAL);
+        }
+        Ok(Self { read_end, write_end, capacity_bytes, held_bytes })
     }
 
     /// The capacity in bytes where every slot holds one page.
