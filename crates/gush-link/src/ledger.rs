@@ -164,6 +164,25 @@ impl Ledger {
         id
     }
 
+    /// Counts the connection `id` of another process, whose numbers go on here.
+    pub(crate) fn resume(&self, id: u64, counts: Arc<ByteCounts>) {
+        self.last_id.fetch_max(id, Ordering::Relaxed);
+        self.accepted.inc();
+        self.active.inc();
+        self.open().counts.insert(id, counts);
+    }
+
+    /// The connection `id` belongs to another process from here on.
+    pub(crate) fn give(&self, id: u64) {
+        let mut open = self.open();
+        let Some(counts) = open.counts.remove(&id) else { return };
+        for (sum, way) in open.ended_bytes.iter_mut().zip(Direction::ALL) {
+            *sum += counts.delivered_bytes(way);
+        }
+        drop(open);
+        self.active.dec();
+    }
+
     /// Counts the end of connection `id`, over which so many bytes went forward and back.
     pub(crate) fn end(&self, id: u64, bytes: [u64; 2], lasted: Duration, ending: Ending) {
         let mut open = self.open();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gush_net::Conduit;
-use gush_net::{Direction, Error, Relay, RelayOptions, Totals, within};
+use gush_net::{Direction, Error, Relay, Totals, within};
 use gush_text::with_unit;
 use rustix::event::PollFlags;
 use tokio::sync::watch;
@@ -85,11 +85,10 @@ pub(crate) async fn finish_during(
 /// Relays until the end. An exited program gets no more bytes, and the end of its output is a
 /// proper one only with exit status 0.
 pub(crate) async fn relayed(
+    relay: &mut Relay,
     first: &mut End,
     second: &mut End,
-    options: &RelayOptions,
 ) -> Result<Totals, Error> {
-    let mut relay = Relay::new(options);
     let mut ends = [first, second];
     // Has the end a program that has not exited yet?
     let mut runs = ends.each_ref().map(|end| end.keeper.process().is_some());
@@ -151,7 +150,7 @@ pub(crate) async fn relayed(
                 match exited {
                     Ok(exited) => (at, exited),
                     Err(_) => {
-                        abandon(&mut relay, ends[at], at);
+                        abandon(relay, ends[at], at);
                         continue;
                     }
                 }
@@ -164,7 +163,7 @@ pub(crate) async fn relayed(
         exits[at].send_replace(Some(has_succeeded(&exited)));
         // A process that the program started may still read its input.
         if is_left(&ends[at].conduit) {
-            abandon(&mut relay, ends[at], at);
+            abandon(relay, ends[at], at);
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::address::{Address, Opt};
 use crate::connection;
 use crate::ends::{accept, listen, open_one, open_ready};
 use crate::exporter;
-use crate::handover::{Giver, Handover, Metrics};
+use crate::handover::{Giver, Handover, Metrics, Relays, Resumed};
 use crate::ledger::Ledger;
 use crate::limits::Places;
 use crate::open::{Listener, Throttle, reaper};
@@ -86,6 +86,7 @@ async fn connect(
         flipped,
         forks: roles.forks(),
         early_warnings: Throttle::allowing(EARLY_WARNINGS).into(),
+        relays: settings.handover.as_ref().map(|_| Relays::default()),
     };
     let Roles { first, second, .. } = roles;
     let (Some(server), Some(other)) = (roles.server(), roles.other()) else {
@@ -211,10 +212,16 @@ async fn serve_one(mut listener: Listener, shared: &Shared) -> Result<(), Failur
 
 /// A client of a link that serves many.
 pub(crate) struct Client {
-    arrival: Arrival,
+    work: Work,
     /// Released at the end.
     _place: Option<OwnedSemaphorePermit>,
     open: Arc<Open>,
+}
+
+/// What is to be done for a client.
+enum Work {
+    Serve(Arrival),
+    Resume(Box<Resumed>),
 }
 
 /// A link for as long as clients are served or may come.
@@ -229,7 +236,14 @@ impl Client {
     pub async fn serve(self, guard: LoadGuard) {
         // The failure is this client's alone, and logged already.
         let shared = &self.open.shared;
-        let _ = connection::serve(shared, self.arrival, guard.cancellation()).await;
+        match self.work {
+            Work::Serve(arrival) => {
+                let _ = connection::serve(shared, arrival, guard.cancellation()).await;
+            }
+            Work::Resume(resumed) => {
+                Box::pin(connection::resume(shared, *resumed, guard.cancellation())).await;
+            }
+        }
     }
 }
 
@@ -270,7 +284,8 @@ impl Acceptor {
                 Some(Some(accepted)) => accepted,
             };
             let arrival = open.shared.arrived(client);
-            let client = Client { arrival, _place: Some(place), open: Arc::clone(&open) };
+            let work = Work::Serve(arrival);
+            let client = Client { work, _place: Some(place), open: Arc::clone(&open) };
             tokio::spawn(client.serve(balance.guard()));
             tokio::task::yield_now().await;
         }
@@ -296,10 +311,8 @@ async fn serve_all(
     let (until_closed, mut all_closed) = mpsc::channel::<Infallible>(1);
     let open = Arc::new(Open { shared: Arc::clone(&shared), _until_closed: until_closed });
     let mut workers = Workers::new(threads, &shared.stop);
-    let mut giver = handover.map(|handover| handover.stand_by(&listener)).transpose()?;
-    let serve = |listener: &Listener, client, place, workers: &mut Workers| {
-        let arrival = shared.arrived(client);
-        workers.serve(Client { arrival, _place: place, open: Arc::clone(&open) }, || {
+    let serve = |listener: &Listener, work, place, workers: &mut Workers| {
+        workers.serve(Client { work, _place: place, open: Arc::clone(&open) }, || {
             // Two listeners pair their clients in the order of arrival at both.
             if let Other::Listener(..) = shared.other {
                 return None;
@@ -309,6 +322,15 @@ async fn serve_all(
             Some(Acceptor { listener, places, open, accepting })
         });
     };
+    let mut giver = None;
+    if let Some(handover) = handover {
+        let (gives, resumed) = handover.stand_by(&listener, &shared)?;
+        giver = Some(gives);
+        for resumed in resumed {
+            shared.ledger.resume(resumed.id, Arc::clone(&resumed.counts));
+            serve(&listener, Work::Resume(Box::new(resumed)), places.free_now(), &mut workers);
+        }
+    }
     let mut over = pin!(no_more_clients(&shared));
     let ended = loop {
         let client = async {
@@ -323,11 +345,14 @@ async fn serve_all(
                 if listener.has_client() {
                     // It is accepted, and belongs to this process.
                     match accept(&mut listener).await {
-                        Ok(client) => serve(&listener, client, places.free_now(), &mut workers),
+                        Ok(client) => {
+                            let work = Work::Serve(shared.arrived(client));
+                            serve(&listener, work, places.free_now(), &mut workers);
+                        }
                         Err(failure) => break Err(failure),
                     }
                 }
-                if let Err(error) = taker.give().await {
+                if let Err(error) = taker.give(&shared).await {
                     warn!("a handover failed, and this link goes on: {error}");
                     let _ = accepting.send(Accepting::Goes);
                     continue;
@@ -341,7 +366,7 @@ async fn serve_all(
         };
         match client {
             Ok(client) => {
-                serve(&listener, client, place, &mut workers);
+                serve(&listener, Work::Serve(shared.arrived(client)), place, &mut workers);
                 // Another thread may accept the next client while this one is served.
                 if accepting.receiver_count() > 0 {
                     tokio::task::yield_now().await;
@@ -424,6 +449,7 @@ mod tests {
             flipped: false,
             forks: true,
             early_warnings: Throttle::allowing(EARLY_WARNINGS).into(),
+            relays: None,
         }
     }
 
@@ -497,8 +523,9 @@ mod tests {
             counts: &counts,
             cancellation: &cancellation,
             turn: None,
+            began: std::time::Instant::now(),
         };
-        let result = connection.run(client).await;
+        let result = connection.run(client).await.expect("it cannot move");
         drop(mute);
         (result, began.elapsed().as_secs())
     }

@@ -11,6 +11,7 @@ use tokio::time::sleep;
 
 use crate::address::{Address, Opt, Target, quoted_path};
 use crate::ends;
+use crate::handover::Relays;
 use crate::ledger::Ledger;
 use crate::open::{End, How, Listener, Origin, Suppressed, Throttle};
 use crate::record::{Ending, Failure};
@@ -41,6 +42,8 @@ pub(crate) struct Shared {
     /// Limits warnings about clients that failed before the other end was opened: anybody can cause
     /// them.
     pub early_warnings: StdMutex<Throttle>,
+    /// The relays that can move to another process, of a link that may be asked to hand over.
+    pub relays: Option<Relays>,
 }
 
 /// The address at the other end of each client.

@@ -1,16 +1,17 @@
 //! `--handover`: a new process takes over from a running link.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
+use std::time::Duration;
 
-use crate::common::link::{Running, ask, client_of, echo, eventually};
-use crate::common::{gush, nobody};
+use crate::common::link::{Running, ask, client_of, echo, eventually, server};
+use crate::common::{gush, nobody, noise};
 use gush_test::{Port, skipped};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
@@ -141,7 +142,7 @@ fn the_metrics_and_a_unix_socket_are_handed_over_with_their_names() {
     assert!(old.finish().0.success());
     let mut client = std::os::unix::net::UnixStream::connect(&front).unwrap();
     client.write_all(b"hello").unwrap();
-    client.shutdown(std::net::Shutdown::Write).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
     assert_eq!(answer, "hello");
@@ -151,6 +152,164 @@ fn the_metrics_and_a_unix_socket_are_handed_over_with_their_names() {
     new.signal(Signal::TERM);
     assert!(new.finish().0.success());
     assert!(!front.exists() && !door.exists());
+}
+
+/// Sends `bytes` in pieces, and reads the echo: is it the same?
+fn echoed(mut stream: TcpStream, bytes: &[u8], pause: Duration) -> io::Result<bool> {
+    let mut reader = stream.try_clone()?;
+    thread::scope(|scope| {
+        let heard = scope.spawn(move || {
+            let mut heard = Vec::new();
+            reader.read_to_end(&mut heard).map(|_| heard)
+        });
+        for piece in bytes.chunks(50_000) {
+            stream.write_all(piece)?;
+            thread::sleep(pause);
+        }
+        stream.shutdown(Shutdown::Write)?;
+        Ok(heard.join().unwrap()? == bytes)
+    })
+}
+
+#[test]
+fn connections_move_with_their_bytes_whatever_they_are_doing() {
+    let bytes = noise(4_000_000, 5);
+    let lines = Lines::to(format!("tcp:{}", echo()));
+    let mut link = lines.start_with(&["--threads", "2"]);
+    let place = lines.port.place();
+    // One reads nothing until the last, so that bytes are in flight everywhere.
+    let mut full = client_of(&place);
+    let (mut filling, filler) = (full.try_clone().unwrap(), bytes.repeat(4));
+    let filled = thread::spawn(move || {
+        filling.write_all(&filler).unwrap();
+        filling.shutdown(Shutdown::Write).unwrap();
+        filler
+    });
+    // One says nothing until the last.
+    let mut silent = client_of(&place);
+    silent.write_all(b"first").unwrap();
+    silent.read_exact(&mut [0; 5]).unwrap();
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..8)
+            .map(|nth| {
+                let (stream, bytes) = (client_of(&place), &bytes);
+                scope.spawn(move || echoed(stream, bytes, Duration::from_millis(20 * (nth % 2))))
+            })
+            .collect();
+        for _ in 0..5 {
+            thread::sleep(Duration::from_millis(100));
+            let next = lines.start_with(&["--threads", "2"]);
+            let (status, _, said) = std::mem::replace(&mut link, next).finish();
+            assert!(status.success(), "{status}: {said}");
+        }
+        for client in clients {
+            assert!(client.join().unwrap().unwrap(), "the echo differs");
+        }
+    });
+    let mut heard = Vec::new();
+    full.read_to_end(&mut heard).unwrap();
+    assert!(heard == filled.join().unwrap(), "{} bytes", heard.len());
+    assert_eq!(ask(silent, b"last"), b"last");
+    link.signal(Signal::TERM);
+    assert!(link.finish().0.success());
+}
+
+#[test]
+fn a_client_that_has_ended_its_data_gets_the_answer_from_the_new_process() {
+    let (answer, waits) = mpsc::channel();
+    let waits = Mutex::new(waits);
+    let lines = Lines::to(format!(
+        "tcp:{}",
+        server(move |mut stream| {
+            let mut question = Vec::new();
+            stream.read_to_end(&mut question).unwrap();
+            waits.lock().unwrap().recv().unwrap();
+            stream.write_all(&question.repeat(2)).unwrap();
+        })
+    ));
+    let link = lines.start();
+    let mut client = client_of(&lines.port.place());
+    client.write_all(b"twice ").unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    let next = lines.start_with(&["--json"]);
+    assert!(link.finish().0.success());
+    answer.send(()).unwrap();
+    let mut heard = String::new();
+    client.read_to_string(&mut heard).unwrap();
+    assert_eq!(heard, "twice twice ");
+    next.says("\"ended\":\"closed\"");
+    next.signal(Signal::TERM);
+    assert!(next.finish().0.success());
+}
+
+#[test]
+fn a_receiver_that_dies_loses_nothing_and_the_link_goes_on() {
+    let bytes = noise(8_000_000, 6);
+    let lines = Lines::to(format!("tcp:{}", echo()));
+    let link = lines.start();
+    let place = lines.port.place();
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..4)
+            .map(|_| {
+                let (stream, bytes) = (client_of(&place), &bytes);
+                scope.spawn(move || echoed(stream, bytes, Duration::from_millis(3)))
+            })
+            .collect();
+        let begin = || {
+            let hand = Hand::at(&lines.door);
+            hand.hello(1, &lines);
+            assert!(hand.hears().is_some_and(|listeners| listeners.get("Listeners").is_some()));
+            hand
+        };
+        // Before it is ready; after the first message; after the last; and with nonsense as its answer.
+        drop(begin());
+        let hand = begin();
+        hand.says(&json!("Ready"));
+        assert!(hand.hears().is_some());
+        drop(hand);
+        link.says_times("a handover failed", 1);
+        for nonsense in [None, Some("Ready"), Some("nonsense")] {
+            let hand = begin();
+            hand.says(&json!("Ready"));
+            while hand.hears().expect("a message").get("Sent").is_none() {}
+            nonsense.into_iter().for_each(|nonsense| hand.says(&json!(nonsense)));
+        }
+        link.says_times("a handover failed", 4);
+        for client in clients {
+            assert!(client.join().unwrap().unwrap(), "the echo differs");
+        }
+    });
+    // A sound process takes over all the same.
+    let next = lines.start();
+    assert!(link.finish().0.success());
+    answers(&place);
+    next.signal(Signal::TERM);
+    assert!(next.finish().0.success());
+}
+
+#[test]
+fn the_record_of_a_moved_connection_counts_all_its_bytes_and_time() {
+    let lines = Lines::to(format!("tcp:{}", echo()));
+    let link = lines.start_with(&["--json"]);
+    let mut stream = client_of(&lines.port.place());
+    stream.write_all(b"before").unwrap();
+    stream.read_exact(&mut [0; 6]).unwrap();
+    thread::sleep(Duration::from_millis(300));
+    let next = lines.start_with(&["--json"]);
+    next.says("taken over");
+    let (status, _, said) = link.finish();
+    assert!(status.success() && !said.contains("forward_bytes\":"), "{said}");
+    assert_eq!(ask(stream, b" and after"), b" and after");
+    next.signal(Signal::TERM);
+    let (status, _, said) = next.finish();
+    assert!(status.success(), "{said}");
+    let record = said.lines().find(|line| line.starts_with('{')).expect("a record");
+    let record: Value = serde_json::from_str(record).unwrap();
+    assert_eq!(
+        (&record["id"], &record["forward_bytes"], &record["ended"]),
+        (&json!(1), &json!(16), &json!("closed"))
+    );
+    assert!(record["seconds"].as_f64().unwrap() >= 0.3, "{record}");
 }
 
 #[test]

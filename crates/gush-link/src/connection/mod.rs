@@ -15,18 +15,20 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gush_net::{ByteCounts, Direction, Passed};
 use gush_text::os_text;
 use tracing::{debug, info, warn};
 
 use crate::ends;
+use crate::handover::Resumed;
 use crate::open::End;
 use crate::record::{Ending, Failure, Record};
 use crate::session::{Arrival, Names, Shared, Turn};
 use crate::stop::Cancellation;
 use hang_up::Client;
+pub(crate) use relay::{Directions, Relaying};
 
 /// The phase of a connection. Each ends by itself, at its limit, or when the link is cancelled.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +78,7 @@ pub(crate) struct Connection<'a> {
     pub cancellation: &'a Cancellation,
     /// Its place among the clients that wait for the other listener, if taken already.
     pub turn: Option<Turn>,
+    pub began: Instant,
 }
 
 /// Serves a client, and writes the record.
@@ -91,10 +94,21 @@ pub(crate) async fn serve(
     let names =
         Names { client: ends::name(&client, &shared.client), other: shared.other_name.clone() };
     info!(id, client = %names.client, "connected");
-    let mut connection = Connection { shared, id, names, counts: &counts, cancellation, turn };
+    let mut connection =
+        Connection { shared, id, names, counts: &counts, cancellation, turn, began };
     let result = connection.run(client).await;
-    connection.account(&result, began.elapsed());
-    result.failure.map_or(Ok(()), Err)
+    connection.end(result)
+}
+
+/// Serves a client of another process from where that has stopped, and writes the record.
+pub(crate) async fn resume(shared: &Shared, resumed: Resumed, cancellation: &Cancellation) {
+    let Resumed { id, names, counts, began, relaying } = resumed;
+    info!(id, client = %names.client, "taken over");
+    let turn = None;
+    let connection = Connection { shared, id, names, counts: &counts, cancellation, turn, began };
+    let result = connection.finish(relaying).await;
+    // The failure is this client's alone, and logged already.
+    let _ = connection.end(result);
 }
 
 /// The value of a phase; on an error aborts the ends of `connection`, and returns.
@@ -102,7 +116,7 @@ macro_rules! or_abort {
     ($connection:expr, $result:expr $(, $end:ident)*) => {
         match $result {
             Ok(value) => value,
-            Err(result) => return $connection.aborted(result, [$($end),*]),
+            Err(result) => return $connection.aborted(result, [$($end),*]).into(),
         }
     };
 }
@@ -113,7 +127,8 @@ impl Connection<'_> {
     ///
     /// The memory of a connection is that of this future, which has room for every value that it
     /// ever holds, often twice: so ends are boxed, and the work of each phase is while it lasts.
-    pub async fn run(&mut self, client: Box<End>) -> ConnectionResult {
+    /// `None` for one that has moved to another process.
+    pub async fn run(&mut self, client: Box<End>) -> Option<ConnectionResult> {
         let header = or_abort!(self, self.read_header(&client).await, client);
         // Before the other address is opened: a client without a certificate costs no server a
         // connection.
@@ -127,10 +142,25 @@ impl Connection<'_> {
         let checked =
             checked.map_err(|failure| ConnectionResult::failed(Ending::OpenFailed, failure));
         or_abort!(self, checked, first, second);
-        let (first, second, relayed) = self.relay(first, second).await;
+        self.finish(self.begin_relay(first, second)).await
+    }
+
+    /// The relay and what comes after it.
+    async fn finish(&self, relaying: Relaying) -> Option<ConnectionResult> {
+        let (first, second, relayed) = self.relay(relaying).await?;
         let passed = relayed.passed();
         let result = self.close(first, second, relayed).await;
-        ConnectionResult { passed, ..result }
+        Some(ConnectionResult { passed, ..result })
+    }
+
+    fn end(&self, result: Option<ConnectionResult>) -> Result<(), Failure> {
+        let Some(result) = result else {
+            debug!(id = self.id, "moved to another process");
+            self.shared.ledger.give(self.id);
+            return Ok(());
+        };
+        self.account(&result, self.began.elapsed());
+        result.failure.map_or(Ok(()), Err)
     }
 
     /// Does the work of one phase, unless the link is cancelled or `client` hangs up first.

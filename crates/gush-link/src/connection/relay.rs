@@ -5,14 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gush::Rate;
-use gush_net::{Conduit, Direction, Error, Passed, Totals, within};
+use gush_net::{Conduit, Direction, Error, Passed, Relay, Totals, within};
+use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use super::{Connection, ConnectionResult, Phase};
 use crate::ends;
+use crate::handover::{Entry, Request};
 use crate::open::End;
 use crate::programs;
 use crate::record::Ending;
+use crate::session::Names;
 
 /// How long answers are waited for once one side has ended, without a linger limit, where the other
 /// side cannot be notified of the end and does not end itself: datagrams, terminal devices, shared
@@ -48,11 +51,27 @@ impl Relayed {
     }
 }
 
+/// A connection that is relayed.
+pub(crate) struct Relaying {
+    pub first: Box<End>,
+    pub second: Box<End>,
+    pub relay: Relay,
+    pub directions: Directions,
+    pub has_datagrams: bool,
+}
+
 /// The directions that two ends have between them.
-#[derive(Clone, Copy)]
-pub(super) struct Directions {
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Directions {
     pub forward: bool,
     pub back: bool,
+}
+
+/// Why a relay stands still.
+enum Stop {
+    End(RelayEnd),
+    /// To move to another process.
+    Asked(Request),
 }
 
 impl Directions {
@@ -62,11 +81,8 @@ impl Directions {
 }
 
 impl Connection<'_> {
-    pub(super) async fn relay(
-        &self,
-        mut first: Box<End>,
-        mut second: Box<End>,
-    ) -> (Box<End>, Box<End>, Relayed) {
+    /// A relay between two ends, in the order of the addresses.
+    pub(super) fn begin_relay(&self, mut first: Box<End>, mut second: Box<End>) -> Relaying {
         let settings = &self.shared.settings;
         let (a, b) = self.shared.in_order(&self.shared.client, self.shared.other.address());
         // Before options shape the data: one may give datagrams an end, but only for one side.
@@ -97,28 +113,58 @@ impl Connection<'_> {
             });
         }
         let directions = Directions::between(&first.conduit, &second.conduit);
-        let room = [first.keeper.makes_room(), second.keeper.makes_room()];
-        let work = async {
-            let idle = async {
-                match has_datagrams {
-                    true => self.datagrams_idle().await,
-                    false => pending().await,
+        Relaying { first, second, relay: Relay::new(&options), directions, has_datagrams }
+    }
+
+    /// Relays until the end; `None` for a connection that has moved to another process.
+    pub(super) async fn relay(
+        &self,
+        mut relaying: Relaying,
+    ) -> Option<(Box<End>, Box<End>, Relayed)> {
+        let mut movable = self.shared.relays.as_ref().and_then(|relays| {
+            let Relaying { first, second, .. } = &relaying;
+            // A program belongs to the process that has started it.
+            let owns_nothing = first.keeper.is_empty() && second.keeper.is_empty();
+            owns_nothing.then(|| relays.enter(self.id))
+        });
+        loop {
+            let Relaying { first, second, relay, has_datagrams, directions } = &mut relaying;
+            let (has_datagrams, directions) = (*has_datagrams, *directions);
+            let room = [first.keeper.makes_room(), second.keeper.makes_room()];
+            let asked = Entry::asked(movable.as_mut());
+            let work = async {
+                let idle = async {
+                    match has_datagrams {
+                        true => self.datagrams_idle().await,
+                        false => pending().await,
+                    }
+                };
+                let [first_room, second_room] = room;
+                tokio::select! {
+                    biased;
+                    relayed = programs::relayed(relay, first, second) => Stop::End(match relayed {
+                        Ok(totals) => RelayEnd::Ended(totals),
+                        Err(error) => RelayEnd::Failed(error),
+                    }),
+                    request = asked => Stop::Asked(request),
+                    () = idle => Stop::End(RelayEnd::Stopped(Ending::Idle)),
+                    () = first_room => Stop::End(RelayEnd::Stopped(Ending::MadeRoom)),
+                    () = second_room => Stop::End(RelayEnd::Stopped(Ending::MadeRoom)),
                 }
             };
-            let [first_room, second_room] = room;
-            tokio::select! {
-                biased;
-                relayed = programs::relayed(&mut first, &mut second, &options) => match relayed {
-                    Ok(totals) => RelayEnd::Ended(totals),
-                    Err(error) => RelayEnd::Failed(error),
-                },
-                () = idle => RelayEnd::Stopped(Ending::Idle),
-                () = first_room => RelayEnd::Stopped(Ending::MadeRoom),
-                () = second_room => RelayEnd::Stopped(Ending::MadeRoom),
-            }
-        };
-        let end = self.phase(Phase::Relay, None, work).await;
-        (first, second, Relayed { directions, has_datagrams, end })
+            let end = match self.phase(Phase::Relay, None, work).await {
+                Ok(Stop::Asked(request)) => {
+                    let Names { client, other } = &self.names;
+                    let names = Names { client: client.clone(), other: other.clone() };
+                    relaying = request.offer(self.id, names, self.began, relaying).await?;
+                    continue;
+                }
+                Ok(Stop::End(end)) => Ok(end),
+                Err(result) => Err(result),
+            };
+            let Relaying { first, second, .. } = relaying;
+            return Some((first, second, Relayed { directions, has_datagrams, end }));
+        }
     }
 
     /// Resolves when the link drains and nothing has moved for [`LAST_ANSWERS`]: datagrams have no

@@ -12,9 +12,12 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, spawn_blocking};
 use tracing::warn;
 
-use super::wire::{Hello, Message, VERSION, Wire, unexpected};
+use super::relays::Paused;
+use super::wire::{HAND_BYTES, Hello, Message, Moved, VERSION, Wire, unexpected};
 use super::{Metrics, borrowed};
+use crate::connection::Relaying;
 use crate::open::Made;
+use crate::session::Shared;
 use crate::watch::watch;
 
 /// The pause after a failed accept, for lack of descriptors for example.
@@ -47,7 +50,7 @@ impl Giver {
         clients: OwnedFd,
         metrics: Option<Metrics>,
         hello: Hello,
-    ) -> io::Result<Self> {
+    ) -> Self {
         let (metrics, answering) = match metrics {
             Some(Metrics { place, listener, answering }) => {
                 (Some((place, listener)), Some(answering))
@@ -58,7 +61,7 @@ impl Giver {
         let (ready, takers) = mpsc::channel(1);
         let answered = tokio::spawn(answer(listeners, Arc::new(hello), ready));
         let answered = answered.abort_handle();
-        Ok(Self { takers, answering: answered, metrics: answering, name })
+        Self { takers, answering: answered, metrics: answering, name }
     }
 
     /// Resolves when a new process is ready; never without a giver. May be cancelled.
@@ -151,21 +154,69 @@ fn greet(socket: OwnedFd, listeners: &Listeners, own: &Hello) -> io::Result<Take
 }
 
 impl Taker {
-    /// Gives all to the new process.
+    /// Gives all that can move to the new process.
     ///
     /// # Errors
     /// Nothing was given, and this link goes on.
-    pub async fn give(self) -> io::Result<()> {
-        let given = spawn_blocking(move || self.give_now()).await;
+    pub async fn give(self, shared: &Shared) -> io::Result<()> {
+        let paused = match &shared.relays {
+            Some(relays) => relays.pause(&shared.ledger).await,
+            None => Vec::new(),
+        };
+        let given = spawn_blocking(move || self.give_now(paused)).await;
         given.unwrap_or_else(|panic| Err(io::Error::other(panic)))
     }
 
-    fn give_now(self) -> io::Result<()> {
+    fn give_now(self, paused: Vec<Paused>) -> io::Result<()> {
         let Self(mut wire) = self;
-        wire.send(&Message::Sent { connections: 0 }, &[])?;
-        match wire.receive()?.0 {
-            Message::Taken => wire.send(&Message::Go, &[]),
-            other => Err(unexpected(&other)),
+        let mut moves = Vec::with_capacity(paused.len());
+        let mut give = || {
+            for one in &paused {
+                moves.push(send(&wire, one)?);
+            }
+            let connections = moves.iter().filter(|moves| **moves).count();
+            wire.send(&Message::Sent { connections }, &[])?;
+            match wire.receive()?.0 {
+                Message::Taken => wire.send(&Message::Go, &[]),
+                other => Err(unexpected(&other)),
+            }
+        };
+        let given = give();
+        for (at, one) in paused.into_iter().enumerate() {
+            // Dropped, it has moved.
+            if given.is_err() || !moves[at] {
+                one.stays();
+            }
         }
+        given
     }
+}
+
+/// Sends a connection; false if it does not move.
+fn send(wire: &Wire, paused: &Paused) -> io::Result<bool> {
+    let Paused { id, names, began, relaying, .. } = paused;
+    let Relaying { first, second, relay, directions, .. } = relaying;
+    let (Some(a), Some(b)) = (first.conduit.parts(), second.conduit.parts()) else {
+        return Ok(false);
+    };
+    let Some((mut state, pipes)) = relay.state() else { return Ok(false) };
+    let hands = state.directions.each_mut().map(|direction| std::mem::take(&mut direction.hand));
+    if hands.iter().any(|hand| hand.len() > HAND_BYTES) {
+        return Ok(false);
+    }
+    let ends = a.iter().chain(&b).map(|(_, fd)| *fd);
+    let descriptors: Vec<_> = ends.chain(pipes.into_iter().flatten().flatten()).collect();
+    let moved = Moved {
+        id: *id,
+        client: names.client.clone(),
+        other: names.other.clone(),
+        age: began.elapsed(),
+        directions: *directions,
+        parts: [a, b].map(|parts| parts.into_iter().map(|(part, _)| part).collect()),
+        relay: state,
+        hand_bytes: hands.each_ref().map(Vec::len),
+    };
+    wire.send(&Message::Connection(Box::new(moved)), &descriptors)?;
+    hands.iter().try_for_each(|hand| wire.send_bytes(hand))?;
+    Ok(true)
 }

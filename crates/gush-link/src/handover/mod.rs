@@ -1,4 +1,4 @@
-//! A handover: a new process takes the listeners of a running link, and the running one ends.
+//! A handover: a new process takes the listeners and the connections of a running link, which ends.
 //!
 //! ```text
 //!  the new process                         the running link
@@ -6,17 +6,20 @@
 //!                                       <- Listeners, or Refused
 //!  opens what it opens itself, then
 //!  Ready                                ->
-//!                                          accepts no more clients
+//!                                          accepts no more clients, and stops the relays
+//!                                       <- Connection, for each
 //!                                       <- Sent
 //!  Taken                                ->
 //!                                       <- Go
 //! ```
 //!
 //! Both have the same sockets meanwhile, so that no client is refused. Until `Go` the new process
-//! uses none of them, and the running link goes on if anything fails. A connection that does not
-//! move stays with its process until the connection ends.
+//! uses none of them, and the running link goes on if anything fails: bytes in flight are in pipes
+//! that both have, or were copied. TLS, programs, terminals and connections in another phase than
+//! their relay stay with their process until they end.
 
 mod give;
+mod relays;
 mod take;
 mod wire;
 
@@ -32,9 +35,12 @@ use crate::address::{Address, Kind, Opt};
 use crate::open::{self, Listener};
 use crate::record::Failure;
 use crate::roles::Roles;
+use crate::session::Shared;
 use crate::settings::Settings;
 
 pub(crate) use give::Giver;
+pub(crate) use relays::{Entry, Relays, Request};
+pub(crate) use take::Resumed;
 use take::Taking;
 use wire::{Hello, VERSION};
 
@@ -116,21 +122,29 @@ impl Handover {
     }
 
     /// Takes over, and stands by for the next process.
-    pub fn stand_by(self, listener: &Listener) -> Result<Giver, Failure> {
+    pub fn stand_by(
+        self,
+        listener: &Listener,
+        shared: &Shared,
+    ) -> Result<(Giver, Vec<Resumed>), Failure> {
         let Self { path, hello, taking, metrics } = self;
         let fail = |error| failure(&path, error);
         let descriptor = listener.descriptor().map_err(fail)?;
-        let (door, name) = match taking {
+        let (door, name, resumed) = match taking {
             Some(taking) => {
-                let door = taking.take().map_err(fail)?;
-                (door, open::keep_name(&path).map_err(fail)?)
+                let name = open::keep_name(&path).map_err(fail)?;
+                let (door, resumed) = taking.take(shared).map_err(fail)?;
+                (door, name, resumed)
             }
-            None => open::private_listener(&path).map_err(|error| {
-                let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
-                Failure::new(format!("handover at {}: {error}{hint}", path.display()), None)
-            })?,
+            None => {
+                let (door, name) = open::private_listener(&path).map_err(|error| {
+                    let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+                    Failure::new(format!("handover at {}: {error}{hint}", path.display()), None)
+                })?;
+                (door, name, Vec::new())
+            }
         };
-        Giver::new(door, name, descriptor, metrics, hello).map_err(fail)
+        Ok((Giver::new(door, name, descriptor, metrics, hello), resumed))
     }
 }
 

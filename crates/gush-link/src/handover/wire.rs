@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use gush_net::{Part, RelayState};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::io::{Errno, retry_on_intr};
@@ -15,14 +16,18 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::connection::Directions;
+
 /// Changes with every change of the messages that an older process would misread.
 pub(super) const VERSION: u32 = 1;
 /// How long either process waits for the other's next message.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The largest packet. A socket's send buffer has 208 KiB by default (net.core.wmem_default).
 const PACKET_BYTES: usize = 64 << 10;
-/// The most descriptors of a message.
+/// The most descriptors of a message: two of each end, and the ends of two pipes.
 const DESCRIPTORS: usize = 8;
+/// The most bytes in flight in memory, of one direction.
+pub(super) const HAND_BYTES: usize = 1 << 20;
 
 /// A new process starts with `Hello`, which stays as it is in all versions.
 #[derive(Debug, Serialize, Deserialize)]
@@ -37,13 +42,31 @@ pub(super) enum Message {
     },
     /// The new process has all that it opens itself.
     Ready,
+    /// With the descriptors of the first end, of the second, and of the pipes with bytes in flight;
+    /// packets with the bytes in memory follow.
+    Connection(Box<Moved>),
     /// There were so many before.
     Sent {
-        connections: u64,
+        connections: usize,
     },
     Taken,
     /// All belongs to the new process.
     Go,
+}
+
+/// A connection whose relay stands still.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Moved {
+    pub id: u64,
+    pub client: String,
+    pub other: String,
+    pub age: Duration,
+    pub directions: Directions,
+    /// Of both ends.
+    pub parts: [Vec<Part>; 2],
+    pub relay: RelayState,
+    /// The bytes in memory, forward and back.
+    pub hand_bytes: [usize; 2],
 }
 
 /// The version of the messages, and the addresses: another command line gets nothing.
@@ -83,22 +106,47 @@ impl Wire {
     }
 
     pub fn send(&self, message: &Message, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let text = serde_json::to_vec(message)?;
+        self.send_packet(&serde_json::to_vec(message)?, descriptors)
+    }
+
+    /// Sends bytes, which [`receive_bytes`](Self::receive_bytes) returns.
+    pub fn send_bytes(&self, bytes: &[u8]) -> io::Result<()> {
+        bytes.chunks(PACKET_BYTES).try_for_each(|packet| self.send_packet(packet, &[]))
+    }
+
+    fn send_packet(&self, packet: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        if text.len() > PACKET_BYTES
+        if packet.len() > PACKET_BYTES
             || !descriptors.is_empty()
                 && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors))
         {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let packet = [IoSlice::new(&text)];
+        let packet = [IoSlice::new(packet)];
         let sent =
             retry_on_intr(|| sendmsg(&self.socket, &packet, &mut ancillary, SendFlags::NOSIGNAL));
         sent.map(drop).map_err(late)
     }
 
     pub fn receive(&mut self) -> io::Result<(Message, Vec<OwnedFd>)> {
+        let (bytes, descriptors) = self.receive_packet()?;
+        Ok((serde_json::from_slice(&self.room[..bytes])?, descriptors))
+    }
+
+    pub fn receive_bytes(&mut self, count: usize) -> io::Result<Vec<u8>> {
+        if count > HAND_BYTES {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let mut all = Vec::new();
+        while all.len() < count {
+            let (bytes, _) = self.receive_packet()?;
+            all.extend_from_slice(&self.room[..bytes]);
+        }
+        if all.len() == count { Ok(all) } else { Err(io::ErrorKind::InvalidData.into()) }
+    }
+
+    fn receive_packet(&mut self) -> io::Result<(usize, Vec<OwnedFd>)> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let received = {
@@ -119,7 +167,7 @@ impl Wire {
         if received.bytes == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        Ok((serde_json::from_slice(&self.room[..received.bytes])?, descriptors))
+        Ok((received.bytes, descriptors))
     }
 }
 
