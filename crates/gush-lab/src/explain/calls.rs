@@ -1,4 +1,4 @@
-//! The kernel's call path, from the tracers' output or from samples: a tree of functions, folded.
+//! The kernel's call path, from the tracer's output or from samples: a tree of functions, folded.
 
 use std::fmt::Write as _;
 
@@ -13,29 +13,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Reads the output of the `function_graph` tracer (Documentation/trace/ftrace.rst): depth is
-    /// indentation, a call ends with a closing brace. Calls outside of the roots are left out.
-    pub fn of_graph(text: &str, is_root: impl Fn(&str) -> bool) -> Self {
-        let mut root = Self::default();
-        let mut open: Vec<&str> = Vec::new();
-        for line in text.lines().filter_map(|line| Some(line.split_once('|')?.1.trim())) {
-            let name = line.split('(').next().unwrap_or_default();
-            if line.starts_with('}') {
-                open.pop();
-            } else if is_name(name) {
-                open.push(name);
-                if let Some(start) = open.iter().position(|name| is_root(name)) {
-                    root.enter(&open[start..], 1);
-                }
-                if !line.ends_with('{') {
-                    open.pop();
-                }
-            }
-        }
-        root
-    }
-
-    /// Reads the output of the `function` tracer: `task [cpu] flags time: function <-caller`.
+    /// Reads the output of the `function` tracer (Documentation/trace/ftrace.rst): `task [cpu] flags time: function <-caller`.
     ///
     /// This tracer does not report ends of calls: a function belongs to the innermost open call of
     /// the caller. Where there is none (a caller that cannot be traced) the function is left out. A
@@ -149,45 +127,8 @@ fn is_name(word: &str) -> bool {
 mod tests {
     use super::*;
 
-    const GRAPH: &str = "\
-# tracer: function_graph
-#
-# CPU  DURATION                  FUNCTION CALLS
-# |     |   |                     |   |   |   |
- 0)   0.100 us    |        } /* of a call that began before */
- 0)   0.100 us    |  fpregs_assert_state_consistent();
- 0)               |  do_syscall_64() {
- 0)               |  __x64_sys_sendfile64() {
- 0)               |    do_sendfile() {
- 0)   0.120 us    |      rw_verify_area();
- 0)   ==========> |
- 0)   <========== |
- 0)               |      do_splice_direct() {
- 0) + 12.300 us   |        filemap_splice_read();
- 0)               |        /* a comment */
- 0)               |        splice_direct_to_actor() {
- 0)   0.100 us    |          iter_file_splice_write();
- 0)   0.100 us    |          iter_file_splice_write();
- 0)   0.900 us    |        } /* splice_direct_to_actor */
- 0)   1.000 us    |      }
- ------------------------------------------
- 0)   2.000 us    |    }
- 0)   3.000 us    |  }
-";
-
     #[test]
-    fn a_graph_becomes_a_folded_tree() {
-        let calls = Calls::of_graph(GRAPH, |name| name.contains("_sys_"));
-        assert_eq!(
-            calls.tree(9),
-            "__x64_sys_sendfile64\n  do_sendfile\n    rw_verify_area\n    do_splice_direct\n      \
-             filemap_splice_read\n      splice_direct_to_actor\n        iter_file_splice_write x 2\n"
-        );
-        assert_eq!(calls.tree(2), "__x64_sys_sendfile64\n  do_sendfile (and 5 functions below)\n");
-    }
-
-    #[test]
-    fn plain_functions_become_a_tree_by_their_callers() {
+    fn functions_become_a_folded_tree_by_their_callers() {
         let text = "\
 # tracer: function
             gush-77      [001] .....   1.000001: __x64_sys_read <-do_syscall_64
@@ -210,6 +151,10 @@ odd line
             "__x64_sys_read x 2\n  ksys_read x 2\n    fdget_pos\n    vfs_read\n      filemap_read\n\
              __x64_sys_write\n  ksys_write\n"
         );
+        assert_eq!(
+            calls.tree(2),
+            "__x64_sys_read x 2\n  ksys_read x 2 (and 3 functions below)\n__x64_sys_write\n  ksys_write\n"
+        );
     }
 
     #[test]
@@ -229,7 +174,6 @@ odd line
     #[test]
     fn nothing_is_an_empty_tree() {
         for odd in ["", "\n", "|", "}\n}\n| }", " <-", "| {"] {
-            assert_eq!(Calls::of_graph(odd, |_| true).tree(3), "");
             assert_eq!(Calls::of_functions(odd, |_| true).tree(3), "");
         }
     }

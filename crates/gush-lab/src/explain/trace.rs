@@ -5,9 +5,8 @@
 //! interrupt waits for the end of the small copy; an instance that a second interrupt left is
 //! removed the next time.
 //!
-//! Kernels whose `function_graph` tracer has no instances (before Linux 6.13, `kernel/trace/
-//! trace_functions_graph.c`) have the `function` tracer, which names callers: that makes the same
-//! tree.
+//! The tracer is `function`, which names callers, and not `function_graph`, which has no instances
+//! before Linux 6.13 (`kernel/trace/trace_functions_graph.c`).
 
 use std::fs;
 use std::io::{self, Write};
@@ -61,10 +60,7 @@ pub fn of_method(method: MethodName, dir: &Path) -> Result<Calls, Error> {
     instance.set("tracing_on", "0")?;
     moved.map_err(|error| Error::refused(error.to_string()))?;
     let text = instance.get("trace")?;
-    Ok(match instance.tracer {
-        Tracer::Graph => Calls::of_graph(&text, is_call),
-        Tracer::Functions => Calls::of_functions(&text, is_call),
-    })
+    Ok(Calls::of_functions(&text, is_call))
 }
 
 fn is_call(function: &str) -> bool {
@@ -114,19 +110,9 @@ impl Drop for System {
     }
 }
 
-/// The tracers that report calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tracer {
-    /// `function_graph`: beginnings and ends.
-    Graph,
-    /// `function`: beginnings with their callers.
-    Functions,
-}
-
 /// Our own buffer and settings.
 struct Instance<'s> {
     dir: PathBuf,
-    tracer: Tracer,
     _system: &'s System,
 }
 
@@ -137,16 +123,13 @@ impl<'s> Instance<'s> {
         let dir = instances.join(format!("{OURS}{}", std::process::id()));
         fs::create_dir(&dir)
             .map_err(|error| Error::failed("cannot create a tracing instance", error))?;
-        let mut instance = Self { dir, tracer: Tracer::Graph, _system: system };
+        let instance = Self { dir, _system: system };
         instance.set("tracing_on", "0")?;
         let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
         instance.set("set_ftrace_pid", &thread)?;
         // The beginning is what is asked for, should there be more than the buffer holds.
         let _ = instance.set("options/overwrite", "0");
-        if instance.set("current_tracer", "function_graph").is_err() {
-            instance.tracer = Tracer::Functions;
-            instance.set("current_tracer", "function")?;
-        }
+        instance.set("current_tracer", "function")?;
         Ok(instance)
     }
 
@@ -200,9 +183,9 @@ fn refusal(name: &str, error: io::Error) -> Error {
         (_, io::ErrorKind::PermissionDenied) => Error::refused(
             "even root may not trace functions here: the kernel is locked down, or this is a container",
         ),
-        ("set_ftrace_pid", io::ErrorKind::NotFound) | ("current_tracer", _) => Error::refused(
-            "this kernel has no function tracer (CONFIG_FUNCTION_TRACER, CONFIG_FUNCTION_GRAPH_TRACER)",
-        ),
+        ("set_ftrace_pid", io::ErrorKind::NotFound) | ("current_tracer", _) => {
+            Error::refused("this kernel has no function tracer (CONFIG_FUNCTION_TRACER)")
+        }
         _ => Error::failed(format!("cannot set {name} of the tracer"), error),
     }
 }
@@ -227,7 +210,7 @@ mod tests {
             |name: &str, number| refusal(name, io::Error::from_raw_os_error(number)).to_string();
         assert!(reason("set_ftrace_pid", 1).starts_with("even root may not trace"));
         assert!(reason("set_ftrace_pid", 2).contains("CONFIG_FUNCTION_TRACER"));
-        assert!(reason("current_tracer", 22).contains("CONFIG_FUNCTION_GRAPH_TRACER"));
+        assert!(reason("current_tracer", 22).contains("CONFIG_FUNCTION_TRACER"));
         assert_eq!(
             reason("tracing_on", 5),
             "cannot set tracing_on of the tracer: Input/output error"

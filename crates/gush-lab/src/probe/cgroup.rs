@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::fingerprint::read_line;
+
 /// Limits, the tightest on the way from the group to the root, and how often they were felt.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Cgroup {
@@ -95,11 +97,6 @@ fn memory_bytes(directory: &Path) -> Option<u64> {
     };
     let path = file("memory.max").or_else(|| file("memory.limit_in_bytes"))?;
     read_line(&path)?.parse().ok().filter(|&bytes| bytes < NO_LIMIT)
-}
-
-fn read_line(path: &Path) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
-    Some(text.trim().to_owned()).filter(|line| !line.is_empty())
 }
 
 fn throttled(directory: &Path) -> Option<u64> {

@@ -32,47 +32,21 @@ pub struct Finding {
     pub remedy: Option<String>,
 }
 
+macro_rules! constructors {
+    ($($name:ident: $state:ident),+) => {$(
+        pub(super) fn $name(
+            topic: &'static str,
+            fact: impl Into<String>,
+            consequence: impl Into<String>,
+        ) -> Self {
+            let (fact, consequence) = (fact.into(), consequence.into());
+            Self { topic, state: Condition::$state, fact, consequence, remedy: None }
+        }
+    )+};
+}
+
 impl Finding {
-    pub(super) fn new(
-        topic: &'static str,
-        state: Condition,
-        fact: impl Into<String>,
-        consequence: impl Into<String>,
-    ) -> Self {
-        Self { topic, state, fact: fact.into(), consequence: consequence.into(), remedy: None }
-    }
-
-    pub(super) fn fine(
-        topic: &'static str,
-        fact: impl Into<String>,
-        consequence: impl Into<String>,
-    ) -> Self {
-        Self::new(topic, Condition::Fine, fact, consequence)
-    }
-
-    pub(super) fn limited(
-        topic: &'static str,
-        fact: impl Into<String>,
-        consequence: impl Into<String>,
-    ) -> Self {
-        Self::new(topic, Condition::Limited, fact, consequence)
-    }
-
-    pub(super) fn absent(
-        topic: &'static str,
-        fact: impl Into<String>,
-        consequence: impl Into<String>,
-    ) -> Self {
-        Self::new(topic, Condition::Absent, fact, consequence)
-    }
-
-    pub(super) fn unknown(
-        topic: &'static str,
-        fact: impl Into<String>,
-        consequence: impl Into<String>,
-    ) -> Self {
-        Self::new(topic, Condition::Unknown, fact, consequence)
-    }
+    constructors!(fine: Fine, limited: Limited, absent: Absent, unknown: Unknown);
 
     pub(super) fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
