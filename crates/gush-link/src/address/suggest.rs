@@ -173,7 +173,7 @@ mod tests {
             ("tsl:h:1", "tls"),
             #[cfg(feature = "tls")]
             ("tsl-listen:1,cert=x", "tls-listen"),
-            ("ucp:h:1", "tcp"),
+            ("tdp:h:1", "tcp"),
             ("tcpl:1", "tcp"),
         ] {
             assert_eq!(suggested(&text.parse::<Address>().unwrap_err()), Some(name), "{text}");
