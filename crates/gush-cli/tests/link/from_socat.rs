@@ -451,7 +451,7 @@ fn a_word_of_socat_in_an_address_points_at_the_translation() {
         "tcp:h:1,sourceport=7",
         "tcp:h:1,pf=ip6",
         "null:!!tcp:h:1,FLOCK=5",
-        "socks4:p:h:1",
+        "socks:p:h:1",
         "proxy:p:h:1",
         "readline",
     ] {

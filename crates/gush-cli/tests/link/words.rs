@@ -57,7 +57,8 @@ fn a_malformed_address_is_shown_with_the_piece_and_its_grammar() {
   unix:PATH unix-client:PATH unix-listen:PATH unix-sendto:PATH unix-recv:PATH
   unix-recvfrom:PATH udp:HOST:PORT udp-sendto:HOST:PORT udp-datagram:HOST:PORT
   udp-recv:[HOST:]PORT udp-listen:[HOST:]PORT udp-recvfrom:[HOST:]PORT
-  vsock:CID:PORT vsock-listen:[CID:]PORT socks5:PROXY:PORT:HOST:PORT
+  vsock:CID:PORT vsock-listen:[CID:]PORT socks4:PROXY:PORT:HOST:PORT
+  socks4a:PROXY:PORT:HOST:PORT socks5:PROXY:PORT:HOST:PORT
   http-connect:PROXY:PORT:HOST:PORT listen-fd:N|NAME ADDR!!ADDR ADDR|ADDR...
   zero: null:
 "

@@ -52,6 +52,8 @@ pub(crate) const BOUND: &[Opt] =
 /// Of TCP connections that are made.
 pub(crate) const CONNECTED: &[Opt] =
     &[Opt::ReuseAddr, Opt::Bind, Opt::LowPort, Opt::ConnectTimeout];
+/// Of connections to a proxy.
+pub(crate) const PROXIED: &[Opt] = &[Opt::Bind, Opt::LowPort, Opt::ConnectTimeout];
 pub(crate) const RETRIED: &[Opt] = &[Opt::Retry, Opt::Interval];
 pub(crate) const TCP: &[Opt] = &[
     Opt::MaxSegment,
@@ -209,6 +211,7 @@ options! {
     OutputNumber "fdout" [] Number, [], "descriptor to which the program writes (1)";
     Directory "cwd" ["chdir", "cd"] Path, [], "working directory of the program";
     Credentials "credentials" [] Path, [], "file with NAME:PASSWORD for the proxy";
+    SocksUser "socksuser" [] Name, [], "user that the proxy is told of (LOGNAME or USER)";
     Link "link" ["symbolic-link"] Path, [], "symbolic link to the pseudo-terminal, removed at the end; with unlink an existing link is replaced; with several clients it points to the newest";
     WaitSlave "wait-slave" ["waitslave", "pty-wait-slave"] Flag, [], "wait until a program opens the pseudo-terminal, and end when it is closed";
     Terminal "SETTING" [] Flag, [Pty], "terminal setting, as in stty(1): b115200, cs8, cstopb, parenb, clocal, crtscts, ixon=0, icanon=0, min=1...; restored at the end";

@@ -128,6 +128,10 @@ kinds! {
     Vsock(Vsock);
     /// A listener for virtual machines, or for their host.
     VsockListen(Vsock);
+    /// A TCP connection that a SOCKS4 proxy makes.
+    Socks4(Through);
+    /// A TCP connection that a SOCKS4 proxy makes, which resolves the name.
+    Socks4a(Through);
     /// A TCP connection that a SOCKS5 proxy makes.
     Socks5(Through);
     /// A TCP connection that an HTTP proxy makes.
@@ -196,6 +200,12 @@ impl Target {
             }
             Self::Vsock(place) => vsock::connect(*place, options).await.map(Opened::One),
             Self::VsockListen(place) => vsock::listen(*place, options, how).map(Opened::Listener),
+            Self::Socks4(through) => {
+                proxied::open(Protocol::Socks4, through, options).await.map(Opened::One)
+            }
+            Self::Socks4a(through) => {
+                proxied::open(Protocol::Socks4a, through, options).await.map(Opened::One)
+            }
             Self::Socks5(through) => {
                 proxied::open(Protocol::Socks5, through, options).await.map(Opened::One)
             }

@@ -5,8 +5,8 @@ use crate::address::Opt;
 #[cfg(feature = "tls")]
 use crate::address::options::TLS;
 use crate::address::options::{
-    ACCESS, BOUND, BUFFERS, CONNECTED, CONTENT, IP, MANY, NAMED, OWNED, PROGRAM, RETRIED, SERVING,
-    SHARED, TCP, TERMINAL,
+    ACCESS, BOUND, BUFFERS, CONNECTED, CONTENT, IP, MANY, NAMED, OWNED, PROGRAM, PROXIED, RETRIED,
+    SERVING, SHARED, TCP, TERMINAL,
 };
 
 /// The properties of a kind, without an address.
@@ -396,30 +396,32 @@ impl Kind {
                 listens: true,
                 ..Row::STREAM
             },
+            Self::Socks4 => &Row {
+                grammar: "socks4:PROXY:PORT:HOST:PORT",
+                help: "connect through a SOCKS4 proxy to an IPv4 address of HOST",
+                keywords: &[(Form::Plain, &["socks4"])],
+                options: &[PROXIED, &[Opt::SocksUser], RETRIED, TCP, IP, SHARED],
+                ..Row::STREAM
+            },
+            Self::Socks4a => &Row {
+                grammar: "socks4a:PROXY:PORT:HOST:PORT",
+                help: "connect through a SOCKS4a proxy, which resolves HOST",
+                keywords: &[(Form::Plain, &["socks4a"])],
+                options: &[PROXIED, &[Opt::SocksUser], RETRIED, TCP, IP, SHARED],
+                ..Row::STREAM
+            },
             Self::Socks5 => &Row {
                 grammar: "socks5:PROXY:PORT:HOST:PORT",
                 help: "connect through a SOCKS5 proxy, which resolves HOST",
                 keywords: &[(Form::Plain, &["socks5", "socks5-connect"])],
-                options: &[
-                    &[Opt::Bind, Opt::LowPort, Opt::ConnectTimeout, Opt::Credentials],
-                    RETRIED,
-                    TCP,
-                    IP,
-                    SHARED,
-                ],
+                options: &[PROXIED, &[Opt::Credentials], RETRIED, TCP, IP, SHARED],
                 ..Row::STREAM
             },
             Self::HttpConnect => &Row {
                 grammar: "http-connect:PROXY:PORT:HOST:PORT",
                 help: "connect through an HTTP proxy (CONNECT), which resolves HOST",
                 keywords: &[(Form::Plain, &["http-connect"])],
-                options: &[
-                    &[Opt::Bind, Opt::LowPort, Opt::ConnectTimeout, Opt::Credentials],
-                    RETRIED,
-                    TCP,
-                    IP,
-                    SHARED,
-                ],
+                options: &[PROXIED, &[Opt::Credentials], RETRIED, TCP, IP, SHARED],
                 ..Row::STREAM
             },
             Self::ListenFd => &Row {

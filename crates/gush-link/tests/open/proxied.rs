@@ -56,6 +56,45 @@ fn a_socks_proxy_connects_to_names_and_addresses() {
 }
 
 #[test]
+fn a_socks4_proxy_gets_an_address_and_one_of_socks4a_the_name() {
+    let cases: [(&str, &str, &[u8]); 3] = [
+        ("socks4", "192.0.2.7:80", b"\x04\x01\0\x50\xc0\0\x02\x07me\0"),
+        ("socks4", "localhost:80", b"\x04\x01\0\x50\x7f\0\0\x01me\0"),
+        ("socks4a", "example.org:443", b"\x04\x01\x01\xbb\0\0\0\x01me\0example.org\0"),
+    ];
+    for (kind, target, request) in cases {
+        let answer = b"\0\x5a\0\0\0\0\0\0hello".to_vec();
+        let (place, thread) = proxy(vec![(request.to_vec(), answer)]);
+        run(async {
+            let address = format!("{kind}:{place}:{target},socksuser=me");
+            let mut end = one(&address).await.unwrap();
+            assert_eq!(talk(&mut end.conduit, b"question").await, b"hello");
+        });
+        assert_eq!(thread.join().unwrap(), b"question");
+    }
+    let request = b"\x04\x01\0\x50\xc0\0\x02\x07me\0".to_vec();
+    for (answer, why) in [
+        (&b"\0\x5b\0\0\0\0\0\0"[..], "rejects the request"),
+        (b"\0\x5d\0\0\0\0\0\0", "does not accept this user"),
+        (b"HTTP/1.1", "does not answer as a SOCKS4 proxy does"),
+        (b"\0", "in the middle of its answer"),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = listener.local_addr().unwrap();
+        let (request, answer) = (request.clone(), answer.to_vec());
+        let thread = std::thread::spawn(move || {
+            let mut client = listener.accept().unwrap().0;
+            let mut heard = vec![0; request.len()];
+            client.read_exact(&mut heard).unwrap();
+            client.write_all(&answer).unwrap();
+        });
+        let error = refused(&format!("socks4:{place}:192.0.2.7:80,socksuser=me"));
+        assert!(error.to_string().contains(why), "{error}");
+        thread.join().unwrap();
+    }
+}
+
+#[test]
 fn a_socks_proxy_gets_a_name_and_a_password() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("credentials");

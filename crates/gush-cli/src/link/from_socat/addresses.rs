@@ -37,7 +37,6 @@ const fn ours(names: &'static [&'static str], keyword: &'static str, argument: A
 
 /// Alternatives to kinds of addresses that `gush link` lacks; a name that ends with `*` is a start.
 const INSTEAD: &[(&[&str], &str)] = &[
-    (&["socks", "socks4", "socks4a"], "if the proxy speaks SOCKS 5: socks5:PROXY:PORT:HOST:PORT"),
     (&["readline"], "`rlwrap gush link - ...` edits lines"),
     (&["tun", "interface", "if"], "gush link opens no network interface"),
     (&["ip", "ip4", "ip6", "ip-*", "ip4-*", "ip6-*"], "gush link sends and receives no raw IP"),
@@ -100,6 +99,8 @@ const ROWS: &[Row] = &[
     ours(&["abstract-listen", "abstract-l"], "abstract-listen", Argument::Name),
     ours(&["openssl", "ssl", "openssl-connect", "ssl-connect"], "tls", Argument::Place),
     ours(&["openssl-listen", "ssl-listen", "openssl-l", "ssl-l"], "tls-listen", Argument::Place),
+    ours(&["socks", "socks4"], "socks4", Argument::Exact),
+    ours(&["socks4a"], "socks4a", Argument::Exact),
     ours(&["socks5", "socks5-connect"], "socks5", Argument::Exact),
     ours(&["vsock", "vsock-connect"], "vsock", Argument::Exact),
     ours(&["vsock-listen", "vsock-l"], "vsock-listen", Argument::Exact),
@@ -240,7 +241,9 @@ fn single(text: &str, is_joined: bool, families: Families, report: &mut Report) 
                         .wrong(head, "socat takes one name here; a colon in a name is written \\:");
                     return None;
                 }
-                Some(text) if keyword == "socks5" && lexer::split(text, ":").len() == 3 => {
+                Some(text)
+                    if keyword.starts_with("socks") && lexer::split(text, ":").len() == 3 =>
+                {
                     let port = options.take(&["socksport"]).unwrap_or_else(|| "1080".to_owned());
                     let (proxy, target) = lexer::split_once(text, ":");
                     Some(format!("{proxy}:{port}:{target}"))

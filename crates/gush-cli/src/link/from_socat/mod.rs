@@ -357,6 +357,11 @@ mod tests {
                 "SOCKS5:p:h:22 SOCKS5:q:h:22,socksport=9",
                 "gush link socks5:p:1080:h:22 socks5:q:9:h:22",
             ),
+            ("SOCKS4:p:h:22 -", "gush link socks4:p:1080:h:22 -"),
+            (
+                "SOCKS4A:p:h:22,socksport=9,socksuser=me -",
+                "gush link socks4a:p:9:h:22,socksuser=me -",
+            ),
             ("TCP-L:1,fork,cool-write -", "gush link tcp4-listen:1,fork -"),
             ("-u PIPE:f,nonblock -", "gush link -u pipe:f,nonblock -"),
             ("-u -b 65536 UDP:h:1 -", "gush link -u -b 65536 udp:h:1 -"),
@@ -487,7 +492,6 @@ mod tests {
         let cases = [
             ("TUN:10.0.0.1/24 -", "unknown kind of address 'TUN'"),
             ("SCTP:h:1 -", "unknown kind of address 'SCTP'"),
-            ("SOCKS4A:p:h:1 -", "if the proxy speaks SOCKS 5"),
             ("READLINE -", "rlwrap"),
             ("IP:h:1 -", "raw IP"),
             ("IP6-DATAGRAM:h:1 -", "raw IP"),

@@ -4,6 +4,7 @@
 //! the proxy unresolved: it may know hosts that this machine does not.
 
 mod http_connect;
+mod socks4;
 mod socks5;
 
 use std::io;
@@ -26,6 +27,8 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(60);
 /// The protocol spoken with a proxy.
 #[derive(Clone, Copy)]
 pub(crate) enum Protocol {
+    Socks4,
+    Socks4a,
     Socks5,
     Http,
 }
@@ -47,6 +50,8 @@ pub(crate) async fn open(
             .map_err(|error| OpenError::new("connect", error))?;
         let request = async {
             match protocol {
+                Protocol::Socks4 => socks4::request(&proxy, through, false, options).await,
+                Protocol::Socks4a => socks4::request(&proxy, through, true, options).await,
                 Protocol::Socks5 => socks5::request(&proxy, through, credentials.as_ref()).await,
                 Protocol::Http => {
                     http_connect::request(&proxy, through, credentials.as_ref()).await

@@ -1,0 +1,73 @@
+//! SOCKS4, and SOCKS4a, in which the proxy resolves the name (socks4.protocol and socks4a.protocol of
+//! NEC).
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use super::{Proxy, broken};
+use crate::address::{Family, Opt, Options, Through};
+use crate::open::OpenError;
+use crate::open::resolve::{Name, resolve};
+
+const VERSION: u8 = 4;
+const CONNECT: u8 = 1;
+const GRANTED: u8 = 90;
+
+/// No address, in the request of SOCKS4a: the name follows.
+const BY_NAME: Ipv4Addr = Ipv4Addr::new(0, 0, 0, 1);
+
+/// Requests a connection to the target, and reads the whole answer.
+pub(super) async fn request(
+    proxy: &Proxy<'_>,
+    through: &Through,
+    by_name: bool,
+    options: &Options,
+) -> Result<(), OpenError> {
+    let ip = match by_name {
+        true => BY_NAME,
+        false => resolved(through).await?,
+    };
+    let mut request = vec![VERSION, CONNECT];
+    request.extend(through.port.to_be_bytes());
+    request.extend(ip.octets());
+    let ours = ["LOGNAME", "USER"].iter().find_map(|name| std::env::var(name).ok());
+    let user = options.text(Opt::SocksUser).map(str::to_owned).or(ours).unwrap_or_default();
+    let name = if by_name { Some(through.host.as_str()) } else { None };
+    for text in [Some(user.as_str()), name].into_iter().flatten() {
+        if text.contains('\0') {
+            return Err(OpenError::said("", "a name for SOCKS4 holds no zero byte"));
+        }
+        request.extend(text.as_bytes());
+        request.push(0);
+    }
+    proxy.send(&request).await.map_err(broken)?;
+    // The version of the answer, the answer, and a port and an address that mean nothing.
+    let [version, answer, ..] = proxy.receive::<8>().await.map_err(broken)?;
+    match (version, answer) {
+        (0, GRANTED) => Ok(()),
+        (0, 91) => {
+            Err(OpenError::said("", "the proxy rejects the request, or it failed").passing(true))
+        }
+        (0, 92 | 93) => Err(OpenError::said("", "the proxy does not accept this user")
+            .hinted("socksuser=NAME names another one")),
+        _ => Err(OpenError::said("", "the proxy does not answer as a SOCKS4 proxy does")),
+    }
+}
+
+async fn resolved(through: &Through) -> Result<Ipv4Addr, OpenError> {
+    let name = Name {
+        family: Some(Family::V4),
+        host: Some(through.host.clone()),
+        port: through.port.to_string(),
+        datagrams: false,
+        local: false,
+    };
+    let found = resolve(name).await?;
+    let v4 = found.into_iter().find_map(|address| match address {
+        SocketAddr::V4(address) => Some(*address.ip()),
+        SocketAddr::V6(_) => None,
+    });
+    v4.ok_or_else(|| {
+        OpenError::said("", "the target has no IPv4 address")
+            .hinted("by socks4a the proxy resolves its name; socks5 knows IPv6")
+    })
+}
