@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let file = |number| FuseFile {
         name: format!("f{number}"),
         content: vec![b'x'; bytes],
-        told_bytes: bytes as u64,
+        stat_bytes: bytes as u64,
         most_read_bytes: usize::MAX,
     };
     let files = (0..files.parse()?).map(|number: u32| file(number)).collect();

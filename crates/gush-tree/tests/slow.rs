@@ -65,7 +65,7 @@ fn mounted(point: &Path, delay: Duration) -> Option<RequestsAtOnce> {
     let file = |number| FuseFile {
         name: format!("f{number}"),
         content: vec![b'x'; 4096],
-        told_bytes: 4096,
+        stat_bytes: 4096,
         most_read_bytes: usize::MAX,
     };
     let files = (0..FILES).map(file).collect();
