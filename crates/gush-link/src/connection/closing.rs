@@ -1,9 +1,10 @@
 //! The phases after the relay.
 
+use std::io::ErrorKind;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use gush_net::{Conduit, EndReason, Error, LingerError, LingerTimeouts, Totals};
+use gush_net::{Conduit, Direction, EndReason, Error, LingerError, LingerTimeouts, Totals};
 use gush_text::{os_text, with_unit};
 use tracing::{info, warn};
 
@@ -122,6 +123,10 @@ impl Connection<'_> {
             Finish::Well | Finish::Late(_) => {
                 let origins = [first.origin, second.origin];
                 let failure = self.shared.relay_failure(error, &self.names, origins);
+                if settings.graceful && is_reset_of_a_source(error) {
+                    warn!(id = self.id, "{failure}");
+                    return ConnectionResult::of(Ending::Closed);
+                }
                 ConnectionResult::failed(Ending::RelayFailed, failure)
             }
         }
@@ -292,6 +297,12 @@ impl Connection<'_> {
             Finish::Late(failure) => Ok(Some(failure)),
         }
     }
+}
+
+/// Has a side reset the connection after all that was taken was delivered?
+fn is_reset_of_a_source(error: &Error) -> bool {
+    let is_reset = error.io_error().is_some_and(|io| io.kind() == ErrorKind::ConnectionReset);
+    is_reset && Direction::ALL.iter().all(|&way| error.passed(way).in_flight_bytes == 0)
 }
 
 /// Sends the end of data to TLS peers that have not got it: after a limit, in one direction, with

@@ -117,5 +117,8 @@ fn a_reader_that_starts_late_gets_all_that_came_before_a_reset_of_the_other_side
         reset(sender);
         thread::sleep(PAUSE);
         assert_eq!(seen(&mut reader), Seen::End(100_000), "{}", link.said());
+        drop(reader);
+        let (status, _, said) = link.finish();
+        assert_eq!(status.code(), Some(0), "{said}");
     });
 }
