@@ -12,6 +12,16 @@ use crate::tls;
 /// Variables of the service manager for this process only (sd_listen_fds(3)).
 const NOT_FOR_CHILDREN: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 
+/// The names of the variables by which programs get the fields of a client's certificate.
+///
+/// ```
+/// # #[cfg(feature = "tls")]
+/// assert!(gush_link::open::certificate_variables().any(|name| name == "SOCAT_OPENSSL_X509_SUBJECT"));
+/// ```
+pub fn certificate_variables() -> impl Iterator<Item = String> {
+    tls::variables(None).into_iter().map(|(name, _)| name)
+}
+
 /// Sets the variables that socat sets: under socat's names in socat's form, and without the prefix as
 /// they are.
 pub(super) fn set(command: &mut Command, client: Option<&Client>) {

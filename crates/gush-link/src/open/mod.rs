@@ -56,6 +56,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use environment::certificate_variables;
 pub use error::OpenError;
 pub(crate) use gate::ListenerCounts;
 pub(crate) use inherit::give_up_standard;

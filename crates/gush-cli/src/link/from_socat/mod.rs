@@ -257,7 +257,10 @@ fn unset_variable(command: &str) -> Option<&str> {
         let is_end = |c: char| !c.is_ascii_alphanumeric() && c != '_';
         command[at..].split(is_end).next().unwrap_or_default()
     });
-    names.into_iter().find(|name| !SET.contains(name))
+    let is_set = |name: &str| {
+        SET.contains(&name) || gush_link::open::certificate_variables().any(|known| known == name)
+    };
+    names.into_iter().find(|name| !is_set(name))
 }
 
 /// The nearest of socat's `names` to a mistyped `word`, in the same case, as the end of a sentence.
@@ -364,6 +367,10 @@ mod tests {
             ),
             ("TCP-L:1,fork,cool-write -", "gush link tcp4-listen:1,fork -"),
             ("-u PIPE:f,nonblock -", "gush link -u pipe:f,nonblock -"),
+            (
+                "-u EXEC:'a $SOCAT_OPENSSL_X509_COMMONNAME' -",
+                r#"gush link -u "exec:'a "'$SOCAT_OPENSSL_X509_COMMONNAME'"'" -"#,
+            ),
             ("-u -b 65536 UDP:h:1 -", "gush link -u -b 65536 udp:h:1 -"),
             ("-b 65536 - UNIX-SEND:s", "gush link -b 65536 - unix-sendto:s"),
             ("-t0 -T 0 - -", "gush link -t 1ms - -"),
