@@ -86,6 +86,8 @@ fn moved(
     // A reservation, a hash and the number of threads are of a whole file.
     let (space, threads) = match range {
         Some(_) => (Space::AsWritten, 1),
+        // The cache is left in order, which several threads do not keep.
+        None if moving.no_cache => (space(job, target), 1),
         None => (space(job, target), moving.threads),
     };
     mover = mover

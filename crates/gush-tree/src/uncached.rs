@@ -1,5 +1,6 @@
 //! Copies that leave the page cache as it was (`--no-cache`).
 
+use std::mem;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
@@ -10,7 +11,7 @@ use rustix::param::page_size;
 
 /// A part of a file of which some pages were cached and some not is divided down to this size.
 const SMALLEST_BYTES: u64 = 64 << 10;
-/// The part of a large file that may stay while the next one is copied.
+/// The part of a large file that is written to the disk while the next one is copied.
 const WINDOW_BYTES: u64 = 8 << 20;
 
 /// A file to be read, with the ranges of which the cache held nothing before. Dropping it takes
@@ -88,7 +89,9 @@ impl Drop for AsItWas<'_> {
 pub(crate) struct Passing<'f> {
     source: AsItWas<'f>,
     target: BorrowedFd<'f>,
-    /// What was copied from here on is still in the cache.
+    /// On the way to the disk, and still in the cache.
+    writing: Range<u64>,
+    /// What was copied from here on is still in the cache, too.
     from: u64,
     at_bytes: u64,
     /// What was copied did not reach the disk.
@@ -98,17 +101,22 @@ pub(crate) struct Passing<'f> {
 impl<'f> Passing<'f> {
     pub(crate) fn begin(source: BorrowedFd<'f>, target: BorrowedFd<'f>, at_bytes: u64) -> Self {
         let from = at_bytes - at_bytes % WINDOW_BYTES;
-        Self { source: AsItWas::look(source), target, from, at_bytes, failed: None }
+        let source = AsItWas::look(source);
+        Self { source, target, writing: from..from, from, at_bytes, failed: None }
     }
 
-    /// So many bytes are copied; `false` once some of them did not reach the disk. With several
-    /// threads these may be other ranges: they go at the end.
+    /// So many bytes are copied, by one thread; `false` once some of them did not reach the disk.
     pub(crate) fn passed(&mut self, bytes: u64) -> bool {
         let to = self.at_bytes + bytes;
         let to = to - to % WINDOW_BYTES;
         if to > self.from {
             self.source.restore(&(self.from..to));
-            self.write_and_drop(self.from, to - self.from);
+            // The disk has work while the window before is waited for. An error comes again there.
+            let _ = page_cache::start_write(&self.target, self.from, to - self.from);
+            let written = mem::replace(&mut self.writing, self.from..to);
+            if !written.is_empty() {
+                self.write_and_drop(written.start, written.end - written.start);
+            }
             self.from = to;
         }
         self.failed.is_none()

@@ -38,6 +38,20 @@ pub fn drop_clean(file: &impl AsFd, at_bytes: u64, len_bytes: u64) -> io::Result
     Ok(sys::file::fadvise(file.as_fd(), at_bytes, len_bytes, Advice::DontNeed)?)
 }
 
+/// Begins to write a range to the disk; a length of 0 means "to the end".
+///
+/// # Errors
+/// Those of sync_file_range(2). A failed write is reported by [`write_and_drop`].
+///
+/// ```
+/// let file = tempfile::tempfile()?;
+/// gush::page_cache::start_write(&file, 0, 0)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn start_write(file: &impl AsFd, at_bytes: u64, len_bytes: u64) -> io::Result<()> {
+    Ok(sys::file::start_write_out(file.as_fd(), at_bytes, len_bytes)?)
+}
+
 /// Writes a range to the disk, waits, and drops it from the page cache; a length of 0 means "to the
 /// end". The file's metadata may still be missing on disk: this is no fsync(2).
 ///

@@ -71,6 +71,36 @@ fn no_page_of_a_copy_stays_that_was_not_there() {
     assert!(is_cached(dir.path(), "a/large").unwrap() && is_cached(dir.path(), "d/large").unwrap());
 }
 
+/// Otherwise the copy pushes the pages of others out before it takes its own away.
+#[test]
+fn a_large_copy_holds_few_pages_at_any_time() {
+    let Some(dir) = uncached_tree() else { return };
+    let path = dir.path().join("a/larger");
+    fs::write(&path, noise(192 << 20, 2)).unwrap();
+    let source = File::open(path).unwrap();
+    write_and_drop(&source, 0, 0).unwrap();
+    let target = File::create_new(dir.path().join("copy")).unwrap();
+    let copies = std::process::Command::new(env!("CARGO_BIN_EXE_gush"))
+        .args(["cp", "--no-cache", "--reflink=never", "--threads=4", "a/larger", "copy"])
+        .current_dir(dir.path())
+        .spawn();
+    let mut copies = copies.unwrap();
+    let (mut most, mut looks) = (0, 0);
+    let status = loop {
+        let pages = [&source, &target].map(|file| cached_pages(file, 0, 0).unwrap());
+        most = most.max(pages.iter().sum());
+        looks += 1;
+        if let Some(status) = copies.try_wait().unwrap() {
+            break status;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    };
+    assert!(status.success() && looks > 10, "{status} after {looks} looks");
+    // A window that is read, one that is written, and what is read ahead.
+    let most_bytes = most * rustix::param::page_size() as u64;
+    assert!((MIB..40 * MIB).contains(&most_bytes), "{most_bytes} bytes");
+}
+
 /// The kernel reports bytes that it could not write once, and here to the copy.
 #[test]
 fn bytes_that_do_not_reach_the_disk_are_a_failure() {

@@ -240,14 +240,23 @@ pub(crate) fn cachestat(fd: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<u64
     if answer == 0 { Ok(stat[0]) } else { Err(last_errno()) }
 }
 
+/// `sync_file_range(2)`: begins to write the dirty pages of a range.
+pub(crate) fn start_write_out(fd: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<()> {
+    sync_file_range(fd, at, len, libc::SYNC_FILE_RANGE_WRITE)
+}
+
 /// `sync_file_range(2)`: writes the dirty pages of a range, and waits for them.
 pub(crate) fn write_out(fd: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<()> {
     const WHOLLY: libc::c_uint = libc::SYNC_FILE_RANGE_WAIT_BEFORE
         | libc::SYNC_FILE_RANGE_WRITE
         | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    sync_file_range(fd, at, len, WHOLLY)
+}
+
+fn sync_file_range(fd: BorrowedFd<'_>, at: u64, len: u64, flags: libc::c_uint) -> io::Result<()> {
     let [at, len] = [at, len].map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
     // SAFETY: numbers alone; `fd` is borrowed for the call.
-    let answer = unsafe { libc::sync_file_range(fd.as_raw_fd(), at, len, WHOLLY) };
+    let answer = unsafe { libc::sync_file_range(fd.as_raw_fd(), at, len, flags) };
     if answer == 0 { Ok(()) } else { Err(last_errno()) }
 }
 
