@@ -345,6 +345,32 @@ fn a_silence_after_pauses_of_the_rate_limit_ends_the_relay() {
     assert_eq!((totals.ended, totals.forward.bytes), (EndReason::Idle, 4000));
 }
 
+/// A relay of one direction, which has more to move than either of both, is the clock.
+#[test]
+fn each_direction_has_the_rate_limit_for_itself() {
+    const BYTES: usize = 1000;
+    let filled = |bytes: usize| {
+        let (mut peer, near) = pair(Wire::Unix);
+        peer.write_all(&vec![7; bytes]).unwrap();
+        peer.finish();
+        (peer, Conduit::new(near.into()).unwrap())
+    };
+    let [(_a, mut a), (_b, mut b)] = [filled(BYTES), filled(BYTES)];
+    let [(_source, mut source), (_target, mut target)] = [filled(BYTES * 3 / 2), filled(0)];
+    run(async {
+        let limit = || gush::Rate::bytes_per_second(BYTES as u64).unwrap();
+        let relay = || Relay::new(&RelayOptions::new().limit(limit()));
+        let (mut both, mut clock) = (relay(), relay());
+        tokio::select! {
+            totals = both.run(&mut a, &mut b) => {
+                let totals = totals.expect("no failure");
+                assert_eq!([totals.forward.bytes, totals.back.bytes], [BYTES as u64; 2]);
+            }
+            _ = clock.copy(&mut source, &mut target) => panic!("the directions share one limit"),
+        }
+    });
+}
+
 /// The clock stands still, and goes to the next timer when there is nothing else to do.
 #[tokio::test(start_paused = true)]
 async fn the_shorter_limit_ends_the_silence_after_an_end() {

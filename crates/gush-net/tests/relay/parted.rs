@@ -183,7 +183,10 @@ fn nobody_waits_for_what_a_reset_socket_has_sent() {
         while near.write(&piece).await.is_ok() {}
         let unacknowledged = gush::unacknowledged_bytes(&near.facts().socket.expect("a socket"));
         assert!(unacknowledged.expect("a socket") > 0);
-        near.arrived(Duration::from_secs(24 * 60 * 60)).await;
+        let day = Duration::from_secs(24 * 60 * 60);
+        near.arrived(day).await;
+        let seen_off = near.linger(true, LingerTimeouts::of(Some(day))).await;
+        assert!(matches!(seen_off, Err(gush_net::LingerError::Failed(_))), "{seen_off:?}");
     });
 }
 
