@@ -184,6 +184,46 @@ fn a_verified_copy_that_is_written_to_later_is_a_failure() {
     }
 }
 
+/// A further name changes the change time, as `-a` itself does for a source with several names.
+fn add_a_name(target: &Path) {
+    // Kernels before 6.13 count change times in ticks of up to 10 ms.
+    thread::sleep(Duration::from_millis(20));
+    fs::hard_link(target, target.with_extension("again")).unwrap();
+}
+
+#[test]
+fn a_verified_copy_that_only_got_a_further_name_is_not_compared_with_a_newer_source() {
+    for change in ways() {
+        let dir = tempfile::tempdir().unwrap();
+        let act = |target: &Path| {
+            let below = target.strip_prefix(dir.path().join("target")).unwrap();
+            fs::write(dir.path().join("source").join(below), "newer").unwrap();
+            add_a_name(target);
+        };
+        let (complete, _, failed) = copied_with_interference(dir.path(), change, act);
+        assert!(complete, "{failed:?}");
+    }
+}
+
+#[test]
+fn a_verified_copy_with_a_further_name_that_was_shortened_is_a_failure() {
+    for change in ways() {
+        let dir = tempfile::tempdir().unwrap();
+        let shorten = |target: &Path| {
+            let modified = fs::metadata(target).unwrap().modified().unwrap();
+            let file = fs::File::options().write(true).open(target).unwrap();
+            file.set_len(1).unwrap();
+            file.set_modified(modified).unwrap();
+            add_a_name(target);
+        };
+        let (complete, changed, failed) = copied_with_interference(dir.path(), change, shorten);
+        assert!(!complete);
+        let [(path, message)] = &failed[..] else { panic!("{failed:?}") };
+        assert_eq!(path, &changed);
+        assert!(message.contains("differs from the source at byte 1 now"), "{message}");
+    }
+}
+
 #[test]
 fn a_verified_copy_that_is_gone_at_the_end_is_a_failure() {
     for change in ways() {
