@@ -83,6 +83,7 @@ pub(super) fn in_turn(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
 mod tests {
     use std::future::pending;
 
+    use tokio::io::AsyncReadExt;
     use tokio::time::{Instant, sleep};
 
     use super::*;
@@ -111,6 +112,19 @@ mod tests {
         assert_eq!(began.elapsed(), Duration::from_millis(400));
         let failing = [after(300, Err(1)), after(10, Err(2)), after(0, Err(3))];
         assert_eq!(first(failing, true).await, Err(vec![2, 3, 1]));
+    }
+
+    /// Servers see them end, and serve no client that never speaks.
+    #[tokio::test(start_paused = true)]
+    async fn the_connections_of_slower_attempts_are_closed() {
+        let (client, mut server) = tokio::io::duplex(1);
+        let slower: Attempt<'_, u32, u32> = Box::pin(async move {
+            let _connected = client;
+            pending().await
+        });
+        assert_eq!(first([slower, after(10, Ok(2))], true).await, Ok(2));
+        let end = timeout(HEAD_START, server.read_u8()).await.expect("an end");
+        assert_eq!(end.unwrap_err().kind(), std::io::ErrorKind::UnexpectedEof);
     }
 
     #[tokio::test(start_paused = true)]
