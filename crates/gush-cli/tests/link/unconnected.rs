@@ -159,7 +159,7 @@ fn unix_datagrams_are_answered_each_and_by_name() {
         Running::start(&[&format!("unix-recvfrom:{},fork", at("s")), "shell:'tr a-z A-Z'"]);
     server.says("listening on");
     for kind in ["unix-sendto", "unix-client"] {
-        let own = format!("{kind}:{},bind={}", at("s"), at("own"));
+        let own = format!("{kind}:{},bind={}", at("s"), at(kind));
         let (client, mut stdin, mut stdout) = talking(&[&own]);
         for word in ["one", "two"] {
             stdin.write_all(word.as_bytes()).unwrap();
@@ -169,7 +169,7 @@ fn unix_datagrams_are_answered_each_and_by_name() {
         }
         client.signal(Signal::TERM);
         client.finish();
-        assert!(!dir.path().join("own").exists(), "{kind}");
+        assert!(!dir.path().join(kind).exists(), "{kind}");
     }
 }
 

@@ -122,3 +122,18 @@ fn a_reader_that_starts_late_gets_all_that_came_before_a_reset_of_the_other_side
         assert_eq!(status.code(), Some(0), "{said}");
     });
 }
+
+/// Unread bytes would make close(2) reset the connection, and discard what is still to be sent.
+#[test]
+fn what_a_reader_writes_after_a_reset_of_the_other_side_costs_it_no_byte() {
+    let ((sender, to_sender), (reader, to_reader)) = (peer(), slow_peer());
+    let link = ours(&[&to_sender, &to_reader]);
+    let (mut sender, mut reader) = (accept(&sender), accept(&reader));
+    sender.write_all(&[7; 100_000]).unwrap();
+    thread::sleep(PAUSE / 3);
+    reset(sender);
+    thread::sleep(PAUSE / 3);
+    reader.write_all(b"unread").unwrap();
+    thread::sleep(PAUSE);
+    assert_eq!(seen(&mut reader), Seen::End(100_000), "{}", link.said());
+}
