@@ -129,8 +129,10 @@ impl Conduit {
             // A connection that was reset keeps its count of what was not acknowledged (tcp_reset
             // of net/ipv4/tcp_input.c).
             let error = self.facts().socket.filter(|_| bytes > 0).and_then(|socket| {
-                // Another process, or the relay, may have taken the error.
-                let is_gone = || (!has_peer(socket)).then_some(Errno::CONNRESET);
+                // Another process, or the relay, may have taken the error. A connection that ended
+                // since the count has no peer either, and counts nothing any more.
+                let counts = || unsent_bytes(&self.facts(), self.owes_end()).is_ok_and(|n| n > 0);
+                let is_gone = || (!has_peer(socket) && counts()).then_some(Errno::CONNRESET);
                 tap::socket_error(socket).or_else(is_gone)
             });
             if let Some(errno) = error {

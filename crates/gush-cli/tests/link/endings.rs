@@ -18,7 +18,7 @@ use rustix::net::sockopt;
 use tempfile::TempDir;
 
 use crate::common::link::{PATIENCE, Running, eventually, server};
-use crate::common::{gush, noise};
+use crate::common::{gush, noise, skipped, strace};
 
 const ONCE: &str = "tcp-listen:127.0.0.1:0";
 const FORK: &str = "tcp-listen:127.0.0.1:0,fork";
@@ -97,6 +97,32 @@ fn an_upload_is_whole_though_nobody_reads_what_the_server_says() {
         assert_eq!(status, Some(0), "{said}");
         assert_eq!(counts.recv().unwrap(), BYTES, "round {round}");
     }
+}
+
+/// A connection that has ended has no peer any more, either.
+#[test]
+fn a_server_that_takes_the_last_byte_between_two_questions_has_got_it() {
+    const BYTES: usize = 1 << 20;
+    let dir = TempDir::new().unwrap();
+    let file = file_of(&dir, BYTES);
+    let (listener, target) = listener();
+    // Small at the reader and large at the link: the file lies in the kernel, and not at the server.
+    sockopt::set_socket_recv_buffer_size(&listener, 4096).unwrap();
+    // Nearly all the time the link is between the count of its bytes and the question for the peer.
+    let inject = "inject=getpeername:delay_enter=500000";
+    let mut command = match strace(&["-D", "-e", inject]) {
+        Ok(strace) => strace,
+        Err(why) => return skipped(&why),
+    };
+    command.args(["link", "-u", &file, &format!("{target},sndbuf=4M")]);
+    let link = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut served = accept(&listener);
+    served.read_exact(&mut [0; 10]).unwrap();
+    thread::sleep(Duration::from_secs(1));
+    assert_eq!(seen(&mut served), Seen::End(BYTES - 10));
+    drop(served);
+    let output = link.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
