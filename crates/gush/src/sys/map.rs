@@ -207,3 +207,29 @@ impl Drop for Window {
         let _ = unsafe { unmap(self.base, self.mapped_bytes) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    /// The page that takes the lost one's place holds zeros, which are no bytes of the file.
+    #[test]
+    fn a_copy_from_or_to_a_truncated_file_is_an_error_of_that_side() {
+        const BYTES: usize = 1 << 16;
+        for side in [Side::Source, Side::Target] {
+            let files = [(); 2].map(|()| tempfile::tempfile().expect("a file"));
+            for file in &files {
+                file.set_len(BYTES as u64).expect("room");
+            }
+            let [source, target] = &files;
+            let from = Window::of_source(source.as_fd(), 0, BYTES).expect("a mapping");
+            let mut to = Window::of_target(target.as_fd(), 0, BYTES, FilledBy::UserSpace)
+                .expect("a mapping");
+            files[side as usize].set_len(0).expect("cut");
+            let fault = from.copy_to(0, &mut to, 0, BYTES).expect_err("its pages are gone");
+            assert_eq!((fault.side, fault.errno), (side, Errno::FAULT));
+        }
+    }
+}
