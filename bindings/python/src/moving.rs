@@ -2,7 +2,7 @@
 
 use std::os::fd::RawFd;
 
-use gush::{Choice, Control, Endpoint, Mover, Rate};
+use gush::{Choice, Control, Endpoint, Kind, Mover, Rate};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rustix::fs::OFlags;
@@ -66,7 +66,9 @@ pub(crate) fn copy_opened(
     // Of regular files all is known that the engine would ask.
     let opened = |fd, flags| {
         let stat = rustix::fs::fstat(fd).ok()?;
-        Endpoint::of_opened_file(fd, &stat, OFlags::from_bits_retain(flags))
+        let endpoint = Endpoint::of_opened_file(fd, &stat, OFlags::from_bits_retain(flags))?;
+        // A file that the kernel makes up while it is read takes no offsets.
+        (endpoint.kind() == Kind::File).then_some(endpoint)
     };
     let act = |observe: Observe<'_>| {
         let mover = match (opened(&fds[0], source.1), opened(&fds[1], target.1)) {

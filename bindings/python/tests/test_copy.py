@@ -450,6 +450,17 @@ class CopyFile(InADirectory):
         gush.copyfile(link, self.target, follow_symlinks=False)
         self.assertEqual(os.readlink(self.target), os.fspath(self.source))
 
+    def test_a_file_that_the_kernel_makes_up(self):
+        for copyfile in (gush.copyfile, shutil.copyfile):
+            copyfile("/proc/version", self.target)
+            self.assertEqual(self.target.read_bytes(), Path("/proc/version").read_bytes())
+
+    def test_the_name_of_a_directory_that_is_no_file(self):
+        for copyfile in (gush.copyfile, shutil.copyfile):
+            with self.assertRaises(IsADirectoryError) as raised:
+                copyfile(self.dir, self.target)
+            self.assertEqual(raised.exception.filename, str(self.dir))
+
 
 class CtrlC(unittest.TestCase):
     """A child reports that it begins, gets SIGINT, and says which exception came."""

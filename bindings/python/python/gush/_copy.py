@@ -151,7 +151,7 @@ def copyfile(src: AnyPath, dst: PathGiven, *, follow_symlinks: bool = True) -> P
         os.symlink(os.readlink(name) if isinstance(name, str) else os.readlink(name), dst)
         return dst
     if source_stat and stat.S_ISDIR(source_stat.st_mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), src)
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(src))
     reading, writing = os.O_RDONLY, os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     # Not open(), which asks for what makes a file object.
     source = os.open(src, reading)
