@@ -267,6 +267,21 @@ fn no_last_file_vouches_for_a_verified_copy_that_has_changed() {
 }
 
 #[test]
+fn a_cancelled_copy_is_not_compared_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let cancel = gush::Cancel::new();
+    let cancellable = |options: &mut CopyOptions| options.moving.cancel = Some(cancel.clone());
+    let overwrite_and_cancel = |target: &Path| {
+        fs::write(target, "another").unwrap();
+        cancel.cancel();
+    };
+    let (complete, changed, failed) =
+        copied_with_interference(dir.path(), cancellable, overwrite_and_cancel);
+    assert!(!complete);
+    assert!(failed.iter().all(|(path, _)| path != &changed), "{failed:?}");
+}
+
+#[test]
 fn a_mirror_removes_nothing_after_a_verified_copy_that_has_changed() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("target")).unwrap();

@@ -175,6 +175,16 @@ impl<'a> Walk<'a> {
         }
     }
 
+    fn is_cancelled(&self) -> bool {
+        let cancel = self.common.options.moving.cancel.as_ref();
+        let is_cancelled = cancel.is_some_and(gush::Cancel::is_cancelled);
+        // A copy that was stopped is no complete one, whatever was copied by then.
+        if is_cancelled {
+            self.is_incomplete.store(true, Ordering::Relaxed);
+        }
+        is_cancelled
+    }
+
     fn umask(&self) -> u32 {
         *self.umask.get_or_init(umask)
     }
@@ -432,14 +442,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     }
 
     fn is_stopped(&self) -> bool {
-        let walk = self.walk;
-        let cancel = walk.common.options.moving.cancel.as_ref();
-        // A copy that was stopped is no complete one, whatever was copied by then.
-        if cancel.is_some_and(gush::Cancel::is_cancelled) {
-            walk.is_incomplete.store(true, Ordering::Relaxed);
-            return true;
-        }
-        walk.is_stopped.load(Ordering::Relaxed)
+        self.walk.is_cancelled() || self.walk.is_stopped.load(Ordering::Relaxed)
     }
 
     /// The places of an entry whose name was just added to both paths.

@@ -46,6 +46,9 @@ impl Walk<'_> {
     pub(super) fn verify_again(&self) {
         let files = mem::take(&mut *self.verified.lock().unwrap_or_else(PoisonError::into_inner));
         for file in files {
+            if self.is_cancelled() {
+                return;
+            }
             let [source, target] =
                 [self.roots.source, self.roots.target].map(|root| root.join(&file.path));
             if let Err(error) = self.verify_file_again(&file, &source, &target) {
