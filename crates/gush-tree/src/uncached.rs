@@ -1,5 +1,6 @@
 //! Copies that leave the page cache as it was (`--no-cache`).
 
+use std::io;
 use std::mem;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -111,8 +112,9 @@ impl<'f> Passing<'f> {
         let to = to - to % WINDOW_BYTES;
         if to > self.from {
             self.source.restore(&(self.from..to));
-            // The disk has work while the window before is waited for. An error comes again there.
-            let _ = page_cache::start_write(&self.target, self.from, to - self.from);
+            // The disk has work while the window before is waited for.
+            let begun = page_cache::start_write(&self.target, self.from, to - self.from);
+            self.note_loss(begun);
             let written = mem::replace(&mut self.writing, self.from..to);
             if !written.is_empty() {
                 self.write_and_drop(written.start, written.end - written.start);
@@ -124,8 +126,13 @@ impl<'f> Passing<'f> {
 
     fn write_and_drop(&mut self, at_bytes: u64, len_bytes: u64) {
         let done = page_cache::write_and_drop(&self.target, at_bytes, len_bytes);
-        // A loss of bytes must be reported here: close(2) does not report it
-        // again. Other errors only mean that the target has no such pages (sync_file_range(2)).
+        self.note_loss(done);
+    }
+
+    /// A loss of bytes must be reported here: no later call need report it again, as where ext4 has
+    /// no block for pages and drops these (`mpage_map_and_submit_extent` of fs/ext4/inode.c). Other
+    /// errors only mean that the target has no such pages (sync_file_range(2)).
+    fn note_loss(&mut self, done: io::Result<()>) {
         let lost = done.err().and_then(|error| Errno::from_io_error(&error));
         let lost = lost.filter(|errno| matches!(*errno, Errno::IO | Errno::NOSPC | Errno::DQUOT));
         self.failed = self.failed.or(lost);

@@ -41,7 +41,8 @@ pub fn drop_clean(file: &impl AsFd, at_bytes: u64, len_bytes: u64) -> io::Result
 /// Begins to write a range to the disk; a length of 0 means "to the end".
 ///
 /// # Errors
-/// Those of sync_file_range(2). A failed write is reported by [`write_and_drop`].
+/// Those of sync_file_range(2). Most failed writes are reported by [`write_and_drop`] only, others
+/// only here.
 ///
 /// ```
 /// let file = tempfile::tempfile()?;
