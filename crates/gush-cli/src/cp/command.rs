@@ -335,7 +335,7 @@ fn moving() -> Vec<Arg> {
              A killed copy with more threads may lack more pieces of 2 MiB. More than 1 cannot be used with a single-threaded --method, such as splice")
             .value_parser(crate::args::threads),
         value("limit", "RATE", "Copy at most RATE bytes per second, over all files"),
-        flag("no-cache", "Leave the page cache as it was: write the copy to disk at once, and drop its pages and those of SOURCE that were not cached before"),
+        flag("no-cache", "Leave the page cache as it was: write the copy to disk at once, each file by one thread, and drop its pages and those of SOURCE that were not cached before"),
         value("buffer-size", "SIZE", "Size of a buffer or mapped window, at most 4M"),
         value("pipe-size", "SIZE", "Size of the pipe that splice uses: at least 64K, up to fs.pipe-max-size"),
         flag("preallocate", "Reserve the target's space before copying"),
