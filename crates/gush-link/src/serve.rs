@@ -324,7 +324,7 @@ async fn serve_all(
     };
     let mut giver = None;
     if let Some(handover) = handover {
-        let (gives, resumed) = handover.stand_by(&listener, &shared)?;
+        let (gives, resumed) = handover.stand_by(&mut listener, &shared)?;
         giver = Some(gives);
         for resumed in resumed {
             shared.ledger.resume(resumed.id, Arc::clone(&resumed.counts));

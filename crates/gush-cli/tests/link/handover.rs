@@ -3,8 +3,10 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -140,7 +142,7 @@ fn the_metrics_and_a_unix_socket_are_handed_over_with_their_names() {
     eventually("the door is open", || door.exists());
     let new = start();
     assert!(old.finish().0.success());
-    let mut client = std::os::unix::net::UnixStream::connect(&front).unwrap();
+    let mut client = UnixStream::connect(&front).unwrap();
     client.write_all(b"hello").unwrap();
     client.shutdown(Shutdown::Write).unwrap();
     let mut answer = String::new();
@@ -288,6 +290,34 @@ fn a_receiver_that_dies_loses_nothing_and_the_link_goes_on() {
 }
 
 #[test]
+fn a_process_that_fails_to_take_over_leaves_the_names_to_the_running_link() {
+    let dir = tempfile::tempdir().unwrap();
+    let (front, door) = (dir.path().join("front"), dir.path().join("door"));
+    let listen = format!("unix-listen:{},fork", front.display());
+    let target = format!("tcp:{}", echo());
+    let words = ["--handover", door.to_str().unwrap(), &listen, &target];
+    let link = Running::start(&words);
+    link.says("listening on ");
+    eventually("the door is open", || door.exists());
+    let greets = || {
+        let mut client = UnixStream::connect(&front).unwrap();
+        client.write_all(b"hello").unwrap();
+        client.read_exact(&mut [0; 5]).unwrap();
+        client
+    };
+    // More than the new process may have descriptors for.
+    let _clients: Vec<_> = (0..32).map(|_| greets()).collect();
+    let mut next = Command::new("prlimit");
+    next.arg("--nofile=32:32").arg(gush().get_program()).arg("link").args(words);
+    let output = next.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    link.says("a handover failed");
+    assert!(front.exists() && door.exists(), "{said}");
+    greets();
+}
+
+#[test]
 fn the_record_of_a_moved_connection_counts_all_its_bytes_and_time() {
     let lines = Lines::to(format!("tcp:{}", echo()));
     let link = lines.start_with(&["--json"]);
@@ -350,7 +380,7 @@ fn a_process_of_another_user_gets_nothing() {
     std::fs::set_permissions(dir, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let program = crate::common::copied_gush(dir);
     let run = || {
-        let mut command = std::process::Command::new(&program);
+        let mut command = Command::new(&program);
         command.args(["link", "--handover", door, &lines.listen(), &lines.target]);
         let output = command.uid(nobody).gid(nobody).output().unwrap();
         assert_eq!(output.status.code(), Some(1));

@@ -32,7 +32,7 @@ use gush_text::os_text;
 use tokio::task::AbortHandle;
 
 use crate::address::{Address, Kind, Opt};
-use crate::open::{self, Listener};
+use crate::open::{self, Listener, Made};
 use crate::record::Failure;
 use crate::roles::Roles;
 use crate::session::Shared;
@@ -124,7 +124,7 @@ impl Handover {
     /// Takes over, and stands by for the next process.
     pub fn stand_by(
         self,
-        listener: &Listener,
+        listener: &mut Listener,
         shared: &Shared,
     ) -> Result<(Giver, Vec<Resumed>), Failure> {
         let Self { path, hello, taking, metrics } = self;
@@ -132,8 +132,11 @@ impl Handover {
         let descriptor = listener.descriptor().map_err(fail)?;
         let (door, name, resumed) = match taking {
             Some(taking) => {
-                let name = open::keep_name(&path).map_err(fail)?;
+                let mut name = open::keep_name(&path).map_err(fail)?;
                 let (door, resumed) = taking.take(shared).map_err(fail)?;
+                // Until here the running link goes on if anything fails, and needs its names.
+                name.iter_mut().for_each(Made::own);
+                listener.own_name();
                 (door, name, resumed)
             }
             None => {

@@ -46,6 +46,17 @@ impl Made {
         (!self.is_kept).then_some(self)
     }
 
+    /// Whose name another process has until [`own`](Self::own).
+    pub fn of_another(mut self) -> Self {
+        self.is_kept = true;
+        self
+    }
+
+    /// Removes the name at the end from now on.
+    pub fn own(&mut self) {
+        self.is_kept = false;
+    }
+
     /// Leaves the name to another process.
     pub fn keep(self) {
         // The descriptor is closed with the process, which ends soon.

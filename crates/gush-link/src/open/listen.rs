@@ -49,7 +49,7 @@ pub(crate) async fn unix(
         let UnixName::Path(path) = name else { return Listener::new(fd, options, None) };
         let made = Made::if_removed(path, path, options);
         let made = made.map_err(|error| OpenError::new("take over", error))?;
-        let listener = Listener::new(fd, options, made)?;
+        let listener = Listener::new(fd, options, made.map(Made::of_another))?;
         return Ok(listener.known_as(Peer::Unix { name: Some(name.clone()), process: None }));
     }
     let fd = socket(AddressFamily::UNIX, unix_type(options))
@@ -97,9 +97,9 @@ pub(crate) fn private_listener(path: &Path) -> Result<(OwnedFd, Option<Made>), O
     Ok((fd, made))
 }
 
-/// The name of a socket that another process has made, to be removed by this one.
+/// The name of a socket that another process has made, to be removed by this one once it owns it.
 pub(crate) fn keep_name(path: &Path) -> io::Result<Option<Made>> {
-    Made::if_removed(path, path, &Options::default())
+    Ok(Made::if_removed(path, path, &Options::default())?.map(Made::of_another))
 }
 
 fn at_path(

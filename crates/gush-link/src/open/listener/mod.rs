@@ -204,6 +204,11 @@ impl Listener {
         self.fd().ok_or(Errno::BADF)?.try_clone_to_owned()
     }
 
+    /// Removes the name of a socket that another process has made, from now on.
+    pub(crate) fn own_name(&mut self) {
+        self.made.iter_mut().for_each(Made::own);
+    }
+
     /// Leaves the socket's name to another process.
     pub(crate) fn keep_name(&mut self) {
         if let Some(made) = self.made.take() {
