@@ -25,6 +25,16 @@ fn a_command_line_of_socat_runs_by_its_name_and_as_a_command() {
     }
 }
 
+#[test]
+fn a_limit_of_no_bytes_is_none() {
+    for option in ["readbytes=0", "bytes=0x0"] {
+        let mut command = gush();
+        let words = ["socat", "-u", &format!("-,{option}"), "-"];
+        let output = command.args(words).stdin(file_of(b"bytes")).output().unwrap();
+        assert_eq!(output.stdout, b"bytes", "{output:?}");
+    }
+}
+
 /// As socat does, where `gush link` waits for the other side.
 #[test]
 fn it_ends_soon_after_one_side_has_ended() {

@@ -161,7 +161,9 @@ impl SocatOptions {
         for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
             let one = Translated::read(piece);
             all.retain(|before| !before.ours.eq_ignore_ascii_case(&one.ours));
-            all.push(one);
+            if !one.limits_nothing() {
+                all.push(one);
+            }
         }
         let mut options = Self(all);
         let mut is_new = true;
@@ -286,6 +288,15 @@ impl Translated {
             Some((name, _)) if is_in(PASSWORDS, &self.name) => format!("{name}=..."),
             _ => self.text.clone(),
         }
+    }
+
+    /// For socat `readbytes=0` is no limit.
+    fn limits_nothing(&self) -> bool {
+        let value = self.value.as_deref().unwrap_or_default();
+        let digits = value.trim_start_matches("0x").trim_start_matches("0X");
+        is_in(&["readbytes", "bytes"], &self.name)
+            && !digits.is_empty()
+            && digits.bytes().all(|digit| digit == b'0')
     }
 
     fn read(piece: &str) -> Self {
