@@ -4,11 +4,12 @@ use std::io::{self, Write};
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, ThreadId};
 
 use gush::pipe::Technique;
 use gush::{Call, Control, Errno};
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyMemoryView, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
@@ -34,6 +35,8 @@ pub(crate) struct Writer {
     inner: Mutex<Option<Inner>>,
     target: OnceLock<Target>,
     has_failed: AtomicBool,
+    /// The thread that is in a call which may wait.
+    caller: Mutex<Option<ThreadId>>,
     /// The exception of a signal's handler, which ended a wait.
     raised: Arc<Mutex<Option<PyErr>>>,
 }
@@ -61,11 +64,15 @@ impl Writer {
         if self.is_file_closed(py)? {
             return Err(closed());
         }
+        self.check_caller()?;
         let ended = py.detach(|| {
             let mut inner = self.lock();
             let Some(inner) = inner.as_mut() else { return Ok(false) };
             let earlier = inner.cut_by();
-            call(inner).map(|()| true).map_err(|error| (error, earlier, inner.cut_by()))
+            self.set_caller(Some(thread::current().id()));
+            let called = call(inner);
+            self.set_caller(None);
+            called.map(|()| true).map_err(|error| (error, earlier, inner.cut_by()))
         });
         match ended {
             Ok(true) => Ok(()),
@@ -81,6 +88,10 @@ impl Writer {
                 }))
             }
         }
+    }
+
+    fn set_caller(&self, caller: Option<ThreadId>) {
+        *self.caller.lock().unwrap_or_else(PoisonError::into_inner) = caller;
     }
 
     /// A failure was raised already: the close in the `with` statement that it leaves must not
@@ -131,6 +142,7 @@ impl Writer {
             inner: Mutex::new(None),
             target: OnceLock::new(),
             has_failed: AtomicBool::new(false),
+            caller: Mutex::default(),
             raised: Arc::default(),
         }
     }
@@ -165,6 +177,16 @@ impl Writer {
         self.target.get().map_or(Ok(()), |target| visit.call(&target.file))
     }
 
+    /// Refuses a call from the handler of a signal that came while this thread waits in another:
+    /// it would wait for itself.
+    fn check_caller(&self) -> PyResult<()> {
+        let caller = *self.caller.lock().unwrap_or_else(PoisonError::into_inner);
+        match caller == Some(thread::current().id()) {
+            true => Err(PyRuntimeError::new_err("reentrant call inside a writer")),
+            false => Ok(()),
+        }
+    }
+
     /// How the bytes get into the pipe: ``"fresh"``, ``"socket"`` or ``"write"``.
     #[getter]
     fn technique(&self, py: Python<'_>) -> PyResult<&'static str> {
@@ -193,6 +215,7 @@ impl Writer {
 
     /// Send the pieces that were collected.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        self.check_caller()?;
         match py.detach(|| self.lock().is_none()) {
             true => Ok(()),
             false => self.run(py, Write::flush),

@@ -4,6 +4,7 @@ import array
 import errno
 import io
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -185,6 +186,37 @@ class Writer(unittest.TestCase):
                 out.writelines([b"two ", b"three"])
 
         self.assertEqual(self.written(act), b"ONE TWO THREE")
+
+    def test_a_handler_that_calls_the_waiting_writer(self):
+        go_on, refused = threading.Event(), []
+
+        def handle(_number, _frame):
+            for call in (lambda: out.write(b"one"), out.flush, out.close):
+                with self.assertRaisesRegex(RuntimeError, "reentrant") as raised:
+                    call()
+                refused.append(raised.exception)
+            go_on.set()
+
+        reading, writing = os.pipe()
+        out = gush.Writer(writing)
+        got = []
+
+        def drain():
+            go_on.wait(20)
+            with open(reading, "rb") as source:
+                got.append(len(source.read()))
+
+        thread = threading.Thread(target=drain)
+        thread.start()
+        old = signal.signal(signal.SIGALRM, handle)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            out.write(bytes(8 << 20))
+        finally:
+            signal.signal(signal.SIGALRM, old)
+            out.close()
+            thread.join()
+        self.assertEqual((len(refused), got), (3, [8 << 20]))
 
     def test_several_threads_take_turns(self):
         def act(pipe):

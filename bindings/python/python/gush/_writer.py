@@ -49,6 +49,7 @@ class Writer(_gush.Writer, _File):
         """
         if self.closed:
             return
+        self.check_caller()
         try:
             self.finish()
         finally:
