@@ -45,7 +45,8 @@ pub struct CopyOptions {
     pub atomic: bool,
     /// The file and its directory reach stable storage before the copy returns.
     pub sync: bool,
-    /// Re-read the target and compare hashes. In a tree that was there before, the target becomes a
+    /// Re-read the target and compare hashes; in a tree once more when all is copied, where the
+    /// target has changed since. In a tree that was there before, the target becomes a
     /// separate file if it has several names, as with all options that promise an equal tree.
     pub verify: bool,
     /// A source that changes during the copy is a failure, not just a warning. Size and times

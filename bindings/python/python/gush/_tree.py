@@ -53,7 +53,7 @@ def copytree(
         ``threads``, ``preserve``, ``verify`` and ``on_progress``.
     :param ignore_dangling_symlinks: leave out links that lead nowhere, where links are followed,
         instead of reporting them.
-    :param threads: 0 means one a processor.
+    :param threads: 0 means one a processor, or up to 64 where they mostly wait for a server or a disk.
     :param preserve: of ``"mode"``, ``"timestamps"``, ``"ownership"``, ``"links"`` (names of one file stay names of one file) and
         ``"xattr"``.
     :param verify: read each copy again and compare it with its source.

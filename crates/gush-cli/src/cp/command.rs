@@ -305,7 +305,8 @@ fn promises() -> Vec<Arg> {
         flag("fsync", "Sync the file and its directory to stable storage before reporting success"),
         flag(
             "verify",
-            "Read the target back from storage and compare it, by blake3 hash or around holes",
+            "Read the target back from storage and compare it, by blake3 hash or around holes; in a \
+             tree once more at the end, if it has changed since",
         ),
         flag(
             "stable",
