@@ -57,10 +57,14 @@ fn inherited<'a>(index: usize, number: i32) -> io::Result<BorrowedFd<'a>> {
 
 pub(crate) fn with_descriptor(command: &mut Command, fd: impl AsFd, number: i32) -> io::Result<()> {
     // Not a number that another descriptor of the program has.
-    let fd = io::fcntl_dupfd_cloexec(fd, FIRST_FREE.max(number.saturating_add(1)))?;
+    let copy = io::fcntl_dupfd_cloexec(&fd, FIRST_FREE.max(number.saturating_add(1)))?;
+    // Nor that of the pipe by which the child reports that it cannot start the program: while this
+    // is open, the pipe gets another one.
+    let occupied = io::fcntl_dupfd_cloexec(&fd, number.max(3))?;
+    let held = [copy, occupied];
     let put = move || {
-        // SAFETY: dup2 takes any two numbers; the first is that of the descriptor owned here.
-        match unsafe { libc::dup2(fd.as_raw_fd(), number) } {
+        // SAFETY: dup2 takes any two numbers; the first is that of a descriptor owned here.
+        match unsafe { libc::dup2(held[0].as_raw_fd(), number) } {
             -1 => Err(std::io::Error::last_os_error()),
             _ => Ok(()),
         }

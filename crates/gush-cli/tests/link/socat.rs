@@ -35,6 +35,18 @@ fn a_limit_of_no_bytes_is_none() {
     }
 }
 
+/// The pipe by which the standard library learns that a program does not start has one of them.
+#[test]
+fn a_missing_program_is_reported_whatever_the_number_of_its_input() {
+    for number in 3..24 {
+        let mut command = gush();
+        let program = format!("EXEC:/nonexistent,fdin={number}");
+        let output = command.args(["socat", "-u", "/dev/null", &program]).output().unwrap();
+        let why = said(&output);
+        assert!(why.contains("No such file") && !why.contains("fatal"), "{number}: {why}");
+    }
+}
+
 /// As socat does, where `gush link` waits for the other side.
 #[test]
 fn it_ends_soon_after_one_side_has_ended() {
