@@ -56,14 +56,21 @@ fn one_line(name: &X509Name<'_>) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// In quotes where it would look like more than one part (RFC 2253, 2.4).
+/// In quotes where it would look like more than one part (RFC 2253, 2.4), on one line.
 fn quoted(value: &str) -> String {
     let is_plain = !value.contains([',', '+', '"', '\\', '<', '>', ';'])
         && !value.starts_with(['#', ' '])
         && !value.ends_with(' ');
+    let escaped = value.chars().map(|letter| match letter {
+        '\\' | '"' => format!("\\{letter}"),
+        // A line end would look like another variable where programs list them.
+        _ if letter.is_ascii_control() => format!("\\{:02X}", u32::from(letter)),
+        _ => letter.to_string(),
+    });
+    let escaped: String = escaped.collect();
     match is_plain {
-        true => value.to_owned(),
-        false => format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\"")),
+        true => escaped,
+        false => format!("\"{escaped}\""),
     }
 }
 
@@ -77,4 +84,21 @@ fn dns_names(own: &X509Certificate<'_>) -> Option<String> {
         })
         .collect();
     (!names.is_empty()).then(|| names.join(NEXT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_stays_one_line_as_openssl_shows_it() {
+        for (value, shown) in [
+            ("a\tb\nc\u{7f}", r"a\09b\0Ac\7F"),
+            ("a\t, b", r#""a\09, b""#),
+            (r#"a\ "b""#, r#""a\\ \"b\"""#),
+            ("\u{e9}", "\u{e9}"),
+        ] {
+            assert_eq!(quoted(value), shown);
+        }
+    }
 }
