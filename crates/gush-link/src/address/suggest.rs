@@ -65,6 +65,8 @@ mod tests {
         "udp-recvfrom:1",
         "vsock:2:1",
         "vsock-listen:1",
+        "socks4:p:1:h:1",
+        "socks4a:p:1:h:1",
         "socks5:p:1:h:1",
         "http-connect:p:1:h:1",
         "listen-fd:3",
