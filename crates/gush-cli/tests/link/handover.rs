@@ -420,3 +420,23 @@ fn a_link_with_nothing_to_hand_over_says_so() {
         assert!(said.contains(why), "{first} {second}: {said}");
     }
 }
+
+#[test]
+fn a_socket_that_cannot_be_made_is_named_with_the_remedy() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("missing/over");
+    let output = gush()
+        .args([
+            "link",
+            "--handover",
+            path.to_str().unwrap(),
+            "tcp-listen:127.0.0.1:0,fork",
+            "pipe:",
+        ])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    let start = format!("gush: link: handover at {}: bind: No such file", path.display());
+    assert!(said.starts_with(&start) && said.contains("(make the directory"), "{said}");
+    assert_eq!(output.status.code(), Some(1));
+}

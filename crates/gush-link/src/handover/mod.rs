@@ -32,6 +32,7 @@ use gush_text::os_text;
 use tokio::task::AbortHandle;
 
 use crate::address::{Address, Kind, Opt};
+use crate::ends;
 use crate::open::{self, Listener, Made};
 use crate::record::Failure;
 use crate::roles::Roles;
@@ -141,8 +142,7 @@ impl Handover {
             }
             None => {
                 let (door, name) = open::private_listener(&path).map_err(|error| {
-                    let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
-                    Failure::new(format!("handover at {}: {error}{hint}", path.display()), None)
+                    ends::open_failure(&error.at(format_args!("handover at {}", path.display())))
                 })?;
                 (door, name, Vec::new())
             }
