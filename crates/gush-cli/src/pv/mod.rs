@@ -1,7 +1,6 @@
 //! `gush pv`: pv's command line. The engine moves the bytes, and a separate thread shows the
 //! progress of all but the shortest transfers.
 
-mod ahead;
 mod args;
 mod bar;
 mod control;
@@ -32,6 +31,7 @@ mod state;
 mod status;
 mod store;
 mod transfer;
+mod turns;
 mod values;
 mod watch;
 mod wrap;

@@ -12,7 +12,6 @@ use gush::{Control, Endpoint, Errno, Holes, Kind, Mover, Progress, Report, Side,
 use gush_text::{Doing, errno_text, in_brackets, os_text, quote};
 use rustix::fs::{SeekFrom, fdatasync, seek};
 
-use super::ahead;
 use super::args::PvArgs;
 use super::direct::Direct;
 use super::inputs::{Input, left_bytes};
@@ -24,6 +23,7 @@ use super::skip::Skips;
 use super::sparse;
 use super::state::{StopReason, TransferState};
 use super::status::Status;
+use super::turns;
 use crate::talk::remedy;
 
 /// One transfer of all inputs to one output.
@@ -168,7 +168,7 @@ impl Moving<'_> {
                 return Then::End;
             }
             let moved = self.skip(input);
-            let moved = moved.and_then(|()| self.pass_ahead(name, input, left));
+            let moved = moved.and_then(|()| self.pass_by_turns(name, input, left));
             let moved = moved.and_then(|()| match left {
                 left if self.cuts_lines(left) => {
                     let moved = self.synced(lines::pass(self, input, left.unwrap_or(u64::MAX)));
@@ -215,11 +215,16 @@ impl Moving<'_> {
 
     /// Moves the whole blocks of a file by two threads, where lines are counted and nothing ends or
     /// limits the transfer. The rest is still to be moved.
-    fn pass_ahead(&self, name: &OsStr, input: &Input, left: Option<u64>) -> Result<(), MoveError> {
+    fn pass_by_turns(
+        &self,
+        name: &OsStr,
+        input: &Input,
+        left: Option<u64>,
+    ) -> Result<(), MoveError> {
         if !self.options.counts_lines() || left.is_some() || self.has_rate() {
             return Ok(());
         }
-        let blocks = ahead::pass(self, input)?;
+        let blocks = turns::pass(self, input)?;
         if blocks > 0 {
             self.explain(shown(name), format_args!("read-write by two threads: {blocks} blocks"));
         }

@@ -1,21 +1,19 @@
-//! `-l` of a file: a second thread reads and counts blocks ahead of the thread that delivers them.
+//! `-l` of a file: two threads read and count its blocks, and deliver them in turn.
 //!
 //! Most of the time goes to the kernel's copy into memory, which two processors make in half the
 //! time. The lines are counted in the very bytes that are delivered: to splice the file and count
 //! it separately would be faster still, and wrong for a file that is written to meanwhile. A pipe
 //! gets the pages themselves ([`gush::Lent`]), which saves a second copy.
 //!
-//! The other thread may have lost its processor: a block that it has begun is waited for no longer
-//! than a read takes, and then read once more.
+//! Each thread has one block, which it reads and then delivers: what is in flight stays in the
+//! processors' caches, and memory that a pipe's reader has freed is used again at once.
 //!
 //! Only whole blocks pass here. The engine moves the rest, meets read errors and proves the end.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use gush::{Choice, Endpoint, Errno, HUGE_PAGE_BYTES, Kind, Lent, Pages, Port, Side};
 use rustix::event::PollFlags;
@@ -34,9 +32,6 @@ const BLOCK_BYTES: usize = 512 << 10;
 /// Read and counted at a time, for the same reason.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// How long a block that the other thread reads is waited for: as long as two slow reads.
-const LONGEST_WAIT: Duration = Duration::from_millis(2);
-
 /// Less is moved before a second thread has started.
 const LEAST_BYTES: u64 = 8 << 20;
 
@@ -50,7 +45,7 @@ pub fn pass(moving: &Moving<'_>, input: &Input) -> Result<u64, MoveError> {
     let takes_pages = Endpoint::of(&moving.output).is_ok_and(|end| end.kind() == Kind::Pipe);
     // A huge page is emptied by one call, and filled anew by one fault.
     let block_bytes = if takes_pages { HUGE_PAGE_BYTES } else { BLOCK_BYTES };
-    let blocks = Blocks {
+    let turns = Turns {
         state: &moving.state,
         output: &moving.output,
         input,
@@ -58,15 +53,17 @@ pub fn pass(moving: &Moving<'_>, input: &Input) -> Result<u64, MoveError> {
         number: left_bytes(input).unwrap_or(0) / block_bytes as u64,
         block_bytes,
         unread: AtomicU64::new(0),
-        free: Mutex::default(),
+        turn: Mutex::default(),
+        changed: Condvar::new(),
     };
     thread::scope(|scope| {
-        let (sender, ahead) = sync_channel(1);
-        let second = thread::Builder::new().name("gush-pv-ahead".into());
-        // Without a second thread, this one reads everything.
-        let _ = second.spawn_scoped(scope, || blocks.read_ahead(sender));
-        blocks.deliver(&ahead)
-    })
+        let second = thread::Builder::new().name("gush-pv-turns".into());
+        // Without a second thread, every turn is this one's.
+        let second = second.spawn_scoped(scope, || turns.take_part()).ok();
+        let first = turns.take_part();
+        first.and(second.and_then(|second| second.join().ok()).unwrap_or(Ok(())))
+    })?;
+    Ok(turns.turn().next)
 }
 
 /// Where the first block begins; none where the bytes take another way, or are too few.
@@ -85,7 +82,7 @@ fn start(moving: &Moving<'_>, input: &Input) -> Option<u64> {
 
 /// The blocks of a file.
 #[derive(Debug)]
-struct Blocks<'a> {
+struct Turns<'a> {
     state: &'a TransferState,
     output: &'a Output,
     input: &'a Input,
@@ -94,57 +91,57 @@ struct Blocks<'a> {
     block_bytes: usize,
     /// The first block that no thread has begun to read.
     unread: AtomicU64,
-    free: Mutex<Vec<Pages>>,
+    /// Held by the thread that delivers.
+    turn: Mutex<Turn>,
+    changed: Condvar,
 }
 
-/// A block that was read.
-#[derive(Debug)]
-struct Block {
-    number: u64,
-    memory: Pages,
-    /// The lines that end in it.
-    lines: u64,
+#[derive(Debug, Default)]
+struct Turn {
+    /// The block to be delivered next.
+    next: u64,
+    /// A thread has ended. Where it had begun the block `next`, no block follows.
+    has_left: bool,
 }
 
-impl Blocks<'_> {
-    /// Reads until nothing is left, a read fails, or the delivering thread has ended.
-    fn read_ahead(&self, sender: SyncSender<Block>) {
-        while let Some(block) = self.claim().and_then(|number| self.read(number)) {
-            if sender.send(block).is_err() {
-                return;
-            }
-        }
+impl Turns<'_> {
+    /// Reads, counts and delivers each block that the other thread does not.
+    fn take_part(&self) -> Result<(), MoveError> {
+        let taken = self.take_turns();
+        self.turn().has_left = true;
+        self.changed.notify_one();
+        taken
     }
 
-    /// Delivers all blocks in order, and returns how many.
-    fn deliver(&self, ahead: &Receiver<Block>) -> Result<u64, MoveError> {
-        let Ok(mut target) = Port::of(self.output) else { return Ok(0) };
-        let mut ready: Vec<Block> = Vec::new();
-        for next in 0..self.number {
-            let block = loop {
-                ready.extend(ahead.try_iter());
-                while let Some(delayed) = ready.iter().position(|block| block.number < next) {
-                    self.recycle(ready.swap_remove(delayed).memory);
-                }
-                if let Some(at) = ready.iter().position(|block| block.number == next) {
-                    break ready.swap_remove(at);
-                }
-                let other = if ready.is_empty() { self.claim() } else { None };
-                let arrived = match other {
-                    Some(_) => None,
-                    None => ahead.recv_timeout(LONGEST_WAIT).ok(),
-                };
-                let read = || self.read(other.unwrap_or(next));
-                let Some(block) = arrived.or_else(read) else { return Ok(next) };
-                ready.push(block);
-            };
-            // -R may have given the lines a rate, which is not kept here.
-            if self.state.rate.get().is_some() {
-                return Ok(next);
+    fn take_turns(&self) -> Result<(), MoveError> {
+        let make = if self.is_lent() { Pages::huge } else { Pages::new };
+        let (Ok(mut target), Ok(mut memory)) = (Port::of(self.output), make(self.block_bytes))
+        else {
+            return Ok(());
+        };
+        while let Some(number) = self.claim() {
+            let lines = self.read(self.at(number), memory.as_mut_slice());
+            let mut turn = self.turn();
+            while turn.next != number && !turn.has_left {
+                turn = self.changed.wait(turn).unwrap_or_else(PoisonError::into_inner);
             }
-            self.deliver_block(block, &mut target)?;
+            // -R may have given the lines a rate, which is not kept here.
+            let is_unlimited = self.state.rate.get().is_none();
+            let Some(lines) = lines.filter(|_| turn.next == number && is_unlimited) else {
+                return Ok(());
+            };
+            let renewed = self.deliver_block(number, memory, lines, &mut target)?;
+            turn.next += 1;
+            drop(turn);
+            self.changed.notify_one();
+            let Some(renewed) = renewed else { return Ok(()) };
+            memory = renewed;
         }
-        Ok(self.number)
+        Ok(())
+    }
+
+    fn turn(&self) -> MutexGuard<'_, Turn> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A block that no thread has begun to read.
@@ -157,16 +154,17 @@ impl Blocks<'_> {
         self.start + block * self.block_bytes as u64
     }
 
-    /// Reads a block and counts its lines; none where a read fails or the file ends before.
-    fn read(&self, number: u64) -> Option<Block> {
-        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let make = if self.block_bytes == HUGE_PAGE_BYTES { Pages::huge } else { Pages::new };
-        let mut memory = free.map_or_else(|| make(self.block_bytes), Ok).ok()?;
+    fn is_lent(&self) -> bool {
+        self.block_bytes == HUGE_PAGE_BYTES
+    }
+
+    /// Fills `memory` and counts its lines; none where a read fails or the file ends before.
+    fn read(&self, at: u64, memory: &mut [u8]) -> Option<u64> {
         let (mut got, mut lines) = (0, 0);
-        while got < self.block_bytes {
-            let end = self.block_bytes.min(got + PIECE_BYTES);
-            let piece = &mut memory.as_mut_slice()[got..end];
-            let more = match pread(self.input, &mut *piece, self.at(number) + got as u64) {
+        while got < memory.len() {
+            let end = memory.len().min(got + PIECE_BYTES);
+            let piece = &mut memory[got..end];
+            let more = match pread(self.input, &mut *piece, at + got as u64) {
                 // The end of a transfer interrupts a read that waits.
                 Err(Errno::INTR) if !self.state.cancel.is_cancelled() => continue,
                 more => more.ok().filter(|&more| more > 0)?,
@@ -174,31 +172,32 @@ impl Blocks<'_> {
             lines += self.state.inspector.count(&piece[..more]);
             got += more;
         }
-        Some(Block { number, memory, lines })
+        Some(lines)
     }
 
-    fn recycle(&self, memory: Pages) {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
-    }
-
-    fn deliver_block(&self, block: Block, target: &mut Port<'_>) -> Result<(), MoveError> {
-        let Block { number, memory, lines } = block;
-        let (done, delivered) = if self.block_bytes == HUGE_PAGE_BYTES {
+    /// Delivers a block, and returns memory for another one, if there is any.
+    fn deliver_block(
+        &self,
+        number: u64,
+        memory: Pages,
+        lines: u64,
+        target: &mut Port<'_>,
+    ) -> Result<Option<Pages>, MoveError> {
+        let (done, delivered, memory) = if self.is_lent() {
             let lent = memory.lend();
             let put = |target: &mut Port<'_>, from| self.put_pages(&lent, from, target);
-            let delivered = self.put(lent.as_slice(), lines, target, put);
-            lent.renew().into_iter().for_each(|memory| self.recycle(memory));
-            delivered
+            let (done, delivered) = self.put(lent.as_slice(), lines, target, put);
+            (done, delivered, lent.renew().ok())
         } else {
             let bytes = memory.as_slice();
             let write = |target: &mut Port<'_>, from: usize| target.write(&bytes[from..]);
-            let delivered = self.put(bytes, lines, target, write);
-            self.recycle(memory);
-            delivered
+            let (done, delivered) = self.put(bytes, lines, target, write);
+            (done, delivered, Some(memory))
         };
-        // For others that layout at the position (pv -d), and for the engine, which goes on there.
+        // For others that look at the position (pv -d), and for the engine, which goes on there.
         let moved_on = seek(self.input, SeekFrom::Start(self.at(number) + done as u64));
-        delivered.and(moved_on.map(drop).map_err(|errno| MoveError::by(Side::Source, errno)))
+        delivered?;
+        moved_on.map(|_| memory).map_err(|errno| MoveError::by(Side::Source, errno))
     }
 
     /// Puts the pages from the offset `from` on into the pipe; writes the bytes where that is
@@ -253,8 +252,8 @@ mod tests {
     const BLOCKS: usize = 9;
 
     /// Calls `test` with blocks of a file whose first has one line, the second two, and so on, and
-    /// asserts that every byte and line was delivered once.
-    fn delivers_all_by(test: impl FnOnce(&Blocks<'_>) -> Result<u64, MoveError>) {
+    /// asserts that the first `delivered` blocks and lines were delivered once.
+    fn delivers(delivered: usize, test: impl FnOnce(&Turns<'_>)) {
         let dir = TempDir::new().unwrap();
         let bytes: Vec<u8> = (0..BLOCKS)
             .flat_map(|block| {
@@ -267,7 +266,7 @@ mod tests {
         let output = Output::File(got.reopen().unwrap());
         let wanted = Inspect { lines: true, separator: b'\n', ..Inspect::default() };
         let state = TransferState::new(Inspector::new(wanted), true, Rate::default());
-        let blocks = Blocks {
+        let turns = Turns {
             state: &state,
             output: &output,
             input: &input,
@@ -275,45 +274,39 @@ mod tests {
             number: BLOCKS as u64,
             block_bytes: BLOCK_BYTES,
             unread: AtomicU64::new(0),
-            free: Mutex::default(),
+            turn: Mutex::default(),
+            changed: Condvar::new(),
         };
-        assert_eq!(test(&blocks).unwrap(), BLOCKS as u64);
-        assert!(fs::read(got.path()).unwrap() == bytes);
-        assert_eq!(state.inspector.lines(), (1..=BLOCKS as u64).sum::<u64>());
-    }
-
-    #[test]
-    fn a_block_that_is_held_up_is_read_by_the_delivering_thread() {
-        delivers_all_by(|blocks| {
-            // The thread that has begun blocks 0 and 1 gets no processor.
-            assert_eq!((blocks.claim(), blocks.claim()), (Some(0), Some(1)));
-            let (_sender, ahead) = sync_channel(1);
-            blocks.deliver(&ahead)
-        });
-    }
-
-    #[test]
-    fn a_block_that_comes_late_or_twice_is_delivered_once() {
-        delivers_all_by(|blocks| {
-            let (sender, ahead) = sync_channel(9);
-            for number in [3, 0, 0, 3, 1] {
-                sender.send(blocks.read(number).unwrap()).unwrap();
-            }
-            blocks.deliver(&ahead)
-        });
+        test(&turns);
+        assert_eq!(turns.turn().next, delivered as u64);
+        assert!(fs::read(got.path()).unwrap() == bytes[..delivered * BLOCK_BYTES]);
+        assert_eq!(state.inspector.lines(), (1..=delivered as u64).sum::<u64>());
     }
 
     #[test]
     fn two_threads_deliver_every_block_once() {
-        delivers_all_by(|blocks| {
+        delivers(BLOCKS, |turns| {
             thread::scope(|scope| {
-                let (sender, ahead) = sync_channel(1);
-                scope.spawn(|| blocks.read_ahead(sender));
-                let delivered = blocks.deliver(&ahead);
-                let free = blocks.free.lock().unwrap().len();
-                assert!(free <= 5, "{free} buffers");
-                delivered
-            })
+                scope.spawn(|| turns.take_part().unwrap());
+                turns.take_part().unwrap();
+            });
+        });
+    }
+
+    #[test]
+    fn one_thread_delivers_every_block_where_the_other_has_left() {
+        delivers(BLOCKS, |turns| {
+            turns.turn().has_left = true;
+            turns.take_part().unwrap();
+        });
+    }
+
+    #[test]
+    fn nothing_follows_a_block_that_was_begun_and_not_delivered() {
+        delivers(0, |turns| {
+            assert_eq!(turns.claim(), Some(0));
+            turns.turn().has_left = true;
+            turns.take_part().unwrap();
         });
     }
 }
