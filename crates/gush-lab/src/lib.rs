@@ -48,7 +48,6 @@ pub mod store;
 pub mod suite;
 pub mod table;
 pub mod transfer;
-pub mod tune;
 pub mod warnings;
 mod write_atomic;
 

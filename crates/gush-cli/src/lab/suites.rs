@@ -45,15 +45,18 @@ pub fn this_program() -> Result<PathBuf, Error> {
 
 /// The commands of all suites.
 pub fn commands() -> impl Iterator<Item = Command> {
-    SUITES.iter().map(|suite| {
-        let (value_name, help) = suite.only;
-        Common::augment_args(Command::new(suite.name).args((suite.options)()))
-            .mut_arg("rounds", |rounds| rounds.default_value(suite.rounds))
-            .mut_arg("only", |only| only.value_name(value_name).help(help))
-            .about(suite.about)
-            .after_help(suite.more)
-            .max_term_width(100)
-    })
+    SUITES.iter().map(|suite| command(suite))
+}
+
+/// The command of a suite.
+pub fn command(suite: &Suite) -> Command {
+    let (value_name, help) = suite.only;
+    Common::augment_args(Command::new(suite.name).args((suite.options)()))
+        .mut_arg("rounds", |rounds| rounds.default_value(suite.rounds))
+        .mut_arg("only", |only| only.value_name(value_name).help(help))
+        .about(suite.about)
+        .after_help(suite.more)
+        .max_term_width(100)
 }
 
 /// Measures the cases of `suite` asked for; shows and stores the samples.
@@ -103,7 +106,7 @@ fn measured(
         screen.print(transfer::json(std::slice::from_ref(&ended.run)).trim_end());
     } else if !csv && !ended.run.samples.is_empty() {
         let shown = match made.show {
-            Some(show) => show(&ended.run.samples),
+            Some(show) => show(&ended.run),
             None => table::of(&ended.run, suite),
         };
         screen.print(shown.trim_end());

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use gush_lab::Error;
-use gush_lab::model::{Run, Sample};
+use gush_lab::model::Run;
 use gush_lab::probe::Probe;
-use gush_lab::suite::{Cases, SUITES, Show, Suite};
+use gush_lab::suite::{Cases, SUITES, Show, Suite, Tour};
 use gush_lab::{report, table, transfer};
 use gush_text::quote;
 
@@ -57,8 +57,13 @@ const ENOUGH: Duration = Duration::from_secs(40);
 /// too.
 const LATE: Duration = Duration::from_secs(50);
 
+/// The suites of a tour.
+fn suites() -> impl Iterator<Item = &'static Suite> {
+    SUITES.iter().copied().filter(|suite| !matches!(suite.tour, Tour::Left))
+}
+
 fn names() -> impl Iterator<Item = &'static str> {
-    SUITES.iter().map(|suite| suite.name)
+    suites().map(|suite| suite.name)
 }
 
 pub fn run(options: &TourArgs) -> ExitCode {
@@ -77,7 +82,7 @@ impl TourArgs {
     /// Refuses now what would only fail after a minute: a directory without files, a report without
     /// a place.
     fn refuse_early(&self) -> Result<(), Error> {
-        if SUITES.iter().any(|suite| suite.makes_files() && self.wants(suite))
+        if suites().any(|suite| suite.makes_files() && self.wants(suite))
             && let Err(error) = self.dir.read_dir()
         {
             let what = format!("{}: cannot make files there", quote::if_needed(&self.dir));
@@ -94,14 +99,18 @@ impl TourArgs {
         let mut session = Session::begin(talker.clone(), &self.keep, Probe::take())?;
         let mut screen = Screen::new(talker.clone(), self.rounds);
         let (mut repeated, mut once, mut shows) = (Vec::new(), Vec::new(), Vec::new());
-        for suite in SUITES.iter().filter(|suite| self.wants(suite)) {
+        for suite in suites().filter(|suite| self.wants(suite)) {
             let asked = suite.toured(&program, &self.dir)?;
             match suite.cases(&asked) {
                 Ok(Cases { cases, show, notes }) => {
                     notes.iter().for_each(|note| talker.say(note));
                     session.expect(&cases);
-                    if suite.is_repeated { &mut repeated } else { &mut once }.extend(cases);
-                    shows.push((*suite, show));
+                    let list = match suite.tour {
+                        Tour::Repeated(..) => &mut repeated,
+                        Tour::Once | Tour::Left => &mut once,
+                    };
+                    list.extend(cases);
+                    shows.push((suite, show));
                 }
                 Err(error) => session.leave_out(suite.name, &error),
             }
@@ -144,11 +153,9 @@ impl TourArgs {
 /// Prints a table for each suite with samples, in the form of the suite if that is a special one.
 fn print_tables(run: &Run, shows: &[(&Suite, Option<Show>)], screen: &mut Screen) {
     for (suite, show) in shows {
-        let of_suite = |sample: &&Sample| sample.suite == suite.name;
-        let own: Vec<Sample> = run.samples.iter().filter(of_suite).cloned().collect();
-        if !own.is_empty() {
+        if run.samples.iter().any(|sample| sample.suite == suite.name) {
             let shown = match show {
-                Some(show) => show(&own),
+                Some(show) => show(run),
                 None => table::of(run, suite),
             };
             screen.print(&format!("{}\n{}\n", suite.name, shown.trim_end()));

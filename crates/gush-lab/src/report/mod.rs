@@ -32,7 +32,17 @@ pub fn html(runs: &[Run]) -> String {
 /// baseline; the same as on the page, without marks.
 pub fn conclusions(runs: &[Run]) -> Vec<String> {
     let said = section::conclusions(&data::Data::of(runs));
-    said.into_iter().map(|sentence| sentence.replace(['`', '*'], "")).collect()
+    said.iter().map(|sentence| unmarked(sentence)).collect()
+}
+
+/// What the cases of a suite have gained over their baselines: a sentence for each group, as on the
+/// page, without marks.
+pub fn findings(run: &Run, suite: &str) -> Vec<String> {
+    section::findings(run, suite).iter().map(|sentence| unmarked(sentence)).collect()
+}
+
+fn unmarked(sentence: &str) -> String {
+    sentence.replace(['`', '*'], "")
 }
 
 /// Writes the page for `runs` to `path`; an older file is replaced only by a whole page.

@@ -100,6 +100,10 @@ impl Asked {
         self.given.get_one(name).map(String::as_str)
     }
 
+    pub fn paths(&self, name: &str) -> Vec<PathBuf> {
+        self.given.get_many(name).map_or_else(Vec::new, |paths| paths.cloned().collect())
+    }
+
     /// The path that is required, or has a default.
     pub fn path(&self, name: &str) -> &Path {
         self.given.get_one::<PathBuf>(name).map_or(Path::new("."), PathBuf::as_path)

@@ -9,6 +9,7 @@ pub mod matrix;
 pub mod memory;
 pub mod pages;
 pub mod pipe;
+pub mod tune;
 
 mod asked;
 
@@ -21,13 +22,13 @@ use clap::Arg;
 
 use crate::Error;
 use crate::case::Case;
-use crate::model::{Measured, Sample};
+use crate::model::{Measured, Run};
 use crate::report::data::Data;
 use crate::report::page::Section;
 
 /// All suites, in the order in which they are listed and stand on the page.
 pub const SUITES: &[&Suite] =
-    &[&pipe::SUITE, &copy::SUITE, &matrix::SUITE, &memory::SUITE, &pages::SUITE];
+    &[&pipe::SUITE, &copy::SUITE, &matrix::SUITE, &memory::SUITE, &pages::SUITE, &tune::SUITE];
 
 pub fn named(name: &str) -> Option<&'static Suite> {
     SUITES.iter().find(|suite| suite.name == name).copied()
@@ -57,10 +58,7 @@ pub struct Suite {
     pub notes: &'static [&'static str],
     /// The section of the page, in place of the usual one.
     pub(crate) section: Option<fn(&Data<'_>) -> Option<Section>>,
-    /// Whether a tour measures the cases again as long as there is time.
-    pub is_repeated: bool,
-    /// The names after `--only`, and the options, of a tour.
-    pub tour: (&'static [&'static str], &'static [&'static str]),
+    pub tour: Tour,
     /// One measurement in a process of its own, `gush lab once NAME …`: the options, and the
     /// function.
     pub once: Option<Once>,
@@ -81,7 +79,11 @@ impl Suite {
 
     /// What a tour asks for, with files in `dir`.
     pub fn toured(&self, program: &Path, dir: &Path) -> Result<Asked, Error> {
-        let mut words: Vec<&OsStr> = self.tour.1.iter().map(OsStr::new).collect();
+        let (only, options) = match self.tour {
+            Tour::Repeated(only, options) => (only, options),
+            Tour::Once | Tour::Left => Default::default(),
+        };
+        let mut words: Vec<&OsStr> = options.iter().map(OsStr::new).collect();
         // In one word: a directory may be called as an option is.
         let mut place = OsString::from(format!("--{}=", asked::DIR));
         place.push(dir);
@@ -89,9 +91,20 @@ impl Suite {
             words.push(&place);
         }
         let asked = Asked::read(program, (self.options)(), &words)?;
-        let only = self.tour.0.iter().map(|name| (*name).to_owned()).collect();
+        let only = only.iter().map(|name| (*name).to_owned()).collect();
         Ok(Asked { only, is_brief: true, ..asked })
     }
+}
+
+/// The part of a suite in a tour.
+#[derive(Clone, Copy, Debug)]
+pub enum Tour {
+    /// None: it takes too long.
+    Left,
+    /// All cases, once, if there is time.
+    Once,
+    /// With these names after `--only` and these options, again and again while there is time.
+    Repeated(&'static [&'static str], &'static [&'static str]),
 }
 
 /// The work of a separate process for one measurement.
@@ -155,8 +168,8 @@ fn entry<T>(
     found.ok_or_else(|| Error::unknown("way", name, table.iter().map(name_of)))
 }
 
-/// Shows samples in a special form.
-pub type Show = Box<dyn Fn(&[Sample]) -> String>;
+/// Shows the samples of the suite in a special form.
+pub type Show = Box<dyn Fn(&Run) -> String>;
 
 /// Cases that are ready to be measured.
 #[derive(Default)]

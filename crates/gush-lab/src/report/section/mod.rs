@@ -12,7 +12,7 @@ use super::render;
 use crate::model::{self, Run};
 use crate::suite::SUITES;
 use gush_text::plural;
-pub use suite::conclusions;
+pub use suite::{conclusions, findings};
 
 /// The sections below the suites, in the order of the page; a section without anything to show is
 /// none.

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{code, plain};
-use crate::cases::{CaseRun, SuiteRun, distinct};
+use crate::cases::{self, CaseRun, SuiteRun, distinct};
 use crate::figures::Measure;
+use crate::model::Run;
 use crate::report::bars::{self, Bar, Limit};
 use crate::report::data::Data;
 use crate::report::number::{around, bytes, figure, times_between};
@@ -166,6 +167,13 @@ fn bar(
         facts,
         ..Bar::new(case.name, estimate, samples)
     })
+}
+
+/// The conclusions on one suite of a run.
+pub fn findings(run: &Run, suite: &str) -> Vec<String> {
+    let known = suite::named(suite).and_then(|known| known.axis);
+    let taken = cases::suites(run).into_iter().find(|taken| taken.name == suite);
+    taken.map_or_else(Vec::new, |taken| said(&taken, known))
 }
 
 /// The conclusions: group by group the case that gained most over its baseline.

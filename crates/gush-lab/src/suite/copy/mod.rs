@@ -36,7 +36,7 @@ pub use published::{printed, published};
 pub use ways::{Buffer, By, Textbook, WAYS, Way};
 
 use super::asked::{dir, flag, memory, one_of, path, several, text};
-use super::{Asked, Axis, Cases, Suite, THROUGHPUT, WORK};
+use super::{Asked, Axis, Cases, Suite, THROUGHPUT, Tour, WORK};
 use crate::{Error, count};
 use case::Copying;
 use files::Files;
@@ -81,8 +81,7 @@ pub static SUITE: Suite = Suite {
          source once. `reflink` clones: no bytes move.",
     ],
     section: None,
-    is_repeated: true,
-    tour: (&[], &["--size", "16M"]),
+    tour: Tour::Repeated(&[], &["--size", "16M"]),
     once: Some(super::Once {
         about: "Copy SOURCE to TARGET, which is overwritten",
         options: || {

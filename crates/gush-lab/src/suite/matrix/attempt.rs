@@ -16,10 +16,10 @@ use super::target::Target;
 use super::{Aim, Kind, Method};
 use crate::runner::Usage;
 
-/// Tries a method on a pair.
-pub(super) fn attempt(
+/// Tries a pair. `mover` moves the load, and answers how many bytes it says to have moved.
+pub(in crate::suite) fn attempt(
     workshop: &mut Workshop,
-    method: Method,
+    mover: impl FnOnce(&Source, &Target, &Load) -> Result<u64, Outcome>,
     from: Kind,
     to: Kind,
     aim: Aim,
@@ -39,10 +39,11 @@ pub(super) fn attempt(
             return absent(to, &error);
         }
     };
-    let (started, before) = (Instant::now(), used_so_far());
-    match moved(method, &source, &target, &load) {
+    let far_ends = source.feeder.is_some() || target.has_far_end();
+    let (started, before) = (Instant::now(), used_so_far(far_ends));
+    match mover(&source, &target, &load) {
         Ok(said_bytes) => {
-            let used = used_so_far().since(before);
+            let used = used_so_far(far_ends).since(before);
             judge(source, target, &load, Claim { said_bytes, started, used })
         }
         Err(outcome) => {
@@ -65,8 +66,13 @@ fn give_up(mut source: Source) {
     }
 }
 
-/// Moves the load, and answers how many bytes were said to be moved.
-fn moved(method: Method, source: &Source, target: &Target, load: &Load) -> Result<u64, Outcome> {
+/// Moves the load by a method of the matrix.
+pub(super) fn moved(
+    method: Method,
+    source: &Source,
+    target: &Target,
+    load: &Load,
+) -> Result<u64, Outcome> {
     match method {
         Method::Engine(method) => by_engine(method, source, target, load),
         Method::SpliceDirect => by_splices(source, target, load),
@@ -91,7 +97,7 @@ fn by_engine(
         .threads(1)
         .tuning(tuning)
         .run();
-    moved.map(|report| report.bytes).map_err(|error| outcome_of(&error, method))
+    moved.map(|report| report.bytes).map_err(|error| outcome_of(&error, method.as_str()))
 }
 
 fn by_splices(source: &Source, target: &Target, load: &Load) -> Result<u64, Outcome> {
@@ -115,7 +121,8 @@ fn without_waiting(fd: BorrowedFd<'_>) {
     }
 }
 
-fn outcome_of(error: &gush::Error, method: MethodName) -> Outcome {
+/// What the engine's error says about `method`.
+pub(in crate::suite) fn outcome_of(error: &gush::Error, method: &str) -> Outcome {
     let errno = error.io_error().and_then(Errno::from_io_error);
     match (errno, error.refusal()) {
         (Some(errno), refusal) => Outcome::Errno {
@@ -123,7 +130,7 @@ fn outcome_of(error: &gush::Error, method: MethodName) -> Outcome {
             call: match (refusal, error.call()) {
                 (Some(refusal), _) => refusal.why.to_string(),
                 (None, Some(call)) => call.name().to_owned(),
-                (None, None) => method.to_string(),
+                (None, None) => method.to_owned(),
             },
             after_bytes: error.delivered_bytes(),
         },
@@ -133,10 +140,12 @@ fn outcome_of(error: &gush::Error, method: MethodName) -> Outcome {
     }
 }
 
-/// Of this thread, which moves; feeding and draining are the work of others.
-fn used_so_far() -> Usage {
+/// Of this thread, which moves, where feeding and draining are the work of others; else of all
+/// threads, as the engine may copy a file by several.
+fn used_so_far(far_ends: bool) -> Usage {
+    let who = if far_ends { UsageWho::RUSAGE_THREAD } else { UsageWho::RUSAGE_SELF };
     // Without an answer no time is known.
-    Usage::of(UsageWho::RUSAGE_THREAD).unwrap_or_default()
+    Usage::of(who).unwrap_or_default()
 }
 
 /// What a method claims to have done.
@@ -188,10 +197,7 @@ fn judge(mut source: Source, target: Target, load: &Load, claim: Claim) -> Attem
         }
     }
     let cost = Cost { bytes: due_bytes, wall_s, user_s: used.user_s, system_s: used.system_s };
-    Attempt {
-        cost: (!load.verifies && Load::can_be_timed(due_bytes)).then_some(cost),
-        ..Outcome::Works { bytes: due_bytes }.into()
-    }
+    Attempt { cost: (!load.verifies).then_some(cost), ..Outcome::Works { bytes: due_bytes }.into() }
 }
 
 fn first_difference(got: &[u8], sent: &[u8]) -> Option<usize> {
@@ -214,7 +220,9 @@ mod tests {
     }
 
     fn tried(method: &str, from: Kind, to: Kind) -> Outcome {
-        attempt(&mut workshop(), method.parse().unwrap(), from, to, Aim::Verify).outcome
+        let method = method.parse().unwrap();
+        let mover = |from: &_, to: &_, load: &_| moved(method, from, to, load);
+        attempt(&mut workshop(), mover, from, to, Aim::Verify).outcome
     }
 
     #[test]
@@ -263,7 +271,8 @@ mod tests {
     #[test]
     fn speed_costs_time_and_is_counted() {
         let method: Method = "read-write".parse().unwrap();
-        let attempt = attempt(&mut workshop(), method, Kind::Pipe, Kind::Tcp, Aim::Speed(3 << 20));
+        let mover = |from: &_, to: &_, load: &_| moved(method, from, to, load);
+        let attempt = attempt(&mut workshop(), mover, Kind::Pipe, Kind::Tcp, Aim::Speed(3 << 20));
         let cost = attempt.cost.unwrap();
         assert_eq!(cost.bytes, 3 << 20);
         assert!(cost.wall_s > 0.0 && cost.gib_per_s() > 0.0);

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::{Aim, Attempt, Kind, KindPlace, Method, Outcome, Pairs, Prober, s4};
+use super::{Aim, Attempt, Kind, KindPlace, Load, Method, Outcome, Pairs, Prober, s4};
 use crate::Error;
 use crate::case::Case;
 use crate::model::{Described, Measured};
@@ -135,7 +135,7 @@ impl Case for Cell {
         let works = matches!(verified.outcome, Outcome::Works { .. });
         if let Some(bytes) = self.speed_bytes.filter(|_| works && self.can_be_timed()) {
             let timed = self.try_out(Aim::Speed(bytes), probe.processors)?;
-            match timed.cost {
+            match timed.cost.filter(|cost| Load::can_be_timed(cost.bytes)) {
                 Some(cost) => {
                     measured.gib_per_s = Some(cost.gib_per_s());
                     measured.wall_s = Some(cost.wall_s);

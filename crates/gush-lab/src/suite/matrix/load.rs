@@ -30,8 +30,8 @@ pub enum Aim {
 
 /// The bytes of one attempt.
 #[derive(Clone, Debug)]
-pub(super) struct Load {
-    pub(super) bytes: u64,
+pub(in crate::suite) struct Load {
+    pub(in crate::suite) bytes: u64,
     /// The bytes that are sent again and again.
     pub(super) block: Arc<[u8]>,
     /// The most bytes of one write where messages or a terminal are involved.

@@ -26,18 +26,22 @@ mod target;
 mod view;
 
 use super::asked::{flag, memory, several, text};
-use super::{Asked, Cases, Suite, THROUGHPUT, WORK};
+use super::{Asked, Cases, Suite, THROUGHPUT, Tour, WORK};
 use crate::Error;
-use crate::model::Sample;
+use crate::model::{Run, Sample};
 
+pub(super) use attempt::{attempt, outcome_of};
 use cell::{Matrix, Plan, cases};
-use kind::Kind;
-use load::Aim;
+pub(super) use kind::Kind;
+pub(super) use load::{Aim, Load};
 use method::Method;
-use outcome::{Attempt, Outcome};
+pub(super) use outcome::{Attempt, Outcome};
 use pairs::Pairs;
 use places::KindPlace;
+pub(super) use places::kind_in;
 use prober::Prober;
+pub(super) use source::{Source, Workshop};
+pub(super) use target::Target;
 use view::Grid;
 
 pub static SUITE: Suite = Suite {
@@ -71,8 +75,7 @@ pub static SUITE: Suite = Suite {
     notes: &[],
     // Thousands of cells are a grid, and no bars.
     section: Some(page::section),
-    is_repeated: false,
-    tour: (&[], &[]),
+    tour: Tour::Once,
     once: None,
     make,
 };
@@ -98,13 +101,21 @@ fn make(asked: &Asked) -> Result<Cases, Error> {
         )));
     }
     let grid = Grid { places };
-    let show: super::Show =
-        if asked.is_brief { Box::new(in_brief) } else { Box::new(move |all| grid.table(all)) };
+    let show: super::Show = if asked.is_brief {
+        Box::new(in_brief)
+    } else {
+        Box::new(move |run| grid.table(&own(run)))
+    };
     Ok(Cases { cases, notes: Vec::new(), show: Some(show) })
 }
 
+fn own(run: &Run) -> Vec<Sample> {
+    run.samples.iter().filter(|sample| sample.suite == SUITE.name).cloned().collect()
+}
+
 /// How many work; the page has the rest.
-fn in_brief(samples: &[Sample]) -> String {
+fn in_brief(run: &Run) -> String {
+    let samples = own(run);
     let works = |sample: &&Sample| sample.measured.facts.get("works") == Some(&true.into());
     format!(
         "{} of {} combinations of a method and two ends work, each with its bytes verified; \

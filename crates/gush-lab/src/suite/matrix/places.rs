@@ -55,6 +55,15 @@ pub(super) fn find(wanted: &[Kind]) -> Vec<KindPlace> {
     found
 }
 
+fn known(mount: &Mount) -> Option<Kind> {
+    FILE_SYSTEMS.iter().copied().find(|kind| kind.name() == mount.kind)
+}
+
+/// The kind of the files in `dir`.
+pub(in crate::suite) fn kind_in(dir: &Path) -> Kind {
+    Mount::of(dir).as_ref().and_then(known).unwrap_or(Kind::File)
+}
+
 /// Room for verifying: a source of each flag, a target, and the file system's own structures.
 const ROOM_BYTES: u64 = 2 << 20;
 
@@ -63,8 +72,8 @@ fn mounted() -> Vec<KindPlace> {
     let mut places: Vec<KindPlace> = Vec::new();
     for (at, dir) in candidates().into_iter().enumerate() {
         let Some(mount) = Mount::of(&dir) else { continue };
-        let kind = match FILE_SYSTEMS.iter().find(|kind| kind.name() == mount.kind) {
-            Some(kind) => *kind,
+        let kind = match known(&mount) {
+            Some(kind) => kind,
             // Of the others only the one where temporary files lie says something about its user.
             None if at == 0 => Kind::File,
             None => continue,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, Signal};
 
-use super::attempt::attempt;
+use super::attempt::{attempt, moved};
 use super::source::Workshop;
 use super::{Aim, Attempt, Kind, KindPlace, Method, Outcome, places};
 use crate::affinity;
@@ -71,7 +71,8 @@ impl Prober {
                 // Unpinned it is slower, not wrong.
                 let _ = affinity::pin(near);
             }
-            let attempt = attempt(&mut workshop, method, source, target, aim);
+            let mover = |from: &_, to: &_, load: &_| moved(method, from, to, load);
+            let attempt = attempt(&mut workshop, mover, source, target, aim);
             (attempt, workshop)
         });
         match done {

@@ -14,7 +14,7 @@ use super::{Kind, ends, places};
 
 /// The directories for files, and the files filled before.
 #[derive(Debug, Default)]
-pub(super) struct Workshop {
+pub(in crate::suite) struct Workshop {
     pub(super) dirs: HashMap<Kind, PathBuf>,
     /// For the far ends' threads.
     pub(super) processor: Option<usize>,
@@ -22,7 +22,7 @@ pub(super) struct Workshop {
 }
 
 impl Workshop {
-    pub(super) fn new(dirs: HashMap<Kind, PathBuf>) -> Self {
+    pub(in crate::suite) fn new(dirs: HashMap<Kind, PathBuf>) -> Self {
         Self { dirs, ..Self::default() }
     }
 
@@ -65,7 +65,7 @@ impl Workshop {
 
 /// An open source.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(in crate::suite) struct Source {
     fd: OwnedFd,
     pub(super) feeder: Option<Helper>,
     /// The bytes for a reader: as many as the load has, unless the source ends before.

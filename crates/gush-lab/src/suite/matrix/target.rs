@@ -14,7 +14,7 @@ use super::{Kind, ends, places};
 
 /// An open target.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(in crate::suite) struct Target {
     fd: OwnedFd,
     kind: Kind,
     drainer: Option<Helper>,
@@ -95,6 +95,11 @@ impl Target {
 
     pub(super) fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// Is there a thread that takes what arrives?
+    pub(super) fn has_far_end(&self) -> bool {
+        self.drainer.is_some()
     }
 
     /// Takes in the bytes still under way, and returns the arrived bytes.

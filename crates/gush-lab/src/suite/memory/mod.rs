@@ -15,7 +15,7 @@ pub use loops::Operation;
 
 use super::asked::{memory, size, text};
 use super::copy::cache_sizes;
-use super::{Asked, Cases, Once, Suite, THROUGHPUT};
+use super::{Asked, Cases, Once, Suite, THROUGHPUT, Tour};
 use crate::case::{self, Case};
 use crate::model::{Described, Measured};
 use crate::once::{self, Clock, Single};
@@ -42,8 +42,7 @@ pub static SUITE: Suite = Suite {
         "A thread that copies each byte from memory to memory gets no further than copying does here. Bytes that are          still in a cache may: constant data, or a buffer that is used again.",
     ],
     section: None,
-    is_repeated: true,
-    tour: (&[], &["--bytes", "256M"]),
+    tour: Tour::Repeated(&[], &["--bytes", "256M"]),
     once: Some(Once {
         about: "Read, write or copy memory",
         options: || {

@@ -16,7 +16,7 @@ use std::fs::File;
 pub use once::once;
 
 use super::asked::{memory, size, text};
-use super::{Asked, Cases, Once, Quantity, Suite, THROUGHPUT};
+use super::{Asked, Cases, Once, Quantity, Suite, THROUGHPUT, Tour};
 use crate::Error;
 use crate::case::{self, Case};
 use crate::model::{Described, Measured};
@@ -52,8 +52,7 @@ pub static SUITE: Suite = Suite {
         "Only the calls that take the references are under the clock; giving them back is timed apart.",
     ],
     section: None,
-    is_repeated: true,
-    tour: (&[], &["--bytes", "256M"]),
+    tour: Tour::Repeated(&[], &["--bytes", "256M"]),
     once: Some(Once {
         about: "Take references to pages, and drop them",
         options: || vec![text("way", "NAME", "Measure this"), size("bytes", "Lend SIZE bytes")],

@@ -18,7 +18,7 @@ mod steps;
 use std::rc::Rc;
 
 use super::asked::size;
-use super::{Asked, Cases, Suite, THROUGHPUT, WORK};
+use super::{Asked, Cases, Suite, THROUGHPUT, Tour, WORK};
 use crate::case::{self, Case};
 use climb::Climb;
 use hostile::Hostile;
@@ -46,8 +46,7 @@ pub static SUITE: Suite = Suite {
         "The clock is the reader's, from its first byte. Processor time is that of both programs, with their start.",
     ],
     section: None,
-    is_repeated: true,
-    tour: (&TOUR, &[]),
+    tour: Tour::Repeated(&TOUR, &[]),
     once: None,
     make,
 };

@@ -3,22 +3,16 @@
 use std::fmt;
 
 use gush::{Choice, MethodName, Mover, Tuning};
-use serde::Serialize;
 
 /// A method with sizes; absent values are left to the engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Setting {
-    #[serde(serialize_with = "as_name")]
-    pub method: MethodName,
-    pub buffer_bytes: Option<usize>,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Setting {
+    method: MethodName,
+    buffer_bytes: Option<usize>,
     /// Bytes of the pipes on the way.
-    pub pipe_bytes: Option<usize>,
+    pipe_bytes: Option<usize>,
     /// Threads for one file.
-    pub threads: Option<usize>,
-}
-
-fn as_name<S: serde::Serializer>(name: &MethodName, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(name.as_str())
+    threads: Option<usize>,
 }
 
 impl Setting {
@@ -51,14 +45,15 @@ impl Setting {
     }
 }
 
+/// As a part of a case's name: `splice+pipe=64K`.
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.method)?;
         for (what, bytes) in [("buffer", self.buffer_bytes), ("pipe", self.pipe_bytes)] {
             if let Some(bytes) = bytes {
-                write!(f, " {what} {}", gush_text::exact_bytes(bytes as u64))?;
+                write!(f, "+{what}={}", gush_text::typed_bytes(bytes as u64))?;
             }
         }
-        self.threads.map_or(Ok(()), |threads| write!(f, " threads {threads}"))
+        self.threads.map_or(Ok(()), |threads| write!(f, "+threads={threads}"))
     }
 }

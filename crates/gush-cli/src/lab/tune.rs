@@ -1,0 +1,16 @@
+//! `gush tune`: the suite `tune`, by a shorter name.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use gush_lab::suite::tune::SUITE;
+
+use super::suites;
+
+pub fn command() -> clap::Command {
+    suites::command(&SUITE)
+}
+
+pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
+    super::run(std::iter::once(SUITE.name.into()).chain(words))
+}

@@ -1,0 +1,76 @@
+//! Is another method, buffer or pipe faster here than the plan's choice?
+//!
+//! | room | holds |
+//! |---|---|
+//! | `question` | a pair of ends and a size, and the settings to try; all of them as a table |
+//! | `setting` | a method with sizes |
+//! | `trial` | a question by one setting, or by the plan's choice, as a case |
+//!
+//! The ends, and the move under the clock, are those of the matrix.
+//!
+//! Facts of a sample: `method`, with the number of threads where there are several.
+
+mod question;
+mod setting;
+mod trial;
+
+use std::rc::Rc;
+
+use super::asked::{DIR, dir, several};
+use super::{Asked, Cases, Suite, THROUGHPUT, Tour, WORK};
+use crate::case::Case;
+use crate::{Error, report};
+use question::{Place, Question};
+use setting::Setting;
+use trial::Trial;
+
+pub static SUITE: Suite = Suite {
+    name: "tune",
+    title: "The engine's choice and others",
+    about: "Measure whether another method, buffer or pipe than the engine's choice is faster here",
+    more: "Files, pipes and sockets, by the engine's own choice (auto) and by others. Options such as --method and \
+           --buffer-size of gush cp and cat choose what is faster; more processor time for it is paid for by other \
+           programs. The files have no names. gush tune is the same command.",
+    options: || {
+        vec![several(dir(
+            "Measure files in DIR, and in shared memory; several DIRs name several file systems",
+        ))]
+    },
+    only: ("NAME,…", "Only these moves, such as pipe:tcp@48M, or cases"),
+    rounds: "9",
+    quantities: &[THROUGHPUT, WORK],
+    axis: None,
+    notes: &[],
+    section: None,
+    tour: Tour::Left,
+    once: None,
+    make,
+};
+
+fn make(asked: &Asked) -> Result<Cases, Error> {
+    let questions = question::all(&Place::all(&asked.paths(DIR))?);
+    let mut made = Cases::default();
+    let (mut known, mut refused) = (Vec::new(), Vec::new());
+    for question in questions.into_iter().map(Rc::new) {
+        let settings = question.settings().into_iter().map(Some);
+        for setting in std::iter::once(None).chain(settings) {
+            let trial = Trial::new(&question, setting);
+            let names = [question.name(), trial.name().to_owned()];
+            if !asked.only.is_empty() && !asked.only.iter().any(|name| names.contains(name)) {
+                known.extend(names);
+            } else if let Some(why) = setting.and_then(|_| trial.refusal()) {
+                refused.push(format!("{} is left out: {why}", trial.name()));
+            } else {
+                known.extend(names);
+                made.cases.push(Box::new(trial));
+            }
+        }
+    }
+    let is_unknown = |name: &&String| !known.contains(name);
+    if let Some(unknown) = asked.only.iter().find(is_unknown) {
+        return Err(Error::unknown("move or case", unknown, known.iter().map(String::as_str)));
+    }
+    made.notes = refused;
+    made.show = Some(Box::new(|run| report::findings(run, SUITE.name).join("\n")));
+    Ok(made)
+}
