@@ -164,9 +164,18 @@ impl Ledger {
         id
     }
 
-    /// Counts the connection `id` of another process, whose numbers go on here.
+    /// The last number, once `more` connections have come.
+    pub(crate) fn last_id_with(&self, more: usize) -> u64 {
+        self.last_id.load(Ordering::Relaxed) + more as u64
+    }
+
+    /// Gives numbers after `last_id` only, of another process.
+    pub(crate) fn begin_after(&self, last_id: u64) {
+        self.last_id.fetch_max(last_id, Ordering::Relaxed);
+    }
+
+    /// Counts the connection `id` of another process.
     pub(crate) fn resume(&self, id: u64, counts: Arc<ByteCounts>) {
-        self.last_id.fetch_max(id, Ordering::Relaxed);
         self.accepted.inc();
         self.active.inc();
         self.open().counts.insert(id, counts);

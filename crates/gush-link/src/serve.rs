@@ -16,7 +16,7 @@ use crate::address::{Address, Opt};
 use crate::connection;
 use crate::ends::{accept, listen, open_one, open_ready};
 use crate::exporter;
-use crate::handover::{Giver, Handover, Metrics, Relays, Resumed};
+use crate::handover::{Event, Handover, Metrics, Relays, Resumed, Standing, Taken};
 use crate::ledger::Ledger;
 use crate::limits::Places;
 use crate::open::{Listener, Throttle, reaper};
@@ -42,8 +42,12 @@ pub(crate) fn run(
         Failure::new(format!("no runtime can be started: {error}"), error.raw_os_error())
     })?;
     let ran = runtime.block_on(async {
-        let begun = settings.handover.as_ref().map(|path| Handover::begin(path, roles));
-        let mut handover = begun.transpose()?;
+        let mut handover = None;
+        if let Some(path) = &settings.handover {
+            let begun = until(stop.draining(), Handover::begin(path, roles)).await;
+            let Some(begun) = begun else { return Ok(()) };
+            handover = Some(begun?);
+        }
         if let Some(place) = &settings.metrics {
             let taken = handover.as_mut().and_then(|handover| handover.metrics_at(place));
             let listener = exporter::listen(place, taken).await?;
@@ -278,13 +282,22 @@ impl Acceptor {
             let over = async {
                 let _ = accepting.changed().await;
             };
-            let (client, place) = match until(over, listener.accept_if(place)).await {
+            let place = match until(over, listener.accept_if(place)).await {
                 None => continue,
                 Some(None) => break,
-                Some(Some(accepted)) => accepted,
+                Some(Some(place)) => place,
             };
-            let arrival = open.shared.arrived(client);
-            let work = Work::Serve(arrival);
+            // Also during a handover, whose connections leave it their descriptors.
+            let client = match until(open.shared.stop.draining(), listener.admitted()).await {
+                None => break,
+                Some(Ok(client)) => client,
+                Some(Err(error)) => {
+                    let address = &open.shared.client;
+                    warn!("{address}: an accepted client is given up: {error}");
+                    continue;
+                }
+            };
+            let work = Work::Serve(open.shared.arrived(client));
             let client = Client { work, _place: Some(place), open: Arc::clone(&open) };
             tokio::spawn(client.serve(balance.guard()));
             tokio::task::yield_now().await;
@@ -322,17 +335,19 @@ async fn serve_all(
             Some(Acceptor { listener, places, open, accepting })
         });
     };
-    let mut giver = None;
-    if let Some(handover) = handover {
-        let (gives, resumed) = handover.stand_by(&mut listener, &shared)?;
-        giver = Some(gives);
-        for resumed in resumed {
+    let mut standing = match handover {
+        Some(handover) => handover.stand_by(&mut listener, &shared)?,
+        None => Standing::Apart,
+    };
+    let resume = |group: Vec<Resumed>, listener: &Listener, workers: &mut Workers| {
+        for resumed in group {
             shared.ledger.resume(resumed.id, Arc::clone(&resumed.counts));
-            serve(&listener, Work::Resume(Box::new(resumed)), places.free_now(), &mut workers);
+            serve(listener, Work::Resume(Box::new(resumed)), places.free_now(), workers);
         }
-    }
+    };
     let mut over = pin!(no_more_clients(&shared));
     let ended = loop {
+        let accepts = standing.accepts();
         let client = async {
             let place = places.take(&shared.ledger).await;
             (accept(&mut listener).await, place)
@@ -340,29 +355,35 @@ async fn serve_all(
         let (client, place) = tokio::select! {
             biased;
             () = over.as_mut() => break Ok(()),
-            taker = Giver::asked(giver.as_mut()) => {
-                let _ = accepting.send(Accepting::Rests);
-                if listener.has_client() {
-                    // It is accepted, and belongs to this process.
-                    match accept(&mut listener).await {
-                        Ok(client) => {
-                            let work = Work::Serve(shared.arrived(client));
-                            serve(&listener, work, places.free_now(), &mut workers);
-                        }
-                        Err(failure) => break Err(failure),
+            event = standing.event() => {
+                let taker = match event {
+                    Event::Taken(Taken::Accept) => continue,
+                    Event::Taken(Taken::Connections(group)) => {
+                        resume(group, &listener, &mut workers);
+                        continue;
                     }
-                }
-                if let Err(error) = taker.give(&shared).await {
+                    Event::Taken(Taken::End(all)) => match standing.end(all, &mut listener) {
+                        Ok(()) => continue,
+                        Err(failure) => break Err(failure),
+                    },
+                    Event::Asked(taker) => taker,
+                };
+                let _ = accepting.send(Accepting::Rests);
+                let given = tokio::select! {
+                    biased;
+                    () = over.as_mut() => break Ok(()),
+                    given = taker.give(&shared) => given,
+                };
+                if let Err(error) = given {
                     warn!("a handover failed, and this link goes on: {error}");
                     let _ = accepting.send(Accepting::Goes);
                     continue;
                 }
                 info!("a new process serves the clients from here on");
-                listener.keep_name();
-                giver.take().into_iter().for_each(Giver::gone);
+                standing.gave(&mut listener);
                 break Ok(());
             }
-            accepted = client => accepted,
+            accepted = client, if accepts => accepted,
         };
         match client {
             Ok(client) => {
@@ -375,10 +396,24 @@ async fn serve_all(
             Err(failure) => break Err(failure),
         }
     };
+    // What comes until the running link has noticed belongs to this process.
+    while let Standing::Taking(_) = standing {
+        match standing.event().await {
+            Event::Taken(Taken::Connections(group)) => resume(group, &listener, &mut workers),
+            Event::Taken(Taken::Accept) | Event::Asked(_) => {}
+            Event::Taken(Taken::End(all)) => drop(standing.end(all, &mut listener)),
+        }
+    }
+    // Accepted before a handover, it waits for descriptors.
+    if listener.has_client()
+        && let Some(Ok(client)) = until(shared.stop.draining(), accept(&mut listener)).await
+    {
+        serve(&listener, Work::Serve(shared.arrived(client)), places.free_now(), &mut workers);
+    }
     // All copies of the listener close here, so that new clients are refused and not queued.
     let _ = accepting.send(Accepting::Ended);
     accepting.closed().await;
-    drop(giver);
+    drop(standing);
     drop(listener);
     // It would keep the channel open.
     drop(open);

@@ -1,8 +1,9 @@
 //! `--handover`: a new process takes over from a running link.
 
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
-use std::os::fd::OwnedFd;
+use std::io::{self, IoSlice, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -10,18 +11,21 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::common::link::{Running, ask, client_of, echo, eventually, server};
 use crate::common::{gush, nobody, noise};
 use gush_test::{Port, skipped};
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
-    send, socket_with,
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType, bind, connect, recv, send, sendmsg, socket_with,
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+/// How long a link waits for the other side of a handover.
+const PATIENCE_OF_A_LINK: Duration = Duration::from_secs(5);
 
 /// The two addresses of a link that can be handed over, and its socket.
 struct Lines {
@@ -56,7 +60,7 @@ impl Lines {
     }
 }
 
-/// The new process's side of the protocol, by hand.
+/// A side of the protocol, by hand.
 struct Hand(OwnedFd);
 
 impl Hand {
@@ -76,9 +80,36 @@ impl Hand {
         self.says(&json!({"Hello": {"version": version, "first": first, "second": second}}));
     }
 
+    /// The new process's side as far as it is ready for connections.
+    fn ready(lines: &Lines) -> Self {
+        let hand = Self::at(&lines.door);
+        hand.hello(2, lines);
+        assert!(hand.hears().is_some_and(|listeners| listeners.get("Listeners").is_some()));
+        hand.says(&json!("Ready"));
+        assert!(hand.hears().is_some_and(|accept| accept.get("Accept").is_some()));
+        hand
+    }
+
+    /// The numbers of the connections of the next group, whose bytes in memory are dropped.
+    fn group(&self) -> Vec<u64> {
+        let message = self.hears().expect("a group");
+        let group = message["Group"].as_array().expect("a group");
+        let numbers = group.iter().map(|moved| moved["id"].as_u64().unwrap()).collect();
+        for moved in group {
+            for bytes in moved["hand_bytes"].as_array().unwrap() {
+                let mut left = bytes.as_u64().unwrap();
+                let mut room = vec![0; 1 << 17];
+                while left > 0 {
+                    left -= recv(&self.0, &mut room[..], RecvFlags::empty()).unwrap().0 as u64;
+                }
+            }
+        }
+        numbers
+    }
+
     /// The next message; the descriptors are dropped. `None` once the link is gone.
     fn hears(&self) -> Option<Value> {
-        let mut room = vec![0; 1 << 16];
+        let mut room = vec![0; 1 << 17];
         let (bytes, _) = recv(&self.0, &mut room[..], RecvFlags::empty()).unwrap();
         (bytes > 0).then(|| serde_json::from_slice(&room[..bytes]).unwrap_or(Value::Null))
     }
@@ -257,23 +288,16 @@ fn a_receiver_that_dies_loses_nothing_and_the_link_goes_on() {
                 scope.spawn(move || echoed(stream, bytes, Duration::from_millis(3)))
             })
             .collect();
-        let begin = || {
-            let hand = Hand::at(&lines.door);
-            hand.hello(1, &lines);
-            assert!(hand.hears().is_some_and(|listeners| listeners.get("Listeners").is_some()));
-            hand
-        };
-        // Before it is ready; after the first message; after the last; and with nonsense as its answer.
-        drop(begin());
-        let hand = begin();
-        hand.says(&json!("Ready"));
-        assert!(hand.hears().is_some());
+        // Before it is ready; before the first group; after it; and with nonsense as its answer.
+        let hand = Hand::at(&lines.door);
+        hand.hello(2, &lines);
+        assert!(hand.hears().is_some_and(|listeners| listeners.get("Listeners").is_some()));
         drop(hand);
+        drop(Hand::ready(&lines));
         link.says_times("a handover failed", 1);
         for nonsense in [None, Some("Ready"), Some("nonsense")] {
-            let hand = begin();
-            hand.says(&json!("Ready"));
-            while hand.hears().expect("a message").get("Sent").is_none() {}
+            let hand = Hand::ready(&lines);
+            assert!(!hand.group().is_empty());
             nonsense.into_iter().for_each(|nonsense| hand.says(&json!(nonsense)));
         }
         link.says_times("a handover failed", 4);
@@ -287,6 +311,180 @@ fn a_receiver_that_dies_loses_nothing_and_the_link_goes_on() {
     answers(&place);
     next.signal(Signal::TERM);
     assert!(next.finish().0.success());
+}
+
+#[test]
+fn a_receiver_that_dies_later_has_only_the_connections_that_it_got() {
+    let lines = Lines::to(format!("tcp:{}", echo()));
+    let link = lines.start();
+    let place = lines.port.place();
+    let greets = |mut client: &TcpStream| {
+        client.write_all(b"hello")?;
+        client.read_exact(&mut [0; 5])
+    };
+    // More than a group has.
+    let clients: Vec<_> = (0..40).map(|_| client_of(&place)).collect();
+    clients.iter().for_each(|client| greets(client).unwrap());
+    let hand = Hand::ready(&lines);
+    let got = hand.group();
+    assert!(!got.is_empty() && got.len() < clients.len(), "{got:?}");
+    hand.says(&json!("Taken"));
+    assert_eq!(hand.hears(), Some(json!("Go")));
+    drop(hand);
+    link.says("a handover failed");
+    let lost = clients.iter().filter(|client| greets(client).is_err()).count();
+    assert_eq!(lost, got.len());
+    // A sound process takes over the others, and no number occurs twice.
+    let next = lines.start_with(&["--json"]);
+    assert!(link.finish().0.success());
+    clients.iter().for_each(|client| drop(greets(client)));
+    answers(&place);
+    drop(clients);
+    next.signal(Signal::TERM);
+    let (status, records, said) = next.finish();
+    assert!(status.success(), "{said}");
+    let records = String::from_utf8(records).unwrap() + &said;
+    let records = records.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut numbers: Vec<_> =
+        records.filter_map(|record| record["id"].as_u64()).chain(got.iter().copied()).collect();
+    assert_eq!(numbers.len(), 41, "{numbers:?}");
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), 41, "{numbers:?}");
+}
+
+#[test]
+fn a_running_link_ends_by_a_signal_in_each_phase_of_a_handover() {
+    for phase in 0..4 {
+        let lines = Lines::to(format!("tcp:{}", echo()));
+        let link = lines.start();
+        let mut client = client_of(&lines.port.place());
+        client.write_all(b"hello").unwrap();
+        client.read_exact(&mut [0; 5]).unwrap();
+        // It has connected, and said who it is; is ready; has a group; has the last group.
+        let hand = Hand::at(&lines.door);
+        if phase > 0 {
+            hand.hello(2, &lines);
+            assert!(hand.hears().is_some());
+            hand.says(&json!("Ready"));
+            assert!(hand.hears().is_some());
+            assert_eq!(hand.group(), [1]);
+        }
+        if phase > 1 {
+            hand.says(&json!("Taken"));
+            assert_eq!(hand.hears(), Some(json!("Go")));
+        }
+        if phase > 2 {
+            assert!(hand.group().is_empty());
+        }
+        let signalled = Instant::now();
+        link.signal(Signal::TERM);
+        if phase < 2 {
+            // It is this link's still, which lets it finish.
+            assert_eq!(ask(client, b" and on"), b" and on");
+        }
+        assert!(link.finish().0.success(), "phase {phase}");
+        assert!(signalled.elapsed() < PATIENCE_OF_A_LINK, "phase {phase}");
+        assert!(!lines.door.exists(), "phase {phase}");
+        drop(hand);
+    }
+}
+
+/// The running link's side of the protocol, by hand, with a listener and a connection to give.
+struct Giver {
+    lines: Lines,
+    door: OwnedFd,
+    clients: TcpListener,
+}
+
+impl Giver {
+    fn new() -> Self {
+        let lines = Lines::to(format!("tcp:{}", echo()));
+        let flags = SocketFlags::CLOEXEC;
+        let door = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        bind(&door, &SocketAddrUnix::new(&lines.door).unwrap()).unwrap();
+        rustix::net::listen(&door, 1).unwrap();
+        Self { lines, door, clients: TcpListener::bind("127.0.0.1:0").unwrap() }
+    }
+
+    /// A new process, and the connection to it.
+    fn asked(&self) -> (Running, Hand) {
+        let listen = self.lines.listen();
+        let door = self.lines.door.to_str().unwrap();
+        let next = Running::start(&["--handover", door, &listen, &self.lines.target]);
+        let hand = Hand(rustix::net::accept_with(&self.door, SocketFlags::CLOEXEC).unwrap());
+        assert!(hand.hears().unwrap().get("Hello").is_some());
+        (next, hand)
+    }
+
+    fn gives(&self, hand: &Hand, message: &Value, descriptors: &[BorrowedFd<'_>]) {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        assert!(ancillary.push(SendAncillaryMessage::ScmRights(descriptors)));
+        let message = message.to_string();
+        let message = [IoSlice::new(message.as_bytes())];
+        sendmsg(&hand.0, &message, &mut ancillary, SendFlags::NOSIGNAL).unwrap();
+    }
+}
+
+#[test]
+fn a_new_process_ends_by_a_signal_in_each_phase_of_a_handover() {
+    let giver = Giver::new();
+    let part = json!({"reads": true, "writes": true, "is_tcp": true});
+    let direction = json!({"delivered_bytes": 0, "by_method": [0, 0, 0], "piped_bytes": 0,
+        "through_memory": false, "is_at_end": false, "has_seen_end": false, "is_done": false});
+    let group = json!({"Group": [{
+        "id": 7, "client": "client", "other": "other", "age": {"secs": 0, "nanos": 0},
+        "directions": {"forward": true, "back": true}, "parts": [[part], [part]],
+        "relay": {"directions": [direction, direction], "quiet": {"secs": 0, "nanos": 0}},
+        "hand_bytes": [0, 0],
+    }]});
+    // It has no answer; is ready; accepts; has a group, and no `Go`; has a group, and `Go` comes
+    // before the signal is looked at.
+    for phase in 0..5 {
+        let (next, hand) = giver.asked();
+        let (near, near_end) = pair();
+        let (far, far_end) = pair();
+        if phase > 0 {
+            let listeners = json!({"Listeners": {"metrics": null, "descriptors": 20}});
+            giver.gives(&hand, &listeners, &[giver.door.as_fd(), giver.clients.as_fd()]);
+            assert_eq!(hand.hears(), Some(json!("Ready")));
+        }
+        if phase > 1 {
+            hand.says(&json!({"Accept": {"last_id": 7}}));
+        }
+        if phase > 2 {
+            giver.gives(&hand, &group, &[near_end.as_fd(), far_end.as_fd()]);
+            assert_eq!(hand.hears(), Some(json!("Taken")));
+        }
+        if phase > 3 {
+            next.signal(Signal::STOP);
+            hand.says(&json!("Go"));
+        }
+        drop((near_end, far_end));
+        let signalled = Instant::now();
+        next.signal(Signal::TERM);
+        next.signal(Signal::CONT);
+        if phase > 3 {
+            // It is the new process's, which lets it finish.
+            drop(far);
+            drop(near);
+        }
+        let (status, _, said) = next.finish();
+        assert!(signalled.elapsed() < PATIENCE_OF_A_LINK, "phase {phase}: {said}");
+        assert!(status.success(), "phase {phase}: {said}");
+        assert_eq!(said.contains("taken over"), phase > 3, "phase {phase}: {said}");
+        let late = send(&hand.0, b"\"Go\"", SendFlags::NOSIGNAL);
+        assert!(late.is_err(), "phase {phase}");
+    }
+    assert!(giver.lines.door.exists(), "it is the running link's still");
+}
+
+/// A connection over TCP.
+fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (client, listener.accept().unwrap().0)
 }
 
 #[test]
@@ -312,7 +510,8 @@ fn a_process_that_fails_to_take_over_leaves_the_names_to_the_running_link() {
     let output = next.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    link.says("a handover failed");
+    assert!(said.contains("ulimit -n raises it"), "{said}");
+    link.says("a handover is refused");
     assert!(front.exists() && door.exists(), "{said}");
     greets();
 }

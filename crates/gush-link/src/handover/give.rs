@@ -2,26 +2,32 @@
 
 use std::future::pending;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::{SocketFlags, accept_with};
 use tokio::io::Interest;
 use tokio::sync::mpsc;
-use tokio::task::{AbortHandle, spawn_blocking};
+use tokio::task::AbortHandle;
 use tracing::warn;
 
 use super::relays::Paused;
-use super::wire::{HAND_BYTES, Hello, Message, Moved, VERSION, Wire, unexpected};
+use super::wire::{HAND_BYTES, Hello, Message, Moved, NAME_BYTES, VERSION, Wire, unexpected};
 use super::{Metrics, borrowed};
 use crate::connection::Relaying;
 use crate::open::Made;
 use crate::session::Shared;
 use crate::watch::watch;
+use crate::workers::MAX_ACCEPTORS;
 
 /// The pause after a failed accept, for lack of descriptors for example.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// The most clients that may still be accepted here: each thread may have one under way.
+const LATE: usize = MAX_ACCEPTORS;
+/// The numbers left to the clients of a new process that did not take over.
+const ITS_NUMBERS: usize = 1_000_000;
 
 /// Waits for the process that takes over.
 pub(crate) struct Giver {
@@ -64,10 +70,9 @@ impl Giver {
         Self { takers, answering: answered, metrics: answering, name }
     }
 
-    /// Resolves when a new process is ready; never without a giver. May be cancelled.
-    pub async fn asked(giver: Option<&mut Self>) -> Taker {
-        let Some(giver) = giver else { return pending().await };
-        match giver.takers.recv().await {
+    /// Resolves when a new process is ready. May be cancelled.
+    pub async fn asked(&mut self) -> Taker {
+        match self.takers.recv().await {
             Some(taker) => taker,
             None => pending().await,
         }
@@ -91,10 +96,10 @@ impl Drop for Giver {
 /// Answers new processes, one after the other.
 async fn answer(listeners: Arc<Listeners>, hello: Arc<Hello>, ready: mpsc::Sender<Taker>) {
     let Ok(watched) = watch(listeners.door.as_fd(), Interest::READABLE) else { return };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     loop {
         let Ok(mut guard) = watched.readable().await else { return };
-        // Blocking: a thread serves it.
-        let socket = match guard.try_io(|door| Ok(accept_with(door, SocketFlags::CLOEXEC)?)) {
+        let socket = match guard.try_io(|door| Ok(accept_with(door, flags)?)) {
             Ok(Ok(socket)) => socket,
             Ok(Err(error)) => {
                 warn!(%error, "a handover cannot be accepted");
@@ -103,9 +108,7 @@ async fn answer(listeners: Arc<Listeners>, hello: Arc<Hello>, ready: mpsc::Sende
             }
             Err(_) => continue,
         };
-        let (listeners, hello) = (Arc::clone(&listeners), Arc::clone(&hello));
-        let greeted = spawn_blocking(move || greet(socket, &listeners, &hello)).await;
-        match greeted.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
+        match greet(socket, &listeners, &hello).await {
             Ok(taker) => {
                 if ready.send(taker).await.is_err() {
                     return;
@@ -117,17 +120,12 @@ async fn answer(listeners: Arc<Listeners>, hello: Arc<Hello>, ready: mpsc::Sende
 }
 
 /// Gives the listeners to a process of this user with this version and these addresses.
-fn greet(socket: OwnedFd, listeners: &Listeners, own: &Hello) -> io::Result<Taker> {
+async fn greet(socket: OwnedFd, listeners: &Listeners, own: &Hello) -> io::Result<Taker> {
     let mut wire = Wire::new(socket)?;
-    let refuse = |wire: &Wire, why: String| {
-        // Best effort: the reason is logged here, too.
-        let _ = wire.send(&Message::Refused(why.clone()), &[]);
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
-    };
     if !wire.is_own_users()? {
-        return refuse(&wire, "the new process is another user's".into());
+        return refuse(&wire, "the new process is another user's".into()).await;
     }
-    let hello = match wire.receive()?.0 {
+    let hello = match wire.receive().await?.0 {
         Message::Hello(hello) => hello,
         other => return Err(unexpected(&other)),
     };
@@ -137,75 +135,116 @@ fn greet(socket: OwnedFd, listeners: &Listeners, own: &Hello) -> io::Result<Take
              version {}: end the running one first",
             hello.version
         );
-        return refuse(&wire, why);
+        return refuse(&wire, why).await;
     }
     if hello != *own {
         let why = format!("the running link has the addresses {} {}", own.first, own.second);
-        return refuse(&wire, why);
+        return refuse(&wire, why).await;
     }
     let place = listeners.metrics.as_ref().map(|(place, _)| place.clone());
     let metrics = listeners.metrics.as_ref().map(|(_, listener)| listener);
-    let descriptors = borrowed([Some(&listeners.door), Some(&listeners.clients), metrics]);
-    wire.send(&Message::Listeners { metrics: place }, &descriptors)?;
-    match wire.receive()?.0 {
+    let given = borrowed([Some(&listeners.door), Some(&listeners.clients), metrics]);
+    let descriptors = std::fs::read_dir("/proc/self/fd").map_or(0, |open| open.count() as u64);
+    wire.send(&Message::Listeners { metrics: place, descriptors }, &given).await?;
+    match wire.receive().await?.0 {
         Message::Ready => Ok(Taker(wire)),
         other => Err(unexpected(&other)),
     }
 }
 
+async fn refuse(wire: &Wire, why: String) -> io::Result<Taker> {
+    // Best effort: the reason is logged here, too.
+    let _ = wire.send(&Message::Refused(why.clone()), &[]).await;
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+}
+
 impl Taker {
-    /// Gives all that can move to the new process.
+    /// Gives all that can move to the new process, which accepts the clients meanwhile. May be
+    /// cancelled: what was not given stays.
     ///
     /// # Errors
-    /// Nothing was given, and this link goes on.
+    /// The listeners were not given, and this link goes on with the connections that it has.
     pub async fn give(self, shared: &Shared) -> io::Result<()> {
-        let paused = match &shared.relays {
-            Some(relays) => relays.pause(&shared.ledger).await,
-            None => Vec::new(),
-        };
-        let given = spawn_blocking(move || self.give_now(paused)).await;
-        given.unwrap_or_else(|panic| Err(io::Error::other(panic)))
-    }
-
-    fn give_now(self, paused: Vec<Paused>) -> io::Result<()> {
-        let Self(mut wire) = self;
-        let mut moves = Vec::with_capacity(paused.len());
-        let mut give = || {
-            for one in &paused {
-                moves.push(send(&wire, one)?);
-            }
-            let connections = moves.iter().filter(|moves| **moves).count();
-            wire.send(&Message::Sent { connections }, &[])?;
-            match wire.receive()?.0 {
-                Message::Taken => wire.send(&Message::Go, &[]),
-                other => Err(unexpected(&other)),
-            }
-        };
-        let given = give();
-        for (at, one) in paused.into_iter().enumerate() {
-            // Dropped, it has moved.
-            if given.is_err() || !moves[at] {
-                one.stays();
-            }
+        let given = self.give_all(shared).await;
+        if given.is_err() {
+            shared.ledger.begin_after(shared.ledger.last_id_with(ITS_NUMBERS));
         }
         given
     }
+
+    async fn give_all(self, shared: &Shared) -> io::Result<()> {
+        let Self(mut wire) = self;
+        let last_id = shared.ledger.last_id_with(LATE);
+        wire.send(&Message::Accept { last_id }, &[]).await?;
+        let mut pausing = shared.relays.as_ref().map(|relays| relays.pausing(&shared.ledger));
+        loop {
+            let group = match &mut pausing {
+                Some(pausing) => pausing.group().await,
+                None => Vec::new(),
+            };
+            let is_last = group.is_empty();
+            give_group(&mut wire, group).await?;
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
 }
 
-/// Sends a connection; false if it does not move.
-fn send(wire: &Wire, paused: &Paused) -> io::Result<bool> {
-    let Paused { id, names, began, relaying, .. } = paused;
-    let Relaying { first, second, relay, directions, .. } = relaying;
-    let (Some(a), Some(b)) = (first.conduit.parts(), second.conduit.parts()) else {
-        return Ok(false);
-    };
-    let Some((mut state, pipes)) = relay.state() else { return Ok(false) };
+/// Gives the connections of a group that can move. All stay if this fails, or is cancelled.
+async fn give_group(wire: &mut Wire, group: Vec<Paused>) -> io::Result<()> {
+    let is_last = group.is_empty();
+    let (mut connections, mut descriptors, mut hands) = (Vec::new(), Vec::new(), Vec::new());
+    let mut moves = Vec::new();
+    for one in &group {
+        let moved = moved(one);
+        moves.push(moved.is_some());
+        if let Some(Movable { moved, of_it, in_memory }) = moved {
+            connections.push(moved);
+            descriptors.extend(of_it);
+            hands.extend(in_memory);
+        }
+    }
+    if connections.is_empty() && !is_last {
+        return Ok(());
+    }
+    wire.send(&Message::Group(connections), &descriptors).await?;
+    for hand in hands {
+        wire.send_bytes(&hand).await?;
+    }
+    match wire.receive().await?.0 {
+        Message::Taken => wire.send(&Message::Go, &[]).await?,
+        other => return Err(unexpected(&other)),
+    }
+    for (one, moves) in group.into_iter().zip(moves) {
+        if moves {
+            one.moved();
+        }
+    }
+    Ok(())
+}
+
+/// A connection as it is sent.
+struct Movable<'a> {
+    moved: Moved,
+    of_it: Vec<BorrowedFd<'a>>,
+    in_memory: [Vec<u8>; 2],
+}
+
+/// `None` if the connection cannot move.
+fn moved(paused: &Paused) -> Option<Movable<'_>> {
+    let Relaying { first, second, relay, directions, .. } = paused.relaying()?;
+    let Paused { id, names, began, .. } = paused;
+    let (a, b) = first.conduit.parts().zip(second.conduit.parts())?;
+    let (mut state, pipes) = relay.state()?;
     let hands = state.directions.each_mut().map(|direction| std::mem::take(&mut direction.hand));
-    if hands.iter().any(|hand| hand.len() > HAND_BYTES) {
-        return Ok(false);
+    let is_small = hands.iter().all(|hand| hand.len() <= HAND_BYTES)
+        && names.client.len() + names.other.len() <= NAME_BYTES;
+    if !is_small {
+        return None;
     }
     let ends = a.iter().chain(&b).map(|(_, fd)| *fd);
-    let descriptors: Vec<_> = ends.chain(pipes.into_iter().flatten().flatten()).collect();
+    let of_it = ends.chain(pipes.into_iter().flatten().flatten()).collect();
     let moved = Moved {
         id: *id,
         client: names.client.clone(),
@@ -216,7 +255,5 @@ fn send(wire: &Wire, paused: &Paused) -> io::Result<bool> {
         relay: state,
         hand_bytes: hands.each_ref().map(Vec::len),
     };
-    wire.send(&Message::Connection(Box::new(moved)), &descriptors)?;
-    hands.iter().try_for_each(|hand| wire.send_bytes(hand))?;
-    Ok(true)
+    Some(Movable { moved, of_it, in_memory: hands })
 }

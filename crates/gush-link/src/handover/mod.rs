@@ -6,29 +6,44 @@
 //!                                       <- Listeners, or Refused
 //!  opens what it opens itself, then
 //!  Ready                                ->
-//!                                          accepts no more clients, and stops the relays
-//!                                       <- Connection, for each
-//!                                       <- Sent
+//!                                          accepts no more clients
+//!  accepts clients                      <- Accept
+//!                                          stops some relays
+//!                                       <- Group: these connections
 //!  Taken                                ->
-//!                                       <- Go
+//!  uses the connections                 <- Go
+//!                                          stops the next ones
+//!                                       <- Group, and so on; an empty one stands for the listeners
+//!  Taken                                ->
+//!                                       <- Go: ends after the connections that stay
 //! ```
 //!
-//! Both have the same sockets meanwhile, so that no client is refused. Until `Go` the new process
-//! uses none of them, and the running link goes on if anything fails: bytes in flight are in pipes
-//! that both have, or were copied. TLS, programs, terminals and connections in another phase than
-//! their relay stay with their process until they end.
+//! **Invariant:** a connection is used by one process. Up to `Go` it is the running link's, whose
+//! relay stands still and goes on if anything fails: bytes in flight are in pipes that both have, or
+//! were copied. `Go` counts as sent when the kernel has queued it: from then on the connection is the
+//! new process's, even if that never reads it. A new process that gives up after `Taken` first closes
+//! its socket for sending, so that `Go` is there already or cannot be sent.
+//!
+//! Each group is decided separately, since a connection stands still only while its group moves. If
+//! a later group fails, the running link goes on with the listeners and the rest, and the new process
+//! serves what it has, accepts nothing more, and fails. Both have the listeners meanwhile, so that no
+//! client is refused. TLS, programs, terminals and connections in another phase than their relay
+//! stay with their process until they end.
 
 mod give;
 mod relays;
 mod take;
 mod wire;
 
+use std::future::pending;
+use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gush_text::os_text;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::AbortHandle;
 
 use crate::address::{Address, Kind, Opt};
@@ -39,10 +54,10 @@ use crate::roles::Roles;
 use crate::session::Shared;
 use crate::settings::Settings;
 
-pub(crate) use give::Giver;
+use give::{Giver, Taker};
 pub(crate) use relays::{Entry, Relays, Request};
-pub(crate) use take::Resumed;
 use take::Taking;
+pub(crate) use take::{Resumed, Taken};
 use wire::{Hello, VERSION};
 
 /// Refuses a link that has nothing to hand over, or something that must not be opened twice.
@@ -99,10 +114,10 @@ impl Handover {
     ///
     /// # Errors
     /// The running link refuses, or does not answer.
-    pub fn begin(path: &Path, roles: &Roles) -> Result<Self, Failure> {
+    pub async fn begin(path: &Path, roles: &Roles) -> Result<Self, Failure> {
         let [first, second] = [&roles.first, &roles.second].map(ToString::to_string);
         let hello = Hello { version: VERSION, first, second };
-        let taking = Taking::begin(path, &hello).map_err(|error| failure(path, error))?;
+        let taking = Taking::begin(path, &hello).await.map_err(|error| failure(path, error))?;
         Ok(Self { path: path.to_owned(), hello, taking, metrics: None })
     }
 
@@ -122,36 +137,103 @@ impl Handover {
         self.metrics = Some(metrics);
     }
 
-    /// Takes over, and stands by for the next process.
+    /// Takes over, if another link runs, and stands by for the next process.
     pub fn stand_by(
         self,
         listener: &mut Listener,
-        shared: &Shared,
-    ) -> Result<(Giver, Vec<Resumed>), Failure> {
+        shared: &Arc<Shared>,
+    ) -> Result<Standing, Failure> {
         let Self { path, hello, taking, metrics } = self;
-        let fail = |error| failure(&path, error);
-        let descriptor = listener.descriptor().map_err(fail)?;
-        let (door, name, resumed) = match taking {
-            Some(taking) => {
-                let mut name = open::keep_name(&path).map_err(fail)?;
-                let (door, resumed) = taking.take(shared).map_err(fail)?;
-                // Until here the running link goes on if anything fails, and needs its names.
-                name.iter_mut().for_each(Made::own);
-                listener.own_name();
-                (door, name, resumed)
-            }
-            None => {
-                let (door, name) = open::private_listener(&path).map_err(|error| {
-                    ends::open_failure(&error.at(format_args!("handover at {}", path.display())))
-                })?;
-                (door, name, Vec::new())
-            }
+        let Some(taking) = taking else {
+            let (door, name) = open::private_listener(&path).map_err(|error| {
+                ends::open_failure(&error.at(format_args!("handover at {}", path.display())))
+            })?;
+            let clients = listener.descriptor().map_err(|error| failure(&path, error))?;
+            return Ok(Standing::Giving(Giver::new(door, name, clients, metrics, hello)));
         };
-        Ok((Giver::new(door, name, descriptor, metrics, hello), resumed))
+        let name = open::keep_name(&path).map_err(|error| failure(&path, error))?;
+        let (door, taken) = taking.take(shared);
+        Ok(Standing::Taking(Incoming { path, hello, metrics, door, name, taken, accepts: false }))
     }
 }
 
-fn failure(path: &Path, error: std::io::Error) -> Failure {
+/// The part of a serving link in handovers.
+pub(crate) enum Standing {
+    /// In none.
+    Apart,
+    /// The running link gives its connections to this one.
+    Taking(Incoming),
+    Giving(Giver),
+}
+
+/// A handover to this process.
+pub(crate) struct Incoming {
+    path: PathBuf,
+    hello: Hello,
+    metrics: Option<Metrics>,
+    door: OwnedFd,
+    name: Option<Made>,
+    taken: UnboundedReceiver<Taken>,
+    accepts: bool,
+}
+
+/// What happens in handovers while a link serves.
+pub(crate) enum Event {
+    Taken(Taken),
+    /// A new process is ready.
+    Asked(Taker),
+}
+
+impl Standing {
+    /// Does this process accept clients?
+    pub fn accepts(&self) -> bool {
+        match self {
+            Self::Taking(incoming) => incoming.accepts,
+            Self::Apart | Self::Giving(_) => true,
+        }
+    }
+
+    /// May be cancelled.
+    pub async fn event(&mut self) -> Event {
+        match self {
+            Self::Apart => pending().await,
+            Self::Giving(giver) => Event::Asked(giver.asked().await),
+            Self::Taking(Incoming { taken, accepts, .. }) => match taken.recv().await {
+                Some(event) => {
+                    *accepts = true;
+                    Event::Taken(event)
+                }
+                None => pending().await,
+            },
+        }
+    }
+
+    /// All has come: the listeners and their names belong to this process, which stands by for the
+    /// next one.
+    ///
+    /// # Errors
+    /// The running link has them still.
+    pub fn end(&mut self, all: io::Result<()>, listener: &mut Listener) -> Result<(), Failure> {
+        let Self::Taking(incoming) = std::mem::replace(self, Self::Apart) else { return Ok(()) };
+        let Incoming { path, hello, metrics, door, mut name, .. } = incoming;
+        all.map_err(|error| failure(&path, error))?;
+        name.iter_mut().for_each(Made::own);
+        listener.own_name();
+        let clients = listener.descriptor().map_err(|error| failure(&path, error))?;
+        *self = Self::Giving(Giver::new(door, name, clients, metrics, hello));
+        Ok(())
+    }
+
+    /// A new process has all: this one leaves it the names.
+    pub fn gave(&mut self, listener: &mut Listener) {
+        listener.keep_name();
+        if let Self::Giving(giver) = std::mem::replace(self, Self::Apart) {
+            giver.gone();
+        }
+    }
+}
+
+fn failure(path: &Path, error: io::Error) -> Failure {
     let why = os_text(&error);
     Failure::new(format!("handover at {}: {why}", path.display()), error.raw_os_error())
 }

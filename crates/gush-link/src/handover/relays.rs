@@ -1,15 +1,16 @@
-//! The relays of a link, which stand still while they are handed over.
+//! The relays of a link, which stop a few at a time while they are handed over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::future::pending;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use gush_net::within;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::oneshot;
-use tokio::time::sleep;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::{Instant, sleep};
 
+use super::wire::GROUP;
 use crate::connection::Relaying;
 use crate::ledger::Ledger;
 use crate::session::Names;
@@ -32,15 +33,33 @@ pub(crate) struct Entry<'a> {
 }
 
 /// Asks a relay to stop.
-pub(crate) struct Request(UnboundedSender<Paused>);
+pub(crate) struct Request {
+    stopped: UnboundedSender<Paused>,
+    turn: OwnedSemaphorePermit,
+}
 
-/// A connection whose relay has stopped. Dropped, it has moved to another process.
+/// A connection whose relay has stopped. Dropped, it goes on in this process.
 pub(super) struct Paused {
     pub id: u64,
     pub names: Names,
-    pub began: Instant,
-    pub relaying: Relaying,
-    back: oneshot::Sender<Relaying>,
+    pub began: std::time::Instant,
+    /// With the way back to its task.
+    relaying: Option<(Relaying, oneshot::Sender<Relaying>)>,
+    _turn: OwnedSemaphorePermit,
+}
+
+/// Stops the relays, so that no more than [`GROUP`] stand still at a time: each is asked when the
+/// turn of another is over.
+pub(super) struct Pausing<'a> {
+    relays: &'a Relays,
+    ledger: &'a Ledger,
+    asked: HashSet<u64>,
+    to_ask: VecDeque<u64>,
+    turns: Arc<Semaphore>,
+    asks: UnboundedSender<Paused>,
+    stopped: UnboundedReceiver<Paused>,
+    /// Set once all are asked.
+    opening_until: Option<Instant>,
 }
 
 impl Relays {
@@ -54,29 +73,82 @@ impl Relays {
         Entry { relays: self, id, requests }
     }
 
-    /// Stops the relays, and returns their connections.
-    pub(super) async fn pause(&self, ledger: &Ledger) -> Vec<Paused> {
-        let begun = Instant::now();
-        while (self.all().len() as u64) < ledger.active() && begun.elapsed() < OPENING {
+    pub(super) fn pausing<'a>(&'a self, ledger: &'a Ledger) -> Pausing<'a> {
+        let (asks, stopped) = unbounded_channel();
+        Pausing {
+            relays: self,
+            ledger,
+            asked: HashSet::new(),
+            to_ask: VecDeque::new(),
+            turns: Arc::new(Semaphore::new(GROUP)),
+            asks,
+            stopped,
+            opening_until: None,
+        }
+    }
+}
+
+impl Pausing<'_> {
+    /// The next relays that stand still; none once all that can have.
+    pub async fn group(&mut self) -> Vec<Paused> {
+        loop {
+            let is_all = !self.has_more();
+            // The last turns are over when no relay stands still, or is still asked to.
+            let wanted = if is_all { GROUP as u32 } else { 1 };
+            let turns = Arc::clone(&self.turns).acquire_many_owned(wanted);
+            let one = tokio::select! {
+                biased;
+                Ok(turn) = turns => {
+                    if !is_all {
+                        self.ask(turn);
+                        continue;
+                    }
+                    drop(turn);
+                    if self.waits_for_openings().await {
+                        continue;
+                    }
+                    return Vec::new();
+                }
+                one = within(STOPPING, self.stopped.recv()) => one,
+            };
+            let Ok(Some(one)) = one else { return Vec::new() };
+            let mut group = vec![one];
+            while group.len() < GROUP
+                && let Ok(more) = self.stopped.try_recv()
+            {
+                group.push(more);
+            }
+            return group;
+        }
+    }
+
+    /// Is there a relay that was not asked yet?
+    fn has_more(&mut self) -> bool {
+        if self.to_ask.is_empty() {
+            let all = self.relays.all();
+            self.to_ask.extend(all.keys().filter(|id| !self.asked.contains(id)));
+        }
+        !self.to_ask.is_empty()
+    }
+
+    fn ask(&mut self, turn: OwnedSemaphorePermit) {
+        let Some(id) = self.to_ask.pop_front() else { return };
+        self.asked.insert(id);
+        if let Some(relay) = self.relays.all().get(&id) {
+            // A relay that has ended meanwhile drops its request.
+            let _ = relay.send(Request { stopped: self.asks.clone(), turn });
+        }
+    }
+
+    /// Waits a moment if connections are being opened, and have not taken too long already.
+    async fn waits_for_openings(&mut self) -> bool {
+        let until = *self.opening_until.get_or_insert_with(|| Instant::now() + OPENING);
+        let waits =
+            (self.relays.all().len() as u64) < self.ledger.active() && Instant::now() < until;
+        if waits {
             sleep(Duration::from_millis(1)).await;
         }
-        let (asks, mut stopped) = unbounded_channel();
-        // A relay that has ended meanwhile drops its request.
-        self.all().values().for_each(|relay| drop(relay.send(Request(asks.clone()))));
-        drop(asks);
-        let mut all = Vec::new();
-        let gathered = async {
-            while let Some(one) = stopped.recv().await {
-                all.push(one);
-            }
-        };
-        let _ = within(STOPPING, gathered).await;
-        // A later one is refused, and goes on.
-        stopped.close();
-        while let Some(late) = stopped.recv().await {
-            all.push(late);
-        }
-        all
+        waits
     }
 }
 
@@ -103,25 +175,35 @@ impl Request {
         self,
         id: u64,
         names: Names,
-        began: Instant,
+        began: std::time::Instant,
         relaying: Relaying,
     ) -> Option<Relaying> {
+        let Self { stopped, turn } = self;
         let (back, stays) = oneshot::channel();
-        match self.0.send(Paused { id, names, began, relaying, back }) {
-            Ok(()) => {
-                // The giver waits until all requests are dropped.
-                drop(self);
-                stays.await.ok()
-            }
-            Err(refused) => Some(refused.0.relaying),
-        }
+        let relaying = Some((relaying, back));
+        // A refused one is dropped, and comes back.
+        let _ = stopped.send(Paused { id, names, began, relaying, _turn: turn });
+        drop(stopped);
+        stays.await.ok()
     }
 }
 
 impl Paused {
-    /// The connection goes on in this process.
-    pub fn stays(self) {
-        // Its task is gone only if the link has ended.
-        let _ = self.back.send(self.relaying);
+    pub fn relaying(&self) -> Option<&Relaying> {
+        self.relaying.as_ref().map(|(relaying, _)| relaying)
+    }
+
+    /// The connection belongs to another process.
+    pub fn moved(mut self) {
+        self.relaying = None;
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        if let Some((relaying, back)) = self.relaying.take() {
+            // Its task is gone only if the link has ended.
+            let _ = back.send(relaying);
+        }
     }
 }

@@ -9,23 +9,31 @@ use gush_net::{Part, RelayState};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::io::{Errno, retry_on_intr};
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    SendAncillaryMessage, SendFlags, Shutdown, recvmsg, sendmsg, shutdown,
 };
 use serde::{Deserialize, Serialize};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::time::timeout;
 
 use crate::connection::Directions;
+use crate::watch::watch;
 
 /// Changes with every change of the messages that an older process would misread.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 /// How long either process waits for the other's next message.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The largest packet. A socket's send buffer has 208 KiB by default (net.core.wmem_default).
-const PACKET_BYTES: usize = 64 << 10;
-/// The most descriptors of a message: two of each end, and the ends of two pipes.
-const DESCRIPTORS: usize = 8;
+const PACKET_BYTES: usize = 128 << 10;
+/// The most connections of a message.
+pub(super) const GROUP: usize = 24;
+/// The most bytes of the names of a connection, so that a group of them fits a packet.
+pub(super) const NAME_BYTES: usize = 2 << 10;
+/// The most descriptors of a message: of each connection two of each end, and the ends of two
+/// pipes. The kernel takes 253 (`SCM_MAX_FD`, unix(7)).
+const DESCRIPTORS: usize = 8 * GROUP;
 /// The most bytes in flight in memory, of one direction.
 pub(super) const HAND_BYTES: usize = 1 << 20;
 
@@ -39,18 +47,22 @@ pub(super) enum Message {
     /// are served at the place named here.
     Listeners {
         metrics: Option<String>,
+        /// How many descriptors the running link has open.
+        descriptors: u64,
     },
     /// The new process has all that it opens itself.
     Ready,
-    /// With the descriptors of the first end, of the second, and of the pipes with bytes in flight;
-    /// packets with the bytes in memory follow.
-    Connection(Box<Moved>),
-    /// There were so many before.
-    Sent {
-        connections: usize,
+    /// The new process accepts clients, whose numbers come after this one.
+    Accept {
+        last_id: u64,
     },
+    /// With the descriptors of each connection: of the first end, of the second, and of the pipes
+    /// with bytes in flight; packets with the bytes in memory follow. The last group has no
+    /// connection, and stands for the listeners and the names of their sockets.
+    Group(Vec<Moved>),
+    /// The new process has the group, and can use it.
     Taken,
-    /// All belongs to the new process.
+    /// The group belongs to the new process.
     Go,
 }
 
@@ -78,105 +90,115 @@ pub(crate) struct Hello {
     pub second: String,
 }
 
-/// One of the two ends of a handover. Its calls wait.
+/// One of the two ends of a handover. Its calls can be cancelled between two packets.
 #[derive(Debug)]
 pub(super) struct Wire {
-    socket: OwnedFd,
+    socket: AsyncFd<OwnedFd>,
     room: Vec<u8>,
 }
 
 impl Wire {
+    /// Of a socket with O_NONBLOCK.
     pub fn new(socket: OwnedFd) -> io::Result<Self> {
-        for side in [Timeout::Recv, Timeout::Send] {
-            set_socket_timeout(&socket, side, Some(PATIENCE))?;
-        }
+        let socket = watch(socket, Interest::READABLE | Interest::WRITABLE)?;
         Ok(Self { socket, room: vec![0; PACKET_BYTES] })
     }
 
     /// Is the other process the same user's? For root it has to be root's: what comes from it is
     /// believed.
     pub fn is_own_users(&self) -> io::Result<bool> {
-        let credentials = getsockopt(&self.socket, PeerCredentials)?;
+        let credentials = getsockopt(self.socket.get_ref(), PeerCredentials)?;
         Ok(credentials.uid() == rustix::process::geteuid().as_raw())
     }
 
-    /// Waits for the next message as long as the other process lives.
-    pub fn wait_for_ever(&self) -> io::Result<()> {
-        Ok(set_socket_timeout(&self.socket, Timeout::Recv, None)?)
+    /// From here on the other process cannot send: [`receive`](Self::receive) returns what it has
+    /// sent already (`unix_dgram_sendmsg` of net/unix/af_unix.c).
+    pub fn stop_receiving(&self) -> io::Result<()> {
+        Ok(shutdown(self.socket.get_ref(), Shutdown::Read)?)
     }
 
-    pub fn send(&self, message: &Message, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        self.send_packet(&serde_json::to_vec(message)?, descriptors)
+    pub async fn send(&self, message: &Message, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        self.send_packet(&serde_json::to_vec(message)?, descriptors).await
     }
 
     /// Sends bytes, which [`receive_bytes`](Self::receive_bytes) returns.
-    pub fn send_bytes(&self, bytes: &[u8]) -> io::Result<()> {
-        bytes.chunks(PACKET_BYTES).try_for_each(|packet| self.send_packet(packet, &[]))
-    }
-
-    fn send_packet(&self, packet: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        if packet.len() > PACKET_BYTES
-            || !descriptors.is_empty()
-                && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors))
-        {
-            return Err(io::ErrorKind::InvalidInput.into());
+    pub async fn send_bytes(&self, bytes: &[u8]) -> io::Result<()> {
+        for packet in bytes.chunks(PACKET_BYTES) {
+            self.send_packet(packet, &[]).await?;
         }
-        let packet = [IoSlice::new(packet)];
-        let sent =
-            retry_on_intr(|| sendmsg(&self.socket, &packet, &mut ancillary, SendFlags::NOSIGNAL));
-        sent.map(drop).map_err(late)
+        Ok(())
     }
 
-    pub fn receive(&mut self) -> io::Result<(Message, Vec<OwnedFd>)> {
-        let (bytes, descriptors) = self.receive_packet()?;
+    /// Sent is what the kernel has queued: then this function returns without another wait.
+    async fn send_packet(&self, packet: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        if packet.len() > PACKET_BYTES {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a message is too long"));
+        }
+        let send = |socket: &OwnedFd| {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+            let mut ancillary = SendAncillaryBuffer::new(&mut space);
+            let rights = SendAncillaryMessage::ScmRights(descriptors);
+            if !descriptors.is_empty() && !ancillary.push(rights) {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
+            let packet = [IoSlice::new(packet)];
+            retry_on_intr(|| sendmsg(socket, &packet, &mut ancillary, SendFlags::NOSIGNAL))?;
+            Ok(())
+        };
+        in_time(self.socket.async_io(Interest::WRITABLE, send)).await
+    }
+
+    pub async fn receive(&mut self) -> io::Result<(Message, Vec<OwnedFd>)> {
+        let (bytes, descriptors) = self.receive_packet().await?;
         Ok((serde_json::from_slice(&self.room[..bytes])?, descriptors))
     }
 
-    pub fn receive_bytes(&mut self, count: usize) -> io::Result<Vec<u8>> {
+    pub async fn receive_bytes(&mut self, count: usize) -> io::Result<Vec<u8>> {
         if count > HAND_BYTES {
             return Err(io::ErrorKind::InvalidData.into());
         }
         let mut all = Vec::new();
         while all.len() < count {
-            let (bytes, _) = self.receive_packet()?;
+            let (bytes, _) = self.receive_packet().await?;
             all.extend_from_slice(&self.room[..bytes]);
         }
         if all.len() == count { Ok(all) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 
-    fn receive_packet(&mut self) -> io::Result<(usize, Vec<OwnedFd>)> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
-        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let received = {
-            let mut packet = [IoSliceMut::new(&mut self.room)];
-            let flags = RecvFlags::CMSG_CLOEXEC;
-            retry_on_intr(|| recvmsg(&self.socket, &mut packet, &mut ancillary, flags))
+    async fn receive_packet(&mut self) -> io::Result<(usize, Vec<OwnedFd>)> {
+        let Self { socket, room } = self;
+        let receive = |socket: &OwnedFd| {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+            let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+            let received = {
+                let mut packet = [IoSliceMut::new(room)];
+                let flags = RecvFlags::CMSG_CLOEXEC;
+                retry_on_intr(|| recvmsg(socket, &mut packet, &mut ancillary, flags))?
+            };
+            let descriptors = ancillary.drain().filter_map(|message| match message {
+                RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+                _ => None,
+            });
+            let descriptors: Vec<OwnedFd> = descriptors.flatten().collect();
+            // The kernel drops descriptors beyond the limit of this process (unix(7)).
+            if received.flags.contains(ReturnFlags::CTRUNC) {
+                return Err(Errno::MFILE.into());
+            }
+            if received.bytes == 0 {
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "the other process is gone",
+                ));
+            }
+            Ok((received.bytes, descriptors))
         };
-        let received = received.map_err(late)?;
-        let descriptors = ancillary.drain().filter_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
-            _ => None,
-        });
-        let descriptors: Vec<OwnedFd> = descriptors.flatten().collect();
-        // The kernel drops descriptors beyond the limit of this process (unix(7)).
-        if received.flags.contains(ReturnFlags::CTRUNC) {
-            return Err(Errno::MFILE.into());
-        }
-        if received.bytes == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        Ok((received.bytes, descriptors))
+        in_time(socket.async_io(Interest::READABLE, receive)).await
     }
 }
 
-/// The socket's limit on time answers as a socket that must not wait.
-fn late(errno: Errno) -> io::Error {
-    match errno {
-        Errno::AGAIN => io::ErrorKind::TimedOut.into(),
-        errno => errno.into(),
-    }
+async fn in_time<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the other process does not answer");
+    timeout(PATIENCE, work).await.map_err(late)?
 }
 
 /// The error of a message that is not the one due.

@@ -164,11 +164,12 @@ impl Drop for Hidden {
     }
 }
 
-/// Connects to the socket of packets at `path`. Its calls wait.
+/// Connects to the socket of packets at `path`. Later calls do not wait.
 pub(crate) fn connect_packets(path: &Path) -> Result<OwnedFd, Errno> {
     let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
     let socket = socket_with(AddressFamily::UNIX, kind, flags, None)?;
     with_address(path, |address| rustix::net::connect(&socket, address))?;
+    rustix::io::ioctl_fionbio(&socket, true)?;
     Ok(socket)
 }
 

@@ -260,7 +260,7 @@ impl Listener {
     }
 
     /// The accepted client, once there are descriptors for its other end.
-    async fn admitted(&mut self) -> Result<End, OpenError> {
+    pub(crate) async fn admitted(&mut self) -> Result<End, OpenError> {
         if let Some((client, _)) = &self.waiting {
             // The kernel assigns the lowest free number, so a high one means that many are in use.
             let number = u64::try_from(client.as_raw_fd()).unwrap_or(0);
@@ -348,10 +348,11 @@ impl Listener {
         })
     }
 
-    /// Accepts a client of a stream for which `place` returns a place. Other clients, and failures
-    /// to accept, are left to the listener that this is a [`try_clone`](Self::try_clone) of. `None`
-    /// once the socket fails for good.
-    pub(crate) async fn accept_if<P>(&mut self, place: impl Fn() -> Option<P>) -> Option<(End, P)> {
+    /// Accepts a client of a stream for which `place` returns a place;
+    /// [`admitted`](Self::admitted) returns it. Other clients, and failures to accept, are left to
+    /// the listener that this is a [`try_clone`](Self::try_clone) of. `None` once the socket fails
+    /// for good. May be cancelled.
+    pub(crate) async fn accept_if<P>(&mut self, place: impl Fn() -> Option<P>) -> Option<P> {
         loop {
             let fd = self.socket.registered().ok()?;
             let mut ready = fd.readable().await.ok()?;
@@ -378,12 +379,7 @@ impl Listener {
                 continue;
             }
             self.waiting = Some((client, peer));
-            match self.admitted().await {
-                Ok(end) => return Some((end, place)),
-                Err(error) => {
-                    tracing::warn!("{}: an accepted client is given up: {error}", self.gate.address)
-                }
-            }
+            return Some(place);
         }
     }
 }
