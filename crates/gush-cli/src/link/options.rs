@@ -56,8 +56,8 @@ pub struct Options {
     /// End a connection when one end has finished and nothing has moved for TIME
     #[arg(short = 't', long, value_name = "TIME", value_parser = some_time)]
     pub linger: Option<Duration>,
-    /// After a failure end the data, and reset no TCP connection; let -T and -t wait while bytes wait
-    /// for a reader, and end without an error
+    /// After a failure end the data instead of resetting TCP connections, unless bytes of the peer
+    /// are left unread; let -T and -t wait while bytes wait for a reader, and end without an error
     #[arg(long)]
     pub graceful: bool,
     /// At SIGTERM, give clients TIME to finish before they are cut; 30 s by default
@@ -305,7 +305,8 @@ How a connection ends: the end of one side's data is passed on after its last by
 until the other side has acknowledged what was written (30 s without an answer, or -t TIME), and drops what still comes from a \
 peer that is no longer read, so that nothing is lost. After a failure TCP peers see a reset, not an end of data: after a reset \
 of the other side, a time limit (-T), a file that shrank, a program that failed, an address that cannot be opened, and when the \
-link is ended by a signal. With --graceful they see an end, as with socat, and no reader is left behind by -T or -t.
+link is ended by a signal. With --graceful they see an end, as with socat, unless bytes that they have sent are left \
+unread: close(2) resets those connections. -T and -t wait for readers then.
 
 --stats, --json and --metrics count the bytes written to the other side. A TCP peer may not have acknowledged the last ones: all \
 have arrived if the record has no error, and the link was not ended by a signal.

@@ -20,7 +20,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
     SocketFlags, SocketType, bind, connect, recv, send, sendmsg, socket_with,
 };
-use rustix::process::Signal;
+use rustix::process::{Resource, Rlimit, Signal, prlimit};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -485,6 +485,62 @@ fn pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     (client, listener.accept().unwrap().0)
+}
+
+#[test]
+fn a_client_that_waits_for_descriptors_is_served_once_a_handover_frees_some() {
+    for (threads, frees) in [("1", true), ("2", true), ("1", false)] {
+        let lines = Lines::to(format!("tcp:{}", echo()));
+        let listen = lines.listen();
+        let door = lines.door.to_str().unwrap();
+        let mut command = Command::new("prlimit");
+        command.arg("--nofile=64:64").arg(gush().get_program());
+        command.args(["link", "--log", "info", "--threads", threads, "--handover", door]);
+        command.args([&listen, &lines.target]);
+        let link = Running::of(command);
+        link.says("listening on ");
+        eventually("the door is open", || lines.door.exists());
+        let place = lines.port.place();
+        let clients: Vec<_> = (0..12).map(|_| client_of(&place)).collect();
+        for mut client in &clients {
+            client.write_all(b"hello").unwrap();
+            client.read_exact(&mut [0; 5]).unwrap();
+        }
+        let hand = Hand::at(&lines.door);
+        hand.hello(2, &lines);
+        assert!(hand.hears().is_some());
+        let limit = |most| {
+            let most = Rlimit { current: Some(most), maximum: Some(64) };
+            prlimit(Some(link.pid()), Resource::Nofile, most).unwrap();
+        };
+        // One more than are open, not counting the directory of `descriptors`.
+        limit(link.descriptors() as u64 + 1);
+        let waits = client_of(&place);
+        link.says("the limit of open files is reached: new peers wait");
+        hand.says(&json!("Ready"));
+        assert!(hand.hears().is_some_and(|accept| accept.get("Accept").is_some()));
+        let mut moved = 0;
+        loop {
+            let group = hand.group().len();
+            if moved == clients.len() && !frees {
+                limit(3);
+            }
+            moved += group;
+            hand.says(&json!("Taken"));
+            assert_eq!(hand.hears(), Some(json!("Go")));
+            if group == 0 {
+                break;
+            }
+        }
+        match frees {
+            // Served on another thread, it has moved as well.
+            true if moved > clients.len() => assert_eq!(threads, "2"),
+            true => assert_eq!(ask(waits, b"at last"), b"at last"),
+            false => link.signal(Signal::TERM),
+        }
+        let (status, _, said) = link.finish();
+        assert!(status.success(), "{said}");
+    }
 }
 
 #[test]
