@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Connections through a relay whose program is replaced again and again: what arrives, and how long it takes.
 
-    bench/handover.py GUSH [--seconds 300] [--connections 1000] [--interval 5] [--bulk] [--haproxy]
+    bench/handover.py GUSH [--seconds 300] [--connections 1000] [--interval 5] [--bulk] [--spread] [--haproxy]
 
 Messages of 1 KiB, 10 a second on each connection (or, with --bulk, as many as pass), go through the relay to a reader; each
 carries its time. SHA-256 of what was sent and what arrived are compared. A stall is the longest time that a message of a
-connection took in the second after a replacement; `otherwise` is the same for the seconds before one. --haproxy reloads
-HAProxy (SIGUSR2) instead, whose old processes keep their connections.
+connection took (with --bulk: that nothing came) in the second after a replacement; `otherwise` is the same for the seconds
+before one. --spread opens a part of the connections in each interval, instead of all at the start. --haproxy reloads HAProxy
+(SIGUSR2) instead, whose old processes keep their connections. Memory is that of all processes after the last replacement (Pss,
+proc_pid_smaps(5)).
 """
 import argparse
 import hashlib
@@ -24,29 +26,39 @@ from pathlib import Path
 
 MESSAGE = 1024
 PAUSE = 0.1
+# Shorter gaps between two arrivals are not recorded.
+GAP = 0.005
 
 
-def send(port, connections, seconds, bulk, result):
+def send(port, connections, parts, seconds, bulk, result):
     block = os.urandom(MESSAGE - 8)
-    clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(connections)]
-    hashes = [hashlib.sha256() for _ in clients]
-    for number, client in enumerate(clients):
-        first = struct.pack("q", number)
-        client.sendall(first)
-    end = time.monotonic() + seconds
+    clients, hashes, due = [], [], []
+    pick = selectors.DefaultSelector()
+    begin = time.monotonic()
+    end = begin + seconds
+
+    def open_some():
+        part = min(parts, 1 + int(parts * (time.monotonic() - begin) / seconds))
+        for number in range(len(clients), connections * part // parts):
+            client = socket.create_connection(("127.0.0.1", port))
+            client.sendall(struct.pack("q", number))
+            clients.append(client)
+            hashes.append(hashlib.sha256())
+            due.append(time.monotonic() + PAUSE * number / connections)
+            if bulk:
+                client.setblocking(False)
+                pick.register(client, selectors.EVENT_WRITE, number)
+
     if bulk:
-        pick = selectors.DefaultSelector()
-        for number, client in enumerate(clients):
-            client.setblocking(False)
-            pick.register(client, selectors.EVENT_WRITE, number)
         data = block * 64
         while time.monotonic() < end:
+            open_some()
             for key, _ in pick.select(0.1):
                 sent = key.fileobj.send(data[: random.randrange(1, len(data))])
                 hashes[key.data].update(data[:sent])
     else:
-        due = [time.monotonic() + PAUSE * number / connections for number in range(connections)]
-        while (now := time.monotonic()) < end:
+        while time.monotonic() < end:
+            open_some()
             for number, client in enumerate(clients):
                 if (wait := due[number] - time.monotonic()) > 0:
                     time.sleep(wait)
@@ -74,7 +86,7 @@ def receive(listener, connections, bulk):
                 served, _ = listener.accept()
                 number = struct.unpack("q", served.recv(8, socket.MSG_WAITALL))[0]
                 hashes[number] = hashlib.sha256()
-                pick.register(served, selectors.EVENT_READ, [number, b""])
+                pick.register(served, selectors.EVENT_READ, [number, b"", time.monotonic()])
                 open_ones, seen = open_ones + 1, seen + 1
                 continue
             state = key.data
@@ -88,9 +100,12 @@ def receive(listener, connections, bulk):
                 open_ones -= 1
                 continue
             hashes[state[0]].update(data)
-            if bulk:
-                continue
             now, rest = time.monotonic(), state[1] + data
+            if bulk:
+                if now - state[2] > GAP:
+                    delays.append((now, now - state[2], state[0]))
+                state[2] = now
+                continue
             while len(rest) >= MESSAGE:
                 delays.append((now, now - struct.unpack_from("d", rest)[0], state[0]))
                 rest = rest[MESSAGE:]
@@ -101,6 +116,11 @@ def receive(listener, connections, bulk):
 def p(share, values):
     values = sorted(values)
     return values[min(len(values) - 1, int(share * len(values)))] if values else float("nan")
+
+
+def memory_kib(pids):
+    lines = [line for pid in pids for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()]
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
 
 
 def stalls(delays, moments):
@@ -121,6 +141,7 @@ def main():
     parser.add_argument("--connections", type=int, default=1000)
     parser.add_argument("--interval", type=float, default=5)
     parser.add_argument("--bulk", action="store_true")
+    parser.add_argument("--spread", action="store_true")
     parser.add_argument("--haproxy", action="store_true")
     words = parser.parse_args()
     listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
@@ -144,7 +165,8 @@ def main():
     result = Path(held.name) / "sent"
     sender = os.fork()
     if sender == 0:
-        send(front, words.connections, words.seconds, words.bulk, result)
+        parts = int(words.seconds / words.interval) if words.spread else 1
+        send(front, words.connections, parts, words.seconds, words.bulk, result)
         os._exit(0)
     replacer_moments = Path(held.name) / "moments"
     replacer = os.fork()
@@ -160,6 +182,12 @@ def main():
                 running.append(start())
             replacer_moments.write_text("\n".join(map(str, moments)))
             time.sleep(words.interval)
+        # The first process is not this one's child.
+        alive = [process.pid for process in running[1:] if process.poll() is None]
+        if words.haproxy:
+            master = running[0].pid
+            alive = [master, *subprocess.run(["pgrep", "-P", str(master)], capture_output=True, text=True).stdout.split()]
+        (Path(held.name) / "processes").write_text(f"{len(alive)} processes, {memory_kib(alive) / 1024:.1f} MiB")
         for process in running[1:-1]:
             process.wait(10)
         (Path(held.name) / "last").write_text(str(running[-1].pid))
@@ -170,11 +198,12 @@ def main():
     sent = result.read_text().splitlines()
     equal = sum(hashes[number].hexdigest() == each for number, each in enumerate(sent))
     print(f"{len(moments)} replacements, {resets} resets, {equal} of {len(sent)} connections equal by SHA-256")
-    if words.haproxy:
-        count = subprocess.run(["pgrep", "-c", "-P", str(running[0].pid)], capture_output=True, text=True).stdout.strip()
-        print(f"{count} processes of HAProxy")
-    for name, shift in (("stall", 0.0), ("otherwise", -2.0)) if not words.bulk else ():
+    load = ", ".join(f"{load:.1f}" for load in os.getloadavg())
+    print(f"{(Path(held.name) / 'processes').read_text()}; load {load}")
+    for name, shift in (("stall", 0.0), ("otherwise", -2.0)):
         found = stalls(delays, [moment + shift for moment in moments])
+        if words.bulk:
+            found += [0] * (len(moments) * words.connections - len(found))
         figures = ", ".join(f"{what} {1000 * p(share, found):.1f}" for what, share in (("p50", 0.5), ("p99", 0.99), ("most", 1)))
         print(f"{name}: {figures} ms")
     os.waitpid(sender, 0)
