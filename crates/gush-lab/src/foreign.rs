@@ -1,5 +1,5 @@
 //! C functions without a safe binding: stdio streams, whole-file mappings, cachestat(2), the
-//! kernel's own test of pages, wait4(2).
+//! kernel's own test of pages, wait4(2), perf_event_open(2).
 //!
 //! The only module of the suites with `unsafe`.
 #![allow(unsafe_code)]
@@ -7,7 +7,7 @@
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -206,6 +206,83 @@ pub(crate) fn wait4(child: u32) -> io::Result<(ExitStatus, Usage)> {
     }
 }
 
+/// `struct perf_event_attr` in its first form (`PERF_ATTR_SIZE_VER0`).
+#[repr(C)]
+#[derive(Debug, Default)]
+struct EventAttributes {
+    kind: u32,
+    size_bytes: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    breakpoint_type: u32,
+    config1: u64,
+}
+
+/// An event counted in the processes that this thread starts, from their execve(2) to their end
+/// (perf_event_open(2)).
+#[derive(Debug)]
+pub(crate) struct Event(OwnedFd);
+
+impl Event {
+    /// An event of the processor, by its number in `perf_hw_id`.
+    pub(crate) fn hardware(event: u64) -> io::Result<Self> {
+        const HARDWARE: u32 = 0;
+        Self::open(HARDWARE, event)
+    }
+
+    fn open(kind: u32, config: u64) -> io::Result<Self> {
+        /// `PERF_FORMAT_TOTAL_TIME_ENABLED` and `PERF_FORMAT_TOTAL_TIME_RUNNING`.
+        const TIMES: u64 = 1 | 2;
+        const CLOSE_ON_EXEC: libc::c_ulong = 8;
+        // A field of bits, which begins with the highest on such machines.
+        let bit = |place: u32| 1 << if cfg!(target_endian = "big") { 63 - place } else { place };
+        let (disabled, inherit, enable_on_exec) = (bit(0), bit(1), bit(12));
+        let attributes = EventAttributes {
+            kind,
+            size_bytes: size_of::<EventAttributes>() as u32,
+            config,
+            read_format: TIMES,
+            flags: disabled | inherit | enable_on_exec,
+            ..EventAttributes::default()
+        };
+        let (own, any_processor, no_group): (libc::pid_t, c_int, c_int) = (0, -1, -1);
+        // SAFETY: the kernel reads as many bytes of the structure as it says, which lives longer
+        // than the call.
+        let fd = unsafe {
+            libc::syscall(
+                libc::SYS_perf_event_open,
+                &raw const attributes,
+                own,
+                any_processor,
+                no_group,
+                CLOSE_ON_EXEC,
+            )
+        };
+        match c_int::try_from(fd) {
+            // SAFETY: the call has opened it, and nobody else knows of it.
+            Ok(fd) if fd >= 0 => Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) })),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// The count in all processes that have ended, scaled up if other events had the counter for a
+    /// part of the time; none if it never counted.
+    pub(crate) fn count(&self) -> Option<f64> {
+        let mut bytes = [0; 3 * size_of::<u64>()];
+        rustix::io::read(&self.0, &mut bytes).ok().filter(|&read| read == bytes.len())?;
+        let word = |at: usize| {
+            let bytes = bytes[8 * at..][..8].try_into().unwrap_or_default();
+            u64::from_ne_bytes(bytes) as f64
+        };
+        let [count, enabled, running] = [0, 1, 2].map(word);
+        (running > 0.0).then(|| count * enabled / running)
+    }
+}
+
 /// `struct gup_test` (`mm/gup_test.h`).
 #[repr(C)]
 #[derive(Debug, Default)]
@@ -242,6 +319,29 @@ pub(crate) fn gup_fast_us(test: BorrowedFd<'_>, memory: &[u8]) -> io::Result<u64
 mod tests {
     use super::*;
     use std::io::Write;
+
+    /// Of the software's events, which every machine has; those of the processor differ in number.
+    #[test]
+    fn an_event_counts_in_ended_children_alone() {
+        const SOFTWARE: u32 = 1;
+        const PAGE_FAULTS: u64 = 2;
+        let event = match Event::open(SOFTWARE, PAGE_FAULTS) {
+            Err(error)
+                if [Some(libc::EACCES), Some(libc::EPERM)].contains(&error.raw_os_error()) =>
+            {
+                return gush_test::skipped(&format!("perf_event_open: {error}"));
+            }
+            event => event.unwrap(),
+        };
+        drop(vec![1_u8; 8 << 20]);
+        assert_eq!(event.count(), None, "nothing of this process");
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let (_, used) = wait4(child.id()).unwrap();
+        // Reaped already.
+        let _ = child.try_wait();
+        let counted = event.count().unwrap();
+        assert!(counted > 10.0 && counted <= (used.minor_faults + used.major_faults) as f64);
+    }
 
     #[test]
     fn cachestat_and_mincore_agree() {

@@ -49,11 +49,27 @@ fn whole(bytes: u64) -> (u64, &'static str) {
     (bytes >> (10 * power), UNITS[power])
 }
 
+/// A number in three digits with a prefix of thousands: `512`, `1.50 k`, `23.4 M`.
+#[must_use]
+pub fn rounded(value: f64) -> String {
+    const PREFIXES: [&str; 5] = ["", " k", " M", " G", " T"];
+    let (value, power) = scaled_to_be_rounded(value, 1000.0, PREFIXES.len() - 1);
+    format!("{}{}", three_digits(value), PREFIXES[power])
+}
+
+/// As [`scaled`], for a number that is then rounded: 999.9 is 1 of the next.
+fn scaled_to_be_rounded(value: f64, base: f64, most: usize) -> (f64, usize) {
+    match scaled(value, base, most) {
+        (value, power) if value.round() >= base && power < most => (value / base, power + 1),
+        scaled => scaled,
+    }
+}
+
 /// A size in three digits, in the largest unit that leaves a whole part: `512 B`, `1.50 KiB`,
 /// `4 TiB`.
 #[must_use]
 pub fn rounded_bytes(bytes: u64) -> String {
-    let (value, power) = scaled(bytes as f64, 1024.0, UNITS.len() - 1);
+    let (value, power) = scaled_to_be_rounded(bytes as f64, 1024.0, UNITS.len() - 1);
     let number = if value.fract() == 0.0 { value.to_string() } else { three_digits(value) };
     format!("{number} {}", UNITS[power])
 }
@@ -88,6 +104,21 @@ mod tests {
     }
 
     #[test]
+    fn large_numbers_have_a_prefix() {
+        for (value, text) in [
+            (0.0, "0"),
+            (512.0, "512"),
+            (999.7, "1.00 k"),
+            (1500.0, "1.50 k"),
+            (23.4e6, "23.4 M"),
+            (999.9e6, "1.00 G"),
+            (2.5e15, "2500 T"),
+        ] {
+            assert_eq!(rounded(value), text);
+        }
+    }
+
+    #[test]
     fn sizes_are_exact_or_rounded() {
         for (bytes, exact, typed, rounded) in [
             (0, "0 B", "0", "0 B"),
@@ -97,7 +128,7 @@ mod tests {
             (3 << 29, "1536 MiB", "1536M", "1.50 GiB"),
             (64 << 20, "64 MiB", "64M", "64 MiB"),
             (197 << 16, "12608 KiB", "12608K", "12.3 MiB"),
-            ((1 << 20) - 1, "1048575 B", "1048575", "1024 KiB"),
+            ((1 << 20) - 1, "1048575 B", "1048575", "1.00 MiB"),
             (u64::MAX, "18446744073709551615 B", "18446744073709551615", "16 EiB"),
         ] {
             let written = [exact_bytes(bytes), typed_bytes(bytes), rounded_bytes(bytes)];

@@ -1,10 +1,12 @@
-//! `gush lab run` with command lines of hyperfine 1.20: the same meaning, or a refusal that names the remedy.
+//! `gush lab run` with command lines of hyperfine 1.20, and --env of 2.0: the same meaning, or a refusal that names the remedy.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::common::not_applicable;
 use crate::run::{ended, lab, label};
 
 #[test]
@@ -263,7 +265,7 @@ fn options_of_hyperfine_mean_the_same() {
     let dir = TempDir::new().unwrap();
     let path = |name: &str| dir.path().join(name).display().to_string();
     let (markdown, printed) = (path("md"), path("printed"));
-    let written = ["--export-markdown", &markdown, "-u", "second"];
+    let written = ["--export-markdown", &markdown, "-u", "s"];
     let conclude = format!("echo x >>{}", path("concluded"));
     let (csv, sorted) = (path("csv"), ["--sort", "mean-time"]);
     let others = ["-C", &conclude, "-r", "2", "-w", "0", "--export-csv", &csv];
@@ -300,4 +302,52 @@ fn an_input_or_output_with_another_name_here_is_reported() {
     assert!(refusal(&["--input", "null"]).contains("without --input the commands read /dev/null"));
     assert!(refusal(&["--input", "./file"]).contains("say --stdin"));
     assert!(refusal(&["--output", "nul"]).contains("./nul is a file"));
+}
+
+#[test]
+fn each_command_and_what_runs_around_it_has_its_environment() {
+    let dir = TempDir::new().unwrap();
+    let log = dir.path().join("log");
+    let say = format!("echo \"$A$B\" >>{}", log.display());
+    let run = |words: &[&str]| {
+        let _ = fs::remove_file(&log);
+        let once = ["-r", "1", "-w", "0", "--no-compare"];
+        let (status, out, said) = ended(lab(dir.path()).args(once).args(words));
+        (status, out, said, fs::read_to_string(&log).unwrap_or_default())
+    };
+    let (status, out, said, text) =
+        run(&["--env", "A=1 B='2 3'", "--env", "", "-p", &say, &say, &say]);
+    assert_eq!(status, Some(0), "{said}");
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["", "", "12 3", "12 3"]);
+    assert!(out.contains("A=1 B='2 3' echo "), "its name has the environment: {out}");
+    let (status, _, said, text) =
+        run(&["--env", "A={n}{dir}", "-L", "n", "7,8", "-s", "true", &say]);
+    assert_eq!(status, Some(0), "{said}");
+    let values: BTreeSet<char> = text.lines().filter_map(|line| line.chars().next()).collect();
+    assert!(values == BTreeSet::from(['7', '8']) && !text.contains("{dir}"), "{text}");
+    for (env, why) in [("A", "--env 'A': write NAME=VALUE"), ("A={x}", "{x} has no value")] {
+        let (status, _, said, _) = run(&["--env", env, &say]);
+        assert!(status == Some(1) && said.contains(why), "{said}");
+    }
+}
+
+#[test]
+fn counters_are_columns_and_fields_or_refused() {
+    let dir = TempDir::new().unwrap();
+    let (csv, json) = (dir.path().join("csv"), dir.path().join("json"));
+    let mut command = lab(dir.path());
+    command.args(["-r", "2", "-w", "0", "--counters", "--export-csv"]).arg(&csv);
+    let (status, out, said) = ended(command.arg("--export-json").arg(&json).arg("sleep 0.01"));
+    if status == Some(1) {
+        assert!(said.contains("--counters: cannot count cycles (") && out.is_empty(), "{said}");
+        return not_applicable("the processor has no counters, or nobody may read them");
+    }
+    assert!(out.contains("  cycles  instructions  cache misses"), "{out}");
+    let csv = fs::read_to_string(csv).unwrap();
+    assert!(csv.lines().next().unwrap().ends_with(",cpu_cycles,instructions,cache_misses"));
+    let json: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    let counts = json["results"][0]["instructions"].as_array().unwrap();
+    assert!(counts.len() == 2 && counts.iter().all(|count| count.as_f64().unwrap() > 10_000.0));
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use super::counters::Counting;
 use super::{Comparison, Content, Entry, Output, start, template, workplace};
 use crate::Error;
 
@@ -20,6 +21,10 @@ impl Comparison {
         if self.entries.is_empty() {
             return Err(Error::refused("no command is there to be measured"));
         }
+        for env in self.entries.iter().map(|entry| &entry.env).chain([&self.env]).flatten() {
+            start::assignments(env)?;
+        }
+        drop(Counting::begin(self)?);
         if self.shell_words().is_none() {
             for entry in &self.entries {
                 start::words(&entry.command, |_| None)?;
@@ -142,9 +147,10 @@ impl Comparison {
 
     /// All texts in which names may stand: the commands, and the path of the expected output.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
-        let own = [&self.setup, &self.prepare, &self.conclude, &self.cleanup, &self.expected];
+        let own =
+            [&self.env, &self.setup, &self.prepare, &self.conclude, &self.cleanup, &self.expected];
         let of_entries = self.entries.iter().flat_map(|entry| {
-            let around = [&entry.prepare, &entry.conclude].into_iter().flatten();
+            let around = [&entry.env, &entry.prepare, &entry.conclude].into_iter().flatten();
             around.map(String::as_str).chain([entry.command.as_str()])
         });
         own.into_iter().flatten().map(String::as_str).chain(of_entries)

@@ -76,6 +76,8 @@ pub struct Comparison {
     pub input: Option<Input>,
     /// The bytes that a command moves, if they are not the input's.
     pub bytes: Option<Size>,
+    /// Variables of the environment, for commands and what runs around them: `A=1 B="2 3"`.
+    pub env: Option<String>,
     /// Runs once for each contender, before all rounds.
     pub setup: Option<String>,
     /// Runs before each run of a command.
@@ -96,6 +98,9 @@ pub struct Comparison {
     #[serde(rename = "ignore_failure")]
     pub ignored: Ignored,
     pub output: Output,
+    /// The processor's counters are read.
+    #[serde(rename = "counters")]
+    pub counts: bool,
     /// Standard input is the input, instead of nothing.
     #[serde(rename = "stdin")]
     pub is_input_piped: bool,
@@ -126,6 +131,8 @@ pub struct Entry {
     pub prepare: Option<String>,
     /// Runs after each run of the command, in the place of the comparison's own.
     pub conclude: Option<String>,
+    /// Variables of the environment, in the place of the comparison's own.
+    pub env: Option<String>,
     /// Where the standard output of the command goes, in the place of the comparison's own.
     pub output: Option<Output>,
     /// Programs that the command needs besides the program started.

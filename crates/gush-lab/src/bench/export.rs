@@ -1,7 +1,9 @@
 //! Summaries for other programs: Markdown, and CSV and JSON with the fields of hyperfine.
 //!
-//! Fields that hyperfine has are there under its names and in the same units (seconds, bytes); more
-//! come after them.
+//! Fields that hyperfine 1.20 has are there under its names and in the same units (seconds, bytes);
+//! more come after them, counters under the names of hyperfine 2.0.
+
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -10,7 +12,7 @@ use super::show::{self, Unit};
 use super::summary::{Figure, Summary};
 use crate::cases::distinct;
 use crate::csv;
-use crate::stats::{Estimate, Interval};
+use crate::stats::{self, Estimate, Interval};
 
 /// The table of the terminal in Markdown; the name of a failed contender is followed by the reason.
 pub fn markdown(summaries: &[Summary], unit: Option<Unit>) -> String {
@@ -59,6 +61,11 @@ pub fn csv(summaries: &[Summary]) -> String {
     for name in &figures {
         text += &format!(",{},{}", csv::field(name), csv::field(&format!("{name}_times_first")));
     }
+    let counted = summaries.iter().flat_map(|one| &one.counts);
+    let counters = distinct(counted.map(|&(name, ..)| name));
+    for name in &counters {
+        text += &format!(",{name}");
+    }
     text.push('\n');
     for one in summaries {
         let figure = |value: f64| format!("{value:.9}");
@@ -97,6 +104,11 @@ pub fn csv(summaries: &[Summary]) -> String {
             let times = own.and_then(|own| own.times_first).map(|times| times.value);
             text += &format!(",{},{}", maybe(own.map(|own| own.median.value)), maybe(times));
         }
+        for name in &counters {
+            let own = one.counts.iter().find(|(own, ..)| own == name);
+            let median = own.and_then(|(.., counts)| stats::middle(counts));
+            text += &format!(",{}", median.map_or_else(String::new, |count| format!("{count:.0}")));
+        }
         text.push('\n');
     }
     text
@@ -120,6 +132,8 @@ struct One<'a> {
     times: Vec<f64>,
     #[serde(skip_serializing_if = "<[u64]>::is_empty")]
     memory_usage_byte: &'a [u64],
+    #[serde(flatten)]
+    counts: BTreeMap<&'a str, &'a [f64]>,
     exit_codes: Vec<i64>,
     #[serde(skip_serializing_if = "Map::is_empty")]
     parameters: Map<String, Value>,
@@ -166,6 +180,7 @@ pub fn json(summaries: &[Summary]) -> String {
             max: summary.range_s[1],
             times: summary.seconds.rounds.iter().map(|&(_, seconds)| seconds).collect(),
             memory_usage_byte: &summary.peaks_bytes,
+            counts: summary.counts.iter().map(|(name, _, counts)| (*name, &counts[..])).collect(),
             exit_codes: summary.ends.iter().map(|end| end.shell_status()).collect(),
             parameters: summary.parameters.iter().map(parameter).collect(),
             median_interval: ends(summary.seconds.median),

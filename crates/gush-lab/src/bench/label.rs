@@ -7,11 +7,13 @@ use super::template::{filled, names};
 /// The longest name of a case in an export.
 const LONGEST_LABEL: usize = 120;
 
-/// The label of an entry with these values: its name, or its command.
+/// The label of an entry with these values: its name, or its own environment and its command.
 pub(super) fn of(entry: &Entry, values: &Values) -> String {
     let value_of =
         |name: &str| values.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone());
+    let env = entry.env.as_ref().filter(|env| entry.name.is_none() && !env.is_empty());
     let name = entry.name.as_ref().unwrap_or(&entry.command);
+    let name = &env.map_or_else(|| name.clone(), |env| format!("{env} {name}"));
     let mut label = filled(name, value_of);
     for (parameter, value) in values.iter().filter(|(parameter, _)| !names(name, parameter)) {
         label += &format!(", {parameter}={value}");
@@ -51,6 +53,8 @@ mod tests {
         assert_eq!(of(&entry("a {n} {in}", None), &values), "a 4 {in}, m=x", "m is the setup's");
         assert_eq!(of(&entry("a {n}", Some("it")), &values), "it, n=4, m=x");
         assert_eq!(of(&entry("a {n}", Some("it {n}")), &values), "it 4, m=x");
+        let env = Entry { env: Some("A={n} B={m}".into()), ..entry("a", None) };
+        assert_eq!(of(&env, &values), "A=4 B=x a");
     }
 
     #[test]

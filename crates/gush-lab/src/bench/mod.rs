@@ -5,7 +5,7 @@
 //! | `template`, `parameter` | `{in}`, `{out}` and the user's names in a command; their values |
 //! | `start` | which commands need a shell; processes of both kinds |
 //! | `workplace`, `content` | the input and the outputs; the digest of an output |
-//! | `printed` | figures that a command prints |
+//! | `printed`, `counters` | figures that a command prints; the processor's counters |
 //! | `comparison` | what is compared and how: from options, TOML or code |
 //! | `check`, `prepare` | contradictions, reported first; inputs, contenders and their agreement |
 //! | `contender`, `label` | one command as a [`Case`](crate::case::Case): prepared, timed; its name |
@@ -21,12 +21,13 @@
 //!
 //! Facts of a sample: `command`, `parameter NAME`, `printed NAME`, `status` or `signal` of a
 //! failure, `output` (digest), `peak_bytes` or `peak_at_most_bytes`, `minor_faults`,
-//! `major_faults`, `switches`, `preemptions`.
+//! `major_faults`, `switches`, `preemptions`, `cpu_cycles`, `instructions`, `cache_misses`.
 
 mod check;
 mod comparison;
 mod contender;
 mod content;
+mod counters;
 pub mod export;
 mod label;
 mod pace;

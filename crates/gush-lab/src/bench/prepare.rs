@@ -103,7 +103,7 @@ impl Comparison {
                     label = label::numbered(&label::of(entry, &values), copies);
                 }
                 let dir = shared.workplace.own_dir(found.len() + 1)?;
-                found.push(Contender::new(entry, label, &hooks, values, dir, Rc::clone(shared)));
+                found.push(Contender::new(entry, label, &hooks, values, dir, Rc::clone(shared))?);
             }
         }
         Ok(found)
@@ -121,8 +121,12 @@ impl Comparison {
     /// The values of each contender that `entry` becomes.
     fn choices(&self, entry: &Entry) -> Vec<Values> {
         let hooks = self.hooks(entry);
+        let env = entry.env.as_ref().or(self.env.as_ref());
         let is_named = |parameter: &&Parameter| {
-            template::names(&entry.command, &parameter.name) || hooks.name(&parameter.name)
+            let name = &parameter.name;
+            template::names(&entry.command, name)
+                || hooks.name(name)
+                || env.is_some_and(|env| template::names(env, name))
         };
         parameter::choices(&self.parameters.iter().filter(is_named).collect::<Vec<_>>())
     }

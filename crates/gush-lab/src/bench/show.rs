@@ -3,14 +3,18 @@
 use clap::ValueEnum;
 
 use super::summary::{Figure, Summary};
+use crate::cases::distinct;
 use crate::stats::{self, Estimate};
-use gush_text::table;
+use gush_text::{rounded, table};
 
 /// The unit in which times are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Unit {
+    #[value(alias = "us")]
     Microsecond,
+    #[value(alias = "ms")]
     Millisecond,
+    #[value(alias = "s")]
     Second,
 }
 
@@ -132,6 +136,14 @@ pub(super) fn cells(summaries: &[Summary], unit: Option<Unit>) -> (Vec<String>, 
     let ratio = if figures.is_empty() { RATIO } else { &[] };
     for &(head, say) in TIMES.iter().chain(ratio).chain(USE) {
         columns.push((head, Box::new(move |one| say(one, unit))));
+    }
+    let counts = summaries.iter().flat_map(|one| &one.counts);
+    for (name, heading) in distinct(counts.map(|&(name, heading, _)| (name, heading))) {
+        let own = move |one: &Summary| {
+            let own = one.counts.iter().find(|(own, ..)| *own == name);
+            own.and_then(|(.., counts)| stats::middle(counts)).map_or_else(String::new, rounded)
+        };
+        columns.push((heading, Box::new(own)));
     }
     columns.retain(|(_, say)| summaries.iter().any(|one| !say(one).is_empty()));
     let row = |one: &Summary| columns.iter().map(|(_, say)| say(one)).collect();

@@ -118,6 +118,16 @@ pub(super) fn words(
     Ok(split.iter().map(|word| filled(word, text_of).into()).collect())
 }
 
+/// The variables that `text` sets: `A=1 B="2 3"`.
+pub(super) fn assignments(text: &str) -> Result<Vec<(String, String)>, Error> {
+    let pair = |word: &str| match word.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Some((name.to_owned(), value.to_owned())),
+        _ => None,
+    };
+    let all = shlex::split(text).and_then(|words| words.iter().map(|word| pair(word)).collect());
+    all.ok_or_else(|| Error::refused(format!("--env '{text}': write NAME=VALUE or NAME='A B'")))
+}
+
 /// The process that runs `command` by the shell `shell`, or directly.
 pub(super) fn process(
     command: &str,

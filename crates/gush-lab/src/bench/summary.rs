@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde_json::Value;
 
+use super::counters::{COUNTERS, Counter};
 use crate::cases::distinct;
 use crate::figures;
 use crate::model::{Described, Failure, Measured, Printed, Run, Sample};
@@ -41,6 +42,8 @@ pub struct Summary {
     pub peaks_bytes: Vec<u64>,
     /// Every end, in the order of the rounds.
     pub ends: Vec<ProcessEnd>,
+    /// The processor's counters: of each its name, its heading, and the counts of all runs.
+    pub counts: Vec<(&'static str, &'static str, Vec<f64>)>,
     pub parameters: Vec<(String, String)>,
     /// The reason why the contender is out, if some round failed.
     pub failure: Option<String>,
@@ -196,6 +199,11 @@ fn summary(
     let peaks: Option<Vec<u64>> =
         samples.iter().map(|sample| number(sample, "peak_bytes")).collect();
     let newest = samples.last()?;
+    let counts = |Counter { name, heading, .. }: &Counter| {
+        let count = |sample: &&Sample| sample.measured.facts.get(*name)?.as_f64();
+        (*name, *heading, samples.iter().filter_map(count).collect::<Vec<f64>>())
+    };
+    let counts = COUNTERS.iter().map(counts).filter(|(.., counts)| !counts.is_empty());
     let parameter = |(name, value): (&String, &Value)| {
         Some((name.strip_prefix("parameter ")?.to_owned(), value.as_str()?.to_owned()))
     };
@@ -216,6 +224,7 @@ fn summary(
         mean_system_s: mean(|measured| measured.system_s),
         peaks_bytes: peaks.unwrap_or_default(),
         ends: samples.iter().map(|sample| ProcessEnd::of(&sample.measured)).collect(),
+        counts: counts.collect(),
         parameters: newest.measured.facts.iter().filter_map(parameter).collect(),
         failure: failure.map(|failure| failure.error.clone()),
     })

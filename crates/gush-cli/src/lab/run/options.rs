@@ -23,8 +23,8 @@ use super::super::session::Keep;
                   writes something else than the first is out, and so is one that makes a link. A contender that \
                   changes {in} is out; files of yours that it moved are kept. The processor time and memory of programs that go on after \
                   their command has ended are not counted: a warning names such commands.\n\n\
-                  The options of hyperfine 1.20 mean the same here, but for --input (with --stdin the commands read it); --style, \
-                  --export-asciidoc and --export-orgmode are missing. A command that does not name a parameter is there once, and {NAME} in \
+                  The options of hyperfine 1.20, and --env of 2.0, mean the same here, but for --input (with --stdin the commands read \
+                  it); --style, --export-asciidoc and --export-orgmode are missing. CSV and JSON have the form of 1.20. A command that does not name a parameter is there once, and {NAME} in \
                   --name and --prepare is the parameter's value. A command finds the number of its run in HYPERFINE_ITERATION: 0, 1, …, and \
                   warmup-0 before the first round. With a file, options replace what the file says.\n\n\
                   Examples:\n  \
@@ -103,6 +103,10 @@ pub struct RunArgs {
     /// Let a sample be N runs, each in a fresh place, for commands of a millisecond [default: 1]
     #[arg(long, value_name = "N", value_parser = at_least_one())]
     repeat: Option<u32>,
+    /// Set variables of the environment, for a command and what runs around it; given several
+    /// times, once for each command
+    #[arg(long, value_name = "NAME=VALUE …")]
+    env: Vec<String>,
     /// Run COMMAND once for each contender, before all rounds
     #[arg(short, long, value_name = "COMMAND")]
     setup: Vec<String>,
@@ -139,6 +143,10 @@ pub struct RunArgs {
     /// Show the output of the commands, as --output inherit
     #[arg(long, conflicts_with = "output")]
     show_output: bool,
+    /// Count cycles, instructions and cache misses of the processor (perf_event_open), in the
+    /// kernel, too, and of all that a command starts
+    #[arg(long)]
+    counters: bool,
     /// Compare outputs with the file or directory PATH, or {in}, instead of the first contender's
     #[arg(long, value_name = "PATH", conflicts_with = "no_compare")]
     expect: Option<String>,
@@ -164,8 +172,8 @@ pub struct RunArgs {
     /// Write JSON to the file PATH, with the fields of hyperfine
     #[arg(long, value_name = "PATH")]
     export_json: Option<PathBuf>,
-    /// Show times in UNIT, on the screen and in tables; CSV and JSON always have seconds [default:
-    /// the one that fits]
+    /// Show times in UNIT (or us, ms, s), on the screen and in tables; CSV and JSON always have
+    /// seconds [default: the one that fits]
     #[arg(short = 'u', long, value_name = "UNIT")]
     pub time_unit: Option<Unit>,
     /// The order of the rows in tables: of the commands (as auto), or of their mean times

@@ -38,6 +38,11 @@ impl Case for ContenderCase {
         for (name, value) in values {
             described = described.with(name, plain_text(value));
         }
+        let env: Vec<String> =
+            self.0.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        if !env.is_empty() {
+            described = described.with("env", plain_text(&env.join(" ")));
+        }
         let texts =
             [("setup", &hooks.setup), ("prepare", &hooks.prepare), ("conclude", &hooks.conclude)];
         for (name, text) in texts {

@@ -15,6 +15,7 @@ use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::counters::{self, Counting, Counts};
 use super::parameter::Values;
 use super::shared::Shared;
 use super::template::{filled, names};
@@ -54,6 +55,8 @@ const ITERATION: &str = "HYPERFINE_ITERATION";
 pub(super) struct Contender {
     label: String,
     command: String,
+    /// Variables of the environment, whose values may name `{in}` and others.
+    env: Vec<(String, String)>,
     hooks: Hooks,
     output: Output,
     values: Values,
@@ -76,7 +79,7 @@ impl Contender {
         values: Values,
         dir: PathBuf,
         shared: Rc<Shared>,
-    ) -> Self {
+    ) -> Result<Self, Error> {
         let fill = |text: &str| {
             filled(text, |name| {
                 values.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone())
@@ -86,9 +89,13 @@ impl Contender {
         for text in hooks.all().into_iter().flatten() {
             *text = fill(text);
         }
-        Self {
+        let env = entry.env.as_ref().or(shared.rules.env.as_ref());
+        let mut env = env.map_or_else(|| Ok(Vec::new()), |env| start::assignments(env))?;
+        env.iter_mut().for_each(|(_, value)| *value = fill(value));
+        Ok(Self {
             label,
             command: fill(&entry.command),
+            env,
             hooks,
             output: shared.rules.output_of(entry).clone(),
             needs: entry.needs.iter().map(|program| fill(program)).collect(),
@@ -98,7 +105,7 @@ impl Contender {
             shared,
             is_set_up: Cell::new(false),
             runs: Cell::new(0),
-        }
+        })
     }
 
     pub(super) fn label(&self) -> &str {
@@ -150,6 +157,14 @@ impl Contender {
         }
     }
 
+    /// The process of a command or hook, in the contender's environment.
+    fn process(&self, command: &str, shell: Option<&[String]>) -> Result<Command, Error> {
+        let text_of = |name: &str| self.value_of(name).and_then(|value| value.into_string().ok());
+        let mut process = start::process(command, shell, |name| self.value_of(name))?;
+        process.envs(self.env.iter().map(|(name, value)| (name, filled(value, text_of))));
+        Ok(process)
+    }
+
     /// Runs a hook, untimed.
     fn side(&self, what: &str, text: Option<&String>) -> Result<(), Error> {
         let Some(text) = text else { return Ok(()) };
@@ -160,7 +175,7 @@ impl Contender {
 
     fn side_process(&self, text: &str) -> Result<(Command, File), Error> {
         let shell = self.rules().shell.words_for([text]);
-        let mut command = start::process(text, shell.as_deref(), |name| self.value_of(name))?;
+        let mut command = self.process(text, shell.as_deref())?;
         let said = stderr_file()?;
         // Standard error goes to a file and not to a pipe, which a talkative command would fill.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(copy_of(&said)?);
@@ -186,14 +201,18 @@ impl Contender {
     ///
     /// # Errors
     /// Also if the command changed the input: later commands would get another one.
-    fn once(&self, iteration: &str) -> Result<(Duration, Usage, ExitStatus), Error> {
+    fn once(
+        &self,
+        iteration: &str,
+        counts: &mut Counts,
+    ) -> Result<(Duration, Usage, ExitStatus), Error> {
         // Everything after a changed input is measured on other bytes.
         if let Some(label) = self.shared.changed_by.get() {
             return Err(Error::refused(format!("not measured: {label} changed the input")));
         }
         // Cheap, and made around each run: a changed input makes every later figure worthless.
         let before = self.shared.workplace.look();
-        let done = self.run(iteration);
+        let done = self.run(iteration, counts);
         if self.shared.workplace.look() != before {
             return Err(self.spoils());
         }
@@ -214,11 +233,16 @@ impl Contender {
         ))
     }
 
-    fn run(&self, iteration: &str) -> Result<(Duration, Usage, ExitStatus), Error> {
+    fn run(
+        &self,
+        iteration: &str,
+        counts: &mut Counts,
+    ) -> Result<(Duration, Usage, ExitStatus), Error> {
         let shell = self.shared.shell.as_deref();
-        let mut command = start::process(&self.command, shell, |name| self.value_of(name))?;
+        let mut command = self.process(&self.command, shell)?;
         command.env(ITERATION, iteration);
         let said = self.wire(&mut command)?;
+        let counting = Counting::begin(self.rules())?;
         // After pipes and files are ready: the clock is the command's.
         let begun = Instant::now();
         let mut running = children::start_group(&mut command)?;
@@ -229,6 +253,7 @@ impl Contender {
             thread::spawn(move || io::copy(&mut printed, &mut io::sink()));
         }
         let (ended, status, usage) = running.finish_used()?;
+        counting.end(counts);
         if !self.rules().ignored.has(status) {
             succeeded(status, &said).map_err(Error::refused)?;
         }
@@ -242,13 +267,14 @@ impl Contender {
         let (mut failed, mut answer) = (None, None);
         let figures = &self.rules().figures;
         let mut sums = vec![0.0; figures.len()];
+        let mut counts = Counts::default();
         for _ in 0..self.rules().repeat() {
             self.freshen()?;
             // From here on the peak of this process is what it has now (proc_pid_clear_refs(5));
             // older kernels keep the old one.
             let _ = std::fs::write("/proc/self/clear_refs", "5");
             let number = self.runs.replace(self.runs.get() + 1);
-            let (time, usage, status) = self.once(&format!("{kind}{number}"))?;
+            let (time, usage, status) = self.once(&format!("{kind}{number}"), &mut counts)?;
             (wall, used) = (wall + time, used.and(usage));
             failed = failed.or(Some(status).filter(|status| !status.success()));
             answer = self.answer()?;
@@ -260,6 +286,7 @@ impl Contender {
         }
         let runs = f64::from(self.rules().repeat());
         let measured = self.measured(wall, used, failed, answer.as_ref());
+        let measured = counters::recorded(measured, counts, runs);
         let each = figures.iter().zip(sums);
         Ok(each.fold(measured, |all, (figure, sum)| all.with(&figure.fact(), sum / runs)))
     }

@@ -99,7 +99,9 @@ impl RunArgs {
             one_or_each("--conclude", &self.conclude, entries, |entry, own| entry.conclude = own)?;
         let output =
             one_or_each("--output", &self.output, entries, |entry, own| entry.output = own)?;
+        let env = one_or_each("--env", &self.env, entries, |entry, own| entry.env = own)?;
         for (of_all, given) in [
+            (&mut it.env, env),
             (&mut it.setup, self.setup.first().cloned()),
             (&mut it.prepare, prepare),
             (&mut it.conclude, conclude),
@@ -119,6 +121,7 @@ impl RunArgs {
         let output = output.or(self.show_output.then_some(Output::Inherit));
         it.output = output.unwrap_or_else(|| it.output.clone());
         it.is_input_piped |= self.stdin;
+        it.counts |= self.counters;
         it.keeps_output |= self.keep_out;
         it.ignores_output |= self.no_compare;
         if !self.figure.is_empty() {
