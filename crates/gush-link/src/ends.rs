@@ -1,5 +1,6 @@
 //! The two ends of a connection: opened, accepted, named.
 
+use std::fmt::Display;
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -11,6 +12,7 @@ use tracing::info;
 use crate::address::Address;
 use crate::open::{self, End, How, Listener, OpenError, Opened, Origin};
 use crate::record::Failure;
+use crate::session::Name;
 
 /// The number of /dev/null, 1:3 (null(4)).
 const NULL_DEVICE: Dev = 0x103;
@@ -60,11 +62,11 @@ pub(crate) fn give_up_standard(end: &End, address: &Address) -> Result<(), Failu
 }
 
 /// The name of an end in records and messages.
-pub(crate) fn name(end: &End, address: &Address) -> String {
+pub(crate) fn name(end: &End, address: &Address) -> Name {
     match &end.chosen {
-        Some(chosen) => chosen.clone(),
-        None if address.kind().listens() => end.peer.to_string(),
-        None => address.target().to_string(),
+        Some(chosen) => Name::Text(chosen.as_str().into()),
+        None if address.kind().listens() => Name::Peer(end.peer.clone()),
+        None => Name::Text(address.target().to_string().into()),
     }
 }
 
@@ -77,8 +79,8 @@ pub(crate) fn open_failure(error: &OpenError) -> Failure {
 /// The failure of a relay between the ends `a` and `b`, as one sentence with the remedy `hint`.
 pub(crate) fn relay_failure(
     error: &Error,
-    a: &str,
-    b: &str,
+    a: &impl Display,
+    b: &impl Display,
     hint: Option<&str>,
     one_way: bool,
 ) -> Failure {

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use crate::open::input::{Input, Unread};
 use crate::open::{End, Keeper};
 use crate::record::Failure;
+use crate::session::Name;
 
 /// How long a program may take to exit once its output is closed. Afterwards the end of data is
 /// passed on without a status.
@@ -32,7 +33,7 @@ pub(crate) enum Finish {
 }
 
 /// Waits until the program of an end has exited, if there is one: the exit status counts.
-pub(crate) async fn finish_of(keeper: &mut Keeper, name: &str, limit: Option<Duration>) -> Finish {
+pub(crate) async fn finish_of(keeper: &mut Keeper, name: &Name, limit: Option<Duration>) -> Finish {
     if keeper.process().is_none() {
         return Finish::Well;
     }
@@ -63,7 +64,7 @@ pub(crate) async fn finish_during(
     terminal: Option<Conduit>,
     output_limit: Option<Duration>,
     keeper: &mut Keeper,
-    name: &str,
+    name: &Name,
     limit: Option<Duration>,
 ) -> Finish {
     let hung_up = async {
@@ -177,7 +178,7 @@ fn abandon(relay: &mut Relay, end: &End, at: usize) {
 }
 
 /// How much of its input a program that has exited has left unread, as a sentence.
-pub(crate) fn unread(keeper: &mut Keeper, name: &str) -> Option<String> {
+pub(crate) fn unread(keeper: &mut Keeper, name: &Name) -> Option<String> {
     // The relay, which had the other reference, has ended.
     let bytes = match Arc::into_inner(keeper.input.take()?)?.unread()? {
         Unread::Exactly(bytes) => format!("{bytes} bytes"),

@@ -22,7 +22,7 @@ use crate::limits::Places;
 use crate::open::{Listener, Throttle, reaper};
 use crate::record::{Failure, Record};
 use crate::roles::Roles;
-use crate::session::{Arrival, EARLY_WARNINGS, Other, Shared};
+use crate::session::{Arrival, EARLY_WARNINGS, Name, Other, Shared};
 use crate::settings::Settings;
 use crate::shared_end::SharedEnd;
 use crate::stop::{Cancellation, Stop};
@@ -85,7 +85,7 @@ async fn connect(
         settings: Arc::clone(settings),
         ledger: Arc::clone(ledger),
         stop: stop.clone(),
-        other_name: other.address().target().to_string(),
+        other_name: Name::Text(other.address().target().to_string().into()),
         other,
         flipped,
         forks: roles.forks(),

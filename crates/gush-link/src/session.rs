@@ -1,5 +1,6 @@
 //! What the connections of a link share, and their other ends.
 
+use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -13,7 +14,7 @@ use crate::address::{Address, Opt, Target, quoted_path};
 use crate::ends;
 use crate::handover::Relays;
 use crate::ledger::Ledger;
-use crate::open::{End, How, Listener, Origin, Suppressed, Throttle};
+use crate::open::{End, How, Listener, Origin, Peer, Suppressed, Throttle};
 use crate::record::{Ending, Failure};
 use crate::settings::Settings;
 use crate::shared_end::SharedEnd;
@@ -34,7 +35,7 @@ pub(crate) struct Shared {
     pub client: Address,
     pub other: Other,
     /// The other address as messages name it.
-    pub other_name: String,
+    pub other_name: Name,
     /// Is the client at the second address?
     pub flipped: bool,
     /// Does the link serve many clients, so that a client's failure is logged?
@@ -135,10 +136,34 @@ impl Turn {
     }
 }
 
+/// What messages and records call an end. It is written out for these alone: most connections end
+/// without one.
+#[derive(Clone, Debug)]
+pub(crate) enum Name {
+    Text(Arc<str>),
+    Peer(Peer),
+}
+
+impl From<&str> for Name {
+    fn from(text: &str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Peer(peer) => peer.fmt(f),
+        }
+    }
+}
+
 /// The names of the peers, as far as they are known.
+#[derive(Clone, Debug)]
 pub(crate) struct Names {
-    pub client: String,
-    pub other: String,
+    pub client: Name,
+    pub other: Name,
 }
 
 /// A client that is not served yet.

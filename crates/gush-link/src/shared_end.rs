@@ -13,6 +13,7 @@ use crate::ends;
 use crate::open::{End, OpenError};
 use crate::programs::{self, Finish};
 use crate::record::Failure;
+use crate::session::Name;
 use crate::shape::{Turn, one_of_many};
 
 /// How long the program of a shared end may go on writing once its input has ended.
@@ -63,7 +64,7 @@ impl SharedEnd {
     pub async fn close(&self, linger: Option<Duration>, limit: Duration) -> Result<(), Failure> {
         let end = self.end.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(End { mut conduit, mut keeper, .. }) = end else { return Ok(()) };
-        let name = self.address.target().to_string();
+        let name = Name::Text(self.address.target().to_string().into());
         let failed = |why: String| Failure::new(format!("{name}: {why}"), None);
         conduit.finish().map_err(|error| failed(error.to_string()))?;
         let lingered = conduit.linger(false, LingerTimeouts::of(linger)).await;

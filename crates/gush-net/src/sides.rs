@@ -48,6 +48,7 @@ pub(crate) struct View<'p, 'a> {
 }
 
 impl<'a, E: ?Sized> Opened<'a, E> {
+    #[inline]
     pub(crate) fn view(&self, side: Side) -> Option<View<'_, 'a>> {
         let (tap, facts) = match self.get(side)? {
             Half::Fd(tap) => (Some(tap), tap.facts()),

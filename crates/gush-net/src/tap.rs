@@ -85,6 +85,7 @@ impl<'a> Tap<'a> {
         self.state.kind()
     }
 
+    #[inline]
     pub(crate) fn facts(&self) -> Facts<'_> {
         descriptor::facts(self.open_fd(), &self.state)
     }

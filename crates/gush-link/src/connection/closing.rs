@@ -13,6 +13,7 @@ use super::{Connection, ConnectionResult, Phase, or_abort};
 use crate::open::{End, Keeper};
 use crate::programs::{self, Finish};
 use crate::record::{Ending, Failure};
+use crate::session::Name;
 
 /// How long bytes delivered before a failure may take to arrive, before their socket is reset.
 const LAST_BYTES: Duration = Duration::from_secs(1);
@@ -274,7 +275,7 @@ impl Connection<'_> {
     async fn program(
         &self,
         end: Box<End>,
-        name: &str,
+        name: &Name,
         output_limit: Option<Duration>,
     ) -> Result<Option<Failure>, Failure> {
         // Any other conduit is closed here, which ends the program's input. Closing the master of a

@@ -25,7 +25,7 @@ use crate::ends;
 use crate::handover::Resumed;
 use crate::open::End;
 use crate::record::{Ending, Failure, Record};
-use crate::session::{Arrival, Names, Shared, Turn};
+use crate::session::{Arrival, Name, Names, Shared, Turn};
 use crate::stop::Cancellation;
 use hang_up::Client;
 pub(crate) use relay::{Directions, Relaying};
@@ -214,8 +214,8 @@ impl Connection<'_> {
     }
 
     /// The names of the ends in the order of the addresses.
-    fn names(&self) -> (&str, &str) {
-        self.shared.in_order(&*self.names.client, &*self.names.other)
+    fn names(&self) -> (&Name, &Name) {
+        self.shared.in_order(&self.names.client, &self.names.other)
     }
 
     fn account(&self, result: &ConnectionResult, lasted: Duration) {

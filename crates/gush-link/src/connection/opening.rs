@@ -9,6 +9,7 @@ use crate::ends;
 use crate::open::End;
 use crate::proxy::{self, HEADER_LIMIT, Header};
 use crate::record::{Ending, Failure};
+use crate::session::Name;
 
 impl Connection<'_> {
     /// The client's address, by its own PROXY header or by its socket.
@@ -33,7 +34,7 @@ impl Connection<'_> {
         if let Some(source) = &header.source {
             debug!(id = self.id, client = %source, proxy = %self.names.client, "comes through a proxy");
             // From here on messages name the client, not the proxy.
-            self.names.client = source.to_string();
+            self.names.client = Name::Text(source.to_string().into());
         }
         Ok(header)
     }

@@ -15,7 +15,6 @@ use crate::handover::{Entry, Request};
 use crate::open::End;
 use crate::programs;
 use crate::record::Ending;
-use crate::session::Names;
 
 /// How long answers are waited for once one side has ended, without a linger limit, where the other
 /// side cannot be notified of the end and does not end itself: datagrams, terminal devices, shared
@@ -154,9 +153,8 @@ impl Connection<'_> {
             };
             let end = match self.phase(Phase::Relay, None, work).await {
                 Ok(Stop::Asked(request)) => {
-                    let Names { client, other } = &self.names;
-                    let names = Names { client: client.clone(), other: other.clone() };
-                    relaying = request.offer(self.id, names, self.began, relaying).await?;
+                    relaying =
+                        request.offer(self.id, self.names.clone(), self.began, relaying).await?;
                     continue;
                 }
                 Ok(Stop::End(end)) => Ok(end),

@@ -238,8 +238,9 @@ fn moved(paused: &Paused) -> Option<Movable<'_>> {
     let (a, b) = first.conduit.parts().zip(second.conduit.parts())?;
     let (mut state, pipes) = relay.state()?;
     let hands = state.directions.each_mut().map(|direction| std::mem::take(&mut direction.hand));
+    let (client, other) = (names.client.to_string(), names.other.to_string());
     let is_small = hands.iter().all(|hand| hand.len() <= HAND_BYTES)
-        && names.client.len() + names.other.len() <= NAME_BYTES;
+        && client.len() + other.len() <= NAME_BYTES;
     if !is_small {
         return None;
     }
@@ -247,8 +248,8 @@ fn moved(paused: &Paused) -> Option<Movable<'_>> {
     let of_it = ends.chain(pipes.into_iter().flatten().flatten()).collect();
     let moved = Moved {
         id: *id,
-        client: names.client.clone(),
-        other: names.other.clone(),
+        client,
+        other,
         age: began.elapsed(),
         directions: *directions,
         parts: [a, b].map(|parts| parts.into_iter().map(|(part, _)| part).collect()),

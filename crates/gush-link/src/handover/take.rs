@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::wire::{Hello, Message, Moved, Wire, unexpected};
 use crate::connection::Relaying;
 use crate::open::{self, End, Peer};
-use crate::session::{Names, Shared};
+use crate::session::{Name, Names, Shared};
 use crate::stop::Stop;
 
 /// Descriptors of a new process beyond those of the running link: its threads may be more.
@@ -208,9 +208,9 @@ fn resumed(
     // Ends that move have no program, and end like sockets.
     let options = shared.settings.relay(id, Arc::clone(&counts)).close_sends_last_fin();
     let relay = Relay::carry_on(&options, state, pipes, [&a, &b])?;
-    let end = |conduit, name: &str| Box::new(End::new(conduit, Peer::Other(name.to_owned())));
-    let names = Names { client, other };
-    let (first_name, second_name) = shared.in_order(&*names.client, &*names.other);
+    let end = |conduit, name: &Name| Box::new(End::new(conduit, Peer::Other(name.to_string())));
+    let names = Names { client: Name::Text(client.into()), other: Name::Text(other.into()) };
+    let (first_name, second_name) = shared.in_order(&names.client, &names.other);
     let (first, second) = (end(a, first_name), end(b, second_name));
     let relaying = Relaying { first, second, relay, directions, has_datagrams: false };
     let began = Instant::now().checked_sub(age).unwrap_or_else(Instant::now);
