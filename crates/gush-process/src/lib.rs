@@ -24,6 +24,7 @@ mod interrupt;
 mod limits;
 mod name;
 mod ordinary;
+pub mod others;
 mod signal;
 mod start;
 mod stop;

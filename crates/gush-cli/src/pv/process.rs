@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use gush_process::others;
 use gush_text::os_text;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
@@ -74,12 +75,9 @@ fn listed(path: &Path) -> Result<Vec<WatchTarget>, String> {
 
 /// The other processes with this name, in order of PID.
 fn named(name: &str) -> Result<Vec<WatchTarget>, String> {
-    let entries = fs::read_dir("/proc").map_err(|error| os_text(&error))?;
     let own = i32::try_from(std::process::id()).unwrap_or(0);
-    // Entries of /proc that are not numbers are no processes.
-    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let mut pids: Vec<i32> = numbers.filter(|pid| *pid != own && is_called(*pid, name)).collect();
-    pids.sort_unstable();
+    let mut pids = others::pids().map_err(|error| os_text(&error))?;
+    pids.retain(|pid| *pid != own && is_called(*pid, name));
     match pids.is_empty() {
         true => Err("no process with this name".to_owned()),
         false => Ok(pids.into_iter().map(|pid| WatchTarget { pid, fd: None }).collect()),
@@ -158,18 +156,6 @@ impl Process {
             (None, Some(pid)) => test_kill_process(pid) == Err(rustix::io::Errno::SRCH),
             (None, None) => true,
         }
-    }
-
-    /// The process's descriptors, in order.
-    ///
-    /// # Errors
-    /// `EACCES` without permission to inspect the process.
-    pub fn descriptors(&self) -> io::Result<Vec<i32>> {
-        let entries = fs::read_dir(format!("/proc/{}/fd", self.pid))?;
-        let mut numbers: Vec<i32> =
-            entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
-        numbers.sort_unstable();
-        Ok(numbers)
     }
 }
 

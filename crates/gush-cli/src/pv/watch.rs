@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gush::Errno;
+use gush_process::others;
 use gush_text::{os_text, quote};
 
 use super::args::PvArgs;
@@ -138,7 +139,7 @@ impl Watch<'_> {
             }
             None => {
                 // Check the permission now; descriptors are searched repeatedly later.
-                process.descriptors().map_err(Unwatched::Unseen)?;
+                others::descriptors(target.pid).map_err(Unwatched::Unseen)?;
             }
         }
         self.groups.push(Group { process, only: target.fd, shown });
@@ -220,8 +221,9 @@ impl Watch<'_> {
             }
             let pid = group.process.pid;
             // The process may have ended, which the next check notices.
-            let descriptors = group.process.descriptors().unwrap_or_default();
-            let new = descriptors.into_iter().filter(|fd| !group.shown.contains_key(fd));
+            let descriptors = others::descriptors(pid).unwrap_or_default();
+            let descriptors = descriptors.into_iter().map(|open| open.fd);
+            let new = descriptors.filter(|fd| !group.shown.contains_key(fd));
             // Pipes and sockets have no progress.
             let found = new.filter_map(|fd| Some((fd, self.line_of(pid, fd, columns).ok()?)));
             let found: Vec<(i32, WatchedLine)> = found.collect();

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::publish;
+use gush_process::others;
 use rustix::net::SocketType;
 
 /// A sentence about the process that holds the port.
@@ -68,14 +69,9 @@ fn holder(port: u16, kind: SocketType) -> Option<i32> {
 /// The first process that has one of the sockets open.
 fn of_sockets(inodes: &[String]) -> Option<i32> {
     let links: Vec<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
-    let processes = fs::read_dir("/proc").ok()?.flatten();
-    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    numbers.into_iter().find(|process| {
-        let open = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
-        open.into_iter().any(|entry| {
-            fs::read_link(entry.path())
-                .is_ok_and(|link| link.to_str().is_some_and(|link| links.iter().any(|l| l == link)))
-        })
+    others::pids().ok()?.into_iter().find(|&process| {
+        let open = others::descriptors(process).unwrap_or_default();
+        open.iter().any(|open| links.iter().any(|link| open.target.as_os_str() == link.as_str()))
     })
 }
 
