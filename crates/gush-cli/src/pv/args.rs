@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::extra::Extra;
 use super::hash::Algorithm;
 use super::help;
+use super::pipeline::Target;
 use super::process::Watched;
 use super::values::{
     Expected, Monitored, Style, columns, hex, memory, pid, rate, seconds, verbatim,
@@ -46,6 +47,10 @@ pub struct PvArgs {
     pub watchfd: Vec<Watched>,
     pub remote: Option<i32>,
     pub query: Option<i32>,
+    pub pipeline: Option<Target>,
+    pub here: bool,
+    pub once: bool,
+    pub widen: bool,
     pub monitor: Option<Monitored>,
     pub pidfile: Option<OsString>,
     pub json: bool,
@@ -278,6 +283,18 @@ const ROWS: &[Row] = rows! {
             "Skip SIZE bytes of the output before writing; --output keeps what it holds there";
         NONE "stall-timeout" Value("TIME", |o, v| set(&mut o.stall_timeout, v, some_time)),
             "Fail once no byte moved for TIME";
+        NONE "pipeline" Value("PID", |o, v| set(&mut o.pipeline, v, str::parse)),
+            "Transfer nothing; show the pipeline that process PID (or process group -PGID) is part \
+             of: each stage, how full its pipes are, and which stage holds the others up. With \
+             --json an object per look, and with -n the PID of that stage (0 if not certain) and \
+             the percentage of each pipe that is filled, on standard output";
+        NONE "here" Flag(|o| &mut o.here),
+            "As --pipeline, for all pipelines of this terminal";
+        NONE "once" Flag(|o| &mut o.once),
+            "With --pipeline or --here, look for 1 to 3 seconds and print the result to standard \
+             output";
+        NONE "widen" Flag(|o| &mut o.widen),
+            "With --pipeline or --here, enlarge the pipes first; they keep that size";
     }
 };
 
@@ -285,7 +302,9 @@ const ROWS: &[Row] = rows! {
 const ALIASES: [(&str, &str); 1] = [("sparse", "sparse-output")];
 
 /// Options that cannot be combined.
-const APART: [(&str, &[&str]); 4] = [
+const APART: [(&str, &[&str]); 6] = [
+    ("pipeline", &["here", "extra-display", "watchfd", "remote", "query", "monitor"]),
+    ("here", &["extra-display", "watchfd", "remote", "query", "monitor"]),
     ("extra-display", &["watchfd", "query"]),
     ("remote", &["watchfd", "query"]),
     ("query", &["watchfd"]),
@@ -419,10 +438,17 @@ fn goes_together(args: &PvArgs, given: &[&'static str]) -> Result<(), String> {
             return Err(format!("--{one} cannot be used with --{other}"));
         }
     }
-    match args.expect.is_some() && args.checksum.is_none() {
-        true => Err("--expect requires --checksum".to_owned()),
-        false => Ok(()),
+    let has_pipeline = args.pipeline.is_some() || args.here;
+    for (name, is_alone, needed) in [
+        ("expect", args.expect.is_some() && args.checksum.is_none(), "--checksum"),
+        ("once", args.once && !has_pipeline, "--pipeline or --here"),
+        ("widen", args.widen && !has_pipeline, "--pipeline or --here"),
+    ] {
+        if is_alone {
+            return Err(format!("--{name} requires {needed}"));
+        }
     }
+    Ok(())
 }
 
 /// Keeps a value that is read by `parse`.
@@ -535,7 +561,11 @@ mod tests {
 
     /// `words` with the options that this one requires.
     fn with_required<'a>(row: &Row, words: &[&'a str]) -> Vec<&'a str> {
-        let needed: &[&str] = if row.name == "expect" { &["--checksum=xxh3"] } else { &[] };
+        let needed: &[&str] = match row.name {
+            "expect" => &["--checksum=xxh3"],
+            "once" | "widen" => &["--pipeline=1"],
+            _ => &[],
+        };
         [needed, words].concat()
     }
 
@@ -554,7 +584,7 @@ mod tests {
             let takes_value = row.value() == getopt::Value::Needed;
             let full = match takes_value {
                 true => shown(&with_required(row, &[&format!("{long}={value}"), "a"])),
-                false => shown(&[&long, "a"]),
+                false => shown(&with_required(row, &[&long, "a"])),
             };
             assert_ne!(full, nothing, "{long}");
             let mut spellings = vec![];
@@ -642,6 +672,8 @@ mod tests {
             ("-R1", "remote"),
             ("-Min", "monitor"),
             ("-xwindow", "extra-display"),
+            ("--pipeline=1", "pipeline"),
+            ("--here", "here"),
         ];
         for (one, name) in each {
             for (other, other_name) in each {

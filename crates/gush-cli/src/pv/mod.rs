@@ -19,6 +19,7 @@ mod line;
 mod lines;
 mod meter;
 mod moving;
+pub mod pipeline;
 mod pipes;
 mod process;
 mod query;
@@ -49,6 +50,7 @@ use args::{Display, PvArgs, Stop};
 use display::{Form, Numeric, Plan, bounded_interval};
 use line::Layout;
 use moving::shown;
+use pipeline::Target;
 use process::{WatchTarget, Watched};
 use screen::ScreenOptions;
 use signals::SignalHandler;
@@ -88,9 +90,18 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     if talker.outlives_file_size_limit().is_err() {
         return Status::TRANSFER.into();
     }
+    let pipeline = options.here.then_some(Target::Here).or(options.pipeline);
     let status = match (options.remote, options.query) {
         (Some(pid), _) => query::change(&options, pid, &talker),
         (_, Some(pid)) => query::run(&options, pid, &talker),
+        _ if pipeline.is_some() => match (pipeline, options.files.first()) {
+            (Some(target), None) => pipeline::run(&options, target, &talker),
+            (_, operand) => {
+                let operand = operand.map(|operand| shown(operand)).unwrap_or_default();
+                talker.say(format_args!("{operand}: --pipeline and --here copy no files"));
+                Err(Status::MISUSE)
+            }
+        },
         _ if !options.watchfd.is_empty() => {
             targets(&options, &talker).and_then(|targets| match targets.is_empty() {
                 true => Ok(Status::default()),

@@ -10,4 +10,5 @@ mod lines;
 mod moves;
 mod packets;
 mod pairs;
+mod pipeline;
 mod screen;

@@ -15,6 +15,8 @@ use rustix::net::{
 pub struct Peer {
     /// The inode of the other socket.
     pub inode: u64,
+    /// Whether it is a Unix socket; else it is of TCP.
+    pub is_unix: bool,
     /// Bytes that have arrived and that nobody has read yet.
     pub unread_bytes: u64,
     /// Bytes that were written and that the other end has not acknowledged, or not read.
@@ -28,7 +30,12 @@ pub struct Peer {
 pub fn peers() -> io::Result<HashMap<u64, Peer>> {
     let mut peers = HashMap::new();
     for (inode, peer, unread, unsent) in dump(&unix_request())?.iter().filter_map(|m| unix(m)) {
-        let peer = Peer { inode: peer, unread_bytes: unread.into(), unsent_bytes: unsent.into() };
+        let peer = Peer {
+            inode: peer,
+            is_unix: true,
+            unread_bytes: unread.into(),
+            unsent_bytes: unsent.into(),
+        };
         peers.insert(inode, peer);
     }
     let mut tcp = Vec::new();
@@ -164,6 +171,7 @@ fn inet(message: &[u8]) -> Option<Inet> {
     let other = SocketAddr::new(address(24)?, port(6)?);
     let peer = Peer {
         inode: u32_at(message, 68)?.into(),
+        is_unix: false,
         unread_bytes: u32_at(message, 56)?.into(),
         unsent_bytes: u32_at(message, 60)?.into(),
     };

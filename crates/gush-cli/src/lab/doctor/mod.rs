@@ -7,11 +7,12 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, Parser, Subcommand};
 use gush_lab::probe::Probe;
 use gush_lab::probe::doctor::{Examination, examine};
 
 use crate::args;
+use crate::pv::pipeline;
 use crate::talk::{Talker, write_out};
 
 /// Say what this kernel, this process and these paths allow: fact, consequence, remedy
@@ -20,6 +21,7 @@ use crate::talk::{Talker, write_out};
     name = "doctor",
     version,
     max_term_width = 100,
+    args_conflicts_with_subcommands = true,
     after_help = "Every ability is tested by use. Nothing is written into existing files, and nothing is left \
                   behind. The exit status is 1 if a PATH can neither be read nor written."
 )]
@@ -31,6 +33,21 @@ struct Doctor {
     /// Print JSON: schema, kernel, machine, findings, paths, pairs
     #[arg(long)]
     json: bool,
+    #[command(subcommand)]
+    part: Option<Part>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Part {
+    /// Show which stage of a running pipeline holds the others up, as gush pv --pipeline PID --once
+    Pipeline {
+        /// The process of any stage, or a process group as -PGID
+        #[arg(value_name = "PID", allow_hyphen_values = true)]
+        pid: String,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// The definition of `gush doctor`: the source of help, manual page and completions.
@@ -41,11 +58,15 @@ pub fn command() -> clap::Command {
 /// Runs `doctor` with `words`, the arguments after the command's name.
 pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     gush_process::restore_sigchld();
-    let Doctor { paths, json } = match args::parse::<Doctor>(command(), words, "gush doctor") {
+    let Doctor { paths, json, part } = match args::parse::<Doctor>(command(), words, "gush doctor")
+    {
         Ok(doctor) => doctor,
         Err(status) => return status,
     };
     let talker = Talker::new("gush doctor");
+    if let Some(Part::Pipeline { pid, json }) = part {
+        return pipeline::look_once(&pid, json, &talker);
+    }
     let asked = !paths.is_empty();
     let paths = if asked { paths } else { vec![PathBuf::from(".")] };
     let examination = examine(&Probe::take(), &paths);

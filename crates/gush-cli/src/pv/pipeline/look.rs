@@ -1,0 +1,407 @@
+//! What one look at a pipeline shows: figures of the stages and pipes, and the verdict.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use gush_process::others;
+use serde::Serialize;
+
+use super::super::process::Descriptor;
+use super::find::{Graph, Processes};
+use super::sample::{Sample, Sampler, State};
+use super::verdict::{
+    LEAST_SAMPLES, Verdict, Why, level_shares, processors, remedy, state_shares, verdict,
+};
+
+/// A pipeline that is looked at again and again.
+pub struct Tracked {
+    pub graph: Graph,
+    sampler: Sampler,
+    samples: Vec<Sample>,
+    commands: Vec<String>,
+    files: Vec<Option<StageFile>>,
+    /// Read and written bytes of the processes at the last look.
+    moved: HashMap<i32, (u64, u64)>,
+    looked_at: Duration,
+    ticks_per_second: f64,
+}
+
+/// The file that a stage reads, or else writes.
+struct StageFile {
+    descriptor: Descriptor,
+    last: u64,
+}
+
+/// The samples of a verdict: 2 s.
+const MOST_SAMPLES: usize = 40;
+
+/// Bytes moved in all, and since the last look.
+#[derive(Clone, Copy, Default)]
+struct Moved {
+    total: u64,
+    recent: u64,
+}
+
+impl Tracked {
+    pub fn new(graph: Graph, processes: &Processes, now: Duration) -> Self {
+        let commands = graph.stages.iter().map(|stage| others::command(stage.pids[0])).collect();
+        let files = graph.stages.iter().map(|stage| file_of(&stage.pids, processes)).collect();
+        let sampler = Sampler::new(&graph, processes);
+        let mut tracked = Self {
+            graph,
+            sampler,
+            samples: Vec::new(),
+            commands,
+            files,
+            moved: HashMap::new(),
+            looked_at: now,
+            ticks_per_second: rustix::param::clock_ticks_per_second() as f64,
+        };
+        tracked.moved();
+        tracked
+    }
+
+    /// The same pipeline after another search, with the samples of `before` if it has not changed.
+    pub fn following(self, before: Self) -> Self {
+        let Self { samples, moved, looked_at, files, .. } = before;
+        let last = |pid: i32| files.iter().flatten().find(|file| file.descriptor.pid == pid);
+        let files = self.files.into_iter().map(|file| {
+            let mut file = file?;
+            file.last = last(file.descriptor.pid).map_or(file.last, |before| before.last);
+            Some(file)
+        });
+        Self { samples, moved, looked_at, files: files.collect(), ..self }
+    }
+
+    /// Whether the stages and edges are the same; their children may be others.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let leads =
+            |graph: &Graph| -> Vec<i32> { graph.stages.iter().map(|s| s.pids[0]).collect() };
+        let edges = |graph: &Graph| -> Vec<_> {
+            let edges = graph.edges.iter();
+            edges.map(|e| (e.name.clone(), e.writers.clone(), e.readers.clone())).collect()
+        };
+        leads(&self.graph) == leads(&other.graph) && edges(&self.graph) == edges(&other.graph)
+    }
+
+    /// Takes a sample; returns whether all stages are still there.
+    pub fn sample(&mut self, now: Duration) -> bool {
+        let Some(sample) = self.sampler.take(now) else { return false };
+        if self.samples.len() >= MOST_SAMPLES {
+            self.samples.remove(0);
+        }
+        self.samples.push(sample);
+        true
+    }
+
+    /// Whether nothing is gained by further samples of one look.
+    pub fn is_decided(&self) -> bool {
+        let is_due = self.samples.len() >= LEAST_SAMPLES;
+        is_due && matches!(self.verdict(), Verdict::Certain { .. })
+    }
+
+    fn verdict(&self) -> Verdict {
+        verdict(&self.graph, &self.samples, self.ticks_per_second)
+    }
+
+    /// What the processes of each stage have read and written; none without permission.
+    fn moved(&mut self) -> Vec<Option<[Moved; 2]>> {
+        let mut now = HashMap::new();
+        let mut of_process = |pid: i32| {
+            let (read, written) = others::moved_bytes(pid)?;
+            let (read_before, written_before) = *self.moved.get(&pid).unwrap_or(&(read, written));
+            now.insert(pid, (read, written));
+            let moved = |total: u64, before| Moved { total, recent: total.saturating_sub(before) };
+            Some([moved(read, read_before), moved(written, written_before)])
+        };
+        let stages = self.graph.stages.iter();
+        let of_stages = stages.map(|stage| {
+            stage.pids.iter().map(|&pid| of_process(pid)).try_fold(
+                [Moved::default(); 2],
+                |sum, one| {
+                    let one = one?;
+                    let add = |side: usize| Moved {
+                        total: sum[side].total + one[side].total,
+                        recent: sum[side].recent + one[side].recent,
+                    };
+                    Some([add(0), add(1)])
+                },
+            )
+        });
+        let of_stages = of_stages.collect();
+        self.moved = now;
+        of_stages
+    }
+
+    /// The figures since the last look.
+    pub fn look(&mut self, now: Duration) -> Look {
+        let seconds = now.saturating_sub(self.looked_at).as_secs_f64().max(1e-3);
+        self.looked_at = now;
+        let moved = self.moved();
+        let stages = (0..self.graph.stages.len()).map(|stage| {
+            let pid = self.graph.stages[stage].pids[0];
+            let file = self.files[stage].as_mut().and_then(|file| file.look(seconds));
+            let [into, out] = sides(&self.graph, &moved, stage);
+            StageLook {
+                pid,
+                pids: self.graph.stages[stage].pids.clone(),
+                inner_pid: others::inner_pid(pid).filter(|inner| *inner != pid),
+                command: self.commands[stage].clone(),
+                processors: processors(&self.samples, stage, self.ticks_per_second),
+                states: state_shares(&self.samples, stage)
+                    .into_iter()
+                    .map(|(state, share)| StateLook { state: state_name(state), share })
+                    .collect(),
+                bytes_in: into.map(|moved| moved.total),
+                bytes_out: out.map(|moved| moved.total),
+                rate_in: into.map(|moved| moved.recent as f64 / seconds),
+                rate_out: out.map(|moved| moved.recent as f64 / seconds),
+                file,
+            }
+        });
+        let stages = stages.collect();
+        let edges = self.graph.edges.iter().enumerate().map(|(place, edge)| {
+            let (full, empty) = level_shares(&self.samples, place);
+            let fill = self.samples.last().and_then(|sample| sample.fills[place]);
+            let pids = |places: &[usize]| {
+                places.iter().map(|&stage| self.graph.stages[stage].pids[0]).collect()
+            };
+            EdgeLook {
+                name: edge.name.to_string_lossy().into_owned(),
+                writers: pids(&edge.writers),
+                readers: pids(&edge.readers),
+                fill_bytes: fill.map(|fill| fill.bytes),
+                capacity_bytes: fill.and_then(|fill| fill.capacity_bytes),
+                full,
+                empty,
+            }
+        });
+        Look {
+            elapsed_seconds: now.as_secs_f64(),
+            stages,
+            edges: edges.collect(),
+            hidden: self.graph.hidden.clone(),
+            verdict: self.verdict_look(),
+        }
+    }
+
+    fn verdict_look(&self) -> VerdictLook {
+        let named = |stage: usize| {
+            let command = self.commands[stage].split(' ').next().unwrap_or_default();
+            let name = command.rsplit('/').next().unwrap_or(command);
+            format!("{name} ({})", self.graph.stages[stage].pids[0])
+        };
+        let open = |seen: String, remedy| VerdictLook {
+            certain: false,
+            pid: None,
+            what: seen,
+            because: None,
+            remedy,
+        };
+        match self.verdict() {
+            Verdict::Certain { stage, why } => {
+                let pid = self.graph.stages[stage].pids[0];
+                VerdictLook {
+                    certain: true,
+                    pid: Some(pid),
+                    what: format!("{} {}", named(stage), does(why)),
+                    because: Some(self.evidence(stage)),
+                    remedy: remedy(&self.commands[stage], pid, why),
+                }
+            }
+            Verdict::Turns { edge } => {
+                let edge = &self.graph.edges[edge];
+                let side = |places: &[usize]| {
+                    places.iter().map(|&stage| named(stage)).collect::<Vec<_>>().join(", ")
+                };
+                let seen = format!(
+                    "{} and {} wait for each other in turns",
+                    side(&edge.writers),
+                    side(&edge.readers)
+                );
+                open(seen, Some("a larger pipe: --widen".to_owned()))
+            }
+            Verdict::Open { .. } if self.samples.len() < LEAST_SAMPLES => {
+                open("too few samples yet".to_owned(), None)
+            }
+            Verdict::Open { stages } if stages.is_empty() => open(
+                "no stage has a full pipe before it and an empty one after it".to_owned(),
+                None,
+            ),
+            Verdict::Open { stages } => {
+                let names: Vec<String> = stages.into_iter().map(named).collect();
+                open(format!("it may be {}", names.join(" or ")), None)
+            }
+        }
+    }
+
+    /// The pipes on both sides of a stage.
+    fn evidence(&self, stage: usize) -> String {
+        let share = |edges: &mut dyn Iterator<Item = usize>, is_full: bool| {
+            let shares = edges.map(|edge| {
+                let (full, empty) = level_shares(&self.samples, edge);
+                if is_full { full } else { empty }
+            });
+            shares.reduce(f64::min).map(|share| share * 100.0)
+        };
+        let before = share(&mut self.graph.inputs_of(stage), true);
+        let after = share(&mut self.graph.outputs_of(stage), false);
+        let before = before.map(|share| format!("the pipe before it is full ({share:.0}%)"));
+        let after = after.map(|share| format!("the pipe after it is empty ({share:.0}%)"));
+        [before, after].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// What a stage reads and writes. What it splices is not counted, but its neighbour's calls are.
+fn sides(graph: &Graph, moved: &[Option<[Moved; 2]>], stage: usize) -> [Option<Moved>; 2] {
+    let neighbour = |edges: &mut dyn Iterator<Item = usize>, reads: bool| -> Option<Moved> {
+        let edge = &graph.edges[edges.next()?];
+        let side = if reads { &edge.writers } else { &edge.readers };
+        let [other] = side[..] else { return None };
+        let has_one = match reads {
+            true => graph.outputs_of(other).count() == 1,
+            false => graph.inputs_of(other).count() == 1,
+        };
+        (has_one && edges.next().is_none()).then(|| moved[other].map(|m| m[usize::from(reads)]))?
+    };
+    let larger = |own: Option<Moved>, other: Option<Moved>| match (own, other) {
+        (Some(own), Some(other)) if own.total < other.total / 2 => Some(other),
+        (own, other) => own.or(other),
+    };
+    let own = moved[stage];
+    [
+        larger(own.map(|m| m[0]), neighbour(&mut graph.inputs_of(stage), true)),
+        larger(own.map(|m| m[1]), neighbour(&mut graph.outputs_of(stage), false)),
+    ]
+}
+
+fn file_of(pids: &[i32], processes: &Processes) -> Option<StageFile> {
+    let files = pids.iter().flat_map(|&pid| {
+        let open = processes.get(&pid).and_then(|seen| seen.open.as_ref()).into_iter().flatten();
+        let paths = open.filter(|open| open.target.has_root() && open.fd != 2);
+        paths.filter_map(move |open| Descriptor::of(pid, open.fd).ok())
+    });
+    let descriptor = files.max_by_key(|file| file.size_bytes)?;
+    let last = descriptor.position()?;
+    let says_something = descriptor.size_bytes.is_some() || last > 0;
+    says_something.then_some(StageFile { descriptor, last })
+}
+
+impl StageFile {
+    fn look(&mut self, seconds: f64) -> Option<FileLook> {
+        let position = self.descriptor.position()?;
+        let rate =
+            position.saturating_sub(std::mem::replace(&mut self.last, position)) as f64 / seconds;
+        // A file that is mapped, or read at offsets, stays at 0.
+        let size = self.descriptor.size_bytes.filter(|_| position > 0);
+        let left = size.map(|size| size.saturating_sub(position) as f64);
+        Some(FileLook {
+            path: self.descriptor.path.to_string_lossy().into_owned(),
+            position,
+            size_bytes: self.descriptor.size_bytes,
+            percent: size.map(|size| (position as f64 / size as f64 * 100.0).min(100.0)),
+            left_seconds: left.filter(|_| rate > 0.0).map(|left| left / rate),
+        })
+    }
+}
+
+fn state_name(state: State) -> &'static str {
+    match state {
+        State::Input => "input",
+        State::Output => "output",
+        State::Unseen => "unseen pipe",
+        State::Computes => "computes",
+        State::Disk => "disk",
+        State::Sleeps => "sleeps",
+        State::Event => "event",
+        State::Terminal => "terminal",
+        State::Lock => "lock",
+        State::Child => "child",
+        State::Stopped => "stopped",
+        State::Other => "other",
+    }
+}
+
+fn does(why: Why) -> String {
+    let percent = |share: f64| format!("{:.0}% of a processor", share * 100.0);
+    match why {
+        Why::Computes(share) => format!("computes, with {}", percent(share)),
+        Why::Crowded(share) => format!("could compute, and gets only {}", percent(share)),
+        Why::Waits(state) => match state {
+            State::Disk => "waits for a disk",
+            State::Sleeps => "sleeps",
+            State::Event => "waits for an event, such as the network or a timer",
+            State::Terminal => "waits for the terminal",
+            State::Lock => "waits for a lock",
+            State::Child => "waits for a child or a signal",
+            State::Stopped => "is stopped",
+            State::Unseen => "waits at a pipe whose other end cannot be seen",
+            State::Input | State::Output | State::Computes | State::Other => "waits",
+        }
+        .to_owned(),
+    }
+}
+
+/// The schema of `--json`. Rates are bytes a second, shares parts of the samples.
+#[derive(Debug, Serialize)]
+pub struct Look {
+    pub elapsed_seconds: f64,
+    pub stages: Vec<StageLook>,
+    pub edges: Vec<EdgeLook>,
+    /// Processes of the same group that cannot be inspected.
+    pub hidden: Vec<i32>,
+    pub verdict: VerdictLook,
+}
+
+#[derive(Debug, Serialize)]
+pub struct StageLook {
+    pub pid: i32,
+    pub pids: Vec<i32>,
+    /// The PID in the container of the process.
+    pub inner_pid: Option<i32>,
+    pub command: String,
+    pub processors: f64,
+    pub states: Vec<StateLook>,
+    pub bytes_in: Option<u64>,
+    pub bytes_out: Option<u64>,
+    pub rate_in: Option<f64>,
+    pub rate_out: Option<f64>,
+    pub file: Option<FileLook>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct StateLook {
+    pub state: &'static str,
+    pub share: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct FileLook {
+    pub path: String,
+    pub position: u64,
+    pub size_bytes: Option<u64>,
+    pub percent: Option<f64>,
+    pub left_seconds: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct EdgeLook {
+    pub name: String,
+    pub writers: Vec<i32>,
+    pub readers: Vec<i32>,
+    pub fill_bytes: Option<u64>,
+    pub capacity_bytes: Option<u64>,
+    pub full: f64,
+    pub empty: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct VerdictLook {
+    pub certain: bool,
+    /// The stage that holds the others up.
+    pub pid: Option<i32>,
+    pub what: String,
+    pub because: Option<String>,
+    #[serde(rename = "try")]
+    pub remedy: Option<String>,
+}

@@ -1,0 +1,366 @@
+//! `--pipeline` and `--here`: the stages and pipes of pipelines that already run, and which stage
+//! holds the others up. No byte is touched.
+
+mod find;
+mod look;
+mod sample;
+mod text;
+mod verdict;
+
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gush_process::others::{self, Activity, Peer};
+use gush_text::{exact_bytes, os_text};
+use rustix::io::Errno;
+use rustix::pipe::fcntl_getpipe_size;
+
+use super::args::PvArgs;
+use super::display::bounded_interval;
+use super::figures::Unit;
+use super::screen::Screen;
+use super::signals::{self, SignalHandler, lock};
+use super::state::TransferState;
+use super::status::Status;
+use super::{screen_options, write_pid};
+use crate::talk::{self, Talker, write_out};
+use find::{Facts, Processes, Seen, pipelines};
+use look::{Look, Tracked};
+use sample::open_end;
+
+/// Which pipelines to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    Process(i32),
+    Group(i32),
+    /// Those of this terminal, or of this session without one.
+    Here,
+}
+
+impl FromStr for Target {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.parse() {
+            Ok(pid @ 1..) => Ok(Self::Process(pid)),
+            Ok(group @ i32::MIN..-1) => Ok(Self::Group(group.saturating_neg())),
+            _ => Err("expected a PID, or a process group as -PGID"),
+        }
+    }
+}
+
+/// The time between two samples.
+const SLICE: Duration = Duration::from_millis(50);
+/// How long one look may take until the verdict is certain.
+const LONGEST_LOOK: Duration = Duration::from_secs(3);
+/// How long to wait between samples that decide about the end of one look.
+const SHORTEST_LOOK: Duration = Duration::from_secs(1);
+
+/// Shows the pipelines until they end, or once.
+///
+/// # Errors
+/// The status; the error has been reported.
+pub fn run(options: &PvArgs, target: Target, talker: &Talker) -> Result<Status, Status> {
+    let watcher = Watcher::begin(target).map_err(|why| refuse(talker, why))?;
+    if options.widen {
+        watcher.widen(talker);
+    }
+    let shown = Shown {
+        json: options.json,
+        numeric: options.display.numeric,
+        unit: Unit { lines: false, bits: options.display.bits, decimal: options.display.si },
+        columns: options.display.width.filter(|&columns| columns > 0),
+    };
+    if options.once {
+        return once(watcher, &shown, talker);
+    }
+    let screen = Arc::new(Mutex::new(Screen::new(screen_options(options), talker)));
+    let state = Arc::new(TransferState::idle());
+    let signals = SignalHandler::begin(&screen, None)
+        .map_err(|errno| signals::cannot_handle(errno, talker))?;
+    signals.add(&state);
+    if let Some(name) = &options.pidfile {
+        write_pid(&signals, name, talker)?;
+    }
+    let interval = bounded_interval(options.display.interval.unwrap_or(Duration::from_secs(1)));
+    let written = follow(watcher, &shown, interval, &screen, &state);
+    lock(&screen).close();
+    signals.clean_up();
+    let mut status = Status::default();
+    if let Err(error) = written {
+        talker.fail_output(&error);
+        status.add(Status::TRANSFER);
+    }
+    if state.stop_reason().is_some() {
+        status.add(Status::SIGNAL);
+    }
+    Ok(status)
+}
+
+/// One look at the pipeline of a process, for `gush doctor pipeline`.
+pub fn look_once(pid: &str, json: bool, talker: &Talker) -> ExitCode {
+    let begun = Target::from_str(pid).map_err(str::to_owned).and_then(Watcher::begin);
+    let shown = Shown { json, numeric: false, unit: Unit::default(), columns: None };
+    match begun.map_err(|why| refuse(talker, why)).and_then(|watcher| once(watcher, &shown, talker))
+    {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn refuse(talker: &Talker, why: String) -> Status {
+    talker.say(why);
+    Status::OTHER
+}
+
+/// The form of a look.
+struct Shown {
+    json: bool,
+    numeric: bool,
+    unit: Unit,
+    columns: Option<usize>,
+}
+
+impl Shown {
+    fn lines(&self, looks: &[Look], columns: usize) -> Vec<String> {
+        let lines = |look: &Look| match self {
+            // Numbers and names always serialize.
+            Self { json: true, .. } => vec![serde_json::to_string(look).unwrap_or_default()],
+            Self { numeric: true, .. } => vec![text::numbers(look)],
+            _ => text::lines(look, self.unit, self.columns.unwrap_or(columns)),
+        };
+        let blocks = looks.iter().map(lines).collect::<Vec<_>>();
+        match self.json || self.numeric {
+            true => blocks.concat(),
+            false => blocks.join(&String::new()),
+        }
+    }
+
+    fn print(&self, looks: &[Look]) -> io::Result<()> {
+        let lines = self.lines(looks, talk::columns());
+        write_out(lines.iter().map(|line| format!("{line}\n")).collect::<String>().as_bytes())
+    }
+}
+
+/// Looks until the verdict is certain, for 1 to 3 s.
+fn once(mut watcher: Watcher, shown: &Shown, talker: &Talker) -> Result<Status, Status> {
+    let mut due = SHORTEST_LOOK;
+    while watcher.sample() {
+        let now = watcher.now();
+        if now >= LONGEST_LOOK || now >= due && watcher.tracked.iter().all(Tracked::is_decided) {
+            break;
+        }
+        // A verdict that is tried at each sample would be wrong more often.
+        due = if now >= due { due + SHORTEST_LOOK } else { due };
+        thread::sleep(SLICE);
+    }
+    let looks = watcher.looks();
+    if looks.is_empty() {
+        return Err(refuse(talker, "the pipeline has ended".to_owned()));
+    }
+    shown.print(&looks).map_err(|error| {
+        talker.fail_output(&error);
+        Status::TRANSFER
+    })?;
+    Ok(Status::default())
+}
+
+/// Shows a look each interval until the pipelines have ended, or a signal comes. Lines for programs
+/// go to standard output.
+fn follow(
+    mut watcher: Watcher,
+    shown: &Shown,
+    interval: Duration,
+    screen: &Mutex<Screen>,
+    state: &TransferState,
+) -> io::Result<()> {
+    let mut due = interval;
+    while state.stop_reason().is_none() && watcher.sample() {
+        let now = watcher.now();
+        if now >= due {
+            due = (due + interval).max(now);
+            watcher.search_if_cheap(interval);
+            let looks = watcher.looks();
+            if shown.json || shown.numeric {
+                shown.print(&looks)?;
+            } else {
+                let mut screen = lock(screen);
+                let columns = screen.columns();
+                screen.show_block(&shown.lines(&looks, columns));
+            }
+        }
+        thread::sleep(SLICE);
+    }
+    Ok(())
+}
+
+/// Pipelines that are sampled.
+struct Watcher {
+    target: Target,
+    began: Instant,
+    tracked: Vec<Tracked>,
+    /// What the last search for processes cost.
+    search: Duration,
+}
+
+impl Watcher {
+    fn begin(target: Target) -> Result<Self, String> {
+        if let Target::Process(pid) = target {
+            let about = |error: &io::Error| format!("pid {pid}: {}", os_text(error));
+            if others::stat(pid).is_none() {
+                return Err(about(&Errno::SRCH.into()));
+            }
+            if let Err(error) = others::descriptors(pid) {
+                return Err(format!(
+                    "{} (a process of another user can be inspected with CAP_SYS_PTRACE only)",
+                    about(&error)
+                ));
+            }
+        }
+        let mut watcher =
+            Self { target, began: Instant::now(), tracked: Vec::new(), search: Duration::ZERO };
+        watcher.search();
+        match (watcher.tracked.is_empty(), target) {
+            (false, _) => Ok(watcher),
+            (_, Target::Process(pid)) => Err(format!(
+                "pid {pid}: not a stage of a pipeline: no pipe or connection leads to \
+                             another process"
+            )),
+            (_, Target::Group(group)) => Err(format!("process group {group}: no pipeline")),
+            (_, Target::Here) => Err("no pipeline in this terminal".to_owned()),
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Takes a sample of each pipeline; returns whether there is still one.
+    fn sample(&mut self) -> bool {
+        let now = self.now();
+        let are_whole: Vec<bool> = self.tracked.iter_mut().map(|one| one.sample(now)).collect();
+        if are_whole.contains(&false) {
+            self.search();
+        }
+        !self.tracked.is_empty()
+    }
+
+    fn search_if_cheap(&mut self, interval: Duration) {
+        if self.search * 50 < interval {
+            self.search();
+        }
+    }
+
+    fn search(&mut self) {
+        let begin = Instant::now();
+        let processes = processes();
+        let now = self.now();
+        // The stages that are left may be the children of a process that has ended.
+        let known = self.tracked.iter().flat_map(|one| &one.graph.stages).flat_map(|s| &s.pids);
+        let mut seeds = seeds(self.target, &processes);
+        seeds.extend(known.filter(|pid| processes.contains_key(pid)));
+        let mut before = std::mem::take(&mut self.tracked);
+        for graph in pipelines(&processes, &seeds, &Kernel) {
+            let new = Tracked::new(graph, &processes, now);
+            let old = before.iter().position(|old| old.is_like(&new));
+            self.tracked.push(match old.map(|old| before.swap_remove(old)) {
+                Some(old) => new.following(old),
+                None => new,
+            });
+        }
+        self.search = begin.elapsed();
+    }
+
+    fn looks(&mut self) -> Vec<Look> {
+        let now = self.now();
+        self.tracked.iter_mut().map(|one| one.look(now)).collect()
+    }
+
+    /// Enlarges all pipes, and reports the sizes. They stay: the stages are not ours.
+    fn widen(&self, talker: &Talker) {
+        for edge in self.tracked.iter().flat_map(|one| &one.graph.edges) {
+            let Some(end) = open_end(edge) else { continue };
+            let Ok(before) = fcntl_getpipe_size(&end) else { continue };
+            let after = gush::pipe::enlarge(&end).unwrap_or(before);
+            let bytes = |bytes: usize| exact_bytes(bytes as u64);
+            talker.say(match after > before {
+                true => format!(
+                    "{}: {} instead of {}",
+                    edge.name.display(),
+                    bytes(after),
+                    bytes(before)
+                ),
+                false => format!("{}: stays at {}", edge.name.display(), bytes(before)),
+            });
+        }
+    }
+}
+
+/// All processes but this one.
+fn processes() -> Processes {
+    let own = i32::try_from(std::process::id()).unwrap_or(0);
+    let pids = others::pids().unwrap_or_default().into_iter().filter(|pid| *pid != own);
+    let seen =
+        |pid| Some((pid, Seen { stat: others::stat(pid)?, open: others::descriptors(pid).ok() }));
+    pids.filter_map(seen).collect()
+}
+
+fn seeds(target: Target, processes: &Processes) -> Vec<i32> {
+    let own = others::stat(i32::try_from(std::process::id()).unwrap_or(0));
+    let is_here = |seen: &Seen| {
+        own.as_ref().is_some_and(|own| {
+            let (stat, is_same) = (&seen.stat, own.terminal == seen.stat.terminal);
+            let is_same = if own.terminal == 0 { stat.session == own.session } else { is_same };
+            is_same && stat.group != own.group
+        })
+    };
+    match target {
+        Target::Process(pid) => vec![pid],
+        Target::Group(group) => of(processes, |seen| seen.stat.group == group),
+        Target::Here => of(processes, is_here),
+    }
+}
+
+fn of(processes: &Processes, is_wanted: impl Fn(&Seen) -> bool) -> Vec<i32> {
+    let wanted = processes.iter().filter(|(_, seen)| is_wanted(seen));
+    wanted.map(|(pid, _)| *pid).collect()
+}
+
+/// The facts from the kernel.
+struct Kernel;
+
+impl Facts for Kernel {
+    fn is_fifo(&self, pid: i32, fd: i32) -> bool {
+        let file = std::fs::metadata(format!("/proc/{pid}/fd/{fd}"));
+        file.is_ok_and(|file| file.file_type().is_fifo())
+    }
+
+    fn waits_for_child(&self, pid: i32) -> bool {
+        others::activity(pid, pid) == Activity::Child
+    }
+
+    fn peers(&self) -> HashMap<u64, Peer> {
+        // Without them connections are no edges.
+        others::peers().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_a_process_or_a_group() {
+        assert_eq!("12".parse(), Ok(Target::Process(12)));
+        assert_eq!("-12".parse(), Ok(Target::Group(12)));
+        for odd in ["", "0", "-1", "x", "1:2"] {
+            assert!(odd.parse::<Target>().is_err(), "{odd}");
+        }
+    }
+}
