@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::thread;
-use std::time::Duration;
 
 use crate::model::{Machine, Sample, Warning};
 use crate::probe::{Counters, Probe};
@@ -12,44 +10,33 @@ use crate::stats;
 /// Watches the machine while something is measured.
 #[derive(Debug)]
 pub struct Watch {
-    idle: [Counters; 2],
+    begun: Counters,
 }
 
-/// Long enough for the kernel's clock ticks to resolve 5 % of a processor, too short to annoy.
-const GLANCE: Duration = Duration::from_millis(100);
-
 impl Watch {
-    /// Looks at the machine for a tenth of a second more, in which this program does nothing.
-    pub fn begin(probe: &Probe) -> Self {
-        // Before the run: afterwards its own load would hide that of others.
-        thread::sleep(GLANCE);
-        Self { idle: [probe.counters.clone(), now()] }
+    pub fn begin() -> Self {
+        Self { begun: now() }
     }
 
-    pub fn before(&self, probe: &Probe) -> Vec<Warning> {
-        let [first, second] = &self.idle;
-        let mut found = of_settings(&probe.machine);
-        found.extend(probe.notes.iter().cloned());
-        found.extend(of_load(first, second, "before the run"));
-        found
-    }
-
-    /// The doubts that arose since.
-    pub fn end(&self, samples: &[Sample]) -> Vec<Warning> {
+    /// The doubts that arose since, and the part of the processors' time that other programs and
+    /// the hypervisor have taken since.
+    pub fn end(&self, samples: &[Sample]) -> (Vec<Warning>, Option<f64>) {
         let now = now();
-        let mut found = of_load(&self.idle[1], &now, "during the run");
-        found.extend(of_slowing(&self.idle[1], &now));
+        let mut found = of_load(&self.begun, &now);
+        found.extend(of_slowing(&self.begun, &now));
         found.extend(of_samples(samples));
-        found
-    }
-
-    /// The part of the processors' time that other programs and the hypervisor have taken since.
-    pub fn others(&self) -> Option<f64> {
-        let now = now();
-        let [others, stolen] = taken(&self.idle[1], &now)?;
         // Counters of a virtual machine can go backwards by a tick.
-        Some((others + stolen).clamp(0.0, 1.0))
+        let others =
+            taken(&self.begun, &now).map(|[others, stolen]| (others + stolen).clamp(0.0, 1.0));
+        (found, others)
     }
+}
+
+/// The doubts about the machine's settings.
+pub fn before(probe: &Probe) -> Vec<Warning> {
+    let mut found = of_settings(&probe.machine);
+    found.extend(probe.notes.iter().cloned());
+    found
 }
 
 fn now() -> Counters {
@@ -97,21 +84,21 @@ pub fn of_settings(machine: &Machine) -> Vec<Warning> {
 }
 
 /// The work of others on the processors between two looks.
-pub fn of_load(before: &Counters, after: &Counters, when: &str) -> Vec<Warning> {
+pub fn of_load(before: &Counters, after: &Counters) -> Vec<Warning> {
     const OTHERS: f64 = 0.05;
     const STOLEN: f64 = 0.01;
     let Some([others, stolen]) = taken(before, after) else { return Vec::new() };
     let mut found = Vec::new();
     if others > OTHERS {
         found.push(Warning::new(
-            format!("other programs used {:.0} % of the processors {when}", others * 100.0),
+            format!("other programs used {:.0} % of the processors during the run", others * 100.0),
             "stop them, as top shows them, or measure again when the machine is quiet",
         ));
     }
     if stolen > STOLEN {
         found.push(Warning::new(
             format!(
-                "the hypervisor gave {:.0} % of the processors' time to others {when}",
+                "the hypervisor gave {:.0} % of the processors' time to others during the run",
                 stolen * 100.0
             ),
             "measure again later, or on a machine with dedicated processors",

@@ -4,7 +4,7 @@ use gush_test as _;
 use std::fs;
 use std::path::Path;
 
-use gush_lab::probe::Probe;
+use gush_lab::probe::{Counters, Probe};
 use gush_lab::warnings::{of_settings, of_slowing};
 use tempfile::TempDir;
 
@@ -125,13 +125,14 @@ fn nothing_and_nonsense_are_absent_facts() {
         ("sys/kernel/mm/transparent_hugepage/enabled", "[\n"),
     ]);
     assert_eq!(Probe::look_in(odd.path()).machine.facts.len(), 1);
-    assert_eq!(Probe::look_in(odd.path()).counters.total_s, 0.0);
+    assert_eq!(Counters::look_in(odd.path()).total_s, 0.0);
 }
 
 #[test]
 fn settings_heat_and_limits_become_warnings_with_a_remedy() {
     let root = root(LAPTOP);
-    let Probe { machine, counters: before, .. } = Probe::look_in(root.path());
+    let Probe { machine, .. } = Probe::look_in(root.path());
+    let before = Counters::look_in(root.path());
     assert_eq!((before.hot, before.throttled), (7, 12));
     assert!((before.busy_s - 16.0).abs() < 1e-9 && (before.stolen_s - 0.5).abs() < 1e-9);
     let said = |found: &[gush_lab::model::Warning]| {
@@ -151,7 +152,7 @@ fn settings_heat_and_limits_become_warnings_with_a_remedy() {
     assert!(!without.contains("gives free memory back"), "{without}");
     write(root.path(), "sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "6\n");
     write(root.path(), "sys/fs/cgroup/user/cpu.stat", "nr_throttled 15\n");
-    let slowed = said(&of_slowing(&before, &Probe::look_in(root.path()).counters));
+    let slowed = said(&of_slowing(&before, &Counters::look_in(root.path())));
     assert!(
         slowed.contains("slowed down 2 times") && slowed.contains("stopped this program 3 times"),
         "{slowed}"

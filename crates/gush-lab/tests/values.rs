@@ -554,7 +554,7 @@ mod warnings {
         use gush_lab::{probe::Counters, warnings::of_load};
         let before = Counters::default();
         let after = Counters { busy_s: 5.0, own_s: 1.0, total_s: 10.0, ..Counters::default() };
-        assert!(of_load(&before, &after, "during the run")[0].fact.contains("40 %"));
+        assert!(of_load(&before, &after)[0].fact.contains("40 %"));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use gush_lab::model::{Described, Failure, Run, Sample, Warning};
 use gush_lab::probe::{self, Probe};
 use gush_lab::runner::{Event, Outcome, RunEnd, Runner, Schedule, interrupt};
 use gush_lab::store::{self, Recording, Store, StoreError};
-use gush_lab::warnings::Watch;
+use gush_lab::warnings::{self, Watch};
 use gush_text::{os_text, quote};
 use jiff::Timestamp;
 
@@ -100,8 +100,8 @@ impl Session {
                 os_text(&error)
             ));
         }
-        let watch = Watch::begin(&probe);
-        let warnings = watch.before(&probe);
+        let watch = Watch::begin();
+        let warnings = warnings::before(&probe);
         say_all(&talker, &warnings);
         let started = Timestamp::now();
         let run = Run {
@@ -281,9 +281,9 @@ impl Session {
         // A signal that comes after the last sample, such as during a cleanup, ends the program all
         // the same.
         self.run.interrupted |= interrupt::requested();
-        let warnings = self.watch.end(&self.run.samples);
+        let (warnings, others) = self.watch.end(&self.run.samples);
         self.run.warnings.extend(warnings.iter().cloned());
-        self.run.others = self.watch.others();
+        self.run.others = others;
         self.run.finished = Some(Timestamp::now());
         // A run without a sample is no line of the history, and nothing to compare with.
         let is_kept = !self.run.samples.is_empty();

@@ -41,8 +41,6 @@ pub struct Probe {
     pub huge_pages_checked: bool,
     /// The lacking features, and remedies.
     pub notes: Vec<Warning>,
-    /// The kernel's counters so far.
-    pub counters: Counters,
     pub(crate) cgroup: Cgroup,
     pub(crate) huge_page: HugePage,
 }
@@ -50,41 +48,34 @@ pub struct Probe {
 impl Probe {
     /// Looks at this machine, and makes the trials.
     pub fn take() -> Self {
-        let mut probe = Self::look_in(Path::new("/"));
+        let mut probe = Self::unpinned();
         let (processors, lacking) = trials::two_processors();
         let (huge_page, checked) = trials::huge_page();
         probe.notes.extend(lacking);
         probe.notes.extend(trials::of_huge_page(huge_page, &checked));
         probe.notes.extend(trials::of_vmsplice());
         let pinned = processors.map(|[first, second]| format!("{first} and {second}"));
-        let tried = [("pinned", pinned), ("libc", fingerprint::libc_version())];
-        let facts = tried.into_iter().filter_map(|(name, fact)| Some((name.to_owned(), fact?)));
-        probe.machine.facts.extend(facts);
+        probe.machine.facts.extend(pinned.map(|pinned| ("pinned".to_owned(), pinned)));
         Self {
             processors,
             huge_page,
             huge_pages_checked: checked.is_ok() && matches!(huge_page, HugePage::Came(_)),
-            counters: Counters::look_in(Path::new("/")),
             ..probe
         }
     }
 
-    /// As [`take`](Self::take), for cases that run where the kernel puts them.
+    /// Looks at this machine and tries nothing: for cases that run where the kernel puts them.
     pub fn unpinned() -> Self {
-        let mut probe = Self { processors: None, notes: Vec::new(), ..Self::take() };
-        probe.machine.facts.remove("pinned");
+        let mut probe = Self::look_in(Path::new("/"));
+        let libc = fingerprint::libc_version().map(|version| ("libc".to_owned(), version));
+        probe.machine.facts.extend(libc);
         probe
     }
 
     /// Reads `/proc`, `/sys` and `/etc` below `root`, and tries nothing.
     pub fn look_in(root: &Path) -> Self {
         let cgroup = Cgroup::look_in(root);
-        Self {
-            machine: fingerprint::of(root, &cgroup),
-            counters: Counters::look_in(root),
-            cgroup,
-            ..Self::default()
-        }
+        Self { machine: fingerprint::of(root, &cgroup), cgroup, ..Self::default() }
     }
 }
 
