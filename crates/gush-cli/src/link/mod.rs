@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use clap::CommandFactory;
 use gush::Rate;
+use gush::pipe::Pool;
 use gush_link::address::{Address, AddressError};
 use gush_link::{Link, OnEnd, Settings, Stop, Tee};
 use gush_text::{errno_text, in_brackets, os_text, quote};
@@ -57,6 +58,9 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     }
     if let Some(words) = &options.make_cert {
         return make_cert::run(words, &talker);
+    }
+    if let Some(bytes) = options.pipe_size {
+        Pool::shared_with(bytes);
     }
     let messages = Messages::of(&options.speak_for);
     let link = match link(&options, &talker, &messages) {

@@ -9,7 +9,7 @@ use clap::{ArgAction, Parser, ValueEnum, ValueHint};
 use gush::{Choice, MethodName};
 use gush_link::address::{Kind, Opt};
 use gush_link::proxy::Version;
-use gush_text::{rate_bytes_per_second, size_bytes, some_time};
+use gush_text::{pipe_bytes, rate_bytes_per_second, size_bytes, some_time};
 use tracing::level_filters::LevelFilter;
 
 use crate::manual::row;
@@ -69,6 +69,9 @@ pub struct Options {
     /// Cut a stream into datagrams of at most SIZE bytes, up to 64K; 8K by default
     #[arg(short = 'b', long = "message-size", value_name = "SIZE", value_parser = message_bytes)]
     pub message_bytes: Option<usize>,
+    /// Move by pipes of at most SIZE: at least 64K; 1M by default, and less with many connections
+    #[arg(long, value_name = "SIZE", value_parser = pipe_bytes)]
+    pub pipe_size: Option<usize>,
     /// Move by NAME or fail; auto picks the fastest sound method
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = method::parser(&METHODS))]
     pub method: Choice,

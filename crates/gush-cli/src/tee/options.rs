@@ -36,7 +36,7 @@ use crate::method;
                   it would be truncated or grow without end. If tee exits early, the other outputs \
                   still get the bytes read so far. Full non-blocking outputs are waited for. Pipes on \
                   both sides are enlarged to 1 MiB (see --pipe-size), so that tee and its neighbours \
-                  wait less often."
+                  wait less often: up to 2 MiB are read before a reader that is gone is noticed."
 )]
 pub struct TeeArgs {
     /// Files to write, besides standard output

@@ -25,6 +25,23 @@ fn stats_as_text_are_a_line_a_connection() {
     assert!(output.is_empty());
 }
 
+#[test]
+fn pipes_are_no_larger_than_asked_for() {
+    let bytes_a_pipe = |options: &[&str]| {
+        let target = format!("tcp:{}", echo());
+        let words = [&["--stats", "--explain"], options, &[ONCE, &target]].concat();
+        let link = Running::start(&words);
+        ask(link.client(), &noise(4 << 20, 1));
+        let (_, _, said) = link.finish();
+        let (_, pipes) = said.split_once("pipes of this process: ").expect(&said);
+        let numbers: Vec<usize> = pipes.split(' ').filter_map(|word| word.parse().ok()).collect();
+        let [in_use, idle, bytes, ..] = numbers[..] else { panic!("{said}") };
+        bytes / (in_use + idle)
+    };
+    assert_eq!(bytes_a_pipe(&["--pipe-size", "64K"]), 64 << 10);
+    assert!(bytes_a_pipe(&[]) > 64 << 10);
+}
+
 /// A peer outside of the link's namespace of process numbers has none that the kernel could report.
 #[test]
 fn a_peer_whose_process_cannot_be_seen_is_reported_without_a_number() {

@@ -116,8 +116,15 @@ impl Pool {
     /// The pool of this process: three quarters of the user's pages for pipes, and a
     /// sixteenth of the descriptors. Both limits are read at the first call.
     pub fn shared() -> &'static Pool {
+        Self::shared_with(SIZES[0].1)
+    }
+
+    /// The same; at the first call of either with no pipe larger than `most_pipe_bytes`.
+    pub fn shared_with(most_pipe_bytes: usize) -> &'static Pool {
         static SHARED: OnceLock<Pool> = OnceLock::new();
-        SHARED.get_or_init(|| Pool::new(budget_bytes(soft_limit_pages()), most_pipes()))
+        SHARED.get_or_init(|| {
+            Pool::of(budget_bytes(soft_limit_pages()), most_pipes(), most_pipe_bytes)
+        })
     }
 
     /// An empty pipe, or none when the budget is used up or the kernel gives only tiny ones.
