@@ -318,8 +318,8 @@ pub struct Moving {
     pub isolated: bool,
     /// The treatment of holes and zeros.
     pub holes: gush::Holes,
-    /// Threads for one large file, and for the entries of a tree; 0 means the engine's choice, and
-    /// in a tree one a processor, or up to 64 where they mostly wait for a server or a disk.
+    /// Threads for one large file, and for the entries of a tree; 0 means as many as pay: one a
+    /// processor, or up to 64 where they mostly wait for a server or a disk.
     pub threads: usize,
     /// Sizes and advice.
     pub tuning: gush::Tuning,

@@ -1,4 +1,4 @@
-//! Trees on slow file systems: as many threads as pay, and no more.
+//! Trees and large files on slow file systems: as many threads as pay, and no more.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -59,16 +59,19 @@ fn copy(threads: usize, source: &Path, target: &Path, configure: fn(&mut CopyOpt
     events.0.len()
 }
 
-const FILES: usize = 100;
-
-fn mounted(point: &Path, delay: Duration) -> Option<RequestsAtOnce> {
+/// Mounts so many files of this size.
+fn mounted(
+    point: &Path,
+    (files, bytes): (usize, usize),
+    delay: Duration,
+) -> Option<RequestsAtOnce> {
     let file = |number| FuseFile {
         name: format!("f{number}"),
-        content: vec![b'x'; 4096],
-        stat_bytes: 4096,
+        content: vec![b'x'; bytes],
+        stat_bytes: bytes as u64,
         most_read_bytes: usize::MAX,
     };
-    let files = (0..FILES).map(file).collect();
+    let files = (0..files).map(file).collect();
     mount_slow_fuse(point, files, delay)
         .map_err(|error| not_applicable(&format!("no FUSE: {error}")))
         .ok()
@@ -79,7 +82,7 @@ fn mounted(point: &Path, delay: Duration) -> Option<RequestsAtOnce> {
 fn child_copies_a_slow_tree() {
     leave_two_processors();
     let dir = tempfile::tempdir().unwrap();
-    let Some(requests) = mounted(dir.path(), Duration::from_millis(20)) else { return };
+    let Some(requests) = mounted(dir.path(), (100, 4096), Duration::from_millis(20)) else { return };
     let at_once = |threads, configure: fn(&mut CopyOptions)| {
         let target = tempfile::tempdir().unwrap();
         copy(threads, dir.path(), &target.path().join("copy"), configure);
@@ -118,4 +121,55 @@ fn child_copies_a_tree_in_memory() {
 #[test]
 fn trees_in_memory_are_copied_by_as_many_threads_as_processors() {
     in_own_namespace("child_copies_a_tree_in_memory");
+}
+
+/// Copies one file, and returns how many threads took part.
+fn copy_file(threads: usize, source: &Path, target: &Path) -> usize {
+    let mut options = CopyOptions::default();
+    options.moving.threads = threads;
+    let done = Copier::new(&options).copy(Place::here(source), Place::here(target), &mut ());
+    let report = done.unwrap().report.unwrap();
+    assert_eq!(report.bytes, fs::metadata(source).unwrap().len());
+    report.methods.iter().map(|used| used.threads).max().unwrap()
+}
+
+#[test]
+#[ignore = "run in a namespace of its own by the test below"]
+fn child_copies_a_large_slow_file() {
+    leave_two_processors();
+    let dir = tempfile::tempdir().unwrap();
+    let size = 64 << 20;
+    let Some(requests) = mounted(dir.path(), (1, size), Duration::from_millis(10)) else { return };
+    let target = tempfile::tempdir().unwrap();
+    let [source, target] = [dir.path().join("f0"), target.path().join("copy")];
+    let threads = copy_file(0, &source, &target);
+    let found = requests.most();
+    assert!((9..=64).contains(&threads) && (9..=64).contains(&found), "{threads}: {found} at once");
+    assert!(fs::read(&target).unwrap() == vec![b'x'; size]);
+    fs::remove_file(&target).unwrap();
+    assert_eq!((copy_file(2, &source, &target), requests.most()), (2, 2));
+}
+
+#[test]
+fn a_large_slow_file_is_copied_by_more_threads_than_processors() {
+    in_own_namespace("child_copies_a_large_slow_file");
+}
+
+#[test]
+#[ignore = "run in a namespace of its own by the test below"]
+fn child_copies_a_large_file_in_memory() {
+    leave_two_processors();
+    let dir = tempfile::tempdir().unwrap();
+    let mount = Command::new("mount").args(["-t", "tmpfs", "none"]).arg(dir.path()).status();
+    assert!(mount.unwrap().success());
+    let [source, target] = ["source", "target"].map(|name| dir.path().join(name));
+    fs::write(&source, vec![b'x'; 96 << 20]).unwrap();
+    let threads = copy_file(0, &source, &target);
+    assert!(threads <= 2, "{threads} threads");
+    assert!(fs::read(&target).unwrap() == fs::read(&source).unwrap());
+}
+
+#[test]
+fn a_large_file_in_memory_is_copied_by_no_more_threads_than_processors() {
+    in_own_namespace("child_copies_a_large_file_in_memory");
 }

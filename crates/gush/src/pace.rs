@@ -2,8 +2,13 @@
 //!
 //! A thread that sleeps in a call, for a disk or a server, leaves its processor to others. Where
 //! operations mostly sleep, more threads than processors are worth it: so many that the processors
-//! are busy again. Each thread has a [`Meter`], which compares its processor time with the clock
-//! about once a millisecond; one [`Pace`] for all threads decides.
+//! are busy again. Each thread of a tree has a [`Meter`], which compares its processor time with the
+//! clock about once a millisecond, and a large file is measured by its first parts; one [`Pace`] for
+//! all threads decides.
+//!
+//! Processor time is a price, which other programs or a meter pay. More threads are kept where they
+//! are faster by a quarter at least, and by as much as they cost: 1.33 times as fast, so three
+//! quarters of the time, for at most 1.33 times the processor time.
 
 use std::mem;
 use std::time::{Duration, Instant};
@@ -95,16 +100,27 @@ impl Meter {
     }
 }
 
+/// What the threads did before there were more of them.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    threads: usize,
+    per_second: f64,
+    /// Processor seconds for each operation.
+    cost: f64,
+}
+
 /// Decides how many threads there may be.
 #[derive(Debug)]
 pub struct Pace {
     fewest: usize,
+    /// So many are never asleep at the same time: the processors.
+    awake: usize,
     most: usize,
     threads: usize,
     sum: Sample,
     samples: usize,
-    /// The number of threads before it rose, and the operations a second then.
-    before: Option<(usize, u128)>,
+    /// Set when the number has risen.
+    before: Option<Before>,
     /// Looks to be taken before the number may rise again, and after the next rise in vain.
     rest: u32,
     next_rest: u32,
@@ -122,6 +138,7 @@ impl Pace {
     pub fn new(fewest: usize, most: usize) -> Self {
         Self {
             fewest,
+            awake: fewest,
             most: most.max(fewest),
             threads: fewest,
             sum: Sample::default(),
@@ -130,6 +147,13 @@ impl Pace {
             rest: 0,
             next_rest: 16,
         }
+    }
+
+    /// From one thread on: as many as there are processors are tried, or up to `most` where the one
+    /// sleeps.
+    #[must_use]
+    pub fn rising(processors: usize, most: usize) -> Self {
+        Self { awake: processors.min(most), ..Self::new(1, most) }
     }
 
     /// Always as many.
@@ -172,16 +196,23 @@ impl Pace {
         self.threads
     }
 
+    /// Takes one sample of all `working` threads, whose times are the sums of theirs.
+    pub fn learn_all(&mut self, sample: &Sample, working: usize) -> usize {
+        self.sum = *sample;
+        self.decide(working);
+        self.threads
+    }
+
     fn decide(&mut self, working: usize) {
         self.samples = 0;
         let sum = mem::take(&mut self.sum);
-        let per_second =
-            u128::from(sum.done) * working as u128 * 1_000_000_000 / sum.wall.as_nanos().max(1);
-        if let Some((threads, before)) = self.before.take()
-            // A rise that gains less than a quarter is undone.
-            && per_second < before + before / 4
+        let done = f64::from(sum.done);
+        let per_second = done * working as f64 / sum.wall.as_secs_f64().max(1e-9);
+        let cost = sum.busy.as_secs_f64() / done;
+        if let Some(before) = self.before.take()
+            && !pays(per_second / before.per_second, cost / before.cost)
         {
-            self.threads = threads;
+            self.threads = before.threads;
             self.rest = self.next_rest;
             self.next_rest = self.next_rest.saturating_mul(2);
             return;
@@ -194,7 +225,7 @@ impl Pace {
                 self.rest -= 1;
                 return;
             }
-            self.before = Some((self.threads, per_second));
+            self.before = Some(Before { threads: self.threads, per_second, cost });
             self.threads = wanted;
         }
     }
@@ -204,11 +235,16 @@ impl Pace {
         let sleeps = sum.sleeps >= Self::SLEEPS * u64::from(sum.done)
             && sum.wall >= sum.busy * Self::SLEEPING;
         if !sleeps {
-            return self.fewest;
+            return self.awake;
         }
-        let threads = self.fewest as u128 * sum.wall.as_nanos() / sum.busy.as_nanos().max(1);
-        usize::try_from(threads).unwrap_or(usize::MAX).clamp(self.fewest, self.most)
+        let threads = self.awake as u128 * sum.wall.as_nanos() / sum.busy.as_nanos().max(1);
+        usize::try_from(threads).unwrap_or(usize::MAX).clamp(self.awake, self.most)
     }
+}
+
+/// Are threads worth their price that multiply the speed and the cost by so much?
+fn pays(speed: f64, cost: f64) -> bool {
+    speed >= 1.25 && cost <= speed
 }
 
 #[cfg(test)]
@@ -278,6 +314,27 @@ mod tests {
         let mut pace = Pace::new(2, 64);
         let (slow, fast) = (sample(1, 4_000, 200, 4), sample(64, 1_300, 1_250, 0));
         assert_eq!(threads(&mut pace, &[slow, slow, fast]), [40, 40, 2]);
+    }
+
+    #[test]
+    fn a_second_thread_is_kept_where_it_gains_what_it_costs() {
+        for (about, alone, together, threads) in [
+            ("ext4", (4_000, 4_000), (2 * 2_700, 5_000), 2),
+            ("tmpfs", (4_000, 4_000), (2 * 3_700, 7_400), 1),
+            ("a quarter faster, at twice the price", (4_000, 4_000), (2 * 3_200, 8_000), 1),
+            ("not faster, at no price", (4_000, 4_000), (2 * 4_000, 4_000), 1),
+            ("a server", (40_000, 400), (64 * 700, 400), 64),
+            ("a server that serves one after the other", (40_000, 400), (64 * 40_000, 400), 1),
+        ] {
+            let mut pace = Pace::rising(2, 64);
+            let of = |(wall_us, busy_us)| {
+                let sleeps = if wall_us > 2 * busy_us { 64 } else { 0 };
+                sample(8, wall_us, busy_us, sleeps)
+            };
+            let rise = pace.learn_all(&of(alone), 1);
+            assert!(rise > 1, "{about}");
+            assert_eq!(pace.learn_all(&of(together), rise), threads, "{about}");
+        }
     }
 
     #[test]

@@ -12,7 +12,8 @@ use crate::method::{MethodName, Refusal};
 /// Files smaller than this are not worth a second thread.
 pub(crate) const PARALLEL_BYTES: u64 = 16 << 20;
 
-struct Row {
+/// A row of the table.
+pub(crate) struct Row {
     source: &'static [Kind],
     target: &'static [Kind],
     /// Both on one file system, as far as can be said without trying.
@@ -22,8 +23,10 @@ struct Row {
     local: bool,
     at_least_bytes: u64,
     below_bytes: u64,
-    at_least_threads: usize,
-    methods: &'static [MethodName],
+    /// The methods to try, in order.
+    pub(crate) methods: &'static [MethodName],
+    /// The method for several threads, where these are worth it.
+    pub(crate) on_threads: Option<MethodName>,
 }
 
 impl Row {
@@ -34,8 +37,8 @@ impl Row {
         local: false,
         at_least_bytes: 0,
         below_bytes: u64::MAX,
-        at_least_threads: 1,
         methods: &[MethodName::ReadWrite],
+        on_threads: None,
     };
 }
 
@@ -56,8 +59,8 @@ static TABLE: &[Row] = &[
         one_file_system: true,
         local: true,
         at_least_bytes: PARALLEL_BYTES,
-        at_least_threads: 2,
-        methods: &[Reflink, ReadWrite],
+        methods: &[Reflink, CopyFileRange, ReadWrite],
+        on_threads: Some(ReadWrite),
         ..Row::ANY
     },
     Row {
@@ -78,7 +81,7 @@ static TABLE: &[Row] = &[
         ..Row::ANY
     },
     // copy_file_range has reported success falsely across file systems (Linux 5.3 to 5.18).
-    Row { source: &[File], target: &[File], ..Row::ANY },
+    Row { source: &[File], target: &[File], on_threads: Some(ReadWrite), ..Row::ANY },
     Row {
         source: &[File, Block],
         target: &[Stream],
@@ -106,13 +109,12 @@ static TABLE: &[Row] = &[
     Row::ANY,
 ];
 
-/// The methods for a pair, in the order to try them.
-pub(crate) fn methods_for(
+/// The plan for a pair.
+pub(crate) fn row_for(
     source: &Endpoint<'_>,
     target: &Endpoint<'_>,
     expected_bytes: u64,
-    threads: usize,
-) -> &'static [MethodName] {
+) -> &'static Row {
     let fits = |kinds: &[Kind], kind| kinds.is_empty() || kinds.contains(&kind);
     // Each question is a statfs(2), and many pairs need none.
     let [from, to] = [source, target].map(|side| LazyCell::new(|| side.file_system()));
@@ -126,11 +128,10 @@ pub(crate) fn methods_for(
         fits(row.source, source.kind())
             && fits(row.target, target.kind())
             && (row.at_least_bytes..row.below_bytes).contains(&expected_bytes)
-            && threads >= row.at_least_threads
             && (!row.one_file_system || may_be_one())
             && (!row.local || are_local())
     });
-    row.unwrap_or(&Row::ANY).methods
+    row.unwrap_or(&Row::ANY)
 }
 
 /// The methods for two kinds that move one stream of bytes, in the order to try them. Rows that

@@ -331,8 +331,8 @@ fn moving() -> Vec<Arg> {
             ),
             iter::once("auto").chain(MethodName::ALL.iter().map(|name| name.as_str())).collect(),
         ),
-        value("threads", "N", "Threads for one large file, and for the entries of a tree (0: chosen by \
-             the engine, and one per processor, or up to 64 where each mostly waits for a server or a disk). \
+        value("threads", "N", "Threads for one large file, and for the entries of a tree (0: as many as \
+             pay: one per processor, or up to 64 where each mostly waits for a server or a disk). \
              A killed copy with more threads may lack more pieces of 2 MiB. More than 1 cannot be used with a single-threaded --method, such as splice")
             .value_parser(crate::args::threads),
         value("limit", "RATE", "Copy at most RATE bytes per second, over all files"),

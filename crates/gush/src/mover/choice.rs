@@ -4,7 +4,6 @@ use super::ends::Ends;
 use super::request::Request;
 use super::{Choice, Holes};
 use crate::endpoint::Kind;
-use crate::kernel::Kernel;
 use crate::method::{MethodName, Refusal};
 use crate::plan;
 
@@ -30,10 +29,7 @@ impl Choosing<'_, '_> {
                 let at = MethodName::ALL.iter().position(|&known| known == name).unwrap_or(0);
                 &MethodName::ALL[at..=at]
             }
-            Choice::Auto => {
-                let Ends { source, target } = self.ends;
-                plan::methods_for(source, target, self.left_bytes, self.threads())
-            }
+            Choice::Auto => self.row().methods,
         }
     }
 
@@ -78,28 +74,36 @@ impl Choosing<'_, '_> {
             && self.ends.source.kind() == Kind::File
     }
 
-    /// The number of threads that may share the rest; processors are only counted for a large file.
-    fn threads(&self) -> usize {
+    /// How several threads may share what `name` is to move; none where one thread moves it.
+    pub(super) fn sharing(&self, name: MethodName) -> Option<Sharing> {
+        let request = self.request;
         // A hash and an inspector need the bytes in order, and a rate serves one thread.
-        let in_order = self.request.shows_bytes() || self.request.is_limited();
-        if in_order || self.left_bytes < plan::PARALLEL_BYTES {
-            return 1;
+        let in_order = request.shows_bytes() || request.is_limited();
+        let is_large = self.left_bytes >= plan::PARALLEL_BYTES;
+        let is_whole = name.method().traits().whole;
+        if in_order || !is_large || is_whole || !self.has_ranges || self.makes_holes {
+            return None;
         }
-        match self.request.threads {
-            // At most four: all of them take turns at the target's inode lock.
-            0 => Kernel::get().processors().min(4),
-            threads => threads,
+        let by = match request.choice {
+            Choice::Only(name) => name,
+            Choice::Auto => self.row().on_threads.unwrap_or(name),
+        };
+        let traits = by.method().traits();
+        match request.threads {
+            0 => traits.gains_from_threads.then_some(Sharing { by, threads: None }),
+            1 => None,
+            threads => traits.parallel.then_some(Sharing { by, threads: Some(threads) }),
         }
     }
 
-    /// One thread, unless the method's ranges are independent and there are enough of them.
-    pub(super) fn threads_for(&self, name: MethodName) -> usize {
-        let traits = name.method().traits();
-        let wanted = traits.gains_from_threads || self.request.threads > 1;
-        if traits.parallel && wanted && self.has_ranges && !self.makes_holes {
-            self.threads()
-        } else {
-            1
-        }
+    fn row(&self) -> &'static plan::Row {
+        plan::row_for(&self.ends.source, &self.ends.target, self.left_bytes)
     }
+}
+
+/// How several threads share one file.
+pub(super) struct Sharing {
+    pub(super) by: MethodName,
+    /// As many as the user asked for; none where measurements decide.
+    pub(super) threads: Option<usize>,
 }

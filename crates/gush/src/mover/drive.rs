@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 
 use super::account::{Account, Tally};
-use super::choice::Choosing;
+use super::choice::{Choosing, Sharing};
 use super::cursor::Cursor;
 use super::ends::Ends;
 use super::request::Request;
@@ -34,6 +34,8 @@ pub(super) struct Move<'a> {
     pub(super) setup: Setup,
     pub(super) old: super::replace::OldContent,
     pub(super) loose: Loose,
+    /// How many threads were found to pay for this file.
+    pub(super) paying_threads: Option<usize>,
 }
 
 /// The reason why a method did not reach the goal.
@@ -71,6 +73,7 @@ impl<'a> Move<'a> {
             account: Account::new(),
             old: super::replace::OldContent::of(&request, &ends, &cursor),
             loose: Loose::default(),
+            paying_threads: None,
             request,
             ends,
             cursor,
@@ -209,12 +212,15 @@ impl<'a> Move<'a> {
         if self.cursor.is_at(goal) {
             return Ok(());
         }
-        let threads = self.choosing(goal).threads_for(name);
-        if threads > 1 {
-            self.move_on_threads(name, threads, goal)?;
-            if self.cursor.is_at(goal) {
-                return Ok(());
+        match self.choosing(goal).sharing(name) {
+            None => {}
+            Some(Sharing { by, threads: Some(threads) }) => {
+                self.move_on_threads(by, threads, goal)?;
             }
+            Some(Sharing { by, threads: None }) => self.move_on_paying_threads(name, by, goal)?,
+        }
+        if self.cursor.is_at(goal) {
+            return Ok(());
         }
         self.move_by(name, goal)
     }

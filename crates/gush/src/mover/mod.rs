@@ -26,6 +26,7 @@ mod extents;
 mod gather;
 mod holes;
 mod parallel;
+mod paying;
 mod ranges;
 mod replace;
 mod request;
@@ -287,7 +288,8 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// How many threads may share one large file; 0 (the default) means one a processor, at most 4.
+    /// How many threads may share one large file; 0 (the default) means as many as pay: its first
+    /// parts are measured on one thread and on several, up to 4 or, where they sleep, 64.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.request.threads = threads.min(Self::MOST_THREADS);

@@ -27,11 +27,12 @@ use crate::method::{Method, MethodName, Pair, Range, Setup, Start, Step, Streame
 use crate::port::Side;
 use crate::progress::Control;
 use crate::report::MethodUse;
+use crate::sys::thread::{Usage, usage};
 use crate::sys::{Call, CallCounts};
 
 /// The piece of one worker. When the process is killed, one piece a worker at most can be
 /// missing in front of arrived ones; so pieces are small.
-const PIECE_BYTES: u64 = 2 << 20;
+pub(super) const PIECE_BYTES: u64 = 2 << 20;
 /// The buffer of a worker. 512 KiB is a little faster on a fresh machine, and takes twice as long
 /// every second time where memory is fragmented.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -94,6 +95,8 @@ struct Work {
     steps: u64,
     calls: CallCounts,
     halt: Option<Unfinished>,
+    /// The thread's own, but for the calling thread.
+    used: Usage,
 }
 
 impl<'fd> Shared<'fd> {
@@ -223,14 +226,14 @@ fn share(setup: &Setup, name: MethodName, threads: usize) -> Setup {
 }
 
 impl Move<'_> {
-    /// Moves up to the goal, or to the source's known end, on several threads. One thread then
-    /// moves the rest and proves the end.
+    /// Moves up to the goal, or to the source's known end, on several threads, and returns what
+    /// the others have used. One thread then moves the rest and proves the end.
     pub(super) fn move_on_threads(
         &mut self,
         name: MethodName,
         threads: usize,
         goal: Option<u64>,
-    ) -> Result<(), Halt> {
+    ) -> Result<Usage, Halt> {
         let method = name.method();
         let length = self.cursor.known_left_bytes(&self.ends, goal);
         let pair =
@@ -260,6 +263,7 @@ impl Move<'_> {
         // The first work is this thread's own, whose calls the tally has.
         works.iter().skip(1).for_each(|work| calls.add(&work.calls));
         let steps = works.iter().map(|work| work.steps).sum();
+        let used = works.iter().map(|work| work.used).fold(Usage::default(), Usage::plus);
         self.account.record(MethodUse { name, bytes, steps, threads, calls });
         let trimmed = match first {
             Some(_) => end.trim(self.cursor.target_at().filter(|_| bytes > 0)),
@@ -271,7 +275,8 @@ impl Move<'_> {
             _ if stopped => return Err(self.stopped(0).into()),
             _ => {}
         }
-        trimmed.map_err(|errno| self.cursor.failed(Call::Ftruncate, Side::Target, errno).into())
+        trimmed.map_err(|errno| self.cursor.failed(Call::Ftruncate, Side::Target, errno))?;
+        Ok(used)
     }
 
     /// Runs the workers; this thread is the first of them, and asks the observer.
@@ -297,13 +302,14 @@ impl Move<'_> {
                         // Nobody writes before the first piece shows that the method serves
                         // (invariant 3).
                         shared.shown.wait();
-                        shared.work(|_| {
+                        let work = shared.work(|_| {
                             if cancel.is_some_and(Cancel::is_cancelled) {
                                 Control::Stop
                             } else {
                                 Control::Continue
                             }
-                        })
+                        });
+                        Work { used: usage().unwrap_or_default(), ..work }
                     };
                     // A thread that cannot be had leaves its share to the others.
                     thread::Builder::new().spawn_scoped(scope, body).ok()

@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 use std::time::Duration;
 
 use rustix::io;
+use rustix::time::{ClockId, clock_gettime};
 
 use super::Call;
 use super::file::last_errno;
@@ -16,7 +17,15 @@ pub(crate) struct Usage {
     pub(crate) sleeps: u64,
 }
 
-/// `getrusage(2)` of the calling thread.
+impl Usage {
+    /// Both together.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self { busy: self.busy + other.busy, sleeps: self.sleeps + other.sleeps }
+    }
+}
+
+/// `getrusage(2)` and the processor clock of the calling thread: getrusage counts the time since the
+/// last tick of the scheduler to nobody.
 pub(crate) fn usage() -> io::Result<Usage> {
     plain(Call::GetUsage, || {
         let mut used = MaybeUninit::<libc::rusage>::uninit();
@@ -27,14 +36,8 @@ pub(crate) fn usage() -> io::Result<Usage> {
             _ => return Err(last_errno()),
         };
         Ok(Usage {
-            busy: duration(used.ru_utime) + duration(used.ru_stime),
+            busy: clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default(),
             sleeps: u64::try_from(used.ru_nvcsw).unwrap_or(0),
         })
     })
-}
-
-fn duration(time: libc::timeval) -> Duration {
-    let [seconds, micros] =
-        [time.tv_sec, time.tv_usec].map(|part| u64::try_from(part).unwrap_or(0));
-    Duration::from_secs(seconds) + Duration::from_micros(micros)
 }
