@@ -82,7 +82,9 @@ fn mounted(
 fn child_copies_a_slow_tree() {
     leave_two_processors();
     let dir = tempfile::tempdir().unwrap();
-    let Some(requests) = mounted(dir.path(), (100, 4096), Duration::from_millis(20)) else { return };
+    let Some(requests) = mounted(dir.path(), (100, 4096), Duration::from_millis(20)) else {
+        return;
+    };
     let at_once = |threads, configure: fn(&mut CopyOptions)| {
         let target = tempfile::tempdir().unwrap();
         copy(threads, dir.path(), &target.path().join("copy"), configure);

@@ -8,11 +8,13 @@ use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use rustix::fs::{self, AtFlags, Mode, OFlags, Stat};
 use rustix::io::{self, Errno, retry_on_intr};
 
-use super::Walk;
+use super::{SHARED_FILES, Walk};
 use crate::data;
 use crate::error::Error;
 use crate::place::{Bounds, Place, same_file};
@@ -45,17 +47,30 @@ impl Walk<'_> {
     /// Looks at the files compared since the last call, and reports those that are no longer equal.
     pub(super) fn verify_again(&self) {
         let files = mem::take(&mut *self.verified.lock().unwrap_or_else(PoisonError::into_inner));
-        for file in files {
-            if self.is_cancelled() {
-                return;
+        let next = AtomicUsize::new(0);
+        let look = || {
+            // Relaxed: only the number counts.
+            while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if self.is_cancelled() {
+                    return;
+                }
+                let [source, target] =
+                    [self.roots.source, self.roots.target].map(|root| root.join(&file.path));
+                if let Err(error) = self.verify_file_again(file, &source, &target) {
+                    self.note_failure();
+                    self.listener.entry_ended(&source, &target, &Err(error));
+                }
             }
-            let [source, target] =
-                [self.roots.source, self.roots.target].map(|root| root.join(&file.path));
-            if let Err(error) = self.verify_file_again(&file, &source, &target) {
-                self.note_failure();
-                self.listener.entry_ended(&source, &target, &Err(error));
+        };
+        // As many as the tree's, which waited for the same file systems.
+        let threads = self.queue.threads().min(files.len() / SHARED_FILES + 1);
+        thread::scope(|scope| {
+            for _ in 1..threads {
+                // Without one more thread the others look at all files.
+                let _ = thread::Builder::new().spawn_scoped(scope, look);
             }
-        }
+            look();
+        });
     }
 
     fn verify_file_again(
