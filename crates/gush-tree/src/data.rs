@@ -83,12 +83,14 @@ fn moved(
         (None, None) => Mover::new(&source, &target).replace(true),
     };
     let moving = &job.options().moving;
-    // A reservation, a hash and the number of threads are of a whole file.
-    let (space, threads) = match range {
-        Some(_) => (Space::AsWritten, 1),
+    // A reservation and a hash are of a whole file.
+    let space = if range.is_some() { Space::AsWritten } else { space(job, target) };
+    let threads = match range {
         // The cache is left in order, which several threads do not keep.
-        None if moving.no_cache => (space(job, target), 1),
-        None => (space(job, target), moving.threads),
+        _ if moving.no_cache => 1,
+        // The other threads of a rank have other ranges. More only where that pays.
+        Some(_) if moving.threads > 0 => 1,
+        _ => moving.threads,
     };
     mover = mover
         .remember(job.common.refusals)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use std::{env, fs};
 
 use gush_test::{FuseFile, RequestsAtOnce, mount_slow_fuse, not_applicable, one_test_ran, skipped};
-use gush_tree::{Copier, CopyOptions, Done, Error, Events, Place};
+use gush_tree::{Copier, CopyOptions, Done, Error, Events, Place, Shard};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Runs an ignored test of this file as root of a new mount namespace.
@@ -155,6 +155,38 @@ fn child_copies_a_large_slow_file() {
 #[test]
 fn a_large_slow_file_is_copied_by_more_threads_than_processors() {
     in_own_namespace("child_copies_a_large_slow_file");
+}
+
+#[test]
+#[ignore = "run in a namespace of its own by the test below"]
+fn child_copies_a_large_slow_file_by_two_ranks() {
+    leave_two_processors();
+    let dir = tempfile::tempdir().unwrap();
+    let size = 96 << 20;
+    let Some(requests) = mounted(dir.path(), (1, size), Duration::from_millis(10)) else { return };
+    let target = tempfile::tempdir().unwrap();
+    let target = target.path().join("copy");
+    let rank = |number| {
+        let mut options = CopyOptions::default();
+        options.recursive = true;
+        options.shard = Some(Shard::new(number, 2).unwrap());
+        let done =
+            Copier::new(&options).copy(Place::here(dir.path()), Place::here(&target), &mut ());
+        assert!(done.unwrap().complete);
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| rank(1));
+        rank(0);
+    });
+    // By a thread for each processor of each rank there would be four.
+    let found = requests.most();
+    assert!((9..=128).contains(&found), "{found} at once");
+    assert!(fs::read(target.join("f0")).unwrap() == vec![b'x'; size]);
+}
+
+#[test]
+fn the_pieces_of_ranks_are_copied_by_more_threads_than_processors() {
+    in_own_namespace("child_copies_a_large_slow_file_by_two_ranks");
 }
 
 #[test]
