@@ -170,7 +170,6 @@ pub enum Unwatched {
 /// A descriptor of another process.
 #[derive(Clone, Debug)]
 pub struct Descriptor {
-    pub pid: i32,
     link: PathBuf,
     info: PathBuf,
     /// The file that the descriptor refers to.
@@ -199,7 +198,7 @@ impl Descriptor {
         };
         let info = format!("/proc/{pid}/fdinfo/{fd}").into();
         let size_bytes = size_bytes.filter(|&bytes| bytes > 0);
-        Ok(Self { pid, link, info, path, identity, size_bytes })
+        Ok(Self { link, info, path, identity, size_bytes })
     }
 
     /// The descriptor's offset in the file; none once it was closed or refers to another file.

@@ -26,12 +26,6 @@ pub trait Facts {
     fn peers(&self) -> HashMap<u64, Peer>;
 }
 
-/// A part of a pipeline: a process, or one with the children that do its work, such as xargs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stage {
-    pub pids: Vec<i32>,
-}
-
 /// A pipe or a connection between stages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
@@ -42,15 +36,15 @@ pub struct Edge {
     /// Places of stages. Empty where none can be seen.
     pub writers: Vec<usize>,
     pub readers: Vec<usize>,
-    /// Descriptors of both ends: PID and number.
-    pub written: Vec<(i32, i32)>,
-    pub read: Vec<(i32, i32)>,
+    pub written: End,
+    pub read: End,
 }
 
 /// A pipeline, its stages in the order of the data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Graph {
-    pub stages: Vec<Stage>,
+    /// Processes.
+    pub stages: Vec<i32>,
     pub edges: Vec<Edge>,
     /// Processes of the same process groups that cannot be inspected.
     pub hidden: Vec<i32>,
@@ -249,104 +243,51 @@ impl<'a, F: Facts> Search<'a, F> {
     fn graph(&mut self, members: &BTreeSet<i32>, expanded: &BTreeSet<i32>) -> Graph {
         let channels: BTreeMap<i32, Vec<Channel>> =
             members.iter().map(|&pid| (pid, self.channels(pid))).collect();
-        let mut names = BTreeSet::new();
-        for channel in expanded.iter().flat_map(|pid| &channels[pid]) {
-            let all = channels.values().flatten();
-            if all.filter(|end| end.name == channel.name).any(Channel::is_data) {
-                names.insert(channel.name.clone());
-            }
-        }
-        // The process whose stage a process belongs to.
-        let mut leads: BTreeMap<i32, i32> = BTreeMap::new();
-        let mut edges: Vec<Edge> = Vec::new();
-        let mut ends: Vec<(Vec<i32>, Vec<i32>)> = Vec::new();
-        let mut dropped: Vec<(i32, i32)> = Vec::new();
-        for name in names {
-            let held: Vec<(i32, &Channel)> = channels
-                .iter()
-                .flat_map(|(pid, held)| held.iter().map(move |channel| (*pid, channel)))
-                .filter(|(_, channel)| channel.name == name)
-                .collect();
-            for (written, read, socket) in directed(&held, &channels) {
-                let mut edge = Edge {
-                    name: name.clone(),
-                    socket,
-                    writers: Vec::new(),
-                    readers: Vec::new(),
-                    written: Vec::new(),
-                    read: Vec::new(),
-                };
-                let written = self.without_waiting(written, &mut edge.written, &mut dropped);
-                let read = self.without_waiting(read, &mut edge.read, &mut dropped);
-                edges.push(edge);
-                ends.push((written, read));
-            }
-        }
-        let has_ends = |pid: i32| ends.iter().any(|(w, r)| w.contains(&pid) || r.contains(&pid));
-        for (parent, child) in dropped {
-            // Its children have the one end, and it has the other: all are one stage.
-            let is_fed = |pid: i32| ends.iter().any(|(_, read)| read.contains(&pid));
-            let feeds = |pid: i32| ends.iter().any(|(written, _)| written.contains(&pid));
-            if has_ends(parent)
-                && (is_fed(parent) != is_fed(child) || feeds(parent) != feeds(child))
-            {
-                leads.insert(child, parent);
-            }
-        }
-        let lead = |pid: i32| *leads.get(&pid).unwrap_or(&pid);
-        let mut stages: Vec<Stage> = Vec::new();
-        for &pid in members.iter().filter(|&&pid| has_ends(pid)) {
-            match stages.iter_mut().find(|stage| lead(stage.pids[0]) == lead(pid)) {
-                Some(stage) => stage.pids.push(pid),
-                None => stages.push(Stage { pids: vec![pid] }),
-            }
-        }
-        for stage in &mut stages {
-            stage.pids.sort_by_key(|&pid| (lead(pid) != pid, pid));
-        }
-        let place = |pids: &[i32]| -> Vec<usize> {
-            let places =
-                pids.iter().filter_map(|pid| stages.iter().position(|s| s.pids.contains(pid)));
-            places.collect::<BTreeSet<_>>().into_iter().collect()
+        let held = |name: &Path| -> Vec<(i32, &Channel)> {
+            let all = channels.iter().flat_map(|(pid, held)| held.iter().map(|one| (*pid, one)));
+            all.filter(|(_, channel)| channel.name == name).collect()
         };
-        for (edge, (written, read)) in edges.iter_mut().zip(&ends) {
-            (edge.writers, edge.readers) = (place(written), place(read));
+        let names = expanded.iter().flat_map(|pid| &channels[pid]).map(|channel| &channel.name);
+        let names: BTreeSet<&PathBuf> =
+            names.filter(|name| held(name).iter().any(|(_, end)| end.is_data())).collect();
+        // A shell, or timeout(1), that only waits for the children which have all its ends.
+        let only_waits = |pid: &i32| {
+            let mut own = channels[pid].iter().filter(|channel| names.contains(&channel.name));
+            let is_shared = |channel: &Channel| {
+                let side = (channel.reads, channel.writes);
+                let mut others = held(&channel.name).into_iter();
+                others.any(|(other, end)| {
+                    (end.reads, end.writes) == side && self.descends(other, *pid)
+                })
+            };
+            own.all(is_shared) && self.facts.waits_for_child(*pid)
+        };
+        let waiting: Vec<i32> = members.iter().copied().filter(only_waits).collect();
+        let mut edges = Vec::new();
+        for name in names {
+            let mut held = held(name);
+            held.retain(|(pid, _)| !waiting.contains(pid));
+            for (written, read, socket) in directed(&held, &channels) {
+                let (writers, readers) = (Vec::new(), Vec::new());
+                edges.push(Edge { name: name.clone(), socket, writers, readers, written, read });
+            }
         }
-        edges.retain(|edge| edge.writers != edge.readers);
+        edges.retain(|edge| pids(&edge.written) != pids(&edge.read));
         let groups: BTreeSet<i32> =
             members.iter().filter_map(|pid| Some(self.processes.get(pid)?.stat.group)).collect();
         let hidden = self.processes.iter().filter(|(_, seen)| {
             seen.open.is_none() && groups.contains(&seen.stat.group) && seen.stat.state != 'Z'
         });
-        let hidden = hidden.map(|(pid, _)| *pid).collect();
-        ordered(Graph { stages, edges, hidden })
-    }
-
-    /// The processes of one end, with their descriptors added to `fds`. A process that waits for a
-    /// child with the same end, such as a shell or timeout(1), is `dropped`.
-    fn without_waiting(
-        &self,
-        end: Vec<(i32, Vec<i32>)>,
-        fds: &mut Vec<(i32, i32)>,
-        dropped: &mut Vec<(i32, i32)>,
-    ) -> Vec<i32> {
-        let mut kept = Vec::new();
-        for (pid, numbers) in &end {
-            let mut children = end.iter().map(|(other, _)| *other);
-            match children.find(|&other| self.descends(other, *pid)) {
-                Some(child) if self.facts.waits_for_child(*pid) => dropped.push((*pid, child)),
-                _ => {
-                    kept.push(*pid);
-                    fds.extend(numbers.iter().map(|&fd| (*pid, fd)));
-                }
-            }
-        }
-        kept
+        ordered(edges, hidden.map(|(pid, _)| *pid).collect())
     }
 }
 
-/// The processes of an end with their descriptors.
-type End = Vec<(i32, Vec<i32>)>;
+/// The descriptors of an end: PID and number.
+type End = Vec<(i32, i32)>;
+
+fn pids(end: &End) -> BTreeSet<i32> {
+    end.iter().map(|(pid, _)| *pid).collect()
+}
 
 /// The writing and the reading end of each direction of a channel, and the reader's socket.
 fn directed(
@@ -355,12 +296,10 @@ fn directed(
 ) -> Vec<(End, End, Option<u64>)> {
     let end = |wanted: &dyn Fn(&Channel) -> bool| -> End {
         let of_end = held.iter().filter(|(_, channel)| wanted(channel));
-        of_end.map(|(pid, channel)| (*pid, channel.fds.clone())).collect()
+        of_end.flat_map(|(pid, channel)| channel.fds.iter().map(|&fd| (*pid, fd))).collect()
     };
     let Some((own, peer)) = held.iter().find_map(|(_, channel)| channel.socket) else {
-        let both = [end(&|channel| channel.writes), end(&|channel| channel.reads)];
-        let [written, read] = both;
-        return vec![(written, read, None)];
+        return vec![(end(&|channel| channel.writes), end(&|channel| channel.reads), None)];
     };
     let on = |socket: u64| move |channel: &Channel| channel.socket.is_some_and(|s| s.0 == socket);
     let mut directions = Vec::new();
@@ -389,26 +328,29 @@ fn directed(
 }
 
 /// The stages in the order of the data, by PID where that leaves a choice; a loop is cut anywhere.
-fn ordered(graph: Graph) -> Graph {
-    let mut order: Vec<usize> = Vec::new();
-    while order.len() < graph.stages.len() {
-        let mut left = (0..graph.stages.len()).filter(|stage| !order.contains(stage));
-        let is_next = |stage: &usize| {
-            let mut writers = graph.inputs_of(*stage).flat_map(|edge| &graph.edges[edge].writers);
-            writers.all(|writer| order.contains(writer) || writer == stage)
+fn ordered(mut edges: Vec<Edge>, hidden: Vec<i32>) -> Graph {
+    let ends = edges.iter().flat_map(|edge| edge.written.iter().chain(&edge.read));
+    let mut left: BTreeSet<i32> = ends.map(|(pid, _)| *pid).collect();
+    let mut stages: Vec<i32> = Vec::new();
+    while let Some(&first) = left.first() {
+        let is_next = |stage: &i32| {
+            let into = edges.iter().filter(|edge| pids(&edge.read).contains(stage));
+            into.flat_map(|edge| pids(&edge.written))
+                .all(|pid| pid == *stage || stages.contains(&pid))
         };
-        let first = left.clone().next();
-        order.extend(left.find(is_next).or(first));
+        let next = left.iter().copied().find(is_next).unwrap_or(first);
+        left.remove(&next);
+        stages.push(next);
     }
-    let place = |old: &usize| order.iter().position(|stage| stage == old).unwrap_or(0);
-    let mut edges = graph.edges.clone();
+    let places = |end: &End| {
+        let pids = pids(end);
+        (0..stages.len()).filter(|&place| pids.contains(&stages[place])).collect()
+    };
     for edge in &mut edges {
-        edge.writers = edge.writers.iter().map(place).collect();
-        edge.readers = edge.readers.iter().map(place).collect();
+        (edge.writers, edge.readers) = (places(&edge.written), places(&edge.read));
     }
     edges.sort_by_key(|edge| (edge.writers.last().copied(), edge.readers.clone()));
-    let stages = order.iter().map(|&old| graph.stages[old].clone()).collect();
-    Graph { stages, edges, hidden: graph.hidden }
+    Graph { stages, edges, hidden }
 }
 
 #[cfg(test)]
@@ -460,12 +402,12 @@ mod tests {
     type Edges = Vec<(Vec<usize>, Vec<usize>)>;
 
     /// The stages, and the edges as pairs of places.
-    fn shape(processes: &[(i32, Seen)], seed: i32, facts: &Fake) -> (Vec<Vec<i32>>, Edges) {
+    fn shape(processes: &[(i32, Seen)], seed: i32, facts: &Fake) -> (Vec<i32>, Edges) {
         let graphs = pipelines(&processes.iter().cloned().collect(), &[seed], facts);
         assert!(graphs.len() <= 1, "{graphs:?}");
         let Some(graph) = graphs.into_iter().next() else { return Default::default() };
         let edges = graph.edges.into_iter().map(|edge| (edge.writers, edge.readers));
-        (graph.stages.into_iter().map(|stage| stage.pids).collect(), edges.collect())
+        (graph.stages, edges.collect())
     }
 
     fn chain(stages: usize) -> Edges {
@@ -483,11 +425,11 @@ mod tests {
         ];
         for seed in [10, 20, 30] {
             let (stages, edges) = shape(&processes, seed, &Fake::default());
-            assert_eq!(stages, [[30], [20], [10]], "{seed}");
+            assert_eq!(stages, [30, 20, 10], "{seed}");
             assert_eq!(edges, chain(3), "{seed}");
         }
         // Standard error alone, a pipe to itself, and an inherited pipe connect nothing.
-        assert_eq!(shape(&processes, 40, &Fake::default()).0, [[40]]);
+        assert_eq!(shape(&processes, 40, &Fake::default()).0, [40]);
         // A shell leads to its children.
         assert_eq!(shape(&processes[..4], 1, &Fake::default()).0.len(), 3);
     }
@@ -502,12 +444,12 @@ mod tests {
             process(5, 3, "0<pipe:[3] 1>pipe:[2]"),
         ];
         let (stages, edges) = shape(&processes, 4, &Fake::default());
-        assert_eq!(stages, [[1], [2], [3], [5], [4]]);
+        assert_eq!(stages, [1, 2, 3, 5, 4]);
         assert_eq!(edges, [(vec![0, 1], vec![2]), (vec![2], vec![3]), (vec![2, 3], vec![4])]);
     }
 
     #[test]
-    fn a_process_that_waits_for_its_child_is_no_stage_or_one_with_it() {
+    fn a_process_that_waits_for_a_child_with_all_its_ends_is_no_stage() {
         let facts = Fake { waiting: vec![2, 4], ..Fake::default() };
         let processes = [
             process(1, 0, "1>pipe:[1]"),
@@ -520,8 +462,8 @@ mod tests {
             process(6, 0, "0<pipe:[3]"),
         ];
         let (stages, edges) = shape(&processes, 1, &facts);
-        assert_eq!(stages, [vec![1], vec![3], vec![4, 5], vec![6]]);
-        assert_eq!(edges, chain(4));
+        assert_eq!(stages, [1, 3, 4, 5, 6]);
+        assert_eq!(edges, [(vec![0], vec![1]), (vec![1], vec![2]), (vec![2, 3], vec![4])]);
     }
 
     #[test]
@@ -541,7 +483,7 @@ mod tests {
             process(7, 0, "6=socket:[8]"),
         ];
         let (stages, edges) = shape(&processes, 3, &facts);
-        assert_eq!(stages, [[1], [2], [3], [4], [5], [6]]);
+        assert_eq!(stages, [1, 2, 3, 4, 5, 6]);
         assert_eq!(edges, chain(6));
     }
 
@@ -554,7 +496,7 @@ mod tests {
             processes.push(process(client, 0, &format!("1>pipe:[{client}]")));
         }
         processes.push(process(100, 0, &server));
-        assert_eq!(shape(&processes, 5, &Fake::default()).0, [[5], [100]]);
+        assert_eq!(shape(&processes, 5, &Fake::default()).0, [5, 100]);
     }
 
     #[test]

@@ -44,44 +44,34 @@ struct Moved {
 
 impl Tracked {
     pub fn new(graph: Graph, processes: &Processes, now: Duration) -> Self {
-        let commands = graph.stages.iter().map(|stage| others::command(stage.pids[0])).collect();
-        let files = graph.stages.iter().map(|stage| file_of(&stage.pids, processes)).collect();
+        let commands = graph.stages.iter().map(|&pid| others::command(pid)).collect();
         let sampler = Sampler::new(&graph, processes);
         let mut tracked = Self {
             graph,
             sampler,
             samples: Vec::new(),
             commands,
-            files,
+            files: Vec::new(),
             moved: HashMap::new(),
             looked_at: now,
             ticks_per_second: rustix::param::clock_ticks_per_second() as f64,
         };
+        tracked.find_files(processes);
         tracked.moved();
         tracked
     }
 
-    /// The same pipeline after another search, with the samples of `before` if it has not changed.
-    pub fn following(self, before: Self) -> Self {
-        let Self { samples, moved, looked_at, files, .. } = before;
-        let last = |pid: i32| files.iter().flatten().find(|file| file.descriptor.pid == pid);
-        let files = self.files.into_iter().map(|file| {
-            let mut file = file?;
-            file.last = last(file.descriptor.pid).map_or(file.last, |before| before.last);
+    /// Looks for the files again: a stage may have opened the next.
+    pub fn find_files(&mut self, processes: &Processes) {
+        let before: Vec<StageFile> =
+            std::mem::take(&mut self.files).into_iter().flatten().collect();
+        let find = |&pid: &i32| {
+            let mut file = file_of(pid, processes)?;
+            let same = before.iter().find(|old| old.descriptor.path == file.descriptor.path);
+            file.last = same.map_or(file.last, |old| old.last);
             Some(file)
-        });
-        Self { samples, moved, looked_at, files: files.collect(), ..self }
-    }
-
-    /// Whether the stages and edges are the same; their children may be others.
-    pub fn is_like(&self, other: &Self) -> bool {
-        let leads =
-            |graph: &Graph| -> Vec<i32> { graph.stages.iter().map(|s| s.pids[0]).collect() };
-        let edges = |graph: &Graph| -> Vec<_> {
-            let edges = graph.edges.iter();
-            edges.map(|e| (e.name.clone(), e.writers.clone(), e.readers.clone())).collect()
         };
-        leads(&self.graph) == leads(&other.graph) && edges(&self.graph) == edges(&other.graph)
+        self.files = self.graph.stages.iter().map(find).collect();
     }
 
     /// Takes a sample; returns whether all stages are still there.
@@ -106,31 +96,13 @@ impl Tracked {
 
     /// What the processes of each stage have read and written; none without permission.
     fn moved(&mut self) -> Vec<Option<[Moved; 2]>> {
-        let mut now = HashMap::new();
-        let mut of_process = |pid: i32| {
+        let of_stage = |&pid: &i32| {
             let (read, written) = others::moved_bytes(pid)?;
-            let (read_before, written_before) = *self.moved.get(&pid).unwrap_or(&(read, written));
-            now.insert(pid, (read, written));
+            let before = self.moved.insert(pid, (read, written)).unwrap_or((read, written));
             let moved = |total: u64, before| Moved { total, recent: total.saturating_sub(before) };
-            Some([moved(read, read_before), moved(written, written_before)])
+            Some([moved(read, before.0), moved(written, before.1)])
         };
-        let stages = self.graph.stages.iter();
-        let of_stages = stages.map(|stage| {
-            stage.pids.iter().map(|&pid| of_process(pid)).try_fold(
-                [Moved::default(); 2],
-                |sum, one| {
-                    let one = one?;
-                    let add = |side: usize| Moved {
-                        total: sum[side].total + one[side].total,
-                        recent: sum[side].recent + one[side].recent,
-                    };
-                    Some([add(0), add(1)])
-                },
-            )
-        });
-        let of_stages = of_stages.collect();
-        self.moved = now;
-        of_stages
+        self.graph.stages.iter().map(of_stage).collect()
     }
 
     /// The figures since the last look.
@@ -139,12 +111,11 @@ impl Tracked {
         self.looked_at = now;
         let moved = self.moved();
         let stages = (0..self.graph.stages.len()).map(|stage| {
-            let pid = self.graph.stages[stage].pids[0];
+            let pid = self.graph.stages[stage];
             let file = self.files[stage].as_mut().and_then(|file| file.look(seconds));
             let [into, out] = sides(&self.graph, &moved, stage);
             StageLook {
                 pid,
-                pids: self.graph.stages[stage].pids.clone(),
                 inner_pid: others::inner_pid(pid).filter(|inner| *inner != pid),
                 command: self.commands[stage].clone(),
                 processors: processors(&self.samples, stage, self.ticks_per_second),
@@ -163,9 +134,8 @@ impl Tracked {
         let edges = self.graph.edges.iter().enumerate().map(|(place, edge)| {
             let (full, empty) = level_shares(&self.samples, place);
             let fill = self.samples.last().and_then(|sample| sample.fills[place]);
-            let pids = |places: &[usize]| {
-                places.iter().map(|&stage| self.graph.stages[stage].pids[0]).collect()
-            };
+            let pids =
+                |places: &[usize]| places.iter().map(|&stage| self.graph.stages[stage]).collect();
             EdgeLook {
                 name: edge.name.to_string_lossy().into_owned(),
                 writers: pids(&edge.writers),
@@ -189,7 +159,7 @@ impl Tracked {
         let named = |stage: usize| {
             let command = self.commands[stage].split(' ').next().unwrap_or_default();
             let name = command.rsplit('/').next().unwrap_or(command);
-            format!("{name} ({})", self.graph.stages[stage].pids[0])
+            format!("{name} ({})", self.graph.stages[stage])
         };
         let open = |seen: String, remedy| VerdictLook {
             certain: false,
@@ -200,7 +170,7 @@ impl Tracked {
         };
         match self.verdict() {
             Verdict::Certain { stage, why } => {
-                let pid = self.graph.stages[stage].pids[0];
+                let pid = self.graph.stages[stage];
                 VerdictLook {
                     certain: true,
                     pid: Some(pid),
@@ -275,12 +245,10 @@ fn sides(graph: &Graph, moved: &[Option<[Moved; 2]>], stage: usize) -> [Option<M
     ]
 }
 
-fn file_of(pids: &[i32], processes: &Processes) -> Option<StageFile> {
-    let files = pids.iter().flat_map(|&pid| {
-        let open = processes.get(&pid).and_then(|seen| seen.open.as_ref()).into_iter().flatten();
-        let paths = open.filter(|open| open.target.has_root() && open.fd != 2);
-        paths.filter_map(move |open| Descriptor::of(pid, open.fd).ok())
-    });
+fn file_of(pid: i32, processes: &Processes) -> Option<StageFile> {
+    let open = processes.get(&pid)?.open.iter().flatten();
+    let paths = open.filter(|open| open.target.has_root() && open.fd != 2);
+    let files = paths.filter_map(|open| Descriptor::of(pid, open.fd).ok());
     let descriptor = files.max_by_key(|file| file.size_bytes)?;
     let last = descriptor.position()?;
     let says_something = descriptor.size_bytes.is_some() || last > 0;
@@ -356,7 +324,6 @@ pub struct Look {
 #[derive(Debug, Serialize)]
 pub struct StageLook {
     pub pid: i32,
-    pub pids: Vec<i32>,
     /// The PID in the container of the process.
     pub inner_pid: Option<i32>,
     pub command: String,

@@ -262,16 +262,18 @@ impl Watcher {
         let processes = processes();
         let now = self.now();
         // The stages that are left may be the children of a process that has ended.
-        let known = self.tracked.iter().flat_map(|one| &one.graph.stages).flat_map(|s| &s.pids);
+        let known = self.tracked.iter().flat_map(|one| &one.graph.stages);
         let mut seeds = seeds(self.target, &processes);
         seeds.extend(known.filter(|pid| processes.contains_key(pid)));
         let mut before = std::mem::take(&mut self.tracked);
         for graph in pipelines(&processes, &seeds, &Kernel) {
-            let new = Tracked::new(graph, &processes, now);
-            let old = before.iter().position(|old| old.is_like(&new));
+            let old = before.iter().position(|old| old.graph == graph);
             self.tracked.push(match old.map(|old| before.swap_remove(old)) {
-                Some(old) => new.following(old),
-                None => new,
+                Some(mut old) => {
+                    old.find_files(&processes);
+                    old
+                }
+                None => Tracked::new(graph, &processes, now),
             });
         }
         self.search = begin.elapsed();

@@ -77,7 +77,7 @@ pub struct Sample {
     pub states: Vec<State>,
     pub levels: Vec<Level>,
     pub fills: Vec<Option<Fill>>,
-    /// Processor time since the start of the stage's processes, in clock ticks.
+    /// Processor time since the start of the process, in clock ticks.
     pub busy_ticks: Vec<u64>,
 }
 
@@ -98,8 +98,7 @@ impl Sampler {
         for (place, edge) in graph.edges.iter().enumerate() {
             edges.extend(edge.written.iter().chain(&edge.read).map(|end| (*end, place)));
         }
-        let pids = graph.stages.iter().flat_map(|stage| &stage.pids);
-        let open = pids.flat_map(|&pid| {
+        let open = graph.stages.iter().flat_map(|&pid| {
             let open =
                 processes.get(&pid).and_then(|seen| seen.open.as_ref()).into_iter().flatten();
             open.map(move |open| ((pid, open.fd), open.target.clone()))
@@ -109,27 +108,18 @@ impl Sampler {
 
     /// None if a stage has ended.
     pub fn take(&self, at: Duration) -> Option<Sample> {
-        let mut activities: Vec<Vec<(i32, Activity)>> = Vec::new();
-        let mut busy_ticks = Vec::new();
-        for stage in &self.graph.stages {
-            let mut own = Vec::new();
-            let mut busy = 0;
-            for &pid in &stage.pids {
-                let stat = others::stat(pid).filter(|stat| !matches!(stat.state, 'Z' | 'X'))?;
-                busy += stat.busy_ticks;
-                let threads = if stat.threads > 1 { others::threads(pid) } else { vec![pid] };
-                let threads = threads.into_iter().take(MOST_THREADS);
-                own.extend(threads.map(|tid| (pid, others::activity(pid, tid))));
-            }
-            activities.push(own);
-            busy_ticks.push(busy);
+        let (mut activities, mut busy_ticks) = (Vec::new(), Vec::new());
+        for &pid in &self.graph.stages {
+            let stat = others::stat(pid).filter(|stat| !matches!(stat.state, 'Z' | 'X'))?;
+            busy_ticks.push(stat.busy_ticks);
+            let threads = if stat.threads > 1 { others::threads(pid) } else { vec![pid] };
+            let threads = threads.into_iter().take(MOST_THREADS);
+            activities.push(threads.map(|tid| others::activity(pid, tid)).collect::<Vec<_>>());
         }
         let fills = self.fills();
         let levels = self.levels(&fills, &activities);
         let states = activities.iter().enumerate().map(|(stage, own)| {
-            let states =
-                own.iter().map(|&(pid, activity)| self.state(stage, pid, activity, &levels));
-            busiest(states)
+            busiest(own.iter().map(|&activity| self.state(stage, activity, &levels)))
         });
         Some(Sample { at, states: states.collect(), levels, fills, busy_ticks })
     }
@@ -152,16 +142,14 @@ impl Sampler {
     }
 
     /// A wait at an end outweighs the bytes, which a pipe of short pieces has few of.
-    fn levels(&self, fills: &[Option<Fill>], activities: &[Vec<(i32, Activity)>]) -> Vec<Level> {
+    fn levels(&self, fills: &[Option<Fill>], activities: &[Vec<Activity>]) -> Vec<Level> {
         let mut levels: Vec<Level> =
             fills.iter().map(|fill| fill.map_or(Level::Unknown, Fill::level)).collect();
         let all = activities.iter().enumerate();
-        for (stage, pid, activity) in
-            all.flat_map(|(s, own)| own.iter().map(move |&(p, a)| (s, p, a)))
-        {
+        for (stage, activity) in all.flat_map(|(s, own)| own.iter().map(move |&one| (s, one))) {
             let (wanted, edge) = match activity {
-                Activity::Writes(fd) => (Level::Full, self.only_edge(stage, pid, fd, false)),
-                Activity::Reads(fd) => (Level::Empty, self.only_edge(stage, pid, fd, true)),
+                Activity::Writes(fd) => (Level::Full, self.only_edge(stage, fd, false)),
+                Activity::Reads(fd) => (Level::Empty, self.only_edge(stage, fd, true)),
                 _ => continue,
             };
             if let Some(edge) = edge {
@@ -181,9 +169,9 @@ impl Sampler {
     }
 
     /// The edge of a descriptor; without its number that of a stage with one edge only.
-    fn only_edge(&self, stage: usize, pid: i32, fd: Option<i32>, reads: bool) -> Option<usize> {
+    fn only_edge(&self, stage: usize, fd: Option<i32>, reads: bool) -> Option<usize> {
         if let Some(fd) = fd {
-            return self.edges.get(&(pid, fd)).copied();
+            return self.edges.get(&(self.graph.stages[stage], fd)).copied();
         }
         let edges: Vec<usize> = match reads {
             true => self.graph.inputs_of(stage).collect(),
@@ -192,8 +180,9 @@ impl Sampler {
         if let [edge] = edges[..] { Some(edge) } else { None }
     }
 
-    fn state(&self, stage: usize, pid: i32, activity: Activity, levels: &[Level]) -> State {
-        let at = |fd: Option<i32>, reads: bool| match self.only_edge(stage, pid, fd, reads) {
+    fn state(&self, stage: usize, activity: Activity, levels: &[Level]) -> State {
+        let pid = self.graph.stages[stage];
+        let at = |fd: Option<i32>, reads: bool| match self.only_edge(stage, fd, reads) {
             Some(edge) => match (&self.graph.edges[edge], reads) {
                 (Edge { writers, .. }, true) if writers.is_empty() => State::Unseen,
                 (Edge { readers, .. }, false) if readers.is_empty() => State::Unseen,
@@ -288,6 +277,9 @@ fn fill(edge: &Edge) -> Option<Fill> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+
     use super::*;
 
     #[test]
@@ -310,8 +302,11 @@ mod tests {
             written: vec![(writer as i32, 1)],
             read: vec![(reader as i32, 0)],
         };
-        let stages = (0..3).map(|pid| super::super::find::Stage { pids: vec![pid] }).collect();
-        let graph = Graph { stages, edges: vec![edge(0, 1), edge(1, 2)], hidden: Vec::new() };
+        let graph = Graph {
+            stages: vec![0, 1, 2],
+            edges: vec![edge(0, 1), edge(1, 2)],
+            hidden: Vec::new(),
+        };
         let mut sampler = Sampler::new(&graph, &Processes::new());
         sampler.targets.insert((1, 5), "socket:[9]".into());
         sampler
@@ -332,7 +327,7 @@ mod tests {
             (Activity::Polls, [Full, Full], State::Output),
             (Activity::Polls, [Full, Empty], State::Event),
         ] {
-            assert_eq!(sampler().state(1, 1, activity, &levels), state, "{activity:?} {levels:?}");
+            assert_eq!(sampler().state(1, activity, &levels), state, "{activity:?} {levels:?}");
         }
         assert_eq!(
             busiest([State::Lock, State::Input, State::Computes].into_iter()),
@@ -344,8 +339,32 @@ mod tests {
     fn a_writer_that_waits_shows_a_full_pipe_of_few_bytes() {
         let few = Some(Fill { bytes: 100, capacity_bytes: Some(65536) });
         let activities =
-            vec![vec![(0, Activity::Writes(Some(1)))], vec![], vec![(2, Activity::Reads(Some(0)))]];
+            vec![vec![Activity::Writes(Some(1))], vec![], vec![Activity::Reads(Some(0))]];
         let levels = sampler().levels(&[few, None], &activities);
         assert_eq!(levels, [Level::Full, Level::Empty]);
+    }
+
+    #[test]
+    fn the_end_of_the_last_reader_reaches_the_writer_once_the_pipe_has_been_asked() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let own = i32::try_from(std::process::id()).unwrap();
+        let link = fs::read_link(format!("/proc/self/fd/{}", reader.as_raw_fd())).unwrap();
+        let edge = Edge {
+            name: link,
+            socket: None,
+            writers: vec![0],
+            readers: vec![1],
+            written: Vec::new(),
+            read: vec![(own, reader.as_raw_fd())],
+        };
+        (&writer).write_all(b"bytes").unwrap();
+        assert_eq!(fill(&edge), Some(Fill { bytes: 5, capacity_bytes: Some(65536) }));
+        let asked = open_end(&edge).unwrap();
+        drop(reader);
+        drop(asked);
+        let refused = (&writer).write_all(b"more").unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::BrokenPipe);
+        // Its number is gone: the pipe is not opened through the writer's.
+        assert!(open_end(&edge).is_none());
     }
 }

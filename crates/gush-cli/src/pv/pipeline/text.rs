@@ -126,7 +126,6 @@ mod tests {
     fn look() -> Look {
         let stage = |pid, command: &str, state, file| StageLook {
             pid,
-            pids: vec![pid],
             inner_pid: None,
             command: command.to_owned(),
             processors: 0.98,

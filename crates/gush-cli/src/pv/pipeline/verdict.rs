@@ -97,7 +97,11 @@ pub fn verdict(graph: &Graph, samples: &[Sample], ticks_per_second: f64) -> Verd
             && before.all(|edge| level_shares(samples, edge).0 >= MOSTLY)
             && after.all(|edge| level_shares(samples, edge).1 >= MOSTLY)
     };
-    let found: Vec<usize> = (0..graph.stages.len()).filter(holds_up).collect();
+    let mut found: Vec<usize> = (0..graph.stages.len()).filter(holds_up).collect();
+    if found.len() > 1 {
+        // Such as xargs(1), whose child is a stage as well.
+        found.retain(|&stage| share_of(&state_shares(samples, stage), State::Child) < MOSTLY);
+    }
     if let [stage] = found[..] {
         return Verdict::Certain { stage, why: why(samples, stage, ticks_per_second) };
     }
@@ -168,7 +172,7 @@ const PROGRAMS: [(&str, &str); 11] = [
 mod tests {
     use std::time::Duration;
 
-    use super::super::find::{Edge, Stage};
+    use super::super::find::Edge;
     use super::*;
 
     fn graph(edges: &[(&[usize], &[usize])], stages: usize) -> Graph {
@@ -180,8 +184,7 @@ mod tests {
             written: Vec::new(),
             read: Vec::new(),
         });
-        let stages = (0..stages).map(|_| Stage { pids: vec![1] }).collect();
-        Graph { stages, edges: edges.collect(), hidden: Vec::new() }
+        Graph { stages: vec![1; stages], edges: edges.collect(), hidden: Vec::new() }
     }
 
     const CHAIN: [(&[usize], &[usize]); 3] = [(&[0], &[1]), (&[1], &[2]), (&[2], &[3])];
