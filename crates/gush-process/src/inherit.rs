@@ -75,6 +75,16 @@ pub(crate) fn with_descriptor(command: &mut Command, fd: impl AsFd, number: i32)
     Ok(())
 }
 
+pub(crate) fn with_umask(command: &mut Command, umask: u32) {
+    let set = move || {
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(umask));
+        Ok(())
+    };
+    // SAFETY: between fork and exec the child calls umask alone, which is async-signal-safe and cannot
+    // fail.
+    unsafe { command.pre_exec(set) };
+}
+
 pub(crate) fn in_new_session(command: &mut Command, terminal: Option<BorrowedFd<'static>>) {
     let begin = move || {
         rustix::process::setsid()?;

@@ -393,6 +393,18 @@ pub fn duplicate_inherited(number: i32) -> io::Result<OwnedFd> {
     inherit::duplicate(number)
 }
 
+/// Starts a program with another umask.
+///
+/// ```
+/// let mut command = std::process::Command::new("/bin/sh");
+/// gush_process::with_umask(command.args(["-c", "test $(umask) -eq 27"]), 0o027);
+/// assert!(command.status()?.success());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn with_umask(command: &mut Command, umask: u32) {
+    inherit::with_umask(command, umask);
+}
+
 /// Makes a program start as the leader of a new session (setsid(2)). The descriptor `terminal`,
 /// as the program has it, becomes the controlling terminal of the session.
 ///

@@ -189,7 +189,8 @@ mod unstable {
     pub use crate::port::Port;
     pub use crate::remedy::hint_for;
     pub use crate::socket::{
-        end_writing, send_kept, set_peek_offset, unacknowledged_bytes, untaken_bytes,
+        end_writing, send_kept, set_peek_offset, set_socket_option, unacknowledged_bytes,
+        untaken_bytes,
     };
     pub use crate::wait::poll_now;
     pub use rustix::event::PollFlags;

@@ -98,3 +98,24 @@ pub fn send_kept(fd: &impl AsFd) -> std::io::Result<()> {
 pub fn set_peek_offset(fd: impl AsFd, offset_bytes: Option<u16>) -> rustix::io::Result<()> {
     socket::set_peek_offset(fd.as_fd(), offset_bytes.map_or(-1, i32::from))
 }
+
+/// Sets any option of a socket (setsockopt(2)): `level` and `name` are its numbers in C.
+///
+/// # Errors
+/// Those of setsockopt(2).
+///
+/// ```
+/// let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
+/// let (level, name) = (libc::SOL_SOCKET, libc::SO_BROADCAST);
+/// gush::set_socket_option(&socket, level, name, &1_i32.to_ne_bytes())?;
+/// assert!(socket.broadcast()?);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn set_socket_option(
+    fd: impl AsFd,
+    level: i32,
+    name: i32,
+    value: &[u8],
+) -> rustix::io::Result<()> {
+    socket::set_option(fd.as_fd(), level, name, value)
+}

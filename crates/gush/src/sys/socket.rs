@@ -90,16 +90,26 @@ pub(crate) fn peek_offset(fd: BorrowedFd<'_>) -> io::Result<c_int> {
 
 /// `SO_PEEK_OFF` (socket(7)); -1 switches the offset off.
 pub(crate) fn set_peek_offset(fd: BorrowedFd<'_>, offset_bytes: libc::c_int) -> io::Result<()> {
+    set_option(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF, &offset_bytes.to_ne_bytes())
+}
+
+/// Any option (setsockopt(2)).
+pub(crate) fn set_option(
+    fd: BorrowedFd<'_>,
+    level: c_int,
+    name: c_int,
+    value: &[u8],
+) -> io::Result<()> {
     plain(Call::SetSocketOption, || {
-        // SAFETY: the pointer and the length are those of a live local, which the kernel only
+        // SAFETY: the pointer and the length are those of a live slice, which the kernel only
         // reads.
         let answer = unsafe {
             libc::setsockopt(
                 fd.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_PEEK_OFF,
-                (&raw const offset_bytes).cast(),
-                size_of::<libc::c_int>() as libc::socklen_t,
+                level,
+                name,
+                value.as_ptr().cast(),
+                value.len() as libc::socklen_t,
             )
         };
         if answer == 0 { Ok(()) } else { Err(super::file::last_errno()) }
