@@ -105,7 +105,8 @@ pub(crate) async fn relayed(
         }
     }
     for at in 0..2 {
-        let exit = runs[at].then(|| exits[at].subscribe());
+        // A program whose data was cut need not have ended.
+        let exit = (runs[at] && !ends[at].origin.is_cut).then(|| exits[at].subscribe());
         let input = ends[1 - at].keeper.input.clone();
         if exit.is_none() && input.is_none() {
             continue;

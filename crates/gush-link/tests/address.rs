@@ -245,8 +245,9 @@ fn a_message_shows_the_address_the_piece_and_the_grammar() {
   unix-listen:PATH accept on a Unix socket, removed at the end
   options: accept-timeout=SECONDS, backlog=N, cr, crnl, escape=BYTE, fork,
   group=GROUP, ignoreeof, interval=SECONDS, max-children=N, mode=OCTAL,
-  rcvbuf=BYTES, readbytes=BYTES, retry=N|forever, seqpacket, shut-none,
-  sndbuf=BYTES, umask=OCTAL, unlink, unlink-close, user=USER"
+  rcvbuf=BYTES, readbytes=BYTES, retry=N|forever, seqpacket,
+  setsockopt=LEVEL:NAME:VALUE, shut-none, sndbuf=BYTES, umask=OCTAL, unlink,
+  unlink-close, user=USER"
     );
     // Wide characters take two columns, and a control character never reaches the terminal.
     let error = "file:日本\u{1b},frok".parse::<Address>().unwrap_err();
@@ -336,6 +337,11 @@ fn any_address() -> impl Strategy<Value = String> {
                     }
                     Takes::Path => format!(",{}='{path}'", row.name),
                     Takes::TlsVersion => format!(",{}=1.{}", row.name, 2 + number % 2),
+                    Takes::HttpVersion => format!(",{}=1.{}", row.name, number % 2),
+                    Takes::IpVersion => format!(",{}={}", row.name, 4 + number % 2 * 2),
+                    Takes::SocketOption => {
+                        format!(",{0}=1:2:{number},{0}=41:{number}:x00ff", row.name)
+                    }
                     Takes::Text | Takes::Name => format!(",{}={host}", row.name),
                     _ => format!(",{}={}", row.name, number + 1),
                 };

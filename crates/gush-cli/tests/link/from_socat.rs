@@ -66,6 +66,8 @@ fn the_equivalent_does_what_socat_does() {
         "-u SYSTEM:'echo out; echo err >&2',pty,stderr CREATE:out",
         "-u - EXEC:'tr a-z A-Z'",
         "-u OPEN:/etc/passwd,readbytes=9 -",
+        "-u OPEN:/etc/passwd,o-noatime -",
+        "-u - OPEN:made,creat,o-sync,ftruncate=0",
         "-u - CREATE:made,umask=137",
         "-u - OPEN:made,creat,mode=666",
         "-u - SYSTEM:'cat <&5 >got',fdin=5",
@@ -266,7 +268,7 @@ fn a_mistyped_name_of_socat_is_answered_by_the_nearest() {
         // A listener cannot stand there.
         ("- tcp-listn:1!!-", "unknown kind of address 'tcp-listn'\n"),
         ("- FOO:x", "unknown kind of address 'FOO'\n"),
-        ("- TCP:h:1,cork=1", "cork=1: unknown option 'cork' of tcp\n"),
+        ("- TCP:h:1,md5sig=1", "md5sig=1: unknown option 'md5sig' of tcp\n"),
         (
             "- TCP-LISTEN:1,frok",
             "frok: unknown option 'frok' of tcp-listen; did you mean 'fork'?\n",
@@ -323,7 +325,7 @@ fn values_that_socat_refuses_or_lacks_are_named_and_passwords_are_not() {
 fn a_refusal_comes_first_and_without_notes_on_other_parts() {
     for (arguments, lines) in [
         ("-b 5 -T 3 - TUN,nonblock", &["no equivalent: unknown kind of address 'TUN'"][..]),
-        ("/no/such TCP:h:1,cork=1,nonblock", &["no equivalent: cork=1: "]),
+        ("/no/such TCP:h:1,md5sig=1,nonblock", &["no equivalent: md5sig=1: "]),
         (
             "-b 5 - TCP:$PLACE",
             &["no equivalent: TCP:$PLACE: a host and a port", "note: $PLACE: a shell expands"],
@@ -383,7 +385,7 @@ fn a_command_that_ends_or_reads_otherwise_is_noted() {
         ("-t 1 TCP:h:1 EXEC:prog", "tcp:h:1 exec:prog", ""),
         ("-t 1 -T 5 - TCP:h:1", "-T 5 - tcp:h:1", "note: -T: a reader that takes nothing"),
         ("-t 1 FILE:`tty`,rawer - ", "'file:`tty`,raw' -", "note: `tty`: a shell expands"),
-        ("-t 1 - \"UNIX:$HOME/s\"", "- 'unix:$HOME/s'", "note: $HOME: a shell expands"),
+        ("-t 1 - \"UNIX:$HOME/s\"", "- 'unix-client:$HOME/s'", "note: $HOME: a shell expands"),
         ("-t 1 PTY,sane -", "pty -", "note: sane: a new pseudo-terminal"),
     ];
     for (socat, gush, note) in cases {

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::link::{PATIENCE, Running, eventually};
-use crate::common::{gush, noise, skipped};
+use crate::common::{gush, noise, not_applicable, skipped};
 use gush_test::Port;
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -225,4 +225,71 @@ fn a_unix_socket_without_a_receiver_is_called_a_socket() {
     let (status, _, said) = link.finish();
     assert_eq!(status.code(), Some(1), "{said}");
     assert!(said.contains("socket)"), "{said}");
+}
+
+#[test]
+fn an_empty_datagram_ends_the_data_where_both_sides_say_so() {
+    let dir = TempDir::new().unwrap();
+    let name = dir.path().join("s").display().to_string();
+    for (receive, send) in [
+        (format!("unix-recv:{name},null-eof"), format!("unix-sendto:{name},shut-null")),
+        ("udp-recv:127.0.0.1:0,null-eof".to_owned(), "udp:PLACE,shut-null".to_owned()),
+        ("udp-recv:127.0.0.1:0,null-eof".to_owned(), "udp-sendto:PLACE,shut-null".to_owned()),
+    ] {
+        let receiver = Running::start(&["-u", &receive, "-"]);
+        let place = match receive.starts_with("udp") {
+            true => receiver.says("receiving at ").split_whitespace().last().unwrap().to_owned(),
+            false => {
+                eventually("the socket is there", || std::path::Path::new(&name).exists());
+                String::new()
+            }
+        };
+        let (sender, mut stdin, _stdout) = talking(&["-u", &send.replace("PLACE", &place)]);
+        stdin.write_all(b"all").unwrap();
+        drop(stdin);
+        let (status, output, said) = receiver.finish();
+        assert!(status.success() && output == b"all", "{send}: {said}");
+        assert!(sender.finish().0.success());
+    }
+}
+
+#[test]
+fn what_the_kernel_reports_of_a_datagram_is_logged_and_given_to_programs() {
+    let program =
+        "shell:'echo $SOCAT_IP_TTL $SOCAT_IP_TOS $SOCAT_IP_IF $SOCAT_IP_DSTADDR $SOCAT_TIMESTAMP'";
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    sender.set_ttl(53).unwrap();
+    sender.set_read_timeout(Some(PATIENCE)).unwrap();
+    for fork in ["", ",fork"] {
+        let listen = format!("udp-recvfrom:127.0.0.1:0,ancillary{fork}");
+        let link = Running::start(&[&listen, program]);
+        sender.send_to(b"x", link.place()).unwrap();
+        let answer = String::from_utf8(heard(&sender)).unwrap();
+        assert!(
+            answer.starts_with("53 0 lo 127.0.0.1 ") && answer.ends_with(" usecs\n"),
+            "{answer}"
+        );
+        link.says("ancillary message: IP_TTL: ttl=53");
+    }
+    let link = Running::start(&["-u", "udp-recv:127.0.0.1:0,ancillary", "-"]);
+    let place = link.says("receiving at ").split_whitespace().last().unwrap().to_owned();
+    sender.send_to(b"x", place).unwrap();
+    link.says("ancillary message: IP_PKTINFO: if=lo");
+}
+
+#[test]
+fn datagrams_of_udp_lite_are_answered() {
+    let lite = rustix::net::ipproto::UDPLITE;
+    let (family, kind) = (rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM);
+    if rustix::net::socket(family, kind, Some(lite)).is_err() {
+        return not_applicable("the kernel has no UDP-Lite");
+    }
+    for fork in ["", ",fork"] {
+        let echo = Running::start(&[&format!("udp-listen:127.0.0.1:0,udplite{fork}"), "pipe:"]);
+        let (_link, mut stdin, mut stdout) = talking(&[&format!("udp:{},udplite", echo.place())]);
+        stdin.write_all(b"lite").unwrap();
+        let mut answer = [0; 4];
+        stdout.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"lite");
+    }
 }

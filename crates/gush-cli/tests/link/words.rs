@@ -42,8 +42,9 @@ fn a_malformed_address_is_shown_with_the_piece_and_its_grammar() {
   options: bind=HOST, bindtodevice=NAME, connect-timeout=SECONDS, cr, crnl,
   escape=BYTE, freebind, ignoreeof, interval=SECONDS, keepalive, keepcnt=N,
   keepidle=SECONDS, keepintvl=SECONDS, lowport, mss=N, nodelay, priority=N,
-  rcvbuf=BYTES, readbytes=BYTES, retry=N|forever, reuseaddr, reuseport, shared,
-  shut-none, sndbuf=BYTES, tos=N, transparent, ttl=N, user-timeout=SECONDS
+  rcvbuf=BYTES, readbytes=BYTES, retry=N|forever, reuseaddr, reuseport,
+  setsockopt=LEVEL:NAME:VALUE, shared, shut-none, sndbuf=BYTES, tos=N,
+  transparent, ttl=N, user-timeout=SECONDS
 "
     );
     assert_eq!(
@@ -52,7 +53,7 @@ fn a_malformed_address_is_shown_with_the_piece_and_its_grammar() {
   tpc:localhost:80
   ^^^
   the kinds of addresses:
-  - PATH file:PATH pipe:[PATH] pty fd:N exec:COMMAND shell:COMMAND
+  - PATH file:PATH pipe:[PATH] socketpair pty fd:N exec:COMMAND shell:COMMAND
   tcp:HOST:PORT tcp-listen:[HOST:]PORT tls:HOST:PORT tls-listen:[HOST:]PORT
   unix:PATH unix-client:PATH unix-listen:PATH unix-sendto:PATH unix-recv:PATH
   unix-recvfrom:PATH udp:HOST:PORT udp-sendto:HOST:PORT udp-datagram:HOST:PORT

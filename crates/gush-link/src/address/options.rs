@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+use super::parts::Family;
 use super::terminal::Setting;
-use super::value::{Takes, Value};
+use super::value::{SocketOption, Takes, Value};
 use crate::kind::Kind;
 
 /// A row of the table of options.
@@ -53,7 +54,7 @@ pub(crate) const BOUND: &[Opt] =
 pub(crate) const CONNECTED: &[Opt] =
     &[Opt::ReuseAddr, Opt::Bind, Opt::LowPort, Opt::ConnectTimeout];
 /// Of connections to a proxy.
-pub(crate) const PROXIED: &[Opt] = &[Opt::Bind, Opt::LowPort, Opt::ConnectTimeout];
+pub(crate) const PROXIED: &[Opt] = &[Opt::Bind, Opt::LowPort, Opt::ConnectTimeout, Opt::Family];
 pub(crate) const RETRIED: &[Opt] = &[Opt::Retry, Opt::Interval];
 pub(crate) const TCP: &[Opt] = &[
     Opt::MaxSegment,
@@ -72,9 +73,12 @@ pub(crate) const MANY: &[Opt] = &[
     Opt::MulticastLoop,
     Opt::MulticastInterface,
 ];
+/// Of datagrams that may be empty.
+pub(crate) const EMPTY: &[Opt] = &[Opt::ShutNull, Opt::NullEof];
 /// Of Unix sockets that may have a name themselves.
 pub(crate) const NAMED: &[Opt] = &[Opt::Bind, Opt::BindTempName, Opt::Unlink, Opt::UnlinkClose];
-pub(crate) const BUFFERS: &[Opt] = &[Opt::SendBuffer, Opt::ReceiveBuffer];
+/// Of every socket.
+pub(crate) const SOCKET: &[Opt] = &[Opt::SendBuffer, Opt::ReceiveBuffer, Opt::SocketOption];
 /// Of every socket of the Internet (`open/sockopts.rs`).
 pub(crate) const IP: &[Opt] = &[
     Opt::ReusePort,
@@ -86,6 +90,7 @@ pub(crate) const IP: &[Opt] = &[
     Opt::Transparent,
     Opt::SendBuffer,
     Opt::ReceiveBuffer,
+    Opt::SocketOption,
 ];
 #[cfg(feature = "tls")]
 pub(crate) const TLS: &[Opt] = &[
@@ -96,12 +101,22 @@ pub(crate) const TLS: &[Opt] = &[
     Opt::Verify,
     Opt::Alpn,
     Opt::MinVersion,
+    Opt::MaxVersion,
     Opt::HandshakeTimeout,
 ];
 /// Of ends that clients of a listener can share.
 pub(crate) const SHARED: &[Opt] = &[Opt::Shared];
-pub(crate) const CONTENT: &[Opt] =
-    &[Opt::Append, Opt::Create, Opt::Truncate, Opt::Exclusive, Opt::Seek];
+pub(crate) const CONTENT: &[Opt] = &[
+    Opt::Append,
+    Opt::Create,
+    Opt::Truncate,
+    Opt::Exclusive,
+    Opt::Seek,
+    Opt::NoAtime,
+    Opt::NoFollow,
+    Opt::Sync,
+    Opt::DataSync,
+];
 /// Of names that are made.
 pub(crate) const OWNED: &[Opt] = &[Opt::Mode, Opt::Umask, Opt::User, Opt::Group];
 /// Of every address with a keyword (`shape/`).
@@ -120,6 +135,7 @@ pub(crate) const PROGRAM: &[Opt] = &[
     Opt::Setsid,
     Opt::Pipes,
     Opt::Directory,
+    Opt::Umask,
     Opt::Shared,
 ];
 
@@ -185,8 +201,13 @@ options! {
     Freebind "freebind" ["ip-freebind", "ipfreebind"] Flag, [], "bind to an address that this machine does not have yet";
     Transparent "transparent" ["ip-transparent", "iptransparent"] Flag, [], "bind to any address, for a transparent proxy; takes root";
     MaxSegment "mss" ["maxseg", "tcp-maxseg", "mss-late", "maxseg-late", "tcp-maxseg-late"] Count, [], "the most bytes of data in a TCP segment";
+    UdpLite "udplite" [] Flag, [], "UDP-Lite, whose checksum need not cover all of a datagram (udplite(7))";
+    ShutNull "shut-null" [] Flag, [], "send an empty datagram at the end of the other side's data";
+    NullEof "null-eof" [] Flag, [], "an empty datagram is the end of the data read";
+    Ancillary "ancillary" [] Flag, [], "log what the kernel reports of each datagram (time, TTL, type of service, options, local address); programs get it as SOCAT_IP_TTL and the like";
     SendBuffer "sndbuf" ["so-sndbuf"] Size, [], "size of the socket's send buffer";
     ReceiveBuffer "rcvbuf" ["so-rcvbuf"] Size, [], "size of the socket's receive buffer";
+    SocketOption "setsockopt" [] SocketOption, [], "any other option of the socket by its numbers in C; VALUE is a number, or bytes as x00ff; repeatable";
     Mode "mode" ["perm"] Mode, [], "permissions of the file created";
     Umask "umask" [] Mode, [], "permissions that what is created does not get, in the place of this process's umask";
     User "user" ["owner", "uid", "user-late", "uid-l"] User, [], "owner of the file created";
@@ -197,6 +218,10 @@ options! {
     Create "create" ["creat", "o-create", "o-creat", "o_create"] Flag, [], "create a missing file if it is written to; PATH alone: with -u only";
     Truncate "trunc" ["o-trunc"] Flag, [], "truncate the file first";
     Exclusive "excl" ["o-excl", "o_excl"] Flag, [Create], "fail if the file exists";
+    NoAtime "noatime" ["o-noatime"] Flag, [], "do not update the time of the last access";
+    NoFollow "nofollow" ["o-nofollow", "o_nofollow"] Flag, [], "fail if the file is a symbolic link";
+    Sync "sync" ["o-sync", "o_sync"] Flag, [], "wait until what is written is on the device, with its metadata";
+    DataSync "dsync" ["o-dsync", "o_dsync"] Flag, [], "wait until what is written is on the device";
     ReadOnly "rdonly" ["o-rdonly", "o_rdonly"] Flag, [], "open for reading only";
     WriteOnly "wronly" ["o-wronly", "o_wronly"] Flag, [], "open for writing only";
     NonBlock "nonblock" ["o-nonblock", "ndelay", "o-ndelay", "o_ndelay"] Flag, [], "do not wait for the other side of a FIFO";
@@ -211,6 +236,8 @@ options! {
     OutputNumber "fdout" [] Number, [], "descriptor to which the program writes (1)";
     Directory "cwd" ["chdir", "cd"] Path, [], "working directory of the program";
     Credentials "credentials" [] Path, [], "file with NAME:PASSWORD for the proxy";
+    HttpVersion "http-version" [] HttpVersion, [], "version of HTTP of the request to the proxy (1.1)";
+    Family "family" [] IpVersion, [], "version of IP of the connection to the proxy";
     SocksUser "socksuser" [] Name, [], "user that the proxy is told of (LOGNAME or USER)";
     Link "link" ["symbolic-link"] Path, [], "symbolic link to the pseudo-terminal, removed at the end; with unlink an existing link is replaced; with several clients it points to the newest";
     WaitSlave "wait-slave" ["waitslave", "pty-wait-slave"] Flag, [], "wait until a program opens the pseudo-terminal, and end when it is closed";
@@ -231,6 +258,7 @@ options! {
     #[cfg(feature = "tls")] NoSni "no-sni" ["nosni", "openssl-no-sni"] Flag, [], "send no server name (SNI)";
     #[cfg(feature = "tls")] Alpn "alpn" [] Protocols, [], "protocols to offer, in order of preference, such as h2+http/1.1";
     #[cfg(feature = "tls")] MinVersion "min-version" ["min-proto-version", "openssl-min-proto-version"] TlsVersion, [], "minimum TLS version (1.2)";
+    #[cfg(feature = "tls")] MaxVersion "max-version" ["openssl-max-proto-version"] TlsVersion, [], "maximum TLS version (1.3)";
     #[cfg(feature = "tls")] HandshakeTimeout "handshake-timeout" [] Seconds, [], "limit on the handshake (10 s)";
 }
 
@@ -288,6 +316,14 @@ macro_rules! value {
 }
 
 impl Options {
+    /// Adds an option; `false` if it was given before and is no list.
+    pub(super) fn add(&mut self, option: Opt, value: Value) -> bool {
+        match self.0.get_mut(&option) {
+            Some(before) => before.append(value),
+            None => self.0.insert(option, value).is_none(),
+        }
+    }
+
     /// Was the option given?
     #[must_use]
     pub fn has(&self, option: Opt) -> bool {
@@ -348,6 +384,11 @@ impl Options {
         value!(self, Opt::Range, Ranges).map_or(&[], Vec::as_slice)
     }
 
+    /// Options of the socket by their numbers, in the order in which they were given.
+    pub(crate) fn socket_options(&self) -> &[SocketOption] {
+        value!(self, Opt::SocketOption, SocketOptions).map_or(&[], Vec::as_slice)
+    }
+
     /// A path.
     #[must_use]
     pub fn path(&self, option: Opt) -> Option<&OsString> {
@@ -365,6 +406,12 @@ impl Options {
         value!(self, option, Text).map(String::as_str)
     }
 
+    /// The version of IP to use.
+    pub(crate) fn family(&self) -> Option<Family> {
+        let version = self.text(Opt::Family)?;
+        Some(if version == "4" { Family::V4 } else { Family::V6 })
+    }
+
     /// The local address to use.
     #[must_use]
     pub fn bind(&self) -> Option<&str> {
@@ -379,6 +426,9 @@ impl fmt::Display for Options {
             Value::Flag(true) => write!(f, ",{}", option.name()),
             Value::Settings(settings) => {
                 settings.iter().try_for_each(|setting| write!(f, ",{setting}"))
+            }
+            Value::SocketOptions(all) => {
+                all.iter().try_for_each(|one| write!(f, ",{}={one}", option.name()))
             }
             value => write!(f, ",{}={value}", option.name()),
         })

@@ -23,6 +23,9 @@ pub(super) const CONFLICTS: &[(Opt, Opt)] = &[
     (Opt::Pty, Opt::OutputNumber),
     (Opt::Cr, Opt::Crnl),
     (Opt::SourcePort, Opt::LowPort),
+    // An end is one client's.
+    (Opt::Shared, Opt::ShutNull),
+    (Opt::Shared, Opt::NullEof),
 ];
 
 // socat's keywords are a family and roles, such as `udp4-recvfrom`.
@@ -41,7 +44,6 @@ const SOCAT_FAMILIES: &[&str] = &[
     "readline",
     "sctp",
     "sendto",
-    "socketpair",
     "socks",
     "socks4a",
     "ssl",
@@ -284,16 +286,13 @@ fn read_options(
     let mut places = Places::new();
     for piece in given {
         if let Some(networks) = further_ranges(text, piece, &places) {
-            add_ranges(&mut options, networks);
+            options.add(Opt::Range, Value::Ranges(networks));
             continue;
         }
         let equals = equals_of(text, piece);
         let name = name_of(text, piece);
         if let Some(setting) = setting(text, kind, piece, &name)? {
-            match options.0.entry(Opt::Terminal).or_insert(Value::Settings(Vec::new())) {
-                Value::Settings(settings) => settings.push(setting),
-                other => *other = Value::Settings(vec![setting]),
-            }
+            options.add(Opt::Terminal, Value::Settings(vec![setting]));
             places.push((Opt::Terminal, piece.clone()));
             continue;
         }
@@ -304,12 +303,8 @@ fn read_options(
             let place = value.filter(|value| !value.is_empty()).unwrap_or_else(|| piece.clone());
             fault(place, format!("{} {why}", row.name))
         })?;
-        match value {
-            Value::Ranges(networks) => add_ranges(&mut options, networks),
-            _ if options.has(row.option) => {
-                return fault(name, format!("{} is given twice", row.name));
-            }
-            value => drop(options.0.insert(row.option, value)),
+        if !options.add(row.option, value) {
+            return fault(name, format!("{} is given twice", row.name));
         }
         places.push((row.option, piece.clone()));
     }
@@ -346,13 +341,6 @@ fn setting(
 /// The networks after the first comma of `range=A,B`: no option is named like a network.
 fn further_ranges(text: &str, piece: &Range<usize>, places: &Places) -> Option<Vec<ipnet::IpNet>> {
     matches!(places.last(), Some((Opt::Range, _))).then(|| ranges(&text[piece.clone()]))?
-}
-
-fn add_ranges(options: &mut Options, mut more: Vec<ipnet::IpNet>) {
-    match options.0.entry(Opt::Range).or_insert(Value::Ranges(Vec::new())) {
-        Value::Ranges(networks) => networks.append(&mut more),
-        other => *other = Value::Ranges(more),
-    }
 }
 
 fn row_for(

@@ -23,7 +23,8 @@ pub(super) fn kind(word: &str, fits: &dyn Fn(Kind) -> bool) -> String {
 /// `standing` are, before or after, as the end of a sentence.
 pub(super) fn option(word: &str, kind: Kind, standing: &[Opt]) -> String {
     let is_free = |row: &&OptRow| {
-        let stands = standing.contains(&row.option) && !matches!(row.takes, Takes::Ranges);
+        let stands = standing.contains(&row.option)
+            && !matches!(row.takes, Takes::Ranges | Takes::SocketOption);
         !stands && !contradicts(row.option, standing)
     };
     let settings = Setting::names().filter(|_| kind.takes(Opt::Terminal));
@@ -52,6 +53,7 @@ mod tests {
         "gopen:x",
         "file:x",
         "pipe:x",
+        "socketpair",
         "fd:3",
         "exec:cat",
         "shell:cat",

@@ -48,6 +48,12 @@ pub enum Takes {
     Protocols,
     /// A version of TLS.
     TlsVersion,
+    /// An option of a socket, by its numbers.
+    SocketOption,
+    /// A version of IP.
+    IpVersion,
+    /// A version of HTTP.
+    HttpVersion,
 }
 
 impl Takes {
@@ -70,6 +76,9 @@ impl Takes {
             Self::Name => "NAME",
             Self::Protocols => "NAME+NAME...",
             Self::TlsVersion => "1.2|1.3",
+            Self::SocketOption => "LEVEL:NAME:VALUE",
+            Self::IpVersion => "4|6",
+            Self::HttpVersion => "1.0|1.1",
         }
     }
 }
@@ -87,6 +96,50 @@ pub(super) enum Value {
     Path(OsString),
     Text(String),
     Settings(Vec<Setting>),
+    SocketOptions(Vec<SocketOption>),
+}
+
+/// An option of a socket by its numbers (setsockopt(2)).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SocketOption {
+    pub level: i32,
+    pub name: i32,
+    pub value: Vec<u8>,
+}
+
+impl SocketOption {
+    /// `LEVEL:NAME:NUMBER` or `LEVEL:NAME:xBYTES`.
+    fn read(text: &str) -> Option<Self> {
+        let small = |text: &str| i32::try_from(strtoul(text)?).ok();
+        let (level, rest) = text.split_once(':')?;
+        let (name, value) = rest.split_once(':')?;
+        let value = match value.strip_prefix('x') {
+            Some(digits) => hex(digits)?,
+            None => strtoul(value)?.to_ne_bytes().to_vec(),
+        };
+        Some(Self { level: small(level)?, name: small(name)?, value })
+    }
+}
+
+impl fmt::Display for SocketOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:", self.level, self.name)?;
+        match <[u8; 4]>::try_from(self.value.as_slice()) {
+            Ok(number) => write!(f, "{}", u32::from_ne_bytes(number)),
+            Err(_) => {
+                f.write_str("x")?;
+                self.value.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+        }
+    }
+}
+
+/// Bytes written with two hexadecimal digits each.
+fn hex(digits: &str) -> Option<Vec<u8>> {
+    let is_hex =
+        digits.len().is_multiple_of(2) && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let byte = |at| u8::from_str_radix(&digits[at..at + 2], 16).ok();
+    is_hex.then(|| (0..digits.len()).step_by(2).map(byte).collect())?
 }
 
 impl Value {
@@ -145,13 +198,33 @@ impl Value {
             Takes::TlsVersion => tls_version(text)
                 .map(|version| Self::Text(version.to_owned()))
                 .ok_or("takes 1.2 or 1.3: no older version is safe"),
+            Takes::HttpVersion if !matches!(text, "1.0" | "1.1") => Err("takes 1.0 or 1.1"),
+            Takes::IpVersion if !matches!(text, "4" | "6") => Err("takes 4 or 6"),
+            Takes::SocketOption => SocketOption::read(text)
+                .map(|option| Self::SocketOptions(vec![option]))
+                .ok_or("takes LEVEL:NAME:VALUE, such as 6:3:1 or 1:13:x0100000005000000"),
             Takes::Text
+            | Takes::IpVersion
+            | Takes::HttpVersion
             | Takes::User
             | Takes::Group
             | Takes::Name
             | Takes::Protocols
             | Takes::Path => Ok(Self::Text(text.to_owned())),
         }
+    }
+}
+
+impl Value {
+    /// Appends `more` to a list; `false` if the value is no list.
+    pub(super) fn append(&mut self, more: Self) -> bool {
+        match (self, more) {
+            (Self::Ranges(all), Self::Ranges(more)) => all.extend(more),
+            (Self::Settings(all), Self::Settings(more)) => all.extend(more),
+            (Self::SocketOptions(all), Self::SocketOptions(more)) => all.extend(more),
+            _ => return false,
+        }
+        true
     }
 }
 
@@ -177,6 +250,7 @@ impl fmt::Display for Value {
             }
             Self::Path(path) => f.write_str(&quoted(path.as_bytes())),
             Self::Text(text) => f.write_str(&quoted(text.as_bytes())),
+            Self::SocketOptions(options) => options.iter().try_for_each(|option| option.fmt(f)),
             Self::Settings(settings) => {
                 let texts: Vec<_> = settings.iter().map(ToString::to_string).collect();
                 f.write_str(&texts.join(","))

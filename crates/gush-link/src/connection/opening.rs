@@ -80,7 +80,7 @@ impl Connection<'_> {
         if self.shared.other.address().kind().row().is_program {
             let local = header.destination.clone().or_else(|| client.local());
             how = how.serving(header.source.as_ref().unwrap_or(&client.peer), local.as_ref());
-            how = how.certified(client.certificate.clone());
+            how = how.knowing(client);
         }
         if !self.shared.forks {
             how = how.once();

@@ -82,6 +82,8 @@ kinds! {
     File(PathBuf);
     /// A FIFO, or a private pipe, which gives written bytes back.
     Pipe(Option<PathBuf>);
+    /// A private pair of sockets, which gives written messages back.
+    SocketPair(Nothing);
     /// A new pseudo-terminal.
     Pty(Nothing);
     /// An inherited descriptor.
@@ -169,6 +171,7 @@ impl Target {
             Self::Path(path) => file::path(path, options, how).await.map(Opened::One),
             Self::File(path) => file::file(path, options, how).await.map(Opened::One),
             Self::Pipe(path) => file::pipe(path.as_deref(), options, how).await.map(Opened::One),
+            Self::SocketPair(_) => file::socket_pair(how).map(Opened::One),
             Self::Pty(_) => pty::open(options).await.map(Opened::One),
             Self::Fd(number) => inherit::numbered(*number, options, how).map(Opened::One),
             Self::Exec(command) => child::exec(&command.words(), options, how).map(Opened::One),

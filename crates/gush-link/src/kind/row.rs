@@ -5,8 +5,8 @@ use crate::address::Opt;
 #[cfg(feature = "tls")]
 use crate::address::options::TLS;
 use crate::address::options::{
-    ACCESS, BOUND, BUFFERS, CONNECTED, CONTENT, IP, MANY, NAMED, OWNED, PROGRAM, PROXIED, RETRIED,
-    SERVING, SHARED, TCP, TERMINAL,
+    ACCESS, BOUND, CONNECTED, CONTENT, EMPTY, IP, MANY, NAMED, OWNED, PROGRAM, PROXIED, RETRIED,
+    SERVING, SHARED, SOCKET, TCP, TERMINAL,
 };
 
 /// The properties of a kind, without an address.
@@ -115,6 +115,15 @@ impl Kind {
                 help: "a FIFO, created if missing and removed at the end; without PATH an echo",
                 keywords: &[(Form::Plain, &["pipe", "fifo", "echo"])],
                 options: &[RETRIED, ACCESS, OWNED, &[Opt::NonBlock, Opt::UnlinkClose], SHARED],
+                stands_alone: true,
+                descriptors: 2,
+                ..Row::STREAM
+            },
+            Self::SocketPair => &Row {
+                grammar: "socketpair",
+                help: "an echo that keeps the boundaries of messages",
+                keywords: &[(Form::Plain, &["socketpair"])],
+                options: &[SHARED],
                 stands_alone: true,
                 descriptors: 2,
                 ..Row::STREAM
@@ -233,7 +242,7 @@ impl Kind {
                     (Form::Plain, &["unix", "unix-connect", "local"]),
                     (Form::Abstract, &["abstract", "abstract-connect"]),
                 ],
-                options: &[&[Opt::ConnectTimeout, Opt::SeqPacket], NAMED, RETRIED, BUFFERS, SHARED],
+                options: &[&[Opt::ConnectTimeout, Opt::SeqPacket], NAMED, RETRIED, SOCKET, SHARED],
                 is_unix: true,
                 ..Row::STREAM
             },
@@ -244,7 +253,7 @@ impl Kind {
                     (Form::Plain, &["unix-client"]),
                     (Form::Abstract, &["abstract-client"]),
                 ],
-                options: &[&[Opt::ConnectTimeout], NAMED, RETRIED, BUFFERS],
+                options: &[&[Opt::ConnectTimeout], NAMED, RETRIED, SOCKET],
                 is_unix: true,
                 ..Row::STREAM
             },
@@ -260,7 +269,7 @@ impl Kind {
                     &[Opt::Backlog, Opt::SeqPacket, Opt::Unlink, Opt::UnlinkClose],
                     OWNED,
                     RETRIED,
-                    BUFFERS,
+                    SOCKET,
                 ],
                 listens: true,
                 ..Row::STREAM
@@ -272,7 +281,7 @@ impl Kind {
                     (Form::Plain, &["unix-sendto"]),
                     (Form::Abstract, &["abstract-sendto"]),
                 ],
-                options: &[NAMED, OWNED, BUFFERS],
+                options: &[NAMED, OWNED, EMPTY, SOCKET],
                 is_datagrams: true,
                 is_unix: true,
                 ..Row::STREAM
@@ -281,7 +290,7 @@ impl Kind {
                 grammar: "unix-recv:PATH",
                 help: "receive datagrams of all senders at a Unix socket, removed at the end",
                 keywords: &[(Form::Plain, &["unix-recv"]), (Form::Abstract, &["abstract-recv"])],
-                options: &[&[Opt::Unlink, Opt::UnlinkClose], OWNED, BUFFERS],
+                options: &[&[Opt::Unlink, Opt::UnlinkClose, Opt::NullEof], OWNED, SOCKET],
                 is_datagrams: true,
                 only_receives: true,
                 ..Row::STREAM
@@ -293,7 +302,7 @@ impl Kind {
                     (Form::Plain, &["unix-recvfrom"]),
                     (Form::Abstract, &["abstract-recvfrom"]),
                 ],
-                options: &[SERVING, &[Opt::Unlink, Opt::UnlinkClose], OWNED, BUFFERS],
+                options: &[SERVING, &[Opt::Unlink, Opt::UnlinkClose], OWNED, SOCKET],
                 listens: true,
                 is_datagrams: true,
                 descriptors: 2,
@@ -307,7 +316,7 @@ impl Kind {
                     (Form::V4, &["udp4", "udp4-connect"]),
                     (Form::V6, &["udp6", "udp6-connect"]),
                 ],
-                options: &[&[Opt::LowPort, Opt::Bind], RETRIED, IP, SHARED],
+                options: &[&[Opt::LowPort, Opt::Bind, Opt::UdpLite], EMPTY, RETRIED, IP, SHARED],
                 is_datagrams: true,
                 datagram_bytes: UDP_BYTES,
                 ..Row::STREAM
@@ -320,7 +329,12 @@ impl Kind {
                     (Form::V4, &["udp4-sendto", "udp4-send"]),
                     (Form::V6, &["udp6-sendto", "udp6-send"]),
                 ],
-                options: &[&[Opt::LowPort, Opt::Bind, Opt::ReuseAddr], MANY, IP],
+                options: &[
+                    &[Opt::LowPort, Opt::Bind, Opt::ReuseAddr, Opt::UdpLite, Opt::Ancillary],
+                    EMPTY,
+                    MANY,
+                    IP,
+                ],
                 is_datagrams: true,
                 datagram_bytes: UDP_BYTES,
                 ..Row::STREAM
@@ -333,7 +347,13 @@ impl Kind {
                     (Form::V4, &["udp4-datagram", "udp4-dgram"]),
                     (Form::V6, &["udp6-datagram", "udp6-dgram"]),
                 ],
-                options: &[&[Opt::Bind, Opt::ReuseAddr, Opt::Range, Opt::SourcePort], MANY, IP],
+                options: &[
+                    &[Opt::Bind, Opt::ReuseAddr, Opt::Range, Opt::SourcePort],
+                    &[Opt::UdpLite, Opt::Ancillary],
+                    EMPTY,
+                    MANY,
+                    IP,
+                ],
                 is_datagrams: true,
                 datagram_bytes: UDP_BYTES,
                 ..Row::STREAM
@@ -346,7 +366,7 @@ impl Kind {
                     (Form::V4, &["udp4-recv"]),
                     (Form::V6, &["udp6-recv"]),
                 ],
-                options: &[BOUND, MANY, RETRIED, IP],
+                options: &[BOUND, &[Opt::UdpLite, Opt::Ancillary, Opt::NullEof], MANY, RETRIED, IP],
                 is_datagrams: true,
                 only_receives: true,
                 ..Row::STREAM
@@ -359,7 +379,7 @@ impl Kind {
                     (Form::V4, &["udp4-listen", "udp4-l"]),
                     (Form::V6, &["udp6-listen", "udp6-l"]),
                 ],
-                options: &[SERVING, BOUND, MANY, RETRIED, IP],
+                options: &[SERVING, BOUND, &[Opt::UdpLite], MANY, RETRIED, IP],
                 listens: true,
                 is_datagrams: true,
                 datagram_bytes: UDP_BYTES,
@@ -374,7 +394,7 @@ impl Kind {
                     (Form::V4, &["udp4-recvfrom"]),
                     (Form::V6, &["udp6-recvfrom"]),
                 ],
-                options: &[SERVING, BOUND, MANY, RETRIED, IP],
+                options: &[SERVING, BOUND, &[Opt::UdpLite, Opt::Ancillary], MANY, RETRIED, IP],
                 listens: true,
                 is_datagrams: true,
                 datagram_bytes: UDP_BYTES,
@@ -421,14 +441,21 @@ impl Kind {
                 grammar: "http-connect:PROXY:PORT:HOST:PORT",
                 help: "connect through an HTTP proxy (CONNECT), which resolves HOST",
                 keywords: &[(Form::Plain, &["http-connect"])],
-                options: &[PROXIED, &[Opt::Credentials], RETRIED, TCP, IP, SHARED],
+                options: &[
+                    PROXIED,
+                    &[Opt::Credentials, Opt::HttpVersion],
+                    RETRIED,
+                    TCP,
+                    IP,
+                    SHARED,
+                ],
                 ..Row::STREAM
             },
             Self::ListenFd => &Row {
                 grammar: "listen-fd:N|NAME",
                 help: "accept on an inherited listening socket",
                 keywords: &[(Form::Plain, &["listen-fd", "accept-fd"])],
-                options: &[SERVING, &[Opt::Range], TCP, BUFFERS],
+                options: &[SERVING, &[Opt::Range], TCP, SOCKET],
                 listens: true,
                 ..Row::STREAM
             },

@@ -76,6 +76,9 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
         }
         command.current_dir(directory);
     }
+    if let Some(umask) = options.mode(Opt::Umask) {
+        gush_process::with_umask(&mut command, umask);
+    }
     // The link blocks signals for its own thread, and a mask is inherited over execve(2).
     gush_process::unblocked(&mut command);
     // A raised limit hurts programs that close every possible descriptor, or use select(2).

@@ -12,7 +12,8 @@ use gush_text::Doing;
 use rustix::io::Errno;
 use rustix::net::addr::SocketAddrArg;
 use rustix::net::{
-    AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, socket_with, sockopt,
+    AddressFamily, Protocol, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, ipproto,
+    socket_with, sockopt,
 };
 use tokio::io::Interest;
 
@@ -46,10 +47,30 @@ pub(crate) async fn unix_client(name: &UnixName, options: &Options) -> Result<En
     for kind in [SocketType::STREAM, SocketType::SEQPACKET] {
         match unix_of(kind, name, options).await {
             Err(error) if error.errno() == Some(libc::EPROTOTYPE) => {}
+            // Abstract names are looked up by type, and another is like none (unix_find_abstract in
+            // net/unix/af_unix.c).
+            Err(error) if error.errno() == Some(libc::ECONNREFUSED) && is_abstract(name) => {
+                if kind == SocketType::SEQPACKET && !has_datagrams(name) {
+                    return Err(error);
+                }
+            }
             answer => return answer,
         }
     }
     datagrams::sendto_unix(name, options)
+}
+
+fn is_abstract(name: &UnixName) -> bool {
+    matches!(name, UnixName::Abstract(_))
+}
+
+/// Is there a socket of datagrams with this name?
+fn has_datagrams(name: &UnixName) -> bool {
+    let probe = || {
+        let socket = socket(AddressFamily::UNIX, SocketType::DGRAM)?;
+        rustix::net::connect(&socket, &unix_address(name)?)
+    };
+    probe().is_ok()
 }
 
 async fn unix_of(kind: SocketType, name: &UnixName, options: &Options) -> Result<End, OpenError> {
@@ -57,7 +78,7 @@ async fn unix_of(kind: SocketType, name: &UnixName, options: &Options) -> Result
     let fail = |error: io::Error| {
         let hint = match error.raw_os_error() {
             // An abstract name exists only while a server listens (unix(7)).
-            Some(libc::ECONNREFUSED) if matches!(name, UnixName::Abstract(_)) => None,
+            Some(libc::ECONNREFUSED) if is_abstract(name) => None,
             Some(libc::ECONNREFUSED) if is_directory(name) => {
                 Some("this is a directory; name the socket in it")
             }
@@ -85,7 +106,7 @@ async fn unix_of(kind: SocketType, name: &UnixName, options: &Options) -> Result
     };
     let address = unix_address(name).map_err(|errno| fail(errno.into()))?;
     let fd = socket(AddressFamily::UNIX, kind).map_err(|errno| fail(errno.into()))?;
-    set_buffers(&fd, options).map_err(|errno| fail(errno.into()))?;
+    set_socket(&fd, options)?;
     let named = datagrams::named(&fd, options)?;
     let fd =
         connect_queued(fd, &address, options.duration(Opt::ConnectTimeout)).await.map_err(fail)?;
@@ -180,14 +201,13 @@ async fn one(
     kind: SocketType,
 ) -> Result<End, OpenError> {
     let fail = |errno: Errno| failure(address, errno.into(), options);
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     // After a failed connect(2) the state of a socket is unspecified (connect(2)).
-    let mut fd = socket(family, kind).map_err(fail)?;
-    let set = || {
-        set_buffers(&fd, options)?;
-        if kind == SocketType::STREAM { set_stream(&fd, options) } else { Ok(()) }
-    };
-    set().map_err(|errno: Errno| fail(errno).hinted_by(keepalive_hint(errno, options)))?;
+    let mut fd = internet_socket(&address, kind, options).map_err(fail)?;
+    set_socket(&fd, options)?;
+    if kind == SocketType::STREAM {
+        set_stream(&fd, options)
+            .map_err(|errno| fail(errno).hinted_by(keepalive_hint(errno, options)))?;
+    }
     sockopts::set(&fd, address.is_ipv4(), options)?;
     bind(&fd, address, locals, options)?;
     if !begin_connect(&fd, &address).map_err(fail)? {
@@ -200,7 +220,7 @@ async fn one(
     }
     let conduit = match kind {
         SocketType::STREAM => Conduit::of_connected_tcp(fd),
-        _ => Conduit::new(fd).map_err(|error| OpenError::new("connect", error))?,
+        _ => datagrams::connected(fd, &Peer::from(address), options)?,
     };
     Ok(End::new(conduit, Peer::from(address)))
 }
@@ -280,22 +300,51 @@ pub(crate) fn keepalive_hint(errno: Errno, options: &Options) -> Option<&'static
 }
 
 pub(crate) fn socket(family: AddressFamily, kind: SocketType) -> Result<OwnedFd, Errno> {
-    socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
+    socket_of(family, kind, None)
 }
 
-pub(crate) fn set_buffers(fd: &OwnedFd, options: &Options) -> Result<(), Errno> {
-    // An int for the kernel, which caps it at net.core.wmem_max or rmem_max (socket(7)).
-    let size = |option| {
-        let bytes = usize::try_from(options.size_bytes(option)?).unwrap_or(usize::MAX);
-        Some(bytes.min(i32::MAX as usize))
-    };
-    if let Some(bytes) = size(Opt::SendBuffer) {
-        sockopt::set_socket_send_buffer_size(fd, bytes)?;
+fn socket_of(
+    family: AddressFamily,
+    kind: SocketType,
+    protocol: Option<Protocol>,
+) -> Result<OwnedFd, Errno> {
+    socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, protocol)
+}
+
+/// A socket of the version of IP of `address`, with the protocol that the options say.
+pub(super) fn internet_socket(
+    address: &SocketAddr,
+    kind: SocketType,
+    options: &Options,
+) -> Result<OwnedFd, Errno> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    socket_of(family, kind, options.is_on(Opt::UdpLite).then_some(ipproto::UDPLITE))
+}
+
+/// A socket of datagrams with the protocol of `other`, of the version of IP of `address`.
+pub(super) fn socket_like(other: impl AsFd, address: &SocketAddr) -> Result<OwnedFd, Errno> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    socket_of(family, SocketType::DGRAM, sockopt::socket_protocol(other)?)
+}
+
+/// Sets what every socket has: buffers, and options by their numbers.
+pub(crate) fn set_socket(fd: &OwnedFd, options: &Options) -> Result<(), OpenError> {
+    let failed = |what: String| move |errno: Errno| OpenError::new(format!("set {what}"), errno);
+    type Set = fn(&OwnedFd, usize) -> Result<(), Errno>;
+    let buffers: [(Opt, Set); 2] = [
+        (Opt::SendBuffer, |fd, bytes| sockopt::set_socket_send_buffer_size(fd, bytes)),
+        (Opt::ReceiveBuffer, |fd, bytes| sockopt::set_socket_recv_buffer_size(fd, bytes)),
+    ];
+    for (option, set) in buffers {
+        let Some(bytes) = options.size_bytes(option) else { continue };
+        // An int for the kernel, which caps it at net.core.wmem_max or rmem_max (socket(7)).
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(i32::MAX as usize);
+        set(fd, bytes).map_err(failed(option.name().to_owned()))?;
     }
-    if let Some(bytes) = size(Opt::ReceiveBuffer) {
-        sockopt::set_socket_recv_buffer_size(fd, bytes)?;
-    }
-    Ok(())
+    options.socket_options().iter().try_for_each(|one| {
+        let set = gush::set_socket_option(fd, one.level, one.name, &one.value);
+        set.map_err(failed(format!("setsockopt={one}")))
+    })
 }
 
 pub(crate) fn set_stream(fd: &OwnedFd, options: &Options) -> Result<(), Errno> {

@@ -11,24 +11,26 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use gush_net::{Conduit, Facts, Layer};
+use nix::sys::socket::MsgFlags;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::net::addr::SocketAddrArg;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrAny, SocketType, recvfrom, sendto,
+    AddressFamily, RecvFlags, SendFlags, SocketAddrAny, SocketType, recvfrom, send, sendto,
 };
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::time::Sleep;
 
-use super::connect::{self, set_buffers, socket, unix_address};
+use super::ancillary::{self, Fact};
+use super::connect::{self, internet_socket, set_socket, socket, unix_address};
 use super::error::OpenError;
 use super::gate::Gate;
 use super::keeper::Made;
 use super::permissions::Permissions;
 use super::resolve::{Name, resolve};
 use super::throttle::Throttle;
-use super::{End, Peer, listen, multicast, publish, sockopts};
+use super::{End, Peer, listen, multicast, publish, route, sockopts};
 use crate::address::{Local, Opt, Options, Remote, UnixName};
 use crate::watch::watch;
 
@@ -69,11 +71,39 @@ impl Senders {
     }
 }
 
-/// A socket that sends to `to` and reads what `senders` send.
+/// What options say of the datagrams, beyond their way.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Ends {
+    /// Does an empty datagram end the data read?
+    is_read: bool,
+    /// Is an empty datagram sent after the data written?
+    is_written: bool,
+    /// Is logged what the kernel reports?
+    has_facts: bool,
+}
+
+impl Ends {
+    pub fn of(options: &Options) -> Self {
+        Self {
+            is_read: options.is_on(Opt::NullEof),
+            is_written: options.is_on(Opt::ShutNull),
+            has_facts: options.is_on(Opt::Ancillary),
+        }
+    }
+
+    /// Do empty datagrams mean an end?
+    pub fn are_sent(self) -> bool {
+        self.is_read || self.is_written
+    }
+}
+
+/// A socket that sends to `to`, or to the peer that it is connected to, and reads what `senders`
+/// send.
 struct Datagrams {
     socket: AsyncFd<OwnedFd>,
     to: Option<SocketAddrAny>,
     senders: Senders,
+    ends: Ends,
     /// For messages.
     peer: Peer,
     /// Of datagrams that this machine could not send.
@@ -89,15 +119,30 @@ impl Datagrams {
         senders: Senders,
         peer: &Peer,
         unsent: Arc<AtomicU64>,
+        ends: Ends,
     ) -> Result<Conduit, OpenError> {
         let socket = watch(socket, Interest::READABLE | Interest::WRITABLE)
             .map_err(|error| OpenError::new("open", error))?;
         let (peer, warnings) = (peer.clone(), Throttle::default());
-        Ok(Conduit::of_layer(Self { socket, to, senders, peer, unsent, warnings, pause: None }))
+        Ok(Conduit::of_layer(Self {
+            socket,
+            to,
+            senders,
+            ends,
+            peer,
+            unsent,
+            warnings,
+            pause: None,
+        }))
     }
 
     fn is_internet(&self) -> bool {
         matches!(self.peer, Peer::Ip(_))
+    }
+
+    /// Is the error that of one datagram? That of a connected socket may be the peer's.
+    fn passes(&self, errno: Errno) -> bool {
+        self.is_internet() && self.to.is_some() && PASSING.contains(&errno)
     }
 
     fn is_lost(&mut self, errno: Errno) {
@@ -120,20 +165,22 @@ impl AsyncRead for Datagrams {
             let mut ready = ready!(this.socket.poll_read_ready(cx))?;
             let room = buf.initialize_unfilled();
             let room_bytes = room.len();
-            // With MSG_TRUNC the result is the datagram's length, not that of the buffer.
-            match recvfrom(ready.get_inner(), room, RecvFlags::TRUNC) {
+            match received(ready.get_inner(), room, this.ends.has_facts) {
+                Ok((_, sender, _)) if !this.senders.admit(sender.clone()) => {}
+                Ok((0, ..)) if this.ends.is_read => return Poll::Ready(Ok(())),
                 // An empty datagram is no end of data.
-                Ok((_, 0, _)) => {}
-                Ok((_, _, sender)) if !this.senders.admit(sender.clone()) => {}
-                Ok((_, bytes, _)) if bytes > room_bytes => {
+                Ok((0, ..)) => {}
+                Ok((bytes, ..)) if bytes > room_bytes => {
                     return Poll::Ready(Err(Errno::MSGSIZE.into()));
                 }
-                Ok((_, bytes, _)) => {
+                Ok((bytes, _, facts)) => {
+                    facts.iter().for_each(Fact::log);
                     buf.advance(bytes);
                     return Poll::Ready(Ok(()));
                 }
                 Err(Errno::AGAIN) => ready.clear_ready(),
-                Err(Errno::INTR | Errno::CONNREFUSED) => {}
+                Err(Errno::INTR) => {}
+                Err(Errno::CONNREFUSED) if this.to.is_some() => {}
                 Err(errno) => return Poll::Ready(Err(errno.into())),
             }
         }
@@ -147,21 +194,24 @@ impl AsyncWrite for Datagrams {
         datagram: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let Some(to) = &this.to else { return Poll::Ready(Err(Errno::DESTADDRREQ.into())) };
         loop {
             if let Some(pause) = &mut this.pause {
                 ready!(pause.as_mut().poll(cx));
                 this.pause = None;
             }
             let mut ready = ready!(this.socket.poll_write_ready(cx))?;
-            match sendto(ready.get_inner(), datagram, SendFlags::NOSIGNAL, to) {
+            let sent = match &this.to {
+                Some(to) => sendto(ready.get_inner(), datagram, SendFlags::NOSIGNAL, to),
+                None => send(ready.get_inner(), datagram, SendFlags::NOSIGNAL),
+            };
+            match sent {
                 Ok(bytes) => return Poll::Ready(Ok(bytes)),
                 Err(Errno::AGAIN) if !this.is_internet() => {
                     this.pause = Some(Box::pin(tokio::time::sleep(FULL_PAUSE)));
                 }
                 Err(Errno::AGAIN) => ready.clear_ready(),
                 Err(Errno::INTR) => {}
-                Err(errno) if this.is_internet() && PASSING.contains(&errno) => {
+                Err(errno) if this.passes(errno) => {
                     this.is_lost(errno);
                     return Poll::Ready(Ok(datagram.len()));
                 }
@@ -174,15 +224,36 @@ impl AsyncWrite for Datagrams {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.ends.is_written {
+            ready!(self.as_mut().poll_write(cx, &[]))?;
+            self.ends.is_written = false;
+        }
         Poll::Ready(Ok(()))
     }
+}
+
+/// The length of a datagram, its sender, and what the kernel reports where that `is_wanted`.
+fn received(
+    socket: &OwnedFd,
+    room: &mut [u8],
+    is_wanted: bool,
+) -> Result<(usize, Option<SocketAddrAny>, Vec<Fact>), Errno> {
+    // With MSG_TRUNC the result is the datagram's length, not that of the buffer.
+    if !is_wanted {
+        let (_, bytes, sender) = recvfrom(socket, room, RecvFlags::TRUNC)?;
+        return Ok((bytes, sender, Vec::new()));
+    }
+    ancillary::receive(socket.as_fd(), room, MsgFlags::MSG_TRUNC, |message| {
+        let sender = message.address.as_ref().and_then(route::internet);
+        (message.bytes, sender.map(Into::into), ancillary::facts(message))
+    })
 }
 
 impl Layer for Datagrams {
     fn facts(&self) -> Facts<'_> {
         Facts {
-            endless: true,
+            endless: !self.ends.is_read,
             read_messages: true,
             write_messages: true,
             hears_peer: false,
@@ -197,9 +268,11 @@ fn end(
     to: Option<SocketAddrAny>,
     senders: Senders,
     peer: Peer,
+    options: &Options,
 ) -> Result<End, OpenError> {
     let unsent = Arc::<AtomicU64>::default();
-    let conduit = Datagrams::conduit(fd, to, senders, &peer, Arc::clone(&unsent))?;
+    let ends = Ends::of(options);
+    let conduit = Datagrams::conduit(fd, to, senders, &peer, Arc::clone(&unsent), ends)?;
     let mut end = End::new(conduit, peer);
     end.keeper.unsent = Some(unsent);
     Ok(end)
@@ -209,14 +282,23 @@ fn end(
 pub(crate) async fn sendto_udp(remote: &Remote, options: &Options) -> Result<End, OpenError> {
     let (fd, to) = unconnected(remote, options).await?;
     let peer = Peer::from(to);
-    end(fd, Some(to.into()), Senders::Only(to.into()), peer)
+    end(fd, Some(to.into()), Senders::Only(to.into()), peer, options)
 }
 
 /// Sends to one address, perhaps of many receivers, and reads what anyone sends.
 pub(crate) async fn datagram_udp(remote: &Remote, options: &Options) -> Result<End, OpenError> {
     let (fd, to) = unconnected(remote, options).await?;
     let peer = Peer::from(to);
-    end(fd, Some(to.into()), Senders::Within(Box::new(Gate::of(options))), peer)
+    end(fd, Some(to.into()), Senders::Within(Box::new(Gate::of(options))), peer, options)
+}
+
+/// The conduit of a connected socket, where the options say that empty datagrams mean an end.
+pub(super) fn connected(fd: OwnedFd, peer: &Peer, options: &Options) -> Result<Conduit, OpenError> {
+    let ends = Ends::of(options);
+    match ends.are_sent() {
+        true => Datagrams::conduit(fd, None, Senders::All, peer, Arc::default(), ends),
+        false => Conduit::new(fd).map_err(|error| OpenError::new("connect", error)),
+    }
 }
 
 /// Reads what anyone sends to a port.
@@ -226,7 +308,8 @@ pub(crate) async fn recv_udp(local: &Local, options: &Options) -> Result<End, Op
     let peer = bound.map_or_else(|| Peer::Other("udp-recv".into()), Peer::from);
     tracing::info!("receiving at {peer}");
     let senders = Senders::Within(Box::new(Gate::of(options)));
-    Ok(End::new(Datagrams::conduit(fd, None, senders, &peer, Arc::default())?.read_only(), peer))
+    let conduit = Datagrams::conduit(fd, None, senders, &peer, Arc::default(), Ends::of(options))?;
+    Ok(End::new(conduit.read_only(), peer))
 }
 
 /// A socket that may send to `remote`. No answer shows whether an address has a receiver: of a
@@ -251,10 +334,9 @@ async fn unconnected(
     let Some(to) = addresses.iter().find(fits).or(addresses.first()) else {
         return Err(OpenError::said("resolve", "the name has no address"));
     };
-    let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let fail = |errno: Errno| OpenError::new("open", errno);
-    let fd = socket(family, SocketType::DGRAM).map_err(fail)?;
-    set_buffers(&fd, options).map_err(fail)?;
+    let fd = internet_socket(to, SocketType::DGRAM, options).map_err(fail)?;
+    set_socket(&fd, options)?;
     sockopts::set(&fd, to.is_ipv4(), options)?;
     multicast::set(&fd, options)?;
     connect::bind(&fd, *to, &locals, options)?;
@@ -265,11 +347,11 @@ async fn unconnected(
 pub(crate) fn sendto_unix(name: &UnixName, options: &Options) -> Result<End, OpenError> {
     let fail = |errno: Errno| OpenError::new("open", errno);
     let fd = socket(AddressFamily::UNIX, SocketType::DGRAM).map_err(fail)?;
-    set_buffers(&fd, options).map_err(fail)?;
+    set_socket(&fd, options)?;
     let made = named(&fd, options)?;
     let to = unix_address(name).map_err(fail)?.as_any();
     let peer = Peer::Unix { name: Some(name.clone()), process: None };
-    let mut end = end(fd, Some(to.clone()), Senders::Only(to), peer)?;
+    let mut end = end(fd, Some(to.clone()), Senders::Only(to), peer, options)?;
     end.keeper.made.extend(made.and_then(|made| made.unless_kept(options)));
     Ok(end)
 }
@@ -277,9 +359,10 @@ pub(crate) fn sendto_unix(name: &UnixName, options: &Options) -> Result<End, Ope
 /// Reads what anyone sends to a Unix socket.
 pub(crate) fn recv_unix(name: &UnixName, options: &Options) -> Result<End, OpenError> {
     let (fd, made) = receiver(name, options)?;
+    let peer = Peer::Unix { name: Some(name.clone()), process: None };
     // As a descriptor: such datagrams may be longer than those of UDP, and are measured.
-    let conduit = Conduit::new(fd).map_err(|error| OpenError::new("open", error))?.read_only();
-    let mut end = End::new(conduit, Peer::Unix { name: Some(name.clone()), process: None });
+    let conduit = connected(fd, &peer, options)?.read_only();
+    let mut end = End::new(conduit, peer);
     end.keeper.made.extend(made);
     Ok(end)
 }
@@ -291,7 +374,7 @@ pub(super) fn receiver(
 ) -> Result<(OwnedFd, Option<Made>), OpenError> {
     let fail = |errno: Errno| OpenError::new("bind", errno);
     let fd = socket(AddressFamily::UNIX, SocketType::DGRAM).map_err(fail)?;
-    set_buffers(&fd, options).map_err(fail)?;
+    set_socket(&fd, options)?;
     let made = bind_unix(&fd, name, options)?;
     Ok((fd, made.and_then(|made| made.unless_kept(options))))
 }
@@ -343,5 +426,6 @@ pub(super) fn answers(
     peer: &Peer,
 ) -> Result<Conduit, OpenError> {
     let fd = fd.as_fd().try_clone_to_owned().map_err(|error| OpenError::new("receive", error))?;
-    Ok(Datagrams::conduit(fd, sender, Senders::All, peer, Arc::default())?.write_only())
+    let ends = Ends::default();
+    Ok(Datagrams::conduit(fd, sender, Senders::All, peer, Arc::default(), ends)?.write_only())
 }

@@ -5,21 +5,22 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::os::unix::ffi::OsStringExt;
 use std::process::Command;
 
-use super::{Client, Peer};
+use super::{Client, Peer, ancillary};
 use crate::address::UnixName;
 use crate::tls;
 
 /// Variables of the service manager for this process only (sd_listen_fds(3)).
 const NOT_FOR_CHILDREN: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 
-/// The names of the variables by which programs get the fields of a client's certificate.
+/// The names of the variables that programs get for some clients: the fields of a certificate, and
+/// what `ancillary` reports of a datagram.
 ///
 /// ```
-/// # #[cfg(feature = "tls")]
-/// assert!(gush_link::open::certificate_variables().any(|name| name == "SOCAT_OPENSSL_X509_SUBJECT"));
+/// assert!(gush_link::open::variables_of_some().any(|name| name == "SOCAT_IP_TTL"));
 /// ```
-pub fn certificate_variables() -> impl Iterator<Item = String> {
-    tls::variables(None).into_iter().map(|(name, _)| name)
+pub fn variables_of_some() -> impl Iterator<Item = String> {
+    let certificate = tls::variables(None).into_iter().map(|(name, _)| name);
+    certificate.chain(ancillary::VARIABLES.map(str::to_owned))
 }
 
 /// Sets the variables that socat sets: under socat's names in socat's form, and without the prefix as
@@ -28,7 +29,7 @@ pub(super) fn set(command: &mut Command, client: Option<&Client>) {
     for variable in NOT_FOR_CHILDREN {
         command.env_remove(variable);
     }
-    let Some(Client { peer, local, certificate }) = client else { return };
+    let Some(Client { peer, local, certificate, facts }) = client else { return };
     let mut set = |name: String, value: Option<OsString>| {
         // An inherited one is another client's.
         match value {
@@ -39,6 +40,10 @@ pub(super) fn set(command: &mut Command, client: Option<&Client>) {
     for (name, value) in tls::variables(certificate.as_deref()) {
         // A certificate may hold any byte, and no variable a zero.
         set(name, value.filter(|value| !value.contains('\0')).map(Into::into));
+    }
+    for name in ancillary::VARIABLES {
+        let fact = facts.iter().find(|fact| fact.variable == name);
+        set(name.to_owned(), fact.map(|fact| fact.value.clone().into()));
     }
     for (start, of) in [("PEER", Some(peer)), ("SOCK", local.as_ref())] {
         let ip = of.and_then(Peer::ip);
@@ -60,7 +65,7 @@ pub(super) fn set(command: &mut Command, client: Option<&Client>) {
 }
 
 /// All eight groups of IPv6 in brackets (sockaddr_inet6_info in socat's sysutils.c).
-fn as_socat(ip: IpAddr) -> String {
+pub(super) fn as_socat(ip: IpAddr) -> String {
     let groups = |ip: Ipv6Addr| ip.segments().map(|group| format!("{group:04x}")).join(":");
     match ip {
         IpAddr::V4(ip) => ip.to_string(),

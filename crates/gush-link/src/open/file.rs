@@ -11,6 +11,7 @@ use gush_net::Conduit;
 use gush_text::Doing;
 use rustix::fs::{CWD, Mode, OFlags, SeekFrom, mknodat};
 use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with};
 use tokio::io::Interest;
 
@@ -84,6 +85,16 @@ pub(crate) async fn pipe(
     let mut end = fifo(path, options, how).await?;
     end.keeper.made.extend(made);
     Ok(end)
+}
+
+pub(crate) fn socket_pair(how: &How) -> Result<End, OpenError> {
+    let fail = |error| OpenError::new("make a pair of sockets", error);
+    // Unlike SOCK_DGRAM, its data has an end.
+    let (read, write) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .map_err(|errno| fail(errno.into()))?;
+    let conduit = Conduit::of_two(read, write).map_err(fail)?;
+    Ok(End::new(how.narrowed(conduit)?, Peer::Other("socketpair".into())))
 }
 
 fn make_fifo(path: &Path, options: &Options) -> Result<Option<Made>, OpenError> {
@@ -203,6 +214,10 @@ fn with_options(flags: OFlags, options: &Options, how: &How) -> Result<OFlags, O
         (Opt::Create, OFlags::CREATE),
         (Opt::Truncate, OFlags::TRUNC),
         (Opt::Exclusive, OFlags::EXCL),
+        (Opt::NoAtime, OFlags::NOATIME),
+        (Opt::NoFollow, OFlags::NOFOLLOW),
+        (Opt::Sync, OFlags::SYNC),
+        (Opt::DataSync, OFlags::DSYNC),
     ] {
         flags.set(flag, flags.contains(flag) || options.is_on(option));
     }

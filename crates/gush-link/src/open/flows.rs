@@ -25,6 +25,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
+use super::ancillary::Fact;
 use super::gate::ListenerCounts;
 use super::route::Route;
 use super::throttle::Throttle;
@@ -52,17 +53,27 @@ const EVICTABLE: Duration = Duration::from_millis(500);
 /// The largest datagram (udp(7)).
 pub(super) const DATAGRAM_BYTES: usize = 1 << 16;
 
-/// A new flow: the relay's socket, the route of the sender, and what the relay holds.
-pub(super) type NewFlow = (OwnedFd, Route, Served);
+/// A new flow: the relay's socket, the route of the sender, what the relay holds, and the facts
+/// about the first datagram.
+pub(super) type NewFlow = (OwnedFd, Route, Served, Vec<Fact>);
 
 /// The flows of a port. Flows that are served go on when this is dropped.
 #[derive(Debug)]
 pub(super) struct Flows {
     port: Arc<Port>,
     single: bool,
-    coming: mpsc::Receiver<(Route, Vec<u8>)>,
+    coming: mpsc::Receiver<First>,
     /// Received, but without descriptors so far.
-    next: Option<(Route, Vec<u8>)>,
+    next: Option<First>,
+}
+
+/// The first datagram of a flow.
+#[derive(Debug)]
+struct First {
+    route: Route,
+    datagram: Vec<u8>,
+    /// What the kernel reports of it, if the port asks for that.
+    facts: Vec<Fact>,
 }
 
 /// What the relay's side of a flow holds until the connection is over.
@@ -86,6 +97,7 @@ struct Port {
     socket: AsyncFd<OwnedFd>,
     senders: Mutex<Senders>,
     counts: Arc<ListenerCounts>,
+    has_facts: bool,
 }
 
 /// By the sender's address and ours.
@@ -112,10 +124,11 @@ impl Flows {
         admits: impl FnMut(SocketAddr) -> bool + Send + 'static,
         short: Arc<AtomicBool>,
         counts: Arc<ListenerCounts>,
+        has_facts: bool,
     ) -> io::Result<Self> {
         // epoll accepts a descriptor once, so one registration serves both.
         let socket = watch(socket, Interest::READABLE | Interest::WRITABLE)?;
-        let port = Arc::new(Port { socket, senders: Mutex::default(), counts });
+        let port = Arc::new(Port { socket, senders: Mutex::default(), counts, has_facts });
         let (new, coming) = mpsc::channel(WAITING);
         tokio::spawn(sort(Arc::clone(&port), single, admits, new, short));
         Ok(Self { port, single, coming, next: None })
@@ -129,21 +142,21 @@ impl Flows {
         if self.next.is_none() {
             self.next = self.coming.recv().await;
         }
-        let Some((route, first)) = &self.next else { return Ok(None) };
+        let Some(First { route, datagram, .. }) = &self.next else { return Ok(None) };
         let (flow, far, served) = Flow::begin(&self.port, *route, self.single)?;
-        self.port.gives(&flow, first);
+        self.port.gives(&flow, datagram);
         let route = *route;
-        self.next = None;
+        let facts = self.next.take().map(|first| first.facts).unwrap_or_default();
         if self.single {
             flow.has_all();
-            return Ok(Some((far, route, served)));
+            return Ok(Some((far, route, served, facts)));
         }
         let mut senders = self.port.senders();
         for datagram in senders.take_waiting(route) {
             self.port.gives(&flow, &datagram);
         }
         senders.by_route.insert(route, Sender::Served(flow));
-        Ok(Some((far, route, served)))
+        Ok(Some((far, route, served, facts)))
     }
 }
 
@@ -240,7 +253,7 @@ async fn sort(
     port: Arc<Port>,
     single: bool,
     mut admits: impl FnMut(SocketAddr) -> bool + Send,
-    new: mpsc::Sender<(Route, Vec<u8>)>,
+    new: mpsc::Sender<First>,
     short: Arc<AtomicBool>,
 ) {
     let mut buffer = vec![0; DATAGRAM_BYTES];
@@ -253,7 +266,7 @@ async fn sort(
     let mut warnings = Throttle::default();
     loop {
         let read = tokio::select! {
-            read = receive(&port.socket, &mut buffer) => read,
+            read = receive(&port, &mut buffer) => read,
             // While there are flows the port is still read for them.
             () = new.closed(), if !has_flows => return,
             _ = looks.tick(), if has_flows => {
@@ -264,7 +277,7 @@ async fn sort(
                 continue;
             }
         };
-        let (count, route) = match read {
+        let (count, route, facts) = match read {
             Ok(read) => read,
             Err(error) => {
                 tracing::warn!("a UDP port cannot be read: {error}");
@@ -298,7 +311,7 @@ async fn sort(
             port.senders().by_route.insert(route, Sender::Waiting(Vec::new()));
             has_flows = true;
         }
-        place.send((route, datagram.to_vec()));
+        place.send(First { route, datagram: datagram.to_vec(), facts });
     }
 }
 
@@ -418,11 +431,14 @@ async fn answer(
     }
 }
 
-async fn receive(socket: &AsyncFd<OwnedFd>, buffer: &mut [u8]) -> io::Result<(usize, Route)> {
+async fn receive(port: &Port, buffer: &mut [u8]) -> io::Result<(usize, Route, Vec<Fact>)> {
+    let mut facts = Vec::new();
     loop {
-        let mut ready = socket.readable().await?;
-        match Route::receive(socket.get_ref().as_fd(), buffer, MsgFlags::empty()) {
-            Ok((count, Some(route))) => return Ok((count, route)),
+        let mut ready = port.socket.readable().await?;
+        let socket = port.socket.get_ref().as_fd();
+        let wanted = port.has_facts.then_some(&mut facts);
+        match Route::receive(socket, buffer, MsgFlags::empty(), wanted) {
+            Ok((count, Some(route))) => return Ok((count, route, facts)),
             // ECONNREFUSED is about an earlier answer.
             Ok(_) | Err(Errno::CONNREFUSED | Errno::INTR) => tokio::task::yield_now().await,
             Err(Errno::AGAIN) => ready.clear_ready(),

@@ -75,8 +75,12 @@ impl Gate {
         if let Some(suppressed) = warnings.passes(Instant::now()) {
             drop(warnings);
             let address = &self.address;
-            let option = option.name();
-            tracing::warn!("{address}: {peer} refused: outside {option}={suppressed}");
+            let why = match (option, self.source_port) {
+                (Opt::SourcePort, Some(port)) => format!("not from port {port} (sourceport)"),
+                (Opt::LowPort, _) => format!("not from a port below {RESERVED} (lowport)"),
+                _ => "outside range=".to_owned(),
+            };
+            tracing::warn!("{address}: {peer} refused: {why}{suppressed}");
         }
         true
     }

@@ -10,7 +10,9 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
-use super::connect::{keepalive_hint, set_buffers, set_stream, socket, unix_address, unix_type};
+use super::connect::{
+    internet_socket, keepalive_hint, set_socket, set_stream, socket, unix_address, unix_type,
+};
 use super::error::OpenError;
 use super::keeper::Made;
 use super::listener::Listener;
@@ -54,7 +56,7 @@ pub(crate) async fn unix(
     }
     let fd = socket(AddressFamily::UNIX, unix_type(options))
         .map_err(|errno| OpenError::new("bind", errno))?;
-    set_buffers(&fd, options).map_err(|errno| OpenError::new("bind", errno))?;
+    set_socket(&fd, options)?;
     match name {
         UnixName::Abstract(_) => {
             let address = unix_address(name).map_err(|errno| OpenError::new("bind", errno))?;
@@ -142,14 +144,13 @@ pub(crate) fn inherited(which: &Inherited, options: &Options) -> Result<Listener
             "range= is for the Internet, and this is a Unix socket",
         ));
     }
-    let set = || {
-        // Before listen(2): a receive buffer sets the window scale of the handshake (tcp(7)).
-        set_buffers(&fd, options)?;
-        if is_internet { set_stream(&fd, options) } else { Ok(()) }
-    };
-    set().map_err(|errno| {
-        OpenError::new("take over", errno).hinted_by(keepalive_hint(errno, options))
-    })?;
+    // Before listen(2): a receive buffer sets the window scale of the handshake (tcp(7)).
+    set_socket(&fd, options)?;
+    if is_internet {
+        set_stream(&fd, options).map_err(|errno| {
+            OpenError::new("take over", errno).hinted_by(keepalive_hint(errno, options))
+        })?;
+    }
     let flags = rustix::fs::fcntl_getfl(&fd).map_err(|errno| OpenError::new("take over", errno))?;
     let listener = Listener::new(fd, options, None)?;
     // The flag belongs to all processes that have the listener.
@@ -233,10 +234,10 @@ fn bound(
     options: &Options,
     kind: SocketType,
 ) -> Result<OwnedFd, OpenError> {
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let fail = |errno| bind_failure(errno, address, options, kind);
-    let fd = socket(family, kind).map_err(fail)?;
+    let fd = internet_socket(&address, kind, options).map_err(fail)?;
     sockopts::set(&fd, address.is_ipv4(), options)?;
+    set_socket(&fd, options)?;
     let make = || {
         // On UDP any process could bind the port and take the datagrams (socket(7)).
         let reuse = options.flag(Opt::ReuseAddr).unwrap_or(kind == SocketType::STREAM);
@@ -249,7 +250,6 @@ fn bound(
                 || local.host.is_some() && !address.ip().is_unspecified();
             sockopt::set_ipv6_v6only(&fd, only)?;
         }
-        set_buffers(&fd, options)?;
         if kind == SocketType::STREAM {
             // Accepted sockets inherit these options (sk_clone in net/core/sock.c).
             set_stream(&fd, options)?;

@@ -19,6 +19,7 @@
 //! # Ok(()) }
 //! ```
 
+mod ancillary;
 pub(crate) mod child;
 pub(crate) mod compound;
 pub(crate) mod connect;
@@ -56,7 +57,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use environment::certificate_variables;
+pub use environment::variables_of_some;
 pub use error::OpenError;
 pub(crate) use gate::ListenerCounts;
 pub(crate) use inherit::give_up_standard;
@@ -72,6 +73,7 @@ use crate::address::{Address, Opt, Options};
 use crate::proxy::{self, Header, Version};
 use crate::shape::shaped;
 use crate::tls::Tls;
+use ancillary::Fact;
 use gush_net::Conduit;
 use tokio::io::AsyncWriteExt;
 
@@ -114,6 +116,7 @@ struct Client {
     local: Option<Peer>,
     /// In DER form.
     certificate: Option<Vec<u8>>,
+    facts: Vec<Fact>,
 }
 
 impl How {
@@ -141,14 +144,17 @@ impl How {
     /// socat's form.
     #[must_use]
     pub fn serving(self, peer: &Peer, local: Option<&Peer>) -> Self {
-        let client = Client { peer: peer.clone(), local: local.cloned(), certificate: None };
+        let (peer, local) = (peer.clone(), local.cloned());
+        let client = Client { peer, local, certificate: None, facts: Vec::new() };
         Self { client: Some(client), ..self }
     }
 
-    /// The client has shown this certificate: programs get the variables SOCAT_OPENSSL_X509_...
-    pub(crate) fn certified(mut self, certificate: Option<Vec<u8>>) -> Self {
+    /// What else is known of the client, as variables of programs: the certificate that it has shown
+    /// (SOCAT_OPENSSL_X509_...), and what `ancillary` reports of its datagram.
+    pub(crate) fn knowing(mut self, end: &End) -> Self {
         if let Some(client) = &mut self.client {
-            client.certificate = certificate;
+            client.certificate.clone_from(&end.certificate);
+            client.facts.clone_from(&end.facts);
         }
         self
     }
@@ -233,6 +239,8 @@ pub struct End {
     handshake: Option<Arc<Tls>>,
     /// The certificate that the peer has shown, in DER form.
     pub(crate) certificate: Option<Vec<u8>>,
+    /// What the kernel has reported of the peer's datagram.
+    facts: Vec<Fact>,
     /// Has a part of the end got the PROXY header?
     pub(crate) is_introduced: bool,
     /// Where the descriptors come from.
@@ -257,6 +265,8 @@ pub(crate) struct Origin {
     pub is_line: bool,
     /// Do other clients use the end, whose answers have no end for one of them alone?
     pub is_shared: bool,
+    /// May an option end the data read before its source does?
+    pub is_cut: bool,
     /// Has what is written no end of data, as UDP has none? An option that makes the data read
     /// endless says nothing of that.
     pub is_endless: bool,
@@ -271,6 +281,7 @@ impl Origin {
             is_inherited: self.is_inherited || written.is_inherited,
             is_line: self.is_line && written.is_line,
             is_shared: self.is_shared || written.is_shared,
+            is_cut: self.is_cut,
             is_endless: written.is_endless,
         }
     }
@@ -286,6 +297,7 @@ impl End {
             chosen: None,
             handshake: None,
             certificate: None,
+            facts: Vec::new(),
             is_introduced: false,
             origin: Origin::default(),
             shape: None,
@@ -296,10 +308,11 @@ impl End {
     /// chosen part say.
     pub(crate) fn shaped(mut self: Box<Self>, options: &Options) -> Box<Self> {
         self.origin.is_endless = self.is_endless();
-        if let Some(own) = self.shape.take() {
-            self.conduit = shaped(self.conduit, &own);
+        let own = self.shape.take();
+        for options in own.as_deref().into_iter().chain([options]) {
+            self.origin.is_cut |= options.has(Opt::ReadBytes) || options.has(Opt::Escape);
+            self.conduit = shaped(self.conduit, options);
         }
-        self.conduit = shaped(self.conduit, options);
         self
     }
 

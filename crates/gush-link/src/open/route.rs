@@ -1,19 +1,20 @@
 //! Datagrams with the local address that they were sent to (IP_PKTINFO, ip(7)): answers leave from
 //! there, where a socket of all addresses would let the kernel choose another.
 
-use std::io::{IoSlice, IoSliceMut};
+use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::sys::socket::sockopt::{Ipv4PacketInfo, Ipv6RecvPacketInfo};
 use nix::sys::socket::{
-    ControlMessage, ControlMessageOwned, MsgFlags, SockaddrLike, SockaddrStorage, recvmsg, sendmsg,
+    ControlMessage, ControlMessageOwned, MsgFlags, RecvMsg, SockaddrLike, SockaddrStorage, sendmsg,
     setsockopt,
 };
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketType, getsockname, sockopt};
+use rustix::net::{getsockname, sockopt};
 
-use super::connect::socket;
+use super::ancillary::{self, Fact};
+use super::connect::socket_like;
 
 /// The sender of a datagram, and the local address that it was sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,40 +32,21 @@ impl Route {
         let _ = setsockopt(socket, Ipv6RecvPacketInfo, &true);
     }
 
-    /// Receives or peeks at a datagram; no route if the sender has no Internet address.
+    /// Receives or peeks at a datagram; no route if the sender has no Internet address. `facts`
+    /// gets what the kernel reports.
     pub fn receive(
         socket: BorrowedFd<'_>,
         room: &mut [u8],
         flags: MsgFlags,
+        facts: Option<&mut Vec<Fact>>,
     ) -> Result<(usize, Option<Self>), Errno> {
-        let mut ancillary = nix::cmsg_space!(libc::in_pktinfo, libc::in6_pktinfo);
-        let mut room = [IoSliceMut::new(room)];
-        let fd = socket.as_raw_fd();
-        let message = recvmsg::<SockaddrStorage>(fd, &mut room, Some(&mut ancillary), flags);
-        let message = message.map_err(of_nix)?;
-        let mut local = None;
-        for info in message.cmsgs().into_iter().flatten() {
-            match info {
-                // For a broadcast or multicast, the address that an answer should come from
-                // (ip(7)).
-                ControlMessageOwned::Ipv4PacketInfo(info) => {
-                    local = Some(IpAddr::from(info.ipi_spec_dst.s_addr.to_ne_bytes()));
-                    break;
-                }
-                ControlMessageOwned::Ipv6PacketInfo(info) => {
-                    local = Some(IpAddr::from(info.ipi6_addr.s6_addr));
-                }
-                _ => {}
+        ancillary::receive(socket, room, flags, |message| {
+            if let Some(facts) = facts {
+                *facts = ancillary::facts(message);
             }
-        }
-        // A link-local address would need an interface.
-        let may_answer = |ip: &IpAddr| match ip {
-            IpAddr::V4(_) => !ip.is_unspecified(),
-            IpAddr::V6(ip) => !ip.is_multicast() && !ip.is_unicast_link_local(),
-        };
-        let local = local.filter(may_answer);
-        let sender = message.address.as_ref().and_then(internet);
-        Ok((message.bytes, sender.map(|sender| Self { sender, local })))
+            let sender = message.address.as_ref().and_then(internet);
+            (message.bytes, sender.map(|sender| Self { sender, local: local(message) }))
+        })
     }
 
     /// Sends an answer.
@@ -94,7 +76,7 @@ impl Route {
     /// to the sender. What came before stays with `wildcard`.
     pub fn second_socket(&self, wildcard: &OwnedFd) -> Result<OwnedFd, Errno> {
         let port = SocketAddr::try_from(getsockname(wildcard)?)?.port();
-        let own = self::socket(self.family(), SocketType::DGRAM)?;
+        let own = socket_like(wildcard, &self.sender)?;
         let local = match (self.local.ok_or(Errno::ADDRNOTAVAIL)?, self.sender) {
             (IpAddr::V4(ip), SocketAddr::V6(_)) => {
                 sockopt::set_ipv6_v6only(&own, false)?;
@@ -121,10 +103,6 @@ impl Route {
         Ok(own)
     }
 
-    fn family(&self) -> AddressFamily {
-        if self.sender.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
-    }
-
     /// Would answers leave from another address than the datagram came to, once `socket` is
     /// connected to the sender?
     pub fn is_lost_by_connecting(&self, socket: BorrowedFd<'_>) -> bool {
@@ -135,7 +113,7 @@ impl Route {
             return false;
         }
         let chosen = || {
-            let other = self::socket(self.family(), SocketType::DGRAM).ok()?;
+            let other = socket_like(socket, &self.sender).ok()?;
             rustix::net::connect(&other, &self.sender).ok()?;
             ip_of(other.as_fd())
         };
@@ -144,7 +122,30 @@ impl Route {
     }
 }
 
-fn internet(address: &SockaddrStorage) -> Option<SocketAddr> {
+/// The local address of a datagram, from which an answer should come.
+fn local(message: &RecvMsg<'_, '_, SockaddrStorage>) -> Option<IpAddr> {
+    let mut local = None;
+    for info in message.cmsgs().into_iter().flatten() {
+        match info {
+            // For a broadcast or multicast, the address that an answer should come from (ip(7)).
+            ControlMessageOwned::Ipv4PacketInfo(info) => {
+                local = Some(IpAddr::from(info.ipi_spec_dst.s_addr.to_ne_bytes()));
+                break;
+            }
+            ControlMessageOwned::Ipv6PacketInfo(info) => {
+                local = Some(IpAddr::from(info.ipi6_addr.s6_addr));
+            }
+            _ => {}
+        }
+    }
+    // A link-local address would need an interface.
+    local.filter(|ip| match ip {
+        IpAddr::V4(_) => !ip.is_unspecified(),
+        IpAddr::V6(ip) => !ip.is_multicast() && !ip.is_unicast_link_local(),
+    })
+}
+
+pub(super) fn internet(address: &SockaddrStorage) -> Option<SocketAddr> {
     match address.family()? {
         nix::sys::socket::AddressFamily::Inet => {
             Some(SocketAddr::V4((*address.as_sockaddr_in()?).into()))

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 
 use socket2::SockRef;
 
+use super::ancillary;
 use super::error::OpenError;
 use crate::address::{Opt, Options};
 
@@ -40,6 +41,10 @@ pub(super) fn set(fd: &OwnedFd, is_v4: bool, options: &Options) -> Result<(), Op
     let socket = SockRef::from(fd);
     each(FLAGS, &socket, is_v4, |option| options.flag(option))?;
     each(NUMBERS, &socket, is_v4, |option| options.count(option))?;
+    if options.is_on(Opt::Ancillary) {
+        // The kernel notes these of a datagram when it comes.
+        ancillary::ask(fd);
+    }
     match options.text(Opt::Device) {
         Some(name) => socket.bind_device(Some(name.as_bytes())).map_err(failure(Opt::Device)),
         None => Ok(()),

@@ -191,9 +191,8 @@ fn protocols(options: &Options) -> Vec<Vec<u8>> {
 
 fn versions(options: &Options) -> &'static [&'static SupportedProtocolVersion] {
     static ALL: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
-    match options.text(Opt::MinVersion) {
-        // The newest is first.
-        Some("1.3") => &ALL[..1],
-        _ => &ALL,
-    }
+    // The newest is first.
+    let first = usize::from(options.text(Opt::MaxVersion) == Some("1.2"));
+    let last = if options.text(Opt::MinVersion) == Some("1.3") { 1 } else { 2 };
+    &ALL[first.min(last)..last]
 }

@@ -62,7 +62,8 @@ fn is_for(own: &X509Certificate<'_>, name: &ServerName<'_>) -> Result<(), Error>
         Some(names) => names.value.general_names.iter().filter_map(shown).collect(),
         None => {
             let common = own.subject().iter_common_name().filter_map(|name| name.as_str().ok());
-            common.map(str::to_owned).collect()
+            // An address of IPv6 is often given its brackets there.
+            common.map(|name| name.trim_matches(['[', ']']).to_owned()).collect()
         }
     };
     let wanted = name.to_str();

@@ -1,10 +1,13 @@
 //! The kinds of addresses of socat(1), and their equivalents.
 
+use std::borrow::Cow;
+use std::path::Path;
+
 use gush_link::address::{Address, AddressError, Family, Kind, Opt};
 
 use super::options::{self, Advice};
 use super::switches::Families;
-use super::{Report, did_you_mean, lexer};
+use super::{Report, did_you_mean, lexer, sockets};
 
 /// A kind of address of socat by all names.
 struct Row {
@@ -40,9 +43,6 @@ const INSTEAD: &[(&[&str], &str)] = &[
     (&["readline"], "`rlwrap gush link - ...` edits lines"),
     (&["tun", "interface", "if"], "gush link opens no network interface"),
     (&["ip", "ip4", "ip6", "ip-*", "ip4-*", "ip6-*"], "gush link sends and receives no raw IP"),
-    (&["socket-*", "sendto", "datagram", "dgram"], "gush link opens no socket by numbers"),
-    (&["socketpair"], "pipe: gives back what is written; it is no socket"),
-    (&["udplite*"], "gush link has no UDP-Lite"),
     (&["dtls*", "openssl-dtls*", "ssl-dtls*"], "gush link has TLS over TCP alone"),
     (&["posixmq*"], "gush link opens no POSIX message queue"),
     (&["sctp*", "dccp*"], "of the streams of the Internet gush link has TCP"),
@@ -58,6 +58,7 @@ const ROWS: &[Row] = &[
     ours(&["open", "file"], "file", Argument::Name),
     ours(&["create", "creat"], "create", Argument::Name),
     ours(&["pipe", "fifo", "echo"], "pipe", Argument::Name),
+    ours(&["socketpair"], "socketpair", Argument::Name),
     ours(&["exec"], "exec", Argument::Command),
     ours(&["system", "shell"], "shell", Argument::Command),
     ours(&["pty"], "pty", Argument::Name),
@@ -85,14 +86,14 @@ const ROWS: &[Row] = &[
     ours(&["udp-recvfrom"], "udp-recvfrom", Argument::Place),
     ours(&["udp4-recvfrom"], "udp4-recvfrom", Argument::Exact),
     ours(&["udp6-recvfrom"], "udp6-recvfrom", Argument::Exact),
-    ours(&["unix", "unix-connect", "local"], "unix", Argument::Name),
-    ours(&["unix-client"], "unix-client", Argument::Name),
+    ours(&["unix-connect", "local"], "unix", Argument::Name),
+    ours(&["unix", "unix-client"], "unix-client", Argument::Name),
     ours(&["unix-sendto", "unix-send"], "unix-sendto", Argument::Name),
     ours(&["unix-recv"], "unix-recv", Argument::Name),
     ours(&["unix-recvfrom"], "unix-recvfrom", Argument::Name),
     ours(&["unix-listen", "unix-l"], "unix-listen", Argument::Name),
-    ours(&["abstract", "abstract-connect"], "abstract", Argument::Name),
-    ours(&["abstract-client"], "abstract-client", Argument::Name),
+    ours(&["abstract-connect"], "abstract", Argument::Name),
+    ours(&["abstract", "abstract-client"], "abstract-client", Argument::Name),
     ours(&["abstract-sendto"], "abstract-sendto", Argument::Name),
     ours(&["abstract-recv"], "abstract-recv", Argument::Name),
     ours(&["abstract-recvfrom"], "abstract-recvfrom", Argument::Name),
@@ -125,7 +126,7 @@ fn instead(word: &str) -> Option<&'static str> {
 
 /// Whether this is a name of socat's for a kind of address.
 pub fn is_known(word: &str) -> bool {
-    row(word).is_some() || instead(word).is_some()
+    row(word).is_some() || instead(word).is_some() || sockets::is_numbered(word)
 }
 
 /// An address of ours for one of socat's; `A!!B` has two. With `is_shared` all clients of the other
@@ -140,7 +141,7 @@ pub fn translated(
     let is_joined = parts.len() > 1;
     let ours: Vec<_> = parts
         .iter()
-        .map(|part| match single(part, is_joined, families, report) {
+        .map(|part| match single(part, is_joined, families, is_shared, report) {
             Some(ours) if is_shared => shared(ours, part, report),
             ours => ours,
         })
@@ -186,7 +187,13 @@ fn has_fork(ours: &str) -> bool {
 }
 
 /// One address, which may be a part of `A!!B`.
-fn single(text: &str, is_joined: bool, families: Families, report: &mut Report) -> Option<String> {
+fn single(
+    text: &str,
+    is_joined: bool,
+    families: Families,
+    is_shared: bool,
+    report: &mut Report,
+) -> Option<String> {
     if !lexer::is_closed(text) {
         report.wrong(text, "a quote is never closed");
         return None;
@@ -198,6 +205,15 @@ fn single(text: &str, is_joined: bool, families: Families, report: &mut Report) 
         report.wrong(text, "an address of socat begins with its kind, or a path");
         return None;
     }
+    let mut options = options::SocatOptions::read(given);
+    let (word, argument) = match said_by_name(word, argument, &mut options) {
+        Ok((word, argument)) => (word, argument),
+        Err(why) => {
+            report.missing(head, why);
+            return None;
+        }
+    };
+    let (word, argument) = (word.as_ref(), argument.as_deref());
     let Some(row) = row(word) else {
         let unknown = format!("unknown kind of address '{word}'");
         match instead(word) {
@@ -206,29 +222,20 @@ fn single(text: &str, is_joined: bool, families: Families, report: &mut Report) 
         }
         return None;
     };
-    let mut options = options::SocatOptions::read(given);
     let head = match row.means {
         Means::Proxy => {
             let port = options.take(&["proxyport"]).unwrap_or_else(|| "8080".to_owned());
             let (proxy, target) = lexer::split_once(argument.unwrap_or_default(), ":");
+            if !options.has("http-version") {
+                options.push("http-version=1.0");
+            }
             format!("http-connect:{proxy}:{port}:{target}")
         }
         Means::Ours(keyword, form) => {
             if form == Argument::Command {
                 options.keep_errors_apart();
             }
-            let keyword = match form {
-                Argument::Place => {
-                    let general = match keyword {
-                        _ if !listens(keyword) => families.of_peers,
-                        // socat's IPv4 listener would refuse these.
-                        _ if options.has_ipv6() => None,
-                        _ => families.of_listeners,
-                    };
-                    with_family(keyword, options.family().or(general))
-                }
-                _ => keyword.to_owned(),
-            };
+            let keyword = our_keyword(keyword, form, families, is_shared, &mut options);
             let argument = match argument {
                 Some(text)
                     if form == Argument::Name
@@ -250,6 +257,8 @@ fn single(text: &str, is_joined: bool, families: Families, report: &mut Report) 
                 }
                 text => text.map(str::to_owned),
             };
+            let is_file = ["file", "create", "gopen", "pipe"].contains(&keyword.as_str());
+            let directory = if is_file { options.take(&["chdir", "cd"]) } else { None };
             match argument.as_deref().map(lexer::plain) {
                 None => keyword,
                 Some(command) if form == Argument::Command => {
@@ -258,7 +267,12 @@ fn single(text: &str, is_joined: bool, families: Families, report: &mut Report) 
                 Some(name) => {
                     let name = match keyword.starts_with("unix") {
                         true => path_name(name),
-                        false => name,
+                        false => match directory {
+                            Some(directory) => {
+                                Path::new(&directory).join(name).display().to_string()
+                            }
+                            None => name,
+                        },
                     };
                     format!("{keyword}:{}", options::protected(&name))
                 }
@@ -266,6 +280,11 @@ fn single(text: &str, is_joined: bool, families: Families, report: &mut Report) 
         }
     };
     let keyword = head.split(':').next().unwrap_or_default();
+    if (keyword.starts_with("socks") || keyword == "http-connect")
+        && let Some(family) = options.family()
+    {
+        options.push(if family == Family::V4 { "family=4" } else { "family=6" });
+    }
     if !listens(keyword) && !keyword.ends_with("-datagram") {
         options.join_source_port();
     }
@@ -287,7 +306,63 @@ fn single(text: &str, is_joined: bool, families: Families, report: &mut Report) 
         }
         false => head,
     };
-    settled(&head, options, text, report)
+    settled(&head, options, text, is_shared, report)
+}
+
+/// Kinds by numbers, and those of UDP-Lite, as the kinds that these are, with options.
+fn said_by_name<'a>(
+    word: &'a str,
+    argument: Option<&'a str>,
+    options: &mut options::SocatOptions,
+) -> Result<(Cow<'a, str>, Option<Cow<'a, str>>), &'static str> {
+    let (word, argument) = match sockets::is_numbered(word) {
+        true => {
+            let argument = lexer::plain(argument.unwrap_or_default());
+            let (word, argument) = sockets::named(word, &argument, options)?;
+            (Cow::Owned(word), Some(Cow::Owned(argument)))
+        }
+        false => (Cow::Borrowed(word), argument.map(Cow::Borrowed)),
+    };
+    Ok(match word.split_at_checked("udplite".len()) {
+        Some((start, role)) if start.eq_ignore_ascii_case("udplite") => {
+            options.push("udplite");
+            (format!("udp{role}").into(), argument)
+        }
+        _ => (word, argument),
+    })
+}
+
+/// The keyword of `gush link`, with the version of IP or the type of socket that options say.
+fn our_keyword(
+    keyword: &str,
+    form: Argument,
+    families: Families,
+    is_shared: bool,
+    options: &mut options::SocatOptions,
+) -> String {
+    match form {
+        Argument::Place => {
+            let general = match keyword {
+                _ if !listens(keyword) => families.of_peers,
+                // socat's IPv4 listener would refuse these.
+                _ if options.has_ipv6() => None,
+                _ => families.of_listeners,
+            };
+            with_family(keyword, options.family().or(general))
+        }
+        Argument::Name if keyword == "socketpair" => {
+            // Datagrams, if no type is said.
+            match options.take(&["socktype", "so-type", "type"]).as_deref() {
+                Some("1") => "pipe:".to_owned(),
+                _ => keyword.to_owned(),
+            }
+        }
+        // Clients cannot share one of datagrams, to which a connection of streams fails.
+        Argument::Name if is_shared || options.has("seqpacket") => {
+            keyword.strip_suffix("-client").unwrap_or(keyword).to_owned()
+        }
+        _ => keyword.to_owned(),
+    }
 }
 
 /// A name in the file system as `gush link` says it, where an at sign begins an abstract one.
@@ -357,12 +432,19 @@ fn settled(
     head: &str,
     mut options: options::SocatOptions,
     text: &str,
+    is_shared: bool,
     report: &mut Report,
 ) -> Option<String> {
     loop {
         let ours = format!("{head}{options}");
         let error: AddressError = match ours.parse::<Address>() {
-            Ok(address) => return Some(address.to_string()),
+            Ok(address) => {
+                let is_server = address.kind() == Kind::TlsListen;
+                if is_server && !address.options().has(Opt::Certificate) {
+                    report.missing(text, "a server of TLS without cert= serves no client");
+                }
+                return Some(address.to_string());
+            }
             Err(error) => error,
         };
         let at = error.span().start;
@@ -370,7 +452,7 @@ fn settled(
             report.missing(text, error.message());
             return None;
         };
-        match options.advice(&option, &head[..head.find(':').unwrap_or(head.len())]) {
+        match options.advice(&option, &head[..head.find(':').unwrap_or(head.len())], is_shared) {
             Some(Advice::Needless(why)) => report.note(&option.redacted(), why),
             Some(Advice::Instead(why)) => report.missing(&option.redacted(), why),
             None => report.missing(&option.redacted(), error.message()),

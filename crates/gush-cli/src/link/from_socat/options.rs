@@ -6,6 +6,7 @@ use std::fmt;
 use std::net::Ipv4Addr;
 
 use gush_link::address::Family;
+use nix::libc;
 
 use super::lexer;
 
@@ -31,10 +32,72 @@ const RENAMED: &[(&[&str], &str)] = &[
     (&["sndbuf-late", "so-sndbuf-late"], "sndbuf"),
     (&["rcvbuf-late", "so-rcvbuf-late"], "rcvbuf"),
     (&["lseek32-set", "lseek64-set"], "seek"),
+    (
+        &[
+            "timestamp",
+            "so-timestamp",
+            "recvttl",
+            "ip-recvttl",
+            "iprecvttl",
+            "recvtos",
+            "ip-recvtos",
+            "iprecvtos",
+            "recvopts",
+            "ip-recvopts",
+            "iprecvopts",
+            "pktinfo",
+            "ip-pktinfo",
+            "ippktinfo",
+            "recvpktinfo",
+            "ipv6-recvpktinfo",
+            "recvhoplimit",
+            "ipv6-recvhoplimit",
+            "recvtclass",
+            "ipv6-recvtclass",
+        ],
+        "ancillary",
+    ),
+    (
+        &[
+            "sockopt",
+            "sockopt-int",
+            "sockopt-bin",
+            "sockopt-listen",
+            "setsockopt-int",
+            "setsockopt-bin",
+            "setsockopt-listen",
+            "setsockopt-socket",
+            "setsockopt-connected",
+        ],
+        "setsockopt",
+    ),
 ];
 
 /// Options with a value that `gush link` says without one, or in another way.
-const VALUES: &[(&[&str], &str, &str)] = &[(SOCKET_TYPE, "5", "seqpacket")];
+const VALUES: &[(&[&str], &str, &str)] = &[
+    (SOCKET_TYPE, "5", "seqpacket"),
+    (&["ftruncate", "truncate", "ftruncate32", "ftruncate64"], "0", "trunc"),
+];
+
+/// Options that the kernel keeps as an int: the level and the name of each (setsockopt(2)).
+const SOCKET_OPTIONS: &[(&[&str], i32, i32)] = &[
+    (&["debug", "so-debug"], libc::SOL_SOCKET, libc::SO_DEBUG),
+    (&["dontroute", "so-dontroute"], libc::SOL_SOCKET, libc::SO_DONTROUTE),
+    (&["rcvlowat", "so-rcvlowat"], libc::SOL_SOCKET, libc::SO_RCVLOWAT),
+    (&["nocheck", "no-check", "so-no-check"], libc::SOL_SOCKET, libc::SO_NO_CHECK),
+    (&["passcred", "so-passcred"], libc::SOL_SOCKET, libc::SO_PASSCRED),
+    (&["cork", "tcp-cork"], libc::IPPROTO_TCP, libc::TCP_CORK),
+    (&["quickack", "tcp-quickack"], libc::IPPROTO_TCP, libc::TCP_QUICKACK),
+    (&["defer-accept", "tcp-defer-accept"], libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT),
+    (&["syncnt", "tcp-syncnt"], libc::IPPROTO_TCP, libc::TCP_SYNCNT),
+    (&["linger2", "tcp-linger2"], libc::IPPROTO_TCP, libc::TCP_LINGER2),
+    (&["window-clamp", "tcp-window-clamp"], libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP),
+    (&["mtudiscover", "ip-mtu-discover", "ipmtudiscover"], libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
+    (&["ipoptions", "ip-options"], libc::IPPROTO_IP, libc::IP_OPTIONS),
+    // UDPLITE_SEND_CSCOV and UDPLITE_RECV_CSCOV of linux/udp.h.
+    (&["udplite-send-cscov"], libc::IPPROTO_UDPLITE, 10),
+    (&["udplite-recv-cscov"], libc::IPPROTO_UDPLITE, 11),
+];
 
 const NEEDLESS: &[(&[&str], &str)] = &[
     (&["interval", "intervall"], "without retry= there is one attempt"),
@@ -51,6 +114,10 @@ const NEEDLESS: &[(&[&str], &str)] = &[
         "files are opened this way anyway",
     ),
     (&["binary", "o-binary", "text", "o-text"], "only Cygwin has this option"),
+    (
+        &["ai-addrconfig", "addrconfig", "ai-passive", "passive"],
+        "addresses are looked up for the versions of IP that the address says",
+    ),
     (&["tightsocklen", "unix-tightsocklen"], "names of sockets have their own length"),
     (&["openpty", "ptmx"], "a pseudo-terminal is made this way anyway"),
     (&["pty-interval", "pty-intervall"], "an opened slave is looked for often"),
@@ -74,8 +141,8 @@ const NEEDLESS: &[(&[&str], &str)] = &[
 ];
 
 const INSTEAD: &[(&[&str], &str)] = &[
+    (&["linger", "so-linger"], "a close that waits would delay the other connections"),
     (SOCKET_TYPE, "gush link has streams, and Unix sockets of packets (5)"),
-    (&["umask"], "`umask` in SYSTEM sets that of a program"),
     (
         &["setlk", "setlk-rd", "setlkw", "setlkw-rd", "flock", "flock-ex", "lock", "lockfile"],
         "flock(1) takes locks: `flock FILE gush link ...`",
@@ -105,7 +172,7 @@ const INSTEAD: &[(&[&str], &str)] = &[
     ),
     (
         &["end-close", "close"],
-        "gush link ends the data with shutdown(2), also for other processes that have the socket",
+        "a program is ended with the link; setsid(1) or `&` in SYSTEM keeps one",
     ),
     (&["fork"], "only a listener serves more than one peer"),
     (PASSWORDS, "arguments are visible to all: credentials=FILE, which holds USER:PASSWORD"),
@@ -160,7 +227,7 @@ impl SocatOptions {
         let mut all: Vec<Translated> = Vec::new();
         for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
             let one = Translated::read(piece);
-            all.retain(|before| !before.ours.eq_ignore_ascii_case(&one.ours));
+            all.retain(|before| !before.is_replaced_by(&one));
             if !one.limits_nothing() {
                 all.push(one);
             }
@@ -181,6 +248,11 @@ impl SocatOptions {
         self.0.remove(at).value
     }
 
+    /// Adds an option of ours.
+    pub fn push(&mut self, option: &str) {
+        self.0.push(Translated::read(option));
+    }
+
     /// Is this an option of ours?
     pub fn has(&self, ours: &str) -> bool {
         self.0.iter().any(|one| one.ours.eq_ignore_ascii_case(ours))
@@ -188,7 +260,12 @@ impl SocatOptions {
 
     /// Changes the value of `bind=`.
     pub fn change_bind(&mut self, change: impl Fn(String) -> String) {
-        for one in self.0.iter_mut().filter(|one| one.ours.eq_ignore_ascii_case("bind")) {
+        self.change("bind", change);
+    }
+
+    /// Changes the value of an option of ours.
+    pub fn change(&mut self, ours: &str, change: impl Fn(String) -> String) {
+        for one in self.0.iter_mut().filter(|one| one.ours.eq_ignore_ascii_case(ours)) {
             one.value = one.value.take().map(&change);
         }
     }
@@ -210,7 +287,7 @@ impl SocatOptions {
     }
 
     /// Why an option that an address of this kind refuses is not needed, or what to use instead.
-    pub fn advice(&self, refused: &Translated, kind: &str) -> Option<Advice> {
+    pub fn advice(&self, refused: &Translated, kind: &str, is_shared: bool) -> Option<Advice> {
         let find = |rows: &[(&[&str], &'static str)]| {
             rows.iter().find(|(names, _)| is_in(names, &refused.name)).map(|&(_, why)| why)
         };
@@ -223,6 +300,18 @@ impl SocatOptions {
         // socat asks for it with fork only: else its exit status hides the error.
         if is_in(COOL_WRITE, &refused.name) && self.0.iter().any(|one| one.ours == "fork") {
             return Some(Advice::Needless("a client that goes away fails alone"));
+        }
+        // Of other sockets it limits accept(2) and handshakes.
+        let is_datagrams = kind.starts_with("udp")
+            || ["unix-recv", "unix-recvfrom", "unix-sendto"].contains(&kind);
+        if is_in(&["so-rcvtimeo", "rcvtimeo"], &refused.name) && is_datagrams {
+            return Some(Advice::Needless("nothing waits in a call anyway"));
+        }
+        // At the end socat shuts a socket down and kills a program, unless told to close alone.
+        if is_in(&["end-close", "close"], &refused.name)
+            && (is_shared || !["exec", "shell"].contains(&kind))
+        {
+            return Some(Advice::Needless("the end is closed once no client uses it"));
         }
         find(NEEDLESS).map(Advice::Needless).or_else(|| find(INSTEAD).map(Advice::Instead))
     }
@@ -290,6 +379,13 @@ impl Translated {
         }
     }
 
+    /// Is this the same option, of which the last counts?
+    fn is_replaced_by(&self, later: &Self) -> bool {
+        let is_repeatable = self.ours == "setsockopt";
+        self.ours.eq_ignore_ascii_case(&later.ours)
+            && (!is_repeatable || self.name != "setsockopt" && self.name == later.name)
+    }
+
     /// For socat `readbytes=0` is no limit.
     fn limits_nothing(&self) -> bool {
         let value = self.value.as_deref().unwrap_or_default();
@@ -317,9 +413,9 @@ impl Translated {
             Some((_, _, ours)) => ((*ours).to_owned(), None),
             None => (ours, value),
         };
-        let value = match is_in(&["range"], &name) {
-            true => value.map(|value| masked(&value).unwrap_or(value)),
-            false => value,
+        let (ours, value) = match socket_option(&name, value.as_deref()) {
+            Some(option) => ("setsockopt".to_owned(), Some(option)),
+            None => (ours, value),
         };
         Self { text: piece.to_owned(), name, ours, value, finds_terminal_new: true }
     }
@@ -329,10 +425,19 @@ impl fmt::Display for Translated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, ",{}", self.ours)?;
         match &self.value {
+            Some(value) if is_in(&["range"], &self.ours) => {
+                write!(f, "={}", masked(value).as_deref().unwrap_or(value))
+            }
             Some(value) => write!(f, "={}", protected(value)),
             None => Ok(()),
         }
     }
+}
+
+/// An option of [`SOCKET_OPTIONS`] as the value of `setsockopt=`.
+fn socket_option(name: &str, value: Option<&str>) -> Option<String> {
+    let (_, level, option) = SOCKET_OPTIONS.iter().find(|(names, ..)| is_in(names, name))?;
+    Some(format!("{level}:{option}:{}", value.unwrap_or("1")))
 }
 
 /// `10.0.0.0:255.0.0.0` as `10.0.0.0/8`; `None` if the mask is not contiguous.

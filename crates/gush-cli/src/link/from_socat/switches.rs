@@ -33,10 +33,15 @@ pub struct Families {
     pub of_listeners: Option<Family>,
 }
 
-/// By default socat listens on IPv4 only.
+/// By default socat listens on IPv4 only, unless the environment says otherwise.
 impl Default for Families {
     fn default() -> Self {
-        Self { of_peers: None, of_listeners: Some(Family::V4) }
+        let of_listeners = match std::env::var("SOCAT_DEFAULT_LISTEN_IP").as_deref() {
+            Ok("6") => Some(Family::V6),
+            Ok("0") => None,
+            _ => Some(Family::V4),
+        };
+        Self { of_peers: None, of_listeners }
     }
 }
 

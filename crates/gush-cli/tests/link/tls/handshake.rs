@@ -90,6 +90,16 @@ fn a_listener_agrees_on_a_protocol_or_refuses() {
 }
 
 #[test]
+fn max_version_leaves_out_newer_versions() {
+    let pki = Pki::new();
+    let link = Running::start(&[&pki.listen("server", ",fork,max-version=1.2"), "exec:cat"]);
+    let mut client = pki.client(link.client(), &[]);
+    client.write_all(b"x").unwrap();
+    assert_eq!(client.read(&mut [0; 8]).unwrap(), 1);
+    assert_eq!(client.conn.protocol_version(), Some(rustls::ProtocolVersion::TLSv1_2));
+}
+
+#[test]
 fn min_version_leaves_out_older_versions_of_a_client_and_of_a_server() {
     let pki = Pki::new();
     let old = |link: &Running| pki.client_of(&[&TLS12], link.client(), &[]);

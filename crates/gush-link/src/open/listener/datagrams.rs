@@ -17,6 +17,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::{Listener, Socket};
+use crate::open::ancillary::Fact;
 use crate::open::descriptors::{EXHAUSTED, pause_after, until_free};
 use crate::open::flows::{DATAGRAM_BYTES, Flows, recv};
 use crate::open::route::Route;
@@ -40,7 +41,7 @@ impl Listener {
                 let admits = move |sender| !gate.refuses(&Peer::from(sender));
                 let single = self.has_single_datagrams;
                 let (short, counts) = (Arc::clone(&self.short), Arc::clone(&self.gate.counts));
-                let flows = Flows::start(fd, single, admits, short, counts);
+                let flows = Flows::start(fd, single, admits, short, counts, self.has_facts);
                 Socket::Sorted(flows.map_err(fail)?)
             }
             socket => socket,
@@ -63,11 +64,12 @@ impl Listener {
             pause_after(failures, "receive", errno, &self.gate.address).await;
             self.short.store(false, Ordering::Relaxed);
         };
-        let Some((fd, route, served)) = next else {
+        let Some((fd, route, served, facts)) = next else {
             return Err(OpenError::said("receive", "the port is no longer read"));
         };
         let mut end = End::new(Conduit::new(fd).map_err(fail)?, Peer::from(route.sender));
         end.keeper.served = Some(served);
+        end.facts = logged(facts);
         end.local = match (&self.name, route.local) {
             (Some(Peer::Ip(name)), Some(local)) => {
                 Some(Peer::from(SocketAddr::new(local, name.port())))
@@ -79,11 +81,13 @@ impl Listener {
 
     /// Accepts the first sender.
     pub(super) async fn first_of_datagrams(&mut self) -> Result<End, OpenError> {
-        let (fd, route) = self.first_peer().await?;
-        match self.has_single_datagrams {
-            true => first_datagram(fd, route),
-            false => self.first_sender(fd, route),
-        }
+        let (fd, route, facts) = self.first_peer().await?;
+        let mut end = match self.has_single_datagrams {
+            true => first_datagram(fd, route)?,
+            false => self.first_sender(fd, route)?,
+        };
+        end.facts = logged(facts);
+        Ok(end)
     }
 
     /// Accepts the next datagram of a Unix socket, whose queue makes its senders wait.
@@ -151,14 +155,16 @@ impl Listener {
 
     /// Waits for the first datagram of a sender within `range=`, and leaves it in the socket's
     /// queue.
-    async fn first_peer(&mut self) -> Result<(OwnedFd, Route), OpenError> {
+    async fn first_peer(&mut self) -> Result<(OwnedFd, Route, Vec<Fact>), OpenError> {
         let fail = |errno: Errno| OpenError::new("receive", errno);
+        let (has_facts, mut facts) = (self.has_facts, Vec::new());
         let route = loop {
             let fd = self.socket.registered()?;
             let mut ready =
                 fd.readable().await.map_err(|error| OpenError::new("receive", error))?;
             let mut nothing = [0; 1];
-            match Route::receive(fd.get_ref().as_fd(), &mut nothing, MsgFlags::MSG_PEEK) {
+            let wanted = has_facts.then_some(&mut facts);
+            match Route::receive(fd.get_ref().as_fd(), &mut nothing, MsgFlags::MSG_PEEK, wanted) {
                 Ok((_, Some(route))) => {
                     if !self.gate.refuses(&Peer::from(route.sender)) {
                         break route;
@@ -178,7 +184,7 @@ impl Listener {
         let Socket::Registered(fd) = std::mem::replace(&mut self.socket, Socket::Given) else {
             return Err(fail(Errno::BADF));
         };
-        Ok((fd.into_inner(), route))
+        Ok((fd.into_inner(), route, facts))
     }
 
     /// Drops the datagrams of other senders that were queued before the socket was connected.
@@ -227,6 +233,12 @@ impl Listener {
         }
         Ok(first)
     }
+}
+
+/// The facts of a datagram, once they are logged.
+fn logged(facts: Vec<Fact>) -> Vec<Fact> {
+    facts.iter().for_each(Fact::log);
+    facts
 }
 
 /// Connects a socket to the sender of a datagram. Returns another socket, connected instead, if

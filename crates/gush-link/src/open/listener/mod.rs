@@ -56,6 +56,8 @@ pub struct Listener {
     has_flows: bool,
     /// Is every datagram all of a peer's data?
     has_single_datagrams: bool,
+    /// Does the kernel report of each datagram?
+    has_facts: bool,
     /// Are places short for want of descriptors?
     short: Arc<AtomicBool>,
     /// The name that clients use, if it is not the socket's own.
@@ -121,6 +123,7 @@ impl Listener {
             limit: None,
             has_flows: kind == SocketType::DGRAM && options.is_on(Opt::Fork),
             has_single_datagrams: false,
+            has_facts: options.is_on(Opt::Ancillary),
             short: Arc::default(),
             name: None,
             handshake: None,

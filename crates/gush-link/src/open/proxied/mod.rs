@@ -18,7 +18,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::error::OpenError;
 use super::{End, Peer, connect};
-use crate::address::{Opt, Options, Through};
+use crate::address::{Opt, Options, Remote, Through};
 use crate::watch::watch;
 
 /// The limit on the proxy's answer, unless `connect-timeout=` sets another.
@@ -40,7 +40,8 @@ pub(crate) async fn open(
     options: &Options,
 ) -> Result<End, OpenError> {
     let credentials = credentials(options)?;
-    let end = connect::tcp(&through.proxy, options).await?;
+    let proxy = Remote { family: options.family(), ..through.proxy.clone() };
+    let end = connect::tcp(&proxy, options).await?;
     let step = format!("connect to {} by {}", through.target(), end.peer);
     let limit = options.duration(Opt::ConnectTimeout).unwrap_or(CONNECT_LIMIT);
     let answer = {
@@ -54,7 +55,8 @@ pub(crate) async fn open(
                 Protocol::Socks4a => socks4::request(&proxy, through, true, options).await,
                 Protocol::Socks5 => socks5::request(&proxy, through, credentials.as_ref()).await,
                 Protocol::Http => {
-                    http_connect::request(&proxy, through, credentials.as_ref()).await
+                    let version = options.text(Opt::HttpVersion).unwrap_or("1.1");
+                    http_connect::request(&proxy, through, credentials.as_ref(), version).await
                 }
             }
         };
