@@ -10,9 +10,9 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
-use crate::common::gush;
 use crate::common::link::eventually;
 use crate::common::shell::said;
+use crate::common::{copied_gush, gush, nobody, skipped};
 
 /// A shell's pipeline, in a process group of its own.
 struct Pipeline(Child);
@@ -208,6 +208,60 @@ impl Drop for Ended {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+#[test]
+fn all_pipelines_of_the_session_are_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let line = "sleep 1000 | cat >/dev/null & sleep 1001 | tr a b >/dev/null & \
+                \"$G\" pv --here --once --json >out; kill 0";
+    let mut session = Command::new("setsid");
+    session.args(["--wait", "bash", "-c", line]).env("G", gush().get_program());
+    session.current_dir(dir.path()).stdin(Stdio::null());
+    session.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
+    let text = std::fs::read_to_string(dir.path().join("out")).unwrap();
+    let looks = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let mut found: Vec<Vec<String>> = looks.map(|look: Value| commands(&look)).collect();
+    found.sort();
+    assert_eq!(found, [["sleep", "cat"], ["sleep", "tr"]], "{text}");
+}
+
+#[test]
+fn a_stage_in_a_container_is_shown_with_its_inner_pid() {
+    if let Err(why) = nobody() {
+        return skipped(&why);
+    }
+    let pipeline = Pipeline::found("cat /dev/zero | unshare --pid --fork sleep 1000; :");
+    eventually("both stages", || commands(&look(&pipeline.pid())) == ["cat", "sleep"]);
+    let found = look(&pipeline.pid());
+    assert_eq!(found["stages"][0]["inner_pid"], Value::Null);
+    assert_eq!(found["stages"][1]["inner_pid"], 1);
+}
+
+#[test]
+fn what_another_user_may_not_see_is_said() {
+    let uid = match nobody() {
+        Ok(uid) => uid,
+        Err(why) => return skipped(&why),
+    };
+    let line =
+        format!("cat /dev/zero | setpriv --reuid={uid} --regid={uid} --clear-groups sleep 1000; :");
+    let pipeline = Pipeline::found(&line);
+    eventually("both stages", || commands(&look(&pipeline.pid())) == ["cat", "sleep"]);
+    let whole = look(&pipeline.pid());
+    let (root, own) =
+        (whole["stages"][0]["pid"].to_string(), whole["stages"][1]["pid"].to_string());
+    let dir = tempfile::tempdir().unwrap();
+    let copy = copied_gush(dir.path());
+    let as_nobody = |pid: &str| {
+        let mut command = Command::new(&copy);
+        command.args(["pv", "--pipeline", pid, "--once"]).uid(uid).gid(uid).output().unwrap()
+    };
+    let refused = as_nobody(&root);
+    assert!(said(&refused).contains("CAP_SYS_PTRACE only"), "{}", said(&refused));
+    let shown = String::from_utf8(as_nobody(&own).stdout).unwrap();
+    assert!(shown.contains("writer unseen"), "{shown}");
+    assert!(shown.contains(&format!("{root} of the same group")), "{shown}");
 }
 
 #[test]

@@ -51,6 +51,12 @@ pub struct Graph {
 }
 
 impl Graph {
+    /// Whether stages are seen at both ends.
+    pub fn is_visible(&self, edge: usize) -> bool {
+        let edge = &self.edges[edge];
+        !edge.writers.is_empty() && !edge.readers.is_empty()
+    }
+
     pub fn inputs_of(&self, stage: usize) -> impl Iterator<Item = usize> {
         (0..self.edges.len()).filter(move |&edge| self.edges[edge].readers.contains(&stage))
     }

@@ -208,7 +208,8 @@ impl Tracked {
     /// The pipes on both sides of a stage.
     fn evidence(&self, stage: usize) -> String {
         let share = |edges: &mut dyn Iterator<Item = usize>, is_full: bool| {
-            let shares = edges.map(|edge| {
+            let visible = edges.filter(|&edge| self.graph.is_visible(edge));
+            let shares = visible.map(|edge| {
                 let (full, empty) = level_shares(&self.samples, edge);
                 if is_full { full } else { empty }
             });

@@ -266,7 +266,10 @@ impl Watcher {
         let mut seeds = seeds(self.target, &processes);
         seeds.extend(known.filter(|pid| processes.contains_key(pid)));
         let mut before = std::mem::take(&mut self.tracked);
-        for graph in pipelines(&processes, &seeds, &Kernel) {
+        let mut graphs = pipelines(&processes, &seeds, &Kernel);
+        // What reads our own output, or is captured from elsewhere, is no pipeline of its own.
+        graphs.retain(|graph| self.target != Target::Here || graph.stages.len() > 1);
+        for graph in graphs {
             let old = before.iter().position(|old| old.graph == graph);
             self.tracked.push(match old.map(|old| before.swap_remove(old)) {
                 Some(mut old) => {
@@ -316,10 +319,9 @@ fn processes() -> Processes {
 fn seeds(target: Target, processes: &Processes) -> Vec<i32> {
     let own = others::stat(i32::try_from(std::process::id()).unwrap_or(0));
     let is_here = |seen: &Seen| {
-        own.as_ref().is_some_and(|own| {
-            let (stat, is_same) = (&seen.stat, own.terminal == seen.stat.terminal);
-            let is_same = if own.terminal == 0 { stat.session == own.session } else { is_same };
-            is_same && stat.group != own.group
+        own.as_ref().is_some_and(|own| match own.terminal {
+            0 => seen.stat.session == own.session,
+            terminal => seen.stat.terminal == terminal,
         })
     };
     match target {

@@ -110,8 +110,8 @@ fn edge_line(edge: &EdgeLook, unit: Unit, next: Option<i32>) -> String {
     let shares = format!("full {:.0}%, empty {:.0}%", edge.full * 100.0, edge.empty * 100.0);
     let pids = |pids: &[i32]| pids.iter().map(i32::to_string).collect::<Vec<_>>().join(", ");
     let readers = match &edge.readers[..] {
-        [] => ", reader not visible".to_owned(),
-        _ if edge.writers.is_empty() => ", from a writer that is not visible".to_owned(),
+        [] => ", reader unseen".to_owned(),
+        _ if edge.writers.is_empty() => ", writer unseen".to_owned(),
         [reader] if Some(*reader) == next => String::new(),
         readers => format!(", to {}", pids(readers)),
     };

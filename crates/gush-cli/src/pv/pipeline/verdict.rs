@@ -84,16 +84,14 @@ pub fn verdict(graph: &Graph, samples: &[Sample], ticks_per_second: f64) -> Verd
     if samples.len() < LEAST_SAMPLES {
         return Verdict::Open { stages: Vec::new() };
     }
-    let is_visible = |edge: &usize| {
-        let edge = &graph.edges[*edge];
-        !edge.writers.is_empty() && !edge.readers.is_empty()
-    };
+    let is_visible = |edge: &usize| graph.is_visible(*edge);
     let holds_up = |stage: &usize| {
         let shares = state_shares(samples, *stage);
         let waits = share_of(&shares, State::Input) + share_of(&shares, State::Output);
-        let mut before = graph.inputs_of(*stage).filter(is_visible);
-        let mut after = graph.outputs_of(*stage).filter(is_visible);
+        let mut before = graph.inputs_of(*stage).filter(is_visible).peekable();
+        let mut after = graph.outputs_of(*stage).filter(is_visible).peekable();
         waits <= SELDOM
+            && (before.peek().is_some() || after.peek().is_some())
             && before.all(|edge| level_shares(samples, edge).0 >= MOSTLY)
             && after.all(|edge| level_shares(samples, edge).1 >= MOSTLY)
     };
@@ -285,6 +283,9 @@ mod tests {
         let chain = graph(&[(&[0], &[1]), (&[1], &[])], 2);
         let found = verdict(&chain, &samples(&[("ou", "ff")], 0), 100.0);
         assert_eq!(found, certain(1, Why::Waits(State::Unseen)));
+        let alone = graph(&[(&[], &[0])], 1);
+        let found = verdict(&alone, &samples(&[("s", "f")], 0), 100.0);
+        assert_eq!(found, Verdict::Open { stages: Vec::new() });
     }
 
     #[test]
