@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use gush_net::{Conduit, Facts};
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::ReadBuf;
 
-use super::Shape;
+use super::{Shape, poll_read_some};
 
 /// The conduit's data ends before a byte.
 pub(super) struct Escape {
@@ -24,7 +24,7 @@ impl Escape {
 impl Shape for Escape {
     fn poll_read(
         &mut self,
-        mut conduit: Pin<&mut Conduit>,
+        conduit: Pin<&mut Conduit>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
@@ -32,11 +32,7 @@ impl Shape for Escape {
             return Poll::Ready(Ok(()));
         }
         let before = buf.filled().len();
-        ready!(conduit.as_mut().poll_read(cx, buf))?;
-        // An empty datagram is no end.
-        while buf.filled().len() == before && conduit.facts().endless {
-            ready!(conduit.as_mut().poll_read(cx, buf))?;
-        }
+        ready!(poll_read_some(conduit, cx, buf))?;
         let met = buf.filled()[before..].iter().position(|&byte| byte == self.byte);
         if let Some(at) = met {
             self.is_met = true;

@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use gush_net::{Conduit, Facts};
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::ReadBuf;
 
-use super::Shape;
+use super::{Shape, poll_read_some};
 
 /// The conduit's data ends once no byte is left to read.
 pub(super) struct Limit {
@@ -23,18 +23,14 @@ impl Limit {
 impl Shape for Limit {
     fn poll_read(
         &mut self,
-        mut conduit: Pin<&mut Conduit>,
+        conduit: Pin<&mut Conduit>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let most = usize::try_from(self.left_bytes).unwrap_or(usize::MAX);
         let mut part = ReadBuf::new(buf.initialize_unfilled_to(most.min(buf.remaining())));
-        // An empty datagram is no end.
-        while part.filled().is_empty() && part.remaining() > 0 {
-            ready!(conduit.as_mut().poll_read(cx, &mut part))?;
-            if !conduit.facts().endless {
-                break;
-            }
+        if part.remaining() > 0 {
+            ready!(poll_read_some(conduit, cx, &mut part))?;
         }
         let read = part.filled().len();
         self.left_bytes -= u64::try_from(read).unwrap_or(0);

@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use gush_net::Conduit;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncWrite, ReadBuf};
 
-use super::Shape;
+use super::{Shape, poll_read_some};
 
 /// How lines end at the conduit. At the other side they end by a line feed.
 #[derive(Debug, Clone, Copy)]
@@ -69,14 +69,10 @@ impl Shape for Lines {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         loop {
-            ready!(conduit.as_mut().poll_read(cx, buf))?;
+            ready!(poll_read_some(conduit.as_mut(), cx, buf))?;
             let read = &mut buf.filled_mut()[before..];
             if read.is_empty() {
-                match conduit.facts().endless {
-                    // An empty datagram is no end.
-                    true => continue,
-                    false => return Poll::Ready(Ok(())),
-                }
+                return Poll::Ready(Ok(()));
             }
             let mut kept_bytes = 0;
             for at in 0..read.len() {

@@ -10,7 +10,7 @@ mod unshut;
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use gush_net::{Conduit, Facts, Layer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -56,6 +56,21 @@ pub(crate) fn shaped(conduit: Conduit, options: &Options) -> Conduit {
 /// The conduit as one of the clients of a shared end uses it.
 pub(crate) fn one_of_many(conduit: Conduit, turn: Turn) -> Conduit {
     around(conduit, OneOfMany::with(turn))
+}
+
+/// Reads some bytes, or the end of the data: an empty datagram is none.
+fn poll_read_some(
+    mut conduit: Pin<&mut Conduit>,
+    cx: &mut Context<'_>,
+    buf: &mut ReadBuf<'_>,
+) -> Poll<io::Result<()>> {
+    let before = buf.filled().len();
+    loop {
+        ready!(conduit.as_mut().poll_read(cx, buf))?;
+        if buf.filled().len() > before || !conduit.facts().endless {
+            return Poll::Ready(Ok(()));
+        }
+    }
 }
 
 /// Changes some of the calls of a stream; the others are passed on to the conduit.
