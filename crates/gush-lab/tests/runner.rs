@@ -48,13 +48,14 @@ fn run_until(
     let probe = Probe::default();
     let cases = scripts.map(|script| Box::new(script) as Box<dyn Case>);
     let reported = RefCell::new(Vec::new());
-    let outcome = Runner { probe: &probe, rounds: 3, time, end }.run(&cases, |event| {
-        reported.borrow_mut().push(match event {
-            Event::Begins { case, round } => format!("{case} {round}"),
-            Event::Measured(sample) => format!("= {}", sample.measured.gib_per_s.unwrap()),
-            Event::Failed { case, error } => format!("{case}: {error}"),
+    let outcome =
+        Runner { probe: &probe, rounds: 3, time, end }.run(&mut |_, _| true, &cases, |event| {
+            reported.borrow_mut().push(match event {
+                Event::Begins { case, round } => format!("{case} {round}"),
+                Event::Measured(sample) => format!("= {}", sample.measured.gib_per_s.unwrap()),
+                Event::Failed { case, error } => format!("{case}: {error}"),
+            });
         });
-    });
     (outcome, reported.into_inner())
 }
 
@@ -99,7 +100,7 @@ fn no_case_always_follows_the_same_other_one() {
     let probe = Probe::default();
     let cases = ["a", "b", "c"].map(|name| Box::new(Nothing(name)) as Box<dyn Case>);
     let runner = Runner { probe: &probe, rounds: ROUNDS, time: None, end: None };
-    let samples = runner.run(&cases, |_| ()).samples;
+    let samples = runner.run(&mut |_, _| true, &cases, |_| ()).samples;
     let orders: BTreeSet<Vec<&str>> = samples
         .chunks(cases.len())
         .map(|round| round.iter().map(|sample| sample.case.as_str()).collect())
@@ -116,7 +117,7 @@ fn one_round_alone_begins_with_the_cases_named_first() {
     let cases: Vec<Box<dyn Case>> =
         names.iter().map(|name| Box::new(Nothing(name)) as Box<dyn Case>).collect();
     let runner = Runner { probe: &probe, rounds: 1, time: None, end: None };
-    let samples = runner.run(&cases, |_| ()).samples;
+    let samples = runner.run(&mut |_, _| true, &cases, |_| ()).samples;
     assert_eq!(samples.iter().map(|sample| sample.case.as_str()).collect::<Vec<_>>(), names);
 }
 

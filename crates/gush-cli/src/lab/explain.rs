@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, ValueHint};
 use gush_lab::Error;
-use gush_lab::explain::{self, Share, Stacks, WorkKind};
+use gush_lab::explain::{self, Share, Stacks};
 use gush_lab::model::{Attachment, Run};
 use gush_lab::runner::interrupt;
 use gush_lab::suite::{self, SUITES};
@@ -20,6 +20,10 @@ use super::session::{self, Keep};
 use super::suites::this_program;
 use crate::files::takes_text_in_its_directory;
 use crate::talk::Talker;
+
+/// The functions named about a subject, and the levels of a call path: a screen of text.
+const FUNCTIONS: usize = 4;
+const DEPTH: usize = 8;
 
 /// Where a case's time goes: a kernel profile, in words, figures and a picture
 ///
@@ -39,12 +43,6 @@ pub struct ExplainArgs {
     /// Write a report with the flame graph to PATH
     #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
     report: Option<PathBuf>,
-    /// Name at most N functions about each subject
-    #[arg(long, value_name = "N", default_value = "4")]
-    functions: usize,
-    /// Show the kernel's call path down to N levels
-    #[arg(long, value_name = "N", default_value = "8")]
-    depth: usize,
     /// Make the files in DIR, for the profile and for the trace of the kernel's functions (of
     /// suites that make files)
     #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
@@ -202,11 +200,11 @@ impl ExplainArgs {
     /// one of the kernel's tracer, which sees every call. A failure of the tracer is reported.
     fn call_paths(&self, talker: &Talker, stacks: &Stacks) -> Vec<CallPath> {
         let Named { case, .. } = &self.case;
-        let sampled = stacks.call_tree(self.depth);
+        let sampled = stacks.call_tree(DEPTH);
         let mut paths = vec![CallPath { title: SAMPLED, tree: sampled }];
         if let Some(method) = explain::trace::method_in(case).filter(|_| self.makes_files()) {
             match explain::trace::of_method(method, &self.dir) {
-                Ok(calls) => paths.push(CallPath { title: TRACED, tree: calls.tree(self.depth) }),
+                Ok(calls) => paths.push(CallPath { title: TRACED, tree: calls.tree(DEPTH) }),
                 Err(error) => talker.say(format_args!("calls are not traced: {}", error)),
             }
         }
@@ -232,7 +230,8 @@ impl ExplainArgs {
             // Writing into a `String` cannot fail, here and below.
             let _ = write!(text, "\n{} {}\n", part(cpu_ns, all), kind.name());
             wrap(&mut text, kind.sentence());
-            for share in self.top(&functions, kind, all) {
+            let own = |share: &&Share| share.kind == kind && is_worth_a_word(share.cpu_ns, all);
+            for share in functions.iter().filter(own).take(FUNCTIONS) {
                 let _ = writeln!(text, "     {} {}", part(share.cpu_ns, all), share.function);
             }
         }
@@ -245,16 +244,6 @@ impl ExplainArgs {
         }
         text.truncate(text.trim_end().len());
         text
-    }
-
-    fn top<'s>(
-        &self,
-        functions: &'s [Share],
-        kind: WorkKind,
-        all: u64,
-    ) -> impl Iterator<Item = &'s Share> {
-        let of_kind = functions.iter().filter(move |share| share.kind == kind);
-        of_kind.filter(move |share| is_worth_a_word(share.cpu_ns, all)).take(self.functions)
     }
 
     fn record(&self, stacks: &Stacks, speed: Option<f64>, paths: &[CallPath]) -> Value {

@@ -10,7 +10,7 @@ use gush_lab::Error;
 use gush_lab::case::Case;
 use gush_lab::model::{Described, Failure, Run, Sample, Warning};
 use gush_lab::probe::{self, Probe};
-use gush_lab::runner::{Event, Outcome, RunEnd, Runner, Schedule, interrupt};
+use gush_lab::runner::{RunEnd, Runner, Schedule, interrupt};
 use gush_lab::store::{self, Recording, Store, StoreError};
 use gush_lab::warnings::{self, Watch};
 use gush_text::{os_text, quote};
@@ -64,9 +64,10 @@ fn say_notices(talker: &Talker, store: &Store) {
     }
 }
 
-/// Limits that end the measuring before all rounds are done.
+/// Limits that end the measuring, whatever the schedule says.
 #[derive(Clone, Copy, Default)]
 pub struct Limits {
+    pub rounds: Option<u32>,
     /// After so long every case is measured only once.
     pub time: Option<Duration>,
     /// No case begins after this moment.
@@ -165,50 +166,26 @@ impl Session {
         result.ok()
     }
 
-    /// Measures `cases` in rounds within `limits`, and passes every sample to `show`.
+    /// Measures `cases` in rounds as `schedule` has them, within `limits`, and passes every sample
+    /// to `show`.
     pub fn measure(
-        &mut self,
-        cases: &[Box<dyn Case>],
-        rounds: u32,
-        limits: Limits,
-        screen: &mut Screen,
-        show: impl FnMut(&mut Screen, &Sample),
-    ) {
-        // Begun before the first case: an interrupt keeps the samples taken so far.
-        self.store();
-        self.wanted += cases.len() * rounds as usize;
-        let Limits { time, end } = limits;
-        let probe = self.probe.clone();
-        let runner = Runner { probe: &probe, rounds, time, end };
-        self.take(cases, |report| runner.run(cases, report), screen, show);
-    }
-
-    /// Measures `cases` in rounds as `schedule` has them, and passes every sample to `show`.
-    pub fn measure_on(
         &mut self,
         cases: &[Box<dyn Case>],
         schedule: &mut Schedule<'_>,
         limits: Limits,
         screen: &mut Screen,
-        show: impl FnMut(&mut Screen, &Sample),
-    ) {
-        self.store();
-        let probe = self.probe.clone();
-        let Limits { time, end } = limits;
-        let runner = Runner { probe: &probe, rounds: u32::MAX, time, end };
-        self.take(cases, |report| runner.run_on(schedule, cases, report), screen, show);
-    }
-
-    fn take(
-        &mut self,
-        cases: &[Box<dyn Case>],
-        run: impl FnOnce(&mut dyn FnMut(Event<'_>)) -> Outcome,
-        screen: &mut Screen,
         mut show: impl FnMut(&mut Screen, &Sample),
     ) {
+        // Begun before the first case: an interrupt keeps the samples taken so far.
+        self.store();
+        let Limits { rounds, time, end } = limits;
+        self.wanted += rounds.map_or(0, |rounds| cases.len() * rounds as usize);
+        let rounds = rounds.unwrap_or(u32::MAX);
+        let probe = self.probe.clone();
+        let runner = Runner { probe: &probe, rounds, time, end };
         let mut recording = self.recording.take();
         let mut stored = self.run.samples.len();
-        let outcome = run(&mut |event| {
+        let outcome = runner.run(schedule, cases, |event| {
             let Some(sample) = screen.show_event(event) else { return };
             show(screen, sample);
             // The reader has left, so the measuring ends, and the files of the cases are removed.

@@ -94,7 +94,8 @@ fn measured(
     }
     session.expect(&made.cases);
     let rows = csv::Rows::of(session.run());
-    session.measure(&made.cases, rounds, Limits::default(), &mut screen, |screen, sample| {
+    let limits = Limits { rounds: Some(rounds), ..Limits::default() };
+    session.measure(&made.cases, &mut |_, _| true, limits, &mut screen, |screen, sample| {
         if csv {
             screen.print(&rows.row(sample));
         }

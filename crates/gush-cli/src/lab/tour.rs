@@ -117,10 +117,12 @@ impl TourArgs {
         }
         let end = Some(begun + LATE);
         // In rounds of all suites: a disturbance of the machine shows in the interval of each case.
-        let limits = Limits { time: Some(ENOUGH.saturating_sub(begun.elapsed())), end };
-        session.measure(&repeated, self.rounds, limits, &mut screen, |_, _| ());
+        let time = Some(ENOUGH.saturating_sub(begun.elapsed()));
+        let limits = Limits { rounds: Some(self.rounds), time, end };
+        session.measure(&repeated, &mut |_, _| true, limits, &mut screen, |_, _| ());
         // Last: whatever the time does not suffice for is missing here, and not in the comparisons.
-        session.measure(&once, 1, Limits { time: None, end }, &mut screen, |_, _| ());
+        let limits = Limits { rounds: Some(1), time: None, end };
+        session.measure(&once, &mut |_, _| true, limits, &mut screen, |_, _| ());
         // The cases' files are removed before the last message.
         drop((repeated, once));
         let left = session.not_reached();

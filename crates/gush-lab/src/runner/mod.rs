@@ -78,15 +78,11 @@ impl Runner<'_> {
     /// Prepares and warms up every case, then measures each once a round in random order; a single
     /// round keeps the order given.
     ///
+    /// `schedule` says whether a round begins; more than [`rounds`](Self::rounds) are never taken.
+    ///
     /// A case that fails is reported and left out from then on. An [`interrupt`] ends the run at
     /// the next opportunity, with the samples taken so far.
-    pub fn run(&self, cases: &[Box<dyn Case>], report: impl FnMut(Event<'_>)) -> Outcome {
-        self.run_on(&mut |_, _| true, cases, report)
-    }
-
-    /// As [`run`](Self::run), with the number of rounds left to `schedule`; more rounds than
-    /// [`rounds`](Self::rounds) are never taken.
-    pub fn run_on(
+    pub fn run(
         &self,
         schedule: &mut Schedule<'_>,
         cases: &[Box<dyn Case>],

@@ -121,7 +121,7 @@ fn measure(
     let mut schedule = Paced::new(pace, prepared.baseline(), comparison.figures.first());
     session.expect(&prepared.cases);
     let rows = csv::Rows::of(session.run());
-    session.measure_on(
+    session.measure(
         &prepared.cases,
         &mut |round, samples| schedule.goes_on(round, samples),
         Limits::default(),
