@@ -83,19 +83,24 @@ impl Move<'_> {
     ) -> Result<usize, Halt> {
         let processors = Kernel::get().processors().min(MOST_AWAKE);
         let mut pace = Pace::rising(processors, Mover::MOST_THREADS);
-        let wanted = pace.learn_all(&self.measured(1, |moving| moving.move_alone(alone, goal))?, 1);
-        let share = if wanted > processors { PIECE_BYTES } else { SHARE_BYTES };
-        let shares = self.cursor.known_left_bytes(&self.ends, goal) / share;
-        let shares = usize::try_from(shares).unwrap_or(usize::MAX);
-        let leave = Leave::take(wanted.min(shares).saturating_sub(1));
-        if leave.0 == 0 || self.cursor.is_at(goal) {
-            return Ok(1);
+        let alone = self.measured(1, |moving| moving.move_alone(alone, goal))?;
+        let (mut found, mut wanted) = (1, pace.learn_all(&alone, 1));
+        while wanted > found && !self.cursor.is_at(goal) {
+            let share = if wanted > processors { PIECE_BYTES } else { SHARE_BYTES };
+            let shares = self.cursor.known_left_bytes(&self.ends, goal) / share;
+            let shares = usize::try_from(shares).unwrap_or(usize::MAX);
+            let leave = Leave::take(wanted.min(shares).saturating_sub(1));
+            let threads = 1 + leave.0;
+            if threads <= found {
+                break;
+            }
+            let part = Some(self.cursor.moved_bytes + threads as u64 * share);
+            let part =
+                self.measured(threads, |moving| moving.move_on_threads(by, threads, part))?;
+            wanted = pace.learn_all(&part, threads);
+            found = wanted.min(threads);
         }
-        let threads = 1 + leave.0;
-        let part = Some(self.cursor.moved_bytes + threads as u64 * share);
-        let together =
-            self.measured(threads, |moving| moving.move_on_threads(by, threads, part))?;
-        Ok(pace.learn_all(&together, threads).min(threads))
+        Ok(found)
     }
 
     /// Moves the first part on this thread.
