@@ -4,7 +4,7 @@
     bench/neighbour.py [--gush PATH] [--dir DIR] [--size MIB] [--sum MIB]
 
 As root, with a memory cgroup (v1 or v2). The cgroup may have 256 MiB. In it a neighbour reads random pages of a warm
-file of 64 MiB, with half a millisecond between two; next to it a file of --size is copied until --sum is reached.
+file of 64 MiB, with half a millisecond between two; next to it a file of --size is copied, --sum in all each way.
 Printed for each way of copying: its speed relative to gush cp, the neighbour's p50 and p99 relative to that without
 a copy, the share of the warm file that stays cached, the most dirty and written-back memory, and kills for memory.
 Aims: no kill; with --no-cache p99 within 1.10 and a speed of 0.90 at least.
@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from shared import MIB, build, noise_file, print_machine
+from shared import MIB, build, interleaved, noise_file, print_machine, ratios
 
 LIMIT, WARM, PAUSE = 256 * MIB, 64 * MIB, 0.0005
 V1 = Path("/sys/fs/cgroup/memory")
@@ -50,42 +50,41 @@ class Group:
         return self.fields("memory.oom_control" if self.is_v1 else "memory.events")["oom_kill"]
 
 
-def neighbour(warm, seconds, stop):
-    """Latencies of reads of a page, in microseconds; ends after some time or when `stop` is there."""
+def read_pages(warm, stop):
+    """Latencies of reads of a page, in microseconds, until `stop` is there."""
     file, latencies = os.open(warm, os.O_RDONLY), []
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and not (stop and stop.exists()):
+    while not stop.exists():
         at = random.randrange(WARM // 4096) * 4096
         began = time.perf_counter_ns()
         os.pread(file, 4096, at)
         latencies.append((time.perf_counter_ns() - began) / 1000)
         time.sleep(PAUSE)
     os.close(file)
-    return sorted(latencies)
+    return latencies
 
 
-def watched(group, warm, work, stop):
-    """Starts the neighbour in the group; returns a function that waits for its p50 and p99."""
-    read, write = os.pipe()
+def with_neighbour(group, warm, work, act):
+    """Calls `act` next to a neighbour in the group; returns its result and the neighbour's latencies."""
+    stop, result = Path(work) / "stop", Path(work) / "latencies"
+    dropped(warm)
     child = os.fork()
     if child == 0:
         group.enter()
         with open(warm, "rb") as file:
             while file.read(MIB):
                 pass
-        latencies = neighbour(warm, 5 if stop is None else 3600, stop)
-        at = [latencies[int(share * (len(latencies) - 1))] for share in (0.5, 0.99)]
-        os.write(write, " ".join(map(str, at)).encode())
+        result.write_text("\n".join(map(str, read_pages(warm, stop))))
         os._exit(0)
-    os.close(write)
+    time.sleep(1)
+    done = act()
+    stop.touch()
+    os.waitpid(child, 0)
+    stop.unlink()
+    return done, [float(line) for line in result.read_text().split()]
 
-    def result():
-        os.waitpid(child, 0)
-        said = os.read(read, 100).decode().split()
-        os.close(read)
-        return [float(word) for word in said]
 
-    return result
+def share(latencies, of_all):
+    return sorted(latencies)[int(of_all * (len(latencies) - 1))]
 
 
 def cached(path):
@@ -100,24 +99,21 @@ def dropped(path):
     os.close(file)
 
 
-def copied(group, argv, source, target, total):
-    """Copies until so many bytes are copied; returns the seconds, and the most bytes not yet on the disk."""
-    seconds, most, done = 0.0, 0, 0
-    while done < total:
-        Path(target).unlink(missing_ok=True)
-        dropped(source)
-        began = time.monotonic()
-        copy = subprocess.Popen([*argv, source, target], preexec_fn=group.enter, stdout=subprocess.DEVNULL)
-        while copy.poll() is None:
-            most = max(most, group.unwritten())
-            time.sleep(0.01)
-        # Also what is written later: --no-cache waits for the disk, the others do not.
-        subprocess.run(["sync", target], check=True)
-        seconds += time.monotonic() - began
-        done += os.path.getsize(source)
-        if copy.returncode:
-            raise SystemExit(f"{argv}: status {copy.returncode}")
-    return seconds, most
+def copied(group, argv, source, target, warm):
+    """Copies once; returns the seconds, the most bytes not yet on the disk, and what stays of the warm file."""
+    Path(target).unlink(missing_ok=True)
+    dropped(source)
+    began, most = time.monotonic(), 0
+    copy = subprocess.Popen([*argv, source, target], preexec_fn=group.enter, stdout=subprocess.DEVNULL)
+    while copy.poll() is None:
+        most = max(most, group.unwritten())
+        time.sleep(0.01)
+    # Also what is written later: --no-cache waits for the disk, the others do not.
+    subprocess.run(["sync", target], check=True)
+    seconds = time.monotonic() - began
+    if copy.returncode:
+        raise SystemExit(f"{argv}: status {copy.returncode}")
+    return seconds, most, cached(warm)
 
 
 def main():
@@ -133,23 +129,24 @@ def main():
     try:
         with tempfile.TemporaryDirectory(dir=arguments.dir) as work:
             source = noise_file(f"{work}/source", arguments.size * MIB)
-            warm, target, stop = noise_file(f"{work}/warm", WARM), f"{work}/target", Path(work) / "stop"
+            warm, target = noise_file(f"{work}/warm", WARM), f"{work}/target"
             ways = {"gush cp": [gush, "cp"], "gush cp --no-cache": [gush, "cp", "--no-cache"], "cp": ["cp"]}
-            first = None
-            for name, argv in ways.items():
-                dropped(warm)
-                alone = watched(group, warm, work, None)()
-                beside = watched(group, warm, work, stop)
-                time.sleep(1)
-                kills = group.kills()
-                seconds, unwritten = copied(group, argv, source, target, arguments.sum * MIB)
-                stays = cached(warm)
-                stop.touch()
-                p50, p99 = (now / before for now, before in zip(beside(), alone))
-                stop.unlink()
-                first = first or seconds
-                print(f"{name:20} {arguments.sum / seconds:6.0f} MiB/s ({first / seconds:.2f})   p50 {p50:5.2f}   p99 {p99:6.2f}"
-                      f"   cached {stays:.2f}   unwritten {unwritten / MIB:4.0f} MiB   kills {group.kills() - kills}", flush=True)
+            _, alone = with_neighbour(group, warm, work, lambda: time.sleep(10))
+            kills = group.kills()
+
+            def measure(argv):
+                return with_neighbour(group, warm, work, lambda: copied(group, argv, source, target, warm))
+
+            samples = interleaved(ways, -(-arguments.sum // arguments.size), measure)
+            seconds = {name: [done[0] for done, _ in sample] for name, sample in samples.items()}
+            for name, sample in samples.items():
+                speed = ratios(seconds["gush cp"], seconds[name])[0]
+                beside = [latency for _, latencies in sample for latency in latencies]
+                p50, p99 = (share(beside, at) / share(alone, at) for at in (0.5, 0.99))
+                print(f"{name:20} speed {speed:.2f}   p50 {p50:5.2f}   p99 {p99:6.2f}"
+                      f"   cached {min(done[2] for done, _ in sample):.2f}"
+                      f"   unwritten {max(done[1] for done, _ in sample) / MIB:4.0f} MiB")
+            print(f"kills {group.kills() - kills}")
     finally:
         group.path.rmdir()
 

@@ -19,7 +19,7 @@ use crate::sys::thread::{Usage, usage};
 /// [`MOST_ALONE_BYTES`] are moved: a slow source has shown itself soon.
 const FIRST_BYTES: u64 = 512 << 10;
 const MOST_ALONE_BYTES: u64 = 16 << 20;
-const LONG_ENOUGH: Duration = Duration::from_millis(8);
+const LONG_ENOUGH: Duration = Duration::from_millis(4);
 
 /// The part of a thread that does not sleep, in the measurement of several.
 const SHARE_BYTES: u64 = 16 << 20;
