@@ -294,9 +294,12 @@ fn what_is_no_pipeline_is_refused_with_the_reason() {
 fn the_picture_is_redrawn_on_a_terminal_and_doctor_prints_it_once() {
     let pipeline = Pipeline::found("cat /dev/zero | sleep 1000; :");
     certain(&pipeline.pid());
-    let doctor = gush().args(["doctor", "pipeline", &pipeline.pid()]).output().unwrap();
-    let text = String::from_utf8(doctor.stdout).unwrap();
-    assert!(text.contains("holds up the others: sleep"), "{text}");
+    let mut text = String::new();
+    eventually("a certain verdict by doctor", || {
+        let doctor = gush().args(["doctor", "pipeline", &pipeline.pid()]).output().unwrap();
+        text = String::from_utf8(doctor.stdout).unwrap();
+        text.contains("holds up the others: sleep")
+    });
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let mut watching = pv(&["--pipeline", &pipeline.pid(), "-f", "-i", "0.1"]);
     let mut watching = watching.stderr(Stdio::piped()).spawn().unwrap();

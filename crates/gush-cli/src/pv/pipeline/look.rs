@@ -84,10 +84,14 @@ impl Tracked {
         true
     }
 
+    /// Whether there are enough samples for a verdict.
+    pub fn is_due(&self) -> bool {
+        self.samples.len() >= LEAST_SAMPLES
+    }
+
     /// Whether nothing is gained by further samples of one look.
     pub fn is_decided(&self) -> bool {
-        let is_due = self.samples.len() >= LEAST_SAMPLES;
-        is_due && matches!(self.verdict(), Verdict::Certain { .. })
+        self.is_due() && matches!(self.verdict(), Verdict::Certain { .. })
     }
 
     fn verdict(&self) -> Verdict {

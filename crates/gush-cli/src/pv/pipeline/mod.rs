@@ -57,7 +57,8 @@ impl FromStr for Target {
 
 /// The time between two samples.
 const SLICE: Duration = Duration::from_millis(50);
-/// How long one look may take until the verdict is certain.
+/// How long one look may take until the verdict is certain; four times that on a machine too busy for
+/// the samples.
 const LONGEST_LOOK: Duration = Duration::from_secs(3);
 /// How long to wait between samples that decide about the end of one look.
 const SHORTEST_LOOK: Duration = Duration::from_secs(1);
@@ -153,7 +154,11 @@ fn once(mut watcher: Watcher, shown: &Shown, talker: &Talker) -> Result<Status, 
     let mut due = SHORTEST_LOOK;
     while watcher.sample() {
         let now = watcher.now();
-        if now >= LONGEST_LOOK || now >= due && watcher.tracked.iter().all(Tracked::is_decided) {
+        let has_all = |is_so: fn(&Tracked) -> bool| watcher.tracked.iter().all(is_so);
+        if now >= LONGEST_LOOK && has_all(Tracked::is_due)
+            || now >= due && has_all(Tracked::is_decided)
+            || now >= LONGEST_LOOK * 4
+        {
             break;
         }
         // A verdict that is tried at each sample would be wrong more often.
