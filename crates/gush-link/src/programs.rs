@@ -83,21 +83,27 @@ pub(crate) async fn finish_during(
     }
 }
 
-/// Relays until the end. An exited program gets no more bytes, and the end of its output is a
-/// proper one only with exit status 0.
+/// Relays until the end.
 pub(crate) async fn relayed(
     relay: &mut Relay,
     first: &mut End,
     second: &mut End,
 ) -> Result<Totals, Error> {
-    let mut ends = [first, second];
+    // Most connections are between sockets, and have no memory for programs.
+    if [&first.keeper, &second.keeper].iter().all(|keeper| keeper.process().is_none()) {
+        return relay.run(&mut first.conduit, &mut second.conduit).await;
+    }
+    Box::pin(relayed_with_programs(relay, [first, second])).await
+}
+
+/// Relays until the end. An exited program gets no more bytes, and the end of its output is a
+/// proper one only with exit status 0.
+async fn relayed_with_programs(
+    relay: &mut Relay,
+    mut ends: [&mut End; 2],
+) -> Result<Totals, Error> {
     // Has the end a program that has not exited yet?
     let mut runs = ends.each_ref().map(|end| end.keeper.process().is_some());
-    // Most connections are between sockets.
-    if runs == [false; 2] {
-        let [End { conduit: a, .. }, End { conduit: b, .. }] = &mut ends;
-        return relay.run(a, b).await;
-    }
     let exits = [(); 2].map(|()| watch::Sender::new(None::<bool>));
     for at in 0..2 {
         if runs[at] {

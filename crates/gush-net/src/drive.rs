@@ -66,7 +66,8 @@ pub(crate) struct Driver {
     /// Nothing is taken because the rate limit or a hold allows nothing yet.
     throttled: bool,
     nap: Option<Pin<Box<Sleep>>>,
-    by_method: [(MethodName, u64); METHODS.len()],
+    /// Bytes delivered, in the order of [`METHODS`].
+    by_method: [u64; METHODS.len()],
     refused: Vec<Refusal>,
     /// The pending error of a socket, which the kernel reports once: a later read there returns 0.
     taken_error: Option<(Side, Errno)>,
@@ -124,7 +125,7 @@ impl Driver {
             limiter,
             throttled: false,
             nap: None,
-            by_method: METHODS.map(|name| (name, 0)),
+            by_method: [0; METHODS.len()],
             refused: Vec::new(),
             taken_error: None,
         }
@@ -139,7 +140,7 @@ impl Driver {
             || self.eof_bytes > 0
             || self.is_bounded();
         let (state, pipe) = DirectionState::of_flow(self.flow.as_ref()).filter(|_| !stays)?;
-        let by_method = self.by_method.map(|(_, bytes)| bytes);
+        let by_method = self.by_method;
         let (is_at_end, has_seen_end, is_done) = (self.is_at_end, self.has_seen_end, self.done);
         Some((DirectionState { by_method, is_at_end, has_seen_end, is_done, ..state }, pipe))
     }
@@ -153,9 +154,7 @@ impl Driver {
     ) {
         (self.is_at_end, self.has_seen_end) = (state.is_at_end, state.has_seen_end);
         self.done = state.is_done;
-        for (sum, bytes) in self.by_method.iter_mut().zip(state.by_method) {
-            sum.1 = bytes;
-        }
+        self.by_method = state.by_method;
         let whole = source.and_then(|(fd, state)| Whole::of(fd, &state, None));
         let taken_bytes = flow.as_ref().map_or(0, Flow::taken_bytes);
         self.whole = whole.map(|whole| whole.after(taken_bytes));
@@ -290,11 +289,11 @@ impl Driver {
     }
 
     pub(crate) fn passed(&self) -> Passed {
-        let most = self.by_method.iter().max_by_key(|(_, bytes)| *bytes);
+        let most = METHODS.into_iter().zip(self.by_method).max_by_key(|(_, bytes)| *bytes);
         Passed {
             bytes: self.delivered_bytes(),
             in_flight_bytes: self.in_flight_bytes(),
-            method: most.filter(|(_, bytes)| *bytes > 0).map(|(name, _)| *name),
+            method: most.filter(|(_, bytes)| *bytes > 0).map(|(name, _)| name),
             refused: self.refused.clone(),
         }
     }
@@ -502,9 +501,9 @@ impl Driver {
         }
         if moved.delivered_bytes > 0 {
             options.counts.deliver(self.direction, moved.delivered_bytes);
-            let of_method = |sum: &&mut (MethodName, u64)| Some(sum.0) == moved.method;
-            if let Some(sum) = self.by_method.iter_mut().find(of_method) {
-                sum.1 += moved.delivered_bytes;
+            let is_of_it = |name: &MethodName| Some(*name) == moved.method;
+            if let Some(at) = METHODS.iter().position(is_of_it) {
+                self.by_method[at] += moved.delivered_bytes;
             }
         }
     }

@@ -294,7 +294,9 @@ impl Relay {
         B: AsyncRead + AsyncWrite + Unpin + ?Sized,
     {
         self.waits_after_failure = true;
-        self.drive(BothWays { a: opened(a, End::A)?, b: opened(b, End::B)? }).await
+        // Awaited in the same statement, the ends would stay in the future a second time.
+        let relayed = self.drive(BothWays { a: opened(a, End::A)?, b: opened(b, End::B)? });
+        relayed.await
     }
 
     /// Copies from the source to the target until the source's end, as the forward direction. The

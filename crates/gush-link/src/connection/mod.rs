@@ -81,6 +81,18 @@ pub(crate) struct Connection<'a> {
     pub began: Instant,
 }
 
+/// How the phases before the relay end.
+enum Opened {
+    Relay(Box<Relaying>),
+    Not(ConnectionResult),
+}
+
+impl From<ConnectionResult> for Opened {
+    fn from(result: ConnectionResult) -> Self {
+        Self::Not(result)
+    }
+}
+
 /// Serves a client, and writes the record.
 ///
 /// # Errors
@@ -91,11 +103,19 @@ pub(crate) async fn serve(
     cancellation: &Cancellation,
 ) -> Result<(), Failure> {
     let Arrival { client, id, counts, began, turn } = arrival;
-    let names =
-        Names { client: ends::name(&client, &shared.client), other: shared.other_name.clone() };
-    info!(id, client = %names.client, "connected");
-    let mut connection =
-        Connection { shared, id, names, counts: &counts, cancellation, turn, began };
+    let mut connection = Connection {
+        shared,
+        id,
+        names: Names {
+            client: ends::name(&client, &shared.client),
+            other: shared.other_name.clone(),
+        },
+        counts: &counts,
+        cancellation,
+        turn,
+        began,
+    };
+    info!(id, client = %connection.names.client, "connected");
     let result = connection.run(client).await;
     connection.end(result)
 }
@@ -126,9 +146,18 @@ impl Connection<'_> {
     /// Runs through the phases.
     ///
     /// The memory of a connection is that of this future, which has room for every value that it
-    /// ever holds, often twice: so ends are boxed, and the work of each phase is while it lasts.
-    /// `None` for one that has moved to another process.
+    /// ever holds, often twice: so ends and relay are boxed, and what comes before and after the
+    /// relay is while it lasts. `None` for one that has moved to another process.
     pub async fn run(&mut self, client: Box<End>) -> Option<ConnectionResult> {
+        let relaying = match Box::pin(self.open_ends(client)).await {
+            Opened::Relay(relaying) => relaying,
+            Opened::Not(result) => return Some(result),
+        };
+        self.finish(relaying).await
+    }
+
+    /// The phases before the relay.
+    async fn open_ends(&mut self, client: Box<End>) -> Opened {
         let header = or_abort!(self, self.read_header(&client).await, client);
         // Before the other address is opened: a client without a certificate costs no server a
         // connection.
@@ -142,15 +171,18 @@ impl Connection<'_> {
         let checked =
             checked.map_err(|failure| ConnectionResult::failed(Ending::OpenFailed, failure));
         or_abort!(self, checked, first, second);
-        self.finish(self.begin_relay(first, second)).await
+        Opened::Relay(self.begin_relay(first, second))
     }
 
     /// The relay and what comes after it.
-    async fn finish(&self, relaying: Relaying) -> Option<ConnectionResult> {
+    async fn finish(&self, relaying: Box<Relaying>) -> Option<ConnectionResult> {
         let (first, second, relayed) = self.relay(relaying).await?;
-        let passed = relayed.passed();
-        let result = self.close(first, second, relayed).await;
-        Some(ConnectionResult { passed, ..result })
+        let closed = async move {
+            let passed = relayed.passed();
+            let result = self.close(first, second, relayed).await;
+            ConnectionResult { passed, ..result }
+        };
+        Some(Box::pin(closed).await)
     }
 
     fn end(&self, result: Option<ConnectionResult>) -> Result<(), Failure> {

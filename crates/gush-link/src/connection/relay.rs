@@ -1,6 +1,7 @@
 //! The relay of a connection.
 
 use std::future::pending;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,6 +60,13 @@ pub(crate) struct Relaying {
     pub has_datagrams: bool,
 }
 
+impl Relaying {
+    fn ended(self, end: Result<RelayEnd, ConnectionResult>) -> (Box<End>, Box<End>, Relayed) {
+        let Self { first, second, directions, has_datagrams, .. } = self;
+        (first, second, Relayed { directions, has_datagrams, end })
+    }
+}
+
 /// The directions that two ends have between them.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Directions {
@@ -81,7 +89,7 @@ impl Directions {
 
 impl Connection<'_> {
     /// A relay between two ends, in the order of the addresses.
-    pub(super) fn begin_relay(&self, mut first: Box<End>, mut second: Box<End>) -> Relaying {
+    pub(super) fn begin_relay(&self, mut first: Box<End>, mut second: Box<End>) -> Box<Relaying> {
         let settings = &self.shared.settings;
         let (a, b) = self.shared.in_order(&self.shared.client, self.shared.other.address());
         // Before options shape the data: one may give datagrams an end, but only for one side.
@@ -112,32 +120,30 @@ impl Connection<'_> {
             });
         }
         let directions = Directions::between(&first.conduit, &second.conduit);
-        Relaying { first, second, relay: Relay::new(&options), directions, has_datagrams }
+        let relay = Relay::new(&options);
+        Box::new(Relaying { first, second, relay, directions, has_datagrams })
     }
 
     /// Relays until the end; `None` for a connection that has moved to another process.
     pub(super) async fn relay(
         &self,
-        mut relaying: Relaying,
+        mut relaying: Box<Relaying>,
     ) -> Option<(Box<End>, Box<End>, Relayed)> {
         let mut movable = self.shared.relays.as_ref().and_then(|relays| {
-            let Relaying { first, second, .. } = &relaying;
+            let Relaying { first, second, .. } = &*relaying;
             // A program belongs to the process that has started it.
             let owns_nothing = first.keeper.is_empty() && second.keeper.is_empty();
             owns_nothing.then(|| relays.enter(self.id))
         });
         loop {
-            let Relaying { first, second, relay, has_datagrams, directions } = &mut relaying;
-            let (has_datagrams, directions) = (*has_datagrams, *directions);
+            let Relaying { first, second, relay, has_datagrams, .. } = &mut *relaying;
             let room = [first.keeper.makes_room(), second.keeper.makes_room()];
+            let idle: Pin<Box<dyn Future<Output = ()> + Send>> = match *has_datagrams {
+                true => Box::pin(self.datagrams_idle()),
+                false => Box::pin(pending()),
+            };
             let asked = Entry::asked(movable.as_mut());
             let work = async {
-                let idle = async {
-                    match has_datagrams {
-                        true => self.datagrams_idle().await,
-                        false => pending().await,
-                    }
-                };
                 let [first_room, second_room] = room;
                 tokio::select! {
                     biased;
@@ -151,17 +157,13 @@ impl Connection<'_> {
                     () = second_room => Stop::End(RelayEnd::Stopped(Ending::MadeRoom)),
                 }
             };
-            let end = match self.phase(Phase::Relay, None, work).await {
-                Ok(Stop::Asked(request)) => {
-                    relaying =
-                        request.offer(self.id, self.names.clone(), self.began, relaying).await?;
-                    continue;
-                }
-                Ok(Stop::End(end)) => Ok(end),
-                Err(result) => Err(result),
+            let request = match self.phase(Phase::Relay, None, work).await {
+                Ok(Stop::Asked(request)) => request,
+                Ok(Stop::End(end)) => return Some(relaying.ended(Ok(end))),
+                Err(result) => return Some(relaying.ended(Err(result))),
             };
-            let Relaying { first, second, .. } = relaying;
-            return Some((first, second, Relayed { directions, has_datagrams, end }));
+            let offered = request.offer(self.id, self.names.clone(), self.began, relaying);
+            relaying = Box::pin(offered).await?;
         }
     }
 

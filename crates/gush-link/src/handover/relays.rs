@@ -44,7 +44,7 @@ pub(super) struct Paused {
     pub names: Names,
     pub began: std::time::Instant,
     /// With the way back to its task.
-    relaying: Option<(Relaying, oneshot::Sender<Relaying>)>,
+    relaying: Option<(Box<Relaying>, oneshot::Sender<Box<Relaying>>)>,
     _turn: OwnedSemaphorePermit,
 }
 
@@ -176,8 +176,8 @@ impl Request {
         id: u64,
         names: Names,
         began: std::time::Instant,
-        relaying: Relaying,
-    ) -> Option<Relaying> {
+        relaying: Box<Relaying>,
+    ) -> Option<Box<Relaying>> {
         let Self { stopped, turn } = self;
         let (back, stays) = oneshot::channel();
         let relaying = Some((relaying, back));
@@ -190,7 +190,7 @@ impl Request {
 
 impl Paused {
     pub fn relaying(&self) -> Option<&Relaying> {
-        self.relaying.as_ref().map(|(relaying, _)| relaying)
+        self.relaying.as_ref().map(|(relaying, _)| &**relaying)
     }
 
     /// The connection belongs to another process.

@@ -180,7 +180,7 @@ pub(crate) struct Resumed {
     pub names: Names,
     pub counts: Arc<ByteCounts>,
     pub began: Instant,
-    pub relaying: Relaying,
+    pub relaying: Box<Relaying>,
 }
 
 fn resumed(
@@ -213,6 +213,7 @@ fn resumed(
     let (first_name, second_name) = shared.in_order(&names.client, &names.other);
     let (first, second) = (end(a, first_name), end(b, second_name));
     let relaying = Relaying { first, second, relay, directions, has_datagrams: false };
+    let relaying = Box::new(relaying);
     let began = Instant::now().checked_sub(age).unwrap_or_else(Instant::now);
     Ok(Resumed { id, names, counts, began, relaying })
 }

@@ -1,10 +1,12 @@
 //! What is cleaned up when an end is no longer used: names, programs, terminals.
 
 use std::fmt;
+use std::future::pending;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -127,13 +129,11 @@ impl Keeper {
     }
 
     /// Resolves when this end, a sender of datagrams, is evicted; never for other ends.
-    pub(crate) fn makes_room(&self) -> impl Future<Output = ()> + use<> {
-        let room = self.served.as_ref().map(Served::makes_room);
-        async move {
-            match room {
-                Some(room) => room.await,
-                None => std::future::pending().await,
-            }
+    pub(crate) fn makes_room(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        match self.served.as_ref().map(Served::makes_room) {
+            Some(room) => Box::pin(room),
+            // Without a value, which takes no memory.
+            None => Box::pin(pending()),
         }
     }
 
