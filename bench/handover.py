@@ -11,6 +11,7 @@ before one. --spread opens a part of the connections in each interval, instead o
 proc_pid_smaps(5)).
 """
 import argparse
+import bisect
 import hashlib
 import os
 import random
@@ -128,9 +129,10 @@ def stalls(delays, moments):
     longest = {}
     for arrived, delay, number in delays:
         sent = arrived - delay
-        for at, moment in enumerate(moments):
-            if moment - 0.5 <= sent < moment + 1 and arrived >= moment:
-                longest[at, number] = max(longest.get((at, number), 0), delay)
+        # The last moment that is not more than half a second after the sending.
+        at = bisect.bisect_right(moments, sent + 0.5) - 1
+        if at >= 0 and sent < moments[at] + 1 and arrived >= moments[at]:
+            longest[at, number] = max(longest.get((at, number), 0), delay)
     return list(longest.values())
 
 
@@ -188,9 +190,7 @@ def main():
             master = running[0].pid
             alive = [master, *subprocess.run(["pgrep", "-P", str(master)], capture_output=True, text=True).stdout.split()]
         (Path(held.name) / "processes").write_text(f"{len(alive)} processes, {memory_kib(alive) / 1024:.1f} MiB")
-        for process in running[1:-1]:
-            process.wait(10)
-        (Path(held.name) / "last").write_text(str(running[-1].pid))
+        (Path(held.name) / "alive").write_text(" ".join(map(str, alive)))
         os._exit(0)
     hashes, resets, delays = receive(listener, words.connections, words.bulk)
     os.waitpid(replacer, 0)
@@ -207,8 +207,10 @@ def main():
         figures = ", ".join(f"{what} {1000 * p(share, found):.1f}" for what, share in (("p50", 0.5), ("p99", 0.99), ("most", 1)))
         print(f"{name}: {figures} ms")
     os.waitpid(sender, 0)
-    last = running[0].pid if words.haproxy else int((Path(held.name) / "last").read_text())
-    os.kill(last, signal.SIGTERM)
+    # Of HAProxy the master alone: it ends the others.
+    alive = (Path(held.name) / "alive").read_text().split()
+    for pid in alive[:1] if words.haproxy else alive:
+        os.kill(int(pid), signal.SIGTERM)
     log.seek(0)
     sys.stderr.write(log.read()[-2000:])
     return 0 if equal == len(sent) and not resets else 1

@@ -383,7 +383,8 @@ async fn serve_all(
                     let _ = accepting.send(Accepting::Goes);
                     continue;
                 }
-                info!("a new process serves the clients from here on");
+                let stay = shared.ledger.active();
+                info!("a new process serves the clients from here on; {stay} stay here");
                 standing.gave(&mut listener);
                 break Ok(());
             }

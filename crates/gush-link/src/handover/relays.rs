@@ -18,8 +18,9 @@ use crate::session::Names;
 /// How long connections that are being opened may take to reach their relay. No relay stands still
 /// meanwhile.
 const OPENING: Duration = Duration::from_millis(100);
-/// How long relays may take to stop. One that is later stays.
-const STOPPING: Duration = Duration::from_secs(1);
+/// How long the next relay may take to stop, on a machine with too much to do for example. None
+/// stands still meanwhile. Those that are later stay.
+const STOPPING: Duration = Duration::from_secs(5);
 
 /// The relays that can move, by the number of their connection.
 #[derive(Default)]

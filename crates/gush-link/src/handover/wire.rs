@@ -23,8 +23,9 @@ use crate::watch::watch;
 
 /// Changes with every change of the messages that an older process would misread.
 pub(super) const VERSION: u32 = 2;
-/// How long either process waits for the other's next message.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long either process waits for the other's next message: longer than the running link waits
+/// for a relay to stop.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// The largest packet. A socket's send buffer has 208 KiB by default (net.core.wmem_default).
 const PACKET_BYTES: usize = 128 << 10;
 /// The most connections of a message.
