@@ -138,6 +138,7 @@ const NEEDLESS: &[(&[&str], &str)] = &[
     (&["nofork"], "gush stays between the program and the other address, and passes the bytes on"),
     (&["oobinline", "so-oobinline"], "an urgent byte is passed on in its place"),
     (&["unlink-close"], "nothing was made that could stay"),
+    (&["children-shutup"], "the failure of a client is a warning anyway"),
 ];
 
 const INSTEAD: &[(&[&str], &str)] = &[
@@ -152,7 +153,40 @@ const INSTEAD: &[(&[&str], &str)] = &[
         "start gush as that user: `setpriv --reuid USER --regid GROUP --init-groups gush link ...`",
     ),
     (&["chroot"], "start gush there: `chroot DIR gush link ...`"),
-    (&["tcpwrap", "tcpwrappers", "libwrap"], "range= says whose connections are accepted"),
+    (
+        &[
+            "tcpwrap",
+            "tcpwrappers",
+            "libwrap",
+            "tcpwrap-etc",
+            "tcpwrap-dir",
+            "allow-table",
+            "hosts-allow",
+            "tcpwrap-hosts-allow-table",
+            "deny-table",
+            "hosts-deny",
+            "tcpwrap-hosts-deny-table",
+        ],
+        "range= says whose connections are accepted",
+    ),
+    (&["netns"], "`ip netns exec NAME gush link ...` opens both addresses there"),
+    (
+        &["direct", "o-direct", "o_direct"],
+        "`dd iflag=direct` reads past the cache, and `dd oflag=direct` writes",
+    ),
+    (
+        &["cipher", "ciphers", "cipherlist", "openssl-cipherlist"],
+        "every cipher that gush link offers is safe; min-version= and max-version= choose among them",
+    ),
+    (
+        &["f-setpipe-sz", "pipesz"],
+        "--pipe-size limits the pipes of a relay; others belong to the programs at both ends",
+    ),
+    (&["sigint", "sighup", "sigquit"], "a signal ends the link, and the link its programs"),
+    (
+        &["res-nsaddr", "nsaddr", "dns", "nameserver"],
+        "resolv.conf(5) says which servers resolve names",
+    ),
     (&["sane"], "stty(1) sets it: `stty -F DEVICE sane`, or shell:'stty sane; exec COMMAND',pty"),
     (
         &["seek-cur", "lseek-cur", "seek-end", "lseek-end"],
@@ -300,6 +334,10 @@ impl SocatOptions {
         // socat asks for it with fork only: else its exit status hides the error.
         if is_in(COOL_WRITE, &refused.name) && self.0.iter().any(|one| one.ours == "fork") {
             return Some(Advice::Needless("a client that goes away fails alone"));
+        }
+        let name = refused.name.to_ascii_lowercase();
+        if ["fs-", "ext2-", "ext3-"].iter().any(|start| name.starts_with(start)) {
+            return Some(Advice::Instead("chattr(1) sets attributes of files"));
         }
         // Of other sockets it limits accept(2) and handshakes.
         let is_datagrams = kind.starts_with("udp")
