@@ -109,6 +109,13 @@ struct Before {
     cost: f64,
 }
 
+impl Before {
+    /// How many times the cost of then; none where the clock showed no processor time.
+    fn price(&self, cost: f64) -> f64 {
+        if self.cost > 0.0 { cost / self.cost } else { 0.0 }
+    }
+}
+
 /// Decides how many threads there may be.
 #[derive(Debug)]
 pub struct Pace {
@@ -210,7 +217,7 @@ impl Pace {
         let per_second = done * working as f64 / sum.wall.as_secs_f64().max(1e-9);
         let cost = sum.busy.as_secs_f64() / done;
         if let Some(before) = self.before.take()
-            && !pays(per_second / before.per_second, cost / before.cost)
+            && !pays(per_second / before.per_second, before.price(cost))
         {
             self.threads = before.threads;
             self.rest = self.next_rest;
@@ -307,6 +314,14 @@ mod tests {
         assert_eq!(threads(&mut pace, &[slow, queued]), [20, 2]);
         assert_eq!(threads(&mut pace, &[slow; 32]), [2; 32]);
         assert_eq!(threads(&mut pace, &[slow]), [20]);
+    }
+
+    #[test]
+    fn threads_whose_price_no_clock_shows_are_judged_by_their_speed() {
+        let mut pace = Pace::new(2, 64);
+        let (slow, queued) = (sample(1, 4_000, 0, 4), sample(1, 400_000, 0, 4));
+        assert_eq!(threads(&mut pace, &[slow, slow]), [64, 64]);
+        assert_eq!(threads(&mut Pace::new(2, 64), &[slow, queued]), [64, 2]);
     }
 
     #[test]

@@ -246,3 +246,19 @@ fn sendfile_moves_small_files_between_local_file_systems() {
         assert!(target.content() == content, "{bytes}");
     }
 }
+
+#[test]
+fn an_excluded_method_moves_nothing_on_several_threads_either() {
+    needs!(copy_file_range);
+    let file = || tempfile::tempfile_in("/dev/shm").expect("a file in memory");
+    let (source, content) = (file(), noise(1, 20 << 20));
+    std::os::unix::fs::FileExt::write_all_at(&source, &content, 0).expect("the source");
+    for threads in [0, 1, 2] {
+        let target = file();
+        let mover = Mover::new(&source, &target).source_offset_bytes(0).threads(threads);
+        let report = mover.exclude(&[MethodName::ReadWrite]).run().expect("a copy");
+        let used: Vec<_> = report.methods.iter().map(|used| used.name).collect();
+        assert!(!used.contains(&MethodName::ReadWrite), "{threads}: {}", report.explain());
+        assert_eq!(report.bytes, content.len() as u64);
+    }
+}

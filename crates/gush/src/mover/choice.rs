@@ -86,7 +86,10 @@ impl Choosing<'_, '_> {
         }
         let by = match request.choice {
             Choice::Only(name) => name,
-            Choice::Auto => self.row().on_threads.unwrap_or(name),
+            Choice::Auto => {
+                let by = self.row().on_threads;
+                by.filter(|by| !request.excluded.contains(by)).unwrap_or(name)
+            }
         };
         let traits = by.method().traits();
         match request.threads {
