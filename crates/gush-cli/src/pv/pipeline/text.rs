@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gush_text::{start_of, without_controls};
+use gush_text::{start_of, width, without_controls};
 
 use super::super::figures::{Unit, clock};
 use super::look::{EdgeLook, FileLook, Look, StageLook};
@@ -33,11 +33,27 @@ pub fn lines(look: &Look, unit: Unit, columns: usize) -> Vec<String> {
     }
     let verdict = &look.verdict;
     let head = if verdict.certain { "holds up the others" } else { "not certain" };
-    lines.push(format!("{head}: {}", verdict.what));
-    lines.extend(verdict.because.as_ref().map(|because| format!("because {because}")));
-    lines.extend(verdict.remedy.as_ref().map(|remedy| format!("try: {remedy}")));
+    let mut sentences = vec![format!("{head}: {}", verdict.what)];
+    sentences.extend(verdict.because.as_ref().map(|because| format!("because {because}")));
+    sentences.extend(verdict.remedy.as_ref().map(|remedy| format!("try: {remedy}")));
+    lines.extend(sentences.iter().flat_map(|sentence| broken(sentence, columns)));
     let fitted = |line: &String| start_of(&without_controls(line), columns).to_owned();
     lines.iter().map(fitted).collect()
+}
+
+/// A sentence in as many lines as it takes: its end matters as much as its beginning.
+fn broken(sentence: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in sentence.split(' ') {
+        match lines.last_mut() {
+            Some(line) if width(line) + 1 + width(word) <= columns => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// The PID of the stage that holds the others up, or 0, and of each pipe the percentage of its
@@ -197,5 +213,20 @@ mod tests {
             assert!(gush_text::width(line) <= 80 && !line.contains('\u{1b}'), "{line:?}");
         }
         assert_eq!(numbers(&look()), "11 50 - -");
+    }
+
+    #[test]
+    fn a_narrow_terminal_shows_the_whole_verdict() {
+        let mut look = look();
+        look.verdict.remedy = Some("a larger -S and --parallel sort on more processors".to_owned());
+        let lines = lines(&look, Unit::default(), 40);
+        let verdict = &lines[lines.len() - 4..];
+        let expected = [
+            "holds up the others: tee (11) computes",
+            "because it does",
+            "try: a larger -S and --parallel sort on",
+            "more processors",
+        ];
+        assert_eq!(verdict, expected);
     }
 }
