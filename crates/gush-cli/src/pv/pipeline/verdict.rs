@@ -140,7 +140,13 @@ pub fn remedy(command: &str, pid: i32, why: Why) -> Option<String> {
         Why::Crowded(_) => "other programs use the processors: run fewer, or under nice".to_owned(),
         Why::Waits(State::Stopped) => format!("kill -CONT {pid}, or fg in its shell"),
         Why::Waits(State::Disk) => "the disk is the limit: iostat -x 1 shows which".to_owned(),
-        Why::Waits(State::Sleeps | State::Event) if command.contains("pv ") => {
+        // Each meter obeys its own kind only.
+        Why::Waits(State::Sleeps | State::Event) if name == "pv" => {
+            format!("if it has -L, raise the rate: pv -R {pid} -L RATE")
+        }
+        Why::Waits(State::Sleeps | State::Event)
+            if name == "gush" && words.next() == Some("pv") =>
+        {
             format!("if it has -L, raise the rate: gush pv -R {pid} -L RATE")
         }
         Why::Waits(_) => return None,
@@ -293,7 +299,9 @@ mod tests {
         let remedy = |command, why| remedy(command, 7, why).unwrap_or_default();
         assert!(remedy("/usr/bin/gzip -9", Why::Computes(1.0)).contains("pigz"));
         assert!(remedy("gzip", Why::Waits(State::Stopped)).contains("kill -CONT 7"));
-        assert!(remedy("gush pv -L 1M", Why::Waits(State::Event)).contains("-R 7"));
+        assert!(remedy("gush pv -L 1M", Why::Waits(State::Event)).contains("gush pv -R 7"));
+        assert!(remedy("/usr/bin/pv -L 1M", Why::Waits(State::Event)).contains(": pv -R 7"));
+        assert_eq!(remedy("sh -c pv x", Why::Waits(State::Event)), "");
         assert_eq!(remedy("gzip", Why::Waits(State::Lock)), "");
     }
 }
