@@ -64,6 +64,14 @@ fn a_directory_that_takes_no_file_is_refused_before_anything_is_measured() {
 }
 
 #[test]
+fn a_directory_may_have_a_comma_in_its_name() {
+    let dir = TempDir::new().unwrap();
+    fs::create_dir(dir.path().join("a,b")).unwrap();
+    let output = tune(dir.path(), "pipe:pipe@48M/auto", &["--dir=a,b"]);
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
 fn two_directories_on_one_kind_of_file_system_are_refused() {
     let dir = TempDir::new().unwrap();
     let refused = tune(dir.path(), "pipe:pipe@48M", &["--dir=.", "--dir=."]);

@@ -16,7 +16,9 @@ mod trial;
 
 use std::rc::Rc;
 
-use super::asked::{DIR, dir, several};
+use clap::ArgAction;
+
+use super::asked::{DIR, dir};
 use super::{Asked, Cases, Suite, THROUGHPUT, Tour, WORK};
 use crate::case::Case;
 use crate::{Error, report};
@@ -32,9 +34,10 @@ pub static SUITE: Suite = Suite {
            --buffer-size of gush cp and cat choose what is faster; more processor time for it is paid for by other \
            programs. The files have no names. gush tune is the same command.",
     options: || {
-        vec![several(dir(
-            "Measure files in DIR, and in shared memory; several DIRs name several file systems",
-        ))]
+        let about =
+            "Measure files in DIR, and in shared memory; several DIRs name several file systems";
+        // Not in one word: a directory's name may have a comma.
+        vec![dir(about).action(ArgAction::Append)]
     },
     only: ("NAME,…", "Only these moves, such as pipe:tcp@48M, or cases"),
     rounds: "9",
@@ -56,12 +59,15 @@ fn make(asked: &Asked) -> Result<Cases, Error> {
         for setting in std::iter::once(None).chain(settings) {
             let trial = Trial::new(&question, setting);
             let names = [question.name(), trial.name().to_owned()];
-            if !asked.only.is_empty() && !asked.only.iter().any(|name| names.contains(name)) {
-                known.extend(names);
-            } else if let Some(why) = setting.and_then(|_| trial.refusal()) {
+            let is_asked =
+                asked.only.is_empty() || asked.only.iter().any(|name| names.contains(name));
+            known.extend(names);
+            if !is_asked {
+                continue;
+            }
+            if let Some(why) = setting.and_then(|_| trial.refusal()) {
                 refused.push(format!("{} is left out: {why}", trial.name()));
             } else {
-                known.extend(names);
                 made.cases.push(Box::new(trial));
             }
         }
@@ -69,6 +75,9 @@ fn make(asked: &Asked) -> Result<Cases, Error> {
     let is_unknown = |name: &&String| !known.contains(name);
     if let Some(unknown) = asked.only.iter().find(is_unknown) {
         return Err(Error::unknown("move or case", unknown, known.iter().map(String::as_str)));
+    }
+    if made.cases.is_empty() {
+        return Err(Error::refused(refused.join("; ")));
     }
     made.notes = refused;
     made.show = Some(Box::new(|run| report::findings(run, SUITE.name).join("\n")));
