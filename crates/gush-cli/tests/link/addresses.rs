@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use crate::common::gush;
 use crate::common::link::{PATIENCE, Running, ask, echo, eventually, server};
+use rustix::fs::OFlags;
 use rustix::net::sockopt;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 
 const LISTEN: &str = "tcp-listen:127.0.0.1:0,fork";
@@ -54,6 +55,54 @@ fn files_are_made_emptied_continued_and_begun_anywhere() {
     to("file:'a, b: c',create", "quoted");
     assert_eq!(fs::read_to_string(dir.path().join("a, b: c")).unwrap(), "quoted");
     assert_eq!(through(dir.path(), &["-u", "./a\\, b: c", "-"], ""), "quoted");
+}
+
+/// The flags of a process's descriptor of `path` (proc_pid_fdinfo(5)), once there is one.
+fn flags_of(pid: Pid, path: &Path) -> Option<u32> {
+    let proc = format!("/proc/{}", pid.as_raw_nonzero());
+    let open = fs::read_dir(format!("{proc}/fd")).ok()?.find_map(|entry| {
+        let entry = entry.ok()?;
+        (fs::read_link(entry.path()).ok()? == path).then(|| entry.file_name())
+    })?;
+    let info = fs::read_to_string(format!("{proc}/fdinfo/{}", open.to_str()?)).ok()?;
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
+    u32::from_str_radix(flags.trim(), 8).ok()
+}
+
+#[test]
+fn a_file_is_opened_with_the_flags_that_its_options_name() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().canonicalize().unwrap().join("data");
+    fs::write(&path, "").unwrap();
+    let named = OFlags::NOATIME | OFlags::NOFOLLOW | OFlags::SYNC | OFlags::DSYNC;
+    for (option, flags) in [
+        ("", OFlags::empty()),
+        (",noatime", OFlags::NOATIME),
+        (",nofollow", OFlags::NOFOLLOW),
+        (",sync", OFlags::SYNC),
+        (",dsync", OFlags::DSYNC),
+    ] {
+        let mut command = gush();
+        command.args(["link", "-u", "-", &format!("file:{}{option}", path.display())]);
+        let mut link = Running::of({
+            command.stdin(Stdio::piped());
+            command
+        });
+        let stdin = link.stdin();
+        let mut found = None;
+        eventually("the file is open", || {
+            found = flags_of(link.pid(), &path);
+            found.is_some()
+        });
+        assert_eq!(found.unwrap() & named.bits(), flags.bits(), "{option}");
+        drop(stdin);
+        assert!(link.finish().0.success());
+    }
+    std::os::unix::fs::symlink("data", dir.path().join("link")).unwrap();
+    let refused =
+        gush().args(["link", "-u", "file:link,nofollow", "-"]).current_dir(dir.path()).output();
+    let said = String::from_utf8(refused.unwrap().stderr).unwrap();
+    assert!(said.contains("symbolic link"), "{said}");
 }
 
 #[test]
@@ -132,6 +181,7 @@ fn programs_are_addresses_with_and_without_a_terminal() {
     assert_eq!(said("exec:cat,pty,echo=0", "line\n"), "line\r\n");
     assert_eq!(said("shell:'echo wrong >&2',stderr", ""), "wrong\n");
     assert_eq!(said("exec:pwd,cwd=/", ""), "/\n");
+    assert_eq!(said("shell:umask,umask=127", ""), "0127\n");
 }
 
 #[test]

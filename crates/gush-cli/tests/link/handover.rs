@@ -361,7 +361,7 @@ fn a_running_link_ends_by_a_signal_in_each_phase_of_a_handover() {
         let mut client = client_of(&lines.port.place());
         client.write_all(b"hello").unwrap();
         client.read_exact(&mut [0; 5]).unwrap();
-        // It has connected, and said who it is; is ready; has a group; has the last group.
+        // It has connected; has a group, and has not answered; has been told `Go`; has the last group.
         let hand = Hand::at(&lines.door);
         if phase > 0 {
             hand.hello(2, &lines);

@@ -188,4 +188,24 @@ fn a_pair_of_sockets_gives_messages_back() {
     link.stdin().write_all(b"there and back").unwrap();
     let (status, output, said) = link.finish();
     assert!(status.success() && output == b"there and back", "{said}");
+    // Each of many messages that wait for the link comes back alone.
+    let pair = || {
+        let flags = rustix::net::SocketFlags::CLOEXEC;
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap()
+    };
+    let ((input, stdin), (output, stdout)) = (pair(), pair());
+    let message = |number: u8| vec![number; 1 + usize::from(number)];
+    for number in 0..100 {
+        rustix::io::write(&input, &message(number)).unwrap();
+    }
+    drop(input);
+    let mut link = gush();
+    link.args(["link", "-", "socketpair"]).stdin(stdin).stdout(stdout);
+    let mut link = link.spawn().unwrap();
+    let mut room = [0; 9999];
+    for number in 0..100 {
+        let count = rustix::io::read(&output, &mut room).unwrap();
+        assert_eq!(room[..count], message(number));
+    }
+    assert!(link.wait().unwrap().success());
 }

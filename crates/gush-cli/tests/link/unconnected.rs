@@ -254,6 +254,51 @@ fn an_empty_datagram_ends_the_data_where_both_sides_say_so() {
 }
 
 #[test]
+fn without_the_options_an_empty_datagram_ends_nothing_and_none_is_sent() {
+    let dir = TempDir::new().unwrap();
+    let name = dir.path().join("s").display().to_string();
+    for receive in ["udp-recv:127.0.0.1:0", &format!("unix-recv:{name}")] {
+        let mut receiver = Running::start(&["-u", receive, "-"]);
+        let mut stdout = receiver.stdout();
+        let send = |bytes: &[u8]| match receive.starts_with("udp") {
+            true => {
+                let place = receiver.says("receiving at ");
+                let place = place.split_whitespace().last().unwrap();
+                UdpSocket::bind("127.0.0.1:0").unwrap().send_to(bytes, place).unwrap();
+            }
+            false => {
+                eventually("the socket is there", || std::path::Path::new(&name).exists());
+                UnixDatagram::unbound().unwrap().send_to(bytes, &name).unwrap();
+            }
+        };
+        for bytes in [&b"first"[..], b"", b"second"] {
+            send(bytes);
+        }
+        let mut all = [0; 11];
+        stdout.read_exact(&mut all).unwrap();
+        assert_eq!(&all, b"firstsecond", "{receive}");
+    }
+    for (option, expected) in [("", &[&b"all"[..]][..]), (",shut-null", &[b"all", b""])] {
+        for send in ["udp", "udp-sendto"] {
+            let socket = receiver();
+            let to = format!("{send}:{}{option}", socket.local_addr().unwrap());
+            let (sender, mut stdin, _stdout) = talking(&["-u", &to]);
+            stdin.write_all(b"all").unwrap();
+            drop(stdin);
+            assert!(sender.finish().0.success());
+            // What was sent over loopback is there.
+            socket.set_nonblocking(true).unwrap();
+            let mut bytes = [0; 9];
+            let all = std::iter::from_fn(|| {
+                let count = socket.recv(&mut bytes).ok()?;
+                Some(bytes[..count].to_vec())
+            });
+            assert_eq!(all.collect::<Vec<_>>(), expected, "{to}");
+        }
+    }
+}
+
+#[test]
 fn what_the_kernel_reports_of_a_datagram_is_logged_and_given_to_programs() {
     let program =
         "shell:'echo $SOCAT_IP_TTL $SOCAT_IP_TOS $SOCAT_IP_IF $SOCAT_IP_DSTADDR $SOCAT_TIMESTAMP'";
