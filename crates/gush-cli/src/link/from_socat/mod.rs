@@ -442,6 +442,10 @@ mod tests {
                 "gush link -U file:/tmp/f,create,trunc shell:pwd,umask=66",
             ),
             ("-u OPEN:f,o-noatime,ftruncate=0 -", "gush link -u file:f,trunc,noatime -"),
+            (
+                "TCP:h:1,setsockopt-int=6:3:1,setsockopt-int=1:9:1,cork,cork=0 -",
+                "gush link tcp:h:1,setsockopt=6:3:1,setsockopt=1:9:1,setsockopt=6:3:0 -",
+            ),
             ("TCP:h:1,interval=1 -", "gush link tcp:h:1 -"),
             ("UNIX:s,type=5,bind=t -", "gush link unix:s,bind=t,seqpacket -"),
             ("UNIX-L:s,umask=177,mode=660 -", "gush link unix-listen:s,mode=660,umask=177 -"),
@@ -560,6 +564,7 @@ mod tests {
             ("POSIXMQ-SEND:/q -", "no POSIX message queue"),
             ("SOCKET-CONNECT:2:6:x -", "socat takes DOMAIN:PROTOCOL:ADDRESS"),
             ("SOCKET-LISTEN:16:0:x -", "of sockets by numbers gush link has"),
+            ("SOCKET-DATAGRAM:1:2:0:x2f746d702f7300 -", "answers of its receiver alone"),
             ("UNIX-CONNECT:s,socktype=2 -", "Unix sockets of packets"),
             ("UNIX:s,type=5,shut-null -", "shut-null"),
             ("SSL-L:443 -", "cert"),

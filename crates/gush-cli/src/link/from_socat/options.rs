@@ -419,9 +419,13 @@ impl Translated {
 
     /// Is this the same option, of which the last counts?
     fn is_replaced_by(&self, later: &Self) -> bool {
-        let is_repeatable = self.ours == "setsockopt";
-        self.ours.eq_ignore_ascii_case(&later.ours)
-            && (!is_repeatable || self.name != "setsockopt" && self.name == later.name)
+        if !self.ours.eq_ignore_ascii_case(&later.ours) {
+            return false;
+        }
+        // Those given by numbers are options of their own.
+        !self.ours.eq_ignore_ascii_case("setsockopt")
+            || socket_option(&self.name, None).is_some()
+                && self.name.eq_ignore_ascii_case(&later.name)
     }
 
     /// For socat `readbytes=0` is no limit.
@@ -464,7 +468,7 @@ impl fmt::Display for Translated {
         write!(f, ",{}", self.ours)?;
         match &self.value {
             Some(value) if is_in(&["range"], &self.ours) => {
-                write!(f, "={}", masked(value).as_deref().unwrap_or(value))
+                write!(f, "={}", protected(masked(value).as_deref().unwrap_or(value)))
             }
             Some(value) => write!(f, "={}", protected(value)),
             None => Ok(()),

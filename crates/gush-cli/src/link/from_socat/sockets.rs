@@ -44,6 +44,9 @@ pub fn named(
         (INET6, 2, 0 | 17) => "udp6",
         (INET, 2, 136) => "udplite4",
         (INET6, 2, 136) => "udplite6",
+        (UNIX, 2, 0 | 1) if role == "datagram" => {
+            return Err("unix-sendto: of gush link reads the answers of its receiver alone");
+        }
         (UNIX, 1 | 2 | 5, 0 | 1) => "unix",
         _ => return Err(OTHERS),
     };
