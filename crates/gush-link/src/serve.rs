@@ -50,13 +50,14 @@ pub(crate) fn run(
         }
         if let Some(place) = &settings.metrics {
             let taken = handover.as_mut().and_then(|handover| handover.metrics_at(place));
+            let is_taken = taken.is_some();
             let listener = exporter::listen(place, taken).await?;
             let copy = listener.as_fd().try_clone_to_owned();
             // Listening before the first client: a port that is taken ends the link at once.
             let answering = tokio::spawn(exporter::answer(listener, Arc::clone(ledger)));
             if let (Some(handover), Ok(listener)) = (&mut handover, copy) {
                 let (place, answering) = (place.clone(), answering.abort_handle());
-                handover.give_metrics(Metrics { place, listener, answering });
+                handover.give_metrics(Metrics { place, listener, answering, is_taken });
             }
         }
         connect(roles, settings, ledger, stop, handover).await
@@ -129,8 +130,12 @@ async fn connect(
             }
         }
     };
-    let how = how.listening(handover.as_ref().and_then(Handover::listener));
-    let Some(listener) = until(stop.draining(), listen(server, &how)).await else { return Ok(()) };
+    let listener = {
+        // A copy that stayed open would queue clients that a draining link refuses.
+        let how = how.listening(handover.as_ref().and_then(Handover::listener));
+        until(stop.draining(), listen(server, &how)).await
+    };
+    let Some(listener) = listener else { return Ok(()) };
     let mut listener = match listener {
         Ok(listener) => listener,
         // No connection was ever there, so there is no record to write.
@@ -373,10 +378,9 @@ async fn serve_all(
                     Event::Asked(taker) => taker,
                 };
                 let _ = accepting.send(Accepting::Rests);
-                let given = tokio::select! {
-                    biased;
-                    () = over.as_mut() => break Ok(()),
-                    given = taker.give(&shared) => given,
+                // No client comes here meanwhile (`accept-timeout=`).
+                let Some(given) = until(shared.stop.draining(), taker.give(&shared)).await else {
+                    break Ok(());
                 };
                 if let Err(error) = given {
                     warn!("a handover failed, and this link goes on: {error}");
@@ -410,10 +414,15 @@ async fn serve_all(
         }
     }
     // Accepted before a handover, it waits for descriptors.
-    if listener.has_client()
-        && let Some(Ok(client)) = until(shared.stop.draining(), accept(&mut listener)).await
-    {
-        serve(&listener, Work::Serve(shared.arrived(client)), places.free_now(), &mut workers);
+    if listener.has_client() {
+        match until(shared.stop.draining(), accept(&mut listener)).await {
+            Some(Ok(client)) => {
+                let work = Work::Serve(shared.arrived(client));
+                serve(&listener, work, places.free_now(), &mut workers);
+            }
+            Some(Err(failure)) => warn!("an accepted client is given up: {failure}"),
+            None => {}
+        }
     }
     // All copies of the listener close here, so that new clients are refused and not queued.
     let _ = accepting.send(Accepting::Ended);

@@ -24,7 +24,7 @@ use rustix::process::{Resource, Rlimit, Signal, prlimit};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How long a link waits for the other side of a handover.
+/// Less than a link waits for the other side of a handover.
 const PATIENCE_OF_A_LINK: Duration = Duration::from_secs(5);
 
 /// The two addresses of a link that can be handed over, and its socket.
@@ -185,6 +185,22 @@ fn the_metrics_and_a_unix_socket_are_handed_over_with_their_names() {
     new.signal(Signal::TERM);
     assert!(new.finish().0.success());
     assert!(!front.exists() && !door.exists());
+}
+
+#[test]
+fn a_process_that_has_taken_over_refuses_clients_while_it_drains() {
+    let lines = Lines::to(format!("tcp:{}", echo()));
+    let link = lines.start();
+    let place = lines.port.place();
+    let mut client = client_of(&place);
+    client.write_all(b"hello").unwrap();
+    client.read_exact(&mut [0; 5]).unwrap();
+    let next = lines.start();
+    assert!(link.finish().0.success());
+    next.signal(Signal::TERM);
+    eventually("new clients are refused", || TcpStream::connect(&place).is_err());
+    assert_eq!(ask(client, b"last"), b"last");
+    assert!(next.finish().0.success());
 }
 
 /// Sends `bytes` in pieces, and reads the echo: is it the same?
@@ -354,6 +370,27 @@ fn a_receiver_that_dies_later_has_only_the_connections_that_it_got() {
 }
 
 #[test]
+fn a_handover_takes_longer_than_a_link_waits_for_clients() {
+    let lines = Lines::to(format!("tcp:{}", echo()));
+    let listen = format!("{},accept-timeout=1", lines.listen());
+    let link =
+        Running::start(&["--handover", lines.door.to_str().unwrap(), &listen, &lines.target]);
+    link.says("listening on ");
+    eventually("the door is open", || lines.door.exists());
+    let hand = Hand::at(&lines.door);
+    hand.says(&json!({"Hello": {"version": 2, "first": listen, "second": lines.target}}));
+    assert!(hand.hears().is_some_and(|listeners| listeners.get("Listeners").is_some()));
+    hand.says(&json!("Ready"));
+    assert!(hand.hears().is_some_and(|accept| accept.get("Accept").is_some()));
+    assert!(hand.group().is_empty());
+    thread::sleep(Duration::from_millis(2500));
+    hand.says(&json!("Taken"));
+    assert_eq!(hand.hears(), Some(json!("Go")));
+    let (status, _, said) = link.finish();
+    assert!(status.success() && said.contains("a new process serves"), "{said}");
+}
+
+#[test]
 fn a_running_link_ends_by_a_signal_in_each_phase_of_a_handover() {
     for phase in 0..4 {
         let lines = Lines::to(format!("tcp:{}", echo()));
@@ -409,16 +446,21 @@ impl Giver {
 
     /// A new process, and the connection to it.
     fn asked(&self) -> (Running, Hand) {
+        self.asked_with(&[])
+    }
+
+    fn asked_with(&self, options: &[&str]) -> (Running, Hand) {
         let listen = self.lines.listen();
         let door = self.lines.door.to_str().unwrap();
-        let next = Running::start(&["--handover", door, &listen, &self.lines.target]);
+        let words = ["--handover", door, &listen, &self.lines.target];
+        let next = Running::start(&[options, &words].concat());
         let hand = Hand(rustix::net::accept_with(&self.door, SocketFlags::CLOEXEC).unwrap());
         assert!(hand.hears().unwrap().get("Hello").is_some());
         (next, hand)
     }
 
     fn gives(&self, hand: &Hand, message: &Value, descriptors: &[BorrowedFd<'_>]) {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         assert!(ancillary.push(SendAncillaryMessage::ScmRights(descriptors)));
         let message = message.to_string();
@@ -430,15 +472,7 @@ impl Giver {
 #[test]
 fn a_new_process_ends_by_a_signal_in_each_phase_of_a_handover() {
     let giver = Giver::new();
-    let part = json!({"reads": true, "writes": true, "is_tcp": true});
-    let direction = json!({"delivered_bytes": 0, "by_method": [0, 0, 0], "piped_bytes": 0,
-        "through_memory": false, "is_at_end": false, "has_seen_end": false, "is_done": false});
-    let group = json!({"Group": [{
-        "id": 7, "client": "client", "other": "other", "age": {"secs": 0, "nanos": 0},
-        "directions": {"forward": true, "back": true}, "parts": [[part], [part]],
-        "relay": {"directions": [direction, direction], "quiet": {"secs": 0, "nanos": 0}},
-        "hand_bytes": [0, 0],
-    }]});
+    let group = group_of_one();
     // It has no answer; is ready; accepts; has a group, and no `Go`; has a group, and `Go` comes
     // before the signal is looked at.
     for phase in 0..5 {
@@ -478,6 +512,50 @@ fn a_new_process_ends_by_a_signal_in_each_phase_of_a_handover() {
         assert!(late.is_err(), "phase {phase}");
     }
     assert!(giver.lines.door.exists(), "it is the running link's still");
+}
+
+/// A group with one connection, which has moved nothing yet.
+fn group_of_one() -> Value {
+    let part = json!({"reads": true, "writes": true, "is_tcp": true});
+    let direction = json!({"delivered_bytes": 0, "by_method": [0, 0, 0], "piped_bytes": 0,
+        "through_memory": false, "is_at_end": false, "has_seen_end": false, "is_done": false});
+    json!({"Group": [{
+        "id": 7, "client": "client", "other": "other", "age": {"secs": 0, "nanos": 0},
+        "directions": {"forward": true, "back": true}, "parts": [[part], [part]],
+        "relay": {"directions": [direction, direction], "quiet": {"secs": 0, "nanos": 0}},
+        "hand_bytes": [0, 0],
+    }]})
+}
+
+#[test]
+fn metrics_are_left_to_the_running_link_by_a_process_that_fails_to_take_over() {
+    let giver = Giver::new();
+    let metrics = TcpListener::bind("127.0.0.1:0").unwrap();
+    metrics.set_nonblocking(true).unwrap();
+    let place = metrics.local_addr().unwrap().to_string();
+    let (next, hand) = giver.asked_with(&["--metrics", &place]);
+    let listeners = json!({"Listeners": {"metrics": place, "descriptors": 20}});
+    let given = [giver.door.as_fd(), giver.clients.as_fd(), metrics.as_fd()];
+    giver.gives(&hand, &listeners, &given);
+    assert_eq!(hand.hears(), Some(json!("Ready")));
+    hand.says(&json!({"Accept": {"last_id": 7}}));
+    let (near, near_end) = pair();
+    let (far, far_end) = pair();
+    giver.gives(&hand, &group_of_one(), &[near_end.as_fd(), far_end.as_fd()]);
+    assert_eq!(hand.hears(), Some(json!("Taken")));
+    hand.says(&json!("Go"));
+    drop((near_end, far_end));
+    eventually("the connection is there", || next.said().contains("taken over"));
+    drop(hand);
+    next.says("connected ones finish");
+    // Each request waits for the running link.
+    for _ in 0..5 {
+        let _request = TcpStream::connect(&place).unwrap();
+        thread::sleep(Duration::from_millis(100));
+        metrics.accept().expect("the new process has accepted it");
+    }
+    drop((near, far));
+    assert_eq!(next.finish().0.code(), Some(1));
 }
 
 /// A connection over TCP.

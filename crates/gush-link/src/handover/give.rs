@@ -58,7 +58,7 @@ impl Giver {
         hello: Hello,
     ) -> Self {
         let (metrics, answering) = match metrics {
-            Some(Metrics { place, listener, answering }) => {
+            Some(Metrics { place, listener, answering, .. }) => {
                 (Some((place, listener)), Some(answering))
             }
             None => (None, None),

@@ -21,8 +21,8 @@
 //! **Invariant:** a connection is used by one process. Up to `Go` it is the running link's, whose
 //! relay stands still and goes on if anything fails: bytes in flight are in pipes that both have, or
 //! were copied. `Go` counts as sent when the kernel has queued it: from then on the connection is the
-//! new process's, even if that never reads it. A new process that gives up after `Taken` first closes
-//! its socket for sending, so that `Go` is there already or cannot be sent.
+//! new process's, even if that never reads it. A new process that gives up after `Taken` first shuts
+//! its socket down for reading, so that `Go` is there already or cannot be sent.
 //!
 //! Each group is decided separately, since a connection stands still only while its group moves. If
 //! a later group fails, the running link goes on with the listeners and the rest, and the new process
@@ -107,6 +107,8 @@ pub(crate) struct Metrics {
     pub listener: OwnedFd,
     /// Until then they are answered here.
     pub answering: AbortHandle,
+    /// Is it the running link's?
+    pub is_taken: bool,
 }
 
 impl Handover {
@@ -216,7 +218,13 @@ impl Standing {
     pub fn end(&mut self, all: io::Result<()>, listener: &mut Listener) -> Result<(), Failure> {
         let Self::Taking(incoming) = std::mem::replace(self, Self::Apart) else { return Ok(()) };
         let Incoming { path, hello, metrics, door, mut name, .. } = incoming;
-        all.map_err(|error| failure(&path, error))?;
+        if let Err(error) = all {
+            if let Some(metrics) = metrics.filter(|metrics| metrics.is_taken) {
+                // The running link goes on answering, with its own counts.
+                metrics.answering.abort();
+            }
+            return Err(failure(&path, error));
+        }
         name.iter_mut().for_each(Made::own);
         listener.own_name();
         let clients = listener.descriptor().map_err(|error| failure(&path, error))?;
