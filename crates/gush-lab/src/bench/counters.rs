@@ -30,6 +30,11 @@ pub(super) type Counts = [Option<f64>; COUNTERS.len()];
 pub(super) struct Counting(Vec<Event>);
 
 impl Counting {
+    /// The sums of no run.
+    pub(super) fn none(rules: &Comparison) -> Counts {
+        [rules.counts.then_some(0.0); COUNTERS.len()]
+    }
+
     /// Nothing is counted unless the comparison asks for it: counting has a price at each switch.
     pub(super) fn begin(rules: &Comparison) -> Result<Self, Error> {
         let wanted = COUNTERS.iter().filter(|_| rules.counts);
@@ -37,10 +42,11 @@ impl Counting {
         events.map(Self).map_err(refused)
     }
 
-    /// Adds the counts to `sums`. Processes that still run are in none.
+    /// Adds the counts to `sums`. Processes that still run are in none; a sum that lacks a run is
+    /// none.
     pub(super) fn end(self, sums: &mut Counts) {
         for (sum, event) in sums.iter_mut().zip(self.0) {
-            *sum = event.count().map(|count| sum.unwrap_or(0.0) + count);
+            *sum = sum.zip(event.count()).map(|(sum, count)| sum + count);
         }
     }
 }

@@ -267,7 +267,7 @@ impl Contender {
         let (mut failed, mut answer) = (None, None);
         let figures = &self.rules().figures;
         let mut sums = vec![0.0; figures.len()];
-        let mut counts = Counts::default();
+        let mut counts = Counting::none(self.rules());
         for _ in 0..self.rules().repeat() {
             self.freshen()?;
             // From here on the peak of this process is what it has now (proc_pid_clear_refs(5));
