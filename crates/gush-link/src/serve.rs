@@ -7,6 +7,7 @@ use std::convert::Infallible;
 use std::os::fd::AsFd;
 use std::pin::pin;
 use std::sync::{Arc, Mutex as StdMutex};
+use std::time::Duration;
 
 use gush_text::with_unit;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, mpsc, watch};
@@ -27,6 +28,9 @@ use crate::settings::Settings;
 use crate::shared_end::SharedEnd;
 use crate::stop::{Cancellation, Stop};
 use crate::workers::{self, Balance, LoadGuard, Workers};
+
+/// How long a handover may go on once the link drains.
+const LAST_GROUPS: Duration = Duration::from_secs(1);
 
 /// Runs a link to its end.
 ///
@@ -378,8 +382,13 @@ async fn serve_all(
                     Event::Asked(taker) => taker,
                 };
                 let _ = accepting.send(Accepting::Rests);
-                // No client comes here meanwhile (`accept-timeout=`).
-                let Some(given) = until(shared.stop.draining(), taker.give(&shared)).await else {
+                // No client comes here meanwhile (`accept-timeout=`). The new process accepts already,
+                // and would stop if this one did not finish: a drain cuts only what stalls.
+                let stalled = async {
+                    shared.stop.draining().await;
+                    tokio::time::sleep(LAST_GROUPS).await;
+                };
+                let Some(given) = until(stalled, taker.give(&shared)).await else {
                     break Ok(());
                 };
                 if let Err(error) = given {
@@ -475,7 +484,6 @@ async fn drained(closed: impl Future<Output = ()>, shared: &Shared) -> Result<()
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::time::Duration;
 
     use tokio::time::Instant;
 

@@ -427,6 +427,31 @@ fn a_running_link_ends_by_a_signal_in_each_phase_of_a_handover() {
     }
 }
 
+#[test]
+fn a_running_link_that_is_told_to_end_finishes_its_handover_first() {
+    let lines = Lines::to(format!("tcp:{}", echo()));
+    let link = lines.start();
+    let mut client = client_of(&lines.port.place());
+    client.write_all(b"hello").unwrap();
+    client.read_exact(&mut [0; 5]).unwrap();
+    let hand = Hand::at(&lines.door);
+    hand.hello(2, &lines);
+    assert!(hand.hears().is_some());
+    hand.says(&json!("Ready"));
+    assert!(hand.hears().is_some());
+    assert_eq!(hand.group(), [1]);
+    link.signal(Signal::TERM);
+    // Long enough for the signal to be met.
+    thread::sleep(Duration::from_millis(100));
+    hand.says(&json!("Taken"));
+    assert_eq!(hand.hears(), Some(json!("Go")));
+    assert!(hand.group().is_empty());
+    hand.says(&json!("Taken"));
+    assert_eq!(hand.hears(), Some(json!("Go")));
+    assert!(link.finish().0.success());
+    assert!(lines.door.exists(), "the name is the new process's");
+}
+
 /// The running link's side of the protocol, by hand, with a listener and a connection to give.
 struct Giver {
     lines: Lines,
