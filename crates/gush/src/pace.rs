@@ -7,8 +7,9 @@
 //! all threads decides.
 //!
 //! Processor time is a price, which other programs or a meter pay. More threads are kept where they
-//! are faster by a quarter at least, and by as much as they cost: 1.33 times as fast, so three
-//! quarters of the time, for at most 1.33 times the processor time.
+//! are faster by a fifth at least, and multiply the processor time by the speed and [`DOUBT`] at
+//! most: what is measured is short. To go on alone by mistake doubles the time of a copy on ext4; a
+//! second thread by mistake costs a fifth more processor time.
 
 use std::mem;
 use std::time::{Duration, Instant};
@@ -249,9 +250,13 @@ impl Pace {
     }
 }
 
+/// How far a measurement may be from what it measures. Of ten on ext4, where two threads are 1.9
+/// times as fast for the same cost, two showed 1.33 for 1.38 and 1.23 for 1.59.
+const DOUBT: f64 = 1.3;
+
 /// Are threads worth their price that multiply the speed and the cost by so much?
 fn pays(speed: f64, cost: f64) -> bool {
-    speed >= 1.25 && cost <= speed
+    speed >= 1.2 && cost <= speed * DOUBT
 }
 
 #[cfg(test)]
@@ -336,6 +341,7 @@ mod tests {
         for (about, alone, together, threads) in [
             ("ext4", (4_000, 4_000), (2 * 2_700, 5_000), 2),
             ("tmpfs", (4_000, 4_000), (2 * 3_700, 7_400), 1),
+            ("ext4 in a bad moment", (4_000, 4_000), (2 * 3_250, 6_350), 2),
             ("a quarter faster, at twice the price", (4_000, 4_000), (2 * 3_200, 8_000), 1),
             ("not faster, at no price", (4_000, 4_000), (2 * 4_000, 4_000), 1),
             ("a server", (40_000, 400), (64 * 700, 400), 64),
