@@ -102,8 +102,9 @@ fn copy_and_kill(dir: &Path, options: &[&str], at_lines: usize) -> Vec<String> {
     records.filter(copied).map(name).collect()
 }
 
-/// What one kill can cost at most: the lines that wait for an eighth one, and the file that each of two threads is at.
-const TWICE_A_KILL: usize = 7 + 2;
+/// What one kill can cost at most: the lines that wait for one more (`WAITING_LINES` of the journal), and the file that each
+/// of two threads is at.
+const TWICE_A_KILL: usize = 31 + 2;
 
 fn campaign(options: &[&str], files: usize, kills: usize, most_twice: usize, mut random: u64) {
     let dir = tree(files);
@@ -137,10 +138,10 @@ fn campaign(options: &[&str], files: usize, kills: usize, most_twice: usize, mut
 
 #[test]
 fn a_copy_killed_ten_times_ends_as_one_that_was_not() {
-    campaign(&["-a", "--threads=2"], 300, 10, 10 * TWICE_A_KILL, 0x9E37_79B9_7F4A_7C15);
-    campaign(&["-r", "--threads=1"], 200, 5, 5 * TWICE_A_KILL, 0x1234_5678_9ABC_DEF1);
+    campaign(&["-a", "--threads=2"], 1000, 10, 10 * TWICE_A_KILL, 0x9E37_79B9_7F4A_7C15);
+    campaign(&["-r", "--threads=1"], 500, 5, 5 * TWICE_A_KILL, 0x1234_5678_9ABC_DEF1);
     let fresh = ["-r", "--no-preserve=mode", "--threads=1"];
-    campaign(&fresh, 100, 5, 5 * TWICE_A_KILL, 0x0FED_CBA9_8765_4321);
+    campaign(&fresh, 500, 5, 5 * TWICE_A_KILL, 0x0FED_CBA9_8765_4321);
 }
 
 /// `cargo test -p gush-cli --test cp resume -- --ignored`.
