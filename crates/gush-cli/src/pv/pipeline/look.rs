@@ -1,9 +1,10 @@
 //! What one look at a pipeline shows: figures of the stages and pipes, and the verdict.
 
 use std::collections::HashMap;
+use std::fs;
 use std::time::Duration;
 
-use gush_process::others;
+use gush_process::others::{self, OpenFd};
 use serde::Serialize;
 
 use super::super::process::Descriptor;
@@ -20,6 +21,9 @@ pub struct Tracked {
     samples: Vec<Sample>,
     commands: Vec<String>,
     files: Vec<Option<StageFile>>,
+    /// Whether a stage was seen to read and to write regular files: its counts are not those of its
+    /// pipes alone.
+    uses_files: Vec<[bool; 2]>,
     /// Read and written bytes of the processes at the last look.
     moved: HashMap<i32, (u64, u64)>,
     looked_at: Duration,
@@ -47,6 +51,7 @@ impl Tracked {
         let commands = graph.stages.iter().map(|&pid| others::command(pid)).collect();
         let sampler = Sampler::new(&graph, processes);
         let mut tracked = Self {
+            uses_files: vec![[false; 2]; graph.stages.len()],
             graph,
             sampler,
             samples: Vec::new(),
@@ -72,6 +77,11 @@ impl Tracked {
             Some(file)
         };
         self.files = self.graph.stages.iter().map(find).collect();
+        for (&pid, uses) in self.graph.stages.iter().zip(&mut self.uses_files) {
+            for open in regular_files(pid, processes) {
+                *uses = [uses[0] || open.reads, uses[1] || open.writes];
+            }
+        }
     }
 
     /// Takes a sample; returns whether all stages are still there.
@@ -117,7 +127,7 @@ impl Tracked {
         let stages = (0..self.graph.stages.len()).map(|stage| {
             let pid = self.graph.stages[stage];
             let file = self.files[stage].as_mut().and_then(|file| file.look(seconds));
-            let [into, out] = sides(&self.graph, &moved, stage);
+            let [into, out] = sides(&self.graph, &moved, &self.uses_files, stage);
             StageLook {
                 pid,
                 inner_pid: others::inner_pid(pid).filter(|inner| *inner != pid),
@@ -227,16 +237,23 @@ impl Tracked {
     }
 }
 
-/// What a stage reads and writes. What it splices is not counted, but its neighbour's calls are.
-fn sides(graph: &Graph, moved: &[Option<[Moved; 2]>], stage: usize) -> [Option<Moved>; 2] {
+/// What a stage reads and writes. What it splices is not counted, but its neighbour's calls are,
+/// which count for the pipe unless the neighbour uses files, too.
+fn sides(
+    graph: &Graph,
+    moved: &[Option<[Moved; 2]>],
+    uses_files: &[[bool; 2]],
+    stage: usize,
+) -> [Option<Moved>; 2] {
     let neighbour = |edges: &mut dyn Iterator<Item = usize>, reads: bool| -> Option<Moved> {
         let edge = &graph.edges[edges.next()?];
         let side = if reads { &edge.writers } else { &edge.readers };
         let [other] = side[..] else { return None };
-        let has_one = match reads {
-            true => graph.outputs_of(other).count() == 1,
-            false => graph.inputs_of(other).count() == 1,
-        };
+        let has_one = !uses_files[other][usize::from(reads)]
+            && match reads {
+                true => graph.outputs_of(other).count() == 1,
+                false => graph.inputs_of(other).count() == 1,
+            };
         (has_one && edges.next().is_none()).then(|| moved[other].map(|m| m[usize::from(reads)]))?
     };
     let larger = |own: Option<Moved>, other: Option<Moved>| match (own, other) {
@@ -248,6 +265,15 @@ fn sides(graph: &Graph, moved: &[Option<[Moved; 2]>], stage: usize) -> [Option<M
         larger(own.map(|m| m[0]), neighbour(&mut graph.inputs_of(stage), true)),
         larger(own.map(|m| m[1]), neighbour(&mut graph.outputs_of(stage), false)),
     ]
+}
+
+/// The regular files that a process has open, but for its messages.
+fn regular_files(pid: i32, processes: &Processes) -> impl Iterator<Item = &OpenFd> {
+    let open = processes.get(&pid).into_iter().flat_map(|process| process.open.iter().flatten());
+    open.filter(move |open| {
+        let is_file = || fs::metadata(format!("/proc/{pid}/fd/{}", open.fd)).map(|of| of.is_file());
+        open.target.has_root() && open.fd != 2 && is_file().unwrap_or(false)
+    })
 }
 
 fn file_of(pid: i32, processes: &Processes) -> Option<StageFile> {
@@ -376,4 +402,30 @@ pub struct VerdictLook {
     pub because: Option<String>,
     #[serde(rename = "try")]
     pub remedy: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::find::Edge;
+    use super::*;
+
+    #[test]
+    fn a_neighbours_count_stands_for_spliced_bytes_unless_it_uses_files() {
+        let edge = Edge {
+            name: "pipe:[1]".into(),
+            socket: None,
+            writers: vec![0],
+            readers: vec![1],
+            written: Vec::new(),
+            read: Vec::new(),
+        };
+        let graph = Graph { stages: vec![1, 2], edges: vec![edge], hidden: Vec::new() };
+        let bytes = |total| Moved { total, recent: total };
+        let moved = [Some([bytes(0), bytes(900)]), Some([bytes(7), bytes(0)])];
+        for (writes_files, into) in [(false, 900), (true, 7)] {
+            let uses_files = [[true, writes_files], [false, true]];
+            let [read, _] = sides(&graph, &moved, &uses_files, 1);
+            assert_eq!(read.map(|read| read.total), Some(into), "{writes_files}");
+        }
+    }
 }
