@@ -7,7 +7,7 @@
 //! all threads decides.
 //!
 //! Processor time is a price, which other programs or a meter pay. More threads are kept where they
-//! are faster by a fifth at least, and multiply the processor time by the speed and [`DOUBT`] at
+//! are faster by a fifth at least, and multiply the processor time by the speed and `DOUBT` at
 //! most: what is measured is short. To go on alone by mistake doubles the time of a copy on ext4; a
 //! second thread by mistake costs a fifth more processor time.
 
