@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use clap::CommandFactory;
 use gush::{Control, Loss, Tee};
 use gush_text::{errno_text, noted, os_text, quote};
-use rustix::fs::{FileType, OFlags, Stat, fcntl_getfl, fstat, stat};
+use rustix::fs::{FileType, OFlags, Stat, fcntl_getfl, fcntl_setfl, fstat, stat};
 use rustix::io::Errno;
 
 use crate::args;
@@ -162,7 +162,20 @@ fn open(name: &OsStr, append: bool) -> Result<File, Unopened> {
     }
     let mut how = OpenOptions::new();
     let how = if append { how.append(true) } else { how.write(true).truncate(true) };
-    files::open(name, how.create(true)).map_err(Unopened::Error)
+    let file = files::open(name, how.create(true)).map_err(Unopened::Error)?;
+    never_wait_in_a_fifo(&file);
+    Ok(file)
+}
+
+/// A FIFO, also the pipe of `>(…)`, refuses writes with `RWF_NOWAIT` (`fifo_open` of fs/pipe.c), so
+/// that only a page goes at a time once poll(2) has found room. The description is our own.
+fn never_wait_in_a_fifo(file: &File) {
+    let is_fifo =
+        fstat(file).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
+    if is_fifo && let Ok(flags) = fcntl_getfl(file) {
+        // Refused, the file is still written, page by page.
+        let _ = fcntl_setfl(file, flags | OFlags::NONBLOCK);
+    }
 }
 
 /// Whether this is the regular file at standard input.

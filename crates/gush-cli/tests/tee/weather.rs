@@ -134,6 +134,31 @@ fn faulty_and_denied_calls_lose_no_byte() {
     }
 }
 
+#[test]
+fn a_fifo_is_written_by_more_than_a_page_at_a_time_without_splice() {
+    let (dir, bytes) = source();
+    let [log, fifo] = ["log", "fifo"].map(|name| dir.path().join(name));
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0)
+        .unwrap();
+    let options = ["-y", "-o", log.to_str().unwrap(), "-e", "inject=splice:error=ENOSYS"];
+    let mut command = match strace(&options) {
+        Ok(command) => command,
+        Err(why) => return skipped(&why),
+    };
+    command.args(["tee", "fifo"]).current_dir(dir.path());
+    command.stdin(File::open(dir.path().join("source")).unwrap()).stdout(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let reader = taker(File::open(&fifo).unwrap());
+    assert!(child.wait().unwrap().success());
+    assert!(reader.join().unwrap() == bytes);
+    let traced = fs::read_to_string(&log).unwrap();
+    let longest =
+        traced.lines().filter(|line| line.contains("write(") && line.contains("fifo>")).filter_map(
+            |line| line.rsplit_once("= ").and_then(|(_, taken)| taken.parse::<usize>().ok()),
+        );
+    assert!(longest.max() > Some(4096), "{traced}");
+}
+
 /// GNU tee loses here the bytes that are on the way to the other outputs.
 #[test]
 fn when_a_reader_leaves_the_others_get_what_was_taken() {
