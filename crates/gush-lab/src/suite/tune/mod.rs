@@ -53,28 +53,35 @@ pub static SUITE: Suite = Suite {
 fn make(asked: &Asked) -> Result<Cases, Error> {
     let questions = question::all(&Place::all(&asked.paths(DIR))?);
     let mut made = Cases::default();
-    let (mut known, mut refused) = (Vec::new(), Vec::new());
+    let (mut moves, mut names, mut refused) = (Vec::new(), Vec::new(), Vec::new());
     for question in questions.into_iter().map(Rc::new) {
+        let is_asked = |name: &String| asked.only.is_empty() || asked.only.contains(name);
+        moves.push(question.name());
         let settings = question.settings().into_iter().map(Some);
         for setting in std::iter::once(None).chain(settings) {
             let trial = Trial::new(&question, setting);
-            let names = [question.name(), trial.name().to_owned()];
-            let is_asked =
-                asked.only.is_empty() || asked.only.iter().any(|name| names.contains(name));
-            known.extend(names);
-            if !is_asked {
+            let name = trial.name().to_owned();
+            let is_left = !is_asked(&question.name()) && !is_asked(&name);
+            names.push(name);
+            if is_left {
                 continue;
             }
-            if let Some(why) = setting.and_then(|_| trial.refusal()) {
-                refused.push(format!("{} is left out: {why}", trial.name()));
-            } else {
-                made.cases.push(Box::new(trial));
+            match setting.and_then(|_| trial.refusal()) {
+                Some(why) => refused.push(format!("{} is left out: {why}", trial.name())),
+                None => made.cases.push(Box::new(trial)),
             }
         }
     }
-    let is_unknown = |name: &&String| !known.contains(name);
+    let is_unknown = |name: &&String| !moves.contains(name) && !names.contains(name);
     if let Some(unknown) = asked.only.iter().find(is_unknown) {
-        return Err(Error::unknown("move or case", unknown, known.iter().map(String::as_str)));
+        // All cases would fill the screen: those of a known move, or else the moves.
+        let (asked_move, _) = unknown.split_once('/').unwrap_or((unknown, ""));
+        let is_of_move = |name: &&String| name.split('/').next() == Some(asked_move);
+        let known = match moves.iter().any(|name| name == asked_move) {
+            true => names.iter().filter(is_of_move).collect(),
+            false => moves.iter().collect::<Vec<_>>(),
+        };
+        return Err(Error::unknown("move or case", unknown, known.into_iter().map(String::as_str)));
     }
     if made.cases.is_empty() {
         return Err(Error::refused(refused.join("; ")));
@@ -82,4 +89,24 @@ fn make(asked: &Asked) -> Result<Cases, Error> {
     made.notes = refused;
     made.show = Some(Box::new(|run| report::findings(run, SUITE.name).join("\n")));
     Ok(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_name_is_refused_with_the_moves_or_with_the_cases_of_its_move() {
+        let refusal = |name: &str| {
+            let mut asked = Asked::read("gush", (SUITE.options)(), &[]).unwrap();
+            asked.only = vec![name.to_owned()];
+            make(&asked).err().unwrap().to_string()
+        };
+        let moves = refusal("nonsense");
+        assert_eq!(moves.matches("pipe:tcp@48M").count(), 1, "{moves}");
+        assert!(!moves.contains("/auto"), "{moves}");
+        let cases = refusal("pipe:tcp@48M/nonsense");
+        assert!(cases.contains("pipe:tcp@48M/auto, pipe:tcp@48M/read-write, "), "{cases}");
+        assert!(!cases.contains("tcp:tcp"), "{cases}");
+    }
 }
