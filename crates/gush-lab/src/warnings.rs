@@ -140,9 +140,9 @@ pub fn of_samples(samples: &[Sample]) -> Vec<Warning> {
     if few > 0 {
         found.push(Warning::new(
             format!(
-                "{few} of {} cases have fewer than {} samples, too few for an interval to be trusted",
-                cases.len(),
-                stats::FEWEST_SAMPLES
+                "fewer than {} samples, too few for an interval to be trusted, of {few} of {} cases",
+                stats::FEWEST_SAMPLES,
+                cases.len()
             ),
             format!("measure more rounds: --rounds {}, of fewer cases where time is short", stats::FEWEST_SAMPLES),
         ));

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use gush_text::os_text;
+
 use super::Comparison;
 use crate::Error;
 use crate::foreign::Event;
@@ -39,7 +41,7 @@ impl Counting {
     pub(super) fn begin(rules: &Comparison) -> Result<Self, Error> {
         let wanted = COUNTERS.iter().filter(|_| rules.counts);
         let events = wanted.map(|counter| Event::hardware(counter.event)).collect::<Result<_, _>>();
-        events.map(Self).map_err(refused)
+        events.map(Self).map_err(|error| refused(&error))
     }
 
     /// Adds the counts to `sums`. Processes that still run are in none; a sum that lacks a run is
@@ -58,7 +60,7 @@ pub(super) fn recorded(measured: Measured, sums: Counts, runs: f64) -> Measured 
     counted.fold(measured, |all, (counter, sum)| all.with(counter.name, (sum / runs).round()))
 }
 
-fn refused(error: io::Error) -> Error {
+fn refused(error: &io::Error) -> Error {
     let remedy = match error.raw_os_error() {
         Some(libc::ENOENT | libc::EOPNOTSUPP) => {
             "this processor, or its hypervisor, has no counters: leave --counters out"
@@ -69,5 +71,5 @@ fn refused(error: io::Error) -> Error {
         }
         _ => "leave --counters out",
     };
-    Error::failed(format!("--counters: cannot count cycles ({remedy})"), error)
+    Error::refused(format!("--counters: cannot count cycles: {} ({remedy})", os_text(error)))
 }

@@ -147,7 +147,7 @@ mod tests {
         let said = "gush: lab: invalid --bytes '0': must be more than zero\nTry 'gush lab pipe --help' for more information.\n";
         let line = last_line(said.as_bytes());
         assert_eq!(without_prefix(&line), "invalid --bytes '0': must be more than zero");
-        let said = "gush: lab: copy: no room\ngush: lab: copy: warning: 1 of 1 cases have fewer than 5 samples\n";
+        let said = "gush: lab: copy: no room\ngush: lab: copy: warning: fewer than 5 samples, of 1 of 1 cases\n";
         assert_eq!(without_prefix(&last_line(said.as_bytes())), "copy: no room");
     }
 
