@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::link::{Running, ask, client_of, echo, eventually, server};
+use crate::common::tls::Pki;
 use crate::common::{gush, nobody, noise};
 use gush_test::{Port, skipped};
 use rustix::net::{
@@ -83,7 +84,7 @@ impl Hand {
     /// The new process's side as far as it is ready for connections.
     fn ready(lines: &Lines) -> Self {
         let hand = Self::at(&lines.door);
-        hand.hello(2, lines);
+        hand.hello(3, lines);
         assert!(hand.hears().is_some_and(|listeners| listeners.get("Listeners").is_some()));
         hand.says(&json!("Ready"));
         assert!(hand.hears().is_some_and(|accept| accept.get("Accept").is_some()));
@@ -154,6 +155,71 @@ fn no_client_is_refused_while_links_take_over_from_each_other() {
     link.signal(Signal::TERM);
     assert!(link.finish().0.success());
     assert!(!lines.door.exists(), "the last one removes the name");
+}
+
+/// A process that asks during a handover waits, and takes over from the one that has.
+#[test]
+fn processes_that_ask_at_once_take_over_one_after_the_other() {
+    let lines = Lines::to(format!("tcp:{}", echo()));
+    let mut link = lines.start();
+    let mut client = client_of(&lines.port.place());
+    let words = ["--handover", lines.door.to_str().unwrap(), &lines.listen(), &lines.target];
+    for _ in 0..5 {
+        let mut running: Vec<_> =
+            [link].into_iter().chain((0..3).map(|_| Running::start(&words))).collect();
+        eventually("one is left", || {
+            running.iter_mut().map(Running::is_running).filter(|&is| is).count() == 1
+        });
+        let at = running.iter_mut().position(Running::is_running).unwrap();
+        link = running.remove(at);
+        for over in running {
+            let (status, _, said) = over.finish();
+            assert!(status.success(), "{said}");
+        }
+        answers(&lines.port.place());
+        client.write_all(b"here").unwrap();
+        client.read_exact(&mut [0; 4]).unwrap();
+    }
+}
+
+/// The new process would wait in vain for a message while relays stop that cannot move.
+#[test]
+fn a_new_process_hears_of_connections_that_stay() {
+    let pki = Pki::new();
+    let lines = Lines::to(format!("tcp:{}", echo()));
+    let place = lines.port.place();
+    let listen = format!("tls-listen:{place},fork,{}", pki.own("server"));
+    let words = ["--handover", lines.door.to_str().unwrap(), &listen, &lines.target];
+    let link = Running::start(&words);
+    link.says("listening on ");
+    eventually("the door is open", || lines.door.exists());
+    let mut client = pki.client(client_of(&place), &[]);
+    client.write_all(b"hello").unwrap();
+    client.read_exact(&mut [0; 5]).unwrap();
+    let hand = Hand::at(&lines.door);
+    hand.says(&json!({"Hello": {"version": 3, "first": listen, "second": lines.target}}));
+    assert!(hand.hears().is_some_and(|listeners| listeners.get("Listeners").is_some()));
+    hand.says(&json!("Ready"));
+    assert!(hand.hears().is_some_and(|accept| accept.get("Accept").is_some()));
+    assert_eq!(hand.hears(), Some(json!("Staying")));
+    assert!(hand.group().is_empty());
+}
+
+#[test]
+fn a_socket_of_another_program_is_named_with_the_remedy() {
+    let lines = Lines::to(format!("tcp:{}", echo()));
+    let flags = SocketFlags::CLOEXEC;
+    let other = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+    bind(&other, &SocketAddrUnix::new(&lines.door).unwrap()).unwrap();
+    rustix::net::listen(&other, 1).unwrap();
+    let words = ["link", "--handover", lines.door.to_str().unwrap(), &lines.listen(), "null:"];
+    let asks = gush().args(words).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let socket = rustix::net::accept(&other).unwrap();
+    send(&socket, b"220 ready", SendFlags::NOSIGNAL).unwrap();
+    let output = asks.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("another protocol (another program has this socket"), "{said}");
+    assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]
@@ -306,7 +372,7 @@ fn a_receiver_that_dies_loses_nothing_and_the_link_goes_on() {
             .collect();
         // Before it is ready; before the first group; after it; and with nonsense as its answer.
         let hand = Hand::at(&lines.door);
-        hand.hello(2, &lines);
+        hand.hello(3, &lines);
         assert!(hand.hears().is_some_and(|listeners| listeners.get("Listeners").is_some()));
         drop(hand);
         drop(Hand::ready(&lines));
@@ -378,7 +444,7 @@ fn a_handover_takes_longer_than_a_link_waits_for_clients() {
     link.says("listening on ");
     eventually("the door is open", || lines.door.exists());
     let hand = Hand::at(&lines.door);
-    hand.says(&json!({"Hello": {"version": 2, "first": listen, "second": lines.target}}));
+    hand.says(&json!({"Hello": {"version": 3, "first": listen, "second": lines.target}}));
     assert!(hand.hears().is_some_and(|listeners| listeners.get("Listeners").is_some()));
     hand.says(&json!("Ready"));
     assert!(hand.hears().is_some_and(|accept| accept.get("Accept").is_some()));
@@ -602,7 +668,7 @@ fn a_client_that_waits_for_descriptors_is_served_once_a_handover_frees_some() {
             client.read_exact(&mut [0; 5]).unwrap();
         }
         let hand = Hand::at(&lines.door);
-        hand.hello(2, &lines);
+        hand.hello(3, &lines);
         assert!(hand.hears().is_some());
         let limit = |most| {
             let most = Rlimit { current: Some(most), maximum: Some(64) };

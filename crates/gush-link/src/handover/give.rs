@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::net::{SocketFlags, accept_with};
 use tokio::io::Interest;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tracing::warn;
 
@@ -46,7 +46,11 @@ struct Listeners {
 }
 
 /// A new process that is ready to take over.
-pub(crate) struct Taker(Wire);
+pub(crate) struct Taker {
+    wire: Wire,
+    /// Notified if the process fails, and dropped if this link ends.
+    turn: oneshot::Sender<()>,
+}
 
 impl Giver {
     /// Answers at `door`, whose name is removed at the end, unless it was given away.
@@ -93,7 +97,8 @@ impl Drop for Giver {
     }
 }
 
-/// Answers new processes, one after the other.
+/// Answers new processes, one after the other. Those that come during a handover wait in the queue
+/// of the socket, which the process that takes over goes on to answer.
 async fn answer(listeners: Arc<Listeners>, hello: Arc<Hello>, ready: mpsc::Sender<Taker>) {
     let Ok(watched) = watch(listeners.door.as_fd(), Interest::READABLE) else { return };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -109,8 +114,9 @@ async fn answer(listeners: Arc<Listeners>, hello: Arc<Hello>, ready: mpsc::Sende
             Err(_) => continue,
         };
         match greet(socket, &listeners, &hello).await {
-            Ok(taker) => {
-                if ready.send(taker).await.is_err() {
+            Ok(wire) => {
+                let (turn, is_over) = oneshot::channel();
+                if ready.send(Taker { wire, turn }).await.is_err() || is_over.await.is_err() {
                     return;
                 }
             }
@@ -120,7 +126,7 @@ async fn answer(listeners: Arc<Listeners>, hello: Arc<Hello>, ready: mpsc::Sende
 }
 
 /// Gives the listeners to a process of this user with this version and these addresses.
-async fn greet(socket: OwnedFd, listeners: &Listeners, own: &Hello) -> io::Result<Taker> {
+async fn greet(socket: OwnedFd, listeners: &Listeners, own: &Hello) -> io::Result<Wire> {
     let mut wire = Wire::new(socket)?;
     if !wire.is_own_users()? {
         return refuse(&wire, "the new process is another user's".into()).await;
@@ -147,12 +153,12 @@ async fn greet(socket: OwnedFd, listeners: &Listeners, own: &Hello) -> io::Resul
     let descriptors = std::fs::read_dir("/proc/self/fd").map_or(0, |open| open.count() as u64);
     wire.send(&Message::Listeners { metrics: place, descriptors }, &given).await?;
     match wire.receive().await?.0 {
-        Message::Ready => Ok(Taker(wire)),
+        Message::Ready => Ok(wire),
         other => Err(unexpected(&other)),
     }
 }
 
-async fn refuse(wire: &Wire, why: String) -> io::Result<Taker> {
+async fn refuse(wire: &Wire, why: String) -> io::Result<Wire> {
     // Best effort: the reason is logged here, too.
     let _ = wire.send(&Message::Refused(why.clone()), &[]).await;
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
@@ -165,15 +171,16 @@ impl Taker {
     /// # Errors
     /// The listeners were not given, and this link goes on with the connections that it has.
     pub async fn give(self, shared: &Shared) -> io::Result<()> {
-        let given = self.give_all(shared).await;
+        let Self { mut wire, turn } = self;
+        let given = Self::give_all(&mut wire, shared).await;
         if given.is_err() {
             shared.ledger.begin_after(shared.ledger.last_id_with(ITS_NUMBERS));
+            let _ = turn.send(());
         }
         given
     }
 
-    async fn give_all(self, shared: &Shared) -> io::Result<()> {
-        let Self(mut wire) = self;
+    async fn give_all(wire: &mut Wire, shared: &Shared) -> io::Result<()> {
         let last_id = shared.ledger.last_id_with(LATE);
         wire.send(&Message::Accept { last_id }, &[]).await?;
         let mut pausing = shared.relays.as_ref().map(|relays| relays.pausing(&shared.ledger));
@@ -183,7 +190,7 @@ impl Taker {
                 None => Vec::new(),
             };
             let is_last = group.is_empty();
-            give_group(&mut wire, group).await?;
+            give_group(wire, group).await?;
             if is_last {
                 return Ok(());
             }
@@ -206,7 +213,7 @@ async fn give_group(wire: &mut Wire, group: Vec<Paused>) -> io::Result<()> {
         }
     }
     if connections.is_empty() && !is_last {
-        return Ok(());
+        return wire.send(&Message::Staying, &[]).await;
     }
     wire.send(&Message::Group(connections), &descriptors).await?;
     for hand in hands {

@@ -9,7 +9,7 @@
 //!                                          accepts no more clients
 //!  accepts clients                      <- Accept
 //!                                          stops some relays
-//!                                       <- Group: these connections
+//!                                       <- Group: these connections (Staying: none can move)
 //!  Taken                                ->
 //!  uses the connections                 <- Go
 //!                                          stops the next ones
@@ -75,6 +75,9 @@ pub(crate) fn check(settings: &Settings, roles: &Roles) -> Result<(), Failure> {
     };
     if server.kind().row().is_datagrams {
         return refuse(server, "datagrams are sorted by their sender, which a handover would lose");
+    }
+    if !server.kind().listens() {
+        return refuse(server, "a handover takes a listener, and this address connects");
     }
     if server.kind() == Kind::ListenFd {
         return refuse(server, "no handover is needed: who passed the listener on still has it");
@@ -243,7 +246,12 @@ impl Standing {
 
 fn failure(path: &Path, error: io::Error) -> Failure {
     let why = os_text(&error);
-    Failure::new(format!("handover at {}: {why}", path.display()), error.raw_os_error())
+    let hint = match error.kind() {
+        io::ErrorKind::InvalidData => " (another program has this socket: choose another PATH)",
+        io::ErrorKind::TimedOut => " (`ss -xlp` shows which program has this socket)",
+        _ => "",
+    };
+    Failure::new(format!("handover at {}: {why}{hint}", path.display()), error.raw_os_error())
 }
 
 /// Descriptors as a message takes them.

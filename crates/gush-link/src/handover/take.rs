@@ -54,7 +54,7 @@ impl Taking {
         // The descriptors of the running link are as many as its limit permits.
         gush_process::raise_descriptor_limit();
         wire.send(&Message::Hello(hello.clone()), &[]).await?;
-        let (place, needed, descriptors) = match wire.receive().await? {
+        let (place, needed, descriptors) = match wire.receive_first().await? {
             (Message::Listeners { metrics, descriptors: needed }, descriptors) => {
                 (metrics, needed + SPARE, descriptors)
             }
@@ -124,10 +124,14 @@ enum Next {
 }
 
 async fn next(wire: &mut Wire, shared: &Shared) -> io::Result<Next> {
-    let (group, descriptors) = match wire.receive().await? {
-        (Message::Accept { last_id }, _) => return Ok(Next::Accept(last_id)),
-        (Message::Group(group), descriptors) => (group, descriptors),
-        (other, _) => return Err(unexpected(&other)),
+    let (group, descriptors) = loop {
+        match wire.receive().await? {
+            (Message::Accept { last_id }, _) => return Ok(Next::Accept(last_id)),
+            (Message::Group(group), descriptors) => break (group, descriptors),
+            // The running link is at work.
+            (Message::Staying, _) => {}
+            (other, _) => return Err(unexpected(&other)),
+        }
     };
     let mut descriptors = descriptors.into_iter();
     let mut all = Vec::with_capacity(group.len());

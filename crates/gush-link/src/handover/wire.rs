@@ -22,10 +22,12 @@ use crate::connection::Directions;
 use crate::watch::watch;
 
 /// Changes with every change of the messages that an older process would misread.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 /// How long either process waits for the other's next message: longer than the running link waits
 /// for a relay to stop.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a new process waits for its turn while another one takes over.
+const TURN: Duration = Duration::from_secs(60);
 /// The largest packet. A socket's send buffer has 208 KiB by default (net.core.wmem_default).
 const PACKET_BYTES: usize = 128 << 10;
 /// The most connections of a message.
@@ -61,6 +63,8 @@ pub(super) enum Message {
     /// with bytes in flight; packets with the bytes in memory follow. The last group has no
     /// connection, and stands for the listeners and the names of their sockets.
     Group(Vec<Moved>),
+    /// None of the connections that were to be the next group can move.
+    Staying,
     /// The new process has the group, and can use it.
     Taken,
     /// The group belongs to the new process.
@@ -146,12 +150,24 @@ impl Wire {
             retry_on_intr(|| sendmsg(socket, &packet, &mut ancillary, SendFlags::NOSIGNAL))?;
             Ok(())
         };
-        in_time(self.socket.async_io(Interest::WRITABLE, send)).await
+        in_time(PATIENCE, self.socket.async_io(Interest::WRITABLE, send)).await
     }
 
     pub async fn receive(&mut self) -> io::Result<(Message, Vec<OwnedFd>)> {
-        let (bytes, descriptors) = self.receive_packet().await?;
-        Ok((serde_json::from_slice(&self.room[..bytes])?, descriptors))
+        self.receive_within(PATIENCE).await
+    }
+
+    /// The answer of the running link, which may be handing over to another process.
+    pub async fn receive_first(&mut self) -> io::Result<(Message, Vec<OwnedFd>)> {
+        self.receive_within(TURN).await
+    }
+
+    async fn receive_within(&mut self, limit: Duration) -> io::Result<(Message, Vec<OwnedFd>)> {
+        let (bytes, descriptors) = self.receive_packet(limit).await?;
+        let message = serde_json::from_slice(&self.room[..bytes]).map_err(|_| {
+            io::Error::new(io::ErrorKind::InvalidData, "a message of another protocol")
+        })?;
+        Ok((message, descriptors))
     }
 
     pub async fn receive_bytes(&mut self, count: usize) -> io::Result<Vec<u8>> {
@@ -160,13 +176,13 @@ impl Wire {
         }
         let mut all = Vec::new();
         while all.len() < count {
-            let (bytes, _) = self.receive_packet().await?;
+            let (bytes, _) = self.receive_packet(PATIENCE).await?;
             all.extend_from_slice(&self.room[..bytes]);
         }
         if all.len() == count { Ok(all) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 
-    async fn receive_packet(&mut self) -> io::Result<(usize, Vec<OwnedFd>)> {
+    async fn receive_packet(&mut self, limit: Duration) -> io::Result<(usize, Vec<OwnedFd>)> {
         let Self { socket, room } = self;
         let receive = |socket: &OwnedFd| {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
@@ -193,13 +209,13 @@ impl Wire {
             }
             Ok((received.bytes, descriptors))
         };
-        in_time(socket.async_io(Interest::READABLE, receive)).await
+        in_time(limit, socket.async_io(Interest::READABLE, receive)).await
     }
 }
 
-async fn in_time<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+async fn in_time<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the other process does not answer");
-    timeout(PATIENCE, work).await.map_err(late)?
+    timeout(limit, work).await.map_err(late)?
 }
 
 /// The error of a message that is not the one due.
