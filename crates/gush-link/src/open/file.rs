@@ -182,12 +182,12 @@ async fn open(
         );
     }
     let permissions = Permissions::of_file(options)?;
-    let call = OpenCall {
-        path,
-        flags: with_options(flags, options, how)?,
-        mode: Mode::from_raw_mode(file_mode(options)),
-        permissions,
-    };
+    let mut flags = with_options(flags, options, how)?;
+    if kind.is_some() && is_read_only(flags) && !flags.contains(OFlags::EXCL) {
+        // The kernel refuses it for another user's file in /tmp (proc_sys_fs(5), protected_regular).
+        flags -= OFlags::CREATE;
+    }
+    let call = OpenCall { path, flags, mode: Mode::from_raw_mode(file_mode(options)), permissions };
     let fd = match call.once_free(kind.is_some_and(|kind| kind.is_file())).await? {
         Ok(fd) => fd,
         Err(errno) => {
@@ -228,8 +228,7 @@ fn with_options(flags: OFlags, options: &Options, how: &How) -> Result<OFlags, O
         let error = OpenError::said("open", "trunc would empty a file that is only read");
         return Err(error.hinted("say trunc at the address that is written"));
     }
-    // A file that is created only to be read would be empty.
-    Ok(flags - (OFlags::CREATE | OFlags::EXCL))
+    Ok(flags)
 }
 
 fn is_read_only(flags: OFlags) -> bool {

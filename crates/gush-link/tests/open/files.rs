@@ -51,9 +51,12 @@ fn file_options_do_what_they_say() {
         let error = write(&format!("file:{quoted}.missing/x"), "x").await.unwrap_err();
         assert!(error.hint().unwrap().contains("make its directory first"), "{error}");
 
-        let error = read(&format!("file:{quoted},create")).await.unwrap_err();
+        let error = read(&format!("file:{quoted}")).await.unwrap_err();
         assert!(error.hint().unwrap().contains("it is read"), "{error}: {:?}", error.hint());
         assert!(!path.exists(), "a file that is read was made");
+        read(&format!("file:{quoted},create,mode=600")).await.unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"");
+        fs::remove_file(&path).unwrap();
 
         write(&format!("file:{quoted},create,excl,mode=600"), "0123456789").await.unwrap();
         assert_eq!(
@@ -274,9 +277,8 @@ fn a_mistyped_path_is_made_only_where_it_is_only_written() {
         assert!(!path.exists());
         let refused = format!("{},create=0", path.display());
         write(&refused, "").await.unwrap_err();
-        // A file that is only read is not made: it would be empty.
-        let read_only = format!("file:{},create", path.display());
-        one_as(&read_only, How::default().read_only()).await.unwrap_err();
+        // A file that is only read is not made by itself: it would be empty.
+        one_as(&path.display().to_string(), How::default().read_only()).await.unwrap_err();
         assert!(!path.exists());
         one(&format!("{},create", path.display())).await.unwrap();
         assert!(path.exists());
