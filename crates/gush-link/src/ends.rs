@@ -42,7 +42,8 @@ pub(crate) async fn listen(address: &Address, how: &How) -> Result<Listener, Fai
         Ok(Opened::Listener(listener)) => {
             match listener.local() {
                 Ok(local) => info!("listening on {local} for {address}"),
-                Err(_) => info!("listening on {address}"),
+                Err(_) if address.kind().listens() => info!("listening on {address}"),
+                Err(_) => {}
             }
             Ok(listener)
         }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::address::{Address, Kind, Opt, Target};
+use crate::open::is_changed;
 use crate::record::Failure;
 
 /// At least as long as firewalls track an answered UDP flow.
@@ -27,7 +28,7 @@ impl Roles {
     /// The address with `fork` serves; without `fork`, the first address that listens.
     pub fn of(first: Address, second: Address) -> Result<Self, Failure> {
         let forks = |address: &Address| address.options().is_on(Opt::Fork);
-        let server = match (first.kind().listens(), second.kind().listens()) {
+        let server = match (first.serves(), second.serves()) {
             (true, true) if forks(&first) && forks(&second) => {
                 let why = "both addresses say fork: say it at the one whose clients are to be served, \
                            the other is opened for each of them";
@@ -40,6 +41,7 @@ impl Roles {
         };
         let roles = Self { first, second, server };
         roles.check_shared()?;
+        roles.check_identity()?;
         Ok(roles)
     }
 
@@ -60,6 +62,22 @@ impl Roles {
             return Err(Failure::new(format!("{address}: {why}"), None));
         }
         Ok(())
+    }
+
+    /// Refuses to become another user for one client, whose successors would need the rights again.
+    fn check_identity(&self) -> Result<(), Failure> {
+        let each = self.other().filter(|_| self.forks() && !self.shares_other());
+        let called = [&self.first, &self.second].into_iter().filter(|address| address.calls());
+        let opened_often = called.chain(each).flat_map(parts);
+        let changes = |part: &&Address| !part.kind().row().is_program && is_changed(part.options());
+        match opened_often.filter(|part| !part.kind().listens()).find(changes) {
+            None => Ok(()),
+            Some(part) => {
+                let why = "this is opened again and again, and a process that has become another \
+                           user does not get its rights back";
+                Err(Failure::new(format!("{part}: {why}"), None))
+            }
+        }
     }
 
     /// Is the other address opened once for all clients?
@@ -137,6 +155,8 @@ mod tests {
             ("-", "tcp-listen:2", Some("tcp-listen:2")),
             ("tcp-listen:1", "tcp-listen:2", Some("tcp-listen:1")),
             ("tcp-listen:1", "tcp-listen:2,fork", Some("tcp-listen:2,fork")),
+            ("tcp:a:1,fork", "tcp-listen:2", Some("tcp:a:1,fork")),
+            ("tcp-listen:1", "tcp:a:2,fork", Some("tcp:a:2,fork")),
         ];
         for (first, second, server) in cases {
             let roles = roles(first, second).expect("no contradiction");
@@ -145,6 +165,22 @@ mod tests {
             assert_eq!(roles.other().is_some(), server.is_some());
         }
         assert!(roles("tcp-listen:1,fork", "tcp-listen:2,fork").is_err());
+        assert!(roles("tcp-listen:1,fork", "tcp:a:2,fork").is_err());
+    }
+
+    #[test]
+    fn the_process_changes_only_after_what_is_opened_once() {
+        for (first, second, is_sound) in [
+            ("tcp-listen:1,fork,su=nobody", "tcp:a:2", true),
+            ("tcp-listen:1,fork", "exec:id,su=nobody", true),
+            ("file:f,shared,su=nobody", "tcp-listen:1,fork", true),
+            ("file:f,su=nobody", "tcp:a:1", true),
+            ("tcp-listen:1,fork", "file:f,su=nobody", false),
+            ("tcp-listen:1,fork", "file:f,chroot=/!!-", false),
+            ("tcp:a:1,fork,setuid=1", "exec:id", false),
+        ] {
+            assert_eq!(roles(first, second).is_ok(), is_sound, "{first} {second}");
+        }
     }
 
     #[test]

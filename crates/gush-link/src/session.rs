@@ -1,12 +1,13 @@
 //! What the connections of a link share, and their other ends.
 
 use std::fmt;
+use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use gush_net::{ByteCounts, Error};
+use gush_net::{ByteCounts, Direction, Error};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::sleep;
 
@@ -222,6 +223,34 @@ impl Shared {
         let (a, b) = self.in_order(&self.client, self.other.address());
         ends::give_up_standard(first, a)?;
         ends::give_up_standard(second, b)
+    }
+
+    /// Has a reader gone, which the address of its end says to be no failure?
+    pub(crate) fn is_cool(&self, error: &Error) -> bool {
+        fn says(address: &Address) -> bool {
+            match address.target() {
+                Target::Joined(parts) => says(&parts[1]),
+                Target::FirstOf(parts) => parts.iter().any(says),
+                _ => address.options().is_on(Opt::CoolWrite),
+            }
+        }
+        let (first, second) = self.in_order(&self.client, self.other.address());
+        let (address, way) = match error.end() {
+            Some(gush_net::End::A) => (first, Direction::Back),
+            Some(gush_net::End::B) => (second, Direction::Forward),
+            None => return false,
+        };
+        let is_gone = match error.io_error().map(io::Error::kind) {
+            Some(io::ErrorKind::BrokenPipe) => true,
+            // A source is reset as well.
+            Some(io::ErrorKind::ConnectionReset) => match error.call() {
+                Some("read" | "readv" | "recvfrom") => false,
+                Some("splice") => error.passed(way).in_flight_bytes > 0,
+                _ => true,
+            },
+            _ => false,
+        };
+        is_gone && says(address)
     }
 
     pub(crate) fn relay_failure(

@@ -108,7 +108,7 @@ impl Settings {
 
     /// Refuses settings that contradict the addresses or each other.
     pub(crate) fn check(&self, roles: &Roles) -> Result<(), Failure> {
-        if self.accept_proxy && roles.server().is_none() {
+        if self.accept_proxy && !roles.server().is_some_and(|server| server.kind().listens()) {
             let why = "accepting a PROXY header takes an address that listens: clients send it";
             return Err(Failure::new(why, None));
         }

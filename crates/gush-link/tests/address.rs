@@ -201,7 +201,11 @@ fn messages_point_at_the_wrong_piece() {
         ("tcp:300.1.1.1:80", "300.1.1.1", "no IPv4 address"),
         ("tcp:localhost:!", "!", "no port"),
         ("tcp-listen:80,frok", "frok", "did you mean 'fork'?"),
-        ("tcp:a:80,fork", "fork", "which belongs to tcp-listen, "),
+        ("udp:a:80,fork", "fork", "which belongs to tcp, tcp-listen, "),
+        ("tcp:a:80,fork!!-", "tcp:a:80,fork", "fork is for a whole address"),
+        ("tcp:host:80,netns=a", "netns=a", "netns takes hosts in numbers"),
+        ("file:f,lock=fast", "fast", "takes write, read, flock"),
+        ("file:f,lockfile=a,waitlock=b", "waitlock=b", "contradict each other"),
         ("tcp-listen:80,,fork", "", "an option is missing"),
         ("tcp-listen:80,fork,fork", "fork", "given twice"),
         ("tcp-listen:80,max-children=3", "max-children=3", "needs fork too"),
@@ -243,11 +247,11 @@ fn a_message_shows_the_address_the_piece_and_the_grammar() {
   unix-listen:/run/s,mode=9
                           ^
   unix-listen:PATH accept on a Unix socket, removed at the end
-  options: accept-timeout=SECONDS, backlog=N, cr, crnl, escape=BYTE, fork,
-  group=GROUP, ignoreeof, interval=SECONDS, max-children=N, mode=OCTAL,
-  rcvbuf=BYTES, readbytes=BYTES, retry=N|forever, seqpacket,
-  setsockopt=LEVEL:NAME:VALUE, shut-none, sndbuf=BYTES, umask=OCTAL, unlink,
-  unlink-close, user=USER"
+  options: accept-timeout=SECONDS, backlog=N, cool-write, cr, crnl,
+  escape=BYTE, fork, group=GROUP, ignoreeof, interval=SECONDS, lockfile=PATH,
+  max-children=N, mode=OCTAL, rcvbuf=BYTES, readbytes=BYTES, retry=N|forever,
+  seqpacket, setsockopt=LEVEL:NAME:VALUE, shut-none, sndbuf=BYTES, umask=OCTAL,
+  unlink, unlink-close, user=USER, waitlock=PATH"
     );
     // Wide characters take two columns, and a control character never reaches the terminal.
     let error = "file:日本\u{1b},frok".parse::<Address>().unwrap_err();

@@ -19,6 +19,7 @@ struct Readme;
 
 mod clock;
 mod closed;
+mod identity;
 mod inherit;
 mod interrupt;
 mod limits;
@@ -36,6 +37,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
+pub use identity::Identity;
 pub use name::start_of_name;
 use rustix::io;
 pub use rustix::io::Errno;
@@ -391,6 +393,33 @@ pub fn take_inherited(number: i32) -> io::Result<OwnedFd> {
 /// ```
 pub fn duplicate_inherited(number: i32) -> io::Result<OwnedFd> {
     inherit::duplicate(number)
+}
+
+/// Starts a program as somebody else.
+///
+/// ```
+/// use gush_process::Identity;
+/// let mut command = std::process::Command::new("true");
+/// gush_process::with_identity(&mut command, Identity::default());
+/// assert!(command.status()?.success());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn with_identity(command: &mut Command, identity: Identity) {
+    identity::with(command, identity);
+}
+
+/// Makes this process, with all its threads, somebody else. What has been opened stays open.
+///
+/// # Errors
+/// The error of the call that failed, `EPERM` for one that takes root; the calls before it have had
+/// their effect.
+///
+/// ```
+/// gush_process::assume(&gush_process::Identity::default())?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn assume(identity: &Identity) -> io::Result<()> {
+    identity::assume(identity)
 }
 
 /// Starts a program with another umask.

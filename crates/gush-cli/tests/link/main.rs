@@ -4,6 +4,7 @@
 mod common;
 
 mod addresses;
+mod calls;
 mod datagrams;
 mod devices;
 mod dump;
@@ -11,10 +12,13 @@ mod endings;
 mod ends;
 mod from_socat;
 mod handover;
+mod identity;
 mod joined;
 mod limits;
 mod lives;
+mod locks;
 mod metrics;
+mod names;
 mod recvfrom;
 mod serves;
 mod shapes;

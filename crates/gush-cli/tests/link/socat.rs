@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Output};
 
-use crate::common::link::Running;
+use crate::common::link::{Killed, Running};
 use crate::common::{bounded, file_of, gush, gush_as, skipped};
 use tempfile::TempDir;
 
@@ -121,4 +121,38 @@ fn messages_have_the_form_of_socats() {
     let link = Running::of(command);
     let said = link.says("PTY is /dev/pts/");
     assert_eq!(start_of(&said, "PTY is"), "0/0/0 0:0:0 socat[0] N");
+}
+
+/// A reader that goes away, to which there is always more to write.
+fn left_by_its_reader(program: &[&str], option: &str) -> Option<i32> {
+    let dir = TempDir::new().unwrap();
+    let listener = std::os::unix::net::UnixListener::bind(dir.path().join("s")).unwrap();
+    let mut command = Command::new(program[0]);
+    let words = ["-u", "/dev/zero", &format!("UNIX-CONNECT:s{option}")];
+    command.args(&program[1..]).args(words).current_dir(dir.path());
+    let mut running = Killed(command.stderr(std::process::Stdio::null()).spawn().unwrap());
+    drop(listener.accept().unwrap());
+    running.0.wait().unwrap().code()
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error_with_cool_write() {
+    let gush_link = [env!("CARGO_BIN_EXE_gush"), "link"];
+    let mut programs = vec![&gush_link[..]];
+    let socat = ["socat"];
+    match Command::new("socat").arg("-V").output() {
+        Ok(_) => programs.push(&socat),
+        Err(_) => skipped("no socat to compare with"),
+    }
+    for program in programs {
+        assert_eq!(left_by_its_reader(program, ""), Some(1), "{program:?}");
+        assert_eq!(left_by_its_reader(program, ",cool-write"), Some(0), "{program:?}");
+    }
+    // Without it the link dies of SIGPIPE, like any filter.
+    for (address, code) in [("-,cool-write", Some(0)), ("-", None)] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let status = gush().args(["link", "-u", "zero:", address]).stdout(writer).status().unwrap();
+        assert_eq!(status.code(), code, "{address}");
+    }
 }

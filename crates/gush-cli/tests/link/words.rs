@@ -39,12 +39,14 @@ fn a_malformed_address_is_shown_with_the_piece_and_its_grammar() {
   tcp:localhost:70000
                 ^^^^^
   tcp:HOST:PORT connect; write an IPv6 address in brackets
-  options: bind=HOST, bindtodevice=NAME, connect-timeout=SECONDS, cr, crnl,
-  escape=BYTE, freebind, ignoreeof, interval=SECONDS, keepalive, keepcnt=N,
-  keepidle=SECONDS, keepintvl=SECONDS, lowport, mss=N, nodelay, priority=N,
-  rcvbuf=BYTES, readbytes=BYTES, retry=N|forever, reuseaddr, reuseport,
-  setsockopt=LEVEL:NAME:VALUE, shared, shut-none, sndbuf=BYTES, tos=N,
-  transparent, ttl=N, user-timeout=SECONDS
+  options: bind=HOST, bindtodevice=NAME, chroot=PATH, connect-timeout=SECONDS,
+  cool-write, cr, crnl, escape=BYTE, fork, freebind, ignoreeof,
+  interval=SECONDS, keepalive, keepcnt=N, keepidle=SECONDS, keepintvl=SECONDS,
+  lockfile=PATH, lowport, max-children=N, mss=N, netns=NAME, nodelay,
+  priority=N, rcvbuf=BYTES, readbytes=BYTES, retry=N|forever, reuseaddr,
+  reuseport, run-as=USER, setgid=GROUP, setsockopt=LEVEL:NAME:VALUE,
+  setuid=USER, shared, shut-none, sndbuf=BYTES, tos=N, transparent, ttl=N,
+  user-timeout=SECONDS, waitlock=PATH
 "
     );
     assert_eq!(

@@ -44,6 +44,7 @@ pub(crate) use parts::quoted_path;
 pub use parts::{
     Bind, Command, Family, Inherited, Local, Nothing, Remote, Standard, Through, UnixName, Vsock,
 };
+pub(crate) use value::Lock;
 pub use value::Takes;
 
 pub use crate::kind::{Kind, Target};
@@ -125,6 +126,16 @@ impl Address {
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.target.kind()
+    }
+
+    /// Are connections made one after the other, each of them a client?
+    pub(crate) fn calls(&self) -> bool {
+        self.options.is_on(Opt::Fork) && !self.kind().listens()
+    }
+
+    /// Can the address have clients: those that come, or those that it connects to?
+    pub(crate) fn serves(&self) -> bool {
+        self.kind().listens() || self.calls()
     }
 }
 

@@ -47,6 +47,8 @@ impl OptRow {
 
 // Options that kinds take together.
 pub(crate) const SERVING: &[Opt] = &[Opt::Fork, Opt::MaxChildren, Opt::AcceptTimeout];
+/// Of connections that are made one after the other (`open/listener/calls.rs`).
+pub(crate) const CALLING: &[Opt] = &[Opt::Fork, Opt::MaxChildren];
 /// Of ports that are bound.
 pub(crate) const BOUND: &[Opt] =
     &[Opt::ReuseAddr, Opt::Range, Opt::SourcePort, Opt::LowPort, Opt::Bind, Opt::Ipv6Only];
@@ -119,11 +121,26 @@ pub(crate) const CONTENT: &[Opt] = &[
 ];
 /// Of names that are made.
 pub(crate) const OWNED: &[Opt] = &[Opt::Mode, Opt::Umask, Opt::User, Opt::Group];
-/// Of every address with a keyword (`shape/`).
-pub(crate) const SHAPES: &[Opt] =
-    &[Opt::Crnl, Opt::Cr, Opt::IgnoreEof, Opt::ShutNone, Opt::Escape, Opt::ReadBytes];
+/// Of every address with a keyword: what shapes the data (`shape/`), and what holds of any end.
+pub(crate) const SHAPES: &[Opt] = &[
+    Opt::Crnl,
+    Opt::Cr,
+    Opt::IgnoreEof,
+    Opt::ShutNone,
+    Opt::Escape,
+    Opt::ReadBytes,
+    Opt::CoolWrite,
+    Opt::LockFile,
+    Opt::WaitLock,
+];
+/// Of what has a lock of the kernel (`open/lock.rs`).
+pub(crate) const LOCKED: &[Opt] = &[Opt::Lock];
 pub(crate) const TERMINAL: &[Opt] = &[Opt::Raw, Opt::Echo, Opt::Terminal];
 pub(crate) const ACCESS: &[Opt] = &[Opt::ReadOnly, Opt::WriteOnly];
+/// Of sockets that another network namespace may have (`open/netns.rs`).
+pub(crate) const NETWORK: &[Opt] = &[Opt::NetNs];
+/// Of programs, and of what is opened before this process may become somebody else.
+pub(crate) const IDENTITY: &[Opt] = &[Opt::RunAs, Opt::SetUser, Opt::SetGroup, Opt::Chroot];
 pub(crate) const PROGRAM: &[Opt] = &[
     Opt::InputNumber,
     Opt::OutputNumber,
@@ -166,7 +183,7 @@ macro_rules! options {
 }
 
 options! {
-    Fork "fork" [] Flag, [], "serve every client, not just the first; udp-listen: every sender, until it is silent for 60 s (-T)";
+    Fork "fork" [] Flag, [], "serve every client, not just the first; udp-listen: every sender, until it is silent for 60 s (-T); of a connection: make the next one after interval= as well";
     MaxChildren "max-children" ["maxchildren"] Count, [Fork], "serve at most N clients at once; others wait";
     AcceptTimeout "accept-timeout" ["listen-timeout"] Seconds, [], "end the link when no client comes for so long; with fork once those that are connected have finished";
     Shared "shared" [] Flag, [], "open once, before listening, for all clients (fork at the other address), not for each of them; copies through memory";
@@ -181,7 +198,7 @@ options! {
     Ipv6Only "ipv6only" ["ipv6-v6only", "v6only"] Flag, [], "refuse IPv4 on an IPv6 socket";
     ConnectTimeout "connect-timeout" [] Seconds, [], "limit on one attempt (30 s; 60 s for a proxy to reach HOST)";
     Retry "retry" [] Retries, [], "number of further attempts, or forever";
-    Interval "interval" ["intervall"] Seconds, [Retry], "time between attempts (1 s)";
+    Interval "interval" ["intervall"] Seconds, [Retry, Fork], "time between attempts (1 s)";
     NoDelay "nodelay" ["tcp-nodelay"] Flag, [], "send short messages at once (TCP_NODELAY); on by default";
     KeepAlive "keepalive" ["so-keepalive"] Flag, [], "detect a peer that has vanished (SO_KEEPALIVE)";
     KeepIdle "keepidle" ["tcp-keepidle"] Seconds, [], "idle time before the first keepalive probe; with keepalive";
@@ -200,6 +217,7 @@ options! {
     Device "bindtodevice" ["so-bindtodevice", "interface", "if"] Name, [], "use this network interface only";
     Freebind "freebind" ["ip-freebind", "ipfreebind"] Flag, [], "bind to an address that this machine does not have yet";
     Transparent "transparent" ["ip-transparent", "iptransparent"] Flag, [], "bind to any address, for a transparent proxy; takes root";
+    NetNs "netns" [] Name, [], "make the socket in this network namespace of ip-netns(8); hosts are given by their numbers";
     MaxSegment "mss" ["maxseg", "tcp-maxseg", "mss-late", "maxseg-late", "tcp-maxseg-late"] Count, [], "the most bytes of data in a TCP segment";
     UdpLite "udplite" [] Flag, [], "UDP-Lite, whose checksum need not cover all of a datagram (udplite(7))";
     ShutNull "shut-null" [] Flag, [], "send an empty datagram at the end of the other side's data";
@@ -215,7 +233,7 @@ options! {
     Unlink "unlink" ["unlink-early"] Flag, [], "replace a socket that has no listener";
     UnlinkClose "unlink-close" [] Flag, [], "remove the file created at the end; on by default";
     Append "append" ["o-append"] Flag, [], "append to the file";
-    Create "create" ["creat", "o-create", "o-creat", "o_create"] Flag, [], "create a missing file if it is written to; PATH alone: with -u only";
+    Create "create" ["creat", "o-create", "o-creat", "o_create"] Flag, [], "create a missing file; PATH alone: on if it is only written";
     Truncate "trunc" ["o-trunc"] Flag, [], "truncate the file first";
     Exclusive "excl" ["o-excl", "o_excl"] Flag, [Create], "fail if the file exists";
     NoAtime "noatime" ["o-noatime"] Flag, [], "do not update the time of the last access";
@@ -235,6 +253,10 @@ options! {
     InputNumber "fdin" [] Number, [], "descriptor from which the program reads (0)";
     OutputNumber "fdout" [] Number, [], "descriptor to which the program writes (1)";
     Directory "cwd" ["chdir", "cd"] Path, [], "working directory of the program";
+    RunAs "run-as" ["su", "substuser", "su-d", "substuser-delayed"] User, [], "start the program as this user, with all its groups; other addresses: this process becomes that user once they are open";
+    SetUser "setuid" [] User, [], "the same, keeping the groups";
+    SetGroup "setgid" [] Group, [], "the same for the group";
+    Chroot "chroot" [] Path, [], "start the program with this root directory; other addresses: this process has it once they are open";
     Credentials "credentials" [] Path, [], "file with NAME:PASSWORD for the proxy";
     HttpVersion "http-version" [] HttpVersion, [], "version of HTTP of the request to the proxy (1.1)";
     Family "family" [] IpVersion, [], "version of IP of the connection to the proxy";
@@ -247,6 +269,10 @@ options! {
     IgnoreEof "ignoreeof" ["ignore-eof", "ignoreof"] Flag, [], "keep waiting at the end of the data, like tail -f; copies through memory";
     ShutNone "shut-none" [] Flag, [], "do not pass on the end of the other side's data; copies through memory";
     Escape "escape" [] Byte, [], "byte that ends the data read here, such as 0x1d (Ctrl-] on a raw terminal); -t TIME then ends the link; copies through memory";
+    CoolWrite "cool-write" ["coolwrite"] Flag, [], "a reader that has gone ends the connection without an error";
+    LockFile "lockfile" [] Path, [], "make this file first, with this process's number, and remove it at the end; fail if it exists";
+    WaitLock "waitlock" [] Path, [], "the same, but wait until it is gone";
+    Lock "lock" [] Lock, [], "lock the file for as long as it is open: write or read (fcntl(2)), flock or flock-shared (flock(2)); after wait- not failing but waiting while another process has a lock";
     ReadBytes "readbytes" ["bytes"] Size, [], "read only so many bytes, as if the data ended there; copies through memory";
     #[cfg(feature = "tls")] Certificate "cert" ["certificate", "openssl-certificate"] Path, [], "PEM file with our certificate chain, and the key unless key= is given";
     #[cfg(feature = "tls")] Key "key" ["openssl-key"] Path, [Certificate], "PEM file with our private key";

@@ -1,5 +1,6 @@
 //! Parses the text of an address.
 
+use std::net::IpAddr;
 use std::ops::Range;
 
 use super::Address;
@@ -23,6 +24,7 @@ pub(super) const CONFLICTS: &[(Opt, Opt)] = &[
     (Opt::Pty, Opt::OutputNumber),
     (Opt::Cr, Opt::Crnl),
     (Opt::SourcePort, Opt::LowPort),
+    (Opt::LockFile, Opt::WaitLock),
     // An end is one client's.
     (Opt::Shared, Opt::ShutNull),
     (Opt::Shared, Opt::NullEof),
@@ -101,7 +103,7 @@ fn first_of(text: &str, kind_seen: &mut Option<Kind>) -> Result<Address, Fault> 
                 format!("nothing falls back from {} or to it: {why}", choice.kind().name()),
             );
         }
-        choices.push(choice);
+        choices.push(without_fork(choice, piece)?);
     }
     Ok(Address { target: Target::FirstOf(choices), options: Options::default() })
 }
@@ -147,7 +149,7 @@ fn joined(
         let address = within(text, &piece, kind_seen, |text, seen| parse(text, seen, &fits))?;
         match address.kind().listens() {
             true => fault(piece, "clients come to it, both to read and to write"),
-            false => Ok(address),
+            false => without_fork(address, piece),
         }
     };
     let read = part(0..at, true)?;
@@ -157,6 +159,14 @@ fn joined(
     }
     let target = Target::Joined(Box::new([read, written]));
     Ok(Address { target, options: Options::default() })
+}
+
+/// A part of an address serves no clients.
+fn without_fork(part: Address, piece: Range<usize>) -> Result<Address, Fault> {
+    match part.calls() {
+        true => fault(piece, "fork is for a whole address: each connection reads and writes"),
+        false => Ok(part),
+    }
 }
 
 /// Parses a part of the text; the span of a fault is that in the whole text.
@@ -190,7 +200,23 @@ fn parse(
     }
     check(head.kind, &address.options, &places)?;
     settle_bind(&mut address, &places)?;
+    check_namespace(&address, &places)?;
     Ok(address)
+}
+
+/// Names, and zones of addresses, are looked up outside of the namespace of `netns=`.
+fn check_namespace(address: &Address, places: &Places) -> Result<(), Fault> {
+    let Some((_, place)) = places.iter().find(|(option, _)| *option == Opt::NetNs) else {
+        return Ok(());
+    };
+    let local = address.options.bind().and_then(|text| bind(text).ok()?.host);
+    let names = |host: &str| host.parse::<IpAddr>().is_err();
+    match address.target.host().into_iter().chain(local.as_deref()).any(names) {
+        true => {
+            fault(place.clone(), "netns takes hosts in numbers: names are looked up outside of it")
+        }
+        false => Ok(()),
+    }
 }
 
 /// The first piece: a keyword, and the argument after the colon.

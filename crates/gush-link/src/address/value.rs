@@ -54,6 +54,8 @@ pub enum Takes {
     IpVersion,
     /// A version of HTTP.
     HttpVersion,
+    /// A kind of lock.
+    Lock,
 }
 
 impl Takes {
@@ -79,6 +81,7 @@ impl Takes {
             Self::SocketOption => "LEVEL:NAME:VALUE",
             Self::IpVersion => "4|6",
             Self::HttpVersion => "1.0|1.1",
+            Self::Lock => "KIND",
         }
     }
 }
@@ -105,6 +108,31 @@ pub(crate) struct SocketOption {
     pub level: i32,
     pub name: i32,
     pub value: Vec<u8>,
+}
+
+/// A lock of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lock {
+    /// By flock(2), which does not see the locks of fcntl(2).
+    pub is_flock: bool,
+    /// May others have such a lock as well?
+    pub is_shared: bool,
+    /// Until no other process has one?
+    pub waits: bool,
+}
+
+impl Lock {
+    pub fn named(name: &str) -> Option<Self> {
+        let kind = name.strip_prefix("wait-");
+        let (is_flock, is_shared) = match kind.unwrap_or(name) {
+            "write" => (false, false),
+            "read" => (false, true),
+            "flock" => (true, false),
+            "flock-shared" => (true, true),
+            _ => return None,
+        };
+        Some(Self { is_flock, is_shared, waits: kind.is_some() })
+    }
 }
 
 impl SocketOption {
@@ -199,6 +227,9 @@ impl Value {
                 .map(|version| Self::Text(version.to_owned()))
                 .ok_or("takes 1.2 or 1.3: no older version is safe"),
             Takes::HttpVersion if !matches!(text, "1.0" | "1.1") => Err("takes 1.0 or 1.1"),
+            Takes::Lock if Lock::named(text).is_none() => {
+                Err("takes write, read, flock or flock-shared, each also after wait-")
+            }
             Takes::IpVersion if !matches!(text, "4" | "6") => Err("takes 4 or 6"),
             Takes::SocketOption => SocketOption::read(text)
                 .map(|option| Self::SocketOptions(vec![option]))
@@ -206,6 +237,7 @@ impl Value {
             Takes::Text
             | Takes::IpVersion
             | Takes::HttpVersion
+            | Takes::Lock
             | Takes::User
             | Takes::Group
             | Takes::Name

@@ -128,6 +128,10 @@ impl Connection<'_> {
                     warn!(id = self.id, "{failure}");
                     return ConnectionResult::of(Ending::Closed);
                 }
+                if self.shared.is_cool(error) {
+                    info!(id = self.id, "{failure}");
+                    return ConnectionResult::of(Ending::Closed);
+                }
                 ConnectionResult::failed(Ending::RelayFailed, failure)
             }
         }

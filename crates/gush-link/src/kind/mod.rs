@@ -164,6 +164,19 @@ impl Target {
         }
     }
 
+    /// The host of a TCP or TLS address, if there is one.
+    pub(crate) fn host(&self) -> Option<&str> {
+        match self {
+            Self::Tcp(remote) => Some(&remote.host),
+            Self::TcpListen(local) => local.host.as_deref(),
+            #[cfg(feature = "tls")]
+            Self::Tls(remote) => Some(&remote.host),
+            #[cfg(feature = "tls")]
+            Self::TlsListen(local) => local.host.as_deref(),
+            _ => None,
+        }
+    }
+
     /// Opens the target, once.
     pub(crate) async fn open(&self, options: &Options, how: &How) -> Result<Opened, OpenError> {
         match self {
@@ -271,7 +284,7 @@ impl Kind {
     ///
     /// ```
     /// use gush_link::address::{Kind, Opt};
-    /// assert!(Kind::TcpListen.takes(Opt::Fork) && !Kind::Tcp.takes(Opt::Fork));
+    /// assert!(Kind::TcpListen.takes(Opt::Fork) && !Kind::File.takes(Opt::Fork));
     /// ```
     #[must_use]
     pub fn takes(self, option: Opt) -> bool {

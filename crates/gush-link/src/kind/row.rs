@@ -5,8 +5,8 @@ use crate::address::Opt;
 #[cfg(feature = "tls")]
 use crate::address::options::TLS;
 use crate::address::options::{
-    ACCESS, BOUND, CONNECTED, CONTENT, EMPTY, IP, MANY, NAMED, OWNED, PROGRAM, PROXIED, RETRIED,
-    SERVING, SHARED, SOCKET, TCP, TERMINAL,
+    ACCESS, BOUND, CALLING, CONNECTED, CONTENT, EMPTY, IDENTITY, IP, LOCKED, MANY, NAMED, NETWORK,
+    OWNED, PROGRAM, PROXIED, RETRIED, SERVING, SHARED, SOCKET, TCP, TERMINAL,
 };
 
 /// The properties of a kind, without an address.
@@ -92,7 +92,7 @@ impl Kind {
                     (Form::Input, &["stdin"]),
                     (Form::Output, &["stdout"]),
                 ],
-                options: &[TERMINAL, SHARED],
+                options: &[IDENTITY, LOCKED, TERMINAL, SHARED],
                 stands_alone: true,
                 ..Row::STREAM
             },
@@ -100,14 +100,34 @@ impl Kind {
                 grammar: "PATH",
                 help: "a file (appended to; created with -u), FIFO, device or Unix socket",
                 keywords: &[(Form::Plain, &["gopen"])],
-                options: &[RETRIED, CONTENT, ACCESS, &[Opt::NonBlock], OWNED, TERMINAL, SHARED],
+                options: &[
+                    IDENTITY,
+                    LOCKED,
+                    RETRIED,
+                    CONTENT,
+                    ACCESS,
+                    &[Opt::NonBlock],
+                    OWNED,
+                    TERMINAL,
+                    SHARED,
+                ],
                 ..Row::STREAM
             },
             Self::File => &Row {
                 grammar: "file:PATH",
                 help: "a file or device, written from the start by default",
                 keywords: &[(Form::Plain, &["file", "open"]), (Form::Create, &["create", "creat"])],
-                options: &[RETRIED, CONTENT, ACCESS, &[Opt::NonBlock], OWNED, TERMINAL, SHARED],
+                options: &[
+                    IDENTITY,
+                    LOCKED,
+                    RETRIED,
+                    CONTENT,
+                    ACCESS,
+                    &[Opt::NonBlock],
+                    OWNED,
+                    TERMINAL,
+                    SHARED,
+                ],
                 ..Row::STREAM
             },
             Self::Pipe => &Row {
@@ -146,14 +166,14 @@ impl Kind {
                 grammar: "fd:N",
                 help: "an inherited descriptor",
                 keywords: &[(Form::Plain, &["fd"])],
-                options: &[ACCESS, TERMINAL, SHARED],
+                options: &[IDENTITY, LOCKED, ACCESS, TERMINAL, SHARED],
                 ..Row::STREAM
             },
             Self::Exec => &Row {
                 grammar: "exec:COMMAND",
                 help: "a program, with arguments split as by a shell",
                 keywords: &[(Form::Plain, &["exec"])],
-                options: &[PROGRAM],
+                options: &[IDENTITY, PROGRAM],
                 is_program: true,
                 descriptors: 2,
                 ..Row::STREAM
@@ -162,7 +182,7 @@ impl Kind {
                 grammar: "shell:COMMAND",
                 help: "a command line for /bin/sh",
                 keywords: &[(Form::Plain, &["shell", "system"])],
-                options: &[PROGRAM],
+                options: &[IDENTITY, PROGRAM],
                 is_program: true,
                 descriptors: 2,
                 ..Row::STREAM
@@ -175,7 +195,7 @@ impl Kind {
                     (Form::V4, &["tcp4", "tcp4-connect"]),
                     (Form::V6, &["tcp6", "tcp6-connect"]),
                 ],
-                options: &[CONNECTED, RETRIED, TCP, IP, SHARED],
+                options: &[IDENTITY, NETWORK, CONNECTED, CALLING, RETRIED, TCP, IP, SHARED],
                 ..Row::STREAM
             },
             Self::TcpListen => &Row {
@@ -186,7 +206,7 @@ impl Kind {
                     (Form::V4, &["tcp4-listen", "tcp4-l"]),
                     (Form::V6, &["tcp6-listen", "tcp6-l"]),
                 ],
-                options: &[SERVING, BOUND, &[Opt::Backlog], RETRIED, TCP, IP],
+                options: &[IDENTITY, NETWORK, SERVING, BOUND, &[Opt::Backlog], RETRIED, TCP, IP],
                 listens: true,
                 ..Row::STREAM
             },
@@ -203,9 +223,12 @@ impl Kind {
                     (Form::V6, &["tls6"]),
                 ],
                 options: &[
+                    IDENTITY,
+                    NETWORK,
                     TLS,
                     &[Opt::CommonName, Opt::Sni, Opt::NoSni],
                     CONNECTED,
+                    CALLING,
                     RETRIED,
                     TCP,
                     IP,
@@ -231,7 +254,17 @@ impl Kind {
                     (Form::V4, &["tls4-listen", "tls4-l"]),
                     (Form::V6, &["tls6-listen", "tls6-l"]),
                 ],
-                options: &[TLS, SERVING, BOUND, &[Opt::Backlog], RETRIED, TCP, IP],
+                options: &[
+                    IDENTITY,
+                    NETWORK,
+                    TLS,
+                    SERVING,
+                    BOUND,
+                    &[Opt::Backlog],
+                    RETRIED,
+                    TCP,
+                    IP,
+                ],
                 listens: true,
                 ..Row::STREAM
             },
@@ -242,7 +275,14 @@ impl Kind {
                     (Form::Plain, &["unix", "unix-connect", "local"]),
                     (Form::Abstract, &["abstract", "abstract-connect"]),
                 ],
-                options: &[&[Opt::ConnectTimeout, Opt::SeqPacket], NAMED, RETRIED, SOCKET, SHARED],
+                options: &[
+                    &[Opt::ConnectTimeout, Opt::SeqPacket],
+                    NAMED,
+                    CALLING,
+                    RETRIED,
+                    SOCKET,
+                    SHARED,
+                ],
                 is_unix: true,
                 ..Row::STREAM
             },
@@ -316,7 +356,14 @@ impl Kind {
                     (Form::V4, &["udp4", "udp4-connect"]),
                     (Form::V6, &["udp6", "udp6-connect"]),
                 ],
-                options: &[&[Opt::LowPort, Opt::Bind, Opt::UdpLite], EMPTY, RETRIED, IP, SHARED],
+                options: &[
+                    IDENTITY,
+                    &[Opt::LowPort, Opt::Bind, Opt::UdpLite],
+                    EMPTY,
+                    RETRIED,
+                    IP,
+                    SHARED,
+                ],
                 is_datagrams: true,
                 datagram_bytes: UDP_BYTES,
                 ..Row::STREAM
@@ -366,7 +413,14 @@ impl Kind {
                     (Form::V4, &["udp4-recv"]),
                     (Form::V6, &["udp6-recv"]),
                 ],
-                options: &[BOUND, &[Opt::UdpLite, Opt::Ancillary, Opt::NullEof], MANY, RETRIED, IP],
+                options: &[
+                    IDENTITY,
+                    BOUND,
+                    &[Opt::UdpLite, Opt::Ancillary, Opt::NullEof],
+                    MANY,
+                    RETRIED,
+                    IP,
+                ],
                 is_datagrams: true,
                 only_receives: true,
                 ..Row::STREAM
@@ -379,7 +433,7 @@ impl Kind {
                     (Form::V4, &["udp4-listen", "udp4-l"]),
                     (Form::V6, &["udp6-listen", "udp6-l"]),
                 ],
-                options: &[SERVING, BOUND, &[Opt::UdpLite], MANY, RETRIED, IP],
+                options: &[IDENTITY, SERVING, BOUND, &[Opt::UdpLite], MANY, RETRIED, IP],
                 listens: true,
                 is_datagrams: true,
                 datagram_bytes: UDP_BYTES,
@@ -394,7 +448,15 @@ impl Kind {
                     (Form::V4, &["udp4-recvfrom"]),
                     (Form::V6, &["udp6-recvfrom"]),
                 ],
-                options: &[SERVING, BOUND, &[Opt::UdpLite, Opt::Ancillary], MANY, RETRIED, IP],
+                options: &[
+                    IDENTITY,
+                    SERVING,
+                    BOUND,
+                    &[Opt::UdpLite, Opt::Ancillary],
+                    MANY,
+                    RETRIED,
+                    IP,
+                ],
                 listens: true,
                 is_datagrams: true,
                 datagram_bytes: UDP_BYTES,
@@ -405,14 +467,14 @@ impl Kind {
                 grammar: "vsock:CID:PORT",
                 help: "connect from a virtual machine to its host (CID 2), or to a guest",
                 keywords: &[(Form::Plain, &["vsock", "vsock-connect"])],
-                options: &[&[Opt::ConnectTimeout], RETRIED, SHARED],
+                options: &[&[Opt::ConnectTimeout], CALLING, RETRIED, SHARED],
                 ..Row::STREAM
             },
             Self::VsockListen => &Row {
                 grammar: "vsock-listen:[CID:]PORT",
                 help: "accept connections between a virtual machine and its host",
                 keywords: &[(Form::Plain, &["vsock-listen", "vsock-l"])],
-                options: &[SERVING, &[Opt::Backlog], RETRIED],
+                options: &[IDENTITY, SERVING, &[Opt::Backlog], RETRIED],
                 listens: true,
                 ..Row::STREAM
             },
@@ -420,21 +482,21 @@ impl Kind {
                 grammar: "socks4:PROXY:PORT:HOST:PORT",
                 help: "connect through a SOCKS4 proxy to an IPv4 address of HOST",
                 keywords: &[(Form::Plain, &["socks4"])],
-                options: &[PROXIED, &[Opt::SocksUser], RETRIED, TCP, IP, SHARED],
+                options: &[PROXIED, &[Opt::SocksUser], CALLING, RETRIED, TCP, IP, SHARED],
                 ..Row::STREAM
             },
             Self::Socks4a => &Row {
                 grammar: "socks4a:PROXY:PORT:HOST:PORT",
                 help: "connect through a SOCKS4a proxy, which resolves HOST",
                 keywords: &[(Form::Plain, &["socks4a"])],
-                options: &[PROXIED, &[Opt::SocksUser], RETRIED, TCP, IP, SHARED],
+                options: &[PROXIED, &[Opt::SocksUser], CALLING, RETRIED, TCP, IP, SHARED],
                 ..Row::STREAM
             },
             Self::Socks5 => &Row {
                 grammar: "socks5:PROXY:PORT:HOST:PORT",
                 help: "connect through a SOCKS5 proxy, which resolves HOST",
                 keywords: &[(Form::Plain, &["socks5", "socks5-connect"])],
-                options: &[PROXIED, &[Opt::Credentials], RETRIED, TCP, IP, SHARED],
+                options: &[PROXIED, &[Opt::Credentials], CALLING, RETRIED, TCP, IP, SHARED],
                 ..Row::STREAM
             },
             Self::HttpConnect => &Row {
@@ -444,6 +506,7 @@ impl Kind {
                 options: &[
                     PROXIED,
                     &[Opt::Credentials, Opt::HttpVersion],
+                    CALLING,
                     RETRIED,
                     TCP,
                     IP,

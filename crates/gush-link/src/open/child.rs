@@ -20,7 +20,7 @@ use tokio::io::Interest;
 
 use super::error::OpenError;
 use super::reaper::{self, Reach};
-use super::{End, How, Peer, environment, pty};
+use super::{End, How, Peer, environment, identity, pty};
 use crate::address::{Opt, Options};
 use crate::watch::watch;
 
@@ -69,6 +69,7 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
         (None, _) => {}
     }
     environment::set(&mut command, how.client.as_ref());
+    identity::set(&mut command, options)?;
     if let Some(directory) = options.path(Opt::Directory) {
         // First, because the error of spawn(3) does not say which of the two is missing.
         if let Err(error) = std::fs::metadata(directory) {

@@ -19,7 +19,7 @@ use tokio::io::Interest;
 
 use super::error::OpenError;
 use super::resolve::{Name, in_numbers, resolve};
-use super::{End, Peer, datagrams, race, sockopts};
+use super::{End, Peer, datagrams, netns, race, sockopts};
 use crate::address::{Bind, Opt, Options, Remote, UnixName};
 use crate::watch::watch;
 
@@ -202,7 +202,7 @@ async fn one(
 ) -> Result<End, OpenError> {
     let fail = |errno: Errno| failure(address, errno.into(), options);
     // After a failed connect(2) the state of a socket is unspecified (connect(2)).
-    let mut fd = internet_socket(&address, kind, options).map_err(fail)?;
+    let mut fd = internet_socket(&address, kind, options)?.map_err(fail)?;
     set_socket(&fd, options)?;
     if kind == SocketType::STREAM {
         set_stream(&fd, options)
@@ -311,14 +311,19 @@ fn socket_of(
     socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, protocol)
 }
 
-/// A socket of the version of IP of `address`, with the protocol that the options say.
+/// A socket of the version of IP of `address`, with the protocol and in the namespace that the
+/// options say.
 pub(super) fn internet_socket(
     address: &SocketAddr,
     kind: SocketType,
     options: &Options,
-) -> Result<OwnedFd, Errno> {
+) -> Result<Result<OwnedFd, Errno>, OpenError> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    socket_of(family, kind, options.is_on(Opt::UdpLite).then_some(ipproto::UDPLITE))
+    let make = || socket_of(family, kind, options.is_on(Opt::UdpLite).then_some(ipproto::UDPLITE));
+    match options.text(Opt::NetNs) {
+        Some(name) => netns::within(name, make),
+        None => Ok(make()),
+    }
 }
 
 /// A socket of datagrams with the protocol of `other`, of the version of IP of `address`.

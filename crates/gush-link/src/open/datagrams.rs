@@ -335,7 +335,7 @@ async fn unconnected(
         return Err(OpenError::said("resolve", "the name has no address"));
     };
     let fail = |errno: Errno| OpenError::new("open", errno);
-    let fd = internet_socket(to, SocketType::DGRAM, options).map_err(fail)?;
+    let fd = internet_socket(to, SocketType::DGRAM, options)?.map_err(fail)?;
     set_socket(&fd, options)?;
     sockopts::set(&fd, to.is_ipv4(), options)?;
     multicast::set(&fd, options)?;

@@ -235,7 +235,7 @@ fn bound(
     kind: SocketType,
 ) -> Result<OwnedFd, OpenError> {
     let fail = |errno| bind_failure(errno, address, options, kind);
-    let fd = internet_socket(&address, kind, options).map_err(fail)?;
+    let fd = internet_socket(&address, kind, options)?.map_err(fail)?;
     sockopts::set(&fd, address.is_ipv4(), options)?;
     set_socket(&fd, options)?;
     let make = || {

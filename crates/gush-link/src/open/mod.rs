@@ -31,12 +31,16 @@ pub(crate) mod file;
 mod flows;
 mod gate;
 pub(crate) mod holder;
+mod identity;
 pub(crate) mod inherit;
 pub(crate) mod input;
 mod keeper;
 pub(crate) mod listen;
 mod listener;
+mod lock;
+mod lockfile;
 mod multicast;
+mod netns;
 mod peer;
 mod permissions;
 pub(crate) mod proxied;
@@ -60,6 +64,7 @@ use std::time::Duration;
 pub use environment::variables_of_some;
 pub use error::OpenError;
 pub(crate) use gate::ListenerCounts;
+pub(crate) use identity::is_changed;
 pub(crate) use inherit::give_up_standard;
 pub use keeper::Keeper;
 pub(crate) use keeper::Made;
@@ -409,26 +414,68 @@ pub enum Opened {
     Listener(Listener),
 }
 
-/// Opens an address, again and again as `retry=` says while the obstacle may pass.
+impl Opened {
+    /// Removes the file with what was opened.
+    fn keeping(mut self, made: Option<Made>) -> Self {
+        match &mut self {
+            Self::One(end) => end.keeper.made.extend(made),
+            Self::Listener(listener) => listener.keep(made),
+        }
+        self
+    }
+}
+
+/// Opens an address, again and again as `retry=` says while the obstacle may pass. A connection with
+/// `fork` is not made yet.
 ///
 /// # Errors
 /// [`OpenError`], with the failure and the remedy.
 pub async fn open(address: &Address, how: &How) -> Result<Opened, OpenError> {
-    let retries = address.options().retries();
-    let interval = address.options().duration(Opt::Interval).unwrap_or(INTERVAL);
-    let mut attempts = 0;
+    let locked = lockfile::taken(address.options()).await;
+    let lock_file = locked.map_err(|error| error.at(address.target()))?;
+    if address.calls() {
+        return Ok(Opened::Listener(Listener::calling(address, how)).keeping(lock_file));
+    }
+    let mut retries = Retries::of(address.options());
     loop {
-        let error = match attempt(address, how).await {
-            Ok(opened) => return Ok(opened),
-            Err(error) => error.at(address.target()),
-        };
+        match attempt(address, how).await {
+            Ok(opened) => {
+                if !address.kind().row().is_program {
+                    let become_it = identity::assume(address.options());
+                    become_it.map_err(|error| error.at(address.target()))?;
+                }
+                return Ok(opened.keeping(lock_file));
+            }
+            Err(error) => retries.after(error.at(address.target())).await?,
+        }
+    }
+}
+
+/// The attempts that are left.
+#[derive(Debug)]
+struct Retries {
+    left: u32,
+    interval: Duration,
+}
+
+impl Retries {
+    fn of(options: &Options) -> Self {
+        let interval = options.duration(Opt::Interval).unwrap_or(INTERVAL);
+        Self { left: options.retries(), interval }
+    }
+
+    /// Waits for the next attempt, if there is one.
+    async fn after(&mut self, error: OpenError) -> Result<(), OpenError> {
         // A wrong word or a missing permission stays wrong, however often it is tried.
-        if !error.passes() || (attempts >= retries && retries != u32::MAX) {
+        if !error.passes() || self.left == 0 {
             return Err(error);
         }
-        attempts = attempts.saturating_add(1);
-        tracing::info!("{error}; trying again in {}", gush_text::with_unit(interval));
-        tokio::time::sleep(interval).await;
+        if self.left != u32::MAX {
+            self.left -= 1;
+        }
+        tracing::info!("{error}; trying again in {}", gush_text::with_unit(self.interval));
+        tokio::time::sleep(self.interval).await;
+        Ok(())
     }
 }
 
@@ -466,7 +513,11 @@ pub(crate) fn open_one<'a>(
 
 async fn attempt(address: &Address, how: &How) -> Result<Opened, OpenError> {
     let target = address.target();
-    Ok(match target.open(address.options(), how).await? {
+    let opened = target.open(address.options(), how).await?;
+    if let Opened::One(end) = &opened {
+        lock::take(&end.conduit, address.options()).await?;
+    }
+    Ok(match opened {
         // A handshake goes both ways, whichever way the bytes do.
         Opened::One(end) if end.wants_handshake() => Opened::One(end),
         Opened::One(end) => Opened::One(End { conduit: how.narrowed(end.conduit)?, ..end }),

@@ -35,16 +35,11 @@ impl Permissions {
     }
 
     fn owners(options: &Options) -> Result<Self, OpenError> {
-        let user = options.text(Opt::User).map(|name| {
-            let found = || User::from_name(name).map(|user| user.map(|user| user.uid.as_raw()));
-            number("user", name, found).map(Uid::from_raw)
-        });
-        let group = options.text(Opt::Group).map(|name| {
-            let found =
-                || Group::from_name(name).map(|group| group.map(|group| group.gid.as_raw()));
-            number("group", name, found).map(Gid::from_raw)
-        });
-        Ok(Self { mode: None, user: user.transpose()?, group: group.transpose()? })
+        let number = |name| user("user", name).map(Uid::from_raw);
+        let user = options.text(Opt::User).map(number).transpose()?;
+        let number = |name| group("group", name).map(Gid::from_raw);
+        let group = options.text(Opt::Group).map(number).transpose()?;
+        Ok(Self { mode: None, user, group })
     }
 
     pub fn mode(&self) -> Option<u32> {
@@ -112,16 +107,31 @@ fn refused(errno: Errno) -> OpenError {
     }
 }
 
+/// The number of the user that `option` names.
+pub(super) fn user(option: &str, name: &str) -> Result<u32, OpenError> {
+    number("user", option, name, || {
+        User::from_name(name).map(|user| user.map(|user| user.uid.as_raw()))
+    })
+}
+
+/// The number of the group that `option` names.
+pub(super) fn group(option: &str, name: &str) -> Result<u32, OpenError> {
+    number("group", option, name, || {
+        Group::from_name(name).map(|group| group.map(|group| group.gid.as_raw()))
+    })
+}
+
 /// The number of a user or group: `found` by its name, or written as digits.
 fn number(
     what: &str,
+    option: &str,
     name: &str,
     found: impl FnOnce() -> nix::Result<Option<u32>>,
 ) -> Result<u32, OpenError> {
     if let Ok(number) = name.parse() {
         return Ok(number);
     }
-    let step = format!("look up {what}={name}");
+    let step = format!("look up {option}={name}");
     match found() {
         Ok(Some(number)) => Ok(number),
         Ok(None) => Err(OpenError::said(step, format!("there is no {what} of this name"))),

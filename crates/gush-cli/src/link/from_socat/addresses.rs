@@ -165,7 +165,7 @@ fn shared(ours: String, text: &str, report: &mut Report) -> Option<String> {
         // They are shared anyway.
         Kind::Stdio | Kind::Fd => Some(ours),
         // Link::new refuses two that serve.
-        _ if kind.listens() && has_fork(&ours) => Some(ours),
+        _ if has_fork(&ours) => Some(ours),
         _ if kind.takes(Opt::Shared) => Some(ours + ",shared"),
         _ => {
             let what = match () {

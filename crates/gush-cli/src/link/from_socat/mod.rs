@@ -171,7 +171,14 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
     let is_shared = second.as_deref().is_some_and(serves_many);
     let first = addresses::translated(first, parsed.families, is_shared, report);
     report.append(of_second);
-    let (first, second) = (first?, second?);
+    let (mut first, mut second) = (first?, second?);
+    if let Some((option, file)) = &parsed.lock {
+        // What clients inherit is opened for each of them, and the other address before.
+        let is_opened_first =
+            !is_shared || any_part(&first, |part| part.options().is_on(Opt::Shared));
+        let holder = if is_opened_first { &mut first } else { &mut second };
+        *holder += &format!(",{option}={}", options::protected(file));
+    }
     if let Some(value) = &parsed.large_messages {
         let part = format!("-b {value}");
         match takes_datagrams(&first) || takes_datagrams(&second) {
@@ -212,8 +219,14 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
     }
     // socat passes every failure on as an end of data, and waits for readers.
     words.insert(0, "--graceful".to_owned());
-    words.extend([first, second].map(|address| match !is_one_way && makes_no_file(&address) {
-        true => address + ",create",
+    let reads = match parsed.one_way {
+        Some(Direction::Forward) => [true, false],
+        Some(Direction::Back) => [false, true],
+        None => [true, true],
+    };
+    let pairs = [first, second].into_iter().zip(reads);
+    words.extend(pairs.map(|(address, is_read)| match is_read {
+        true => making_files(address),
         false => address,
     }));
     Some(Translation { words, log_file: parsed.log_file, lingers })
@@ -279,7 +292,7 @@ fn did_you_mean(word: &str, names: impl Iterator<Item = &'static str>) -> String
 
 /// Does the address serve all its clients?
 fn serves_many(address: &str) -> bool {
-    any_part(address, |part| part.kind().listens() && part.options().is_on(Opt::Fork))
+    any_part(address, |part| part.options().is_on(Opt::Fork))
 }
 
 /// Is the address one that is never written, as `A!!B` is where B is another?
@@ -301,12 +314,20 @@ fn escapes(address: &str) -> bool {
     any_part(address, |part| part.options().byte(Opt::Escape).is_some())
 }
 
-/// Is the address a name whose missing file socat would create (GOPEN), unlike `gush link` in both
-/// directions? A missing device is none.
-fn makes_no_file(address: &str) -> bool {
-    let Ok(address) = address.parse::<Address>() else { return false };
-    let decides = [Opt::Create, Opt::ReadOnly].iter().any(|&option| address.options().has(option));
-    matches!(address.target(), Target::Path(path) if !path.starts_with("/dev")) && !decides
+/// The address, where socat would create a missing file (GOPEN) and `gush link` does not, because it
+/// is read. A missing device is none.
+fn making_files(address: String) -> String {
+    let Ok(parsed) = address.parse::<Address>() else { return address };
+    match parsed.target() {
+        Target::Joined(parts) => {
+            let [read, written] = parts.each_ref().map(ToString::to_string);
+            format!("{}!!{written}", making_files(read))
+        }
+        Target::Path(path) if !path.starts_with("/dev") && !parsed.options().has(Opt::Create) => {
+            address + ",create"
+        }
+        _ => address,
+    }
 }
 
 fn any_part(address: &str, has: impl Fn(&Address) -> bool) -> bool {
@@ -360,7 +381,9 @@ mod tests {
             ("-4 TCP-L:1,bind=127.0.0.1 -", "gush link tcp4-listen:127.0.0.1:1 -"),
             ("- TCP6:[::1]:80", "gush link - 'tcp6:[::1]:80'"),
             ("./f,creat=0 /dev/ttyS0", "gush link ./f,create=0 /dev/ttyS0"),
-            ("GOPEN:f!!- TCP:h:1", "gush link 'f!!-' tcp:h:1"),
+            ("GOPEN:f!!- TCP:h:1", "gush link 'f,create!!-' tcp:h:1"),
+            ("-u f/g -", "gush link -u f/g,create -"),
+            ("-U f/g -", "gush link -U f/g -"),
             ("f/g TCP-L:1,fork", "gush link f/g,shared,create tcp4-listen:1,fork"),
             ("- TCP-L:1,fork", "gush link - tcp4-listen:1,fork"),
             ("-U EXEC:a!!- TCP-L:1,fork", "gush link -U 'exec:a,shared!!-' tcp4-listen:1,fork"),
@@ -369,7 +392,7 @@ mod tests {
             ("-U OPEN:a,creat,append TCP:h:1", "gush link -U file:a,append,create tcp:h:1"),
             ("-T30 -t 2 -v -x - /tmp/s", "gush link -T 30 -t 2 -v -x - /tmp/s,create"),
             ("-t1 - /dev/null", "gush link -t 1 - /dev/null"),
-            ("-t1 - ./f9,rdonly", "gush link -t 1 - ./f9,rdonly"),
+            ("-t1 - ./f9,rdonly", "gush link -t 1 - ./f9,rdonly,create"),
             (
                 "SOCKS5:p:h:22 SOCKS5:q:h:22,socksport=9",
                 "gush link socks5:p:1080:h:22 socks5:q:9:h:22",
@@ -379,7 +402,31 @@ mod tests {
                 "SOCKS4A:p:h:22,socksport=9,socksuser=me -",
                 "gush link socks4a:p:9:h:22,socksuser=me -",
             ),
-            ("TCP-L:1,fork,cool-write -", "gush link tcp4-listen:1,fork -"),
+            ("TCP-L:1,fork,cool-write -", "gush link tcp4-listen:1,fork,cool-write -"),
+            ("TCP:h:1,cool-write -", "gush link tcp:h:1,cool-write -"),
+            (
+                "TCP:h:1,fork,interval=5,max-children=3 EXEC:a",
+                "gush link tcp:h:1,fork,max-children=3,interval=5 exec:a",
+            ),
+            ("- OPENSSL:h:1,fork,forever", "gush link - tls:h:1,fork,retry=forever"),
+            ("FILE:f TCP:h:1,fork", "gush link file:f,shared tcp:h:1,fork"),
+            ("-L/run/l TCP-L:1,fork EXEC:a", "gush link tcp4-listen:1,fork,lockfile=/run/l exec:a"),
+            ("-W l - TCP-L:1,fork", "gush link - tcp4-listen:1,fork,waitlock=l"),
+            ("-L l FILE:f TCP-L:1,fork", "gush link file:f,shared,lockfile=l tcp4-listen:1,fork"),
+            ("-L a\\,b - TCP-L:1", r#"gush link "-,lockfile=a\\,b" tcp4-listen:1"#),
+            ("TCP:h:1,waitlock=l -", "gush link tcp:h:1,waitlock=l -"),
+            ("-u - OPEN:f,creat,setlkw", "gush link -u - file:f,create,lock=wait-write"),
+            ("-u /dev/null -,setlk", "gush link -u /dev/null -,lock=write"),
+            ("-u OPEN:f,flock-sh -", "gush link -u file:f,lock=wait-flock-shared -"),
+            (
+                "--experimental TCP-L:1,netns=x TCP:10.0.0.1:2",
+                "gush link tcp4-listen:1,netns=x tcp:10.0.0.1:2",
+            ),
+            ("TCP-L:1,fork,su=nobody EXEC:a", "gush link tcp4-listen:1,fork,run-as=nobody exec:a"),
+            (
+                "- EXEC:a,su-d=u,chroot=/x,setgid=5",
+                "gush link - exec:a,run-as=u,setgid=5,chroot=/x",
+            ),
             ("-u PIPE:f,nonblock -", "gush link -u pipe:f,nonblock -"),
             (
                 "-u EXEC:'a $SOCAT_OPENSSL_X509_COMMONNAME' -",
@@ -498,6 +545,9 @@ mod tests {
             ("TCP-L:1,bind=[::1] TCP:h:2", "gush link 'tcp-listen:[::1]:1' tcp:h:2"),
             ("TCP-L:1,ipv6only=0 -", "gush link tcp-listen:1,ipv6only=0 -"),
             ("TCP-L:1,pf=ip6 -", "gush link tcp6-listen:1 -"),
+            ("TCP-L:1,range=localhost:255.0.0.0 -", "gush link tcp4-listen:1,range=127.0.0.0/8 -"),
+            ("-u UDP-RECV:1,so-timestamp,ip-recvttl=0 -", "gush link -u udp4-recv:1,ancillary -"),
+            ("-u UDP-RECV:1,ip-recvttl,ip-recvttl=0 -", "gush link -u udp4-recv:1 -"),
             ("TCP-L:1,range=10.0.0.0:255.128.0.0 -", "gush link tcp4-listen:1,range=10.0.0.0/9 -"),
             ("PTY,raw PTY,rawer", "gush link pty,raw,echo pty,raw"),
             ("PTY,raw,echo=0 PTY,cfmakeraw", "gush link pty,raw,echo=0 pty,raw"),
@@ -571,19 +621,25 @@ mod tests {
             ("TCP-L:1,hosts-allow=/etc/hosts.allow -", "range= says"),
             ("-u CREATE:f,fs-noatime -", "chattr(1)"),
             ("TCP:h:1,netns=x -", "ip netns exec"),
+            ("UDP:h:1,netns=x -", "ip netns exec"),
             ("EXEC:a,end-close -", "a program is ended with the link"),
             ("-ly - -", "-ly: "),
-            ("-L/run/lock - -", "-L: "),
+            ("-L a -W b - -", "-W: socat takes one lock"),
+            ("UDP:h:1,fork -", "only listeners and connections"),
+            ("TCP-L:1,fork TCP:h:1,fork", "both addresses say fork"),
+            ("PTY,setlk -", "a lock is for"),
+            ("TCP-L:1,fork OPEN:f,su=nobody", "does not get its rights back"),
+            ("PTY,su=nobody -", "setpriv"),
             ("-Q - -", "unknown switch '-Q'"),
             ("-b abc - -", "-b abc: not a number of bytes"),
             ("-b 0 - -", "-b 0: not a number of bytes"),
             ("-b 70000 - UNIX-SEND:x", "no datagram larger"),
             ("-r 'x.$PROGNAME' - -", "socat expands variables"),
             ("PIPE::::: -", "socat takes one name here"),
-            ("TCP:h:1,cool-write -", "a client that goes away is an error"),
-            ("TCP:h:1,md5sig=1 -", "md5sig=1: unknown option 'md5sig' of tcp"),
+            ("TCP:h:1,md5sig=1 -", "md5sig=1: setsockopt="),
+            ("TCP:h:1,res-retry=1 -", "resolv.conf(5)"),
+            ("OPEN:f,immutable -", "chattr(1)"),
             ("TCP:h:1,no-such-option -", "unknown option 'no-such-option' of tcp"),
-            ("TCP-LISTEN:1,su=nobody -", "su=nobody: "),
             ("-,setsid -", "setsid(1)"),
             ("'SYSTEM:echo $SOCAT_PEERADDR $SOCAT_PID' -", "SOCAT_PID: gush link does not set it"),
             ("SYSTEM:'printenv SOCAT_PID' -", "SOCAT_PID: gush link does not set it"),

@@ -3,7 +3,7 @@
 //! it.
 
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 
 use gush_link::address::Family;
 use nix::libc;
@@ -32,6 +32,14 @@ const RENAMED: &[(&[&str], &str)] = &[
     (&["sndbuf-late", "so-sndbuf-late"], "sndbuf"),
     (&["rcvbuf-late", "so-rcvbuf-late"], "rcvbuf"),
     (&["lseek32-set", "lseek64-set"], "seek"),
+    (&["setlk", "setlk-wr", "f-setlk", "f-setlk-wr"], "lock=write"),
+    (&["setlk-rd", "f-setlk-rd"], "lock=read"),
+    (&["setlkw", "setlkw-wr", "f-setlkw", "f-setlkw-wr", "lock", "lockw"], "lock=wait-write"),
+    (&["setlkw-rd", "f-setlkw-rd"], "lock=wait-read"),
+    (&["flock-ex-nb", "flock-nb"], "lock=flock"),
+    (&["flock", "flock-ex"], "lock=wait-flock"),
+    (&["flock-sh-nb"], "lock=flock-shared"),
+    (&["flock-sh"], "lock=wait-flock-shared"),
     (
         &[
             "timestamp",
@@ -68,9 +76,12 @@ const RENAMED: &[(&[&str], &str)] = &[
             "setsockopt-listen",
             "setsockopt-socket",
             "setsockopt-connected",
+            "sockopt-conn",
+            "sockopt-sock",
         ],
         "setsockopt",
     ),
+    (&["o_creat"], "create"),
 ];
 
 /// Options with a value that `gush link` says without one, or in another way.
@@ -138,6 +149,7 @@ const NEEDLESS: &[(&[&str], &str)] = &[
     (&["nofork"], "gush stays between the program and the other address, and passes the bytes on"),
     (&["oobinline", "so-oobinline"], "an urgent byte is passed on in its place"),
     (&["unlink-close"], "nothing was made that could stay"),
+    (&["ignorecr"], "lines of a proxy's answer may end without CR"),
     (&["children-shutup"], "the failure of a client is a warning anyway"),
 ];
 
@@ -145,18 +157,52 @@ const INSTEAD: &[(&[&str], &str)] = &[
     (&["linger", "so-linger"], "a close that waits would delay the other connections"),
     (SOCKET_TYPE, "gush link has streams, and Unix sockets of packets (5)"),
     (
-        &["setlk", "setlk-rd", "setlkw", "setlkw-rd", "flock", "flock-ex", "lock", "lockfile"],
-        "flock(1) takes locks: `flock FILE gush link ...`",
+        &[
+            "setlk",
+            "setlk-wr",
+            "setlk-rd",
+            "setlkw",
+            "setlkw-wr",
+            "setlkw-rd",
+            "f-setlk",
+            "f-setlk-wr",
+            "f-setlk-rd",
+            "f-setlkw",
+            "f-setlkw-wr",
+            "f-setlkw-rd",
+            "lock",
+            "lockw",
+            "flock",
+            "flock-ex",
+            "flock-ex-nb",
+            "flock-nb",
+            "flock-sh",
+            "flock-sh-nb",
+        ],
+        "a lock is for a file or an inherited descriptor",
     ),
     (
-        &["su", "su-d", "substuser", "setuid", "setgid"],
+        &[
+            "su",
+            "su-d",
+            "substuser",
+            "substuser-delayed",
+            "setuid",
+            "setgid",
+            "su-e",
+            "substuser-early",
+            "setuid-early",
+            "setgid-early",
+        ],
         "start gush as that user: `setpriv --reuid USER --regid GROUP --init-groups gush link ...`",
     ),
-    (&["chroot"], "start gush there: `chroot DIR gush link ...`"),
+    (&["chroot", "chroot-early"], "start gush there: `chroot DIR gush link ...`"),
     (
         &[
             "tcpwrap",
+            "tcpwrapper",
             "tcpwrappers",
+            "wrap",
             "libwrap",
             "tcpwrap-etc",
             "tcpwrap-dir",
@@ -175,7 +221,7 @@ const INSTEAD: &[(&[&str], &str)] = &[
         "`dd iflag=direct` reads past the cache, and `dd oflag=direct` writes",
     ),
     (
-        &["cipher", "ciphers", "cipherlist", "openssl-cipherlist"],
+        &["cipher", "ciphers", "cipherlist", "openssl-cipherlist", "openssl-ciphersuites"],
         "every cipher that gush link offers is safe; min-version= and max-version= choose among them",
     ),
     (
@@ -184,31 +230,166 @@ const INSTEAD: &[(&[&str], &str)] = &[
     ),
     (&["sigint", "sighup", "sigquit"], "a signal ends the link, and the link its programs"),
     (
-        &["res-nsaddr", "nsaddr", "dns", "nameserver"],
-        "resolv.conf(5) says which servers resolve names",
+        &[
+            "res-*",
+            "nsaddr",
+            "dns",
+            "nameserver",
+            "defnames",
+            "dnsrch",
+            "igntc",
+            "recurse",
+            "retrans",
+            "stayopen",
+            "usevc",
+        ],
+        "resolv.conf(5) says how names are resolved, and by which servers",
     ),
+    (
+        &["ai-all", "ai-v4mapped", "v4mapped"],
+        "an address without a version of IP, such as tcp:, takes both",
+    ),
+    (&["proxy-resolve", "resolve", "resolv"], "the proxy resolves HOST, which may be an address"),
+    (&["ioctl*", "fiosetown", "siocspgrp"], "gush link makes no ioctl(2) by its number"),
+    (&["dh", "dhparam*", "openssl-dhparam*"], "gush link agrees on keys by elliptic curves alone"),
+    (
+        &["maxfraglen", "maxsendfrag", "openssl-maxfraglen", "openssl-maxsendfrag"],
+        "records of TLS have up to 16 KiB",
+    ),
+    (
+        &[
+            "bs0", "bs1", "bsdly", "cr0", "cr1", "cr2", "cr3", "crdly", "ff0", "ff1", "ffdly",
+            "nl0", "nl1", "nldly", "tab0", "tab1", "tab2", "tab3", "tabdly", "xtabs", "vt0", "vt1",
+            "vtdly", "ofill", "ofdel", "olcuc", "iuclc", "xcase", "flusho", "pendin", "csize",
+            "swtc", "swtch", "vswtc",
+        ],
+        "stty(1) sets what no terminal of today has: `stty -F DEVICE ...`",
+    ),
+    (
+        &[
+            "acceptconn",
+            "so-acceptconn",
+            "error",
+            "so-error",
+            "peercred",
+            "so-peercred",
+            "protocol",
+            "so-protocol",
+            "prototype",
+            "so-prototype",
+            "tcp-info",
+            "info",
+            "ip-mtu",
+            "ipmtu",
+            "mtu",
+        ],
+        "the kernel reports it, and nothing sets it",
+    ),
+    (
+        &[
+            "attach-filter",
+            "attachfilter",
+            "detach-filter",
+            "detachfilter",
+            "so-attach-filter",
+            "so-detach-filter",
+            "sndtimeo",
+            "so-sndtimeo",
+            "sndlowat",
+            "so-sndlowat",
+            "so-bsdcompat",
+            "bsdcompat",
+            "so-security-*",
+            "security*",
+            "ip-hdrincl",
+            "iphdrincl",
+            "hdrincl",
+            "tcp-md5sig",
+            "md5sig",
+            "ip-recverr",
+            "iprecverr",
+            "recverr",
+            "ip-router-alert",
+            "iprouteralert",
+            "routeralert",
+            "ip-retopts",
+            "ipretopts",
+            "retopts",
+            "ip-pktoptions",
+            "ippktoptions",
+            "pktoptions",
+            "pktopts",
+            "ip-add-source-membership",
+            "add-source-membership",
+            "source-membership",
+            "join-source-group",
+            "ipv6-*",
+            "authhdr",
+            "dstopts",
+            "hopopts",
+            "hoplimit",
+            "rthdr",
+            "recvdstopts",
+            "recvhopopts",
+            "recvrthdr",
+        ],
+        "setsockopt=LEVEL:NAME:VALUE sets any option by its numbers",
+    ),
+    (
+        &["setsockopt-string", "sockopt-string"],
+        "setsockopt=LEVEL:NAME:xBYTES takes the bytes of a text",
+    ),
+    (
+        &[
+            "async",
+            "o-async",
+            "directory",
+            "o-directory",
+            "o_directory",
+            "rsync",
+            "o-rsync",
+            "o_rsync",
+        ],
+        "gush link opens no file with this flag",
+    ),
+    (&["shut-close"], "a close would lose answers: the end of data is a shutdown"),
+    (&["sitout-eio"], "a program's terminal ends with the program; pty waits for the next one"),
     (&["sane"], "stty(1) sets it: `stty -F DEVICE sane`, or shell:'stty sane; exec COMMAND',pty"),
     (
-        &["seek-cur", "lseek-cur", "seek-end", "lseek-end"],
+        &[
+            "seek-cur",
+            "lseek-cur",
+            "lseek32-cur",
+            "lseek64-cur",
+            "seek-end",
+            "lseek-end",
+            "lseek32-end",
+            "lseek64-end",
+        ],
         "seek=OFFSET counts from the start of the file; append writes at its end, and \
          exec:'tail -c 0 -f FILE' reads from there on",
     ),
-    (&["ftruncate", "truncate"], "trunc empties a file; truncate(1) cuts it elsewhere"),
+    (
+        &["ftruncate", "truncate", "ftruncate32", "ftruncate64"],
+        "trunc empties a file; truncate(1) cuts it elsewhere",
+    ),
     (
         &["unlink", "unlink-early", "unlink-late", "delete", "remove", "new"],
         "rm(1) removes a file: an existing one is written, or refused with excl",
     ),
-    (COOL_WRITE, "a client that goes away is an error, and with fork that client's alone"),
-    (&["setsid", "sid"], "setsid(1) starts gush in a new session"),
     (
-        &["user-early", "uid-e", "group-early", "gid-e", "perm-early"],
+        &["setsid", "sid", "setpgid", "pgid"],
+        "setsid(1) starts gush in a new session; a program has a process group of its own",
+    ),
+    (
+        &["user-early", "uid-e", "group-early", "gid-e", "perm-early", "perm-late"],
         "chown(1) and chmod(1) change what exists",
     ),
     (
         &["end-close", "close"],
         "a program is ended with the link; setsid(1) or `&` in SYSTEM keeps one",
     ),
-    (&["fork"], "only a listener serves more than one peer"),
+    (&["fork"], "only listeners and connections of streams have more than one peer"),
     (PASSWORDS, "arguments are visible to all: credentials=FILE, which holds USER:PASSWORD"),
     (&["login", "dash"], "a login shell is exec:'bash -l'"),
     (&["path"], "PATH=... gush link sets where programs are found"),
@@ -216,7 +397,6 @@ const INSTEAD: &[(&[&str], &str)] = &[
 ];
 
 const PASSWORDS: &[&str] = &["proxyauth", "proxy-auth", "proxy-authorization", "sockspass"];
-const COOL_WRITE: &[&str] = &["coolwrite", "cool-write"];
 const SOURCE_PORT: &[&str] = &["sourceport", "sp"];
 const SOCKET_TYPE: &[&str] = &["socktype", "so-type", "type"];
 const FAMILY: &[&str] = &["pf", "protocol-family"];
@@ -224,14 +404,31 @@ const FAMILY: &[&str] = &["pf", "protocol-family"];
 const LEAVES_TERMINAL_NEW: &[&str] =
     &["pty", "ptmx", "openpty", "ctty", "setsid", "sid", "stderr", "link", "wait-slave"];
 
+/// Also without a prefix.
+const FILE_ATTRIBUTES: &[&str] = &[
+    "secrm",
+    "unrm",
+    "compr",
+    "immutable",
+    "nodump",
+    "dirsync",
+    "topdir",
+    "journal",
+    "journal-data",
+];
+
+/// A name that ends with `*` is the start of others.
 fn is_in(names: &[&str], name: &str) -> bool {
-    names.iter().any(|known| known.eq_ignore_ascii_case(name))
+    names.iter().any(|known| match known.strip_suffix('*') {
+        Some(start) => name.get(..start.len()).is_some_and(|word| word.eq_ignore_ascii_case(start)),
+        None => known.eq_ignore_ascii_case(name),
+    })
 }
 
 /// Is this an option of socat that no address takes under this name?
 pub fn is_known(name: &str) -> bool {
     let mut rows = [RENAMED, NEEDLESS, INSTEAD].into_iter().flatten();
-    let joined = [FAMILY, SOURCE_PORT, &["proxyport"]];
+    let joined = [FAMILY, SOURCE_PORT, &["proxyport"], FILE_ATTRIBUTES];
     joined.iter().any(|names| is_in(names, name)) || rows.any(|(names, _)| is_in(names, name))
 }
 
@@ -262,10 +459,13 @@ impl SocatOptions {
         for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
             let one = Translated::read(piece);
             all.retain(|before| !before.is_replaced_by(&one));
-            if !one.limits_nothing() {
+            if !one.asks_for_nothing() {
                 all.push(one);
             }
         }
+        // Each of socat's options asks for one of the facts.
+        let mut is_asked = false;
+        all.retain(|one| !one.is_ancillary() || !std::mem::replace(&mut is_asked, true));
         let mut options = Self(all);
         let mut is_new = true;
         for one in &mut options.0 {
@@ -331,12 +531,10 @@ impl SocatOptions {
         if makes_terminal && refused.finds_terminal_new && is_in(&["sane"], &refused.name) {
             return Some(Advice::Needless("a new pseudo-terminal is sane already"));
         }
-        // socat asks for it with fork only: else its exit status hides the error.
-        if is_in(COOL_WRITE, &refused.name) && self.0.iter().any(|one| one.ours == "fork") {
-            return Some(Advice::Needless("a client that goes away fails alone"));
-        }
         let name = refused.name.to_ascii_lowercase();
-        if ["fs-", "ext2-", "ext3-"].iter().any(|start| name.starts_with(start)) {
+        if ["fs-", "ext2-", "ext3-"].iter().any(|start| name.starts_with(start))
+            || is_in(FILE_ATTRIBUTES, &name)
+        {
             return Some(Advice::Instead("chattr(1) sets attributes of files"));
         }
         // Of other sockets it limits accept(2) and handshakes.
@@ -422,14 +620,24 @@ impl Translated {
         if !self.ours.eq_ignore_ascii_case(&later.ours) {
             return false;
         }
-        // Those given by numbers are options of their own.
-        !self.ours.eq_ignore_ascii_case("setsockopt")
-            || socket_option(&self.name, None).is_some()
-                && self.name.eq_ignore_ascii_case(&later.name)
+        // Those given by numbers are options of their own, and so are those with one name of ours.
+        match self.ours.eq_ignore_ascii_case("setsockopt") || self.is_ancillary() {
+            true if self.is_ancillary() || socket_option(&self.name, None).is_some() => {
+                self.name.eq_ignore_ascii_case(&later.name)
+            }
+            is_apart => !is_apart,
+        }
+    }
+
+    fn is_ancillary(&self) -> bool {
+        self.ours == "ancillary"
     }
 
     /// For socat `readbytes=0` is no limit.
-    fn limits_nothing(&self) -> bool {
+    fn asks_for_nothing(&self) -> bool {
+        if self.is_ancillary() {
+            return self.value.as_deref() == Some("0");
+        }
         let value = self.value.as_deref().unwrap_or_default();
         let digits = value.trim_start_matches("0x").trim_start_matches("0X");
         is_in(&["readbytes", "bytes"], &self.name)
@@ -482,13 +690,17 @@ fn socket_option(name: &str, value: Option<&str>) -> Option<String> {
     Some(format!("{level}:{option}:{}", value.unwrap_or("1")))
 }
 
-/// `10.0.0.0:255.0.0.0` as `10.0.0.0/8`; `None` if the mask is not contiguous.
+/// `10.0.0.0:255.0.0.0` as `10.0.0.0/8`, and a name as its address of this moment, as with socat;
+/// `None` if the mask is not contiguous.
 fn masked(range: &str) -> Option<String> {
-    let (network, mask) = range.split_once(':')?;
-    let network: Ipv4Addr = network.parse().ok()?;
-    let mask = u32::from(mask.parse::<Ipv4Addr>().ok()?);
-    let ones = mask.leading_ones();
-    (mask.count_ones() == ones).then(|| format!("{network}/{ones}"))
+    let (network, mask) = range.split_once([':', '/'])?;
+    let ones = match mask.parse::<Ipv4Addr>().map(u32::from) {
+        Ok(mask) => Some(mask.leading_ones()).filter(|&ones| mask.count_ones() == ones)?,
+        Err(_) => mask.parse().ok().filter(|ones| *ones <= u32::BITS)?,
+    };
+    let addresses = (network, 0).to_socket_addrs().ok()?;
+    let network = addresses.map(|address| address.ip()).find(IpAddr::is_ipv4)?;
+    Some(format!("{network}/{ones}"))
 }
 
 /// Text escaped for an address of `gush link`.

@@ -24,6 +24,8 @@ pub struct Parsed {
     pub large_messages: Option<String>,
     /// Is the linger limit set?
     pub lingers: bool,
+    /// The option that takes a lock, and its file.
+    pub lock: Option<(&'static str, String)>,
 }
 
 /// The version of IP of addresses that name none.
@@ -73,6 +75,8 @@ enum Means {
     Family(Option<Family>),
     Verbosity,
     LogFile,
+    /// The option of the address that is opened first.
+    Lock(&'static str),
     Needless(&'static str),
     Missing(&'static str),
 }
@@ -119,8 +123,8 @@ const SWITCHES: &[Switch] = &[
     switch("-u", Value::None, Means::Ours(&["-u"])),
     switch("-U", Value::None, Means::Reversed),
     switch("-g", Value::None, Means::Needless("options are always checked")),
-    switch("-L", Value::Needed, Means::Missing("`flock -n FILE gush link ...` starts only one")),
-    switch("-W", Value::Needed, Means::Missing("`flock FILE gush link ...` waits for its turn")),
+    switch("-L", Value::Needed, Means::Lock("lockfile")),
+    switch("-W", Value::Needed, Means::Lock("waitlock")),
     switch("-4", Value::None, Means::Family(Some(Family::V4))),
     switch("-6", Value::None, Means::Family(Some(Family::V6))),
     switch("-0", Value::None, Means::Family(None)),
@@ -217,6 +221,10 @@ pub fn read(words: Vec<String>, report: &mut Report) -> Parsed {
                     .note("-lf", "the file is standard error as a whole, also of programs and -v");
                 parsed.log_file = Some(value);
             }
+            Means::Lock(_) if parsed.lock.is_some() => {
+                report.wrong(switch.start, "socat takes one lock");
+            }
+            Means::Lock(option) => parsed.lock = Some((option, value)),
             Means::Needless(why) => report.note(switch.start, why),
             Means::Missing(why) => report.missing(switch.start, why),
         }

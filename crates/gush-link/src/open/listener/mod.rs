@@ -1,5 +1,6 @@
-//! Accepts peers: clients of stream sockets, here, and senders of datagrams.
+//! Accepts peers: clients of stream sockets, here, senders of datagrams, and peers that are called.
 
+mod calls;
 mod datagrams;
 
 use std::io;
@@ -16,7 +17,6 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::task::JoinHandle;
 
-use super::End;
 use super::descriptors::{
     EXHAUSTED, SPARE, descriptor_limit, pause_after, until_free, wait_for_room,
 };
@@ -26,9 +26,11 @@ use super::gate::{Gate, ListenerCounts};
 use super::keeper::Made;
 use super::peer::Peer;
 use super::route::Route;
-use crate::address::{Opt, Options};
+use super::{End, How};
+use crate::address::{Address, Opt, Options};
 use crate::tls::Tls;
 use crate::watch::watch;
+use calls::Calls;
 
 /// A socket that waits for peers.
 ///
@@ -38,6 +40,8 @@ use crate::watch::watch;
 pub struct Listener {
     /// Dropped first: a name in the file system always has a server.
     made: Option<Made>,
+    /// The file of `lockfile=`.
+    lock_file: Option<Made>,
     socket: Socket,
     kind: SocketType,
     /// An inherited stream socket may be of SCTP, say.
@@ -78,6 +82,7 @@ enum Socket {
     Registered(AsyncFd<OwnedFd>),
     /// A task sorts the datagrams by sender.
     Sorted(Flows),
+    Calls(Box<Calls>),
     /// The UDP socket belongs to the first peer now.
     Given,
 }
@@ -113,23 +118,42 @@ impl Listener {
         }
         let lingers = is_tcp && sockopt::socket_linger(&fd).is_ok_and(|linger| linger.is_some());
         Ok(Self {
-            socket: Socket::Waiting(fd),
-            kind,
             is_tcp,
             lingers,
+            has_flows: kind == SocketType::DGRAM && options.is_on(Opt::Fork),
+            has_facts: options.is_on(Opt::Ancillary),
+            made,
+            ..Self::of(Socket::Waiting(fd), kind, Gate::of(options))
+        })
+    }
+
+    /// Connects to each peer, after the one before.
+    pub(crate) fn calling(address: &Address, how: &How) -> Self {
+        let calls = Box::new(Calls::new(address, how));
+        Self::of(Socket::Calls(calls), SocketType::STREAM, Gate::default())
+            .at(address.target().to_string())
+    }
+
+    fn of(socket: Socket, kind: SocketType, gate: Gate) -> Self {
+        Self {
+            socket,
+            kind,
+            is_tcp: false,
+            lingers: false,
             is_blocking: false,
             accepting: None,
-            gate: Gate::of(options),
+            gate,
             limit: None,
-            has_flows: kind == SocketType::DGRAM && options.is_on(Opt::Fork),
+            has_flows: false,
             has_single_datagrams: false,
-            has_facts: options.is_on(Opt::Ancillary),
+            has_facts: false,
             short: Arc::default(),
             name: None,
             handshake: None,
             waiting: None,
-            made,
-        })
+            made: None,
+            lock_file: None,
+        }
     }
 
     /// Each datagram is a peer's only one.
@@ -207,6 +231,11 @@ impl Listener {
         self.fd().ok_or(Errno::BADF)?.try_clone_to_owned()
     }
 
+    /// Removes this file with the listener.
+    pub(super) fn keep(&mut self, lock_file: Option<Made>) {
+        self.lock_file = lock_file;
+    }
+
     /// Removes the name of a socket that another process has made, from now on.
     pub(crate) fn own_name(&mut self) {
         self.made.iter_mut().for_each(Made::own);
@@ -232,7 +261,7 @@ impl Listener {
         match &self.socket {
             Socket::Waiting(fd) => Some(fd.as_fd()),
             Socket::Registered(fd) => Some(fd.get_ref().as_fd()),
-            Socket::Sorted(_) | Socket::Given => None,
+            Socket::Sorted(_) | Socket::Calls(_) | Socket::Given => None,
         }
     }
 
@@ -245,6 +274,9 @@ impl Listener {
     /// # Errors
     /// The lasting errors of accept(2). An error if a UDP socket already has its peer.
     pub async fn accept(&mut self) -> Result<End, OpenError> {
+        if let Socket::Calls(calls) = &mut self.socket {
+            return calls.next().await;
+        }
         let accepted = match self.kind {
             SocketType::DGRAM if self.is_unix() => self.next_datagram().await,
             SocketType::DGRAM if self.has_flows => self.next_sender().await,
@@ -340,6 +372,7 @@ impl Listener {
         let fd = self.fd().filter(|_| is_sharable)?;
         Some(Self {
             made: None,
+            lock_file: None,
             socket: Socket::Waiting(fd.try_clone_to_owned().ok()?),
             gate: self.gate.clone(),
             short: Arc::clone(&self.short),

@@ -1,0 +1,70 @@
+//! Hosts with several addresses, zones and namespaces, in a network of their own.
+
+use std::process::{Command, Output};
+
+use crate::common::{bounded, skipped};
+use tempfile::TempDir;
+
+/// The output of `script` in a network with these addresses of `lo` and names of hosts.
+fn in_a_network(script: &str) -> Option<Output> {
+    let dir = TempDir::new().unwrap();
+    let hosts = dir.path().join("hosts");
+    std::fs::write(&hosts, "2001:db8::2 host\n127.0.0.1 host\n").unwrap();
+    let network = "ip link set lo up && ip addr add 2001:db8::1/64 dev lo nodad && \
+        ip addr add fe80::5/64 dev lo nodad && mount --bind \"$HOSTS\" /etc/hosts || exit 77\n";
+    let mut command = Command::new("unshare");
+    command.args(["--net", "--mount", "sh", "-c", &format!("{network}{script}")]);
+    command.env("HOSTS", hosts).env("GUSH", env!("CARGO_BIN_EXE_gush"));
+    let output = bounded(60, &command).output().unwrap();
+    match output.status.code() {
+        Some(77 | 1) if output.stdout.is_empty() => {
+            skipped(&format!("no network: {}", String::from_utf8_lossy(&output.stderr).trim()));
+            None
+        }
+        _ => Some(output),
+    }
+}
+
+/// RFC 8305: IPv6 comes first, and nobody answers there, not even by a refusal.
+#[test]
+fn an_address_that_does_not_answer_is_not_waited_for() {
+    let output = in_a_network(
+        "\"$GUSH\" link -u tcp-listen:127.0.0.1:7000,fork - & \
+         \"$GUSH\" link -u null: tcp:127.0.0.1:7000,retry=99,interval=0.1; \
+         echo hello | \"$GUSH\" link -u - tcp:host:7000,connect-timeout=1000; kill $!; wait",
+    );
+    let Some(output) = output else { return };
+    assert_eq!(output.stdout, b"hello\n", "{output:?}");
+}
+
+#[test]
+fn a_zone_is_named_by_its_interface() {
+    let output = in_a_network(
+        "\"$GUSH\" link -u 'tcp-listen:[fe80::5%lo]:7000' - & \
+         echo hello | \"$GUSH\" link -u - 'tcp:[fe80::5%lo]:7000,retry=99,interval=0.1'; wait; \
+         \"$GUSH\" link -u null: 'tcp:[fe80::5%nowhere]:7000'; echo $?",
+    );
+    let Some(output) = output else { return };
+    assert_eq!(output.stdout, b"hello\n1\n", "{output:?}");
+}
+
+/// The namespace of this test is where `ip netns` has none.
+#[test]
+fn a_socket_of_another_namespace_is_made_there_and_others_here() {
+    let output = in_a_network(
+        "mount -t tmpfs none /run && ip netns add other && ip netns exec other ip link set lo up || exit 77
+         \"$GUSH\" link tcp-listen:127.0.0.1:7000,netns=other exec:'tr a-z A-Z' & \
+         echo hello | \"$GUSH\" link - tcp:127.0.0.1:7000,netns=other,retry=99,interval=0.1; wait; \
+         \"$GUSH\" link tcp-listen:127.0.0.1:7001,netns=other tcp:127.0.0.1:7001,retry=99,interval=0.1 & \
+         \"$GUSH\" link -u shell:'echo through' tcp-listen:127.0.0.1:7001 & \
+         \"$GUSH\" link - tcp:127.0.0.1:7001,netns=other,retry=99,interval=0.1; wait; \
+         \"$GUSH\" link null: tcp:127.0.0.1:7000,netns=nowhere; echo $?",
+    );
+    let Some(output) = output else { return };
+    assert_eq!(output.stdout, b"HELLO\nthrough\n1\n", "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("namespace nowhere: No such file or directory (`ip netns list`"),
+        "{said}"
+    );
+}
