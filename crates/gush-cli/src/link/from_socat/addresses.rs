@@ -224,7 +224,7 @@ fn single(
     };
     let head = match row.means {
         Means::Proxy => {
-            let port = options.take(&["proxyport"]).unwrap_or_else(|| "8080".to_owned());
+            let port = options.take("proxyport").unwrap_or_else(|| "8080".to_owned());
             let (proxy, target) = lexer::split_once(argument.unwrap_or_default(), ":");
             if !options.has("http-version") {
                 options.push("http-version=1.0");
@@ -251,14 +251,14 @@ fn single(
                 Some(text)
                     if keyword.starts_with("socks") && lexer::split(text, ":").len() == 3 =>
                 {
-                    let port = options.take(&["socksport"]).unwrap_or_else(|| "1080".to_owned());
+                    let port = options.take("socksport").unwrap_or_else(|| "1080".to_owned());
                     let (proxy, target) = lexer::split_once(text, ":");
                     Some(format!("{proxy}:{port}:{target}"))
                 }
                 text => text.map(str::to_owned),
             };
             let is_file = ["file", "create", "gopen", "pipe"].contains(&keyword.as_str());
-            let directory = if is_file { options.take(&["chdir", "cd"]) } else { None };
+            let directory = if is_file { options.take("chdir cd") } else { None };
             match argument.as_deref().map(lexer::plain) {
                 None => keyword,
                 Some(command) if form == Argument::Command => {
@@ -301,7 +301,7 @@ fn single(
     let head = match head.starts_with("tls") && head.contains("-listen:") {
         // socat requires a certificate of each client by default.
         true => {
-            let verify = options.take(&["verify", "openssl-verify"]);
+            let verify = options.take("verify openssl-verify");
             format!("{head},verify={}", verify.as_deref().unwrap_or("1"))
         }
         false => head,
@@ -352,7 +352,7 @@ fn our_keyword(
         }
         Argument::Name if keyword == "socketpair" => {
             // Datagrams, if no type is said.
-            match options.take(&["socktype", "so-type", "type"]).as_deref() {
+            match options.take("socktype so-type type").as_deref() {
                 Some("1") => "pipe:".to_owned(),
                 _ => keyword.to_owned(),
             }

@@ -19,407 +19,214 @@ pub enum Advice {
     Instead(&'static str),
 }
 
-/// Options under another name.
-const RENAMED: &[(&[&str], &str)] = &[
-    (&["forever"], "retry=forever"),
-    (&["openpty", "ptmx"], "pty"),
-    (&["cfmakeraw", "termios-cfmakeraw", "termios-rawer"], "raw"),
-    (&["pty-wait-slave"], "wait-slave"),
-    (&["sid"], "setsid"),
-    (&["v6only"], "ipv6only"),
-    (&["proxyauthfile", "proxy-authorization-file"], "credentials"),
-    (&["listen-backlog"], "backlog"),
-    (&["sndbuf-late", "so-sndbuf-late"], "sndbuf"),
-    (&["rcvbuf-late", "so-rcvbuf-late"], "rcvbuf"),
-    (&["lseek32-set", "lseek64-set"], "seek"),
-    (&["setlk", "setlk-wr", "f-setlk", "f-setlk-wr"], "lock=write"),
-    (&["setlk-rd", "f-setlk-rd"], "lock=read"),
-    (&["setlkw", "setlkw-wr", "f-setlkw", "f-setlkw-wr", "lock", "lockw"], "lock=wait-write"),
-    (&["setlkw-rd", "f-setlkw-rd"], "lock=wait-read"),
-    (&["flock-ex-nb", "flock-nb"], "lock=flock"),
-    (&["flock", "flock-ex"], "lock=wait-flock"),
-    (&["flock-sh-nb"], "lock=flock-shared"),
-    (&["flock-sh"], "lock=wait-flock-shared"),
+/// Options under another name. Spaces separate names here and below.
+const RENAMED: &[(&str, &str)] = &[
+    ("forever", "retry=forever"),
+    ("openpty ptmx", "pty"),
+    ("cfmakeraw termios-cfmakeraw termios-rawer", "raw"),
+    ("pty-wait-slave", "wait-slave"),
+    ("sid", "setsid"),
+    ("v6only", "ipv6only"),
+    ("proxyauthfile proxy-authorization-file", "credentials"),
+    ("listen-backlog", "backlog"),
+    ("sndbuf-late so-sndbuf-late", "sndbuf"),
+    ("rcvbuf-late so-rcvbuf-late", "rcvbuf"),
+    ("lseek32-set lseek64-set", "seek"),
+    ("setlk setlk-wr f-setlk f-setlk-wr", "lock=write"),
+    ("setlk-rd f-setlk-rd", "lock=read"),
+    ("setlkw setlkw-wr f-setlkw f-setlkw-wr lock lockw", "lock=wait-write"),
+    ("setlkw-rd f-setlkw-rd", "lock=wait-read"),
+    ("flock-ex-nb flock-nb", "lock=flock"),
+    ("flock flock-ex", "lock=wait-flock"),
+    ("flock-sh-nb", "lock=flock-shared"),
+    ("flock-sh", "lock=wait-flock-shared"),
     (
-        &[
-            "timestamp",
-            "so-timestamp",
-            "recvttl",
-            "ip-recvttl",
-            "iprecvttl",
-            "recvtos",
-            "ip-recvtos",
-            "iprecvtos",
-            "recvopts",
-            "ip-recvopts",
-            "iprecvopts",
-            "pktinfo",
-            "ip-pktinfo",
-            "ippktinfo",
-            "recvpktinfo",
-            "ipv6-recvpktinfo",
-            "recvhoplimit",
-            "ipv6-recvhoplimit",
-            "recvtclass",
-            "ipv6-recvtclass",
-        ],
+        "timestamp so-timestamp recvttl ip-recvttl iprecvttl recvtos ip-recvtos iprecvtos \
+         recvopts ip-recvopts iprecvopts pktinfo ip-pktinfo ippktinfo recvpktinfo \
+         ipv6-recvpktinfo recvhoplimit ipv6-recvhoplimit recvtclass ipv6-recvtclass",
         "ancillary",
     ),
     (
-        &[
-            "sockopt",
-            "sockopt-int",
-            "sockopt-bin",
-            "sockopt-listen",
-            "setsockopt-int",
-            "setsockopt-bin",
-            "setsockopt-listen",
-            "setsockopt-socket",
-            "setsockopt-connected",
-            "sockopt-conn",
-            "sockopt-sock",
-        ],
+        "sockopt sockopt-int sockopt-bin sockopt-listen setsockopt-int setsockopt-bin \
+         setsockopt-listen setsockopt-socket setsockopt-connected sockopt-conn sockopt-sock",
         "setsockopt",
     ),
-    (&["o_creat"], "create"),
+    ("o_creat", "create"),
 ];
 
 /// Options with a value that `gush link` says without one, or in another way.
-const VALUES: &[(&[&str], &str, &str)] = &[
+const VALUES: &[(&str, &str, &str)] = &[
     (SOCKET_TYPE, "5", "seqpacket"),
-    (&["ftruncate", "truncate", "ftruncate32", "ftruncate64"], "0", "trunc"),
+    ("ftruncate truncate ftruncate32 ftruncate64", "0", "trunc"),
 ];
 
 /// Options that the kernel keeps as an int: the level and the name of each (setsockopt(2)).
-const SOCKET_OPTIONS: &[(&[&str], i32, i32)] = &[
-    (&["debug", "so-debug"], libc::SOL_SOCKET, libc::SO_DEBUG),
-    (&["dontroute", "so-dontroute"], libc::SOL_SOCKET, libc::SO_DONTROUTE),
-    (&["rcvlowat", "so-rcvlowat"], libc::SOL_SOCKET, libc::SO_RCVLOWAT),
-    (&["nocheck", "no-check", "so-no-check"], libc::SOL_SOCKET, libc::SO_NO_CHECK),
-    (&["passcred", "so-passcred"], libc::SOL_SOCKET, libc::SO_PASSCRED),
-    (&["cork", "tcp-cork"], libc::IPPROTO_TCP, libc::TCP_CORK),
-    (&["quickack", "tcp-quickack"], libc::IPPROTO_TCP, libc::TCP_QUICKACK),
-    (&["defer-accept", "tcp-defer-accept"], libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT),
-    (&["syncnt", "tcp-syncnt"], libc::IPPROTO_TCP, libc::TCP_SYNCNT),
-    (&["linger2", "tcp-linger2"], libc::IPPROTO_TCP, libc::TCP_LINGER2),
-    (&["window-clamp", "tcp-window-clamp"], libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP),
-    (&["mtudiscover", "ip-mtu-discover", "ipmtudiscover"], libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
-    (&["ipoptions", "ip-options"], libc::IPPROTO_IP, libc::IP_OPTIONS),
+const SOCKET_OPTIONS: &[(&str, i32, i32)] = &[
+    ("debug so-debug", libc::SOL_SOCKET, libc::SO_DEBUG),
+    ("dontroute so-dontroute", libc::SOL_SOCKET, libc::SO_DONTROUTE),
+    ("rcvlowat so-rcvlowat", libc::SOL_SOCKET, libc::SO_RCVLOWAT),
+    ("nocheck no-check so-no-check", libc::SOL_SOCKET, libc::SO_NO_CHECK),
+    ("passcred so-passcred", libc::SOL_SOCKET, libc::SO_PASSCRED),
+    ("cork tcp-cork", libc::IPPROTO_TCP, libc::TCP_CORK),
+    ("quickack tcp-quickack", libc::IPPROTO_TCP, libc::TCP_QUICKACK),
+    ("defer-accept tcp-defer-accept", libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT),
+    ("syncnt tcp-syncnt", libc::IPPROTO_TCP, libc::TCP_SYNCNT),
+    ("linger2 tcp-linger2", libc::IPPROTO_TCP, libc::TCP_LINGER2),
+    ("window-clamp tcp-window-clamp", libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP),
+    ("mtudiscover ip-mtu-discover ipmtudiscover", libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
+    ("ipoptions ip-options", libc::IPPROTO_IP, libc::IP_OPTIONS),
     // UDPLITE_SEND_CSCOV and UDPLITE_RECV_CSCOV of linux/udp.h.
-    (&["udplite-send-cscov"], libc::IPPROTO_UDPLITE, 10),
-    (&["udplite-recv-cscov"], libc::IPPROTO_UDPLITE, 11),
+    ("udplite-send-cscov", libc::IPPROTO_UDPLITE, 10),
+    ("udplite-recv-cscov", libc::IPPROTO_UDPLITE, 11),
 ];
 
-const NEEDLESS: &[(&[&str], &str)] = &[
-    (&["interval", "intervall"], "without retry= there is one attempt"),
+const NEEDLESS: &[(&str, &str)] = &[
+    ("interval intervall", "without retry= there is one attempt"),
+    ("nonblock o-nonblock ndelay o-ndelay o_ndelay", "nothing waits in a call anyway"),
+    ("cloexec noinherit o-noinherit", "programs that are started inherit no descriptor"),
+    ("noctty o-noctty o_noctty", "no file becomes the controlling terminal"),
+    ("ctty tiocsctty controlling-tty", "a pty is its program's controlling terminal"),
+    ("reuseaddr so-reuseaddr", "this kind has no port that lingers"),
+    ("largefile o-largefile o_largefile rdwr o-rdwr o_rdwr", "files are opened this way anyway"),
+    ("binary o-binary text o-text", "only Cygwin has this option"),
     (
-        &["nonblock", "o-nonblock", "ndelay", "o-ndelay", "o_ndelay"],
-        "nothing waits in a call anyway",
-    ),
-    (&["cloexec", "noinherit", "o-noinherit"], "programs that are started inherit no descriptor"),
-    (&["noctty", "o-noctty", "o_noctty"], "no file becomes the controlling terminal"),
-    (&["ctty", "tiocsctty", "controlling-tty"], "a pty is its program's controlling terminal"),
-    (&["reuseaddr", "so-reuseaddr"], "this kind has no port that lingers"),
-    (
-        &["largefile", "o-largefile", "o_largefile", "rdwr", "o-rdwr", "o_rdwr"],
-        "files are opened this way anyway",
-    ),
-    (&["binary", "o-binary", "text", "o-text"], "only Cygwin has this option"),
-    (
-        &["ai-addrconfig", "addrconfig", "ai-passive", "passive"],
+        "ai-addrconfig addrconfig ai-passive passive",
         "addresses are looked up for the versions of IP that the address says",
     ),
-    (&["tightsocklen", "unix-tightsocklen"], "names of sockets have their own length"),
-    (&["openpty", "ptmx"], "a pseudo-terminal is made this way anyway"),
-    (&["pty-interval", "pty-intervall"], "an opened slave is looked for often"),
-    (&["shut-down"], "the end of data is a shutdown wherever there is one"),
+    ("tightsocklen unix-tightsocklen", "names of sockets have their own length"),
+    ("openpty ptmx", "a pseudo-terminal is made this way anyway"),
+    ("pty-interval pty-intervall", "an opened slave is looked for often"),
+    ("shut-down", "the end of data is a shutdown wherever there is one"),
     (
-        &[
-            "openssl-compress",
-            "compress",
-            "fips",
-            "openssl-fips",
-            "egd",
-            "openssl-egd",
-            "pseudo",
-            "openssl-pseudo",
-        ],
+        "openssl-compress compress fips openssl-fips egd openssl-egd pseudo openssl-pseudo",
         "gush link has TLS without OpenSSL",
     ),
-    (&["nofork"], "gush stays between the program and the other address, and passes the bytes on"),
-    (&["oobinline", "so-oobinline"], "an urgent byte is passed on in its place"),
-    (&["unlink-close"], "nothing was made that could stay"),
-    (&["ignorecr"], "lines of a proxy's answer may end without CR"),
-    (&["children-shutup"], "the failure of a client is a warning anyway"),
+    ("nofork", "gush stays between the program and the other address, and passes the bytes on"),
+    ("oobinline so-oobinline", "an urgent byte is passed on in its place"),
+    ("unlink-close", "nothing was made that could stay"),
+    ("ignorecr", "lines of a proxy's answer may end without CR"),
+    ("children-shutup", "the failure of a client is a warning anyway"),
 ];
 
-const INSTEAD: &[(&[&str], &str)] = &[
-    (&["linger", "so-linger"], "a close that waits would delay the other connections"),
+const INSTEAD: &[(&str, &str)] = &[
+    ("linger so-linger", "a close that waits would delay the other connections"),
     (SOCKET_TYPE, "gush link has streams, and Unix sockets of packets (5)"),
     (
-        &[
-            "setlk",
-            "setlk-wr",
-            "setlk-rd",
-            "setlkw",
-            "setlkw-wr",
-            "setlkw-rd",
-            "f-setlk",
-            "f-setlk-wr",
-            "f-setlk-rd",
-            "f-setlkw",
-            "f-setlkw-wr",
-            "f-setlkw-rd",
-            "lock",
-            "lockw",
-            "flock",
-            "flock-ex",
-            "flock-ex-nb",
-            "flock-nb",
-            "flock-sh",
-            "flock-sh-nb",
-        ],
+        "setlk setlk-wr setlk-rd setlkw setlkw-wr setlkw-rd f-setlk f-setlk-wr f-setlk-rd \
+         f-setlkw f-setlkw-wr f-setlkw-rd lock lockw flock flock-ex flock-ex-nb flock-nb \
+         flock-sh flock-sh-nb",
         "a lock is for a file or an inherited descriptor",
     ),
     (
-        &[
-            "su",
-            "su-d",
-            "substuser",
-            "substuser-delayed",
-            "setuid",
-            "setgid",
-            "su-e",
-            "substuser-early",
-            "setuid-early",
-            "setgid-early",
-        ],
+        "su su-d substuser substuser-delayed setuid setgid su-e substuser-early setuid-early \
+         setgid-early",
         "start gush as that user: `setpriv --reuid USER --regid GROUP --init-groups gush link ...`",
     ),
-    (&["chroot", "chroot-early"], "start gush there: `chroot DIR gush link ...`"),
+    ("chroot chroot-early", "start gush there: `chroot DIR gush link ...`"),
     (
-        &[
-            "tcpwrap",
-            "tcpwrapper",
-            "tcpwrappers",
-            "wrap",
-            "libwrap",
-            "tcpwrap-etc",
-            "tcpwrap-dir",
-            "allow-table",
-            "hosts-allow",
-            "tcpwrap-hosts-allow-table",
-            "deny-table",
-            "hosts-deny",
-            "tcpwrap-hosts-deny-table",
-        ],
+        "tcpwrap tcpwrapper tcpwrappers wrap libwrap tcpwrap-etc tcpwrap-dir allow-table \
+         hosts-allow tcpwrap-hosts-allow-table deny-table hosts-deny tcpwrap-hosts-deny-table",
         "range= says whose connections are accepted",
     ),
-    (&["netns"], "`ip netns exec NAME gush link ...` opens both addresses there"),
+    ("netns", "`ip netns exec NAME gush link ...` opens both addresses there"),
     (
-        &["direct", "o-direct", "o_direct"],
+        "direct o-direct o_direct",
         "`dd iflag=direct` reads past the cache, and `dd oflag=direct` writes",
     ),
     (
-        &["cipher", "ciphers", "cipherlist", "openssl-cipherlist", "openssl-ciphersuites"],
+        "cipher ciphers cipherlist openssl-cipherlist openssl-ciphersuites",
         "every cipher that gush link offers is safe; min-version= and max-version= choose among them",
     ),
     (
-        &["f-setpipe-sz", "pipesz"],
+        "f-setpipe-sz pipesz",
         "--pipe-size limits the pipes of a relay; others belong to the programs at both ends",
     ),
-    (&["sigint", "sighup", "sigquit"], "a signal ends the link, and the link its programs"),
+    ("sigint sighup sigquit", "a signal ends the link, and the link its programs"),
     (
-        &[
-            "res-*",
-            "nsaddr",
-            "dns",
-            "nameserver",
-            "defnames",
-            "dnsrch",
-            "igntc",
-            "recurse",
-            "retrans",
-            "stayopen",
-            "usevc",
-        ],
+        "res-* nsaddr dns nameserver defnames dnsrch igntc recurse retrans stayopen usevc",
         "resolv.conf(5) says how names are resolved, and by which servers",
     ),
+    ("ai-all ai-v4mapped v4mapped", "an address without a version of IP, such as tcp:, takes both"),
+    ("proxy-resolve resolve resolv", "the proxy resolves HOST, which may be an address"),
+    ("ioctl* fiosetown siocspgrp", "gush link makes no ioctl(2) by its number"),
+    ("dh dhparam* openssl-dhparam*", "gush link agrees on keys by elliptic curves alone"),
+    ("method openssl-method", "min-version= and max-version= choose the version of TLS"),
     (
-        &["ai-all", "ai-v4mapped", "v4mapped"],
-        "an address without a version of IP, such as tcp:, takes both",
-    ),
-    (&["proxy-resolve", "resolve", "resolv"], "the proxy resolves HOST, which may be an address"),
-    (&["ioctl*", "fiosetown", "siocspgrp"], "gush link makes no ioctl(2) by its number"),
-    (&["dh", "dhparam*", "openssl-dhparam*"], "gush link agrees on keys by elliptic curves alone"),
-    (
-        &["maxfraglen", "maxsendfrag", "openssl-maxfraglen", "openssl-maxsendfrag"],
+        "maxfraglen maxsendfrag openssl-maxfraglen openssl-maxsendfrag",
         "records of TLS have up to 16 KiB",
     ),
     (
-        &[
-            "bs0", "bs1", "bsdly", "cr0", "cr1", "cr2", "cr3", "crdly", "ff0", "ff1", "ffdly",
-            "nl0", "nl1", "nldly", "tab0", "tab1", "tab2", "tab3", "tabdly", "xtabs", "vt0", "vt1",
-            "vtdly", "ofill", "ofdel", "olcuc", "iuclc", "xcase", "flusho", "pendin", "csize",
-            "swtc", "swtch", "vswtc",
-        ],
+        "bs0 bs1 bsdly cr0 cr1 cr2 cr3 crdly ff0 ff1 ffdly nl0 nl1 nldly tab0 tab1 tab2 tab3 \
+         tabdly xtabs vt0 vt1 vtdly ofill ofdel olcuc iuclc xcase flusho pendin csize swtc \
+         swtch vswtc",
         "stty(1) sets what no terminal of today has: `stty -F DEVICE ...`",
     ),
     (
-        &[
-            "acceptconn",
-            "so-acceptconn",
-            "error",
-            "so-error",
-            "peercred",
-            "so-peercred",
-            "protocol",
-            "so-protocol",
-            "prototype",
-            "so-prototype",
-            "tcp-info",
-            "info",
-            "ip-mtu",
-            "ipmtu",
-            "mtu",
-        ],
+        "acceptconn so-acceptconn error so-error peercred so-peercred protocol so-protocol \
+         prototype so-prototype tcp-info info ip-mtu ipmtu mtu",
         "the kernel reports it, and nothing sets it",
     ),
     (
-        &[
-            "attach-filter",
-            "attachfilter",
-            "detach-filter",
-            "detachfilter",
-            "so-attach-filter",
-            "so-detach-filter",
-            "sndtimeo",
-            "so-sndtimeo",
-            "sndlowat",
-            "so-sndlowat",
-            "so-bsdcompat",
-            "bsdcompat",
-            "so-security-*",
-            "security*",
-            "ip-hdrincl",
-            "iphdrincl",
-            "hdrincl",
-            "tcp-md5sig",
-            "md5sig",
-            "ip-recverr",
-            "iprecverr",
-            "recverr",
-            "ip-router-alert",
-            "iprouteralert",
-            "routeralert",
-            "ip-retopts",
-            "ipretopts",
-            "retopts",
-            "ip-pktoptions",
-            "ippktoptions",
-            "pktoptions",
-            "pktopts",
-            "ip-add-source-membership",
-            "add-source-membership",
-            "source-membership",
-            "join-source-group",
-            "ipv6-*",
-            "authhdr",
-            "dstopts",
-            "hopopts",
-            "hoplimit",
-            "rthdr",
-            "recvdstopts",
-            "recvhopopts",
-            "recvrthdr",
-        ],
+        "attach-filter attachfilter detach-filter detachfilter so-attach-filter \
+         so-detach-filter sndtimeo so-sndtimeo sndlowat so-sndlowat so-bsdcompat bsdcompat \
+         so-security-* security* ip-hdrincl iphdrincl hdrincl tcp-md5sig md5sig ip-recverr \
+         iprecverr recverr ip-router-alert iprouteralert routeralert ip-retopts ipretopts \
+         retopts ip-pktoptions ippktoptions pktoptions pktopts ip-add-source-membership \
+         add-source-membership source-membership join-source-group ipv6-* authhdr dstopts \
+         hopopts hoplimit rthdr recvdstopts recvhopopts recvrthdr",
         "setsockopt=LEVEL:NAME:VALUE sets any option by its numbers",
     ),
+    ("setsockopt-string sockopt-string", "setsockopt=LEVEL:NAME:xBYTES takes the bytes of a text"),
     (
-        &["setsockopt-string", "sockopt-string"],
-        "setsockopt=LEVEL:NAME:xBYTES takes the bytes of a text",
-    ),
-    (
-        &[
-            "async",
-            "o-async",
-            "directory",
-            "o-directory",
-            "o_directory",
-            "rsync",
-            "o-rsync",
-            "o_rsync",
-        ],
+        "async o-async directory o-directory o_directory rsync o-rsync o_rsync",
         "gush link opens no file with this flag",
     ),
-    (&["shut-close"], "a close would lose answers: the end of data is a shutdown"),
-    (&["sitout-eio"], "a program's terminal ends with the program; pty waits for the next one"),
-    (&["sane"], "stty(1) sets it: `stty -F DEVICE sane`, or shell:'stty sane; exec COMMAND',pty"),
+    ("shut-close", "a close would lose answers: the end of data is a shutdown"),
+    ("sitout-eio", "a program's terminal ends with the program; pty waits for the next one"),
+    ("sane", "stty(1) sets it: `stty -F DEVICE sane`, or shell:'stty sane; exec COMMAND',pty"),
     (
-        &[
-            "seek-cur",
-            "lseek-cur",
-            "lseek32-cur",
-            "lseek64-cur",
-            "seek-end",
-            "lseek-end",
-            "lseek32-end",
-            "lseek64-end",
-        ],
+        "seek-cur lseek-cur lseek32-cur lseek64-cur seek-end lseek-end lseek32-end lseek64-end",
         "seek=OFFSET counts from the start of the file; append writes at its end, and \
          exec:'tail -c 0 -f FILE' reads from there on",
     ),
     (
-        &["ftruncate", "truncate", "ftruncate32", "ftruncate64"],
+        "ftruncate truncate ftruncate32 ftruncate64",
         "trunc empties a file; truncate(1) cuts it elsewhere",
     ),
     (
-        &["unlink", "unlink-early", "unlink-late", "delete", "remove", "new"],
+        "unlink unlink-early unlink-late delete remove new",
         "rm(1) removes a file: an existing one is written, or refused with excl",
     ),
     (
-        &["setsid", "sid", "setpgid", "pgid"],
+        "setsid sid setpgid pgid",
         "setsid(1) starts gush in a new session; a program has a process group of its own",
     ),
     (
-        &["user-early", "uid-e", "group-early", "gid-e", "perm-early", "perm-late"],
+        "user-early uid-e group-early gid-e perm-early perm-late",
         "chown(1) and chmod(1) change what exists",
     ),
-    (
-        &["end-close", "close"],
-        "a program is ended with the link; setsid(1) or `&` in SYSTEM keeps one",
-    ),
-    (&["fork"], "only listeners and connections of streams have more than one peer"),
+    ("end-close close", "a program is ended with the link; setsid(1) or `&` in SYSTEM keeps one"),
+    ("fork", "only listeners and connections of streams have more than one peer"),
     (PASSWORDS, "arguments are visible to all: credentials=FILE, which holds USER:PASSWORD"),
-    (&["login", "dash"], "a login shell is exec:'bash -l'"),
-    (&["path"], "PATH=... gush link sets where programs are found"),
-    (&["history", "noprompt", "noecho", "prompt"], "`rlwrap` edits lines"),
+    ("login dash", "a login shell is exec:'bash -l'"),
+    ("path", "PATH=... gush link sets where programs are found"),
+    ("history noprompt noecho prompt", "`rlwrap` edits lines"),
 ];
 
-const PASSWORDS: &[&str] = &["proxyauth", "proxy-auth", "proxy-authorization", "sockspass"];
-const SOURCE_PORT: &[&str] = &["sourceport", "sp"];
-const SOCKET_TYPE: &[&str] = &["socktype", "so-type", "type"];
-const FAMILY: &[&str] = &["pf", "protocol-family"];
+const PASSWORDS: &str = "proxyauth proxy-auth proxy-authorization sockspass";
+const SOURCE_PORT: &str = "sourceport sp";
+const SOCKET_TYPE: &str = "socktype so-type type";
+const FAMILY: &str = "pf protocol-family";
 /// Options that do not change a new pseudo-terminal before `sane`.
-const LEAVES_TERMINAL_NEW: &[&str] =
-    &["pty", "ptmx", "openpty", "ctty", "setsid", "sid", "stderr", "link", "wait-slave"];
+const LEAVES_TERMINAL_NEW: &str = "pty ptmx openpty ctty setsid sid stderr link wait-slave";
 
 /// Also without a prefix.
-const FILE_ATTRIBUTES: &[&str] = &[
-    "secrm",
-    "unrm",
-    "compr",
-    "immutable",
-    "nodump",
-    "dirsync",
-    "topdir",
-    "journal",
-    "journal-data",
-];
+const FILE_ATTRIBUTES: &str =
+    "secrm unrm compr immutable nodump dirsync topdir journal journal-data";
 
 /// A name that ends with `*` is the start of others.
-fn is_in(names: &[&str], name: &str) -> bool {
-    names.iter().any(|known| match known.strip_suffix('*') {
+fn is_in(names: &str, name: &str) -> bool {
+    names.split(' ').any(|known| match known.strip_suffix('*') {
         Some(start) => name.get(..start.len()).is_some_and(|word| word.eq_ignore_ascii_case(start)),
         None => known.eq_ignore_ascii_case(name),
     })
@@ -428,7 +235,7 @@ fn is_in(names: &[&str], name: &str) -> bool {
 /// Is this an option of socat that no address takes under this name?
 pub fn is_known(name: &str) -> bool {
     let mut rows = [RENAMED, NEEDLESS, INSTEAD].into_iter().flatten();
-    let joined = [FAMILY, SOURCE_PORT, &["proxyport"], FILE_ATTRIBUTES];
+    let joined = [FAMILY, SOURCE_PORT, "proxyport", FILE_ATTRIBUTES];
     joined.iter().any(|names| is_in(names, name)) || rows.any(|(names, _)| is_in(names, name))
 }
 
@@ -477,7 +284,7 @@ impl SocatOptions {
     }
 
     /// Removes the option with one of these names, and returns its value.
-    pub fn take(&mut self, names: &[&str]) -> Option<String> {
+    pub fn take(&mut self, names: &str) -> Option<String> {
         let at = self.0.iter().position(|one| is_in(names, &one.name))?;
         self.0.remove(at).value
     }
@@ -514,21 +321,20 @@ impl SocatOptions {
     pub fn has_ipv6(&self) -> bool {
         self.0.iter().any(|one| {
             let has_brackets = one.value.as_ref().is_some_and(|value| value.starts_with('['));
-            is_in(&["ipv6only", "ipv6-v6only"], &one.name)
-                || has_brackets
-                    && is_in(&["bind", "so-bind", "sourceport", "sp", "range"], &one.name)
+            is_in("ipv6only ipv6-v6only", &one.name)
+                || has_brackets && is_in("bind so-bind sourceport sp range", &one.name)
         })
     }
 
     /// Why an option that an address of this kind refuses is not needed, or what to use instead.
     pub fn advice(&self, refused: &Translated, kind: &str, is_shared: bool) -> Option<Advice> {
-        let find = |rows: &[(&[&str], &'static str)]| {
+        let find = |rows: &[(&str, &'static str)]| {
             rows.iter().find(|(names, _)| is_in(names, &refused.name)).map(|&(_, why)| why)
         };
         let makes_terminal = MAKERS.contains(&kind)
             && (kind == MAKERS[0] || self.0.iter().any(|one| one.ours == "pty"));
         // socat applies options in order: `sane` undoes earlier changes of the terminal.
-        if makes_terminal && refused.finds_terminal_new && is_in(&["sane"], &refused.name) {
+        if makes_terminal && refused.finds_terminal_new && is_in("sane", &refused.name) {
             return Some(Advice::Needless("a new pseudo-terminal is sane already"));
         }
         let name = refused.name.to_ascii_lowercase();
@@ -540,11 +346,11 @@ impl SocatOptions {
         // Of other sockets it limits accept(2) and handshakes.
         let is_datagrams = kind.starts_with("udp")
             || ["unix-recv", "unix-recvfrom", "unix-sendto"].contains(&kind);
-        if is_in(&["so-rcvtimeo", "rcvtimeo"], &refused.name) && is_datagrams {
+        if is_in("so-rcvtimeo rcvtimeo", &refused.name) && is_datagrams {
             return Some(Advice::Needless("nothing waits in a call anyway"));
         }
         // At the end socat shuts a socket down and kills a program, unless told to close alone.
-        if is_in(&["end-close", "close"], &refused.name)
+        if is_in("end-close close", &refused.name)
             && (is_shared || !["exec", "shell"].contains(&kind))
         {
             return Some(Advice::Needless("the end is closed once no client uses it"));
@@ -554,8 +360,8 @@ impl SocatOptions {
 
     /// socat's `raw` does not change echo, unlike that of `gush link`.
     fn keep_echo(&mut self) {
-        let is_raw = |one: &Translated| is_in(&["raw"], &one.name);
-        let decides = |one: &Translated| is_in(&["rawer", "cfmakeraw", "echo"], &one.name);
+        let is_raw = |one: &Translated| is_in("raw", &one.name);
+        let decides = |one: &Translated| is_in("rawer cfmakeraw echo", &one.name);
         if self.0.iter().any(is_raw) && !self.0.iter().any(decides) {
             self.0.push(Translated::read("echo"));
         }
@@ -571,7 +377,7 @@ impl SocatOptions {
 
     /// An empty write is no end of a stream, and nothing at all.
     pub fn drop_empty_end(&mut self) {
-        for one in self.0.iter_mut().filter(|one| is_in(&["shut-null"], &one.name)) {
+        for one in self.0.iter_mut().filter(|one| is_in("shut-null", &one.name)) {
             one.ours = "shut-none".to_owned();
         }
     }
@@ -580,7 +386,7 @@ impl SocatOptions {
     pub fn join_source_port(&mut self) {
         let Some(at) = self.0.iter().position(|one| is_in(SOURCE_PORT, &one.name)) else { return };
         let port = self.0[at].value.clone().unwrap_or_default();
-        let host = self.take(&["bind", "so-bind"]).unwrap_or_default();
+        let host = self.take("bind so-bind").unwrap_or_default();
         if let Some(one) = self.0.iter_mut().find(|one| is_in(SOURCE_PORT, &one.name)) {
             one.ours = "bind".to_owned();
             one.value = Some(format!("{host}:{port}"));
@@ -640,7 +446,7 @@ impl Translated {
         }
         let value = self.value.as_deref().unwrap_or_default();
         let digits = value.trim_start_matches("0x").trim_start_matches("0X");
-        is_in(&["readbytes", "bytes"], &self.name)
+        is_in("readbytes bytes", &self.name)
             && !digits.is_empty()
             && digits.bytes().all(|digit| digit == b'0')
     }
@@ -656,7 +462,7 @@ impl Translated {
             Some(Err(ours)) => (ours.to_owned(), value),
             None => (name.clone(), value),
         };
-        let is_said = |(names, said, _): &&(&[&str], &str, &str)| {
+        let is_said = |(names, said, _): &&(&str, &str, &str)| {
             is_in(names, &name) && value.as_deref() == Some(*said)
         };
         let (ours, value) = match VALUES.iter().find(is_said) {
@@ -675,7 +481,7 @@ impl fmt::Display for Translated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, ",{}", self.ours)?;
         match &self.value {
-            Some(value) if is_in(&["range"], &self.ours) => {
+            Some(value) if is_in("range", &self.ours) => {
                 write!(f, "={}", protected(masked(value).as_deref().unwrap_or(value)))
             }
             Some(value) => write!(f, "={}", protected(value)),

@@ -29,7 +29,7 @@ pub fn named(
     let [numbers @ .., address] = pieces.as_slice() else { return Err(MALFORMED) };
     let numbers: Option<Vec<u16>> = numbers.iter().map(|text| text.parse().ok()).collect();
     let packets = options.has("seqpacket").then(|| "5".to_owned());
-    let kind = options.take(&["socktype", "so-type", "type"]).or(packets);
+    let kind = options.take("socktype so-type type").or(packets);
     let (domain, kind, protocol) = match numbers.as_deref() {
         Some(&[domain, kind, protocol]) if is_typed => (domain, kind, protocol),
         Some(&[domain, protocol]) if !is_typed => {
