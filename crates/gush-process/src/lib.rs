@@ -1,4 +1,4 @@
-//! What a program needs besides the engine: signals, SIGPIPE, closed or inherited descriptors, sessions, pipes to other programs. For
+//! What a program needs besides the engine: signals, SIGPIPE, closed or inherited descriptors, sessions, users, pipes to other programs. For
 //! programs, not for libraries: each function changes or takes something of the whole process.
 //!
 //! With the feature `start` a function runs before main and notes the inherited descriptors and the
