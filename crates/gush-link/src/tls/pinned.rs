@@ -6,6 +6,7 @@ use rustls::{CertificateError, Error};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
+use x509_parser::x509::X509Version;
 
 /// The certificates that `cafile=` and `capath=` name.
 #[derive(Debug, Clone, Default)]
@@ -46,6 +47,13 @@ pub(super) fn public_key(
     own: &CertificateDer<'_>,
 ) -> Result<SubjectPublicKeyInfoDer<'static>, Error> {
     Ok(parsed(own)?.public_key().raw.to_vec().into())
+}
+
+/// The bits of the key of a certificate of version 1, which webpki does not parse.
+pub(super) fn key_bits_of_v1(own: &CertificateDer<'_>) -> Option<Vec<u8>> {
+    let parsed = parsed(own).ok()?;
+    let bits = parsed.public_key().subject_public_key.data.to_vec();
+    (parsed.version() == X509Version::V1).then_some(bits)
 }
 
 fn parsed<'a>(own: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, Error> {

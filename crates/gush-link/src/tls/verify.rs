@@ -6,9 +6,9 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{
     WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature_with_raw_key,
 };
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, SignatureVerificationAlgorithm, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
 use super::pinned::{self, Pinned};
 
@@ -52,7 +52,7 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.algorithms)
+        verify_tls12(message, certificate, signed, &self.algorithms)
     }
 
     fn verify_tls13_signature(
@@ -66,6 +66,27 @@ impl ServerCertVerifier for Verifier {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.algorithms.supported_schemes()
+    }
+}
+
+fn verify_tls12(
+    message: &[u8],
+    certificate: &CertificateDer<'_>,
+    signed: &DigitallySignedStruct,
+    algorithms: &WebPkiSupportedAlgorithms,
+) -> Result<HandshakeSignatureValid, Error> {
+    let Some(key) = pinned::key_bits_of_v1(certificate) else {
+        return verify_tls12_signature(message, certificate, signed, algorithms);
+    };
+    // One scheme of TLS 1.2 may stand for several curves, of which the key has one.
+    let of_scheme = algorithms.mapping.iter().filter(|(scheme, _)| *scheme == signed.scheme);
+    let mut fitting = of_scheme.flat_map(|(_, fitting)| fitting.iter());
+    let is_signed = |algorithm: &&dyn SignatureVerificationAlgorithm| {
+        algorithm.verify_signature(&key, message, signed.signature()).is_ok()
+    };
+    match fitting.any(is_signed) {
+        true => Ok(HandshakeSignatureValid::assertion()),
+        false => Err(CertificateError::BadSignature.into()),
     }
 }
 
@@ -111,7 +132,7 @@ impl ClientCertVerifier for Clients {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.algorithms)
+        verify_tls12(message, certificate, signed, &self.algorithms)
     }
 
     fn verify_tls13_signature(

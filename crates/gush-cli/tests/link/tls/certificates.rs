@@ -106,6 +106,7 @@ fn a_self_signed_certificate_is_trusted_where_it_is_named_itself() {
         let client = format!("tls:localhost:{port},cert={file}");
         for (more, why) in [
             (format!("cafile={file}"), None),
+            (format!("cafile={file},max-version=1.2"), None),
             (format!("cafile={file},commonname=a.b"), Some("its names are DNS:localhost")),
             (pki.trust(), Some("the server's certificate is ")),
         ] {
@@ -234,19 +235,28 @@ fn clients_show_a_certificate_where_an_authority_is_named() {
 fn a_server_without_the_key_of_its_certificate_is_refused_also_where_nothing_is_verified() {
     let pki = Pki::new();
     pki.pair("other", &["localhost"], |_| {});
+    let check = |version, options: &str, key: &str, has_key| {
+        let (place, served) = pki.server_of(&[version], key, &[], says_x);
+        let (done, out, said) = linked("-", &pki.connect(&place, options));
+        let context = format!("{version:?} {key}{options}: {said}");
+        let heard = if has_key { "x" } else { "" };
+        assert_eq!((done, out.as_str()), (has_key, heard), "{context}");
+        assert!(has_key || said.contains("the peer does not have its key"), "{context}");
+        served.join().unwrap();
+    };
     // Each version signs another message of the handshake (RFC 5246, 7.4.3; RFC 8446, 4.4.3).
     for version in [&TLS12, &TLS13] {
         for options in ["", ",verify=0"] {
-            for (key, has_key) in [("server.key", true), ("other.key", false)] {
-                let (place, served) = pki.server_of(&[version], key, &[], says_x);
-                let (done, out, said) = linked("-", &pki.connect(&place, options));
-                let context = format!("{version:?} {key}{options}: {said}");
-                let heard = if has_key { "x" } else { "" };
-                assert_eq!((done, out.as_str()), (has_key, heard), "{context}");
-                assert!(has_key || said.contains("the peer does not have its key"), "{context}");
-                served.join().unwrap();
-            }
+            check(version, options, "server.key", true);
+            check(version, options, "other.key", false);
         }
+    }
+    // webpki does not parse this one.
+    fs::write(pki.path("server.crt"), VERSION_1).unwrap();
+    fs::write(pki.path("v1.key"), VERSION_1).unwrap();
+    for version in [&TLS12, &TLS13] {
+        check(version, ",verify=0", "v1.key", true);
+        check(version, ",verify=0", "other.key", false);
     }
 }
 
