@@ -10,7 +10,7 @@ use tracing::{info, warn};
 
 use super::relay::{Directions, RelayEnd, Relayed};
 use super::{Connection, ConnectionResult, Phase, or_abort};
-use crate::open::{End, Keeper};
+use crate::open::{End, Keeper, Origin};
 use crate::programs::{self, Finish};
 use crate::record::{Ending, Failure};
 use crate::session::Name;
@@ -185,12 +185,13 @@ impl Connection<'_> {
             send_eof([first, second]);
             return Ok(ConnectionResult::of(ending));
         }
-        let linger = async |end: &mut Conduit, is_written: bool, is_read: bool| match is_written {
-            true => end.linger(is_read, timeouts).await,
-            false => Ok(()),
+        let linger = async |end: &mut Conduit, origin: Origin, is_written, is_read| {
+            let quiet = if origin.is_unshut { Duration::ZERO } else { timeouts.quiet };
+            match is_written {
+                true => end.linger(is_read, LingerTimeouts { quiet, ..timeouts }).await,
+                false => Ok(()),
+            }
         };
-        let a = linger(&mut first.conduit, back, forward);
-        let b = linger(&mut second.conduit, forward, back);
         let read_timeouts = match self.shared.settings.linger {
             // The limit that has passed is not the user's.
             None if ending == Ending::Lingered => LingerTimeouts::of(None),
@@ -199,6 +200,8 @@ impl Connection<'_> {
         let read_limit = read_timeouts.unsent;
         let (a_read, b_read) =
             (first.keeper.is_read(read_limit), second.keeper.is_read(read_limit));
+        let a = linger(&mut first.conduit, first.origin, back, forward);
+        let b = linger(&mut second.conduit, second.origin, forward, back);
         let work = async { tokio::join!(a, b, a_read, b_read) };
         let (a, b, a_read, b_read) = self.phase(Phase::Linger, None, work).await?;
         let (first_name, second_name) = self.names();
