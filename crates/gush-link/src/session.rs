@@ -225,21 +225,23 @@ impl Shared {
         ends::give_up_standard(second, b)
     }
 
-    /// Has a reader gone, which the address of its end says to be no failure?
-    pub(crate) fn is_cool(&self, error: &Error) -> bool {
-        fn says(address: &Address) -> bool {
+    /// Is the flag on at the address of this end, or at the part of it that is written?
+    pub(crate) fn says(&self, end: gush_net::End, flag: Opt) -> bool {
+        fn is_on(address: &Address, flag: Opt) -> bool {
             match address.target() {
-                Target::Joined(parts) => says(&parts[1]),
-                Target::FirstOf(parts) => parts.iter().any(says),
-                _ => address.options().is_on(Opt::CoolWrite),
+                Target::Joined(parts) => is_on(&parts[1], flag),
+                Target::FirstOf(parts) => parts.iter().any(|part| is_on(part, flag)),
+                _ => address.options().is_on(flag),
             }
         }
         let (first, second) = self.in_order(&self.client, self.other.address());
-        let (address, way) = match error.end() {
-            Some(gush_net::End::A) => (first, Direction::Back),
-            Some(gush_net::End::B) => (second, Direction::Forward),
-            None => return false,
-        };
+        is_on(if end == gush_net::End::A { first } else { second }, flag)
+    }
+
+    /// Has a reader gone, which the address of its end says to be no failure?
+    pub(crate) fn is_cool(&self, error: &Error) -> bool {
+        let Some(end) = error.end() else { return false };
+        let way = if end == gush_net::End::A { Direction::Back } else { Direction::Forward };
         let is_gone = match error.io_error().map(io::Error::kind) {
             Some(io::ErrorKind::BrokenPipe) => true,
             // A source is reset as well.
@@ -250,7 +252,7 @@ impl Shared {
             },
             _ => false,
         };
-        is_gone && says(address)
+        is_gone && self.says(end, Opt::CoolWrite)
     }
 
     pub(crate) fn relay_failure(

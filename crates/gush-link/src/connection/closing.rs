@@ -10,7 +10,8 @@ use tracing::{info, warn};
 
 use super::relay::{Directions, RelayEnd, Relayed};
 use super::{Connection, ConnectionResult, Phase, or_abort};
-use crate::open::{End, Keeper, Origin};
+use crate::address::Opt;
+use crate::open::{End, Keeper};
 use crate::programs::{self, Finish};
 use crate::record::{Ending, Failure};
 use crate::session::Name;
@@ -185,8 +186,10 @@ impl Connection<'_> {
             send_eof([first, second]);
             return Ok(ConnectionResult::of(ending));
         }
-        let linger = async |end: &mut Conduit, origin: Origin, is_written, is_read| {
-            let quiet = if origin.is_unshut { Duration::ZERO } else { timeouts.quiet };
+        let linger = async |end: &mut Conduit, at, is_written, is_read| {
+            // A peer that is not told of the end does not end itself.
+            let is_told = !self.shared.says(at, Opt::ShutNone);
+            let quiet = if is_told { timeouts.quiet } else { Duration::ZERO };
             match is_written {
                 true => end.linger(is_read, LingerTimeouts { quiet, ..timeouts }).await,
                 false => Ok(()),
@@ -200,8 +203,8 @@ impl Connection<'_> {
         let read_limit = read_timeouts.unsent;
         let (a_read, b_read) =
             (first.keeper.is_read(read_limit), second.keeper.is_read(read_limit));
-        let a = linger(&mut first.conduit, first.origin, back, forward);
-        let b = linger(&mut second.conduit, second.origin, forward, back);
+        let a = linger(&mut first.conduit, gush_net::End::A, back, forward);
+        let b = linger(&mut second.conduit, gush_net::End::B, forward, back);
         let work = async { tokio::join!(a, b, a_read, b_read) };
         let (a, b, a_read, b_read) = self.phase(Phase::Linger, None, work).await?;
         let (first_name, second_name) = self.names();

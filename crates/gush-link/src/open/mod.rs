@@ -272,8 +272,6 @@ pub(crate) struct Origin {
     pub is_shared: bool,
     /// May an option end the data read before its source does?
     pub is_cut: bool,
-    /// Is the peer not told of the end of what is written, so that it does not end itself?
-    pub is_unshut: bool,
     /// Has what is written no end of data, as UDP has none? An option that makes the data read
     /// endless says nothing of that.
     pub is_endless: bool,
@@ -289,7 +287,6 @@ impl Origin {
             is_line: self.is_line && written.is_line,
             is_shared: self.is_shared || written.is_shared,
             is_cut: self.is_cut,
-            is_unshut: written.is_unshut,
             is_endless: written.is_endless,
         }
     }
@@ -319,7 +316,6 @@ impl End {
         let own = self.shape.take();
         for options in own.as_deref().into_iter().chain([options]) {
             self.origin.is_cut |= options.has(Opt::ReadBytes) || options.has(Opt::Escape);
-            self.origin.is_unshut |= options.is_on(Opt::ShutNone);
             self.conduit = shaped(self.conduit, options);
         }
         self
