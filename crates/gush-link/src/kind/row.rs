@@ -260,7 +260,7 @@ impl Kind {
                     TLS,
                     SERVING,
                     BOUND,
-                    &[Opt::Backlog],
+                    &[Opt::Backlog, Opt::CommonName],
                     RETRIED,
                     TCP,
                     IP,

@@ -121,6 +121,10 @@ fn read_server(options: &Options, how: &How) -> Result<Arc<ServerConfig>, OpenEr
         .map_err(|error| OpenError::said(STEP, error.to_string()))?;
     let builder = match options.flag(Opt::Verify).unwrap_or_else(|| is_said(options)) {
         true => builder.with_client_cert_verifier(clients(options, provider)?),
+        false if options.has(Opt::CommonName) => {
+            let error = OpenError::said(STEP, "without verify= no client shows a certificate");
+            return Err(error.hinted("commonname= is a name in it"));
+        }
         false => builder.with_no_client_auth(),
     };
     let mut config = builder.with_cert_resolver(own);
@@ -141,7 +145,8 @@ fn clients(
     let algorithms = provider.signature_verification_algorithms;
     let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
     let chain = verifier.build().map_err(|error| OpenError::said(STEP, error.to_string()))?;
-    Ok(Arc::new(Clients { pinned, chain, algorithms }))
+    let name = options.text(Opt::CommonName).map(server_name).transpose()?;
+    Ok(Arc::new(Clients { name, pinned, chain, algorithms }))
 }
 
 /// The certificate by which this side identifies itself, and its key.

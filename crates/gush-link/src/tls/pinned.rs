@@ -63,6 +63,11 @@ fn parsed<'a>(own: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, Error>
     }
 }
 
+/// Is the certificate, which is verified otherwise, for `name`?
+pub(super) fn has_name(own: &CertificateDer<'_>, name: &ServerName<'_>) -> Result<(), Error> {
+    is_for(&parsed(own)?, name)
+}
+
 /// Is the certificate for `name`? One without a subjectAltName is for its common name (RFC 2818).
 fn is_for(own: &X509Certificate<'_>, name: &ServerName<'_>) -> Result<(), Error> {
     let alternative = own.subject_alternative_name().ok().flatten();

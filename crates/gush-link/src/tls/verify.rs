@@ -104,6 +104,8 @@ fn verify_tls13(
 /// Accepts clients whose certificate is `pinned`, or that `chain` accepts.
 #[derive(Debug)]
 pub(super) struct Clients {
+    /// The name that their certificates have, if only those are accepted.
+    pub name: Option<ServerName<'static>>,
     pub pinned: Pinned,
     pub chain: Arc<dyn ClientCertVerifier>,
     pub algorithms: WebPkiSupportedAlgorithms,
@@ -121,9 +123,11 @@ impl ClientCertVerifier for Clients {
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         match self.pinned.check(own, None, now) {
-            Some(checked) => checked.map(|()| ClientCertVerified::assertion()),
-            None => self.chain.verify_client_cert(own, between, now),
+            Some(checked) => checked?,
+            None => drop(self.chain.verify_client_cert(own, between, now)?),
         }
+        self.name.as_ref().map_or(Ok(()), |name| pinned::has_name(own, name))?;
+        Ok(ClientCertVerified::assertion())
     }
 
     fn verify_tls12_signature(

@@ -232,6 +232,26 @@ fn clients_show_a_certificate_where_an_authority_is_named() {
 }
 
 #[test]
+fn clients_need_the_name_that_commonname_says() {
+    let pki = Pki::new();
+    pki.pair("named", &["client.example"], |_| {});
+    pki.pair("other", &["other.example"], |_| {});
+    let options = format!(",fork,commonname=client.example,{}", pki.trust());
+    let listening = Running::start(&[&pki.listen("server", &options), "exec:cat"]);
+    for (client, is_accepted) in [("named", true), ("other", false)] {
+        let own = format!(",{}", pki.own(client));
+        let (done, _, said) =
+            linked(if is_accepted { "null:" } else { "-" }, &pki.connect(&listening.place(), &own));
+        assert_eq!(done, is_accepted, "{client}: {said}");
+    }
+    listening.says(
+        "the client's certificate is not for DNS:client.example: its names are DNS:other.example",
+    );
+    let (done, _, said) = linked(&pki.listen("server", ",commonname=client.example"), "null:");
+    assert!(!done && said.contains("without verify= no client shows a certificate"), "{said}");
+}
+
+#[test]
 fn a_server_without_the_key_of_its_certificate_is_refused_also_where_nothing_is_verified() {
     let pki = Pki::new();
     pki.pair("other", &["localhost"], |_| {});
