@@ -159,6 +159,27 @@ fn a_large_slow_file_is_copied_by_more_threads_than_processors() {
 
 #[test]
 #[ignore = "run in a namespace of its own by the test below"]
+fn child_copies_a_slow_file_of_few_pieces() {
+    leave_two_processors();
+    let dir = tempfile::tempdir().unwrap();
+    let size = 16 << 20;
+    let Some(requests) = mounted(dir.path(), (1, size), Duration::from_millis(20)) else { return };
+    let target = tempfile::tempdir().unwrap();
+    let target = target.path().join("copy");
+    copy_file(0, &dir.path().join("f0"), &target);
+    // In pieces of 2 MiB there would be work for seven.
+    let found = requests.most();
+    assert!((16..=64).contains(&found), "{found} at once");
+    assert!(fs::read(&target).unwrap() == vec![b'x'; size]);
+}
+
+#[test]
+fn a_slow_file_of_16_mib_has_work_for_more_threads_than_whole_pieces() {
+    in_own_namespace("child_copies_a_slow_file_of_few_pieces");
+}
+
+#[test]
+#[ignore = "run in a namespace of its own by the test below"]
 fn child_copies_a_large_slow_file_by_two_ranks() {
     leave_two_processors();
     let dir = tempfile::tempdir().unwrap();

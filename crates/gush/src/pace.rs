@@ -3,8 +3,8 @@
 //! A thread that sleeps in a call, for a disk or a server, leaves its processor to others. Where
 //! operations mostly sleep, more threads than processors are worth it: so many that the processors
 //! are busy again. Each thread of a tree has a [`Meter`], which compares its processor time with the
-//! clock about once a millisecond, and a large file is measured by its first parts; one [`Pace`] for
-//! all threads decides.
+//! clock about once a millisecond, and a large file is measured in parts; one [`Pace`] for all
+//! threads decides.
 //!
 //! Processor time is a price, which other programs or a meter pay. More threads are kept where they
 //! are faster by a fifth at least, and multiply the processor time by the speed and `DOUBT` at
@@ -217,13 +217,17 @@ impl Pace {
         let done = f64::from(sum.done);
         let per_second = done * working as f64 / sum.wall.as_secs_f64().max(1e-9);
         let cost = sum.busy.as_secs_f64() / done;
-        if let Some(before) = self.before.take()
-            && !pays(per_second / before.per_second, before.price(cost))
-        {
-            self.threads = before.threads;
-            self.rest = self.next_rest;
-            self.next_rest = self.next_rest.saturating_mul(2);
-            return;
+        if let Some(before) = self.before.take() {
+            let speed = per_second / before.per_second;
+            if !pays(speed, before.price(cost)) {
+                self.threads = before.threads;
+                self.rest_longer();
+                return;
+            }
+            // Something is full: operations wait for each other, not for latency.
+            if speed * 2.0 < working as f64 / before.threads as f64 {
+                self.rest_longer();
+            }
         }
         let wanted = self.wanted(&sum);
         if wanted <= self.threads / 2 {
@@ -236,6 +240,11 @@ impl Pace {
             self.before = Some(Before { threads: self.threads, per_second, cost });
             self.threads = wanted;
         }
+    }
+
+    fn rest_longer(&mut self) {
+        self.rest = self.next_rest;
+        self.next_rest = self.next_rest.saturating_mul(2);
     }
 
     /// So many threads that those awake at any time are as many as the processors.
@@ -319,6 +328,15 @@ mod tests {
         assert_eq!(threads(&mut pace, &[slow, queued]), [20, 2]);
         assert_eq!(threads(&mut pace, &[slow; 32]), [2; 32]);
         assert_eq!(threads(&mut pace, &[slow]), [20]);
+    }
+
+    #[test]
+    fn a_rise_that_gains_less_than_half_of_its_threads_is_the_last_for_a_while() {
+        let mut pace = Pace::new(2, 64);
+        let (slow, full) = (sample(1, 4_000, 500, 4), sample(1, 12_000, 500, 4));
+        assert_eq!(threads(&mut pace, &[slow]), [16]);
+        assert_eq!(threads(&mut pace, &[full; 16]), [16; 16]);
+        assert_eq!(threads(&mut pace, &[full]), [48]);
     }
 
     #[test]

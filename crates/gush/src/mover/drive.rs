@@ -6,6 +6,7 @@ use super::account::{Account, Tally};
 use super::choice::{Choosing, Sharing};
 use super::cursor::Cursor;
 use super::ends::Ends;
+use super::paying::Paying;
 use super::request::Request;
 use super::space::Loose;
 use super::watch::Watch;
@@ -34,8 +35,8 @@ pub(super) struct Move<'a> {
     pub(super) setup: Setup,
     pub(super) old: super::replace::OldContent,
     pub(super) loose: Loose,
-    /// How many threads were found to pay for this file.
-    pub(super) paying_threads: Option<usize>,
+    /// What the parts moved so far have shown of threads.
+    pub(super) paying: Option<Paying>,
 }
 
 /// The reason why a method did not reach the goal.
@@ -73,7 +74,7 @@ impl<'a> Move<'a> {
             account: Account::new(),
             old: super::replace::OldContent::of(&request, &ends, &cursor),
             loose: Loose::default(),
-            paying_threads: None,
+            paying: None,
             request,
             ends,
             cursor,

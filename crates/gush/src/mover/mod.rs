@@ -288,8 +288,8 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// How many threads may share one large file; 0 (the default) means as many as pay: its first
-    /// parts are measured on one thread and on several, up to 4 or, where they sleep, 64.
+    /// How many threads may share one large file; 0 (the default) means as many as pay: its parts
+    /// are measured on one thread and on several, up to 4 or, where they sleep, 64.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.request.threads = threads.min(Self::MOST_THREADS);

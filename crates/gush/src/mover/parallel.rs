@@ -33,6 +33,8 @@ use crate::sys::{Call, CallCounts};
 /// The piece of one worker. When the process is killed, one piece a worker at most can be
 /// missing in front of arrived ones; so pieces are small.
 pub(super) const PIECE_BYTES: u64 = 2 << 20;
+/// The pieces where there are not enough of those for all workers: one buffer.
+pub(super) const LEAST_PIECE_BYTES: u64 = BUFFER_BYTES as u64;
 /// The buffer of a worker. 512 KiB is a little faster on a fresh machine, and takes twice as long
 /// every second time where memory is fragmented.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -62,6 +64,7 @@ struct Shared<'fd> {
     pair: Pair<'fd>,
     setup: Setup,
     length: u64,
+    piece_bytes: u64,
     next: AtomicU64,
     arrived: AtomicU64,
     /// The lowest halt so far. Nothing after it is moved, and everything before it, so that counts
@@ -107,7 +110,7 @@ impl<'fd> Shared<'fd> {
         let mut start = None;
         while work.halt.is_none() {
             // Relaxed: only the number counts, no memory is passed on with a piece.
-            let begin = self.next.fetch_add(PIECE_BYTES, Ordering::Relaxed);
+            let begin = self.next.fetch_add(self.piece_bytes, Ordering::Relaxed);
             if begin >= self.length.min(self.limit.load(Ordering::Relaxed)) {
                 break;
             }
@@ -128,7 +131,7 @@ impl<'fd> Shared<'fd> {
         steps: &mut u64,
         between: &mut impl FnMut(u64) -> Control,
     ) -> Option<Unfinished> {
-        let end = (begin + PIECE_BYTES).min(self.length);
+        let end = (begin + self.piece_bytes).min(self.length);
         let pair = Pair {
             source_at: self.pair.source_at.map(|at| at + begin),
             target_at: self.pair.target_at.map(|at| at + begin),
@@ -214,6 +217,12 @@ fn step(range: &mut dyn Range, most_bytes: u64) -> Result<u64, Cause> {
     }
 }
 
+/// A piece for each of the threads, in whole buffers.
+fn piece_bytes(length: u64, threads: usize) -> u64 {
+    let share = (length / threads as u64).clamp(LEAST_PIECE_BYTES, PIECE_BYTES);
+    share - share % LEAST_PIECE_BYTES
+}
+
 /// The setup of one worker of several: a share of the memory for all.
 fn share(setup: &Setup, name: MethodName, threads: usize) -> Setup {
     let (usual_bytes, buffers) = match name {
@@ -222,7 +231,9 @@ fn share(setup: &Setup, name: MethodName, threads: usize) -> Setup {
         MethodName::MmapWrite | MethodName::ReadMmap => (WINDOW_BYTES, 1),
         _ => (BUFFER_BYTES, 1),
     };
-    setup.sharing(usual_bytes, BUFFERS_BYTES / threads / buffers)
+    // A power of two: a server is asked for one, and a buffer of 192 KiB would take two requests.
+    let most_bytes = 1 << (BUFFERS_BYTES / threads / buffers).ilog2();
+    setup.sharing(usual_bytes, most_bytes)
 }
 
 impl Move<'_> {
@@ -246,6 +257,7 @@ impl Move<'_> {
             pair,
             setup: share(&self.setup, name, threads),
             length,
+            piece_bytes: piece_bytes(length, threads),
             next: AtomicU64::new(0),
             arrived: AtomicU64::new(0),
             limit: AtomicU64::new(u64::MAX),

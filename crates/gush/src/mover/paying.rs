@@ -1,15 +1,15 @@
-//! How many threads pay for one large file: its first parts are measured.
+//! How many threads pay for one large file: it is moved in parts, each of which is measured.
 //!
 //! The first part is moved by one thread, the next by several: as many as there are processors, or
 //! more where the one slept (`pace.rs`). Several go on if they are faster and worth their processor
-//! time; then no clock is read any more.
+//! time. As long as their number stays, parts grow: threads are started and waited for between two.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Mover;
 use super::drive::{Halt, Move};
-use super::parallel::PIECE_BYTES;
+use super::parallel::{LEAST_PIECE_BYTES, PIECE_BYTES};
 use crate::kernel::Kernel;
 use crate::method::MethodName;
 use crate::pace::{Pace, Sample};
@@ -17,12 +17,19 @@ use crate::sys::thread::{Usage, usage};
 
 /// One thread moves so much, and then twice as much each time, until it has taken [`LONG_ENOUGH`] or
 /// [`MOST_ALONE_BYTES`] are moved: a slow source has shown itself soon.
-const FIRST_BYTES: u64 = 512 << 10;
+const FIRST_BYTES: u64 = 256 << 10;
 const MOST_ALONE_BYTES: u64 = 16 << 20;
 const LONG_ENOUGH: Duration = Duration::from_millis(4);
 
 /// The part of a thread that does not sleep, in the measurement of several.
 const SHARE_BYTES: u64 = 16 << 20;
+/// The part of one that sleeps.
+const SLEEPING_SHARE_BYTES: u64 = 1 << 20;
+
+/// Where the number of threads stays, the next part is so many times as large, ...
+const GROWTH: u64 = 4;
+/// ... up to this: what the file system does may change.
+const MOST_PART_BYTES: u64 = 1 << 30;
 
 /// Threads that wait for the same memory, disk or lock: as many as gained anything.
 const MOST_AWAKE: usize = 4;
@@ -52,8 +59,53 @@ impl Drop for Leave {
     }
 }
 
+/// What the parts moved so far have shown.
+pub(super) struct Paying {
+    pace: Pace,
+    /// How many threads moved the last part, and how much as many move next.
+    threads: usize,
+    part_bytes: u64,
+}
+
+impl Paying {
+    fn begin() -> Self {
+        let pace = Pace::rising(Self::processors(), Mover::MOST_THREADS);
+        Self { pace, threads: 1, part_bytes: 0 }
+    }
+
+    /// Threads that do not sleep: as many as there are processors, up to a number.
+    fn processors() -> usize {
+        Kernel::get().processors().min(MOST_AWAKE)
+    }
+
+    /// The threads for the next part and, where there are several, its size.
+    fn next_part(&mut self, left_bytes: u64) -> (usize, u64) {
+        let wanted = self.pace.threads();
+        let is_awake = wanted <= Self::processors();
+        let is_new = wanted != self.threads;
+        if is_new {
+            self.part_bytes =
+                wanted as u64 * if is_awake { SHARE_BYTES } else { SLEEPING_SHARE_BYTES };
+        }
+        let share = if is_new && is_awake { SHARE_BYTES } else { LEAST_PIECE_BYTES };
+        let shares = usize::try_from(left_bytes / share).unwrap_or(usize::MAX);
+        // A small rest is part of this one.
+        let part_bytes =
+            if left_bytes < 2 * self.part_bytes { left_bytes } else { self.part_bytes };
+        (wanted.min(shares).max(1), part_bytes)
+    }
+
+    fn learn(&mut self, part: &Sample) {
+        let wanted = self.pace.learn_all(part, part.threads);
+        self.threads = part.threads;
+        if wanted == part.threads {
+            self.part_bytes = (GROWTH * self.part_bytes).min(MOST_PART_BYTES);
+        }
+    }
+}
+
 impl Move<'_> {
-    /// Moves as much as several threads that pay can: all up to the goal, or a first part only.
+    /// Moves up to the goal, or to the source's known end, in parts on as many threads as pay.
     /// `alone` is the method for one thread, `by` that for several.
     pub(super) fn move_on_paying_threads(
         &mut self,
@@ -61,59 +113,44 @@ impl Move<'_> {
         by: MethodName,
         goal: Option<u64>,
     ) -> Result<(), Halt> {
-        let threads = match self.paying_threads {
-            Some(threads) => threads,
-            None => {
-                let found = self.measure_threads(alone, by, goal)?;
-                *self.paying_threads.insert(found)
+        let mut paying = self.paying.take().unwrap_or_else(Paying::begin);
+        loop {
+            let left_bytes = self.cursor.known_left_bytes(&self.ends, goal);
+            if left_bytes == 0 || self.cursor.is_at(goal) {
+                break;
             }
-        };
-        let leave = Leave::take(threads.saturating_sub(1));
-        if leave.0 > 0 && !self.cursor.is_at(goal) {
-            self.move_on_threads(by, 1 + leave.0, goal)?;
+            let (threads, part_bytes) = paying.next_part(left_bytes);
+            let leave = Leave::take(threads - 1);
+            let threads = 1 + leave.0;
+            let before_bytes = self.cursor.moved_bytes;
+            let part = if threads == 1 {
+                self.measured(1, |moving| moving.move_alone(alone, before_bytes + left_bytes))?
+            } else {
+                let end = Some(before_bytes + part_bytes);
+                let part =
+                    self.measured(threads, |moving| moving.move_on_threads(by, threads, end))?;
+                // The source has perhaps ended: one thread finds out.
+                if !self.cursor.is_at(end) {
+                    break;
+                }
+                part
+            };
+            paying.learn(&part);
         }
+        self.paying = Some(paying);
         Ok(())
     }
 
-    fn measure_threads(
-        &mut self,
-        alone: MethodName,
-        by: MethodName,
-        goal: Option<u64>,
-    ) -> Result<usize, Halt> {
-        let processors = Kernel::get().processors().min(MOST_AWAKE);
-        let mut pace = Pace::rising(processors, Mover::MOST_THREADS);
-        let alone = self.measured(1, |moving| moving.move_alone(alone, goal))?;
-        let (mut found, mut wanted) = (1, pace.learn_all(&alone, 1));
-        while wanted > found && !self.cursor.is_at(goal) {
-            let share = if wanted > processors { PIECE_BYTES } else { SHARE_BYTES };
-            let shares = self.cursor.known_left_bytes(&self.ends, goal) / share;
-            let shares = usize::try_from(shares).unwrap_or(usize::MAX);
-            let leave = Leave::take(wanted.min(shares).saturating_sub(1));
-            let threads = 1 + leave.0;
-            if threads <= found {
-                break;
-            }
-            let part = Some(self.cursor.moved_bytes + threads as u64 * share);
-            let part =
-                self.measured(threads, |moving| moving.move_on_threads(by, threads, part))?;
-            wanted = pace.learn_all(&part, threads);
-            found = wanted.min(threads);
-        }
-        Ok(found)
-    }
-
-    /// Moves the first part on this thread.
-    fn move_alone(&mut self, name: MethodName, goal: Option<u64>) -> Result<Usage, Halt> {
+    /// Moves a part on this thread.
+    fn move_alone(&mut self, name: MethodName, end: u64) -> Result<Usage, Halt> {
         let (before_bytes, began) = (self.cursor.moved_bytes, Instant::now());
         let mut bytes = FIRST_BYTES;
         loop {
-            let end = self.cursor.moved_bytes + bytes;
-            self.move_by(name, Some(goal.map_or(end, |goal| goal.min(end))))?;
+            self.move_by(name, Some(end.min(self.cursor.moved_bytes + bytes)))?;
             bytes *= 2;
             let next_bytes = self.cursor.moved_bytes - before_bytes + bytes;
             let is_enough = next_bytes > MOST_ALONE_BYTES || began.elapsed() >= LONG_ENOUGH;
-            if is_enough || self.cursor.is_at(goal) {
+            if is_enough || self.cursor.is_at(Some(end)) {
                 return Ok(Usage::default());
             }
         }
@@ -129,13 +166,44 @@ impl Move<'_> {
         let (began, before) = (Instant::now(), usage().unwrap_or_default());
         let others = part(self)?;
         let (elapsed, used) = (began.elapsed(), usage().unwrap_or_default());
-        let pieces = (self.cursor.moved_bytes - before_bytes).div_ceil(PIECE_BYTES);
-        Ok(Sample {
-            done: u32::try_from(pieces).unwrap_or(u32::MAX),
-            wall: elapsed * u32::try_from(threads).unwrap_or(u32::MAX),
-            busy: used.busy.saturating_sub(before.busy) + others.busy,
-            sleeps: used.sleeps.saturating_sub(before.sleeps) + others.sleeps,
+        let used = Usage {
+            busy: used.busy.saturating_sub(before.busy),
+            sleeps: used.sleeps.saturating_sub(before.sleeps),
+        };
+        let bytes = self.cursor.moved_bytes - before_bytes;
+        Ok(sample(
+            bytes,
+            elapsed * u32::try_from(threads).unwrap_or(u32::MAX),
+            used.plus(others),
             threads,
-        })
+        ))
+    }
+}
+
+/// What moved so many bytes, as if they were whole pieces: a first part may be a small part of one.
+fn sample(bytes: u64, wall: Duration, used: Usage, threads: usize) -> Sample {
+    let pieces = bytes.div_ceil(PIECE_BYTES).max(1);
+    let whole = (pieces * PIECE_BYTES) as f64 / bytes.max(1) as f64;
+    Sample {
+        done: u32::try_from(pieces).unwrap_or(u32::MAX),
+        wall: wall.mul_f64(whole),
+        busy: used.busy.mul_f64(whole),
+        sleeps: (used.sleeps as f64 * whole) as u64,
+        threads,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_first_part_is_no_cheap_piece() {
+        let ms = Duration::from_millis;
+        let used = Usage { busy: ms(1), sleeps: 2 };
+        let eighth = sample(PIECE_BYTES / 8, ms(20), used, 1);
+        let used = Usage { busy: ms(8), sleeps: 16 };
+        assert_eq!(eighth, sample(PIECE_BYTES, ms(160), used, 1));
+        assert_eq!((eighth.done, sample(PIECE_BYTES + 1, ms(1), used, 1).done), (1, 2));
     }
 }
