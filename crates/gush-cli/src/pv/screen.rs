@@ -106,8 +106,8 @@ impl Screen {
         }
     }
 
-    /// Shows as many of `lines` as the terminal has rows in place of the previous block; none
-    /// removes it.
+    /// Shows `lines`, the last of them on a low terminal, in place of the previous block; none removes
+    /// it.
     pub fn show_block(&mut self, lines: &[String]) {
         if !self.is_ours() {
             return;
@@ -117,8 +117,7 @@ impl Screen {
             Mode::Lines => put(lines.iter().map(|line| format!("{line}\n")).collect::<String>()),
             Mode::Over | Mode::CursorLine(_) => {
                 let rows = tcgetwinsize(stderr_fd()).map_or(25, |size| usize::from(size.ws_row));
-                // A block as high as the terminal would scroll.
-                let lines = &lines[..lines.len().min(rows.max(2) - 1)];
+                let lines = &within(lines, rows.max(2) - 1);
                 // Empty the lines that a shorter block no longer has.
                 let height = lines.len().max(self.block_lines);
                 let line = |at: usize| lines.get(at).map_or("", String::as_str);
@@ -178,7 +177,28 @@ impl Screen {
     }
 }
 
+/// At most so many lines: a block as high as the terminal would scroll. The last ones are kept, which
+/// say what follows from the others.
+fn within(lines: &[String], most: usize) -> Vec<String> {
+    let Some(hidden) = lines.len().checked_sub(most).filter(|&over| over > 0) else {
+        return lines.to_vec();
+    };
+    let note = format!("({} more lines need a higher terminal)", hidden + 1);
+    std::iter::once(note).chain(lines[hidden + 1..].iter().cloned()).collect()
+}
+
 /// Writes to standard error. A failure is ignored, as it cannot be reported.
 pub fn put(text: impl Display) {
     let _ = stderr().lock().write_all(text.to_string().as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_low_terminal_shows_the_end_of_a_block() {
+        let lines: Vec<String> = (1..=5).map(|line| line.to_string()).collect();
+        assert_eq!(super::within(&lines, 5), lines);
+        assert_eq!(super::within(&lines, 3), ["(3 more lines need a higher terminal)", "4", "5"]);
+        assert_eq!(super::within(&lines, 1), ["(5 more lines need a higher terminal)"]);
+    }
 }

@@ -8,23 +8,31 @@ use super::super::figures::{Unit, clock};
 use super::look::{EdgeLook, FileLook, Look, StageLook};
 
 const BAR_COLUMNS: usize = 20;
+/// The bar of a terminal that has not all figures.
+const SHORT_BAR_COLUMNS: usize = 8;
+/// The figures of a stage, with their columns.
+const FIGURES: [(&str, usize); 4] = [("CPU", 5), ("IN/s", 7), ("OUT/s", 7), ("TOTAL", 7)];
+/// The places of the figures that a narrow terminal leaves out, the first one first.
+const LEFT_OUT: [usize; 3] = [3, 1, 0];
+/// PID, STATE with the blanks around it, and as much of COMMAND as says which it is.
+const OTHER_COLUMNS: usize = 8 + 2 + 14 + 1 + 8;
 
 /// The lines of a terminal with this many columns.
 pub fn lines(look: &Look, unit: Unit, columns: usize) -> Vec<String> {
-    let mut lines = vec![format!(
-        "{:>8} {:>5} {:>7} {:>7} {:>7}  {:<14} COMMAND",
-        "PID", "CPU", "IN/s", "OUT/s", "TOTAL", "STATE"
-    )];
+    let kept = kept(columns);
+    let bar_columns = if kept == [true; 4] { BAR_COLUMNS } else { SHORT_BAR_COLUMNS };
+    let mut lines =
+        vec![row("PID", FIGURES.map(|(name, _)| name.to_owned()), kept, "STATE", "COMMAND")];
     for (place, stage) in look.stages.iter().enumerate() {
         let is_found = look.verdict.pid == Some(stage.pid);
-        lines.push(stage_line(stage, unit, is_found));
+        lines.push(stage_line(stage, unit, kept, is_found));
         lines.extend(stage.file.as_ref().map(|file| file_line(file, unit)));
         let next = look.stages.get(place + 1).map(|next| next.pid);
         let own = look.edges.iter().filter(|edge| match edge.writers.last() {
             Some(writer) => *writer == stage.pid,
             None => edge.readers.first() == Some(&stage.pid),
         });
-        lines.extend(own.map(|edge| edge_line(edge, unit, next)));
+        lines.extend(own.map(|edge| edge_line(edge, unit, bar_columns, next)));
     }
     for pid in &look.hidden {
         lines.push(format!(
@@ -39,6 +47,25 @@ pub fn lines(look: &Look, unit: Unit, columns: usize) -> Vec<String> {
     lines.extend(sentences.iter().flat_map(|sentence| broken(sentence, columns)));
     let fitted = |line: &String| start_of(&without_controls(line), columns).to_owned();
     lines.iter().map(fitted).collect()
+}
+
+/// Which figures fit.
+fn kept(columns: usize) -> [bool; 4] {
+    let mut kept = [true; 4];
+    let mut wanted = OTHER_COLUMNS + FIGURES.iter().map(|(_, width)| 1 + width).sum::<usize>();
+    for place in LEFT_OUT {
+        if wanted > columns {
+            kept[place] = false;
+            wanted -= 1 + FIGURES[place].1;
+        }
+    }
+    kept
+}
+
+fn row(pid: &str, figures: [String; 4], kept: [bool; 4], state: &str, command: &str) -> String {
+    let cells = figures.iter().zip(FIGURES).zip(kept).filter(|(_, is_kept)| *is_kept);
+    let cells = cells.map(|((text, (_, width)), _)| format!(" {text:>width$}"));
+    format!("{pid:>8}{}  {state:<14} {command}", cells.collect::<String>())
 }
 
 /// A sentence in as many lines as it takes: its end matters as much as its beginning.
@@ -68,7 +95,7 @@ pub fn numbers(look: &Look) -> String {
     words.join(" ")
 }
 
-fn stage_line(stage: &StageLook, unit: Unit, is_found: bool) -> String {
+fn stage_line(stage: &StageLook, unit: Unit, kept: [bool; 4], is_found: bool) -> String {
     let mark = if is_found { ">" } else { "" };
     let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), |rate| unit.amount(rate));
     let total = stage.bytes_out.filter(|bytes| *bytes > 0).or(stage.bytes_in);
@@ -78,15 +105,14 @@ fn stage_line(stage: &StageLook, unit: Unit, is_found: bool) -> String {
         .map_or_else(String::new, |first| format!("{} {:.0}%", first.state, first.share * 100.0));
     let inside =
         stage.inner_pid.map_or_else(String::new, |pid| format!(" (in a container: {pid})"));
-    format!(
-        "{:>8} {:>4.0}% {:>7} {:>7} {:>7}  {state:<14} {}{inside}",
-        format!("{mark}{}", stage.pid),
-        stage.processors * 100.0,
+    let figures = [
+        format!("{:.0}%", stage.processors * 100.0),
         rate(stage.rate_in),
         rate(stage.rate_out),
         rate(total.map(|bytes| bytes as f64)),
-        stage.command,
-    )
+    ];
+    let pid = format!("{mark}{}", stage.pid);
+    row(&pid, figures, kept, &state, &format!("{}{inside}", stage.command))
 }
 
 fn file_line(file: &FileLook, unit: Unit) -> String {
@@ -112,13 +138,13 @@ fn amount(unit: Unit, bytes: u64) -> String {
 }
 
 /// The readers are named unless the only one is the `next` stage.
-fn edge_line(edge: &EdgeLook, unit: Unit, next: Option<i32>) -> String {
+fn edge_line(edge: &EdgeLook, unit: Unit, bar_columns: usize, next: Option<i32>) -> String {
     let filled = match (edge.fill_bytes, edge.capacity_bytes) {
         (Some(bytes), Some(capacity)) => {
             let share = bytes as f64 / capacity.max(1) as f64;
-            let columns = ((share * BAR_COLUMNS as f64).round() as usize).min(BAR_COLUMNS);
+            let columns = ((share * bar_columns as f64).round() as usize).min(bar_columns);
             let bar = "#".repeat(columns);
-            format!("[{bar:-<BAR_COLUMNS$}] {} of {}", amount(unit, bytes), amount(unit, capacity))
+            format!("[{bar:-<bar_columns$}] {} of {}", amount(unit, bytes), amount(unit, capacity))
         }
         (Some(bytes), None) => format!("connection, {} queued", amount(unit, bytes)),
         _ => "pipe that cannot be inspected".to_owned(),
@@ -213,6 +239,18 @@ mod tests {
             assert!(gush_text::width(line) <= 80 && !line.contains('\u{1b}'), "{line:?}");
         }
         assert_eq!(numbers(&look()), "11 50 - -");
+    }
+
+    #[test]
+    fn a_narrow_terminal_shows_states_and_commands() {
+        let lines = lines(&look(), Unit::default(), 40);
+        let expected = [
+            "     PID   OUT/s  STATE          COMMAND",
+            "      10 1.00KiB  output 75%     cat a",
+            "         1.00MiB of 4.00MiB, 25%, ETA 0:",
+            "         [####----] 32.0KiB of 64.0KiB, ",
+        ];
+        assert_eq!(lines[..4], expected);
     }
 
     #[test]
