@@ -238,7 +238,7 @@ impl Watcher {
                              another process"
             )),
             (_, Target::Group(group)) => Err(format!("process group {group}: no pipeline")),
-            (_, Target::Here) => Err("no pipeline in this terminal".to_owned()),
+            (_, Target::Here) => Err("no pipeline runs in this terminal or session".to_owned()),
         }
     }
 
