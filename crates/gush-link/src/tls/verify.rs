@@ -122,12 +122,12 @@ impl ClientCertVerifier for Clients {
         between: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        match self.pinned.check(own, None, now) {
-            Some(checked) => checked?,
-            None => drop(self.chain.verify_client_cert(own, between, now)?),
-        }
+        let verified = match self.pinned.check(own, None, now) {
+            Some(checked) => checked.map(|()| ClientCertVerified::assertion()),
+            None => self.chain.verify_client_cert(own, between, now),
+        }?;
         self.name.as_ref().map_or(Ok(()), |name| pinned::has_name(own, name))?;
-        Ok(ClientCertVerified::assertion())
+        Ok(verified)
     }
 
     fn verify_tls12_signature(
