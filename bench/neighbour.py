@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """What copies do to a neighbour that reads a file in the cache of the same memory cgroup.
 
-    bench/neighbour.py [--gush PATH] [--dir DIR] [--size MIB] [--sum MIB]
+    bench/neighbour.py [--gush PATH] [--dir DIR] [--size MIB] [--sum MIB] [--ways NAME; ...]
 
 As root, with a memory cgroup (v1 or v2). The cgroup may have 256 MiB. In it a neighbour reads random pages of a warm
 file of 64 MiB, with half a millisecond between two; next to it a file of --size is copied, --sum in all each way.
-Printed for each way of copying: its speed relative to gush cp, the neighbour's p50 and p99 relative to that without
+Printed for each way of copying: its speed relative to the first, the neighbour's p50 and p99 relative to that without
 a copy, the share of the warm file that stays cached, the most dirty and written-back memory, and kills for memory.
 Aims: no kill; with --no-cache p99 within 1.10 and a speed of 0.90 at least.
 """
@@ -122,15 +122,19 @@ def main():
     parser.add_argument("--dir", default=".", help="on the disk")
     parser.add_argument("--size", type=int, default=2048)
     parser.add_argument("--sum", type=int, default=65536)
+    parser.add_argument("--ways", default="", help="; between their names; all without it")
     arguments = parser.parse_args()
     gush = arguments.gush or build()
-    print_machine(["cp"])
+    print_machine(["cp", "dd", "rsync", "nocache"])
     group = Group()
     try:
         with tempfile.TemporaryDirectory(dir=arguments.dir) as work:
             source = noise_file(f"{work}/source", arguments.size * MIB)
             warm, target = noise_file(f"{work}/warm", WARM), f"{work}/target"
-            ways = {"gush cp": [gush, "cp"], "gush cp --no-cache": [gush, "cp", "--no-cache"], "cp": ["cp"]}
+            direct = 'exec dd if="$0" of="$1" bs=1M iflag=direct oflag=direct status=none'
+            ways = {"gush cp": [gush, "cp"], "gush cp --no-cache": [gush, "cp", "--no-cache"], "cp": ["cp"],
+                    "dd, direct": ["sh", "-c", direct], "rsync": ["rsync"], "nocache cp": ["nocache", "cp"]}
+            ways = {name: ways[name] for name in arguments.ways.split("; ")} if arguments.ways else ways
             _, alone = with_neighbour(group, warm, work, lambda: time.sleep(10))
             kills = group.kills()
 
@@ -140,7 +144,7 @@ def main():
             samples = interleaved(ways, -(-arguments.sum // arguments.size), measure)
             seconds = {name: [done[0] for done, _ in sample] for name, sample in samples.items()}
             for name, sample in samples.items():
-                speed = ratios(seconds["gush cp"], seconds[name])[0]
+                speed = ratios(seconds[next(iter(ways))], seconds[name])[0]
                 beside = [latency for _, latencies in sample for latency in latencies]
                 p50, p99 = (share(beside, at) / share(alone, at) for at in (0.5, 0.99))
                 print(f"{name:20} speed {speed:.2f}   p50 {p50:5.2f}   p99 {p99:6.2f}"

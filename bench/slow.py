@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """gush cp on a file system that waits: its own number of threads, the best fixed one, and cp.
 
-    unshare --mount bench/slow.py [--rounds N] [--gush PATH] [--delays US,...]
+    unshare --mount bench/slow.py [--rounds N] [--gush PATH] [--delays US,...] [--case NAME]
 
 As root; the file system (crates/gush-test/examples/slow.rs) is mounted in the namespace of the script. Aim:
 within 1.10 of the best of --threads 1, 2, 4, ... 64. Medians; cp runs once.
@@ -17,12 +17,18 @@ from pathlib import Path
 from shared import build, interleaved, print_machine, ratios
 
 FIXED = [1, 2, 4, 8, 16, 32, 64]
-# Name, files, bytes of each.
-CASES = [("1,000 files of 4 KiB", 1000, 4096), ("one file of 512 MiB", 1, 512 << 20)]
+# Name, files, bytes of each, options; with options the target is a copy made before.
+CASES = [
+    ("1,000 files of 4 KiB", 1000, 4096, []),
+    ("compared by --checksum", 1000, 4096, ["--checksum"]),
+    ("one file of 16 MiB", 1, 16 << 20, []),
+    ("one file of 512 MiB", 1, 512 << 20, []),
+]
 
 
-def timed(argv, target):
-    subprocess.run(["rm", "-rf", target], check=True)
+def timed(argv, target, is_there=False):
+    if not is_there:
+        subprocess.run(["rm", "-rf", target], check=True)
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run([*argv, target], check=True)
     wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -30,18 +36,20 @@ def timed(argv, target):
 
 
 def measure(slow, gush, case, delay, rounds, work):
-    name, files, size = case
+    name, files, size, options = case
     point, target = work / "slow", str(work / "copy")
     point.mkdir(exist_ok=True)
     server = subprocess.Popen([slow, point, str(files), str(size), str(delay)], stdout=subprocess.DEVNULL)
     while not os.path.ismount(point):
         time.sleep(0.01)
-    source = [str(point / "f0")] if files == 1 else ["-r", str(point)]
+    source = [str(point / "f0")] if files == 1 else ["-r", "-T", str(point)]
     # Few threads take many seconds where each request waits for a millisecond, and are never the best.
     fixed = [n for n in FIXED if delay < 1000 or n >= 16]
-    contenders = {"gush cp": [gush, "cp", *source]}
-    contenders |= {f"--threads {n}": [gush, "cp", "--threads", str(n), *source] for n in fixed}
-    samples = interleaved(contenders, rounds, lambda argv: timed(argv, target))
+    contenders = {"gush cp": [gush, "cp", *options, *source]}
+    contenders |= {f"--threads {n}": [gush, "cp", "--threads", str(n), *options, *source] for n in fixed}
+    if options:
+        timed([gush, "cp", *source], target)
+    samples = interleaved(contenders, rounds, lambda argv: timed(argv, target, bool(options)))
     cp, _ = timed(["cp", *source], target)
     subprocess.run(["umount", str(point)], check=True)
     server.wait()
@@ -59,6 +67,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--gush", default="", help="the binary; built from this checkout without it")
     parser.add_argument("--delays", default="0,200,1000,10000", help="microseconds")
+    parser.add_argument("--case", default="", help="those whose names have this")
     arguments = parser.parse_args()
     slow = build("-p", "gush-test", "--example", "slow", binary="examples/slow")
     gush = arguments.gush or build()
@@ -66,6 +75,8 @@ def main():
     print_machine(["cp"])
     with tempfile.TemporaryDirectory() as work:
         for case in CASES:
+            if arguments.case not in case[0]:
+                continue
             for delay in arguments.delays.split(","):
                 measure(slow, gush, case, int(delay), arguments.rounds, Path(work))
 

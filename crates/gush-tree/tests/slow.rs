@@ -1,7 +1,7 @@
 //! Trees and large files on slow file systems: as many threads as pay, and no more.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
@@ -123,6 +123,55 @@ fn child_copies_a_tree_in_memory() {
 #[test]
 fn trees_in_memory_are_copied_by_as_many_threads_as_processors() {
     in_own_namespace("child_copies_a_tree_in_memory");
+}
+
+/// A cgroup whose processes may use one processor, removed when dropped; `None` without a controller.
+struct OneProcessor(PathBuf);
+
+impl OneProcessor {
+    fn make() -> Option<Self> {
+        let name = format!("gush-test-{}", std::process::id());
+        let (v1, v2) = (Path::new("/sys/fs/cgroup/cpu"), Path::new("/sys/fs/cgroup"));
+        let (group, file, quota) = match v1.join("cpu.cfs_quota_us").exists() {
+            true => (v1.join(name), "cpu.cfs_quota_us", "100000"),
+            false => (v2.join(name), "cpu.max", "100000 100000"),
+        };
+        fs::create_dir(&group).ok()?;
+        let group = Self(group);
+        fs::write(group.0.join(file), quota).ok()?;
+        Some(group)
+    }
+}
+
+impl Drop for OneProcessor {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+#[ignore = "run in a cgroup of its own by the test below"]
+fn child_copies_a_tree_within_a_quota() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let [source, target] = ["source", "target"].map(|name| dir.path().join(name));
+    fs::create_dir(&source).unwrap();
+    for number in 0..5_000 {
+        fs::write(source.join(number.to_string()), b"in memory").unwrap();
+    }
+    assert_eq!(copy(0, &source, &target, |_| {}), 1);
+}
+
+#[test]
+fn a_quota_of_one_processor_leaves_a_tree_one_thread() {
+    let Some(group) = OneProcessor::make() else {
+        return skipped("a cgroup with a quota needs root and the controller of processors");
+    };
+    let mut child = Command::new("sh");
+    child.args(["-c", "echo $$ >\"$1\"/cgroup.procs && shift && exec \"$@\"", "sh"]);
+    child.arg(&group.0).arg(env::current_exe().unwrap());
+    let test = "child_copies_a_tree_within_a_quota";
+    let output = child.args(["--exact", test, "--ignored", "--nocapture"]).output().unwrap();
+    assert!(one_test_ran(&output), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
 /// Copies one file, and returns how many threads took part.
