@@ -368,12 +368,12 @@ fn both_ends_of_lines_contradict_each_other() {
 
 /// Its peer, which is not told of the end, does not end itself.
 #[test]
-fn a_link_that_passes_no_end_on_does_not_wait_for_the_peers() {
+fn a_graceful_link_that_passes_no_end_on_does_not_wait_for_the_peers() {
     let dir = TempDir::new().unwrap();
     let name = dir.path().join("s");
     let listener = std::os::unix::net::UnixListener::bind(&name).unwrap();
     let target = format!("unix:{},shut-none", name.display());
-    let link = Running::start(&["-t", "1000", "-u", "/dev/null", &target]);
+    let link = Running::start(&["--graceful", "-t", "1000", "-u", "/dev/null", &target]);
     let peer = listener.accept().unwrap();
     assert!(link.finish().0.success());
     drop(peer);

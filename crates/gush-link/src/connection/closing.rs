@@ -187,9 +187,10 @@ impl Connection<'_> {
             return Ok(ConnectionResult::of(ending));
         }
         let linger = async |end: &mut Conduit, at, is_written, is_read| {
-            // A peer that is not told of the end does not end itself.
-            let is_told = !self.shared.says(at, Opt::ShutNone);
-            let quiet = if is_told { timeouts.quiet } else { Duration::ZERO };
+            // A peer that is not told of the end does not end itself. It may reset the connection,
+            // which is no failure with `graceful`.
+            let is_done = self.shared.settings.graceful && self.shared.says(at, Opt::ShutNone);
+            let quiet = if is_done { Duration::ZERO } else { timeouts.quiet };
             match is_written {
                 true => end.linger(is_read, LingerTimeouts { quiet, ..timeouts }).await,
                 false => Ok(()),
