@@ -246,6 +246,31 @@ enum Named<'a> {
     Elsewhere(Place<'a>),
 }
 
+/// A staged file that waits for its data, without its directory.
+#[derive(Debug)]
+pub(crate) struct Resting {
+    fd: OwnedFd,
+    /// The name and number of its temporary name, if it has one.
+    temporary: Option<(PathBuf, u64)>,
+}
+
+impl AsFd for Resting {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Resting {
+    /// The staged file again, with the target that it was created for.
+    pub(crate) fn wake(self, target: Place<'_>) -> Staged<'_> {
+        let named = match self.temporary {
+            None => Named::Not,
+            Some((name, id)) => Named::Temporary(Temporary { target, name, id }),
+        };
+        Staged { target, fd: self.fd, named }
+    }
+}
+
 impl<'a> Staged<'a> {
     /// Creates an empty file in the directory of `target`.
     pub(crate) fn create(target: Place<'a>, mode: Mode) -> io::Result<Self> {
@@ -262,6 +287,21 @@ impl<'a> Staged<'a> {
             place.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW, mode)
         })?;
         Ok(Self { target, fd, named: Named::Temporary(named) })
+    }
+
+    /// The file without its directory, until its data has arrived.
+    pub(crate) fn rest(self) -> Resting {
+        let Self { fd, named, .. } = self;
+        let temporary = match named {
+            Named::Temporary(mut temporary) => {
+                let name = mem::take(&mut temporary.name);
+                let id = temporary.id;
+                mem::forget(temporary);
+                Some((name, id))
+            }
+            Named::Not | Named::Elsewhere(_) => None,
+        };
+        Resting { fd, temporary }
     }
 
     /// A file that is there already, in another directory; `None` if that is on another file

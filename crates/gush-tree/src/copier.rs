@@ -89,6 +89,17 @@ pub enum Action {
 }
 
 impl Done {
+    /// An entry made on another machine, by this number of bytes sent.
+    #[must_use]
+    pub fn sent(action: Action, bytes: Option<u64>) -> Self {
+        let report = bytes.map(|bytes| {
+            let mut report = Report::default();
+            report.bytes = bytes;
+            report
+        });
+        Self { report, ..Self::new(action) }
+    }
+
     pub(crate) fn new(action: Action) -> Self {
         Self {
             action,

@@ -264,6 +264,15 @@ pub(crate) fn as_stored(target: BorrowedFd<'_>, shown: &Path) -> Result<File, Er
     File::open(proc_path(target)).map_err(|error| Error::io(shown, "cannot re-read {}", error))
 }
 
+/// Hashes a file just written, from storage.
+pub(crate) fn digest_as_stored(
+    target: BorrowedFd<'_>,
+    shown: &Path,
+) -> Result<gush::Digest, Error> {
+    let again = as_stored(target, shown)?;
+    gush::digest_of(&again.as_fd()).map_err(|error| Error::engine(shown, &error))
+}
+
 /// The first byte at which a source and its copy, each with its path, differ.
 pub(crate) fn difference(
     (source, source_shown): (BorrowedFd<'_>, &Path),

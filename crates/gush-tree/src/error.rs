@@ -84,6 +84,12 @@ impl Error {
         error
     }
 
+    /// A failure of the other side of a copy to another machine, in its own sentence.
+    #[must_use]
+    pub fn reported(path: &Path, sentence: String) -> Self {
+        Self::about_both(path, sentence)
+    }
+
     /// The user said no.
     pub(crate) fn declined(path: &Path) -> Self {
         let mut error = Self::new(path, "not replacing {}: declined".into(), None);

@@ -326,7 +326,7 @@ fn make(job: &Job<'_>, events: &mut dyn Events) -> Result<Done, Error> {
     })?;
     let complete = Transfer {
         options,
-        source: Handle::Pinned { fd: source.as_fd(), is_link },
+        source: &Handle::Pinned { fd: source.as_fd(), is_link }.holder(),
         source_stat: job.source.stat,
         source_shown: job.source.place.shown,
         target: Handle::Pinned { fd: target.as_fd(), is_link },

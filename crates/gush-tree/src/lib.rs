@@ -64,6 +64,7 @@ mod place;
 mod regular;
 mod rehearsal;
 mod remedy;
+pub mod remote;
 mod same;
 mod special;
 mod stable;

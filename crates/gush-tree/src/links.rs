@@ -40,23 +40,26 @@ pub(crate) fn again(
     if FileId::of(&found) != earlier.file {
         return Ok(false);
     }
-    let link = |place: &Place<'_>| {
-        let path = proc_path(fd.as_fd());
-        let by_path = || fs::linkat(CWD, &path, place.dir, place.name, AtFlags::SYMLINK_FOLLOW);
-        let by_fd = || fs::linkat(&fd, c"", place.dir, place.name, AtFlags::EMPTY_PATH);
-        match retry_on_intr(by_path) {
-            // ENOENT: there is no /proc. linkat by descriptor needs a capability or Linux 6.10
-            // (open(2) on O_PATH).
-            Err(Errno::NOENT) => retry_on_intr(by_fd),
-            done => done,
-        }
-    };
-    let replaced = make(&job.target.place, true, link).map_err(failed)?;
+    let replaced =
+        make(&job.target.place, true, |place| name(fd.as_fd(), place)).map_err(failed)?;
     // As GNU, which reports it for this link alone, and not for those that -l makes.
     if replaced {
         events.removed(job.target.place.shown);
     }
     Ok(true)
+}
+
+/// Gives the file that a descriptor holds another name.
+pub(crate) fn name(fd: BorrowedFd<'_>, place: &Place<'_>) -> io::Result<()> {
+    let path = proc_path(fd);
+    let by_path = || fs::linkat(CWD, &path, place.dir, place.name, AtFlags::SYMLINK_FOLLOW);
+    let by_fd = || fs::linkat(fd, c"", place.dir, place.name, AtFlags::EMPTY_PATH);
+    match retry_on_intr(by_path) {
+        // ENOENT: there is no /proc. linkat by descriptor needs a capability or Linux 6.10
+        // (open(2) on O_PATH).
+        Err(Errno::NOENT) => retry_on_intr(by_fd),
+        done => done,
+    }
 }
 
 /// Makes `target` another name of `source`.
@@ -134,7 +137,7 @@ pub(crate) fn no_copy(target: &Place<'_>, errno: Errno) -> Error {
 
 /// Makes a link. An existing name is replaced by one rename, never removed first; `true` where that
 /// happened.
-fn make(
+pub(crate) fn make(
     target: &Place<'_>,
     may_replace: bool,
     mut link: impl FnMut(&Place<'_>) -> io::Result<()>,

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::options::{CopyOptions, Label, ModeRule, Preserve, Xattrs};
 use crate::place::{Place, kind, proc_path};
-use crate::xattr::{self, Holder};
+use crate::xattr::{self, Attributes, Holder};
 
 /// Set-user-id, set-group-id and sticky. With another owner these bits are useless or dangerous.
 const SPECIAL_BITS: u32 = 0o7000;
@@ -94,7 +94,7 @@ impl Ownership {
 
 pub(crate) struct Transfer<'a> {
     pub(crate) options: &'a CopyOptions,
-    pub(crate) source: Handle<'a>,
+    pub(crate) source: &'a dyn Attributes,
     pub(crate) source_stat: &'a Stat,
     pub(crate) source_shown: &'a Path,
     pub(crate) target: Handle<'a>,
@@ -153,7 +153,7 @@ impl Transfer<'_> {
         let labelled = self.keep_label(events);
         let names = match preserve.xattrs {
             Xattrs::Leave => None,
-            _ => Some(self.source.holder().list()),
+            _ => Some(self.source.list()),
         };
         // Every file system that has such lists names them (`posix_acl_listxattr` of
         // `fs/posix_acl.c`).
@@ -211,8 +211,7 @@ impl Transfer<'_> {
         let effort = self.options.preserve.xattrs;
         let Some(names) = names else { return true };
         let with_label = self.options.preserve.label == Label::Leave;
-        let lost =
-            xattr::copy_listed(names, &self.source.holder(), &self.target.holder(), with_label);
+        let lost = xattr::copy_listed(names, self.source, &self.target.holder(), with_label);
         for lost in &lost {
             let silent = match effort {
                 Xattrs::Leave | Xattrs::Try => self.options.data,
@@ -240,7 +239,7 @@ impl Transfer<'_> {
         if effort == Label::Leave {
             return true;
         }
-        let label = self.source.holder().get(xattr::LABEL);
+        let label = self.source.get(xattr::LABEL);
         match label.and_then(|label| self.target.holder().set(xattr::LABEL, &label)) {
             Ok(()) => true,
             Err(_) if effort == Label::Try => true,
@@ -297,7 +296,7 @@ impl Transfer<'_> {
     /// A directory's default list, which a new directory may have got from its parent.
     fn keep_default_list(&self) -> io::Result<()> {
         let target = self.target.holder();
-        match self.source.holder().get(xattr::DEFAULT_ACL) {
+        match self.source.get(xattr::DEFAULT_ACL) {
             Ok(list) => target.set(xattr::DEFAULT_ACL, &list),
             Err(errno) if xattr::is_absence(errno) => match target.remove(xattr::DEFAULT_ACL) {
                 Err(errno) if !xattr::is_absence(errno) => Err(errno),
@@ -308,7 +307,7 @@ impl Transfer<'_> {
     }
 
     fn keep_access_list(&self, bits: u32) -> io::Result<()> {
-        match self.source.holder().get(xattr::ACL) {
+        match self.source.get(xattr::ACL) {
             Ok(acl) => {
                 if let Err(errno) = self.target.holder().set(xattr::ACL, &acl) {
                     // The mode's group bits are the list's mask. Without the list they would grant

@@ -242,7 +242,8 @@ pub enum Update {
 /// };
 /// assert_eq!(as_cp_p.xattrs, Xattrs::Leave);
 /// ```
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Preserve {
     /// Permission bits and access control list.
     pub mode: ModeRule,
@@ -262,6 +263,7 @@ pub struct Preserve {
 
 /// The rule for a target's permission bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ModeRule {
     /// A new file gets the source's bits less the umask; an existing file keeps its own bits.
     #[default]
@@ -274,6 +276,7 @@ pub enum ModeRule {
 
 /// The effort to copy extended attributes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Xattrs {
     /// Not at all.
     #[default]
@@ -288,6 +291,7 @@ pub enum Xattrs {
 
 /// The effort to copy the SELinux label.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Label {
     /// Not at all: the kernel picks a label.
     #[default]

@@ -224,7 +224,7 @@ impl Waiting {
         let target = Handle::Pinned { fd: self.fd.as_fd(), is_link: false };
         let complete = Transfer {
             options: &self.attributes,
-            source: Handle::Pinned { fd: self.source_fd.as_fd(), is_link: false },
+            source: &Handle::Pinned { fd: self.source_fd.as_fd(), is_link: false }.holder(),
             source_stat: &self.source_stat,
             source_shown: &self.source,
             target,

@@ -355,7 +355,7 @@ impl File<'_> {
         let job = self.job;
         let transfer = Transfer {
             options: job.options(),
-            source: Handle::Open(self.source),
+            source: &Handle::Open(self.source).holder(),
             source_stat: self.source_stat,
             source_shown: job.source.place.shown,
             target: Handle::Open(target.fd),

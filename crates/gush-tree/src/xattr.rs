@@ -35,8 +35,15 @@ pub(crate) enum Holder<'a> {
     Pinned(String),
 }
 
-impl Holder<'_> {
-    pub(crate) fn get(&self, name: &CStr) -> io::Result<Vec<u8>> {
+/// What attributes are read from: a file, or values that another process has read from one.
+pub(crate) trait Attributes {
+    fn list(&self) -> io::Result<Vec<CString>>;
+
+    fn get(&self, name: &CStr) -> io::Result<Vec<u8>>;
+}
+
+impl Attributes for Holder<'_> {
+    fn get(&self, name: &CStr) -> io::Result<Vec<u8>> {
         // Large enough for nearly all values; for others the kernel answers ERANGE.
         self.sized(256, |buffer| match self {
             Self::Open(fd) => fs::fgetxattr(fd, name, buffer),
@@ -44,21 +51,7 @@ impl Holder<'_> {
         })
     }
 
-    pub(crate) fn set(&self, name: &CStr, value: &[u8]) -> io::Result<()> {
-        retry_on_intr(|| match self {
-            Self::Open(fd) => fs::fsetxattr(fd, name, value, XattrFlags::empty()),
-            Self::Pinned(path) => fs::setxattr(path, name, value, XattrFlags::empty()),
-        })
-    }
-
-    pub(crate) fn remove(&self, name: &CStr) -> io::Result<()> {
-        retry_on_intr(|| match self {
-            Self::Open(fd) => fs::fremovexattr(fd, name),
-            Self::Pinned(path) => fs::removexattr(path, name),
-        })
-    }
-
-    pub(crate) fn list(&self) -> io::Result<Vec<CString>> {
+    fn list(&self) -> io::Result<Vec<CString>> {
         let ask = |buffer: &mut [u8]| match self {
             Self::Open(fd) => fs::flistxattr(fd, buffer),
             Self::Pinned(path) => fs::listxattr(path, buffer),
@@ -74,6 +67,22 @@ impl Holder<'_> {
         };
         let names = names.split(|&byte| byte == 0).filter(|name| !name.is_empty());
         Ok(names.filter_map(|name| CString::new(name).ok()).collect())
+    }
+}
+
+impl Holder<'_> {
+    pub(crate) fn set(&self, name: &CStr, value: &[u8]) -> io::Result<()> {
+        retry_on_intr(|| match self {
+            Self::Open(fd) => fs::fsetxattr(fd, name, value, XattrFlags::empty()),
+            Self::Pinned(path) => fs::setxattr(path, name, value, XattrFlags::empty()),
+        })
+    }
+
+    pub(crate) fn remove(&self, name: &CStr) -> io::Result<()> {
+        retry_on_intr(|| match self {
+            Self::Open(fd) => fs::fremovexattr(fd, name),
+            Self::Pinned(path) => fs::removexattr(path, name),
+        })
     }
 
     fn sized(
@@ -136,7 +145,7 @@ pub(crate) fn copy_to_new_content(source: &Holder<'_>, target: &Holder<'_>) {
 /// `with_label` is true.
 pub(crate) fn copy_listed(
     names: io::Result<Vec<CString>>,
-    source: &Holder<'_>,
+    source: &dyn Attributes,
     target: &Holder<'_>,
     with_label: bool,
 ) -> Vec<Lost> {
@@ -150,14 +159,14 @@ pub(crate) fn copy_listed(
     wanted.filter_map(|name| copy_one(source, target, name)).collect()
 }
 
-fn is_copied(name: &CStr, with_label: bool) -> bool {
+pub(crate) fn is_copied(name: &CStr, with_label: bool) -> bool {
     // Access lists go with the mode, and the label with its own option.
     !PERMISSIONS.contains(&name)
         && (with_label || name != LABEL)
         && !OF_FILE_SYSTEMS.iter().any(|of| name.to_bytes().starts_with(of))
 }
 
-fn copy_one(source: &Holder<'_>, target: &Holder<'_>, name: CString) -> Option<Lost> {
+fn copy_one(source: &dyn Attributes, target: &Holder<'_>, name: CString) -> Option<Lost> {
     let value = match source.get(&name) {
         Ok(value) => value,
         // Removed after the listing.

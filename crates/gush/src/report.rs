@@ -44,7 +44,7 @@ pub struct MethodUse {
 /// assert_eq!(report.main_method(), Some(MethodName::ReadWrite));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
     /// Bytes gained by the target, holes included.

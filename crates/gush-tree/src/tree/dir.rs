@@ -25,7 +25,7 @@ use crate::first_copies::RecordAt;
 use crate::metadata::{Handle, Ownership};
 use crate::options::CopyOptions;
 use crate::place::{FileId, Place, same_file};
-use crate::xattr;
+use crate::xattr::{self, Attributes as _};
 
 /// The descriptors of one directory on both sides.
 #[derive(Debug)]
@@ -126,7 +126,7 @@ pub(crate) fn nowhere() -> io::Result<OwnedFd> {
 }
 
 /// Opens the directory that was `expected`, or fails with ESTALE.
-fn again(
+pub(crate) fn again(
     above: BorrowedFd<'_>,
     name: &OsStr,
     follow: bool,

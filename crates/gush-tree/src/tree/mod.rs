@@ -28,6 +28,7 @@ pub(crate) mod partition;
 mod path;
 mod queue;
 pub(crate) mod shard;
+pub(crate) mod survey;
 mod walk;
 
 use std::collections::{HashMap, HashSet};

@@ -193,7 +193,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let is_made = dir.is_new || dir.restore_bits.is_some();
         let mut complete = Transfer {
             options,
-            source: pair.source_handle(),
+            source: &pair.source_handle().holder(),
             source_stat: &dir.source_stat,
             source_shown: self.source.path(),
             target,

@@ -1,0 +1,284 @@
+//! A directory of the target: where entries are made, by one name below a descriptor.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gush_text::quote;
+use rustix::fs::{self, FileType, Mode, Stat};
+use rustix::io::{self, Errno, retry_on_intr};
+
+use super::portrait::Portrait;
+use crate::error::Error;
+use crate::events::Events;
+use crate::metadata::{Handle, Ownership, Transfer, umask};
+use crate::new_directory;
+use crate::options::{CopyOptions, ModeRule};
+use crate::place::{FileId, Place, kind};
+use crate::tree::dir;
+use crate::{links, remedy, special};
+
+/// A directory of the target, made or found there.
+#[derive(Debug)]
+pub struct Folder {
+    above: Option<Arc<Folder>>,
+    name: OsString,
+    shown: PathBuf,
+    portrait: Portrait,
+    stat: Stat,
+    restore_bits: Option<u32>,
+    is_new: bool,
+    held: Mutex<Option<Arc<Held>>>,
+}
+
+#[derive(Debug)]
+struct Held {
+    fd: OwnedFd,
+    is_readable: bool,
+}
+
+impl AsFd for Held {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Folder {
+    /// A directory that is there, in which a copy makes its first entries.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn base(path: &Path) -> Result<Arc<Self>, Error> {
+        let failed = |errno| Error::os(path, "cannot open directory {}", errno);
+        let (fd, is_readable) = dir::open(&Place::here(path), true).map_err(failed)?;
+        let stat = retry_on_intr(|| fs::fstat(&fd)).map_err(failed)?;
+        Ok(Arc::new(Self {
+            above: None,
+            name: OsString::new(),
+            shown: path.to_path_buf(),
+            portrait: Portrait::default(),
+            stat,
+            restore_bits: None,
+            is_new: false,
+            held: Mutex::new(Some(Arc::new(Held { fd, is_readable }))),
+        }))
+    }
+
+    /// The path of an entry, as the user wrote the target.
+    #[must_use]
+    pub fn shown_entry(&self, name: &OsStr) -> PathBuf {
+        self.shown.join(name)
+    }
+
+    /// Closes the descriptor, which is opened again where it is needed. Not of a base.
+    pub fn let_go(&self) {
+        if self.above.is_some() {
+            *self.held.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+
+    /// The descriptor, opened again if it was let go: from the nearest directory above that is held,
+    /// name by name.
+    fn fd(&self) -> io::Result<Arc<Held>> {
+        let mut below = vec![self];
+        let mut at = loop {
+            let folder = below[below.len() - 1];
+            let held = folder.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            match (held, &folder.above) {
+                (Some(held), _) => {
+                    below.pop();
+                    break held;
+                }
+                (None, Some(above)) => below.push(above),
+                (None, None) => return Err(Errno::STALE),
+            }
+        };
+        for folder in below.into_iter().rev() {
+            let expected = FileId::of(&folder.stat);
+            let (fd, is_readable) = dir::again(at.as_fd(), &folder.name, false, expected)?;
+            at = Arc::new(Held { fd, is_readable });
+        }
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.get_or_insert_with(|| Arc::clone(&at));
+        drop(held);
+        Ok(at)
+    }
+
+    pub(super) fn with<T>(
+        &self,
+        name: &OsStr,
+        act: impl FnOnce(&Place<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let shown = self.shown_entry(name);
+        let held = self.fd().map_err(|errno| dir::lost(&shown, errno))?;
+        act(&Place::below(held.as_fd(), Path::new(name), &shown))
+    }
+
+    /// Enters the directory with a name, which is made where nothing is. A symbolic link is not
+    /// followed.
+    ///
+    /// # Errors
+    /// When it cannot be made or opened, or something else has the name.
+    pub fn enter(
+        self: &Arc<Self>,
+        name: &OsStr,
+        portrait: Portrait,
+        options: &CopyOptions,
+    ) -> Result<Arc<Self>, Error> {
+        self.with(name, |place| {
+            let there = match self.is_new {
+                true => Err(Errno::NOENT),
+                false => place.stat(false),
+            };
+            let bits = portrait.mode & 0o7777;
+            let folder = |held, stat, restore_bits, is_new| {
+                Arc::new(Self {
+                    above: Some(Arc::clone(self)),
+                    name: name.to_owned(),
+                    shown: place.shown.to_path_buf(),
+                    portrait,
+                    stat,
+                    restore_bits,
+                    is_new,
+                    held: Mutex::new(Some(Arc::new(held))),
+                })
+            };
+            match there {
+                Ok(there) if kind(&there) == FileType::Directory => {
+                    let failed = |errno| Error::os(place.shown, "cannot open directory {}", errno);
+                    let (fd, is_readable) = dir::open(place, false).map_err(failed)?;
+                    let stat = retry_on_intr(|| fs::fstat(&fd)).map_err(failed)?;
+                    Ok(folder(Held { fd, is_readable }, stat, None, false))
+                }
+                Ok(_) => Err(Error::refusal(
+                    place.shown,
+                    "cannot overwrite non-directory {} with directory",
+                )),
+                Err(Errno::NOENT) => {
+                    let withheld = new_directory::withheld_bits(&options.preserve, bits);
+                    let made = new_directory::make(place, bits, withheld, umask)?;
+                    let held = Held { fd: made.fd, is_readable: made.is_readable };
+                    Ok(folder(held, made.stat, made.restore_bits, true))
+                }
+                Err(errno) => Err(Error::os(place.shown, "cannot stat {}", errno)),
+            }
+        })
+    }
+
+    /// Gives a directory its attributes, after all below is made. `false` if something required
+    /// could not be set.
+    ///
+    /// # Errors
+    /// When the directory was moved or replaced.
+    pub fn finish(&self, options: &CopyOptions, events: &mut dyn Events) -> Result<bool, Error> {
+        if self.above.is_none() {
+            return Ok(true);
+        }
+        let held = self.fd().map_err(|errno| dir::lost(&self.shown, errno))?;
+        let target = match held.is_readable {
+            true => Handle::Open(held.as_fd()),
+            false => Handle::Pinned { fd: held.as_fd(), is_link: false },
+        };
+        let mut complete = Transfer {
+            options,
+            source: &self.portrait,
+            source_stat: &self.portrait.stat(&self.stat),
+            source_shown: &self.shown,
+            target,
+            target_shown: &self.shown,
+            target_owner: Some(Ownership::of(&self.stat)),
+            existing_mode: (!self.is_new).then_some(self.stat.st_mode),
+            created: self.is_new,
+            may_inherit_acl: true,
+            directory_mode: Some(self.stat.st_mode),
+            provisional_bits: 0,
+        }
+        .apply(events);
+        if options.preserve.mode == ModeRule::Umask
+            && let Err(errno) = new_directory::restore(target, ModeRule::Umask, self.restore_bits)
+        {
+            events.warns(&Error::os(&self.shown, "preserving permissions for {}", errno));
+            complete &= !options.preserve.required;
+        }
+        Ok(complete)
+    }
+
+    /// Makes a symbolic link or a special file; what has the name and is no directory is replaced by
+    /// a rename. `false` if something required could not be set.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn make(
+        &self,
+        name: &OsStr,
+        portrait: &Portrait,
+        options: &CopyOptions,
+        events: &mut dyn Events,
+    ) -> Result<bool, Error> {
+        self.with(name, |place| {
+            let is_link = portrait.kind() == FileType::Symlink;
+            let withheld = if options.preserve.owner { portrait.mode & 0o077 } else { 0 };
+            let mode = Mode::from_bits_retain(portrait.mode & 0o7777 & !withheld);
+            let made = links::make(place, true, |place| {
+                retry_on_intr(|| match is_link {
+                    true => fs::symlinkat(&portrait.link_text[..], place.dir, place.name),
+                    false => {
+                        fs::mknodat(place.dir, place.name, portrait.kind(), mode, portrait.device)
+                    }
+                })
+            });
+            made.map_err(|errno| match is_link {
+                true => remedy::not_made(place, "cannot create symbolic link {}", errno),
+                false => special::not_made(place, portrait.kind(), errno),
+            })?;
+            let target = place
+                .pin(false)
+                .map_err(|errno| Error::os(place.shown, "cannot stat {}", errno))?;
+            let found = retry_on_intr(|| fs::fstat(&target))
+                .map_err(|errno| Error::os(place.shown, "cannot stat {}", errno))?;
+            if (kind(&found), found.st_nlink) != (portrait.kind(), 1) {
+                let text = "{} got no attributes: another file took the name after the copy";
+                return Err(Error::refusal(place.shown, text));
+            }
+            Ok(Transfer {
+                options,
+                source: portrait,
+                source_stat: &portrait.stat(&found),
+                source_shown: place.shown,
+                target: Handle::Pinned { fd: target.as_fd(), is_link },
+                target_shown: place.shown,
+                target_owner: Some(Ownership::of(&found)),
+                existing_mode: None,
+                created: true,
+                may_inherit_acl: true,
+                directory_mode: None,
+                provisional_bits: if is_link { 0 } else { withheld },
+            }
+            .apply(events))
+        })
+    }
+
+    /// Makes a name another name of an entry made or found earlier.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn link(&self, name: &OsStr, first: (&Self, &OsStr)) -> Result<(), Error> {
+        let (above, first_name) = first;
+        let shown = above.shown_entry(first_name);
+        let what = || format!("cannot create hard link {{}} to {}", quote::always(&shown));
+        self.with(name, |place| {
+            let failed = |errno| remedy::not_made(place, what(), errno);
+            let held = above.fd().map_err(failed)?;
+            let source = Place::below(held.as_fd(), Path::new(first_name), &shown);
+            let fd = source.pin(false).map_err(failed)?;
+            let found = retry_on_intr(|| fs::fstat(&fd)).map_err(failed)?;
+            if place.stat(false).is_ok_and(|there| FileId::of(&there) == FileId::of(&found)) {
+                return Ok(());
+            }
+            links::make(place, true, |place| links::name(fd.as_fd(), place))
+                .map(drop)
+                .map_err(failed)
+        })
+    }
+}

@@ -1,0 +1,17 @@
+//! The parts of a copy whose two sides are in different processes, on which `gush-wire` is built.
+//!
+//! The source side walks ([`walk`]) and takes a [`Portrait`] of each entry. The target side makes
+//! entries from portraits: below a [`Folder`], held by a descriptor and reached by one name at a
+//! time without following links, so that nothing outside the target can be named; the data of a
+//! regular file goes into a [`Draft`], which gets its name when it is complete. Metadata is applied
+//! by the same code as in a copy within one machine.
+
+mod draft;
+mod folder;
+mod portrait;
+
+pub use draft::Draft;
+pub use folder::Folder;
+pub use portrait::{Portrait, open_found};
+
+pub use crate::tree::survey::{Visitor, walk};

@@ -1,0 +1,179 @@
+//! All that a copy keeps of an entry but its data, as values that fit into a message.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{self, FileType, OFlags, Stat};
+use rustix::io::{self, Errno, retry_on_intr};
+
+use crate::error::Error;
+use crate::metadata::Handle;
+use crate::options::{Label, ModeRule, Preserve, Xattrs};
+use crate::place::{Place, kind, same_file};
+use crate::xattr::{self, Attributes};
+
+/// An entry's kind, mode, owner, times, size, attributes and link text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Portrait {
+    /// `st_mode`: kind and permission bits.
+    pub mode: u32,
+    /// The user's number.
+    pub user: u32,
+    /// The group's number.
+    pub group: u32,
+    /// The time of the last access: seconds, and nanoseconds.
+    pub accessed: (i64, u32),
+    /// The time of the last modification: seconds, and nanoseconds.
+    pub modified: (i64, u32),
+    /// The size of a regular file.
+    pub size_bytes: u64,
+    /// The number of the device that a special file is.
+    pub device: u64,
+    /// Extended attributes and access control lists: names and values.
+    pub attributes: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The text of a symbolic link; empty for other kinds.
+    pub link_text: Vec<u8>,
+}
+
+/// Opens an entry that a walk has found: a regular file for reading, any other by `O_PATH`.
+///
+/// # Errors
+/// When it cannot be opened, or another file has the name by now.
+pub fn open_found(
+    dir: BorrowedFd<'_>,
+    name: &OsStr,
+    stat: &Stat,
+    shown: &Path,
+) -> Result<OwnedFd, Error> {
+    let place = Place::below(dir, Path::new(name), shown);
+    let opened = match kind(stat) {
+        FileType::RegularFile => {
+            place.open_regular(OFlags::RDONLY | OFlags::NOFOLLOW, fs::Mode::empty())
+        }
+        _ => place.pin(false),
+    };
+    let fd = opened.map_err(|errno| Error::os(shown, "cannot open {} for reading", errno))?;
+    let found = retry_on_intr(|| fs::fstat(&fd))
+        .map_err(|errno| Error::os(shown, "cannot stat {}", errno))?;
+    match same_file(&found, stat) {
+        true => Ok(fd),
+        false => {
+            Err(Error::refusal(shown, "skipping file {}, as it was replaced while being copied"))
+        }
+    }
+}
+
+impl Portrait {
+    /// Reads what `preserve` asks for of an open entry. Attributes that cannot be read are warnings,
+    /// as many as the effort for attributes asks for.
+    ///
+    /// # Errors
+    /// Where the text of a symbolic link, or an attribute that is required, cannot be read.
+    pub fn of(
+        fd: BorrowedFd<'_>,
+        stat: &Stat,
+        preserve: &Preserve,
+        shown: &Path,
+        warn: &mut dyn FnMut(Error),
+    ) -> Result<Self, Error> {
+        let is_link = kind(stat) == FileType::Symlink;
+        // A directory or file may be open or pinned, and the path under /proc serves both.
+        let handle = match kind(stat) {
+            FileType::RegularFile => Handle::Open(fd),
+            _ => Handle::Pinned { fd, is_link },
+        };
+        let mut portrait = Self {
+            mode: stat.st_mode,
+            user: stat.st_uid,
+            group: stat.st_gid,
+            accessed: (stat.st_atime, stat.st_atime_nsec as u32),
+            modified: (stat.st_mtime, stat.st_mtime_nsec as u32),
+            size_bytes: match kind(stat) {
+                FileType::RegularFile => u64::try_from(stat.st_size).unwrap_or(0),
+                _ => 0,
+            },
+            device: stat.st_rdev,
+            attributes: Vec::new(),
+            link_text: Vec::new(),
+        };
+        if is_link {
+            let text = retry_on_intr(|| fs::readlinkat(fd, c"", Vec::new()))
+                .map_err(|errno| Error::os(shown, "cannot read symbolic link {}", errno))?;
+            portrait.link_text = text.into_bytes();
+        }
+        if let Err(errno) = portrait.read_attributes(&handle.holder(), preserve, is_link) {
+            let error = Error::os(shown, "listing attributes of {}", errno);
+            match preserve.xattrs {
+                Xattrs::Require => return Err(error),
+                Xattrs::Warn => warn(error),
+                Xattrs::Leave | Xattrs::Try => {}
+            }
+        }
+        Ok(portrait)
+    }
+
+    fn read_attributes(
+        &mut self,
+        holder: &xattr::Holder<'_>,
+        preserve: &Preserve,
+        is_link: bool,
+    ) -> io::Result<()> {
+        let keeps_mode = preserve.mode == ModeRule::Keep && !is_link;
+        let with_label = preserve.label != Label::Leave;
+        if preserve.xattrs == Xattrs::Leave && !keeps_mode && !with_label {
+            return Ok(());
+        }
+        let names = match holder.list() {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
+            names => names?,
+        };
+        let mut failed = Ok(());
+        for name in names {
+            let is_wanted = match name.as_c_str() {
+                list if list == xattr::ACL || list == xattr::DEFAULT_ACL => keeps_mode,
+                label if label == xattr::LABEL => with_label || preserve.xattrs != Xattrs::Leave,
+                name => preserve.xattrs != Xattrs::Leave && xattr::is_copied(name, true),
+            };
+            match holder.get(&name) {
+                _ if !is_wanted => {}
+                Ok(value) => self.attributes.push((name.into_bytes(), value)),
+                // Removed after the listing.
+                Err(Errno::NODATA) => {}
+                Err(errno) => failed = Err(errno),
+            }
+        }
+        failed
+    }
+
+    /// The kind of the entry.
+    #[must_use]
+    pub fn kind(&self) -> FileType {
+        FileType::from_raw_mode(self.mode)
+    }
+
+    /// As a `stat` of the file would be. The fields that no copy keeps are those of `other`.
+    pub(super) fn stat(&self, other: &Stat) -> Stat {
+        let mut stat = *other;
+        stat.st_mode = self.mode;
+        stat.st_uid = self.user;
+        stat.st_gid = self.group;
+        stat.st_size = i64::try_from(self.size_bytes).unwrap_or(i64::MAX);
+        stat.st_rdev = self.device;
+        (stat.st_atime, stat.st_atime_nsec) = (self.accessed.0, self.accessed.1 as _);
+        (stat.st_mtime, stat.st_mtime_nsec) = (self.modified.0, self.modified.1 as _);
+        stat
+    }
+}
+
+impl Attributes for Portrait {
+    fn list(&self) -> io::Result<Vec<CString>> {
+        Ok(self.attributes.iter().filter_map(|(name, _)| CString::new(&name[..]).ok()).collect())
+    }
+
+    fn get(&self, name: &CStr) -> io::Result<Vec<u8>> {
+        let found = self.attributes.iter().find(|(own, _)| own == name.to_bytes());
+        found.map(|(_, value)| value.clone()).ok_or(Errno::NODATA)
+    }
+}

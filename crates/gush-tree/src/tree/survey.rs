@@ -1,0 +1,210 @@
+//! A walk through a source by one thread, for everything but a copy within this machine: the count
+//! of what there is, and the sender of a copy to another machine.
+//!
+//! One directory is read at a time: its entries first, then its subdirectories. The way back up is
+//! `..`, checked against device and inode, so that no depth needs more than one descriptor.
+
+use std::ffi::{CString, OsStr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{self, FileType, RawDir, Stat};
+use rustix::io::{self, Errno, retry_on_intr};
+
+use super::batch::LISTED_BYTES;
+use super::dir;
+use super::path::TreePath;
+use crate::error::Error;
+use crate::filter::GitIgnored;
+use crate::options::{CopyOptions, Dereference};
+use crate::place::{FileId, Place, kind};
+
+/// What a walk meets. Paths are as the user wrote the root, and the names below. An error ends the
+/// walk.
+pub trait Visitor {
+    /// A directory comes next, held by a descriptor; the root is the first.
+    ///
+    /// # Errors
+    /// To end the walk.
+    fn enters(&mut self, dir: &Arc<OwnedFd>, stat: &Stat, path: &Path) -> Result<(), Error>;
+
+    /// An entry of the directory entered last that is no directory.
+    ///
+    /// # Errors
+    /// To end the walk.
+    fn finds(
+        &mut self,
+        dir: &Arc<OwnedFd>,
+        name: &OsStr,
+        stat: &Stat,
+        path: &Path,
+    ) -> Result<(), Error>;
+
+    /// The directory entered last and not yet left is done.
+    ///
+    /// # Errors
+    /// To end the walk.
+    fn leaves(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Something could not be looked at, and the walk goes on without it.
+    ///
+    /// # Errors
+    /// To end the walk.
+    fn fails(&mut self, error: Error) -> Result<(), Error>;
+}
+
+/// A directory on the way down.
+struct Level {
+    id: FileId,
+    name: CString,
+    /// The subdirectories not yet visited.
+    left: Vec<CString>,
+    ignored: Option<Arc<GitIgnored>>,
+}
+
+struct Survey<'a> {
+    options: &'a CopyOptions,
+    path: TreePath,
+    listed: Vec<u8>,
+}
+
+/// Visits a directory and all below, but for what the options leave out.
+///
+/// # Errors
+/// Those of the visitor, and where the root cannot be opened or the way back up is lost.
+pub fn walk(
+    options: &CopyOptions,
+    root: Place<'_>,
+    visitor: &mut dyn Visitor,
+) -> Result<(), Error> {
+    let follow = options.dereference != Dereference::Never;
+    let (at, is_readable) = dir::open(&root, follow)
+        .map_err(|errno| Error::os(root.shown, "cannot open directory {}", errno))?;
+    let listed = Vec::with_capacity(LISTED_BYTES);
+    let mut survey = Survey { options, path: TreePath::new(root.shown), listed };
+    let mut at = Arc::new(at);
+    let device = stat_of(&at, root.shown)?.st_dev;
+    let mut levels = vec![survey.enter(&at, is_readable, c"".to_owned(), None, device, visitor)?];
+    loop {
+        let Some(level) = levels.last_mut() else { return Ok(()) };
+        if let Some(name) = level.left.pop() {
+            let shown = OsStr::from_bytes(name.to_bytes());
+            let before = survey.path.push(shown);
+            let place = Place::below(at.as_fd(), Path::new(shown), survey.path.path());
+            match dir::open(&place, false) {
+                Ok((below, is_readable)) => {
+                    let (below, above) = (Arc::new(below), level.ignored.clone());
+                    let above = above.as_ref();
+                    let next = survey.enter(&below, is_readable, name, above, device, visitor)?;
+                    levels.push(next);
+                    at = below;
+                }
+                Err(errno) => {
+                    let error = Error::os(place.shown, "cannot open directory {}", errno);
+                    survey.path.back_to(before);
+                    visitor.fails(error)?;
+                }
+            }
+            continue;
+        }
+        visitor.leaves()?;
+        survey.path.pop(OsStr::from_bytes(level.name.to_bytes()));
+        levels.pop();
+        let Some(above) = levels.last() else { return Ok(()) };
+        let up = dir::up(at.as_fd(), above.id);
+        at = Arc::new(up.map_err(|errno| dir::lost(survey.path.path(), errno))?);
+    }
+}
+
+fn stat_of(dir: &OwnedFd, shown: &Path) -> Result<Stat, Error> {
+    retry_on_intr(|| fs::fstat(dir)).map_err(|errno| Error::os(shown, "cannot stat {}", errno))
+}
+
+impl Survey<'_> {
+    fn enter(
+        &mut self,
+        dir: &Arc<OwnedFd>,
+        is_readable: bool,
+        name: CString,
+        above: Option<&Arc<GitIgnored>>,
+        device: u64,
+        visitor: &mut dyn Visitor,
+    ) -> Result<Level, Error> {
+        let stat = stat_of(dir, self.path.path())?;
+        let mut level = Level { id: FileId::of(&stat), name, left: Vec::new(), ignored: None };
+        visitor.enters(dir, &stat, self.path.path())?;
+        // As GNU: the directory is made, and its entries are another file system's.
+        if self.options.one_file_system && stat.st_dev != device {
+            return Ok(level);
+        }
+        if is_readable && self.options.gitignore {
+            let path_bytes = self.path.below_root().as_os_str().len();
+            level.ignored = GitIgnored::read(above, dir.as_fd(), self.path.path(), path_bytes)?;
+        }
+        let mut listed = std::mem::take(&mut self.listed);
+        let ended = self.list(dir, &mut listed, &mut level, visitor);
+        self.listed = listed;
+        if let Err(errno) = ended? {
+            visitor.fails(Error::os(self.path.path(), "cannot access {}", errno))?;
+        }
+        Ok(level)
+    }
+
+    fn list(
+        &mut self,
+        dir: &Arc<OwnedFd>,
+        listed: &mut Vec<u8>,
+        level: &mut Level,
+        visitor: &mut dyn Visitor,
+    ) -> Result<io::Result<()>, Error> {
+        let mut entries = RawDir::new(dir, listed.spare_capacity_mut());
+        while let Some(entry) = entries.next() {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(errno) => return Ok(Err(errno)),
+            };
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let shown = OsStr::from_bytes(name.to_bytes());
+            let looked = match entry.file_type() {
+                FileType::Directory => None,
+                _ => {
+                    Some(Place::below(dir.as_fd(), Path::new(shown), Path::new(shown)).stat(false))
+                }
+            };
+            let is_directory = match &looked {
+                None => true,
+                Some(Ok(stat)) => kind(stat) == FileType::Directory,
+                // Removed since it was listed.
+                Some(Err(Errno::NOENT)) => continue,
+                Some(Err(_)) => false,
+            };
+            let before = self.path.push(shown);
+            let below = self.path.below_root();
+            let filter = self.options.filter.as_ref();
+            let is_left_out = filter.is_some_and(|filter| filter.excludes(below, is_directory))
+                || level.ignored.as_ref().is_some_and(|i| i.excludes(below, is_directory));
+            let ended = match looked {
+                _ if is_left_out => Ok(()),
+                _ if is_directory => {
+                    level.left.push(name.to_owned());
+                    Ok(())
+                }
+                Some(Ok(stat)) => visitor.finds(dir, shown, &stat, self.path.path()),
+                Some(Err(errno)) => {
+                    visitor.fails(Error::os(self.path.path(), "cannot stat {}", errno))
+                }
+                None => Ok(()),
+            };
+            self.path.back_to(before);
+            ended?;
+        }
+        Ok(Ok(()))
+    }
+}
