@@ -12,7 +12,7 @@ use gush_text::{Doing, in_brackets, os_text, quote};
 use rustix::io::Errno;
 
 use crate::talk::{Talker, remedy};
-use crate::{args, cat, completions, cp, manual, pv, tee, yes};
+use crate::{args, cat, completions, cp, manual, pv, serve_tree, tee, yes};
 
 #[derive(Parser)]
 #[command(
@@ -56,6 +56,7 @@ fn everything() -> clap::Command {
         pv::command(),
         tee::command(),
         yes::command(),
+        serve_tree::command(),
     ]);
     let (built, left_out): (Vec<&Optional>, Vec<&Optional>) =
         OPTIONAL.iter().partition(|command| command.built.is_some());

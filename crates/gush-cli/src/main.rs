@@ -22,6 +22,7 @@ mod listed;
 mod manual;
 mod method;
 mod pv;
+mod serve_tree;
 mod talk;
 mod tee;
 mod yes;
@@ -58,6 +59,7 @@ fn dispatch(words: Vec<OsString>) -> ExitCode {
         Some("pv") => pv::run(rest, "gush pv"),
         Some("tee") => tee::run(rest, "gush tee"),
         Some("yes") => yes::run(rest, "gush yes"),
+        Some("serve-tree") => serve_tree::run(rest),
         Some(name) => match about::optional(name) {
             Some(command) => command.run(rest.collect()),
             None => about::run(words),

@@ -82,7 +82,8 @@ pub fn command(as_name: &str) -> Command {
         .override_usage(format!(
             "{as_name} [OPTION]... [-T] SOURCE DEST\n       \
              {as_name} [OPTION]... SOURCE... DIRECTORY\n       \
-             {as_name} [OPTION]... -t DIRECTORY SOURCE...",
+             {as_name} [OPTION]... -t DIRECTORY SOURCE...\n       \
+             {as_name} [OPTION]... SOURCE... HOST:DEST",
         ))
         .after_help(after_help())
         .max_term_width(100)
@@ -101,6 +102,8 @@ pub fn command(as_name: &str) -> Command {
         .args(promises())
         .next_help_heading("Methods and sizes")
         .args(moving())
+        .next_help_heading("Another machine")
+        .args(remote())
         .next_help_heading("Messages")
         .args(messages())
 }
@@ -340,6 +343,20 @@ fn moving() -> Vec<Arg> {
         value("buffer-size", "SIZE", "Size of a buffer or mapped window, at most 4M"),
         value("pipe-size", "SIZE", "Size of the pipe that splice uses: at least 64K, up to fs.pipe-max-size"),
         flag("preallocate", "Reserve the target's space before copying"),
+    ]
+}
+
+fn remote() -> Vec<Arg> {
+    vec![
+        value(
+            "rsh",
+            "COMMAND",
+            "Reach HOST by COMMAND HOST gush serve-tree [default: ssh]. DEST is as for a local copy; \
+             HOST:DEST has a colon before its first slash, and ./A:B is a local file. Files appear \
+             whole, links in DEST are not followed, and options that this copy does not serve are \
+             refused",
+        ),
+        value("remote-gush", "PATH", "The gush of the other machine [default: gush]"),
     ]
 }
 

@@ -24,6 +24,7 @@ mod choice;
 mod command;
 mod json;
 mod progress;
+mod remote;
 mod say;
 mod settings;
 mod shard;
@@ -58,6 +59,14 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     };
     for warning in &settings.warnings {
         talker.say(warning);
+    }
+    // Called by the name of GNU cp, it has local files alone.
+    if as_name != "cp" {
+        match remote::Target::read(&words, &settings) {
+            Ok(None) => {}
+            Ok(Some(target)) => return remote::run(&settings, &target, as_name, &talker),
+            Err(text) => return misuse(text),
+        }
     }
     if goes_on(&settings.options, &settings.naming, &settings.operands) {
         // The first attempt created the directory: copying into it would start a new copy.

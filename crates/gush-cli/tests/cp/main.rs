@@ -21,6 +21,7 @@ mod parallel;
 mod promises;
 mod races;
 mod refused;
+mod remote;
 mod removals;
 mod resume;
 mod shards;

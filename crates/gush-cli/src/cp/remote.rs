@@ -1,0 +1,140 @@
+//! `gush cp SOURCE... HOST:DEST`: a copy to another machine.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::parser::ValueSource;
+use gush_wire::{Address, Error, Remote, Request};
+
+use super::command::Words;
+use super::say::Reporter;
+use super::settings::Settings;
+use super::source_name;
+use crate::talk::Talker;
+
+/// The options that a copy to another machine serves. Any other is refused, never ignored.
+const SERVED: &[&str] = &[
+    "operands",
+    "target-directory",
+    "no-target-directory",
+    "strip-trailing-slashes",
+    "recursive",
+    "one-file-system",
+    "no-dereference",
+    "H",
+    "d",
+    "archive",
+    "p",
+    "preserve",
+    "no-preserve",
+    "exclude",
+    "include",
+    "filter-from",
+    "gitignore",
+    "on-error",
+    "atomic",
+    "verify",
+    "limit",
+    "verbose",
+    "json",
+    "progress",
+    "rsh",
+    "remote-gush",
+];
+
+/// The other machine, and the command that leads there.
+#[derive(Debug)]
+pub struct Target {
+    address: Address,
+    shown: PathBuf,
+    /// The sources, without the target.
+    sources: usize,
+    is_directory: bool,
+    shell: Vec<String>,
+    gush: OsString,
+}
+
+impl Target {
+    /// The target, if it is on another machine.
+    ///
+    /// # Errors
+    /// A message about an option that such a copy does not serve.
+    pub fn read(words: &Words, settings: &Settings) -> Result<Option<Self>, String> {
+        let operands = settings.operands.len();
+        let (named, sources) = match &settings.naming.target_directory {
+            Some(directory) => (Some(directory), operands),
+            None => (settings.operands.last(), operands.saturating_sub(1)),
+        };
+        let address = named.and_then(|path| Some((path, Address::of(path.as_os_str())?)));
+        let Some((shown, address)) = address.filter(|_| sources > 0) else {
+            return match ["rsh", "remote-gush"].into_iter().find(|name| words.text(name).is_some())
+            {
+                Some(name) => Err(format!("--{name} requires a target HOST:DEST")),
+                None => Ok(None),
+            };
+        };
+        let is_given = |id: &&str| words.0.value_source(id) == Some(ValueSource::CommandLine);
+        let ids: Vec<&str> = words.0.ids().map(clap::Id::as_str).collect();
+        let unserved = ids.into_iter().filter(|id| !SERVED.contains(id)).find(is_given);
+        if let Some(name) = unserved {
+            return Err(format!(
+                "--{name} is not served in a copy to another machine (a local file with a colon in \
+                 its name is written ./NAME)"
+            ));
+        }
+        if settings.options.stop_at_error {
+            return Err("--on-error=stop is not served in a copy to another machine".into());
+        }
+        let shell = words.text("rsh").map_or("ssh".into(), |text| text.to_string_lossy());
+        let shell = shlex::split(&shell).filter(|words| !words.is_empty());
+        Ok(Some(Self {
+            address,
+            shown: shown.clone(),
+            sources,
+            is_directory: settings.naming.target_directory.is_some(),
+            shell: shell
+                .ok_or("--rsh is no command line: a quote is not closed, or it is empty")?,
+            gush: words.text("remote-gush").map_or_else(|| "gush".into(), OsString::clone),
+        }))
+    }
+}
+
+/// Copies to the other machine.
+pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker) -> ExitCode {
+    let named = |operand| source_name(settings, operand);
+    let sources: Vec<&Path> = settings.operands[..target.sources]
+        .iter()
+        .map(|operand| named(operand.as_path()))
+        .collect();
+    let request = Request {
+        sources: &sources,
+        target: &target.address.path,
+        shown: &target.shown,
+        is_exact: settings.naming.no_target_directory,
+        is_directory: target.is_directory,
+    };
+    let host = target.address.host.to_string_lossy();
+    let mut reporter = Reporter::new(as_name, talker, settings);
+    let ended = Remote::start(&target.shell, &target.address, OsStr::new(&target.gush)).and_then(
+        |(remote, streams)| {
+            let sent = gush_wire::send(&request, &settings.options, streams, &mut reporter);
+            let (command, status) = remote.wait()?;
+            match sent {
+                Err(Error::Ended | Error::Io { .. }) if !status.success() => {
+                    Err(Error::Refused(format!(
+                        "{command} ended with {status} before the copy was complete (is gush \
+                         installed there? --remote-gush names it)"
+                    )))
+                }
+                sent => sent,
+            }
+        },
+    );
+    let written = reporter.finish();
+    match ended {
+        Ok(is_whole) if is_whole && written => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => talker.fail(format_args!("{host}: {error}")),
+    }
+}

@@ -1,0 +1,58 @@
+//! `gush serve-tree`: the receiving side of `gush cp SRC HOST:DST`, which ssh starts.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+
+use clap::{Command, CommandFactory, Parser};
+use gush_text::os_text;
+
+use crate::args;
+use crate::talk::Talker;
+
+/// Receive a tree from `gush cp SOURCE HOST:DEST`, which runs this command on HOST
+///
+/// Standard input and output carry the protocol of docs/wire.md. A target is named by the sender, and
+/// written with the rights of this user.
+#[derive(Debug, Parser)]
+#[command(name = "serve-tree", version, max_term_width = 100)]
+struct ServeTreeArgs {}
+
+/// The definition of `gush serve-tree`.
+pub fn command() -> Command {
+    ServeTreeArgs::command()
+}
+
+/// Runs `serve-tree` with `words`, the arguments after the command's name.
+pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
+    let parsed: Result<ServeTreeArgs, _> = args::parse(command(), words, "gush serve-tree");
+    if let Err(status) = parsed {
+        return status;
+    }
+    let talker = Talker::new("gush serve-tree").ending_unread(gush_tree::remove_temporaries);
+    gush_process::ignore_sigpipe();
+    if let Err(status) = talker.outlives_file_size_limit() {
+        return status;
+    }
+    if let Err(errno) = gush_process::on_termination(gush_tree::remove_temporaries) {
+        let why = gush_text::errno_text(errno);
+        return talker.fail(format_args!("cannot watch for signals: {why}"));
+    }
+    gush_process::raise_descriptor_limit();
+    let streams = (
+        std::io::stdin().as_fd().try_clone_to_owned(),
+        std::io::stdout().as_fd().try_clone_to_owned(),
+    );
+    let received = match streams {
+        (Ok(input), Ok(output)) => gush_wire::receive(File::from(input), File::from(output)),
+        (Err(error), _) | (_, Err(error)) => {
+            return talker
+                .fail(format_args!("cannot use the standard streams: {}", os_text(&error)));
+        }
+    };
+    match received {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => talker.fail(error),
+    }
+}

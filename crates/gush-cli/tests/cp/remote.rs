@@ -1,0 +1,166 @@
+//! `gush cp SOURCE HOST:DEST`, with a remote shell that runs the command on this machine.
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use crate::common::cp::{fails, names, script, stderr, stdout, succeeds};
+use crate::common::skipped;
+
+/// `$C` copies to host `h`: like ssh, its shell takes the host first.
+fn remote(dir: &Path, text: &str) -> Output {
+    let begin = "printf '#!/bin/sh\\nshift\\nexec \"$@\"\\n' >shell; chmod +x shell\n\
+                 C=\"$G cp --rsh ./shell --remote-gush $G\"\n";
+    script(dir, &format!("{begin}{text}"))
+}
+
+fn remote_succeeds(dir: &Path, text: &str) -> Output {
+    let output = remote(dir, text);
+    assert!(output.status.success() && stderr(&output).is_empty(), "{text}: {output:?}");
+    output
+}
+
+const TREE: &str = "mkdir -p s/d/e s/empty; echo one >s/a; ln s/a s/d/b; ln -s ../no s/d/l
+    mkfifo s/p; head -c 9000000 /dev/urandom >s/big; truncate -s 20M s/hole
+    printf x | dd of=s/hole bs=1 seek=10000000 conv=notrunc 2>/dev/null; truncate -s 3M s/void
+    printf z >\"$(printf 's/n\\351')\"; touch -d '2001-02-03 04:05:06.123456789' s/d s/a; chmod 2751 s/d\n";
+
+#[test]
+fn a_tree_arrives_with_all_its_metadata() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote_succeeds(
+        dir.path(),
+        &format!(
+            "{TREE}
+            setfattr -n user.k -v v s/a; setfacl -m u:1234:r s/big; setfacl -d -m g:55:rx s/d
+            [ $(id -u) != 0 ] || {{ chown 1001:1002 s/d s/big; chmod 4711 s/big; mknod s/null c 1 3; }}
+            chmod 0 s/empty
+            $C -a --verify s h:t
+            look() {{ (cd $1; find . -printf '%P %M %n %U %G %s %T@ %l %b\\n' | sort
+                getfacl -Rnp .; find . ! -type l -exec getfattr -hd {{}} +
+                find . -type f -exec cksum {{}} + | sort) >$1.look; }}
+            look s; look t; diff s.look t.look; chmod 700 s/empty t/empty"
+        ),
+    );
+    assert_eq!(stdout(&output), "");
+    let looked = fs::read(dir.path().join("t.look")).unwrap();
+    assert!(String::from_utf8_lossy(&looked).contains("user.k"));
+}
+
+#[test]
+fn the_target_is_named_as_in_a_local_copy() {
+    let dir = tempfile::tempdir().unwrap();
+    remote_succeeds(
+        dir.path(),
+        "mkdir -p s/d there u v; echo 1 >s/d/f; echo 2 >g; ln -s g l
+        $C -r s h:new; $C -r s h:there; $C -rT s h:exact; $C -rT s h:exact
+        $C -r s g h:u; $C -t h:v -P g l; $C l h:followed; $C g h:",
+    );
+    for path in ["new/d/f", "there/s/d/f", "exact/d/f", "u/s/d/f", "u/g", "v/g"] {
+        assert!(dir.path().join(path).is_file(), "{path}");
+    }
+    assert!(!dir.path().join("exact/s").exists());
+    assert!(dir.path().join("v/l").is_symlink() && !dir.path().join("followed").is_symlink());
+    // A colon after the first slash is part of a local name.
+    fs::write(dir.path().join("x"), "local").unwrap();
+    succeeds(dir.path(), &["x", "./a:b"]);
+    assert_eq!(fs::read(dir.path().join("a:b")).unwrap(), b"local");
+}
+
+#[test]
+fn entries_that_fail_are_named_and_the_others_arrive() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(
+        dir.path(),
+        "mkdir -p s/in s/way t/s/way t/s; echo 1 >s/a; echo 2 >s/in/b; echo 3 >s/in/c; echo 4 >s/way/d
+        rm -r t/s/way; echo guard >t/s/way; mkdir t/s/a; $C -r s missing h:t",
+    );
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for part in ["t/s/a'", "cannot overwrite non-directory 't/s/way'", "cannot stat 'missing'"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert_eq!(fs::read_to_string(dir.path().join("t/s/in/c")).unwrap(), "3\n");
+    assert_eq!(fs::read_to_string(dir.path().join("t/s/way")).unwrap(), "guard\n");
+}
+
+#[test]
+fn what_the_filters_leave_out_is_not_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote_succeeds(
+        dir.path(),
+        "mkdir -p s/skip s/keep; echo '*.log' >s/.gitignore; touch s/a.o s/b.c s/c.log s/skip/d s/keep/e
+        $C -rv --exclude '*.o' --exclude skip/ --gitignore s h:t | sort
+        $C -r --json --limit 1M s/b.c h:j",
+    );
+    assert_eq!(names(&dir.path().join("t")), [".gitignore", "b.c", "keep"]);
+    let said = stdout(&output);
+    assert!(said.contains("'s/keep/e' -> 'h:t/s/keep/e'"), "{said}");
+    assert!(said.contains(r#"{"source":"s/b.c","target":"h:j/b.c","action":"copied""#), "{said}");
+}
+
+#[test]
+fn an_option_that_a_remote_copy_lacks_is_refused_before_anything_is_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a"), "").unwrap();
+    for option in ["--delete", "--resume", "--dry-run", "-u", "-n", "-b", "-L", "--fsync", "-l"] {
+        let said = fails(dir.path(), &["-r", "--rsh", "touch", option, "a", "h:t"]);
+        assert!(said.contains("is not served in a copy to another machine"), "{option}: {said}");
+    }
+    let said = fails(dir.path(), &["--rsh", "touch", "a", "b"]);
+    assert!(said.contains("--rsh requires a target HOST:DEST"), "{said}");
+    let said = fails(dir.path(), &["--rsh", "touch", "a", "-t", "-oProxyCommand=x:t"]);
+    assert!(said.contains("cannot start with '-'"), "{said}");
+    assert_eq!(names(dir.path()), ["a"]);
+}
+
+#[test]
+fn a_failed_remote_shell_and_a_talking_login_shell_are_explained() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a"), "").unwrap();
+    let said = fails(dir.path(), &["--rsh", "false", "a", "h:t"]);
+    assert!(said.contains("h: false ended with exit status: 1"), "{said}");
+    let said = fails(dir.path(), &["--rsh", "echo welcome to a friendly shell;", "a", "h:t"]);
+    assert!(said.contains("a login shell may have printed them"), "{said}");
+    let said = fails(dir.path(), &["--rsh", "./none", "a", "h:t"]);
+    assert!(said.contains("cannot start ./none: No such file"), "{said}");
+}
+
+#[test]
+fn a_receiver_killed_half_way_leaves_no_half_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(
+        dir.path(),
+        "mkdir s; truncate -s 1G s/big; printf x | dd of=s/big bs=1 seek=5 conv=notrunc 2>/dev/null
+        fallocate -l 64M s/big2
+        printf '#!/bin/sh\\nshift\\nhead -c 300000 | \"$@\"\\n' >shell
+        $C -r s h:t",
+    );
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    for name in names(&dir.path().join("t")) {
+        let [sent, made] = ["s", "t"].map(|side| dir.path().join(side).join(&name));
+        assert_eq!(made.metadata().unwrap().len(), sent.metadata().unwrap().len(), "{name}");
+    }
+}
+
+/// By a true sshd on a port of this machine, with keys of its own.
+#[test]
+fn ssh_carries_a_copy() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = script(
+        dir.path(),
+        "[ -x /usr/sbin/sshd ] && [ $(id -u) = 0 ] && command -v ssh ssh-keygen >/dev/null || { echo lacks; exit 0; }
+        umask 077; for key in host user; do ssh-keygen -qt ed25519 -N '' -f $key; done
+        mkdir -p /run/sshd; chmod 755 .
+        set -- -o HostKey=$PWD/host -o AuthorizedKeysFile=$PWD/user.pub -o StrictModes=no -o UsePAM=no
+        mkdir s; echo one >s/a; head -c 3000000 /dev/urandom >s/b
+        $G cp -a --rsh \"ssh -F none -i $PWD/user -o StrictHostKeyChecking=no \\
+            -o UserKnownHostsFile=$PWD/known -o LogLevel=ERROR \\
+            -o 'ProxyCommand=/usr/sbin/sshd -i -f /dev/null $*'\" --remote-gush $G s root@h:$PWD/t 2>&1
+        diff -r s t && echo same",
+    );
+    if stdout(&output) == "lacks\n" {
+        return skipped("needs root, ssh and sshd (openssh-server)");
+    }
+    assert_eq!(stdout(&output), "same\n", "{output:?}");
+}

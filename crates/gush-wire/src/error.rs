@@ -1,0 +1,46 @@
+//! Why a session ended before its copy was complete.
+
+use std::io;
+
+/// A failure of the session, after which nothing more is sent. Entries that fail are reported one by
+/// one instead, and the session goes on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The remote command could not be started.
+    #[error("cannot start {command}: {}", gush_text::os_text(.error))]
+    Start {
+        /// The program.
+        command: String,
+        /// The answer of the system.
+        error: io::Error,
+    },
+    /// A stream failed.
+    #[error("connection lost while {doing}: {}", gush_text::os_text(.error))]
+    Io {
+        /// What was under way.
+        doing: &'static str,
+        /// The answer of the system.
+        error: io::Error,
+    },
+    /// The other side closed its stream too early.
+    #[error("the other side ended before the copy was complete")]
+    Ended,
+    /// The other side's bytes are not those of this protocol.
+    #[error("the other side broke the protocol: {0}")]
+    Protocol(String),
+    /// The other side has another version of the protocol.
+    #[error(
+        "the other side speaks version {theirs} of the protocol, and this side version {ours} \
+         (install the same gush on both machines)"
+    )]
+    Version {
+        /// Of the other side.
+        theirs: u32,
+        /// Of this side.
+        ours: u32,
+    },
+    /// The other side cannot serve the request.
+    #[error("{0}")]
+    Refused(String),
+}

@@ -1,0 +1,361 @@
+//! Frames: a header with length, kind and checksum, and what follows it.
+//!
+//! A header has 16 bytes, little-endian: the length of what follows (4), the kind (1), three zeros,
+//! and a checksum (8), which is the XXH3 of the first 8 bytes and, of a record, of what follows. The
+//! data of a file is covered by the transport's checksum, or by the hash of `--verify`.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt;
+
+use gush::Mover;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::error::Error;
+
+/// The bytes of a header.
+const HEADER_BYTES: usize = 16;
+/// The longest record: the values of one entry.
+pub const MOST_RECORD_BYTES: usize = 1 << 20;
+/// The most data in one frame.
+pub const MOST_DATA_BYTES: usize = 4 << 20;
+/// Bytes read, or collected to be written, at once.
+const BUFFER_BYTES: usize = 256 << 10;
+/// Shorter data is copied through the buffer: for this little, more system calls cost more.
+pub const COPIED_BYTES: usize = 64 << 10;
+
+const RECORD: u8 = 1;
+const DATA: u8 = 2;
+
+/// What a header announces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// A record of this length.
+    Record(usize),
+    /// Data of this length, at the offset that the record before has named.
+    Data(usize),
+}
+
+fn checksum(start: &[u8], body: &[u8]) -> u64 {
+    let mut hash = Xxh3::new();
+    hash.update(start);
+    hash.update(body);
+    hash.digest()
+}
+
+fn header(kind: u8, length: usize, body: &[u8]) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    let length = u32::try_from(length).expect("frames are short");
+    header[..4].copy_from_slice(&length.to_le_bytes());
+    header[4] = kind;
+    let sum = checksum(&header[..8], body);
+    header[8..].copy_from_slice(&sum.to_le_bytes());
+    header
+}
+
+fn broken(what: impl Into<String>) -> Error {
+    Error::Protocol(what.into())
+}
+
+fn lost(doing: &'static str) -> impl Fn(io::Error) -> Error {
+    move |error| Error::Io { doing, error }
+}
+
+/// The stream to the other side.
+#[derive(Debug)]
+pub struct Output {
+    stream: File,
+    buffer: Vec<u8>,
+}
+
+impl Output {
+    /// Writes to `stream`.
+    #[must_use]
+    pub fn new(stream: File) -> Self {
+        Self { stream, buffer: Vec::with_capacity(BUFFER_BYTES) }
+    }
+
+    /// Adds a record. `false` if it would be too long for the other side, and was not added.
+    ///
+    /// # Errors
+    /// When the stream fails.
+    pub fn record(&mut self, record: &impl Serialize) -> Result<bool, Error> {
+        let body = postcard::to_stdvec(record).map_err(|error| broken(error.to_string()))?;
+        if body.len() > MOST_RECORD_BYTES {
+            return Ok(false);
+        }
+        self.buffer.extend(header(RECORD, body.len(), &body));
+        self.buffer.extend(body);
+        self.flush_if_full()?;
+        Ok(true)
+    }
+
+    /// Adds data that is in memory.
+    ///
+    /// # Errors
+    /// When the stream fails.
+    pub fn data(&mut self, data: &[u8]) -> Result<(), Error> {
+        self.buffer.extend(header(DATA, data.len(), &[]));
+        self.buffer.extend(data);
+        self.flush_if_full()
+    }
+
+    /// Moves data from a file to the stream. Returns how much of it the file had: the rest of the
+    /// frame is filled with zeros, and the file is not to be used.
+    ///
+    /// # Errors
+    /// When the stream fails.
+    pub fn data_from(
+        &mut self,
+        file: &File,
+        offset: u64,
+        length: usize,
+        limit: Option<&gush::Rate>,
+    ) -> Result<Result<u64, gush::Error>, Error> {
+        self.buffer.extend(header(DATA, length, &[]));
+        self.flush()?;
+        let mut mover =
+            Mover::new(file, &self.stream).source_offset_bytes(offset).length_bytes(length as u64);
+        if let Some(limit) = limit {
+            mover = mover.limit(limit.clone());
+        }
+        let moved = mover.run().map(|report| report.bytes);
+        let delivered = match &moved {
+            Ok(bytes) => *bytes,
+            Err(error) if error.side() == Some(gush::Side::Target) => {
+                let error = error.errno().map_or(io::ErrorKind::Other.into(), io::Error::from);
+                return Err(lost("sending data")(error));
+            }
+            Err(error) => error.delivered_bytes(),
+        };
+        let missing = length - usize::try_from(delivered).unwrap_or(length).min(length);
+        io::copy(&mut io::repeat(0).take(missing as u64), &mut self.stream)
+            .map_err(lost("sending data"))?;
+        Ok(moved)
+    }
+
+    fn flush_if_full(&mut self) -> Result<(), Error> {
+        if self.buffer.len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    /// Writes what was collected.
+    ///
+    /// # Errors
+    /// When the stream fails.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        let written = self.stream.write_all(&self.buffer).map_err(lost("sending"));
+        self.buffer.clear();
+        written
+    }
+}
+
+/// The stream from the other side.
+#[derive(Debug)]
+pub struct Input {
+    stream: File,
+    buffer: Vec<u8>,
+    at: usize,
+}
+
+impl Input {
+    /// Reads from `stream`.
+    #[must_use]
+    pub fn new(stream: File) -> Self {
+        Self { stream, buffer: Vec::new(), at: 0 }
+    }
+
+    /// Is nothing read ahead? Then the next frame may be long in coming.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.at == self.buffer.len()
+    }
+
+    /// Reads until `bytes` bytes are in the buffer.
+    fn fill(&mut self, bytes: usize) -> Result<(), Error> {
+        self.buffer.drain(..self.at);
+        self.at = 0;
+        while self.buffer.len() < bytes {
+            let before = self.buffer.len();
+            self.buffer.resize(before + BUFFER_BYTES, 0);
+            let read = loop {
+                match self.stream.read(&mut self.buffer[before..]) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    read => break read,
+                }
+            };
+            self.buffer.truncate(before + *read.as_ref().unwrap_or(&0));
+            if read.map_err(lost("receiving"))? == 0 {
+                return Err(Error::Ended);
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, bytes: usize) -> Result<&[u8], Error> {
+        if self.buffer.len() - self.at < bytes {
+            self.fill(bytes)?;
+        }
+        self.at += bytes;
+        Ok(&self.buffer[self.at - bytes..self.at])
+    }
+
+    /// The next frame. A record's checksum is checked by [`record`](Self::record).
+    fn next(&mut self) -> Result<(Frame, [u8; HEADER_BYTES]), Error> {
+        let mut head = [0; HEADER_BYTES];
+        head.copy_from_slice(self.take(HEADER_BYTES)?);
+        let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
+        let frame = match (head[4], head[5..8] == [0; 3]) {
+            (RECORD, true) if length <= MOST_RECORD_BYTES => Frame::Record(length),
+            (DATA, true) if length <= MOST_DATA_BYTES && length > 0 => {
+                if head != header(DATA, length, &[]) {
+                    return Err(broken("a header has a wrong checksum"));
+                }
+                Frame::Data(length)
+            }
+            _ => return Err(broken("its bytes are no frame; a login shell may have printed them")),
+        };
+        Ok((frame, head))
+    }
+
+    /// The next frame, which is a record.
+    ///
+    /// # Errors
+    /// When the stream fails or ends, or the frame is none of these records.
+    pub fn record<R: DeserializeOwned>(&mut self) -> Result<R, Error> {
+        match self.next()? {
+            (Frame::Record(length), head) => {
+                let body = self.take(length)?;
+                if head != header(RECORD, length, body) {
+                    return Err(broken("a record has a wrong checksum"));
+                }
+                match postcard::take_from_bytes(body) {
+                    Ok((record, [])) => Ok(record),
+                    _ => Err(broken("a record cannot be read")),
+                }
+            }
+            _ => Err(broken("data where a record was due")),
+        }
+    }
+
+    /// Moves the data of the next frame, which is `length` bytes of data, into a file, or nowhere.
+    /// The inner error is the file's, and the data is taken from the stream all the same.
+    ///
+    /// # Errors
+    /// When the stream fails or ends, or the frame is another.
+    pub fn data(
+        &mut self,
+        length: usize,
+        into: Option<(&File, u64)>,
+    ) -> Result<Result<(), gush::Errno>, Error> {
+        match self.next()? {
+            (Frame::Data(announced), _) if announced == length => {}
+            _ => return Err(broken("no data where data was due")),
+        }
+        let mut at = 0;
+        let mut written = Ok(());
+        while at < length {
+            let left = length - at;
+            if let (true, true, Some((file, offset)), Ok(())) =
+                (self.is_empty(), left >= COPIED_BYTES, into, &written)
+            {
+                let mover = Mover::new(&self.stream, file)
+                    .target_offset_bytes(offset + at as u64)
+                    .length_bytes(left as u64);
+                match mover.run() {
+                    Ok(report) if report.bytes == left as u64 => return Ok(Ok(())),
+                    Ok(_) => return Err(Error::Ended),
+                    Err(error) if error.side() == Some(gush::Side::Source) => {
+                        let error =
+                            error.errno().map_or(io::ErrorKind::Other.into(), io::Error::from);
+                        return Err(lost("receiving data")(error));
+                    }
+                    // Bytes in flight are lost with the file's part of the stream: the rest of the
+                    // frame cannot be found.
+                    Err(error) if error.in_flight_bytes() > 0 => {
+                        let error =
+                            error.errno().map_or(io::ErrorKind::Other.into(), io::Error::from);
+                        return Err(lost("writing data")(error));
+                    }
+                    Err(error) => {
+                        at += usize::try_from(error.delivered_bytes()).unwrap_or(left).min(left);
+                        written = Err(error.errno().unwrap_or(gush::Errno::IO));
+                        continue;
+                    }
+                }
+            }
+            if self.is_empty() {
+                self.fill(1)?;
+            }
+            let bytes = left.min(self.buffer.len() - self.at);
+            if let (Some((file, offset)), Ok(())) = (into, &written) {
+                let data = &self.buffer[self.at..self.at + bytes];
+                written = file
+                    .write_all_at(data, offset + at as u64)
+                    .map_err(|error| gush::Errno::from_io_error(&error).unwrap_or(gush::Errno::IO));
+            }
+            self.at += bytes;
+            at += bytes;
+        }
+        Ok(written)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(bytes: &[u8]) -> Input {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        io::Seek::rewind(&mut file).unwrap();
+        Input::new(file)
+    }
+
+    fn frame(record: &str) -> Vec<u8> {
+        let body = postcard::to_stdvec(record).unwrap();
+        [&header(RECORD, body.len(), &body)[..], &body].concat()
+    }
+
+    #[test]
+    fn a_record_arrives_and_the_end_is_noticed() {
+        let mut input = stream(&frame("hello"));
+        assert_eq!(input.record::<String>().unwrap(), "hello");
+        assert!(matches!(input.record::<String>(), Err(Error::Ended)));
+    }
+
+    #[test]
+    fn every_changed_bit_and_every_cut_is_noticed() {
+        let good = frame("hello");
+        for at in 0..good.len() * 8 {
+            let mut bad = good.clone();
+            bad[at / 8] ^= 1 << (at % 8);
+            assert!(stream(&bad).record::<String>().is_err(), "bit {at}");
+        }
+        for length in 0..good.len() {
+            let ended = stream(&good[..length]).record::<String>();
+            assert!(matches!(ended, Err(Error::Ended)), "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn a_length_is_refused_before_memory_is_taken() {
+        for (kind, length) in [(RECORD, u32::MAX), (DATA, u32::MAX), (DATA, 0), (7, 1)] {
+            let mut head = header(kind, length as usize, &[]).to_vec();
+            head.extend([0; 64]);
+            let mut input = stream(&head);
+            assert!(matches!(input.next(), Err(Error::Protocol(_))), "{kind} {length}");
+            assert!(input.buffer.capacity() <= 2 * BUFFER_BYTES);
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_make_the_decoder_panic(bytes: Vec<u8>) {
+            let _ = stream(&bytes).record::<crate::record::ToReceiver>();
+            let _ = stream(&bytes).record::<crate::record::ToSender>();
+            let _ = postcard::from_bytes::<crate::record::ToReceiver>(&bytes);
+        }
+    }
+}

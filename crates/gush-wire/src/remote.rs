@@ -1,0 +1,107 @@
+//! The other machine: its address, and the command that runs gush there.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use crate::error::Error;
+
+/// `HOST:PATH`, as scp(1) and rsync(1) write it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// What the remote shell connects to, perhaps with a user.
+    pub host: OsString,
+    /// The path there; empty is the directory where the command starts.
+    pub path: PathBuf,
+}
+
+impl Address {
+    /// Reads an operand. `None` is a local path: one without a colon before its first slash.
+    ///
+    /// ```
+    /// use std::path::Path;
+    /// use gush_wire::Address;
+    ///
+    /// let address = Address::of("ada@host:a/b:c".as_ref()).unwrap();
+    /// assert_eq!((address.host, address.path.as_path()), ("ada@host".into(), Path::new("a/b:c")));
+    /// let address = Address::of("[fe80::1]:/x".as_ref()).unwrap();
+    /// assert_eq!(address.host, "fe80::1");
+    /// assert_eq!(Address::of("./a:b".as_ref()), None);
+    /// assert_eq!(Address::of(":b".as_ref()), None);
+    /// ```
+    #[must_use]
+    pub fn of(operand: &OsStr) -> Option<Self> {
+        let bytes = operand.as_bytes();
+        let (host, path) = match bytes.strip_prefix(b"[") {
+            Some(rest) => {
+                let end = rest.windows(2).position(|two| two == b"]:")?;
+                (&rest[..end], &rest[end + 2..])
+            }
+            None => {
+                let colon = bytes.iter().position(|byte| *byte == b':')?;
+                (&bytes[..colon], &bytes[colon + 1..])
+            }
+        };
+        let is_host = !host.is_empty() && !host.contains(&b'/');
+        is_host.then(|| Self {
+            host: OsStr::from_bytes(host).to_owned(),
+            path: Path::new(OsStr::from_bytes(path)).to_path_buf(),
+        })
+    }
+}
+
+/// The command that connects the two sides, while it runs.
+#[derive(Debug)]
+pub struct Remote {
+    child: Child,
+    command: String,
+}
+
+impl Remote {
+    /// Starts `shell HOST gush serve-tree`. Returns the streams from and to the other side.
+    ///
+    /// # Errors
+    /// When the host could be taken for an option, or the program cannot be started.
+    pub fn start(
+        shell: &[String],
+        address: &Address,
+        gush: &OsStr,
+    ) -> Result<(Self, (File, File)), Error> {
+        let [program, arguments @ ..] = shell else {
+            return Err(Error::Refused("--rsh names no command".into()));
+        };
+        // ssh would take it for an option, which can run any command.
+        if address.host.as_bytes().starts_with(b"-") {
+            return Err(Error::Refused("the name of a host cannot start with '-'".into()));
+        }
+        let started = Command::new(program)
+            .args(arguments)
+            .arg(&address.host)
+            .arg(gush)
+            .arg("serve-tree")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut child =
+            started.map_err(|error| Error::Start { command: program.clone(), error })?;
+        let (from, to) = (child.stdout.take(), child.stdin.take());
+        let (from, to) = from.zip(to).expect("both are pipes");
+        let streams = (File::from(OwnedFd::from(from)), File::from(OwnedFd::from(to)));
+        Ok((Self { child, command: program.clone() }, streams))
+    }
+
+    /// Waits for the command.
+    ///
+    /// # Errors
+    /// When it cannot be waited for.
+    pub fn wait(mut self) -> Result<(String, ExitStatus), Error> {
+        let status = self
+            .child
+            .wait()
+            .map_err(|error| Error::Io { doing: "waiting for the remote shell", error })?;
+        Ok((self.command, status))
+    }
+}

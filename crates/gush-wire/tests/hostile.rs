@@ -1,0 +1,207 @@
+//! A receiver whose sender is hostile, and the other way round: nothing is made outside the target,
+//! and a session that makes no sense ends.
+
+use std::fs::File;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::thread;
+
+use gush_test as _;
+use gush_tree::remote::Portrait;
+use gush_tree::{CopyOptions, Preserve};
+use gush_wire::frame::{Input, Output};
+use gush_wire::record::{Hello, ToReceiver, ToSender, VERSION};
+use gush_wire::{Error, Request};
+
+fn pipe() -> (File, File) {
+    let (from, to) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+    (File::from(from), File::from(to))
+}
+
+fn begin(target: &Path) -> ToReceiver {
+    ToReceiver::Begin {
+        target: target.to_str().unwrap().into(),
+        is_exact: false,
+        is_directory: true,
+        preserve: Preserve::default(),
+    }
+}
+
+/// Sends these records to a receiver whose target is `dir/target`, and closes the stream.
+fn receive(dir: &Path, records: &[ToReceiver], then: &[u8]) -> (Result<(), Error>, Vec<ToSender>) {
+    let target = dir.join("target");
+    if !target.exists() {
+        std::fs::create_dir(&target).unwrap();
+    }
+    let ((input, to), (from, output)) = (pipe(), pipe());
+    let receiver = thread::spawn(move || gush_wire::receive(input, output));
+    let answers = thread::spawn(move || {
+        let mut input = Input::new(from);
+        let _: Hello = input.record().unwrap();
+        std::iter::from_fn(|| input.record().ok()).collect()
+    });
+    let mut sender = Output::new(to.try_clone().unwrap());
+    let mut send = || -> Result<(), Error> {
+        sender.record(&Hello::OURS)?;
+        sender.record(&begin(&target))?;
+        for record in records {
+            sender.record(record)?;
+            if let ToReceiver::Data { length, .. } = record {
+                sender.data(&vec![b'x'; (*length).min(1 << 20) as usize])?;
+            }
+        }
+        sender.flush()
+    };
+    // A receiver that has ended closes the stream.
+    let _ = send();
+    let _ = std::io::Write::write_all(&mut &to, then);
+    drop((sender, to));
+    (receiver.join().unwrap(), answers.join().unwrap())
+}
+
+fn file(name: &str, size_bytes: u64) -> ToReceiver {
+    let portrait = Portrait { mode: 0o100_644, size_bytes, ..Portrait::default() };
+    ToReceiver::File { id: 0, name: name.into(), portrait, has_names: false }
+}
+
+fn directory(id: u64, name: &str) -> ToReceiver {
+    let portrait = Portrait { mode: 0o040_755, ..Portrait::default() };
+    ToReceiver::Enter { id, name: name.into(), portrait }
+}
+
+fn data(offset: u64, length: u32) -> ToReceiver {
+    ToReceiver::Data { offset, length }
+}
+
+const END: ToReceiver = ToReceiver::End { digest: None };
+
+#[test]
+fn a_file_arrives() {
+    let dir = tempfile::tempdir().unwrap();
+    let records = [file("a", 3), data(0, 3), END, ToReceiver::Finish];
+    let (ended, answers) = receive(dir.path(), &records, &[]);
+    ended.unwrap();
+    assert_eq!(answers, [ToSender::Done { id: 0, is_complete: true }, ToSender::Finished]);
+    assert_eq!(std::fs::read(dir.path().join("target/a")).unwrap(), b"xxx");
+}
+
+#[test]
+fn no_name_leads_out_of_the_target() {
+    for name in ["..", ".", "", "/etc/x", "a/b", "../x", "a\0b", &"n".repeat(256)] {
+        let dir = tempfile::tempdir().unwrap();
+        for record in [file(name, 0), directory(0, name)] {
+            let (ended, _) = receive(dir.path(), &[record, END, ToReceiver::Finish], &[]);
+            assert!(matches!(ended, Err(Error::Protocol(_))), "{name:?}: {ended:?}");
+        }
+        assert_eq!(std::fs::read_dir(dir.path().join("target")).unwrap().count(), 0);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+}
+
+#[test]
+fn no_symbolic_link_of_the_target_is_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let [outside, target] = ["outside", "target"].map(|name| dir.path().join(name));
+    for made in [&outside, &target] {
+        std::fs::create_dir(made).unwrap();
+    }
+    std::fs::write(outside.join("file"), "guarded").unwrap();
+    symlink("../outside", target.join("to-dir")).unwrap();
+    symlink("../outside/file", target.join("to-file")).unwrap();
+    let records = [
+        directory(1, "to-dir"),
+        file("file", 0),
+        END,
+        ToReceiver::Leave,
+        file("to-file", 1),
+        data(0, 1),
+        END,
+        ToReceiver::Finish,
+    ];
+    let (ended, answers) = receive(dir.path(), &records, &[]);
+    ended.unwrap();
+    assert!(
+        matches!(&answers[0], ToSender::Failed { id: 1, why } if why.contains("non-directory"))
+    );
+    assert_eq!(std::fs::read(outside.join("file")).unwrap(), b"guarded");
+    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1);
+    assert_eq!(std::fs::read(target.join("to-file")).unwrap(), b"x");
+}
+
+#[test]
+fn records_out_of_place_end_the_session_and_leave_no_file() {
+    let huge = u64::MAX - 1;
+    let link = |first| ToReceiver::Link { id: 9, name: "l".into(), first };
+    let cases: [(&str, Vec<ToReceiver>); 8] = [
+        ("data beyond the file", vec![file("a", 3), data(1, 3), END]),
+        ("an offset that wraps", vec![file("a", huge), data(huge, 8), END]),
+        ("a frame too long", vec![file("a", 1 << 60), data(0, u32::MAX), END]),
+        ("an entry within a file", vec![file("a", 3), file("b", 0)]),
+        ("Leave of the base", vec![ToReceiver::Leave]),
+        ("the end of no file", vec![END]),
+        ("a second request", vec![begin(Path::new("/"))]),
+        ("the end in a directory", vec![directory(0, "d"), ToReceiver::Finish]),
+    ];
+    for (what, records) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        let (ended, _) = receive(dir.path(), &records, &[]);
+        assert!(matches!(ended, Err(Error::Protocol(_))), "{what}: {ended:?}");
+        assert!(!dir.path().join("target/a").exists(), "{what}");
+    }
+    // A number that was never sent is an entry that fails.
+    let dir = tempfile::tempdir().unwrap();
+    let (ended, answers) = receive(dir.path(), &[link(7), ToReceiver::Finish], &[]);
+    ended.unwrap();
+    assert!(matches!(answers[0], ToSender::Failed { id: 9, .. }));
+}
+
+#[test]
+fn a_session_cut_short_leaves_no_half_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ended, _) = receive(dir.path(), &[file("a", 9), data(0, 3)], &[1, 2, 3]);
+    assert!(matches!(ended, Err(Error::Ended)), "{ended:?}");
+    assert_eq!(std::fs::read_dir(dir.path().join("target")).unwrap().count(), 0);
+}
+
+#[test]
+fn another_version_is_refused_by_both_sides() {
+    let other = Hello { version: VERSION + 1, ..Hello::OURS };
+    let ((input, to), (_from, output)) = (pipe(), pipe());
+    let mut sender = Output::new(to);
+    sender.record(&other).unwrap();
+    sender.flush().unwrap();
+    let ended = gush_wire::receive(input, output);
+    assert!(matches!(ended, Err(Error::Version { theirs, .. }) if theirs == VERSION + 1));
+
+    let ((input, to), (_from, output)) = (pipe(), pipe());
+    let mut receiver = Output::new(to);
+    receiver.record(&other).unwrap();
+    receiver.flush().unwrap();
+    let request = Request {
+        sources: &[],
+        target: Path::new("t"),
+        shown: Path::new("h:t"),
+        is_exact: false,
+        is_directory: false,
+    };
+    let ended = gush_wire::send(&request, &CopyOptions::default(), (input, output), &mut ());
+    assert!(matches!(ended, Err(Error::Version { .. })), "{ended:?}");
+}
+
+#[test]
+fn answers_about_entries_that_were_not_sent_end_the_session() {
+    let ((input, to), (_from, output)) = (pipe(), pipe());
+    let mut receiver = Output::new(to);
+    receiver.record(&Hello::OURS).unwrap();
+    receiver.record(&ToSender::Done { id: 1 << 60, is_complete: true }).unwrap();
+    receiver.flush().unwrap();
+    let request = Request {
+        sources: &[],
+        target: Path::new("t"),
+        shown: Path::new("h:t"),
+        is_exact: false,
+        is_directory: false,
+    };
+    let ended = gush_wire::send(&request, &CopyOptions::default(), (input, output), &mut ());
+    assert!(matches!(ended, Err(Error::Protocol(_))), "{ended:?}");
+}
