@@ -111,13 +111,15 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        // The children of a killed process would go on.
-        for pid in self.pids().into_iter().skip(1) {
+        // The children of a killed process would go on, and a parent (nginx) starts those anew that
+        // are killed before it.
+        let pids = self.pids();
+        let _ = self.process.kill();
+        for pid in pids.into_iter().skip(1) {
             if let Some(pid) = rustix::process::Pid::from_raw(pid as i32) {
                 let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
             }
         }
-        let _ = self.process.kill();
         let _ = self.process.wait();
         // A relay of several processes is gone when its last one is, and the next relay needs the port.
         for _ in 0..PATIENCE {
