@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from shutil import which
 
 from shared import MIB, build, interleaved, noise_file, print_machine, ratios
 
@@ -122,7 +123,7 @@ def main():
     parser.add_argument("--dir", default=".", help="on the disk")
     parser.add_argument("--size", type=int, default=2048)
     parser.add_argument("--sum", type=int, default=65536)
-    parser.add_argument("--ways", default="", help="; between their names; all without it")
+    parser.add_argument("--ways", default="", help="; between their names; all that are installed without it")
     arguments = parser.parse_args()
     gush = arguments.gush or build()
     print_machine(["cp", "dd", "rsync", "nocache"])
@@ -134,7 +135,9 @@ def main():
             direct = 'exec dd if="$0" of="$1" bs=1M iflag=direct oflag=direct status=none'
             ways = {"gush cp": [gush, "cp"], "gush cp --no-cache": [gush, "cp", "--no-cache"], "cp": ["cp"],
                     "dd, direct": ["sh", "-c", direct], "rsync": ["rsync"], "nocache cp": ["nocache", "cp"]}
-            ways = {name: ways[name] for name in arguments.ways.split("; ")} if arguments.ways else ways
+            # Those whose program is there, or those that were asked for.
+            asked = arguments.ways.split("; ") if arguments.ways else [name for name in ways if which(ways[name][0])]
+            ways = {name: ways[name] for name in asked}
             _, alone = with_neighbour(group, warm, work, lambda: time.sleep(10))
             kills = group.kills()
 

@@ -51,7 +51,7 @@ def times(gush, runs, calls, file, only):
             results = json.load(open(to.name))["results"]
         except ValueError:
             sys.exit(f"{file} {only}, without {calls or 'nothing'}: {done.stderr}")
-    return {one["command"]: one["times"] for one in results if not one["failure"]}
+    return {one["command"]: one["times"] for one in results if not one["failure"]}, done.stderr
 
 
 def main():
@@ -65,10 +65,11 @@ def main():
         if only and row not in only:
             continue
         for world, calls in WORLDS:
-            samples = times(os.path.abspath(options.gush), options.runs, calls, file, comparison)
+            samples, said = times(os.path.abspath(options.gush), options.runs, calls, file, comparison)
             ours = samples.pop(contender, None)
             if ours is None:
-                print(f"{row}; {world}: gush failed", flush=True)
+                why = [line for line in said.splitlines() if f" {contender}: " in line]
+                print(f"{row}; {world}: {'; '.join(why) or 'gush failed'}", flush=True)
                 continue
             ratios = []
             for peer, theirs in samples.items():
@@ -78,7 +79,7 @@ def main():
                 quartiles = rounds[len(rounds) // 4], rounds[-1 - len(rounds) // 4]
                 median = statistics.median(rounds)
                 ratios.append(f"{peer} {median:.2f} ({quartiles[0]:.2f} to {quartiles[1]:.2f})")
-            print(f"{row}; {world}: {', '.join(ratios)}", flush=True)
+            print(f"{row}; {world}: {', '.join(ratios) or 'no peer'}", flush=True)
 
 
 main()
