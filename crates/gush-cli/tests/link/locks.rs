@@ -158,3 +158,38 @@ fn a_lock_of_socat_is_seen() {
         assert!(said(&output).contains("another process has locked it"), "{output:?}");
     }
 }
+
+/// As of a shell's `for ...; do gush ... & done >f`.
+#[test]
+fn a_lock_of_an_inherited_file_is_this_process_s_alone() {
+    let mut programs = vec![vec![env!("CARGO_BIN_EXE_gush"), "socat"]];
+    if has_socat() {
+        programs.push(vec!["socat"]);
+    }
+    for program in programs {
+        let dir = TempDir::new().unwrap();
+        let f = fs::File::create(dir.path().join("f")).unwrap();
+        let socat = |words: &[&str]| {
+            let mut command = Command::new(program[0]);
+            command.args(&program[1..]).args(words).current_dir(dir.path());
+            command
+        };
+        // Opened before the other address listens.
+        let mut holder = socat(&["-U", "-,setlk", "UNIX-LISTEN:front"]);
+        let mut holder = Killed(holder.stdout(f.try_clone().unwrap()).spawn().unwrap());
+        eventually("the lock", || dir.path().join("front").exists());
+        let locks = |address| {
+            let mut command = bounded(30, &socat(&["-u", "/dev/null", address]));
+            command.stdout(f.try_clone().unwrap()).stderr(Stdio::null());
+            command.status().unwrap().code()
+        };
+        for address in ["-,setlk", "OPEN:f,setlk"] {
+            assert_eq!(locks(address), Some(1), "{program:?} {address}");
+        }
+        drop(std::os::unix::net::UnixStream::connect(dir.path().join("front")).unwrap());
+        assert!(holder.0.wait().unwrap().success(), "{program:?}");
+        for address in ["-,setlk", "OPEN:f,setlk"] {
+            assert_eq!(locks(address), Some(0), "{program:?} {address}");
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::pending;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -82,6 +82,22 @@ impl Drop for Made {
     }
 }
 
+/// What is taken of others for as long as an end is used, and given back when this is dropped.
+pub(super) enum Borrowed {
+    Terminal(#[expect(dead_code, reason = "it is only dropped")] PutBack),
+    /// A descriptor that has the lock of an inherited file.
+    Lock(OwnedFd),
+}
+
+impl Borrowed {
+    pub fn lock(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Lock(fd) => Some(fd.as_fd()),
+            Self::Terminal(_) => None,
+        }
+    }
+}
+
 /// What an end owns besides its descriptors, until the connection is over.
 ///
 /// Dropping the keeper removes the end's FIFO and ends the end's program.
@@ -94,7 +110,7 @@ pub struct Keeper {
     pub(super) without_eof: Option<OwnedFd>,
     /// The pipe that the program reads, once bytes are relayed.
     pub(crate) input: Option<Arc<Input>>,
-    pub(super) put_back: Vec<PutBack>,
+    pub(super) put_back: Vec<Borrowed>,
     /// The names of the pseudo-terminals in `lines`, which are still open when these are dropped.
     pub(super) ours: Vec<pty::Ours>,
     /// Pseudo-terminals for programs that this process did not start.

@@ -66,6 +66,7 @@ pub use error::OpenError;
 pub(crate) use gate::ListenerCounts;
 pub(crate) use identity::is_changed;
 pub(crate) use inherit::give_up_standard;
+use keeper::Borrowed;
 pub use keeper::Keeper;
 pub(crate) use keeper::Made;
 pub(crate) use listen::{keep_name, private_listener};
@@ -352,7 +353,8 @@ impl End {
     fn set_as_terminal(mut self, options: &Options) -> Result<Self, OpenError> {
         let fd = self.conduit.read_fd().or_else(|| self.conduit.write_fd());
         if let Some(fd) = fd {
-            self.keeper.put_back.extend(terminal::set(&fd, options)?);
+            let set = terminal::set(&fd, options)?;
+            self.keeper.put_back.extend(set.map(Borrowed::Terminal));
         }
         Ok(self)
     }
@@ -513,9 +515,9 @@ pub(crate) fn open_one<'a>(
 
 async fn attempt(address: &Address, how: &How) -> Result<Opened, OpenError> {
     let target = address.target();
-    let opened = target.open(address.options(), how).await?;
-    if let Opened::One(end) = &opened {
-        lock::take(&end.conduit, address.options()).await?;
+    let mut opened = target.open(address.options(), how).await?;
+    if let Opened::One(end) = &mut opened {
+        lock::take(end, address.options()).await?;
     }
     Ok(match opened {
         // A handshake goes both ways, whichever way the bytes do.
