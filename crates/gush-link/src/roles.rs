@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::address::{Address, Kind, Opt, Target};
-use crate::open::is_changed;
+use crate::open::{changes_user, is_changed};
 use crate::record::Failure;
 
 /// At least as long as firewalls track an answered UDP flow.
@@ -42,6 +42,7 @@ impl Roles {
         let roles = Self { first, second, server };
         roles.check_shared()?;
         roles.check_identity()?;
+        roles.check_lock_files()?;
         Ok(roles)
     }
 
@@ -66,7 +67,7 @@ impl Roles {
 
     /// Refuses to become another user for one client, whose successors would need the rights again.
     fn check_identity(&self) -> Result<(), Failure> {
-        let each = self.other().filter(|_| self.forks() && !self.shares_other());
+        let each = self.opened_for_each();
         let called = [&self.first, &self.second].into_iter().filter(|address| address.calls());
         let opened_often = called.chain(each).flat_map(parts);
         let changes = |part: &&Address| !part.kind().row().is_program && is_changed(part.options());
@@ -78,6 +79,31 @@ impl Roles {
                 Err(Failure::new(format!("{part}: {why}"), None))
             }
         }
+    }
+
+    /// Refuses a lock file that would stay, because its maker has become another user meanwhile.
+    fn check_lock_files(&self) -> Result<(), Failure> {
+        let once = |address: &&Address| Some(*address) != self.opened_for_each();
+        let parts: Vec<_> =
+            [&self.first, &self.second].into_iter().filter(once).flat_map(parts).collect();
+        let becomes =
+            |part: &&Address| !part.kind().row().is_program && changes_user(part.options());
+        let locks = |part: &&&Address| {
+            [Opt::LockFile, Opt::WaitLock].iter().any(|&option| part.options().has(option))
+        };
+        match parts.iter().find(locks) {
+            Some(part) if parts.iter().any(becomes) => {
+                let why = "its lock file could not be removed by another user, or from another \
+                           root directory: start gush as that user, with setpriv(1), or there";
+                Err(Failure::new(format!("{part}: {why}"), None))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The other address, if it is opened for each client.
+    fn opened_for_each(&self) -> Option<&Address> {
+        self.other().filter(|_| self.forks() && !self.shares_other())
     }
 
     /// Is the other address opened once for all clients?
@@ -178,6 +204,11 @@ mod tests {
             ("tcp-listen:1,fork", "file:f,su=nobody", false),
             ("tcp-listen:1,fork", "file:f,chroot=/!!-", false),
             ("tcp:a:1,fork,setuid=1", "exec:id", false),
+            // Nobody could remove a lock file of root's.
+            ("tcp-listen:1,fork,su=nobody,lockfile=l", "pipe:", false),
+            ("file:f,shared,waitlock=l", "tcp-listen:1,fork,chroot=/", false),
+            ("tcp-listen:1,fork,su=nobody", "exec:id,lockfile=l", true),
+            ("tcp-listen:1,fork,setgid=1,lockfile=l", "exec:id,su=nobody", true),
         ] {
             assert_eq!(roles(first, second).is_ok(), is_sound, "{first} {second}");
         }

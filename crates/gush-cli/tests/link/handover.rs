@@ -827,6 +827,10 @@ fn a_link_with_nothing_to_hand_over_says_so() {
         (&[], "tcp-listen:1,fork", "tcp-listen:2", "both addresses listen"),
         (&[], "tcp-listen:1,fork", "-", "all clients share it"),
         (&[], "tcp-listen:1,fork", "tcp:127.0.0.1:1,shared", "all clients share it"),
+        (&[], "tcp-listen:1,fork,run-as=nobody", "null:", "by another user than"),
+        (&[], "tcp-listen:1,fork,chroot=/", "null:", "by another user than"),
+        (&[], "tcp-listen:1,fork,lockfile=l", "null:", "keep the next process out"),
+        (&[], "tcp-listen:1,fork,waitlock=l", "null:", "keep the next process out"),
         (&["--tee", copy], "tcp-listen:1,fork", "null:", "--tee"),
     ] {
         let words = [&["link", "--handover", door], options, &[first, second]].concat();

@@ -25,6 +25,7 @@ pub(super) const CONFLICTS: &[(Opt, Opt)] = &[
     (Opt::Cr, Opt::Crnl),
     (Opt::SourcePort, Opt::LowPort),
     (Opt::LockFile, Opt::WaitLock),
+    (Opt::RunAs, Opt::SetUser),
     // An end is one client's.
     (Opt::Shared, Opt::ShutNull),
     (Opt::Shared, Opt::NullEof),

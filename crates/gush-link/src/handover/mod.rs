@@ -48,7 +48,7 @@ use tokio::task::AbortHandle;
 
 use crate::address::{Address, Kind, Opt};
 use crate::ends;
-use crate::open::{self, Listener, Made};
+use crate::open::{self, Listener, Made, changes_user};
 use crate::record::Failure;
 use crate::roles::Roles;
 use crate::session::Shared;
@@ -81,6 +81,14 @@ pub(crate) fn check(settings: &Settings, roles: &Roles) -> Result<(), Failure> {
     }
     if server.kind() == Kind::ListenFd {
         return refuse(server, "no handover is needed: who passed the listener on still has it");
+    }
+    if changes_user(server.options()) {
+        let why = "the next process, which is started by another user than this one becomes, could \
+                   not take over";
+        return refuse(server, why);
+    }
+    if [Opt::LockFile, Opt::WaitLock].iter().any(|&option| server.options().has(option)) {
+        return refuse(server, "a lock would keep the next process out as long as this one runs");
     }
     if other.kind().listens() {
         return refuse(other, "a handover takes one listener, and both addresses listen");

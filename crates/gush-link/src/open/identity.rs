@@ -27,6 +27,11 @@ pub(crate) fn is_changed(options: &Options) -> bool {
     crate::address::options::IDENTITY.iter().any(|&option| options.has(option))
 }
 
+/// Does this process lose the rights by which it was started, or the files that it saw?
+pub(crate) fn changes_user(options: &Options) -> bool {
+    [Opt::RunAs, Opt::SetUser, Opt::Chroot].iter().any(|&option| options.has(option))
+}
+
 /// Changes this process, if the options say so.
 pub(super) fn assume(options: &Options) -> Result<(), OpenError> {
     if !is_changed(options) {

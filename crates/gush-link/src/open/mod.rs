@@ -64,7 +64,7 @@ use std::time::Duration;
 pub use environment::variables_of_some;
 pub use error::OpenError;
 pub(crate) use gate::ListenerCounts;
-pub(crate) use identity::is_changed;
+pub(crate) use identity::{changes_user, is_changed};
 pub(crate) use inherit::give_up_standard;
 use keeper::Borrowed;
 pub use keeper::Keeper;

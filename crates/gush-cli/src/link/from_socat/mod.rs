@@ -176,8 +176,18 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
         // What clients inherit is opened for each of them, and the other address before.
         let is_opened_first =
             !is_shared || any_part(&first, |part| part.options().is_on(Opt::Shared));
-        let holder = if is_opened_first { &mut first } else { &mut second };
-        *holder += &format!(",{option}={}", options::protected(file));
+        let (holder, is_read) = match is_opened_first {
+            true => (&mut first, parsed.one_way != Some(Direction::Back)),
+            false => (&mut second, parsed.one_way != Some(Direction::Forward)),
+        };
+        let locks = |part: &Address| {
+            [Opt::LockFile, Opt::WaitLock].iter().any(|&option| part.options().has(option))
+        };
+        if any_part(holder, locks) {
+            report.missing(holder, "an address has one lock file");
+            return None;
+        }
+        *holder = with_option(holder, &format!("{option}={}", options::protected(file)), is_read);
     }
     if let Some(value) = &parsed.large_messages {
         let part = format!("-b {value}");
@@ -314,6 +324,17 @@ fn escapes(address: &str) -> bool {
     any_part(address, |part| part.options().byte(Opt::Escape).is_some())
 }
 
+/// The address with an option of the part that is opened first.
+fn with_option(address: &str, option: &str, is_read: bool) -> String {
+    match address.parse::<Address>().as_ref().map(Address::target) {
+        Ok(Target::Joined(parts)) if is_read => {
+            let [read, written] = parts.each_ref().map(ToString::to_string);
+            format!("{read},{option}!!{written}")
+        }
+        _ => format!("{address},{option}"),
+    }
+}
+
 /// The address, where socat would create a missing file (GOPEN) and `gush link` does not, because it
 /// is read. A missing device is none.
 fn making_files(address: String) -> String {
@@ -415,6 +436,9 @@ mod tests {
             ("-L l FILE:f TCP-L:1,fork", "gush link file:f,shared,lockfile=l tcp4-listen:1,fork"),
             ("-L a\\,b - TCP-L:1", r#"gush link "-,lockfile=a\\,b" tcp4-listen:1"#),
             ("TCP:h:1,waitlock=l -", "gush link tcp:h:1,waitlock=l -"),
+            // With -u the second part is not opened.
+            ("-u -L l OPEN:a!!OPEN:b -", "gush link -u 'file:a,lockfile=l!!file:b' -"),
+            ("-U -L l OPEN:a!!OPEN:b -", "gush link -U 'file:a!!file:b,lockfile=l' -"),
             ("-u - OPEN:f,creat,setlkw", "gush link -u - file:f,create,lock=wait-write"),
             ("-u /dev/null -,setlk", "gush link -u /dev/null -,lock=write"),
             ("-u OPEN:f,flock-sh -", "gush link -u file:f,lock=wait-flock-shared -"),
@@ -626,6 +650,10 @@ mod tests {
             ("EXEC:a,end-close -", "a program is ended with the link"),
             ("-ly - -", "-ly: "),
             ("-L a -W b - -", "-W: socat takes one lock"),
+            ("-L a TCP-L:1,lockfile=b -", "an address has one lock file"),
+            ("-L l TCP-L:1,fork,su=nobody PIPE", "its lock file could not be removed"),
+            ("OPEN:f,setlk,flock-ex-nb -", "takes one lock of a file"),
+            ("EXEC:a,su=nobody,setuid=5 -", "setuid=5: "),
             ("UDP:h:1,fork -", "only listeners and connections"),
             ("TCP-L:1,fork TCP:h:1,fork", "both addresses say fork"),
             ("PTY,setlk -", "a lock is for"),

@@ -337,6 +337,10 @@ impl SocatOptions {
         if makes_terminal && refused.finds_terminal_new && is_in("sane", &refused.name) {
             return Some(Advice::Needless("a new pseudo-terminal is sane already"));
         }
+        let is_other_lock = |one: &Translated| one.ours == "lock" && one.name != refused.name;
+        if refused.ours == "lock" && self.0.iter().any(is_other_lock) {
+            return Some(Advice::Instead("gush link takes one lock of a file"));
+        }
         let name = refused.name.to_ascii_lowercase();
         if ["fs-", "ext2-", "ext3-"].iter().any(|start| name.starts_with(start))
             || is_in(FILE_ATTRIBUTES, &name)
@@ -424,6 +428,11 @@ impl Translated {
     /// Is this the same option, of which the last counts?
     fn is_replaced_by(&self, later: &Self) -> bool {
         if !self.ours.eq_ignore_ascii_case(&later.ours) {
+            return false;
+        }
+        // The locks of fcntl(2) and of flock(2) do not see each other.
+        let is_flock = |one: &Self| one.value.as_deref().is_some_and(|kind| kind.contains("flock"));
+        if self.ours == "lock" && is_flock(self) != is_flock(later) {
             return false;
         }
         // Those given by numbers are options of their own, and so are those with one name of ours.
