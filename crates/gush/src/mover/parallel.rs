@@ -30,7 +30,7 @@ use crate::report::MethodUse;
 use crate::sys::thread::{Usage, usage};
 use crate::sys::{Call, CallCounts};
 
-/// The piece of one worker. When the process is killed, one piece a worker at most can be
+/// The largest piece of one worker. When the process is killed, one piece a worker at most can be
 /// missing in front of arrived ones; so pieces are small.
 pub(super) const PIECE_BYTES: u64 = 2 << 20;
 /// The pieces where there are not enough of those for all workers: one buffer.
