@@ -206,6 +206,8 @@ fn messages_point_at_the_wrong_piece() {
         ("tcp:host:80,netns=a", "netns=a", "netns takes hosts in numbers"),
         ("file:f,lock=fast", "fast", "takes write, read, flock"),
         ("file:f,lockfile=a,waitlock=b", "waitlock=b", "contradict each other"),
+        ("exec:a,run-as=b,setuid=1", "setuid=1", "contradict each other"),
+        ("exec:a,cwd=/b,chroot=/c", "chroot=/c", "contradict each other"),
         ("tcp-listen:80,,fork", "", "an option is missing"),
         ("tcp-listen:80,fork,fork", "fork", "given twice"),
         ("tcp-listen:80,max-children=3", "max-children=3", "needs fork too"),

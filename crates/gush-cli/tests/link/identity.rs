@@ -100,7 +100,7 @@ fn a_user_that_may_not_change_gets_the_reason() {
     let dir = TempDir::new_in("/tmp").unwrap();
     std::fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
     let copy = copied_gush(dir.path());
-    let mut command = Command::new(copy);
+    let mut command = Command::new(&copy);
     command.args(["link", "-u", "null:", "-,run-as=root"]).uid(user).stdin(Stdio::null());
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -108,6 +108,16 @@ fn a_user_that_may_not_change_gets_the_reason() {
         said.contains("become another user: Operation not permitted (this takes root)"),
         "{said}"
     );
+    for (program, why) in [
+        ("exec:id,run-as=nobody", "start id: Operation not permitted (another user or root"),
+        ("exec:id,chroot=/none", "change the root to /none: No such file or directory"),
+    ] {
+        let mut command = Command::new(&copy);
+        command.args(["link", "-u", program, "-"]).uid(user).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(why), "{program}: {said}");
+    }
     let output =
         gush().args(["link", "tcp-listen:127.0.0.1:0,fork", "file:f,run-as=nobody"]).output();
     let output = output.unwrap();

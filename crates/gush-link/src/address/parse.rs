@@ -26,6 +26,8 @@ pub(super) const CONFLICTS: &[(Opt, Opt)] = &[
     (Opt::SourcePort, Opt::LowPort),
     (Opt::LockFile, Opt::WaitLock),
     (Opt::RunAs, Opt::SetUser),
+    // A program begins in the new root.
+    (Opt::Directory, Opt::Chroot),
     // An end is one client's.
     (Opt::Shared, Opt::ShutNull),
     (Opt::Shared, Opt::NullEof),

@@ -99,7 +99,15 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
         command.process_group(0);
     }
     let child = command.spawn().map_err(|error| {
-        let hint = Errno::from_io_error(&error).and_then(|errno| remedy(name, errno));
+        let hint = match Errno::from_io_error(&error) {
+            Some(Errno::PERM) if identity::is_changed(options) => {
+                Some("another user or root directory takes root".into())
+            }
+            Some(Errno::NOENT) if options.has(Opt::Chroot) => {
+                Some("the program, and what it needs, must be there under chroot=".into())
+            }
+            errno => errno.and_then(|errno| remedy(name, errno)),
+        };
         let error = OpenError::new(format!("start {name}"), error).passing(false);
         error.hinted_by(hint.as_deref())
     })?;

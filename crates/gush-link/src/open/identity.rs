@@ -53,6 +53,12 @@ pub(super) fn set(command: &mut Command, options: &Options) -> Result<(), OpenEr
         command.env("USER", &user.name).env("LOGNAME", &user.name);
         command.env("HOME", &user.dir).env("SHELL", &user.shell);
     }
+    // First, because the error of spawn(3) does not say what is missing.
+    if let Some(root) = options.path(Opt::Chroot)
+        && let Err(error) = std::fs::metadata(root)
+    {
+        return Err(OpenError::new(format!("change the root to {}", root.display()), error));
+    }
     if is_changed(options) {
         gush_process::with_identity(command, identity);
     }
