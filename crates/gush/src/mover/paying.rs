@@ -2,7 +2,8 @@
 //!
 //! The first part is moved by one thread, the next by several: as many as there are processors, or
 //! more where the one slept (`pace.rs`). Several go on if they are faster and worth their processor
-//! time. As long as their number stays, parts grow: threads are started and waited for between two.
+//! time. As long as their number stays, parts of several grow: threads are started and waited for
+//! between two. One thread moves at most 16 MiB before it is measured again.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
