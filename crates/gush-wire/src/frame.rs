@@ -271,15 +271,10 @@ impl Input {
                             error.errno().map_or(io::ErrorKind::Other.into(), io::Error::from);
                         return Err(lost("receiving data")(error));
                     }
-                    // Bytes in flight are lost with the file's part of the stream: the rest of the
-                    // frame cannot be found.
-                    Err(error) if error.in_flight_bytes() > 0 => {
-                        let error =
-                            error.errno().map_or(io::ErrorKind::Other.into(), io::Error::from);
-                        return Err(lost("writing data")(error));
-                    }
+                    // Bytes in flight have left the stream, and are lost with the file.
                     Err(error) => {
-                        at += usize::try_from(error.delivered_bytes()).unwrap_or(left).min(left);
+                        let taken = error.delivered_bytes() + error.in_flight_bytes();
+                        at += usize::try_from(taken).unwrap_or(left).min(left);
                         written = Err(error.errno().unwrap_or(gush::Errno::IO));
                         continue;
                     }

@@ -1,6 +1,6 @@
 //! The receiver: records to files, below the target's directory.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::unix::ffi::OsStringExt;
@@ -47,6 +47,7 @@ pub fn receive(input: File, output: File) -> Result<(), Error> {
         open: vec![Some(base)],
         ids: Vec::new(),
         firsts: HashMap::new(),
+        left: VecDeque::new(),
     };
     receiver.serve()
 }
@@ -114,6 +115,9 @@ impl Events for Replies {
     }
 }
 
+/// An entry's directory, its name, and its device and inode.
+type First = (Arc<Folder>, OsString, (u64, u64));
+
 struct Receiver {
     input: Input,
     replies: Replies,
@@ -125,10 +129,12 @@ struct Receiver {
     /// The numbers of those but the base.
     ids: Vec<u64>,
     /// Entries that may get further names.
-    firsts: HashMap<u64, (Arc<Folder>, OsString)>,
+    firsts: HashMap<u64, First>,
+    /// Directories that were left and may be needed for further names, while they are held.
+    left: VecDeque<Arc<Folder>>,
 }
 
-/// Directories above the last ones are closed, and opened again where they are needed.
+/// Directories above the last ones, and those left before the last ones, are closed, and opened again where they are needed.
 const MOST_HELD: usize = 256;
 
 impl Receiver {
@@ -179,6 +185,7 @@ impl Receiver {
                 if let Some(folder) = self.open.pop().flatten() {
                     let result = folder.finish(&self.options, &mut self.replies);
                     self.replies.ended(id, result);
+                    self.keeps(folder);
                 }
             }
             ToReceiver::File { id, name, portrait, has_names } => {
@@ -200,9 +207,12 @@ impl Receiver {
             ToReceiver::Link { id, name, first } => {
                 let name = self.name(name)?;
                 match self.firsts.get(&first).cloned() {
-                    Some((above, first)) => self.entry(id, &name, false, |_, folder| {
-                        folder.link(&name, (&above, &first)).map(|()| true)
-                    }),
+                    Some((above, first, file)) => {
+                        self.entry(id, &name, false, |_, folder| {
+                            folder.link(&name, (&above, &first, file)).map(|()| true)
+                        });
+                        self.keeps(above);
+                    }
                     None => {
                         let name = name.to_string_lossy();
                         let why =
@@ -237,8 +247,23 @@ impl Receiver {
             return self.replies.failed(id, String::new());
         };
         let result = make(self, &folder);
-        if self.replies.ended(id, result) && has_names {
-            self.firsts.insert(id, (folder, name.to_owned()));
+        if self.replies.ended(id, result)
+            && has_names
+            && let Some(file) = folder.identity(name)
+        {
+            self.firsts.insert(id, (folder, name.to_owned(), file));
+        }
+    }
+
+    /// Bounds the descriptors of directories that were left.
+    fn keeps(&mut self, folder: Arc<Folder>) {
+        if Arc::strong_count(&folder) > 1 {
+            self.left.push_back(folder);
+        }
+        if self.left.len() > MOST_HELD
+            && let Some(first) = self.left.pop_front()
+        {
+            first.let_go();
         }
     }
 

@@ -29,25 +29,31 @@ impl Address {
     /// assert_eq!((address.host, address.path.as_path()), ("ada@host".into(), Path::new("a/b:c")));
     /// let address = Address::of("[fe80::1]:/x".as_ref()).unwrap();
     /// assert_eq!(address.host, "fe80::1");
+    /// let address = Address::of("ada@[fe80::1]:/x".as_ref()).unwrap();
+    /// assert_eq!((address.host, address.path.as_path()), ("ada@fe80::1".into(), Path::new("/x")));
     /// assert_eq!(Address::of("./a:b".as_ref()), None);
     /// assert_eq!(Address::of(":b".as_ref()), None);
     /// ```
     #[must_use]
     pub fn of(operand: &OsStr) -> Option<Self> {
         let bytes = operand.as_bytes();
-        let (host, path) = match bytes.strip_prefix(b"[") {
-            Some(rest) => {
+        // A user may come before the bracket.
+        let bracket = bytes.iter().position(|byte| b":/[".contains(byte))?;
+        let is_in_brackets = bytes[bracket] == b'[' && (bracket == 0 || bytes[bracket - 1] == b'@');
+        let (host, path) = match is_in_brackets {
+            true => {
+                let (user, rest) = (&bytes[..bracket], &bytes[bracket + 1..]);
                 let end = rest.windows(2).position(|two| two == b"]:")?;
-                (&rest[..end], &rest[end + 2..])
+                ([user, &rest[..end]].concat(), &rest[end + 2..])
             }
-            None => {
+            false => {
                 let colon = bytes.iter().position(|byte| *byte == b':')?;
-                (&bytes[..colon], &bytes[colon + 1..])
+                (bytes[..colon].to_vec(), &bytes[colon + 1..])
             }
         };
         let is_host = !host.is_empty() && !host.contains(&b'/');
         is_host.then(|| Self {
-            host: OsStr::from_bytes(host).to_owned(),
+            host: OsStr::from_bytes(&host).to_owned(),
             path: Path::new(OsStr::from_bytes(path)).to_path_buf(),
         })
     }

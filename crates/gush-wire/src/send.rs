@@ -1,7 +1,7 @@
 //! The sender: a walk through the source to records and data, while answers are read.
 
-use std::collections::{BTreeMap, HashMap};
-use std::ffi::OsStr;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -10,16 +10,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use gush_text::quote;
+use gush_text::{quote, without_controls};
 use gush_tree::remote::{Portrait, Visitor, open_found, walk};
 use gush_tree::{Action, CopyOptions, Dereference, Done, Events, Place, Preserve, TreeCounts};
-use rustix::fs::{self, AtFlags, FileType, SeekFrom, Stat};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::frame::{COPIED_BYTES, Input, MOST_DATA_BYTES, Output};
 use crate::receive::meet;
 use crate::record::{Hello, ToReceiver, ToSender, WINDOW};
+use crate::remote::Address;
 
 /// What is sent, and where to.
 #[derive(Clone, Copy, Debug)]
@@ -47,12 +48,16 @@ pub fn send(
     events: &mut dyn Events,
 ) -> Result<bool, Error> {
     let (mut input, mut output) = (Input::new(input), Output::new(output));
+    // A file cannot be made under a name with a slash at its end.
+    let names_directory = request.target.as_os_str().as_bytes().ends_with(b"/")
+        && !request.is_exact
+        && request.sources.first().is_some_and(|source| !source.is_dir());
     // Before the answer: the other side need not wait for a second round trip.
     let greeted = output.record(&Hello::OURS).and_then(|_| {
         output.record(&ToReceiver::Begin {
             target: request.target.as_os_str().as_bytes().to_vec(),
             is_exact: request.is_exact,
-            is_directory: request.is_directory || request.sources.len() > 1,
+            is_directory: request.is_directory || request.sources.len() > 1 || names_directory,
             preserve: options.preserve,
         })?;
         output.flush()
@@ -69,6 +74,8 @@ pub fn send(
         }),
         changed: Condvar::new(),
         target: request.shown,
+        host: Address::of(request.shown.as_os_str())
+            .map_or_else(String::new, |address| format!("{}: ", address.host.display())),
         verifies: options.verify,
     };
     thread::scope(|scope| {
@@ -79,6 +86,7 @@ pub fn send(
             shared: &shared,
             next_id: 0,
             known: HashMap::new(),
+            names: HashSet::new(),
             root: PathBuf::new(),
         };
         let sent = sender.send_all(request.sources);
@@ -99,6 +107,8 @@ struct Shared<'a> {
     state: Mutex<State<'a>>,
     changed: Condvar,
     target: &'a Path,
+    /// What messages of the other machine begin with.
+    host: String,
     verifies: bool,
 }
 
@@ -121,6 +131,11 @@ struct Awaited {
 impl<'a> Shared<'a> {
     fn lock(&self) -> MutexGuard<'_, State<'a>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A message of the other machine, which may say anything but is not to steer this terminal.
+    fn told(&self, text: &str) -> String {
+        format!("{}{}", self.host, without_controls(text))
     }
 
     fn read(&self, input: &mut Input) -> Result<(), Error> {
@@ -156,14 +171,14 @@ impl<'a> Shared<'a> {
                     let entry = state.take(id)?;
                     state.is_whole = false;
                     if !why.is_empty() {
-                        let error = gush_tree::Error::reported(&entry.target, why);
+                        let error = gush_tree::Error::reported(&entry.target, self.told(&why));
                         state.events.entry_ended(&entry.source, &entry.target, &Err(error));
                     }
                 }
                 ToSender::Warning(text) => {
-                    state.events.warns(&gush_tree::Error::reported(self.target, text));
+                    state.events.warns(&gush_tree::Error::reported(self.target, self.told(&text)));
                 }
-                ToSender::Refused(why) => return Err(Error::Refused(why)),
+                ToSender::Refused(why) => return Err(Error::Refused(without_controls(&why))),
                 ToSender::Finished if state.awaited.is_empty() => return Ok(()),
                 ToSender::Finished => {
                     return Err(Error::Protocol("it has finished without all answers".into()));
@@ -188,6 +203,8 @@ struct Sender<'a, 'e> {
     next_id: u64,
     /// The numbers of files with several names, by device and inode.
     known: HashMap<(u64, u64), u64>,
+    /// The names that operands which are no directories have got.
+    names: HashSet<OsString>,
     /// The directory that the operand is in, to show paths at the target.
     root: PathBuf,
 }
@@ -223,19 +240,29 @@ impl Sender<'_, '_> {
             return self.refuses(source, "has no name to be copied under; name the target with -T");
         };
         self.root = source.parent().unwrap_or(Path::new("")).to_path_buf();
-        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        if kind != FileType::Directory {
+            let is_content = !matches!(kind, FileType::RegularFile | FileType::Symlink);
+            if is_content && !self.options.recursive {
+                let why = "is a special file, whose content is not served in a copy to another \
+                           machine (-R recreates the file)";
+                return self.refuses(source, why);
+            }
+            if !self.names.insert(name.to_owned()) {
+                let why = "is not copied: an operand before it has the same name";
+                return self.refuses(source, why);
+            }
             // The parent of a link that is followed is another directory.
             let real = if follow { canonical.as_deref().unwrap_or(source) } else { source };
             let above = match real.parent() {
                 Some(above) if !above.as_os_str().is_empty() => above,
                 _ => Path::new("."),
             };
-            let dir = match File::open(above) {
-                Ok(dir) => Arc::new(OwnedFd::from(dir)),
-                Err(error) => {
-                    let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-                    return self.fails_text(above, "cannot open directory", errno);
-                }
+            // It need not be readable.
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let dir = match fs::open(above, flags, Mode::empty()) {
+                Ok(dir) => Arc::new(dir),
+                Err(errno) => return self.fails_text(above, "cannot open directory", errno),
             };
             let found = real.file_name().unwrap_or(name);
             return self.entry(&dir, found, name, &stat, source);
@@ -451,6 +478,10 @@ impl Sender<'_, '_> {
                 }
                 at += length as u64;
             }
+        }
+        // Files of /proc have content and no size.
+        if size_bytes == 0 && matches!(file.read_at(&mut [0], 0), Ok(1)) {
+            return Ok(Err("its size is 0, and it has content".into()));
         }
         if !self.options.verify {
             return Ok(Ok(None));

@@ -205,3 +205,21 @@ fn answers_about_entries_that_were_not_sent_end_the_session() {
     let ended = gush_wire::send(&request, &CopyOptions::default(), (input, output), &mut ());
     assert!(matches!(ended, Err(Error::Protocol(_))), "{ended:?}");
 }
+
+#[test]
+fn what_the_other_side_says_does_not_steer_the_terminal() {
+    let ((input, to), (_from, output)) = (pipe(), pipe());
+    let mut receiver = Output::new(to);
+    receiver.record(&Hello::OURS).unwrap();
+    receiver.record(&ToSender::Refused("no\x1b[2J".into())).unwrap();
+    receiver.flush().unwrap();
+    let request = Request {
+        sources: &[],
+        target: Path::new("t"),
+        shown: Path::new("h:t"),
+        is_exact: false,
+        is_directory: false,
+    };
+    let ended = gush_wire::send(&request, &CopyOptions::default(), (input, output), &mut ());
+    assert_eq!(ended.unwrap_err().to_string(), "no\u{fffd}[2J");
+}

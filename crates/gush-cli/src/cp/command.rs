@@ -76,14 +76,18 @@ fn after_help() -> String {
 
 /// The definition of `gush cp`, invoked as `as_name`.
 pub fn command(as_name: &str) -> Command {
+    // Called by the name of GNU cp, it has local files alone.
+    let (usage, remote) = match as_name {
+        "cp" => (String::new(), Vec::new()),
+        _ => (format!("\n       {as_name} [OPTION]... SOURCE... HOST:DEST"), remote()),
+    };
     Command::new("cp")
         .about("Copy files by the fastest sound way")
         .version(env!("CARGO_PKG_VERSION"))
         .override_usage(format!(
             "{as_name} [OPTION]... [-T] SOURCE DEST\n       \
              {as_name} [OPTION]... SOURCE... DIRECTORY\n       \
-             {as_name} [OPTION]... -t DIRECTORY SOURCE...\n       \
-             {as_name} [OPTION]... SOURCE... HOST:DEST",
+             {as_name} [OPTION]... -t DIRECTORY SOURCE...{usage}",
         ))
         .after_help(after_help())
         .max_term_width(100)
@@ -103,7 +107,7 @@ pub fn command(as_name: &str) -> Command {
         .next_help_heading("Methods and sizes")
         .args(moving())
         .next_help_heading("Another machine")
-        .args(remote())
+        .args(remote)
         .next_help_heading("Messages")
         .args(messages())
 }

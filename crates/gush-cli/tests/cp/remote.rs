@@ -85,6 +85,98 @@ fn entries_that_fail_are_named_and_the_others_arrive() {
 }
 
 #[test]
+fn what_a_local_copy_would_not_overwrite_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(
+        dir.path(),
+        "mkdir x y t; echo x >x/a; echo y >y/a; mkfifo t/p; echo p >x/p; $C x/a y/a x/p h:t",
+    );
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for part in ["'y/a' is not copied", "h: cannot replace 't/p': a special file has the name"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert_eq!(fs::read_to_string(dir.path().join("t/a")).unwrap(), "x\n");
+    assert!(!dir.path().join("t/p").is_file());
+}
+
+#[test]
+fn a_further_name_is_that_of_the_file_sent_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(
+        dir.path(),
+        "mkdir -p x/d x/e y/d t; echo x >x/d/f; ln x/d/f x/e/f; echo y >y/d/f
+        $C -a x/d y/d x/e h:t",
+    );
+    let said = stderr(&output);
+    assert!(said.contains("cannot create hard link 't/e/f' to 't/d/f': it was replaced"), "{said}");
+    assert!(!dir.path().join("t/e/f").exists());
+}
+
+#[test]
+fn directories_that_were_left_do_not_use_up_the_descriptors() {
+    let dir = tempfile::tempdir().unwrap();
+    remote_succeeds(
+        dir.path(),
+        "mkdir s; for i in $(seq 400); do mkdir s/d$i; echo >s/d$i/f; ln s/d$i/f s/d$i/g; done
+        ulimit -n 330; $C -a s h:t; [ $(find t -links 2 -type f | wc -l) = 800 ]",
+    );
+}
+
+#[test]
+fn the_name_of_a_directory_makes_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(dir.path(), "echo a >a; mkdir s; $C -r s h:made/ && $C a h:new/");
+    assert!(stderr(&output).contains("h: cannot open directory 'new/'"), "{output:?}");
+    assert!(dir.path().join("made").is_dir() && !dir.path().join("new").exists());
+}
+
+#[test]
+fn sources_whose_content_is_not_sent_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(dir.path(), "mkdir t; mkfifo p; $C /proc/version /dev/null p h:t");
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for part in [
+        "'/proc/version' could not be read: its size is 0, and it has content",
+        "'/dev/null' is a special file",
+        "'p' is a special file",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert_eq!(names(&dir.path().join("t")), [""; 0]);
+}
+
+/// sshd gives its children a socket, from which data goes through a pipe of the receiver.
+#[test]
+fn a_full_disk_fails_one_file_and_the_others_arrive() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(
+        dir.path(),
+        "[ $(id -u) = 0 ] && mkdir t && mount -t tmpfs -o size=4M none t || { echo lacks; exit 0; }
+        mkdir -p s/d; head -c 12M /dev/urandom >s/big; echo d >s/d/e
+        cat >shell <<'END'
+#!/usr/bin/python3
+import os, socket, subprocess, sys
+ours, theirs = socket.socketpair()
+child = subprocess.Popen(sys.argv[2:], stdin=theirs)
+theirs.close()
+while data := os.read(0, 65536):
+    ours.sendall(data)
+ours.close()
+sys.exit(child.wait())
+END
+        $C -r s h:t; echo $?; cat t/s/d/e; ls t/s; umount t",
+    );
+    if stdout(&output) == "lacks\n" {
+        return skipped("needs root, to mount a tmpfs");
+    }
+    let said = stderr(&output);
+    assert_eq!(stdout(&output), "1\nd\nd\n", "{said}");
+    assert!(said.contains("h: error writing 't/s/big': No space left on device"), "{said}");
+}
+
+#[test]
 fn what_the_filters_leave_out_is_not_sent() {
     let dir = tempfile::tempdir().unwrap();
     let output = remote_succeeds(
@@ -112,6 +204,18 @@ fn an_option_that_a_remote_copy_lacks_is_refused_before_anything_is_sent() {
     let said = fails(dir.path(), &["--rsh", "touch", "a", "-t", "-oProxyCommand=x:t"]);
     assert!(said.contains("cannot start with '-'"), "{said}");
     assert_eq!(names(dir.path()), ["a"]);
+}
+
+#[test]
+fn by_the_name_of_cp_no_other_machine_is_offered() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = script(
+        dir.path(),
+        "ln -s $G cp; echo a >a; ./cp --rsh touch a h:t; ./cp a h:u; ./cp --help | grep -c HOST",
+    );
+    assert!(stderr(&output).contains("--rsh"), "{output:?}");
+    assert_eq!(stdout(&output), "0\n");
+    assert_eq!(names(dir.path()), ["a", "cp", "h:u"]);
 }
 
 #[test]

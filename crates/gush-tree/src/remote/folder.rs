@@ -259,12 +259,20 @@ impl Folder {
         })
     }
 
-    /// Makes a name another name of an entry made or found earlier.
+    /// Device and inode of what has a name now.
+    #[must_use]
+    pub fn identity(&self, name: &OsStr) -> Option<(u64, u64)> {
+        let held = self.fd().ok()?;
+        let stat = Place::below(held.as_fd(), Path::new(name), Path::new(name)).stat(false).ok()?;
+        Some((stat.st_dev, stat.st_ino))
+    }
+
+    /// Makes a name another name of an entry made earlier, which is still that file.
     ///
     /// # Errors
-    /// When it cannot be made.
-    pub fn link(&self, name: &OsStr, first: (&Self, &OsStr)) -> Result<(), Error> {
-        let (above, first_name) = first;
+    /// When it cannot be made, or another file has the first name.
+    pub fn link(&self, name: &OsStr, first: (&Self, &OsStr, (u64, u64))) -> Result<(), Error> {
+        let (above, first_name, file) = first;
         let shown = above.shown_entry(first_name);
         let what = || format!("cannot create hard link {{}} to {}", quote::always(&shown));
         self.with(name, |place| {
@@ -273,6 +281,9 @@ impl Folder {
             let source = Place::below(held.as_fd(), Path::new(first_name), &shown);
             let fd = source.pin(false).map_err(failed)?;
             let found = retry_on_intr(|| fs::fstat(&fd)).map_err(failed)?;
+            if (found.st_dev, found.st_ino) != file {
+                return Err(Error::refusal(place.shown, what() + ": it was replaced"));
+            }
             if place.stat(false).is_ok_and(|there| FileId::of(&there) == FileId::of(&found)) {
                 return Ok(());
             }
