@@ -132,6 +132,27 @@ fn the_name_of_a_directory_makes_no_file() {
 }
 
 #[test]
+fn directories_that_may_not_be_searched_do_not_end_the_copy() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote(
+        dir.path(),
+        "[ $(id -u) = 0 ] || { echo lacks; exit 0; }
+        mkdir -p s/a s/no/in s/list/in s/z; for d in a no list z; do echo $d >s/$d/f; done
+        chmod 0 s/no; chmod 444 s/list; chmod 777 .
+        setpriv --reuid=65534 --regid=65534 --clear-groups $C -r s h:t; echo $?
+        cat t/a/f t/z/f; ls t",
+    );
+    if stdout(&output) == "lacks\n" {
+        return skipped("needs root, to become another user");
+    }
+    let said = stderr(&output);
+    assert_eq!(stdout(&output), "1\na\nz\na\nlist\nno\nz\n", "{said}");
+    for part in ["cannot access 's/no': Permission denied", "'s/list/f': Permission denied"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+#[test]
 fn sources_whose_content_is_not_sent_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let output = remote(dir.path(), "mkdir t; mkfifo p; $C /proc/version /dev/null p h:t");

@@ -2,7 +2,8 @@
 //! of what there is, and the sender of a copy to another machine.
 //!
 //! One directory is read at a time: its entries first, then its subdirectories. The way back up is
-//! `..`, checked against device and inode, so that no depth needs more than one descriptor.
+//! `..`, checked against device and inode, so that no depth needs more than one descriptor. A
+//! directory that may not be searched has no such way: the one above is held meanwhile.
 
 use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{self, FileType, RawDir, Stat};
+use rustix::fs::{self, AtFlags, FileType, RawDir, Stat};
 use rustix::io::{self, Errno, retry_on_intr};
 
 use super::batch::LISTED_BYTES;
@@ -64,6 +65,8 @@ struct Level {
     /// The subdirectories not yet visited.
     left: Vec<CString>,
     ignored: Option<Arc<GitIgnored>>,
+    /// The directory above, where `..` does not lead there.
+    above: Option<Arc<OwnedFd>>,
 }
 
 struct Survey<'a> {
@@ -99,7 +102,10 @@ pub fn walk(
                 Ok((below, is_readable)) => {
                     let (below, above) = (Arc::new(below), level.ignored.clone());
                     let above = above.as_ref();
-                    let next = survey.enter(&below, is_readable, name, above, device, visitor)?;
+                    let mut next =
+                        survey.enter(&below, is_readable, name, above, device, visitor)?;
+                    let found = retry_on_intr(|| fs::statat(&below, c".", AtFlags::empty()));
+                    next.above = found.is_err().then_some(at);
                     levels.push(next);
                     at = below;
                 }
@@ -113,10 +119,16 @@ pub fn walk(
         }
         visitor.leaves()?;
         survey.path.pop(OsStr::from_bytes(level.name.to_bytes()));
+        let held = level.above.take();
         levels.pop();
         let Some(above) = levels.last() else { return Ok(()) };
-        let up = dir::up(at.as_fd(), above.id);
-        at = Arc::new(up.map_err(|errno| dir::lost(survey.path.path(), errno))?);
+        at = match held {
+            Some(held) => held,
+            None => Arc::new(
+                dir::up(at.as_fd(), above.id)
+                    .map_err(|errno| dir::lost(survey.path.path(), errno))?,
+            ),
+        };
     }
 }
 
@@ -135,7 +147,8 @@ impl Survey<'_> {
         visitor: &mut dyn Visitor,
     ) -> Result<Level, Error> {
         let stat = stat_of(dir, self.path.path())?;
-        let mut level = Level { id: FileId::of(&stat), name, left: Vec::new(), ignored: None };
+        let id = FileId::of(&stat);
+        let mut level = Level { id, name, left: Vec::new(), ignored: None, above: None };
         visitor.enters(dir, &stat, self.path.path())?;
         // As GNU: the directory is made, and its entries are another file system's.
         if self.options.one_file_system && stat.st_dev != device {
@@ -149,6 +162,8 @@ impl Survey<'_> {
         let ended = self.list(dir, &mut listed, &mut level, visitor);
         self.listed = listed;
         if let Err(errno) = ended? {
+            // One that cannot be read was opened by O_PATH, which lists nothing.
+            let errno = if is_readable { errno } else { Errno::ACCESS };
             visitor.fails(Error::os(self.path.path(), "cannot access {}", errno))?;
         }
         Ok(level)
