@@ -151,6 +151,7 @@ impl Pages {
     }
 
     /// The content, to be written.
+    #[inline]
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: invariant 4: pages that were lent come back only through `renew` or `reclaim`,
         // so this memory is nobody else's; `&mut self` makes the slice exclusive.
@@ -390,12 +391,14 @@ impl Strip {
     }
 
     /// The part not yet lent.
+    #[inline]
     #[must_use]
     pub fn rest(&self) -> &[u8] {
         &self.pages.as_slice()[self.lent_bytes..]
     }
 
     /// The part not yet lent, to be written.
+    #[inline]
     pub fn rest_mut(&mut self) -> &mut [u8] {
         &mut self.pages.as_mut_slice()[self.lent_bytes..]
     }

@@ -33,12 +33,14 @@ impl AsRef<Pages> for Buffer {
 impl std::ops::Deref for Buffer {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         &self.strip.rest()[..self.len_bytes]
     }
 }
 
 impl std::ops::DerefMut for Buffer {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.strip.rest_mut()[..self.len_bytes]
     }

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{self, Errno};
 
 mod buffer;
+mod collector;
 mod pool;
 mod private;
 mod reservoir;

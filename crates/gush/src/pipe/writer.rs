@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::{self, Errno};
 
+use super::collector::Collector;
 use super::socket::{FAT_SLOT_BYTES, Fattener};
 use super::technique::lending_into;
 use super::{Buffer, Technique, USUAL_BYTES, asked_bytes, grow};
@@ -50,8 +51,9 @@ const PAGES_BETWEEN_LOOKS: u32 = 16;
 /// Writes into a pipe (or anything else, by `write`) so that the bytes arrive unchanged: the reader
 /// may read them, splice them anywhere, tee them, or hold them for an hour.
 ///
-/// The [`Write`] of this type copies once, through the socket if there is one; small pieces are
-/// collected. [`Writer::buffer`] and [`Writer::commit`] avoid the copy. Dropping a writer does not
+/// The [`Write`] of this type copies once, through the socket if there is one. Small pieces are
+/// collected up to 64 KiB, or, from a caller that writes bulk without a pause, up to 512 KiB, which
+/// are lent. [`Writer::buffer`] and [`Writer::commit`] avoid the copy. Dropping a writer does not
 /// flush: call [`Write::flush`], which can fail.
 ///
 /// The pipe grows as the crate's page [describes](crate#what-it-does-to-your-descriptors).
@@ -81,7 +83,7 @@ pub struct Writer<P: AsFd> {
     /// A reader that was slow is not waited for so many times.
     pages_until_look: u32,
     /// Small pieces collected by `write`.
-    collected: Vec<u8>,
+    collected: Collector,
     /// The call that failed with bytes under way: later bytes would be taken for those lost.
     cut_by: Option<Call>,
     asked: Option<Asked>,
@@ -184,7 +186,7 @@ impl<P: AsFd> Writer<P> {
                 spare: Some(Strip::new(spare)),
                 given_late: None,
                 pages_until_look: 0,
-                collected: Vec::new(),
+                collected: Collector::default(),
                 cut_by: None,
                 asked: None,
             }),
@@ -387,7 +389,7 @@ impl<P: AsFd> Writer<P> {
         send(self).inspect_err(|&(call, _)| {
             self.cut_by = Some(call);
             // Without room nothing more is collected.
-            self.collected = Vec::new();
+            self.collected = Collector::default();
         })
     }
 
@@ -502,10 +504,33 @@ impl<P: AsFd> Writer<P> {
     }
 
     fn send_collected(&mut self) -> Result<(), Failed> {
-        let mut collected = std::mem::take(&mut self.collected);
-        self.copy_out(&collected)?;
-        collected.clear();
-        self.collected = collected;
+        let Some((buffer, len_bytes)) = self.collected.take() else {
+            return self.unless_cut(|_| Ok(()));
+        };
+        // The buffer of pieces that are copied is smaller than any other.
+        if buffer.len() > LEAST_SOCKET_BYTES {
+            return self.send(buffer, len_bytes);
+        }
+        self.copy_out(&buffer[..len_bytes])?;
+        if !self.lends_pieces() {
+            self.collected.begin(buffer);
+        }
+        Ok(())
+    }
+
+    /// Bulk is collected where it can be lent.
+    fn lends_pieces(&self) -> bool {
+        self.technique == Technique::Fresh && self.collected.is_fast()
+    }
+
+    /// Takes memory for the next pieces.
+    fn begin_collecting(&mut self) -> io::Result<()> {
+        let lent = if self.lends_pieces() { self.buffer().ok() } else { None };
+        let buffer = match lent {
+            Some(buffer) => buffer,
+            None => Buffer::of(Strip::new(Pages::new(LEAST_SOCKET_BYTES)?), LEAST_SOCKET_BYTES),
+        };
+        self.collected.begin(buffer);
         Ok(())
     }
 
@@ -527,17 +552,13 @@ impl<P: AsFd> Writer<P> {
     /// ```
     #[inline]
     pub fn collect(&mut self, bytes: &[u8]) -> bool {
-        let has_room = bytes.len() < self.collected.capacity() - self.collected.len();
-        if has_room {
-            self.collected.extend_from_slice(bytes);
-        }
-        has_room
+        self.collected.push(bytes)
     }
 
     /// The pieces that [`write`](Write::write) has collected and not sent.
     #[must_use]
     pub fn collected(&self) -> &[u8] {
-        &self.collected
+        self.collected.bytes()
     }
 
     /// Sends a large piece, or as much as fills the collected ones, and these.
@@ -546,16 +567,16 @@ impl<P: AsFd> Writer<P> {
         if self.cut_by.is_some() {
             return Err(Errno::IO.into());
         }
-        if self.collected.is_empty() && bytes.len() >= LEAST_SOCKET_BYTES {
+        if self.collected().is_empty() && bytes.len() >= LEAST_SOCKET_BYTES {
             let len = bytes.len().min(COPIED_BYTES);
             self.copy_out(&bytes[..len]).map_err(errno)?;
             return Ok(len);
         }
-        let room_bytes = LEAST_SOCKET_BYTES - self.collected.len();
-        self.collected.reserve_exact(room_bytes);
-        let len = bytes.len().min(room_bytes);
-        self.collected.extend_from_slice(&bytes[..len]);
-        if len == room_bytes {
+        if !self.collected.has_buffer() {
+            self.begin_collecting()?;
+        }
+        let (len, is_full) = self.collected.fill(bytes);
+        if is_full {
             // First in, first out: pieces of `write` came before this buffer.
             self.send_collected().map_err(errno)?;
         }
@@ -745,6 +766,64 @@ mod tests {
         }
         writer.flush().expect("flush");
         assert_eq!(file.metadata().expect("stat").len(), LEAST_SOCKET_BYTES as u64 + 1);
+    }
+
+    #[test]
+    fn small_pieces_in_bulk_are_lent_and_arrive_in_order() {
+        let (mut reader, pipe) = std::io::pipe().expect("pipe");
+        let mut writer = match Writer::with(pipe, Technique::Fresh) {
+            Ok(writer) => writer,
+            Err(WriterError { errno, .. }) => return gush_test::skipped(&errno.to_string()),
+        };
+        let got = std::thread::spawn(move || {
+            let mut got = Vec::new();
+            reader.read_to_end(&mut got).map(|_| got)
+        });
+        let mut expected = Vec::new();
+        let mut lent_buffers = 0;
+        // A busy machine may take the processor away between any two pieces.
+        let start = Instant::now();
+        while lent_buffers < 4 && start.elapsed() < Duration::from_secs(60) {
+            for piece in 0..100_000_u32 {
+                let bytes = piece.to_le_bytes();
+                writer.write_all(&bytes).expect("write");
+                expected.extend_from_slice(&bytes);
+            }
+            lent_buffers += u32::from(writer.collected().len() > LEAST_SOCKET_BYTES);
+            // Few pieces in a buffer to be lent, and a buffer of the caller's between them.
+            if lent_buffers % 2 == 1 {
+                writer.flush().expect("flush");
+                writer.write_all(b"few").expect("write");
+                expected.extend_from_slice(b"few");
+                let mut buffer = writer.buffer().expect("buffer");
+                buffer[..4].copy_from_slice(b"own,");
+                writer.commit(buffer, 4).expect("commit");
+                expected.extend_from_slice(b"own,");
+            }
+        }
+        writer.flush().expect("flush");
+        drop(writer);
+        let got = got.join().expect("reader").expect("read");
+        assert!(got == expected, "{} of {} bytes", got.len(), expected.len());
+        assert_eq!(lent_buffers, 4);
+    }
+
+    #[test]
+    fn pieces_with_pauses_are_not_held_back_for_larger_buffers() {
+        let (mut reader, pipe) = std::io::pipe().expect("pipe");
+        let mut writer = Writer::new(pipe).expect("writer");
+        let got = std::thread::spawn(move || reader.read_to_end(&mut Vec::new()));
+        let piece = [7; 1000];
+        for _ in 0..40 {
+            std::thread::sleep(Duration::from_millis(5));
+            for _ in 0..66 {
+                writer.write_all(&piece).expect("write");
+                assert!(writer.collected().len() < LEAST_SOCKET_BYTES);
+            }
+        }
+        writer.flush().expect("flush");
+        drop(writer);
+        assert_eq!(got.join().expect("reader").expect("read"), 40 * 66 * piece.len());
     }
 
     #[test]
