@@ -249,13 +249,17 @@ impl Pace {
 
     /// So many threads that those awake at any time are as many as the processors.
     fn wanted(&self, sum: &Sample) -> usize {
-        let sleeps = sum.sleeps >= Self::SLEEPS * u64::from(sum.done)
-            && sum.wall >= sum.busy * Self::SLEEPING;
-        if !sleeps {
+        if !Self::mostly_sleeps(sum) {
             return self.awake;
         }
         let threads = self.awake as u128 * sum.wall.as_nanos() / sum.busy.as_nanos().max(1);
         usize::try_from(threads).unwrap_or(usize::MAX).clamp(self.awake, self.most)
+    }
+
+    /// Is there so much sleep that more threads than processors are worth it?
+    #[must_use]
+    pub fn mostly_sleeps(sum: &Sample) -> bool {
+        sum.sleeps >= Self::SLEEPS * u64::from(sum.done) && sum.wall >= sum.busy * Self::SLEEPING
     }
 }
 

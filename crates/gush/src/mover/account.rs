@@ -22,6 +22,11 @@ impl Account {
         self.refusals.iter().any(|refusal| refusal.method == name)
     }
 
+    /// Has a method moved anything?
+    pub(super) fn has_used(&self, name: MethodName) -> bool {
+        self.uses.iter().any(|used| used.name == name && used.bytes > 0)
+    }
+
     /// Adds one use of a method; a further use of the last one is added to that.
     pub(super) fn record(&mut self, used: MethodUse) {
         if used.bytes == 0 && used.steps == 0 {

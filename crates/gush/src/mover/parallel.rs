@@ -1,8 +1,8 @@
 //! One file on several threads: pieces are handed out in order, and the bytes before the first
 //! incomplete piece count as arrived.
 //!
-//! The calling thread has the first piece, and must move bytes before the others begin: a refused
-//! method has touched nothing (invariant 3).
+//! The calling thread has the first piece, and must move bytes before the others begin, unless the
+//! method has moved an earlier part: a refused method has touched nothing (invariant 3).
 //!
 //! Buffered writes of one file take its inode lock in turn. Two threads that read and write in
 //! pieces of 256 KiB take turns at that lock and read in between: about two thirds of the time of
@@ -217,10 +217,12 @@ fn step(range: &mut dyn Range, most_bytes: u64) -> Result<u64, Cause> {
     }
 }
 
-/// A piece for each of the threads, in whole buffers.
+/// The size of pieces, in whole buffers: as many pieces for each thread, so that none waits for
+/// another's last one.
 fn piece_bytes(length: u64, threads: usize) -> u64 {
-    let share = (length / threads as u64).clamp(LEAST_PIECE_BYTES, PIECE_BYTES);
-    share - share % LEAST_PIECE_BYTES
+    let share = length.div_ceil(threads as u64);
+    let even = share.div_ceil(share.div_ceil(PIECE_BYTES).max(1));
+    even.next_multiple_of(LEAST_PIECE_BYTES).clamp(LEAST_PIECE_BYTES, PIECE_BYTES)
 }
 
 /// The setup of one worker of several: a share of the memory for all.
@@ -264,6 +266,9 @@ impl Move<'_> {
             stopped: AtomicBool::new(false),
             shown: OnceLock::new(),
         };
+        if self.account.has_used(name) {
+            shared.shown.get_or_init(|| ());
+        }
         let works = self.work_together(name, &shared, threads);
         let first =
             // The lowest: all before it has arrived, as on one thread.
@@ -345,5 +350,26 @@ impl Move<'_> {
             }));
             works
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_threads_have_as_many_pieces_of_whole_buffers() {
+        const MIB: u64 = 1 << 20;
+        for (length, threads, expected) in [
+            (1 << 30, 2, PIECE_BYTES),
+            (64 * MIB, 64, MIB),
+            // Of 2 MiB some threads would have a fourth and the others none.
+            (448 * MIB, 64, 7 * MIB / 4),
+            (448 * MIB + 1, 64, PIECE_BYTES),
+            (16 * MIB - LEAST_PIECE_BYTES / 2, 64, LEAST_PIECE_BYTES),
+            (1, 64, LEAST_PIECE_BYTES),
+        ] {
+            assert_eq!(piece_bytes(length, threads), expected, "{length} on {threads}");
+        }
     }
 }

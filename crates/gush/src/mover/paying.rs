@@ -16,11 +16,12 @@ use crate::method::MethodName;
 use crate::pace::{Pace, Sample};
 use crate::sys::thread::{Usage, usage};
 
-/// One thread moves so much, and then twice as much each time, until it has taken [`LONG_ENOUGH`] or
-/// [`MOST_ALONE_BYTES`] are moved: a slow source has shown itself soon.
-const FIRST_BYTES: u64 = 256 << 10;
+/// One thread moves so much, and then twice as much each time, until it has taken [`LONG_ENOUGH`],
+/// or has slept for most of [`LONG_ENOUGH_ASLEEP`], or [`MOST_ALONE_BYTES`] are moved.
+const FIRST_BYTES: u64 = 128 << 10;
 const MOST_ALONE_BYTES: u64 = 16 << 20;
 const LONG_ENOUGH: Duration = Duration::from_millis(4);
+const LONG_ENOUGH_ASLEEP: Duration = Duration::from_millis(1);
 
 /// The part of a thread that does not sleep, in the measurement of several.
 const SHARE_BYTES: u64 = 16 << 20;
@@ -28,7 +29,7 @@ const SHARE_BYTES: u64 = 16 << 20;
 const SLEEPING_SHARE_BYTES: u64 = 1 << 20;
 
 /// Where the number of threads stays, the next part is so many times as large, ...
-const GROWTH: u64 = 4;
+const GROWTH: u64 = 16;
 /// ... up to this: what the file system does may change.
 const MOST_PART_BYTES: u64 = 1 << 30;
 
@@ -88,8 +89,12 @@ impl Paying {
             self.part_bytes =
                 wanted as u64 * if is_awake { SHARE_BYTES } else { SLEEPING_SHARE_BYTES };
         }
-        let share = if is_new && is_awake { SHARE_BYTES } else { LEAST_PIECE_BYTES };
-        let shares = usize::try_from(left_bytes / share).unwrap_or(usize::MAX);
+        // A thread that is awake has to be worth its start.
+        let shares = match is_new && is_awake {
+            true => left_bytes / SHARE_BYTES,
+            false => left_bytes.div_ceil(LEAST_PIECE_BYTES),
+        };
+        let shares = usize::try_from(shares).unwrap_or(usize::MAX);
         // A small rest is part of this one.
         let part_bytes =
             if left_bytes < 2 * self.part_bytes { left_bytes } else { self.part_bytes };
@@ -125,11 +130,12 @@ impl Move<'_> {
             let threads = 1 + leave.0;
             let before_bytes = self.cursor.moved_bytes;
             let part = if threads == 1 {
-                self.measured(1, |moving| moving.move_alone(alone, before_bytes + left_bytes))?
+                self.move_alone(alone, before_bytes + left_bytes)?
             } else {
                 let end = Some(before_bytes + part_bytes);
-                let part =
-                    self.measured(threads, |moving| moving.move_on_threads(by, threads, end))?;
+                let watch = Watch::begin(before_bytes);
+                let others = self.move_on_threads(by, threads, end)?;
+                let part = watch.sample(self.cursor.moved_bytes, others, threads);
                 // The source has perhaps ended: one thread finds out.
                 if !self.cursor.is_at(end) {
                     break;
@@ -143,41 +149,44 @@ impl Move<'_> {
     }
 
     /// Moves a part on this thread.
-    fn move_alone(&mut self, name: MethodName, end: u64) -> Result<Usage, Halt> {
-        let (before_bytes, began) = (self.cursor.moved_bytes, Instant::now());
+    fn move_alone(&mut self, name: MethodName, end: u64) -> Result<Sample, Halt> {
+        let watch = Watch::begin(self.cursor.moved_bytes);
         let mut bytes = FIRST_BYTES;
         loop {
             self.move_by(name, Some(end.min(self.cursor.moved_bytes + bytes)))?;
             bytes *= 2;
-            let next_bytes = self.cursor.moved_bytes - before_bytes + bytes;
-            let is_enough = next_bytes > MOST_ALONE_BYTES || began.elapsed() >= LONG_ENOUGH;
+            let part = watch.sample(self.cursor.moved_bytes, Usage::default(), 1);
+            let is_enough = self.cursor.moved_bytes - watch.before_bytes + bytes > MOST_ALONE_BYTES
+                || watch.began.elapsed() >= LONG_ENOUGH
+                || watch.began.elapsed() >= LONG_ENOUGH_ASLEEP && Pace::mostly_sleeps(&part);
             if is_enough || self.cursor.is_at(Some(end)) {
-                return Ok(Usage::default());
+                return Ok(part);
             }
         }
     }
+}
 
-    /// What `threads` have done in a part, this thread and others, whose usage `part` returns.
-    fn measured(
-        &mut self,
-        threads: usize,
-        part: impl FnOnce(&mut Self) -> Result<Usage, Halt>,
-    ) -> Result<Sample, Halt> {
-        let before_bytes = self.cursor.moved_bytes;
-        let (began, before) = (Instant::now(), usage().unwrap_or_default());
-        let others = part(self)?;
-        let (elapsed, used) = (began.elapsed(), usage().unwrap_or_default());
+/// What this thread had used before a part.
+struct Watch {
+    before_bytes: u64,
+    began: Instant,
+    before: Usage,
+}
+
+impl Watch {
+    fn begin(before_bytes: u64) -> Self {
+        Self { before_bytes, began: Instant::now(), before: usage().unwrap_or_default() }
+    }
+
+    /// What this thread and `others`, together `threads`, have done in the part up to now.
+    fn sample(&self, moved_bytes: u64, others: Usage, threads: usize) -> Sample {
+        let (elapsed, used) = (self.began.elapsed(), usage().unwrap_or_default());
         let used = Usage {
-            busy: used.busy.saturating_sub(before.busy),
-            sleeps: used.sleeps.saturating_sub(before.sleeps),
+            busy: used.busy.saturating_sub(self.before.busy),
+            sleeps: used.sleeps.saturating_sub(self.before.sleeps),
         };
-        let bytes = self.cursor.moved_bytes - before_bytes;
-        Ok(sample(
-            bytes,
-            elapsed * u32::try_from(threads).unwrap_or(u32::MAX),
-            used.plus(others),
-            threads,
-        ))
+        let wall = elapsed * u32::try_from(threads).unwrap_or(u32::MAX);
+        sample(moved_bytes - self.before_bytes, wall, used.plus(others), threads)
     }
 }
 
