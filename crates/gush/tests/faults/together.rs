@@ -11,8 +11,8 @@ use gush::{Call, Cancel, Choice, Control, Errno, Error, MethodName, Mover, Progr
 
 use crate::common::{file_of, noise, read_all, within};
 
-/// Eight pieces of 2 MiB, nearly.
-const LEN: usize = (16 << 20) - 13;
+/// Ten pieces of 2 MiB, nearly.
+const LEN: usize = (20 << 20) - 13;
 const PIECE: u64 = 2 << 20;
 /// A worker writes a piece in so many calls, of 256 KiB each.
 const WRITES_A_PIECE: u64 = 8;
