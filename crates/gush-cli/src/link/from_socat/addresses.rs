@@ -44,6 +44,8 @@ const INSTEAD: &[(&[&str], &str)] = &[
     (&["tun", "interface", "if"], "gush link opens no network interface"),
     (&["ip", "ip4", "ip6", "ip-*", "ip4-*", "ip6-*"], "gush link sends and receives no raw IP"),
     (&["dtls*", "openssl-dtls*", "ssl-dtls*"], "gush link has TLS over TCP alone"),
+    (&["datagram", "dgram", "sendto"], "with `socket-` before it the numbers of C are read"),
+    (&["socks5-*"], "gush link asks no SOCKS server to listen"),
     (&["posixmq*"], "gush link opens no POSIX message queue"),
     (&["sctp*", "dccp*"], "of the streams of the Internet gush link has TCP"),
 ];

@@ -636,6 +636,8 @@ mod tests {
             ("IP:h:1 -", "raw IP"),
             ("IP6-DATAGRAM:h:1 -", "raw IP"),
             ("OPENSSL-DTLS-LISTEN:1 -", "TLS over TCP alone"),
+            ("SENDTO:2:2:17:x0050c0000201 -", "`socket-`"),
+            ("SOCKS5-LISTEN:p:1080:0.0.0.0:80 -", "no SOCKS server to listen"),
             ("POSIXMQ-SEND:/q -", "no POSIX message queue"),
             ("SOCKET-CONNECT:2:6:x -", "socat takes DOMAIN:PROTOCOL:ADDRESS"),
             ("SOCKET-LISTEN:16:0:x -", "of sockets by numbers gush link has"),
