@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Connections through a relay whose program is replaced again and again: what arrives, and how long it takes.
 
-    bench/handover.py GUSH [--seconds 300] [--connections 1000] [--interval 5] [--bulk] [--spread] [--haproxy]
+    bench/handover.py GUSH [--seconds 300] [--connections 1000] [--interval 5] [--message 16384] [--bulk] [--spread] [--haproxy]
 
-Messages of 1 KiB, 10 a second on each connection (or, with --bulk, as many as pass), go through the relay to a reader; each
-carries its time. SHA-256 of what was sent and what arrived are compared. A stall is the longest time that a message of a
+Messages of 1 KiB (--message), 10 a second on each connection, go through the relay to a reader; each carries its time. With
+--bulk as much goes as passes, in pieces of any length up to 64 messages: both processors are busy then, and a connection waits
+for all others. SHA-256 of what was sent and what arrived are compared. A stall is the longest time that a message of a
 connection took (with --bulk: that nothing came) in the second after a replacement; `otherwise` is the same for the seconds
 before one. --spread opens a part of the connections in each interval, instead of all at the start. --haproxy reloads HAProxy
 (SIGUSR2) instead, whose old processes keep their connections. Memory is that of all processes after the last replacement (Pss,
@@ -25,14 +26,13 @@ import tempfile
 import time
 from pathlib import Path
 
-MESSAGE = 1024
 PAUSE = 0.1
 # Shorter gaps between two arrivals are not recorded.
 GAP = 0.005
 
 
-def send(port, connections, parts, seconds, bulk, result):
-    block = os.urandom(MESSAGE - 8)
+def send(port, connections, parts, seconds, message_bytes, bulk, result):
+    block = os.urandom(message_bytes - 8)
     clients, hashes, due = [], [], []
     pick = selectors.DefaultSelector()
     begin = time.monotonic()
@@ -75,7 +75,7 @@ def send(port, connections, parts, seconds, bulk, result):
         client.recv(1)
 
 
-def receive(listener, connections, bulk):
+def receive(listener, connections, message_bytes, bulk):
     """Hashes by number, and (arrival, delay, number) of each message."""
     pick = selectors.DefaultSelector()
     pick.register(listener, selectors.EVENT_READ, None)
@@ -107,9 +107,9 @@ def receive(listener, connections, bulk):
                     delays.append((now, now - state[2], state[0]))
                 state[2] = now
                 continue
-            while len(rest) >= MESSAGE:
+            while len(rest) >= message_bytes:
                 delays.append((now, now - struct.unpack_from("d", rest)[0], state[0]))
-                rest = rest[MESSAGE:]
+                rest = rest[message_bytes:]
             state[1] = rest
     return hashes, resets, delays
 
@@ -142,6 +142,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--connections", type=int, default=1000)
     parser.add_argument("--interval", type=float, default=5)
+    parser.add_argument("--message", type=int, default=1024, help="bytes")
     parser.add_argument("--bulk", action="store_true")
     parser.add_argument("--spread", action="store_true")
     parser.add_argument("--haproxy", action="store_true")
@@ -168,7 +169,7 @@ def main():
     sender = os.fork()
     if sender == 0:
         parts = int(words.seconds / words.interval) if words.spread else 1
-        send(front, words.connections, parts, words.seconds, words.bulk, result)
+        send(front, words.connections, parts, words.seconds, words.message, words.bulk, result)
         os._exit(0)
     replacer_moments = Path(held.name) / "moments"
     replacer = os.fork()
@@ -192,7 +193,7 @@ def main():
         (Path(held.name) / "processes").write_text(f"{len(alive)} processes, {memory_kib(alive) / 1024:.1f} MiB")
         (Path(held.name) / "alive").write_text(" ".join(map(str, alive)))
         os._exit(0)
-    hashes, resets, delays = receive(listener, words.connections, words.bulk)
+    hashes, resets, delays = receive(listener, words.connections, words.message, words.bulk)
     os.waitpid(replacer, 0)
     moments = [float(line) for line in replacer_moments.read_text().splitlines()]
     sent = result.read_text().splitlines()
