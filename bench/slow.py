@@ -21,6 +21,9 @@ FIXED = [1, 2, 4, 8, 16, 32, 64]
 CASES = [
     ("1,000 files of 4 KiB", 1000, 4096, []),
     ("compared by --checksum", 1000, 4096, ["--checksum"]),
+    ("read again by --verify", 1000, 4096, ["--verify"]),
+    ("mirrored by --delete", 1000, 4096, ["--update=changed", "--delete"]),
+    ("one rank of one", 1000, 4096, ["--shard", "0/1"]),
     ("one file of 16 MiB", 1, 16 << 20, []),
     ("one file of 512 MiB", 1, 512 << 20, []),
 ]
