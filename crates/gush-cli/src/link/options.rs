@@ -123,8 +123,8 @@ pub struct Options {
     /// Serve Prometheus metrics over HTTP at HOST:PORT, under /metrics
     #[arg(long, value_name = "HOST:PORT", value_parser = place)]
     pub metrics: Option<String>,
-    /// Take over from the running link that has the socket PATH, and hand over to the next one: it
-    /// has the same addresses, one with fork
+    /// Take over listeners and connections from the link that runs with the same PATH and
+    /// addresses (one with fork), and later pass them on to the next one. PATH is a socket
     #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
     pub handover: Option<PathBuf>,
     /// Log messages at LEVEL and above: off, error, warn, info, debug

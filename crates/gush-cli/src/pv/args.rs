@@ -286,8 +286,8 @@ const ROWS: &[Row] = rows! {
         NONE "pipeline" Value("PID", |o, v| set(&mut o.pipeline, v, str::parse)),
             "Transfer nothing; show the pipeline that process PID (or process group -PGID) is part \
              of: each stage, how full its pipes are, and which stage holds the others up. With \
-             --json an object per look, and with -n the PID of that stage (0 if not certain) and \
-             the percentage of each pipe that is filled, on standard output";
+             --json, print an object per look; with -n, the PID of that stage (0 if uncertain) and \
+             how full each pipe is, in percent";
         NONE "here" Flag(|o| &mut o.here),
             "As --pipeline, for all pipelines of this terminal";
         NONE "once" Flag(|o| &mut o.once),

@@ -28,7 +28,9 @@ fn a_command_of_its_own_is_concluded_by_its_own() {
     let twice = ["-C", "true", "-C", "true", "true", "true", "true"];
     let (status, _, said) = ended(lab(dir.path()).args(twice));
     assert_eq!(status, Some(1));
-    assert!(said.contains("2 --conclude for 3 command(s): give one for all, or one for each"));
+    assert!(said.contains(
+        "--conclude is given 2 times for 3 command(s): give it once for all, or once for each"
+    ));
 }
 
 #[test]
@@ -175,12 +177,15 @@ fn an_output_is_one_for_all_or_one_for_each_command() {
     for (words, why) in [
         (
             &["true", "true", "true"][..],
-            "2 --output for 3 command(s): give one for all, or one for each",
+            "--output is given 2 times for 3 command(s): give it once for all, or once for each",
         ),
-        (&["true"], "2 --output for 1 command(s): give one for all, or one for each"),
+        (
+            &["true"],
+            "--output is given 2 times for 1 command(s): give it once for all, or once for each",
+        ),
         (
             &["-L", "x", "1,2,3", "true {x}"],
-            "2 --output for 1 command(s): give one for all, or one for each",
+            "--output is given 2 times for 1 command(s): give it once for all, or once for each",
         ),
     ] {
         let mut command = lab(dir.path());

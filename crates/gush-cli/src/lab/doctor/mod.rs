@@ -26,8 +26,8 @@ use crate::talk::{Talker, write_out};
                   behind. The exit status is 1 if a PATH can neither be read nor written."
 )]
 struct Doctor {
-    /// Look at these directories or files too, and at copying from each to each other one; without
-    /// any, at the current directory
+    /// Look at these directories or files too, and at copying between each two of them; without
+    /// any, at the current directory. A path named like a command is written ./pipeline
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Print JSON: schema, kernel, machine, findings, paths, pairs

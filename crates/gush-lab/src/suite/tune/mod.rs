@@ -30,9 +30,10 @@ pub static SUITE: Suite = Suite {
     name: "tune",
     title: "The engine's choice and others",
     about: "Measure whether another method, buffer or pipe than the engine's choice is faster here",
-    more: "Files, pipes and sockets, by the engine's own choice (auto) and by others. Options such as --method and \
-           --buffer-size of gush cp and cat choose what is faster; more processor time for it is paid for by other \
-           programs. The files have no names. gush tune is the same command.",
+    more: "Moves between files, pipes and sockets are timed by the engine's own choice (auto) and by \
+           others. What is faster is chosen by options such as --method and --buffer-size of gush \
+           cp and cat; look at its processor time, too. The files of the test are unnamed ones. \
+           gush tune is the same command.",
     options: || {
         let about =
             "Measure files in DIR, and in shared memory; several DIRs name several file systems";

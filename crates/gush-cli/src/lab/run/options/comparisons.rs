@@ -177,7 +177,7 @@ fn one_or_each<T: Clone>(
 ) -> Result<Option<T>, Error> {
     if given.len() > 1 && given.len() != entries.len() {
         return Err(Error::refused(format!(
-            "{} {option} for {} command(s): give one for all, or one for each",
+            "{option} is given {} times for {} command(s): give it once for all, or once for each",
             given.len(),
             entries.len()
         )));
