@@ -145,7 +145,7 @@ fn clients(
     let algorithms = provider.signature_verification_algorithms;
     let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
     let chain = verifier.build().map_err(|error| OpenError::said(STEP, error.to_string()))?;
-    let name = options.text(Opt::CommonName).map(server_name).transpose()?;
+    let name = options.text(Opt::CommonName).map(str::to_owned);
     Ok(Arc::new(Clients { name, pinned, chain, algorithms }))
 }
 

@@ -63,29 +63,50 @@ fn parsed<'a>(own: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, Error>
     }
 }
 
-/// Is the certificate, which is verified otherwise, for `name`?
-pub(super) fn has_name(own: &CertificateDer<'_>, name: &ServerName<'_>) -> Result<(), Error> {
-    is_for(&parsed(own)?, name)
+/// Is a client's certificate, which is verified otherwise, for `name`? As for socat
+/// (`openssl_handle_peer_certificate` of its xio-openssl.c): by an alternative name or the first
+/// common name.
+pub(super) fn is_of_client(own: &CertificateDer<'_>, name: &str) -> Result<(), Error> {
+    let own = parsed(own)?;
+    let mut names = alternative_names(&own).unwrap_or_default();
+    let common = own.subject().iter_common_name().next().and_then(|common| common.as_str().ok());
+    names.extend(common.map(str::to_owned));
+    if names.iter().any(|given| is_same_client(given, name)) {
+        return Ok(());
+    }
+    Err(not_valid_for(ServerName::try_from(name.to_owned()).ok(), name, &names))
+}
+
+fn not_valid_for(expected: Option<ServerName<'static>>, name: &str, names: &[String]) -> Error {
+    match expected {
+        Some(expected) => {
+            let presented = names.iter().map(|name| format!("DnsName(\"{name}\")")).collect();
+            CertificateError::NotValidForNameContext { expected, presented }.into()
+        }
+        None => Error::General(format!(
+            "the certificate is not for {name}: its names are {}",
+            names.join(", ")
+        )),
+    }
 }
 
 /// Is the certificate for `name`? One without a subjectAltName is for its common name (RFC 2818).
 fn is_for(own: &X509Certificate<'_>, name: &ServerName<'_>) -> Result<(), Error> {
-    let alternative = own.subject_alternative_name().ok().flatten();
-    let names: Vec<String> = match alternative {
-        Some(names) => names.value.general_names.iter().filter_map(shown).collect(),
-        None => {
-            let common = own.subject().iter_common_name().filter_map(|name| name.as_str().ok());
-            // An address of IPv6 is often given its brackets there.
-            common.map(|name| name.trim_matches(['[', ']']).to_owned()).collect()
-        }
-    };
+    let names = alternative_names(own).unwrap_or_else(|| {
+        let common = own.subject().iter_common_name().filter_map(|name| name.as_str().ok());
+        // An address of IPv6 is often given its brackets there.
+        common.map(|name| name.trim_matches(['[', ']']).to_owned()).collect()
+    });
     let wanted = name.to_str();
-    if names.iter().any(|given| is_same(given, &wanted)) {
-        return Ok(());
+    match names.iter().any(|given| is_same(given, &wanted)) {
+        true => Ok(()),
+        false => Err(not_valid_for(Some(name.to_owned()), &wanted, &names)),
     }
-    let presented = names.iter().map(|name| format!("DnsName(\"{name}\")")).collect();
-    let expected = name.to_owned();
-    Err(CertificateError::NotValidForNameContext { expected, presented }.into())
+}
+
+fn alternative_names(own: &X509Certificate<'_>) -> Option<Vec<String>> {
+    let names = own.subject_alternative_name().ok().flatten()?;
+    Some(names.value.general_names.iter().filter_map(shown).collect())
 }
 
 fn shown(name: &GeneralName<'_>) -> Option<String> {
@@ -110,9 +131,38 @@ fn is_same(given: &str, wanted: &str) -> bool {
     }
 }
 
+/// Letter by letter; `*.` is one label or none.
+fn is_same_client(given: &str, wanted: &str) -> bool {
+    let ip = |name: &str| name.parse::<std::net::IpAddr>().ok();
+    match given.strip_prefix("*.") {
+        Some(rest) => {
+            rest == wanted || wanted.split_once('.').is_some_and(|(_, parent)| parent == rest)
+        }
+        None => given == wanted || ip(given).is_some() && ip(given) == ip(wanted),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_clients_are_compared_as_by_socat() {
+        for (given, wanted, expected) in [
+            ("alice", "alice", true),
+            ("Alice", "alice", false),
+            ("Alice Smith", "Alice Smith", true),
+            ("*.alice", "alice", true),
+            ("*.alice", "a.alice", true),
+            ("*.alice", "b.a.alice", false),
+            ("*.alice", "Alice", false),
+            ("a.alice", "*.alice", false),
+            ("::1", "0::1", true),
+            ("127.0.0.1", "127.0.0.2", false),
+        ] {
+            assert_eq!(is_same_client(given, wanted), expected, "{given}, {wanted}");
+        }
+    }
 
     #[test]
     fn a_star_stands_for_one_label() {

@@ -105,7 +105,7 @@ fn verify_tls13(
 #[derive(Debug)]
 pub(super) struct Clients {
     /// The name that their certificates have, if only those are accepted.
-    pub name: Option<ServerName<'static>>,
+    pub name: Option<String>,
     pub pinned: Pinned,
     pub chain: Arc<dyn ClientCertVerifier>,
     pub algorithms: WebPkiSupportedAlgorithms,
@@ -126,7 +126,7 @@ impl ClientCertVerifier for Clients {
             Some(checked) => checked.map(|()| ClientCertVerified::assertion()),
             None => self.chain.verify_client_cert(own, between, now),
         }?;
-        self.name.as_ref().map_or(Ok(()), |name| pinned::has_name(own, name))?;
+        self.name.as_ref().map_or(Ok(()), |name| pinned::is_of_client(own, name))?;
         Ok(verified)
     }
 

@@ -303,8 +303,13 @@ fn single(
     let head = match head.starts_with("tls") && head.contains("-listen:") {
         // socat requires a certificate of each client by default.
         true => {
-            let verify = options.take("verify openssl-verify");
-            format!("{head},verify={}", verify.as_deref().unwrap_or("1"))
+            let verify = options.take("verify openssl-verify").unwrap_or_else(|| "1".to_owned());
+            // Without a certificate socat looks at no name, and an empty one is any.
+            const NAME: &str = "commonname openssl-commonname cn";
+            if verify == "0" || matches!(options.value(NAME), Some("" | "\"\"" | "''")) {
+                options.take(NAME);
+            }
+            format!("{head},verify={verify}")
         }
         false => head,
     };

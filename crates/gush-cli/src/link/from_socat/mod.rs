@@ -563,6 +563,8 @@ mod tests {
                 "gush link tls4-listen:443,fork,cert=/c,verify=0 -",
             ),
             ("SSL-L:443,cert=/c -", "gush link tls4-listen:443,cert=/c,verify -"),
+            ("SSL-L:1,cert=/c,verify=0,cn=x -", "gush link tls4-listen:1,cert=/c,verify=0 -"),
+            ("SSL-L:1,cert=/c,cn=\"\" -", "gush link tls4-listen:1,cert=/c,verify -"),
             ("SSL-L:1,cert=/c,cn=x -", "gush link tls4-listen:1,cert=/c,verify,commonname=x -"),
             ("-6 UDP-L:1 UDP-RECVFROM:2", "gush link udp6-listen:1 udp6-recvfrom:2"),
             ("-0 UDP-L:1 UDP-RECVFROM:2", "gush link udp-listen:1 udp-recvfrom:2"),

@@ -289,6 +289,11 @@ impl SocatOptions {
         self.0.remove(at).value
     }
 
+    /// The value of the option with one of these names, as it is written.
+    pub fn value(&self, names: &str) -> Option<&str> {
+        self.0.iter().find(|one| is_in(names, &one.name))?.value.as_deref()
+    }
+
     /// Adds an option of ours.
     pub fn push(&mut self, option: &str) {
         self.0.push(Translated::read(option));

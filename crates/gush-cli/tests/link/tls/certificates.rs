@@ -236,9 +236,20 @@ fn clients_need_the_name_that_commonname_says() {
     let pki = Pki::new();
     pki.pair("named", &["client.example"], |_| {});
     pki.pair("other", &["other.example"], |_| {});
+    let common = |name: &'static str| {
+        move |of: &mut rcgen::CertificateParams| {
+            of.distinguished_name.push(rcgen::DnType::CommonName, name)
+        }
+    };
+    // As with socat, the common name counts next to others, and `*.` is one label or none.
+    pki.pair("common", &["other.example"], common("client.example"));
+    pki.pair("star", &["*.client.example"], |_| {});
+    pki.pair("case", &["Client.example"], |_| {});
     let options = format!(",fork,commonname=client.example,{}", pki.trust());
     let listening = Running::start(&[&pki.listen("server", &options), "exec:cat"]);
-    for (client, is_accepted) in [("named", true), ("other", false)] {
+    for (client, is_accepted) in
+        [("named", true), ("other", false), ("common", true), ("star", true), ("case", false)]
+    {
         let own = format!(",{}", pki.own(client));
         let (done, _, said) =
             linked(if is_accepted { "null:" } else { "-" }, &pki.connect(&listening.place(), &own));
