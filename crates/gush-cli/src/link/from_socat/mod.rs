@@ -208,6 +208,9 @@ pub fn translated(words: Vec<String>, report: &mut Report) -> Option<Translation
         Some(Direction::Back) => (&second, &first),
         _ => (&first, &second),
     };
+    if is_one_way && any_part(source, |part| part.options().is_on(Opt::Truncate)) {
+        report.missing(source, "trunc would empty a file that is only read");
+    }
     let message_bytes = parsed.message_bytes;
     let settings = Settings { one_way: is_one_way, message_bytes, ..Settings::default() };
     if let (Ok(source), Ok(target)) = (source.parse(), target.parse())
@@ -512,7 +515,7 @@ mod tests {
                 "-U CREATE:f,chdir=/tmp SYSTEM:pwd,umask=0066",
                 "gush link -U file:/tmp/f,create,trunc shell:pwd,umask=66",
             ),
-            ("-u OPEN:f,o-noatime,ftruncate=0 -", "gush link -u file:f,trunc,noatime -"),
+            ("-U OPEN:f,o-noatime,ftruncate=0 -", "gush link -U file:f,trunc,noatime -"),
             (
                 "TCP:h:1,setsockopt-int=6:3:1,setsockopt-int=1:9:1,cork,cork=0 -",
                 "gush link tcp:h:1,setsockopt=6:3:1,setsockopt=1:9:1,setsockopt=6:3:0 -",
@@ -638,6 +641,8 @@ mod tests {
             ("IP:h:1 -", "raw IP"),
             ("IP6-DATAGRAM:h:1 -", "raw IP"),
             ("OPENSSL-DTLS-LISTEN:1 -", "TLS over TCP alone"),
+            ("-u OPEN:f,creat,trunc -", "only read"),
+            ("-U - OPEN:f,trunc", "only read"),
             ("SENDTO:2:2:17:x0050c0000201 -", "`socket-`"),
             ("SOCKS5-LISTEN:p:1080:0.0.0.0:80 -", "no SOCKS server to listen"),
             ("POSIXMQ-SEND:/q -", "no POSIX message queue"),
