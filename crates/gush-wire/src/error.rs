@@ -26,6 +26,9 @@ pub enum Error {
     /// The other side closed its stream too early.
     #[error("the other side ended before the copy was complete")]
     Ended,
+    /// The other side ended before it had sent anything.
+    #[error("the other side ended without an answer")]
+    Silent,
     /// The other side's bytes are not those of this protocol.
     #[error("the other side broke the protocol: {0}")]
     Protocol(String),

@@ -9,6 +9,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 
 use gush::Mover;
+use gush_text::without_controls;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use xxhash_rust::xxh3::Xxh3;
@@ -54,6 +55,9 @@ fn header(kind: u8, length: usize, body: &[u8]) -> [u8; HEADER_BYTES] {
     header[8..].copy_from_slice(&sum.to_le_bytes());
     header
 }
+
+/// So much of what is no frame stands in the message.
+const MOST_SHOWN_BYTES: usize = 60;
 
 fn broken(what: impl Into<String>) -> Error {
     Error::Protocol(what.into())
@@ -214,7 +218,14 @@ impl Input {
                 }
                 Frame::Data(length)
             }
-            _ => return Err(broken("its bytes are no frame; a login shell may have printed them")),
+            _ => {
+                let came = &self.buffer[self.at - HEADER_BYTES..];
+                let came = String::from_utf8_lossy(&came[..came.len().min(MOST_SHOWN_BYTES)]);
+                return Err(broken(format!(
+                    "it sent '{}' (the shell's start-up files there must print nothing)",
+                    without_controls(came.trim())
+                )));
+            }
         };
         Ok((frame, head))
     }

@@ -54,7 +54,10 @@ pub fn receive(input: File, output: File) -> Result<(), Error> {
 
 /// Checks the other side's first record.
 pub(crate) fn meet(input: &mut Input) -> Result<(), Error> {
-    let hello: Hello = input.record()?;
+    let hello: Hello = input.record().map_err(|error| match error {
+        Error::Ended if input.is_empty() => Error::Silent,
+        error => error,
+    })?;
     match hello {
         Hello { magic: MAGIC, version: VERSION } => Ok(()),
         Hello { magic: MAGIC, version } => Err(Error::Version { theirs: version, ours: VERSION }),
@@ -137,6 +140,9 @@ struct Receiver {
 /// Directories above the last ones, and those left before the last ones, are closed, and opened again where they are needed.
 const MOST_HELD: usize = 256;
 
+/// Each directory on the way holds its path.
+const MOST_PATH_BYTES: usize = 32 << 10;
+
 impl Receiver {
     fn serve(&mut self) -> Result<(), Error> {
         loop {
@@ -160,6 +166,11 @@ impl Receiver {
                 let name = self.name(name)?;
                 of_kind(&portrait, portrait.kind() == FileType::Directory)?;
                 let entered = match self.folder().cloned() {
+                    Some(folder)
+                        if folder.shown_entry(&name).as_os_str().len() > MOST_PATH_BYTES =>
+                    {
+                        return Err(Error::Protocol("a path is longer than 32 KiB".into()));
+                    }
                     Some(folder) => match folder.enter(&name, portrait, &self.options) {
                         Ok(entered) => Some(entered),
                         Err(error) => {

@@ -6,6 +6,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::error::Error;
 
@@ -59,10 +62,13 @@ impl Address {
     }
 }
 
+/// How long a command has to end after a failure.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// The command that connects the two sides, while it runs.
 #[derive(Debug)]
 pub struct Remote {
-    child: Child,
+    child: Mutex<Child>,
     command: String,
 }
 
@@ -96,16 +102,31 @@ impl Remote {
         let (from, to) = (child.stdout.take(), child.stdin.take());
         let (from, to) = from.zip(to).expect("both are pipes");
         let streams = (File::from(OwnedFd::from(from)), File::from(OwnedFd::from(to)));
-        Ok((Self { child, command: program.clone() }, streams))
+        Ok((Self { child: Mutex::new(child), command: program.clone() }, streams))
+    }
+
+    /// Ends the command after a failure: it may go on without reading, or wait for input. It has a
+    /// second to end by itself.
+    pub fn end(&self) {
+        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        let begun = Instant::now();
+        while begun.elapsed() < LAST_WORDS {
+            if !matches!(child.try_wait(), Ok(None)) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        // It can have ended meanwhile.
+        let _ = child.kill();
     }
 
     /// Waits for the command.
     ///
     /// # Errors
     /// When it cannot be waited for.
-    pub fn wait(mut self) -> Result<(String, ExitStatus), Error> {
-        let status = self
-            .child
+    pub fn wait(self) -> Result<(String, ExitStatus), Error> {
+        let mut child = self.child.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let status = child
             .wait()
             .map_err(|error| Error::Io { doing: "waiting for the remote shell", error })?;
         Ok((self.command, status))

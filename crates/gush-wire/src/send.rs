@@ -38,6 +38,8 @@ pub struct Request<'a> {
 }
 
 /// Sends the sources. Returns whether all of them arrived; what did not is reported to `events`.
+/// `abandon` is called where the other side has ended early: it has to end the streams, in which a
+/// write may wait.
 ///
 /// # Errors
 /// When the session ends before all is answered.
@@ -46,6 +48,7 @@ pub fn send(
     options: &CopyOptions,
     (input, output): (File, File),
     events: &mut dyn Events,
+    abandon: &(dyn Fn() + Sync),
 ) -> Result<bool, Error> {
     let (mut input, mut output) = (Input::new(input), Output::new(output));
     // A file cannot be made under a name with a slash at its end.
@@ -79,7 +82,13 @@ pub fn send(
         verifies: options.verify,
     };
     thread::scope(|scope| {
-        let reader = scope.spawn(|| shared.read(&mut input));
+        let reader = scope.spawn(|| {
+            let ended = shared.read(&mut input);
+            if ended.is_err() {
+                abandon();
+            }
+            ended
+        });
         let mut sender = Sender {
             output,
             options,
@@ -88,6 +97,7 @@ pub fn send(
             known: HashMap::new(),
             names: HashSet::new(),
             root: PathBuf::new(),
+            depth: 0,
         };
         let sent = sender.send_all(request.sources);
         // Closed, so that the other side ends, and with it the answers.
@@ -101,6 +111,8 @@ pub fn send(
     })?;
     Ok(shared.lock().is_whole)
 }
+
+const TOO_MANY_ATTRIBUTES: &str = "has more attributes than fit into a message of 1 MiB";
 
 /// What both threads use.
 struct Shared<'a> {
@@ -207,6 +219,8 @@ struct Sender<'a, 'e> {
     names: HashSet<OsString>,
     /// The directory that the operand is in, to show paths at the target.
     root: PathBuf,
+    /// The directories entered and not left, which have no answer yet.
+    depth: usize,
 }
 
 /// The walk can only end in an error of trees: that of the stream is kept aside.
@@ -313,12 +327,12 @@ impl Sender<'_, '_> {
     /// A new number, for an entry that is sent next. Waits while too many are without an answer.
     fn number(&mut self, source: &Path, action: Action, bytes: Option<u64>) -> Result<u64, Error> {
         let mut state = self.shared.lock();
-        if state.awaited.len() >= WINDOW {
+        if state.awaited.len() >= WINDOW + self.depth {
             drop(state);
             self.output.flush()?;
             state = self.shared.lock();
         }
-        while state.awaited.len() >= WINDOW && !state.has_ended {
+        while state.awaited.len() >= WINDOW + self.depth && !state.has_ended {
             state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if state.has_ended {
@@ -345,7 +359,7 @@ impl Sender<'_, '_> {
         let is_sent = self.output.record(record)?;
         if !is_sent {
             self.shared.lock().awaited.remove(&id);
-            self.refuses(path, "has more attributes than fit into a message of 1 MiB")?;
+            self.refuses(path, TOO_MANY_ATTRIBUTES)?;
         }
         Ok(is_sent)
     }
@@ -534,14 +548,17 @@ impl Visitor for Walking<'_, '_, '_> {
         });
         let name = name.as_bytes().to_vec();
         let sent = self.sender.number(path, Action::Directory, None).and_then(|id| {
-            let record = ToReceiver::Enter { id, name, portrait };
-            match self.sender.output.record(&record)? {
-                true => Ok(()),
-                false => Err(Error::Refused(format!(
-                    "{} has more attributes than fit into a message of 1 MiB",
-                    quote::always(path)
-                ))),
+            let mut record = ToReceiver::Enter { id, name, portrait };
+            if !self.sender.output.record(&record)? {
+                self.sender.refuses(path, TOO_MANY_ATTRIBUTES)?;
+                // Its entries are copied all the same.
+                if let ToReceiver::Enter { portrait, .. } = &mut record {
+                    portrait.attributes.clear();
+                }
+                self.sender.output.record(&record)?;
             }
+            self.sender.depth += 1;
+            Ok(())
         });
         self.goes_on(sent, path)
     }
@@ -559,6 +576,7 @@ impl Visitor for Walking<'_, '_, '_> {
 
     fn leaves(&mut self) -> Result<(), gush_tree::Error> {
         let sent = self.sender.output.record(&ToReceiver::Leave).map(drop);
+        self.sender.depth -= 1;
         self.goes_on(sent, Path::new(""))
     }
 

@@ -164,6 +164,15 @@ fn a_session_cut_short_leaves_no_half_file() {
 }
 
 #[test]
+fn directories_are_not_nested_without_a_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = "n".repeat(250);
+    let records: Vec<_> = (0..200).map(|id| directory(id, &name)).collect();
+    let (ended, _) = receive(dir.path(), &records, b"");
+    assert!(matches!(&ended, Err(Error::Protocol(why)) if why.contains("32 KiB")), "{ended:?}");
+}
+
+#[test]
 fn another_version_is_refused_by_both_sides() {
     let other = Hello { version: VERSION + 1, ..Hello::OURS };
     let ((input, to), (_from, output)) = (pipe(), pipe());
@@ -184,7 +193,8 @@ fn another_version_is_refused_by_both_sides() {
         is_exact: false,
         is_directory: false,
     };
-    let ended = gush_wire::send(&request, &CopyOptions::default(), (input, output), &mut ());
+    let ended =
+        gush_wire::send(&request, &CopyOptions::default(), (input, output), &mut (), &|| ());
     assert!(matches!(ended, Err(Error::Version { .. })), "{ended:?}");
 }
 
@@ -202,7 +212,8 @@ fn answers_about_entries_that_were_not_sent_end_the_session() {
         is_exact: false,
         is_directory: false,
     };
-    let ended = gush_wire::send(&request, &CopyOptions::default(), (input, output), &mut ());
+    let ended =
+        gush_wire::send(&request, &CopyOptions::default(), (input, output), &mut (), &|| ());
     assert!(matches!(ended, Err(Error::Protocol(_))), "{ended:?}");
 }
 
@@ -220,6 +231,7 @@ fn what_the_other_side_says_does_not_steer_the_terminal() {
         is_exact: false,
         is_directory: false,
     };
-    let ended = gush_wire::send(&request, &CopyOptions::default(), (input, output), &mut ());
+    let ended =
+        gush_wire::send(&request, &CopyOptions::default(), (input, output), &mut (), &|| ());
     assert_eq!(ended.unwrap_err().to_string(), "no\u{fffd}[2J");
 }

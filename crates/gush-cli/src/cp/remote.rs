@@ -118,15 +118,21 @@ pub fn run(settings: &Settings, target: &Target, as_name: &str, talker: &Talker)
     let mut reporter = Reporter::new(as_name, talker, settings);
     let ended = Remote::start(&target.shell, &target.address, OsStr::new(&target.gush)).and_then(
         |(remote, streams)| {
-            let sent = gush_wire::send(&request, &settings.options, streams, &mut reporter);
+            let abandon = || remote.end();
+            let sent =
+                gush_wire::send(&request, &settings.options, streams, &mut reporter, &abandon);
+            if sent.is_err() {
+                remote.end();
+            }
             let (command, status) = remote.wait()?;
             match sent {
-                Err(Error::Ended | Error::Io { .. }) if !status.success() => {
-                    Err(Error::Refused(format!(
-                        "{command} ended with {status} before the copy was complete (is gush \
-                         installed there? --remote-gush names it)"
-                    )))
-                }
+                Err(Error::Silent) if !status.success() => Err(Error::Refused(format!(
+                    "{command} ended with {status} before gush answered (is gush installed there? \
+                     --remote-gush names it)"
+                ))),
+                Err(Error::Ended | Error::Io { .. }) if !status.success() => Err(Error::Refused(
+                    format!("{command} ended with {status} before the copy was complete"),
+                )),
                 sent => sent,
             }
         },

@@ -246,7 +246,7 @@ fn a_failed_remote_shell_and_a_talking_login_shell_are_explained() {
     let said = fails(dir.path(), &["--rsh", "false", "a", "h:t"]);
     assert!(said.contains("h: false ended with exit status: 1"), "{said}");
     let said = fails(dir.path(), &["--rsh", "echo welcome to a friendly shell;", "a", "h:t"]);
-    assert!(said.contains("a login shell may have printed them"), "{said}");
+    assert!(said.contains("it sent 'welcome to a friendly shell"), "{said}");
     let said = fails(dir.path(), &["--rsh", "./none", "a", "h:t"]);
     assert!(said.contains("cannot start ./none: No such file"), "{said}");
 }
@@ -288,4 +288,38 @@ fn ssh_carries_a_copy() {
         return skipped("needs root, ssh and sshd (openssh-server)");
     }
     assert_eq!(stdout(&output), "same\n", "{output:?}");
+}
+
+/// More directories than answers are awaited, none of which is left before the last one.
+#[test]
+fn a_tree_that_is_deeper_than_the_window_arrives() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = remote_succeeds(
+        dir.path(),
+        "mkdir s t; (cd s; for i in $(seq 70); do mkdir -p $(printf 'd/%.0s' $(seq 70)); cd -P $(printf 'd/%.0s' $(seq 70)); done; echo x >f)
+        timeout 60 $C -r -T s h:t; find t -name f | tr -cd / | wc -c; rm -rf s t",
+    );
+    assert_eq!(stdout(&output), "4901\n");
+}
+
+#[test]
+fn a_shell_that_prints_a_greeting_or_reads_nothing_is_ended_with_a_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    for (shell, said) in [
+        ("echo Welcome to this machine; exec sleep 600", "it sent 'Welcome to this mach"),
+        ("exec false", "before gush answered (is gush installed there?"),
+        // The greeting of gush, then an end; nothing is read, and a write waits for room.
+        ("$G serve-tree </dev/null; exec >&-; exec sleep 600", "before the copy was complete"),
+    ] {
+        let output = remote(
+            dir.path(),
+            &format!(
+                "mkdir -p s; head -c 9000000 /dev/urandom >s/f
+                printf '#!/bin/sh\nG=%s\n{shell}\n' $G >other; chmod +x other
+                timeout 60 $G cp -r --rsh ./other s h:t"
+            ),
+        );
+        assert_eq!(output.status.code(), Some(1), "{shell}: {output:?}");
+        assert!(stderr(&output).contains(said), "{shell}: {output:?}");
+    }
 }
