@@ -1,6 +1,7 @@
 //! Locks: files that programs make (`lockfile=`, `waitlock=`), and locks of the kernel (`lock=`).
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -42,6 +43,7 @@ fn a_lock_file_keeps_others_out_and_goes_with_the_link() {
         holder.says("listening");
         let number = holder.pid().as_raw_pid();
         assert_eq!(fs::read_to_string(&file).unwrap(), format!("{number}\n"));
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         let refused = gush()
             .args(["link", "-u", "/dev/null,lockfile=lock", "-"])
             .current_dir(dir.path())
