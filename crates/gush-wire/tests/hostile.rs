@@ -10,7 +10,7 @@ use gush_test as _;
 use gush_tree::remote::Portrait;
 use gush_tree::{CopyOptions, Preserve};
 use gush_wire::frame::{Input, Output};
-use gush_wire::record::{Hello, ToReceiver, ToSender, VERSION};
+use gush_wire::record::{Hello, ToReceiver, ToSender, VERSION, WINDOW};
 use gush_wire::{Error, Request};
 
 fn pipe() -> (File, File) {
@@ -215,6 +215,52 @@ fn answers_about_entries_that_were_not_sent_end_the_session() {
     let ended =
         gush_wire::send(&request, &CopyOptions::default(), (input, output), &mut (), &|| ());
     assert!(matches!(ended, Err(Error::Protocol(_))), "{ended:?}");
+}
+
+/// More directories are entered before the first one is left than answers are awaited.
+#[test]
+fn a_tree_that_is_deeper_than_the_window_is_sent() {
+    use rustix::fs::{Mode, OFlags, mkdirat, open, openat};
+    let dir = tempfile::tempdir().unwrap();
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut deepest = open(dir.path(), flags, Mode::empty()).unwrap();
+    for _ in 0..WINDOW + 10 {
+        mkdirat(&deepest, "d", Mode::RWXU).unwrap();
+        deepest = openat(&deepest, "d", flags, Mode::empty()).unwrap();
+    }
+    let ((input, to), (from, output)) = (pipe(), pipe());
+    let receiver = thread::spawn(move || {
+        let (mut input, mut output) = (Input::new(from), Output::new(to));
+        output.record(&Hello::OURS).unwrap();
+        output.flush().unwrap();
+        let _: Hello = input.record().unwrap();
+        let mut entered = Vec::new();
+        loop {
+            match input.record().unwrap() {
+                ToReceiver::Enter { id, .. } => entered.push(id),
+                ToReceiver::Leave => {
+                    let id = entered.pop().unwrap();
+                    output.record(&ToSender::Done { id, is_complete: true }).unwrap();
+                }
+                ToReceiver::Finish => break,
+                _ => {}
+            }
+        }
+        output.record(&ToSender::Finished).unwrap();
+        output.flush().unwrap();
+    });
+    let request = Request {
+        sources: &[&dir.path().join("d")],
+        target: Path::new("t"),
+        shown: Path::new("h:t"),
+        is_exact: false,
+        is_directory: false,
+    };
+    let mut options = CopyOptions::default();
+    options.recursive = true;
+    let sent = gush_wire::send(&request, &options, (input, output), &mut (), &|| ());
+    assert!(matches!(sent, Ok(true)), "{sent:?}");
+    receiver.join().unwrap();
 }
 
 #[test]

@@ -290,18 +290,6 @@ fn ssh_carries_a_copy() {
     assert_eq!(stdout(&output), "same\n", "{output:?}");
 }
 
-/// More directories than answers are awaited, none of which is left before the last one.
-#[test]
-fn a_tree_that_is_deeper_than_the_window_arrives() {
-    let dir = tempfile::tempdir().unwrap();
-    let output = remote_succeeds(
-        dir.path(),
-        "mkdir s t; (cd s; for i in $(seq 70); do mkdir -p $(printf 'd/%.0s' $(seq 70)); cd -P $(printf 'd/%.0s' $(seq 70)); done; echo x >f)
-        timeout 60 $C -r -T s h:t; find t -name f | tr -cd / | wc -c; rm -rf s t",
-    );
-    assert_eq!(stdout(&output), "4901\n");
-}
-
 #[test]
 fn a_shell_that_prints_a_greeting_or_reads_nothing_is_ended_with_a_reason() {
     let dir = tempfile::tempdir().unwrap();
