@@ -63,6 +63,14 @@ fn broken(what: impl Into<String>) -> Error {
     Error::Protocol(what.into())
 }
 
+fn no_frame(came: &[u8]) -> Error {
+    let came = String::from_utf8_lossy(&came[..came.len().min(MOST_SHOWN_BYTES)]);
+    broken(format!(
+        "it sent '{}' (the shell's start-up files there must print nothing)",
+        without_controls(came.trim())
+    ))
+}
+
 fn lost(doing: &'static str) -> impl Fn(io::Error) -> Error {
     move |error| Error::Io { doing, error }
 }
@@ -197,6 +205,24 @@ impl Input {
         Ok(())
     }
 
+    /// Refuses what cannot begin a greeting as soon as it comes: text shorter than a header may be
+    /// all that comes.
+    ///
+    /// # Errors
+    /// When the stream fails or ends, or something else comes.
+    pub fn expect_greeting(&mut self) -> Result<(), Error> {
+        for bytes in 1..=8 {
+            self.fill(bytes)?;
+            // The magic has 8 bytes, and a version 1 to 5.
+            let is_start = matches!(self.buffer[0], 9..=13)
+                && self.buffer[1..bytes] == [0, 0, 0, RECORD, 0, 0, 0][..bytes - 1];
+            if !is_start {
+                return Err(no_frame(&self.buffer));
+            }
+        }
+        Ok(())
+    }
+
     fn take(&mut self, bytes: usize) -> Result<&[u8], Error> {
         if self.buffer.len() - self.at < bytes {
             self.fill(bytes)?;
@@ -218,14 +244,7 @@ impl Input {
                 }
                 Frame::Data(length)
             }
-            _ => {
-                let came = &self.buffer[self.at - HEADER_BYTES..];
-                let came = String::from_utf8_lossy(&came[..came.len().min(MOST_SHOWN_BYTES)]);
-                return Err(broken(format!(
-                    "it sent '{}' (the shell's start-up files there must print nothing)",
-                    without_controls(came.trim())
-                )));
-            }
+            _ => return Err(no_frame(&self.buffer[self.at - HEADER_BYTES..])),
         };
         Ok((frame, head))
     }

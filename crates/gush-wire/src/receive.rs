@@ -54,10 +54,11 @@ pub fn receive(input: File, output: File) -> Result<(), Error> {
 
 /// Checks the other side's first record.
 pub(crate) fn meet(input: &mut Input) -> Result<(), Error> {
-    let hello: Hello = input.record().map_err(|error| match error {
-        Error::Ended if input.is_empty() => Error::Silent,
-        error => error,
-    })?;
+    let hello: Hello =
+        input.expect_greeting().and_then(|()| input.record()).map_err(|error| match error {
+            Error::Ended if input.is_empty() => Error::Silent,
+            error => error,
+        })?;
     match hello {
         Hello { magic: MAGIC, version: VERSION } => Ok(()),
         Hello { magic: MAGIC, version } => Err(Error::Version { theirs: version, ours: VERSION }),

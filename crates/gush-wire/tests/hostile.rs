@@ -156,6 +156,17 @@ fn records_out_of_place_end_the_session_and_leave_no_file() {
 }
 
 #[test]
+fn text_shorter_than_a_header_is_refused_while_the_stream_stays_open() {
+    let ((input, mut to), (_from, output)) = (pipe(), pipe());
+    std::io::Write::write_all(&mut to, b"Welcome!\n").unwrap();
+    let ended = gush_wire::receive(input, output);
+    assert!(
+        matches!(&ended, Err(Error::Protocol(why)) if why.contains("it sent 'Welcome!'")),
+        "{ended:?}"
+    );
+}
+
+#[test]
 fn a_session_cut_short_leaves_no_half_file() {
     let dir = tempfile::tempdir().unwrap();
     let (ended, _) = receive(dir.path(), &[file("a", 9), data(0, 3)], &[1, 2, 3]);
