@@ -70,10 +70,15 @@ pub(super) fn is_of_client(own: &CertificateDer<'_>, name: &str) -> Result<(), E
     let own = parsed(own)?;
     let mut names = alternative_names(&own).unwrap_or_default();
     let common = own.subject().iter_common_name().next().and_then(|common| common.as_str().ok());
-    names.extend(common.map(str::to_owned));
-    if names.iter().any(|given| is_same_client(given, name)) {
+    // Of the names, an alternative one alone is an address, in whatever spelling.
+    let address =
+        name.parse::<std::net::Ipv6Addr>().map_or_else(|_| name.to_owned(), |ip| ip.to_string());
+    if names.iter().any(|given| is_same_client(given, &address))
+        || common.is_some_and(|given| is_same_client(given, name))
+    {
         return Ok(());
     }
+    names.extend(common.map(str::to_owned));
     Err(not_valid_for(ServerName::try_from(name.to_owned()).ok(), name, &names))
 }
 
@@ -133,12 +138,11 @@ fn is_same(given: &str, wanted: &str) -> bool {
 
 /// Letter by letter; `*.` is one label or none.
 fn is_same_client(given: &str, wanted: &str) -> bool {
-    let ip = |name: &str| name.parse::<std::net::IpAddr>().ok();
     match given.strip_prefix("*.") {
         Some(rest) => {
             rest == wanted || wanted.split_once('.').is_some_and(|(_, parent)| parent == rest)
         }
-        None => given == wanted || ip(given).is_some() && ip(given) == ip(wanted),
+        None => given == wanted,
     }
 }
 
@@ -157,7 +161,7 @@ mod tests {
             ("*.alice", "b.a.alice", false),
             ("*.alice", "Alice", false),
             ("a.alice", "*.alice", false),
-            ("::1", "0::1", true),
+            ("::1", "0::1", false),
             ("127.0.0.1", "127.0.0.2", false),
         ] {
             assert_eq!(is_same_client(given, wanted), expected, "{given}, {wanted}");
