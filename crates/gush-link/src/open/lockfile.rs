@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ pub(super) async fn taken(options: &Options) -> Result<Option<Made>, OpenError> 
     let fail = |error| OpenError::new(format!("make the lock {}", path.display()), error);
     let mut says = true;
     let mut file = loop {
-        match File::options().write(true).create_new(true).mode(0o600).open(path) {
+        match File::create_new(path) {
             Ok(file) => break file,
             Err(error) if error.kind() == ErrorKind::AlreadyExists && waited_for.is_some() => {
                 if std::mem::take(&mut says) {
