@@ -38,8 +38,8 @@ pub struct Request<'a> {
 }
 
 /// Sends the sources. Returns whether all of them arrived; what did not is reported to `events`.
-/// `abandon` is called where the other side has ended early: it has to end the streams, in which a
-/// write may wait.
+/// `abandon` is called after a failure on either stream: it has to end the other one, in which a
+/// call may wait.
 ///
 /// # Errors
 /// When the session ends before all is answered.
@@ -73,6 +73,7 @@ pub fn send(
             events,
             awaited: BTreeMap::new(),
             is_whole: true,
+            is_finishing: false,
             has_ended: false,
         }),
         changed: Condvar::new(),
@@ -102,6 +103,10 @@ pub fn send(
         let sent = sender.send_all(request.sources);
         // Closed, so that the other side ends, and with it the answers.
         drop(sender);
+        if sent.is_err() {
+            // It may have closed one stream alone.
+            abandon();
+        }
         let read = reader.join().expect("the reader does not panic");
         match (sent, read) {
             (_, Err(error @ (Error::Refused(_) | Error::Protocol(_)))) => Err(error),
@@ -129,6 +134,8 @@ struct State<'a> {
     /// The entries sent and not answered.
     awaited: BTreeMap<u64, Awaited>,
     is_whole: bool,
+    /// All is sent.
+    is_finishing: bool,
     has_ended: bool,
 }
 
@@ -191,7 +198,9 @@ impl<'a> Shared<'a> {
                     state.events.warns(&gush_tree::Error::reported(self.target, self.told(&text)));
                 }
                 ToSender::Refused(why) => return Err(Error::Refused(without_controls(&why))),
-                ToSender::Finished if state.awaited.is_empty() => return Ok(()),
+                ToSender::Finished if state.is_finishing && state.awaited.is_empty() => {
+                    return Ok(());
+                }
                 ToSender::Finished => {
                     return Err(Error::Protocol("it has finished without all answers".into()));
                 }
@@ -237,6 +246,7 @@ impl Sender<'_, '_> {
         for source in sources {
             self.send_operand(source)?;
         }
+        self.shared.lock().is_finishing = true;
         self.output.record(&ToReceiver::Finish)?;
         self.output.flush()
     }

@@ -210,6 +210,31 @@ fn another_version_is_refused_by_both_sides() {
 }
 
 #[test]
+fn an_end_before_all_is_sent_is_no_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("f");
+    // More than the pipe and the buffer hold, so that nothing but the answer ends the session.
+    std::fs::write(&file, vec![1; 8 << 20]).unwrap();
+    let ((input, to), (from, output)) = (pipe(), pipe());
+    let mut receiver = Output::new(to);
+    receiver.record(&Hello::OURS).unwrap();
+    receiver.record(&ToSender::Finished).unwrap();
+    receiver.flush().unwrap();
+    let request = Request {
+        sources: &[&file],
+        target: Path::new("t"),
+        shown: Path::new("h:t"),
+        is_exact: false,
+        is_directory: false,
+    };
+    let from = std::sync::Mutex::new(Some(from));
+    let abandon = || drop(from.lock().unwrap().take());
+    let options = CopyOptions::default();
+    let ended = gush_wire::send(&request, &options, (input, output), &mut (), &abandon);
+    assert!(matches!(ended, Err(Error::Protocol(_))), "{ended:?}");
+}
+
+#[test]
 fn answers_about_entries_that_were_not_sent_end_the_session() {
     let ((input, to), (_from, output)) = (pipe(), pipe());
     let mut receiver = Output::new(to);

@@ -298,6 +298,7 @@ fn a_shell_that_prints_a_greeting_or_reads_nothing_is_ended_with_a_reason() {
         ("exec false", "before gush answered (is gush installed there?"),
         // The greeting of gush, then an end; nothing is read, and a write waits for room.
         ("$G serve-tree </dev/null; exec >&-; exec sleep 600", "before the copy was complete"),
+        ("$G serve-tree </dev/null; exec <&-; exec sleep 600", "before the copy was complete"),
     ] {
         let output = remote(
             dir.path(),

@@ -338,7 +338,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         (&["--set", "gus=x", "{gush} --version"], "--set gus: no command names {gus}"),
         (
             &["--reference", "true", "-p", "true", "-p", "true", "true"],
-            "2 --prepare for 3 command(s)",
+            "--prepare is given 2 times for 3 command(s)",
         ),
     ] {
         let (status, _, said) = ended(lab(dir.path()).arg(&touch).args(words));

@@ -71,7 +71,7 @@ struct Shared<'fd> {
     /// and cause are those of one thread.
     limit: AtomicU64,
     stopped: AtomicBool,
-    /// Set once the first piece has shown whether the method serves, and if not, why.
+    /// Set once the first piece, or an earlier part, has shown that the method serves.
     shown: OnceLock<()>,
 }
 
@@ -316,8 +316,7 @@ impl Move<'_> {
                     let body = move || {
                         #[cfg(feature = "faults")]
                         let _guard = plan.map(crate::sys::faults::Plan::install);
-                        // Nobody writes before the first piece shows that the method serves
-                        // (invariant 3).
+                        // Nobody writes before the method has served (invariant 3).
                         shared.shown.wait();
                         let work = shared.work(|_| {
                             if cancel.is_some_and(Cancel::is_cancelled) {

@@ -572,8 +572,10 @@ impl<P: AsFd> Writer<P> {
             self.copy_out(&bytes[..len]).map_err(errno)?;
             return Ok(len);
         }
-        if !self.collected.has_buffer() {
-            self.begin_collecting()?;
+        if !self.collected.has_buffer() && self.begin_collecting().is_err() {
+            // None is collected, so the order holds.
+            self.copy_out(bytes).map_err(errno)?;
+            return Ok(bytes.len());
         }
         let (len, is_full) = self.collected.fill(bytes);
         if is_full {
@@ -824,6 +826,24 @@ mod tests {
         writer.flush().expect("flush");
         drop(writer);
         assert_eq!(got.join().expect("reader").expect("read"), 40 * 66 * piece.len());
+    }
+
+    #[cfg(feature = "faults")]
+    #[test]
+    fn pieces_without_memory_to_collect_them_arrive_at_once() {
+        use crate::faults::{Injection, Plan};
+        let (reader, pipe) = std::io::pipe().expect("pipe");
+        let mut writer = Writer::new(pipe).expect("writer");
+        let guard = Plan::new(|call, _| match call {
+            Call::Mmap => Injection::Fail(Errno::NOMEM),
+            _ => Injection::None,
+        })
+        .install();
+        writer.write_all(b"no memory").expect("write");
+        assert_eq!(sys::pipe::unread_bytes(reader.as_fd()), Ok(9));
+        drop(guard);
+        writer.write_all(b", memory").expect("write");
+        assert_eq!((writer.collected(), writer.cut_by()), (&b", memory"[..], None));
     }
 
     #[test]
