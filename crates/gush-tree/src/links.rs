@@ -1,5 +1,6 @@
 //! Links made instead of copies, and symbolic links copied as links.
 
+use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
@@ -117,6 +118,12 @@ pub(crate) fn no_symbolic_link(source: &Place<'_>, target: &Place<'_>, errno: Er
 
 fn hinting_force(error: Error, errno: Errno) -> Error {
     if errno == Errno::EXIST { error.hinting("-f replaces it") } else { error }
+}
+
+/// The text of a symbolic link.
+pub(crate) fn text(link: &Place<'_>) -> Result<CString, Error> {
+    retry_on_intr(|| fs::readlinkat(link.dir, link.name, Vec::new()))
+        .map_err(|errno| Error::os(link.shown, "cannot read symbolic link {}", errno))
 }
 
 /// Makes `target` a symbolic link with the text of the source; the descriptor `source` holds the

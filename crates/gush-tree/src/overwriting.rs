@@ -140,19 +140,13 @@ impl Job<'_> {
                 Conflict::SameFile => return both(format!("{from} and {to} are the same file")),
             }
         }
-        match options.update {
-            Update::None => return Ok(Decision::Skip),
-            Update::NoneFail => return Err(Error::refusal(target.shown, "not replacing {}")),
-            Update::Older if !is_older(options, existing, source_stat) => {
+        match standing(options, target.shown, existing, source_stat)? {
+            Standing::Skip => return Ok(Decision::Skip),
+            Standing::Keep => return Ok(Decision::KeepNewer(*existing)),
+            Standing::Compare if self.has_same_bytes(existing)? => {
                 return Ok(Decision::KeepNewer(*existing));
             }
-            Update::Changed if is_unchanged(options, existing, source_stat) => {
-                return Ok(Decision::KeepNewer(*existing));
-            }
-            Update::Different if self.has_same_bytes(existing)? => {
-                return Ok(Decision::KeepNewer(*existing));
-            }
-            Update::Older | Update::Changed | Update::Different | Update::All => {}
+            Standing::Compare | Standing::Copy => {}
         }
         if options.ask && !self.may_replace(existing, events) {
             return Err(Error::declined(target.shown));
@@ -329,11 +323,7 @@ impl Job<'_> {
 
     /// Compares two regular files, or two symbolic links.
     fn has_same_bytes(&self, existing: &Stat) -> Result<bool, Error> {
-        let Entry { place: source, stat: source_stat, .. } = self.source;
-        let target = self.target.place;
-        if kind(existing) != kind(source_stat) || existing.st_size != source_stat.st_size {
-            return Ok(false);
-        }
+        let (source, target) = (self.source.place, self.target.place);
         let open = |place: &Place<'_>| {
             place
                 .open_regular(OFlags::RDONLY, Mode::empty())
@@ -351,14 +341,7 @@ impl Job<'_> {
                     .map(|difference| difference.is_none())
                     .map_err(|error| Error::engine(source.shown, &error))
             }
-            FileType::Symlink => {
-                let text = |place: &Place<'_>| {
-                    retry_on_intr(|| fs::readlinkat(place.dir, place.name, Vec::new())).map_err(
-                        |errno| Error::os(place.shown, "cannot read symbolic link {}", errno),
-                    )
-                };
-                Ok(text(&source)? == text(&target)?)
-            }
+            FileType::Symlink => Ok(links::text(&source)? == links::text(&target)?),
             _ => Ok(false),
         }
     }
@@ -415,6 +398,47 @@ fn shown_sibling(target: &Place<'_>, name: &Path) -> PathBuf {
         Some(above) => OsString::from_vec([above, name.as_bytes()].concat()).into(),
         None => target.shown.with_file_name(name),
     }
+}
+
+/// What becomes of an entry whose name another file has in the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Standing {
+    /// It is copied.
+    Copy,
+    /// The target stays. It does not count as a copy: another name of the source is copied.
+    Skip,
+    /// The target stays and counts as the copy: other names of the source become names of it.
+    Keep,
+    /// [`Keep`](Self::Keep) if source and target have the same bytes, [`Copy`](Self::Copy) if not.
+    Compare,
+}
+
+/// Decides by `--update` and by what both sides look like.
+pub(crate) fn standing(
+    options: &CopyOptions,
+    target: &Path,
+    existing: &Stat,
+    source: &Stat,
+) -> Result<Standing, Error> {
+    let keep_if = |is_kept| if is_kept { Standing::Keep } else { Standing::Copy };
+    Ok(match options.update {
+        Update::All => Standing::Copy,
+        Update::None => Standing::Skip,
+        Update::NoneFail => return Err(Error::refusal(target, "not replacing {}")),
+        Update::Older => keep_if(!is_older(options, existing, source)),
+        Update::Changed => keep_if(is_unchanged(options, existing, source)),
+        Update::Different if may_have_same_bytes(existing, source) => Standing::Compare,
+        Update::Different => Standing::Copy,
+    })
+}
+
+fn may_have_same_bytes(existing: &Stat, source: &Stat) -> bool {
+    kind(existing) == kind(source)
+        && match kind(source) {
+            FileType::RegularFile => existing.st_size == source.st_size,
+            other => other == FileType::Symlink,
+        }
 }
 
 /// Is a target no file of the kind that a mirror makes of the source? A link is what the user wants

@@ -5,9 +5,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustix::fs::{self, FileType, Mode};
+use rustix::fs::{self, Mode};
 use rustix::io::retry_on_intr;
 
+use super::comparing::refuse_irreplaceable;
 use super::folder::Folder;
 use super::portrait::Portrait;
 use crate::atomic::{Resting, Staged};
@@ -17,7 +18,6 @@ use crate::events::Events;
 use crate::metadata::{self, Handle, Ownership, Transfer};
 use crate::open;
 use crate::options::CopyOptions;
-use crate::place::kind;
 
 /// A file that gets its data, then its attributes, and its name last. Dropped before, it leaves
 /// nothing.
@@ -45,14 +45,8 @@ impl Draft {
         let (bits, provisional_bits) = metadata::creation_bits(&options.preserve, portrait.mode);
         let mode = Mode::from_bits_retain(bits);
         let file = folder.with(name, |place| {
-            if let Ok(there) = place.stat(false)
-                && !matches!(
-                    kind(&there),
-                    FileType::RegularFile | FileType::Symlink | FileType::Directory
-                )
-            {
-                let what = "cannot replace {}: a special file has the name";
-                return Err(Error::refusal(place.shown, what));
+            if let Ok(there) = place.stat(false) {
+                refuse_irreplaceable(place, &there, &portrait)?;
             }
             Staged::create(*place, mode)
                 .map(Staged::rest)

@@ -71,6 +71,11 @@ impl Folder {
         self.shown.join(name)
     }
 
+    /// Was the directory made by this copy, so that its names are free?
+    pub(super) fn is_new(&self) -> bool {
+        self.is_new
+    }
+
     /// Closes the descriptor, which is opened again where it is needed. Not of a base.
     pub fn let_go(&self) {
         if self.above.is_some() {

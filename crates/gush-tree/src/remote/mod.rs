@@ -6,6 +6,7 @@
 //! regular file goes into a [`Draft`], which gets its name when it is complete. Metadata is applied
 //! by the same code as in a copy within one machine.
 
+mod comparing;
 mod draft;
 mod folder;
 mod portrait;
@@ -14,4 +15,5 @@ pub use draft::Draft;
 pub use folder::Folder;
 pub use portrait::{Portrait, open_found};
 
+pub use crate::overwriting::Standing;
 pub use crate::tree::survey::{Visitor, walk};

@@ -1,0 +1,190 @@
+//! What becomes of an entry of the source, as the file that has its name in the target decides.
+
+use std::ffi::OsStr;
+use std::fs::File;
+
+use rustix::fs::{self, FileType, Mode, OFlags, Stat};
+use rustix::io::{Errno, retry_on_intr};
+
+use super::folder::Folder;
+use super::portrait::Portrait;
+use crate::error::Error;
+use crate::options::CopyOptions;
+use crate::overwriting::{Standing, standing};
+use crate::place::{Place, kind};
+use crate::{links, open};
+
+impl Folder {
+    /// Decides about an entry that is no directory by the rules of a copy within one machine. A
+    /// symbolic link in the target is not followed.
+    ///
+    /// # Errors
+    /// When the name cannot be looked at, the options refuse what is there
+    /// ([`Update::NoneFail`](crate::Update::NoneFail)), or it cannot be replaced.
+    pub fn compare(
+        &self,
+        name: &OsStr,
+        portrait: &Portrait,
+        options: &CopyOptions,
+    ) -> Result<Standing, Error> {
+        if self.is_new() {
+            return Ok(Standing::Copy);
+        }
+        self.with(name, |place| {
+            let there = match place.stat(false) {
+                Ok(there) => there,
+                Err(Errno::NOENT) => return Ok(Standing::Copy),
+                Err(errno) => return Err(Error::os(place.shown, "cannot stat {}", errno)),
+            };
+            let decided = match standing(options, place.shown, &there, &portrait.stat(&there))? {
+                Standing::Compare if portrait.kind() == FileType::Symlink => {
+                    match links::text(place)?.as_bytes() == portrait.link_text {
+                        true => Standing::Keep,
+                        false => Standing::Copy,
+                    }
+                }
+                decided => decided,
+            };
+            if decided == Standing::Copy {
+                refuse_irreplaceable(place, &there, portrait)?;
+            }
+            Ok(decided)
+        })
+    }
+
+    /// Hashes the regular file with a name, which is no link.
+    ///
+    /// # Errors
+    /// When it cannot be opened or read, or is no regular file.
+    pub fn digest(&self, name: &OsStr) -> Result<gush::Digest, Error> {
+        self.with(name, |place| {
+            let fd = place
+                .open_regular(OFlags::RDONLY | OFlags::NOFOLLOW, Mode::empty())
+                .map_err(|errno| open::not_opened(place, "cannot open {} for comparison", errno))?;
+            let found = retry_on_intr(|| fs::fstat(&fd))
+                .map_err(|errno| Error::os(place.shown, "cannot stat {}", errno))?;
+            if kind(&found) != FileType::RegularFile {
+                return Err(Error::refusal(place.shown, "cannot compare {}: not a regular file"));
+            }
+            gush::digest_of(&File::from(fd)).map_err(|error| Error::engine(place.shown, &error))
+        })
+    }
+}
+
+/// Refuses a target that a rename cannot, or must not, replace.
+pub(super) fn refuse_irreplaceable(
+    place: &Place<'_>,
+    there: &Stat,
+    portrait: &Portrait,
+) -> Result<(), Error> {
+    match (kind(there), portrait.kind()) {
+        (FileType::Directory, _) => {
+            Err(Error::refusal(place.shown, "cannot overwrite directory {} with non-directory"))
+        }
+        (FileType::RegularFile | FileType::Symlink, _) => Ok(()),
+        (_, FileType::RegularFile) => {
+            Err(Error::refusal(place.shown, "cannot replace {}: a special file has the name"))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use super::*;
+    use crate::options::{Preserve, Update};
+
+    fn portrait_of(path: &Path) -> Portrait {
+        let place = Place::here(path);
+        let (stat, fd) = (place.stat(false).unwrap(), place.pin(false).unwrap());
+        Portrait::of(
+            std::os::fd::AsFd::as_fd(&fd),
+            &stat,
+            &Preserve::default(),
+            path,
+            &mut |warning| panic!("{warning}"),
+        )
+        .unwrap()
+    }
+
+    /// The local copy's own answers are those of `tests/cp/only_changed.rs` and its siblings.
+    #[test]
+    fn each_rule_of_update_decides_by_what_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let write = |name: &str, text: &str, seconds: i64| {
+            std::fs::write(at(name), text).unwrap();
+            let times = crate::metadata::times_of(&{
+                let mut stat = Place::here(&at(name)).stat(false).unwrap();
+                (stat.st_mtime, stat.st_mtime_nsec) = (seconds, 5);
+                stat
+            });
+            fs::utimensat(fs::CWD, at(name), &times, fs::AtFlags::SYMLINK_NOFOLLOW).unwrap();
+        };
+        write("source", "text", 100);
+        for (name, text, seconds) in [
+            ("same", "text", 100),
+            ("older", "text", 99),
+            ("newer", "text", 101),
+            ("longer", "longer", 100),
+            ("other", "test", 100),
+        ] {
+            write(name, text, seconds);
+        }
+        symlink("source", at("link")).unwrap();
+        std::fs::create_dir(at("directory")).unwrap();
+        let portrait = portrait_of(&at("source"));
+        let folder = Folder::base(dir.path()).unwrap();
+        use Standing::{Compare, Copy, Keep, Skip};
+        let names = ["absent", "same", "older", "newer", "longer", "other", "link"];
+        for (update, expected) in [
+            (Update::All, [Copy; 7]),
+            (Update::None, [Copy, Skip, Skip, Skip, Skip, Skip, Skip]),
+            (Update::Older, [Copy, Keep, Copy, Keep, Keep, Keep, Keep]),
+            (Update::Changed, [Copy, Keep, Copy, Copy, Copy, Keep, Copy]),
+            (Update::Different, [Copy, Compare, Compare, Compare, Copy, Compare, Copy]),
+        ] {
+            let options = CopyOptions { update, ..CopyOptions::default() };
+            let compare = |name| folder.compare(OsStr::new(name), &portrait, &options).unwrap();
+            assert_eq!(names.map(compare), expected, "{update:?}");
+            // As in a copy within one machine, the rule comes before the refusal.
+            let in_the_way = folder.compare(OsStr::new("directory"), &portrait, &options);
+            match update {
+                Update::None => assert_eq!(in_the_way.unwrap(), Skip),
+                Update::Older => assert_eq!(in_the_way.unwrap(), Keep),
+                _ => assert!(in_the_way.unwrap_err().to_string().contains("directory")),
+            }
+        }
+        let options = CopyOptions { update: Update::NoneFail, ..CopyOptions::default() };
+        let refused = folder.compare(OsStr::new("same"), &portrait, &options).unwrap_err();
+        assert!(refused.to_string().starts_with("not replacing"), "{refused}");
+        let absent = folder.compare(OsStr::new("absent"), &portrait, &options);
+        assert_eq!(absent.unwrap(), Copy);
+    }
+
+    #[test]
+    fn links_are_compared_by_their_text_and_files_by_their_hash() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let folder = Folder::base(dir.path()).unwrap();
+        for name in ["here", "there"] {
+            symlink(name, at(name)).unwrap();
+        }
+        let options = CopyOptions { update: Update::Different, ..CopyOptions::default() };
+        let portrait = portrait_of(&at("here"));
+        let [same, other] = ["here", "there"]
+            .map(|name| folder.compare(OsStr::new(name), &portrait, &options).unwrap());
+        assert_eq!((same, other), (Standing::Keep, Standing::Copy));
+
+        std::fs::write(at("file"), "text").unwrap();
+        symlink("file", at("link")).unwrap();
+        let found = folder.digest(OsStr::new("file")).unwrap();
+        assert_eq!(found, gush::digest_of(&File::open(at("file")).unwrap()).unwrap());
+        for name in ["link", ".", "absent"] {
+            folder.digest(OsStr::new(name)).unwrap_err();
+        }
+    }
+}
