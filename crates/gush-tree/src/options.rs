@@ -249,6 +249,8 @@ pub struct Preserve {
     pub mode: ModeRule,
     /// User and group.
     pub owner: bool,
+    /// Owners keep their numbers on another machine, where the names may have others.
+    pub numeric_ids: bool,
     /// Times of last access and modification.
     pub times: bool,
     /// Names of one source file become names of one target file.
@@ -259,6 +261,13 @@ pub struct Preserve {
     pub label: Label,
     /// A failure to keep times, owner or mode is a failure of the copy.
     pub required: bool,
+}
+
+impl Preserve {
+    /// Is an owner on another machine the one with the same name?
+    pub(crate) fn keeps_names(&self) -> bool {
+        self.owner && !self.numeric_ids
+    }
 }
 
 /// The rule for a target's permission bits.

@@ -36,7 +36,12 @@ impl Folder {
                 Err(Errno::NOENT) => return Ok(Standing::Copy),
                 Err(errno) => return Err(Error::os(place.shown, "cannot stat {}", errno)),
             };
-            let decided = match standing(options, place.shown, &there, &portrait.stat(&there))? {
+            let decided = match standing(
+                options,
+                place.shown,
+                &there,
+                &portrait.stat(&options.preserve, &there),
+            )? {
                 Standing::Compare if portrait.kind() == FileType::Symlink => {
                     match links::text(place)?.as_bytes() == portrait.link_text {
                         true => Standing::Keep,
@@ -91,6 +96,7 @@ pub(super) fn refuse_irreplaceable(
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
     use std::os::unix::fs::symlink;
     use std::path::Path;
 
@@ -100,13 +106,9 @@ mod tests {
     fn portrait_of(path: &Path) -> Portrait {
         let place = Place::here(path);
         let (stat, fd) = (place.stat(false).unwrap(), place.pin(false).unwrap());
-        Portrait::of(
-            std::os::fd::AsFd::as_fd(&fd),
-            &stat,
-            &Preserve::default(),
-            path,
-            &mut |warning| panic!("{warning}"),
-        )
+        Portrait::of(fd.as_fd(), &stat, &Preserve::default(), path, &mut |warning| {
+            panic!("{warning}")
+        })
         .unwrap()
     }
 

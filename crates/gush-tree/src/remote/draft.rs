@@ -98,7 +98,7 @@ impl Draft {
             let complete = Transfer {
                 options,
                 source: &self.portrait,
-                source_stat: &self.portrait.stat(&stat),
+                source_stat: &self.portrait.stat(&options.preserve, &stat),
                 source_shown: place.shown,
                 target: Handle::Open(self.fd()),
                 target_shown: place.shown,

@@ -188,7 +188,7 @@ impl Folder {
         let mut complete = Transfer {
             options,
             source: &self.portrait,
-            source_stat: &self.portrait.stat(&self.stat),
+            source_stat: &self.portrait.stat(&options.preserve, &self.stat),
             source_shown: &self.shown,
             target,
             target_shown: &self.shown,
@@ -249,7 +249,7 @@ impl Folder {
             Ok(Transfer {
                 options,
                 source: portrait,
-                source_stat: &portrait.stat(&found),
+                source_stat: &portrait.stat(&options.preserve, &found),
                 source_shown: place.shown,
                 target: Handle::Pinned { fd: target.as_fd(), is_link },
                 target_shown: place.shown,

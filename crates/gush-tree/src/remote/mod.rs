@@ -9,6 +9,7 @@
 mod comparing;
 mod draft;
 mod folder;
+mod owners;
 mod portrait;
 
 pub use draft::Draft;

@@ -7,6 +7,7 @@ use std::path::Path;
 use rustix::fs::{self, FileType, OFlags, Stat};
 use rustix::io::{self, Errno, retry_on_intr};
 
+use super::owners::Account;
 use crate::error::Error;
 use crate::metadata::Handle;
 use crate::options::{Label, ModeRule, Preserve, Xattrs};
@@ -23,6 +24,10 @@ pub struct Portrait {
     pub user: u32,
     /// The group's number.
     pub group: u32,
+    /// The user's name; empty if there is none, or numbers are kept.
+    pub user_name: String,
+    /// The group's name, as [`user_name`](Self::user_name).
+    pub group_name: String,
     /// The time of the last access: seconds, and nanoseconds.
     pub accessed: (i64, u32),
     /// The time of the last modification: seconds, and nanoseconds.
@@ -31,7 +36,8 @@ pub struct Portrait {
     pub size_bytes: u64,
     /// The number of the device that a special file is.
     pub device: u64,
-    /// Extended attributes and access control lists: names and values.
+    /// Extended attributes and access control lists: names and values. A list names users and
+    /// groups by the numbers of the source's machine.
     pub attributes: Vec<(Vec<u8>, Vec<u8>)>,
     /// The text of a symbolic link; empty for other kinds.
     pub link_text: Vec<u8>,
@@ -84,10 +90,16 @@ impl Portrait {
             FileType::RegularFile => Handle::Open(fd),
             _ => Handle::Pinned { fd, is_link },
         };
+        let name = |account: Account, number| match preserve.keeps_names() {
+            true => account.name(number),
+            false => String::new(),
+        };
         let mut portrait = Self {
             mode: stat.st_mode,
             user: stat.st_uid,
             group: stat.st_gid,
+            user_name: name(Account::User, stat.st_uid),
+            group_name: name(Account::Group, stat.st_gid),
             accessed: (stat.st_atime, stat.st_atime_nsec as u32),
             modified: (stat.st_mtime, stat.st_mtime_nsec as u32),
             size_bytes: match kind(stat) {
@@ -153,12 +165,16 @@ impl Portrait {
         FileType::from_raw_mode(self.mode)
     }
 
-    /// As a `stat` of the file would be. The fields that no copy keeps are those of `other`.
-    pub(super) fn stat(&self, other: &Stat) -> Stat {
+    /// As a `stat` of the file would be on this machine. The fields that no copy keeps are those of
+    /// `other`.
+    pub(super) fn stat(&self, preserve: &Preserve, other: &Stat) -> Stat {
         let mut stat = *other;
         stat.st_mode = self.mode;
-        stat.st_uid = self.user;
-        stat.st_gid = self.group;
+        (stat.st_uid, stat.st_gid) = (self.user, self.group);
+        if preserve.keeps_names() {
+            stat.st_uid = Account::User.number(self.user, &self.user_name);
+            stat.st_gid = Account::Group.number(self.group, &self.group_name);
+        }
         stat.st_size = i64::try_from(self.size_bytes).unwrap_or(i64::MAX);
         stat.st_rdev = self.device;
         (stat.st_atime, stat.st_atime_nsec) = (self.accessed.0, self.accessed.1 as _);
@@ -175,5 +191,39 @@ impl Attributes for Portrait {
     fn get(&self, name: &CStr) -> io::Result<Vec<u8>> {
         let found = self.attributes.iter().find(|(own, _)| own == name.to_bytes());
         found.map(|(_, value)| value.clone()).ok_or(Errno::NODATA)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn owners_have_names_unless_numbers_are_kept() {
+        let root = Place::here(Path::new("/"));
+        let (mut stat, fd) = (root.stat(true).unwrap(), root.pin(false).unwrap());
+        let Some(number) = (1..1000).find(|&number| !Account::User.name(number).is_empty()) else {
+            return gush_test::skipped("no system account but root");
+        };
+        (stat.st_uid, stat.st_gid) = (number, 4_000_000_000);
+        let by_name = Preserve { owner: true, ..Preserve::default() };
+        let by_number = Preserve { numeric_ids: true, ..by_name };
+        let of = |preserve: &Preserve| {
+            Portrait::of(fd.as_fd(), &stat, preserve, root.shown, &mut |_| ()).unwrap()
+        };
+        let names = |portrait: Portrait| [portrait.user_name, portrait.group_name];
+        assert_eq!(names(of(&by_name)), [Account::User.name(number), String::new()]);
+        assert_eq!(names(of(&by_number)), [String::new(), String::new()]);
+        assert_eq!(names(of(&Preserve::default())), [String::new(), String::new()]);
+        // On the other machine the user has another number.
+        let portrait = Portrait { user: number + 3_000_000_000, ..of(&by_name) };
+        let owner = |preserve| {
+            let stat = portrait.stat(preserve, &stat);
+            (stat.st_uid, stat.st_gid)
+        };
+        assert_eq!(owner(&by_name), (number, 4_000_000_000));
+        assert_eq!(owner(&by_number), (number + 3_000_000_000, 4_000_000_000));
     }
 }

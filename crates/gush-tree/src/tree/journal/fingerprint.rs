@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::Stat;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::options::CopyOptions;
+use crate::options::{CopyOptions, Preserve};
 use crate::place::kind;
 
 /// Some 128 bits of blake3: no two things have the same by chance.
@@ -22,7 +22,13 @@ pub(crate) fn which_copy(options: &CopyOptions, source: &Stat) -> Fingerprint {
         || "None".to_owned(),
         |shard| format!("Some(Shard {{ rank: {}, ranks: {} }})", shard.rank(), shard.ranks()),
     );
-    let text = format!("{make:?} {data} {dereference:?} {specials:?} {preserve:?} {rank}");
+    // By name, so that an option that concerns no copy with a journal leaves the fingerprint.
+    let Preserve { mode, owner, times, links, xattrs, label, required, numeric_ids: _ } = preserve;
+    let preserve = format!(
+        "Preserve {{ mode: {mode:?}, owner: {owner}, times: {times}, links: {links}, \
+         xattrs: {xattrs:?}, label: {label:?}, required: {required} }}"
+    );
+    let text = format!("{make:?} {data} {dereference:?} {specials:?} {preserve} {rank}");
     // A rank may go on on another machine, where devices have other numbers.
     let device = if shard.is_some() { 0 } else { source.st_dev };
     fingerprint(&[text.as_bytes(), &numbers(&[device, source.st_ino])])
@@ -158,7 +164,7 @@ fn hash(bytes: &[u8]) -> Fingerprint {
 mod tests {
     use super::super::line::{FORMAT, HEADING, Tag, line};
     use super::*;
-    use crate::options::{Label, ModeRule, Preserve, Xattrs};
+    use crate::options::{Label, ModeRule, Xattrs};
     use crate::place::Place;
     use crate::tree::shard::Shard;
 
@@ -181,6 +187,7 @@ mod tests {
             xattrs: Xattrs::Try,
             label: Label::Try,
             required: true,
+            numeric_ids: true,
         };
         let options = CopyOptions { preserve, ..CopyOptions::default() };
         let none = Promises::of(&options);
