@@ -49,6 +49,11 @@ fn pending() -> MutexGuard<'static, Vec<Pending>> {
     PENDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Is this name in the directory a temporary one of this process?
+pub(crate) fn is_pending(dir: BorrowedFd<'_>, name: &Path) -> bool {
+    pending().iter().any(|ours| ours.is_at(dir, name))
+}
+
 /// Removes every temporary name, gives the directories of [`Parents`](crate::Parents) their
 /// attributes, and keeps other threads from making more of either, for a program about to die of a
 /// signal.
@@ -475,8 +480,15 @@ mod tests {
             .0
         };
         let temporary = make();
-        assert_eq!(names(dir.path()), [temporary.name.file_name().unwrap()]);
+        let name = temporary.name.file_name().unwrap().to_owned();
+        assert_eq!(names(dir.path()), [&*name]);
+        let is_ours = || {
+            let opened = File::open(dir.path()).unwrap();
+            is_pending(opened.as_fd(), Path::new(&name))
+        };
+        assert!(is_ours());
         drop(temporary);
+        assert!(!is_ours());
         assert!(names(dir.path()).is_empty());
         make().rename_to(&path, false).unwrap();
         assert_eq!(names(dir.path()), [path.file_name().unwrap()]);

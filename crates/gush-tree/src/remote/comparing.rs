@@ -36,6 +36,9 @@ impl Folder {
                 Err(Errno::NOENT) => return Ok(Standing::Copy),
                 Err(errno) => return Err(Error::os(place.shown, "cannot stat {}", errno)),
             };
+            if self.makes_way(&there, portrait, options) {
+                return Ok(Standing::Copy);
+            }
             let decided = match standing(
                 options,
                 place.shown,

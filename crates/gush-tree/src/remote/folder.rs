@@ -1,5 +1,6 @@
 //! A directory of the target: where entries are made, by one name below a descriptor.
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -17,6 +18,8 @@ use crate::new_directory;
 use crate::options::{CopyOptions, ModeRule};
 use crate::place::{FileId, Place, kind};
 use crate::tree::dir;
+use crate::tree::mirror::Limits;
+use crate::tree::path::TreePath;
 use crate::{links, remedy, special};
 
 /// A directory of the target, made or found there.
@@ -29,11 +32,13 @@ pub struct Folder {
     stat: Stat,
     restore_bits: Option<u32>,
     is_new: bool,
+    /// Of a mirror, in its root and below.
+    pub(super) limits: Option<Arc<Limits>>,
     held: Mutex<Option<Arc<Held>>>,
 }
 
 #[derive(Debug)]
-struct Held {
+pub(super) struct Held {
     fd: OwnedFd,
     is_readable: bool,
 }
@@ -61,6 +66,7 @@ impl Folder {
             stat,
             restore_bits: None,
             is_new: false,
+            limits: None,
             held: Mutex::new(Some(Arc::new(Held { fd, is_readable }))),
         }))
     }
@@ -85,7 +91,7 @@ impl Folder {
 
     /// The descriptor, opened again if it was let go: from the nearest directory above that is held,
     /// name by name.
-    fn fd(&self) -> io::Result<Arc<Held>> {
+    pub(super) fn fd(&self) -> io::Result<Arc<Held>> {
         let mut below = vec![self];
         let mut at = loop {
             let folder = below[below.len() - 1];
@@ -108,6 +114,19 @@ impl Folder {
         held.get_or_insert_with(|| Arc::clone(&at));
         drop(held);
         Ok(at)
+    }
+
+    /// The path of the tree's root, and the names from there.
+    pub(super) fn path(&self) -> TreePath {
+        let (mut names, mut root) = (Vec::new(), self);
+        while let Some(above) = root.above.as_deref().filter(|above| above.above.is_some()) {
+            names.push(root.name.as_os_str());
+            root = above;
+        }
+        names.reverse();
+        let mut path = TreePath::new(&root.shown);
+        path.set(&names);
+        path
     }
 
     pub(super) fn with<T>(
@@ -137,7 +156,9 @@ impl Folder {
                 false => place.stat(false),
             };
             let bits = portrait.mode & 0o7777;
-            let folder = |held, stat, restore_bits, is_new| {
+            let folder = |held: Held, stat, restore_bits, is_new| {
+                let begun = || Arc::new(Limits::new(held.as_fd(), &stat, HashSet::new()));
+                let limits = options.mirror.then(|| self.limits.clone().unwrap_or_else(begun));
                 Arc::new(Self {
                     above: Some(Arc::clone(self)),
                     name: name.to_owned(),
@@ -146,6 +167,7 @@ impl Folder {
                     stat,
                     restore_bits,
                     is_new,
+                    limits,
                     held: Mutex::new(Some(Arc::new(held))),
                 })
             };

@@ -9,11 +9,13 @@
 mod comparing;
 mod draft;
 mod folder;
+mod mirroring;
 mod owners;
 mod portrait;
 
 pub use draft::Draft;
 pub use folder::Folder;
+pub use mirroring::Names;
 pub use portrait::{Portrait, open_found};
 
 pub use crate::overwriting::Standing;

@@ -96,7 +96,7 @@ impl Mirror<'_> {
     }
 
     fn place<'p>(&'p self, name: &'p OsStr) -> Place<'p> {
-        Place::below(self.pair.target(), Path::new(name), Path::new(name))
+        Place::below(self.target, Path::new(name), Path::new(name))
     }
 }
 

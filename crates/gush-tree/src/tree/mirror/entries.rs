@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{self, AtFlags, FileType, RawDir, Stat};
-use rustix::io::{self, retry_on_intr};
+use rustix::io::{self, Errno, retry_on_intr};
 
 use crate::place::kind;
 use crate::tree::batch::LISTED_BYTES;
@@ -19,8 +19,17 @@ pub(crate) fn can_list(dir: BorrowedFd<'_>) -> io::Result<()> {
     entries(dir).map(|_| ())
 }
 
-pub(super) fn look(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<Stat> {
+fn look(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<Stat> {
     retry_on_intr(|| fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW))
+}
+
+/// Has the directory an entry with this name?
+pub(crate) fn has(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<bool> {
+    match look(dir, name) {
+        Ok(_) => Ok(true),
+        Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(errno),
+    }
 }
 
 pub(super) struct TargetEntry {

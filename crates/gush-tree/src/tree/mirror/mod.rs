@@ -2,7 +2,7 @@
 //!
 //! Everything is done by descriptors, one name at a time, without following links: no swap of a
 //! name leads a removal out of the target's tree. A name is removed only if the source's directory,
-//! listed to its end, answers ENOENT for it, or if a source that can be read takes its place.
+//! listed to its end, lacks it, or if a source that can be read takes its place.
 //! Mounts are distinguished by their ids: a bind mount has the device of its origin.
 
 mod aside;
@@ -20,11 +20,12 @@ use rustix::io::{self, Errno, retry_on_intr};
 
 pub(crate) use aside::Aside;
 pub(crate) use entries::can_list;
-use entries::{Entries, TargetEntry, entries, look};
+pub(crate) use entries::has;
+use entries::{Entries, TargetEntry, entries};
 pub(crate) use limits::Limits;
 use limits::Reason;
 
-use super::dir::{self, Pair};
+use super::dir;
 use super::path::TreePath;
 use crate::error::Error;
 use crate::place::{FileId, Place};
@@ -45,14 +46,15 @@ fn first_failure(
 
 /// Removes what one directory of the target has and the source lacks.
 pub(crate) struct Mirror<'a> {
-    pub(crate) pair: &'a Pair,
+    pub(crate) target: BorrowedFd<'a>,
+    /// Does the source have the name? A link to nothing is there all the same.
+    pub(crate) source_has: &'a dyn Fn(&CStr) -> io::Result<bool>,
     pub(crate) limits: &'a Limits,
     /// The target's directory is the source, or below it.
     pub(crate) is_in_source: bool,
     pub(crate) is_dry: bool,
-    /// Called in a dry run for a directory that cannot be listed, which the copy removes if it is
-    /// empty.
-    pub(crate) doubts: &'a dyn Fn(&Path),
+    /// Takes a dry run's warning about a directory that cannot be listed.
+    pub(crate) doubts: &'a dyn Fn(&Error),
     /// Is the entry with this path below the root, perhaps a directory, left as it is?
     pub(crate) is_protected: &'a dyn Fn(&Path, bool) -> bool,
     /// Is nothing more to be removed?
@@ -79,7 +81,7 @@ fn stays(reason: &Reason, path: &TreePath, report: &mut Report<'_>) -> Removed {
 impl Mirror<'_> {
     /// Removes all that is to go.
     pub(crate) fn run(&self, target: &mut TreePath, report: &mut Report<'_>) {
-        let mut entries = match entries(self.pair.target()) {
+        let mut entries = match entries(self.target) {
             Ok(entries) => entries,
             Err(errno) => {
                 return report(
@@ -109,7 +111,7 @@ impl Mirror<'_> {
 
     /// Is there anything for [`run`](Self::run) to remove or to report?
     pub(crate) fn has_work(&self) -> bool {
-        let Ok(mut entries) = entries(self.pair.target()) else { return true };
+        let Ok(mut entries) = entries(self.target) else { return true };
         while let Some(entry) = entries.pop() {
             if !matches!(self.goes(&entry.name), Ok(false)) {
                 return true;
@@ -118,12 +120,48 @@ impl Mirror<'_> {
         false
     }
 
+    /// Removes the entry with this name, whose path is set, for a source of another kind, unless
+    /// `sets_aside` keeps it under another name.
+    ///
+    /// # Errors
+    /// The first reason why something would stay: then nothing was removed, unless the removal
+    /// itself failed.
+    pub(crate) fn make_way(
+        &self,
+        name: &OsStr,
+        is_directory: bool,
+        path: &mut TreePath,
+        sets_aside: &dyn Fn(&Self) -> bool,
+        report: &mut Report<'_>,
+    ) -> Result<(), Error> {
+        let removed = match self.rehearse_replacing(name, is_directory, path)? {
+            Removed::InPart => Removed::InPart,
+            Removed::Wholly if sets_aside(self) => Removed::Wholly,
+            Removed::Wholly if self.is_dry => {
+                report(path.path(), Ok(()));
+                Removed::Wholly
+            }
+            Removed::Wholly => self.replace(name, is_directory, path, report)?,
+        };
+        let path = path.path();
+        match removed {
+            Removed::Wholly => Ok(()),
+            Removed::InPart if (self.is_stopped)() => {
+                Err(Error::refusal(path, "not replacing {}: the copy ends at an error"))
+            }
+            Removed::InPart => {
+                Err(Error::refusal(path, "not replacing {}: the filters keep something of it")
+                    .hinting("remove it by hand, or copy without these filters"))
+            }
+        }
+    }
+
     /// Can the entry with this name, whose path is set, be removed for a source of another kind?
     /// Nothing goes if something would stay.
     ///
     /// # Errors
     /// The first reason why something would stay.
-    pub(crate) fn rehearse_replacing(
+    fn rehearse_replacing(
         &self,
         name: &OsStr,
         is_directory: bool,
@@ -134,7 +172,7 @@ impl Mirror<'_> {
             return Ok(Removed::Wholly);
         }
         let entry = entry(name, is_directory, path)?;
-        let doubts = if self.is_dry { self.doubts } else { &|_: &Path| {} };
+        let doubts = if self.is_dry { self.doubts } else { &|_: &Error| {} };
         let rehearsal = Mirror { is_dry: true, doubts, ..*self };
         first_failure(|report| rehearsal.remove_entry(entry, path, report), &mut |_, _| {})
     }
@@ -143,7 +181,7 @@ impl Mirror<'_> {
     ///
     /// # Errors
     /// The first reason why something stays.
-    pub(crate) fn replace(
+    fn replace(
         &self,
         name: &OsStr,
         is_directory: bool,
@@ -180,8 +218,7 @@ impl Mirror<'_> {
         if self.is_in_source {
             return Err(Reason::Source);
         }
-        let dir = self.pair.target();
-        self.limits.check(dir, &retry_on_intr(|| fs::fstat(dir))?)
+        self.limits.check(self.target, &retry_on_intr(|| fs::fstat(self.target))?)
     }
 
     /// Removes an entry, a directory with all that is in it but for the protected and what cannot
@@ -189,7 +226,7 @@ impl Mirror<'_> {
     /// be the directory it was. `path` is the entry's. What goes from a directory that stays is
     /// reported.
     fn remove(&self, entry: TargetEntry, path: &mut TreePath, report: &mut Report<'_>) -> Removed {
-        let dir = self.pair.target();
+        let dir = self.target;
         if !entry.is_directory {
             return self.unlink_or_report(dir, &entry.name, AtFlags::empty(), path, report);
         }
@@ -293,7 +330,8 @@ impl Mirror<'_> {
                 let cannot_be_emptied = |_| Reason::from(errno);
                 self.unlink(above, &name, AtFlags::REMOVEDIR).map_err(cannot_be_emptied)?;
                 if self.is_dry {
-                    (self.doubts)(path.path());
+                    let text = "cannot list {}, which would be removed only if it is empty";
+                    (self.doubts)(&Error::refusal(path.path(), text));
                 }
                 Ok(None)
             }
@@ -323,17 +361,9 @@ impl Mirror<'_> {
         Ok(Level { entry, id, left, removed: Removed::Wholly })
     }
 
-    /// Does the source lack the name? A link to nothing is there all the same.
+    /// Does the source lack the name? Somebody may have removed it here since the listing.
     fn goes(&self, name: &CStr) -> io::Result<bool> {
-        match look(self.pair.source(), name) {
-            Ok(_) => Ok(false),
-            // Looked at again: somebody may have removed the name since the listing.
-            Err(Errno::NOENT) => match look(self.pair.target(), name) {
-                Err(Errno::NOENT) => Ok(false),
-                other => other.map(|_| true),
-            },
-            Err(errno) => Err(errno),
-        }
+        Ok(!(self.source_has)(name)? && has(self.target, name)?)
     }
 }
 
@@ -398,19 +428,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let old = dir.path().join("target/old");
         std::fs::create_dir_all(&old).unwrap();
-        std::fs::create_dir(dir.path().join("source")).unwrap();
         (0..FILES).for_each(|file| std::fs::write(old.join(file.to_string()), "").unwrap());
-        let open = |name| {
-            let path = dir.path().join(name);
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-            Place::here(&path).open(flags, Mode::empty()).unwrap()
-        };
-        let pair = Pair::new((open("source"), true), (open("target"), true));
-        let stat = fs::fstat(pair.target()).unwrap();
+        let target = dir.path().join("target");
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let fd = Place::here(&target).open(flags, Mode::empty()).unwrap();
+        let stat = fs::fstat(&fd).unwrap();
         let questions = Cell::new(0);
         let mirror = Mirror {
-            pair: &pair,
-            limits: &Limits::new(pair.target(), &stat, HashSet::new()),
+            target: fd.as_fd(),
+            source_has: &|_| Ok(false),
+            limits: &Limits::new(fd.as_fd(), &stat, HashSet::new()),
             is_in_source: false,
             is_dry: false,
             doubts: &|_| {},
@@ -418,7 +445,6 @@ mod tests {
             is_stopped: &|| questions.replace(questions.get() + 1) >= QUESTIONS_BEFORE_THE_STOP,
         };
         let mut reported = HashSet::new();
-        let target = dir.path().join("target");
         mirror.run(&mut TreePath::new(&target), &mut |path, result| {
             result.unwrap();
             assert!(path.parent() == Some(&old) && reported.insert(path.to_path_buf()));

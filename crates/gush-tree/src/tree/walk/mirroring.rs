@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::place::kind;
 use crate::tree::dir::{Dir, Pair, lost};
-use crate::tree::mirror::{Aside, Mirror, Removed};
+use crate::tree::mirror::{self, Aside, Mirror};
 use crate::tree::queue::Task;
 use crate::{open, overwriting};
 
@@ -117,14 +117,14 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     ) -> Option<T> {
         let limits = self.walk.limits.as_ref()?;
         Some(act(&Mirror {
-            pair,
+            target: pair.target(),
+            source_has: &|name| mirror::has(pair.source(), name),
             limits,
             is_in_source: dir.target_is_within(|stat| limits.holds_source(stat)),
             is_dry: self.walk.common.options.dry_run,
-            doubts: &|path| {
-                let text = "cannot list {}, which would be removed only if it is empty";
+            doubts: &|warning| {
                 let mut events = &self.walk.listener;
-                events.warns(&Error::refusal(path, text));
+                events.warns(warning);
             },
             is_protected: &|path, is_directory| self.leaves_out(dir, path, is_directory),
             is_stopped: &|| self.is_stopped(),
@@ -138,33 +138,16 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         name: &OsStr,
         is_directory: bool,
     ) -> Result<(), Error> {
-        let mut report = |path: &Path, result| self.mirrored(path, &result);
         let removed = self.with_mirror(dir, pair, |mirror| {
-            let path = &mut self.target.clone();
-            let rehearsed = mirror.rehearse_replacing(name, is_directory, path)?;
-            if rehearsed == Removed::InPart || self.sets_aside(mirror, dir, name, is_directory) {
-                return Ok(rehearsed);
-            }
-            if mirror.is_dry {
-                report(path.path(), Ok(()));
-                return Ok(rehearsed);
-            }
-            mirror.replace(name, is_directory, path, &mut report)
+            mirror.make_way(
+                name,
+                is_directory,
+                &mut self.target.clone(),
+                &|mirror| self.sets_aside(mirror, dir, name, is_directory),
+                &mut |path, result| self.mirrored(path, &result),
+            )
         });
-        match removed.transpose()? {
-            Some(Removed::InPart) => {
-                let path = self.target.path();
-                if self.is_stopped() {
-                    return Err(Error::refusal(
-                        path,
-                        "not replacing {}: the copy ends at an error",
-                    ));
-                }
-                Err(Error::refusal(path, "not replacing {}: the filters keep something of it")
-                    .hinting("remove it by hand, or copy without these filters"))
-            }
-            Some(Removed::Wholly) | None => Ok(()),
-        }
+        removed.unwrap_or(Ok(()))
     }
 
     /// Sets an entry aside that an older manifest may name. `false` where nothing comes last, or the
