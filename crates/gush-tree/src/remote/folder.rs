@@ -116,6 +116,18 @@ impl Folder {
         Ok(at)
     }
 
+    /// Opens the directory again, if it was let go, from one of its subdirectories: by two calls at
+    /// any depth.
+    fn hold_from(&self, below: &Held) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.is_none()
+            && let Ok((fd, is_readable)) =
+                dir::again(below.as_fd(), OsStr::new(".."), false, FileId::of(&self.stat))
+        {
+            *held = Some(Arc::new(Held { fd, is_readable }));
+        }
+    }
+
     /// The path of the tree's root, and the names from there.
     pub(super) fn path(&self) -> TreePath {
         let (mut names, mut root) = (Vec::new(), self);
@@ -199,10 +211,10 @@ impl Folder {
     /// # Errors
     /// When the directory was moved or replaced.
     pub fn finish(&self, options: &CopyOptions, events: &mut dyn Events) -> Result<bool, Error> {
-        if self.above.is_none() {
-            return Ok(true);
-        }
+        let Some(above) = &self.above else { return Ok(true) };
         let held = self.fd().map_err(|errno| dir::lost(&self.shown, errno))?;
+        // The one above is needed next, and the final mode may forbid the way there.
+        above.hold_from(&held);
         let target = match held.is_readable {
             true => Handle::Open(held.as_fd()),
             false => Handle::Pinned { fd: held.as_fd(), is_link: false },
@@ -318,5 +330,82 @@ impl Folder {
                 .map(drop)
                 .map_err(failed)
         })
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let mut above = self.above.take();
+        while let Some(folder) = above {
+            // By a loop: dropping a long chain by recursion would overflow the stack.
+            above = Arc::into_inner(folder).and_then(|mut folder| folder.above.take());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory() -> Portrait {
+        Portrait { mode: 0o040_700, ..Portrait::default() }
+    }
+
+    fn is_held(folder: &Folder) -> bool {
+        folder.held.lock().unwrap().is_some()
+    }
+
+    /// Opened again from the root, level by level, a deep tree would take a time that grows with the
+    /// square of its depth.
+    #[test]
+    fn a_directory_that_ends_leads_to_the_one_above_that_was_let_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = CopyOptions::default();
+        let mut chain = vec![Folder::base(dir.path()).unwrap()];
+        for level in 0..5 {
+            let entered = chain[level].enter(OsStr::new("d"), directory(), &options).unwrap();
+            chain[level].let_go();
+            chain.push(entered);
+        }
+        while chain.len() > 1 {
+            let ended = chain.pop().unwrap();
+            assert!(ended.finish(&options, &mut ()).unwrap());
+            assert!(is_held(chain.last().unwrap()));
+        }
+    }
+
+    #[test]
+    fn a_directory_that_was_moved_leads_nowhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = CopyOptions::default();
+        let base = Folder::base(dir.path()).unwrap();
+        let above = base.enter(OsStr::new("a"), directory(), &options).unwrap();
+        let below = above.enter(OsStr::new("b"), directory(), &options).unwrap();
+        above.let_go();
+        std::fs::rename(dir.path().join("a/b"), dir.path().join("b")).unwrap();
+        assert!(below.finish(&options, &mut ()).unwrap());
+        assert!(!is_held(&above));
+        // By its name it is found.
+        assert!(above.finish(&options, &mut ()).unwrap());
+    }
+
+    #[test]
+    fn a_chain_of_any_length_is_dropped() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut last = Folder::base(dir.path()).unwrap();
+        for _ in 0..100_000 {
+            last = Arc::new(Folder {
+                above: Some(Arc::clone(&last)),
+                name: OsString::new(),
+                shown: PathBuf::new(),
+                portrait: Portrait::default(),
+                stat: last.stat,
+                restore_bits: None,
+                is_new: false,
+                limits: None,
+                held: Mutex::new(None),
+            });
+        }
+        drop(last);
     }
 }
